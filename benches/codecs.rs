@@ -20,7 +20,7 @@ use dialects::wire::splice::Edits;
 use dialects::wire::sse::Decoder;
 use dialects::{AnswerHeader, Dialect, Recipient};
 use portcullis::catalog::Catalog;
-use portcullis::catalog::resolve::{digest, resolve};
+use portcullis::catalog::resolve::{resolve_catalog, sha256_of};
 use portcullis::models::Lists;
 
 /// A chunk as OpenAI sends it: some 250 bytes.
@@ -36,7 +36,7 @@ fn chat(bytes: usize, prose: &str) -> Vec<u8> {
         let content: String = prose.chars().cycle().take(room).collect();
         body.push_str(&format!(
             r#",{{"role":"user","content":{}}}"#,
-            json::quote(&content)
+            json::quote_string(&content)
         ));
     }
     body.push_str(r#"],"temperature":0.7,"max_tokens":256,"stream":true}"#);
@@ -103,7 +103,7 @@ fn splices(criterion: &mut Criterion) {
             let mut edits = Edits::new(text);
             let scanned = Cursor::new(text).object(|cursor, key| {
                 let value = cursor.value()?;
-                match json::slice(text, &key) {
+                match json::span_bytes(text, &key) {
                     b"\"model\"" => edits.replace(value, &b"\"fast\""[..]),
                     b"\"usage\"" => edits.remove_member(&key, &value),
                     _ => {}
@@ -238,13 +238,13 @@ fn catalog(models: usize, keys: usize) -> Catalog {
         if n % 100 == 0 {
             text.push_str(&format!("  caller-{}:\n    keys:\n", n / 100));
         }
-        let hash: String = digest(&secret(n))
+        let hash: String = sha256_of(&secret(n))
             .iter()
             .map(|byte| format!("{byte:02x}"))
             .collect();
         text.push_str(&format!("      key-{n}: {{ hash: \"sha256:{hash}\" }}\n"));
     }
-    match resolve(&[("catalog.yaml".to_owned(), text)], &mut |_| {
+    match resolve_catalog(&[("catalog.yaml".to_owned(), text)], &mut |_| {
         Err("nothing is looked up".to_owned())
     }) {
         Ok(catalog) => catalog,
@@ -265,7 +265,7 @@ fn catalogs(criterion: &mut Criterion) {
     // under traffic.
     let some: Vec<usize> = (0..4096).map(|n| n * 7919).collect();
     let secrets: Vec<_> = some.iter().map(|n| secret(n % KEYS)).collect();
-    let digests: Vec<_> = secrets.iter().map(|secret| digest(secret)).collect();
+    let digests: Vec<_> = secrets.iter().map(|secret| sha256_of(secret)).collect();
     let names: Vec<_> = some
         .iter()
         .map(|n| format!("vendor/model-{}", n % MODELS))
@@ -285,7 +285,7 @@ fn catalogs(criterion: &mut Criterion) {
         bencher.iter(|| {
             assert!(
                 turn.next()
-                    .is_some_and(|secret| large.opened(&digest(black_box(secret)), now).is_ok())
+                    .is_some_and(|secret| large.opened(&sha256_of(black_box(secret)), now).is_ok())
             )
         });
     });
@@ -306,7 +306,10 @@ fn catalogs(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("list of models");
     let small = catalog(100, 1);
     for (name, catalog, models) in [("100", &small, 100), ("10,000", &large, MODELS)] {
-        let Ok(key) = catalog.opened(&digest(&secret(0)), now).map(|(key, _)| key) else {
+        let Ok(key) = catalog
+            .opened(&sha256_of(&secret(0)), now)
+            .map(|(key, _)| key)
+        else {
             panic!("the key is there")
         };
         group.throughput(Throughput::Elements(models as u64));

@@ -123,7 +123,7 @@ fn frame(kind: &str, payload: &str) -> Vec<u8> {
 /// some 20 KB.
 fn request() -> Bytes {
     let prose = "The quick brown fox jumps over the lazy dog, and \"nobody\" minds.\n".repeat(4);
-    let quoted = json::quote(&prose);
+    let quoted = json::quote_string(&prose);
     let mut body = String::from(
         r#"{"model":"m","messages":[{"role":"system","content":"You are a helpful assistant."}"#,
     );

@@ -40,7 +40,7 @@ fn main() -> Result<(), String> {
     for n in 0..ROWS {
         let pick = usize::try_from(n * 7_919 % KEYS).map_err(|e| e.to_string())?;
         let row = Row {
-            at: at + n / 100,
+            admitted_at: at + n / 100,
             request_id: format!("01a1fc21-16ef-7125-9927-{n:012x}"),
             door: "chat".into(),
             caller: callers.get(pick).cloned().ok_or("a caller")?,
@@ -102,7 +102,7 @@ fn main() -> Result<(), String> {
         size / ROWS
     );
     let before = Instant::now();
-    let past = ledger.past(at + ROWS / 100, None);
+    let past = ledger.past_use(at + ROWS / 100, None);
     println!("past: {} entries in {:.2?}", past.len(), before.elapsed());
     drop(ledger);
     std::fs::remove_dir_all(folder).map_err(|e| e.to_string())

@@ -10,10 +10,10 @@
 )]
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use portcullis::catalog::resolve::resolve;
+use portcullis::catalog::resolve::resolve_catalog;
 use portcullis::catalog::{Catalog, Key};
 use portcullis::conf::price::Usd;
-use portcullis::limits::{Ask, KeyScopes, Registry, Spent, admit};
+use portcullis::limits::{Ask, KeyScopes, Registry, Spent, take_reservation};
 use std::fmt::Write;
 use std::hint::black_box;
 use std::sync::{Arc, Barrier};
@@ -51,7 +51,7 @@ fn catalog(limits: &str) -> Catalog {
             .unwrap();
         }
     }
-    resolve(&files, &mut |_| unreachable!()).unwrap_or_else(|problems| panic!("{problems}"))
+    resolve_catalog(&files, &mut |_| unreachable!()).unwrap_or_else(|problems| panic!("{problems}"))
 }
 
 /// A key with its scopes, as an exchange finds them.
@@ -79,9 +79,9 @@ fn run<'e>(times: u64, mut next: impl FnMut() -> &'e Each) -> Duration {
     let start = Instant::now();
     for _ in 0..times {
         let (key, scopes) = next();
-        let ask = Ask::of(1_500, Usd(20_000));
-        let reservation =
-            admit(&scopes.bounds(key, 0), black_box(ask), now(), 1).expect("there is room");
+        let ask = Ask::exact(1_500, Usd(20_000));
+        let reservation = take_reservation(&scopes.bounds(key, 0), black_box(ask), now(), 1)
+            .expect("there is room");
         black_box(reservation.left);
         reservation.settle(
             Spent {

@@ -7,10 +7,10 @@
 
 use pingora::server::Server;
 use pingora_proxy::http_proxy_service;
-use portcullis::catalog::load::{Secrets, load};
+use portcullis::catalog::load::{Secrets, load_folder};
 use portcullis::conf::config::Listen;
 use portcullis::process::Process;
-use portcullis::server::background;
+use portcullis::server::make_background;
 use std::path::Path;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -18,7 +18,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let address = std::env::args()
         .nth(1)
         .unwrap_or_else(|| "127.0.0.1:8081".to_owned());
-    let mut loaded = load(conf, Secrets::Resolve)?;
+    let mut loaded = load_folder(conf, Secrets::Resolve)?;
     // Your server listens. Portcullis needs the address to know when it is ready.
     loaded.server.listen = vec![Listen {
         address: address.parse()?,
@@ -34,7 +34,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     gateway.add_tcp(&address);
     pingora.add_service(gateway);
     // This service keeps the catalog live, looks up names, and closes idle connections.
-    pingora.add_service(background(&process, conf, &loaded)?);
+    pingora.add_service(make_background(&process, conf, &loaded)?);
     // This service has `/metrics` and `/status`, on the address that server.yaml names. Leave it
     // out if you have your own.
     pingora.add_service(process.admin());

@@ -10,12 +10,12 @@
 mod line;
 mod recent;
 
-use crate::base::calendar::time;
+use crate::base::calendar::format_time;
 use crate::base::lock::{self, Lock};
 use crate::conf::config::{Access, Format};
 use crate::error::Blame;
-use crate::settled::{Settled, micros, millis};
-use line::json;
+use crate::settled::{Settled, whole_micros, whole_millis};
+use line::json_line;
 pub use recent::{Recent, RecentLine};
 use sha2::{Digest, Sha256};
 use std::fs::File;
@@ -27,10 +27,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar};
 use std::time::Duration;
 
-const GATHER: Duration = Duration::from_millis(50);
-const MOST: usize = 16 << 20;
+const GATHER_TIME: Duration = Duration::from_millis(50);
+const MAX_WAITING_BYTES: usize = 16 << 20;
 /// The most memory that is kept to be filled again.
-const KEPT: usize = 256 << 10;
+const KEPT_CAPACITY: usize = 256 << 10;
 
 /// The log.
 pub struct AccessLog {
@@ -83,7 +83,7 @@ impl AccessLog {
                 })?;
                 (Output::File(stdout.into()), None)
             }
-            Access::File(path) => (Output::File(open(path)?), Some(path.clone())),
+            Access::File(path) => (Output::File(open_log_file(path)?), Some(path.clone())),
         };
         let sink = Arc::new(Sink {
             path,
@@ -104,15 +104,15 @@ impl AccessLog {
 
     /// Adds the line of an exchange.
     pub fn write(&self, settled: &Settled) {
-        let (sink, mut line) = (&self.sink, json(settled));
+        let (sink, mut line) = (&self.sink, json_line(settled));
         line.push(b'\n');
         let text = if self.is_text {
-            text(settled)
+            text_line(settled)
         } else {
             Vec::new()
         };
         let mut waiting = sink.waiting.lock();
-        if waiting.json.len() > MOST {
+        if waiting.json.len() > MAX_WAITING_BYTES {
             sink.dropped.fetch_add(1, Ordering::Relaxed);
             return;
         }
@@ -207,7 +207,7 @@ impl LineWriter {
     }
 
     /// Writes to another file from now on. Returns whether a line stays cut in the old one.
-    fn change(&mut self, output: Output) -> bool {
+    fn change_output(&mut self, output: Output) -> bool {
         self.output = output;
         !std::mem::take(&mut self.rest).is_empty()
     }
@@ -230,12 +230,12 @@ impl Waiting {
 
     fn clear(&mut self) {
         self.json.clear();
-        self.json.shrink_to(KEPT);
+        self.json.shrink_to(KEPT_CAPACITY);
         self.text.clear();
-        self.text.shrink_to(KEPT);
+        self.text.shrink_to(KEPT_CAPACITY);
         self.ends.clear();
         self.ends
-            .shrink_to(KEPT / size_of::<(usize, Option<Blame>)>());
+            .shrink_to(KEPT_CAPACITY / size_of::<(usize, Option<Blame>)>());
     }
 }
 
@@ -250,16 +250,16 @@ impl Sink {
         loop {
             let mut waiting = self.waiting.lock();
             while waiting.ends.is_empty() {
-                waiting = lock::wait(&self.filled, waiting);
+                waiting = lock::wait_for_signal(&self.filled, waiting);
             }
             drop(waiting);
-            std::thread::park_timeout(GATHER);
+            std::thread::park_timeout(GATHER_TIME);
             if self.reopen.swap(false, Ordering::AcqRel)
                 && let Some(path) = &self.path
             {
-                match open(path) {
+                match open_log_file(path) {
                     Ok(new) => {
-                        let is_cut = writer.change(Output::File(new));
+                        let is_cut = writer.change_output(Output::File(new));
                         self.dropped.fetch_add(u64::from(is_cut), Ordering::Relaxed);
                     }
                     Err(why) => log::error!("{why}; access lines still go to the old file"),
@@ -291,7 +291,7 @@ impl Sink {
     }
 }
 
-fn open(path: &PathBuf) -> Result<File, String> {
+fn open_log_file(path: &PathBuf) -> Result<File, String> {
     // To open a pipe that nobody reads would wait for ever, unless it is opened for both.
     let is_pipe = std::fs::metadata(path).is_ok_and(|file| file.file_type().is_fifo());
     File::options()
@@ -318,7 +318,7 @@ pub fn end_user_hash(name: &str) -> String {
 }
 
 /// Writes the line as text, with its end.
-fn text(settled: &Settled) -> Vec<u8> {
+fn text_line(settled: &Settled) -> Vec<u8> {
     let Settled {
         began_at,
         sender,
@@ -343,7 +343,7 @@ fn text(settled: &Settled) -> Vec<u8> {
             tried.account,
             tried.outcome,
             tried.ms,
-            tried.often(":"),
+            tried.times_text(":"),
             detail.unwrap_or_default()
         )
     });
@@ -353,30 +353,30 @@ fn text(settled: &Settled) -> Vec<u8> {
     );
     let line = format!(
         "{} {} {} {} {} {} {} {}ms own={}us model={}{} key={} account={} tokens={}+{}({}) tries=[{}]{}\n",
-        time(*began_at),
+        format_time(*began_at),
         request.id,
         or_dash(address.as_deref()),
         or_dash(Some(&request.method)),
         or_dash(Some(&request.path)),
         answer.status,
         outcome.name(),
-        millis(*total),
-        micros(times.own),
+        whole_millis(*total),
+        whole_micros(times.own),
         or_dash(request.model.as_deref()),
-        quoted(" asked", request.asked_model.as_deref()),
+        quoted_fact(" asked", request.asked_model.as_deref()),
         or_dash(sender.key.as_deref()),
         or_dash(served.account.as_deref()),
         usage.prompt,
         usage.completion,
         usage.source.name(),
         tries.collect::<Vec<_>>().join(","),
-        quoted(" error", answer.error.as_deref())
+        quoted_fact(" error", answer.error.as_deref())
     );
     line.into_bytes()
 }
 
 /// Writes a fact that not every line has, in quotes, or nothing.
-fn quoted(name: &str, value: Option<&str>) -> String {
+fn quoted_fact(name: &str, value: Option<&str>) -> String {
     value
         .map(|value| format!("{name}={value:?}"))
         .unwrap_or_default()

@@ -45,7 +45,7 @@ pub struct Drain {
     /// The answers that are passed on after their exchanges.
     relays: AtomicUsize,
     /// The exchanges that were cut, and whose callers did not take the error in time.
-    untold: AtomicUsize,
+    undelivered: AtomicUsize,
 }
 
 /// An answer that is passed on within the process. The process does not end before it has arrived,
@@ -86,7 +86,7 @@ impl Drain {
     }
 
     /// Waits until this phase, or a later one, is entered.
-    pub async fn reached(&self, wanted: Phase) {
+    pub async fn wait_for_phase(&self, wanted: Phase) {
         let mut phase = self.phase.subscribe();
         // The sender lives in `self`, so this can only end by the phase.
         if phase.wait_for(|now| *now >= wanted).await.is_err() {
@@ -95,17 +95,17 @@ impl Drain {
     }
 
     /// Waits until running exchanges must end.
-    pub async fn cutting(&self) {
-        self.reached(Phase::Cutting).await;
+    pub async fn wait_for_cutting(&self) {
+        self.wait_for_phase(Phase::Cutting).await;
     }
 
     /// Counts an exchange that begins.
-    pub fn begin(&self) {
+    pub fn begin_exchange(&self) {
         self.exchanges.fetch_add(1, Ordering::AcqRel);
     }
 
     /// Counts an exchange that is settled.
-    pub fn end(&self) {
+    pub fn end_exchange(&self) {
         self.exchanges.fetch_sub(1, Ordering::AcqRel);
     }
 
@@ -116,19 +116,19 @@ impl Drain {
     }
 
     /// Counts an exchange that is cut without the error that its caller should get.
-    pub fn note_untold(&self) {
-        self.untold.fetch_add(1, Ordering::AcqRel);
+    pub fn note_undelivered(&self) {
+        self.undelivered.fetch_add(1, Ordering::AcqRel);
     }
 
     /// Returns the number of exchanges that were cut without an error.
-    pub fn untold(&self) -> usize {
-        self.untold.load(Ordering::Acquire)
+    pub fn undelivered(&self) -> usize {
+        self.undelivered.load(Ordering::Acquire)
     }
 
     /// Waits until exchanges are cut, and none of them has ended for a time: it is then in vain to
     /// wait for the others.
-    pub async fn stalled(&self, time: Duration) {
-        self.cutting().await;
+    pub async fn wait_until_stalled(&self, time: Duration) {
+        self.wait_for_cutting().await;
         loop {
             let before = self.exchanges();
             tokio::time::sleep(time).await;
@@ -145,7 +145,7 @@ impl Drain {
 
     /// Waits until no exchange and no relay is left. It polls, since this happens once in a
     /// process's life, and must not cost each exchange a wake-up.
-    pub async fn idle(&self) {
+    pub async fn wait_until_idle(&self) {
         while self.exchanges() > 0 || self.relays.load(Ordering::Acquire) > 0 {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }

@@ -12,7 +12,7 @@ use std::time::Duration;
 use crate::base::secret::cut_keys;
 use dialects::front::{AnswerSoFar, CallerError, Front, OVERLOADED};
 use dialects::neutral::Refused;
-pub use redact::{redacted, scrub};
+pub use redact::{redact_secrets, scrub_secret_words};
 
 /// The ways in which an exchange can end, as the access line and the metrics name them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
@@ -102,7 +102,7 @@ pub enum Blame {
 
 /// The kinds of failures. Each variant has a row in the table of [`What::row`].
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum What {
+pub enum FailureKind {
     /// The path does not exist.
     UnknownUrl,
     /// The path exists, but not with this method.
@@ -126,7 +126,7 @@ pub enum What {
     /// No target can do what is asked.
     Unsupported,
     /// No target can count the tokens of a request exactly.
-    NobodyCounts,
+    CountUnsupported,
     /// The body is over the limit.
     TooLarge,
     /// The body is not JSON, or it is compressed in another way than gzip.
@@ -150,7 +150,7 @@ pub enum What {
     /// An account that works has no room, or the memory for requests is full.
     NoCapacity,
     /// No account works: each rests, or its breaker keeps requests away.
-    NobodyFit,
+    NoHealthyAccount,
     /// All accounts wait for the end of their providers' rate limits.
     AllRateLimited,
     /// The last upstream could not be reached, or refused its credential.
@@ -194,15 +194,18 @@ pub struct ErrorRow<'a> {
     pub outcome: Outcome,
 }
 
-impl What {
+impl FailureKind {
     /// Returns whose fault it is that nobody could take the request. For other kinds, the outcome
     /// tells.
     pub const fn limited_by(&self) -> Blame {
-        if matches!(self, What::OverLimit | What::OverBudget) {
+        if matches!(self, FailureKind::OverLimit | FailureKind::OverBudget) {
             return Blame::Caller;
         }
         // The gateway has places, but no provider that works.
-        let is_without_provider = matches!(self, What::NobodyFit | What::AllRateLimited);
+        let is_without_provider = matches!(
+            self,
+            FailureKind::NoHealthyAccount | FailureKind::AllRateLimited
+        );
         if is_without_provider {
             Blame::Upstream
         } else {
@@ -217,72 +220,84 @@ impl What {
         const UPSTREAM: &str = "upstream_error";
         const SERVER: &str = "server_error";
         let (status, kind, code, outcome) = match self {
-            What::UnknownUrl => (404, REQUEST, Some("unknown_url"), O::Refused),
-            What::MethodNotSupported { .. } => {
+            FailureKind::UnknownUrl => (404, REQUEST, Some("unknown_url"), O::Refused),
+            FailureKind::MethodNotSupported { .. } => {
                 (405, REQUEST, Some("method_not_supported"), O::Refused)
             }
-            What::NoWebSocket => (426, REQUEST, Some("upgrade_required"), O::Refused),
-            What::InvalidKey => (401, REQUEST, Some("invalid_api_key"), O::Unauthorized),
-            What::ModelNotFound => (404, REQUEST, Some("model_not_found"), O::Refused),
-            What::PriceUnknown => (403, REQUEST, Some("price_unknown"), O::Refused),
-            What::BadRequest { code } => (400, REQUEST, *code, O::Refused),
-            What::Unsupported => (400, REQUEST, Some("unsupported_parameter"), O::Unsupported),
+            FailureKind::NoWebSocket => (426, REQUEST, Some("upgrade_required"), O::Refused),
+            FailureKind::InvalidKey => (401, REQUEST, Some("invalid_api_key"), O::Unauthorized),
+            FailureKind::ModelNotFound => (404, REQUEST, Some("model_not_found"), O::Refused),
+            FailureKind::PriceUnknown => (403, REQUEST, Some("price_unknown"), O::Refused),
+            FailureKind::BadRequest { code } => (400, REQUEST, *code, O::Refused),
+            FailureKind::Unsupported => {
+                (400, REQUEST, Some("unsupported_parameter"), O::Unsupported)
+            }
             // The front door says which status its clients cope with.
-            What::NobodyCounts => (404, REQUEST, Some("count_unsupported"), O::Unsupported),
-            What::TooLarge => (413, REQUEST, Some("request_too_large"), O::Refused),
-            What::UnsupportedMedia => (415, REQUEST, Some("unsupported_media_type"), O::Refused),
-            What::HeadersTooLarge => (431, REQUEST, Some("headers_too_large"), O::Refused),
-            What::TargetTooLong => (414, REQUEST, Some("target_too_long"), O::Refused),
-            What::UnknownCoding => (
+            FailureKind::CountUnsupported => {
+                (404, REQUEST, Some("count_unsupported"), O::Unsupported)
+            }
+            FailureKind::TooLarge => (413, REQUEST, Some("request_too_large"), O::Refused),
+            FailureKind::UnsupportedMedia => {
+                (415, REQUEST, Some("unsupported_media_type"), O::Refused)
+            }
+            FailureKind::HeadersTooLarge => (431, REQUEST, Some("headers_too_large"), O::Refused),
+            FailureKind::TargetTooLong => (414, REQUEST, Some("target_too_long"), O::Refused),
+            FailureKind::UnknownCoding => (
                 501,
                 REQUEST,
                 Some("unsupported_transfer_encoding"),
                 O::Refused,
             ),
-            What::BodyTimeout => (408, REQUEST, Some("request_timeout"), O::Refused),
-            What::OverLimit => (
+            FailureKind::BodyTimeout => (408, REQUEST, Some("request_timeout"), O::Refused),
+            FailureKind::OverLimit => (
                 429,
                 "rate_limit_error",
                 Some("rate_limit_exceeded"),
                 O::Limited,
             ),
             // Both codes are the words that OpenAI's own clients look for.
-            What::OverBudget => (
+            FailureKind::OverBudget => (
                 429,
                 "insufficient_quota",
                 Some("insufficient_quota"),
                 O::Limited,
             ),
-            What::StoreDown => (503, SERVER, Some("store_unavailable"), O::NoCapacity),
-            What::NoLedger => (503, SERVER, Some("ledger_unavailable"), O::NoCapacity),
-            What::NoCapacity => (503, UPSTREAM, Some("no_capacity"), O::NoCapacity),
-            What::NobodyFit => (503, UPSTREAM, Some("no_capacity"), O::NoCapacity),
-            What::AllRateLimited => (429, UPSTREAM, Some("no_capacity"), O::NoCapacity),
-            What::UpstreamUnavailable => (
+            FailureKind::StoreDown => (503, SERVER, Some("store_unavailable"), O::NoCapacity),
+            FailureKind::NoLedger => (503, SERVER, Some("ledger_unavailable"), O::NoCapacity),
+            FailureKind::NoCapacity => (503, UPSTREAM, Some("no_capacity"), O::NoCapacity),
+            FailureKind::NoHealthyAccount => (503, UPSTREAM, Some("no_capacity"), O::NoCapacity),
+            FailureKind::AllRateLimited => (429, UPSTREAM, Some("no_capacity"), O::NoCapacity),
+            FailureKind::UpstreamUnavailable => (
                 503,
                 UPSTREAM,
                 Some("upstream_unavailable"),
                 O::UpstreamError,
             ),
-            What::UpstreamRateLimited => (
+            FailureKind::UpstreamRateLimited => (
                 429,
                 UPSTREAM,
                 Some("upstream_rate_limited"),
                 O::UpstreamError,
             ),
-            What::UpstreamOverloaded => (503, UPSTREAM, Some(OVERLOADED), O::UpstreamError),
-            What::UpstreamTimeout => (504, UPSTREAM, Some("upstream_timeout"), O::UpstreamTimeout),
-            What::BadUpstreamResponse => (
+            FailureKind::UpstreamOverloaded => (503, UPSTREAM, Some(OVERLOADED), O::UpstreamError),
+            FailureKind::UpstreamTimeout => {
+                (504, UPSTREAM, Some("upstream_timeout"), O::UpstreamTimeout)
+            }
+            FailureKind::BadUpstreamResponse => (
                 502,
                 UPSTREAM,
                 Some("bad_upstream_response"),
                 O::UpstreamError,
             ),
-            What::UpstreamTruncated => (502, UPSTREAM, Some("upstream_truncated"), O::UpstreamCut),
-            What::CallersFault { status, code } => (*status, REQUEST, code.as_deref(), O::Refused),
-            What::CallerLeft => (499, REQUEST, Some("caller_left"), O::ClientLeft),
-            What::ShuttingDown => (503, SERVER, Some("shutting_down"), O::Shutdown),
-            What::Internal => (500, SERVER, Some("internal_error"), O::Internal),
+            FailureKind::UpstreamTruncated => {
+                (502, UPSTREAM, Some("upstream_truncated"), O::UpstreamCut)
+            }
+            FailureKind::CallersFault { status, code } => {
+                (*status, REQUEST, code.as_deref(), O::Refused)
+            }
+            FailureKind::CallerLeft => (499, REQUEST, Some("caller_left"), O::ClientLeft),
+            FailureKind::ShuttingDown => (503, SERVER, Some("shutting_down"), O::Shutdown),
+            FailureKind::Internal => (500, SERVER, Some("internal_error"), O::Internal),
         };
         ErrorRow {
             status,
@@ -297,7 +312,7 @@ impl What {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refusal {
     /// The kind of the failure.
-    pub what: What,
+    pub kind: FailureKind,
     /// The text that says what happened and what to do. It has nothing secret.
     pub message: Cow<'static, str>,
     /// The name of the request's field that is wrong.
@@ -318,9 +333,9 @@ pub const MAX_RETRY_AFTER: u64 = 60;
 
 impl Refusal {
     /// Makes a refusal with this message.
-    pub fn new(what: What, message: impl Into<Cow<'static, str>>) -> Refusal {
+    pub fn new(kind: FailureKind, message: impl Into<Cow<'static, str>>) -> Refusal {
         Refusal {
-            what,
+            kind,
             message: message.into(),
             param: None,
             retry_after: None,
@@ -357,36 +372,39 @@ impl Refusal {
     /// Notes that another try does not help. No time is named, since some clients wait for any time
     /// that is named.
     #[must_use]
-    pub fn in_vain(mut self) -> Refusal {
+    pub fn without_retry(mut self) -> Refusal {
         (self.retry_after, self.retry_helps, self.lasts) = (None, false, true);
         self
     }
 
     /// Writes the refusal as its caller's format has it, as JSON.
     pub fn body(&self, front: &Front, request_id: &str) -> Vec<u8> {
-        (front.errors.body)(&self.told(front, request_id, AnswerSoFar::default()))
+        (front.errors.body)(&self.caller_error(front, request_id, AnswerSoFar::default()))
     }
 
     /// Writes the refusal as the end of a stream that cannot go on. `answer` says what was written
     /// of it.
     pub fn event(&self, front: &Front, request_id: &str, answer: AnswerSoFar<'_>) -> Vec<u8> {
-        let told = self.told(front, request_id, answer);
+        let caller_error = self.caller_error(front, request_id, answer);
         // The status of the answer has left: this one says only what happened.
         (front.errors.event)(&CallerError {
-            status: self.what.row().status,
-            ..told
+            status: self.kind.row().status,
+            ..caller_error
         })
     }
 
     /// Returns whether an upstream that took the request has failed.
     fn is_of_upstream(&self) -> bool {
-        matches!(self.what, What::BadUpstreamResponse | What::UpstreamTimeout)
+        matches!(
+            self.kind,
+            FailureKind::BadUpstreamResponse | FailureKind::UpstreamTimeout
+        )
     }
 
     /// Returns whether clients of a front door count such refusals, and ask another model after
     /// some.
     fn is_counted(&self, front: &Front) -> bool {
-        self.what == What::UpstreamOverloaded && front.errors.overloaded.is_some()
+        self.kind == FailureKind::UpstreamOverloaded && front.errors.overloaded.is_some()
     }
 
     /// Returns the status for callers of a front door.
@@ -394,20 +412,20 @@ impl Refusal {
         let counting = front
             .counting
             .as_ref()
-            .filter(|_| self.what == What::NobodyCounts);
-        match self.what.row().status {
-            _ if self.what == What::UpstreamOverloaded => {
+            .filter(|_| self.kind == FailureKind::CountUnsupported);
+        match self.kind.row().status {
+            _ if self.kind == FailureKind::UpstreamOverloaded => {
                 front.errors.overloaded.unwrap_or(front.errors.unavailable)
             }
             503 if self.retry_after.is_none() && !self.retry_helps => front.errors.hopeless,
             503 => front.errors.unavailable,
             status if self.is_of_upstream() => front.errors.failed.unwrap_or(status),
-            status => counting.map_or(status, |form| form.nobody),
+            status => counting.map_or(status, |form| form.uncountable_status),
         }
     }
 
     /// Returns the seconds until another try makes sense, for callers of a front door.
-    fn wait(&self, front: &Front) -> Option<u64> {
+    fn retry_seconds(&self, front: &Front) -> Option<u64> {
         // Without a time, these clients would not try again.
         let soon = !self.lasts && self.is_of_upstream() && front.errors.failed.is_some();
         self.retry_after.or(soon.then_some(1))
@@ -416,19 +434,19 @@ impl Refusal {
     /// Returns the headers of the refusal for callers of a front door, besides those of every
     /// answer.
     pub fn headers(&self, front: &Front) -> Vec<(&'static str, Cow<'static, str>)> {
-        let allow = if let What::MethodNotSupported { allow } = self.what {
+        let allow = if let FailureKind::MethodNotSupported { allow } = self.kind {
             Some(allow)
         } else {
             None
         };
         let wait = self
-            .wait(front)
+            .retry_seconds(front)
             .filter(|seconds| *seconds <= MAX_RETRY_AFTER || !front.errors.obeys_waits);
         let headers = [
             ("allow", allow.map(Cow::Borrowed)),
             (
                 "www-authenticate",
-                (self.what == What::InvalidKey).then_some("Bearer".into()),
+                (self.kind == FailureKind::InvalidKey).then_some("Bearer".into()),
             ),
             (
                 "retry-after",
@@ -445,15 +463,18 @@ impl Refusal {
             .collect()
     }
 
-    fn told<'r>(
+    fn caller_error<'r>(
         &'r self,
         front: &Front,
         request_id: &'r str,
         answer: AnswerSoFar<'r>,
     ) -> CallerError<'r> {
-        let (ErrorRow { kind, code, .. }, status) = (self.what.row(), self.status(front));
-        let (param, message, retry_after) =
-            (self.param.as_deref(), &*self.message, self.wait(front));
+        let (ErrorRow { kind, code, .. }, status) = (self.kind.row(), self.status(front));
+        let (param, message, retry_after) = (
+            self.param.as_deref(),
+            &*self.message,
+            self.retry_seconds(front),
+        );
         CallerError {
             status,
             kind,
@@ -468,49 +489,49 @@ impl Refusal {
 
     /// Makes the refusal for failures that only the operator can end. It does not say whose
     /// credential is wrong, or why.
-    pub fn for_the_operator(what: What) -> Refusal {
+    pub fn for_the_operator(kind: FailureKind) -> Refusal {
         let message = "No upstream account of this model can be used until the gateway's operator fixes \
                        it. Trying again does not help: give the operator the request id.";
-        Refusal::new(what, message).in_vain()
+        Refusal::new(kind, message).without_retry()
     }
 
     /// Makes the refusal for every key that does not work. It does not say why the key does not
     /// work.
     pub fn invalid_key() -> Refusal {
         Refusal::new(
-            What::InvalidKey,
+            FailureKind::InvalidKey,
             "The request has no valid API key. Send a key that is enabled, not expired and \
              allowed from your address, as `Authorization: Bearer <key>`.",
         )
-        .in_vain()
+        .without_retry()
     }
 
     /// Makes the refusal for a request that no account of the model can take.
     pub fn unable(refused: Refused, model: &str) -> Refusal {
         match refused {
             Refused::Invalid(complaint) => Refusal::new(
-                What::BadRequest {
+                FailureKind::BadRequest {
                     code: Some("invalid_value"),
                 },
                 complaint.message,
             )
             .param(complaint.param),
             Refused::Unsupported(complaint) => {
-                let model = shown(model);
+                let model = shown_model(model);
                 let message = format!(
                     "No upstream account of the model `{model}` can do this: {}",
                     complaint.message
                 );
-                Refusal::new(What::Unsupported, message).param(complaint.param)
+                Refusal::new(FailureKind::Unsupported, message).param(complaint.param)
             }
         }
     }
 
     /// Makes the refusal for a model that is unknown or forbidden.
     pub fn model_not_found(model: &str) -> Refusal {
-        let model = shown(model);
+        let model = shown_model(model);
         Refusal::new(
-            What::ModelNotFound,
+            FailureKind::ModelNotFound,
             format!(
                 "The model `{model}` does not exist, or this key may not use it. GET /v1/models lists the models of this key."
             ),
@@ -520,12 +541,12 @@ impl Refusal {
 
     /// Makes the refusal for a request to a kind of endpoint that no account of the model serves.
     pub fn not_served(model: &str, kind: &str) -> Refusal {
-        let model = shown(model);
+        let model = shown_model(model);
         let message = format!(
             "The model `{model}` cannot be asked here: none of its accounts serves the kind of endpoint `{kind}`."
         );
         Refusal::new(
-            What::BadRequest {
+            FailureKind::BadRequest {
                 code: Some("unsupported_endpoint"),
             },
             message,
@@ -535,26 +556,26 @@ impl Refusal {
 
     /// Makes the refusal for a request whose cost nobody would know, while money is limited.
     pub fn price_unknown(model: &str, kind: &str) -> Refusal {
-        let model = shown(model);
+        let model = shown_model(model);
         let message = format!(
             "The money of this key is limited, and no price of the model `{model}` is known for the kind of endpoint \
              `{kind}`, so the request was not sent. The gateway's operator can write a `price`."
         );
-        Refusal::new(What::PriceUnknown, message)
+        Refusal::new(FailureKind::PriceUnknown, message)
             .param("model")
-            .in_vain()
+            .without_retry()
     }
 
     /// Makes the refusal for a request that providers have no room for now.
     pub fn overloaded() -> Refusal {
         let message = "The provider is overloaded: it has no room for requests at the moment. Try again shortly.";
-        Refusal::new(What::UpstreamOverloaded, message).retry_after(1)
+        Refusal::new(FailureKind::UpstreamOverloaded, message).retry_after(1)
     }
 
     /// Makes the refusal for a request when the memory for requests is full.
     pub fn no_room() -> Refusal {
         Refusal::new(
-            What::NoCapacity,
+            FailureKind::NoCapacity,
             "The gateway has no memory left for this request, or this caller's part of the memory is used up. Try again shortly.",
         )
         .retry_after(1)
@@ -563,12 +584,12 @@ impl Refusal {
     /// Makes the refusal for a request when the process may open no other connection.
     pub fn no_descriptors() -> Refusal {
         let message = "The gateway itself has no room for another connection to a provider. Try again shortly.";
-        Refusal::new(What::NoCapacity, message).retry_after(1)
+        Refusal::new(FailureKind::NoCapacity, message).retry_after(1)
     }
 }
 
 /// Returns the name that a caller wrote for a model, as texts show it.
-fn shown(model: &str) -> String {
+fn shown_model(model: &str) -> String {
     cut_keys(model).chars().take(80).collect()
 }
 
@@ -584,13 +605,13 @@ mod tests {
     #[test]
     fn retry_after_is_clamped() {
         assert_eq!(
-            Refusal::new(What::NoCapacity, "")
+            Refusal::new(FailureKind::NoCapacity, "")
                 .retry_after(1_000_000_000)
                 .retry_after,
             Some(60)
         );
         assert_eq!(
-            Refusal::new(What::NoCapacity, "")
+            Refusal::new(FailureKind::NoCapacity, "")
                 .retry_after(0)
                 .retry_after,
             Some(1)
@@ -599,9 +620,11 @@ mod tests {
 
     #[test]
     fn where_only_the_operator_can_help_no_client_is_told_to_wait() {
-        let refusal = Refusal::new(What::NoCapacity, "").retry_after(9).in_vain();
+        let refusal = Refusal::new(FailureKind::NoCapacity, "")
+            .retry_after(9)
+            .without_retry();
         assert_eq!((refusal.retry_after, refusal.retry_helps), (None, false));
-        let refusal = Refusal::for_the_operator(What::UpstreamUnavailable);
+        let refusal = Refusal::for_the_operator(FailureKind::UpstreamUnavailable);
         assert_eq!((refusal.retry_after, refusal.retry_helps), (None, false));
         assert!(refusal.message.contains("operator") && !refusal.message.contains("key"));
     }
@@ -609,13 +632,13 @@ mod tests {
     #[test]
     fn a_door_says_in_its_own_way_that_nobody_can_be_asked() {
         use dialects::front::{CHAT, GEMINI, MESSAGES, RESPONSES};
-        let later = Refusal::new(What::NoCapacity, "").retry_after(9);
+        let later = Refusal::new(FailureKind::NoCapacity, "").retry_after(9);
         let tried = Refusal {
             retry_helps: false,
             ..later.clone()
         };
-        let never = Refusal::for_the_operator(What::UpstreamUnavailable);
-        let other = Refusal::new(What::UpstreamTimeout, "").in_vain();
+        let never = Refusal::for_the_operator(FailureKind::UpstreamUnavailable);
+        let other = Refusal::new(FailureKind::UpstreamTimeout, "").without_retry();
         for (front, expected) in [
             (&CHAT, [503, 503, 503, 504]),
             (&MESSAGES, [503, 503, 503, 504]),
@@ -647,8 +670,8 @@ mod tests {
             stops(&CHAT) && !stops(&MESSAGES),
             "its clients count these, and then ask another model"
         );
-        let down = Refusal::new(What::StoreDown, "").retry_after(1);
-        let failed = Refusal::new(What::BadUpstreamResponse, "");
+        let down = Refusal::new(FailureKind::StoreDown, "").retry_after(1);
+        let failed = Refusal::new(FailureKind::BadUpstreamResponse, "");
         assert_eq!(
             [&down, &failed].map(|refusal| refusal.status(&RESPONSES)),
             [429, 429]
@@ -674,7 +697,7 @@ mod tests {
     #[test]
     fn who_must_wait_for_long_is_not_told_to_try_again_at_once() {
         let told = |wait: Option<Duration>| {
-            let refusal = Refusal::new(What::OverLimit, "").again_in(wait);
+            let refusal = Refusal::new(FailureKind::OverLimit, "").again_in(wait);
             (refusal.retry_after, refusal.retry_helps)
         };
         assert_eq!(told(Some(Duration::ZERO)), (Some(1), true));
@@ -685,7 +708,9 @@ mod tests {
 
     #[test]
     fn scrub_takes_keys_out_and_leaves_words() {
-        let check = |input: &str, expected: &str| assert_eq!(scrub(input, &["s3cr3t"]), expected);
+        let check = |input: &str, expected: &str| {
+            assert_eq!(scrub_secret_words(input, &["s3cr3t"]), expected)
+        };
         check("the key s3cr3t is bad", "the key [redacted] is bad");
         check(
             "Incorrect API key provided: sk-proj-abc123def456.",

@@ -11,15 +11,15 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 mod additions;
+mod build;
 pub mod changes;
 mod mark;
-mod of;
 mod settings;
 
 pub use additions::only_adds_or_disables;
-pub use changes::words::{plain, render};
-pub use changes::{Besides, Change, Effect, changes};
-pub use mark::{Marks, SecretChanges, server};
+pub use changes::words::{plain_text, render_changes};
+pub use changes::{Change, Effect, ExtraFacts, find_changes};
+pub use mark::{Marks, SecretChanges, section_marks};
 
 /// Settings by their names. A setting that has its usual value may be left out.
 pub type Settings = BTreeMap<String, String>;
@@ -134,11 +134,11 @@ pub type Amounts = BTreeMap<String, Value>;
 
 /// What `GET /catalog` answers.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Served {
+pub struct ServedCatalog {
     /// The catalog that is served.
     pub catalog: Inventory,
     /// What is in the files now.
-    pub disk: Disk,
+    pub disk: CatalogOnDisk,
     /// The folder that is watched, as that machine names it.
     pub folder: Option<String>,
     /// How many catalogs were live since the start, this one included.
@@ -157,7 +157,7 @@ pub struct Served {
 
 /// What is in the files.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Disk {
+pub struct CatalogOnDisk {
     /// Whether it is what is served. `false` means that a change waits, or is refused.
     pub is_live: bool,
     /// The marks of the catalog in the files, if they make one.

@@ -19,8 +19,8 @@ pub const KEPT_FOR: u64 = 24 * 3600;
 /// How long and how much is kept.
 const BOUNDS: ShelfBounds = ShelfBounds {
     kept_for: Duration::from_secs(KEPT_FOR),
-    most: 64 << 20,
-    most_of_a_key: 8 << 20,
+    max_bytes: 64 << 20,
+    max_bytes_per_key: 8 << 20,
 };
 /// What a caller can do where an item is not there.
 const REMEDY: &str = "Send the item itself: programs do so if they set `store` to false; Vercel's AI SDK with \
@@ -40,7 +40,7 @@ impl ItemCache {
         ItemCache {
             mode,
             shelves: Shelves::new(BOUNDS),
-            began: calendar::now(),
+            began: calendar::now_millis(),
         }
     }
 
@@ -75,14 +75,14 @@ impl ItemCache {
 
     /// Says why there is no item of this id now, and what to do.
     pub fn why_missing(&self, id: &str, now_ms: u64) -> String {
-        let reason = reason(self.mode, made_at(id), self.began, now_ms);
+        let reason = missing_reason(self.mode, made_at(id), self.began, now_ms);
         let shown: String = id.chars().take(80).collect();
         format!("refers to the item `{shown}`, which is not here: {reason}. {REMEDY}")
     }
 }
 
 /// Returns why an item is not there that was made at this time, if its id says when.
-fn reason(mode: ItemCacheMode, made_at: Option<u64>, began: u64, now_ms: u64) -> String {
+fn missing_reason(mode: ItemCacheMode, made_at: Option<u64>, began: u64, now_ms: u64) -> String {
     let hours = KEPT_FOR / 3600;
     let age = made_at.map(|made| Duration::from_millis(now_ms.saturating_sub(made)).as_secs());
     match (mode, age) {
@@ -154,7 +154,8 @@ mod tests {
     fn the_reason_names_the_age_the_start_or_the_setting() {
         const NOW: u64 = 1_800_000_000_000;
         let id = |age: u64| format!("msg_{:012x}7abc8def0123456789ab_0", NOW - age * 1000);
-        let said = |mode, id: &str, began: u64| reason(mode, made_at(id), NOW - began * 1000, NOW);
+        let said =
+            |mode, id: &str, began: u64| missing_reason(mode, made_at(id), NOW - began * 1000, NOW);
         let (memory, store) = (ItemCacheMode::Memory, ItemCacheMode::Store);
         for (found, expected) in [
             (said(ItemCacheMode::Off, &id(5), 60), "`item_cache: off`"),

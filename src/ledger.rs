@@ -19,9 +19,9 @@ mod cut;
 mod insert;
 mod life;
 mod merge;
+mod merge_point;
 mod month;
 mod past;
-mod reached;
 pub mod read;
 pub mod report;
 mod row;
@@ -35,7 +35,7 @@ pub use row::Row;
 pub use run::Run;
 pub use running::Runs;
 
-use crate::base::calendar::now;
+use crate::base::calendar::now_millis;
 use crate::conf::config;
 use crate::figures::callers::Callers;
 use crate::limits::{Past, Registry};
@@ -48,16 +48,16 @@ use std::time::{Duration, Instant};
 
 /// The time between two writes of what running exchanges have used. So the use is in the file
 /// within five seconds, the writing included.
-const EVERY: Duration = Duration::from_millis(if cfg!(test) { 50 } else { 4_500 });
+const RUNNING_INTERVAL: Duration = Duration::from_millis(if cfg!(test) { 50 } else { 4_500 });
 /// The longest time that [`Ledger::flush`] waits.
-const PATIENCE: Duration = Duration::from_secs(2);
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(2);
 /// At the end of the process, [`Ledger::finish`] waits one second longer for this many thousand
 /// rows.
-const THOUSANDS: u64 = 50;
+const ROWS_PER_MILLISECOND: u64 = 50;
 /// The most lines of an answer to a key.
-const OWN_LINES: usize = 1_000;
+const MAX_KEY_LINES: usize = 1_000;
 /// The most lines of an answer: more than anybody reads, and some ten megabytes.
-const LINES: usize = 100_000;
+const MAX_LINES: usize = 100_000;
 
 /// The ledger. Its thread ends when it is dropped, or with the process.
 pub struct Ledger {
@@ -102,7 +102,7 @@ impl Ledger {
     }
 
     /// Notes that an exchange runs, until its row is written. The row takes the run.
-    pub fn begin(&self, runs: Weak<dyn Runs>) -> Option<Run> {
+    pub fn begin_run(&self, runs: Weak<dyn Runs>) -> Option<Run> {
         self.sink.as_ref().map(|sink| sink.running.begin(runs))
     }
 
@@ -115,9 +115,9 @@ impl Ledger {
     }
 
     /// Notes the time at which a key was used.
-    pub fn used(&self, key: Arc<str>, at: u64) {
+    pub fn note_use(&self, key: Arc<str>, used_at: u64) {
         if let Some(sink) = &self.sink {
-            sink.add_use(key, at);
+            sink.add_use(key, used_at);
         }
     }
 
@@ -129,7 +129,7 @@ impl Ledger {
     /// If the file cannot be read now, `limits` are told when it can be read for the first time.
     ///
     /// Reads the file, so no request may call it.
-    pub fn past(&self, now_ms: u64, limits: Option<&Arc<Registry>>) -> Vec<Past> {
+    pub fn past_use(&self, now_ms: u64, limits: Option<&Arc<Registry>>) -> Vec<Past> {
         let Some(sink) = &self.sink else {
             return Vec::new();
         };
@@ -138,12 +138,12 @@ impl Ledger {
         if let Some(limits) = limits {
             *sink.limits.lock() = Some(Arc::downgrade(limits));
         }
-        let read = past::read(&sink.path, now_ms);
+        let read = past::read_past(&sink.path, now_ms);
         // If the file is missing while the ledger fails, its disk may not be there yet.
         let failing = sink.backlog.lock().error.is_some();
         let unknown = read.as_ref().map_or(true, |past| past.is_none() && failing);
         if unknown && let Some(limits) = limits {
-            limits.owe();
+            limits.note_unread_past();
             *sink.owed.lock() = Some(Arc::downgrade(limits));
         }
         let past = read.unwrap_or_else(|why| {
@@ -156,17 +156,17 @@ impl Ledger {
             None
         });
         let mut past = past.unwrap_or_default();
-        cut::apart(&mut past, &sink.cut.lock(), now_ms);
+        cut::split_dead_rows(&mut past, &sink.cut.lock(), now_ms);
         // Settling exchanges need the lock, and many rows may wait: they are read without the lock.
         // Nobody else takes them meanwhile.
         let mut chunks = std::mem::take(&mut sink.backlog.lock().chunks);
-        let counts = |row: &&Row| row.at >= past::since(now_ms);
+        let counts = |row: &&Row| row.admitted_at >= past::first_moment(now_ms);
         past.extend(
             chunks
                 .iter()
                 .flatten()
                 .filter(counts)
-                .map(|row| row.past(now_ms)),
+                .map(|row| row.past_use(now_ms)),
         );
         let mut backlog = sink.backlog.lock();
         chunks.append(&mut backlog.chunks);
@@ -182,7 +182,7 @@ impl Ledger {
         let Some(sink) = &self.sink else { return };
         let _reading = sink.reading.lock();
         let mut known = sink.callers.lock();
-        let is_read = month::read(&sink.path, now(), callers);
+        let is_read = month::add_month_use(&sink.path, now_millis(), callers);
         *known = SinkCallers {
             callers: Arc::downgrade(callers),
             is_owed: is_read.is_err(),
@@ -208,7 +208,7 @@ impl Ledger {
         };
         let bounds = Some(report::AnswerBounds {
             deadline,
-            lines: LINES,
+            lines: MAX_LINES,
         });
         opened
             .map(|reader| report::answer_of(reader, &sink.path, query, bounds))
@@ -232,7 +232,7 @@ impl Ledger {
         };
         let bounds = Some(report::AnswerBounds {
             deadline,
-            lines: OWN_LINES,
+            lines: MAX_KEY_LINES,
         });
         opened
             .map(|reader| report::answer_of(reader, &sink.path, query, bounds))
@@ -243,7 +243,7 @@ impl Ledger {
     /// once if the ledger is failing already.
     pub fn flush(&self) {
         let Some(sink) = &self.sink else { return };
-        sink.wait(sink.backlog.lock(), PATIENCE);
+        sink.wait_until_written(sink.backlog.lock(), FLUSH_TIMEOUT);
     }
 
     /// Flushes at the end of the process. Tries once more if the ledger is failing, and waits
@@ -252,8 +252,8 @@ impl Ledger {
         let Some(sink) = &self.sink else { return };
         let mut backlog = sink.backlog.lock();
         backlog.last_try = backlog.error.is_some();
-        let patience = PATIENCE + Duration::from_millis(backlog.rows / THOUSANDS);
-        sink.wait(backlog, patience);
+        let timeout = FLUSH_TIMEOUT + Duration::from_millis(backlog.rows / ROWS_PER_MILLISECOND);
+        sink.wait_until_written(backlog, timeout);
         // The next process finds what still runs. It must not take this process for dead before its
         // end.
         if sink.running.is_empty() && sink.backlog.lock().is_empty() {

@@ -4,7 +4,7 @@
 //! Of Pingora's own messages, only INFO and above are written: below that, Pingora prints headers
 //! with credentials, and bodies.
 
-use crate::base::calendar::rfc3339;
+use crate::base::calendar::format_system_time;
 use crate::conf::config::Format;
 use ::log::{LevelFilter, Log, Metadata, Record};
 use serde::Serialize;
@@ -24,7 +24,7 @@ struct Line {
 }
 
 /// Installs the log. If the program has a logger already, that one stays.
-pub fn install(format: Format, level: LevelFilter) {
+pub fn install_logger(format: Format, level: LevelFilter) {
     ::log::set_max_level(level);
     if ::log::set_boxed_logger(Box::new(Stderr {
         is_text: format.is_text(&std::io::stderr()),
@@ -40,14 +40,14 @@ impl Log for Stderr {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
         let ours = metadata.target().starts_with("portcullis");
         // Messages of libraries: their INFO is of use only to those who debug them.
-        let least = if ours {
+        let max_level = if ours {
             self.level
         } else if self.level >= LevelFilter::Debug {
             LevelFilter::Info
         } else {
             self.level.min(LevelFilter::Warn)
         };
-        metadata.level() <= least
+        metadata.level() <= max_level
     }
 
     fn log(&self, record: &Record<'_>) {
@@ -64,7 +64,7 @@ impl Log for Stderr {
         if chatter && self.level < LevelFilter::Debug {
             return;
         }
-        let time = rfc3339(SystemTime::now());
+        let time = format_system_time(SystemTime::now());
         let level = record.level().as_str().to_ascii_lowercase();
         let line = if self.is_text {
             format!("{time} {level} {message}")

@@ -179,29 +179,29 @@ impl SpanMetrics {
 
 impl ExchangeMetrics {
     /// Ends the series with a name that `is_kept` does not know.
-    fn end(&self, is_kept: &dyn Fn(&str, &str) -> bool) {
-        self.requests.end(is_kept);
-        self.seconds.end(is_kept);
-        self.first_byte.end(is_kept);
-        self.own.end(is_kept);
-        self.tokens.end(is_kept);
-        self.cost.end(is_kept);
-        self.unpriced.end(is_kept);
-        self.limited.end(is_kept);
-        self.attempts.end(is_kept);
-        self.resent.end(is_kept);
-        self.given_up.end(is_kept);
-        self.first_token.end(is_kept);
-        self.estimated.end(is_kept);
-        self.losses.end(is_kept);
+    fn end_series(&self, is_kept: &dyn Fn(&str, &str) -> bool) {
+        self.requests.end_series(is_kept);
+        self.seconds.end_series(is_kept);
+        self.first_byte.end_series(is_kept);
+        self.own.end_series(is_kept);
+        self.tokens.end_series(is_kept);
+        self.cost.end_series(is_kept);
+        self.unpriced.end_series(is_kept);
+        self.limited.end_series(is_kept);
+        self.attempts.end_series(is_kept);
+        self.resent.end_series(is_kept);
+        self.given_up.end_series(is_kept);
+        self.first_token.end_series(is_kept);
+        self.estimated.end_series(is_kept);
+        self.losses.end_series(is_kept);
         // This is last: what is bound from now on is bound to new series.
-        self.bound.end(is_kept);
+        self.bound.end_series(is_kept);
     }
 }
 
 impl CatalogMetrics {
     /// Notes that a catalog was taken.
-    pub(crate) fn taken(&self, generation: u64) {
+    pub(crate) fn note_taken(&self, generation: u64) {
         self.generation
             .set(i64::try_from(generation).unwrap_or(i64::MAX));
         let now = SystemTime::now()
@@ -213,12 +213,12 @@ impl CatalogMetrics {
 
 impl ModelMetrics {
     /// Ends the series with a name that `is_kept` does not know.
-    fn end(&self, is_kept: &dyn Fn(&str, &str) -> bool) {
-        self.hedges.end(is_kept);
-        self.queue.end(is_kept);
-        self.shed.end(is_kept);
-        self.spared.end(is_kept);
-        self.unused.end(is_kept);
+    fn end_series(&self, is_kept: &dyn Fn(&str, &str) -> bool) {
+        self.hedges.end_series(is_kept);
+        self.queue.end_series(is_kept);
+        self.shed.end_series(is_kept);
+        self.spared.end_series(is_kept);
+        self.unused.end_series(is_kept);
     }
 }
 
@@ -258,7 +258,7 @@ impl Metrics {
             counted.model == labels.sides.model && counted.account == labels.sides.account;
         labels.sides = counted;
         if has_its_target {
-            bound.with(&labels, |bound| self.count(settled, &labels, bound));
+            bound.with_series(&labels, |bound| self.count(settled, &labels, bound));
         } else {
             self.count(settled, &labels, &BoundSeries::default());
         }
@@ -490,7 +490,7 @@ impl Metrics {
 
     /// Takes over the names of a new catalog. `left` has the names that it lacks and the one before
     /// had. `is_live` says what it has, and `live` is the number of its names.
-    pub(crate) fn reloaded(
+    pub(crate) fn note_reload(
         &self,
         left: Vec<LabelledName>,
         live: usize,
@@ -498,15 +498,15 @@ impl Metrics {
         now: Instant,
     ) {
         let mut gone = self.gone.lock();
-        if gone.note(left, live, is_live, now) {
+        if gone.note_change(left, live, is_live, now) {
             // An exchange may outlive its names, and make a series of a name that is neither.
             let stay: HashSet<(&str, &str), Quick> = gone.names().collect();
             let is_kept = |label: &str, name: &str| {
                 name == OTHER || is_live(label, name) || stay.contains(&(label, name))
             };
-            self.sets.end(&is_kept);
-            self.exchanges.end(&is_kept);
-            self.models.end(&is_kept);
+            self.sets.end_sets(&is_kept);
+            self.exchanges.end_series(&is_kept);
+            self.models.end_series(&is_kept);
         }
     }
 

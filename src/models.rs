@@ -14,7 +14,7 @@ use std::collections::HashMap;
 
 /// The most bytes of all rendered lists. Beyond it, all are dropped and rendered again when they
 /// are asked for.
-const MOST: usize = 32 << 20;
+const MAX_RENDERED_BYTES: usize = 32 << 20;
 
 /// The rendered lists of one catalog.
 #[derive(Default)]
@@ -24,30 +24,32 @@ pub struct Lists {
 
 #[derive(Default)]
 struct RenderedLists {
-    lists: HashMap<Rendered, Bytes>,
+    lists: HashMap<ListKey, Bytes>,
     bytes: usize,
     /// The state of the providers' lists that they were rendered for.
     changes: u64,
 }
 
 /// What a list is rendered for: the name of the format, and the permissions.
-type Rendered = (&'static str, usize);
+type ListKey = (&'static str, usize);
 
 impl Lists {
     /// Returns the body of `GET /v1/models` for this key.
     pub fn list(&self, catalog: &Catalog, key: &Key, front: &Front) -> Bytes {
         let (index, changes) = ((front.name, key.permissions.index), catalog.list_changes());
         if let RenderedLists {
-            lists, changes: of, ..
+            lists,
+            changes: rendered_for,
+            ..
         } = &*self.rendered.lock()
-            && *of == changes
+            && *rendered_for == changes
             && let Some(list) = lists.get(&index)
         {
             return list.clone();
         }
-        let list = render(catalog, key, front);
+        let list = render_list(catalog, key, front);
         let mut rendered = self.rendered.lock();
-        if rendered.changes != changes || rendered.bytes + list.len() > MOST {
+        if rendered.changes != changes || rendered.bytes + list.len() > MAX_RENDERED_BYTES {
             *rendered = RenderedLists {
                 changes,
                 ..RenderedLists::default()
@@ -61,27 +63,30 @@ impl Lists {
 }
 
 /// Returns the body of `GET /v1/models/{id}`, if this key may use the model.
-pub fn one(catalog: &Catalog, key: &Key, id: &str, front: &Front) -> Option<Bytes> {
+pub fn render_one(catalog: &Catalog, key: &Key, id: &str, front: &Front) -> Option<Bytes> {
     let model = catalog.visible(key, id)?;
-    Some((front.models.one)(&entry(catalog, id, &created_at(&model), &model)).into())
+    Some((front.models.one)(&list_entry(catalog, id, &created_at(&model), &model)).into())
 }
 
 /// Returns the only model of a kind that this key may use, if it is one alone.
-pub fn only(catalog: &Catalog, key: &Key, kind: ModelKind) -> Option<String> {
+pub fn only_model_id(catalog: &Catalog, key: &Key, kind: ModelKind) -> Option<String> {
     let models = catalog.listed(&key.permissions).into_iter();
-    let mut found =
-        models.filter(|model| entry(catalog, &model.id, "", model).kinds.contains(&kind));
+    let mut found = models.filter(|model| {
+        list_entry(catalog, &model.id, "", model)
+            .kinds
+            .contains(&kind)
+    });
     let only = found.next()?;
     found.next().is_none().then(|| only.id.to_string())
 }
 
-fn render(catalog: &Catalog, key: &Key, front: &Front) -> Bytes {
+fn render_list(catalog: &Catalog, key: &Key, front: &Front) -> Bytes {
     let models = catalog.listed(&key.permissions).into_iter();
     let models: Vec<_> = models.map(|model| (created_at(&model), model)).collect();
     let named = models.iter().flat_map(|(created_at, model)| {
         std::iter::once(&model.id)
             .chain(&model.aliases)
-            .map(move |id| entry(catalog, id, created_at, model))
+            .map(move |id| list_entry(catalog, id, created_at, model))
     });
     let mut listed: Vec<_> = named.collect();
     listed.sort_unstable_by(|a, b| a.id.cmp(b.id));
@@ -89,10 +94,10 @@ fn render(catalog: &Catalog, key: &Key, front: &Front) -> Bytes {
 }
 
 fn created_at(model: &Model) -> String {
-    calendar::time(model.created.saturating_mul(1000))
+    calendar::format_time(model.created.saturating_mul(1000))
 }
 
-fn entry<'m>(
+fn list_entry<'m>(
     catalog: &Catalog,
     id: &'m str,
     created_at: &'m str,
@@ -114,7 +119,7 @@ fn entry<'m>(
     let first = targets().next().and_then(thinks);
     let kinds = targets()
         .next()
-        .map(|target| kinds(model, target))
+        .map(|target| model_kinds(model, target))
         .unwrap_or_default();
     ListedModel {
         id,
@@ -124,7 +129,7 @@ fn entry<'m>(
         context: least(|target| target.sure.context),
         max_output: least(|target| target.sure.max_output),
         thinks: first.filter(|_| targets().all(|target| thinks(target) == first)),
-        kinds: if targets().all(|target| self::kinds(model, target) == kinds) {
+        kinds: if targets().all(|target| self::model_kinds(model, target) == kinds) {
             kinds
         } else {
             Vec::new()
@@ -135,7 +140,7 @@ fn entry<'m>(
 /// Returns what a model is for at a target, as far as it is known: what the catalog says, or else
 /// its name. The models of the list of prices, those that are known to think or not to, and those
 /// at a server that does nothing else, hold conversations.
-fn kinds(model: &Model, target: &Target) -> Vec<ModelKind> {
+fn model_kinds(model: &Model, target: &Target) -> Vec<ModelKind> {
     let account = &target.account;
     let served = || account.serves.iter().map(|(kind, _)| kind.facts().made_for);
     if let Some(kind) = model.kind.or_else(|| ModelKind::of_name(&target.model)) {

@@ -13,7 +13,7 @@ use crate::catalog::{Catalog, Key, Model, Target, Timeouts};
 use crate::conf::price::{Price, Usd};
 use crate::error::Refusal;
 use crate::limits::{Ask, Reserve};
-use crate::live::place::Place;
+use crate::live::ready_account::ReadyAccount;
 use crate::live::{Route, Snapshot};
 use dialects::front::{Envelope, Front};
 use dialects::traits::Traits;
@@ -27,7 +27,7 @@ use std::time::{Instant, SystemTime};
 #[derive(Clone)]
 pub struct Candidate {
     /// The account.
-    pub place: Arc<Place>,
+    pub ready_account: Arc<ReadyAccount>,
     /// The health of the target.
     pub track: Arc<TargetHealth>,
     /// The account's name for the model.
@@ -50,7 +50,7 @@ pub struct Candidate {
 
 impl Candidate {
     /// Returns a model's target as a candidate.
-    pub fn of(
+    pub fn for_target(
         snapshot: &Snapshot,
         model: &Arc<Model>,
         target: &Target,
@@ -58,7 +58,7 @@ impl Candidate {
         reach: Reach,
     ) -> Option<Candidate> {
         Some(Candidate {
-            place: snapshot.places.get(target.account.index)?.clone(),
+            ready_account: snapshot.ready_accounts.get(target.account.index)?.clone(),
             price: target
                 .price
                 .filter(|price| track.endpoint.is_priced_by(price)),
@@ -77,12 +77,12 @@ impl Candidate {
     pub fn is_open(&self) -> bool {
         self.instead_of
             .as_ref()
-            .is_none_or(|usual| usual.refuses(Clock::now()))
+            .is_none_or(|usual_endpoint| usual_endpoint.refuses(Clock::now()))
     }
 
     /// Returns whether neither the account nor the target rests, and no breaker is open.
     pub fn is_fit(&self, stream: bool) -> bool {
-        let (now, Place { account, state, .. }) = (Clock::now(), &*self.place);
+        let (now, ReadyAccount { account, state, .. }) = (Clock::now(), &*self.ready_account);
         state.health.rest(now).is_none()
             && self
                 .track
@@ -92,7 +92,7 @@ impl Candidate {
 
     /// Returns the wire format in which the candidate is asked.
     pub fn dialect(&self) -> &Dialect {
-        self.place.account.speaks(self.track.endpoint)
+        self.ready_account.account.speaks(self.track.endpoint)
     }
 
     /// Returns the family whose signed thoughts the target takes and gives.
@@ -145,7 +145,10 @@ impl Plan {
                 unpriced.track.endpoint.name(),
             ));
         }
-        let kind = envelope.front.only.filter(|_| self.candidates.is_empty());
+        let kind = envelope
+            .front
+            .only_endpoint
+            .filter(|_| self.candidates.is_empty());
         kind.map_or(Ok(()), |kind| {
             Err(Refusal::not_served(&envelope.model, kind.name()))
         })
@@ -155,14 +158,14 @@ impl Plan {
 /// What draws a request to some of a model's targets.
 #[derive(Clone, Copy, Default)]
 pub struct Ties<'r> {
-    /// The hash of the conversation, as [`conversation`] returns it.
+    /// The hash of the conversation, as [`conversation_hash`] returns it.
     pub conversation: Option<u64>,
     /// The [boundary](crate::catalog::Account::boundary) of the thoughts that the request carries.
     pub boundary: Option<&'r str>,
 }
 
 /// Makes the plan of a request.
-pub fn plan(
+pub fn make_plan(
     snapshot: &Snapshot,
     key: &Key,
     model: &Arc<Model>,
@@ -178,7 +181,10 @@ pub fn plan(
         candidates,
     };
     planner.add(model, Reach::Any);
-    let may_stand_in = envelope.front.only.is_none_or(Endpoint::has_stand_ins);
+    let may_stand_in = envelope
+        .front
+        .only_endpoint
+        .is_none_or(Endpoint::has_stand_ins);
     for (id, reach) in stand_ins(model).filter(|_| may_stand_in) {
         if let Some(model) = snapshot.catalog.visible(key, id) {
             planner.add(&model, reach);
@@ -217,31 +223,33 @@ pub fn stand_ins(model: &Model) -> impl Iterator<Item = (&Arc<str>, Reach)> {
 
 /// Returns the most texts whose vectors all of these candidates give at once.
 pub fn most_inputs(candidates: &[Candidate]) -> usize {
-    let most = |one: &Candidate| one.dialect().most_inputs(&one.upstream_model);
-    candidates.iter().map(most).min().unwrap_or(usize::MAX)
+    let max_inputs = |one: &Candidate| one.dialect().most_inputs(&one.upstream_model);
+    candidates
+        .iter()
+        .map(max_inputs)
+        .min()
+        .unwrap_or(usize::MAX)
 }
 
 /// Returns what a request reserves. That is the whole prompt, as estimated, and the longest answer
 /// that the request may have, or one of the usual length if nobody sets a longest. By
-/// [`Reserve::Usual`], no answer is longer than the model's answers are. Of the candidates, the one
+/// [`Reserve::Typical`], no answer is longer than the model's answers are. Of the candidates, the one
 /// with the most tokens counts, and the dearest one. `sure` has only the answers, with the length
 /// that the request itself sets, or one token each.
-pub fn most(envelope: &Envelope, plan: &Plan, reserve: Reserve) -> Ask {
-    let prompt = envelope.most_prompt;
-    let usual = match reserve {
-        Reserve::Usual => plan.demand.longest_output(Clock::now()),
+pub fn amount_to_reserve(envelope: &Envelope, plan: &Plan, reserve: Reserve) -> Ask {
+    let prompt = envelope.max_prompt_tokens;
+    let output_cap = match reserve {
+        Reserve::Typical => plan.demand.longest_output(Clock::now()),
         Reserve::Asked => u64::MAX,
     };
-    let mut most = Ask {
+    let mut reserved = Ask {
         tokens: prompt,
         ..Ask::default()
     };
     // Each slice of a request for vectors is charged for.
-    let calls = envelope
-        .places
-        .inputs
-        .as_ref()
-        .map_or(1, |inputs| inputs.calls(most_inputs(&plan.candidates)));
+    let calls = envelope.places.inputs.as_ref().map_or(1, |inputs| {
+        inputs.request_count(most_inputs(&plan.candidates))
+    });
     let units = Units {
         requests: u32::try_from(calls).unwrap_or(u32::MAX),
         ..envelope.units
@@ -249,7 +257,7 @@ pub fn most(envelope: &Envelope, plan: &Plan, reserve: Reserve) -> Ask {
     for candidate in &plan.candidates {
         // A value that is no count, such as -1, uses the model's default too.
         let each = envelope
-            .most_tokens
+            .max_tokens
             .or(candidate.model.max_tokens)
             .unwrap_or_else(|| plan.demand.typical_output());
         let each = if candidate.track.endpoint.writes() {
@@ -257,9 +265,13 @@ pub fn most(envelope: &Envelope, plan: &Plan, reserve: Reserve) -> Ask {
         } else {
             0
         };
-        let longest = candidate.traits.max_output.unwrap_or(u64::MAX).min(usual);
+        let max_answer = candidate
+            .traits
+            .max_output
+            .unwrap_or(u64::MAX)
+            .min(output_cap);
         let answers = each
-            .min(longest)
+            .min(max_answer)
             .max(candidate.track.endpoint.least_tokens())
             .saturating_mul(envelope.choices.written);
         let answers = answers.max(
@@ -267,25 +279,25 @@ pub fn most(envelope: &Envelope, plan: &Plan, reserve: Reserve) -> Ask {
                 .price
                 .map_or(0, |price| price.tokens_of(units.images)),
         );
-        let said = envelope
-            .most_tokens
+        let requested_answer = envelope
+            .max_tokens
             .unwrap_or(1)
             .min(each)
-            .min(longest)
+            .min(max_answer)
             .saturating_mul(envelope.choices.written);
         let cost = |prompt: u64, answers: u64, units: &Units| {
-            candidate
-                .price
-                .map_or(Usd::ZERO, |price| price.most(prompt, answers, units))
+            candidate.price.map_or(Usd::ZERO, |price| {
+                price.highest_cost(prompt, answers, units)
+            })
         };
         // The length of sound is estimated, and what is asked for in numbers is sure.
         let sure = Units { millis: 0, ..units };
-        most.tokens = most.tokens.max(prompt.saturating_add(answers));
-        most.usd = most.usd.max(cost(prompt, answers, &units));
-        most.sure.tokens = most.sure.tokens.max(said);
-        most.sure.usd = most.sure.usd.max(cost(0, said, &sure));
+        reserved.tokens = reserved.tokens.max(prompt.saturating_add(answers));
+        reserved.usd = reserved.usd.max(cost(prompt, answers, &units));
+        reserved.sure.tokens = reserved.sure.tokens.max(requested_answer);
+        reserved.sure.usd = reserved.sure.usd.max(cost(0, requested_answer, &sure));
     }
-    most
+    reserved
 }
 
 /// A target, and the health of the endpoint that its requests are sent to.
@@ -306,7 +318,8 @@ impl Planner<'_> {
         let Some(route) = snapshot.route(model) else {
             return;
         };
-        let candidate = |(target, track)| Candidate::of(snapshot, model, target, track, reach);
+        let candidate =
+            |(target, track)| Candidate::for_target(snapshot, model, target, track, reach);
         let targets = || {
             model
                 .targets
@@ -315,8 +328,9 @@ impl Planner<'_> {
                 .filter(|(target, _)| snapshot.catalog.serves(model, target))
         };
         let front = self.envelope.front;
-        let usable =
-            |(target, tracks): (_, &Vec<_>)| Some((target, self.endpoint(target, tracks)?));
+        let usable = |(target, tracks): (_, &Vec<_>)| {
+            Some((target, self.health_for_request(target, tracks)?))
+        };
         // With one target, there is nothing to order.
         if let [_] = model.targets.as_slice() {
             let only = targets().next().and_then(usable).and_then(candidate);
@@ -325,17 +339,19 @@ impl Planner<'_> {
             let usable = targets().filter_map(usable).collect();
             self.order(model, &route, usable, candidate);
         }
-        if front.only.is_some() {
+        if front.only_endpoint.is_some() {
             return;
         }
         for (target, tracks) in targets() {
-            let Some(usual) = endpoint(front, target, tracks) else {
+            let Some(usual_endpoint) = endpoint_health(front, target, tracks) else {
                 continue;
             };
-            let others = tracks.iter().filter(|track| !Arc::ptr_eq(track, usual));
+            let others = tracks
+                .iter()
+                .filter(|track| !Arc::ptr_eq(track, usual_endpoint));
             let others = others.filter_map(|track| candidate((target, track.clone())));
             self.candidates.extend(others.map(|other| Candidate {
-                instead_of: Some(usual.clone()),
+                instead_of: Some(usual_endpoint.clone()),
                 ..other
             }));
         }
@@ -373,16 +389,20 @@ impl Planner<'_> {
             .filter(|_| model.sticky)
             .or_else(drawn);
         let mut order = route.demand.order(model.strategy, &views, drawn);
-        order.sort_by_key(|place| bound.get(*place) != Some(&true));
-        let ordered = order.into_iter().filter_map(|place| usable.get(place));
+        order.sort_by_key(|index| bound.get(*index) != Some(&true));
+        let ordered = order.into_iter().filter_map(|index| usable.get(index));
         self.candidates
             .extend(ordered.filter_map(|(target, track)| candidate((target, track.clone()))));
     }
 
     /// Returns the health of the endpoint that a target's requests are sent to.
-    fn endpoint(&self, target: &Target, tracks: &[Arc<TargetHealth>]) -> Option<Arc<TargetHealth>> {
-        let Some(only) = self.envelope.front.only else {
-            return endpoint(self.envelope.front, target, tracks).cloned();
+    fn health_for_request(
+        &self,
+        target: &Target,
+        tracks: &[Arc<TargetHealth>],
+    ) -> Option<Arc<TargetHealth>> {
+        let Some(only) = self.envelope.front.only_endpoint else {
+            return endpoint_health(self.envelope.front, target, tracks).cloned();
         };
         let is_served = target.account.serves.iter().any(|(kind, _)| *kind == only);
         is_served
@@ -398,7 +418,7 @@ impl Planner<'_> {
         let in_flight = state.map_or(0, |state| state.in_flight());
         let awake = state.is_some_and(|state| state.health.rest(now).is_none());
         View {
-            identity: strategy::identity(&account.id, &target.model),
+            identity: strategy::target_identity(&account.id, &target.model),
             weight: target.weight,
             tier: target.tier,
             in_flight,
@@ -407,13 +427,13 @@ impl Planner<'_> {
             awaited: standing.awaited,
             headroom: standing.headroom,
             behind: standing.behind,
-            fit: standing.fit && awake && account.concurrency.is_none_or(|most| in_flight < most),
+            fit: standing.fit && awake && account.concurrency.is_none_or(|limit| in_flight < limit),
         }
     }
 }
 
 /// Returns the health of the endpoint that a target's conversations of a front door are sent to.
-fn endpoint<'t>(
+fn endpoint_health<'t>(
     front: &Front,
     target: &Target,
     tracks: &'t [Arc<TargetHealth>],
@@ -437,28 +457,28 @@ pub fn is_sticky(catalog: &Catalog, model: &Model) -> bool {
 
 /// Returns a hash that the turns of one conversation have in common. It is made of the caller's own
 /// name for the conversation, or else of the conversation's beginning.
-pub fn conversation(session: Option<&[u8]>, body: &[u8], envelope: &Envelope) -> Option<u64> {
+pub fn conversation_hash(session: Option<&[u8]>, body: &[u8], envelope: &Envelope) -> Option<u64> {
     /// The longest part of a text that is hashed at either end. More of the text does not
     /// distinguish better.
     const ENOUGH: usize = 16 * 1024;
     // Callers who have no name to give send an empty one. It must not make one conversation of all
     // their requests.
     if let Some(session) = session.filter(|session| !session.is_empty()) {
-        return Some(strategy::hash(session.iter().take(512).copied()));
+        return Some(strategy::stable_hash(session.iter().take(512).copied()));
     }
-    let said = |span: &&Span| span.len() > r#""""#.len();
+    let is_filled = |span: &&Span| span.len() > r#""""#.len();
     let (cache_key, user) = (
-        envelope.cache_key.as_ref().filter(said),
-        envelope.user.as_ref().filter(said),
+        envelope.cache_key.as_ref().filter(is_filled),
+        envelope.user.as_ref().filter(is_filled),
     );
     let span = cache_key.or(user).or(envelope.beginning.as_ref())?;
-    let text = json::slice(body, span);
+    let text = json::span_bytes(body, span);
     let ends = [
         text.get(..ENOUGH).unwrap_or(text),
         text.get(ENOUGH.max(text.len().saturating_sub(ENOUGH))..)
             .unwrap_or_default(),
     ];
-    Some(strategy::hash(ends.into_iter().flatten().copied()))
+    Some(strategy::stable_hash(ends.into_iter().flatten().copied()))
 }
 
 #[cfg(test)]
@@ -467,7 +487,7 @@ mod tests {
     use dialects::front::CHAT;
 
     fn of(session: Option<&[u8]>, body: &str) -> Option<u64> {
-        conversation(
+        conversation_hash(
             session,
             body.as_bytes(),
             &CHAT.envelope(body.as_bytes()).expect("a request"),

@@ -91,19 +91,19 @@ impl Process {
             catalog,
             &accounts,
             &limits,
-            &mut || ledger.past(calendar::now(), Some(&limits)),
+            &mut || ledger.past_use(calendar::now_millis(), Some(&limits)),
             1,
         );
         remember_uses(&snapshot, &ledger);
         let figures = Figures::default();
         ledger.begin_callers(&figures.callers);
-        lists::recall(&server, &snapshot);
+        lists::load_kept_lists(&server, &snapshot);
         let mut metrics = Metrics::new(server.series);
         let shown = addresses.iter().zip(&certificates);
         let shown = shown
             .filter_map(|(address, certificate)| Some((address.to_string(), certificate.clone()?)));
         metrics.show_certificates(shown.collect());
-        metrics.catalog.taken(1);
+        metrics.catalog.note_taken(1);
         let store = server.store.clone().zip(changes);
         let store = store.map(|(settings, changes)| {
             Store::new(
@@ -191,7 +191,7 @@ impl Process {
 
     /// Returns the most connections of callers at once: as many as the settings allow, and as the
     /// process may have open.
-    pub fn connections(&self) -> usize {
+    pub fn max_connections(&self) -> usize {
         self.settings
             .limits
             .connections_within(self.books.descriptors.limit())
@@ -234,10 +234,10 @@ fn remember_uses(snapshot: &Snapshot, ledger: &Ledger) {
     }
     match ledger::read::last_used(ledger.path()) {
         Ok(uses) => {
-            let now = calendar::now();
-            let at = |key: &Key| uses.get(&*key.id).zip(snapshot.scopes.get(key.index));
-            for (at, scopes) in snapshot.catalog.keys().filter_map(|key| at(key)) {
-                scopes.used.touch(now.min(*at));
+            let now = calendar::now_millis();
+            let last_use = |key: &Key| uses.get(&*key.id).zip(snapshot.scopes.get(key.index));
+            for (used_at, scopes) in snapshot.catalog.keys().filter_map(|key| last_use(key)) {
+                scopes.used.touch(now.min(*used_at));
             }
         }
         Err(why) => log::warn!("the times when keys were last used are unknown: {why}"),

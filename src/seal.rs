@@ -18,7 +18,7 @@ use base64::engine::general_purpose::STANDARD_NO_PAD as BASE64;
 use dialects::Family;
 use dialects::neutral::Thought;
 use dialects::neutral::answer::Kept;
-use dialects::neutral::seal::{LONGEST, MARK, Seal, sealed_in};
+use dialects::neutral::seal::{MARK, MAX_SEALED_BYTES, Seal, sealed_in};
 use ring::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use ring::hmac::{self, HMAC_SHA256};
 use ring::rand::SystemRandom;
@@ -28,9 +28,9 @@ use std::sync::Arc;
 /// The time after which a sealed text is of no use, in milliseconds.
 const KEPT_FOR: u64 = 30 * calendar::DAY;
 /// The most bytes that are sealed into one text.
-const MOST: usize = 1 << 20;
+const MAX_PLAIN_BYTES: usize = 1 << 20;
 /// The bytes of the salt.
-const SALT: usize = 16;
+const SALT_BYTES: usize = 16;
 
 /// The keys that seal and open.
 pub struct Seals {
@@ -53,7 +53,7 @@ struct SealedThoughts {
 pub type WrittenThought = (String, Option<String>, Option<String>, bool);
 
 /// Returns a thought as it is written.
-pub fn written(thought: &Thought<'_>) -> WrittenThought {
+pub fn flatten_thought(thought: &Thought<'_>) -> WrittenThought {
     let owned = |text: &str| text.to_owned();
     let Thought {
         text,
@@ -70,7 +70,7 @@ pub fn written(thought: &Thought<'_>) -> WrittenThought {
 }
 
 /// Returns the thought that was written.
-pub fn read((text, signature, redacted, of_call): WrittenThought) -> Thought<'static> {
+pub fn restore_thought((text, signature, redacted, of_call): WrittenThought) -> Thought<'static> {
     Thought {
         text: text.into(),
         signature: signature.map(Into::into),
@@ -95,18 +95,18 @@ impl Seals {
     }
 
     /// Returns the boundary of the newest thoughts in a body that were sealed for this caller.
-    pub fn newest(&self, caller: &str, body: &[u8]) -> Option<String> {
-        let now = calendar::now();
+    pub fn newest_boundary(&self, caller: &str, body: &[u8]) -> Option<String> {
+        let now = calendar::now_millis();
         sealed_in(body).find_map(|text| Some(self.open(caller, &text, now)?.boundary))
     }
 
     /// Seals a text for somebody, for a server that both share: nobody is told its time.
-    pub fn close(&self, owner: &str, text: &[u8]) -> Option<String> {
+    pub fn seal_text(&self, owner: &str, text: &[u8]) -> Option<String> {
         self.seal_bytes(owner, text.to_vec())
     }
 
     /// Opens what was closed for somebody.
-    pub fn reopen(&self, owner: &str, sealed: &[u8]) -> Option<Vec<u8>> {
+    pub fn open_text(&self, owner: &str, sealed: &[u8]) -> Option<Vec<u8>> {
         let sealed = std::str::from_utf8(sealed).ok()?;
         self.open_bytes(owner, sealed, |plain| Some(plain.trim_ascii_end().to_vec()))
     }
@@ -116,18 +116,18 @@ impl Seals {
     }
 
     fn seal_bytes(&self, caller: &str, mut plain: Vec<u8>) -> Option<String> {
-        if plain.len() > MOST {
+        if plain.len() > MAX_PLAIN_BYTES {
             return None;
         }
         // Base64 of it then has no padding, which programs write or leave out.
-        while !(plain.len() + SALT + AES_256_GCM.tag_len()).is_multiple_of(3) {
+        while !(plain.len() + SALT_BYTES + AES_256_GCM.tag_len()).is_multiple_of(3) {
             plain.push(b' ');
         }
         let master = self.keys.first()?;
-        let salt = salt(master, caller, &plain);
-        let salt = salt.as_ref().get(..SALT)?;
-        key(master, salt)?
-            .seal_in_place_append_tag(nonce(), aad(caller), &mut plain)
+        let salt = derive_salt(master, caller, &plain);
+        let salt = salt.as_ref().get(..SALT_BYTES)?;
+        derive_key(master, salt)?
+            .seal_in_place_append_tag(zero_nonce(), authenticated_data(caller), &mut plain)
             .ok()?;
         let mut text = MARK.to_owned();
         BASE64.encode_string([salt, &plain].concat(), &mut text);
@@ -150,24 +150,24 @@ impl Seals {
         let text = text
             .trim()
             .strip_prefix(MARK)
-            .filter(|text| text.len() <= LONGEST)?;
+            .filter(|text| text.len() <= MAX_SEALED_BYTES)?;
         // Some programs write the other alphabet of base64.
         let bytes = BASE64
             .decode(text.replace('-', "+").replace('_', "/"))
             .ok()?;
-        let (salt, closed) = bytes.split_at_checked(SALT)?;
+        let (salt, closed) = bytes.split_at_checked(SALT_BYTES)?;
         self.keys.iter().find_map(|master| {
             let mut closed = closed.to_vec();
-            let plain = key(master, salt)?
-                .open_in_place(nonce(), aad(caller), &mut closed)
+            let plain = derive_key(master, salt)?
+                .open_in_place(zero_nonce(), authenticated_data(caller), &mut closed)
                 .ok()?;
             read(plain)
         })
     }
 }
 
-/// Returns the salt of one text. It is never a hash of as few bytes as [`key`] is.
-fn salt(master: &hmac::Key, caller: &str, plain: &[u8]) -> hmac::Tag {
+/// Returns the salt of one text. It is never a hash of as few bytes as [`derive_key`] is.
+fn derive_salt(master: &hmac::Key, caller: &str, plain: &[u8]) -> hmac::Tag {
     let mut all = hmac::Context::with_key(master);
     all.update(&(caller.len() as u64).to_be_bytes());
     all.update(caller.as_bytes());
@@ -176,7 +176,7 @@ fn salt(master: &hmac::Key, caller: &str, plain: &[u8]) -> hmac::Tag {
 }
 
 /// Returns the key of one text.
-fn key(master: &hmac::Key, salt: &[u8]) -> Option<LessSafeKey> {
+fn derive_key(master: &hmac::Key, salt: &[u8]) -> Option<LessSafeKey> {
     let bytes = hmac::sign(master, salt);
     UnboundKey::new(&AES_256_GCM, bytes.as_ref())
         .ok()
@@ -184,12 +184,12 @@ fn key(master: &hmac::Key, salt: &[u8]) -> Option<LessSafeKey> {
 }
 
 /// Returns the nonce, which is always the same: no key is used twice.
-fn nonce() -> Nonce {
+fn zero_nonce() -> Nonce {
     Nonce::assume_unique_for_key([0; NONCE_LEN])
 }
 
 /// Returns what is authenticated besides the text itself.
-fn aad(caller: &str) -> Aad<String> {
+fn authenticated_data(caller: &str) -> Aad<String> {
     Aad::from(format!("{MARK} {caller}"))
 }
 
@@ -200,7 +200,7 @@ pub struct AccountSeal {
     family: Family,
     boundary: Arc<str>,
     /// When it was made, in milliseconds of Unix time. It is used for one request or one answer.
-    at: u64,
+    made_at: u64,
 }
 
 impl AccountSeal {
@@ -217,7 +217,7 @@ impl AccountSeal {
             caller,
             family,
             boundary: account.boundary().clone(),
-            at: calendar::now(),
+            made_at: calendar::now_millis(),
         }
     }
 }
@@ -225,11 +225,11 @@ impl AccountSeal {
 impl Seal for AccountSeal {
     fn seal(&self, kept: &Kept) -> Option<String> {
         let sealed = SealedThoughts {
-            at: self.at,
+            at: self.made_at,
             family: self.family.name().to_owned(),
             boundary: self.boundary.to_string(),
             call: kept.call.clone(),
-            thoughts: kept.thoughts.iter().map(written).collect(),
+            thoughts: kept.thoughts.iter().map(flatten_thought).collect(),
         };
         self.seals.seal(&self.caller, &sealed)
     }
@@ -239,9 +239,9 @@ impl Seal for AccountSeal {
     }
 
     fn open(&self, text: &str) -> Option<Kept> {
-        let sealed = self.seals.open(&self.caller, text, self.at)?;
+        let sealed = self.seals.open(&self.caller, text, self.made_at)?;
         let is_own = sealed.family == self.family.name() && *sealed.boundary == *self.boundary;
-        let thoughts = sealed.thoughts.into_iter().map(read).collect();
+        let thoughts = sealed.thoughts.into_iter().map(restore_thought).collect();
         is_own.then_some(Kept {
             call: sealed.call,
             thoughts,
@@ -271,7 +271,7 @@ mod tests {
             family,
             boundary,
             call,
-            thoughts: vec![written(&thought)],
+            thoughts: vec![flatten_thought(&thought)],
         }
     }
 
@@ -281,7 +281,7 @@ mod tests {
                 .open(caller, text, now)?
                 .thoughts
                 .into_iter()
-                .map(read)
+                .map(restore_thought)
                 .collect(),
         )
     }
@@ -334,7 +334,7 @@ mod tests {
                     },
                 )
                 .unwrap();
-            BASE64.decode(text.strip_prefix(MARK).unwrap()).unwrap()[..SALT].to_vec()
+            BASE64.decode(text.strip_prefix(MARK).unwrap()).unwrap()[..SALT_BYTES].to_vec()
         };
         let first = sealed("acme", "hm", NOW);
         assert_eq!(first, sealed("acme", "hm", NOW));
@@ -378,14 +378,17 @@ mod tests {
     fn what_was_closed_for_somebody_opens_for_nobody_else() {
         let (one, other) = (seals(&["key"]), seals(&["other", "key"]));
         let sealed = one
-            .close("item acme/prod msg_1", br#"{"id":"msg_1"}"#)
+            .seal_text("item acme/prod msg_1", br#"{"id":"msg_1"}"#)
             .unwrap();
         assert!(!sealed.contains("msg_1"), "{sealed}");
-        let reopened = other.reopen("item acme/prod msg_1", sealed.as_bytes());
+        let reopened = other.open_text("item acme/prod msg_1", sealed.as_bytes());
         assert_eq!(reopened.as_deref(), Some(&br#"{"id":"msg_1"}"#[..]));
-        assert_eq!(one.reopen("item other/prod msg_1", sealed.as_bytes()), None);
         assert_eq!(
-            seals(&["new"]).reopen("item acme/prod msg_1", sealed.as_bytes()),
+            one.open_text("item other/prod msg_1", sealed.as_bytes()),
+            None
+        );
+        assert_eq!(
+            seals(&["new"]).open_text("item acme/prod msg_1", sealed.as_bytes()),
             None
         );
     }
@@ -393,13 +396,17 @@ mod tests {
     #[test]
     fn what_is_too_long_is_not_sealed() {
         let seals = seals(&["key"]);
-        assert!(seals.seal("acme", &thoughts(&"x".repeat(MOST))).is_none());
+        assert!(
+            seals
+                .seal("acme", &thoughts(&"x".repeat(MAX_PLAIN_BYTES)))
+                .is_none()
+        );
         let long = seals
-            .seal("acme", &thoughts(&"x".repeat(MOST - 200)))
+            .seal("acme", &thoughts(&"x".repeat(MAX_PLAIN_BYTES - 200)))
             .unwrap();
         assert_eq!(
             opened(&seals, "acme", &long, NOW).unwrap()[0].text.len(),
-            MOST - 200
+            MAX_PLAIN_BYTES - 200
         );
     }
 
@@ -431,7 +438,7 @@ mod tests {
             .is_some()
         );
         let sealed = SealedThoughts {
-            at: calendar::now(),
+            at: calendar::now_millis(),
             ..thoughts("hm")
         };
         let text = (0..).map(|at| {
@@ -459,13 +466,16 @@ mod tests {
             ),
         ] {
             assert_eq!(
-                seals.newest("acme", body.as_bytes()).as_deref(),
+                seals.newest_boundary("acme", body.as_bytes()).as_deref(),
                 Some("b"),
                 "{body}"
             );
-            assert_eq!(seals.newest("other", body.as_bytes()), None);
+            assert_eq!(seals.newest_boundary("other", body.as_bytes()), None);
         }
-        assert_eq!(seals.newest("acme", forged.repeat(9).as_bytes()), None);
+        assert_eq!(
+            seals.newest_boundary("acme", forged.repeat(9).as_bytes()),
+            None
+        );
     }
 
     #[test]
@@ -475,7 +485,7 @@ mod tests {
                     models: {}\ncallers: {}\n";
         let files = [("catalog.yaml".to_owned(), text.to_owned())];
         let catalog =
-            crate::catalog::resolve::resolve(&files, &mut |_| Err(String::new())).unwrap();
+            crate::catalog::resolve::resolve_catalog(&files, &mut |_| Err(String::new())).unwrap();
         let found: Vec<_> = catalog
             .accounts()
             .iter()

@@ -9,7 +9,7 @@ use crate::error::Blame;
 use std::collections::VecDeque;
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};
-pub use times::{BUCKETS, Times, bucket, edges, quantile};
+pub use times::{BUCKETS, Times, bucket_edges, bucket_index, quantile};
 
 /// The length of a step.
 pub const STEP: Duration = Duration::from_secs(5);
@@ -26,12 +26,12 @@ pub struct Step {
 }
 
 /// The beginning of the first step.
-static FIRST: LazyLock<Instant> = LazyLock::new(Clock::now);
+static FIRST_STEP_START: LazyLock<Instant> = LazyLock::new(Clock::now);
 
 impl Step {
     /// Returns the step of a moment.
-    pub fn of(now: Instant) -> Step {
-        let since = now.saturating_duration_since(*FIRST);
+    pub fn at_instant(now: Instant) -> Step {
+        let since = now.saturating_duration_since(*FIRST_STEP_START);
         let at_ms = since.as_secs() * 1_000 + u64::from(since.subsec_millis());
         Step {
             number: at_ms / STEP_MS,
@@ -46,8 +46,10 @@ impl Step {
 
     /// Returns the time since the beginning of the moment's step.
     fn age(now: Instant) -> Duration {
-        let all = now.saturating_duration_since(*FIRST);
-        all.saturating_sub(Duration::from_secs(Step::of(now).number * STEP.as_secs()))
+        let all = now.saturating_duration_since(*FIRST_STEP_START);
+        all.saturating_sub(Duration::from_secs(
+            Step::at_instant(now).number * STEP.as_secs(),
+        ))
     }
 }
 
@@ -81,7 +83,7 @@ pub struct Sums {
 
 impl Sums {
     /// Counts a failure.
-    pub fn fail(&mut self, blame: Blame) {
+    pub fn count_failure(&mut self, blame: Blame) {
         match blame {
             Blame::Caller => self.by_caller += 1,
             Blame::Upstream => self.by_upstream += 1,
@@ -250,7 +252,7 @@ impl Series {
     /// Notes how many requests run and wait now. A step keeps the largest numbers.
     pub fn sample(&self, in_flight: usize, waiting: usize, now: Instant) {
         let number = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
-        if let Some(bucket) = self.0.lock().bucket(Step::of(now).number) {
+        if let Some(bucket) = self.0.lock().bucket(Step::at_instant(now).number) {
             bucket.in_flight = bucket.in_flight.max(number(in_flight));
             bucket.waiting = bucket.waiting.max(number(waiting));
         }
@@ -262,9 +264,9 @@ impl Series {
     }
 
     /// Sums the steps of the last time, the one that still fills included.
-    pub fn last(&self, time: Duration, now: Instant) -> Sums {
-        let (step, most) = (
-            Step::of(now).number,
+    pub fn recent_sums(&self, time: Duration, now: Instant) -> Sums {
+        let (step, step_count) = (
+            Step::at_instant(now).number,
             time.as_secs().div_ceil(STEP.as_secs()).max(1),
         );
         let mut sums = Sums::default();
@@ -273,12 +275,12 @@ impl Series {
             .buckets
             .iter()
             .rev()
-            .take_while(|bucket| bucket.step.saturating_add(most) > step);
+            .take_while(|bucket| bucket.step.saturating_add(step_count) > step);
         recent.for_each(|bucket| sums.add(&bucket.sums));
         sums
     }
 
-    /// Returns how much of the last time [`Series::last`] sums: the step that fills is not whole.
+    /// Returns how much of the last time [`Series::recent_sums`] sums: the step that fills is not whole.
     pub fn covered(time: Duration, now: Instant) -> Duration {
         let steps = u32::try_from(time.as_secs().div_ceil(STEP.as_secs())).unwrap_or(u32::MAX);
         STEP.saturating_mul(steps.saturating_sub(1))
@@ -287,16 +289,16 @@ impl Series {
 
     /// Returns the last steps, the oldest first. The last one still fills.
     pub fn buckets(&self, count: usize, now: Instant) -> Vec<Bucket> {
-        let step = Step::of(now).number;
+        let step = Step::at_instant(now).number;
         let mut all = vec![Bucket::default(); count];
         for bucket in &self.0.lock().buckets {
             // A bucket of the next step belongs to this one: the clock was read before.
             let age = usize::try_from(step.saturating_sub(bucket.step)).unwrap_or(usize::MAX);
-            if let Some(place) = count
+            if let Some(slot) = count
                 .checked_sub(age.saturating_add(1))
                 .and_then(|place| all.get_mut(place))
             {
-                *place = bucket.clone();
+                *slot = bucket.clone();
             }
         }
         all
@@ -304,7 +306,7 @@ impl Series {
 
     /// Returns the time under which half of the first tokens came, and 99 of 100.
     pub fn first_token(&self, now: Instant) -> Option<[Duration; 2]> {
-        let step = Step::of(now).number;
+        let step = Step::at_instant(now).number;
         let mut counts = [0; BUCKETS];
         let counted = self.0.lock();
         counted
@@ -318,7 +320,7 @@ impl Series {
 
     /// Forgets steps that are over, so that what is not used any more takes no memory.
     pub fn sweep(&self, now: Instant) {
-        let step = Step::of(now).number;
+        let step = Step::at_instant(now).number;
         let mut counted = self.0.lock();
         if counted
             .buckets

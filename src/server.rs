@@ -5,18 +5,18 @@
 
 mod shutdown;
 
-use crate::base::address::reachable;
+use crate::base::address::reachable_address;
 use crate::base::clock::{Clock, Round};
 use crate::base::descriptors;
 use crate::base::lock::Lock;
 use crate::catalog::load::Loaded;
 use crate::conf::config::{self, Listen};
 use crate::desk::Desk;
-use crate::desk::connection::{Connections, Home, Inside};
+use crate::desk::connection::{CallersRuntime, Connections, InternalConnector};
 use crate::desk::record::Books;
 use crate::drain::Phase;
 use crate::exchange::lists;
-use crate::exchange::producer::probe::probe;
+use crate::exchange::producer::probe::run_probes;
 use crate::live::{self, Nudge};
 use crate::operator::notify;
 use crate::process::Process;
@@ -33,7 +33,7 @@ use pingora::server::{RunArgs, Server, ShutdownWatch};
 use pingora::services::background::{BackgroundService, GenBackgroundService, background_service};
 use pingora::services::listening::Service;
 use pingora_proxy::HttpProxy;
-use shutdown::{CUT, Signals};
+use shutdown::{CUT_TIMEOUT, Signals};
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 use std::sync::Arc;
@@ -45,18 +45,18 @@ use tokio::sync::Semaphore;
 /// The time between two searches for host names that must be looked up again.
 const NAMES: Duration = Duration::from_secs(1);
 /// The time between two searches for idle upstream connections.
-const SWEEP: Duration = Duration::from_secs(2);
+const SWEEP_INTERVAL: Duration = Duration::from_secs(2);
 /// The time between two readings of a certificate that is awaited.
-const CATCH_UP: Duration = Duration::from_secs(1);
+const CATCH_UP_INTERVAL: Duration = Duration::from_secs(1);
 /// The time between two searches while no file descriptor is free.
 const SWEEP_SOON: Duration = Duration::from_millis(200);
 
 /// Serves until it is told to stop. Returns only if it cannot begin.
 pub fn run(dir: &Path, mut loaded: Loaded) -> Result<(), String> {
     descriptors::raise_limit();
-    ports(&loaded.server)?;
+    check_ports(&loaded.server)?;
     let process = Process::new(&mut loaded)?;
-    tell_connections(&process);
+    log_connection_cap(&process);
     for warning in &process.books.live.load().catalog.warnings {
         log::warn!("{warning}");
     }
@@ -67,7 +67,7 @@ pub fn run(dir: &Path, mut loaded: Loaded) -> Result<(), String> {
     let conf = ServerConf {
         threads: workers,
         // Our own grace ends the process well before this one.
-        grace_period_seconds: Some((process.settings.drain.grace + CUT).as_secs() + 60),
+        grace_period_seconds: Some((process.settings.drain.grace + CUT_TIMEOUT).as_secs() + 60),
         graceful_shutdown_timeout_seconds: Some(0),
         upgrade_sock: String::new(),
         pid_file: String::new(),
@@ -75,20 +75,20 @@ pub fn run(dir: &Path, mut loaded: Loaded) -> Result<(), String> {
     };
     let mut server = Server::new_with_opt_and_conf(None, conf);
     server.bootstrap();
-    let (services, inside) = services(&process, &server.configuration)?;
+    let (services, inside) = make_services(&process, &server.configuration)?;
     for service in services {
         server.add_service(service);
     }
     server.add_service(process.admin().with_door(inside));
-    server.add_service(background(&process, dir, &loaded)?);
+    server.add_service(make_background(&process, dir, &loaded)?);
     // The watch of the catalog has its own copy of the texts, and drops each when it is replaced.
     drop(loaded);
-    let supervisor = Arc::new(Supervisor::of_environment());
-    let told = Told {
+    let supervisor = Arc::new(Supervisor::from_environment());
+    let supervisor_task = SupervisorTask {
         process: process.clone(),
         supervisor: supervisor.clone(),
     };
-    server.add_service(background_service("supervisor", told));
+    server.add_service(background_service("supervisor", supervisor_task));
     server.run(RunArgs {
         shutdown_signal: Box::new(Signals {
             process,
@@ -99,18 +99,21 @@ pub fn run(dir: &Path, mut loaded: Loaded) -> Result<(), String> {
 }
 
 /// Tells the operator if the process cannot have as many connections as the settings allow.
-fn tell_connections(process: &Process) {
-    let (most, wanted) = (process.connections(), process.settings.limits.connections);
-    if most < wanted {
+fn log_connection_cap(process: &Process) {
+    let (possible, wanted) = (
+        process.max_connections(),
+        process.settings.limits.connections,
+    );
+    if possible < wanted {
         // Ten connections fewer are nobody's concern.
-        let level = if most < wanted / 2 {
+        let level = if possible < wanted / 2 {
             log::Level::Warn
         } else {
             log::Level::Info
         };
         log::log!(
             level,
-            "the process may have {} files open: so callers may have up to {most} connections at once, and not the {wanted} of \
+            "the process may have {} files open: so callers may have up to {possible} connections at once, and not the {wanted} of \
              `limits.connections`. {}",
             process.books.descriptors.limit(),
             descriptors::REMEDY
@@ -120,7 +123,7 @@ fn tell_connections(process: &Process) {
 
 /// Checks that each address can be bound, before anything begins. Otherwise Pingora would stay
 /// alive without its listener, or abort.
-fn ports(server: &config::Server) -> Result<(), String> {
+fn check_ports(server: &config::Server) -> Result<(), String> {
     let mut held: Vec<(SocketAddr, TcpListener)> = Vec::new();
     for address in server
         .listen
@@ -155,18 +158,23 @@ type Callers = Connections<HttpProxy<Desk>>;
 
 /// Returns a service for plain listeners and one for those with h2c, since h2c is an option of a
 /// service, not of a listener; and the door for requests from within the process.
-fn services(
+fn make_services(
     process: &Process,
     conf: &Arc<ServerConf>,
-) -> Result<(Vec<Service<Callers>>, Inside), String> {
-    let places = Arc::new(Semaphore::new(process.connections()));
-    let home = Home::default();
+) -> Result<(Vec<Service<Callers>>, InternalConnector), String> {
+    let permits = Arc::new(Semaphore::new(process.max_connections()));
+    let home = CallersRuntime::default();
     let connections = |h2c| {
         let Process {
             settings, books, ..
         } = process.clone();
-        Connections::new(proxy(process, conf, h2c), places.clone(), settings, books)
-            .at(home.clone())
+        Connections::new(
+            make_proxy(process, conf, h2c),
+            permits.clone(),
+            settings,
+            books,
+        )
+        .with_runtime(home.clone())
     };
     let mut services = Vec::new();
     for h2c in [false, true] {
@@ -194,10 +202,10 @@ fn services(
         }
         services.push(service);
     }
-    Ok((services, Inside::new(connections(false))))
+    Ok((services, InternalConnector::new(connections(false))))
 }
 
-fn proxy(process: &Process, conf: &Arc<ServerConf>, h2c: bool) -> HttpProxy<Desk> {
+fn make_proxy(process: &Process, conf: &Arc<ServerConf>, h2c: bool) -> HttpProxy<Desk> {
     let mut proxy = HttpProxy::new(process.gateway(), conf.clone());
     proxy.handle_init_modules();
     let mut options = HttpServerOptions::default();
@@ -211,7 +219,7 @@ fn proxy(process: &Process, conf: &Arc<ServerConf>, h2c: bool) -> HttpProxy<Desk
 
 /// Makes the service for everything that runs beside the exchanges: it watches the catalog,
 /// resolves names, closes idle connections, handles SIGHUP, and becomes ready.
-pub fn background(
+pub fn make_background(
     process: &Process,
     dir: &Path,
     loaded: &Loaded,
@@ -221,7 +229,7 @@ pub fn background(
         .store
         .as_ref()
         .map_or(Ok(()), Store::start)?;
-    let nudge = live::watch(process.publisher(), dir, loaded)?;
+    let nudge = live::start_watching(process.publisher(), dir, loaded)?;
     Ok(background_service(
         "background",
         Background {
@@ -231,7 +239,7 @@ pub fn background(
     ))
 }
 
-/// The service that [`background`] makes.
+/// The service that [`make_background`] makes.
 pub struct Background {
     process: Process,
     nudge: Nudge,
@@ -247,18 +255,18 @@ impl BackgroundService for Background {
             self.resolve(),
             self.sweep(),
             self.hints(),
-            probe(
+            run_probes(
                 &self.process.books.live,
                 &self.process.backends,
                 &self.process.memory,
                 &self.process.books.metrics
             ),
-            lists::keep(
+            lists::keep_refreshed(
                 &self.process.books.live,
                 &self.process.backends,
                 &self.process.books.metrics
             ),
-            self.process.watch.keep(),
+            self.process.watch.keep_observing(),
             self.notify(),
             self.traces(),
             self.hang_ups(),
@@ -284,7 +292,7 @@ impl Background {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
         for listen in &settings.listen {
-            while tokio::net::TcpStream::connect(reachable(listen.address))
+            while tokio::net::TcpStream::connect(reachable_address(listen.address))
                 .await
                 .is_err()
             {
@@ -300,13 +308,13 @@ impl Background {
                 "http"
             }
         };
-        let at = settings
+        let addresses = settings
             .listen
             .iter()
             .map(|listen| format!("{}://{}", scheme(listen), listen.address));
         log::info!(
             "serving on {} (admin on http://{}): {}",
-            at.collect::<Vec<_>>().join(", "),
+            addresses.collect::<Vec<_>>().join(", "),
             settings.admin.address,
             catalog.size()
         );
@@ -315,16 +323,18 @@ impl Background {
     async fn resolve(&self) {
         loop {
             let snapshot = self.process.books.live.load_full();
-            let next = Lock::new(snapshot.called());
+            let next = Lock::new(snapshot.called_accounts());
             // Several names are resolved at once: slow names must not hold up the others.
             let some = || async {
                 loop {
-                    let place = next.lock().next();
-                    let Some(place) = place else { return };
-                    place
+                    let ready_account = next.lock().next();
+                    let Some(ready_account) = ready_account else {
+                        return;
+                    };
+                    ready_account
                         .state
                         .addresses
-                        .refresh(&place.account, place.hop())
+                        .refresh(&ready_account.account, ready_account.hop())
                         .await;
                 }
             };
@@ -348,15 +358,15 @@ impl Background {
         } = &*self.process.books;
         loop {
             let is_lacking = tokio::select! {
-                () = descriptors.lack() => true,
-                () = Clock::pause(Round::Connections, SWEEP) => false,
+                () = descriptors.wait_for_lack() => true,
+                () = Clock::pause(Round::Connections, SWEEP_INTERVAL) => false,
             };
             if is_lacking {
                 // Many lacks are answered together.
                 live.accounts.close_idle();
                 tokio::time::sleep(SWEEP_SOON).await;
             }
-            descriptors.look();
+            descriptors.refresh();
             let snapshot = self.process.books.live.load_full();
             let now = Clock::now();
             self.process.backends.vault.sweep(now);
@@ -367,9 +377,9 @@ impl Background {
                 .accounts
                 .sweep(&snapshot.catalog, now);
             for issuer in snapshot
-                .places
+                .ready_accounts
                 .iter()
-                .filter_map(|place| place.issuer.as_ref())
+                .filter_map(|ready_account| ready_account.issuer.as_ref())
             {
                 issuer.state.sweep(Some(issuer.account.fingerprint), now);
             }
@@ -408,7 +418,7 @@ impl Background {
             ..
         } = &self.process;
         if let Some(settings) = &settings.notify {
-            notify::keep(settings, watch, backends, &books.ledger.instance()).await;
+            notify::send_notices(settings, watch, backends, &books.ledger.instance()).await;
         }
     }
 
@@ -418,7 +428,7 @@ impl Background {
             books, backends, ..
         } = &self.process;
         if let Some(traces) = &books.traces {
-            traces::keep(traces, backends, &books.ledger.instance()).await;
+            traces::send_spans(traces, backends, &books.ledger.instance()).await;
         }
     }
 
@@ -433,7 +443,7 @@ impl Background {
         self.process.books.drain.enter(Phase::Delaying);
         // Pingora may end the process at any moment: so no line may wait to be written.
         loop {
-            self.process.books.drain.idle().await;
+            self.process.books.drain.wait_until_idle().await;
             self.process.books.access_log.flush();
             self.process.books.ledger.flush();
             self.process
@@ -471,7 +481,7 @@ impl Background {
             .iter()
             .any(|(_, certificate)| certificate.awaited().is_some())
         {
-            tokio::time::sleep(CATCH_UP).await;
+            tokio::time::sleep(CATCH_UP_INTERVAL).await;
             let awaited = awaited.clone();
             // A disk that is away may let a read wait for ever, and nothing else waits for that.
             let read = tokio::task::spawn_blocking(move || awaited.iter().for_each(catch_up));
@@ -551,17 +561,17 @@ impl CertificateReader {
 
 /// Tells the service manager how the process is. In another program's server that is not ours to
 /// tell.
-struct Told {
+struct SupervisorTask {
     process: Process,
     supervisor: Arc<Supervisor>,
 }
 
 #[async_trait]
-impl BackgroundService for Told {
+impl BackgroundService for SupervisorTask {
     async fn start(&self, _: ShutdownWatch) {
         // This goes on during a drain.
         self.supervisor
-            .follow(&self.process.books.live, &self.process.books.drain)
+            .keep_informed(&self.process.books.live, &self.process.books.drain)
             .await;
     }
 }

@@ -65,7 +65,7 @@ impl Settled {
             ..Sums::default()
         };
         if let Some(blame) = self.blame() {
-            sums.fail(blame);
+            sums.count_failure(blame);
         }
         sums
     }
@@ -173,7 +173,7 @@ pub struct Attempts {
 }
 
 /// The most attempts of slices that are kept each of its own, for traces.
-pub const PARTS: u16 = 256;
+pub const MAX_PARTS: u16 = 256;
 
 /// One attempt, as the access line shows it.
 #[derive(Debug, Clone, Default)]
@@ -223,7 +223,7 @@ pub struct Tried {
 
 impl Tried {
     /// Returns how many attempts these were, behind this text, or nothing if it was one.
-    pub fn often(&self, before: &str) -> String {
+    pub fn times_text(&self, before: &str) -> String {
         if self.times == 1 {
             String::new()
         } else {
@@ -232,7 +232,7 @@ impl Tried {
     }
 
     /// Adds another attempt that ended in the same way.
-    fn sum(&mut self, other: &Tried) {
+    fn add_same(&mut self, other: &Tried) {
         let sum = |one: Option<u64>, other: Option<u64>| {
             one.map(|one| one.saturating_add(other.unwrap_or(0)))
                 .or(other)
@@ -260,7 +260,7 @@ impl Attempts {
     pub fn of_slices(is_traced: bool) -> Attempts {
         Attempts {
             is_sliced: true,
-            room: if is_traced { PARTS } else { 0 },
+            room: if is_traced { MAX_PARTS } else { 0 },
             ..Attempts::default()
         }
     }
@@ -286,7 +286,7 @@ impl Attempts {
             same.parts.push(same.clone());
             self.room -= 1;
         }
-        same.sum(&tried);
+        same.add_same(&tried);
         let Some(last) = same.parts.last_mut() else {
             return;
         };
@@ -294,7 +294,7 @@ impl Attempts {
             same.parts.push(tried);
             self.room -= 1;
         } else {
-            last.sum(&tried);
+            last.add_same(&tried);
         }
     }
 
@@ -364,7 +364,7 @@ impl Default for Unused {
 
 impl Unused {
     /// Sums the unused tokens of all attempts.
-    pub fn of(trail: &[Tried]) -> Unused {
+    pub fn from_trail(trail: &[Tried]) -> Unused {
         let mut unused = Unused::default();
         for tried in trail {
             let Some(cost) = tried.cost else { continue };
@@ -388,12 +388,12 @@ impl Unused {
 }
 
 /// Returns a time in whole milliseconds.
-pub fn millis(duration: Duration) -> u64 {
+pub fn whole_millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// Returns a time in whole microseconds.
-pub fn micros(duration: Duration) -> u64 {
+pub fn whole_micros(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
 
@@ -478,14 +478,14 @@ mod tests {
             ]
         );
         assert_eq!(
-            Unused::of(&attempts.trail[..2]),
+            Unused::from_trail(&attempts.trail[..2]),
             Unused {
                 tokens: 10,
                 cost: Some(Usd(4))
             }
         );
         assert_eq!(
-            Unused::of(&attempts.trail),
+            Unused::from_trail(&attempts.trail),
             Unused {
                 tokens: 15,
                 cost: None
@@ -493,8 +493,8 @@ mod tests {
         );
         assert_eq!(
             (
-                &*attempts.trail[0].often(";"),
-                &*attempts.trail[2].often(";")
+                &*attempts.trail[0].times_text(";"),
+                &*attempts.trail[2].times_text(";")
             ),
             (";3 times", "")
         );
@@ -534,7 +534,7 @@ mod tests {
             (2_050, 0, vec![(2_048, Some(2_048)), (2, Some(2))])
         );
         let (count, _, each) = all(true, 2_048);
-        let most = usize::from(PARTS);
+        let most = usize::from(MAX_PARTS);
         assert_eq!((count, each.len()), (2_050, most + 1));
         assert_eq!(
             each[most - 2..],

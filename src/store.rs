@@ -24,8 +24,8 @@ mod drive;
 mod inbox;
 mod items;
 mod link;
-mod look;
 mod outage;
+mod probe;
 mod protocol;
 mod session;
 mod texts;
@@ -34,7 +34,7 @@ mod totals;
 mod trouble;
 mod unreadable;
 
-pub use look::{Look, look};
+pub use probe::{StoreFacts, probe_store};
 pub use texts::Lookup;
 
 use crate::base::lock::Lock;
@@ -52,11 +52,11 @@ use std::time::{Duration, Instant};
 use tokio::sync::{Notify, oneshot};
 
 /// The most admissions that wait. If more wait, the store is too slow for them.
-const MOST_WAITING: usize = 10_000;
+const MAX_WAITING: usize = 10_000;
 /// The longest time in which the store gets the last counts at the end of the process.
-const FAREWELL: Duration = Duration::from_millis(250);
+const LEAVE_TIMEOUT: Duration = Duration::from_millis(250);
 /// The time after which a caller may ask again that was refused without the store's answer.
-const SOON: Duration = Duration::from_secs(1);
+const RETRY_SOON: Duration = Duration::from_secs(1);
 
 /// The shared store.
 pub struct Store {
@@ -99,7 +99,7 @@ struct Core {
     work: Notify,
     meters: Meters,
     /// The number of admissions without the store since it was last up.
-    alone: AtomicU64,
+    local_admissions: AtomicU64,
     /// The targets that other gateways found broken.
     hints: Lock<Hints>,
     hinted: Notify,
@@ -123,7 +123,7 @@ impl Store {
             inbox: Lock::new(Inbox::new(instance, Instant::now())),
             work: Notify::new(),
             meters,
-            alone: AtomicU64::new(0),
+            local_admissions: AtomicU64::new(0),
             hints: Lock::default(),
             hinted: Notify::new(),
         };
@@ -145,7 +145,7 @@ impl Store {
         let thread = std::thread::Builder::new()
             .name("store".to_owned())
             .spawn(move || {
-                runtime.block_on(drive::drive(&core));
+                runtime.block_on(drive::keep_connected(&core));
                 drop(ends);
             });
         thread.map_err(|why| format!("cannot start the store's thread: {why}"))?;
@@ -158,12 +158,12 @@ impl Store {
     pub async fn admit(&self, bounds: &Bounds<'_>, ask: Ask, now_ms: u64) -> Admission {
         let core = &self.core;
         if bounds.is_empty() {
-            return admission(limits::admit(bounds, ask, now_ms, 1));
+            return to_admission(limits::take_reservation(bounds, ask, now_ms, 1));
         }
         let began = Instant::now();
-        let mut answer = match core.ask(bounds, ask, now_ms) {
+        let mut answer = match core.post_admission(bounds, ask, now_ms) {
             Ok(answer) => answer,
-            Err(state) => return core.without(state, bounds, ask, now_ms),
+            Err(state) => return core.decide_alone(state, bounds, ask, now_ms),
         };
         let decision = match tokio::time::timeout(core.settings.timeout, &mut answer).await {
             Ok(decision) => decision.ok(),
@@ -172,8 +172,8 @@ impl Store {
                 answer.close();
                 let decision = answer.try_recv().ok();
                 if decision.is_none() {
-                    core.missed();
-                    return core.without(StoreState::Down, bounds, ask, now_ms);
+                    core.note_missed();
+                    return core.decide_alone(StoreState::Down, bounds, ask, now_ms);
                 }
                 decision
             }
@@ -181,12 +181,12 @@ impl Store {
         core.meters.seconds.observe(began.elapsed().as_secs_f64());
         // The connection is lost.
         let Some(decision) = decision else {
-            return core.without(StoreState::Down, bounds, ask, now_ms);
+            return core.decide_alone(StoreState::Down, bounds, ask, now_ms);
         };
-        core.inbox.lock().circuit.answered();
+        core.inbox.lock().circuit.note_answered();
         match decision {
-            Some(admitted) => admission(admitted),
-            None => core.without(StoreState::Joining, bounds, ask, now_ms),
+            Some(admitted) => to_admission(admitted),
+            None => core.decide_alone(StoreState::Joining, bounds, ask, now_ms),
         }
     }
 
@@ -235,7 +235,7 @@ impl Store {
         let ended = self.ended.lock().take();
         if let Some(ended) = ended {
             // Nothing is ever sent there: the thread's end closes the channel.
-            ended.recv_timeout(FAREWELL).ok();
+            ended.recv_timeout(LEAVE_TIMEOUT).ok();
         }
     }
 }
@@ -246,7 +246,7 @@ impl Drop for Store {
     }
 }
 
-fn admission(admitted: Result<Reservation, LimitReached>) -> Admission {
+fn to_admission(admitted: Result<Reservation, LimitReached>) -> Admission {
     match admitted {
         Ok(reservation) => Admission::Admitted(reservation),
         Err(refused) => Admission::Refused(refused),
@@ -262,7 +262,7 @@ impl Core {
     }
 
     /// Puts a request for an admission into the inbox, if the store decides.
-    fn ask(
+    fn post_admission(
         &self,
         bounds: &Bounds<'_>,
         ask: Ask,
@@ -271,7 +271,7 @@ impl Core {
         let (request, answer) = AdmissionRequest::new(bounds, ask, now_ms);
         let mut inbox = self.inbox.lock();
         match inbox.state {
-            StoreState::Up if inbox.admissions.len() >= MOST_WAITING => {
+            StoreState::Up if inbox.admissions.len() >= MAX_WAITING => {
                 return Err(StoreState::Down);
             }
             StoreState::Up => inbox.admissions.push_back(request),
@@ -284,41 +284,48 @@ impl Core {
 
     /// Decides without the store's answer: by this gateway's counts and its share of each limit, or
     /// not at all.
-    fn without(&self, state: StoreState, bounds: &Bounds<'_>, ask: Ask, now_ms: u64) -> Admission {
+    fn decide_alone(
+        &self,
+        state: StoreState,
+        bounds: &Bounds<'_>,
+        ask: Ask,
+        now_ms: u64,
+    ) -> Admission {
         match (state, self.settings.on_store_down) {
             (StoreState::Down, OnStoreDown::Refuse) => Admission::Down,
             (
                 StoreState::Down | StoreState::Joining | StoreState::Up,
                 OnStoreDown::Local | OnStoreDown::Refuse,
             ) => {
-                let admitted = limits::admit(bounds, ask, now_ms, self.settings.instances);
+                let admitted =
+                    limits::take_reservation(bounds, ask, now_ms, self.settings.instances);
                 if admitted.is_ok() {
-                    self.alone.fetch_add(1, Ordering::Relaxed);
+                    self.local_admissions.fetch_add(1, Ordering::Relaxed);
                 }
-                admission(admitted.map_err(|refused| self.for_now(refused)))
+                to_admission(admitted.map_err(|refused| self.shorten_wait(refused)))
             }
         }
     }
 
     /// Lets a refused caller ask again soon. A request that is over this gateway's share may be
     /// within the whole limit, and that is known as soon as the store answers.
-    fn for_now(&self, mut refused: LimitReached) -> LimitReached {
+    fn shorten_wait(&self, mut refused: LimitReached) -> LimitReached {
         let over = &mut refused.over;
         let whole = over.limit.saturating_mul(self.settings.instances);
         if self.settings.instances > 1 && over.asked <= whole {
-            over.wait = Some(over.wait.map_or(SOON, |wait| wait.min(SOON)));
+            over.wait = Some(over.wait.map_or(RETRY_SOON, |wait| wait.min(RETRY_SOON)));
         }
         refused
     }
 
     /// Counts a request that had no answer in time. Too many in a row take the store out.
-    fn missed(&self) {
+    fn note_missed(&self) {
         self.meters.errors.inc();
         let too_many = self
             .inbox
             .lock()
             .circuit
-            .missed(Instant::now(), fastrand::f64());
+            .note_missed(Instant::now(), fastrand::f64());
         if too_many {
             self.too_slow();
         }

@@ -17,16 +17,16 @@ use std::pin::pin;
 use std::time::Duration;
 
 /// The longest wait for a service manager that does not read.
-const PATIENCE: Duration = Duration::from_millis(500);
+const SEND_TIMEOUT: Duration = Duration::from_millis(500);
 /// The time between two looks at what is told.
-const TICK: Duration = Duration::from_secs(1);
+const STATUS_INTERVAL: Duration = Duration::from_secs(1);
 /// The time between two messages while a start takes long.
-const START_TICK: Duration = Duration::from_secs(5);
+const START_INTERVAL: Duration = Duration::from_secs(5);
 /// What is told then: the start is not given up, however long a listener waits for its certificate.
 const STARTING: &str =
     "EXTEND_TIMEOUT_USEC=30000000\nSTATUS=starting: the log says what is awaited";
 /// The least such time, however impatient the watchdog is.
-const LEAST: Duration = Duration::from_millis(10);
+const MIN_INTERVAL: Duration = Duration::from_millis(10);
 /// The time that a process needs after its drain, to write what waits.
 const LAST_WORK: Duration = Duration::from_secs(10);
 
@@ -36,20 +36,20 @@ pub struct Supervisor {
     socket: Option<(UnixDatagram, SocketAddr)>,
     watchdog: Option<Duration>,
     /// The last message failed. A second failure is not logged.
-    is_deaf: Lock<bool>,
+    has_failed: Lock<bool>,
 }
 
 impl Supervisor {
     /// Returns the service manager that the environment names, if there is one.
-    pub fn of_environment() -> Supervisor {
+    pub fn from_environment() -> Supervisor {
         let Some(name) = env::var_os("NOTIFY_SOCKET").filter(|name| !name.is_empty()) else {
             return Supervisor::default();
         };
-        let socket = open(&name).inspect_err(|why| {
+        let socket = open_socket(&name).inspect_err(|why| {
             log::warn!("NOTIFY_SOCKET: the service manager cannot be told anything: {why}")
         });
         let text = |name| env::var(name).ok();
-        let watchdog = watchdog(
+        let watchdog = watchdog_interval(
             text("WATCHDOG_USEC").as_deref(),
             text("WATCHDOG_PID").as_deref(),
             std::process::id(),
@@ -57,57 +57,57 @@ impl Supervisor {
         Supervisor {
             socket: socket.ok(),
             watchdog,
-            is_deaf: Lock::default(),
+            has_failed: Lock::default(),
         }
     }
 
     /// Tells that the process serves, then what it serves, and that it is alive. Goes on until the
     /// process ends.
-    pub async fn follow(&self, live: &Live, drain: &Drain) {
+    pub async fn keep_informed(&self, live: &Live, drain: &Drain) {
         if self.socket.is_none() {
             return;
         }
-        let mut serving = pin!(drain.reached(Phase::Serving));
-        while tokio::time::timeout(START_TICK, &mut serving)
+        let mut serving = pin!(drain.wait_for_phase(Phase::Serving));
+        while tokio::time::timeout(START_INTERVAL, &mut serving)
             .await
             .is_err()
         {
-            self.tell(STARTING);
+            self.send_message(STARTING);
         }
-        let tick = self
-            .watchdog
-            .map_or(TICK, |time| (time / 2).clamp(LEAST, TICK));
-        let mut said = String::new();
+        let tick = self.watchdog.map_or(STATUS_INTERVAL, |time| {
+            (time / 2).clamp(MIN_INTERVAL, STATUS_INTERVAL)
+        });
+        let mut last_status = String::new();
         // A process that is stopped before it serves was never ready.
         let mut first = if drain.ready() { "READY=1\n" } else { "" };
         loop {
-            let status = status(live, drain);
-            if status != said {
-                self.tell(&format!("{first}STATUS={status}"));
-                (first, said) = ("", status);
+            let status = status_line(live, drain);
+            if status != last_status {
+                self.send_message(&format!("{first}STATUS={status}"));
+                (first, last_status) = ("", status);
             }
             if self.watchdog.is_some() {
-                self.tell("WATCHDOG=1");
+                self.send_message("WATCHDOG=1");
             }
             tokio::time::sleep(tick).await;
         }
     }
 
     /// Tells that the process stops, and asks for as much time as its drain may take.
-    pub fn stops(&self, drain: Duration) {
+    pub fn announce_stop(&self, drain: Duration) {
         let time = (drain + LAST_WORK).as_micros();
-        self.tell(&format!(
+        self.send_message(&format!(
             "STOPPING=1\nEXTEND_TIMEOUT_USEC={time}\nSTATUS=stopping"
         ));
     }
 
-    fn tell(&self, what: &str) {
+    fn send_message(&self, message: &str) {
         let Some((socket, address)) = &self.socket else {
             return;
         };
-        let told = socket.send_to_addr(what.as_bytes(), address);
-        let was_deaf = std::mem::replace(&mut *self.is_deaf.lock(), told.is_err());
-        if let (Err(why), false) = (told, was_deaf) {
+        let sent = socket.send_to_addr(message.as_bytes(), address);
+        let had_failed = std::mem::replace(&mut *self.has_failed.lock(), sent.is_err());
+        if let (Err(why), false) = (sent, had_failed) {
             log::warn!(
                 "NOTIFY_SOCKET: the service manager could not be told how the process is: {why}"
             );
@@ -117,22 +117,22 @@ impl Supervisor {
 
 /// Opens a socket to send from, and reads the address of the service manager. `@` begins the name
 /// of an abstract socket.
-fn open(name: &OsStr) -> io::Result<(UnixDatagram, SocketAddr)> {
+fn open_socket(name: &OsStr) -> io::Result<(UnixDatagram, SocketAddr)> {
     let address = match name.as_bytes().split_first() {
         Some((b'@', rest)) => SocketAddr::from_abstract_name(rest)?,
         Some((b'/', _)) => SocketAddr::from_pathname(name)?,
         _ => {
-            let what = "the name of the socket must begin with / or @";
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
+            let problem = "the name of the socket must begin with / or @";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, problem));
         }
     };
     let socket = UnixDatagram::unbound()?;
-    socket.set_write_timeout(Some(PATIENCE))?;
+    socket.set_write_timeout(Some(SEND_TIMEOUT))?;
     Ok((socket, address))
 }
 
 /// Returns the time within which the service manager must hear from this process, if it wants to.
-fn watchdog(microseconds: Option<&str>, pid: Option<&str>, own: u32) -> Option<Duration> {
+fn watchdog_interval(microseconds: Option<&str>, pid: Option<&str>, own: u32) -> Option<Duration> {
     let is_ours = pid.is_none_or(|pid| pid.parse() == Ok(own));
     let time = microseconds?
         .parse()
@@ -143,7 +143,7 @@ fn watchdog(microseconds: Option<&str>, pid: Option<&str>, own: u32) -> Option<D
 }
 
 /// Says in one line what the process does.
-fn status(live: &Live, drain: &Drain) -> String {
+fn status_line(live: &Live, drain: &Drain) -> String {
     match drain.phase() {
         Phase::Starting | Phase::Serving => {
             let snapshot = live.load();
@@ -172,7 +172,7 @@ mod tests {
     #[test]
     fn names_of_sockets() {
         for good in ["/run/systemd/notify", "@a", "@"] {
-            assert!(open(OsStr::new(good)).is_ok(), "{good}");
+            assert!(open_socket(OsStr::new(good)).is_ok(), "{good}");
         }
         let long = format!("/{}", "x".repeat(200));
         for wrong in [
@@ -182,7 +182,7 @@ mod tests {
             &long,
             &long.replace('/', "@"),
         ] {
-            assert!(open(OsStr::new(wrong)).is_err(), "{wrong}");
+            assert!(open_socket(OsStr::new(wrong)).is_err(), "{wrong}");
         }
     }
 
@@ -199,7 +199,11 @@ mod tests {
             (Some("soon"), None, None),
             (None, Some("7"), None),
         ] {
-            assert_eq!(watchdog(time, pid, 7), expected, "{time:?} {pid:?}");
+            assert_eq!(
+                watchdog_interval(time, pid, 7),
+                expected,
+                "{time:?} {pid:?}"
+            );
         }
     }
 }

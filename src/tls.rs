@@ -37,7 +37,11 @@ impl Certificate {
     /// Reads the certificate and its key.
     pub fn read(cert: &Path, key: &Path) -> Result<Certificate, String> {
         pingora::tls::install_default_crypto_provider();
-        Ok(Certificate::new(cert, key, Ok(read(cert, key)?)))
+        Ok(Certificate::new(
+            cert,
+            key,
+            Ok(read_certified_key(cert, key)?),
+        ))
     }
 
     /// Reads the certificate and its key. If either is a pipe, the certificate is awaited.
@@ -68,7 +72,7 @@ impl Certificate {
     /// another reason than before.
     pub fn catch_up(&self) -> Option<Result<(), String>> {
         let before = self.awaited()?;
-        let now = read(&self.cert, &self.key);
+        let now = read_certified_key(&self.cert, &self.key);
         let news = now.as_ref().map(|_| ()).map_err(Clone::clone);
         self.present.store(Arc::new(now));
         Some(news).filter(|news| news.as_ref().err() != Some(&before))
@@ -84,27 +88,27 @@ impl Certificate {
 
     /// Returns when each certificate of the chain is valid, the listener's own first. Those that
     /// cannot be read are left out.
-    pub fn terms(&self) -> Vec<Term> {
+    pub fn terms(&self) -> Vec<CertificateTerm> {
         let present = self.present.load();
         present
             .as_ref()
             .iter()
             .flat_map(|present| &present.cert)
-            .filter_map(|der| Term::of(der))
+            .filter_map(|der| CertificateTerm::parse(der))
             .collect()
     }
 
     /// Reads the certificate and its key again.
     pub fn reload(&self) -> Result<(), String> {
         self.present
-            .store(Arc::new(Ok(read(&self.cert, &self.key)?)));
+            .store(Arc::new(Ok(read_certified_key(&self.cert, &self.key)?)));
         Ok(())
     }
 }
 
 /// When a certificate is valid, and for which names.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Term {
+pub struct CertificateTerm {
     /// The time from which it is valid.
     pub begins: SystemTime,
     /// The time at which it ends.
@@ -113,9 +117,9 @@ pub struct Term {
     pub names: Vec<String>,
 }
 
-impl Term {
+impl CertificateTerm {
     /// Reads a certificate. Returns `None` if it cannot be read.
-    pub fn of(der: &[u8]) -> Option<Term> {
+    pub fn parse(der: &[u8]) -> Option<CertificateTerm> {
         let (_, certificate) = x509_parser::parse_x509_certificate(der).ok()?;
         let time = |time: x509_parser::time::ASN1Time| {
             SystemTime::UNIX_EPOCH
@@ -138,7 +142,7 @@ impl Term {
         };
         let names = names.map(|names| names.value.general_names.iter().filter_map(name).collect());
         let validity = certificate.validity();
-        Some(Term {
+        Some(CertificateTerm {
             begins: time(validity.not_before),
             ends: time(validity.not_after),
             names: names.unwrap_or_default(),
@@ -152,10 +156,10 @@ impl ResolvesServerCert for Certificate {
     }
 }
 
-fn read(cert: &Path, key: &Path) -> Result<Arc<CertifiedKey>, String> {
+fn read_certified_key(cert: &Path, key: &Path) -> Result<Arc<CertifiedKey>, String> {
     let unreadable =
         |path: &Path, why: io::Error| format!("{} cannot be read: {why}", path.display());
-    let pem = contents(cert).map_err(|why| unreadable(cert, why))?;
+    let pem = read_regular_file(cert).map_err(|why| unreadable(cert, why))?;
     let chain: Vec<CertificateDer<'static>> = CertificateDer::pem_slice_iter(&pem)
         .collect::<Result<_, _>>()
         .map_err(|e| {
@@ -171,7 +175,7 @@ fn read(cert: &Path, key: &Path) -> Result<Arc<CertifiedKey>, String> {
     }
     // The error of the key's reader might quote what it read, so it is left out; the path is
     // enough.
-    let pem = Zeroizing::new(contents(key).map_err(|why| unreadable(key, why))?);
+    let pem = Zeroizing::new(read_regular_file(key).map_err(|why| unreadable(key, why))?);
     let key_der = PrivateKeyDer::from_pem_slice(&pem)
         .map_err(|_| format!("{} holds no private key that can be read", key.display()))?;
     let provider = CryptoProvider::get_default().ok_or("no TLS provider is installed")?;
@@ -192,7 +196,7 @@ pub fn is_pipe(path: &Path) -> bool {
 }
 
 /// Reads a regular file. A pipe would wait for a writer for ever.
-fn contents(path: &Path) -> io::Result<Vec<u8>> {
+fn read_regular_file(path: &Path) -> io::Result<Vec<u8>> {
     match std::fs::metadata(path)?.is_file() {
         true => std::fs::read(path),
         false => Err(io::Error::new(

@@ -23,7 +23,7 @@ use crate::conf::config::{self, Listen};
 use crate::live::Snapshot;
 use crate::metrics::SpanMetrics;
 use crate::settled::Settled;
-pub use export::keep;
+pub use export::send_spans;
 use http::HeaderMap;
 use protobuf::Message;
 use queue::{SpanQueue, Unfinished};
@@ -35,7 +35,7 @@ use std::time::Duration;
 use uuid::Uuid;
 
 /// The most memory that a thread keeps for writing spans. Nearly all exchanges need less.
-const MEMORY: usize = 16 * 1024;
+const KEPT_MEMORY: usize = 16 * 1024;
 
 thread_local! {
     static SPANS: Cell<Message> = Cell::default();
@@ -68,16 +68,17 @@ impl Traces {
 
     /// Takes a settled exchange, if it is to be sent.
     pub fn take(&self, settled: &Settled, snapshot: Option<&Snapshot>) {
-        if !words::is_traced(settled.request.door) || !self.sampler.keeps(settled, calendar::now())
+        if !words::is_traced(settled.request.door)
+            || !self.sampler.keeps(settled, calendar::now_millis())
         {
             return;
         }
         let catalog = snapshot.map(|snapshot| &snapshot.catalog);
         let mut id = || -> SpanId { fastrand::u64(1..).to_be_bytes() };
         let mut spans = SPANS.try_with(Cell::take).unwrap_or_default();
-        let count = spans::of_exchange(self, settled, catalog, &mut id, &mut spans);
+        let count = spans::write_exchange(self, settled, catalog, &mut id, &mut spans);
         let dropped = self.queue.put(count, spans.written());
-        spans.again(MEMORY);
+        spans.reset(KEPT_MEMORY);
         // At the end of the thread there is no place for it, and it is freed.
         SPANS.try_with(|kept| kept.set(spans)).ok();
         self.metrics.dropped("queue_full", dropped);
@@ -85,8 +86,8 @@ impl Traces {
 
     /// Sends what waits, and returns when that is done, or after this time. Returns the number of
     /// spans that were not sent because the process ends.
-    pub fn finish(&self, patience: Duration) -> usize {
-        let Unfinished { left, before } = self.queue.finish(patience);
+    pub fn finish(&self, timeout: Duration) -> usize {
+        let Unfinished { left, before } = self.queue.finish(timeout);
         self.metrics.dropped("ended", left);
         left + before
     }
@@ -99,11 +100,11 @@ impl Traces {
 
 /// Begins the trace of an exchange. Without traces there is one only if the caller has one. `made`
 /// is the request's id if it was made here, and `at` the address that the request came to.
-pub fn begin(
+pub fn begin_trace(
     traces: Option<&Traces>,
     headers: &HeaderMap,
     made: Option<Uuid>,
-    at: impl FnOnce() -> Option<SocketAddr>,
+    local_address: impl FnOnce() -> Option<SocketAddr>,
 ) -> Option<Arc<TraceContext>> {
     let has_parent = headers.contains_key(&TRACEPARENT);
     if traces.is_none() && !has_parent {
@@ -116,7 +117,7 @@ pub fn begin(
             .map(http::HeaderValue::as_bytes)
     };
     let read = has_parent
-        .then(|| trace_context::read(lines(&TRACEPARENT), lines(&TRACESTATE)))
+        .then(|| trace_context::read_trace_headers(lines(&TRACEPARENT), lines(&TRACESTATE)))
         .flatten();
     let (trace, parent) = match read {
         Some((trace, parent)) => (trace, Some(parent)),
@@ -134,14 +135,14 @@ pub fn begin(
             trace,
             parent: Some(parent),
             is_sampled: false,
-            at: None,
+            local_address: None,
         }));
     };
-    let is_sampled = traces.sampler.begins(parent.as_ref());
+    let is_sampled = traces.sampler.is_sampled(parent.as_ref());
     Some(Arc::new(TraceContext {
         trace,
         parent,
         is_sampled,
-        at: at(),
+        local_address: local_address(),
     }))
 }

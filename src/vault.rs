@@ -18,8 +18,8 @@ use dialects::neutral::{Kept, Thought};
 /// How long and how much is kept. After a longer pause, the model thinks again from the start.
 const BOUNDS: ShelfBounds = ShelfBounds {
     kept_for: Duration::from_secs(6 * 3600),
-    most: 64 << 20,
-    most_of_a_key: 8 << 20,
+    max_bytes: 64 << 20,
+    max_bytes_per_key: 8 << 20,
 };
 
 /// The signed thoughts of all keys, by the family of models and the call's id.

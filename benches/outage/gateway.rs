@@ -209,8 +209,8 @@ impl Gateway<'_> {
             self.at(next, Event::Arrival);
         }
         let instant = self.instant(now);
-        self.retries.request(instant);
-        self.hedges.request(instant);
+        self.retries.count_request(instant);
+        self.hedges.count_request(instant);
         let request = self.requests.len();
         self.requests.push(Request {
             arrived: now,
@@ -257,7 +257,7 @@ impl Gateway<'_> {
         let strategy = self.manner.strategy().unwrap_or(Strategy::LeastBusy);
         let random = &mut self.random;
         self.requests[request].order =
-            strategy::order(strategy, &views, None, &mut self.smooth, || random.f64())
+            strategy::order_targets(strategy, &views, None, &mut self.smooth, || random.f64())
                 .into_iter()
                 .map(Some)
                 .collect();
@@ -278,7 +278,7 @@ impl Gateway<'_> {
     fn view(&self, place: usize, now: Time) -> View {
         let (account, target) = (&ACCOUNTS[place], &self.targets[place]);
         let view = View {
-            identity: strategy::identity(account.name, &self.model),
+            identity: strategy::target_identity(account.name, &self.model),
             weight: account.weight,
             tier: place as u32,
             in_flight: 0,
@@ -294,9 +294,13 @@ impl Gateway<'_> {
         }
         View {
             in_flight: target.in_flight,
-            latency: target.peak.at(self.instant(now), target.awaited > 0),
+            latency: target
+                .peak
+                .expected_time(self.instant(now), target.awaited > 0),
             awaited: target.awaited,
-            headroom: target.headroom.and_then(|headroom| headroom.at(clock(now))),
+            headroom: target
+                .headroom
+                .and_then(|headroom| headroom.current_share(clock(now))),
             fit: self.has_room(place) && self.is_fit(place, now),
             ..view
         }
@@ -352,7 +356,7 @@ impl Gateway<'_> {
             // A hedge has a budget of its own.
             let again =
                 self.requests[request].tries > 0 && self.requests[request].running.is_empty();
-            if again && !free && !self.retries.retry(instant) {
+            if again && !free && !self.retries.allow_retry(instant) {
                 breaker.settle(pass, Outcome::Neutral, instant, 0.0);
                 self.second(request).spared += 1.0;
                 return false;
@@ -402,7 +406,7 @@ impl Gateway<'_> {
         let instant = self.instant(now);
         if running.len() == 1
             && other
-            && self.hedges.retry_within(0.05, instant)
+            && self.hedges.allow_retry_within(0.05, instant)
             && self.next(request, now, false)
         {
             self.second(request).hedged += 1.0;
@@ -437,8 +441,8 @@ impl Gateway<'_> {
                         .find(|(known, _)| *known == name)
                         .map(|(_, value)| value.as_str())
                 };
-                target.headroom = quota::headroom(lookup, clock(now)).or(target.headroom);
-                target.peak.observe(took, instant);
+                target.headroom = quota::tightest_headroom(lookup, clock(now)).or(target.headroom);
+                target.peak.record_time(took, instant);
                 self.rolling.record(took, instant);
                 self.settle(index, Outcome::Ok, now);
                 // The attempt's place is taken until the end of the answer.
@@ -448,7 +452,7 @@ impl Gateway<'_> {
             }
             End::Failed(_, class, retry_after) => {
                 if class == Class::Transient {
-                    target.peak.waited(took, instant);
+                    target.peak.record_wait(took, instant);
                 }
                 let text = retry_after.map(|seconds| seconds.to_string());
                 let lookup = |name: &str| text.as_deref().filter(|_| name == "retry-after");
@@ -477,7 +481,7 @@ impl Gateway<'_> {
                 ..
             } = &self.attempts[slower];
             let (waited, instant) = (Duration::from_secs_f64(now - began), self.instant(now));
-            self.targets[place].peak.waited(waited, instant);
+            self.targets[place].peak.record_wait(waited, instant);
             self.rolling.record(waited, instant);
             self.attempts[slower].cancelled = true;
             self.settle(slower, Outcome::Neutral, now);

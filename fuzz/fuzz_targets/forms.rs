@@ -7,8 +7,8 @@
 
 use std::borrow::Cow;
 
-use dialects::front::{Asked, Front, form};
-use dialects::wire::multipart::{FormField, FormScanner, boundary};
+use dialects::front::{Front, PathRequest, form};
+use dialects::wire::multipart::{FormField, FormScanner, form_boundary};
 use libfuzzer_sys::fuzz_target;
 
 /// A name of a model, which no boundary can be in.
@@ -20,7 +20,7 @@ fuzz_target!(|input: &[u8]| {
         return;
     };
     let (kind, sent) = (&rest[..end], &rest[end + 1..]);
-    let Some(Ok(boundary)) = boundary(kind) else {
+    let Some(Ok(boundary)) = form_boundary(kind) else {
         return;
     };
     let whole = scanned(boundary, sent, sent.len().max(1));
@@ -30,14 +30,14 @@ fuzz_target!(|input: &[u8]| {
     let lines = [b"--", boundary.as_bytes()].concat();
     assert!(sent.starts_with(&lines));
     for field in &fields {
-        assert_eq!(sent.get(field.place.clone()), Some(field.value.as_slice()));
-        let ends = sent[field.place.end..].starts_with(&[b"\r\n", lines.as_slice()].concat());
+        assert_eq!(sent.get(field.span.clone()), Some(field.value.as_slice()));
+        let ends = sent[field.span.end..].starts_with(&[b"\r\n", lines.as_slice()].concat());
         assert_eq!(ends, field.is_whole);
     }
-    let Ok(read) = form::read(
+    let Ok(read) = form::read_form(
         Front::find("transcriptions").expect("a door"),
         &fields,
-        &Asked::default(),
+        &PathRequest::default(),
         sent.len(),
     ) else {
         return;
@@ -69,7 +69,7 @@ fn scanned(
     sent: &[u8],
     length: usize,
 ) -> Result<Vec<FormField>, Option<Cow<'static, str>>> {
-    let mut scanner = FormScanner::new(boundary, form::reading);
+    let mut scanner = FormScanner::new(boundary, form::form_field_reading);
     sent.chunks(length)
         .try_for_each(|piece| scanner.feed(piece))
         .map_err(|fault| fault.field)?;

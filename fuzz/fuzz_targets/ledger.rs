@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use libfuzzer_sys::fuzz_target;
 use portcullis::ledger::read;
-use portcullis::ledger::report::{AnswerBounds, Query, answer};
+use portcullis::ledger::report::{AnswerBounds, Query, answer_query};
 
 /// The ledger's file, one for each process.
 static FILE: LazyLock<PathBuf> = LazyLock::new(|| {
@@ -25,7 +25,7 @@ fuzz_target!(|input: &[u8]| {
     let question = input
         .get(input.len().saturating_sub(48)..)
         .unwrap_or_default();
-    let asked = Query::of_url(&String::from_utf8_lossy(question), NOW);
+    let asked = Query::from_url(&String::from_utf8_lossy(question), NOW);
     std::fs::write(&*FILE, input).expect("a file");
     let usual = [
         "",
@@ -34,13 +34,13 @@ fuzz_target!(|input: &[u8]| {
     ];
     let usual = usual
         .iter()
-        .map(|question| Query::of_url(question, NOW).expect("a good question"));
+        .map(|question| Query::from_url(question, NOW).expect("a good question"));
     for query in usual.chain(asked) {
         let bounds = AnswerBounds {
             deadline: Instant::now() + Duration::from_secs(2),
             lines: 1_000,
         };
-        match answer(&FILE, &query, Some(bounds)) {
+        match answer_query(&FILE, &query, Some(bounds)) {
             Ok(answer) => assert!(answer.is_some(), "the file is there"),
             Err(why) => assert!(!why.to_string().is_empty()),
         }

@@ -15,7 +15,7 @@ fuzz_target!(|input: &[u8]| {
         return;
     };
     let shows = which % 2 == 0;
-    let face = AnswerHeader {
+    let header = AnswerHeader {
         model: "m".to_owned(),
         id: "chatcmpl-1".to_owned(),
         created: 1,
@@ -23,7 +23,7 @@ fuzz_target!(|input: &[u8]| {
         prompt_bytes: 4,
         ..AnswerHeader::default()
     };
-    let answer = match openai::answer(&face, quirks, shows, body) {
+    let answer = match openai::correct_answer(&header, quirks, shows, body) {
         Ok(answer) => answer,
         Err(AnswerFault::Upstream(error)) => return assert!(error.message.len() < 8192),
         Err(AnswerFault::Nonsense(why)) => return assert!(!why.is_empty()),
@@ -65,7 +65,7 @@ fuzz_target!(|input: &[u8]| {
         );
     }
     // The same answer comes where a stream was asked for.
-    let Ok(stream) = openai::converted(&face, quirks, shows, body) else {
+    let Ok(stream) = openai::answer_as_stream(&header, quirks, shows, body) else {
         return;
     };
     let events = String::from_utf8(stream.body).expect("UTF-8");

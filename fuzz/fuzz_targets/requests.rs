@@ -23,7 +23,7 @@ fuzz_target!(|input: &[u8]| {
         quirks: quirks::ALL[which / 8 % quirks::ALL.len()],
         version: Some("2024-10-21".into()),
         project: Some("p".into()),
-        place: Some("global".into()),
+        region: Some("global".into()),
     };
     let dialect = Dialect::new(upstream::ALL[which % 8], settings);
     let model = match dialect.protocol.name {

@@ -7,7 +7,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use portcullis::catalog::raw;
-use portcullis::conf::yaml::edit::{Change, New, edit};
+use portcullis::conf::yaml::edit::{Change, New, apply_changes};
 use portcullis::conf::yaml::{Node, Step, Value, parse, read};
 
 fuzz_target!(|input: &[u8]| {
@@ -20,13 +20,17 @@ fuzz_target!(|input: &[u8]| {
     let (tree, faults) = match parse(text) {
         Ok(read) => read,
         Err(fault) => {
-            assert!(fault.line > Some(0) && !fault.what.is_empty());
+            assert!(fault.line > Some(0) && !fault.message.is_empty());
             return;
         }
     };
     // A carriage return ends a line in YAML, too.
     let mut found = Vec::new();
-    drop(read::read::<raw::Catalog>(&tree, raw::KIND, &mut found));
+    drop(read::read_value::<raw::Catalog>(
+        &tree,
+        raw::KIND,
+        &mut found,
+    ));
     assert!(faults.iter().chain(&found).all(|fault| {
         fault
             .line
@@ -47,7 +51,7 @@ fuzz_target!(|input: &[u8]| {
         2 => Change::Push(path, new()),
         _ => Change::Split(path, "two", [new(), new()]),
     };
-    let Ok((edited, _)) = edit(text, std::slice::from_ref(&change)) else {
+    let Ok((edited, _)) = apply_changes(text, std::slice::from_ref(&change)) else {
         return;
     };
     let (after, faults) = parse(&edited).expect("what comes out is read");
@@ -83,7 +87,7 @@ fuzz_target!(|input: &[u8]| {
     // The same change once more changes nothing.
     if let Change::Set(path, new @ New::Text(_)) = change {
         assert_eq!(
-            edit(&edited, &[Change::Set(path, new)]).map(|(text, _)| text),
+            apply_changes(&edited, &[Change::Set(path, new)]).map(|(text, _)| text),
             Ok(edited)
         );
     }

@@ -2,15 +2,15 @@
 //! bytes: the keys with their commas are constants, and numbers and texts take no detour.
 
 use crate::base::address::put_address;
-use crate::base::calendar::stamp;
-use crate::base::trace_context::{TraceId, digits_of};
+use crate::base::calendar::ascii_timestamp;
+use crate::base::trace_context::{TraceId, trace_id_digits};
 use crate::conf::price::Usd;
-use crate::settled::{Settled, Tried, micros, millis};
+use crate::settled::{Settled, Tried, whole_micros, whole_millis};
 use dialects::wire::json::escape_into;
 use std::net::IpAddr;
 
 /// Writes the line. Its field names are a contract: other programs parse them.
-pub(super) fn json(settled: &Settled) -> Vec<u8> {
+pub(super) fn json_line(settled: &Settled) -> Vec<u8> {
     // Most lines are shorter.
     const LINE: usize = 1024;
     let Settled {
@@ -28,7 +28,7 @@ pub(super) fn json(settled: &Settled) -> Vec<u8> {
     } = settled;
     let mut line = Line(Vec::with_capacity(LINE));
     line.put(r#"{"time":""#);
-    line.0.extend_from_slice(&stamp(*began_at));
+    line.0.extend_from_slice(&ascii_timestamp(*began_at));
     line.text(r#"","request_id":"#, &request.id);
     line.optional(
         r#","trace_id":"#,
@@ -64,29 +64,29 @@ pub(super) fn json(settled: &Settled) -> Vec<u8> {
     line.word(r#","outcome":""#, outcome.name());
     line.put(r#","attempts":["#);
     if let [first, rest @ ..] = &*attempts.trail {
-        line.tried(r#"{"account":"#, first);
+        line.attempt(r#"{"account":"#, first);
         rest.iter()
-            .for_each(|tried| line.tried(r#",{"account":"#, tried));
+            .for_each(|tried| line.attempt(r#",{"account":"#, tried));
     }
     line.or_null(
         r#"],"first_byte_ms":"#,
-        times.first_byte.map(millis),
+        times.first_byte.map(whole_millis),
         Line::number,
     );
-    line.number(r#","total_ms":"#, millis(*total));
-    line.number(r#","own_us":"#, micros(times.own));
-    line.or_null(r#","auth_us":"#, times.auth.map(micros), Line::number);
-    line.or_null(r#","plan_us":"#, times.plan.map(micros), Line::number);
+    line.number(r#","total_ms":"#, whole_millis(*total));
+    line.number(r#","own_us":"#, whole_micros(times.own));
+    line.or_null(r#","auth_us":"#, times.auth.map(whole_micros), Line::number);
+    line.or_null(r#","plan_us":"#, times.plan.map(whole_micros), Line::number);
     let queued = Some(times.queued).filter(|queued| !queued.is_zero());
-    line.optional(r#","queued_ms":"#, queued.map(millis), Line::number);
+    line.optional(r#","queued_ms":"#, queued.map(whole_millis), Line::number);
     line.optional(r#","not_retried":"#, attempts.not_retried, Line::text);
     let (usage, units) = (&spending.usage, spending.usage.units);
     line.number(r#","prompt_tokens":"#, usage.prompt);
     line.number(r#","completion_tokens":"#, usage.completion);
     line.number(r#","cached_tokens":"#, usage.cached);
-    line.some(r#","images":"#, units.images);
-    line.some(r#","audio_ms":"#, units.millis);
-    line.some(r#","characters":"#, units.characters);
+    line.nonzero(r#","images":"#, units.images);
+    line.nonzero(r#","audio_ms":"#, units.millis);
+    line.nonzero(r#","characters":"#, units.characters);
     line.word(r#","usage":""#, usage.source.name());
     line.or_null(r#","cost_usd":"#, spending.cost, Line::usd);
     if let Some((level, kind)) = spending.limited {
@@ -111,7 +111,7 @@ pub(super) fn json(settled: &Settled) -> Vec<u8> {
         rest.iter().for_each(|name| line.text(",", name));
         line.put("]");
     }
-    line.some(r#","broken_calls":"#, served.flaws.broken_calls);
+    line.nonzero(r#","broken_calls":"#, served.flaws.broken_calls);
     if served.flaws.not_json {
         line.put(r#","not_json":true"#);
     }
@@ -169,7 +169,7 @@ impl Line {
     }
 
     /// Writes a number, unless it is zero.
-    fn some(&mut self, before: &'static str, number: u32) {
+    fn nonzero(&mut self, before: &'static str, number: u32) {
         self.optional(
             before,
             Some(number.into()).filter(|number| *number > 0),
@@ -194,7 +194,7 @@ impl Line {
     fn hexadecimal(&mut self, before: &'static str, bytes: &TraceId) {
         self.put(before);
         self.0.push(b'"');
-        self.0.extend_from_slice(&digits_of(bytes));
+        self.0.extend_from_slice(&trace_id_digits(bytes));
         self.0.push(b'"');
     }
 
@@ -226,7 +226,7 @@ impl Line {
     }
 
     /// Writes one attempt.
-    fn tried(&mut self, before: &'static str, tried: &Tried) {
+    fn attempt(&mut self, before: &'static str, tried: &Tried) {
         self.text(before, &tried.account);
         self.text(r#","model":"#, &tried.model);
         self.optional(r#","endpoint":"#, tried.endpoint, Line::text);

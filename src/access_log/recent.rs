@@ -8,11 +8,11 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 /// The most lines that are kept of all.
-const LINES: usize = 2_000;
+const MAX_LINES: usize = 2_000;
 /// The most bytes that these lines have.
-const BYTES: usize = 4 << 20;
+const MAX_BYTES: usize = 4 << 20;
 /// The most lines that are kept of failures, half of them of those that are the callers' fault.
-const FAILURES: usize = 500;
+const MAX_FAILURES: usize = 500;
 
 /// A line, with its number.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -70,19 +70,19 @@ impl Recent {
     /// Adds lines, the oldest first. With each comes whose fault it is, if it is a failure.
     pub(super) fn add<'l>(&self, lines: impl ExactSizeIterator<Item = (&'l [u8], Option<Blame>)>) {
         // Of very many, only the last ones stay.
-        let skipped = lines.len().saturating_sub(LINES);
+        let skipped = lines.len().saturating_sub(MAX_LINES);
         let mut rings = self.0.lock();
-        for (place, (json, blame)) in lines.enumerate() {
+        for (index, (json, blame)) in lines.enumerate() {
             rings.seq += 1;
-            if place < skipped && blame.is_none() {
+            if index < skipped && blame.is_none() {
                 continue;
             }
             let line = RecentLine {
                 seq: rings.seq,
                 json: json.into(),
             };
-            const HALF_LINES: usize = FAILURES / 2;
-            const HALF_BYTES: usize = BYTES / 8;
+            const HALF_LINES: usize = MAX_FAILURES / 2;
+            const HALF_BYTES: usize = MAX_BYTES / 8;
             match blame {
                 Some(Blame::Caller) => rings.by_callers.push(line.clone(), HALF_LINES, HALF_BYTES),
                 Some(Blame::Upstream | Blame::Ours | Blame::GivenUp) => {
@@ -90,12 +90,12 @@ impl Recent {
                 }
                 None => {}
             }
-            rings.all.push(line, LINES, BYTES);
+            rings.all.push(line, MAX_LINES, MAX_BYTES);
         }
     }
 
     /// Returns the number of the newest line.
-    pub fn newest(&self) -> u64 {
+    pub fn newest_number(&self) -> u64 {
         self.0.lock().seq
     }
 
@@ -150,11 +150,11 @@ mod tests {
                 list.extend(lines);
             }
             if let Some(kind) = large {
-                let line = vec![b'x'; BYTES / 3];
+                let line = vec![b'x'; MAX_BYTES / 3];
                 (0..4).for_each(|_| recent.add([(&*line, blame(kind))].into_iter()));
                 list.extend((0..4).map(|_| (line.clone(), blame(kind))));
             }
-            prop_assert_eq!(recent.newest(), list.len() as u64);
+            prop_assert_eq!(recent.newest_number(), list.len() as u64);
             let last = |is_wanted: &dyn Fn(Option<Blame>) -> bool, most: usize, bytes: usize| {
                 let mut sum = 0;
                 let wanted = list.iter().zip(1..list.len() + 1).rev().filter(|((_, blame), _)| is_wanted(*blame));
@@ -166,11 +166,11 @@ mod tests {
                 lines.into_iter().map(|line| (line.seq, line.json.to_vec())).collect()
             };
             let within = |(seq, _): &(u64, Vec<u8>)| *seq > after && *seq < before;
-            let all: Vec<_> = last(&|_| true, LINES, BYTES).into_iter().filter(within).collect();
+            let all: Vec<_> = last(&|_| true, MAX_LINES, MAX_BYTES).into_iter().filter(within).collect();
             prop_assert_eq!(shown(recent.lines(after, before, false)), all);
-            let half = FAILURES / 2;
-            let mut failures = last(&|blame| blame == Some(Blame::Caller), half, BYTES / 8);
-            failures.extend(last(&|blame| matches!(blame, Some(Blame::Upstream | Blame::Ours | Blame::GivenUp)), half, BYTES / 8));
+            let half = MAX_FAILURES / 2;
+            let mut failures = last(&|blame| blame == Some(Blame::Caller), half, MAX_BYTES / 8);
+            failures.extend(last(&|blame| matches!(blame, Some(Blame::Upstream | Blame::Ours | Blame::GivenUp)), half, MAX_BYTES / 8));
             failures.retain(within);
             failures.sort_by_key(|(seq, _)| std::cmp::Reverse(*seq));
             prop_assert_eq!(shown(recent.lines(after, before, true)), failures);

@@ -33,28 +33,28 @@ use std::time::{Duration, Instant};
 /// lost connection ends many streams at once.
 const IN_A_ROW: u32 = 5;
 /// The share of the calls in `WINDOW` that opens the breaker if it failed.
-const SHARE: f64 = 0.5;
+const FAILED_SHARE: f64 = 0.5;
 /// The least number of calls of which a share is taken.
 const LEAST_CALLS: u32 = 20;
 /// The time for which the breaker looks back on calls.
 const WINDOW: Duration = Duration::from_secs(30);
 /// The first cool-down. Each probe that fails doubles it.
-const COOL: Duration = Duration::from_secs(5);
+const FIRST_COOL_DOWN: Duration = Duration::from_secs(5);
 /// The longest cool-down, without its jitter.
-const LONGEST: Duration = Duration::from_secs(60);
+const MAX_COOL_DOWN: Duration = Duration::from_secs(60);
 /// The time after which a probe counts as lost.
-pub(super) const PATIENCE: Duration = Duration::from_secs(10);
+pub(super) const PROBE_TIMEOUT: Duration = Duration::from_secs(10);
 /// One of so many calls in `WINDOW` must fail in a row: the calls of about half a second.
 const IN_A_ROW_OF: u64 = 50;
 /// A target is sound if at most one of this many calls fails. If all targets failed that often, and
 /// each failure went to another target, a request would have 1.2 attempts.
-const SOUND: u64 = 6;
+const SOUND_ONE_IN: u64 = 6;
 /// The largest share by which a cool-down is made longer at random, so that the probes of a fleet
 /// do not come together.
 const JITTER: f64 = 0.2;
 /// The cool-down if no other target is left: a probe a second is no load, and in each second of
 /// waiting all requests are refused.
-const ALONE: Duration = Duration::from_secs(1);
+const ALONE_PROBE_INTERVAL: Duration = Duration::from_secs(1);
 /// The time after which a request may be sent again that was refused because a probe is out: the
 /// probe may end at any moment.
 const SOON: Duration = Duration::from_secs(1);
@@ -101,10 +101,10 @@ enum Phase {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Extent {
     /// All of the last calls failed.
-    Whole,
+    AllFailed,
     /// A share of the calls failed, and others did not. `in_a_row` counts the failures in a row
     /// since the breaker opened, of the requests that went all the same.
-    Part { in_a_row: u32 },
+    SomeFailed { in_a_row: u32 },
 }
 
 /// The breaker's decision about a request.
@@ -217,7 +217,7 @@ impl Breaker {
     /// one probe a second, even if the cool-down is not over or the probe before has not come back.
     /// So if all targets are out, the first one that is back is found at once.
     pub fn admit(&mut self, now: Instant, alone: bool) -> Admission {
-        let beside = BreakerPass {
+        let pass = BreakerPass {
             generation: self.generation,
             probe: 0,
         };
@@ -229,9 +229,9 @@ impl Breaker {
         } = self.phase
         {
             let soon = match extent {
-                Extent::Whole if alone => until.min(since + ALONE),
-                Extent::Part { .. } if alone && until > now => return Admission::Allow(beside),
-                Extent::Whole | Extent::Part { .. } => until,
+                Extent::AllFailed if alone => until.min(since + ALONE_PROBE_INTERVAL),
+                Extent::SomeFailed { .. } if alone && until > now => return Admission::Allow(pass),
+                Extent::AllFailed | Extent::SomeFailed { .. } => until,
             };
             if soon > now {
                 return Admission::RefuseUntil(soon);
@@ -241,7 +241,7 @@ impl Breaker {
             let next = if until > now {
                 cool
             } else {
-                (cool * 2).min(LONGEST)
+                (cool * 2).min(MAX_COOL_DOWN)
             };
             self.phase = Phase::HalfOpen {
                 next,
@@ -257,15 +257,19 @@ impl Breaker {
                 extent,
                 ..
             } => {
-                let is_part = *extent != Extent::Whole;
-                let patience = if alone && !is_part { ALONE } else { PATIENCE };
+                let is_part = *extent != Extent::AllFailed;
+                let probe_timeout = if alone && !is_part {
+                    ALONE_PROBE_INTERVAL
+                } else {
+                    PROBE_TIMEOUT
+                };
                 if let Some(lapses) = probe
-                    .map(|since| since + patience)
+                    .map(|since| since + probe_timeout)
                     .filter(|lapses| *lapses > now)
                 {
                     let is_beside = alone && is_part;
                     return if is_beside {
-                        Admission::Allow(beside)
+                        Admission::Allow(pass)
                     } else {
                         Admission::RefuseUntil(lapses.min(now + SOON))
                     };
@@ -277,7 +281,7 @@ impl Breaker {
                     probe: *lent,
                 })
             }
-            Phase::Closed { .. } | Phase::Open { .. } => Admission::Allow(beside),
+            Phase::Closed { .. } | Phase::Open { .. } => Admission::Allow(pass),
         }
     }
 
@@ -315,7 +319,7 @@ impl Breaker {
                 None
             };
         }
-        let many = self.many(now);
+        let many = self.many_failures(now);
         match &mut self.phase {
             Phase::Closed { .. } => None,
             Phase::HalfOpen { .. } if pass.is_probe() && !failed => {
@@ -369,7 +373,7 @@ impl Breaker {
     ) -> Option<BreakerState> {
         let is_closed =
             matches!(self.phase, Phase::Closed { .. }) && pass.generation == self.generation;
-        is_closed.then(|| self.open(COOL, Extent::Whole, now, random))
+        is_closed.then(|| self.open(FIRST_COOL_DOWN, Extent::AllFailed, now, random))
     }
 
     /// Returns how many calls ended lately, in whatever state the breaker was.
@@ -378,13 +382,13 @@ impl Breaker {
     }
 
     /// Returns how many failures in a row are too many.
-    fn many(&self, now: Instant) -> u64 {
+    fn many_failures(&self, now: Instant) -> u64 {
         u64::from(IN_A_ROW).max(self.ended_calls(now) / IN_A_ROW_OF)
     }
 
     /// Opens the breaker if it is closed and too many calls have failed.
     fn judge(&mut self, now: Instant, random: f64) -> Option<BreakerState> {
-        let many = self.many(now);
+        let many = self.many_failures(now);
         let Phase::Closed {
             in_a_row,
             cuts,
@@ -394,14 +398,15 @@ impl Breaker {
             return None;
         };
         let (all, failed) = calls.sums(now);
-        let too_many = all >= u64::from(self.least_calls) && failed as f64 >= SHARE * all as f64;
+        let too_many =
+            all >= u64::from(self.least_calls) && failed as f64 >= FAILED_SHARE * all as f64;
         let nothing_works = u64::from(*in_a_row.max(cuts)) >= many;
         let extent = if nothing_works {
-            Extent::Whole
+            Extent::AllFailed
         } else {
-            Extent::Part { in_a_row: 0 }
+            Extent::SomeFailed { in_a_row: 0 }
         };
-        (nothing_works || too_many).then(|| self.open(COOL, extent, now, random))
+        (nothing_works || too_many).then(|| self.open(FIRST_COOL_DOWN, extent, now, random))
     }
 
     /// Returns the present state.
@@ -411,7 +416,7 @@ impl Breaker {
             Phase::Open { until, .. } if until > now => BreakerState::Open(until),
             Phase::Open { .. } => BreakerState::HalfOpen { probing: false },
             Phase::HalfOpen { probe, .. } => BreakerState::HalfOpen {
-                probing: probe.is_some_and(|since| since + PATIENCE > now),
+                probing: probe.is_some_and(|since| since + PROBE_TIMEOUT > now),
             },
         }
     }
@@ -427,7 +432,7 @@ impl Breaker {
                 calls,
             } => {
                 let (all, failed) = calls.lately(now);
-                failed * SOUND <= all
+                failed * SOUND_ONE_IN <= all
             }
             Phase::Closed { .. } | Phase::Open { .. } | Phase::HalfOpen { .. } => false,
         }
@@ -446,7 +451,7 @@ impl Breaker {
     /// broken: it is taken as a part.
     pub fn recall(&mut self, state: BreakerState, now: Instant) {
         self.reset();
-        let (cool, extent) = (COOL, Extent::Part { in_a_row: 0 });
+        let (cool, extent) = (FIRST_COOL_DOWN, Extent::SomeFailed { in_a_row: 0 });
         match state {
             BreakerState::Closed => {}
             BreakerState::Open(until) => {
@@ -514,11 +519,13 @@ impl Extent {
     /// Returns the extent after one more call. `many` failures in a row make it whole.
     fn after(self, failed: bool, many: u64) -> Extent {
         match self {
-            Extent::Part { in_a_row } if failed && u64::from(in_a_row) + 1 < many => Extent::Part {
-                in_a_row: in_a_row + 1,
-            },
-            Extent::Part { .. } if !failed => Extent::Part { in_a_row: 0 },
-            Extent::Part { .. } | Extent::Whole => Extent::Whole,
+            Extent::SomeFailed { in_a_row } if failed && u64::from(in_a_row) + 1 < many => {
+                Extent::SomeFailed {
+                    in_a_row: in_a_row + 1,
+                }
+            }
+            Extent::SomeFailed { .. } if !failed => Extent::SomeFailed { in_a_row: 0 },
+            Extent::SomeFailed { .. } | Extent::AllFailed => Extent::AllFailed,
         }
     }
 }

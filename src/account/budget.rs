@@ -52,17 +52,17 @@ impl Budget {
     }
 
     /// Counts a request. Its first attempt is free.
-    pub fn request(&mut self, now: Instant) {
+    pub fn count_request(&mut self, now: Instant) {
         self.spent.add((1, 0), now);
     }
 
     /// Counts one more attempt if the budget allows it. Returns whether it does.
-    pub fn retry(&mut self, now: Instant) -> bool {
-        self.retry_within(self.share, now)
+    pub fn allow_retry(&mut self, now: Instant) -> bool {
+        self.allow_retry_within(self.share, now)
     }
 
     /// Does the same with another share than the budget's own.
-    pub fn retry_within(&mut self, share: f64, now: Instant) -> bool {
+    pub fn allow_retry_within(&mut self, share: f64, now: Instant) -> bool {
         let (requests, spent) = self.spent.sums(now);
         let allowed = self.floor as f64;
         let granted = (spent + 1) as f64 <= allowed.max(share * requests as f64);
@@ -73,7 +73,7 @@ impl Budget {
     }
 
     /// Returns the share of the budget that is spent, from 0 to 1, for metrics.
-    pub fn spent(&self, now: Instant) -> f64 {
+    pub fn spent_share(&self, now: Instant) -> f64 {
         let (requests, spent) = self.spent.sums(now);
         let allowed = (self.floor as f64).max(self.share * requests as f64);
         if allowed > 0.0 {
@@ -99,8 +99,8 @@ mod tests {
         let mut attempts = 0u32;
         for n in 0..requests {
             let now = start + Duration::from_secs(60) * n / requests;
-            budget.request(now);
-            attempts += 1 + u32::from(budget.retry(now)) + u32::from(budget.retry(now));
+            budget.count_request(now);
+            attempts += 1 + u32::from(budget.allow_retry(now)) + u32::from(budget.allow_retry(now));
         }
         f64::from(attempts) / f64::from(requests)
     }
@@ -124,7 +124,7 @@ mod tests {
         for n in 0..90_000u32 {
             let now = start + Duration::from_millis(n.into());
             let failing = if n < 30_000 { 0.0 } else { failing };
-            budget.request(now);
+            budget.count_request(now);
             let mut tries = 0.0;
             for place in 0..3 {
                 let Some(breaker) = breakers.get_mut((place + n as usize) % 3) else {
@@ -136,7 +136,7 @@ mod tests {
                 else {
                     continue;
                 };
-                if !free && !budget.retry(now) {
+                if !free && !budget.allow_retry(now) {
                     breaker.settle(pass, Outcome::Neutral, now, 0.0);
                     break;
                 }
@@ -182,8 +182,11 @@ mod tests {
         let start = Instant::now();
         for n in 0..20 {
             let now = start + Duration::from_secs(2) * n;
-            budget.request(now);
-            assert!(budget.retry(now) && budget.retry(now), "request {n}");
+            budget.count_request(now);
+            assert!(
+                budget.allow_retry(now) && budget.allow_retry(now),
+                "request {n}"
+            );
         }
     }
 
@@ -192,10 +195,14 @@ mod tests {
         let mut budget = Budget::hedges();
         let now = Instant::now();
         for n in 1..=40 {
-            budget.request(now);
-            assert_eq!(budget.retry_within(0.05, now), n % 20 == 0, "request {n}");
+            budget.count_request(now);
+            assert_eq!(
+                budget.allow_retry_within(0.05, now),
+                n % 20 == 0,
+                "request {n}"
+            );
         }
-        assert!(!Budget::hedges().retry_within(f64::NAN, now));
+        assert!(!Budget::hedges().allow_retry_within(f64::NAN, now));
     }
 
     proptest! {
@@ -208,11 +215,11 @@ mod tests {
             for (wait, retry) in steps {
                 now += Duration::from_millis(wait);
                 if !retry {
-                    budget.request(now);
+                    budget.count_request(now);
                     requests.push(now);
                     continue;
                 }
-                if budget.retry(now) {
+                if budget.allow_retry(now) {
                     retries.push(now);
                 }
                 // Ten buckets are between nine tenths and the whole of the span.

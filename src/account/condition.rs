@@ -150,7 +150,7 @@ impl Condition {
         self.state == TargetState::Ok
     }
 
-    fn of(state: TargetState, reason: Reason) -> Condition {
+    fn with_reason(state: TargetState, reason: Reason) -> Condition {
         Condition {
             state,
             reason: Some(reason),
@@ -165,22 +165,22 @@ impl Condition {
             return Condition {
                 since,
                 until: Some(rest.until),
-                ..Condition::of(TargetState::Resting, rest.why.into())
+                ..Condition::with_reason(TargetState::Resting, rest.why.into())
             };
         }
         match target.breaker {
             BreakerState::Open(until) => Condition {
                 since,
                 until: Some(until),
-                ..Condition::of(TargetState::Open, Reason::Breaker)
+                ..Condition::with_reason(TargetState::Open, Reason::Breaker)
             },
             BreakerState::HalfOpen { probing } => Condition {
                 since,
                 is_probing: probing,
-                ..Condition::of(TargetState::HalfOpen, Reason::Breaker)
+                ..Condition::with_reason(TargetState::HalfOpen, Reason::Breaker)
             },
             BreakerState::Closed if target.is_unfit => {
-                let tested = Condition::of(TargetState::HalfOpen, Reason::Unfit);
+                let tested = Condition::with_reason(TargetState::HalfOpen, Reason::Unfit);
                 Condition {
                     since,
                     is_probing: target.is_awaited,
@@ -255,10 +255,10 @@ impl AccountSigns {
     /// signs of its own.
     pub fn target(&self, target: Option<TargetSigns>) -> Condition {
         if self.is_off {
-            return Condition::of(TargetState::Off, Reason::Off);
+            return Condition::with_reason(TargetState::Off, Reason::Off);
         }
         if let Some(rest) = self.rest {
-            let resting = Condition::of(TargetState::Resting, rest.why.into());
+            let resting = Condition::with_reason(TargetState::Resting, rest.why.into());
             return Condition {
                 since: self.credential,
                 until: Some(rest.until),
@@ -272,7 +272,7 @@ impl AccountSigns {
             && own.until.is_none()
         {
             let is_probing = target.is_some_and(|target| target.is_awaited);
-            let tested = Condition::of(TargetState::HalfOpen, Reason::Credential);
+            let tested = Condition::with_reason(TargetState::HalfOpen, Reason::Credential);
             return Condition {
                 since: self.credential,
                 is_probing,

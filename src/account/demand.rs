@@ -71,7 +71,7 @@ impl Default for Demand {
 impl Demand {
     /// Returns the order in which the targets are tried for a new request.
     pub fn order(&self, strategy: Strategy, views: &[View], sticky: Option<u64>) -> Vec<usize> {
-        strategy::order(
+        strategy::order_targets(
             strategy,
             views,
             sticky,
@@ -81,21 +81,21 @@ impl Demand {
     }
 
     /// Counts a request that begins its first attempt.
-    pub fn request(&self, now: Instant) {
+    pub fn count_request(&self, now: Instant) {
         let mut memory = self.memory.lock();
-        memory.retries.request(now);
-        memory.hedges.request(now);
+        memory.retries.count_request(now);
+        memory.hedges.count_request(now);
     }
 
     /// Counts one more attempt after a failure if the budget allows it. Returns whether it does.
-    pub fn retry(&self, now: Instant) -> bool {
-        self.memory.lock().retries.retry(now)
+    pub fn allow_retry(&self, now: Instant) -> bool {
+        self.memory.lock().retries.allow_retry(now)
     }
 
     /// Counts one more attempt beside a slow one, if the budget of this share of the requests
     /// allows it. Returns whether it does.
-    pub fn hedge(&self, share: f64, now: Instant) -> bool {
-        self.memory.lock().hedges.retry_within(share, now)
+    pub fn allow_hedge(&self, share: f64, now: Instant) -> bool {
+        self.memory.lock().hedges.allow_retry_within(share, now)
     }
 
     /// Returns the usual number of tokens of an answer.
@@ -143,11 +143,11 @@ impl Demand {
 
     /// Returns the share of the budget for attempts after failures that is spent, from 0 to 1.
     pub fn spent(&self, now: Instant) -> f64 {
-        self.memory.lock().retries.spent(now)
+        self.memory.lock().retries.spent_share(now)
     }
 
     /// Notes the time that a first token, or a whole answer, took or was waited for.
-    pub fn took(&self, stream: bool, time: Duration, now: Instant) {
+    pub fn record_time(&self, stream: bool, time: Duration, now: Instant) {
         let [whole, first] = &mut self.memory.lock().paces;
         if stream { first } else { whole }.record(time, now);
     }

@@ -4,7 +4,7 @@
 //! Pure: no clock, no sockets. An upstream's 401, 402, 403 or 404 is never shown as such, since it
 //! is about our account and not about the caller.
 
-use crate::error::{Refusal, What, scrub, seconds_of};
+use crate::error::{FailureKind, Refusal, scrub_secret_words, seconds_of};
 use dialects::UpstreamError;
 use std::borrow::Cow;
 use std::time::Duration;
@@ -22,14 +22,14 @@ pub enum Failure {
         why: String,
         /// True if nothing changes by itself: the reason is a certificate, or what the server
         /// speaks.
-        lasts: bool,
+        is_permanent: bool,
     },
     /// The account's proxy gave no connection to the account's server.
     Proxy {
         /// The reason, in words.
         why: String,
         /// True if nothing changes by itself: the proxy refuses the gateway, or this server.
-        lasts: bool,
+        is_permanent: bool,
     },
     /// The connection ended before the first byte of an answer.
     Reset,
@@ -78,13 +78,13 @@ pub enum Failure {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NextStep {
     /// Another candidate is asked.
-    Another,
+    AnotherTarget,
     /// A candidate of a larger model is tried, if the catalog names one.
-    Larger,
+    LargerModel,
     /// A candidate of a model that may answer is tried, if the catalog names one.
-    Milder,
+    RefusalFallback,
     /// No other attempt follows, and the caller is told.
-    Nobody,
+    Stop,
 }
 
 /// The classes of failures, which decide the next step.
@@ -160,58 +160,77 @@ impl Failure {
     /// Returns the failure's row of the table.
     pub fn facts(&self) -> Facts<'_> {
         use Class::{Credential, Ours, Transient};
-        use What::{
+        use FailureKind::{
             BadUpstreamResponse as Bad, UpstreamTimeout as Late, UpstreamTruncated,
             UpstreamUnavailable,
         };
         let row = Facts::ours;
         // If a connection is refused or not routed, no server was there. Only a server that took
         // the request can be too slow with it.
-        let nobody = || Refusal::new(UpstreamUnavailable, NOBODY).retry_after(UNREACHABLE);
-        let tell = |what, text| Refusal::new(what, text);
+        let nobody =
+            || Refusal::new(UpstreamUnavailable, UNREACHABLE_MESSAGE).retry_after(UNREACHABLE);
+        let refuse = |code, text| Refusal::new(code, text);
         match self {
             Failure::Unreachable(_) => row("unreachable", Transient, None, false, nobody()),
             Failure::ConnectTimeout => row("connect_timeout", Transient, None, false, nobody()),
-            Failure::Tls { lasts: false, .. } => {
-                row("tls", Transient, None, false, tell(Bad, INSECURE))
-            }
-            Failure::Tls { lasts: true, .. } => {
-                row("tls", Transient, None, false, tell(Bad, INSECURE).in_vain())
-            }
-            Failure::Proxy { lasts: false, .. } => row("proxy", Transient, None, false, nobody()),
-            Failure::Proxy { lasts: true, .. } => row(
+            Failure::Tls {
+                is_permanent: false,
+                ..
+            } => row("tls", Transient, None, false, refuse(Bad, INSECURE)),
+            Failure::Tls {
+                is_permanent: true, ..
+            } => row(
+                "tls",
+                Transient,
+                None,
+                false,
+                refuse(Bad, INSECURE).without_retry(),
+            ),
+            Failure::Proxy {
+                is_permanent: false,
+                ..
+            } => row("proxy", Transient, None, false, nobody()),
+            Failure::Proxy {
+                is_permanent: true, ..
+            } => row(
                 "proxy",
                 Transient,
                 None,
                 false,
                 Refusal::for_the_operator(UpstreamUnavailable),
             ),
-            Failure::Reset => row("reset", Transient, None, true, tell(Bad, CLOSED)),
-            Failure::Stale => row("stale", Transient, None, false, tell(Bad, CLOSED)),
-            Failure::SendTimeout => {
-                row("send_timeout", Transient, None, false, tell(Late, NOT_READ))
-            }
+            Failure::Reset => row("reset", Transient, None, true, refuse(Bad, CLOSED)),
+            Failure::Stale => row("stale", Transient, None, false, refuse(Bad, CLOSED)),
+            Failure::SendTimeout => row(
+                "send_timeout",
+                Transient,
+                None,
+                false,
+                refuse(Late, NOT_READ),
+            ),
             Failure::FirstByteTimeout => row(
                 "first_byte_timeout",
                 Transient,
                 None,
                 true,
-                tell(Late, NOT_BEGUN),
+                refuse(Late, NOT_BEGUN),
             ),
             Failure::FirstTokenTimeout => row(
                 "first_token_timeout",
                 Transient,
                 None,
                 true,
-                tell(Late, NOT_BEGUN),
+                refuse(Late, NOT_BEGUN),
             ),
-            Failure::IdleTimeout => row("idle_timeout", Transient, None, true, tell(Late, SILENT)),
+            Failure::IdleTimeout => {
+                row("idle_timeout", Transient, None, true, refuse(Late, SILENT))
+            }
             Failure::TotalTimeout => row(
                 "total_timeout",
                 Transient,
                 None,
                 true,
-                tell(Late, NOT_FINISHED),
+                refuse(Late, NOT_FINISHED),
             ),
             Failure::Unsigned(_) => row(
                 "credential",
@@ -228,22 +247,26 @@ impl Failure {
                 false,
                 Refusal::no_descriptors(),
             ),
-            Failure::Nonsense(_) => {
-                row("nonsense", Transient, Some(200), true, tell(Bad, NONSENSE))
-            }
+            Failure::Nonsense(_) => row(
+                "nonsense",
+                Transient,
+                Some(200),
+                true,
+                refuse(Bad, NONSENSE),
+            ),
             Failure::BrokenCall(_) => row(
                 "broken_call",
                 Transient,
                 Some(200),
                 true,
-                tell(Bad, BROKEN_CALL),
+                refuse(Bad, BROKEN_CALL),
             ),
             Failure::Cut => row(
                 "cut",
                 Transient,
                 Some(200),
                 true,
-                tell(UpstreamTruncated, CUT),
+                refuse(UpstreamTruncated, CUT),
             ),
             Failure::Status {
                 status,
@@ -293,14 +316,14 @@ impl Failure {
     pub fn next_step(&self) -> NextStep {
         match (self, self.class()) {
             // Nobody has time left, or room.
-            (Failure::TotalTimeout, _) | (_, Class::Ours) => NextStep::Nobody,
-            (_, Class::Caller) if self.error().is_some_and(|error| says(error, TOO_LONG)) => {
-                NextStep::Larger
+            (Failure::TotalTimeout, _) | (_, Class::Ours) => NextStep::Stop,
+            (_, Class::Caller) if self.error().is_some_and(|error| has_code(error, TOO_LONG)) => {
+                NextStep::LargerModel
             }
             (_, Class::Caller) if self.error().is_some_and(UpstreamError::is_filtered) => {
-                NextStep::Milder
+                NextStep::RefusalFallback
             }
-            (_, Class::Caller) => NextStep::Nobody,
+            (_, Class::Caller) => NextStep::Stop,
             (
                 _,
                 Class::Credential
@@ -308,7 +331,7 @@ impl Failure {
                 | Class::Rate
                 | Class::Overloaded
                 | Class::Transient,
-            ) => NextStep::Another,
+            ) => NextStep::AnotherTarget,
         }
     }
 
@@ -364,11 +387,11 @@ impl Failure {
         );
         let words = [("type", kind), ("code", code), ("param", param)];
         // Only single words are logged, since some servers put sentences there.
-        let said: Vec<String> = words
+        let shown_fields: Vec<String> = words
             .iter()
             .filter_map(|(name, word)| Some(format!("{name}={}", word.filter(|w| is_word(w))?)))
             .collect();
-        (!said.is_empty()).then(|| said.join(" ").into())
+        (!shown_fields.is_empty()).then(|| shown_fields.join(" ").into())
     }
 
     /// Returns the failure of a request that, as the upstream said, was not looked at on a new
@@ -384,7 +407,7 @@ impl Failure {
             Reason::Ours(refusal) => refusal,
             Reason::Upstream(status, error) => by_class(status, error, secrets),
         };
-        let retry_helps = tries < 2 && refusal.retry_helps && !self.lasts();
+        let retry_helps = tries < 2 && refusal.retry_helps && !self.is_long_rate_limit();
         match self
             .retry_after()
             .filter(|_| self.class() == Class::Overloaded)
@@ -402,7 +425,7 @@ impl Failure {
 
     /// Returns whether this is a rate limit that lasts longer than any client waits, such as a
     /// limit by the day.
-    pub fn lasts(&self) -> bool {
+    pub fn is_long_rate_limit(&self) -> bool {
         self.class() == Class::Rate && self.retry_after().is_some_and(|wait| wait > MAX_COOL)
     }
 }
@@ -416,7 +439,7 @@ fn is_word(text: &str) -> bool {
 }
 
 // The messages for the caller.
-const NOBODY: &str = "The upstream could not be reached. Try again later.";
+const UNREACHABLE_MESSAGE: &str = "The upstream could not be reached. Try again later.";
 const INSECURE: &str = "A secure connection to the upstream could not be made. Ask the gateway's operator, with the request id.";
 const CLOSED: &str = "The upstream closed the connection without an answer. Try again.";
 const NOT_READ: &str = "The upstream stopped reading the request. Try again later.";
@@ -433,16 +456,16 @@ const CUT: &str = "The upstream ended the answer before it was complete. What wa
 /// The code of a request that is too long for the model.
 const TOO_LONG: &str = "context_length_exceeded";
 
-fn says(error: &UpstreamError, word: &str) -> bool {
+fn has_code(error: &UpstreamError, word: &str) -> bool {
     error.code.as_deref() == Some(word) || error.kind.as_deref() == Some(word)
 }
 
 fn class_of(status: u16, error: &UpstreamError) -> Class {
-    if says(error, "insufficient_quota") {
+    if has_code(error, "insufficient_quota") {
         return Class::Credential;
     }
     // These two count whatever the status is, also without a status inside an answer.
-    if says(error, TOO_LONG) || error.is_filtered() {
+    if has_code(error, TOO_LONG) || error.is_filtered() {
         return Class::Caller;
     }
     if error.is_overloaded(status) {
@@ -478,25 +501,25 @@ fn by_class(status: Option<u16>, error: &UpstreamError, secrets: &[&str]) -> Ref
                 .code
                 .as_ref()
                 .filter(|c| c.len() <= 64 && !c.is_empty())
-                .map(|c| scrub(c, secrets));
+                .map(|c| scrub_secret_words(c, secrets));
             let mut refusal = Refusal::new(
-                What::CallersFault { status, code },
-                scrub(&error.message, secrets),
+                FailureKind::CallersFault { status, code },
+                scrub_secret_words(&error.message, secrets),
             );
             refusal.param = error
                 .param
                 .clone()
                 .filter(|p| p.len() <= 128)
-                .map(|p| scrub(&p, secrets));
+                .map(|p| scrub_secret_words(&p, secrets));
             refusal
         }
-        Class::Credential => Refusal::for_the_operator(What::UpstreamUnavailable),
+        Class::Credential => Refusal::for_the_operator(FailureKind::UpstreamUnavailable),
         Class::Refused => Refusal::new(
-            What::BadUpstreamResponse,
+            FailureKind::BadUpstreamResponse,
             "The upstream account does not serve this model. Ask the gateway's operator, with the request id.",
         ),
         Class::Rate => Refusal::new(
-            What::UpstreamRateLimited,
+            FailureKind::UpstreamRateLimited,
             "The upstream refused the request because of its rate limit. Try again later.",
         )
         .retry_after(5),
@@ -504,7 +527,7 @@ fn by_class(status: Option<u16>, error: &UpstreamError, secrets: &[&str]) -> Ref
         Class::Transient | Class::Ours => {
             let status = status.map_or_else(String::new, |status| format!(" (HTTP {status})"));
             Refusal::new(
-                What::BadUpstreamResponse,
+                FailureKind::BadUpstreamResponse,
                 format!("The upstream failed{status}. Try again later."),
             )
         }
@@ -564,7 +587,7 @@ mod tests {
         let check = |failure: Failure, class: Class, shown: u16, code: Option<&str>| {
             assert_eq!(failure.class(), class, "{failure:?}");
             let refusal = failure.refusal(1, &["s3cret"]);
-            let row = refusal.what.row();
+            let row = refusal.kind.row();
             assert_eq!((row.status, row.code), (shown, code), "{failure:?}");
             assert!(!refusal.message.contains("s3cret"));
         };
@@ -664,7 +687,7 @@ mod tests {
         for lasts in [false, true] {
             let failure = Failure::Proxy {
                 why: String::new(),
-                lasts,
+                is_permanent: lasts,
             };
             check(failure, Class::Transient, 503, Some("upstream_unavailable"));
         }
@@ -677,7 +700,7 @@ mod tests {
         check(
             Failure::Tls {
                 why: String::new(),
-                lasts: false,
+                is_permanent: false,
             },
             Class::Transient,
             502,
@@ -714,33 +737,42 @@ mod tests {
         let check =
             |failure: Failure, then: NextStep| assert_eq!(failure.next_step(), then, "{failure:?}");
         for kind in [401, 402, 403, 404, 302, 408, 409, 429, 500, 502, 503, 529] {
-            check(status(kind, ""), NextStep::Another);
+            check(status(kind, ""), NextStep::AnotherTarget);
         }
         for kind in [400, 413, 422] {
-            check(status(kind, ""), NextStep::Nobody);
+            check(status(kind, ""), NextStep::Stop);
         }
-        check(status(429, "insufficient_quota"), NextStep::Another);
-        check(status(400, "context_length_exceeded"), NextStep::Larger);
-        check(status(413, "context_length_exceeded"), NextStep::Larger);
-        check(status(400, "content_filter"), NextStep::Milder);
-        check(status(400, "content_policy_violation"), NextStep::Milder);
-        check(Failure::TotalTimeout, NextStep::Nobody);
-        check(Failure::NoRoom, NextStep::Nobody);
-        check(Failure::NoDescriptors, NextStep::Nobody);
+        check(status(429, "insufficient_quota"), NextStep::AnotherTarget);
+        check(
+            status(400, "context_length_exceeded"),
+            NextStep::LargerModel,
+        );
+        check(
+            status(413, "context_length_exceeded"),
+            NextStep::LargerModel,
+        );
+        check(status(400, "content_filter"), NextStep::RefusalFallback);
+        check(
+            status(400, "content_policy_violation"),
+            NextStep::RefusalFallback,
+        );
+        check(Failure::TotalTimeout, NextStep::Stop);
+        check(Failure::NoRoom, NextStep::Stop);
+        check(Failure::NoDescriptors, NextStep::Stop);
         for failure in [
             Failure::Unreachable(String::new()),
             Failure::ConnectTimeout,
             Failure::Tls {
                 why: String::new(),
-                lasts: false,
+                is_permanent: false,
             },
             Failure::Proxy {
                 why: String::new(),
-                lasts: false,
+                is_permanent: false,
             },
             Failure::Proxy {
                 why: String::new(),
-                lasts: true,
+                is_permanent: true,
             },
             Failure::Reset,
             Failure::Stale,
@@ -752,7 +784,7 @@ mod tests {
             Failure::Nonsense(String::new()),
             Failure::Cut,
         ] {
-            check(failure, NextStep::Another);
+            check(failure, NextStep::AnotherTarget);
         }
     }
 
@@ -777,7 +809,7 @@ mod tests {
         };
         assert_eq!(
             Failure::InAnswer(Box::new(refused)).next_step(),
-            NextStep::Milder
+            NextStep::RefusalFallback
         );
     }
 
@@ -799,7 +831,7 @@ mod tests {
         check(
             Failure::Tls {
                 why: String::new(),
-                lasts: true,
+                is_permanent: true,
             },
             None,
             false,
@@ -807,7 +839,7 @@ mod tests {
         check(
             Failure::Proxy {
                 why: String::new(),
-                lasts: true,
+                is_permanent: true,
             },
             None,
             false,
@@ -818,7 +850,7 @@ mod tests {
         check(
             Failure::Proxy {
                 why: String::new(),
-                lasts: false,
+                is_permanent: false,
             },
             Some(5),
             true,

@@ -44,9 +44,9 @@ const REMEMBERED: usize = 32;
 pub struct GivenUp {
     /// The times to a whole answer, and to a stream's first token. They are boxed, since they are
     /// large, and many targets are never asked.
-    usual: [Option<Box<Rolling>>; 2],
+    usual_times: [Option<Box<Rolling>>; 2],
     /// The last time at which anybody got the beginning of an answer.
-    heard: Option<Instant>,
+    last_answer: Option<Instant>,
     /// The keys that ask the target.
     asking: Keys,
     /// The leaves that count. They are boxed, since there are usually none.
@@ -66,7 +66,7 @@ pub struct Leave {
 
 /// What happens at the target meanwhile.
 #[derive(Debug, Clone, Copy)]
-pub struct Around {
+pub struct TargetLoad {
     /// The number of other attempts that wait for the target.
     pub awaited: usize,
     /// The number of calls that ended within the last half minute.
@@ -105,7 +105,7 @@ struct Leaves {
 /// A leave of which it is not known whether the caller was only impatient.
 struct Unsure {
     key: u64,
-    at: Instant,
+    left_at: Instant,
     /// True if somebody with this key came back after it, and left again.
     has_returned: bool,
 }
@@ -120,44 +120,46 @@ struct Keys {
 
 impl GivenUp {
     /// Notes that a request with this key is sent to the target.
-    pub fn asked(&mut self, key: u64, now: Instant) {
-        self.asking.note(key, now);
+    pub fn record_request(&mut self, key: u64, now: Instant) {
+        self.asking.record_key(key, now);
     }
 
     /// Notes that the target began to answer, after this time.
-    pub fn answered(&mut self, stream: bool, took: Duration, now: Instant) {
-        self.heard = Some(now);
-        let [whole, first] = &mut self.usual;
-        let usual = if stream { first } else { whole };
-        usual
+    pub fn record_answer(&mut self, stream: bool, took: Duration, now: Instant) {
+        self.last_answer = Some(now);
+        let [whole, first] = &mut self.usual_times;
+        let times = if stream { first } else { whole };
+        times
             .get_or_insert_with(|| Box::new(Rolling::over(HISTORY)))
             .record(took, now);
     }
 
     /// Notes that a caller left, and returns what follows.
-    pub fn left(&mut self, leave: Leave, around: Around, now: Instant) -> Consequence {
+    pub fn record_leave(&mut self, leave: Leave, load: TargetLoad, now: Instant) -> Consequence {
         let waited = now.saturating_duration_since(leave.began);
-        let usual = self.quantile(leave.stream, 0.99, now);
-        let least = usual.map_or(LEAST_WAIT, |p99| {
+        let usual_time = self.quantile(leave.stream, 0.99, now);
+        let least = usual_time.map_or(LEAST_WAIT, |p99| {
             LEAST_WAIT.max(p99.saturating_mul(TIMES_USUAL))
         });
-        let heard_meanwhile = self.heard.is_some_and(|at| at >= leave.began);
-        if waited < least || (usual.is_none() && heard_meanwhile) {
+        let heard_meanwhile = self
+            .last_answer
+            .is_some_and(|answered_at| answered_at >= leave.began);
+        if waited < least || (usual_time.is_none() && heard_meanwhile) {
             return Consequence::default();
         }
         let leaves = self.leaves.get_or_insert_with(Box::default);
-        if !leaves.add(leave, usual.is_some(), around.awaited, now) {
+        if !leaves.add(leave, usual_time.is_some(), load.awaited, now) {
             return Consequence::default();
         }
-        let number = leaves.number(around.awaited, now);
-        let is_behind = number >= MOVES.max(around.calls / ONE_OF);
+        let number = leaves.number(load.awaited, now);
+        let is_behind = number >= MOVES.max(load.calls / ONE_OF);
         let was_behind = leaves.behind.is_some_and(|until| until > now);
         if is_behind {
             leaves.behind = Some(now + BEHIND);
         }
         let is_silent = self
-            .heard
-            .is_none_or(|at| now.saturating_duration_since(at) >= SPAN);
+            .last_answer
+            .is_none_or(|answered_at| now.saturating_duration_since(answered_at) >= SPAN);
         let are_many = leaves.keys.are_several(now) || !self.asking.are_several(now);
         let breaks = number >= BREAKS && is_silent && are_many;
         Consequence {
@@ -198,9 +200,9 @@ impl GivenUp {
     /// not used any more takes no memory. A provider that hangs may have given its last answer long
     /// ago, and its callers leave all the same.
     pub fn sweep(&mut self, now: Instant) {
-        let is_old = |at: Instant| now.saturating_duration_since(at) >= HISTORY;
-        if self.heard.is_some_and(is_old) {
-            (self.usual, self.heard) = ([None, None], None);
+        let is_old = |time: Instant| now.saturating_duration_since(time) >= HISTORY;
+        if self.last_answer.is_some_and(is_old) {
+            (self.usual_times, self.last_answer) = ([None, None], None);
         }
         let is_behind = self.behind(now).is_some();
         self.leaves
@@ -208,7 +210,7 @@ impl GivenUp {
     }
 
     fn quantile(&mut self, stream: bool, share: f64, now: Instant) -> Option<Duration> {
-        let [whole, first] = &mut self.usual;
+        let [whole, first] = &mut self.usual_times;
         if stream { first } else { whole }
             .as_mut()?
             .quantile(share, now)
@@ -232,7 +234,7 @@ impl Leaves {
     /// Adds a leave. Returns whether it counts.
     fn add(&mut self, leave: Leave, is_sure: bool, awaited: usize, now: Instant) -> bool {
         self.unsure
-            .retain(|one| now.saturating_duration_since(one.at) < SPAN);
+            .retain(|one| now.saturating_duration_since(one.left_at) < SPAN);
         let mut is_return = false;
         if is_sure {
             self.sure.add((1, 0), now);
@@ -243,7 +245,7 @@ impl Leaves {
         if is_return && self.number(awaited, now) < MOVES {
             return false;
         }
-        self.keys.note(leave.key, now);
+        self.keys.record_key(leave.key, now);
         (self.stream, self.last) = (leave.stream, Some(now));
         true
     }
@@ -252,8 +254,8 @@ impl Leaves {
     /// left before.
     fn add_unsure(&mut self, leave: Leave, now: Instant) -> bool {
         let mut earlier = self.unsure.iter_mut();
-        let before =
-            earlier.find(|one| one.key == leave.key && !one.has_returned && one.at <= leave.began);
+        let before = earlier
+            .find(|one| one.key == leave.key && !one.has_returned && one.left_at <= leave.began);
         let is_return = before.is_some();
         if let Some(before) = before {
             before.has_returned = true;
@@ -263,7 +265,7 @@ impl Leaves {
         }
         self.unsure.push(Unsure {
             key: leave.key,
-            at: now,
+            left_at: now,
             has_returned: false,
         });
         is_return
@@ -286,7 +288,7 @@ impl Leaves {
 }
 
 impl Keys {
-    fn note(&mut self, key: u64, now: Instant) {
+    fn record_key(&mut self, key: u64, now: Instant) {
         if self.last.replace(key).is_some_and(|before| before != key) {
             self.changed = Some(now);
         }
@@ -295,7 +297,7 @@ impl Keys {
     /// Returns whether several keys came lately.
     fn are_several(self, now: Instant) -> bool {
         self.changed
-            .is_some_and(|at| now.saturating_duration_since(at) < SPAN)
+            .is_some_and(|changed_at| now.saturating_duration_since(changed_at) < SPAN)
     }
 }
 

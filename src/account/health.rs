@@ -93,7 +93,7 @@ impl Health {
 
     /// Notes that the credential failed, or that the money is gone. Returns the rest if it begins
     /// now, for the log.
-    pub fn failed(&self, now: Instant) -> Option<Rest> {
+    pub fn record_failure(&self, now: Instant) -> Option<Rest> {
         let rest = Rest {
             until: now + MAX_COOL,
             why: Why::Credential,
@@ -121,7 +121,7 @@ impl Health {
     }
 
     /// Notes that the account has answered since its credential failed last, at `last`.
-    pub fn mended(&self, last: Instant) {
+    pub fn clear_failures(&self, last: Instant) {
         let mut memory = self.memory.lock();
         // It may have failed once more meanwhile.
         if memory.rest.is_none() && memory.row.is_some_and(|(_, end)| end == last + MAX_COOL) {
@@ -147,7 +147,7 @@ mod tests {
         let (health, now) = (Health::default(), Instant::now());
         assert_eq!(health.rest(now), None);
         assert!(
-            health.failed(now).is_some() && health.failed(now).is_none(),
+            health.record_failure(now).is_some() && health.record_failure(now).is_none(),
             "told once"
         );
         assert!(
@@ -157,7 +157,7 @@ mod tests {
         );
         assert_eq!(health.rest(now + MAX_COOL), None);
         assert!(!health.troubled.load(Ordering::Acquire));
-        assert!(health.failed(now).is_some());
+        assert!(health.record_failure(now).is_some());
         health.set_rest(None);
         assert_eq!(health.rest(now), None);
     }
@@ -166,12 +166,12 @@ mod tests {
     fn a_mended_credential_is_used_at_once() {
         let (health, now) = (Health::default(), Instant::now());
         assert!(!health.settings(1));
-        health.failed(now);
+        health.record_failure(now);
         let again = now + MAX_COOL * 3 / 2;
-        health.failed(again);
+        health.record_failure(again);
         assert_eq!(health.since(again), Some(now), "it failed all the time");
         assert_eq!(health.since(again + MAX_COOL), None);
-        health.failed(now + MAX_COOL * 4);
+        health.record_failure(now + MAX_COOL * 4);
         assert_eq!(health.since(now + MAX_COOL * 4), Some(now + MAX_COOL * 4));
         assert!(!health.settings(1));
         assert!(health.rest(now).is_some());
@@ -183,19 +183,19 @@ mod tests {
     fn a_credential_is_refused_between_two_rests_until_an_answer() {
         let (health, now) = (Health::default(), Instant::now());
         assert_eq!(health.refused(), None);
-        health.failed(now);
+        health.record_failure(now);
         let between = now + MAX_COOL;
         assert_eq!(
             (health.rest(between), health.refused()),
             (None, Some((now, now)))
         );
-        health.mended(now - MAX_COOL);
+        health.clear_failures(now - MAX_COOL);
         assert_eq!(
             health.refused(),
             Some((now, now)),
             "it has failed since that answer"
         );
-        health.mended(now);
+        health.clear_failures(now);
         assert_eq!(health.refused(), None);
     }
 }

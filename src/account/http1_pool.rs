@@ -17,9 +17,9 @@ use tokio::io::{AsyncRead, ReadBuf};
 use tokio::task::unconstrained;
 
 /// The longest time that a connection stays idle: most servers close it after 60 s or more.
-pub(super) const IDLE: Duration = Duration::from_secs(55);
+pub(super) const IDLE_TIMEOUT: Duration = Duration::from_secs(55);
 /// The most connections that are kept for one account.
-const MOST: usize = 1024;
+const MAX_IDLE: usize = 1024;
 
 /// The connections; the last used one is taken first, since it is the least likely to be stale.
 #[derive(Default)]
@@ -41,10 +41,10 @@ impl Http1Pool {
         loop {
             let Idle { mut stream, .. } = {
                 let mut idle = self.idle.lock();
-                let place = idle.iter().rposition(|i| i.fingerprint == fingerprint)?;
-                idle.remove(place)
+                let index = idle.iter().rposition(|i| i.fingerprint == fingerprint)?;
+                idle.remove(index)
             };
-            if quiet(&mut stream) {
+            if is_quiet(&mut stream) {
                 return Some(stream);
             }
         }
@@ -53,7 +53,7 @@ impl Http1Pool {
     /// Keeps a connection for the next request.
     pub fn put(&self, stream: Stream, fingerprint: u64) {
         let mut idle = self.idle.lock();
-        if idle.len() < MOST {
+        if idle.len() < MAX_IDLE {
             idle.push(Idle {
                 stream,
                 since: Clock::now(),
@@ -68,8 +68,8 @@ impl Http1Pool {
         let mut idle = self.idle.lock();
         idle.retain_mut(|i| {
             Some(i.fingerprint) == fingerprint
-                && now.duration_since(i.since) < IDLE
-                && quiet(&mut i.stream)
+                && now.duration_since(i.since) < IDLE_TIMEOUT
+                && is_quiet(&mut i.stream)
         });
     }
 
@@ -84,7 +84,7 @@ impl Http1Pool {
 ///
 /// The look is not bound by the task's budget of operations: when that is used up, every connection
 /// would seem quiet, and what a peer has sent would be taken for the answer to the next request.
-fn quiet(stream: &mut Stream) -> bool {
+fn is_quiet(stream: &mut Stream) -> bool {
     let mut byte = [0u8; 1];
     let mut buf = ReadBuf::new(&mut byte);
     let read = poll_fn(|context| Pin::new(&mut *stream).poll_read(context, &mut buf));

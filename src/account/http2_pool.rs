@@ -8,7 +8,7 @@
 //! sweep, every two seconds, removes connections that are closed, were idle for too long, are old,
 //! or have old settings. The requests on a removed connection keep it open until they are done.
 
-use super::http1_pool::IDLE;
+use super::http1_pool::IDLE_TIMEOUT;
 use crate::base::clock::Clock;
 use crate::base::lock::Lock;
 use pingora::connectors::http::v2::ConnectionRef;
@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 
 /// The age at which a connection is replaced: some of what h2 counts against a peer, it counts for
 /// a connection's whole life.
-const LIFE: Duration = Duration::from_secs(3600);
+const MAX_AGE: Duration = Duration::from_secs(3600);
 /// A new connection is kept unless the present ones have room for this many more requests.
 const SPARE: usize = 16;
 
@@ -63,7 +63,7 @@ impl Http2Pool {
             .filter(|o| o.has_room(address, fingerprint, 1));
         // A connection that has broken meanwhile gives no stream: then the next one is tried.
         let (o, session) = room
-            .filter_map(|o| stream(&o.connection).map(|session| (o, session)))
+            .filter_map(|o| open_stream(&o.connection).map(|session| (o, session)))
             .next()?;
         o.used = Clock::now();
         Some(session)
@@ -94,7 +94,8 @@ impl Http2Pool {
             if !o.connection.is_idle() {
                 o.used = now;
             }
-            let fresh = now.duration_since(o.used) < IDLE && now.duration_since(o.since) < LIFE;
+            let fresh =
+                now.duration_since(o.used) < IDLE_TIMEOUT && now.duration_since(o.since) < MAX_AGE;
             Some(o.fingerprint) == fingerprint && fresh && !o.is_gone()
         });
     }
@@ -102,7 +103,7 @@ impl Http2Pool {
 
 /// Returns a stream if the connection can give one. The answer comes at once: the future never
 /// waits, so a lock may be held.
-fn stream(connection: &ConnectionRef) -> Option<Http2Session> {
+fn open_stream(connection: &ConnectionRef) -> Option<Http2Session> {
     match pin!(connection.spawn_stream()).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(Ok(session)) => session,
         Poll::Ready(Err(_)) => {

@@ -2,10 +2,10 @@
 //! one ([`Rolling`]).
 //!
 //! Pure and of fixed size. An attempt that ended before its first token counts too: by
-//! [`Peak::waited`], and by [`Rolling::record`] if a hedge cut it off. Such an attempt was slower
+//! [`Peak::record_wait`], and by [`Rolling::record`] if a hedge cut it off. Such an attempt was slower
 //! than the time it waited. Without the slow attempts, all targets would seem fast.
 
-use crate::series::{BUCKETS, bucket, quantile};
+use crate::series::{BUCKETS, bucket_index, quantile};
 use std::time::{Duration, Instant};
 
 /// The time in which a rise is forgotten to a third. Finagle and Linkerd also use 10 s. With a
@@ -22,44 +22,48 @@ pub struct Peak {
 
 impl Peak {
     /// Notes the time that a first token took.
-    pub fn observe(&mut self, time: Duration, now: Instant) {
+    pub fn record_time(&mut self, time: Duration, now: Instant) {
         let time = time.as_secs_f64();
         self.known = match self.known {
-            Some((peak, at)) if time < peak => {
-                let kept = kept(at, now);
-                Some((peak * kept + time * (1.0 - kept), at.max(now)))
+            Some((peak, peaked_at)) if time < peak => {
+                let kept = decayed_share(peaked_at, now);
+                Some((peak * kept + time * (1.0 - kept), peaked_at.max(now)))
             }
-            Some((_, at)) => Some((time, at.max(now))),
+            Some((_, peaked_at)) => Some((time, peaked_at.max(now))),
             None => Some((time, now)),
         };
     }
 
     /// Notes that no first token came in this time, and none will. The time counts only if it is
     /// long, since a quick failure says nothing about speed.
-    pub fn waited(&mut self, time: Duration, now: Instant) {
+    pub fn record_wait(&mut self, time: Duration, now: Instant) {
         /// The shortest wait that says anything about a target of which nothing is known.
         const LONG: Duration = Duration::from_secs(1);
         if self
             .known
             .map_or(time >= LONG, |(peak, _)| time.as_secs_f64() >= peak)
         {
-            self.observe(time, now);
+            self.record_time(time, now);
         }
     }
 
     /// Returns the time to expect. Returns `None` if nothing is known. A target that was not asked
     /// for a while is expected to have become faster, so that it gets another try. But while an
     /// attempt is already finding that out (`awaited`), other requests do not follow.
-    pub fn at(&self, now: Instant, awaited: bool) -> Option<Duration> {
-        let (peak, at) = self.known?;
-        let expected = if awaited { peak } else { peak * kept(at, now) };
+    pub fn expected_time(&self, now: Instant, awaited: bool) -> Option<Duration> {
+        let (peak, peaked_at) = self.known?;
+        let expected = if awaited {
+            peak
+        } else {
+            peak * decayed_share(peaked_at, now)
+        };
         Duration::try_from_secs_f64(expected).ok()
     }
 }
 
 /// Returns the share of a peak that is left.
-fn kept(at: Instant, now: Instant) -> f64 {
-    (-now.saturating_duration_since(at).as_secs_f64() / DECAY.as_secs_f64()).exp()
+fn decayed_share(peaked_at: Instant, now: Instant) -> f64 {
+    (-now.saturating_duration_since(peaked_at).as_secs_f64() / DECAY.as_secs_f64()).exp()
 }
 
 /// Half of the longest time that [`Rolling`] looks back, as a rule.
@@ -104,7 +108,7 @@ impl Rolling {
     /// Notes the time that a first token took, or the time for which it was waited in vain.
     pub fn record(&mut self, time: Duration, now: Instant) {
         self.turn(now);
-        if let Some(count) = self.filling.counts.get_mut(bucket(time)) {
+        if let Some(count) = self.filling.counts.get_mut(bucket_index(time)) {
             *count = count.saturating_add(1);
             self.filling.total += 1;
         }
@@ -156,25 +160,25 @@ mod tests {
     fn a_rise_counts_at_once_and_a_fall_with_time() {
         let start = Instant::now();
         let mut peak = Peak::default();
-        assert_eq!(peak.at(start, false), None);
-        peak.observe(ms(200), start);
-        assert_eq!(peak.at(start, false), Some(ms(200)));
-        peak.observe(ms(900), start);
-        assert_eq!(peak.at(start, false), Some(ms(900)));
+        assert_eq!(peak.expected_time(start, false), None);
+        peak.record_time(ms(200), start);
+        assert_eq!(peak.expected_time(start, false), Some(ms(200)));
+        peak.record_time(ms(900), start);
+        assert_eq!(peak.expected_time(start, false), Some(ms(900)));
         for time in (1..900).rev() {
-            peak.observe(ms(time), start);
+            peak.record_time(ms(time), start);
         }
         assert_eq!(
-            peak.at(start, false),
+            peak.expected_time(start, false),
             Some(ms(900)),
             "not by many answers at once"
         );
         let mut now = start;
         for _ in 0..100 {
             now += ms(100);
-            peak.observe(ms(200), now);
+            peak.record_time(ms(200), now);
         }
-        let after = peak.at(now, false).unwrap();
+        let after = peak.expected_time(now, false).unwrap();
         assert!(
             after > ms(430) && after < ms(480),
             "a third of the rise after 10 s: {after:?}"
@@ -185,11 +189,11 @@ mod tests {
     fn what_is_not_heard_of_gets_one_more_try() {
         let start = Instant::now();
         let mut peak = Peak::default();
-        peak.observe(ms(3000), start);
+        peak.record_time(ms(3000), start);
         let later = start + ms(23_100);
-        assert!(peak.at(later, false).unwrap() < ms(300));
+        assert!(peak.expected_time(later, false).unwrap() < ms(300));
         assert_eq!(
-            peak.at(later, true),
+            peak.expected_time(later, true),
             Some(ms(3000)),
             "but no flock follows the first"
         );
@@ -199,11 +203,11 @@ mod tests {
     fn failures_count_only_as_far_as_they_were_waited_for() {
         let now = Instant::now();
         let mut peak = Peak::default();
-        peak.observe(ms(300), now);
-        peak.waited(ms(5), now);
-        assert_eq!(peak.at(now, false), Some(ms(300)));
-        peak.waited(ms(10_000), now);
-        assert_eq!(peak.at(now, false), Some(ms(10_000)));
+        peak.record_time(ms(300), now);
+        peak.record_wait(ms(5), now);
+        assert_eq!(peak.expected_time(now, false), Some(ms(300)));
+        peak.record_wait(ms(10_000), now);
+        assert_eq!(peak.expected_time(now, false), Some(ms(10_000)));
     }
 
     #[test]
@@ -230,12 +234,12 @@ mod tests {
             let (mut peak, mut highest) = (Peak::default(), Duration::ZERO);
             for (time, wait) in times {
                 now += ms(wait);
-                peak.observe(ms(time), now);
+                peak.record_time(ms(time), now);
                 highest = highest.max(ms(time));
-                let shown = peak.at(now, false).unwrap();
+                let shown = peak.expected_time(now, false).unwrap();
                 let slack = Duration::from_micros(1);
                 prop_assert!(shown + slack >= ms(time) && shown <= highest + slack);
-                prop_assert!(peak.at(now + ms(500), false).unwrap() <= peak.at(now + ms(500), true).unwrap());
+                prop_assert!(peak.expected_time(now + ms(500), false).unwrap() <= peak.expected_time(now + ms(500), true).unwrap());
             }
         }
 

@@ -43,7 +43,7 @@ use track::TargetHealth;
 /// The most counts of tokens that an account has in flight.
 const MOST_COUNTS: usize = 32;
 /// The most targets that are kept since they were asked for. Beyond it, all are forgotten.
-const MOST_ASKED: usize = 4 * listing::MOST;
+const MOST_ASKED: usize = 4 * listing::MAX_NAMES;
 
 /// The running state of one account.
 // The default is for `new` alone: it admits nothing.
@@ -56,7 +56,7 @@ pub struct State {
     counts: AtomicUsize,
     /// The most requests that the account may have, as the newest catalog says. It also counts for
     /// exchanges that began with an older catalog.
-    most: AtomicUsize,
+    max_requests: AtomicUsize,
     /// Wakes those who wait for a place when one is free.
     pub freed: Notify,
     /// The account's rest after failures.
@@ -114,7 +114,7 @@ impl State {
     pub fn new(id: Arc<str>) -> State {
         State {
             id,
-            most: AtomicUsize::new(usize::MAX),
+            max_requests: AtomicUsize::new(usize::MAX),
             ..State::default()
         }
     }
@@ -133,8 +133,8 @@ impl State {
 
     /// Takes a place for one more request, if the cap allows it.
     pub fn admit(self: &Arc<State>) -> Option<Permit> {
-        let most = self.most.load(Ordering::Acquire);
-        take(&self.in_flight, most).then(|| Permit {
+        let max_requests = self.max_requests.load(Ordering::Acquire);
+        take_slot(&self.in_flight, max_requests).then(|| Permit {
             state: self.clone(),
             is_count: false,
         })
@@ -142,15 +142,15 @@ impl State {
 
     /// Takes a place for one more count of tokens. It is none of the places of requests.
     pub fn admit_count(self: &Arc<State>) -> Option<Permit> {
-        take(&self.counts, MOST_COUNTS).then(|| Permit {
+        take_slot(&self.counts, MOST_COUNTS).then(|| Permit {
             state: self.clone(),
             is_count: true,
         })
     }
 
     /// Sets the most requests that may be in flight from now on.
-    pub fn cap(&self, most: usize) {
-        if self.most.swap(most, Ordering::AcqRel) < most {
+    pub fn set_max_requests(&self, max_requests: usize) {
+        if self.max_requests.swap(max_requests, Ordering::AcqRel) < max_requests {
             self.freed.notify_waiters();
         }
     }
@@ -211,7 +211,7 @@ impl State {
             .max();
         drop(tracks);
         if worked.is_some_and(|worked| worked > last) {
-            self.health.mended(last);
+            self.health.clear_failures(last);
             return None;
         }
         Some(since)
@@ -248,7 +248,7 @@ impl State {
     /// Notes that a catalog has the account. If its settings changed, the failures with the old
     /// settings are forgotten.
     pub fn settings(&self, account: &Account) {
-        self.cap(if account.enabled {
+        self.set_max_requests(if account.enabled {
             account.concurrency.unwrap_or(usize::MAX)
         } else {
             0
@@ -306,10 +306,10 @@ impl Drop for Permit {
 }
 
 /// Takes one of the places. Returns whether there was one.
-fn take(taken: &AtomicUsize, most: usize) -> bool {
+fn take_slot(taken: &AtomicUsize, capacity: usize) -> bool {
     taken
         .fetch_update(Ordering::AcqRel, Ordering::Acquire, |n| {
-            (n < most).then_some(n + 1)
+            (n < capacity).then_some(n + 1)
         })
         .is_ok()
 }
@@ -337,7 +337,7 @@ impl Registry {
     /// are forgotten.
     pub fn adopt(&self, catalog: &Catalog) -> Vec<Arc<State>> {
         let mut states = self.states.lock();
-        let adopted = adopt(
+        let adopted = reuse_or_make(
             &mut states,
             catalog.accounts().iter().map(|account| &account.id),
             State::new,
@@ -350,14 +350,14 @@ impl Registry {
                 .is_err()
         });
         gone.filter_map(|(_, state)| state.upgrade())
-            .for_each(|state| state.cap(0));
+            .for_each(|state| state.set_max_requests(0));
         adopted
     }
 
     /// Returns the demands for a catalog's models, in the catalog's order. Demands that nobody
     /// holds are forgotten.
     pub fn demands(&self, catalog: &Catalog) -> Vec<Arc<Demand>> {
-        adopt(
+        reuse_or_make(
             &mut self.demands.lock(),
             catalog.models().iter().map(|model| &model.id),
             |_| Demand::default(),
@@ -377,7 +377,7 @@ impl Registry {
                 .accounts()
                 .binary_search_by(|account| account.id.cmp(&state.id))
                 .ok();
-            let account = account.and_then(|place| catalog.accounts().get(place));
+            let account = account.and_then(|index| catalog.accounts().get(index));
             state.sweep(account.map(|account| account.fingerprint), now);
         }
     }
@@ -408,7 +408,7 @@ impl Registry {
 
 /// Returns the held values of these ids, in their order, and makes those that are missing. Values
 /// that nobody holds are forgotten.
-fn adopt<'i, T>(
+fn reuse_or_make<'i, T>(
     held: &mut HashMap<Arc<str>, Weak<T>>,
     ids: impl Iterator<Item = &'i Arc<str>>,
     make: impl Fn(Arc<str>) -> T,
@@ -435,14 +435,14 @@ mod tests {
     #[test]
     fn a_cap_is_hard_and_places_come_back() {
         let state = Arc::new(State::new("a".into()));
-        state.cap(2);
+        state.set_max_requests(2);
         let first = state.admit();
         let second = state.admit();
         assert!(first.is_some() && second.is_some() && state.admit().is_none());
         drop(first);
         assert_eq!(state.in_flight(), 1);
         assert!(state.admit().is_some());
-        state.cap(usize::MAX);
+        state.set_max_requests(usize::MAX);
         assert!(state.admit().is_some());
         drop(second);
         assert_eq!(state.in_flight(), 0);
@@ -483,7 +483,7 @@ mod tests {
             let admitted = responses.admit(0, true, false, now);
             assert!(
                 admitted
-                    .map(|mut attempt| attempt.failed(setback, false, Duration::ZERO, now))
+                    .map(|mut attempt| attempt.record_failure(setback, false, Duration::ZERO, now))
                     .is_ok()
             );
         }
@@ -522,7 +522,7 @@ mod tests {
             Class::Credential,
             "nothing is known of chat"
         );
-        admitted(&chat).answered(false, Duration::ZERO, now);
+        admitted(&chat).record_answer(false, Duration::ZERO, now);
         assert_eq!(class(401, Endpoint::Responses, now), Class::Refused);
         assert_eq!(
             class(402, Endpoint::Responses, now),
@@ -538,17 +538,17 @@ mod tests {
             class: Class::Credential,
             retry_after: None,
         };
-        admitted(&chat).failed(setback, false, Duration::ZERO, now);
+        admitted(&chat).record_failure(setback, false, Duration::ZERO, now);
         assert_eq!(class(401, Endpoint::Responses, now), Class::Credential);
-        admitted(&responses).answered(false, Duration::ZERO, now);
+        admitted(&responses).record_answer(false, Duration::ZERO, now);
         assert_eq!(class(401, Endpoint::Chat, now), Class::Refused);
         // Both worked, and then the key dies.
         [&chat, &responses]
             .into_iter()
-            .for_each(|track| _ = admitted(track).answered(false, Duration::ZERO, now));
+            .for_each(|track| _ = admitted(track).record_answer(false, Duration::ZERO, now));
         assert_eq!(class(401, Endpoint::Responses, now), Class::Refused);
         assert_eq!(class(401, Endpoint::Chat, now), Class::Credential);
-        admitted(&responses).answered(false, Duration::ZERO, now);
+        admitted(&responses).record_answer(false, Duration::ZERO, now);
         assert_eq!(class(401, Endpoint::Chat, now), Class::Refused);
         [chat, responses]
             .iter()
@@ -563,7 +563,7 @@ mod tests {
     #[test]
     fn a_cap_holds_under_a_crowd() {
         let state = Arc::new(State::new("a".into()));
-        state.cap(3);
+        state.set_max_requests(3);
         let most = Arc::new(AtomicUsize::new(0));
         std::thread::scope(|scope| {
             for _ in 0..8 {

@@ -25,7 +25,7 @@ const SPAN: Duration = Duration::from_secs(10);
 /// The shortest time of counting that gives a rate.
 const AT_LEAST: Duration = Duration::from_secs(1);
 /// The longest time that a caller is told to stay away, in seconds.
-const LONGEST: u64 = 60;
+const MAX_WAIT_SECONDS: u64 = 60;
 
 /// The queue of one model.
 #[derive(Debug)]
@@ -98,13 +98,13 @@ impl Queue {
             let admitted = self.admitted.lock();
             (admitted.sums(now).0, admitted.looks_back(now))
         };
-        seconds(self.waiting(), admitted, over)
+        wait_seconds(self.waiting(), admitted, over)
     }
 }
 
 /// Returns how long the last of a queue waits. If nobody was admitted, one is assumed, since a
 /// better rate is not known yet.
-fn seconds(in_front: usize, admitted: u64, over: Duration) -> u64 {
+fn wait_seconds(in_front: usize, admitted: u64, over: Duration) -> u64 {
     let over = if admitted == 0 {
         SPAN
     } else {
@@ -112,8 +112,8 @@ fn seconds(in_front: usize, admitted: u64, over: Duration) -> u64 {
     };
     let each = over.as_secs_f64() / admitted.max(1) as f64;
     let whole = Duration::try_from_secs_f64((each * (in_front as f64 + 1.0)).ceil())
-        .map_or(LONGEST, |wait| wait.as_secs());
-    whole.clamp(1, LONGEST)
+        .map_or(MAX_WAIT_SECONDS, |wait| wait.as_secs());
+    whole.clamp(1, MAX_WAIT_SECONDS)
 }
 
 /// A request's place in the queue.
@@ -230,7 +230,7 @@ mod tests {
     fn how_long_it_will_take() {
         let check = |in_front, admitted, over: f64, expected| {
             assert_eq!(
-                seconds(in_front, admitted, Duration::from_secs_f64(over)),
+                wait_seconds(in_front, admitted, Duration::from_secs_f64(over)),
                 expected,
                 "{in_front} {admitted} {over}"
             );

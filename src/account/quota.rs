@@ -1,4 +1,4 @@
-//! Reads the provider's quota from an answer's head: how much is left ([`headroom`]), so that
+//! Reads the provider's quota from an answer's head: how much is left ([`tightest_headroom`]), so that
 //! requests can go elsewhere before a 429, and when to come back after one ([`retry_after`]).
 //!
 //! Numbers are trusted only as far as they make sense: what cannot be read is ignored, what is
@@ -36,7 +36,7 @@ impl Headroom {
     /// Returns the share that should be left now. Returns `None` if nothing is known any more. At
     /// OpenAI and Anthropic a quota fills up little by little, and its reset is the time when it is
     /// full: so a part of what was used a while ago is there again.
-    pub fn at(&self, now: SystemTime) -> Option<f64> {
+    pub fn current_share(&self, now: SystemTime) -> Option<f64> {
         let passed = now
             .duration_since(self.seen)
             .ok()
@@ -83,19 +83,22 @@ const AT_LEAST: Duration = Duration::from_secs(1);
 
 /// Returns the headroom of the tightest quota that a head tells of. `lookup` returns a header's
 /// value by its name in lower case.
-pub fn headroom<'h>(lookup: impl Fn(&str) -> Option<&'h str>, now: SystemTime) -> Option<Headroom> {
+pub fn tightest_headroom<'h>(
+    lookup: impl Fn(&str) -> Option<&'h str>,
+    now: SystemTime,
+) -> Option<Headroom> {
     let quotas = QUOTAS
         .iter()
-        .filter_map(|&(remaining, limit, reset, usual)| {
-            let share = share(lookup(remaining)?, lookup(limit), usual)?;
+        .filter_map(|&(remaining, limit, reset, assumed_limit)| {
+            let share = remaining_share(lookup(remaining)?, lookup(limit), assumed_limit)?;
             Some(Headroom::new(
                 share,
-                lookup(reset).and_then(|reset| wait(reset, now)),
+                lookup(reset).and_then(|reset| parse_wait(reset, now)),
                 now,
             ))
         });
     let structured =
-        lookup("ratelimit").and_then(|value| structured(value, lookup("ratelimit-policy")));
+        lookup("ratelimit").and_then(|value| parse_structured(value, lookup("ratelimit-policy")));
     let structured = structured.map(|(share, reset)| Headroom::new(share, reset, now));
     quotas
         .chain(structured)
@@ -108,13 +111,13 @@ pub fn retry_after<'h>(
     lookup: impl Fn(&str) -> Option<&'h str>,
     now: SystemTime,
 ) -> Option<Duration> {
-    const LONGEST: Duration = Duration::from_secs(3600);
-    let milliseconds = lookup("retry-after-ms").and_then(number);
+    const MAX_WAIT: Duration = Duration::from_secs(3600);
+    let milliseconds = lookup("retry-after-ms").and_then(first_number);
     milliseconds
-        .map(|ms| seconds(ms / 1000.0))
-        .or_else(|| wait(lookup("retry-after")?, now))
+        .map(|ms| to_duration(ms / 1000.0))
+        .or_else(|| parse_wait(lookup("retry-after")?, now))
         .or_else(|| reset_of_quotas(lookup, now))
-        .map(|wait| wait.min(LONGEST))
+        .map(|wait| wait.min(MAX_WAIT))
 }
 
 /// Returns the wait until quotas are renewed. If quotas are used up, the last of their resets
@@ -126,9 +129,9 @@ fn reset_of_quotas<'h>(
 ) -> Option<Duration> {
     let resets = QUOTAS.iter().filter_map(|&(remaining, _, reset, _)| {
         let used_up = lookup(remaining)
-            .and_then(number)
+            .and_then(first_number)
             .is_some_and(|remaining| remaining <= 0.0);
-        Some((used_up, wait(lookup(reset)?, now)?))
+        Some((used_up, parse_wait(lookup(reset)?, now)?))
     });
     let first_or_last = resets.reduce(|one, other| match (one, other) {
         ((true, a), (true, b)) => (true, a.max(b)),
@@ -140,18 +143,18 @@ fn reset_of_quotas<'h>(
 
 /// Returns the share of a limit that remains. A limit of 0 or -1 means that there is none, and -1
 /// remaining means that it is not known.
-fn share(remaining: &str, limit: Option<&str>, usual: f64) -> Option<f64> {
-    let remaining = number(remaining).filter(|remaining| *remaining != -1.0)?;
-    match limit.and_then(number) {
+fn remaining_share(remaining: &str, limit: Option<&str>, assumed_limit: f64) -> Option<f64> {
+    let remaining = first_number(remaining).filter(|remaining| *remaining != -1.0)?;
+    match limit.and_then(first_number) {
         Some(limit) if limit > 0.0 => Some(remaining / limit),
         Some(_) => None,
-        None => (remaining >= 0.0).then_some(remaining / usual),
+        None => (remaining >= 0.0).then_some(remaining / assumed_limit),
     }
 }
 
 /// Reads the IETF's newer drafts: `limit=100, remaining=50, reset=5`, and `"default";r=50;t=30`
 /// with the quota in `ratelimit-policy: "default";q=100;w=60`.
-fn structured(value: &str, policies: Option<&str>) -> Option<(f64, Option<Duration>)> {
+fn parse_structured(value: &str, policies: Option<&str>) -> Option<(f64, Option<Duration>)> {
     if let Some(limit) = parameter(value, &["limit"]) {
         return share_and_reset(value, limit);
     }
@@ -166,7 +169,7 @@ fn structured(value: &str, policies: Option<&str>) -> Option<(f64, Option<Durati
 /// Reads what an item of the drafts has left of a limit, and when it is renewed.
 fn share_and_reset(item: &str, limit: f64) -> Option<(f64, Option<Duration>)> {
     let remaining = parameter(item, &["r", "remaining"])?;
-    let reset = parameter(item, &["t", "reset"]).map(seconds);
+    let reset = parameter(item, &["t", "reset"]).map(to_duration);
     (limit > 0.0).then_some((remaining / limit, reset))
 }
 
@@ -178,7 +181,7 @@ fn parameter(item: &str, names: &[&str]) -> Option<f64> {
     let is_named = |name: &str| names.iter().any(|n| name.trim().eq_ignore_ascii_case(n));
     parameters
         .find(|(name, _)| is_named(name))
-        .and_then(|(_, value)| number(value))
+        .and_then(|(_, value)| first_number(value))
 }
 
 /// Returns the name of a quota or of a policy, which stands before the parameters.
@@ -189,22 +192,23 @@ fn quota_name(item: &str) -> &str {
 
 /// Reads a time as a wait from now: a number of seconds, a duration as Go writes it, a time since
 /// 1970 in seconds or milliseconds, RFC 3339, or an HTTP date. A time in the past is no wait.
-fn wait(text: &str, now: SystemTime) -> Option<Duration> {
+fn parse_wait(text: &str, now: SystemTime) -> Option<Duration> {
     /// A larger number is a point in time and no wait: it would be 30 years.
     const SINCE_1970: f64 = 1e9;
     /// A larger number is in milliseconds.
     const MILLISECONDS: f64 = 1e11;
     let text = text.trim();
-    let from_now = |at: Option<SystemTime>| Some(at?.duration_since(now).unwrap_or_default());
-    if let Some(number) = number(text) {
+    let from_now =
+        |reset_time: Option<SystemTime>| Some(reset_time?.duration_since(now).unwrap_or_default());
+    if let Some(number) = first_number(text) {
         // 1e9 exactly is a way to say "very long", as `retry-after: 1000000000`.
         return match number {
-            n if n <= SINCE_1970 => Some(seconds(n)),
-            n if n < MILLISECONDS => from_now(SystemTime::UNIX_EPOCH.checked_add(seconds(n))),
-            n => from_now(SystemTime::UNIX_EPOCH.checked_add(seconds(n / 1000.0))),
+            n if n <= SINCE_1970 => Some(to_duration(n)),
+            n if n < MILLISECONDS => from_now(SystemTime::UNIX_EPOCH.checked_add(to_duration(n))),
+            n => from_now(SystemTime::UNIX_EPOCH.checked_add(to_duration(n / 1000.0))),
         };
     }
-    if let Some(span) = span(text) {
+    if let Some(span) = parse_duration(text) {
         return Some(span);
     }
     if let Ok(time) = text.parse::<Time>() {
@@ -212,11 +216,11 @@ fn wait(text: &str, now: SystemTime) -> Option<Duration> {
     }
     httpdate::parse_http_date(text)
         .ok()
-        .and_then(|at| from_now(Some(at)))
+        .and_then(|reset_time| from_now(Some(reset_time)))
 }
 
 /// Reads a duration as Go writes it: `6m0s`, `120ms`, `1h2m3.5s`; and also days.
-fn span(text: &str) -> Option<Duration> {
+fn parse_duration(text: &str) -> Option<Duration> {
     const UNITS: [(&str, f64); 8] = [
         ("ns", 1e-9),
         ("us", 1e-6),
@@ -239,12 +243,12 @@ fn span(text: &str) -> Option<Duration> {
         sum += count.parse::<f64>().ok()? * each;
         rest = after;
     }
-    (!text.is_empty()).then(|| seconds(sum))
+    (!text.is_empty()).then(|| to_duration(sum))
 }
 
 /// Reads the first number of what may be a list with parameters (`100, 100;w=60`). An infinite
 /// number is not taken.
-fn number(text: &str) -> Option<f64> {
+fn first_number(text: &str) -> Option<f64> {
     let first = text.split([',', ';']).next()?.trim();
     first
         .parse::<f64>()
@@ -253,7 +257,7 @@ fn number(text: &str) -> Option<f64> {
 }
 
 /// Returns this number of seconds; none if the number is negative, and 300 years at most.
-fn seconds(number: f64) -> Duration {
+fn to_duration(number: f64) -> Duration {
     Duration::try_from_secs_f64(number.clamp(0.0, 1e10)).unwrap_or_default()
 }
 

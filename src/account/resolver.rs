@@ -19,7 +19,7 @@ use tokio::sync::Mutex;
 /// The time between two look-ups in the background.
 const REFRESH: Duration = Duration::from_secs(15);
 /// The longest time of a look-up.
-const PATIENCE: Duration = Duration::from_secs(5);
+const RESOLVE_TIMEOUT: Duration = Duration::from_secs(5);
 /// The time after a failed look-up in which requests fail at once.
 const PAUSE: Duration = Duration::from_secs(1);
 
@@ -80,7 +80,7 @@ struct Resolved {
     host: Arc<str>,
     port: u16,
     addresses: Vec<SocketAddr>,
-    at: Instant,
+    resolved_at: Instant,
 }
 
 impl Resolved {
@@ -92,7 +92,7 @@ impl Resolved {
 struct Failed {
     host: Arc<str>,
     why: String,
-    at: Instant,
+    failed_at: Instant,
 }
 
 fn age(since: Instant) -> Duration {
@@ -102,7 +102,7 @@ fn age(since: Instant) -> Duration {
 impl Addresses {
     /// Returns the addresses to try, the last good one first. Looks the name up only if nothing is
     /// known of this host yet.
-    pub async fn of(&self, hop: Hop<'_>) -> Result<Vec<SocketAddr>, String> {
+    pub async fn addresses_for(&self, hop: Hop<'_>) -> Result<Vec<SocketAddr>, String> {
         if let Some(ip) = hop.literal() {
             return match hop.allows(ip) {
                 true => Ok(vec![SocketAddr::new(ip, hop.port)]),
@@ -124,7 +124,7 @@ impl Addresses {
     }
 
     /// Notes which address answered, so that the next request begins there.
-    pub fn answered(&self, address: SocketAddr) {
+    pub fn record_good(&self, address: SocketAddr) {
         if self.good.load().as_deref() != Some(&address) {
             self.good.store(Some(Arc::new(address)));
         }
@@ -135,7 +135,7 @@ impl Addresses {
         if account.dialect.protocol.calls_nobody() {
             return;
         }
-        if let Err(why) = self.renew(hop).await {
+        if let Err(why) = self.refresh_if_due(hop).await {
             log::warn!(
                 "account {}: {why}; {}",
                 account.id,
@@ -153,7 +153,7 @@ impl Addresses {
     }
 
     /// Looks the name up again if it is time. Keeps the old addresses if the resolver fails.
-    pub async fn renew(&self, hop: Hop<'_>) -> Result<(), String> {
+    pub async fn refresh_if_due(&self, hop: Hop<'_>) -> Result<(), String> {
         if hop.literal().is_some() {
             return Ok(());
         }
@@ -161,7 +161,7 @@ impl Addresses {
             .known
             .load()
             .as_ref()
-            .is_none_or(|k| !k.is_of(hop) || age(k.at) >= REFRESH);
+            .is_none_or(|k| !k.is_of(hop) || age(k.resolved_at) >= REFRESH);
         if !due || self.failed_within(hop, REFRESH).is_some() {
             return Ok(());
         }
@@ -177,12 +177,12 @@ impl Addresses {
             let why = format!("{host} was not resolved in time");
             self.note_failure(host, &why)
         }));
-        let found = tokio::time::timeout(PATIENCE, look_up(hop)).await;
+        let found = tokio::time::timeout(RESOLVE_TIMEOUT, look_up(hop)).await;
         unless_it_ends.0 = None;
         match found.unwrap_or_else(|_| {
             Err(format!(
                 "cannot resolve {host}: no answer within {} s",
-                PATIENCE.as_secs()
+                RESOLVE_TIMEOUT.as_secs()
             ))
         }) {
             Ok(addresses) => {
@@ -190,7 +190,7 @@ impl Addresses {
                     host: host.clone(),
                     port: hop.port,
                     addresses,
-                    at: Clock::now(),
+                    resolved_at: Clock::now(),
                 };
                 let addresses = self.good_first(&known.addresses);
                 self.known.store(Some(Arc::new(known)));
@@ -208,7 +208,7 @@ impl Addresses {
         self.failed.store(Some(Arc::new(Failed {
             host: host.clone(),
             why: why.to_owned(),
-            at: Clock::now(),
+            failed_at: Clock::now(),
         })));
     }
 
@@ -223,15 +223,15 @@ impl Addresses {
     fn failed_within(&self, hop: Hop<'_>, time: Duration) -> Option<Arc<Failed>> {
         self.failed
             .load_full()
-            .filter(|failed| failed.host == *hop.host && age(failed.at) < time)
+            .filter(|failed| failed.host == *hop.host && age(failed.failed_at) < time)
     }
 
     fn good_first(&self, addresses: &[SocketAddr]) -> Vec<SocketAddr> {
         let mut addresses = addresses.to_vec();
         if let Some(good) = self.good.load().as_deref()
-            && let Some(place) = addresses.iter().position(|address| address == good)
+            && let Some(index) = addresses.iter().position(|address| address == good)
         {
-            addresses.rotate_left(place);
+            addresses.rotate_left(index);
         }
         addresses
     }
@@ -267,13 +267,13 @@ async fn look_up(hop: Hop<'_>) -> Result<Vec<SocketAddr>, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::catalog::resolve::resolve;
+    use crate::catalog::resolve::resolve_catalog;
 
     fn account(host: &str) -> Arc<Account> {
         let text = format!(
             "accounts:\n  a: {{ dialect: openai, base_url: \"https://{host}:1/v1\", key: k }}\nmodels: {{}}\ncallers: {{}}\n"
         );
-        let catalog = resolve(&[("catalog.yaml".to_owned(), text)], &mut |_| {
+        let catalog = resolve_catalog(&[("catalog.yaml".to_owned(), text)], &mut |_| {
             Err(String::new())
         })
         .expect("a catalog");
@@ -285,7 +285,7 @@ mod tests {
             host: account.base.host.clone(),
             port: account.base.port,
             addresses: addresses.to_vec(),
-            at,
+            resolved_at: at,
         }))
     }
 
@@ -294,15 +294,27 @@ mod tests {
         let (account, names) = (account("upstream.test"), Addresses::default());
         let [a, b, c] = [1, 2, 3].map(|n| SocketAddr::from(([10, 0, 0, n], 1)));
         names.known.store(known(&account, &[a, b], Instant::now()));
-        assert_eq!(names.of(Hop::to_account(&account)).await, Ok(vec![a, b]));
-        names.answered(b);
-        assert_eq!(names.of(Hop::to_account(&account)).await, Ok(vec![b, a]));
+        assert_eq!(
+            names.addresses_for(Hop::to_account(&account)).await,
+            Ok(vec![a, b])
+        );
+        names.record_good(b);
+        assert_eq!(
+            names.addresses_for(Hop::to_account(&account)).await,
+            Ok(vec![b, a])
+        );
         names
             .known
             .store(known(&account, &[c, a, b], Instant::now()));
-        assert_eq!(names.of(Hop::to_account(&account)).await, Ok(vec![b, c, a]));
+        assert_eq!(
+            names.addresses_for(Hop::to_account(&account)).await,
+            Ok(vec![b, c, a])
+        );
         names.known.store(known(&account, &[c, a], Instant::now()));
-        assert_eq!(names.of(Hop::to_account(&account)).await, Ok(vec![c, a]));
+        assert_eq!(
+            names.addresses_for(Hop::to_account(&account)).await,
+            Ok(vec![c, a])
+        );
     }
 
     #[tokio::test]
@@ -312,18 +324,18 @@ mod tests {
             Some(Arc::new(Failed {
                 host: host.into(),
                 why: "no".to_owned(),
-                at,
+                failed_at: at,
             }))
         };
         names.failed.store(failed("localhost", Instant::now()));
         assert_eq!(
-            names.of(Hop::to_account(&account)).await,
+            names.addresses_for(Hop::to_account(&account)).await,
             Err("no".to_owned())
         );
         names.refresh(&account, Hop::to_account(&account)).await;
         assert!(names.known.load().is_none());
         names.failed.store(failed("other.test", Instant::now()));
-        assert!(names.of(Hop::to_account(&account)).await.is_ok());
+        assert!(names.addresses_for(Hop::to_account(&account)).await.is_ok());
     }
 
     #[tokio::test]
@@ -338,10 +350,10 @@ mod tests {
             .expect("the clock runs for longer");
         for (at, is_kept) in [(Instant::now(), true), (before, false)] {
             names.known.store(known(&account, &[old], at));
-            assert_eq!(names.renew(hop).await, Ok(()));
+            assert_eq!(names.refresh_if_due(hop).await, Ok(()));
             assert_eq!(
                 names
-                    .of(hop)
+                    .addresses_for(hop)
                     .await
                     .is_ok_and(|addresses| addresses == [old]),
                 is_kept
@@ -350,8 +362,11 @@ mod tests {
         // While it cannot be looked up, the old ones are kept.
         let lost = self::account("nowhere.invalid");
         names.known.store(known(&lost, &[old], before));
-        assert!(names.renew(Hop::to_account(&lost)).await.is_err());
-        assert_eq!(names.of(Hop::to_account(&lost)).await, Ok(vec![old]));
+        assert!(names.refresh_if_due(Hop::to_account(&lost)).await.is_err());
+        assert_eq!(
+            names.addresses_for(Hop::to_account(&lost)).await,
+            Ok(vec![old])
+        );
     }
 
     #[test]
@@ -382,7 +397,7 @@ mod tests {
     async fn who_gives_up_leaves_a_failure_behind_and_not_another_look_up() {
         let (account, names) = (account("localhost"), Addresses::default());
         {
-            let mut asked = std::pin::pin!(names.of(Hop::to_account(&account)));
+            let mut asked = std::pin::pin!(names.addresses_for(Hop::to_account(&account)));
             let waits = std::future::poll_fn(|cx| {
                 std::task::Poll::Ready(asked.as_mut().poll(cx).is_pending())
             })
@@ -391,7 +406,7 @@ mod tests {
         }
         assert!(
             names
-                .of(Hop::to_account(&account))
+                .addresses_for(Hop::to_account(&account))
                 .await
                 .is_err_and(|why| why.contains("in time"))
         );

@@ -16,7 +16,7 @@ use std::time::Duration;
 /// The facts about one target that decide its place in the order.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct View {
-    /// The target's [`identity`], since its place in the list may change with a reload.
+    /// The target's [`target_identity`], since its place in the list may change with a reload.
     pub identity: u64,
     /// The target's weight, which gives its share.
     pub weight: u32,
@@ -41,29 +41,31 @@ pub struct View {
 /// Less than this share of a quota is nearly nothing: requests in flight may use it up.
 const NEARLY_GONE: f64 = 0.05;
 
-/// Returns the targets' places in the order in which they are tried. `sticky` is a [`hash`] of the
+/// Returns the targets' places in the order in which they are tried. `sticky` is a [`stable_hash`] of the
 /// conversation, whose requests share a target; `random` returns numbers in [0, 1).
-pub fn order(
+pub fn order_targets(
     strategy: Strategy,
     views: &[View],
     sticky: Option<u64>,
     smooth: &mut Smooth,
     random: impl FnMut() -> f64,
 ) -> Vec<usize> {
-    let standing = |view: &View| standing(strategy, view);
-    let mut order = drawn(views, random);
+    let standing = |view: &View| sort_key(strategy, view);
+    let mut order = draw_by_weight(views, random);
     // Equal targets stay in the order of the draw.
     match strategy {
         Strategy::Priority | Strategy::Weighted => order.sort_by_key(|(_, view)| standing(view)),
         Strategy::LeastBusy => {
-            let load = load(views);
+            let load = relative_load(views);
             order.sort_by(|(_, a), (_, b)| {
                 standing(a)
                     .cmp(&standing(b))
                     .then_with(|| load(a).total_cmp(&load(b)))
             });
         }
-        Strategy::Fastest => order.sort_by_key(|(_, view)| (standing(view), Speed::of(view))),
+        Strategy::Fastest => {
+            order.sort_by_key(|(_, view)| (standing(view), Speed::from_view(view)))
+        }
     }
     let Some(&(_, best)) = order.first() else {
         return Vec::new();
@@ -77,7 +79,7 @@ pub fn order(
             .filter(|view| is_good(view))
             .map(|view| view.tier)
             .min();
-        home(
+        home_target(
             conversation,
             order.iter().enumerate().filter(|(_, (_, view))| {
                 is_good(view) && (strategy != Strategy::Priority || Some(view.tier) == tier)
@@ -88,19 +90,19 @@ pub fn order(
             .get(..order.partition_point(|(_, view)| standing(view) <= standing(best)))
             .unwrap_or_default();
         match strategy {
-            Strategy::Priority | Strategy::Weighted => smooth.pick(equals, views),
+            Strategy::Priority | Strategy::Weighted => smooth.pick_target(equals, views),
             Strategy::LeastBusy => 0,
-            Strategy::Fastest => faster(equals),
+            Strategy::Fastest => faster_of_two(equals),
         }
     };
     if let Some(ahead) = order.get_mut(..=first) {
         ahead.rotate_right(1);
     }
-    order.into_iter().map(|(place, _)| place).collect()
+    order.into_iter().map(|(index, _)| index).collect()
 }
 
 /// Returns the key that is compared first. The least key is the best.
-fn standing(strategy: Strategy, view: &View) -> (bool, bool, bool, u32) {
+fn sort_key(strategy: Strategy, view: &View) -> (bool, bool, bool, u32) {
     let is_nearly_gone = view.headroom.is_some_and(|share| share < NEARLY_GONE);
     (
         !view.fit,
@@ -118,7 +120,7 @@ type Placed<'v> = (usize, &'v View);
 
 /// Draws the targets at random, by weight. This is the method of Efraimidis and Spirakis: sorting
 /// by -ln(u)/w draws without replacement, each time in proportion to the weights left.
-fn drawn(views: &[View], mut random: impl FnMut() -> f64) -> Vec<Placed<'_>> {
+fn draw_by_weight(views: &[View], mut random: impl FnMut() -> f64) -> Vec<Placed<'_>> {
     if views.len() < 2 {
         return views.iter().enumerate().collect();
     }
@@ -138,7 +140,7 @@ fn drawn(views: &[View], mut random: impl FnMut() -> f64) -> Vec<Placed<'_>> {
 
 /// Returns a function for the load of a target, relative to its capacity. The capacity is its
 /// weight, or its cap if all weights are equal and every account has a cap.
-fn load(views: &[View]) -> impl Fn(&View) -> f64 + use<> {
+fn relative_load(views: &[View]) -> impl Fn(&View) -> f64 + use<> {
     let weight = views.first().map(|view| view.weight);
     let by_cap = views
         .iter()
@@ -162,7 +164,7 @@ enum Speed {
 }
 
 impl Speed {
-    fn of(view: &View) -> Speed {
+    fn from_view(view: &View) -> Speed {
         match (view.latency, view.awaited) {
             (Some(_), _) => Speed::Known,
             (None, 0) => Speed::Unknown,
@@ -173,9 +175,12 @@ impl Speed {
 
 /// Returns the faster of the first two. This evens the load out almost as well as the fastest of
 /// all would, and does not send all requests to the same target.
-fn faster(equals: &[Placed<'_>]) -> usize {
+fn faster_of_two(equals: &[Placed<'_>]) -> usize {
     match equals {
-        [(_, a), (_, b), ..] if Speed::of(a) == Speed::of(b) && Speed::of(a) != Speed::Unknown => {
+        [(_, a), (_, b), ..]
+            if Speed::from_view(a) == Speed::from_view(b)
+                && Speed::from_view(a) != Speed::Unknown =>
+        {
             usize::from(expected_wait(b) < expected_wait(a))
         }
         _ => 0,
@@ -190,7 +195,7 @@ fn expected_wait(view: &View) -> f64 {
 /// Returns the place of the target to which a conversation belongs. This is rendezvous hashing:
 /// each target draws a number for the conversation, by weight, and the highest wins. So a target
 /// that comes or goes moves only its own conversations.
-fn home<'o>(conversation: u64, fit: impl Iterator<Item = (usize, &'o Placed<'o>)>) -> usize {
+fn home_target<'o>(conversation: u64, fit: impl Iterator<Item = (usize, &'o Placed<'o>)>) -> usize {
     let scores = fit.map(|(index, (_, view))| (index, draw(conversation, view), view.identity));
     let highest = scores.max_by(|a, b| a.1.total_cmp(&b.1).then(a.2.cmp(&b.2)));
     highest.map_or(0, |(index, ..)| index)
@@ -198,15 +203,15 @@ fn home<'o>(conversation: u64, fit: impl Iterator<Item = (usize, &'o Placed<'o>)
 
 /// Draws the number of a target for a conversation, which is always the same.
 fn draw(conversation: u64, view: &View) -> f64 {
-    let uniform = ((mix(conversation ^ view.identity.rotate_left(32)) >> 11) as f64 + 0.5)
+    let uniform = ((mix_bits(conversation ^ view.identity.rotate_left(32)) >> 11) as f64 + 0.5)
         / (1u64 << 53) as f64;
     -f64::from(view.weight.max(1)) / uniform.ln()
 }
 
 /// Returns a number that identifies a target. It is the same in every process and version, so that
 /// conversations find their target again.
-pub fn identity(account: &str, model: &str) -> u64 {
-    hash(
+pub fn target_identity(account: &str, model: &str) -> u64 {
+    stable_hash(
         [account.as_bytes(), &[0xff], model.as_bytes()]
             .into_iter()
             .flatten()
@@ -216,14 +221,14 @@ pub fn identity(account: &str, model: &str) -> u64 {
 
 /// Hashes with FNV-1a, and mixes the bits well. It does not resist an attacker: at worst, two
 /// conversations share a target.
-pub fn hash(bytes: impl IntoIterator<Item = u8>) -> u64 {
-    mix(bytes.into_iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+pub fn stable_hash(bytes: impl IntoIterator<Item = u8>) -> u64 {
+    mix_bits(bytes.into_iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
     }))
 }
 
 /// Mixes a hash's bits, as the finisher of SplitMix64 does.
-fn mix(mut hash: u64) -> u64 {
+fn mix_bits(mut hash: u64) -> u64 {
     hash = (hash ^ (hash >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     hash = (hash ^ (hash >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     hash ^ (hash >> 31)
@@ -242,7 +247,7 @@ pub struct Smooth {
 
 impl Smooth {
     /// Returns the place, among equals, of the target whose turn it is.
-    fn pick(&mut self, equals: &[Placed<'_>], views: &[View]) -> usize {
+    fn pick_target(&mut self, equals: &[Placed<'_>], views: &[View]) -> usize {
         if equals.len() < 2 {
             return 0;
         }
@@ -257,32 +262,34 @@ impl Smooth {
         // The amount earned, the place in the list of targets, the place among equals, and the
         // place in `earned`.
         let mut turn: Option<(f64, usize, usize, usize)> = None;
-        for (at, (place, view)) in equals.iter().enumerate() {
-            let here = self.place(view.identity, *place);
+        for (equal_index, (list_index, view)) in equals.iter().enumerate() {
+            let here = self.earned_index(view.identity, *list_index);
             let Some((_, earned)) = self.earned.get_mut(here) else {
                 continue;
             };
             *earned += f64::from(view.weight.max(1)) / total;
-            let is_richer = turn.is_none_or(|(most, first, ..)| {
-                earned.total_cmp(&most).then(first.cmp(place)) == Ordering::Greater
+            let is_richer = turn.is_none_or(|(best_earned, first, ..)| {
+                earned.total_cmp(&best_earned).then(first.cmp(list_index)) == Ordering::Greater
             });
             if is_richer {
-                turn = Some((*earned, *place, at, here));
+                turn = Some((*earned, *list_index, equal_index, here));
             }
         }
-        let Some((.., at, here)) = turn else { return 0 };
+        let Some((.., equal_index, here)) = turn else {
+            return 0;
+        };
         if let Some((_, earned)) = self.earned.get_mut(here) {
             *earned -= 1.0;
         }
-        at
+        equal_index
     }
 
     /// Returns the place of a target in `earned`, and adds it if it is missing. Mostly this is also
     /// its place in the list of targets.
-    fn place(&mut self, identity: u64, place: usize) -> usize {
+    fn earned_index(&mut self, identity: u64, list_index: usize) -> usize {
         let is = |(known, _): &(u64, f64)| *known == identity;
-        if self.earned.get(place).is_some_and(is) {
-            return place;
+        if self.earned.get(list_index).is_some_and(is) {
+            return list_index;
         }
         self.earned.iter().position(is).unwrap_or_else(|| {
             self.earned.push((identity, 0.0));

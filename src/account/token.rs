@@ -30,7 +30,7 @@ pub struct Tokens {
 
 struct Failed {
     cause: Failure,
-    at: Instant,
+    failed_at: Instant,
     fingerprint: u64,
 }
 
@@ -85,7 +85,7 @@ impl Tokens {
     }
 
     /// Notes why no token could be fetched.
-    pub fn failed(&self, cause: &Failure, fingerprint: u64) {
+    pub fn record_failure(&self, cause: &Failure, fingerprint: u64) {
         // The end of one request's time says nothing of another one's.
         let cause = if *cause == Failure::TotalTimeout {
             Failure::ConnectTimeout
@@ -94,7 +94,7 @@ impl Tokens {
         };
         self.failed.store(Some(Arc::new(Failed {
             cause,
-            at: Clock::now(),
+            failed_at: Clock::now(),
             fingerprint,
         })));
     }
@@ -110,7 +110,7 @@ impl Tokens {
     fn failed_within(&self, fingerprint: u64, time: Duration) -> Option<Arc<Failed>> {
         self.failed.load_full().filter(|failed| {
             failed.fingerprint == fingerprint
-                && Clock::now().saturating_duration_since(failed.at) < time
+                && Clock::now().saturating_duration_since(failed.failed_at) < time
         })
     }
 
@@ -169,10 +169,10 @@ mod tests {
         .await;
         assert!(waits);
         let cause = Failure::Unreachable("the reason".to_owned());
-        tokens.failed(&cause, 1);
+        tokens.record_failure(&cause, 1);
         drop(turn);
         assert!(matches!(second.await, Turn::Pause(shared) if shared == cause));
-        tokens.failed(&Failure::TotalTimeout, 1);
+        tokens.record_failure(&Failure::TotalTimeout, 1);
         assert!(
             matches!(tokens.turn(1).await, Turn::Pause(Failure::ConnectTimeout)),
             "others have time left"

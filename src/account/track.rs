@@ -76,7 +76,7 @@ pub struct Trouble {
     /// The detail that only operators get, without secrets.
     pub detail: Option<String>,
     /// The time of the failure.
-    pub at: Instant,
+    pub failed_at: Instant,
 }
 
 /// The hint that another instance found the target broken.
@@ -215,9 +215,11 @@ impl TargetHealth {
                 && memory
                     .hint
                     .is_none_or(|hint| hint.refuted || hint.until <= now),
-            latency: memory.peak(stream).at(now, awaited > 0),
+            latency: memory.peak(stream).expected_time(now, awaited > 0),
             awaited,
-            headroom: memory.headroom.and_then(|headroom| headroom.at(clock)),
+            headroom: memory
+                .headroom
+                .and_then(|headroom| headroom.current_share(clock)),
             behind: memory.given_up.behind(now).is_some(),
         }
     }
@@ -246,7 +248,7 @@ impl TargetHealth {
         }
         match memory.breaker.admit(now, alone) {
             Admission::Allow(pass) | Admission::AllowProbe(pass) => {
-                memory.given_up.asked(key, now);
+                memory.given_up.record_request(key, now);
                 Ok(self.trial(pass, key))
             }
             Admission::RefuseUntil(until) => Err(Unavailable::Broken(until)),
@@ -281,7 +283,7 @@ impl TargetHealth {
 
     /// Returns the expected time.
     pub fn expected(&self, stream: bool, now: Instant) -> Option<Duration> {
-        self.memory.lock().peak(stream).at(now, false)
+        self.memory.lock().peak(stream).expected_time(now, false)
     }
 
     /// Returns whether the target rests for refusals: the account does not serve the model there.
@@ -294,7 +296,7 @@ impl TargetHealth {
         self.memory
             .lock()
             .answered
-            .is_some_and(|at| now.saturating_duration_since(at) < PROVEN)
+            .is_some_and(|answered_at| now.saturating_duration_since(answered_at) < PROVEN)
     }
 
     /// Notes that the kind of endpoint refused the account's credential.
@@ -411,9 +413,14 @@ impl TargetHealth {
             breaker: memory.breaker.state(now),
             calls: memory.breaker.calls(now),
             rest: memory.rest(now),
-            expected: [whole.at(now, awaited > 0), first.at(now, awaited > 0)],
+            expected: [
+                whole.expected_time(now, awaited > 0),
+                first.expected_time(now, awaited > 0),
+            ],
             awaited,
-            headroom: memory.headroom.and_then(|headroom| headroom.at(clock)),
+            headroom: memory
+                .headroom
+                .and_then(|headroom| headroom.current_share(clock)),
             behind: memory.given_up.behind(now),
         }
     }
@@ -440,7 +447,7 @@ impl TargetHealth {
         memory.peaks = status.expected.map(|expected| {
             let mut peak = Peak::default();
             if let Some(time) = expected {
-                peak.observe(time, now);
+                peak.record_time(time, now);
             }
             peak
         });

@@ -1,4 +1,4 @@
-//! A [`Cidr`] is a range of IP addresses, as an operator writes it. [`reachable`] says where a
+//! A [`Cidr`] is a range of IP addresses, as an operator writes it. [`reachable_address`] says where a
 //! listener is reached.
 //!
 //! An IPv4 address inside an IPv6 one (mapped, or by way of NAT64) always counts as the IPv4
@@ -9,10 +9,10 @@ use std::io::Write as _;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
 
-use dialects::address::plain;
+use dialects::address::plain_address;
 
 /// Returns the address at which this machine reaches a listener.
-pub fn reachable(mut address: SocketAddr) -> SocketAddr {
+pub fn reachable_address(mut address: SocketAddr) -> SocketAddr {
     if address.ip().is_unspecified() {
         address.set_ip(if address.is_ipv4() {
             Ipv4Addr::LOCALHOST.into()
@@ -42,8 +42,8 @@ pub fn put_address(bytes: &mut Vec<u8>, address: IpAddr) {
         let _written = write!(bytes, "{address}");
         return;
     };
-    for (place, part) in four.octets().into_iter().enumerate() {
-        if place > 0 {
+    for (index, part) in four.octets().into_iter().enumerate() {
+        if index > 0 {
             bytes.push(b'.');
         }
         if part >= 100 {
@@ -66,7 +66,7 @@ pub struct Cidr {
 impl Cidr {
     /// Returns whether the address lies in the range.
     pub fn contains(&self, address: IpAddr) -> bool {
-        match (self.first, plain(address)) {
+        match (self.first, plain_address(address)) {
             (IpAddr::V4(first), IpAddr::V4(address)) => {
                 let differ = u32::from(first) ^ u32::from(address);
                 differ.checked_shr(32 - u32::from(self.bits)).unwrap_or(0) == 0
@@ -97,19 +97,19 @@ impl FromStr for Cidr {
             None => (text, None),
         };
         let written: IpAddr = address.parse().map_err(|_| WRONG)?;
-        let most: u8 = if written.is_ipv4() { 32 } else { 128 };
+        let max_bits: u8 = if written.is_ipv4() { 32 } else { 128 };
         let bits = match bits {
-            None => most,
+            None => max_bits,
             Some(bits) if !bits.is_empty() && bits.bytes().all(|b| b.is_ascii_digit()) => bits
                 .parse()
                 .ok()
-                .filter(|bits| *bits <= most)
-                .ok_or_else(|| format!("must have a number from 0 to {most} after the /"))?,
+                .filter(|bits| *bits <= max_bits)
+                .ok_or_else(|| format!("must have a number from 0 to {max_bits} after the /"))?,
             Some(_) => return Err(WRONG.to_owned()),
         };
         // `::ffff:10.0.0.0/104` is `10.0.0.0/8`. A shorter prefix of a mapped address covers more
         // than IPv4.
-        let (first, bits) = match (written, plain(written)) {
+        let (first, bits) = match (written, plain_address(written)) {
             (IpAddr::V6(_), v4 @ IpAddr::V4(_)) => match bits.checked_sub(96) {
                 Some(bits) => (v4, bits),
                 None => (written, bits),

@@ -1,7 +1,7 @@
 //! The calendar: days and months of UTC, counted from 1970-01-01, and times as RFC 3339 writes
 //! them.
 //!
-//! Moments are milliseconds of Unix time. Only [`now`] reads a clock.
+//! Moments are milliseconds of Unix time. Only [`now_millis`] reads a clock.
 
 use std::time::SystemTime;
 
@@ -26,38 +26,38 @@ pub fn start_of(day: u64) -> u64 {
 
 /// Returns the first day of a day's month.
 pub fn month_of(day: u64) -> u64 {
-    Month::of(day).first
+    Month::containing(day).first
 }
 
 /// Writes a day as `2026-11-21`.
-pub fn date(day: u64) -> String {
-    let mut text = time(start_of(day));
+pub fn format_date(day: u64) -> String {
+    let mut text = format_time(start_of(day));
     text.truncate(10);
     text
 }
 
 /// Writes a moment as RFC 3339.
-pub fn time(ms: u64) -> String {
-    String::from_utf8_lossy(&stamp(ms)).into_owned()
+pub fn format_time(ms: u64) -> String {
+    String::from_utf8_lossy(&ascii_timestamp(ms)).into_owned()
 }
 
 /// Writes a time to the millisecond, as `2026-11-21T02:39:59.999Z`. Of a later year than 9999 the
 /// last moment of that year is written.
-pub fn rfc3339(time: SystemTime) -> String {
+pub fn format_system_time(time: SystemTime) -> String {
     let since = time
         .duration_since(SystemTime::UNIX_EPOCH)
         .unwrap_or_default();
-    self::time(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+    self::format_time(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
 }
 
 /// Writes a moment as RFC 3339, in ASCII.
-pub fn stamp(ms: u64) -> [u8; 24] {
+pub fn ascii_timestamp(ms: u64) -> [u8; 24] {
     // A later year has more than four digits.
     const LAST: u64 = 253_402_300_799_999;
     let digit = |number: u64| b'0' + u8::try_from(number % 10).unwrap_or_default();
     let two = |number: u64| [digit(number / 10), digit(number)];
     let ms = ms.min(LAST);
-    let Date { year, month, day } = Date::of(day_of(ms));
+    let Date { year, month, day } = Date::from_day(day_of(ms));
     let seconds = ms % DAY / 1_000;
     let ([c1, c2], [y1, y2], [m1, m2], [d1, d2]) =
         (two(year / 100), two(year), two(month), two(day));
@@ -74,7 +74,7 @@ pub fn stamp(ms: u64) -> [u8; 24] {
 }
 
 /// Returns the moment that the clock shows.
-pub fn now() -> u64 {
+pub fn now_millis() -> u64 {
     let since = SystemTime::now()
         .duration_since(SystemTime::UNIX_EPOCH)
         .unwrap_or_default();
@@ -89,9 +89,9 @@ pub fn seconds_of(text: &str) -> Option<u64> {
         return None;
     };
     let date = Date {
-        year: digits(y)?,
-        month: digits(&[*m1, *m2])?,
-        day: digits(&[*d1, *d2])?,
+        year: parse_digits(y)?,
+        month: parse_digits(&[*m1, *m2])?,
+        day: parse_digits(&[*d1, *d2])?,
     };
     if !(1..=12).contains(&date.month)
         || !(1..=length_of(date.year, date.month)).contains(&date.day)
@@ -113,14 +113,14 @@ pub fn seconds_of(text: &str) -> Option<u64> {
             rest @ ..,
         ] => {
             let (h, m, s) = (
-                digits(&[*h1, *h2])?,
-                digits(&[*m1, *m2])?,
-                digits(&[*s1, *s2])?,
+                parse_digits(&[*h1, *h2])?,
+                parse_digits(&[*m1, *m2])?,
+                parse_digits(&[*s1, *s2])?,
             );
             if h > 23 || m > 59 || s > 60 {
                 return None;
             }
-            let (ahead, behind) = offset(rest)?;
+            let (ahead, behind) = parse_offset(rest)?;
             (h * 3600 + m * 60 + s.min(59), ahead, behind)
         }
         _ => return None,
@@ -131,7 +131,7 @@ pub fn seconds_of(text: &str) -> Option<u64> {
 
 /// Reads the text after the seconds of a time. Returns the seconds by which the time is ahead of
 /// UTC, and those by which it is behind UTC.
-fn offset(text: &[u8]) -> Option<(u64, u64)> {
+fn parse_offset(text: &[u8]) -> Option<(u64, u64)> {
     let zone = match text {
         [b'.', fraction @ ..] => {
             let width = fraction.iter().take_while(|b| b.is_ascii_digit()).count();
@@ -145,7 +145,7 @@ fn offset(text: &[u8]) -> Option<(u64, u64)> {
     match zone {
         [b'Z' | b'z'] => Some((0, 0)),
         [sign @ (b'+' | b'-'), h1, h2, b':', m1, m2] => {
-            let (h, m) = (digits(&[*h1, *h2])?, digits(&[*m1, *m2])?);
+            let (h, m) = (parse_digits(&[*h1, *h2])?, parse_digits(&[*m1, *m2])?);
             if h > 23 || m > 59 {
                 return None;
             }
@@ -160,7 +160,7 @@ fn offset(text: &[u8]) -> Option<(u64, u64)> {
     }
 }
 
-fn digits(text: &[u8]) -> Option<u64> {
+fn parse_digits(text: &[u8]) -> Option<u64> {
     text.iter().try_fold(0, |n, b| {
         b.is_ascii_digit().then(|| n * 10 + u64::from(b - b'0'))
     })
@@ -177,8 +177,8 @@ pub struct Month {
 
 impl Month {
     /// Returns the month of a day.
-    pub fn of(day: u64) -> Month {
-        let date = Date::of(day);
+    pub fn containing(day: u64) -> Month {
+        let date = Date::from_day(day);
         let first = day - (date.day - 1);
         Month {
             first,
@@ -197,7 +197,7 @@ struct Date {
 impl Date {
     /// Returns the date of a day, by Howard Hinnant's `civil_from_days`. Its years begin in March,
     /// so that the leap day is the last of a year.
-    fn of(day: u64) -> Date {
+    fn from_day(day: u64) -> Date {
         let (era, of_era) = ((day + BEFORE_1970) / ERA, (day + BEFORE_1970) % ERA);
         let year = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / (ERA - 1)) / 365;
         let of_year = of_era - (365 * year + year / 4 - year / 100);
@@ -255,19 +255,19 @@ mod tests {
             (1_798_761_599_999, "2026-12-31", "2026-12-01"),
         ] {
             assert_eq!(
-                (date(day_of(ms)), date(month_of(day_of(ms)))),
+                (format_date(day_of(ms)), format_date(month_of(day_of(ms)))),
                 (day.to_owned(), month.to_owned()),
                 "{ms}"
             );
         }
-        assert_eq!(time(u64::MAX), "9999-12-31T23:59:59.999Z");
+        assert_eq!(format_time(u64::MAX), "9999-12-31T23:59:59.999Z");
     }
 
     #[test]
     fn times() {
         let check = |millis: u64, expected: &str| {
             assert_eq!(
-                rfc3339(SystemTime::UNIX_EPOCH + Duration::from_millis(millis)),
+                format_system_time(SystemTime::UNIX_EPOCH + Duration::from_millis(millis)),
                 expected
             )
         };

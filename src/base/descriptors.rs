@@ -66,8 +66,8 @@ impl Descriptors {
     pub fn is_within(&self, descriptor: i32) -> bool {
         let limit = self.limit();
         // A process that may have very few cannot leave as many free.
-        let most = limit - RESERVE.min(limit / 4);
-        u64::try_from(descriptor).map_or(true, |number| number < most)
+        let usable_limit = limit - RESERVE.min(limit / 4);
+        u64::try_from(descriptor).map_or(true, |number| number < usable_limit)
     }
 
     /// Notes that a connection was not made, since no descriptor was free for it.
@@ -95,13 +95,13 @@ impl Descriptors {
     }
 
     /// Waits until a connection was not made.
-    pub async fn lack(&self) {
+    pub async fn wait_for_lack(&self) {
         self.lacked.notified().await;
     }
 
     /// Looks whether the lack has ended, and what the limit is now: an operator may raise it while
     /// the process runs.
-    pub fn look(&self) {
+    pub fn refresh(&self) {
         self.limit.store(soft_limit(), Ordering::Relaxed);
         let has_room = self.has_room();
         let mut lacking = self.lacking.lock();
@@ -178,7 +178,7 @@ mod tests {
         descriptors.note_lack();
         descriptors.note_lack();
         assert!(descriptors.is_lacking() && descriptors.lacks() == 2);
-        descriptors.look();
+        descriptors.refresh();
         assert!(descriptors.is_lacking(), "it was a moment ago");
         assert!(
             descriptors.has_room(),

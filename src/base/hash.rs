@@ -15,11 +15,11 @@ pub struct QuickHasher(u64);
 
 impl Hasher for QuickHasher {
     fn write(&mut self, bytes: &[u8]) {
-        self.0 = sum(self.0, bytes);
+        self.0 = hash_bytes(self.0, bytes);
     }
 
     fn write_u64(&mut self, word: u64) {
-        self.0 = add(self.0, word);
+        self.0 = mix_word(self.0, word);
     }
 
     fn finish(&self) -> u64 {
@@ -33,7 +33,7 @@ const BLOCKS: usize = 100_000;
 
 /// Hashes the digest of secrets slowly, so that trying weak secrets is slow, too. The digest is
 /// repeated and hashed as one text, as OpenPGP does it with passwords (iterated S2K).
-pub fn slow(digest: [u8; 32]) -> [u8; 32] {
+pub fn hash_slowly(digest: [u8; 32]) -> [u8; 32] {
     const PART: usize = 1_000;
     let (part, mut sha) = (digest.repeat(2 * PART), Sha256::new());
     (0..BLOCKS / PART).for_each(|_| sha.update(&part));
@@ -41,20 +41,20 @@ pub fn slow(digest: [u8; 32]) -> [u8; 32] {
 }
 
 /// Gives one number for all texts to the hasher.
-pub fn texts<'t>(texts: impl IntoIterator<Item = &'t str>, state: &mut impl Hasher) {
+pub fn hash_texts<'t>(texts: impl IntoIterator<Item = &'t str>, state: &mut impl Hasher) {
     state.write_u64(
         texts
             .into_iter()
-            .fold(0, |so_far, text| sum(so_far, text.as_bytes())),
+            .fold(0, |so_far, text| hash_bytes(so_far, text.as_bytes())),
     );
 }
 
-fn sum(so_far: u64, bytes: &[u8]) -> u64 {
+fn hash_bytes(so_far: u64, bytes: &[u8]) -> u64 {
     let (words, rest) = bytes.as_chunks();
     let so_far = words.iter().fold(so_far, |so_far, word| {
-        add(so_far, u64::from_le_bytes(*word))
+        mix_word(so_far, u64::from_le_bytes(*word))
     });
-    add(
+    mix_word(
         so_far,
         rest.iter().fold(bytes.len() as u64, |word, byte| {
             word << 8 | u64::from(*byte)
@@ -62,7 +62,7 @@ fn sum(so_far: u64, bytes: &[u8]) -> u64 {
     )
 }
 
-fn add(so_far: u64, word: u64) -> u64 {
+fn mix_word(so_far: u64, word: u64) -> u64 {
     const FACTOR: u64 = 0x517C_C1B7_2722_0A95;
     (so_far.rotate_left(5) ^ word).wrapping_mul(FACTOR)
 }

@@ -34,12 +34,12 @@ impl<T> Lock<T> {
 }
 
 /// Waits for a signal without a limit of time. The lock is free meanwhile.
-pub fn wait<'l, T>(signal: &Condvar, held: MutexGuard<'l, T>) -> MutexGuard<'l, T> {
+pub fn wait_for_signal<'l, T>(signal: &Condvar, held: MutexGuard<'l, T>) -> MutexGuard<'l, T> {
     signal.wait(held).unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Waits for a signal, for `time` at most. The lock is free meanwhile.
-pub fn wait_for<'l, T>(
+pub fn wait_with_timeout<'l, T>(
     signal: &Condvar,
     held: MutexGuard<'l, T>,
     time: Duration,

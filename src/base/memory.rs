@@ -66,7 +66,7 @@ impl Held {
     }
 
     /// Takes `bytes` for something else of the same caller, if they are left.
-    pub fn beside(&self, bytes: usize) -> Option<Held> {
+    pub fn hold_separately(&self, bytes: usize) -> Option<Held> {
         let mut held = Held {
             budget: self.budget.clone(),
             purse: self.purse.clone(),
@@ -91,7 +91,7 @@ impl Held {
         } else {
             self.bytes
         };
-        let own = purse.of(bytes);
+        let own = purse.counter_for(bytes);
         let grown = own.fetch_update(Ordering::AcqRel, Ordering::Acquire, |own| {
             let may_grow = self.fits(own, more, is_small, kept);
             may_grow.then_some(own.saturating_add(more + moved))
@@ -148,7 +148,10 @@ impl Held {
             return;
         }
         let bytes = self.bytes - less;
-        let (before, after) = (self.purse.of(self.bytes), self.purse.of(bytes));
+        let (before, after) = (
+            self.purse.counter_for(self.bytes),
+            self.purse.counter_for(bytes),
+        );
         if bytes == 0 || std::ptr::eq(before, after) {
             before.fetch_sub(less, Ordering::AcqRel);
         } else {
@@ -171,7 +174,7 @@ impl Drop for Held {
 
 impl Purse {
     /// Returns the count to which a holder of `bytes` belongs.
-    fn of(&self, bytes: usize) -> &AtomicUsize {
+    fn counter_for(&self, bytes: usize) -> &AtomicUsize {
         if bytes <= SMALL {
             &self.small
         } else {
@@ -237,8 +240,11 @@ mod tests {
             Arc::new(Purse::default()),
         );
         let mut held = body(&budget, &purse, 32 * MIB).expect("it is the only one");
-        assert!(held.beside(4 * MIB).is_none(), "what is kept is kept");
-        assert!(held.beside(3 * MIB).is_some());
+        assert!(
+            held.hold_separately(4 * MIB).is_none(),
+            "what is kept is kept"
+        );
+        assert!(held.hold_separately(3 * MIB).is_some());
         assert!(body(&budget, &purse, MIB).is_none() && body(&budget, &purse, SMALL).is_some());
         assert!(
             held.hold(SMALL) && held.hold(32 * MIB),

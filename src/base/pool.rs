@@ -13,7 +13,7 @@ thread_local! {
 }
 
 /// Returns empty memory with room for [`SIZE`] bytes.
-pub fn take() -> Vec<u8> {
+pub fn take_buffer() -> Vec<u8> {
     let free = FREE.try_with(|free| free.borrow_mut().pop()).ok().flatten();
     free.unwrap_or_else(|| Vec::with_capacity(SIZE))
 }
@@ -40,11 +40,11 @@ mod tests {
 
     #[test]
     fn memory_comes_back_empty_and_only_in_one_size() {
-        let mut one = take();
+        let mut one = take_buffer();
         one.extend_from_slice(b"a secret");
         let place = one.as_ptr();
         give_back(one);
-        let mut again = take();
+        let mut again = take_buffer();
         assert_eq!(
             (again.as_ptr(), again.len(), again.capacity()),
             (place, 0, SIZE)
@@ -53,7 +53,7 @@ mod tests {
         give_back(again);
         give_back(Vec::new());
         assert_eq!(FREE.with_borrow(Vec::len), 0);
-        let many: Vec<_> = (0..KEPT * 2).map(|_| take()).collect();
+        let many: Vec<_> = (0..KEPT * 2).map(|_| take_buffer()).collect();
         many.into_iter().for_each(give_back);
         assert_eq!(FREE.with_borrow(Vec::len), KEPT);
     }

@@ -2,8 +2,8 @@
 //! file, line, path, cause, fix.
 //!
 //! **Invariant:** no message holds a value that may be a secret. A text that an operator wrote is
-//! quoted in two cases only: it is close to an allowed word ([`quoted`]), or it is an id of the
-//! catalog ([`shown`]). Of every other value a message gives only the place ([`in_column`]).
+//! quoted in two cases only: it is close to an allowed word ([`quote_near_miss`]), or it is an id of the
+//! catalog ([`quote_safely`]). Of every other value a message gives only the place ([`in_column`]).
 
 use std::fmt;
 
@@ -19,7 +19,7 @@ pub struct Problem {
     /// whole.
     pub path: String,
     /// A text that says what is wrong, and what to do.
-    pub what: String,
+    pub message: String,
 }
 
 impl fmt::Display for Problem {
@@ -31,7 +31,7 @@ impl fmt::Display for Problem {
         if !self.path.is_empty() {
             write!(f, " {}", self.path)?;
         }
-        write!(f, ": {}", self.what)
+        write!(f, ": {}", self.message)
     }
 }
 
@@ -41,20 +41,20 @@ pub struct Problems(pub Vec<Problem>, pub Vec<Problem>);
 
 impl Problem {
     /// Makes a problem of a text whose file is not known yet.
-    pub fn in_text(line: usize, path: String, what: String) -> Self {
+    pub fn in_text(line: usize, path: String, message: String) -> Self {
         Self {
             line: Some(line),
             path,
-            what,
+            message,
             ..Self::default()
         }
     }
 
     /// Makes a problem of a file as a whole.
-    pub fn of_file(file: String, what: impl Into<String>) -> Self {
+    pub fn of_file(file: String, message: impl Into<String>) -> Self {
         Self {
             file,
-            what: what.into(),
+            message: message.into(),
             ..Self::default()
         }
     }
@@ -90,25 +90,28 @@ impl std::error::Error for Problems {}
 
 /// Quotes a value if it is within two edits of an allowed word, because then it was meant to be
 /// that word. Any other value may be a secret in the wrong place, whatever it looks like.
-pub fn quoted<'n>(text: &str, allowed: impl IntoIterator<Item = &'n str>) -> Option<String> {
-    const EDITS: usize = 2;
-    let near = nearest(text, allowed)?;
-    (distance(text, near) <= EDITS).then(|| shown(text))
+pub fn quote_near_miss<'n>(
+    text: &str,
+    allowed: impl IntoIterator<Item = &'n str>,
+) -> Option<String> {
+    const MAX_EDITS: usize = 2;
+    let near = nearest_name(text, allowed)?;
+    (edit_distance(text, near) <= MAX_EDITS).then(|| quote_safely(text))
 }
 
 /// Writes a sentence about a value that is not quoted, with the value's column on its line.
-pub fn in_column(what: &str, column: usize) -> String {
-    format!("{what} (column {column})")
+pub fn in_column(sentence: &str, column: usize) -> String {
+    format!("{sentence} (column {column})")
 }
 
 /// Quotes an id of the catalog. A long id is cut short; an id that looks like a secret is not shown
 /// at all.
-pub fn shown(text: &str) -> String {
-    const LONGEST: usize = 60;
+pub fn quote_safely(text: &str) -> String {
+    const MAX_SHOWN: usize = 60;
     if looks_secret(text) {
         return "(a value that is not shown here)".to_owned();
     }
-    match text.char_indices().nth(LONGEST) {
+    match text.char_indices().nth(MAX_SHOWN) {
         Some((end, _)) => format!("{:?}…", text.get(..end).unwrap_or_default()),
         None => format!("{text:?}"),
     }
@@ -122,8 +125,8 @@ pub fn unless_secret(name: &str) -> &str {
 /// Returns whether a text plainly is the name of an environment variable, so that it may be shown:
 /// `AZURE_API_BASE`. A secret in the wrong place has no such words.
 pub fn is_variable_name(text: &str) -> bool {
-    const LONGEST: usize = 64;
-    text.len() <= LONGEST
+    const MAX_LENGTH: usize = 64;
+    text.len() <= MAX_LENGTH
         && text.contains('_')
         && text.split('_').all(is_word_of_variable)
         && !looks_secret(text)
@@ -161,21 +164,24 @@ fn looks_secret(text: &str) -> bool {
 }
 
 /// Finds the allowed name that a wrong one was most likely meant to be.
-pub fn nearest<'n>(wrong: &str, allowed: impl IntoIterator<Item = &'n str>) -> Option<&'n str> {
+pub fn nearest_name<'n>(
+    wrong: &str,
+    allowed: impl IntoIterator<Item = &'n str>,
+) -> Option<&'n str> {
     let letters = wrong.chars().count();
-    let most = 1 + letters / 4;
+    let max_distance = 1 + letters / 4;
     allowed
         .into_iter()
-        .filter(|name| name.chars().count().abs_diff(letters) <= most)
-        .map(|name| (distance(wrong, name), name))
-        .filter(|(distance, name)| *distance <= most && *distance < name.chars().count())
+        .filter(|name| name.chars().count().abs_diff(letters) <= max_distance)
+        .map(|name| (edit_distance(wrong, name), name))
+        .filter(|(distance, name)| *distance <= max_distance && *distance < name.chars().count())
         .min_by_key(|(distance, _)| *distance)
         .map(|(_, name)| name)
 }
 
 /// Returns Levenshtein's distance. Two neighbours in the wrong order count once, and case does not
 /// count.
-fn distance(a: &str, b: &str) -> usize {
+fn edit_distance(a: &str, b: &str) -> usize {
     let lower = |text: &str| Vec::from_iter(text.chars().map(|c| c.to_ascii_lowercase()));
     let (a, b) = (lower(a), lower(b));
     let mut before: Vec<usize> = Vec::new();
@@ -208,17 +214,17 @@ fn cell(row: &[usize], column: usize) -> usize {
 /// Says that there is nothing of this name, and which name may be meant, or else `advice`. The name
 /// is repeated only where it is nearly a known one: it may be a secret.
 pub fn no_such<'n>(
-    what: &str,
+    noun: &str,
     name: &str,
     known: impl Iterator<Item = &'n str>,
     advice: &str,
 ) -> String {
     let known: Vec<&str> = known.collect();
-    let nothing = match quoted(name, known.iter().copied()) {
-        Some(_) => format!("there is no {what} {name}"),
-        None => format!("there is no such {what}"),
+    let nothing = match quote_near_miss(name, known.iter().copied()) {
+        Some(_) => format!("there is no {noun} {name}"),
+        None => format!("there is no such {noun}"),
     };
-    let hint = nearest(name, known).map_or_else(
+    let hint = nearest_name(name, known).map_or_else(
         || advice.to_owned(),
         |meant| format!("; did you mean {meant}?"),
     );
@@ -243,7 +249,7 @@ mod tests {
             ("b", None),
             ("", None),
         ] {
-            assert_eq!(nearest(wrong, names), right, "{wrong}");
+            assert_eq!(nearest_name(wrong, names), right, "{wrong}");
         }
     }
 
@@ -256,7 +262,7 @@ mod tests {
             ("antropik", Some("\"antropik\"")),
             ("demo", Some("\"demo\"")),
         ] {
-            assert_eq!(quoted(text, allowed).as_deref(), told, "{text}");
+            assert_eq!(quote_near_miss(text, allowed).as_deref(), told, "{text}");
         }
         // The third is near enough to ask whether `anthropic` was meant, and not to be repeated.
         for secret in [
@@ -268,7 +274,7 @@ mod tests {
             "x",
             "",
         ] {
-            assert_eq!(quoted(secret, allowed), None, "{secret}");
+            assert_eq!(quote_near_miss(secret, allowed), None, "{secret}");
         }
     }
 
@@ -284,7 +290,7 @@ mod tests {
             "wJalrXUtnFEMI/K7MDENG/bPxRfiCYzEXAMPLEK1",
         ] {
             assert!(
-                !shown(secret).contains(secret) && unless_secret(secret) == "…",
+                !quote_safely(secret).contains(secret) && unless_secret(secret) == "…",
                 "{secret}"
             );
         }
@@ -298,8 +304,8 @@ mod tests {
             "OPENAI_API_KEY",
             "/run/secrets/openai",
         ] {
-            assert_eq!(shown(name), format!("{name:?}"));
+            assert_eq!(quote_safely(name), format!("{name:?}"));
         }
-        assert_eq!(shown(&"a".repeat(100)).chars().count(), 63);
+        assert_eq!(quote_safely(&"a".repeat(100)).chars().count(), 63);
     }
 }

@@ -39,10 +39,10 @@ pub fn cut_keys(text: &str) -> Cow<'_, str> {
         text.floor_char_boundary(MOST_SHOWN)
     };
     let start = text.get(..end).unwrap_or_default();
-    if let Some(at) = memchr::memmem::find(start.as_bytes(), b"/sk-") {
+    if let Some(key_start) = memchr::memmem::find(start.as_bytes(), b"/sk-") {
         return Cow::Owned(format!(
             "{}/[cut]",
-            cut_keys(start.get(..at).unwrap_or_default())
+            cut_keys(start.get(..key_start).unwrap_or_default())
         ));
     }
     // Most paths have neither.
@@ -51,9 +51,12 @@ pub fn cut_keys(text: &str) -> Cow<'_, str> {
     }
     match start
         .char_indices()
-        .find(|(at, _)| is_key(text.as_bytes().get(*at..).unwrap_or_default()))
+        .find(|(key_start, _)| is_key(text.as_bytes().get(*key_start..).unwrap_or_default()))
     {
-        Some((at, _)) => Cow::Owned(format!("{}key=[cut]", start.get(..at).unwrap_or_default())),
+        Some((key_start, _)) => Cow::Owned(format!(
+            "{}key=[cut]",
+            start.get(..key_start).unwrap_or_default()
+        )),
         None => Cow::Borrowed(start),
     }
 }
@@ -61,15 +64,15 @@ pub fn cut_keys(text: &str) -> Cow<'_, str> {
 /// Returns whether a text begins with `key=`. Each character may be percent-encoded, also twice.
 fn is_key(text: &[u8]) -> bool {
     let text = text.get(..b"%256b%2565%2579%253d".len()).unwrap_or(text);
-    let once = decoded(text);
-    [text, &decoded(&once), &once].iter().any(|text| {
+    let once = decode_percent(text);
+    [text, &decode_percent(&once), &once].iter().any(|text| {
         text.get(..4)
             .is_some_and(|name| name.eq_ignore_ascii_case(b"key="))
     })
 }
 
 /// Decodes what is percent-encoded.
-fn decoded(mut text: &[u8]) -> Vec<u8> {
+fn decode_percent(mut text: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len());
     while let Some((first, rest)) = text.split_first() {
         let digits = rest

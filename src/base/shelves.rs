@@ -19,9 +19,9 @@ pub struct ShelfBounds {
     /// The time after which a value is not found any more.
     pub kept_for: Duration,
     /// The most bytes that all keys hold together.
-    pub most: usize,
+    pub max_bytes: usize,
     /// The most bytes that one key holds.
-    pub most_of_a_key: usize,
+    pub max_bytes_per_key: usize,
 }
 
 /// The values of all keys, by their names.
@@ -54,7 +54,7 @@ struct Shelf<N, V> {
 
 struct Entry<V> {
     value: V,
-    at: Instant,
+    stored_at: Instant,
     bytes: usize,
 }
 
@@ -80,14 +80,14 @@ impl<N: Clone + Eq + Hash, V: Clone> Shelves<N, V> {
             name,
             Entry {
                 value,
-                at: now,
+                stored_at: now,
                 bytes,
             },
         );
-        shelf.shed(now, self.bounds.kept_for, self.bounds.most_of_a_key);
+        shelf.shed(now, self.bounds.kept_for, self.bounds.max_bytes_per_key);
         let after = shelf.bytes;
         all.bytes = all.bytes + after - before;
-        while all.bytes > self.bounds.most {
+        while all.bytes > self.bounds.max_bytes {
             all.shed_the_fullest(now, self.bounds.kept_for);
         }
     }
@@ -96,7 +96,7 @@ impl<N: Clone + Eq + Hash, V: Clone> Shelves<N, V> {
     pub fn find(&self, key: &Arc<str>, name: &N, now: Instant) -> Option<V> {
         let all = self.all.lock();
         let entry = all.by_key.get(key)?.entries.get(name)?;
-        (now.saturating_duration_since(entry.at) < self.bounds.kept_for)
+        (now.saturating_duration_since(entry.stored_at) < self.bounds.kept_for)
             .then(|| entry.value.clone())
     }
 
@@ -104,7 +104,7 @@ impl<N: Clone + Eq + Hash, V: Clone> Shelves<N, V> {
     pub fn sweep(&self, now: Instant) {
         let mut all = self.all.lock();
         all.by_key.retain(|_, shelf| {
-            shelf.shed(now, self.bounds.kept_for, self.bounds.most_of_a_key);
+            shelf.shed(now, self.bounds.kept_for, self.bounds.max_bytes_per_key);
             !shelf.entries.is_empty()
         });
         all.bytes = all.by_key.values().map(|shelf| shelf.bytes).sum();
@@ -136,7 +136,7 @@ impl<N, V> Default for Shelf<N, V> {
 impl<N: Clone + Eq + Hash, V> Shelf<N, V> {
     fn put(&mut self, name: N, entry: Entry<V>) {
         self.bytes += entry.bytes;
-        self.order.push_back((name.clone(), entry.at));
+        self.order.push_back((name.clone(), entry.stored_at));
         if let Some(old) = self.entries.insert(name, entry) {
             self.bytes -= old.bytes;
         }
@@ -144,21 +144,27 @@ impl<N: Clone + Eq + Hash, V> Shelf<N, V> {
 
     /// Drops entries that are too old, and the oldest entries while there are more than `most`
     /// bytes.
-    fn shed(&mut self, now: Instant, kept_for: Duration, most: usize) {
+    fn shed(&mut self, now: Instant, kept_for: Duration, max_bytes: usize) {
         // The same name may be put again and again.
         if self.order.len() > 2 * self.entries.len() + 1024 {
             let entries = &self.entries;
-            self.order
-                .retain(|(name, at)| entries.get(name).is_some_and(|entry| entry.at == *at));
+            self.order.retain(|(name, stored_at)| {
+                entries
+                    .get(name)
+                    .is_some_and(|entry| entry.stored_at == *stored_at)
+            });
         }
-        while let Some((_, at)) = self.order.front() {
-            if self.bytes <= most && now.saturating_duration_since(*at) < kept_for {
+        while let Some((_, stored_at)) = self.order.front() {
+            if self.bytes <= max_bytes && now.saturating_duration_since(*stored_at) < kept_for {
                 return;
             }
-            let Some((name, at)) = self.order.pop_front() else {
+            let Some((name, stored_at)) = self.order.pop_front() else {
                 return;
             };
-            if self.entries.get(&name).is_some_and(|entry| entry.at == at)
+            if self
+                .entries
+                .get(&name)
+                .is_some_and(|entry| entry.stored_at == stored_at)
                 && let Some(entry) = self.entries.remove(&name)
             {
                 self.bytes -= entry.bytes;
@@ -177,8 +183,8 @@ mod tests {
 
     const BOUNDS: ShelfBounds = ShelfBounds {
         kept_for: Duration::from_secs(3600),
-        most: 64 << 20,
-        most_of_a_key: 8 << 20,
+        max_bytes: 64 << 20,
+        max_bytes_per_key: 8 << 20,
     };
 
     fn count(shelves: &Shelves<u32, u32>) -> usize {
@@ -240,7 +246,7 @@ mod tests {
         assert_eq!(shelves.find(&quiet, &1, now), Some(1));
         {
             let all = shelves.all.lock();
-            assert!(all.bytes <= BOUNDS.most, "{}", all.bytes);
+            assert!(all.bytes <= BOUNDS.max_bytes, "{}", all.bytes);
             assert_eq!(
                 all.bytes,
                 all.by_key.values().map(|shelf| shelf.bytes).sum::<usize>()

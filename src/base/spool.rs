@@ -44,7 +44,7 @@ impl Spool {
     /// Makes a spool in a folder. All bodies together may have `total` bytes, and one may have
     /// `largest`.
     pub fn new(folder: &Path, total: usize, largest: usize) -> Spool {
-        let made = make(folder).inspect_err(|why| {
+        let made = make_unnamed_file(folder).inspect_err(|why| {
             let folder = folder.display();
             log::warn!(
                 "no file can be made in {folder} ({why}): uploads stay in memory, up to 64MiB each"
@@ -58,16 +58,16 @@ impl Spool {
     }
 
     /// Returns the largest body, if one may have `most` bytes in a file.
-    pub fn largest(&self, most: usize) -> usize {
+    pub fn largest_body(&self, file_limit: usize) -> usize {
         if self.folder.is_some() {
-            most
+            file_limit
         } else {
-            most.min(IN_MEMORY)
+            file_limit.min(IN_MEMORY)
         }
     }
 
     /// Begins to take a body of a caller, and the caller's part of the spool, which is empty yet.
-    pub fn begin(&self, purse: &Arc<Purse>) -> (Spooling, Held) {
+    pub fn begin_body(&self, purse: &Arc<Purse>) -> (Spooling, Held) {
         let spooling = Spooling {
             folder: self.folder.clone(),
             file: None,
@@ -90,11 +90,11 @@ impl Spooling {
         let Some(folder) = self.folder.as_ref().filter(|_| self.rest.len() >= PIECE) else {
             return Ok(());
         };
-        let (folder, file, at) = (folder.clone(), self.file.clone(), self.written as u64);
+        let (folder, file, offset) = (folder.clone(), self.file.clone(), self.written as u64);
         let piece = std::mem::take(&mut self.rest);
         let written = tokio::task::spawn_blocking(move || {
-            let file = file.map_or_else(|| make(&folder).map(Arc::new), Ok)?;
-            file.write_all_at(&piece, at)?;
+            let file = file.map_or_else(|| make_unnamed_file(&folder).map(Arc::new), Ok)?;
+            file.write_all_at(&piece, offset)?;
             Ok((file, piece))
         });
         let (file, mut piece) = written.await.map_err(io::Error::other).flatten()?;
@@ -127,15 +127,15 @@ impl Spooled {
     pub fn ranges(
         &self,
         part: Range<usize>,
-        longest: usize,
+        max_length: usize,
     ) -> impl Iterator<Item = Range<usize>> + use<> {
         let edge = self.written.clamp(part.start, part.end);
         [part.start..edge, edge..part.end]
             .into_iter()
             .flat_map(move |side| {
                 side.clone()
-                    .step_by(longest.max(1))
-                    .map(move |at| at..side.end.min(at.saturating_add(longest)))
+                    .step_by(max_length.max(1))
+                    .map(move |offset| offset..side.end.min(offset.saturating_add(max_length)))
             })
     }
 
@@ -158,7 +158,7 @@ impl Spooled {
 }
 
 /// Makes a file without a name.
-fn make(folder: &Path) -> io::Result<File> {
+fn make_unnamed_file(folder: &Path) -> io::Result<File> {
     let path = folder.join(format!(".upload-{}", uuid::Uuid::now_v7().simple()));
     let file = OpenOptions::new()
         .read(true)
@@ -205,13 +205,13 @@ mod tests {
         ] {
             let spool = Spool::new(folder, 8 << 20, 8 << 20);
             assert_eq!(
-                spool.largest(100 << 20),
+                spool.largest_body(100 << 20),
                 if in_file { 100 << 20 } else { IN_MEMORY }
             );
             for length in [0, 1, PIECE - 1, PIECE, PIECE + 1, 3 * PIECE + 7] {
                 let body = body(length);
                 run(async {
-                    let (mut spooling, _room) = spool.begin(&Arc::default());
+                    let (mut spooling, _room) = spool.begin_body(&Arc::default());
                     for piece in body.chunks(100_000) {
                         spooling.put(piece).await.expect("room");
                         assert!(

@@ -11,7 +11,10 @@ pub fn is_unseen(c: char) -> bool {
 
 /// Writes rows of cells below each other. The cells of the first `left` columns begin at the same
 /// place; the other cells, numbers, end at the same place.
-pub fn columns<R: AsRef<[String]>>(rows: impl IntoIterator<Item = R>, left: usize) -> String {
+pub fn format_columns<R: AsRef<[String]>>(
+    rows: impl IntoIterator<Item = R>,
+    left: usize,
+) -> String {
     let rows: Vec<R> = rows.into_iter().collect();
     let widths: Vec<usize> = (0..rows.first().map_or(0, |row| row.as_ref().len()))
         .map(|column| {
@@ -46,8 +49,8 @@ mod tests {
     #[test]
     fn names_stand_to_the_left_and_numbers_to_the_right() {
         let rows = [["name", "n"], ["ä", "10"], ["", "1"]].map(|row| row.map(str::to_owned));
-        assert_eq!(columns(&rows, 1), "name   n\nä     10\n       1\n");
-        assert_eq!(columns(&rows, 2), "name  n\nä     10\n      1\n");
-        assert_eq!(columns([] as [[String; 1]; 0], 1), "");
+        assert_eq!(format_columns(&rows, 1), "name   n\nä     10\n       1\n");
+        assert_eq!(format_columns(&rows, 2), "name  n\nä     10\n      1\n");
+        assert_eq!(format_columns([] as [[String; 1]; 0], 1), "");
     }
 }

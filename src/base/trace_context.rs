@@ -33,7 +33,7 @@ pub struct TraceContext {
     /// True if the spans of the exchange will be kept, as far as is known at its beginning.
     pub is_sampled: bool,
     /// The address of the gateway that the request came to.
-    pub at: Option<SocketAddr>,
+    pub local_address: Option<SocketAddr>,
 }
 
 /// The caller's side of a trace.
@@ -48,11 +48,11 @@ pub struct Parent {
 }
 
 /// Reads the headers of a caller. More than one `traceparent` counts as none.
-pub fn read<'h>(
+pub fn read_trace_headers<'h>(
     mut parents: impl Iterator<Item = &'h [u8]>,
     states: impl Iterator<Item = &'h [u8]>,
 ) -> Option<(TraceId, Parent)> {
-    let (trace, span, is_sampled) = parents.next().and_then(parse)?;
+    let (trace, span, is_sampled) = parents.next().and_then(parse_traceparent)?;
     if parents.next().is_some() {
         return None;
     }
@@ -61,25 +61,25 @@ pub fn read<'h>(
         Parent {
             span,
             is_sampled,
-            state: state(states),
+            state: join_tracestate(states),
         },
     ))
 }
 
 /// Reads a `traceparent`. Later versions begin with the same fields.
-fn parse(text: &[u8]) -> Option<(TraceId, SpanId, bool)> {
+fn parse_traceparent(text: &[u8]) -> Option<(TraceId, SpanId, bool)> {
     let (known, rest) = text.split_at_checked(LENGTH)?;
     let mut fields = known.split(|byte| *byte == b'-');
-    let [version] = hex(fields.next()?)?;
-    let (trace, span) = (hex(fields.next()?)?, hex(fields.next()?)?);
-    let [flags] = hex(fields.next()?)?;
+    let [version] = parse_hex(fields.next()?)?;
+    let (trace, span) = (parse_hex(fields.next()?)?, parse_hex(fields.next()?)?);
+    let [flags] = parse_hex(fields.next()?)?;
     let is_long = version > 0 && rest.first() == Some(&b'-');
     let is_well = fields.next().is_none() && version != 0xff && (rest.is_empty() || is_long);
     (is_well && trace != [0; 16] && span != [0; 8]).then_some((trace, span, flags & SAMPLED != 0))
 }
 
 /// Reads hexadecimal digits in lower case.
-fn hex<const N: usize>(text: &[u8]) -> Option<[u8; N]> {
+fn parse_hex<const N: usize>(text: &[u8]) -> Option<[u8; N]> {
     let (pairs, odd) = text.as_chunks::<2>();
     if pairs.len() != N || !odd.is_empty() {
         return None;
@@ -100,7 +100,7 @@ fn digit_value(digit: u8) -> Option<u8> {
 }
 
 /// Joins the lines of `tracestate`, if all of it is good.
-fn state<'h>(lines: impl Iterator<Item = &'h [u8]>) -> Option<Box<str>> {
+fn join_tracestate<'h>(lines: impl Iterator<Item = &'h [u8]>) -> Option<Box<str>> {
     let mut joined = String::new();
     for line in lines {
         let is_plain = line.iter().all(|byte| matches!(byte, b' '..=b'~'));
@@ -118,7 +118,7 @@ impl TraceContext {
     /// Writes the `traceparent` of one of our spans.
     pub fn traceparent(&self, span: SpanId) -> String {
         let flags = if self.is_sampled { "01" } else { "00" };
-        ["00", &hexadecimal(&self.trace), &hexadecimal(&span), flags].join("-")
+        ["00", &to_hex(&self.trace), &to_hex(&span), flags].join("-")
     }
 
     /// Returns what the caller's tools say of the trace.
@@ -128,25 +128,25 @@ impl TraceContext {
 }
 
 /// Returns bytes as hexadecimal digits.
-pub fn hexadecimal(bytes: &[u8]) -> String {
+pub fn to_hex(bytes: &[u8]) -> String {
     bytes
         .iter()
-        .flat_map(|byte| digits(*byte))
+        .flat_map(|byte| hex_pair(*byte))
         .map(char::from)
         .collect()
 }
 
 /// Returns the hexadecimal digits of a trace's id.
-pub fn digits_of(trace: &TraceId) -> [u8; 32] {
+pub fn trace_id_digits(trace: &TraceId) -> [u8; 32] {
     let mut text = [0; 32];
-    for (place, byte) in text.as_chunks_mut().0.iter_mut().zip(trace) {
-        *place = digits(*byte);
+    for (pair, byte) in text.as_chunks_mut().0.iter_mut().zip(trace) {
+        *pair = hex_pair(*byte);
     }
     text
 }
 
 #[inline]
-fn digits(byte: u8) -> [u8; 2] {
+fn hex_pair(byte: u8) -> [u8; 2] {
     [digit(byte >> 4), digit(byte & 15)]
 }
 
@@ -167,7 +167,7 @@ mod tests {
 
     fn check(text: &str, expected: Option<bool>) {
         assert_eq!(
-            parse(text.as_bytes()).map(|(.., sampled)| sampled),
+            parse_traceparent(text.as_bytes()).map(|(.., sampled)| sampled),
             expected,
             "{text}"
         );
@@ -231,13 +231,14 @@ mod tests {
 
     #[test]
     fn what_is_read_is_written_with_our_own_span() {
-        let (trace, parent) = read([GOOD.as_bytes()].into_iter(), std::iter::empty()).unwrap();
-        assert_eq!(hexadecimal(&parent.span), "00f067aa0ba902b7");
+        let (trace, parent) =
+            read_trace_headers([GOOD.as_bytes()].into_iter(), std::iter::empty()).unwrap();
+        assert_eq!(to_hex(&parent.span), "00f067aa0ba902b7");
         let context = TraceContext {
             trace,
             parent: Some(parent),
             is_sampled: true,
-            at: None,
+            local_address: None,
         };
         let ours = [1, 2, 3, 4, 5, 6, 7, 0xab];
         assert_eq!(
@@ -251,7 +252,7 @@ mod tests {
         assert!(context.traceparent(ours).ends_with("-00"));
         // Two of them say nothing.
         assert_eq!(
-            read(
+            read_trace_headers(
                 [GOOD.as_bytes(), GOOD.as_bytes()].into_iter(),
                 std::iter::empty()
             ),
@@ -263,7 +264,7 @@ mod tests {
     fn a_tracestate_is_kept_if_it_is_short_and_plain() {
         let kept = |lines: &[&str]| {
             let states = lines.iter().map(|line| line.as_bytes());
-            let (_, parent) = read([GOOD.as_bytes()].into_iter(), states).unwrap();
+            let (_, parent) = read_trace_headers([GOOD.as_bytes()].into_iter(), states).unwrap();
             parent.state.map(String::from)
         };
         assert_eq!(kept(&[]), None);
@@ -283,6 +284,9 @@ mod tests {
         assert_eq!(kept(&two).map(|state| state.len()), Some(512));
         assert_eq!(kept(&["yy", &"z".repeat(510)]), None);
         // Without a parent there is no state either.
-        assert_eq!(read(std::iter::empty(), [&b"a=1"[..]].into_iter()), None);
+        assert_eq!(
+            read_trace_headers(std::iter::empty(), [&b"a=1"[..]].into_iter()),
+            None
+        );
     }
 }

@@ -1,6 +1,6 @@
 //! A unit gives a number its meaning. This module reads values with units as an operator writes
 //! them: durations, sizes, shares, points in time. [`Text`] reads any value that is written as
-//! text. [`count`] writes a number with its noun.
+//! text. [`format_count`] writes a number with its noun.
 //!
 //! A unit is always written, so that nobody has to know what a bare number means.
 
@@ -17,7 +17,7 @@ use crate::base::address::Cidr;
 use crate::base::calendar;
 
 /// Writes a number with its noun: `1 request`, `2 requests`.
-pub fn count<N: fmt::Display + PartialEq + From<u8>>(number: N, noun: &str) -> String {
+pub fn format_count<N: fmt::Display + PartialEq + From<u8>>(number: N, noun: &str) -> String {
     let end = if number == N::from(1) { "" } else { "s" };
     format!("{number} {noun}{end}")
 }
@@ -191,7 +191,7 @@ impl FromStr for Decimal {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        scaled(text, 6, "six", 1_000_000_000).map(Self)
+        parse_scaled(text, 6, "six", 1_000_000_000).map(Self)
     }
 }
 
@@ -209,13 +209,18 @@ impl FromStr for Fine {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        scaled(text, 12, "twelve", 1_000_000).map(Self)
+        parse_scaled(text, 12, "twelve", 1_000_000).map(Self)
     }
 }
 
 /// Reads a number with at most so many decimals, as a whole number of the last of them.
-fn scaled(text: &str, decimals_most: u32, in_words: &str, largest: u64) -> Result<u64, String> {
-    let most = largest.saturating_mul(10_u64.saturating_pow(decimals_most));
+fn parse_scaled(
+    text: &str,
+    max_decimals: u32,
+    in_words: &str,
+    largest: u64,
+) -> Result<u64, String> {
+    let max_parts = largest.saturating_mul(10_u64.saturating_pow(max_decimals));
     let (number, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
     let (whole, decimals) = number.split_once('.').unwrap_or((number, "0"));
     let power = exponent.strip_prefix(['+', '-']).unwrap_or(exponent);
@@ -241,7 +246,7 @@ fn scaled(text: &str, decimals_most: u32, in_words: &str, largest: u64) -> Resul
         } else {
             power
         })
-        .saturating_add(decimals_most.into());
+        .saturating_add(max_decimals.into());
     if zeros < 0 {
         return Err(format!("must have at most {in_words} decimals"));
     }
@@ -254,7 +259,7 @@ fn scaled(text: &str, decimals_most: u32, in_words: &str, largest: u64) -> Resul
         .zip(factor)
         .and_then(|(number, factor)| number.checked_mul(factor));
     parts
-        .filter(|parts| *parts <= most)
+        .filter(|parts| *parts <= max_parts)
         .ok_or_else(|| format!("must be at most {largest}"))
 }
 
@@ -377,7 +382,7 @@ mod tests {
     #[test]
     fn a_number_with_its_noun() {
         assert_eq!(
-            (count(1_u64, "row"), count(0_usize, "row")),
+            (format_count(1_u64, "row"), format_count(0_usize, "row")),
             ("1 row".to_owned(), "0 rows".to_owned())
         );
     }

@@ -134,7 +134,7 @@ impl Account {
         // A proxy could read plain HTTP, and so could others on the way to it and past it.
         let is_direct = self.dialect.protocol.calls_nobody() || (!*tls && !self.network.insecure);
         proxies
-            .to(&self.network.proxy, *tls, host, *port)
+            .proxy_for(&self.network.proxy, *tls, host, *port)
             .filter(|_| !is_direct)
     }
 
@@ -143,7 +143,7 @@ impl Account {
         match self.dialect.prices() {
             Prices::Free => Some((Price::FREE, Origin::Demo)),
             Prices::Unlisted => None,
-            Prices::Listed => list::find(list::provider(&self.base.host)?, model)
+            Prices::Listed => list::find_price(list::provider_of_host(&self.base.host)?, model)
                 .map(|price| (price, Origin::List)),
         }
     }

@@ -12,18 +12,18 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use super::Catalog;
-use super::load::{CatalogFile, assumed, is_there, shown, sources};
+use super::load::{CatalogFile, check_folder, display_folder, read_sources, resolve_assumed};
 use crate::base::problem::{Problem, Problems};
-use crate::conf::yaml::edit::{Change, edit};
+use crate::conf::yaml::edit::{Change, apply_changes};
 use crate::conf::yaml::{self, Entry, Node, Value};
 
 /// The longest wait for the lock, while somebody else changes the files.
-const PATIENCE: Duration = Duration::from_secs(30);
+const LOCK_TIMEOUT: Duration = Duration::from_secs(30);
 /// The time in which a file that is wrong is read again, if it was written into just now: somebody
 /// may be in the middle of writing.
-const AGAIN: Duration = Duration::from_secs(1);
+const RETRY_PERIOD: Duration = Duration::from_secs(1);
 /// The age up to which a write counts as "just now".
-const YOUNG: Duration = Duration::from_secs(5);
+const YOUNG_AGE: Duration = Duration::from_secs(5);
 
 /// The catalog's files, and what they hold.
 pub struct Files {
@@ -58,18 +58,20 @@ pub struct KeyPlace {
 impl Files {
     /// Reads the files, without any secret that they name.
     pub fn read(conf: &Path) -> Result<Self, String> {
-        is_there(conf).map_err(|problems| problems.to_string())?;
+        check_folder(conf).map_err(|problems| problems.to_string())?;
         let start = Instant::now();
         let (sources, catalog) = loop {
-            match sources(conf).and_then(|sources| Ok((assumed(conf, &sources)?, sources))) {
+            match read_sources(conf)
+                .and_then(|sources| Ok((resolve_assumed(conf, &sources)?, sources)))
+            {
                 Ok((catalog, sources)) => break (sources, catalog),
-                Err(problems) if start.elapsed() < AGAIN && is_young(conf, &problems) => {
+                Err(problems) if start.elapsed() < RETRY_PERIOD && is_young(conf, &problems) => {
                     std::thread::park_timeout(Duration::from_millis(20))
                 }
                 Err(problems) => {
                     return Err(format!(
                         "{problems}\n{}: keys cannot be listed or changed while the catalog has errors",
-                        shown(conf)
+                        display_folder(conf)
                     ));
                 }
             }
@@ -86,7 +88,7 @@ impl Files {
     /// Reads the files to change something. Nobody else who asks for the lock can change them
     /// meanwhile.
     pub fn lock(conf: &Path) -> Result<Self, String> {
-        is_there(conf).map_err(|problems| problems.to_string())?;
+        check_folder(conf).map_err(|problems| problems.to_string())?;
         let shown = conf.display();
         let folder = File::open(conf)
             .map_err(|why| format!("{shown}: the configuration folder cannot be read: {why}"))?;
@@ -94,7 +96,7 @@ impl Files {
         loop {
             match folder.try_lock() {
                 Ok(()) => break,
-                Err(TryLockError::WouldBlock) if start.elapsed() < PATIENCE => {
+                Err(TryLockError::WouldBlock) if start.elapsed() < LOCK_TIMEOUT => {
                     std::thread::park_timeout(Duration::from_millis(20))
                 }
                 Err(TryLockError::WouldBlock) => {
@@ -152,20 +154,20 @@ impl Files {
     }
 
     /// Returns each key's id with its place, in the order of the files.
-    pub fn places(&self) -> Vec<(String, KeyPlace)> {
-        self.keys(|_, _| true, |id, place, _| (id, place))
+    pub fn key_places(&self) -> Vec<(String, KeyPlace)> {
+        self.keys(|_, _| true, |id, key_place, _| (id, key_place))
     }
 
     /// Returns the place of one key, and what `read` makes of the text that is written for it.
-    pub fn written<T>(
+    pub fn written_key<T>(
         &self,
         caller: &str,
         name: &str,
         read: impl Fn(&Node<'_>) -> T,
     ) -> Option<(KeyPlace, T)> {
         self.keys(
-            |of, key| of == caller && key == name,
-            |_, place, node| (place, read(node)),
+            |owner, key| owner == caller && key == name,
+            |_, key_place, node| (key_place, read(node)),
         )
         .pop()
     }
@@ -182,11 +184,11 @@ impl Files {
             };
             for Entry {
                 key: caller, node, ..
-            } in section(&tree, "callers")
+            } in section_entries(&tree, "callers")
             {
                 for Entry {
                     key, line, node, ..
-                } in section(node, "keys")
+                } in section_entries(node, "keys")
                     .iter()
                     .filter(|entry| wanted(caller, &entry.key))
                 {
@@ -207,14 +209,14 @@ impl Files {
         let Some(source) = self.sources.get(file) else {
             return Err("there is no such file".to_owned());
         };
-        let (text, line) = edit(&source.text, changes).map_err(|problem| {
+        let (text, line) = apply_changes(&source.text, changes).map_err(|problem| {
             Problem {
                 file: source.path.display().to_string(),
                 ..problem
             }
             .to_string()
         })?;
-        let like = fs::metadata(&source.path).map_err(|why| cannot(&source.path, &why))?;
+        let like = fs::metadata(&source.path).map_err(|why| cannot_write(&source.path, &why))?;
         let mut after = self.sources.clone();
         let path = source.path.clone();
         let before = after
@@ -234,7 +236,7 @@ impl Files {
             .first()
             .map(|source| source.path.clone())
             .unwrap_or_default();
-        let like = fs::metadata(&main).map_err(|why| cannot(&main, &why))?;
+        let like = fs::metadata(&main).map_err(|why| cannot_write(&main, &why))?;
         let path = self.conf.join("catalog.d").join(name);
         let mut after = self.sources.clone();
         after.push(CatalogFile {
@@ -254,7 +256,7 @@ impl Files {
         before: Option<&str>,
         like: &Metadata,
     ) -> Result<(), String> {
-        let catalog = assumed(&self.conf, &after).map_err(|problems| {
+        let catalog = resolve_assumed(&self.conf, &after).map_err(|problems| {
             format!(
                 "{problems}\n{}: was not changed, because the change would put errors into the catalog",
                 path.display()
@@ -283,11 +285,11 @@ impl Files {
             .filter(|folder| !folder.exists())
             .map(Path::to_owned);
         if let Some(folder) = &made {
-            make_folder(folder, &self.conf).map_err(|why| cannot(folder, &why))?;
+            make_folder(folder, &self.conf).map_err(|why| cannot_write(folder, &why))?;
         }
-        if let Err(why) = replace(&real, text, like) {
+        if let Err(why) = replace_file(&real, text, like) {
             remove_folder(made.as_deref());
-            return Err(cannot(path, &why));
+            return Err(cannot_write(path, &why));
         }
         self.before = Some(FileBefore {
             path: real,
@@ -304,10 +306,10 @@ impl Files {
             return Ok(());
         };
         let undone = match text {
-            Some(text) => fs::metadata(&path).and_then(|like| replace(&path, &text, &like)),
+            Some(text) => fs::metadata(&path).and_then(|like| replace_file(&path, &text, &like)),
             None => fs::remove_file(&path),
         };
-        undone.map_err(|why| cannot(&path, &why))?;
+        undone.map_err(|why| cannot_write(&path, &why))?;
         remove_folder(made.as_deref());
         Ok(())
     }
@@ -317,7 +319,7 @@ impl Files {
 fn is_young(conf: &Path, Problems(problems, _): &Problems) -> bool {
     problems.iter().any(|problem| {
         match fs::metadata(conf.join(&problem.file)).and_then(|metadata| metadata.modified()) {
-            Ok(modified) => modified.elapsed().is_ok_and(|long| long < YOUNG),
+            Ok(modified) => modified.elapsed().is_ok_and(|long| long < YOUNG_AGE),
             Err(why) => {
                 why.kind() == io::ErrorKind::NotFound && problem.file.starts_with("catalog.d/")
             }
@@ -333,7 +335,7 @@ fn remove_folder(made: Option<&Path>) {
     }
 }
 
-fn section<'n, 't>(node: &'n Node<'t>, name: &str) -> &'n [Entry<'t>] {
+fn section_entries<'n, 't>(node: &'n Node<'t>, name: &str) -> &'n [Entry<'t>] {
     let Value::Map(entries) = &node.value else {
         return &[];
     };
@@ -348,12 +350,12 @@ fn section<'n, 't>(node: &'n Node<'t>, name: &str) -> &'n [Entry<'t>] {
     }
 }
 
-fn cannot(path: &Path, why: &io::Error) -> String {
+fn cannot_write(path: &Path, why: &io::Error) -> String {
     format!("{}: cannot be written: {why}", path.display())
 }
 
 /// Puts a text into a file's place, in one step.
-fn replace(path: &Path, text: &str, like: &Metadata) -> io::Result<()> {
+fn replace_file(path: &Path, text: &str, like: &Metadata) -> io::Result<()> {
     let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
         return Err(io::ErrorKind::InvalidInput.into());
     };

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use super::texts::{Stat, Version, too_large};
 use crate::base::problem::Problem;
-use crate::conf::config::MOST_CATALOG_SIZE;
+use crate::conf::config::MAX_CATALOG_SIZE;
 use crate::conf::yaml;
 
 /// The largest size of a file that the catalog names. The system's own bundle of certificates has
@@ -27,7 +27,7 @@ pub struct FileList {
 }
 
 /// Lists the files of the catalog.
-pub fn list(conf: &Path) -> Result<FileList, Problem> {
+pub fn list_catalog_files(conf: &Path) -> Result<FileList, Problem> {
     let folder = conf.join("catalog.d");
     let mut listed = FileList {
         paths: vec![conf.join("catalog.yaml")],
@@ -60,16 +60,17 @@ pub fn list(conf: &Path) -> Result<FileList, Problem> {
 
 /// Reads a whole file, if it is a regular one and not too large. A pipe would wait for a writer,
 /// and a device would never end.
-pub fn contents(path: &Path, limit: usize) -> io::Result<Vec<u8>> {
+pub fn read_regular_file(path: &Path, limit: usize) -> io::Result<Vec<u8>> {
     regular_size(&fs::metadata(path)?)?;
     let file = File::open(path)?;
     let size = regular_size(&file.metadata()?)?;
-    let most = u64::try_from(limit).unwrap_or(u64::MAX);
-    if size > most {
+    let max_size = u64::try_from(limit).unwrap_or(u64::MAX);
+    if size > max_size {
         return Err(too_large(limit));
     }
     let mut bytes = Vec::with_capacity(usize::try_from(size).unwrap_or_default());
-    file.take(most.saturating_add(1)).read_to_end(&mut bytes)?;
+    file.take(max_size.saturating_add(1))
+        .read_to_end(&mut bytes)?;
     if bytes.len() > limit {
         Err(too_large(limit))
     } else {
@@ -91,21 +92,21 @@ fn regular_size(metadata: &fs::Metadata) -> io::Result<u64> {
 /// Reads what a file holds at this moment, without a check for writers: for the first look, before
 /// anything is live.
 pub(crate) fn read_now(path: &Path, limit: usize) -> Version {
-    Version::of(stat(path), contents(path, limit))
+    Version::from_read(stat_file(path), read_regular_file(path, limit))
 }
 
 /// Reads what a file holds, if no write cut across the reading.
 pub(crate) fn read_whole(path: &Path, limit: usize) -> Option<Version> {
     const TRIES: usize = 3;
     (0..TRIES).find_map(|_| {
-        let before = stat(path);
-        let read = contents(path, limit);
-        (stat(path) == before).then(|| Version::of(before, read))
+        let before = stat_file(path);
+        let read = read_regular_file(path, limit);
+        (stat_file(path) == before).then(|| Version::from_read(before, read))
     })
 }
 
 /// Returns a file's fingerprint, or `None` if it cannot be had.
-pub(crate) fn stat(path: &Path) -> Option<Stat> {
+pub(crate) fn stat_file(path: &Path) -> Option<Stat> {
     let metadata = fs::metadata(path).ok()?;
     Some(Stat {
         id: (metadata.dev(), metadata.ino()),
@@ -121,7 +122,7 @@ fn nanoseconds(seconds: i64, nanoseconds: i64) -> i128 {
 
 /// Returns the error of a file of the configuration that cannot be read.
 pub(crate) fn no_file(path: &Path, why: &io::Error) -> Problem {
-    let what = if why.kind() == io::ErrorKind::NotFound {
+    let message = if why.kind() == io::ErrorKind::NotFound {
         "does not exist: create it, or name the configuration folder with --conf".to_owned()
     } else if why.kind() == io::ErrorKind::FileTooLarge {
         format!(
@@ -131,12 +132,12 @@ pub(crate) fn no_file(path: &Path, why: &io::Error) -> Problem {
     } else {
         format!("cannot be read: {why}")
     };
-    Problem::of_file(path.display().to_string(), what)
+    Problem::of_file(path.display().to_string(), message)
 }
 
 /// Returns the error of a catalog whose files together are larger than `limit`. It is that of the
 /// file `at`, which was not read.
-pub(crate) fn too_large_catalog(at: &Path, paths: &[PathBuf], limit: usize) -> Problem {
+pub(crate) fn too_large_catalog(unread_path: &Path, paths: &[PathBuf], limit: usize) -> Problem {
     const SHOWN: usize = 4;
     let size = |path: &PathBuf| fs::metadata(path).map_or(0, |metadata| metadata.len());
     let mut files: Vec<(u64, &PathBuf)> = paths.iter().map(|path| (size(path), path)).collect();
@@ -150,26 +151,26 @@ pub(crate) fn too_large_catalog(at: &Path, paths: &[PathBuf], limit: usize) -> P
     if files.len() > SHOWN {
         listed.push(format!("{} more are smaller", files.len() - SHOWN));
     }
-    let what = format!(
+    let message = format!(
         "is too large: the files of the catalog have {} together, and `catalog_size` allows {} ({}). {}",
         shown_size(total),
         shown_size(limit as u64),
         listed.join(", "),
         advice_for(total)
     );
-    Problem::of_file(at.display().to_string(), what)
+    Problem::of_file(unread_path.display().to_string(), message)
 }
 
 /// Returns what to write for a catalog of this size.
 fn advice_for(total: u64) -> String {
     // Some room to grow.
     let mebibytes = (total + total / 4).div_ceil(1 << 20).next_power_of_two();
-    let most = MOST_CATALOG_SIZE as u64;
-    if total > most {
+    let max_size = MAX_CATALOG_SIZE as u64;
+    if total > max_size {
         "1GiB is the most that can be allowed: remove entries, or serve them by several gateways"
             .to_owned()
     } else {
-        let enough = mebibytes.min(most >> 20);
+        let enough = mebibytes.min(max_size >> 20);
         format!(
             "Write `catalog_size: {enough}MiB` in server.yaml and restart the gateway, or remove entries"
         )

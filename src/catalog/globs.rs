@@ -79,7 +79,7 @@ impl Globs {
             || self
                 .patterns
                 .iter()
-                .any(|pattern| glob(pattern.as_bytes(), id.as_bytes()))
+                .any(|pattern| match_glob(pattern.as_bytes(), id.as_bytes()))
     }
 }
 
@@ -101,7 +101,7 @@ impl fmt::Display for Globs {
 fn may_meet(glob: &str, pattern: &str) -> bool {
     let begins = name::literal_prefix(pattern);
     match name::literal_prefix(glob) {
-        exact if exact.len() == glob.len() => matches(pattern, exact),
+        exact if exact.len() == glob.len() => glob_matches(pattern, exact),
         other => other.starts_with(begins) || begins.starts_with(other),
     }
 }
@@ -109,28 +109,28 @@ fn may_meet(glob: &str, pattern: &str) -> bool {
 /// Returns whether a glob surely matches all that another one matches. A `*` is never within what a
 /// `?` stands for.
 fn is_wider(wide: &str, narrow: &str) -> bool {
-    wide == narrow || (matches(wide, narrow) && !(wide.contains('?') && narrow.contains('*')))
+    wide == narrow || (glob_matches(wide, narrow) && !(wide.contains('?') && narrow.contains('*')))
 }
 
 /// Returns whether a glob matches an id.
-pub fn matches(pattern: &str, id: &str) -> bool {
-    glob(pattern.as_bytes(), id.as_bytes())
+pub fn glob_matches(pattern: &str, id: &str) -> bool {
+    match_glob(pattern.as_bytes(), id.as_bytes())
 }
 
 /// Returns the part of a text that the `*` of a pattern stands for. The pattern has one `*`.
-pub fn star<'t>(pattern: &str, text: &'t str) -> Option<&'t str> {
+pub fn star_text<'t>(pattern: &str, text: &'t str) -> Option<&'t str> {
     let (before, after) = pattern.split_once('*')?;
     text.strip_prefix(before)?.strip_suffix(after)
 }
 
 /// Puts a text in the place of the `*` of a pattern.
-pub fn fill(pattern: &str, star: &str) -> String {
+pub fn fill_star(pattern: &str, star: &str) -> String {
     pattern.replacen('*', star, 1)
 }
 
 /// Matches without recursion. Only the last `*` is ever tried again, so the cost is at most the
 /// product of the two lengths.
-fn glob(mut pattern: &[u8], mut text: &[u8]) -> bool {
+fn match_glob(mut pattern: &[u8], mut text: &[u8]) -> bool {
     let mut again: Option<(&[u8], &[u8])> = None;
     loop {
         match (pattern.split_first(), text.split_first()) {
@@ -206,9 +206,9 @@ mod tests {
             ("openai/*", "other/gpt-4o", None),
             ("gpt-4o", "gpt-4o", None),
         ] {
-            assert_eq!(star(pattern, text), part, "{pattern} {text}");
+            assert_eq!(star_text(pattern, text), part, "{pattern} {text}");
             if let Some(part) = part {
-                assert_eq!(fill(pattern, part), text);
+                assert_eq!(fill_star(pattern, part), text);
             }
         }
     }
@@ -231,7 +231,7 @@ mod tests {
     #[test]
     fn no_glob_is_slow() {
         let start = std::time::Instant::now();
-        assert!(!glob(
+        assert!(!match_glob(
             format!("{}b", "*a".repeat(60)).as_bytes(),
             "a".repeat(256).as_bytes()
         ));

@@ -11,11 +11,11 @@ use super::{Account, name};
 use crate::base::lock::Lock;
 
 /// The most names of a list.
-pub const MOST: usize = 5_000;
+pub const MAX_NAMES: usize = 5_000;
 /// The most bytes of a name.
-const LONGEST: usize = 200;
+const MAX_NAME_BYTES: usize = 200;
 /// The pause after the first failure. It doubles with each further one.
-const PAUSE: Duration = Duration::from_secs(5);
+const FIRST_PAUSE: Duration = Duration::from_secs(5);
 
 /// The names that a provider lists.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -33,8 +33,8 @@ impl ListedNames {
         for name in listed {
             // Of a name that was no text, nobody knows what the provider calls it.
             let is_text = !name.contains('\u{fffd}');
-            if taken.names.len() < MOST
-                && name.len() <= LONGEST
+            if taken.names.len() < MAX_NAMES
+                && name.len() <= MAX_NAME_BYTES
                 && is_text
                 && name::of_model(&name).is_ok()
             {
@@ -119,7 +119,7 @@ impl Listing {
     /// Notes that a catalog has the account. The list of another address is forgotten. With another
     /// credential, the list is fetched at once.
     pub fn settings(&self, account: &Account) {
-        let source = (source(account), account.fingerprint);
+        let source = (listing_source(account), account.fingerprint);
         let mut state = self.0.lock();
         if state.source.0 != source.0 {
             *state = ListState {
@@ -134,11 +134,11 @@ impl Listing {
 
     /// Returns whether the newest catalog has the account with these settings.
     pub fn is_of(&self, account: &Account) -> bool {
-        self.0.lock().source == (source(account), account.fingerprint)
+        self.0.lock().source == (listing_source(account), account.fingerprint)
     }
 
     /// Takes a list that was fetched at this time. The next fetch is at `due`; `None` is at once.
-    pub fn put(&self, names: Arc<ListedNames>, fetched: SystemTime, due: Option<Instant>) {
+    pub fn store_names(&self, names: Arc<ListedNames>, fetched: SystemTime, due: Option<Instant>) {
         let mut state = self.0.lock();
         if state.names.as_ref() != Some(&names) {
             state.names = Some(names);
@@ -148,18 +148,27 @@ impl Listing {
     }
 
     /// Notes that a fetch failed. The next one comes after a pause that grows, up to `longest`.
-    pub fn failed(&self, why: String, at: SystemTime, now: Instant, longest: Duration) {
+    pub fn record_failure(
+        &self,
+        why: String,
+        failed_at: SystemTime,
+        now: Instant,
+        max_pause: Duration,
+    ) {
         let mut state = self.0.lock();
-        let pause = PAUSE
+        let pause = FIRST_PAUSE
             .saturating_mul(1 << state.failures.min(16))
-            .min(longest);
-        (state.failure, state.failures, state.due) =
-            (Some((at, why)), state.failures + 1, Some(now + pause));
+            .min(max_pause);
+        (state.failure, state.failures, state.due) = (
+            Some((failed_at, why)),
+            state.failures + 1,
+            Some(now + pause),
+        );
     }
 }
 
 /// Returns the address of an account's list, with its dialect. It has nothing secret.
-pub fn source(account: &Account) -> String {
+pub fn listing_source(account: &Account) -> String {
     let (base, scheme) = (
         &account.base,
         if account.base.tls { "https" } else { "http" },
@@ -205,7 +214,7 @@ mod tests {
         );
         assert_eq!(names.left_out, 10);
         let many = ListedNames::new((0..6_000).map(|n| format!("m{n}")));
-        assert_eq!((many.names.len(), many.left_out), (MOST, 1_000));
+        assert_eq!((many.names.len(), many.left_out), (MAX_NAMES, 1_000));
     }
 
     #[test]
@@ -213,12 +222,12 @@ mod tests {
         let (listing, at, now) = (Listing::default(), SystemTime::UNIX_EPOCH, Instant::now());
         let after = |seconds| now + Duration::from_secs(seconds);
         assert!(listing.is_due(now) && listing.may_have("a") && !listing.has("a"));
-        listing.put(listed(&["a"]), at, Some(after(60)));
+        listing.store_names(listed(&["a"]), at, Some(after(60)));
         assert!(!listing.is_due(after(59)) && listing.is_due(after(60)));
         assert!(listing.has("a") && !listing.may_have("b"));
         let longest = Duration::from_secs(60);
         for (pause, nth) in [5, 10, 20, 40, 60, 60].into_iter().zip(1..) {
-            listing.failed("no".to_owned(), at, now, longest);
+            listing.record_failure("no".to_owned(), at, now, longest);
             assert!(
                 !listing.is_due(after(pause - 1)) && listing.is_due(after(pause)),
                 "{nth}"
@@ -226,13 +235,13 @@ mod tests {
         }
         assert!(listing.has("a") && listing.state().failure.is_some_and(|(_, why)| why == "no"));
         let changes = listing.changes();
-        listing.put(listed(&["a"]), at, None);
+        listing.store_names(listed(&["a"]), at, None);
         assert_eq!(
             (listing.changes(), listing.state().failure),
             (changes, None),
             "nothing is new"
         );
-        listing.put(listed(&["a", "b"]), at, None);
+        listing.store_names(listed(&["a", "b"]), at, None);
         assert!(listing.changes() > changes && listing.is_due(now));
     }
 }

@@ -12,8 +12,10 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
-use super::files::{FileList, LARGEST_NAMED, contents, list, no_file, too_large_catalog};
-use super::resolve::{faults, resolve};
+use super::files::{
+    FileList, LARGEST_NAMED, list_catalog_files, no_file, read_regular_file, too_large_catalog,
+};
+use super::resolve::{find_faults, resolve_catalog};
 use super::texts::{FileText, Texts, is_source};
 use super::{Catalog, PUBLISHED_KEY};
 use crate::base::problem::{self, Problem, Problems, in_column, unless_secret};
@@ -21,11 +23,11 @@ use crate::conf::config::{self, Server};
 use crate::conf::yaml;
 use crate::limits::Limits;
 use crate::tls::is_pipe;
-use references::{ReferenceReader, unreadable};
+use references::{ReferenceReader, unreadable_message};
 
-const SERVER: &str = "server.yaml";
+const SERVER_FILE: &str = "server.yaml";
 /// The folders that may hold the configuration, if none is given.
-const USUAL: [&str; 2] = ["conf", "/etc/portcullis"];
+const DEFAULT_FOLDERS: [&str; 2] = ["conf", "/etc/portcullis"];
 
 /// The choice between secrets and stand-ins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,11 +70,11 @@ pub struct ReadCatalog {
 
 /// Returns the folder to read: the one given, or the first that exists of `./conf` and
 /// `/etc/portcullis`.
-pub fn folder(given: Option<&Path>) -> PathBuf {
+pub fn choose_folder(given: Option<&Path>) -> PathBuf {
     match given {
         Some(given) => given.to_owned(),
         None => PathBuf::from(
-            USUAL
+            DEFAULT_FOLDERS
                 .into_iter()
                 .find(|folder| Path::new(folder).is_dir())
                 .unwrap_or("conf"),
@@ -81,15 +83,15 @@ pub fn folder(given: Option<&Path>) -> PathBuf {
 }
 
 /// Reads everything, and reports everything that is wrong in all files at once.
-pub fn load(conf: &Path, secrets: Secrets) -> Result<Loaded, Problems> {
-    is_there(conf)?;
-    let has_server = conf.join(SERVER).exists();
-    let server = server(conf, secrets);
+pub fn load_folder(conf: &Path, secrets: Secrets) -> Result<Loaded, Problems> {
+    check_folder(conf)?;
+    let has_server = conf.join(SERVER_FILE).exists();
+    let server = read_server(conf, secrets);
     let ReadCatalog {
         catalog,
         texts,
         count,
-    } = catalog(conf, secrets);
+    } = read_catalog(conf, secrets);
     match (server, catalog) {
         (Ok(server), Ok(mut catalog)) => {
             catalog.warnings.splice(
@@ -98,8 +100,8 @@ pub fn load(conf: &Path, secrets: Secrets) -> Result<Loaded, Problems> {
                     .warnings
                     .iter()
                     .cloned()
-                    .chain(forgetful(&server, &catalog))
-                    .chain(untraced(&server, &catalog)),
+                    .chain(warn_forgotten_limits(&server, &catalog))
+                    .chain(warn_missing_traces(&server, &catalog)),
             );
             Ok(Loaded {
                 server,
@@ -122,7 +124,7 @@ pub fn load(conf: &Path, secrets: Secrets) -> Result<Loaded, Problems> {
 }
 
 /// Warns of limits that a restart empties.
-fn forgetful(server: &Server, catalog: &Catalog) -> Option<Problem> {
+fn warn_forgotten_limits(server: &Server, catalog: &Catalog) -> Option<Problem> {
     let of_callers = catalog.callers().iter().map(|caller| &caller.limits);
     let of_keys = catalog.keys().flat_map(|key| {
         let of_models = key.model_limits.iter().map(|(_, limits)| limits);
@@ -130,39 +132,39 @@ fn forgetful(server: &Server, catalog: &Catalog) -> Option<Problem> {
     });
     let mut limits = of_callers.chain(of_keys);
     let forgets = !server.ledger.enabled && server.store.is_none() && limits.any(Limits::by_date);
-    let what =
+    let message =
         "is false, so the gateway counts daily and monthly limits from zero after each restart";
     forgets.then(|| Problem {
         path: "ledger.enabled".to_owned(),
-        ..Problem::of_file(SERVER.to_owned(), what)
+        ..Problem::of_file(SERVER_FILE.to_owned(), message)
     })
 }
 
 /// Warns of accounts that are to be told traces which there are not.
-fn untraced(server: &Server, catalog: &Catalog) -> Option<Problem> {
+fn warn_missing_traces(server: &Server, catalog: &Catalog) -> Option<Problem> {
     const SHOWN: usize = 8;
     let accounts = catalog.accounts().iter();
     let mut names = accounts
         .filter(|account| account.enabled && account.added.trace && server.traces.is_none())
-        .map(|account| problem::shown(&account.id));
+        .map(|account| problem::quote_safely(&account.id));
     let mut shown: Vec<String> = names.by_ref().take(SHOWN).collect();
     let more = names.count();
     if more > 0 {
         shown.push(format!("{more} more"));
     }
-    let what = format!(
+    let message = format!(
         "is not written, or switched off, so `trace: true` has no effect, and these accounts get no `traceparent`: {}",
         shown.join(", ")
     );
     (!shown.is_empty()).then(|| Problem {
         path: "traces".to_owned(),
-        ..Problem::of_file(SERVER.to_owned(), what)
+        ..Problem::of_file(SERVER_FILE.to_owned(), message)
     })
 }
 
 /// Returns the folder's name for messages. The name of a folder that is not there is not shown if
 /// it may be a secret.
-pub fn shown(conf: &Path) -> String {
+pub fn display_folder(conf: &Path) -> String {
     let name = conf.display().to_string();
     if conf.is_dir() || name.split('/').all(is_folder_name) {
         name
@@ -174,10 +176,10 @@ pub fn shown(conf: &Path) -> String {
 /// Returns whether a part of a path is plainly the name of a folder: of short words in lower case,
 /// and with few digits.
 fn is_folder_name(part: &str) -> bool {
-    const LONGEST: usize = 24;
+    const MAX_LENGTH: usize = 24;
     const LONGEST_WORD: usize = 10;
     const DIGITS: usize = 4;
-    part.len() <= LONGEST
+    part.len() <= MAX_LENGTH
         && part
             .split(['.', '_', '-'])
             .all(|word| word.len() <= LONGEST_WORD)
@@ -189,27 +191,30 @@ fn is_folder_name(part: &str) -> bool {
 }
 
 /// Refuses a folder that is not there, so that no single file is reported as missing in it.
-pub(super) fn is_there(conf: &Path) -> Result<(), Problems> {
+pub(super) fn check_folder(conf: &Path) -> Result<(), Problems> {
     if fs::metadata(conf).is_err_and(|why| why.kind() == io::ErrorKind::NotFound) {
-        let what =
+        let message =
             "this folder does not exist: use `--conf DIR` to name the folder with catalog.yaml";
-        return Err(Problems::one(Problem::of_file(shown(conf), what)));
+        return Err(Problems::one(Problem::of_file(
+            display_folder(conf),
+            message,
+        )));
     }
     Ok(())
 }
 
 /// Reads `server.yaml`. Without that file, everything has its default. The relative paths of
 /// certificates are joined to the folder.
-pub fn server(conf: &Path, secrets: Secrets) -> Result<Server, Problems> {
-    is_there(conf)?;
-    let path = conf.join(SERVER);
-    let bytes = match contents(&path, yaml::LARGEST) {
+pub fn read_server(conf: &Path, secrets: Secrets) -> Result<Server, Problems> {
+    check_folder(conf)?;
+    let path = conf.join(SERVER_FILE);
+    let bytes = match read_regular_file(&path, yaml::LARGEST) {
         Err(why) if why.kind() == io::ErrorKind::NotFound => b"{}".to_vec(),
         read => read.map_err(|why| Problems::one(no_file(&path, &why)))?,
     };
-    let text = utf8(SERVER, bytes).map_err(Problems::one)?;
+    let text = decode_utf8(SERVER_FILE, bytes).map_err(Problems::one)?;
     let mut references = ReferenceReader::new(conf, secrets, Texts::default());
-    let mut server = config::read(SERVER, &text, &mut |reference| {
+    let mut server = config::parse_server(SERVER_FILE, &text, &mut |reference| {
         references.look_up(reference)
     })?;
     let mut private = references.private;
@@ -234,7 +239,7 @@ pub fn server(conf: &Path, secrets: Secrets) -> Result<Server, Problems> {
             ("key", &mut tls.key, "PRIVATE KEY-----"),
         ] {
             *path = conf.join(&*path);
-            let (wrong, list) = match contents(path, LARGEST_NAMED) {
+            let (wrong, list) = match read_regular_file(path, LARGEST_NAMED) {
                 _ if secrets != Secrets::Resolve => continue,
                 Ok(pem) if String::from_utf8_lossy(&pem).contains(mark) => continue,
                 Ok(_) => (
@@ -243,27 +248,27 @@ pub fn server(conf: &Path, secrets: Secrets) -> Result<Server, Problems> {
                 ),
                 // The other listeners need not wait for somebody to put the file there.
                 Err(_) if is_pipe(path) => {
-                    let what = "the file is a pipe, which is not read: the listener waits until it is a regular file";
-                    (what.to_owned(), &mut server.warnings)
+                    let message = "the file is a pipe, which is not read: the listener waits until it is a regular file";
+                    (message.to_owned(), &mut server.warnings)
                 }
-                Err(why) => (unreadable(conf, path, &why), &mut problems),
+                Err(why) => (unreadable_message(conf, path, &why), &mut problems),
             };
             let root = yaml::Path::Root.key("listen");
             let listener = root.index(index);
             let tls = listener.key("tls");
-            let at = tls.key(field);
+            let field_path = tls.key(field);
             let tree = yaml::parse(&text).ok().map(|(tree, _)| tree);
-            let found = tree.as_ref().and_then(|tree| tree.find(&at));
-            let what = found.map_or_else(
+            let found = tree.as_ref().and_then(|tree| tree.find(&field_path));
+            let message = found.map_or_else(
                 || wrong.clone(),
                 |found| in_column(&wrong, found.node.column),
             );
             let line = found.map(|found| found.line);
             list.push(Problem {
-                file: SERVER.to_owned(),
+                file: SERVER_FILE.to_owned(),
                 line,
-                path: at.to_string(),
-                what,
+                path: field_path.to_string(),
+                message,
             });
         }
     }
@@ -277,11 +282,11 @@ pub fn server(conf: &Path, secrets: Secrets) -> Result<Server, Problems> {
 /// Returns the address of the admin listener. Another error in `server.yaml` is no obstacle: the
 /// file is read once, at the start, and may have been edited since.
 pub fn admin_address(conf: &Path) -> Result<SocketAddr, Problems> {
-    let server = server(conf, Secrets::Assume);
+    let server = read_server(conf, Secrets::Assume);
     server
         .map(|server| server.admin.address)
         .or_else(|problems| {
-            let bytes = contents(&conf.join(SERVER), yaml::LARGEST).ok();
+            let bytes = read_regular_file(&conf.join(SERVER_FILE), yaml::LARGEST).ok();
             let text = bytes.and_then(|bytes| String::from_utf8(bytes).ok());
             text.and_then(|text| config::admin_address(&text))
                 .ok_or(problems)
@@ -291,21 +296,21 @@ pub fn admin_address(conf: &Path) -> Result<SocketAddr, Problems> {
 /// Returns the `catalog_size` of the folder's `server.yaml`. Another error in that file is no
 /// obstacle.
 pub fn catalog_size(conf: &Path) -> usize {
-    let bytes = contents(&conf.join(SERVER), yaml::LARGEST).unwrap_or_default();
+    let bytes = read_regular_file(&conf.join(SERVER_FILE), yaml::LARGEST).unwrap_or_default();
     config::catalog_size(&String::from_utf8_lossy(&bytes))
 }
 
 /// Reads `catalog.yaml` and all of `catalog.d`, with the files that they name.
-pub fn catalog(conf: &Path, secrets: Secrets) -> ReadCatalog {
+pub fn read_catalog(conf: &Path, secrets: Secrets) -> ReadCatalog {
     catalog_within(conf, secrets, catalog_size(conf))
 }
 
 /// Reads the same, if all files of the catalog together have at most `size` bytes.
 pub fn catalog_within(conf: &Path, secrets: Secrets, size: usize) -> ReadCatalog {
-    match is_there(conf) {
-        Ok(()) => assemble(
+    match check_folder(conf) {
+        Ok(()) => assemble_catalog(
             ReferenceReader::new(conf, secrets, Texts::default()),
-            list(conf),
+            list_catalog_files(conf),
             size,
         ),
         Err(problems) => ReadCatalog {
@@ -320,7 +325,7 @@ pub fn catalog_within(conf: &Path, secrets: Secrets, size: usize) -> ReadCatalog
 /// catalog names and that were never looked at are read. All files of the catalog together may have
 /// `size` bytes.
 pub fn of_texts(conf: &Path, known: Texts, size: usize) -> ReadCatalog {
-    let listed = list(conf).map(|FileList { passed_over, .. }| {
+    let listed = list_catalog_files(conf).map(|FileList { passed_over, .. }| {
         let there = known
             .iter()
             .filter(|(_, version)| version.text != FileText::Missing)
@@ -334,14 +339,14 @@ pub fn of_texts(conf: &Path, known: Texts, size: usize) -> ReadCatalog {
         );
         FileList { paths, passed_over }
     });
-    assemble(
+    assemble_catalog(
         ReferenceReader::new(conf, Secrets::Resolve, known),
         listed,
         size,
     )
 }
 
-fn assemble(
+fn assemble_catalog(
     mut references: ReferenceReader<'_>,
     listed: Result<FileList, Problem>,
     size: usize,
@@ -361,7 +366,7 @@ fn assemble(
     let not_read = "is ignored: only files whose names end in .yaml are read";
     let passed_over = listed.passed_over.iter();
     let mut warnings: Vec<_> = passed_over
-        .map(|path| Problem::of_file(name(conf, path), not_read))
+        .map(|path| Problem::of_file(display_name(conf, path), not_read))
         .collect();
     let (sources, unreadable) = read_all(conf, listed.paths, size, |path, limit| {
         references.read(path, limit)
@@ -372,9 +377,9 @@ fn assemble(
         .unzip();
     let mut problems: Vec<_> = no_list.into_iter().chain(unreadable).collect();
     let resolved = if problems.is_empty() {
-        resolve(&texts, &mut |reference| references.look_up(reference))
+        resolve_catalog(&texts, &mut |reference| references.look_up(reference))
     } else {
-        Err(faults(&texts))
+        Err(find_faults(&texts))
     };
     let catalog = match resolved {
         Ok(mut catalog) => {
@@ -418,12 +423,12 @@ pub struct CatalogFile {
 }
 
 /// Reads the files that the catalog is made of, in their order.
-pub fn sources(conf: &Path) -> Result<Vec<CatalogFile>, Problems> {
+pub fn read_sources(conf: &Path) -> Result<Vec<CatalogFile>, Problems> {
     let (sources, problems) = read_all(
         conf,
-        list(conf).map_err(Problems::one)?.paths,
+        list_catalog_files(conf).map_err(Problems::one)?.paths,
         catalog_size(conf),
-        contents,
+        read_regular_file,
     );
     if problems.is_empty() {
         Ok(sources)
@@ -442,11 +447,11 @@ fn read_all(
     let mut left = size;
     let (mut files, mut problems) = (Vec::new(), Vec::new());
     for path in &paths {
-        let name = name(conf, path);
+        let name = display_name(conf, path);
         let text = match read(path, left) {
             Ok(bytes) => {
                 left = left.saturating_sub(bytes.len());
-                utf8(&name, bytes)
+                decode_utf8(&name, bytes)
             }
             Err(why) if why.kind() == io::ErrorKind::FileTooLarge => {
                 problems.push(too_large_catalog(path, &paths, size));
@@ -468,29 +473,29 @@ fn read_all(
 }
 
 /// Makes the catalog of these files, without reading any secret.
-pub fn assumed(conf: &Path, sources: &[CatalogFile]) -> Result<Catalog, Problems> {
+pub fn resolve_assumed(conf: &Path, sources: &[CatalogFile]) -> Result<Catalog, Problems> {
     let texts: Vec<_> = sources
         .iter()
         .map(|source| (source.name.clone(), source.text.clone()))
         .collect();
     let mut references = ReferenceReader::new(conf, Secrets::Assume, Texts::default());
-    resolve(&texts, &mut |reference| references.look_up(reference))
+    resolve_catalog(&texts, &mut |reference| references.look_up(reference))
 }
 
-fn utf8(name: &str, bytes: Vec<u8>) -> Result<String, Problem> {
+fn decode_utf8(name: &str, bytes: Vec<u8>) -> Result<String, Problem> {
     String::from_utf8(bytes).map_err(|error| {
         let good = error
             .as_bytes()
             .get(..error.utf8_error().valid_up_to())
             .unwrap_or_default();
         let line = 1 + good.iter().filter(|byte| **byte == b'\n').count();
-        let what = match error.as_bytes() {
+        let message = match error.as_bytes() {
             [0xff, 0xfe, ..] | [0xfe, 0xff, ..] => "is UTF-16: save the file as UTF-8",
             _ => "is not UTF-8: save the file as UTF-8",
         };
         Problem {
             line: Some(line),
-            ..Problem::of_file(name.to_owned(), what)
+            ..Problem::of_file(name.to_owned(), message)
         }
     })
 }
@@ -500,7 +505,7 @@ fn utf8(name: &str, bytes: Vec<u8>) -> Result<String, Problem> {
 /// stand beside the beginning of a secret of 256 random bits.
 fn holds_guessable_hash(text: &str) -> bool {
     const MARK: &str = "sha256:";
-    let published = super::raw::Digest(super::resolve::digest(PUBLISHED_KEY)).to_string();
+    let published = super::raw::Digest(super::resolve::sha256_of(PUBLISHED_KEY)).to_string();
     text.lines()
         .filter(|line| line.contains(MARK) && !line.trim_start().starts_with('#'))
         .any(|line| {
@@ -522,18 +527,18 @@ const HOLDS_HASH: &str = "holds the hash of a key that could be guessed, and eve
 fn open_to_all(
     conf: &Path,
     private: &BTreeSet<PathBuf>,
-    what: &'static str,
+    message: &'static str,
 ) -> impl Iterator<Item = Problem> {
     let can_be_read = |file: fs::Metadata| file.permissions().mode() & 0o004 != 0;
     let open = private
         .iter()
         .filter(move |path| fs::metadata(path).is_ok_and(can_be_read));
-    open.map(move |path| Problem::of_file(name(conf, path), what))
+    open.map(move |path| Problem::of_file(display_name(conf, path), message))
 }
 
 /// Returns a file's name in the folder, such as `catalog.d/10-acme.yaml`. The name of a file
 /// elsewhere is its whole path.
-fn name(conf: &Path, path: &Path) -> String {
+fn display_name(conf: &Path, path: &Path) -> String {
     path.strip_prefix(conf)
         .unwrap_or(path)
         .display()

@@ -15,7 +15,7 @@ use std::time::SystemTime;
 use crate::base::address::Cidr;
 use crate::base::lock::Lock;
 use crate::base::problem::Problem;
-use crate::base::units::count;
+use crate::base::units::format_count;
 use crate::limits::{KeyLimits, Limited, Limits};
 use globs::Globs;
 use listing::Listing;
@@ -39,7 +39,9 @@ mod wildcard;
 
 pub use account::{Account, Added, AwsKeys, Base, KeyHeader, Network, Signer, Timeouts};
 pub use model::{Hedge, Model, Queue, Strategy, Target};
-pub use risk::{PUBLISHED_KEY, gone, has, names, published_key_problem, shrinks};
+pub use risk::{
+    PUBLISHED_KEY, all_names, describe_losses, has_name, published_key_problem, removed_names,
+};
 
 /// All callers, keys, accounts and models at one moment.
 #[derive(Default)]
@@ -108,7 +110,7 @@ impl Catalog {
         let globs = self
             .globs
             .iter()
-            .filter(|(glob, _)| globs::matches(glob, id));
+            .filter(|(glob, _)| globs::glob_matches(glob, id));
         let mut models = globs.filter_map(|(_, model)| match model.is_pattern() {
             true => self.of_pattern(model, id),
             false => is_meant(model).then(|| model.clone()),
@@ -143,11 +145,11 @@ impl Catalog {
 
     /// Finds an account by its id.
     pub fn account(&self, id: &str) -> Option<&Account> {
-        let place = self
+        let index = self
             .accounts
             .binary_search_by(|account| (*account.id).cmp(id))
             .ok()?;
-        self.accounts.get(place).map(|account| &**account)
+        self.accounts.get(index).map(|account| &**account)
     }
 
     /// Returns all callers, sorted by id.
@@ -174,7 +176,9 @@ impl Catalog {
             (callers.len(), "caller"),
             (self.key_count(), "key"),
         ];
-        parts.map(|(number, noun)| count(number, noun)).join(", ")
+        parts
+            .map(|(number, noun)| format_count(number, noun))
+            .join(", ")
     }
 
     /// Returns the number of hashes of all keys. A key with several hashes counts once for each.
@@ -290,8 +294,8 @@ impl<'c> From<&'c Catalog> for Limited<'c> {
     fn from(catalog: &'c Catalog) -> Limited<'c> {
         let mut keys = vec![None; catalog.key_total];
         for key in catalog.keys() {
-            if let Some(place) = keys.get_mut(key.index) {
-                *place = Some(key.into());
+            if let Some(slot) = keys.get_mut(key.index) {
+                *slot = Some(key.into());
             }
         }
         Limited {

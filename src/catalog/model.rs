@@ -86,7 +86,7 @@ impl Model {
 
     /// Makes the model that a pattern stands for under this id.
     pub(super) fn named(&self, id: &str) -> Option<Model> {
-        let star = globs::star(&self.id, id).filter(|star| !star.contains('*'))?;
+        let star = globs::star_text(&self.id, id).filter(|star| !star.contains('*'))?;
         let targets: Vec<Target> = self
             .targets
             .iter()
@@ -202,7 +202,7 @@ impl Target {
     /// A model that was tuned for one customer is left out, unless the pattern says that it is one.
     fn named(&self, star: &str) -> Option<Target> {
         const TUNED: &str = "ft:";
-        let (account, model) = (&self.account, globs::fill(&self.model, star));
+        let (account, model) = (&self.account, globs::fill_star(&self.model, star));
         if model.starts_with(TUNED) && !self.model.starts_with(TUNED) {
             return None;
         }
@@ -210,7 +210,7 @@ impl Target {
         let written = self.price.zip(self.price_from);
         let (price, price_from) = written.or_else(|| account.known_price(&model)).unzip();
         Some(Target {
-            traits: known.at(account.server),
+            traits: known.for_server(account.server),
             sure: if known.guessed {
                 Traits::UNKNOWN
             } else {

@@ -182,8 +182,8 @@ impl JsonSchema for Dialect {
             .iter()
             .map(|protocol| {
                 let about = match protocol.base_url {
-                    BaseUrl::At(url) => format!("{} Base URL: `{url}`.", protocol.about),
-                    BaseUrl::Nowhere | BaseUrl::Own | BaseUrl::OfPlace { .. } => {
+                    BaseUrl::Fixed(url) => format!("{} Base URL: `{url}`.", protocol.about),
+                    BaseUrl::Nowhere | BaseUrl::Own | BaseUrl::PerRegion { .. } => {
                         protocol.about.to_owned()
                     }
                 };

@@ -34,21 +34,24 @@ const SECTIONS: [&str; 3] = ["accounts", "models", "callers"];
 
 /// Reads and merges the files. Each file is a name to show and a text. The first is `catalog.yaml`,
 /// which must have all three sections.
-pub fn resolve(files: &[(String, String)], look_up: &mut LookUp<'_>) -> Result<Catalog, Problems> {
+pub fn resolve_catalog(
+    files: &[(String, String)],
+    look_up: &mut LookUp<'_>,
+) -> Result<Catalog, Problems> {
     let mut report = Report::new(files, raw::KIND, look_up);
-    let documents = documents(files, &mut report);
+    let documents = read_documents(files, &mut report);
     if report.is_hopeless() {
         return Err(report.problems());
     }
     sections_are_there(&report);
 
-    let written = merge(&documents, "accounts", |raw| raw.accounts.as_ref(), &report);
-    let accounts = accounts::resolve(&written, &report);
-    let written = merge(&documents, "models", |raw| raw.models.as_ref(), &report);
+    let written = merge_section(&documents, "accounts", |raw| raw.accounts.as_ref(), &report);
+    let accounts = accounts::resolve_accounts(&written, &report);
+    let written = merge_section(&documents, "models", |raw| raw.models.as_ref(), &report);
     let limited = callers::limited_models(&documents);
-    let models = models::resolve(&written, &accounts, limited, &report);
+    let models = models::resolve_models(&written, &accounts, limited, &report);
     let mut unpriced = Unpriced::new(&models);
-    let served = callers::resolve(&documents, &models, &mut unpriced, &report);
+    let served = callers::resolve_callers(&documents, &models, &mut unpriced, &report);
     unpriced.warn(&written, &served, &report);
     somebody_may_call(&served, &report);
 
@@ -72,7 +75,7 @@ pub fn resolve(files: &[(String, String)], look_up: &mut LookUp<'_>) -> Result<C
         digest: digest_of(files, accounts.values().flatten()),
         names: names.collect(),
         globs,
-        rotating: rotating(&served.keys),
+        rotating: rotating_keys(&served.keys),
         keys: served.keys,
         key_total: served.key_total,
         callers: served.callers,
@@ -86,7 +89,7 @@ pub fn resolve(files: &[(String, String)], look_up: &mut LookUp<'_>) -> Result<C
 }
 
 /// Returns the keys with a secret that is being replaced.
-fn rotating(keys: &HashMap<[u8; 32], KeySecret>) -> Vec<Arc<Key>> {
+fn rotating_keys(keys: &HashMap<[u8; 32], KeySecret>) -> Vec<Arc<Key>> {
     let mut rotating: Vec<_> = keys
         .values()
         .filter(|secret| secret.replaced)
@@ -99,15 +102,15 @@ fn rotating(keys: &HashMap<[u8; 32], KeySecret>) -> Vec<Arc<Key>> {
 
 /// Returns the errors that can be found in some files alone, when others could not even be read.
 /// Errors about references are not among them.
-pub fn faults(files: &[(String, String)]) -> Problems {
-    let mut nobody = |_: Reference<'_>| Err(String::new());
-    let mut report = Report::new(files, raw::KIND, &mut nobody);
-    documents(files, &mut report);
+pub fn find_faults(files: &[(String, String)]) -> Problems {
+    let mut no_references = |_: Reference<'_>| Err(String::new());
+    let mut report = Report::new(files, raw::KIND, &mut no_references);
+    read_documents(files, &mut report);
     report.problems()
 }
 
 /// Returns the SHA-256 of a text.
-pub fn digest(text: &str) -> [u8; 32] {
+pub fn sha256_of(text: &str) -> [u8; 32] {
     Sha256::digest(text).into()
 }
 
@@ -140,7 +143,10 @@ struct ServedCallers {
 }
 
 /// Reads each file into its document.
-fn documents(files: &[(String, String)], report: &mut Report<'_>) -> Vec<Option<raw::Catalog>> {
+fn read_documents(
+    files: &[(String, String)],
+    report: &mut Report<'_>,
+) -> Vec<Option<raw::Catalog>> {
     (0..files.len())
         .map(|file| report.read(file, &SECTIONS))
         .collect()
@@ -148,34 +154,34 @@ fn documents(files: &[(String, String)], report: &mut Report<'_>) -> Vec<Option<
 
 fn sections_are_there(report: &Report<'_>) {
     let root = Scribe::new(report, 0);
-    let what = "is missing: write it, as `{}` if it is empty. Without it a file that was cut short would look complete";
+    let message = "is missing: write it, as `{}` if it is empty. Without it a file that was cut short would look complete";
     for section in SECTIONS {
         root.key(section)
-            .problem_if(!root.key(section).is_written(), what);
+            .problem_if(!root.key(section).is_written(), message);
     }
 }
 
 /// Warns if there is no caller: a gateway that refuses everybody is seldom meant.
 fn somebody_may_call(served: &ServedCallers, report: &Report<'_>) {
-    let what = "there is no caller, so every request is refused: `portcullis key new --caller NAME --name NAME --create` makes a caller \
+    let message = "there is no caller, so every request is refused: `portcullis key new --caller NAME --name NAME --create` makes a caller \
                 with a key";
     Scribe::new(report, 0)
         .key("callers")
-        .warn_if(served.callers.is_empty(), what);
+        .warn_if(served.callers.is_empty(), message);
 }
 
 /// Puts one section of all files together.
-fn merge<'r, T>(
+fn merge_section<'r, T>(
     documents: &'r [Option<raw::Catalog>],
     section: &str,
-    of: impl Fn(&'r raw::Catalog) -> Option<&'r Entries<T>>,
+    section_of: impl Fn(&'r raw::Catalog) -> Option<&'r Entries<T>>,
     report: &Report<'_>,
 ) -> Merged<'r, T> {
     let mut merged: Merged<'r, T> = BTreeMap::new();
     for (file, document) in documents.iter().enumerate() {
         for (name, written) in document
             .as_ref()
-            .and_then(&of)
+            .and_then(&section_of)
             .into_iter()
             .flat_map(|entries| &entries.0)
         {
@@ -183,10 +189,10 @@ fn merge<'r, T>(
                 Some((first, _)) => {
                     let root = Scribe::new(report, file);
                     let section = root.key(section);
-                    let at = section.entry(name);
-                    at.problem(&format!(
+                    let scribe = section.entry(name);
+                    scribe.problem(&format!(
                         "is also in {}: keep only one of the two",
-                        at.place_in(*first)
+                        scribe.location_in(*first)
                     ));
                 }
                 None => {
@@ -199,7 +205,7 @@ fn merge<'r, T>(
 }
 
 /// Returns the names of a map, for "did you mean".
-fn names<'m, T>(map: &'m BTreeMap<&str, T>) -> impl Iterator<Item = &'m str> + Clone {
+fn known_names<'m, T>(map: &'m BTreeMap<&str, T>) -> impl Iterator<Item = &'m str> + Clone {
     map.keys().copied()
 }
 

@@ -12,31 +12,37 @@ pub const PUBLISHED_KEY: &str = "sk-demo-portcullis-published";
 
 /// Returns a text that says how much a change takes away, if that looks like an accident: more than
 /// half of the callers, models or accounts.
-pub fn shrinks(old: &Catalog, new: &Catalog) -> Option<String> {
-    let gone: Vec<&str> = gone(old, new).map(|(what, _)| what).collect();
+pub fn describe_losses(old: &Catalog, new: &Catalog) -> Option<String> {
+    let gone: Vec<&str> = removed_names(old, new).map(|(kind, _)| kind).collect();
     let all = [
         ("account", old.accounts.len()),
         ("model", old.models.len()),
         ("caller", old.callers.len()),
     ];
-    let lost = all.map(|(what, all)| (what, gone.iter().filter(|of| **of == what).count(), all));
+    let lost = all.map(|(kind, all)| {
+        (
+            kind,
+            gone.iter().filter(|other| **other == kind).count(),
+            all,
+        )
+    });
     let losses = lost.into_iter().filter(|(_, gone, all)| gone * 2 > *all);
     let parts: Vec<_> = losses
-        .map(|(what, gone, all)| format!("{gone} of {all} {what}s"))
+        .map(|(kind, gone, all)| format!("{gone} of {all} {kind}s"))
         .collect();
     (!parts.is_empty()).then(|| format!("removes {}", parts.join(", ")))
 }
 
 /// Returns the names that a change takes away, each with what it is the name of.
-pub fn gone<'c>(
+pub fn removed_names<'c>(
     old: &'c Catalog,
     new: &Catalog,
 ) -> impl Iterator<Item = (&'static str, &'c Arc<str>)> {
-    names(old).filter(|(what, name)| !has(new, what, name))
+    all_names(old).filter(|(kind, name)| !has_name(new, kind, name))
 }
 
 /// Lists the names of accounts, models and callers, each with what it is the name of.
-pub fn names(catalog: &Catalog) -> impl Iterator<Item = (&'static str, &Arc<str>)> {
+pub fn all_names(catalog: &Catalog) -> impl Iterator<Item = (&'static str, &Arc<str>)> {
     let accounts = catalog
         .accounts
         .iter()
@@ -48,14 +54,14 @@ pub fn names(catalog: &Catalog) -> impl Iterator<Item = (&'static str, &Arc<str>
 }
 
 /// Returns whether a catalog has an account, a model or a caller of this name.
-pub fn has(catalog: &Catalog, what: &str, name: &str) -> bool {
-    fn find<T>(sorted: &[Arc<T>], id: impl Fn(&T) -> &str, name: &str) -> bool {
+pub fn has_name(catalog: &Catalog, kind: &str, name: &str) -> bool {
+    fn has_id<T>(sorted: &[Arc<T>], id: impl Fn(&T) -> &str, name: &str) -> bool {
         sorted.binary_search_by(|one| id(one).cmp(name)).is_ok()
     }
-    match what {
-        "account" => find(&catalog.accounts, |account| &account.id, name),
-        "model" => find(&catalog.models, |model| &model.id, name),
-        _ => find(&catalog.callers, |caller| &caller.id, name),
+    match kind {
+        "account" => has_id(&catalog.accounts, |account| &account.id, name),
+        "model" => has_id(&catalog.models, |model| &model.id, name),
+        _ => has_id(&catalog.callers, |caller| &caller.id, name),
     }
 }
 
@@ -66,7 +72,7 @@ pub fn published_key_problem(catalog: &Catalog, listeners: &[SocketAddr]) -> Opt
     let listener = listeners
         .iter()
         .find(|listener| !listener.ip().to_canonical().is_loopback())?;
-    let key = &catalog.keys.get(&resolve::digest(PUBLISHED_KEY))?.key;
+    let key = &catalog.keys.get(&resolve::sha256_of(PUBLISHED_KEY))?.key;
     if !key.enabled || !key.caller.enabled {
         return None;
     }

@@ -17,7 +17,7 @@ pub(super) struct KeySecret {
 
 /// Returns the end of the newest of a key's secrets: `None` if one has no end, or else the latest
 /// end.
-pub fn newest(ends: impl Iterator<Item = Option<SystemTime>>) -> Option<SystemTime> {
+pub fn newest_end(ends: impl Iterator<Item = Option<SystemTime>>) -> Option<SystemTime> {
     ends.max_by_key(|until| (until.is_none(), *until)).flatten()
 }
 

@@ -8,16 +8,16 @@
 //! * A rename put it there, and it is still there at a second look.
 //! * It was found twice and then gave way to a text that does not begin with it. Whoever is in the
 //!   middle of writing only adds.
-//! * It was found twice in a file that changes since [`PATIENCE`], nobody is seen to hold it open,
+//! * It was found twice in a file that changes since [`MAX_WAIT`], nobody is seen to hold it open,
 //!   and it is not empty.
 //!
-//! Changes that come together are taken together, if all are whole within [`PATIENCE`].
+//! Changes that come together are taken together, if all are whole within [`MAX_WAIT`].
 //! **Invariant:** no file waits for another one longer than that. The module is pure: what is
 //! found, and when, is told to it.
 //!
 //! A file that is written without a pause never has a whole text. After [`ENDLESS`], a text that
 //! was found while nobody had the file open is **closed**: it may be looked at, though it is not
-//! known to be whole. It gave way to a text that does not begin with it, and for [`CUT`] no longer
+//! known to be whole. It gave way to a text that does not begin with it, and for [`CLOSED_PERIOD`] no longer
 //! text was there, so it is hardly a part of one.
 
 use std::collections::BTreeMap;
@@ -29,14 +29,14 @@ use super::texts::{FileText, Version};
 /// The time after which a file that stands still counts as no longer being written.
 pub const QUIET: Duration = Duration::from_millis(500);
 /// The time between two looks: if both find the same, the file was not in the middle of one write.
-pub const AGAIN: Duration = Duration::from_millis(100);
+pub const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 /// The longest wait for a file that changes and is never quiet: its writer does not stop.
-pub const PATIENCE: Duration = Duration::from_millis(800);
+pub const MAX_WAIT: Duration = Duration::from_millis(800);
 /// The time after which a file that keeps changing without a whole text is reported.
 pub const ENDLESS: Duration = Duration::from_secs(3);
 
 /// The time within which a file must have had no longer text than a closed one.
-pub const CUT: Duration = Duration::from_secs(1);
+pub const CLOSED_PERIOD: Duration = Duration::from_secs(1);
 
 /// Whole texts, each with the time at which it was last there.
 pub type WholeTexts = BTreeMap<PathBuf, (Version, Instant)>;
@@ -79,8 +79,8 @@ struct TrackedFile {
     fresh: Option<UnsettledText>,
     /// The last closed text, and when it was there.
     closed: Option<(Version, Instant)>,
-    /// The length of the longest text within [`CUT`], and when it was there.
-    longest: Option<(usize, Instant)>,
+    /// The length of the longest text within [`CLOSED_PERIOD`], and when it was there.
+    longest_length: Option<(usize, Instant)>,
 }
 
 struct UnsettledText {
@@ -209,11 +209,11 @@ impl Settling {
         self.asked = Some(now);
     }
 
-    /// Returns how long ago somebody asked, if that is less than [`PATIENCE`].
+    /// Returns how long ago somebody asked, if that is less than [`MAX_WAIT`].
     fn asked_for(&self, now: Instant) -> Option<Duration> {
         self.asked
             .map(|asked| now.duration_since(asked))
-            .filter(|long| *long < PATIENCE)
+            .filter(|long| *long < MAX_WAIT)
     }
 
     /// Takes what a look found at a file; `None` if a write cut across the look.
@@ -227,10 +227,12 @@ impl Settling {
     /// Returns what may be considered now.
     pub fn ready(&self, now: Instant) -> Ready {
         let all = self.files.values().all(|file| file.fresh.is_none());
-        let looked_twice = self.asked_for(now).is_some_and(|long| long > 2 * AGAIN);
+        let looked_twice = self
+            .asked_for(now)
+            .is_some_and(|long| long > 2 * LOOK_INTERVAL);
         match self.files.values().filter_map(|file| file.ripe).min() {
             None if all => Ready::Nothing,
-            Some(since) if all || looked_twice || now.duration_since(since) >= PATIENCE => {
+            Some(since) if all || looked_twice || now.duration_since(since) >= MAX_WAIT => {
                 Ready::Whole { since, all }
             }
             Some(_) | None => Ready::Wait,
@@ -343,7 +345,7 @@ impl TrackedFile {
             live,
             fresh: None,
             closed: None,
-            longest: None,
+            longest_length: None,
         }
     }
 
@@ -364,7 +366,7 @@ impl TrackedFile {
             // Nothing is new, or the text was changed back.
             *whole = version;
             self.there = now;
-            (self.fresh, self.closed, self.longest) = (None, None, None);
+            (self.fresh, self.closed, self.longest_length) = (None, None, None);
             if self.live {
                 self.live_at = Some(now);
             }
@@ -404,11 +406,12 @@ impl TrackedFile {
                     .version
                     .as_ref()
                     .is_some_and(|version| version.stat.is_some() && version.length() == 0);
-                let late = !is_emptied && now.duration_since(since) >= PATIENCE;
+                let late = !is_emptied && now.duration_since(since) >= MAX_WAIT;
                 // Whoever holds the file open may go on after any pause.
                 let is_open = sign == Sign::Open;
                 if !is_open
-                    && (stood >= QUIET || (stood >= AGAIN && (same.renamed || late || asked)))
+                    && (stood >= QUIET
+                        || (stood >= LOOK_INTERVAL && (same.renamed || late || asked)))
                 {
                     self.take(same);
                 } else {
@@ -417,7 +420,7 @@ impl TrackedFile {
             }
             Some(before) => {
                 let gave_way = before.is_proven_by(&fresh);
-                if before.is_closed_by(&fresh, self.longest) {
+                if before.is_closed_by(&fresh, self.longest_length) {
                     self.closed = before.version.clone().map(|version| (version, before.last));
                 }
                 self.fresh = Some(fresh);
@@ -434,10 +437,12 @@ impl TrackedFile {
     fn note_length(&mut self, version: &Version, now: Instant) {
         let length = version.length();
         let was_longer = self
-            .longest
-            .is_some_and(|(longest, at)| longest > length && now.duration_since(at) < CUT);
+            .longest_length
+            .is_some_and(|(longest_length, seen_at)| {
+                longest_length > length && now.duration_since(seen_at) < CLOSED_PERIOD
+            });
         if !was_longer {
-            self.longest = Some((length, now));
+            self.longest_length = Some((length, now));
         }
     }
 
@@ -474,16 +479,16 @@ impl UnsettledText {
 
     /// Returns whether the text was whole, now that `next` took its place.
     fn is_proven_by(&self, next: &UnsettledText) -> bool {
-        let was_twice = self.renamed || self.last.duration_since(self.first) >= AGAIN;
+        let was_twice = self.renamed || self.last.duration_since(self.first) >= LOOK_INTERVAL;
         self.sign != Sign::Open && was_twice && self.is_no_beginning_of(next)
     }
 
     /// Returns whether the text was closed, now that `next` took its place.
-    fn is_closed_by(&self, next: &UnsettledText, longest: Option<(usize, Instant)>) -> bool {
+    fn is_closed_by(&self, next: &UnsettledText, longest_length: Option<(usize, Instant)>) -> bool {
         let length = self.version.as_ref().map(Version::length);
         self.sign == Sign::Closed
             && self.is_no_beginning_of(next)
-            && length >= longest.map(|(longest, _)| longest)
+            && length >= longest_length.map(|(longest_length, _)| longest_length)
     }
 
     fn is_no_beginning_of(&self, next: &UnsettledText) -> bool {

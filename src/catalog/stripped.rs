@@ -32,7 +32,7 @@ impl Catalog {
             digest
                 .iter_mut()
                 .zip(number.to_be_bytes())
-                .for_each(|(byte, of)| *byte = of);
+                .for_each(|(byte, number_byte)| *byte = number_byte);
             let KeySecret {
                 key,
                 until,
@@ -162,7 +162,7 @@ impl Signer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::catalog::resolve::resolve;
+    use crate::catalog::resolve::resolve_catalog;
 
     const TEXT: &str = r#"
 accounts:
@@ -183,7 +183,7 @@ callers:
 
     #[test]
     fn all_but_the_secrets_is_there() {
-        let whole = resolve(&[("catalog.yaml".to_owned(), TEXT.to_owned())], &mut |_| {
+        let whole = resolve_catalog(&[("catalog.yaml".to_owned(), TEXT.to_owned())], &mut |_| {
             Err(String::new())
         })
         .unwrap();

@@ -2,7 +2,7 @@ use super::*;
 use std::net::SocketAddr;
 
 fn catalog(text: &str) -> Catalog {
-    resolve::resolve(&[("catalog.yaml".to_owned(), text.to_owned())], &mut |_| {
+    resolve::resolve_catalog(&[("catalog.yaml".to_owned(), text.to_owned())], &mut |_| {
         Ok("secret".to_owned())
     })
     .unwrap_or_else(|problems| panic!("{problems}"))
@@ -65,16 +65,16 @@ fn f12_what_takes_away_more_than_half() {
             Some("removes 2 of 2 accounts, 3 of 3 models, 4 of 4 callers"),
         ),
     ] {
-        assert_eq!(shrinks(&old, &new).as_deref(), expected);
+        assert_eq!(describe_losses(&old, &new).as_deref(), expected);
     }
-    assert_eq!(shrinks(&with(&[], &[], &[]), &old), None);
+    assert_eq!(describe_losses(&with(&[], &[], &[]), &old), None);
 }
 
 #[test]
 fn the_published_key_on_a_public_listener() {
     let local: SocketAddr = "127.0.0.1:8080".parse().unwrap();
     let public: SocketAddr = "0.0.0.0:8080".parse().unwrap();
-    let hash = raw::Digest(resolve::digest(PUBLISHED_KEY));
+    let hash = raw::Digest(resolve::sha256_of(PUBLISHED_KEY));
     let catalog = |caller: &str, models: &str| {
         catalog(&format!(
             "accounts: {{demo: {{dialect: demo}}, real: {{dialect: openai, base_url: https://a.b}}, off: {{dialect: openai, enabled: false}}}}\nmodels: {{{models}}}\n\
@@ -159,7 +159,7 @@ fn what_ships_is_served_with_the_published_key() {
     let catalog = catalog(include_str!("../../conf/catalog.yaml"));
     assert_eq!(catalog.warnings, []);
     let key = catalog
-        .opened(&resolve::digest(PUBLISHED_KEY), SystemTime::UNIX_EPOCH)
+        .opened(&resolve::sha256_of(PUBLISHED_KEY), SystemTime::UNIX_EPOCH)
         .map(|(key, _)| key)
         .unwrap();
     assert_eq!(&*key.id, "demo/published");
@@ -190,7 +190,7 @@ fn what_ships_is_served_with_the_published_key() {
 #[test]
 fn globs_of_the_demo_are_for_keys_whose_models_are_listed() {
     let text = |targets: &str, models: &str| {
-        let hash = raw::Digest(resolve::digest("a key"));
+        let hash = raw::Digest(resolve::sha256_of("a key"));
         format!(
             "accounts: {{a: {{dialect: demo}}, b: {{dialect: openai, base_url: https://a.b}}}}\n\
              models: {{m: {{aliases: ['gpt-*', other], targets: [{targets}]}}, all: {{aliases: ['*'], catch_all: true, targets: [{{account: b}}]}}}}\n\
@@ -206,7 +206,7 @@ fn globs_of_the_demo_are_for_keys_whose_models_are_listed() {
     ] {
         let catalog = catalog(&text(targets, models));
         let key = catalog
-            .opened(&resolve::digest("a key"), SystemTime::UNIX_EPOCH)
+            .opened(&resolve::sha256_of("a key"), SystemTime::UNIX_EPOCH)
             .map(|(key, _)| key)
             .unwrap();
         let found = |id: &str| catalog.visible(key, id).map(|model| model.id.to_string());

@@ -56,7 +56,7 @@ impl Version {
     }
 
     /// Makes the version of a file from the result of reading it.
-    pub fn of(stat: Option<Stat>, read: io::Result<Vec<u8>>) -> Self {
+    pub fn from_read(stat: Option<Stat>, read: io::Result<Vec<u8>>) -> Self {
         let text = match read {
             Ok(bytes) => FileText::Bytes(Arc::new(Zeroizing::new(bytes))),
             Err(why) if why.kind() == io::ErrorKind::NotFound => FileText::Missing,

@@ -11,7 +11,7 @@ use super::listing::{self, Listing};
 use super::{Catalog, Model, Permissions, Target, globs};
 
 /// The most models of patterns that a catalog keeps. Beyond it, all are forgotten and made again.
-const MOST_KEPT: usize = 4 * listing::MOST;
+const MOST_KEPT: usize = 4 * listing::MAX_NAMES;
 
 impl Catalog {
     /// Returns whether requests for a model may go to one of its targets: the account is enabled,
@@ -89,12 +89,13 @@ impl Catalog {
         let mut ids = BTreeSet::new();
         let patterns = patterns.iter().filter(|model| model.is_pattern());
         for (pattern, target) in
-            patterns.flat_map(|model| model.targets.iter().map(move |of| (model, of)))
+            patterns.flat_map(|model| model.targets.iter().map(move |served| (model, served)))
         {
             let names = self.listing(target).and_then(|listing| listing.names());
             for name in names.iter().flat_map(|names| &names.names) {
                 ids.extend(
-                    globs::star(&target.model, name).map(|star| globs::fill(&pattern.id, star)),
+                    globs::star_text(&target.model, name)
+                        .map(|star| globs::fill_star(&pattern.id, star)),
                 );
             }
         }

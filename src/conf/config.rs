@@ -10,14 +10,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::base::address::Cidr;
-use crate::base::problem::{Problem, Problems, quoted};
+use crate::base::problem::{Problem, Problems, quote_near_miss};
 use crate::base::secret::Secret;
 use crate::base::units::{Days, Size, Span, Text};
 use crate::conf::proxy::{Proxies, Remark};
 use crate::conf::scribe::{Report, Scribe};
 use crate::conf::secret_ref::{LookUp, Reference};
 use crate::conf::yaml;
-use crate::conf::yaml::read::{List, items};
+use crate::conf::yaml::read::{List, list_items};
 
 mod admin;
 mod habits;
@@ -39,9 +39,9 @@ pub use traces::{FromFile, Sampling, Traces};
 const OTHER_FILES: u64 = 64;
 
 /// The size of the largest catalog, if none is written.
-const CATALOG_SIZE: usize = 32 << 20;
+const DEFAULT_CATALOG_SIZE: usize = 32 << 20;
 /// The largest size of a catalog that may be written.
-pub const MOST_CATALOG_SIZE: usize = yaml::LARGEST_TEXT;
+pub const MAX_CATALOG_SIZE: usize = yaml::LARGEST_TEXT;
 
 /// The configuration of the process, resolved.
 #[derive(Debug, Clone)]
@@ -192,7 +192,7 @@ pub enum Access {
 }
 
 /// The path of the ledger where none is written.
-pub const USUAL_LEDGER: &str = "data/ledger.sqlite";
+pub const DEFAULT_LEDGER: &str = "data/ledger.sqlite";
 
 /// The settings of the ledger, in which settled exchanges are written down.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -216,11 +216,11 @@ impl Server {
 
 /// Reads `server.yaml`. Errors show it as `name`. Things that it names but does not hold are looked
 /// up.
-pub fn read(name: &str, text: &str, look_up: &mut LookUp<'_>) -> Result<Server, Problems> {
+pub fn parse_server(name: &str, text: &str, look_up: &mut LookUp<'_>) -> Result<Server, Problems> {
     let files = [(name.to_owned(), text.to_owned())];
     let mut report = Report::new(&files, habits::KIND, look_up);
     let raw: Option<raw::Server> = report.read(0, &[]);
-    let server = raw.map(|raw| resolve(raw, &Scribe::new(&report, 0)));
+    let server = raw.map(|raw| resolve_server(raw, &Scribe::new(&report, 0)));
     match server {
         Some(server) if !report.has_problems() => Ok(Server {
             warnings: report.warnings(),
@@ -230,10 +230,10 @@ pub fn read(name: &str, text: &str, look_up: &mut LookUp<'_>) -> Result<Server, 
     }
 }
 
-fn resolve(raw: raw::Server, root: &Scribe<'_, '_>) -> Server {
+fn resolve_server(raw: raw::Server, root: &Scribe<'_, '_>) -> Server {
     let item_cache = item_cache(&raw, root);
-    let listen = listen(raw.listen.as_ref(), root);
-    let admin = admin::resolve(raw.admin.as_ref(), &listen, root);
+    let listen = resolve_listeners(raw.listen.as_ref(), root);
+    let admin = admin::resolve_admin(raw.admin.as_ref(), &listen, root);
     let workers = raw.workers.unwrap_or(0);
     root.key("workers").problem_if(
         workers > 1024,
@@ -243,37 +243,42 @@ fn resolve(raw: raw::Server, root: &Scribe<'_, '_>) -> Server {
     root.key("attempts")
         .problem_if(!(1..=100).contains(&attempts), "must be 1 to 100");
     let written = raw.catalog_size.map(|Text(Size(size))| size);
-    let catalog_size = above(written, CATALOG_SIZE, "0B", &root.key("catalog_size"));
+    let catalog_size = positive_or_default(
+        written,
+        DEFAULT_CATALOG_SIZE,
+        "0B",
+        &root.key("catalog_size"),
+    );
     root.key("catalog_size")
-        .problem_if(catalog_size > MOST_CATALOG_SIZE, "must be at most 1GiB");
+        .problem_if(catalog_size > MAX_CATALOG_SIZE, "must be at most 1GiB");
     let drain = raw.drain.unwrap_or_default();
-    let proxies = proxies(
+    let proxies = resolve_proxies(
         raw.upstream_proxy.unwrap_or_default(),
         &root.key("upstream_proxy"),
     );
     Server {
         listen,
         admin,
-        workers: count(workers),
-        attempts: count(attempts),
-        limits: limits(
+        workers: to_usize(workers),
+        attempts: to_usize(attempts),
+        limits: resolve_bounds(
             &raw.limits.unwrap_or_default(),
             catalog_size,
             &root.key("limits"),
         ),
-        timeouts: timeouts(&raw.timeouts.unwrap_or_default(), &root.key("timeouts")),
+        timeouts: resolve_timeouts(&raw.timeouts.unwrap_or_default(), &root.key("timeouts")),
         drain: Drain {
             delay: drain.delay.map_or(Duration::ZERO, |Text(Span(span))| span),
             grace: drain
                 .grace
                 .map_or(Duration::from_secs(25), |Text(Span(span))| span),
         },
-        trusted_proxies: items(raw.trusted_proxies.as_ref())
+        trusted_proxies: list_items(raw.trusted_proxies.as_ref())
             .map(|(_, Text(range))| *range)
             .collect(),
-        cors: cors(&raw.cors.unwrap_or_default(), &root.key("cors")),
-        log: log(&raw.log.unwrap_or_default(), &root.key("log")),
-        ledger: ledger(&raw.ledger.unwrap_or_default(), &root.key("ledger")),
+        cors: resolve_origins(&raw.cors.unwrap_or_default(), &root.key("cors")),
+        log: resolve_log(&raw.log.unwrap_or_default(), &root.key("log")),
+        ledger: resolve_ledger(&raw.ledger.unwrap_or_default(), &root.key("ledger")),
         list_refresh: list_refresh(
             &raw.model_lists.unwrap_or_default(),
             &root.key("model_lists"),
@@ -282,52 +287,59 @@ fn resolve(raw: raw::Server, root: &Scribe<'_, '_>) -> Server {
         seal: seal::seal_keys(raw.seal.as_ref(), raw.store.is_some(), root),
         store: raw
             .store
-            .and_then(|raw| store::resolve(&raw, &root.key("store"))),
+            .and_then(|raw| store::resolve_store(&raw, &root.key("store"))),
         notify: raw
             .notify
-            .and_then(|raw| notify::resolve(&raw, &root.key("notify"))),
+            .and_then(|raw| notify::resolve_notify(&raw, &root.key("notify"))),
         traces: raw
             .traces
-            .and_then(|raw| traces::resolve(&raw, &root.key("traces"))),
+            .and_then(|raw| traces::resolve_traces(&raw, &root.key("traces"))),
         proxies: Arc::new(proxies),
-        series: metrics::resolve(&raw.metrics.unwrap_or_default(), &root.key("metrics")),
+        series: metrics::resolve_metrics(&raw.metrics.unwrap_or_default(), &root.key("metrics")),
         warnings: Vec::new(),
     }
 }
 
-fn count(number: u32) -> usize {
+fn to_usize(number: u32) -> usize {
     usize::try_from(number).unwrap_or(usize::MAX)
 }
 
-fn listen(written: Option<&List<raw::Listen>>, root: &Scribe<'_, '_>) -> Vec<Listen> {
+fn resolve_listeners(written: Option<&List<raw::Listen>>, root: &Scribe<'_, '_>) -> Vec<Listen> {
     let list = root.key("listen");
     let Some(written) = written else {
         return vec![Listen {
-            address: local(8080),
+            address: loopback_address(8080),
             h2c: false,
             tls: None,
         }];
     };
     list.problem_if(written.is_empty(), "must list at least one address");
     let mut listen: Vec<Listen> = Vec::new();
-    for (index, raw) in items(Some(written)) {
-        let at = list.index(index);
+    for (index, raw) in list_items(Some(written)) {
+        let scribe = list.index(index);
         let tls = raw
             .tls
             .as_ref()
-            .and_then(|tls| listen_tls(tls, &at.key("tls")));
+            .and_then(|tls| listen_tls(tls, &scribe.key("tls")));
         let h2c = raw.h2c.unwrap_or(false);
-        let what = "is HTTP/2 without TLS, and this listener has `tls`: remove `h2c`";
-        at.key("h2c").problem_if(h2c && raw.tls.is_some(), what);
-        let what = "is missing: an IP address and a port, such as 127.0.0.1:8080";
-        let Some(Text(raw::Address(address))) = at.key("address").required(raw.address, what)
+        let message = "is HTTP/2 without TLS, and this listener has `tls`: remove `h2c`";
+        scribe
+            .key("h2c")
+            .problem_if(h2c && raw.tls.is_some(), message);
+        let message = "is missing: an IP address and a port, such as 127.0.0.1:8080";
+        let Some(Text(raw::Address(address))) =
+            scribe.key("address").required(raw.address, message)
         else {
             continue;
         };
-        let what = "has port 0, at which no caller finds the gateway: write the port, such as 8080";
-        at.key("address").problem_if(address.port() == 0, what);
+        let message =
+            "has port 0, at which no caller finds the gateway: write the port, such as 8080";
+        scribe
+            .key("address")
+            .problem_if(address.port() == 0, message);
         if is_taken(address, &listen) {
-            at.key("address")
+            scribe
+                .key("address")
                 .problem(&format!("{address} is written twice: keep only one"));
         } else {
             listen.push(Listen { address, h2c, tls });
@@ -341,9 +353,9 @@ fn is_taken(address: SocketAddr, listen: &[Listen]) -> bool {
     address.port() != 0 && listen.iter().any(|other| other.address == address)
 }
 
-fn listen_tls(raw: &raw::ListenTls, at: &Scribe<'_, '_>) -> Option<ListenTls> {
-    let cert = pem_path("cert", raw.cert.as_ref(), at);
-    let key = pem_path("key", raw.key.as_ref(), at);
+fn listen_tls(raw: &raw::ListenTls, scribe: &Scribe<'_, '_>) -> Option<ListenTls> {
+    let cert = pem_path("cert", raw.cert.as_ref(), scribe);
+    let key = pem_path("key", raw.key.as_ref(), scribe);
     Some(ListenTls {
         cert: cert?,
         key: key?,
@@ -363,12 +375,12 @@ pub fn admin_address(text: &str) -> Option<SocketAddr> {
     let (tree, _) = yaml::parse(text).ok()?;
     let section = yaml::Path::Root.key("admin");
     let Some(found) = tree.find(&section.key("address")) else {
-        return Some(local(9090));
+        return Some(loopback_address(9090));
     };
     match &found.node.value {
         yaml::Value::Plain(address) | yaml::Value::Quoted(address) => address.parse().ok(),
         // Only the section is written.
-        yaml::Value::Map(_) => Some(local(9090)),
+        yaml::Value::Map(_) => Some(loopback_address(9090)),
         yaml::Value::List(_) => None,
     }
 }
@@ -383,14 +395,16 @@ pub fn catalog_size(text: &str) -> usize {
         yaml::Value::Plain(size) | yaml::Value::Quoted(size) => size.parse().ok(),
         yaml::Value::Map(_) | yaml::Value::List(_) => None,
     });
-    size.map_or(CATALOG_SIZE, |Size(size)| size.min(MOST_CATALOG_SIZE))
+    size.map_or(DEFAULT_CATALOG_SIZE, |Size(size)| {
+        size.min(MAX_CATALOG_SIZE)
+    })
 }
 
-fn local(port: u16) -> SocketAddr {
+fn loopback_address(port: u16) -> SocketAddr {
     SocketAddr::from(([127, 0, 0, 1], port))
 }
 
-fn limits(raw: &raw::Bounds, catalog_size: usize, section: &Scribe<'_, '_>) -> Bounds {
+fn resolve_bounds(raw: &raw::Bounds, catalog_size: usize, section: &Scribe<'_, '_>) -> Bounds {
     const KIB: usize = 1 << 10;
     const MIB: usize = 1 << 20;
     let size = |field, written, default| size_of(field, written, default, section);
@@ -399,7 +413,7 @@ fn limits(raw: &raw::Bounds, catalog_size: usize, section: &Scribe<'_, '_>) -> B
         response_body: size("response_body", raw.response_body, 64 * MIB),
         event: size("event", raw.event, 8 * MIB),
         header_bytes: size("header_bytes", raw.header_bytes, 32 * KIB),
-        connections: count(raw.connections.unwrap_or(10_000)),
+        connections: to_usize(raw.connections.unwrap_or(10_000)),
         buffered_total: size("buffered_total", raw.buffered_total, 1024 * MIB),
         upload: size("upload", raw.upload, 100 * MIB),
         spool_total: size("spool_total", raw.spool_total, 4096 * MIB),
@@ -413,12 +427,13 @@ fn limits(raw: &raw::Bounds, catalog_size: usize, section: &Scribe<'_, '_>) -> B
         .key("connections")
         .problem_if(limits.connections == 0, "must be at least 1");
     let is_small = limits.buffered_total < limits.request_body.max(limits.response_body);
-    let what = "must be at least as large as request_body and as response_body; if not, the largest bodies could never pass";
-    section.key("buffered_total").problem_if(is_small, what);
-    let what = "must be at least as large as upload; if not, the largest uploads could never pass";
+    let message = "must be at least as large as request_body and as response_body; if not, the largest bodies could never pass";
+    section.key("buffered_total").problem_if(is_small, message);
+    let message =
+        "must be at least as large as upload; if not, the largest uploads could never pass";
     section
         .key("spool_total")
-        .problem_if(limits.spool_total < limits.upload, what);
+        .problem_if(limits.spool_total < limits.upload, message);
     limits
 }
 
@@ -430,10 +445,10 @@ fn size_of(
     section: &Scribe<'_, '_>,
 ) -> usize {
     let written = written.map(|Text(Size(size))| size);
-    above(written, default, "0B", &section.key(field))
+    positive_or_default(written, default, "0B", &section.key(field))
 }
 
-fn timeouts(raw: &raw::Timeouts, section: &Scribe<'_, '_>) -> ClientTimeouts {
+fn resolve_timeouts(raw: &raw::Timeouts, section: &Scribe<'_, '_>) -> ClientTimeouts {
     let span = |field, written, seconds| span_of(field, written, seconds, section);
     ClientTimeouts {
         client_read: span("client_read", raw.client_read, 30),
@@ -453,28 +468,28 @@ fn span_of(
 ) -> Duration {
     let default = Duration::from_secs(default_seconds);
     let written = written.map(|Text(Span(span))| span);
-    above(written, default, "0s", &section.key(field))
+    positive_or_default(written, default, "0s", &section.key(field))
 }
 
 /// Returns the written value, which must be more than `nothing`, or else the default.
-fn above<T: Default + PartialEq>(
+fn positive_or_default<T: Default + PartialEq>(
     written: Option<T>,
     default: T,
     nothing: &str,
-    at: &Scribe<'_, '_>,
+    scribe: &Scribe<'_, '_>,
 ) -> T {
-    at.problem_if(
+    scribe.problem_if(
         written == Some(T::default()),
         &format!("must be more than {nothing}"),
     );
     written.unwrap_or(default)
 }
 
-fn cors(raw: &raw::Cors, section: &Scribe<'_, '_>) -> Vec<String> {
+fn resolve_origins(raw: &raw::Cors, section: &Scribe<'_, '_>) -> Vec<String> {
     let list = section.key("origins");
     let mut origins = Vec::new();
-    for (index, written) in items(raw.origins.as_ref()) {
-        match origin(written) {
+    for (index, written) in list_items(raw.origins.as_ref()) {
+        match parse_origin(written) {
             Some(origin) => origins.push(origin),
             None => list.index(index).withheld("must be \"*\" or an origin such as https://app.example.com, without a path and without a slash at its end",
             ),
@@ -485,7 +500,7 @@ fn cors(raw: &raw::Cors, section: &Scribe<'_, '_>) -> Vec<String> {
 
 /// Returns an origin as browsers write it: in lower case, and without a port that is the scheme's
 /// default.
-fn origin(written: &str) -> Option<String> {
+fn parse_origin(written: &str) -> Option<String> {
     if written == "*" {
         return Some("*".to_owned());
     }
@@ -506,20 +521,20 @@ fn origin(written: &str) -> Option<String> {
     ))
 }
 
-fn log(raw: &raw::Log, section: &Scribe<'_, '_>) -> Log {
+fn resolve_log(raw: &raw::Log, section: &Scribe<'_, '_>) -> Log {
     let access = match raw.access.as_deref() {
         None | Some("stdout") => Access::Stdout,
         Some("off") => Access::Off,
         Some(path) if path.contains('/') && !path.ends_with('/') => Access::File(path.into()),
         // Without a slash, the text is more likely a misspelt word than a file.
         Some(other) => {
-            let what =
+            let message =
                 "must be stdout, off, or the path of a file with a / in it, such as ./access.log";
-            match quoted(other, ["stdout", "off"]) {
+            match quote_near_miss(other, ["stdout", "off"]) {
                 Some(quoted) => section
                     .key("access")
-                    .problem(&format!("{what}, not {quoted}")),
-                None => section.key("access").withheld(what),
+                    .problem(&format!("{message}, not {quoted}")),
+                None => section.key("access").withheld(message),
             }
             Access::Off
         }
@@ -538,8 +553,8 @@ fn log(raw: &raw::Log, section: &Scribe<'_, '_>) -> Log {
     }
 }
 
-fn ledger(raw: &raw::Ledger, section: &Scribe<'_, '_>) -> Ledger {
-    let path = raw.path.as_deref().unwrap_or(USUAL_LEDGER);
+fn resolve_ledger(raw: &raw::Ledger, section: &Scribe<'_, '_>) -> Ledger {
+    let path = raw.path.as_deref().unwrap_or(DEFAULT_LEDGER);
     let is_no_file = path.is_empty() || path.ends_with('/');
     section.key("path").problem_if(
         is_no_file,
@@ -561,22 +576,22 @@ fn list_refresh(raw: &raw::ModelLists, section: &Scribe<'_, '_>) -> Duration {
 }
 
 /// Returns the proxies of the process.
-fn proxies(raw: raw::UpstreamProxy, at: &Scribe<'_, '_>) -> Proxies {
+fn resolve_proxies(raw: raw::UpstreamProxy, scribe: &Scribe<'_, '_>) -> Proxies {
     if raw == raw::UpstreamProxy::None {
         return Proxies::default();
     }
-    let read = Proxies::of_environment(|name| at.look_up(Reference::Optional(name)));
-    let read = at.noted(read.map_err(|wrong| format!("the environment variable {wrong}")));
+    let read = Proxies::of_environment(|name| scribe.look_up(Reference::Optional(name)));
+    let read = scribe.noted(read.map_err(|wrong| format!("the environment variable {wrong}")));
     let (proxies, remarks) = read.unwrap_or_default();
     for remark in remarks {
         match remark {
-            Remark::NoProxy => at.warn(
+            Remark::NoProxy => scribe.warn(
                 "is `environment`, and neither HTTPS_PROXY nor HTTP_PROXY is set, in upper or lower case: no proxy is used",
             ),
-            Remark::OnlyAll => at.warn(
+            Remark::OnlyAll => scribe.warn(
                 "is `environment`, and only ALL_PROXY is set, which is not read: write its value into HTTPS_PROXY or HTTP_PROXY; no proxy is used",
             ),
-            Remark::Useless(entries) => at.warn(&format!(
+            Remark::Useless(entries) => scribe.warn(&format!(
                 "NO_PROXY has entries that match nothing ({entries}): write hosts such as a.example.com or .example.com, addresses, or ranges"
             )),
         }
@@ -588,8 +603,8 @@ fn proxies(raw: raw::UpstreamProxy, at: &Scribe<'_, '_>) -> Proxies {
 fn item_cache(raw: &raw::Server, root: &Scribe<'_, '_>) -> ItemCacheMode {
     let mode = raw.item_cache.unwrap_or_default();
     let lacks = mode == ItemCacheMode::Store && (raw.store.is_none() || raw.seal.is_none());
-    let what = "is `store`: it needs the section `store`, and `seal.keys`, which encrypt what is kept there; write                 both, or `memory`";
-    root.key("item_cache").problem_if(lacks, what);
+    let message = "is `store`: it needs the section `store`, and `seal.keys`, which encrypt what is kept there; write                 both, or `memory`";
+    root.key("item_cache").problem_if(lacks, message);
     mode
 }
 

@@ -4,7 +4,7 @@
 pub mod costs;
 pub mod list;
 
-pub use dialects::price::{Each, Long, Million, Price, Rates, ShowCost, Usd};
+pub use dialects::price::{Each, LongPrices, Million, Price, Rates, ShowCost, Usd};
 
 /// The origin of a price.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -26,7 +26,7 @@ const SHAPE: &str = "must be a URL such as http://proxy.example.com:3128";
 pub enum ProxyChoice {
     /// Nothing: what holds for the whole process holds.
     #[default]
-    Usual,
+    ProcessDefault,
     /// No proxy is used.
     Never,
     /// This proxy is used.
@@ -66,7 +66,7 @@ impl ProxyChoice {
     pub fn own(&self) -> Option<Arc<Proxy>> {
         match self {
             ProxyChoice::Own(proxy) => Some(proxy.clone()),
-            ProxyChoice::Usual | ProxyChoice::Never => None,
+            ProxyChoice::ProcessDefault | ProxyChoice::Never => None,
         }
     }
 
@@ -74,14 +74,14 @@ impl ProxyChoice {
     pub fn without_secret(&self) -> ProxyChoice {
         match self {
             ProxyChoice::Own(proxy) => ProxyChoice::Own(Arc::new(proxy.without_secret())),
-            ProxyChoice::Usual | ProxyChoice::Never => self.clone(),
+            ProxyChoice::ProcessDefault | ProxyChoice::Never => self.clone(),
         }
     }
 
     /// Returns texts that differ if two choices do.
     pub fn marks(&self) -> [Option<&str>; 2] {
         match self {
-            ProxyChoice::Usual => [None, None],
+            ProxyChoice::ProcessDefault => [None, None],
             ProxyChoice::Never => [Some("none"), None],
             ProxyChoice::Own(proxy) => [
                 Some(&proxy.shown),
@@ -112,10 +112,12 @@ impl Proxy {
         if authority.contains(['/', '?', '#']) {
             return Err(LONGER.to_owned());
         }
-        let (user, place) = authority
+        let (user, host_part) = authority
             .rsplit_once('@')
-            .map_or((None, authority), |(user, place)| (Some(user), place));
-        let (host, port) = host_and_port(place).ok_or(SHAPE)?;
+            .map_or((None, authority), |(user, host_part)| {
+                (Some(user), host_part)
+            });
+        let (host, port) = host_and_port(host_part).ok_or(SHAPE)?;
         let port = match port {
             None if tls => 443,
             None => 80,
@@ -129,7 +131,7 @@ impl Proxy {
         if host.is_forbidden() {
             return Err(FORBIDDEN.to_owned());
         }
-        let credential = user.map(credential).transpose()?;
+        let credential = user.map(basic_credential).transpose()?;
         let shown = format!("{}://{host}:{port}", if tls { "https" } else { "http" });
         Ok(Proxy {
             tls,
@@ -171,10 +173,10 @@ impl Proxy {
 }
 
 /// Returns the value of `proxy-authorization` for the part of a URL before the `@`.
-fn credential(user: &str) -> Result<Secret, String> {
+fn basic_credential(user: &str) -> Result<Secret, String> {
     let (name, password) = user.split_once(':').unwrap_or((user, ""));
     const UNREADABLE: &str = "holds a `%` without two hexadecimal digits after it";
-    let plain = |part: &str| percent::decode(part).ok_or(UNREADABLE);
+    let plain = |part: &str| percent::decode_text(part).ok_or(UNREADABLE);
     let (name, password) = (plain(name)?, plain(password)?);
     if name.contains(&b':') {
         return Err("has a `:` in its user name, which no proxy can be told".to_owned());
@@ -365,7 +367,7 @@ mod tests {
         let mut marks: Vec<_> = choices
             .iter()
             .map(ProxyChoice::marks)
-            .chain([ProxyChoice::Usual.marks()])
+            .chain([ProxyChoice::ProcessDefault.marks()])
             .collect();
         marks.sort();
         marks.dedup();

@@ -4,7 +4,7 @@
 //! All notes go into one [`Report`] on all files. A scribe also looks up what the files only name,
 //! so code that resolves a value needs nothing but the scribe of the value's place.
 
-use crate::base::problem::{in_column, nearest, quoted, unless_secret};
+use crate::base::problem::{in_column, nearest_name, quote_near_miss, unless_secret};
 use crate::conf::secret_ref::{Reference, SecretRef};
 use crate::conf::yaml::{FoundNode, Path};
 
@@ -23,7 +23,7 @@ pub(crate) struct Scribe<'p, 't> {
 /// An entry of a section as written, with its place.
 pub(crate) struct WrittenEntry<'r, 'p, 't, T> {
     /// The place of the entry.
-    pub(crate) at: Scribe<'p, 't>,
+    pub(crate) scribe: Scribe<'p, 't>,
     /// The entry's name.
     pub(crate) id: &'r str,
     /// The entry's value as written.
@@ -89,16 +89,16 @@ impl<'p, 't> Scribe<'p, 't> {
     }
 
     /// Notes an error.
-    pub(crate) fn problem(&self, what: &str) {
+    pub(crate) fn problem(&self, message: &str) {
         self.report.problems.borrow_mut().add(self.file, || {
-            self.report.locate(self.file, &self.path, what)
+            self.report.locate(self.file, &self.path, message)
         });
     }
 
     /// Notes an error, if there is one.
-    pub(crate) fn problem_if(&self, is_wrong: bool, what: &str) {
+    pub(crate) fn problem_if(&self, is_wrong: bool, message: &str) {
         if is_wrong {
-            self.problem(what);
+            self.problem(message);
         }
     }
 
@@ -108,29 +108,29 @@ impl<'p, 't> Scribe<'p, 't> {
     }
 
     /// Notes an error about a value that is not quoted. The message has the value's column instead.
-    pub(crate) fn withheld(&self, what: &str) {
-        self.problem(&self.in_column(what));
+    pub(crate) fn withheld(&self, message: &str) {
+        self.problem(&self.in_column(message));
     }
 
     /// Returns a sentence with the column of the value that it is about.
-    pub(crate) fn in_column(&self, what: &str) -> String {
+    pub(crate) fn in_column(&self, message: &str) -> String {
         self.find().map_or_else(
-            || what.to_owned(),
-            |found| in_column(what, found.node.column),
+            || message.to_owned(),
+            |found| in_column(message, found.node.column),
         )
     }
 
     /// Notes that a value should name something else in the file, and that no such thing exists.
     pub(crate) fn unknown<'n>(
         &self,
-        what: &str,
+        noun: &str,
         id: &str,
         known: impl Iterator<Item = &'n str> + Clone,
     ) {
-        let hint = meant(&format!("{what}s"), id, known.clone());
-        match quoted(id, known) {
-            Some(quoted) => self.problem(&format!("no {what} {quoted}; {hint}")),
-            None => self.withheld(&format!("no such {what}; {hint}")),
+        let hint = suggest_names(&format!("{noun}s"), id, known.clone());
+        match quote_near_miss(id, known) {
+            Some(quoted) => self.problem(&format!("no {noun} {quoted}; {hint}")),
+            None => self.withheld(&format!("no such {noun}; {hint}")),
         }
     }
 
@@ -138,18 +138,18 @@ impl<'p, 't> Scribe<'p, 't> {
     pub(crate) fn known<'n, T>(
         &self,
         found: Option<T>,
-        what: &str,
+        noun: &str,
         id: &str,
         known: impl Iterator<Item = &'n str> + Clone,
     ) -> Option<T> {
         if found.is_none() {
-            self.unknown(what, id, known);
+            self.unknown(noun, id, known);
         }
         found
     }
 
     /// Notes that a field is missing, unless it is written and could not be read.
-    pub(crate) fn missing(&self, what: &str) {
+    pub(crate) fn missing(&self, message: &str) {
         let path = self.path.to_string();
         if !self
             .report
@@ -157,55 +157,55 @@ impl<'p, 't> Scribe<'p, 't> {
             .borrow()
             .any(self.file, |problem| problem.path.starts_with(&path))
         {
-            self.problem(what);
+            self.problem(message);
         }
     }
 
     /// Notes that a field is missing, if it is.
-    pub(crate) fn missing_if(&self, is_missing: bool, what: &str) {
+    pub(crate) fn missing_if(&self, is_missing: bool, message: &str) {
         if is_missing {
-            self.missing(what);
+            self.missing(message);
         }
     }
 
     /// Returns a value that must be written. Notes that it is missing, if it is.
-    pub(crate) fn required<T>(&self, written: Option<T>, what: &str) -> Option<T> {
-        self.missing_if(written.is_none(), what);
+    pub(crate) fn required<T>(&self, written: Option<T>, message: &str) -> Option<T> {
+        self.missing_if(written.is_none(), message);
         written
     }
 
     /// Returns whether an error inside this place contains this text.
-    pub(crate) fn tells(&self, what: &str) -> bool {
+    pub(crate) fn has_error_with(&self, text: &str) -> bool {
         let inside = format!("{}.", self.path);
         let problems = self.report.problems.borrow();
         problems.any(self.file, |problem| {
-            problem.path.starts_with(&inside) && problem.what.contains(what)
+            problem.path.starts_with(&inside) && problem.message.contains(text)
         })
     }
 
     /// Notes a warning: something is allowed but should not stay so.
-    pub(crate) fn warn(&self, what: &str) {
+    pub(crate) fn warn(&self, message: &str) {
         self.report.warnings.borrow_mut().add(self.file, || {
-            self.report.locate(self.file, &self.path, what)
+            self.report.locate(self.file, &self.path, message)
         });
     }
 
     /// Notes a warning, if there is one.
-    pub(crate) fn warn_if(&self, is_doubtful: bool, what: &str) {
+    pub(crate) fn warn_if(&self, is_doubtful: bool, message: &str) {
         if is_doubtful {
-            self.warn(what);
+            self.warn(message);
         }
     }
 
     /// Notes a warning of a secret that is written out.
-    pub(crate) fn warn_of_secret(&self, what: &str) {
+    pub(crate) fn warn_of_secret(&self, message: &str) {
         self.report.literal_secrets.borrow_mut().insert(self.file);
-        self.warn(what);
+        self.warn(message);
     }
 
     /// Returns the place of the same path in another file: `catalog.yaml:14`. The line must be
     /// searched for, so it is left out if there is no room for another error.
-    pub(crate) fn place_in(&self, file: usize) -> String {
+    pub(crate) fn location_in(&self, file: usize) -> String {
         let found = self
             .report
             .problems
@@ -261,23 +261,23 @@ impl<'p, 't> Scribe<'p, 't> {
 }
 
 /// Returns a hint: the nearest name, or the names that exist.
-pub(crate) fn meant<'n>(
-    what: &str,
+pub(crate) fn suggest_names<'n>(
+    nouns: &str,
     wrong: &str,
     names: impl Iterator<Item = &'n str> + Clone,
 ) -> String {
-    match nearest(wrong, names.clone()) {
+    match nearest_name(wrong, names.clone()) {
         Some(near) => format!("did you mean \"{}\"?", unless_secret(near)),
-        None => listed(what, names),
+        None => list_names(nouns, names),
     }
 }
 
 /// Returns a list of the allowed names, for when none of them is near.
-fn listed<'n>(what: &str, names: impl Iterator<Item = &'n str>) -> String {
+fn list_names<'n>(nouns: &str, names: impl Iterator<Item = &'n str>) -> String {
     const SHOWN: usize = 8;
     let mut names = names.peekable();
     if names.peek().is_none() {
-        return format!("the catalog has no {what}");
+        return format!("the catalog has no {nouns}");
     }
     let list: Vec<&str> = names.by_ref().take(SHOWN).map(unless_secret).collect();
     let list = list.join(", ");

@@ -26,14 +26,14 @@ pub const LARGEST: usize = 32 << 20;
 /// The largest text of all.
 pub const LARGEST_TEXT: usize = 1 << 30;
 /// The most lists and maps inside each other. Our files need seven.
-const DEEPEST: usize = 64;
+const MAX_DEPTH: usize = 64;
 /// The most values of a text of usual size, keys included.
-const MOST: usize = 4_000_000;
+const MAX_VALUES: usize = 4_000_000;
 /// The bytes of a larger text for each value. A key with its hash has four, and some hundred bytes.
 const BYTES_OF_VALUE: usize = 8;
 /// The most values that anchors and aliases may copy: enough for any honest use, too few for a
 /// bomb.
-const MOST_ALIASED: usize = 100_000;
+const MAX_ALIASED: usize = 100_000;
 
 /// A value, and the place where it begins.
 #[derive(Clone)]
@@ -223,7 +223,7 @@ pub fn parse(text: &str) -> Result<(Node<'_>, Vec<Problem>), Problem> {
 
 /// Reads one document. Its errors show only the keys that `shows` allows.
 pub fn parse_as(text: &str, shows: Shows) -> Result<(Node<'_>, Vec<Problem>), Problem> {
-    let fault = |line, what| Err(Problem::in_text(line, String::new(), what));
+    let fault = |line, message| Err(Problem::in_text(line, String::new(), message));
     if text.len() > LARGEST_TEXT {
         return fault(
             1,
@@ -253,14 +253,14 @@ fn parse_joined<'t>(
     columns: &mut Columns,
     shows: Shows,
 ) -> Result<(Node<'t>, Vec<Problem>), Problem> {
-    let fault = |line, what| Err(Problem::in_text(line, String::new(), what));
+    let fault = |line, message| Err(Problem::in_text(line, String::new(), message));
     let mut tree = TreeBuilder {
         open: Vec::new(),
         root: None,
         anchors: HashMap::new(),
         faults: Vec::new(),
         count: 0,
-        most: MOST.max(text.len() / BYTES_OF_VALUE),
+        max_values: MAX_VALUES.max(text.len() / BYTES_OF_VALUE),
         aliased: 0,
         shows,
     };
@@ -271,7 +271,7 @@ fn parse_joined<'t>(
                 let line = span.start.line();
                 let column = columns.written(line, span.start.col() + 1);
                 tree.take(event, line, column)
-                    .map_err(|what| Problem::in_text(line, tree.path(None), what))?;
+                    .map_err(|message| Problem::in_text(line, tree.path(None), message))?;
             }
             Err(error) => {
                 // At the end of the text, the parser may count one line too many.
@@ -301,7 +301,7 @@ struct TreeBuilder<'t> {
     faults: Vec<Problem>,
     count: usize,
     /// The most values that the text may have.
-    most: usize,
+    max_values: usize,
     aliased: usize,
     shows: Shows,
 }
@@ -396,7 +396,7 @@ impl<'t> TreeBuilder<'t> {
                 };
                 let mut node = node.clone();
                 (node.line, node.column) = (line, column);
-                if self.open.len() + node.depth() > DEEPEST {
+                if self.open.len() + node.depth() > MAX_DEPTH {
                     return Err(too_deep());
                 }
                 self.copied(&node)?;
@@ -413,7 +413,7 @@ impl<'t> TreeBuilder<'t> {
         {
             return Err("the name of a field must be plain text, not a list or a map".to_owned());
         }
-        if self.open.len() >= DEEPEST {
+        if self.open.len() >= MAX_DEPTH {
             return Err(too_deep());
         }
         self.open.push(open);
@@ -424,10 +424,10 @@ impl<'t> TreeBuilder<'t> {
     /// document.
     fn put(&mut self, mut node: Node<'t>, anchor: usize) -> Result<(), String> {
         self.count += 1;
-        if self.count > self.most {
+        if self.count > self.max_values {
             return Err(format!(
                 "is too large: it holds more than {} values",
-                self.most
+                self.max_values
             ));
         }
         if anchor > 0 {
@@ -482,9 +482,9 @@ impl<'t> TreeBuilder<'t> {
 
     fn copied(&mut self, node: &Node<'_>) -> Result<(), String> {
         self.aliased += node.count();
-        if self.aliased > MOST_ALIASED {
+        if self.aliased > MAX_ALIASED {
             return Err(format!(
-                "anchors and aliases repeat more than {MOST_ALIASED} values"
+                "anchors and aliases repeat more than {MAX_ALIASED} values"
             ));
         }
         Ok(())
@@ -503,14 +503,15 @@ impl<'t> TreeBuilder<'t> {
             match first.get(&entry.key) {
                 Some(line) => {
                     let path = self.path(Some(&entry.key));
-                    let what = format!("is written twice, first in line {line}: keep only one");
+                    let message = format!("is written twice, first in line {line}: keep only one");
                     // If the path does not name the key, the message has its column.
-                    let what = if path.contains('…') {
-                        in_column(&what, entry.column)
+                    let message = if path.contains('…') {
+                        in_column(&message, entry.column)
                     } else {
-                        what
+                        message
                     };
-                    self.faults.push(Problem::in_text(entry.line, path, what));
+                    self.faults
+                        .push(Problem::in_text(entry.line, path, message));
                 }
                 None => {
                     first.insert(entry.key.clone(), entry.line);
@@ -527,13 +528,13 @@ impl<'t> TreeBuilder<'t> {
             shows: Shows,
             open: &[OpenNode<'_>],
             above: Option<&str>,
-            at: &Path<'_>,
+            current: &Path<'_>,
             last: Option<&str>,
         ) -> String {
             match open.split_first() {
                 None => match last {
-                    Some(key) => at.entry(key, shows(above, key)).to_string(),
-                    None => at.to_string(),
+                    Some(key) => current.entry(key, shows(above, key)).to_string(),
+                    None => current.to_string(),
                 },
                 Some((
                     OpenNode {
@@ -541,7 +542,7 @@ impl<'t> TreeBuilder<'t> {
                         ..
                     },
                     rest,
-                )) => go(shows, rest, above, &at.index(items.len()), last),
+                )) => go(shows, rest, above, &current.index(items.len()), last),
                 Some((
                     OpenNode {
                         value:
@@ -556,7 +557,7 @@ impl<'t> TreeBuilder<'t> {
                     shows,
                     rest,
                     Some(key),
-                    &at.entry(key, shows(above, key)),
+                    &current.entry(key, shows(above, key)),
                     last,
                 ),
                 Some((
@@ -565,7 +566,7 @@ impl<'t> TreeBuilder<'t> {
                         ..
                     },
                     rest,
-                )) => go(shows, rest, above, at, last),
+                )) => go(shows, rest, above, current, last),
             }
         }
         go(self.shows, &self.open, None, &Path::Root, last)
@@ -573,7 +574,7 @@ impl<'t> TreeBuilder<'t> {
 }
 
 fn too_deep() -> String {
-    format!("is nested too deep: at most {DEEPEST} lists and maps may be inside each other")
+    format!("is nested too deep: at most {MAX_DEPTH} lists and maps may be inside each other")
 }
 
 #[cfg(test)]

@@ -13,10 +13,10 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 /// The longest secret. A longer text is no key of ours, and is not hashed.
-const LONGEST: usize = 512;
+const MAX_SECRET_BYTES: usize = 512;
 
 /// The headers besides `authorization` in which SDKs send the key.
-const OTHERS: [&str; 3] = ["x-api-key", "api-key", "x-goog-api-key"];
+const OTHER_KEY_HEADERS: [&str; 3] = ["x-api-key", "api-key", "x-goog-api-key"];
 
 /// Where a request may carry a key.
 #[derive(Clone, Copy)]
@@ -28,13 +28,13 @@ pub struct Sent<'r> {
 }
 
 /// Returns the key that a request may use, and whether its secret is one that is being replaced.
-pub fn key<'a>(
+pub fn find_key<'a>(
     catalog: &'a Catalog,
     sent: Sent<'_>,
     address: Option<IpAddr>,
     now: SystemTime,
 ) -> Option<(&'a Arc<Key>, bool)> {
-    let secret = secret(sent)?;
+    let secret = sent_secret(sent)?;
     let digest: [u8; 32] = Sha256::digest(secret).into();
     let (key, old) = catalog.opened(&digest, now).ok()?;
     let allowed = key.allow_ips.is_empty() || address.is_some_and(|address| key.allows(address));
@@ -42,19 +42,19 @@ pub fn key<'a>(
 }
 
 /// Returns the one secret that was sent. Two different secrets count as none.
-fn secret<'r>(sent: Sent<'r>) -> Option<&'r [u8]> {
+fn sent_secret<'r>(sent: Sent<'r>) -> Option<&'r [u8]> {
     let Sent { headers, queried } = sent;
     // One look at all headers costs less than to look up each name.
     let headers = headers.iter().filter_map(|(name, value)| match name {
-        &AUTHORIZATION => Some(bearer(value.as_bytes())),
-        name => OTHERS
+        &AUTHORIZATION => Some(bearer_secret(value.as_bytes())),
+        name => OTHER_KEY_HEADERS
             .contains(&name.as_str())
             .then(|| Some(value.as_bytes().trim_ascii())),
     });
     let mut found = None;
     let queried = queried.iter().map(|key| Some(key.as_slice()));
     for secret in headers.chain(queried) {
-        let secret = secret.filter(|s| !s.is_empty() && s.len() <= LONGEST)?;
+        let secret = secret.filter(|s| !s.is_empty() && s.len() <= MAX_SECRET_BYTES)?;
         if found.is_some_and(|other| other != secret) {
             return None;
         }
@@ -64,7 +64,7 @@ fn secret<'r>(sent: Sent<'r>) -> Option<&'r [u8]> {
 }
 
 /// Returns the secret of an `authorization` header.
-fn bearer(value: &[u8]) -> Option<&[u8]> {
+fn bearer_secret(value: &[u8]) -> Option<&[u8]> {
     let (scheme, rest) = value.split_at_checked(7)?;
     (scheme.eq_ignore_ascii_case(b"bearer ") && !rest.starts_with(b" "))
         .then(|| rest.trim_ascii_end())
@@ -72,7 +72,11 @@ fn bearer(value: &[u8]) -> Option<&[u8]> {
 
 /// Returns the caller's address. If the connection comes from a proxy of ours, this is the last hop
 /// of `x-forwarded-for` that is not such a proxy.
-pub fn address(server: &Server, peer: Option<IpAddr>, headers: &HeaderMap) -> Option<IpAddr> {
+pub fn caller_address(
+    server: &Server,
+    peer: Option<IpAddr>,
+    headers: &HeaderMap,
+) -> Option<IpAddr> {
     let trusted = |ip: IpAddr| {
         server
             .trusted_proxies
@@ -136,11 +140,12 @@ mod tests {
 
     #[test]
     fn a_hop_that_cannot_be_read_is_not_the_proxy_before_it() {
-        let mut server =
-            crate::conf::config::read("server.yaml", "trusted_proxies: [127.0.0.0/8]", &mut |_| {
-                Err(String::new())
-            })
-            .unwrap();
+        let mut server = crate::conf::config::parse_server(
+            "server.yaml",
+            "trusted_proxies: [127.0.0.0/8]",
+            &mut |_| Err(String::new()),
+        )
+        .unwrap();
         server.trusted_proxies.truncate(1);
         let proxy: IpAddr = "127.0.0.1".parse().unwrap();
         let seen = |line: &[u8]| {
@@ -149,7 +154,7 @@ mod tests {
                 "x-forwarded-for",
                 http::HeaderValue::from_bytes(line).unwrap(),
             );
-            address(&server, Some(proxy), &headers).map(|a| a.to_string())
+            caller_address(&server, Some(proxy), &headers).map(|a| a.to_string())
         };
         assert_eq!(seen(b"6.6.6.6").as_deref(), Some("6.6.6.6"));
         assert_eq!(seen(b"6.6.6.6:1234").as_deref(), Some("6.6.6.6"));
@@ -161,7 +166,7 @@ mod tests {
         assert_eq!(seen(b"6.6.6.6, nobody"), None);
     }
     use crate::catalog::raw::Digest as Hash;
-    use crate::catalog::resolve::{digest, resolve};
+    use crate::catalog::resolve::{resolve_catalog, sha256_of};
     use http::HeaderName;
 
     fn headers(lines: &[(&str, &str)]) -> HeaderMap {
@@ -176,7 +181,7 @@ mod tests {
     fn secrets_are_found_where_sdks_put_them() {
         let check = |lines: &[(&str, &str)], expected: Option<&str>| {
             let headers = headers(lines);
-            let found = secret(Sent {
+            let found = sent_secret(Sent {
                 headers: &headers,
                 queried: &[],
             });
@@ -213,7 +218,7 @@ mod tests {
         let check = |lines: &[(&str, &str)], queried: &[&str], expected: Option<&str>| {
             let queried: Vec<_> = queried.iter().map(|key| key.as_bytes().to_vec()).collect();
             let headers = headers(lines);
-            let found = secret(Sent {
+            let found = sent_secret(Sent {
                 headers: &headers,
                 queried: &queried,
             });
@@ -231,7 +236,7 @@ mod tests {
         let text = format!(
             "accounts: {{}}\nmodels: {{}}\ncallers: {{ acme: {{ keys: {{ {keys} }} }} }}\n"
         );
-        resolve(&[("catalog.yaml".to_owned(), text)], &mut |_| {
+        resolve_catalog(&[("catalog.yaml".to_owned(), text)], &mut |_| {
             Err("none".to_owned())
         })
         .unwrap()
@@ -240,7 +245,7 @@ mod tests {
     fn found(catalog: &Catalog, secret: &str, now: SystemTime) -> Option<String> {
         let bearer = format!("Bearer {secret}");
         let headers = headers(&[("authorization", &bearer)]);
-        key(
+        find_key(
             catalog,
             Sent {
                 headers: &headers,
@@ -253,7 +258,7 @@ mod tests {
     }
 
     fn hash(secret: &str) -> String {
-        Hash(digest(secret)).to_string()
+        Hash(sha256_of(secret)).to_string()
     }
 
     #[test]
@@ -261,16 +266,16 @@ mod tests {
         let (secret, now) = ("sk-0123456789abcdef", SystemTime::now());
         let catalog = catalog(&format!("prod: {{ hash: \"{}\" }}", hash(secret)));
         assert_eq!(found(&catalog, secret, now).as_deref(), Some("acme/prod"));
-        assert!(catalog.opened(&digest(secret), now).is_ok());
+        assert!(catalog.opened(&sha256_of(secret), now).is_ok());
         for at in 0..secret.len() {
             let mut other = secret.as_bytes().to_vec();
             other[at] ^= 1;
             let other = String::from_utf8(other).unwrap();
             assert_eq!(found(&catalog, &other, now), None, "{other}");
             // One bit of the secret is half of the digest's: nothing near it is ever compared.
-            let differ = digest(secret)
+            let differ = sha256_of(secret)
                 .iter()
-                .zip(digest(&other))
+                .zip(sha256_of(&other))
                 .filter(|(a, b)| **a != *b)
                 .count();
             assert!(differ > 20, "{differ}");

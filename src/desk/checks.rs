@@ -2,7 +2,7 @@
 //! asks for in a header of ours.
 
 use crate::base::units::Span;
-use crate::error::{Refusal, What};
+use crate::error::{FailureKind, Refusal};
 use dialects::front::Front;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, header};
 use pingora::http::RequestHeader;
@@ -24,7 +24,7 @@ pub(super) fn wants_page(request: &RequestHeader) -> bool {
 }
 
 /// Refuses a target, or headers together with the target, that have more bytes than this.
-pub(super) fn sizes(session: &Session, most: usize) -> Result<(), Refusal> {
+pub(super) fn check_sizes(session: &Session, max_bytes: usize) -> Result<(), Refusal> {
     let header = session.req_header();
     let target = header
         .uri
@@ -35,21 +35,22 @@ pub(super) fn sizes(session: &Session, most: usize) -> Result<(), Refusal> {
         .iter()
         .map(|(n, v)| n.as_str().len() + v.len() + 4)
         .sum();
-    if target > most {
+    if target > max_bytes {
         let message =
-            format!("The request's path and query are longer than the limit of {most} bytes.");
-        return Err(Refusal::new(What::TargetTooLong, message));
+            format!("The request's path and query are longer than the limit of {max_bytes} bytes.");
+        return Err(Refusal::new(FailureKind::TargetTooLong, message));
     }
-    if size + target > most {
-        let message = format!("The request's headers are larger than the limit of {most} bytes.");
-        return Err(Refusal::new(What::HeadersTooLarge, message));
+    if size + target > max_bytes {
+        let message =
+            format!("The request's headers are larger than the limit of {max_bytes} bytes.");
+        return Err(Refusal::new(FailureKind::HeadersTooLarge, message));
     }
     Ok(())
 }
 
 /// Refuses a body in another transfer coding than chunks: the body's packed bytes would be taken
 /// for the body itself.
-pub(super) fn coding(session: &mut Session) -> Result<(), Refusal> {
+pub(super) fn check_coding(session: &mut Session) -> Result<(), Refusal> {
     let headers = &session.req_header().headers;
     if !headers.contains_key(header::TRANSFER_ENCODING) {
         return Ok(());
@@ -75,12 +76,12 @@ pub(super) fn coding(session: &mut Session) -> Result<(), Refusal> {
     // A proxy before us may see another end of the body.
     session.set_keepalive(None);
     let message = "The header `transfer-encoding` may only be `chunked`, written once: send the body without compression.";
-    Err(Refusal::new(What::UnknownCoding, message).in_vain())
+    Err(Refusal::new(FailureKind::UnknownCoding, message).without_retry())
 }
 
 /// Refuses a `connection` header that lets a hop remove headers which decide who sends the request,
 /// and what it asks for.
-pub(super) fn protected(session: &Session) -> Result<(), Refusal> {
+pub(super) fn check_connection(session: &Session) -> Result<(), Refusal> {
     const PROTECTED: [&str; 8] = [
         "authorization",
         "x-api-key",
@@ -103,17 +104,20 @@ pub(super) fn protected(session: &Session) -> Result<(), Refusal> {
     {
         Some(name) => {
             let message = format!("The header `connection` must not name `{name}`.");
-            Err(Refusal::new(What::BadRequest { code: None }, message))
+            Err(Refusal::new(
+                FailureKind::BadRequest { code: None },
+                message,
+            ))
         }
         None => Ok(()),
     }
 }
 
 /// Returns the caller's own name for the conversation. An empty name is none.
-pub fn session<'h>(headers: &'h HeaderMap, front: &Front) -> Option<&'h [u8]> {
+pub fn conversation_name<'h>(headers: &'h HeaderMap, front: &Front) -> Option<&'h [u8]> {
     let others = front
-        .heard
-        .sessions
+        .extras
+        .session_headers
         .iter()
         .filter_map(|name| headers.get(*name));
     let mut sessions = headers
@@ -125,7 +129,7 @@ pub fn session<'h>(headers: &'h HeaderMap, front: &Front) -> Option<&'h [u8]> {
 }
 
 /// Returns the longest time for all attempts together, as the caller says.
-pub fn timeout(headers: &HeaderMap) -> Result<Option<Duration>, Refusal> {
+pub fn request_timeout(headers: &HeaderMap) -> Result<Option<Duration>, Refusal> {
     let mut values = headers.get_all(&TIMEOUT).iter();
     let (Some(value), another) = (values.next(), values.next()) else {
         return Ok(None);
@@ -143,7 +147,7 @@ pub fn timeout(headers: &HeaderMap) -> Result<Option<Duration>, Refusal> {
         let message = format!(
             "The header `{TIMEOUT}` must be sent once, with a number of seconds or a time such as 1500ms or 30s, at least 1ms."
         );
-        Refusal::new(What::BadRequest { code: Some("invalid_value") }, message).param(TIMEOUT.as_str())
+        Refusal::new(FailureKind::BadRequest { code: Some("invalid_value") }, message).param(TIMEOUT.as_str())
     })
 }
 
@@ -156,7 +160,7 @@ mod tests {
         let read = |text: &str| {
             let mut headers = HeaderMap::new();
             headers.insert(TIMEOUT.clone(), text.parse().expect("a value"));
-            timeout(&headers).ok().flatten()
+            request_timeout(&headers).ok().flatten()
         };
         for (text, milliseconds) in [("0.001", 1), ("1ms", 1), ("2.5", 2_500), ("30s", 30_000)] {
             assert_eq!(

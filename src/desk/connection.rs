@@ -12,7 +12,7 @@ mod inside;
 mod misread;
 mod outbox;
 
-pub use inside::{Home, Inside};
+pub use inside::{CallersRuntime, InternalConnector};
 
 use crate::base::alarm::Alarm;
 use crate::conf::config::Server;
@@ -48,10 +48,10 @@ use tokio::time::Instant;
 /// The proxy behind its cap and its deadlines.
 pub struct Connections<P> {
     proxy: Arc<P>,
-    places: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
     settings: Arc<Server>,
     books: Arc<Books>,
-    home: Home,
+    home: CallersRuntime,
 }
 
 impl<P> Connections<P> {
@@ -64,15 +64,15 @@ impl<P> Connections<P> {
     ) -> Connections<P> {
         Connections {
             proxy: Arc::new(proxy),
-            places,
+            permits: places,
             settings,
             books,
-            home: Home::default(),
+            home: CallersRuntime::default(),
         }
     }
 
     /// Shares the knowledge of the runtime that serves callers.
-    pub fn at(self, home: Home) -> Connections<P> {
+    pub fn with_runtime(self, home: CallersRuntime) -> Connections<P> {
         Connections { home, ..self }
     }
 }
@@ -91,7 +91,7 @@ impl<P: ServerApp + Send + Sync + 'static> ServerApp for Connections<P> {
             refuse();
             return None;
         }
-        let Ok(_place) = self.places.try_acquire() else {
+        let Ok(_permit) = self.permits.try_acquire() else {
             refuse();
             return None;
         };
@@ -113,7 +113,7 @@ impl<P: ServerApp + Send + Sync + 'static> ServerApp for Connections<P> {
 }
 
 /// Tells the connection of a session which phase begins.
-pub fn enter(session: &Session, phase: u8) {
+pub fn enter_phase(session: &Session, phase: u8) {
     // A stream of HTTP/2 has no such connection. On a listener that is not ours, the connection has
     // another type.
     if let Some(timed) = session
@@ -205,7 +205,7 @@ impl Timed {
         let refusal = self.head.fault();
         let (method, path) = self.head.asked();
         let mut record = Record::new(self.books.clone());
-        record.front = Front::of(path, None, &|_| false);
+        record.front = Front::for_path(path, None, &|_| false);
         if let Some(began) = self
             .due
             .into_std()
@@ -214,20 +214,20 @@ impl Timed {
         {
             record.began = began;
         }
-        record.facts.request.id = request_id::make();
+        record.facts.request.id = request_id::make_request_id();
         (record.facts.request.method, record.facts.request.path) =
-            (method.to_owned(), request_id::shown(path).into());
+            (method.to_owned(), request_id::display_text(path).into());
         let peer = self
             .stream
             .get_socket_digest()
             .and_then(|digest| Some(digest.peer_addr()?.as_inet()?.ip()));
-        record.facts.sender.address = auth::address(&self.settings, peer, &HeaderMap::new());
+        record.facts.sender.address = auth::caller_address(&self.settings, peer, &HeaderMap::new());
         record.facts.answer.status = refusal.status(record.front);
         let bare = method == "HEAD";
         let body = refusal.body(record.front, &record.facts.request.id);
         record.facts.answer.bytes = if bare { 0 } else { body.len() as u64 };
-        record.refused(&refusal);
-        misread::answer(
+        record.record_refusal(&refusal);
+        misread::write_answer(
             record.facts.answer.status,
             &record.facts.request.id,
             &body,

@@ -6,7 +6,7 @@ use super::relay::SHUT_DOWN;
 use super::reply::Notes;
 use super::{Desk, ask, checks};
 use crate::catalog::Key;
-use crate::error::{Refusal, What};
+use crate::error::{FailureKind, Refusal};
 use crate::exchange;
 use crate::exchange::admission;
 use crate::exchange::count::{self, TokenCount};
@@ -14,37 +14,41 @@ use crate::exchange::producer::CALLER_LEFT;
 use crate::live::Snapshot;
 use crate::plan::{Candidate, Reach};
 use bytes::Bytes;
-use dialects::front::Asked;
+use dialects::front::PathRequest;
 use pingora_proxy::Session;
 use std::sync::Arc;
 
 impl Desk {
     /// Counts the tokens of a request. Returns the answer, and what its head says besides.
-    pub(super) async fn count(
+    pub(super) async fn count_tokens(
         &self,
         session: &mut Session,
         record: &mut Record,
         (snapshot, key): (Arc<Snapshot>, &Key),
-        asked: Asked,
+        asked: PathRequest,
     ) -> Result<(Bytes, Notes), Refusal> {
         self.refuse_late()?;
-        let timeout = checks::timeout(&session.req_header().headers)?;
+        let timeout = checks::request_timeout(&session.req_header().headers)?;
         let scopes = snapshot
             .scopes
             .get(key.index)
             .ok_or_else(Refusal::invalid_key)?;
-        let _place = scopes.used.count().ok_or_else(|| {
+        let _permit = scopes.used.count().ok_or_else(|| {
             let message =
                 "This key has ten counts of tokens in flight, which is the most. Try again when one has ended.";
-            Refusal::new(What::OverLimit, message).retry_after(1)
+            Refusal::new(FailureKind::OverLimit, message).retry_after(1)
         })?;
         let (body, held) = self.body(session, &scopes.purse).await?;
         record.facts.request.bytes = body.len() as u64;
         exchange::panic_here(session, "intake");
-        let form = record.front.counting.as_ref().ok_or_else(count::nobody)?;
-        let (body, envelope) = (form.read)(body, &asked).map_err(ask::unreadable)?;
-        let mut envelope = envelope.at(asked);
-        let model = ask::model(session, record, (&snapshot, key), &mut envelope)?;
+        let form = record
+            .front
+            .counting
+            .as_ref()
+            .ok_or_else(count::uncounted_refusal)?;
+        let (body, envelope) = (form.read)(body, &asked).map_err(ask::bad_request)?;
+        let mut envelope = envelope.with_path(asked);
+        let model = ask::find_model(session, record, (&snapshot, key), &mut envelope)?;
         let tracks = snapshot
             .route(&model)
             .map(|route| route.into_owned().tracks)
@@ -55,13 +59,20 @@ impl Desk {
             .zip(&tracks)
             .filter(|(target, _)| snapshot.catalog.serves(&model, target));
         let mut candidates: Vec<Candidate> = targets
-            .filter_map(|(target, of)| {
-                Candidate::of(&snapshot, &model, target, of.first()?.clone(), Reach::Any)
+            .filter_map(|(target, target_tracks)| {
+                Candidate::for_target(
+                    &snapshot,
+                    &model,
+                    target,
+                    target_tracks.first()?.clone(),
+                    Reach::Any,
+                )
             })
             .collect();
         // Elsewhere the thoughts that the request carries would not be counted.
-        if let Some(boundary) = self.backends.seals.newest(&key.caller.id, &body) {
-            candidates.sort_by_key(|candidate| **candidate.place.account.boundary() != *boundary);
+        if let Some(boundary) = self.backends.seals.newest_boundary(&key.caller.id, &body) {
+            candidates
+                .sort_by_key(|candidate| **candidate.ready_account.account.boundary() != *boundary);
         }
         let asked = admission::CallersRequest {
             body: &body,
@@ -80,15 +91,15 @@ impl Desk {
         };
         let counted = tokio::select! {
             biased;
-            answer = count.ask(&candidates, &mut record.facts) => answer,
-            () = self.books.drain.cutting() => Err(ask::shutting_down()),
+            answer = count.ask_accounts(&candidates, &mut record.facts) => answer,
+            () = self.books.drain.wait_for_cutting() => Err(ask::shutting_down()),
             _ = session.as_downstream_mut().read_body_or_idle(true) => {
-                Err(Refusal::new(What::CallerLeft, "The caller left before its request was counted."))
+                Err(Refusal::new(FailureKind::CallerLeft, "The caller left before its request was counted."))
             }
         };
         let is_cut = counted
             .as_ref()
-            .is_err_and(|refusal| refusal.what == What::ShuttingDown);
+            .is_err_and(|refusal| refusal.kind == FailureKind::ShuttingDown);
         if let Some(running) = record
             .facts
             .attempts

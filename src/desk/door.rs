@@ -3,8 +3,8 @@
 //! format models are listed.
 
 use crate::base::secret::cut_keys;
-use crate::error::{Refusal, What};
-use dialects::front::{Asked, DOORS, Front, ModelsAsked, STANDARD};
+use crate::error::{FailureKind, Refusal};
+use dialects::front::{DOORS, Front, ModelsAsked, PathRequest, STANDARD};
 
 /// The doors.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -14,9 +14,9 @@ pub enum Door {
     /// `GET /v1/models/{id}`
     Model(String),
     /// `POST` to a path of a front door: a question to a model, and what the path says of it.
-    Ask(&'static Front, Asked),
+    Ask(&'static Front, PathRequest),
     /// `POST` to a path of a front door that asks how many tokens a request has.
-    Count(&'static Front, Asked),
+    Count(&'static Front, PathRequest),
     /// `GET /portcullis/key` and `GET /portcullis/usage`: a question of a key about itself.
     Own(Own),
     /// `GET /` of a browser: what this is.
@@ -64,17 +64,21 @@ impl Door {
 
 /// Returns the format in which callers at this path expect an answer. The questions of a key about
 /// itself have one format, whatever the query and the headers look like.
-pub fn front(path: &str, query: Option<&str>, has: &dyn Fn(&str) -> bool) -> &'static Front {
+pub fn front_for_path(
+    path: &str,
+    query: Option<&str>,
+    has: &dyn Fn(&str) -> bool,
+) -> &'static Front {
     if path.trim_start_matches('/').starts_with("portcullis/") {
         STANDARD
     } else {
-        Front::of(path, query, has)
+        Front::for_path(path, query, has)
     }
 }
 
 /// Returns the door. `path` is the request's path as it was sent, without the query; `front` is the
 /// format in which callers expect an answer there.
-pub fn find(
+pub fn door_for_path(
     method: &str,
     path: &str,
     query: Option<&str>,
@@ -84,14 +88,17 @@ pub fn find(
     if method == "CONNECT" {
         // The target of CONNECT is no path. There is no tunnel here, whatever the target.
         return Err(Refusal::new(
-            What::MethodNotSupported {
+            FailureKind::MethodNotSupported {
                 allow: "GET, HEAD, POST",
             },
             "CONNECT is not supported: this gateway is not a forward proxy.",
         ));
     }
     let Some(door) = by_path(path, query, front) else {
-        return Err(Refusal::new(What::UnknownUrl, unknown(path)));
+        return Err(Refusal::new(
+            FailureKind::UnknownUrl,
+            unknown_path_message(path),
+        ));
     };
     let (methods, allow, with_cors) = match door {
         Door::Ask(..) | Door::Count(..) => ("POST", "POST", "POST, OPTIONS"),
@@ -114,13 +121,13 @@ pub fn find(
         && method == "GET"
     {
         Err(Refusal::new(
-            What::NoWebSocket,
+            FailureKind::NoWebSocket,
             "There is no WebSocket here: send the request by POST.",
         ))
     } else {
         let shown: String = method.chars().take(16).collect();
         Err(Refusal::new(
-            What::MethodNotSupported { allow },
+            FailureKind::MethodNotSupported { allow },
             format!("This path does not support {shown}; use {allow}."),
         ))
     }
@@ -164,7 +171,7 @@ pub fn make_id(front: &Front) -> String {
 }
 
 /// Returns the message for an unknown path. For a near miss, it says what to use.
-fn unknown(path: &str) -> String {
+fn unknown_path_message(path: &str) -> String {
     let bare = path.trim_matches('/').to_ascii_lowercase();
     // The client adds `/v1` to a base URL that already has it, or should have it.
     let twice = bare
@@ -185,14 +192,14 @@ fn unknown(path: &str) -> String {
     let shown: String = cut_keys(path).chars().take(80).collect();
     let words = bare.strip_prefix("v1/").unwrap_or(bare);
     let first = words.split('/').next().unwrap_or_default();
-    if let Some((_, what)) = NOT_SERVED.iter().find(|(path, _)| first == *path) {
+    if let Some((_, subject)) = NOT_SERVED.iter().find(|(path, _)| first == *path) {
         return format!(
-            "The path {shown} does not exist: {what} are not served by this gateway{note}."
+            "The path {shown} does not exist: {subject} are not served by this gateway{note}."
         );
     }
     if first == "api" {
         return format!(
-            "The path {shown} does not exist: this gateway does not speak Ollama's own format. {OLLAMA}"
+            "The path {shown} does not exist: this gateway does not speak Ollama's own format. {OLLAMA_ADVICE}"
         );
     }
     let hint = match bare {
@@ -236,7 +243,7 @@ const NOT_SERVED: [(&str, &str); 12] = [
 ];
 
 /// What the clients of Ollama's own format use here.
-const OLLAMA: &str = "Use the client's setting for OpenAI-compatible servers, with a base URL that ends with /v1: \
+const OLLAMA_ADVICE: &str = "Use the client's setting for OpenAI-compatible servers, with a base URL that ends with /v1: \
                       POST /v1/chat/completions, POST /v1/embeddings or GET /v1/models.";
 
 #[cfg(test)]
@@ -245,22 +252,22 @@ mod tests {
     use dialects::front::{CHAT, GEMINI, GEMINI_ARRAY, MESSAGES};
 
     fn front_at(path: &str) -> &'static Front {
-        Front::of(path, None, &|_| false)
+        Front::for_path(path, None, &|_| false)
     }
 
     fn find(method: &str, path: &str, query: Option<&str>, cors: bool) -> Result<Door, Refusal> {
-        super::find(method, path, query, cors, front_at(path))
+        super::door_for_path(method, path, query, cors, front_at(path))
     }
 
     fn plain(front: &'static Front) -> Door {
-        Door::Ask(front, Asked::default())
+        Door::Ask(front, PathRequest::default())
     }
 
     #[test]
     fn doors() {
         let check = |method: &str, path: &str, expected: Result<Door, u16>| {
             assert_eq!(
-                find(method, path, None, false).map_err(|r| r.what.row().status),
+                find(method, path, None, false).map_err(|r| r.kind.row().status),
                 expected,
                 "{method} {path}"
             );
@@ -271,7 +278,7 @@ mod tests {
         check(
             "POST",
             "/v1/messages/count_tokens",
-            Ok(Door::Count(&MESSAGES, Asked::default())),
+            Ok(Door::Count(&MESSAGES, PathRequest::default())),
         );
         check("GET", "/v1/messages/count_tokens", Err(405));
         check("POST", "/v1/messagesx", Err(404));
@@ -325,8 +332,8 @@ mod tests {
 
     #[test]
     fn a_path_may_say_which_model_and_how() {
-        let found = |path, query| find("POST", path, query, false).map_err(|r| r.what.row().status);
-        let asked = |stream| Asked {
+        let found = |path, query| find("POST", path, query, false).map_err(|r| r.kind.row().status);
+        let asked = |stream| PathRequest {
             model: Some("m".into()),
             stream,
         };
@@ -359,7 +366,7 @@ mod tests {
             Ok(Door::Model("m:8b".into()))
         );
         assert_eq!(
-            find("GET", path, None, false).map_err(|r| r.what.row().status),
+            find("GET", path, None, false).map_err(|r| r.kind.row().status),
             Err(405)
         );
     }
@@ -463,8 +470,8 @@ mod tests {
             Ok(Door::Preflight { methods: "GET" })
         );
         assert_eq!(
-            find("OPTIONS", "/nothing", None, true).unwrap_err().what,
-            What::UnknownUrl
+            find("OPTIONS", "/nothing", None, true).unwrap_err().kind,
+            FailureKind::UnknownUrl
         );
     }
 }

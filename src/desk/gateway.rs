@@ -49,8 +49,8 @@ impl ProxyHttp for Desk {
         context: &mut Box<Context>,
     ) -> pingora::Result<()> {
         let began = Instant::now();
-        connection::enter(session, connection::BUSY);
-        self.welcome(session, &mut context.record);
+        connection::enter_phase(session, connection::BUSY);
+        self.begin_record(session, &mut context.record);
         context.record.facts.times.own += began.elapsed();
         Ok(())
     }
@@ -61,7 +61,7 @@ impl ProxyHttp for Desk {
         context: &mut Box<Context>,
     ) -> pingora::Result<bool> {
         let (own, record) = (OwnTime::default(), &mut context.record);
-        let handled = exchange::guarded(&own, pin!(self.handle(session, record))).await;
+        let handled = exchange::run_guarded(&own, pin!(self.handle(session, record))).await;
         record.facts.times.own += own.so_far();
         match handled.unwrap_or_else(|Panicked| Err(self.panicked())) {
             Ok(planned) => {
@@ -73,7 +73,9 @@ impl ProxyHttp for Desk {
                     .reply(session, record)
                     .refuse(&refusal, &Notes::default())
                     .await;
-                written.map(|()| true).map_err(|()| broken(record))
+                written
+                    .map(|()| true)
+                    .map_err(|()| broken_connection(record))
             }
         }
     }
@@ -85,15 +87,17 @@ impl ProxyHttp for Desk {
     ) -> pingora::Result<bool> {
         let record = &mut context.record;
         let Some(planned) = context.planned.take() else {
-            return Err(broken(record));
+            return Err(broken_connection(record));
         };
         match self.exchange(session, record, planned).await {
             End::Answered => Ok(false),
-            End::Broken => Err(broken(record)),
+            End::Broken => Err(broken_connection(record)),
             // The connection may be used again after a refusal.
             End::Refused(refusal, notes) => {
                 let written = self.reply(session, record).refuse(&refusal, &notes).await;
-                written.map(|()| false).map_err(|()| broken(record))
+                written
+                    .map(|()| false)
+                    .map_err(|()| broken_connection(record))
             }
         }
     }
@@ -104,7 +108,7 @@ impl ProxyHttp for Desk {
         context: &mut Box<Context>,
     ) -> pingora::Result<Box<HttpPeer>> {
         // `proxy_upstream_filter` never returns `Ok(true)`.
-        Err(broken(&mut context.record))
+        Err(broken_connection(&mut context.record))
     }
 
     async fn fail_to_proxy(
@@ -122,7 +126,7 @@ impl ProxyHttp for Desk {
 
     async fn logging(&self, session: &mut Session, _: Option<&Error>, context: &mut Box<Context>) {
         context.record.facts.request.bytes = session.as_downstream().body_bytes_read() as u64;
-        connection::enter(session, connection::OVER);
+        connection::enter_phase(session, connection::OVER);
     }
 
     fn suppress_error_log(&self, _: &Session, _: &Box<Context>, _: &Error) -> bool {
@@ -140,7 +144,7 @@ impl ProxyHttp for Desk {
 
 /// Returns the error after which Pingora closes the connection as it is, since the connection
 /// cannot be used any more.
-fn broken(record: &mut Record) -> Box<Error> {
+fn broken_connection(record: &mut Record) -> Box<Error> {
     record.end(Outcome::ClientLeft);
     Error::explain(ErrorType::ConnectionClosed, "the caller cannot be answered").into_down()
 }

@@ -7,7 +7,7 @@ mod upload;
 use super::Desk;
 use crate::base::alarm::Alarm;
 use crate::base::memory::{Held, Purse};
-use crate::error::{Refusal, What};
+use crate::error::{FailureKind, Refusal};
 use bytes::{Bytes, BytesMut};
 use http::{Version, header};
 use pingora::ErrorType;
@@ -19,7 +19,7 @@ use tokio::time::Instant;
 
 /// The least rate of a body, in bytes per second. The gateway waits for a slower caller no longer
 /// than `client_read`.
-const LEAST_RATE: u64 = 16 * 1024;
+const MIN_BYTES_PER_SECOND: u64 = 16 * 1024;
 
 /// The most memory that is reserved before the bytes have come.
 const AT_ONCE: usize = 4 << 20;
@@ -37,7 +37,7 @@ struct Incoming<'s> {
 
 impl<'s> Incoming<'s> {
     /// Begins to read a body of at most `limit` bytes.
-    async fn begin(
+    async fn start_reading(
         desk: &'s Desk,
         session: &'s mut Session,
         limit: usize,
@@ -54,9 +54,9 @@ impl<'s> Incoming<'s> {
         let expects = header.headers.get(header::EXPECT);
         // HTTP/1.0 has no interim answers (RFC 9110, 10.1.1).
         if header.version > Version::HTTP_10
-            && expects.is_some_and(|what| what.as_bytes().eq_ignore_ascii_case(b"100-continue"))
+            && expects.is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"100-continue"))
         {
-            let told = pin!(
+            let continue_sent = pin!(
                 incoming
                     .session
                     .as_downstream_mut()
@@ -65,16 +65,16 @@ impl<'s> Incoming<'s> {
             let due = incoming.began + desk.settings.timeouts.client_read;
             incoming
                 .alarm
-                .until(due, told)
+                .until(due, continue_sent)
                 .await
                 .and_then(Result::ok)
-                .ok_or_else(left)?;
+                .ok_or_else(caller_left)?;
         }
         Ok(incoming)
     }
 
     /// Returns the next piece, or `None` at the end.
-    async fn next(&mut self) -> Result<Option<Bytes>, Refusal> {
+    async fn next_piece(&mut self) -> Result<Option<Bytes>, Refusal> {
         let Incoming {
             desk,
             session,
@@ -86,15 +86,16 @@ impl<'s> Incoming<'s> {
         if session.as_downstream_mut().is_body_done() {
             return Ok(None);
         }
-        let patience = desk.settings.timeouts.client_read;
-        let earned = Duration::from_secs(u64::try_from(*so_far).unwrap_or(u64::MAX) / LEAST_RATE);
-        let due = (Instant::now() + patience).min(*began + patience + earned);
+        let read_timeout = desk.settings.timeouts.client_read;
+        let earned =
+            Duration::from_secs(u64::try_from(*so_far).unwrap_or(u64::MAX) / MIN_BYTES_PER_SECOND);
+        let due = (Instant::now() + read_timeout).min(*began + read_timeout + earned);
         let read = async {
             tokio::select! {
                 biased;
                 chunk = session.as_downstream_mut().read_request_body() => Ok(chunk),
                 // This is polled only while the caller is waited for.
-                () = desk.books.drain.cutting() => Err(cut()),
+                () = desk.books.drain.wait_for_cutting() => Err(shutdown_refusal()),
             }
         };
         let read = self.alarm.until(due, pin!(read)).await.transpose()?;
@@ -103,10 +104,10 @@ impl<'s> Incoming<'s> {
             Some(Ok(None)) => return Ok(None),
             // Pingora has the same deadline for one read, and either timer may fire first.
             Some(Err(error)) if *error.etype() == ErrorType::ReadTimedout => {
-                return Err(late(self.so_far, self.began));
+                return Err(body_timeout(self.so_far, self.began));
             }
-            Some(Err(error)) => return Err(unreadable(self.session, &error)),
-            None => return Err(late(self.so_far, self.began)),
+            Some(Err(error)) => return Err(unreadable_body(self.session, &error)),
+            None => return Err(body_timeout(self.so_far, self.began)),
         };
         self.so_far += chunk.len();
         if self.so_far > self.limit {
@@ -136,10 +137,10 @@ impl Desk {
         if !held.grow(declared) {
             return Err(Refusal::no_room());
         }
-        let mut incoming = Incoming::begin(self, session, limit).await?;
+        let mut incoming = Incoming::start_reading(self, session, limit).await?;
         let mut first = Bytes::new();
         let mut rest = BytesMut::new();
-        while let Some(chunk) = incoming.next().await? {
+        while let Some(chunk) = incoming.next_piece().await? {
             if !held.grow(incoming.so_far.saturating_sub(held.bytes())) {
                 return Err(Refusal::no_room());
             }
@@ -159,7 +160,7 @@ impl Desk {
             rest.freeze()
         };
         if packed {
-            body = gzip::unpacked(body, limit, &mut held).await?;
+            body = gzip::unpack_body(body, limit, &mut held).await?;
         }
         if form && !body.trim_ascii_start().starts_with(b"{") {
             return Err(no_json(FORM));
@@ -196,7 +197,7 @@ fn check_headers(session: &Session, limit: usize) -> Result<Head, Refusal> {
         let message = format!(
             "The header `content-encoding: {shown}` is not supported; send the body uncompressed, or with `content-encoding: gzip`."
         );
-        return Err(Refusal::new(What::UnsupportedMedia, message));
+        return Err(Refusal::new(FailureKind::UnsupportedMedia, message));
     }
     let mut form = false;
     if let Some(kind) = headers.get(header::CONTENT_TYPE) {
@@ -211,7 +212,7 @@ fn check_headers(session: &Session, limit: usize) -> Result<Head, Refusal> {
             return Err(no_json(&String::from_utf8_lossy(kind.as_bytes())));
         }
     }
-    declared(session, limit).map(|declared| Head {
+    declared_length(session, limit).map(|declared| Head {
         declared,
         packed,
         form,
@@ -219,7 +220,7 @@ fn check_headers(session: &Session, limit: usize) -> Result<Head, Refusal> {
 }
 
 /// Returns the length that the headers state, or 0 if they state none.
-fn declared(session: &Session, limit: usize) -> Result<usize, Refusal> {
+fn declared_length(session: &Session, limit: usize) -> Result<usize, Refusal> {
     let declared = session.req_header().headers.get(header::CONTENT_LENGTH);
     let declared = declared
         .and_then(|length| length.to_str().ok()?.trim().parse().ok())
@@ -236,48 +237,48 @@ fn no_json(kind: &str) -> Refusal {
     let message = format!(
         "The content type `{shown}` is not supported; send a JSON object, with the header `content-type: application/json`."
     );
-    Refusal::new(What::UnsupportedMedia, message)
+    Refusal::new(FailureKind::UnsupportedMedia, message)
 }
 
 pub(super) fn too_large(limit: usize) -> Refusal {
     Refusal::new(
-        What::TooLarge,
+        FailureKind::TooLarge,
         format!("The request's body is larger than the limit of {limit} bytes."),
     )
 }
 
-fn late(so_far: usize, began: Instant) -> Refusal {
+fn body_timeout(so_far: usize, began: Instant) -> Refusal {
     let waited = began.elapsed().as_millis();
     let message = format!(
         "The request's body did not come in time ({so_far} bytes in {waited} ms). Send it without pauses."
     );
-    Refusal::new(What::BodyTimeout, message)
+    Refusal::new(FailureKind::BodyTimeout, message)
 }
 
 /// Returns the refusal for a body that cannot be read. Pingora has error names of its own for
 /// broken chunks.
-fn unreadable(session: &mut Session, error: &pingora::Error) -> Refusal {
+fn unreadable_body(session: &mut Session, error: &pingora::Error) -> Refusal {
     if !matches!(
         error.etype(),
         ErrorType::Custom("InvalidChunk" | "InvalidTrailerEnd")
     ) {
-        return left();
+        return caller_left();
     }
     // Pingora takes such a body for complete, but nobody knows where the next request begins.
     session.set_keepalive(None);
     let message =
         "The request's body is not in valid chunks, although its `transfer-encoding` is `chunked`.";
-    Refusal::new(What::BadRequest { code: None }, message)
+    Refusal::new(FailureKind::BadRequest { code: None }, message)
 }
 
-fn cut() -> Refusal {
+fn shutdown_refusal() -> Refusal {
     let message = "The gateway is shutting down and could not wait for the rest of the request. Try again: another gateway will answer.";
-    Refusal::new(What::ShuttingDown, message).retry_after(1)
+    Refusal::new(FailureKind::ShuttingDown, message).retry_after(1)
 }
 
-fn left() -> Refusal {
+fn caller_left() -> Refusal {
     Refusal::new(
-        What::CallerLeft,
+        FailureKind::CallerLeft,
         "The caller left before the request was complete.",
     )
 }

@@ -2,14 +2,14 @@
 //! with a request: so it is counted, admitted and translated as if its caller had sent them.
 
 use super::Desk;
-use super::ask::unreadable;
+use super::ask::bad_request;
 use crate::base::calendar;
 use crate::base::memory::Held;
 use crate::catalog::Key;
-use crate::error::{Refusal, What};
+use crate::error::{FailureKind, Refusal};
 use crate::store::Lookup;
 use bytes::Bytes;
-use dialects::front::{Asked, Envelope, Fault};
+use dialects::front::{Envelope, Fault, PathRequest};
 use dialects::wire::splice::Edits;
 use std::collections::{BTreeSet, HashMap};
 
@@ -31,7 +31,7 @@ impl Desk {
         let limit = self.settings.limits.request_body;
         let ids: BTreeSet<&str> = references.iter().map(|reference| &*reference.id).collect();
         if ids.len() > MOST_ITEMS {
-            return Err(unreadable(too_many_items(ids.len())));
+            return Err(bad_request(too_many_items(ids.len())));
         }
         let room = limit.saturating_sub(body.len());
         let Some(found) = self.find_items(key, &Vec::from_iter(ids), room).await else {
@@ -50,8 +50,8 @@ impl Desk {
                     let why = self
                         .backends
                         .items
-                        .why_missing(&reference.id, calendar::now());
-                    return Err(unreadable(missing(reference.index, &why)));
+                        .why_missing(&reference.id, calendar::now_millis());
+                    return Err(bad_request(missing_item(reference.index, &why)));
                 }
                 Lookup::Unasked => unasked = unasked.or(Some(reference.index)),
             }
@@ -69,8 +69,8 @@ impl Desk {
         // What the path said stands in the body by now.
         envelope
             .front
-            .request(whole, Asked::default())
-            .map_err(unreadable)
+            .request(whole, PathRequest::default())
+            .map_err(bad_request)
     }
 
     /// Looks up items, a few after the other. After one of which nobody knows, no more are looked
@@ -118,13 +118,13 @@ fn unasked_store(index: usize) -> Refusal {
         "`input[{index}]` refers to an item, and the store that keeps items for several gateways could not be asked \
          for it. The item may be there. Try again shortly."
     );
-    Refusal::new(What::StoreDown, message)
+    Refusal::new(FailureKind::StoreDown, message)
         .param(format!("input[{index}]"))
         .retry_after(1)
 }
 
 /// Returns the fault of a reference to an item that is not there.
-fn missing(index: usize, why: &str) -> Fault {
+fn missing_item(index: usize, why: &str) -> Fault {
     let param = format!("input[{index}]");
     Fault {
         message: format!("`{param}` {why}"),

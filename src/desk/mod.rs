@@ -24,7 +24,7 @@ use crate::base::spool::Spool;
 use crate::catalog::Key;
 use crate::conf::config::Server;
 use crate::drain::Phase;
-use crate::error::{Refusal, What};
+use crate::error::{FailureKind, Refusal};
 use crate::exchange::backends::Backends;
 use crate::exchange::producer::{Producer, Request, Sent};
 use crate::exchange::{self, OwnTime, Panicked};
@@ -73,7 +73,7 @@ struct Planned {
 
 impl Desk {
     /// Notes the facts that are known of every request before anything is decided.
-    fn welcome(&self, session: &mut Session, record: &mut Record) {
+    fn begin_record(&self, session: &mut Session, record: &mut Record) {
         let timeouts = self.settings.timeouts;
         session.set_read_timeout(Some(timeouts.client_read));
         session.set_write_timeout(Some(timeouts.client_write));
@@ -83,9 +83,14 @@ impl Desk {
             session.set_keepalive(Some(timeouts.keepalive.as_secs().max(1)));
         }
         let header = session.req_header();
-        let (id, made) = request_id::of(&header.headers);
-        let at = || session.server_addr().and_then(|a| a.as_inet()).copied();
-        record.facts.trace = traces::begin(self.books.traces.as_deref(), &header.headers, made, at);
+        let (id, made) = request_id::read_or_make(&header.headers);
+        let local_address = || session.server_addr().and_then(|a| a.as_inet()).copied();
+        record.facts.trace = traces::begin_trace(
+            self.books.traces.as_deref(),
+            &header.headers,
+            made,
+            local_address,
+        );
         record.facts.request.id = id;
         record.facts.request.method = header
             .method
@@ -93,12 +98,12 @@ impl Desk {
             .get(..16)
             .unwrap_or(header.method.as_str())
             .to_owned();
-        record.facts.request.path = request_id::shown(header.uri.path()).into();
+        record.facts.request.path = request_id::display_text(header.uri.path()).into();
         let peer = session
             .client_addr()
             .and_then(|a| a.as_inet())
             .map(|a| a.ip());
-        record.facts.sender.address = auth::address(&self.settings, peer, &header.headers);
+        record.facts.sender.address = auth::caller_address(&self.settings, peer, &header.headers);
     }
 
     /// Answers a request, or returns the plan for it.
@@ -109,18 +114,19 @@ impl Desk {
     ) -> Result<Option<Box<Planned>>, Refusal> {
         let header = session.req_header();
         let (path, query) = (header.uri.path(), header.uri.query());
-        record.front = door::front(path, query, &|name| header.headers.contains_key(name));
-        checks::sizes(session, self.settings.limits.header_bytes)?;
-        checks::coding(session)?;
-        checks::protected(session)?;
+        record.front = door::front_for_path(path, query, &|name| header.headers.contains_key(name));
+        checks::check_sizes(session, self.settings.limits.header_bytes)?;
+        checks::check_coding(session)?;
+        checks::check_connection(session)?;
         let header = session.req_header();
         let (path, query) = (header.uri.path(), header.uri.query());
         let cors = !self.settings.cors.is_empty();
         let is_browser = path == "/" && checks::wants_page(header);
-        let door = match door::find(header.method.as_str(), path, query, cors, record.front) {
-            Err(_) if is_browser => Door::Welcome,
-            found => found?,
-        };
+        let door =
+            match door::door_for_path(header.method.as_str(), path, query, cors, record.front) {
+                Err(_) if is_browser => Door::Welcome,
+                found => found?,
+            };
         record.facts.request.door = door.name();
         exchange::panic_here(session, "door");
         let written = match door {
@@ -147,55 +153,56 @@ impl Desk {
             }
             Door::Preflight { methods } => self.reply(session, record).preflight(methods).await,
             Door::Models => {
-                let (snapshot, key) = self.open(session, record)?;
+                let (snapshot, key) = self.authenticate(session, record)?;
                 let list = snapshot.lists.list(&snapshot.catalog, &key, record.front);
                 self.reply(session, record)
                     .plain(200, "application/json", list)
                     .await
             }
             Door::Model(id) => {
-                let (snapshot, key) = self.open(session, record)?;
-                let one = models::one(&snapshot.catalog, &key, &id, record.front);
+                let (snapshot, key) = self.authenticate(session, record)?;
+                let one = models::render_one(&snapshot.catalog, &key, &id, record.front);
                 let one = one.ok_or_else(|| ask::unknown_model(&snapshot, &key, &id))?;
                 self.reply(session, record)
                     .plain(200, "application/json", one)
                     .await
             }
             Door::Own(question) => {
-                let (snapshot, key) = self.open(session, record)?;
+                let (snapshot, key) = self.authenticate(session, record)?;
                 // A question that comes too often is no request of a caller that failed.
                 own::not_too_often(&snapshot, &key).inspect_err(|_| record.is_figured = false)?;
                 // The future is boxed, since few ask this, and every request would hold its memory.
-                let told = Box::pin(self.own(session, (&snapshot, &key), question)).await?;
+                let own_answer =
+                    Box::pin(self.answer_about_key(session, (&snapshot, &key), question)).await?;
                 self.reply(session, record)
-                    .plain(200, "application/json", told)
+                    .plain(200, "application/json", own_answer)
                     .await
             }
             Door::Count(front, asked) => {
                 record.front = front;
-                let (snapshot, key) = self.open(session, record)?;
+                let (snapshot, key) = self.authenticate(session, record)?;
                 // The future is boxed, since a count is rare, and every request would hold its
                 // memory.
                 let (answer, notes) =
-                    Box::pin(self.count(session, record, (snapshot, &key), asked)).await?;
+                    Box::pin(self.count_tokens(session, record, (snapshot, &key), asked)).await?;
                 self.reply(session, record).answer(answer, &notes).await
             }
             Door::Ask(front, asked) => {
                 record.front = front;
-                let (snapshot, key) = self.open(session, record)?;
+                let (snapshot, key) = self.authenticate(session, record)?;
                 return self
-                    .ask(session, record, (snapshot, &key), asked)
+                    .plan_request(session, record, (snapshot, &key), asked)
                     .await
                     .map(Some);
             }
         };
         written
             .map(|()| None)
-            .map_err(|()| Refusal::new(What::CallerLeft, "The caller left."))
+            .map_err(|()| Refusal::new(FailureKind::CallerLeft, "The caller left."))
     }
 
     /// Finds the key of the request, and notes that the key is used.
-    fn open(
+    fn authenticate(
         &self,
         session: &Session,
         record: &mut Record,
@@ -207,7 +214,7 @@ impl Desk {
             headers: &header.headers,
             queried: &queried,
         };
-        let key = auth::key(
+        let key = auth::find_key(
             &snapshot.catalog,
             sent,
             record.facts.sender.address,
@@ -217,12 +224,12 @@ impl Desk {
             .map(|(key, old)| (key.clone(), old))
             .ok_or_else(Refusal::invalid_key)?;
         if let Some(KeyScopes { used, .. }) = snapshot.scopes.get(key.index) {
-            let now = calendar::now();
+            let now = calendar::now_millis();
             if used.touch(now) {
-                self.books.ledger.used(key.id.clone(), now);
+                self.books.ledger.note_use(key.id.clone(), now);
             }
             if old {
-                used.by_old_hash(now);
+                used.note_old_hash(now);
             }
         }
         record.facts.sender.caller = Some(key.caller.id.clone());
@@ -236,16 +243,16 @@ impl Desk {
     }
 
     /// Answers what a key asks about itself.
-    async fn own(
+    async fn answer_about_key(
         &self,
         session: &Session,
         (snapshot, key): (&Arc<Snapshot>, &Arc<Key>),
         question: Own,
     ) -> Result<Bytes, Refusal> {
         match question {
-            Own::Key => Ok(own::key(snapshot, key, &self.backends).await),
+            Own::Key => Ok(own::describe_key(snapshot, key, &self.backends).await),
             Own::Usage => {
-                own::usage(
+                own::key_usage(
                     &self.books.ledger,
                     key,
                     session.req_header().uri.query().unwrap_or(""),
@@ -274,12 +281,12 @@ impl Desk {
         let mut producer = Producer::new(&self.backends, &planned.request, planned.sent, &own);
         producer.slice(slices.as_deref());
         let relay = Relay::new(self.reply(session, record));
-        let relayed = exchange::guarded(&own, pin!(relay.run(&mut producer))).await;
+        let relayed = exchange::run_guarded(&own, pin!(relay.run(&mut producer))).await;
         record.facts.times.own += own.so_far();
         relayed.unwrap_or_else(|Panicked| {
             account_for(record, &mut producer);
             let refusal = self.panicked();
-            record.refused(&refusal);
+            record.record_refusal(&refusal);
             // After the head, only the end of the connection can tell the caller.
             let is_silent = session
                 .response_written()
@@ -306,7 +313,7 @@ impl Desk {
     fn panicked(&self) -> Refusal {
         self.books.metrics.process.panics.inc();
         Refusal::new(
-            What::Internal,
+            FailureKind::Internal,
             "The gateway failed. Try again. If it fails again, give the gateway's operator the request id.",
         )
     }

@@ -6,7 +6,7 @@
 
 use crate::base::calendar;
 use crate::catalog::Key;
-use crate::error::{Refusal, What};
+use crate::error::{FailureKind, Refusal};
 use crate::exchange::backends::Backends;
 use crate::ledger::Ledger;
 use crate::ledger::report::{Query, Unanswered};
@@ -19,13 +19,13 @@ use std::time::{Duration, Instant};
 use tokio::sync::Semaphore;
 
 /// The most models that are listed.
-const MODELS: usize = 1_000;
+const MAX_MODELS: usize = 1_000;
 /// The longest wait for the counts of all gateways.
-const SHARED: Duration = Duration::from_secs(1);
+const SHARED_COUNTS_TIMEOUT: Duration = Duration::from_secs(1);
 /// The longest time for an answer from the ledger.
-const PATIENCE: Duration = Duration::from_secs(5);
+const LEDGER_TIMEOUT: Duration = Duration::from_secs(5);
 /// The most questions to the ledger at once. Others wait.
-static READING: Semaphore = Semaphore::const_new(4);
+static LEDGER_PERMITS: Semaphore = Semaphore::const_new(4);
 
 /// Refuses a key that asks more than once a second.
 pub(super) fn not_too_often(snapshot: &Snapshot, key: &Key) -> Result<(), Refusal> {
@@ -33,15 +33,19 @@ pub(super) fn not_too_often(snapshot: &Snapshot, key: &Key) -> Result<(), Refusa
         .scopes
         .get(key.index)
         .map(|KeyScopes { used, .. }| used);
-    if used.is_none_or(|used| used.may_ask(calendar::now())) {
+    if used.is_none_or(|used| used.may_ask(calendar::now_millis())) {
         return Ok(());
     }
     let message = "A key may ask about itself once a second. Try again in 1s.";
-    Err(Refusal::new(What::OverLimit, message).retry_after(1))
+    Err(Refusal::new(FailureKind::OverLimit, message).retry_after(1))
 }
 
 /// Describes a key: its names, its end, its models and its limits.
-pub(super) async fn key(snapshot: &Arc<Snapshot>, key: &Arc<Key>, backends: &Backends) -> Bytes {
+pub(super) async fn describe_key(
+    snapshot: &Arc<Snapshot>,
+    key: &Arc<Key>,
+    backends: &Backends,
+) -> Bytes {
     let bounds: Vec<Bound<'_>> = snapshot
         .scopes
         .get(key.index)
@@ -50,7 +54,7 @@ pub(super) async fn key(snapshot: &Arc<Snapshot>, key: &Arc<Key>, backends: &Bac
     let of_all = match &backends.store {
         Some(store) if !bounds.is_empty() => {
             let scopes: Vec<_> = bounds.iter().map(|bound| bound.scope.clone()).collect();
-            tokio::time::timeout(SHARED, store.counted(&scopes))
+            tokio::time::timeout(SHARED_COUNTS_TIMEOUT, store.total_counts(&scopes))
                 .await
                 .ok()
                 .flatten()
@@ -62,39 +66,39 @@ pub(super) async fn key(snapshot: &Arc<Snapshot>, key: &Arc<Key>, backends: &Bac
     } else {
         "this instance"
     };
-    let now = calendar::now();
+    let now = calendar::now_millis();
     let counts =
         of_all.unwrap_or_else(|| bounds.iter().map(|bound| bound.scope.own(now)).collect());
     let shows_money = key.caller.expose_cost;
     let limits: Vec<Value> = bounds
         .iter()
         .zip(&counts)
-        .filter_map(|(bound, counts)| limits::standing(bound, counts, now, shows_money))
+        .filter_map(|(bound, counts)| limits::standing_json(bound, counts, now, shows_money))
         .collect();
     // There may be thousands of names.
-    let (of, whose) = (snapshot.clone(), key.clone());
-    let (names, more) = tokio::task::spawn_blocking(move || models(&of, &whose))
+    let (shared_snapshot, whose) = (snapshot.clone(), key.clone());
+    let (names, more) = tokio::task::spawn_blocking(move || model_names(&shared_snapshot, &whose))
         .await
         .unwrap_or_default();
     let ends = [key.expires, key.caller.expires]
         .into_iter()
         .flatten()
         .min();
-    let told = json!({
+    let description = json!({
         "key": &*key.id,
         "caller": &*key.caller.id,
-        "time": calendar::time(now),
-        "expires": ends.map(calendar::rfc3339),
+        "time": calendar::format_time(now),
+        "expires": ends.map(calendar::format_system_time),
         "models": names.iter().map(|name| &**name).collect::<Vec<_>>(),
         "more_models": more,
         "counted": counted,
         "limits": limits,
     });
-    format!("{told:#}\n").into()
+    format!("{description:#}\n").into()
 }
 
 /// Returns the names of the models that a key may use, and the number of further ones.
-fn models(snapshot: &Snapshot, key: &Key) -> (Vec<Arc<str>>, usize) {
+fn model_names(snapshot: &Snapshot, key: &Key) -> (Vec<Arc<str>>, usize) {
     let models = snapshot.catalog.listed(&key.permissions);
     let mut names: Vec<_> = models
         .iter()
@@ -102,34 +106,41 @@ fn models(snapshot: &Snapshot, key: &Key) -> (Vec<Arc<str>>, usize) {
         .cloned()
         .collect();
     names.sort_unstable();
-    let more = names.len().saturating_sub(MODELS);
-    names.truncate(MODELS);
+    let more = names.len().saturating_sub(MAX_MODELS);
+    names.truncate(MAX_MODELS);
     (names, more)
 }
 
 /// Tells what a key has used.
-pub(super) async fn usage(ledger: &Arc<Ledger>, key: &Key, query: &str) -> Result<Bytes, Refusal> {
+pub(super) async fn key_usage(
+    ledger: &Arc<Ledger>,
+    key: &Key,
+    query: &str,
+) -> Result<Bytes, Refusal> {
     let wrong = |why: String| {
         Refusal::new(
-            What::BadRequest {
+            FailureKind::BadRequest {
                 code: Some("invalid_value"),
             },
             why,
         )
     };
-    let query = Query::of_key(query, &key.id, calendar::now()).map_err(wrong)?;
-    let none = |message: &'static str| Refusal::new(What::NoLedger, message);
+    let query = Query::for_key(query, &key.id, calendar::now_millis()).map_err(wrong)?;
+    let none = |message: &'static str| Refusal::new(FailureKind::NoLedger, message);
     if !ledger.is_on() {
-        return Err(none("This gateway keeps no ledger, so nobody knows what was used.").in_vain());
+        return Err(
+            none("This gateway keeps no ledger, so nobody knows what was used.").without_retry(),
+        );
     }
     let busy = || none("The ledger is busy. Try again shortly.").retry_after(1);
-    let deadline = Instant::now() + PATIENCE;
-    let Ok(Ok(place)) = tokio::time::timeout(PATIENCE / 2, READING.acquire()).await else {
+    let deadline = Instant::now() + LEDGER_TIMEOUT;
+    let Ok(Ok(permit)) = tokio::time::timeout(LEDGER_TIMEOUT / 2, LEDGER_PERMITS.acquire()).await
+    else {
         return Err(busy());
     };
     let (ledger, shows_money) = (ledger.clone(), key.caller.expose_cost);
     let answer = move || {
-        let _place = place;
+        let _permit = permit;
         ledger
             .answer_to_key(&query, deadline)
             .map(|answer| answer.map(|answer| answer.own_json(shows_money)))

@@ -14,7 +14,7 @@ use crate::base::clock::Clock;
 use crate::base::descriptors::Descriptors;
 use crate::conf::price::Usd;
 use crate::drain::Drain;
-use crate::error::{Outcome, Refusal, What};
+use crate::error::{FailureKind, Outcome, Refusal};
 use crate::exchange::producer::meter::Meter;
 use crate::figures::Figures;
 use crate::ledger::{Ledger, Row, Run, Runs};
@@ -90,14 +90,14 @@ pub struct Record {
 impl Record {
     /// Begins an exchange.
     pub fn new(books: Arc<Books>) -> Record {
-        books.drain.begin();
+        books.drain.begin_exchange();
         Record {
             books,
             began: Instant::now(),
             is_exchange: true,
             front: STANDARD,
             facts: Settled {
-                began_at: calendar::now(),
+                began_at: calendar::now_millis(),
                 request: Incoming {
                     door: "none",
                     ..Incoming::default()
@@ -126,16 +126,16 @@ impl Record {
         }
         self.facts.outcome = outcome;
         if outcome == Outcome::ClientLeft {
-            self.facts.answer.status = What::CallerLeft.row().status;
+            self.facts.answer.status = FailureKind::CallerLeft.row().status;
         }
     }
 
     /// Notes that the exchange ended with a refusal.
-    pub fn refused(&mut self, refusal: &Refusal) {
-        self.end(refusal.what.row().outcome);
-        self.facts.answer.limited_by = refusal.what.limited_by();
+    pub fn record_refusal(&mut self, refusal: &Refusal) {
+        self.end(refusal.kind.row().outcome);
+        self.facts.answer.limited_by = refusal.kind.limited_by();
         // The upstream's own sentences may quote the prompt, which no log may hold.
-        let shown = if let What::CallersFault { .. } = refusal.what {
+        let shown = if let FailureKind::CallersFault { .. } = refusal.kind {
             "the upstream refused the request itself"
         } else {
             &refusal.message
@@ -143,27 +143,27 @@ impl Record {
         self.facts
             .answer
             .error
-            .get_or_insert_with(|| cut(shown).to_owned());
+            .get_or_insert_with(|| cut_short(shown).to_owned());
     }
 
     /// Notes that the caller's limits have admitted the exchange.
     pub fn admit(&mut self, reservation: Reservation, generation: u64) {
         self.left = reservation.left;
-        self.facts.spending.admitted = Some(reservation.at);
+        self.facts.spending.admitted = Some(reservation.admitted_at);
         self.reservation = Some((reservation, generation));
     }
 
     /// Makes the meter of what the exchange uses. The ledger reads it from now on. `prompt_bytes`
     /// is the size from which the prompt's tokens are estimated.
     pub fn meter(&mut self, prompt_bytes: u64) -> Arc<Meter> {
-        let row = Row::begun(
+        let row = Row::at_start(
             self.facts.spending.admitted.unwrap_or_default(),
             &self.facts.sender,
             &self.facts.request,
         );
         let meter = Arc::new(Meter::new(row, prompt_bytes, self.began));
         let runs: Arc<dyn Runs> = meter.clone();
-        self.run = self.books.ledger.begin(Arc::downgrade(&runs));
+        self.run = self.books.ledger.begin_run(Arc::downgrade(&runs));
         self.meter = Some(meter.clone());
         meter
     }
@@ -206,7 +206,7 @@ impl Record {
             )
         {
             let past = Past {
-                at: reservation.at,
+                used_at: reservation.admitted_at,
                 dated: None,
                 caller: caller.clone(),
                 key: key.clone(),
@@ -217,17 +217,17 @@ impl Record {
                 unpriced: u64::from(cost.is_none()),
                 cut: false,
             };
-            live.limits.late(&past, reservation.scopes());
+            live.limits.add_late(&past, reservation.scopes());
         }
-        reservation.settle(spent, calendar::now());
+        reservation.settle(spent, calendar::now_millis());
     }
 
     /// Counts the settled exchange for the page of operators.
-    fn tell_figures(&self, settled: &Settled) {
+    fn count_in_figures(&self, settled: &Settled) {
         let (sums, first, step) = (
             settled.sums(),
             settled.first_token(),
-            Step::of(Clock::time_at(self.began + settled.total)),
+            Step::at_instant(Clock::time_at(self.began + settled.total)),
         );
         let Figures { whole, callers } = &self.books.figures;
         whole.add(&sums, first, step);
@@ -235,20 +235,20 @@ impl Record {
             demand.series.add(&sums, first, step);
         }
         if let (Some(_), Some(caller)) = (settled.spending.limited, &settled.sender.caller) {
-            callers.limited(caller, settled.began_at);
+            callers.count_limited(caller, settled.began_at);
         }
     }
 }
 
 /// Cuts a text after its first 200 characters.
-fn cut(text: &str) -> &str {
-    const MOST: usize = 200;
+fn cut_short(text: &str) -> &str {
+    const MAX_CHARACTERS: usize = 200;
     // A text of so many bytes has no more characters, and need not be read.
-    if text.len() <= MOST {
+    if text.len() <= MAX_CHARACTERS {
         return text;
     }
     text.char_indices()
-        .nth(MOST)
+        .nth(MAX_CHARACTERS)
         .and_then(|(end, _)| text.get(..end))
         .unwrap_or(text)
 }
@@ -290,20 +290,20 @@ impl Drop for Record {
             };
             self.books.metrics.settle(&settled);
             if self.is_figured {
-                self.tell_figures(&settled);
+                self.count_in_figures(&settled);
             }
             self.books.access_log.write(&settled);
             if let Some(traces) = &self.books.traces {
                 traces.take(&settled, self.snapshot.as_deref());
             }
-            if let Some(row) = Row::of(settled, self.run) {
+            if let Some(row) = Row::from_settled(settled, self.run) {
                 self.books
                     .figures
                     .callers
-                    .spent(&row.caller, row.at, &row.of_caller());
+                    .add_use(&row.caller, row.admitted_at, &row.caller_use());
                 self.books.ledger.write(row);
             }
         }
-        self.books.drain.end();
+        self.books.drain.end_exchange();
     }
 }

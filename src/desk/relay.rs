@@ -10,7 +10,7 @@ use super::record::Record;
 use super::reply::{Notes, Reply};
 use crate::base::alarm::Alarm;
 use crate::drain::Phase;
-use crate::error::{Outcome, Refusal, What};
+use crate::error::{FailureKind, Outcome, Refusal};
 use crate::exchange;
 use crate::exchange::producer::{BrokenAnswer, CALLER_LEFT, Piece, Producer};
 use bytes::Bytes;
@@ -55,13 +55,13 @@ pub fn account_for(record: &mut Record, producer: &mut Producer<'_>) {
 
 /// Records the outcome of the attempts.
 fn record_outcome(record: &mut Record, producer: &mut Producer<'_>) {
-    count(record, producer);
+    record_usage(record, producer);
     record.facts.times.queued = producer.queued();
     (record.facts.attempts, record.facts.served) = producer.outcome();
 }
 
 /// Records the usage so far, and its price.
-fn count(record: &mut Record, producer: &Producer<'_>) {
+fn record_usage(record: &mut Record, producer: &Producer<'_>) {
     let usage = producer.usage_so_far();
     record.count(usage, producer.cost(&usage));
 }
@@ -118,7 +118,7 @@ impl<'x> Relay<'x> {
     async fn relay(&mut self, producer: &mut Producer<'_>) -> Result<End, ()> {
         let (began, drain) = (Instant::now(), self.reply.drain);
         let timeouts = &self.reply.settings.timeouts;
-        let mut cutting = pin!(drain.cutting());
+        let mut cutting = pin!(drain.wait_for_cutting());
         loop {
             let piece = {
                 let mut next = pin!(producer.next());
@@ -141,7 +141,7 @@ impl<'x> Relay<'x> {
                 Ok(Piece::Whole(answer)) => {
                     exchange::panic_here(self.reply.session, "relay");
                     let estimated = answer.usage.source == Source::Estimated;
-                    count(self.reply.record, producer);
+                    record_usage(self.reply.record, producer);
                     let notes = self.notes(producer, estimated);
                     // The futures of whole answers and of refusals are boxed, since every stream
                     // would hold their memory.
@@ -150,7 +150,7 @@ impl<'x> Relay<'x> {
                 }
                 Ok(Piece::Events(bytes)) => self.events(producer, bytes, false).await?,
                 Ok(Piece::End(bytes)) => {
-                    count(self.reply.record, producer);
+                    record_usage(self.reply.record, producer);
                     self.events(producer, bytes, true).await?;
                     self.reply.record.end(Outcome::Ok);
                     producer.settle().await;
@@ -158,7 +158,7 @@ impl<'x> Relay<'x> {
                 }
                 Err(Stop::Refused(refusal)) => {
                     let notes = self.notes(producer, false);
-                    count(self.reply.record, producer);
+                    record_usage(self.reply.record, producer);
                     return Ok(
                         Box::pin(self.refuse(refusal, notes, producer.answer_so_far())).await,
                     );
@@ -166,10 +166,10 @@ impl<'x> Relay<'x> {
                 Err(Stop::CallerLeft) => return Err(()),
                 Err(Stop::Cutting) => {
                     producer.abandon(SHUT_DOWN);
-                    count(self.reply.record, producer);
+                    record_usage(self.reply.record, producer);
                     let message = "The gateway is shutting down and could not wait for the end of the \
                                    answer. The answer that you received is not complete.";
-                    let refusal = Refusal::new(What::ShuttingDown, message).retry_after(1);
+                    let refusal = Refusal::new(FailureKind::ShuttingDown, message).retry_after(1);
                     return Ok(Box::pin(self.refuse(
                         refusal,
                         Notes::default(),
@@ -214,9 +214,9 @@ impl<'x> Relay<'x> {
     /// Keeps a silent stream alive. It sends the head first: this fixes the status, but not the
     /// answer.
     async fn keep_alive(&mut self) -> Result<(), ()> {
-        self.begin(&Notes::default()).await?;
+        self.send_head(&Notes::default()).await?;
         self.send(
-            Bytes::from_static(self.reply.record.front.around.keepalive),
+            Bytes::from_static(self.reply.record.front.stream_frame.keepalive),
             false,
         )
         .await
@@ -240,27 +240,32 @@ impl<'x> Relay<'x> {
                 let late = late
                     .into_iter()
                     .filter_map(|(name, value)| Some((name, value.as_deref()?)));
-                let tell = self.reply.record.front.around.late_header;
-                let told: String = late.map(|(name, value)| tell(name, value)).collect();
-                if !told.is_empty() {
-                    self.send(told.into(), false).await?;
+                let write_header = self.reply.record.front.stream_frame.late_header;
+                let late_lines: String = late
+                    .map(|(name, value)| write_header(name, value))
+                    .collect();
+                if !late_lines.is_empty() {
+                    self.send(late_lines.into(), false).await?;
                 }
             } else {
-                self.begin(&notes).await?;
+                self.send_head(&notes).await?;
             }
         }
         self.answer(bytes, end).await
     }
 
     /// Writes the head of a stream, if it was not sent.
-    async fn begin(&mut self, notes: &Notes) -> Result<(), ()> {
+    async fn send_head(&mut self, notes: &Notes) -> Result<(), ()> {
         if !self.head {
             self.head = true;
-            let (kind, usual) = (
+            let (kind, default_type) = (
                 notes.content_type.as_ref(),
-                self.reply.record.front.around.content_type,
+                self.reply.record.front.stream_frame.content_type,
             );
-            let is_usual = |kind: &[u8]| kind.to_ascii_lowercase().starts_with(usual.as_bytes());
+            let is_usual = |kind: &[u8]| {
+                kind.to_ascii_lowercase()
+                    .starts_with(default_type.as_bytes())
+            };
             self.is_other = kind.is_some_and(|kind| !is_usual(kind.as_bytes()));
             self.reply.stream_head(notes).await?;
             exchange::panic_here(self.reply.session, "relay");
@@ -288,7 +293,7 @@ impl<'x> Relay<'x> {
 
     /// Ends the answer with a refusal, or returns it if nothing was written yet.
     async fn refuse(&mut self, refusal: Refusal, notes: Notes, answer: BrokenAnswer) -> End {
-        self.reply.record.refused(&refusal);
+        self.reply.record.record_refusal(&refusal);
         if !self.head {
             return End::Refused(refusal, notes);
         }
@@ -300,7 +305,7 @@ impl<'x> Relay<'x> {
         let event = refusal.event(
             record.front,
             &record.facts.request.id,
-            answer.told(has_begun),
+            answer.seen_by_caller(has_begun),
         );
         let ends = !record.front.errors.cuts;
         match self.answer(event.into(), ends).await {

@@ -8,7 +8,7 @@ use super::request_id::X_REQUEST_ID;
 use crate::base::alarm::Alarm;
 use crate::conf::config::Server;
 use crate::drain::{Drain, Phase};
-use crate::error::{Outcome, Refusal, What};
+use crate::error::{FailureKind, Outcome, Refusal};
 use bytes::Bytes;
 use http::header::{self, HeaderMap, HeaderValue, IntoHeaderName};
 use http::response::Parts;
@@ -29,10 +29,10 @@ const SLICE: usize = 64 * 1024;
 const LAST_WRITE: Duration = Duration::from_secs(2);
 
 /// The room for the headers of an answer, Pingora's two included.
-const USUAL_HEADERS: usize = 12;
+const HEADER_CAPACITY: usize = 12;
 
 /// The headers that a page of an allowed origin may read.
-const EXPOSED: &str = "x-request-id, request-id, x-portcullis-model, x-portcullis-dropped, x-portcullis-usage, x-portcullis-attempts, server-timing, \
+const EXPOSED_HEADERS: &str = "x-request-id, request-id, x-portcullis-model, x-portcullis-dropped, x-portcullis-usage, x-portcullis-attempts, server-timing, \
                        retry-after, x-should-retry, x-ratelimit-limit-requests, x-ratelimit-remaining-requests, x-ratelimit-reset-requests, \
                        x-ratelimit-limit-tokens, x-ratelimit-remaining-tokens, x-ratelimit-reset-tokens";
 
@@ -83,7 +83,7 @@ impl Reply<'_> {
     /// Writes the answer to a preflight. The rest of CORS is in every head.
     pub async fn preflight(&mut self, methods: &'static str) -> Result<(), ()> {
         let mut head = self.head(204)?;
-        insert(&mut head.headers, "access-control-allow-methods", methods)?;
+        insert_header(&mut head.headers, "access-control-allow-methods", methods)?;
         // A page of an allowed origin may send any header: SDKs for browsers have headers of their
         // own (OpenAI's a dozen `x-stainless-…`).
         let wanted = self
@@ -92,13 +92,13 @@ impl Reply<'_> {
             .headers
             .get(header::ACCESS_CONTROL_REQUEST_HEADERS);
         let wanted = wanted.and_then(|wanted| wanted.to_str().ok());
-        let usual = "authorization, content-type, x-request-id";
-        insert(
+        let default_headers = "authorization, content-type, x-request-id";
+        insert_header(
             &mut head.headers,
             "access-control-allow-headers",
-            wanted.unwrap_or(usual),
+            wanted.unwrap_or(default_headers),
         )?;
-        insert(&mut head.headers, "access-control-max-age", "600")?;
+        insert_header(&mut head.headers, "access-control-max-age", "600")?;
         self.cors(&mut head.headers)?;
         self.write_head(head).await?;
         self.record.end(Outcome::Ok);
@@ -107,16 +107,16 @@ impl Reply<'_> {
 
     /// Writes a refusal.
     pub async fn refuse(&mut self, refusal: &Refusal, notes: &Notes) -> Result<(), ()> {
-        self.record.refused(refusal);
-        if matches!(refusal.what, What::CallerLeft) {
+        self.record.record_refusal(refusal);
+        if matches!(refusal.kind, FailureKind::CallerLeft) {
             return Err(());
         }
         let mut head = self.head(refusal.status(self.record.front))?;
         notes.add_to(&mut head.headers)?;
         for (name, value) in refusal.headers(self.record.front) {
-            insert(&mut head.headers, name, &value)?;
+            insert_header(&mut head.headers, name, &value)?;
         }
-        if refusal.what == What::Internal {
+        if refusal.kind == FailureKind::Internal {
             // Nobody knows what else a panic of ours left behind on this connection.
             self.session.set_keepalive(None);
         }
@@ -139,15 +139,15 @@ impl Reply<'_> {
     /// Writes the head of a stream.
     pub async fn stream_head(&mut self, notes: &Notes) -> Result<(), ()> {
         let mut head = self.head(200)?;
-        let usual = || HeaderValue::from_static(self.record.front.around.content_type);
-        let kind = notes.content_type.clone().unwrap_or_else(usual);
+        let default_type = || HeaderValue::from_static(self.record.front.stream_frame.content_type);
+        let kind = notes.content_type.clone().unwrap_or_else(default_type);
         head.headers.insert(header::CONTENT_TYPE, kind);
-        insert(&mut head.headers, "cache-control", "no-cache, no-transform")?;
-        insert(&mut head.headers, "x-accel-buffering", "no")?;
+        insert_header(&mut head.headers, "cache-control", "no-cache, no-transform")?;
+        insert_header(&mut head.headers, "x-accel-buffering", "no")?;
         notes.add_to(&mut head.headers)?;
         self.cors(&mut head.headers)?;
         match self.session.req_header().version {
-            Version::HTTP_11 => insert(&mut head.headers, "transfer-encoding", "chunked")?,
+            Version::HTTP_11 => insert_header(&mut head.headers, "transfer-encoding", "chunked")?,
             // HTTP/1.0 has no chunks: the end of the connection is the end of the answer.
             Version::HTTP_10 | Version::HTTP_09 => self.session.set_keepalive(None),
             _ => {}
@@ -168,7 +168,7 @@ impl Reply<'_> {
                 .session
                 .as_downstream_mut()
                 .write_response_body(slice, end && last);
-            guard(self.settings.timeouts.client_write, self.drain, write).await?;
+            guard_write(self.settings.timeouts.client_write, self.drain, write).await?;
             self.record.facts.answer.bytes += length;
             if last {
                 return Ok(());
@@ -199,17 +199,17 @@ impl Reply<'_> {
         let (mut head, ()) = Response::new(()).into_parts();
         head.status = StatusCode::from_u16(status).map_err(drop)?;
         head.version = self.session.req_header().version;
-        head.headers = HeaderMap::with_capacity(USUAL_HEADERS);
-        insert(
+        head.headers = HeaderMap::with_capacity(HEADER_CAPACITY);
+        insert_header(
             &mut head.headers,
             &X_REQUEST_ID,
             &self.record.facts.request.id,
         )?;
         if let Some(name) = self.record.front.errors.id_header {
-            insert(&mut head.headers, name, &self.record.facts.request.id)?;
+            insert_header(&mut head.headers, name, &self.record.facts.request.id)?;
         }
         for (name, value) in self.record.left.headers() {
-            insert(&mut head.headers, name, &value)?;
+            insert_header(&mut head.headers, name, &value)?;
         }
         Ok(head)
     }
@@ -223,7 +223,7 @@ impl Reply<'_> {
             .session
             .as_downstream_mut()
             .write_response_header(Box::new(ResponseHeader::from(head)));
-        guard(self.settings.timeouts.client_write, self.drain, write).await
+        guard_write(self.settings.timeouts.client_write, self.drain, write).await
     }
 
     fn cors(&self, head: &mut HeaderMap) -> Result<(), ()> {
@@ -231,7 +231,7 @@ impl Reply<'_> {
         if allowed.is_empty() {
             return Ok(());
         }
-        insert(head, "vary", "origin")?;
+        insert_header(head, "vary", "origin")?;
         let origin = self
             .session
             .req_header()
@@ -241,8 +241,8 @@ impl Reply<'_> {
         if let Some(origin) =
             origin.filter(|o| allowed.iter().any(|allowed| allowed == "*" || allowed == o))
         {
-            insert(head, "access-control-allow-origin", origin)?;
-            insert(head, "access-control-expose-headers", EXPOSED)?;
+            insert_header(head, "access-control-allow-origin", origin)?;
+            insert_header(head, "access-control-expose-headers", EXPOSED_HEADERS)?;
         }
         Ok(())
     }
@@ -266,29 +266,29 @@ impl Notes {
             ("x-portcullis-usage", estimated.then_some("estimated")),
         ] {
             if let Some(value) = value {
-                insert(head, name, value)?;
+                insert_header(head, name, value)?;
             }
         }
         Ok(())
     }
 }
 
-fn insert(head: &mut HeaderMap, name: impl IntoHeaderName, value: &str) -> Result<(), ()> {
+fn insert_header(head: &mut HeaderMap, name: impl IntoHeaderName, value: &str) -> Result<(), ()> {
     let value = HeaderValue::from_str(value).map_err(drop)?;
     head.insert(name, value);
     Ok(())
 }
 
 /// Bounds one write by its deadline, and by the end of the drain.
-async fn guard(
+async fn guard_write(
     deadline: Duration,
     drain: &Drain,
     write: impl Future<Output = pingora::Result<()>>,
 ) -> Result<(), ()> {
     let mut alarm = Alarm::default();
     let cut_off = async {
-        drain.stalled(LAST_WRITE).await;
-        drain.note_untold();
+        drain.wait_until_stalled(LAST_WRITE).await;
+        drain.note_undelivered();
     };
     let (mut write, mut cut_off) = (pin!(write), pin!(cut_off));
     let either = std::future::poll_fn(|context| match write.as_mut().poll(context) {

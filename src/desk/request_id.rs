@@ -10,32 +10,32 @@ pub static X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 /// Returns the caller's own id of a request, or makes one. An id that is made is returned as a
 /// number, too.
-pub fn of(headers: &HeaderMap) -> (String, Option<Uuid>) {
+pub fn read_or_make(headers: &HeaderMap) -> (String, Option<Uuid>) {
     let callers = headers
         .get(&X_REQUEST_ID)
-        .and_then(|value| callers(value.as_bytes()));
+        .and_then(|value| callers_id(value.as_bytes()));
     callers.map_or_else(
         || {
             let made = Uuid::now_v7();
-            (text(made), Some(made))
+            (id_text(made), Some(made))
         },
         |id| (id, None),
     )
 }
 
 /// Makes an id. Such ids sort by time.
-pub fn make() -> String {
-    text(Uuid::now_v7())
+pub fn make_request_id() -> String {
+    id_text(Uuid::now_v7())
 }
 
-fn text(id: Uuid) -> String {
+fn id_text(id: Uuid) -> String {
     id.hyphenated()
         .encode_lower(&mut Uuid::encode_buffer())
         .to_owned()
 }
 
 /// Returns a caller's own id if it is good: short, visible, and safe in a log.
-fn callers(value: &[u8]) -> Option<String> {
+fn callers_id(value: &[u8]) -> Option<String> {
     let good = |b: &u8| {
         b.is_ascii_alphanumeric()
             || matches!(b, b'-' | b'_' | b'.' | b':' | b'/' | b'+' | b'=' | b'@')
@@ -46,7 +46,7 @@ fn callers(value: &[u8]) -> Option<String> {
 
 /// Returns a path, or a conversation's name, as logs show it: cut short, since it may have any
 /// content.
-pub fn shown(text: &str) -> String {
+pub fn display_text(text: &str) -> String {
     let text = cut_keys(text);
     // Most need no change.
     if text.len() <= 64 && text.bytes().all(|byte| matches!(byte, b' '..=b'~')) {

@@ -9,7 +9,7 @@ use crate::plan::Candidate;
 use crate::status::UnpricedReport;
 
 /// The most targets that are named.
-const MOST: usize = 100;
+const MAX_TARGETS: usize = 100;
 
 /// The targets that were not asked under one catalog.
 #[derive(Default)]
@@ -44,7 +44,7 @@ impl Unpriced {
         for candidate in candidates {
             let (model, account) = (
                 candidate.model.id.clone(),
-                candidate.place.account.id.clone(),
+                candidate.ready_account.account.id.clone(),
             );
             let name = (
                 model,
@@ -52,7 +52,7 @@ impl Unpriced {
                 candidate.upstream_model.clone(),
                 candidate.track.endpoint.name(),
             );
-            if noted.requests.len() < MOST || noted.requests.contains_key(&name) {
+            if noted.requests.len() < MAX_TARGETS || noted.requests.contains_key(&name) {
                 let requests = noted.requests.entry(name).or_default();
                 *requests = requests.saturating_add(1);
             }

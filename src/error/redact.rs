@@ -6,8 +6,8 @@ use std::borrow::Cow;
 
 /// Removes from an upstream's text what may be a secret: the credential itself, and any long word
 /// that looks like a generated one.
-pub fn scrub(text: &str, secrets: &[&str]) -> String {
-    let text = redacted(text, secrets);
+pub fn scrub_secret_words(text: &str, secrets: &[&str]) -> String {
+    let text = redact_secrets(text, secrets);
     let word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '*' | '.');
     let mut words = text.as_bytes().split(|byte| !word(char::from(*byte)));
     if !words.any(|word| std::str::from_utf8(word).is_ok_and(looks_secret)) {
@@ -28,7 +28,7 @@ pub fn scrub(text: &str, secrets: &[&str]) -> String {
 
 /// Removes the credential itself from a text, and characters that nobody sees: they could be inside
 /// of it.
-pub fn redacted<'t>(text: &'t str, secrets: &[&str]) -> Cow<'t, str> {
+pub fn redact_secrets<'t>(text: &'t str, secrets: &[&str]) -> Cow<'t, str> {
     let is_odd = !text.is_ascii() && text.contains(is_unseen);
     let mut text: Cow<'t, str> = if is_odd {
         text.chars()

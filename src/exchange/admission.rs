@@ -24,13 +24,16 @@ pub struct EarlierThoughts<'a> {
 
 /// Takes a place at the account, and a pass of the target. `key` is a hash of the caller's key.
 /// `alone` says that no other target can take the request.
-pub fn admit(
+pub fn admit_attempt(
     candidate: &Candidate,
     key: u64,
     alone: bool,
     now: Instant,
 ) -> Result<(Permit, AttemptGuard), Unavailable> {
-    let (account, state) = (&candidate.place.account, &candidate.place.state);
+    let (account, state) = (
+        &candidate.ready_account.account,
+        &candidate.ready_account.state,
+    );
     if let Some(rest) = state.health.rest(now) {
         return Err(Unavailable::Resting(rest));
     }
@@ -76,7 +79,7 @@ impl CallersRequest<'_> {
         let counts_money = self
             .model_limits
             .iter()
-            .any(|(index, of)| Some(*index) == own && of.limits_money());
+            .any(|(index, limits)| Some(*index) == own && limits.limits_money());
         let here = model
             .targets
             .iter()
@@ -98,7 +101,7 @@ impl CallersRequest<'_> {
 
 /// Returns why a candidate can never be tried, whatever rests: the request refers to something that
 /// its account does not let callers refer to, or names a model that cannot be used there.
-pub fn unable(
+pub fn lasting_refusal(
     candidate: &Candidate,
     asked: CallersRequest<'_>,
     thoughts: EarlierThoughts<'_>,
@@ -106,23 +109,23 @@ pub fn unable(
     let refers = || {
         asked
             .envelope
-            .check_references(&candidate.place.account.leave, asked.body)
+            .check_references(&candidate.ready_account.account.leave, asked.body)
             .is_err()
     };
     if !asked.envelope.names_models() && !refers() {
         return None;
     }
     // If the dialect cannot carry a part in any case, its reason is the better one.
-    write(candidate, asked, thoughts).err()
+    write_request(candidate, asked, thoughts).err()
 }
 
 /// Writes the request in a candidate's dialect.
-pub fn write(
+pub fn write_request(
     candidate: &Candidate,
     asked: CallersRequest<'_>,
     thoughts: EarlierThoughts<'_>,
 ) -> Result<Outbound, Refused> {
-    let account = &candidate.place.account;
+    let account = &candidate.ready_account.account;
     let CallersRequest { body, envelope, .. } = asked;
     let outbound = candidate.dialect().write(&Translate {
         body,

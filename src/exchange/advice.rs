@@ -7,48 +7,52 @@
 
 use crate::account::failure::Failure;
 use crate::catalog::{Account, Signer};
-use crate::error::scrub;
+use crate::error::scrub_secret_words;
 
 /// The most characters of a sentence.
-const LONGEST: usize = 200;
+const MAX_CHARACTERS: usize = 200;
 
 /// Returns the advice for an account that rests because its credential failed. `secrets` must not
 /// appear in it.
 pub fn on_credential(failure: &Failure, account: &Account, secrets: &[&str]) -> String {
-    let (said, act, id) = (said(failure, secrets), act(failure, account), &account.id);
+    let (message, action, id) = (
+        provider_message(failure, secrets),
+        advised_action(failure, account),
+        &account.id,
+    );
     format!(
-        "{said}. The account gets no requests until you act: {act}. The gateway tries the change at \
+        "{message}. The account gets no requests until you act: {action}. The gateway tries the change at \
          once; if nothing in the configuration changes, POST /accounts/{id}/reset"
     )
 }
 
 /// Returns what the provider says about a request that it refused, or why none could be signed.
 /// `secrets` must not appear in it.
-pub fn said(failure: &Failure, secrets: &[&str]) -> String {
+pub fn provider_message(failure: &Failure, secrets: &[&str]) -> String {
     let error = failure.error();
-    let said = match (failure, error) {
-        (Failure::Unsigned(why), _) => sentence(why, secrets),
+    let message = match (failure, error) {
+        (Failure::Unsigned(why), _) => one_line(why, secrets),
         (_, Some(error)) if error.is_silent() => String::new(),
         (_, error) => error
-            .map(|error| sentence(&error.message, secrets))
+            .map(|error| one_line(&error.message, secrets))
             .unwrap_or_default(),
     };
     let words = failure
         .detail()
         .filter(|_| error.is_some())
-        .map(|words| format!(" ({})", scrub(&words, secrets)))
+        .map(|words| format!(" ({})", scrub_secret_words(&words, secrets)))
         .unwrap_or_default();
     if let Some(body) = error.and_then(|error| error.excerpt.as_ref()) {
         // The sentence is the gateway's own, since the body has none.
         return format!(
-            "{said}; its answer begins with \"{}\"",
-            sentence(body, secrets)
+            "{message}; its answer begins with \"{}\"",
+            one_line(body, secrets)
         );
     }
-    match (said.is_empty(), error.is_some()) {
+    match (message.is_empty(), error.is_some()) {
         (true, _) => format!("the provider gave no reason{words}"),
-        (false, true) => format!("the provider says \"{said}\"{words}"),
-        (false, false) => format!("no request could be signed: {said}"),
+        (false, true) => format!("the provider says \"{message}\"{words}"),
+        (false, false) => format!("no request could be signed: {message}"),
     }
 }
 
@@ -81,7 +85,7 @@ fn is_about_time(failure: &Failure) -> bool {
 }
 
 /// Returns what to do about an account whose credential failed.
-pub fn act(failure: &Failure, account: &Account) -> String {
+pub fn advised_action(failure: &Failure, account: &Account) -> String {
     let id = &account.id;
     match &account.signer {
         Some(_) if is_about_time(failure) => "let NTP set this machine's clock".to_owned(),
@@ -98,13 +102,13 @@ pub fn act(failure: &Failure, account: &Account) -> String {
 }
 
 /// Returns the text in one line, without secrets, and cut short.
-fn sentence(text: &str, secrets: &[&str]) -> String {
-    let line: String = scrub(text, secrets)
+fn one_line(text: &str, secrets: &[&str]) -> String {
+    let line: String = scrub_secret_words(text, secrets)
         .chars()
         .map(|c| if c.is_control() { ' ' } else { c })
         .collect();
     let line = line.trim();
-    match line.char_indices().nth(LONGEST) {
+    match line.char_indices().nth(MAX_CHARACTERS) {
         Some((end, _)) => format!("{}…", line.get(..end).unwrap_or_default()),
         None => line.to_owned(),
     }
@@ -113,7 +117,7 @@ fn sentence(text: &str, secrets: &[&str]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::catalog::resolve::resolve;
+    use crate::catalog::resolve::resolve_catalog;
     use dialects::UpstreamError;
 
     const CATALOG: &str = "accounts:\n  keyed: { dialect: openai, key: s3cret-of-ours }\n  bare: { dialect: openai, base_url: \
@@ -136,7 +140,7 @@ mod tests {
 
     #[track_caller]
     fn check(id: &str, failure: Failure, expected: &[&str], never: &[&str]) {
-        let catalog = resolve(
+        let catalog = resolve_catalog(
             &[("catalog.yaml".to_owned(), CATALOG.to_owned())],
             &mut |_| Ok(String::new()),
         )

@@ -13,7 +13,7 @@ use super::upstream::{Connection, Upstream};
 use crate::account::failure::Failure;
 use crate::account::{Permit, quota};
 use crate::base::alarm::Alarm;
-use crate::live::place::Place;
+use crate::live::ready_account::ReadyAccount;
 use bytes::Bytes;
 use dialects::front::Front;
 use dialects::upstream::demo;
@@ -33,23 +33,23 @@ use tokio::time::{Instant, sleep_until};
 
 /// If a reused connection ends within this time of the request's last byte, it was closed before
 /// the request was looked at.
-const STALE: Duration = Duration::from_millis(500);
+const STALE_PERIOD: Duration = Duration::from_millis(500);
 /// The size of the slices in which the request is sent. Each slice has its own deadline.
-const SLICE: usize = 64 * 1024;
+const SLICE_BYTES: usize = 64 * 1024;
 /// The time after a failed write in which the upstream may still say why.
-const LAST_WORDS: Duration = Duration::from_secs(1);
+const LATE_ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
 /// The time for the end of a connection that is not kept.
-const FAREWELL: Duration = Duration::from_millis(20);
+const CLOSE_TIMEOUT: Duration = Duration::from_millis(20);
 /// The most bytes of an error body that are read. If it is longer, its connection is not kept.
-const ERROR_BODY: usize = 64 * 1024;
+const MAX_ERROR_BODY: usize = 64 * 1024;
 /// The longest time for which an error body is read.
-const ERROR_PATIENCE: Duration = Duration::from_secs(5);
+const ERROR_BODY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// One try at one account.
 pub struct Attempt {
     wire: Wire,
     /// The account that is tried.
-    pub place: Arc<Place>,
+    pub ready_account: Arc<ReadyAccount>,
     permit: Option<Arc<Permit>>,
     reused: bool,
     whole_request: bool,
@@ -99,20 +99,20 @@ impl Deref for Chunk<'_> {
 
 impl Attempt {
     /// Connects and sends the request.
-    pub async fn begin(
+    pub async fn connect_and_send(
         upstream: &Upstream,
-        place: &Arc<Place>,
+        ready_account: &Arc<ReadyAccount>,
         permit: Arc<Permit>,
         outgoing: &Outgoing<'_>,
         alarm: &mut Alarm,
     ) -> Result<Attempt, Failure> {
         let began = Instant::now();
         let due = outgoing.total.min(began + outgoing.timeouts.connect);
-        let connected = match Upstream::ready(place, outgoing.fresh) {
+        let connected = match Upstream::ready_connection(ready_account, outgoing.fresh) {
             Some(ready) => Ok(ready),
             // The future is boxed: a new connection is rare, and its future would make every
             // exchange twenty kilobytes larger.
-            None => Box::pin(upstream.dial(place, outgoing.fresh, due, alarm)).await,
+            None => Box::pin(upstream.dial(ready_account, outgoing.fresh, due, alarm)).await,
         };
         let (connection, reused) = connected.map_err(|failure| {
             if Instant::now() >= outgoing.total {
@@ -123,7 +123,7 @@ impl Attempt {
         })?;
         let mut attempt = Attempt {
             wire: Wire::Spent,
-            place: place.clone(),
+            ready_account: ready_account.clone(),
             permit: Some(permit),
             reused,
             whole_request: false,
@@ -136,7 +136,7 @@ impl Attempt {
             Connection::Http2(stream) => attempt.send_http2(stream, outgoing, alarm).await?,
             Connection::Demo => {
                 let (body, length) = (outgoing.body.concat(), outgoing.length());
-                let reply = demo::reply(outgoing.path, &body, length, outgoing.stream);
+                let reply = demo::demo_reply(outgoing.path, &body, length, outgoing.stream);
                 let down =
                     || Failure::Unreachable("this model of the demo is always down".to_owned());
                 attempt.wire = Wire::Demo(reply.ok_or_else(down)?.into());
@@ -155,24 +155,24 @@ impl Attempt {
         alarm: &mut Alarm,
     ) -> Result<(), Failure> {
         let length = outgoing.length();
-        let small = length <= SLICE && outgoing.upload.is_none();
-        let mut head = outgoing.head(&self.place, if small { length } else { 0 });
+        let small = length <= SLICE_BYTES && outgoing.upload.is_none();
+        let mut head = outgoing.head(&self.ready_account, if small { length } else { 0 });
         if small {
             outgoing
                 .body
                 .iter()
                 .for_each(|part| head.extend_from_slice(part));
         }
-        let mut written = in_time(outgoing, alarm, pin!(put(&mut stream, &head))).await;
+        let mut written = in_time(outgoing, alarm, pin!(write_and_flush(&mut stream, &head))).await;
         let mut slices = (!small)
-            .then(|| outgoing.slices(SLICE))
+            .then(|| outgoing.slices(SLICE_BYTES))
             .into_iter()
             .flatten();
         while written.is_ok()
             && let Some(slice) = slices.next()
         {
             let slice = slice.read().await?;
-            written = in_time(outgoing, alarm, pin!(put(&mut stream, &slice))).await;
+            written = in_time(outgoing, alarm, pin!(write_and_flush(&mut stream, &slice))).await;
         }
         self.wire = Wire::Http1(AnswerReader::new(stream));
         self.wrote(written, alarm).await
@@ -185,7 +185,7 @@ impl Attempt {
         alarm: &mut Alarm,
     ) -> Result<(), Failure> {
         let header = outgoing
-            .header(&self.place.account)
+            .header(&self.ready_account.account)
             .map_err(|e| Failure::Nonsense(e.to_string()))?;
         self.wire = Wire::Http2(stream);
         // If this is dropped before the last byte is sent, nobody has waited yet.
@@ -198,7 +198,10 @@ impl Attempt {
         }
         let mut written = Ok(());
         // The empty slice ends the stream.
-        for slice in outgoing.slices(SLICE).chain([Slice::Here(Bytes::new())]) {
+        for slice in outgoing
+            .slices(SLICE_BYTES)
+            .chain([Slice::InMemory(Bytes::new())])
+        {
             let slice = slice.read().await?;
             let end = slice.is_empty();
             written = in_time(outgoing, alarm, pin!(wire.write_request_body(slice, end))).await;
@@ -220,7 +223,7 @@ impl Attempt {
         self.sent = Instant::now();
         let Err(failure) = written else { return Ok(()) };
         let read = alarm
-            .until(Instant::now() + LAST_WORDS, pin!(self.read_head()))
+            .until(Instant::now() + LATE_ANSWER_TIMEOUT, pin!(self.read_head()))
             .await;
         match read {
             Some(Ok(())) => Ok(()),
@@ -308,9 +311,9 @@ impl Attempt {
     }
 
     /// Returns the rest of the body, of at most so many bytes.
-    pub async fn rest(
+    pub async fn read_rest(
         &mut self,
-        most: usize,
+        max_bytes: usize,
         due: Instant,
         alarm: &mut Alarm,
     ) -> Result<Vec<u8>, Failure> {
@@ -320,7 +323,7 @@ impl Attempt {
             .await
             .ok_or(Failure::TotalTimeout)??
         {
-            if rest.len() + chunk.len() > most {
+            if rest.len() + chunk.len() > max_bytes {
                 return Err(Failure::Nonsense(
                     "an answer that is too long for what was asked".to_owned(),
                 ));
@@ -332,7 +335,7 @@ impl Attempt {
 
     /// Reads the answer of an upstream that refused the request: an answer with another status than
     /// 200. It is in the dialect that the upstream was asked in.
-    pub async fn refused(
+    pub async fn read_refusal(
         mut self,
         dialect: &Dialect,
         front: &Front,
@@ -348,11 +351,11 @@ impl Attempt {
         let content_type = text("content-type").map(str::to_owned);
         let error_type = error_type.and_then(text).map(str::to_owned);
         let mut body = Vec::new();
-        let due = total.min(Instant::now() + ERROR_PATIENCE);
+        let due = total.min(Instant::now() + ERROR_BODY_TIMEOUT);
         let whole = loop {
             match alarm.until(due, pin!(self.read())).await {
                 Some(Ok(None)) => break true,
-                Some(Ok(Some(chunk))) if body.len() + chunk.len() <= ERROR_BODY => {
+                Some(Ok(Some(chunk))) if body.len() + chunk.len() <= MAX_ERROR_BODY => {
                     body.extend_from_slice(&chunk)
                 }
                 Some(_) | None => break false,
@@ -389,12 +392,14 @@ impl Attempt {
         {
             match answer.finish() {
                 Ok(stream) => self
-                    .place
+                    .ready_account
                     .state
                     .http1
-                    .put(stream, self.place.account.fingerprint),
+                    .put(stream, self.ready_account.account.fingerprint),
                 // If the other side does not take the farewell, it needs none.
-                Err(mut stream) => drop(tokio::time::timeout(FAREWELL, stream.shutdown()).await),
+                Err(mut stream) => {
+                    drop(tokio::time::timeout(CLOSE_TIMEOUT, stream.shutdown()).await)
+                }
             }
         }
     }
@@ -410,7 +415,7 @@ impl Attempt {
     }
 
     fn stale_or(&self, failure: Failure) -> Failure {
-        if failure == Failure::Reset && self.reused && self.sent.elapsed() <= STALE {
+        if failure == Failure::Reset && self.reused && self.sent.elapsed() <= STALE_PERIOD {
             Failure::Stale
         } else {
             failure
@@ -460,7 +465,7 @@ impl Drop for Attempt {
             // that is dropped at once has not waited.
             if stream.response_header().is_none()
                 && !self.turned_away
-                && self.sent.elapsed() >= STALE
+                && self.sent.elapsed() >= STALE_PERIOD
             {
                 stream.conn.mark_shutdown();
             }
@@ -470,7 +475,7 @@ impl Drop for Attempt {
     }
 }
 
-async fn put(stream: &mut Stream, bytes: &[u8]) -> std::io::Result<()> {
+async fn write_and_flush(stream: &mut Stream, bytes: &[u8]) -> std::io::Result<()> {
     stream.write_all(bytes).await?;
     stream.flush().await
 }

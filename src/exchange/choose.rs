@@ -21,7 +21,7 @@ pub struct Search<'c> {
     /// The number of attempts so far.
     pub tries: usize,
     /// The most attempts that may be made.
-    most: usize,
+    max_attempts: usize,
     /// For each candidate's place, true if the candidate was tried, or can never be.
     struck: Vec<bool>,
     /// The targets that have refused the model for this request.
@@ -56,17 +56,17 @@ pub struct PassedOver {
 /// One look at the candidates, from the first to the last. A second round tries candidates whose
 /// breaker keeps requests away, since no other is left.
 #[derive(Default)]
-pub struct Look<'c> {
+pub struct CandidateScan<'c> {
     /// The candidate of the attempt beside which another one is to begin.
-    beside: Option<&'c Candidate>,
-    place: usize,
+    running_candidate: Option<&'c Candidate>,
+    next_index: usize,
     is_last_resort: bool,
 }
 
 /// A candidate whose turn it is.
 pub struct Prospect<'c> {
     /// The candidate's place among the candidates.
-    pub place: usize,
+    pub index: usize,
     /// The candidate.
     pub candidate: &'c Candidate,
     /// True if no other candidate is left.
@@ -74,7 +74,7 @@ pub struct Prospect<'c> {
 }
 
 /// The reasons why no candidate is tried.
-pub enum Nobody {
+pub enum NoCandidate {
     /// No candidate can do what is asked.
     Unable(Refused),
     /// Nothing changes before the operator acts.
@@ -87,26 +87,26 @@ pub enum Nobody {
     Busy,
 }
 
-impl<'c> Look<'c> {
+impl<'c> CandidateScan<'c> {
     /// Begins a look for an attempt. If `beside` is set, the attempt is a second one beside the
     /// attempt at that candidate.
-    pub fn new(beside: Option<&'c Candidate>) -> Look<'c> {
-        Look {
-            beside,
-            ..Look::default()
+    pub fn new(running_candidate: Option<&'c Candidate>) -> CandidateScan<'c> {
+        CandidateScan {
+            running_candidate,
+            ..CandidateScan::default()
         }
     }
 }
 
 impl<'c> Search<'c> {
     /// Begins a search among these candidates, with at most `most` attempts.
-    pub fn new(candidates: &'c [Candidate], most: usize) -> Search<'c> {
+    pub fn new(candidates: &'c [Candidate], max_attempts: usize) -> Search<'c> {
         let (struck, passed) = (vec![false; candidates.len()], PassedOver::default());
         Search {
             candidates,
             reach: Reach::Any,
             tries: 0,
-            most,
+            max_attempts,
             struck,
             refused: Vec::new(),
             passed,
@@ -115,27 +115,27 @@ impl<'c> Search<'c> {
     }
 
     /// Returns the next candidate of a look.
-    pub fn next(&self, look: &mut Look<'_>) -> Option<Prospect<'c>> {
+    pub fn next_candidate(&self, scan: &mut CandidateScan<'_>) -> Option<Prospect<'c>> {
         if self.is_exhausted() {
             return None;
         }
         loop {
-            let (place, is_last_resort) = (look.place, look.is_last_resort);
-            look.place += 1;
-            if let Some(candidate) = self.open_at(place, look.beside) {
+            let (index, is_last_resort) = (scan.next_index, scan.is_last_resort);
+            scan.next_index += 1;
+            if let Some(candidate) = self.open_candidate(index, scan.running_candidate) {
                 return Some(Prospect {
-                    place,
+                    index,
                     candidate,
                     is_last_resort,
                 });
             }
-            if place >= self.candidates.len() {
-                if is_last_resort || look.beside.is_some() {
+            if index >= self.candidates.len() {
+                if is_last_resort || scan.running_candidate.is_some() {
                     return None;
                 }
-                *look = Look {
+                *scan = CandidateScan {
                     is_last_resort: true,
-                    ..Look::default()
+                    ..CandidateScan::default()
                 };
             }
         }
@@ -143,11 +143,11 @@ impl<'c> Search<'c> {
 
     /// Returns whether all allowed attempts were made.
     pub fn is_exhausted(&self) -> bool {
-        self.tries >= self.most
+        self.tries >= self.max_attempts
     }
 
     /// Returns whether a candidate for such requests may still be tried.
-    pub fn has(&self, reach: Reach) -> bool {
+    pub fn has_candidate_for(&self, reach: Reach) -> bool {
         let mut places = self.candidates.iter().zip(&self.struck);
         places.any(|(one, struck)| !struck && one.reach == reach && self.may_ask(one))
             && !self.is_exhausted()
@@ -156,40 +156,49 @@ impl<'c> Search<'c> {
     /// Returns whether a candidate may be asked. Another kind of endpoint stands in where the usual
     /// one does not serve the model: it rests for that, or has refused this request.
     fn may_ask(&self, candidate: &Candidate) -> bool {
-        let has_refused = |usual| {
+        let has_refused = |track| {
             self.refused
                 .iter()
-                .any(|one| Arc::ptr_eq(&one.track, usual))
+                .any(|one| Arc::ptr_eq(&one.track, track))
         };
         candidate.is_open() || candidate.instead_of.as_ref().is_some_and(has_refused)
     }
 
     /// Notes that a target has refused the model.
-    pub fn refused(&mut self, target: &'c Candidate) {
+    pub fn note_refused(&mut self, target: &'c Candidate) {
         self.refused.push(target);
     }
 
     /// Returns the candidates that may still be tried.
-    pub fn open(&self, beside: Option<&Candidate>) -> impl Iterator<Item = &'c Candidate> {
-        (0..self.candidates.len()).filter_map(move |place| self.open_at(place, beside))
+    pub fn open_candidates(
+        &self,
+        running_candidate: Option<&Candidate>,
+    ) -> impl Iterator<Item = &'c Candidate> {
+        (0..self.candidates.len())
+            .filter_map(move |index| self.open_candidate(index, running_candidate))
     }
 
     /// Returns the candidate at a place, if it may still be tried. Beside an attempt, it must be of
     /// another account and of the same model.
-    pub fn open_at(&self, place: usize, beside: Option<&Candidate>) -> Option<&'c Candidate> {
-        let candidate = self.candidates.get(place)?;
+    pub fn open_candidate(
+        &self,
+        index: usize,
+        running_candidate: Option<&Candidate>,
+    ) -> Option<&'c Candidate> {
+        let candidate = self.candidates.get(index)?;
         let may_join = |first: &Candidate| {
-            first.place.account.id != candidate.place.account.id
+            first.ready_account.account.id != candidate.ready_account.account.id
                 && first.model.id == candidate.model.id
         };
-        let is_struck = self.struck.get(place).is_none_or(|struck| *struck);
-        let is_here = candidate.reach == self.reach && !is_struck && beside.is_none_or(may_join);
+        let is_struck = self.struck.get(index).is_none_or(|struck| *struck);
+        let is_here =
+            candidate.reach == self.reach && !is_struck && running_candidate.is_none_or(may_join);
         (is_here && self.may_ask(candidate)).then_some(candidate)
     }
 
     /// Strikes out the candidate at a place: it is not tried again.
-    pub fn strike(&mut self, place: usize) {
-        if let Some(struck) = self.struck.get_mut(place) {
+    pub fn strike(&mut self, index: usize) {
+        if let Some(struck) = self.struck.get_mut(index) {
             *struck = true;
         }
     }
@@ -202,20 +211,20 @@ impl<'c> Search<'c> {
     }
 
     /// Lets a target be tried once more, with an attempt more than those that may be made.
-    pub fn again(&mut self, target: &Candidate) {
+    pub fn allow_again(&mut self, target: &Candidate) {
         for (candidate, struck) in self.candidates.iter().zip(&mut self.struck) {
             *struck &= !Arc::ptr_eq(&candidate.track, &target.track);
         }
-        self.most += 1;
+        self.max_attempts += 1;
     }
 
     /// Notes why a candidate cannot do what is asked. Only the first reason is kept.
-    pub fn unable(&mut self, refused: Refused) {
+    pub fn note_unable(&mut self, refused: Refused) {
         self.unable.get_or_insert(refused);
     }
 
     /// Notes that a candidate cannot be tried now.
-    pub fn pass(&mut self, turn: &Prospect<'_>, why: Unavailable, now: Instant) {
+    pub fn pass_over(&mut self, turn: &Prospect<'_>, why: Unavailable, now: Instant) {
         let passed = &mut self.passed;
         // In the second round a candidate is counted already: it changes only when to come back.
         if !turn.is_last_resort {
@@ -246,17 +255,17 @@ impl<'c> Search<'c> {
     }
 
     /// Returns why no candidate is tried.
-    pub fn nobody(&mut self, is_for_the_operator: bool) -> Nobody {
+    pub fn why_none(&mut self, is_for_the_operator: bool) -> NoCandidate {
         match self.unable.take() {
-            Some(refused) if self.passed.count == 0 => Nobody::Unable(refused),
-            Some(_) | None if is_for_the_operator => Nobody::ForTheOperator,
+            Some(refused) if self.passed.count == 0 => NoCandidate::Unable(refused),
+            Some(_) | None if is_for_the_operator => NoCandidate::ForTheOperator,
             Some(_) | None if self.passed.has_overloaded && !self.passed.has_busy => {
-                Nobody::Overloaded
+                NoCandidate::Overloaded
             }
             Some(_) | None if self.passed.has_limited && !self.passed.has_busy => {
-                Nobody::RateLimited
+                NoCandidate::RateLimited
             }
-            Some(_) | None => Nobody::Busy,
+            Some(_) | None => NoCandidate::Busy,
         }
     }
 }

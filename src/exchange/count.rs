@@ -17,11 +17,11 @@ use crate::base::clock::Clock;
 use crate::base::memory::Held;
 use crate::base::trace_context::SpanId;
 use crate::catalog::Key;
-use crate::error::{Refusal, What, scrub};
+use crate::error::{FailureKind, Refusal, scrub_secret_words};
 use crate::plan::Candidate;
 use crate::seal::AccountSeal;
 use crate::series::{Step, Sums};
-use crate::settled::{Settled, Tried, millis};
+use crate::settled::{Settled, Tried, whole_millis};
 use dialects::Outbound;
 use dialects::neutral::seal::Sealed;
 use http::{HeaderName, HeaderValue};
@@ -31,9 +31,9 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 /// The longest time for a count, with all its tries.
-const PATIENCE: Duration = Duration::from_secs(10);
+const COUNT_TIMEOUT: Duration = Duration::from_secs(10);
 /// The most bytes of an answer: it is hardly more than a number.
-const MOST: usize = 64 * 1024;
+const MAX_ANSWER_BYTES: usize = 64 * 1024;
 
 /// A request whose tokens are counted.
 pub struct TokenCount<'c> {
@@ -54,77 +54,82 @@ pub struct TokenCount<'c> {
 impl TokenCount<'_> {
     /// Asks the first of these candidates that counts exactly and is fit. Only if that one cannot
     /// be reached, or counts nothing at all, the next is asked. Returns the answer for the caller.
-    pub async fn ask(
+    pub async fn ask_accounts(
         &self,
         candidates: &[Candidate],
         facts: &mut Settled,
     ) -> Result<Vec<u8>, Refusal> {
-        let due = Instant::now() + self.timeout.map_or(PATIENCE, |most| most.min(PATIENCE));
+        let due = Instant::now()
+            + self
+                .timeout
+                .map_or(COUNT_TIMEOUT, |timeout| timeout.min(COUNT_TIMEOUT));
         let mut refusal = None;
         for candidate in candidates
             .iter()
-            .filter(|candidate| candidate.place.account.dialect.counts())
+            .filter(|candidate| candidate.ready_account.account.dialect.counts())
         {
-            let (place, model) = (&candidate.place, &candidate.upstream_model);
-            let said = match self.write(candidate) {
-                Ok(said) => said,
+            let (ready_account, model) = (&candidate.ready_account, &candidate.upstream_model);
+            let outbound = match self.write(candidate) {
+                Ok(outbound) => outbound,
                 Err(why) => {
                     refusal.get_or_insert(why);
                     continue;
                 }
             };
-            let dialect = &place.account.dialect;
-            if let Some(answer) = dialect.count_here(self.asked.envelope.front, &said) {
+            let dialect = &ready_account.account.dialect;
+            if let Some(answer) = dialect.count_here(self.asked.envelope.front, &outbound) {
                 (facts.served.account, facts.served.losses) =
-                    (Some(place.account.id.clone()), said.losses);
+                    (Some(ready_account.account.id.clone()), outbound.losses);
                 return Ok(answer);
             }
-            let Some(said) = dialect.to_count(model, said) else {
+            let Some(outbound) = dialect.to_count(model, outbound) else {
                 continue;
             };
-            let held = self.held.beside(said.copied).ok_or_else(Refusal::no_room)?;
+            let held = self
+                .held
+                .hold_separately(outbound.copied)
+                .ok_or_else(Refusal::no_room)?;
             let permit = candidate
                 .is_fit(false)
-                .then(|| place.state.admit_count())
+                .then(|| ready_account.state.admit_count())
                 .flatten();
             let Some(permit) = permit else {
                 let message =
                     "No upstream account of this model can count tokens now. Try again later.";
-                refusal = Some(Refusal::new(What::NoCapacity, message).retry_after(1));
+                refusal = Some(Refusal::new(FailureKind::NoCapacity, message).retry_after(1));
                 continue;
             };
             (facts.served.account, facts.served.upstream_model) =
-                (Some(place.account.id.clone()), Some(model.clone()));
+                (Some(ready_account.account.id.clone()), Some(model.clone()));
             let began = Instant::now();
-            let trace = facts
-                .trace
-                .as_ref()
-                .filter(|_| self.shared.server.traces.is_some() && place.account.added.trace);
+            let trace = facts.trace.as_ref().filter(|_| {
+                self.shared.server.traces.is_some() && ready_account.account.added.trace
+            });
             let mut of_trace = Vec::new();
-            let span = trace.map(|trace| outgoing::tell_trace(trace, &mut of_trace));
-            let at = began.into_std().saturating_duration_since(self.head);
+            let span = trace.map(|trace| outgoing::add_trace_headers(trace, &mut of_trace));
+            let started_after = began.into_std().saturating_duration_since(self.head);
             let trail = &mut facts.attempts.trail;
             let mut running = RunningCount {
                 trail,
                 candidate,
                 began,
-                at,
+                started_after,
                 span,
                 resent: 0,
                 has_ended: false,
             };
             let asking = (&*facts.request.id, due, &*of_trace);
             let counted = self
-                .ask_one(
+                .ask_account(
                     candidate,
-                    &said,
+                    &outbound,
                     asking,
                     (Arc::new(permit), &mut running.resent),
                 )
                 .await;
             drop(held);
-            let token = place.state.tokens.present();
-            let secrets = place.secrets(token.as_ref());
+            let token = ready_account.state.tokens.present();
+            let secrets = ready_account.secrets(token.as_ref());
             let has_failed = counted
                 .as_ref()
                 .is_err_and(|why| !matches!(why.class(), Class::Caller | Class::Ours));
@@ -136,17 +141,17 @@ impl TokenCount<'_> {
             candidate
                 .track
                 .series
-                .add(&sums, None, Step::of(Clock::now()));
+                .add(&sums, None, Step::at_instant(Clock::now()));
             running.end(counted.as_ref().err(), &secrets);
             let failure = match counted {
                 Ok(answer) => {
-                    facts.served.losses = said.losses;
+                    facts.served.losses = outbound.losses;
                     return Ok(answer);
                 }
                 Err(failure) => failure,
             };
             if failure.class() == Class::Credential {
-                place.state.tokens.forget();
+                ready_account.state.tokens.forget();
             }
             let is_nobody = matches!(
                 failure,
@@ -163,7 +168,7 @@ impl TokenCount<'_> {
                     | Failure::Proxy { .. }
             );
             if is_nobody {
-                refusal.get_or_insert_with(nobody);
+                refusal.get_or_insert_with(uncounted_refusal);
                 continue;
             }
             let why = failure.refusal(1, &secrets);
@@ -173,12 +178,12 @@ impl TokenCount<'_> {
             // It may count later, whoever else cannot.
             refusal = Some(why);
         }
-        Err(refusal.unwrap_or_else(nobody))
+        Err(refusal.unwrap_or_else(uncounted_refusal))
     }
 
     /// Writes the request as it would be sent.
     fn write(&self, candidate: &Candidate) -> Result<Outbound, Refusal> {
-        let (family, account) = (candidate.family(), &candidate.place.account);
+        let (family, account) = (candidate.family(), &candidate.ready_account.account);
         let kept = |call: &str| {
             self.shared
                 .vault
@@ -190,7 +195,7 @@ impl TokenCount<'_> {
         let sealed = seal
             .as_ref()
             .map_or(Sealed::Closed, |seal| Sealed::Opened(seal));
-        admission::write(
+        admission::write_request(
             candidate,
             self.asked,
             EarlierThoughts {
@@ -203,17 +208,18 @@ impl TokenCount<'_> {
 
     /// Asks one candidate, with these headers for its trace. After a stale connection it tries a
     /// fresh one.
-    async fn ask_one(
+    async fn ask_account(
         &self,
         candidate: &Candidate,
-        said: &Outbound,
+        outbound: &Outbound,
         (request_id, total, of_trace): (&str, Instant, &[(HeaderName, HeaderValue)]),
         (permit, resent): (Arc<Permit>, &mut u32),
     ) -> Result<Vec<u8>, Failure> {
         let (mut alarm, upstream) = (Alarm::default(), &self.shared.upstream);
-        let mut headers = credential::headers(upstream, candidate, said, total, &mut alarm).await?;
+        let mut headers =
+            credential::candidate_headers(upstream, candidate, outbound, total, &mut alarm).await?;
         headers.extend_from_slice(of_trace);
-        let (path, body, timeouts) = (&*said.path, &*said.body, candidate.timeouts);
+        let (path, body, timeouts) = (&*outbound.path, &*outbound.body, candidate.timeouts);
         let outgoing = |fresh| Outgoing {
             request_id,
             path,
@@ -225,7 +231,7 @@ impl TokenCount<'_> {
             total,
             fresh,
         };
-        let attempt = match begun(
+        let attempt = match open_attempt(
             self.shared,
             candidate,
             &permit,
@@ -236,7 +242,7 @@ impl TokenCount<'_> {
         {
             Err(Failure::Stale) => {
                 *resent = 1;
-                begun(self.shared, candidate, &permit, &outgoing(true), &mut alarm).await
+                open_attempt(self.shared, candidate, &permit, &outgoing(true), &mut alarm).await
             }
             other => other,
         };
@@ -249,17 +255,22 @@ impl TokenCount<'_> {
         })?;
         if attempt.head().await?.0 != http::StatusCode::OK {
             return Err(attempt
-                .refused(
-                    &candidate.place.account.dialect,
+                .read_refusal(
+                    &candidate.ready_account.account.dialect,
                     self.asked.envelope.front,
                     total,
                     &mut alarm,
                 )
                 .await);
         }
-        let answer = attempt.rest(MOST, total, &mut alarm).await?;
+        let answer = attempt
+            .read_rest(MAX_ANSWER_BYTES, total, &mut alarm)
+            .await?;
         attempt.finish().await;
-        let (dialect, model) = (&candidate.place.account.dialect, &candidate.upstream_model);
+        let (dialect, model) = (
+            &candidate.ready_account.account.dialect,
+            &candidate.upstream_model,
+        );
         let counted = dialect.counted(model, self.asked.envelope.front, &answer);
         counted
             .ok_or_else(|| Failure::Nonsense("an answer without the number of tokens".to_owned()))
@@ -267,16 +278,16 @@ impl TokenCount<'_> {
 }
 
 /// Sends the request over one connection, and waits for the head of the answer.
-async fn begun(
+async fn open_attempt(
     shared: &Backends,
     candidate: &Candidate,
     permit: &Arc<Permit>,
     outgoing: &Outgoing<'_>,
     alarm: &mut Alarm,
 ) -> Result<Attempt, Failure> {
-    let mut attempt = Attempt::begin(
+    let mut attempt = Attempt::connect_and_send(
         &shared.upstream,
-        &candidate.place,
+        &candidate.ready_account,
         permit.clone(),
         outgoing,
         alarm,
@@ -290,10 +301,10 @@ async fn begun(
 }
 
 /// Makes the refusal for a model of which nobody counts.
-pub fn nobody() -> Refusal {
+pub fn uncounted_refusal() -> Refusal {
     let message = "No upstream account of this model counts the tokens of a request exactly, and this gateway \
                    does not guess. Estimate the number, or ask for another model.";
-    Refusal::new(What::NobodyCounts, message).in_vain()
+    Refusal::new(FailureKind::CountUnsupported, message).without_retry()
 }
 
 /// A count that runs. If it is dropped before its end, its caller has left, or the gateway shuts
@@ -303,7 +314,7 @@ struct RunningCount<'c> {
     candidate: &'c Candidate,
     began: Instant,
     /// The time from the request's head until it began.
-    at: Duration,
+    started_after: Duration,
     span: Option<SpanId>,
     resent: u32,
     has_ended: bool,
@@ -318,7 +329,12 @@ impl RunningCount<'_> {
         let ended = Tried {
             outcome: facts.as_ref().map_or("ok", |facts| facts.name),
             status: facts.map_or(Some(200), |facts| facts.status),
-            detail: detail.map(|detail| scrub(&detail, secrets).chars().take(200).collect()),
+            detail: detail.map(|detail| {
+                scrub_secret_words(&detail, secrets)
+                    .chars()
+                    .take(200)
+                    .collect()
+            }),
             ..self.tried()
         };
         self.trail.push(ended);
@@ -327,13 +343,13 @@ impl RunningCount<'_> {
     /// Returns the attempt as it is so far.
     fn tried(&self) -> Tried {
         Tried {
-            account: self.candidate.place.account.id.clone(),
+            account: self.candidate.ready_account.account.id.clone(),
             model: self.candidate.upstream_model.clone(),
             outcome: CALLER_LEFT,
             times: 1,
             resent: self.resent,
-            at_ms: millis(self.at),
-            ms: millis(self.began.elapsed()),
+            at_ms: whole_millis(self.started_after),
+            ms: whole_millis(self.began.elapsed()),
             span: self.span,
             ..Tried::default()
         }

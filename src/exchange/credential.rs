@@ -12,8 +12,8 @@ use crate::account::token::Turn;
 use crate::base::alarm::Alarm;
 use crate::base::secret::Secret;
 use crate::catalog::{Account, AwsKeys, Signer};
-use crate::error::scrub;
-use crate::live::place::{Place, bearer};
+use crate::error::scrub_secret_words;
+use crate::live::ready_account::{ReadyAccount, bearer_header};
 use crate::plan::Candidate;
 use crate::signers::google::{self, ServiceAccount};
 use bytes::Bytes;
@@ -26,19 +26,19 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::time::Instant;
 
 /// The most bytes of a token server's answer.
-const MOST: usize = 64 * 1024;
+const MAX_TOKEN_ANSWER: usize = 64 * 1024;
 
 /// Returns the headers that only this request has.
-pub async fn headers(
+pub async fn candidate_headers(
     upstream: &Upstream,
     candidate: &Candidate,
     outbound: &Outbound,
     total: Instant,
     alarm: &mut Alarm,
 ) -> Result<Vec<(HeaderName, HeaderValue)>, Failure> {
-    of_place(
+    account_headers(
         upstream,
-        &candidate.place,
+        &candidate.ready_account,
         candidate.timeouts.connect,
         outbound,
         total,
@@ -48,18 +48,20 @@ pub async fn headers(
 }
 
 /// Returns the headers that only this request to an account has.
-pub async fn of_place(
+pub async fn account_headers(
     upstream: &Upstream,
-    place: &Arc<Place>,
+    ready_account: &Arc<ReadyAccount>,
     connect: Duration,
     outbound: &Outbound,
     total: Instant,
     alarm: &mut Alarm,
 ) -> Result<Vec<(HeaderName, HeaderValue)>, Failure> {
-    let mut headers = plain(outbound);
-    match &place.account.signer {
+    let mut headers = plain_headers(outbound);
+    match &ready_account.account.signer {
         None => {}
-        Some(Signer::Aws(keys)) => headers.extend(signed(keys, &place.account, outbound)?),
+        Some(Signer::Aws(keys)) => {
+            headers.extend(sign_request(keys, &ready_account.account, outbound)?)
+        }
         Some(Signer::Google(account, _)) => {
             // A request that waits for another one's token waits no longer than it would for its
             // own.
@@ -71,16 +73,16 @@ pub async fn of_place(
             };
             // The future is boxed, since most accounts need no token, and every request would hold
             // its memory.
-            let token = Box::pin(token(upstream, place, account, due));
+            let token = Box::pin(account_token(upstream, ready_account, account, due));
             let token = alarm.until(due, pin!(token)).await.ok_or(late)??;
-            headers.extend(bearer(&token));
+            headers.extend(bearer_header(&token));
         }
     }
     Ok(headers)
 }
 
 /// Returns the headers of this request that are no credential.
-pub fn plain(outbound: &Outbound) -> Vec<(HeaderName, HeaderValue)> {
+pub fn plain_headers(outbound: &Outbound) -> Vec<(HeaderName, HeaderValue)> {
     outbound
         .headers
         .iter()
@@ -94,7 +96,7 @@ pub fn plain(outbound: &Outbound) -> Vec<(HeaderName, HeaderValue)> {
 }
 
 /// Returns the signature headers of a request to AWS.
-pub fn signed(
+pub fn sign_request(
     keys: &AwsKeys,
     account: &Account,
     outbound: &Outbound,
@@ -123,34 +125,41 @@ pub fn signed(
 }
 
 /// Returns the token for an account. Fetches a token if there is none or it ends soon.
-async fn token(
+async fn account_token(
     upstream: &Upstream,
-    place: &Arc<Place>,
+    ready_account: &Arc<ReadyAccount>,
     account: &ServiceAccount,
     total: Instant,
 ) -> Result<Secret, Failure> {
-    let fingerprint = place.account.fingerprint;
-    match place.state.tokens.turn(fingerprint).await {
+    let fingerprint = ready_account.account.fingerprint;
+    match ready_account.state.tokens.turn(fingerprint).await {
         Turn::Take(token) => Ok(token),
         Turn::Pause(failure) => Err(failure),
-        Turn::Fetch(_turn, old) => match fetch(upstream, place, account, total).await {
+        Turn::Fetch(_turn, old) => match fetch_token(upstream, ready_account, account, total).await
+        {
             Ok((token, good_for)) => {
-                place.state.tokens.put(token.clone(), good_for, fingerprint);
+                ready_account
+                    .state
+                    .tokens
+                    .put(token.clone(), good_for, fingerprint);
                 Ok(token)
             }
             // The server that issues tokens was not asked.
             Err(failure @ Failure::NoDescriptors) => old.ok_or(failure),
             Err(failure) => {
-                place.state.tokens.failed(&failure, fingerprint);
+                ready_account
+                    .state
+                    .tokens
+                    .record_failure(&failure, fingerprint);
                 let old = old.ok_or(&failure).map_err(Clone::clone)?;
                 let why = failure.detail().unwrap_or_else(|| failure.name().into());
-                let why: String = scrub(&why, &place.secrets(Some(&old)))
+                let why: String = scrub_secret_words(&why, &ready_account.secrets(Some(&old)))
                     .chars()
                     .take(200)
                     .collect();
                 log::warn!(
                     "account {}: could not get a new token ({why}); the gateway still uses the old token",
-                    place.account.id
+                    ready_account.account.id
                 );
                 Ok(old)
             }
@@ -159,13 +168,13 @@ async fn token(
 }
 
 /// Fetches a token for an account. Returns also the time for which it is good.
-pub async fn fetch(
+pub async fn fetch_token(
     upstream: &Upstream,
-    place: &Arc<Place>,
+    ready_account: &Arc<ReadyAccount>,
     account: &ServiceAccount,
     total: Instant,
 ) -> Result<(Secret, Duration), Failure> {
-    let Some(issuer) = &place.issuer else {
+    let Some(issuer) = &ready_account.issuer else {
         return Err(Failure::Unsigned(
             "the account has no server that issues tokens".to_owned(),
         ));
@@ -201,7 +210,7 @@ pub async fn fetch(
             failure
         }
     };
-    let mut attempt = Attempt::begin(upstream, issuer, permit, &outgoing, &mut alarm)
+    let mut attempt = Attempt::connect_and_send(upstream, issuer, permit, &outgoing, &mut alarm)
         .await
         .map_err(looked_at)?;
     let late = || Failure::ConnectTimeout;
@@ -216,7 +225,7 @@ pub async fn fetch(
         .await
         .ok_or_else(late)??
     {
-        if answer.len() + chunk.len() > MOST {
+        if answer.len() + chunk.len() > MAX_TOKEN_ANSWER {
             return Err(Failure::Nonsense(
                 "the answer of the token server is too long".to_owned(),
             ));
@@ -224,7 +233,7 @@ pub async fn fetch(
         answer.extend_from_slice(&chunk);
     }
     let seen = status.as_u16();
-    match google::token(seen, None, &answer) {
+    match google::parse_token(seen, None, &answer) {
         Ok(token) => Ok((token.access_token, token.expires_in)),
         Err(error) if status.is_success() => {
             // These are words of the gateway.

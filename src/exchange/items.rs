@@ -17,7 +17,7 @@ impl Backends {
         }
         self.items.put(key, id, item, Clock::now());
         if let (ItemCacheMode::Store, Some(store)) = (self.items.mode(), &self.store)
-            && let Some(sealed) = self.seals.close(&owner(key, id), item)
+            && let Some(sealed) = self.seals.seal_text(&sealed_owner(key, id), item)
         {
             store.keep_item(key, id, sealed);
         }
@@ -43,8 +43,8 @@ impl Backends {
             .filter(|(_, item)| **item == Lookup::Absent)
             .unzip();
         let fetched = store.find_items(key, &missing).await;
-        for ((place, id), sealed) in places.into_iter().zip(missing).zip(fetched) {
-            *place = self.opened_item(key, id, sealed, now);
+        for ((slot, id), sealed) in places.into_iter().zip(missing).zip(fetched) {
+            *slot = self.opened_item(key, id, sealed, now);
         }
         found
     }
@@ -62,7 +62,7 @@ impl Backends {
             Lookup::Absent => return Lookup::Absent,
             Lookup::Unasked => return Lookup::Unasked,
         };
-        let Some(item) = self.seals.reopen(&owner(key, id), &sealed) else {
+        let Some(item) = self.seals.open_text(&sealed_owner(key, id), &sealed) else {
             return Lookup::Absent;
         };
         self.items.put(key, id, &item, now);
@@ -72,6 +72,6 @@ impl Backends {
 
 /// Returns for whom, and as what, an item is sealed: another key's, and one under another id, do
 /// not open.
-fn owner(key: &str, id: &str) -> String {
+fn sealed_owner(key: &str, id: &str) -> String {
     format!("item {} {key} {id}", key.len())
 }

@@ -12,12 +12,12 @@ use crate::account::failure::Failure;
 use crate::base::alarm::Alarm;
 use crate::base::clock::{Clock, Round};
 use crate::catalog::Account;
-use crate::catalog::listing::{ListedNames, MOST, source};
-use crate::catalog::resolve::digest;
+use crate::catalog::listing::{ListedNames, MAX_NAMES, listing_source};
+use crate::catalog::resolve::sha256_of;
 use crate::conf::config::Server;
 use crate::conf::proxy::Proxy;
-use crate::error::scrub;
-use crate::live::place::Place;
+use crate::error::scrub_secret_words;
+use crate::live::ready_account::ReadyAccount;
 use crate::live::{Live, Snapshot};
 use crate::metrics::Metrics;
 use dialects::front::Front;
@@ -33,19 +33,19 @@ use tokio::task::{Id, JoinSet, spawn_blocking};
 use tokio::time::Instant;
 
 /// The pause between two looks for lists that are due.
-const EVERY: Duration = Duration::from_millis(500);
+const CHECK_INTERVAL: Duration = Duration::from_millis(500);
 /// The longest time for a list with all its pages.
-const PATIENCE: Duration = Duration::from_secs(30);
+const LIST_TIMEOUT: Duration = Duration::from_secs(30);
 /// The most pages of a list.
-const PAGES: usize = 100;
+const MAX_PAGES: usize = 100;
 /// The most bytes of all pages together.
-const BYTES: usize = 8 << 20;
+const MAX_LIST_BYTES: usize = 8 << 20;
 
 /// Accounts with the same list, by its address and credential.
-type Sources = BTreeMap<String, Vec<Arc<Place>>>;
+type Sources = BTreeMap<String, Vec<Arc<ReadyAccount>>>;
 
 /// Fetches each list when it is due, for ever. A panic of ours over an answer ends only that fetch.
-pub async fn keep(live: &Live, backends: &Arc<Backends>, metrics: &Metrics) {
+pub async fn keep_refreshed(live: &Live, backends: &Arc<Backends>, metrics: &Metrics) {
     let mut running = JoinSet::new();
     let mut busy: HashMap<Id, String> = HashMap::new();
     let mut recalled = 1;
@@ -62,56 +62,58 @@ pub async fn keep(live: &Live, backends: &Arc<Backends>, metrics: &Metrics) {
         }
         let snapshot = live.load_full();
         if recalled != snapshot.generation {
-            recall(&backends.server, &snapshot);
+            load_kept_lists(&backends.server, &snapshot);
             recalled = snapshot.generation;
         }
         let now = Clock::now();
-        for (source, places) in sources(&snapshot) {
-            let is_due = places.iter().any(|place| place.state.listing.is_due(now));
+        for (source, places) in accounts_by_source(&snapshot) {
+            let is_due = places
+                .iter()
+                .any(|ready_account| ready_account.state.listing.is_due(now));
             if is_due && !busy.values().any(|other| *other == source) {
                 let backends = backends.clone();
-                let task = running.spawn(async move { refresh(&backends, &places).await });
+                let task = running.spawn(async move { refresh_list(&backends, &places).await });
                 busy.insert(task.id(), source);
             }
         }
         drop(snapshot);
-        Clock::pause(Round::Lists, EVERY).await;
+        Clock::pause(Round::Lists, CHECK_INTERVAL).await;
     }
 }
 
 /// Returns the accounts whose lists are needed, those with the same list together.
-fn sources(snapshot: &Snapshot) -> Sources {
+fn accounts_by_source(snapshot: &Snapshot) -> Sources {
     let mut sources = Sources::new();
-    for place in snapshot
+    for ready_account in snapshot
         .catalog
         .listed_accounts()
         .into_iter()
-        .filter_map(|index| snapshot.places.get(index))
+        .filter_map(|index| snapshot.ready_accounts.get(index))
     {
         // Behind another proxy, or for another user of it, the same list may be out of reach.
-        let user = |proxy: &Proxy| proxy.credential().map(|secret| digest(secret.expose()));
-        let proxy = place
+        let user = |proxy: &Proxy| proxy.credential().map(|secret| sha256_of(secret.expose()));
+        let proxy = ready_account
             .proxy
             .as_ref()
             .map(|proxy| (proxy.to_string(), user(proxy)));
         let name = format!(
             "{} {} {proxy:?}",
-            source(&place.account),
-            place.account.boundary()
+            listing_source(&ready_account.account),
+            ready_account.account.boundary()
         );
-        sources.entry(name).or_default().push(place.clone());
+        sources.entry(name).or_default().push(ready_account.clone());
     }
     sources
 }
 
 /// Fetches a list for accounts that share it.
-async fn refresh(backends: &Backends, places: &[Arc<Place>]) {
+async fn refresh_list(backends: &Backends, places: &[Arc<ReadyAccount>]) {
     let Some(first) = places.first() else { return };
-    let fetched = fetch(&backends.upstream, first, &mut None).await;
+    let fetched = fetch_list(&backends.upstream, first, &mut None).await;
     // Meanwhile an account may have got another address or credential: it has another list.
     let places: Vec<_> = places
         .iter()
-        .filter(|place| place.state.listing.is_of(&place.account))
+        .filter(|ready_account| ready_account.state.listing.is_of(&ready_account.account))
         .collect();
     let Some(first) = places.first() else { return };
     let (now, clock, refresh) = (
@@ -121,7 +123,7 @@ async fn refresh(backends: &Backends, places: &[Arc<Place>]) {
     );
     let ids = places
         .iter()
-        .map(|place| &*place.account.id)
+        .map(|ready_account| &*ready_account.account.id)
         .collect::<Vec<_>>()
         .join(", ");
     // A provider that has lost all of its models for a moment would take them from all callers.
@@ -133,10 +135,10 @@ async fn refresh(backends: &Backends, places: &[Arc<Place>]) {
     let names = match fetched.and_then(|names| if known { with_names(names) } else { Ok(names) }) {
         Ok(names) => Arc::new(names),
         Err(failure) => {
-            let said = failure
+            let shown_detail = failure
                 .detail()
-                .map(|detail| scrub(&detail, &first.secrets(None)));
-            let why: String = [Some(failure.name().to_owned()), said]
+                .map(|detail| scrub_secret_words(&detail, &first.secrets(None)));
+            let why: String = [Some(failure.name().to_owned()), shown_detail]
                 .into_iter()
                 .flatten()
                 .collect::<Vec<_>>()
@@ -151,9 +153,12 @@ async fn refresh(backends: &Backends, places: &[Arc<Place>]) {
             log::warn!(
                 "account {ids}: could not get the list of the provider's models ({why}); {then}"
             );
-            places
-                .iter()
-                .for_each(|place| place.state.listing.failed(why.clone(), clock, now, refresh));
+            places.iter().for_each(|ready_account| {
+                ready_account
+                    .state
+                    .listing
+                    .record_failure(why.clone(), clock, now, refresh)
+            });
             return;
         }
     };
@@ -163,20 +168,20 @@ async fn refresh(backends: &Backends, places: &[Arc<Place>]) {
             "account {ids}: the provider lists {served} models; {left_out} more names cannot be served"
         );
     }
-    for place in places {
-        place
+    for ready_account in places {
+        ready_account
             .state
             .listing
-            .put(names.clone(), clock, Some(now + refresh));
+            .store_names(names.clone(), clock, Some(now + refresh));
         let Some(folder) = backends.server.list_folder() else {
             continue;
         };
-        let (account, names) = (place.account.clone(), names.clone());
-        let stored = spawn_blocking(move || store(&folder, &account, &names, clock)).await;
+        let (account, names) = (ready_account.account.clone(), names.clone());
+        let stored = spawn_blocking(move || write_list(&folder, &account, &names, clock)).await;
         if let Ok(Err(why)) = stored {
             log::warn!(
                 "account {}: the list of the provider's models cannot be kept on disk: {why}",
-                place.account.id
+                ready_account.account.id
             );
         }
     }
@@ -193,25 +198,28 @@ fn with_names(names: ListedNames) -> Result<ListedNames, Failure> {
 
 /// Fetches all pages of a list. The time that the first page tells, if any, is noted in `date`,
 /// whatever else it says.
-pub async fn fetch(
+pub async fn fetch_list(
     upstream: &Upstream,
-    place: &Arc<Place>,
+    ready_account: &Arc<ReadyAccount>,
     date: &mut Option<SystemTime>,
 ) -> Result<ListedNames, Failure> {
     let nonsense = || Failure::Nonsense("an answer that is no list of models".to_owned());
-    let listing = place
+    let listing = ready_account
         .account
         .dialect
         .protocol
         .endpoints
         .listing
         .ok_or_else(nonsense)?;
-    let (due, base) = (Instant::now() + PATIENCE, &place.account.base.path);
-    let (mut names, mut next, mut left) = (Vec::new(), None, BYTES);
-    for _ in 0..PAGES {
-        let body = get(
+    let (due, base) = (
+        Instant::now() + LIST_TIMEOUT,
+        &ready_account.account.base.path,
+    );
+    let (mut names, mut next, mut left) = (Vec::new(), None, MAX_LIST_BYTES);
+    for _ in 0..MAX_PAGES {
+        let body = get_bytes(
             upstream,
-            place,
+            ready_account,
             &listing.path(base, next.as_deref()),
             (left, due),
             date,
@@ -220,26 +228,26 @@ pub async fn fetch(
         left = left.saturating_sub(body.len());
         let page = listing.page(&body).ok_or_else(nonsense)?;
         names.extend(page.names);
-        if page.next.is_none() || names.len() > MOST {
+        if page.next.is_none() || names.len() > MAX_NAMES {
             return Ok(ListedNames::new(names));
         }
         next = page.next;
     }
     Err(Failure::Nonsense(format!(
-        "a list of more than {PAGES} pages"
+        "a list of more than {MAX_PAGES} pages"
     )))
 }
 
 /// Returns what the account's server has at a path: at most so many bytes. Notes the time that the
 /// server tells, unless one is noted already.
-pub async fn get(
+pub async fn get_bytes(
     upstream: &Upstream,
-    place: &Arc<Place>,
+    ready_account: &Arc<ReadyAccount>,
     path: &str,
-    (most, due): (usize, Instant),
+    (max_bytes, due): (usize, Instant),
     date: &mut Option<SystemTime>,
 ) -> Result<Vec<u8>, Failure> {
-    let (timeouts, request_id) = (place.account.timeouts, own_id());
+    let (timeouts, request_id) = (ready_account.account.timeouts, own_id());
     // A list is fetched about once an hour: no old connection would still be open.
     let outgoing = Outgoing {
         request_id: &request_id,
@@ -252,21 +260,21 @@ pub async fn get(
         total: due,
         fresh: true,
     };
-    send(upstream, place, &outgoing, most, date).await
+    send_request(upstream, ready_account, &outgoing, max_bytes, date).await
 }
 
 /// Sends a request outside of any exchange, and returns at most so many bytes of a good answer.
 /// Notes the time that the server tells, unless one is noted already.
-pub async fn send(
+pub async fn send_request(
     upstream: &Upstream,
-    place: &Arc<Place>,
+    ready_account: &Arc<ReadyAccount>,
     outgoing: &Outgoing<'_>,
-    most: usize,
+    max_bytes: usize,
     date: &mut Option<SystemTime>,
 ) -> Result<Vec<u8>, Failure> {
     let due = outgoing.total;
     let mut alarm = Alarm::default();
-    let permit = place
+    let permit = ready_account
         .state
         .admit_count()
         .map(Arc::new)
@@ -278,9 +286,10 @@ pub async fn send(
             failure
         }
     };
-    let mut attempt = Attempt::begin(upstream, place, permit, outgoing, &mut alarm)
-        .await
-        .map_err(looked_at)?;
+    let mut attempt =
+        Attempt::connect_and_send(upstream, ready_account, permit, outgoing, &mut alarm)
+            .await
+            .map_err(looked_at)?;
     let head = alarm
         .until(due, pin!(attempt.head()))
         .await
@@ -291,42 +300,45 @@ pub async fn send(
     *date =
         date.or_else(|| httpdate::parse_http_date(headers.text("date").filter(|_| is_fresh)?).ok());
     if status != StatusCode::OK {
-        let front = Front::of("", None, &|_| false);
+        let front = Front::for_path("", None, &|_| false);
         return Err(attempt
-            .refused(&place.account.dialect, front, due, &mut alarm)
+            .read_refusal(&ready_account.account.dialect, front, due, &mut alarm)
             .await);
     }
-    let body = attempt.rest(most, due, &mut alarm).await?;
+    let body = attempt.read_rest(max_bytes, due, &mut alarm).await?;
     attempt.finish().await;
     Ok(body)
 }
 
 /// Takes the lists that are kept on disk, for accounts whose list is not known.
-pub fn recall(server: &Server, snapshot: &Snapshot) {
+pub fn load_kept_lists(server: &Server, snapshot: &Snapshot) {
     let Some(folder) = server.list_folder() else {
         return;
     };
-    for place in snapshot
+    for ready_account in snapshot
         .catalog
         .listed_accounts()
         .into_iter()
-        .filter_map(|index| snapshot.places.get(index))
+        .filter_map(|index| snapshot.ready_accounts.get(index))
     {
-        if place.state.listing.names().is_none()
-            && let Some((names, fetched)) = read(&folder, &place.account)
+        if ready_account.state.listing.names().is_none()
+            && let Some((names, fetched)) = read_list(&folder, &ready_account.account)
         {
-            place.state.listing.put(Arc::new(names), fetched, None);
+            ready_account
+                .state
+                .listing
+                .store_names(Arc::new(names), fetched, None);
         }
     }
 }
 
-fn file(folder: &Path, account: &Account) -> PathBuf {
+fn list_file(folder: &Path, account: &Account) -> PathBuf {
     folder.join(format!("{}.txt", account.id))
 }
 
 /// Writes a list: a line with its address, a line with the time in Unix seconds and the number of
 /// names that were left out, and a line for each name.
-fn store(
+fn write_list(
     folder: &Path,
     account: &Account,
     list: &ListedNames,
@@ -338,29 +350,29 @@ fn store(
         .as_secs();
     let text = format!(
         "{}\n{seconds} {}\n{}\n",
-        source(account),
+        listing_source(account),
         list.left_out,
         list.names.join("\n")
     );
     fs::create_dir_all(folder)?;
     let (path, fresh) = (
-        file(folder, account),
-        file(folder, account).with_extension(format!("{}.new", std::process::id())),
+        list_file(folder, account),
+        list_file(folder, account).with_extension(format!("{}.new", std::process::id())),
     );
     fs::write(&fresh, text)?;
     fs::rename(fresh, path)
 }
 
-/// Reads a list that [`store`] wrote for this account at its present address.
-fn read(folder: &Path, account: &Account) -> Option<(ListedNames, SystemTime)> {
+/// Reads a list that [`write_list`] wrote for this account at its present address.
+fn read_list(folder: &Path, account: &Account) -> Option<(ListedNames, SystemTime)> {
     let mut text = String::new();
-    fs::File::open(file(folder, account))
+    fs::File::open(list_file(folder, account))
         .ok()?
-        .take(BYTES as u64)
+        .take(MAX_LIST_BYTES as u64)
         .read_to_string(&mut text)
         .ok()?;
     let mut lines = text.lines();
-    if lines.next()? != source(account) {
+    if lines.next()? != listing_source(account) {
         return None;
     }
     let (seconds, left_out) = lines.next()?.split_once(' ')?;

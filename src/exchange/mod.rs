@@ -47,7 +47,7 @@ impl OwnTime {
 
 /// Runs a future and adds up the time that it ran, as opposed to waited. A panic of the future ends
 /// only the exchange.
-pub fn guarded<F: Future>(
+pub fn run_guarded<F: Future>(
     own: &OwnTime,
     mut future: Pin<&mut F>,
 ) -> impl Future<Output = Result<F::Output, Panicked>> {

@@ -4,7 +4,7 @@
 use super::upload::{Slice, Upload};
 use crate::base::trace_context::{SpanId, TRACEPARENT, TRACESTATE, TraceContext};
 use crate::catalog::{Account, Timeouts};
-use crate::live::place::{self, Place, headers, write_header};
+use crate::live::ready_account::{self, ReadyAccount, account_headers, write_header};
 use bytes::Bytes;
 use http::header::{self, HeaderName, HeaderValue};
 use pingora::BError;
@@ -21,7 +21,7 @@ pub fn own_id() -> String {
 
 /// Adds the headers that tell an account to which trace its own spans belong. Returns the span that
 /// is their parent.
-pub(super) fn tell_trace(
+pub(super) fn add_trace_headers(
     trace: &TraceContext,
     headers: &mut Vec<(HeaderName, HeaderValue)>,
 ) -> SpanId {
@@ -78,18 +78,21 @@ impl Outgoing<'_> {
 
     /// Returns the body in slices of at most `longest` bytes. They are boxed: few bodies are so
     /// large, and this would be most of the memory of each attempt.
-    pub(super) fn slices(&self, longest: usize) -> Box<dyn Iterator<Item = Slice<'_>> + Send + '_> {
+    pub(super) fn slices(
+        &self,
+        max_length: usize,
+    ) -> Box<dyn Iterator<Item = Slice<'_>> + Send + '_> {
         let plain = self.body.iter().filter(|_| self.upload.is_none());
         let plain = plain.flat_map(move |part| {
             (0..part.len())
-                .step_by(longest)
-                .map(move |at| part.slice(at..part.len().min(at + longest)))
+                .step_by(max_length)
+                .map(move |offset| part.slice(offset..part.len().min(offset + max_length)))
         });
         let form = self
             .upload
             .into_iter()
-            .flat_map(move |upload| upload.slices(self.body, longest));
-        Box::new(plain.map(Slice::Here).chain(form))
+            .flat_map(move |upload| upload.slices(self.body, max_length));
+        Box::new(plain.map(Slice::InMemory).chain(form))
     }
 
     /// Returns the content type, if it is another one than the account's.
@@ -100,11 +103,14 @@ impl Outgoing<'_> {
     /// Writes the head of a request for HTTP/1.1. It is built from nothing: no header of the
     /// caller's is ever in it. The buffer has room for `room` more bytes, so that a small body can
     /// follow.
-    pub(super) fn head(&self, place: &Place, room: usize) -> Vec<u8> {
-        let ((method, base), own) = (self.target(&place.account), self.content_type());
+    pub(super) fn head(&self, ready_account: &ReadyAccount, room: usize) -> Vec<u8> {
+        let ((method, base), own) = (self.target(&ready_account.account), self.content_type());
         let fixed = match own {
-            None => Cow::Borrowed(place.head.as_slice()),
-            Some(_) => place::head(&place.account, |name| name != header::CONTENT_TYPE).into(),
+            None => Cow::Borrowed(ready_account.head.as_slice()),
+            Some(_) => ready_account::request_head(&ready_account.account, |name| {
+                name != header::CONTENT_TYPE
+            })
+            .into(),
         };
         let mut head = Vec::with_capacity(
             fixed.len() + base.len() + self.path.len() + self.request_id.len() + 72 + room,
@@ -133,7 +139,7 @@ impl Outgoing<'_> {
         header.insert_header(header::HOST, account.base.authority.as_str())?;
         header.insert_header("x-request-id", self.request_id)?;
         header.insert_header(header::CONTENT_LENGTH, self.length())?;
-        for (name, value) in headers(account).chain(self.content_type()) {
+        for (name, value) in account_headers(account).chain(self.content_type()) {
             header.insert_header(name, value)?;
         }
         // A header of the catalog may have the same name: then both are sent, as with HTTP/1.
@@ -146,7 +152,7 @@ impl Outgoing<'_> {
 
 /// Returns the fields of the head that an outgoing request writes, for a command that shows them.
 /// What is not to be shown is marked sensitive.
-pub fn fields(
+pub fn head_fields(
     account: &Account,
     own: &[(HeaderName, HeaderValue)],
     request_id: HeaderValue,
@@ -160,7 +166,7 @@ pub fn fields(
         (header::CONTENT_LENGTH, length.into()),
     ];
     host.into_iter()
-        .chain(headers(account))
+        .chain(account_headers(account))
         .chain(own.iter().cloned())
         .chain(rest)
         .collect()
@@ -170,7 +176,7 @@ pub fn fields(
 mod tests {
     use super::*;
     use crate::account::State;
-    use crate::catalog::resolve::resolve;
+    use crate::catalog::resolve::resolve_catalog;
     use crate::conf::proxy::Proxies;
     use std::sync::Arc;
 
@@ -178,7 +184,7 @@ mod tests {
     fn what_is_shown_of_a_head_is_what_is_written() {
         let catalog = "accounts:\n  plain: { dialect: openai, base_url: \"https://a.test/v1\", key: k-1, headers: { X-Team: t, User-Agent: \
                        mine } }\n  named: { dialect: anthropic, key: k-2 }\nmodels: {}\ncallers: {}\n";
-        let catalog = resolve(
+        let catalog = resolve_catalog(
             &[("catalog.yaml".to_owned(), catalog.to_owned())],
             &mut |_| Ok(String::new()),
         )
@@ -188,7 +194,7 @@ mod tests {
             HeaderValue::from_static("o"),
         )];
         for account in catalog.accounts() {
-            let place = Place::new(
+            let place = ReadyAccount::new(
                 account.clone(),
                 Arc::new(State::new(account.id.clone())),
                 &Proxies::default(),
@@ -209,7 +215,7 @@ mod tests {
             };
             let head = outgoing.head(&place, 0);
             let mut shown = format!("POST {}/p HTTP/1.1\r\n", account.base.path);
-            for (name, value) in fields(account, &own, HeaderValue::from_static("r"), 2) {
+            for (name, value) in head_fields(account, &own, HeaderValue::from_static("r"), 2) {
                 shown.push_str(&format!("{name}: {}\r\n", value.to_str().expect("text")));
             }
             assert_eq!(String::from_utf8_lossy(&head), format!("{shown}\r\n"));

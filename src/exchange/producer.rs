@@ -66,7 +66,7 @@ pub struct BrokenAnswer {
 
 impl BrokenAnswer {
     /// Returns what its caller has of it. `has_begun` says whether some of it was written.
-    pub fn told(&self, has_begun: bool) -> AnswerSoFar<'_> {
+    pub fn seen_by_caller(&self, has_begun: bool) -> AnswerSoFar<'_> {
         let Unfinished { id, events, echo } = &self.so_far;
         let id = id.as_deref().unwrap_or(&self.header.id);
         AnswerSoFar {
@@ -85,7 +85,7 @@ pub struct Request {
     /// The facts that were read from the caller's body.
     pub envelope: Envelope,
     /// The facts that every answer shows.
-    pub face: Arc<AnswerHeader>,
+    pub answer_header: Arc<AnswerHeader>,
     /// The model that was asked for.
     pub model: Arc<Model>,
     /// The demand for the model, which all its requests share.
@@ -161,7 +161,7 @@ pub struct Producer<'x> {
     /// The usage of the exchange.
     usage: Usage,
     /// What was told of an answer that broke.
-    told: Unfinished,
+    shown_so_far: Unfinished,
     /// The attempts that have ended.
     attempts: Attempts,
     /// The account that answers, and what is known of its answer.
@@ -236,15 +236,16 @@ impl<'x> Producer<'x> {
             judged: None,
             no_thoughts: false,
             queued: Duration::ZERO,
-            may_hedge: request.model.hedge.is_some() && request.envelope.front.only.is_none(),
+            may_hedge: request.model.hedge.is_some()
+                && request.envelope.front.only_endpoint.is_none(),
             state: ProducerState::Asking {
-                race: Race::Nobody,
+                race: Race::Searching,
                 reserve: None,
             },
             asked: None,
             timing: (None, None),
             usage: Usage::default(),
-            told: Unfinished::default(),
+            shown_so_far: Unfinished::default(),
             attempts: Attempts::default(),
             served: Served::default(),
             sliced: Sliced::default(),
@@ -284,9 +285,9 @@ impl<'x> Producer<'x> {
         loop {
             let step = match &self.state {
                 ProducerState::Asking {
-                    race: Race::Nobody | Race::Waiting(_),
+                    race: Race::Searching | Race::Waiting(_),
                     ..
-                } => self.seek().await,
+                } => self.begin_next_attempt().await,
                 ProducerState::Asking {
                     race: Race::One(_) | Race::Two(..),
                     ..
@@ -297,7 +298,7 @@ impl<'x> Producer<'x> {
                     self.over(refusal)
                 }
                 ProducerState::Over(_) => {
-                    let refusal = self.nobody_left();
+                    let refusal = self.no_candidate_left();
                     self.over(refusal)
                 }
             };
@@ -324,12 +325,12 @@ impl<'x> Producer<'x> {
 
     /// Returns what the caller knows of an answer that cannot go on.
     pub fn answer_so_far(&self) -> BrokenAnswer {
-        let so_far = self
-            .state
-            .streaming()
-            .map_or_else(|| self.told.clone(), |live| live.reading.stream.so_far());
+        let so_far = self.state.streaming().map_or_else(
+            || self.shown_so_far.clone(),
+            |live| live.reading.stream.so_far(),
+        );
         BrokenAnswer {
-            header: self.request.face.clone(),
+            header: self.request.answer_header.clone(),
             so_far,
         }
     }
@@ -337,34 +338,34 @@ impl<'x> Producer<'x> {
     /// Ends the attempts that run, and notes why: the caller left, or the gateway shuts down.
     pub fn abandon(&mut self, why: &'static str) {
         if self.sliced.slices.take().is_some() {
-            return self.gather(why);
+            return self.gather_slices(why);
         }
         self.end(why, true);
     }
 
     /// Ends the attempts that run. If the caller left, `tells` says whether the targets are told,
     /// as far as they let the caller wait. Returns whether one was.
-    fn end(&mut self, why: &'static str, tells: bool) -> bool {
+    fn end(&mut self, why: &'static str, notifies_targets: bool) -> bool {
         let mut is_told = false;
         self.usage = self.usage_so_far();
         if let Some(live) = self.state.streaming() {
-            self.told = live.reading.stream.so_far();
+            self.shown_so_far = live.reading.stream.so_far();
         }
         self.attempts.maybe_billed |= self.state.take_reserve().is_some();
         for mut running in self.state.stop_race() {
             let is_left = why == CALLER_LEFT;
-            let why = if is_left && tells {
+            let why = if is_left && notifies_targets {
                 self.leave(&mut running.attempt)
             } else {
                 why
             };
-            is_told |= is_left && tells;
+            is_told |= is_left && notifies_targets;
             // A caller who leaves pays for what was asked for it: once, though two attempts run.
             if is_left && self.usage.source == Source::None {
                 let attempt = &running.attempt;
                 self.usage = attempt
                     .progress
-                    .spent(self.request.face.prompt_bytes)
+                    .spent(self.request.answer_header.prompt_bytes)
                     .unwrap_or_default();
                 self.attempts.maybe_billed |= self.usage.source != Source::None;
                 self.asked = Some(attempt.candidate);
@@ -398,7 +399,7 @@ impl<'x> Producer<'x> {
     /// Returns the attempts, and who answered.
     pub fn outcome(&mut self) -> (Attempts, Served) {
         if let Some(candidate) = self.candidate() {
-            self.served.account = Some(candidate.place.account.id.clone());
+            self.served.account = Some(candidate.ready_account.account.id.clone());
             self.served.upstream_model = Some(candidate.upstream_model.clone());
         }
         (
@@ -498,7 +499,7 @@ impl<'x> Producer<'x> {
         attempt.candidate.track.series.take_back();
         self.request
             .meter
-            .wanted(attempt.candidate, &attempt.progress, &self.attempts.trail);
+            .note_wanted(attempt.candidate, &attempt.progress, &self.attempts.trail);
         Ok(Some(self.answer(running, opened)))
     }
 
@@ -511,6 +512,10 @@ impl<'x> Producer<'x> {
         } else {
             timeouts.total
         };
-        self.began + self.request.timeout.map_or(total, |most| most.min(total))
+        self.began
+            + self
+                .request
+                .timeout
+                .map_or(total, |timeout| timeout.min(total))
     }
 }

@@ -22,26 +22,26 @@ const LARGEST: usize = 16 * 1024;
 const FIELDS: usize = 64;
 
 /// Asks a proxy for a tunnel to an account's server, on a new connection to the proxy.
-pub(super) async fn open(
+pub(super) async fn open_tunnel(
     proxy: &Proxy,
     base: &Base,
     mut stream: Stream,
 ) -> Result<Stream, Failure> {
     if proxy.tls {
         let distrusted = |Distrust { why, lasts }| {
-            failed(proxy, lasts, &format!("makes no secure connection: {why}"))
+            proxy_failure(proxy, lasts, &format!("makes no secure connection: {why}"))
         };
         stream = Box::new(Secure(
-            trust()
+            proxy_trust()
                 .connect(&proxy.host, stream)
                 .await
                 .map_err(distrusted)?,
         ));
     }
-    let closed = || failed(proxy, false, "closed the connection without an answer");
-    let goal = goal(base);
+    let closed = || proxy_failure(proxy, false, "closed the connection without an answer");
+    let goal = connect_target(base);
     stream
-        .write_all(request(proxy, &goal).expose().as_bytes())
+        .write_all(connect_request(proxy, &goal).expose().as_bytes())
         .await
         .map_err(|_| closed())?;
     stream.flush().await.map_err(|_| closed())?;
@@ -50,14 +50,14 @@ pub(super) async fn open(
         if stream.read_buf(&mut answer).await.map_err(|_| closed())? == 0 {
             return Err(closed());
         }
-        match read(&answer) {
+        match parse_answer(&answer) {
             // The server speaks only when it is spoken to. What comes before is not from it.
             Ok(Some(ProxyAnswer {
                 status: 200..=299,
                 length,
                 ..
             })) if length < answer.len() => {
-                return Err(failed(
+                return Err(proxy_failure(
                     proxy,
                     false,
                     "sent something after its answer to CONNECT",
@@ -66,10 +66,10 @@ pub(super) async fn open(
             Ok(Some(ProxyAnswer {
                 status: 200..=299, ..
             })) => return Ok(stream),
-            Ok(Some(answer)) => return Err(refused(proxy, base, &goal, &answer)),
+            Ok(Some(answer)) => return Err(proxy_refusal(proxy, base, &goal, &answer)),
             Ok(None) if answer.len() < LARGEST => {}
             Ok(None) | Err(NoAnswer) => {
-                return Err(failed(
+                return Err(proxy_failure(
                     proxy,
                     false,
                     "gave an answer that no HTTP proxy gives",
@@ -80,23 +80,27 @@ pub(super) async fn open(
 }
 
 /// Returns the failure of a proxy that cannot be reached.
-pub(super) fn unreachable(proxy: &Proxy, why: &str) -> Failure {
-    failed(proxy, false, &format!("cannot be reached: {why}"))
+pub(super) fn proxy_unreachable(proxy: &Proxy, why: &str) -> Failure {
+    proxy_failure(proxy, false, &format!("cannot be reached: {why}"))
 }
 
 /// Returns the failure of a proxy that is silent until its time is over.
-pub(super) fn late(proxy: &Proxy) -> Failure {
-    failed(proxy, false, "gave no connection in time")
+pub(super) fn proxy_timeout(proxy: &Proxy) -> Failure {
+    proxy_failure(proxy, false, "gave no connection in time")
 }
 
 /// Returns the failure of the connection to the server in a tunnel, with the proxy's name. If
 /// nobody speaks in the tunnel, the proxy may as well be at fault as the server.
-pub(super) fn inside(proxy: &Proxy, base: &Base, failure: Failure) -> Failure {
+pub(super) fn failure_in_tunnel(proxy: &Proxy, base: &Base, failure: Failure) -> Failure {
     let through = |why: &str| format!("{why} (through the proxy {proxy})");
-    if let Failure::Tls { why, lasts } = &failure {
+    if let Failure::Tls {
+        why,
+        is_permanent: lasts,
+    } = &failure
+    {
         return Failure::Tls {
             why: through(why),
-            lasts: *lasts,
+            is_permanent: *lasts,
         };
     }
     if let Failure::Unreachable(why) = &failure {
@@ -105,22 +109,22 @@ pub(super) fn inside(proxy: &Proxy, base: &Base, failure: Failure) -> Failure {
     if failure == Failure::ConnectTimeout {
         let does = format!(
             "made a tunnel to {}, and no connection to the server came in time",
-            goal(base)
+            connect_target(base)
         );
-        return failed(proxy, false, &does);
+        return proxy_failure(proxy, false, &does);
     }
     failure
 }
 
-fn failed(proxy: &Proxy, lasts: bool, does: &str) -> Failure {
+fn proxy_failure(proxy: &Proxy, is_permanent: bool, does: &str) -> Failure {
     Failure::Proxy {
         why: format!("the proxy {proxy} {does}"),
-        lasts,
+        is_permanent,
     }
 }
 
 /// Returns the server's host and port as CONNECT names them. The port is always written.
-fn goal(base: &Base) -> String {
+fn connect_target(base: &Base) -> String {
     let Base { host, port, .. } = base;
     if host.contains(':') {
         format!("[{host}]:{port}")
@@ -129,7 +133,7 @@ fn goal(base: &Base) -> String {
     }
 }
 
-fn request(proxy: &Proxy, goal: &str) -> Secret {
+fn connect_request(proxy: &Proxy, goal: &str) -> Secret {
     let credential = proxy.credential().map(Secret::expose);
     let credential = credential
         .map(|value| format!("proxy-authorization: {value}\r\n"))
@@ -156,7 +160,7 @@ struct NoAnswer;
 
 /// Reads the answer at the beginning of these bytes. Informational ones before it do not count.
 /// Returns `None` if its end has not come yet.
-fn read(bytes: &[u8]) -> Result<Option<ProxyAnswer>, NoAnswer> {
+fn parse_answer(bytes: &[u8]) -> Result<Option<ProxyAnswer>, NoAnswer> {
     let mut before = 0;
     loop {
         let mut fields = [EMPTY_HEADER; FIELDS];
@@ -187,13 +191,13 @@ fn read(bytes: &[u8]) -> Result<Option<ProxyAnswer>, NoAnswer> {
 }
 
 /// Returns the failure for a proxy's refusal.
-fn refused(proxy: &Proxy, base: &Base, goal: &str, answer: &ProxyAnswer) -> Failure {
+fn proxy_refusal(proxy: &Proxy, base: &Base, goal: &str, answer: &ProxyAnswer) -> Failure {
     let &ProxyAnswer {
         status,
         wants_another_way,
         ..
     } = answer;
-    let (lasts, does) = match status {
+    let (is_permanent, does) = match status {
         // Tinyproxy answers 401 to a wrong password.
         401 | 407 if wants_another_way => (
             true,
@@ -215,14 +219,14 @@ fn refused(proxy: &Proxy, base: &Base, goal: &str, answer: &ProxyAnswer) -> Fail
         ),
         _ => (true, "does not understand CONNECT".to_owned()),
     };
-    failed(proxy, lasts, &format!("{does} (HTTP {status})"))
+    proxy_failure(proxy, is_permanent, &format!("{does} (HTTP {status})"))
 }
 
 /// Returns the trust in the certificates of proxies: the system's. What an account says about
 /// certificates holds for its own server.
-fn trust() -> &'static Trust {
+fn proxy_trust() -> &'static Trust {
     static SYSTEM: OnceLock<Trust> = OnceLock::new();
-    SYSTEM.get_or_init(|| Trust::of_the_system(&[b"http/1.1"]))
+    SYSTEM.get_or_init(|| Trust::system_only(&[b"http/1.1"]))
 }
 
 #[cfg(test)]
@@ -243,7 +247,7 @@ mod tests {
     fn connect_names_the_server_with_its_port() {
         let check = |proxy: &str, (host, port): (&str, u16), expected: &str| {
             let proxy = Proxy::parse(proxy).expect("a proxy");
-            let written = request(&proxy, &goal(&base(host, port)));
+            let written = connect_request(&proxy, &connect_target(&base(host, port)));
             let agent = concat!("user-agent: portcullis/", env!("CARGO_PKG_VERSION"), "\r\n");
             assert_eq!(written.expose().replace(agent, ""), expected);
         };
@@ -305,7 +309,7 @@ mod tests {
             ("\x15\x03\x01\x00\x02\x02\x16", Err(NoAnswer)),
             ("HTTP/1.1 abc\r\n\r\n", Err(NoAnswer)),
         ] {
-            assert_eq!(read(bytes.as_bytes()), expected, "{bytes:?}");
+            assert_eq!(parse_answer(bytes.as_bytes()), expected, "{bytes:?}");
         }
     }
 
@@ -315,10 +319,11 @@ mod tests {
             Proxy::parse("http://u:s3cret@p:1").expect("a proxy"),
             base("a.test", 443),
         );
-        let check = |failure, expected| assert_eq!(inside(&proxy, &base, failure), expected);
+        let check =
+            |failure, expected| assert_eq!(failure_in_tunnel(&proxy, &base, failure), expected);
         let tls = |why: &str| Failure::Tls {
             why: why.to_owned(),
-            lasts: true,
+            is_permanent: true,
         };
         check(
             tls("it expired"),
@@ -333,7 +338,10 @@ mod tests {
             "the proxy http://p:1 made a tunnel to a.test:443, and no connection to the server came in time".to_owned();
         check(
             Failure::ConnectTimeout,
-            Failure::Proxy { why, lasts: false },
+            Failure::Proxy {
+                why,
+                is_permanent: false,
+            },
         );
         check(Failure::Reset, Failure::Reset);
     }
@@ -353,8 +361,11 @@ mod tests {
             };
             let why = format!("the proxy http://p:1 {expected} (HTTP {status})");
             assert_eq!(
-                refused(&proxy, &base, &goal(&base), &answer),
-                Failure::Proxy { why, lasts }
+                proxy_refusal(&proxy, &base, &connect_target(&base), &answer),
+                Failure::Proxy {
+                    why,
+                    is_permanent: lasts
+                }
             );
         };
         check(

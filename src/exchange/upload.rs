@@ -15,7 +15,7 @@ pub struct Upload {
     /// The places of the texts that change on the way. The first one is that of the model's name.
     places: Vec<Span>,
     /// What stands around the name, if the form itself does not name the model.
-    around: [Bytes; 2],
+    model_part: [Bytes; 2],
     /// The `content-type`. It names the boundary.
     pub content_type: Option<HeaderValue>,
     /// The part of the spool that the form holds.
@@ -25,9 +25,9 @@ pub struct Upload {
 /// A slice of a request's body.
 pub enum Slice<'u> {
     /// It is in memory.
-    Here(Bytes),
+    InMemory(Bytes),
     /// It is in the spool.
-    There(&'u Spooled, Range<usize>),
+    InSpool(&'u Spooled, Range<usize>),
 }
 
 impl Upload {
@@ -35,7 +35,7 @@ impl Upload {
     /// whether the form names the model.
     pub fn new(spooled: Spooled, boundary: &str, places: (Vec<Span>, bool), room: Held) -> Upload {
         let (places, names_model) = places;
-        let around = if names_model {
+        let model_part = if names_model {
             Default::default()
         } else {
             let head =
@@ -47,7 +47,7 @@ impl Upload {
         Upload {
             spooled,
             places,
-            around,
+            model_part,
             content_type,
             _room: room,
         }
@@ -55,10 +55,10 @@ impl Upload {
 
     /// Returns the length of the form with texts of this length, which have a byte between two.
     pub fn length(&self, texts: usize) -> usize {
-        let around: usize = self.around.iter().map(Bytes::len).sum();
+        let model_part_length: usize = self.model_part.iter().map(Bytes::len).sum();
         let old: usize = self.places.iter().map(Span::len).sum();
         let between = self.places.len().saturating_sub(1);
-        (self.spooled.length() + around + texts).saturating_sub(old + between)
+        (self.spooled.length() + model_part_length + texts).saturating_sub(old + between)
     }
 
     /// Returns the number of bytes that the caller has sent.
@@ -70,15 +70,15 @@ impl Upload {
     pub fn slices<'u>(
         &'u self,
         texts: &[Bytes],
-        longest: usize,
+        max_length: usize,
     ) -> impl Iterator<Item = Slice<'u>> {
         let mut texts = self.placed(texts);
-        texts.sort_by_key(|(place, _)| place.start);
+        texts.sort_by_key(|(span, _)| span.start);
         let starts = texts
             .iter()
-            .map(|(place, _)| place.start)
+            .map(|(span, _)| span.start)
             .chain([self.spooled.length()]);
-        let ends = std::iter::once(0).chain(texts.iter().map(|(place, _)| place.end));
+        let ends = std::iter::once(0).chain(texts.iter().map(|(span, _)| span.end));
         let between: Vec<Range<usize>> = ends.zip(starts).map(|(end, start)| end..start).collect();
         let here = texts
             .into_iter()
@@ -87,12 +87,12 @@ impl Upload {
         between.into_iter().zip(here).flat_map(move |(part, here)| {
             let spooled = self
                 .spooled
-                .ranges(part, longest)
-                .map(|range| Slice::There(&self.spooled, range));
+                .ranges(part, max_length)
+                .map(|range| Slice::InSpool(&self.spooled, range));
             spooled.chain(
                 here.into_iter()
                     .filter(|part| !part.is_empty())
-                    .map(Slice::Here),
+                    .map(Slice::InMemory),
             )
         })
     }
@@ -111,7 +111,7 @@ impl Upload {
         });
         let mut placed: Vec<_> = self.places.iter().cloned().zip(texts).collect();
         if let Some((_, model)) = placed.first_mut() {
-            let [before, after] = self.around.clone();
+            let [before, after] = self.model_part.clone();
             model.insert(0, before);
             model.push(after);
         }
@@ -123,8 +123,8 @@ impl Slice<'_> {
     /// Returns its bytes.
     pub async fn read(self) -> Result<Bytes, Failure> {
         match self {
-            Slice::Here(bytes) => Ok(bytes),
-            Slice::There(spooled, range) => spooled.read(range).await.map_err(|why| {
+            Slice::InMemory(bytes) => Ok(bytes),
+            Slice::InSpool(spooled, range) => spooled.read(range).await.map_err(|why| {
                 log::error!("an upload could not be read from the spool: {why}");
                 Failure::NoRoom
             }),

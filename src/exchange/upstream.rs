@@ -12,7 +12,7 @@ use super::tunnel;
 use crate::account::failure::Failure;
 use crate::base::alarm::Alarm;
 use crate::base::descriptors::{self, Descriptors};
-use crate::live::place::Place;
+use crate::live::ready_account::ReadyAccount;
 use crate::tls::trust::Distrust;
 use pingora::connectors::TransportConnector;
 use pingora::connectors::http::v2::{H2HandshakeSettings, handshake};
@@ -77,14 +77,20 @@ impl Upstream {
     }
 
     /// Returns a connection that needs no dialling, and whether it was used before.
-    pub fn ready(place: &Place, fresh: bool) -> Option<(Connection, bool)> {
-        if place.account.dialect.protocol.calls_nobody() {
+    pub fn ready_connection(
+        ready_account: &ReadyAccount,
+        fresh: bool,
+    ) -> Option<(Connection, bool)> {
+        if ready_account.account.dialect.protocol.calls_nobody() {
             return Some((Connection::Demo, false));
         }
         let kept = if fresh {
             None
         } else {
-            place.state.http1.take(place.account.fingerprint)
+            ready_account
+                .state
+                .http1
+                .take(ready_account.account.fingerprint)
         };
         kept.map(|stream| (Connection::Http1(stream), true))
     }
@@ -93,28 +99,31 @@ impl Upstream {
     /// was used before. Tries all addresses in turn. Fails if there is none by `due`.
     pub async fn dial(
         &self,
-        place: &Place,
+        ready_account: &ReadyAccount,
         fresh: bool,
         due: Instant,
         alarm: &mut Alarm,
     ) -> Result<(Connection, bool), Failure> {
-        let Place {
+        let ReadyAccount {
             account,
             state,
             proxy,
             ..
-        } = place;
+        } = ready_account;
         let late = || {
-            proxy
-                .as_ref()
-                .map_or(Failure::ConnectTimeout, |proxy| tunnel::late(proxy))
+            proxy.as_ref().map_or(Failure::ConnectTimeout, |proxy| {
+                tunnel::proxy_timeout(proxy)
+            })
         };
         let looked_up = alarm
-            .until(due, pin!(state.addresses.of(place.hop())))
+            .until(
+                due,
+                pin!(state.addresses.addresses_for(ready_account.hop())),
+            )
             .await;
         let addresses = looked_up
             .ok_or_else(late)?
-            .map_err(|why| out_of_reach(place, why))?;
+            .map_err(|why| out_of_reach(ready_account, why))?;
         let mut last = late();
         for (nth, address) in addresses.iter().enumerate() {
             let left = due.saturating_duration_since(Instant::now());
@@ -129,14 +138,20 @@ impl Upstream {
                 return Ok((Connection::Http2(Box::new(stream)), true));
             }
             let until = Instant::now() + share;
-            let opened = match alarm.until(until, pin!(self.reach(place, *address))).await {
+            let opened = match alarm
+                .until(until, pin!(self.connect_account(ready_account, *address)))
+                .await
+            {
                 Some(Ok(stream)) => {
                     let connection = alarm
-                        .until(until, pin!(begin(place, *address, stream)))
+                        .until(
+                            until,
+                            pin!(perform_handshake(ready_account, *address, stream)),
+                        )
                         .await;
                     connection.unwrap_or(Err(Failure::ConnectTimeout)).map_err(
                         |failure| match proxy {
-                            Some(proxy) => tunnel::inside(proxy, &account.base, failure),
+                            Some(proxy) => tunnel::failure_in_tunnel(proxy, &account.base, failure),
                             None => failure,
                         },
                     )
@@ -146,12 +161,14 @@ impl Upstream {
             };
             match opened {
                 Ok(connection) => {
-                    state.addresses.answered(*address);
+                    state.addresses.record_good(*address);
                     return Ok((connection, false));
                 }
                 Err(
                     failure @ (Failure::Tls { .. }
-                    | Failure::Proxy { lasts: true, .. }
+                    | Failure::Proxy {
+                        is_permanent: true, ..
+                    }
                     | Failure::NoDescriptors),
                 ) => {
                     return Err(failure);
@@ -166,28 +183,44 @@ impl Upstream {
     /// connection that is made for this, through the account's proxy if it has one.
     pub async fn certificates(
         &self,
-        place: &Place,
+        ready_account: &ReadyAccount,
         due: Instant,
     ) -> Option<Vec<CertificateDer<'static>>> {
-        let trust = place.trust.as_ref()?;
+        let trust = ready_account.trust.as_ref()?;
         let read = async {
-            let address = *place.state.addresses.of(place.hop()).await.ok()?.first()?;
-            let stream = self.reach(place, address).await.ok()?;
-            let secured = trust.connect(&place.account.base.host, stream).await.ok()?;
+            let address = *ready_account
+                .state
+                .addresses
+                .addresses_for(ready_account.hop())
+                .await
+                .ok()?
+                .first()?;
+            let stream = self.connect_account(ready_account, address).await.ok()?;
+            let secured = trust
+                .connect(&ready_account.account.base.host, stream)
+                .await
+                .ok()?;
             Some(secured.get_ref().1.peer_certificates()?.to_vec())
         };
         timeout_at(due, read).await.ok()?
     }
 
     /// Reaches the account's server, through its proxy if it has one.
-    async fn reach(&self, place: &Place, address: SocketAddr) -> Result<Stream, Failure> {
+    async fn connect_account(
+        &self,
+        ready_account: &ReadyAccount,
+        address: SocketAddr,
+    ) -> Result<Stream, Failure> {
         if !self.descriptors.has_room() {
             return Err(self.no_descriptors());
         }
-        let tcp = self.transport.new_stream(&peer(place, address)).await;
+        let tcp = self
+            .transport
+            .new_stream(&make_peer(ready_account, address))
+            .await;
         let failed = |failure| {
             if let Failure::Unreachable(why) = failure {
-                out_of_reach(place, why)
+                out_of_reach(ready_account, why)
             } else {
                 failure
             }
@@ -199,8 +232,8 @@ impl Upstream {
                 failed(failure_of(&error))
             }
         })?;
-        match &place.proxy {
-            Some(proxy) => tunnel::open(proxy, &place.account.base, tcp).await,
+        match &ready_account.proxy {
+            Some(proxy) => tunnel::open_tunnel(proxy, &ready_account.account.base, tcp).await,
             None => Ok(tcp),
         }
     }
@@ -212,13 +245,20 @@ impl Upstream {
 }
 
 /// Makes TLS and HTTP of a connection to the account's server.
-async fn begin(place: &Place, address: SocketAddr, stream: Stream) -> Result<Connection, Failure> {
-    let Some(trust) = &place.trust else {
+async fn perform_handshake(
+    ready_account: &ReadyAccount,
+    address: SocketAddr,
+    stream: Stream,
+) -> Result<Connection, Failure> {
+    let Some(trust) = &ready_account.trust else {
         return Ok(Connection::Http1(stream));
     };
-    let distrusted = |Distrust { why, lasts }| Failure::Tls { why, lasts };
+    let distrusted = |Distrust { why, lasts }| Failure::Tls {
+        why,
+        is_permanent: lasts,
+    };
     let secured = trust
-        .connect(&place.account.base.host, stream)
+        .connect(&ready_account.account.base.host, stream)
         .await
         .map_err(distrusted)?;
     let transport: Stream = Box::new(Secure(secured));
@@ -238,23 +278,23 @@ async fn begin(place: &Place, address: SocketAddr, stream: Stream) -> Result<Con
         .await
         .map_err(|e| failure_of(&e))?
         .ok_or_else(none)?;
-    place
+    ready_account
         .state
         .http2
-        .put(&connection, address, place.account.fingerprint);
+        .put(&connection, address, ready_account.account.fingerprint);
     Ok(Connection::Http2(Box::new(stream)))
 }
 
 /// Returns the failure for a server that connections cannot be made to.
-fn out_of_reach(place: &Place, why: String) -> Failure {
-    match &place.proxy {
-        Some(proxy) => tunnel::unreachable(proxy, &why),
+fn out_of_reach(ready_account: &ReadyAccount, why: String) -> Failure {
+    match &ready_account.proxy {
+        Some(proxy) => tunnel::proxy_unreachable(proxy, &why),
         None => Failure::Unreachable(why),
     }
 }
 
-fn peer(place: &Place, address: SocketAddr) -> HttpPeer {
-    let account = &place.account;
+fn make_peer(ready_account: &ReadyAccount, address: SocketAddr) -> HttpPeer {
+    let account = &ready_account.account;
     // `HttpPeer::new` resolves names, and panics if it cannot. Here it is given an address.
     #[expect(
         clippy::disallowed_methods,

@@ -7,14 +7,14 @@ use std::time::{Duration, Instant};
 
 use super::order::Order;
 use super::report::{Candidate, CandidateState, Costs, Report, Verdict};
-use super::{Input, Key, key, left, named, shown, span};
+use super::{Input, Key, candidate_name, duration_text, key, remaining_text, shown};
 use crate::account::breaker;
 use crate::account::track::Unavailable;
 use crate::catalog::{Model, Target};
 use crate::conf::price::costs;
-use crate::error::{Refusal, What};
+use crate::error::{FailureKind, Refusal};
 use crate::exchange::admission::{self, EarlierThoughts};
-use crate::exchange::choose::{Look, Nobody, Prospect, Search};
+use crate::exchange::choose::{CandidateScan, NoCandidate, Prospect, Search};
 use crate::plan::{self, Reach};
 use dialects::Outbound;
 use dialects::front::Envelope;
@@ -32,7 +32,7 @@ pub(super) struct Rehearsal<'a> {
 }
 
 /// The result for one candidate.
-enum Fate {
+enum CandidateResult {
     /// The candidate is asked, as the attempt of this number. Without a number, it is asked only if
     /// the request turns out to be of the kind for which the candidate is there.
     Asked {
@@ -48,27 +48,27 @@ enum Fate {
 
 impl Rehearsal<'_> {
     /// Asks all candidates, and notes the result for the request.
-    pub(super) fn tell(&self, order: &Order, report: &mut Report) {
+    pub(super) fn ask_all(&self, order: &Order, report: &mut Report) {
         let thoughts = Cell::new(false);
-        let fates = self.fates(&order.candidates, &thoughts);
-        report.verdict = self.verdict(&order.candidates, &fates);
+        let results = self.ask_candidates(&order.candidates, &thoughts);
+        report.verdict = self.verdict(&order.candidates, &results);
         if thoughts.get() {
-            report.fact(
+            report.add_fact(
                 "thoughts",
                 "a running instance would add the signed thinking that it keeps for the request's tool calls; this command has none",
             );
         }
         if sealed_in(&self.input.body).next().is_some() {
-            report.fact(
+            report.add_fact(
                 "thoughts",
                 "a running instance would open the sealed thoughts for their account, and ask it first; this command has no key and leaves them out",
             );
         }
-        self.beside(report);
+        self.note_extras(report);
         report.candidates = order
-            .places()
-            .zip(fates)
-            .map(|((one, share), fate)| self.candidate(one, share, fate))
+            .with_shares()
+            .zip(results)
+            .map(|((one, share), result)| self.candidate(one, share, result))
             .collect();
         self.left_out(report);
         // Each candidate stands with the others of its model.
@@ -77,46 +77,52 @@ impl Rehearsal<'_> {
             .iter()
             .map(|one| (one.model.clone(), one.reach))
             .collect();
-        let place = |one: &Candidate| {
+        let group_index = |one: &Candidate| {
             groups
                 .iter()
                 .position(|(model, reach)| *model == one.model && *reach == one.reach)
         };
-        report.candidates.sort_by_key(|one| (one.reach, place(one)));
+        report
+            .candidates
+            .sort_by_key(|one| (one.reach, group_index(one)));
     }
 
     /// Asks the candidates. Notes in `thoughts` whether one of them would get signed thinking back.
-    fn fates(&self, candidates: &[plan::Candidate], thoughts: &Cell<bool>) -> Vec<Fate> {
+    fn ask_candidates(
+        &self,
+        candidates: &[plan::Candidate],
+        thoughts: &Cell<bool>,
+    ) -> Vec<CandidateResult> {
         let mut search = Search::new(candidates, self.input.settings.attempts);
-        let fate = |candidate: &plan::Candidate| match in_case(candidate) {
-            None => Fate::Beyond,
+        let result = |candidate: &plan::Candidate| match in_case(candidate) {
+            None => CandidateResult::Beyond,
             Some(_) => self.ask(candidate, None, false, thoughts),
         };
-        let mut fates: Vec<Fate> = candidates.iter().map(fate).collect();
-        let mut look = Look::new(None);
+        let mut results: Vec<CandidateResult> = candidates.iter().map(result).collect();
+        let mut look = CandidateScan::new(None);
         while let Some(Prospect {
-            place,
+            index,
             candidate,
             is_last_resort,
-        }) = search.next(&mut look)
+        }) = search.next_candidate(&mut look)
         {
-            let Some(fate) = fates.get_mut(place) else {
+            let Some(result) = results.get_mut(index) else {
                 continue;
             };
             let now = self.ask(candidate, Some(search.tries + 1), is_last_resort, thoughts);
             match now {
                 // A candidate that is unavailable even as the last resort keeps its first reason.
-                Fate::Unavailable(_) if is_last_resort => continue,
-                Fate::Asked { .. } => {
+                CandidateResult::Unavailable(_) if is_last_resort => continue,
+                CandidateResult::Asked { .. } => {
                     search.tries += 1;
-                    search.strike(place);
+                    search.strike(index);
                 }
-                Fate::Unable(_) => search.strike(place),
-                Fate::Unavailable(_) | Fate::Beyond => {}
+                CandidateResult::Unable(_) => search.strike(index),
+                CandidateResult::Unavailable(_) | CandidateResult::Beyond => {}
             }
-            *fate = now;
+            *result = now;
         }
-        fates
+        results
     }
 
     /// Asks one candidate for a place, and for the request in its dialect.
@@ -126,7 +132,7 @@ impl Rehearsal<'_> {
         attempt: Option<usize>,
         is_last_resort: bool,
         thoughts: &Cell<bool>,
-    ) -> Fate {
+    ) -> CandidateResult {
         let asked = admission::CallersRequest {
             body: &self.input.body,
             envelope: self.envelope,
@@ -138,18 +144,18 @@ impl Rehearsal<'_> {
             kept: &|_| None,
             sealed: Sealed::Closed,
         };
-        if let Some(refused) = admission::unable(candidate, asked, closed) {
-            return Fate::Unable(refused);
+        if let Some(refused) = admission::lasting_refusal(candidate, asked, closed) {
+            return CandidateResult::Unable(refused);
         }
-        if let Err(why) = admission::admit(candidate, 0, is_last_resort, self.now) {
-            return Fate::Unavailable(why);
+        if let Err(why) = admission::admit_attempt(candidate, 0, is_last_resort, self.now) {
+            return CandidateResult::Unavailable(why);
         }
         let family = candidate.family();
         let kept = |_: &str| {
             thoughts.set(thoughts.get() || family.is_some());
             None
         };
-        match admission::write(
+        match admission::write_request(
             candidate,
             asked,
             EarlierThoughts {
@@ -157,29 +163,32 @@ impl Rehearsal<'_> {
                 sealed: Sealed::Closed,
             },
         ) {
-            Ok(outbound) => Fate::Asked {
+            Ok(outbound) => CandidateResult::Asked {
                 attempt,
                 is_last_resort,
                 outbound: Box::new(outbound),
             },
-            Err(refused) => Fate::Unable(refused),
+            Err(refused) => CandidateResult::Unable(refused),
         }
     }
 
-    fn verdict(&self, candidates: &[plan::Candidate], fates: &[Fate]) -> Verdict {
-        let attempt = |(candidate, fate): (&plan::Candidate, &Fate)| match fate {
-            Fate::Asked {
+    fn verdict(&self, candidates: &[plan::Candidate], results: &[CandidateResult]) -> Verdict {
+        let attempt = |(candidate, result): (&plan::Candidate, &CandidateResult)| match result {
+            CandidateResult::Asked {
                 attempt: Some(nth),
                 is_last_resort,
                 ..
-            } => Some((*nth, *is_last_resort, named(candidate))),
-            Fate::Asked { .. } | Fate::Unavailable(_) | Fate::Unable(_) | Fate::Beyond => None,
+            } => Some((*nth, *is_last_resort, candidate_name(candidate))),
+            CandidateResult::Asked { .. }
+            | CandidateResult::Unavailable(_)
+            | CandidateResult::Unable(_)
+            | CandidateResult::Beyond => None,
         };
-        let mut attempts: Vec<_> = candidates.iter().zip(fates).filter_map(attempt).collect();
+        let mut attempts: Vec<_> = candidates.iter().zip(results).filter_map(attempt).collect();
         attempts.sort();
         // Candidates that are asked as the last resort come after all others.
         let Some((_, is_last_resort, _)) = attempts.first() else {
-            return self.nobody(candidates, fates);
+            return self.none_asked(candidates, results);
         };
         let only = if *is_last_resort {
             ", because there is no better target"
@@ -192,31 +201,31 @@ impl Rehearsal<'_> {
             ""
         };
         let names: Vec<String> = attempts.into_iter().map(|(_, _, name)| name).collect();
-        let says = format!(
+        let sentence = format!(
             "the request would be sent to {}{only}{then}",
             names.join(", then ")
         );
         Verdict {
             tried: true,
-            says,
+            says: sentence,
             ..Verdict::default()
         }
     }
 
     /// Returns the verdict on a request for which no candidate is asked at once.
-    fn nobody(&self, candidates: &[plan::Candidate], fates: &[Fate]) -> Verdict {
+    fn none_asked(&self, candidates: &[plan::Candidate], results: &[CandidateResult]) -> Verdict {
         let mut search = Search::new(candidates, self.input.settings.attempts);
         let mut is_for_the_operator = true;
-        let places = candidates.iter().zip(fates).enumerate();
-        for (place, (candidate, fate)) in
+        let places = candidates.iter().zip(results).enumerate();
+        for (index, (candidate, result)) in
             places.filter(|(_, (candidate, _))| in_case(candidate).is_none())
         {
-            match fate {
-                Fate::Unavailable(why) => {
+            match result {
+                CandidateResult::Unavailable(why) => {
                     is_for_the_operator &= why.is_for_the_operator();
-                    search.pass(
+                    search.pass_over(
                         &Prospect {
-                            place,
+                            index,
                             candidate,
                             is_last_resort: false,
                         },
@@ -224,56 +233,61 @@ impl Rehearsal<'_> {
                         self.now,
                     );
                 }
-                Fate::Unable(refused) => search.unable(refused.clone()),
-                Fate::Asked { .. } | Fate::Beyond => {}
+                CandidateResult::Unable(refused) => search.note_unable(refused.clone()),
+                CandidateResult::Asked { .. } | CandidateResult::Beyond => {}
             }
         }
         let soonest = search.passed.soonest;
         if let Some(queue) = self.model.queue
             && let Some(wait) = soonest.filter(|wait| *wait <= queue.wait)
         {
-            let says = format!(
+            let sentence = format!(
                 "the request would wait {}, until the first account can be used again, and would then be sent",
-                left(wait)
+                remaining_text(wait)
             );
             return Verdict {
                 tried: true,
-                says,
+                says: sentence,
                 ..Verdict::default()
             };
         }
         is_for_the_operator &= search.passed.count > 0;
-        let busy = |what: What| {
+        let busy = |kind: FailureKind| {
             let waits = self
                 .model
                 .queue
-                .map(|queue| format!(", even after {} in the queue", span(queue.wait)));
+                .map(|queue| format!(", even after {} in the queue", duration_text(queue.wait)));
             let waits = waits.unwrap_or_default();
             let back = soonest
-                .map(|wait| format!("; the first one can be used again in {}", left(wait)))
+                .map(|wait| {
+                    format!(
+                        "; the first one can be used again in {}",
+                        remaining_text(wait)
+                    )
+                })
                 .unwrap_or_default();
             Refusal::new(
-                what,
+                kind,
                 format!("no account can take the request now{waits}{back}"),
             )
         };
-        Verdict::refused(&match search.nobody(is_for_the_operator) {
-            Nobody::Unable(refused) => Refusal::unable(refused, &self.envelope.model),
-            Nobody::ForTheOperator => Refusal::new(
-                What::NoCapacity,
+        Verdict::refused(&match search.why_none(is_for_the_operator) {
+            NoCandidate::Unable(refused) => Refusal::unable(refused, &self.envelope.model),
+            NoCandidate::ForTheOperator => Refusal::new(
+                FailureKind::NoCapacity,
                 "no account can take the request until you act: the caller gets an error which says that trying again does not help",
             ),
-            Nobody::RateLimited => busy(What::AllRateLimited),
-            Nobody::Overloaded => busy(What::UpstreamOverloaded),
-            Nobody::Busy => busy(What::NoCapacity),
+            NoCandidate::RateLimited => busy(FailureKind::AllRateLimited),
+            NoCandidate::Overloaded => busy(FailureKind::UpstreamOverloaded),
+            NoCandidate::Busy => busy(FailureKind::NoCapacity),
         })
     }
 
     /// Notes everything else that may happen to the request on its way.
-    fn beside(&self, report: &mut Report) {
+    fn note_extras(&self, report: &mut Report) {
         if let Some(hedge) = self.model.hedge {
             let after = hedge.after * 100.0;
-            report.fact(
+            report.add_fact(
                 "hedge",
                 format!(
                     "if the first attempt is slower than the p{after:.0} of the last minutes, a second \
@@ -291,82 +305,95 @@ impl Rehearsal<'_> {
             let waiting = reported
                 .map(|model| format!("; {} requests wait now, and go first", model.waiting))
                 .unwrap_or_default();
-            report.fact(
+            report.add_fact(
                 "queue",
                 format!(
                     "if no account can take the request, it waits up to {}; at most {} requests wait at once{waiting}",
-                    span(queue.wait),
+                    duration_text(queue.wait),
                     queue.length
                 ),
             );
         }
         if reported.is_some_and(|model| model.retry_budget_spent >= 1.0) {
-            report.fact(
+            report.add_fact(
                 "retries",
                 "the model's retry budget is used up: after a failure, only a target without recent failures is asked",
             );
         }
     }
 
-    fn candidate(&self, one: &plan::Candidate, first_for: Option<f64>, fate: Fate) -> Candidate {
+    fn candidate(
+        &self,
+        one: &plan::Candidate,
+        first_for: Option<f64>,
+        result: CandidateResult,
+    ) -> Candidate {
         let in_case = in_case(one);
-        let (state, why) = match &fate {
-            Fate::Asked { attempt: None, .. } => {
+        let (state, why) = match &result {
+            CandidateResult::Asked { attempt: None, .. } => {
                 (CandidateState::InCase, in_case.clone().unwrap_or_default())
             }
-            Fate::Asked {
+            CandidateResult::Asked {
                 is_last_resort: true,
                 ..
             } => (
                 CandidateState::LastResort,
                 format!(
                     "{}; asked only if there is no other target, and then at most about once a second",
-                    self.broken(one)
+                    self.breaker_text(one)
                 ),
             ),
-            Fate::Asked {
+            CandidateResult::Asked {
                 attempt: Some(nth), ..
             } => (
                 CandidateState::Asked,
-                asked(*nth, first_for.filter(|_| one.model.id == self.model.id)),
+                asked_text(*nth, first_for.filter(|_| one.model.id == self.model.id)),
             ),
-            Fate::Unavailable(Unavailable::Full) => {
-                let cap = one.place.account.concurrency.unwrap_or_default();
+            CandidateResult::Unavailable(Unavailable::Full) => {
+                let cap = one.ready_account.account.concurrency.unwrap_or_default();
                 let why = format!(
                     "full: its account has {cap} requests in flight, which is its `concurrency`"
                 );
                 (CandidateState::Full, why)
             }
-            Fate::Unavailable(Unavailable::Resting(rest)) => {
+            CandidateResult::Unavailable(Unavailable::Resting(rest)) => {
                 let wait = rest.until.saturating_duration_since(self.now);
                 (
                     CandidateState::Resting,
-                    format!("rests for {} more ({})", left(wait), rest.why.name()),
+                    format!(
+                        "rests for {} more ({})",
+                        remaining_text(wait),
+                        rest.why.name()
+                    ),
                 )
             }
-            Fate::Unavailable(Unavailable::Broken(_)) => (CandidateState::Broken, self.broken(one)),
-            Fate::Unable(Refused::Invalid(complaint) | Refused::Unsupported(complaint)) => (
+            CandidateResult::Unavailable(Unavailable::Broken(_)) => {
+                (CandidateState::Broken, self.breaker_text(one))
+            }
+            CandidateResult::Unable(
+                Refused::Invalid(complaint) | Refused::Unsupported(complaint),
+            ) => (
                 CandidateState::Unable,
                 format!(
                     "cannot express `{}`: {}",
                     complaint.param, complaint.message
                 ),
             ),
-            Fate::Beyond => {
-                let most = self.input.settings.attempts;
+            CandidateResult::Beyond => {
+                let max_attempts = self.input.settings.attempts;
                 let why = format!(
-                    "not asked: one request may make {most} attempts (`attempts` in server.yaml)"
+                    "not asked: one request may make {max_attempts} attempts (`attempts` in server.yaml)"
                 );
                 (CandidateState::Beyond, why)
             }
         };
-        let (attempt, request) = if let Fate::Asked {
+        let (attempt, request) = if let CandidateResult::Asked {
             attempt, outbound, ..
-        } = &fate
+        } = &result
         {
             (
                 *attempt,
-                Some(shown::upstream(
+                Some(shown::upstream_request(
                     one,
                     outbound,
                     self.envelope,
@@ -382,10 +409,10 @@ impl Rehearsal<'_> {
             None => why,
         };
         let is_it = |target: &&Target| {
-            target.account.id == one.place.account.id && target.model == one.upstream_model
+            target.account.id == one.ready_account.account.id && target.model == one.upstream_model
         };
         Candidate {
-            account: Some(one.place.account.id.to_string()),
+            account: Some(one.ready_account.account.id.to_string()),
             upstream_model: Some(one.upstream_model.to_string()),
             attempt,
             first_for,
@@ -394,16 +421,16 @@ impl Rehearsal<'_> {
                 .input
                 .instance
                 .as_ref()
-                .and_then(|instance| instance.does(one)),
-            price: one.model.targets.iter().find(is_it).and_then(costs),
+                .and_then(|instance| instance.describe_target(one)),
+            price: one.model.targets.iter().find(is_it).and_then(target_costs),
             request,
             ..Candidate::of_model(&one.model.id, one.reach, state, why)
         }
     }
 
     /// Returns the state of a candidate's breaker, in words.
-    fn broken(&self, one: &plan::Candidate) -> String {
-        let probe = if one.place.account.probe {
+    fn breaker_text(&self, one: &plan::Candidate) -> String {
+        let probe = if one.ready_account.account.probe {
             ", and only the instance's own probes may test it"
         } else {
             ""
@@ -416,7 +443,7 @@ impl Rehearsal<'_> {
             breaker::BreakerState::Open(until) => {
                 format!(
                     "its breaker is open for {} more{probe}",
-                    left(until.saturating_duration_since(self.now))
+                    remaining_text(until.saturating_duration_since(self.now))
                 )
             }
             breaker::BreakerState::HalfOpen { .. } => format!("its breaker is half open{probe}"),
@@ -435,7 +462,7 @@ impl Rehearsal<'_> {
             report.candidates.extend(targets.map(|target| Candidate {
                 account: Some(target.account.id.to_string()),
                 upstream_model: Some(target.model.to_string()),
-                price: costs(target),
+                price: target_costs(target),
                 ..Candidate::of_model(
                     &model.id,
                     reach,
@@ -450,7 +477,7 @@ impl Rehearsal<'_> {
             let Some(model) = catalog.model(id) else {
                 continue;
             };
-            match key::hidden(catalog, self.key, &model) {
+            match key::why_hidden(catalog, self.key, &model) {
                 None => disabled(&model, reach, report),
                 Some(why) => {
                     let why = format!("skipped: {why}");
@@ -472,10 +499,10 @@ fn in_case(one: &plan::Candidate) -> Option<String> {
         .instead_of
         .as_ref()
         .filter(|_| !one.is_open())
-        .map(|usual| {
+        .map(|usual_endpoint| {
             format!(
                 "the account's endpoint `{}` does not serve the model: then at `{}`",
-                usual.endpoint, one.track.endpoint
+                usual_endpoint.endpoint, one.track.endpoint
             )
         });
     let reach = match one.reach {
@@ -487,15 +514,15 @@ fn in_case(one: &plan::Candidate) -> Option<String> {
     (!cases.is_empty()).then(|| format!("asked if {}", cases.join(", and ")))
 }
 
-fn costs(target: &Target) -> Option<Costs> {
+fn target_costs(target: &Target) -> Option<Costs> {
     let (price, from) = target.price.zip(target.price_from)?;
     Some(Costs {
         from: from.name(),
-        costs: costs::named(&price),
+        costs: costs::named_costs(&price),
     })
 }
 
-fn asked(nth: usize, first_for: Option<f64>) -> String {
+fn asked_text(nth: usize, first_for: Option<f64>) -> String {
     let asked = if nth == 1 {
         "asked first"
     } else {

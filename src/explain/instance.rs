@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant, SystemTime};
 
-use super::left;
+use super::remaining_text;
 use super::report::Report;
 use crate::account::breaker;
 use crate::account::health::{Rest, Why};
@@ -20,7 +20,7 @@ use dialects::Endpoint;
 
 /// The longest time that a target rests or its breaker stays open. A longer time in the report is
 /// cut to this.
-const LONGEST: Duration = Duration::from_secs(24 * 3_600);
+const MAX_REST: Duration = Duration::from_secs(24 * 3_600);
 
 /// The status of a running instance.
 pub struct Instance {
@@ -54,15 +54,15 @@ impl Instance {
     }
 
     /// Returns a line about the state of a target.
-    pub(super) fn does(&self, candidate: &Candidate) -> Option<String> {
-        let Some(report) = self.account(&candidate.place.account.id) else {
+    pub(super) fn describe_target(&self, candidate: &Candidate) -> Option<String> {
+        let Some(report) = self.account(&candidate.ready_account.account.id) else {
             return Some("/status does not have this account".to_owned());
         };
-        let of = report
+        let limit_text = report
             .concurrency
-            .map(|most| format!(" of {most}"))
+            .map(|limit| format!(" of {limit}"))
             .unwrap_or_default();
-        let mut does = vec![format!("{}{of} in flight", report.in_flight)];
+        let mut does = vec![format!("{}{limit_text} in flight", report.in_flight)];
         match target_of(report, &candidate.upstream_model, candidate.track.endpoint) {
             Some(target) => {
                 if target.calls > 0 {
@@ -83,11 +83,11 @@ impl Instance {
                         .unwrap_or_default();
                     does.push(format!(
                         "failed {} ago ({outcome}{detail})",
-                        left(Duration::from_millis(*ago_ms))
+                        remaining_text(Duration::from_millis(*ago_ms))
                     ));
                 }
                 if let Some(left_behind) = target.behind_for_ms {
-                    let time = left(Duration::from_millis(left_behind));
+                    let time = remaining_text(Duration::from_millis(left_behind));
                     does.push(format!(
                         "behind the others for {time} more, since callers have given it up"
                     ));
@@ -102,8 +102,8 @@ impl Instance {
                         "breaker half open: one request at a time tests the target{now}"
                     ));
                 }
-                let time = |what: &str, time: Option<u64>| {
-                    time.map(|time| format!("{what} expected in {time}ms"))
+                let time = |subject: &str, time: Option<u64>| {
+                    time.map(|time| format!("{subject} expected in {time}ms"))
                 };
                 does.extend(time("first token", target.first_token_ms));
                 does.extend(time("whole answer", target.whole_ms));
@@ -119,10 +119,10 @@ impl Instance {
     }
 
     /// Puts the status into the snapshot.
-    pub(super) fn recall(&self, snapshot: &Snapshot, now: Instant, clock: SystemTime) {
-        let after = |milliseconds: u64| now + Duration::from_millis(milliseconds).min(LONGEST);
-        for (place, tracks) in snapshot.places.iter().zip(snapshot.targets()) {
-            let Some(reported) = self.account(&place.account.id) else {
+    pub(super) fn restore_state(&self, snapshot: &Snapshot, now: Instant, clock: SystemTime) {
+        let after = |milliseconds: u64| now + Duration::from_millis(milliseconds).min(MAX_REST);
+        for (ready_account, tracks) in snapshot.ready_accounts.iter().zip(snapshot.targets()) {
+            let Some(reported) = self.account(&ready_account.account.id) else {
                 continue;
             };
             let rest_of = |rest: &RestReport| Rest {
@@ -134,7 +134,7 @@ impl Instance {
                 .iter()
                 .filter_map(|target| target.rest.as_ref())
                 .map(rest_of);
-            place.state.recall(
+            ready_account.state.recall(
                 reported.in_flight,
                 rests.find(|rest| rest.why == Why::Credential),
             );
@@ -171,9 +171,9 @@ impl Instance {
     }
 
     /// Notes each difference between what the instance serves and what the files say.
-    pub(super) fn differ(&self, model: &Model, report: &mut Report) {
+    pub(super) fn note_differences(&self, model: &Model, report: &mut Report) {
         let catalog = &self.status.catalog;
-        let mut fact = |says: String| report.fact("catalog", says);
+        let mut fact = |sentence: String| report.add_fact("catalog", sentence);
         if catalog
             .last_refusal
             .as_ref()

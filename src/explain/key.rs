@@ -6,13 +6,13 @@ use std::time::SystemTime;
 
 use super::Key;
 use super::report::Report;
-use crate::base::calendar::rfc3339;
-use crate::base::problem::{nearest, no_such};
+use crate::base::calendar::format_system_time;
+use crate::base::problem::{nearest_name, no_such};
 use crate::catalog::{self, Catalog, Model};
-use crate::error::{Refusal, What};
+use crate::error::{FailureKind, Refusal};
 
 /// Returns the key with this id, whether it may be used or not.
-pub(super) fn find(
+pub(super) fn find_key(
     catalog: &Catalog,
     id: &str,
     now: SystemTime,
@@ -22,7 +22,7 @@ pub(super) fn find(
     let secrets: Vec<_> = of_key.map(|(_, key, until)| (key, until)).collect();
     let Some((key, _)) = secrets.first() else {
         let why = no_such("key", id, catalog.keys().map(|key| &*key.id), "");
-        report.fault("key", Refusal::new(What::InvalidKey, why));
+        report.add_fault("key", Refusal::new(FailureKind::InvalidKey, why));
         return None;
     };
     let gone = |until: &Option<SystemTime>| until.is_some_and(|until| until <= now);
@@ -43,7 +43,7 @@ pub(super) fn find(
         if let Some(expires) = expires.filter(|expires| *expires <= now) {
             faults.push(format!(
                 "{whose} {name} has expired, at {}",
-                rfc3339(expires)
+                format_system_time(expires)
             ));
         }
     }
@@ -52,45 +52,48 @@ pub(super) fn find(
             .iter()
             .filter_map(|(_, until)| *until)
             .max()
-            .map(rfc3339)
+            .map(format_system_time)
             .unwrap_or_default();
         faults.push(format!(
             "all its secrets have expired, the last one at {last}"
         ));
     }
     if key.usable(now).is_ok() && good > 0 {
-        report.fact("key", standing(key, secrets.len(), good));
+        report.add_fact("key", describe_key(key, secrets.len(), good));
     } else {
-        report.fault("key", Refusal::new(What::InvalidKey, faults.join("; ")));
+        report.add_fault(
+            "key",
+            Refusal::new(FailureKind::InvalidKey, faults.join("; ")),
+        );
     }
     Some(Arc::clone(key))
 }
 
 /// Describes a key that works.
-fn standing(key: &catalog::Key, secrets: usize, good: usize) -> String {
-    let mut says = format!("{} works", key.id);
+fn describe_key(key: &catalog::Key, secrets: usize, good: usize) -> String {
+    let mut sentence = format!("{} works", key.id);
     if let Some(expires) = [key.expires, key.caller.expires]
         .into_iter()
         .flatten()
         .min()
     {
-        says.push_str(&format!(" until {}", rfc3339(expires)));
+        sentence.push_str(&format!(" until {}", format_system_time(expires)));
     }
     if secrets > 1 {
-        says.push_str(&format!(", with {good} of its {secrets} secrets"));
+        sentence.push_str(&format!(", with {good} of its {secrets} secrets"));
     }
     if !key.allow_ips.is_empty() {
         let ranges: Vec<String> = key.allow_ips.iter().map(ToString::to_string).collect();
-        says.push_str(&format!(
+        sentence.push_str(&format!(
             ", but only from {}, which this command does not check",
             ranges.join(", ")
         ));
     }
-    says
+    sentence
 }
 
 /// Returns the model that this id means for the key.
-pub(super) fn model(
+pub(super) fn find_model(
     catalog: &Catalog,
     key: &catalog::Key,
     id: &str,
@@ -103,7 +106,7 @@ pub(super) fn model(
             model.id,
             model.label()
         );
-        report.fault("model", Refusal::new(What::UpstreamUnavailable, why));
+        report.add_fault("model", Refusal::new(FailureKind::UpstreamUnavailable, why));
         return None;
     }
     let Some(model) = catalog.visible(key, id).or_else(|| catalog.model(id)) else {
@@ -112,11 +115,11 @@ pub(super) fn model(
             .iter()
             .flat_map(|model| std::iter::once(&model.id).chain(&model.aliases))
             .map(|id| &**id);
-        let meant = nearest(id, ids)
+        let meant = nearest_name(id, ids)
             .map(|meant| format!("; did you mean \"{meant}\"?"))
             .unwrap_or_default();
         let shown: String = id.chars().take(80).collect();
-        report.fault(
+        report.add_fault(
             "model",
             not_found(format!("there is no model \"{shown}\"{meant}")),
         );
@@ -128,10 +131,11 @@ pub(super) fn model(
             "\"{shown}\" is a name of the demo \"{id}\" only for keys whose models are listed, in `models`"
         )
     };
-    match hidden(catalog, key, &model).or_else(|| catalog.visible(key, id).is_none().then(is_other))
+    match why_hidden(catalog, key, &model)
+        .or_else(|| catalog.visible(key, id).is_none().then(is_other))
     {
         Some(why) => {
-            report.fault("model", not_found(why));
+            report.add_fault("model", not_found(why));
             None
         }
         None => {
@@ -144,7 +148,7 @@ pub(super) fn model(
                 .pattern
                 .as_ref()
                 .map(|pattern| format!(", from the pattern \"{pattern}\""));
-            report.fact(
+            report.add_fact(
                 "model",
                 format!(
                     "\"{}\"{alias}{}: the key may use it",
@@ -158,11 +162,11 @@ pub(super) fn model(
 }
 
 fn not_found(why: String) -> Refusal {
-    Refusal::new(What::ModelNotFound, why).param("model")
+    Refusal::new(FailureKind::ModelNotFound, why).param("model")
 }
 
 /// Returns the reason why the key does not see a model, or `None` if it does.
-pub(super) fn hidden(catalog: &Catalog, key: &catalog::Key, model: &Model) -> Option<String> {
+pub(super) fn why_hidden(catalog: &Catalog, key: &catalog::Key, model: &Model) -> Option<String> {
     if catalog.visible(key, &model.id).is_some() {
         return None;
     }

@@ -32,16 +32,16 @@ use crate::conf::config::Server;
 use crate::conf::price::Usd;
 use crate::conf::proxy::Proxies;
 use crate::desk::checks;
-use crate::error::{Refusal, What};
+use crate::error::{FailureKind, Refusal};
 use crate::limits::{self, Ask, Bound, Bounds, Counts, Kind, Reserve, would_admit};
 use crate::live::Snapshot;
 use crate::plan::{self, Ties};
 use candidates::Rehearsal;
-use dialects::front::{Asked, DOORS, Envelope, Front};
+use dialects::front::{DOORS, Envelope, Front, PathRequest};
 pub use instance::Instance;
 use order::Order;
 pub use report::Report;
-pub use text::render;
+pub use text::render_report;
 
 /// The caller's header that names a conversation.
 const SESSION: &str = "x-portcullis-session";
@@ -89,13 +89,13 @@ pub struct Input {
     /// The front door.
     pub front: &'static Front,
     /// What the path says of the request.
-    pub asked: Asked,
+    pub asked: PathRequest,
     /// The body of the request.
     pub body: Bytes,
 }
 
 /// Makes a snapshot that no process serves, with a state of its own, behind these proxies.
-pub fn apart(catalog: Catalog, proxies: Arc<Proxies>) -> Snapshot {
+pub fn standalone_snapshot(catalog: Catalog, proxies: Arc<Proxies>) -> Snapshot {
     let accounts = Registry::behind(proxies);
     Snapshot::new(
         catalog,
@@ -113,7 +113,7 @@ pub fn is_id(key: &str) -> bool {
 }
 
 /// Finds a front door by its name.
-pub fn front(name: &str) -> Result<&'static Front, String> {
+pub fn find_front(name: &str) -> Result<&'static Front, String> {
     let names = DOORS.map(|front| front.name).join(", ");
     let found = DOORS.into_iter().find(|front| front.name == name);
     found.ok_or_else(|| format!("there is no such front door; these there are: {names}"))
@@ -121,14 +121,14 @@ pub fn front(name: &str) -> Result<&'static Front, String> {
 
 /// Reads those headers of the request that affect the result. Any other is an error, which does not
 /// repeat it: it may be the one with the key.
-pub fn headers<'h>(
+pub fn read_headers<'h>(
     mut written: impl Iterator<Item = (&'h str, &'h str)>,
     front: &Front,
 ) -> Result<HeaderMap, String> {
     let read = |(name, value): (&str, &str)| {
         let mut known = [SESSION, TIMEOUT]
             .into_iter()
-            .chain(front.heard.sessions.iter().copied());
+            .chain(front.extras.session_headers.iter().copied());
         let name = known.find(|known| known.eq_ignore_ascii_case(name.trim()))?;
         Some((
             HeaderName::from_static(name),
@@ -142,7 +142,7 @@ pub fn headers<'h>(
 }
 
 /// Finds out what would become of the request, in the gateway's own steps.
-pub fn explain(key: &str, input: &Input) -> Report {
+pub fn explain_request(key: &str, input: &Input) -> Report {
     let (now, clock) = (Clock::now(), SystemTime::now());
     let Input {
         settings,
@@ -155,23 +155,23 @@ pub fn explain(key: &str, input: &Input) -> Report {
         body,
     } = input;
     let mut report = Report::default();
-    running(settings, instance.as_ref(), &mut report);
-    let key = key::find(&snapshot.catalog, key, clock, &mut report);
+    note_source(settings, instance.as_ref(), &mut report);
+    let key = key::find_key(&snapshot.catalog, key, clock, &mut report);
     if let Some(instance) = instance
-        && let Some(what) = instance.refuses()
+        && let Some(reason) = instance.refuses()
     {
-        report.fault("running", Refusal::new(What::ShuttingDown, what));
+        report.add_fault("running", Refusal::new(FailureKind::ShuttingDown, reason));
     }
-    let timeout = checks::timeout(headers).unwrap_or_else(|refusal| {
-        report.fault("request", refusal);
+    let timeout = checks::request_timeout(headers).unwrap_or_else(|refusal| {
+        report.add_fault("request", refusal);
         None
     });
-    let envelope = read(body, settings.largest, (front, asked), &mut report);
+    let envelope = read_envelope(body, settings.largest, (front, asked), &mut report);
     let (Some(key), Some(envelope)) = (key, envelope) else {
-        return report.refused();
+        return report.with_refusal();
     };
-    let Some(model) = key::model(&snapshot.catalog, &key, &envelope.model, &mut report) else {
-        return report.refused();
+    let Some(model) = key::find_model(&snapshot.catalog, &key, &envelope.model, &mut report) else {
+        return report.with_refusal();
     };
     let bounds = snapshot
         .scopes
@@ -179,69 +179,69 @@ pub fn explain(key: &str, input: &Input) -> Report {
         .map(|scopes| scopes.bounds(&key, model.index))
         .unwrap_or_default();
     for bound in bounds.iter() {
-        let counts = is_counted.then(|| bound.scope.own(calendar::now()));
+        let counts = is_counted.then(|| bound.scope.own(calendar::now_millis()));
         let used = counts.as_ref().map(|counts| {
             format!(
                 "; used as this instance counts now: {}",
-                used(bound, counts)
+                used_text(bound, counts)
             )
         });
-        report.fact(
+        report.add_fact(
             "limits",
-            format!("{}{}", bound.says(), used.unwrap_or_default()),
+            format!("{}{}", bound.describe(), used.unwrap_or_default()),
         );
         report.limits.push(counts.map_or_else(
             || bound.json().into(),
-            |counts| limits::report(bound, &counts, calendar::now()),
+            |counts| limits::scope_report(bound, &counts, calendar::now_millis()),
         ));
     }
-    if let Some(plan) = plan::plan(snapshot, &key, &model, &envelope, Ties::default()) {
+    if let Some(plan) = plan::make_plan(snapshot, &key, &model, &envelope, Ties::default()) {
         for one in &plan.unpriced {
-            report.fact(
+            report.add_fact(
                 "limits",
                 format!(
                     "{} is left out: money is limited, and its price is unknown",
-                    named(one)
+                    candidate_name(one)
                 ),
             );
         }
         if let Err(refusal) = plan.check(&envelope) {
-            report.fault("request", refusal);
+            report.add_fault("request", refusal);
         }
-        let most = |reserve| plan::most(&envelope, &plan, reserve);
+        let amount = |reserve| plan::amount_to_reserve(&envelope, &plan, reserve);
         within_limits(
             &bounds,
-            most(bounds.reserve()),
-            most(Reserve::Asked),
+            amount(bounds.reserve()),
+            amount(Reserve::Asked),
             &mut report,
         );
     }
     if !report.refusals.is_empty() {
-        return report.refused();
+        return report.with_refusal();
     }
 
-    let session = checks::session(headers, front);
+    let session = checks::conversation_name(headers, front);
     let is_sticky = plan::is_sticky(&snapshot.catalog, &model);
     let conversation = if is_sticky {
-        plan::conversation(session, body, &envelope)
+        plan::conversation_hash(session, body, &envelope)
     } else {
         None
     };
     // The running state is put in after this: the target that the conversation belongs to may be
     // resting.
-    let home = Order::of(snapshot, &key, &model, &envelope, conversation);
+    let home = Order::play_through(snapshot, &key, &model, &envelope, conversation);
     if let Some(instance) = instance {
-        instance.recall(snapshot, now, clock);
-        instance.differ(&model, &mut report);
+        instance.restore_state(snapshot, now, clock);
+        instance.note_differences(&model, &mut report);
     }
-    let Some(order) = Order::of(snapshot, &key, &model, &envelope, conversation) else {
-        return report.refused();
+    let Some(order) = Order::play_through(snapshot, &key, &model, &envelope, conversation) else {
+        return report.with_refusal();
     };
-    order.tell(&model, instance.is_some(), &mut report);
+    order.note_reasons(&model, instance.is_some(), &mut report);
     if model.sticky {
         let by = conversation
             .map(|_| known_by(session.map(|_| headers.contains_key(SESSION)), &envelope));
-        order::tell_home(by, home.as_ref(), &order, &mut report);
+        order::note_home(by, home.as_ref(), &order, &mut report);
     }
     Rehearsal {
         input,
@@ -251,12 +251,12 @@ pub fn explain(key: &str, input: &Input) -> Report {
         timeout,
         now,
     }
-    .tell(&order, &mut report);
+    .ask_all(&order, &mut report);
     report
 }
 
 /// Writes what is used of the limits of a scope.
-fn used(bound: &Bound<'_>, counts: &Counts) -> String {
+fn used_text(bound: &Bound<'_>, counts: &Counts) -> String {
     let amount = |kind: Kind, number: u64| {
         if kind.is_money() {
             Usd(number).to_string()
@@ -281,7 +281,7 @@ fn within_limits(bounds: &Bounds<'_>, ask: Ask, all: Ask, report: &mut Report) {
     if bounds.is_empty() {
         return;
     }
-    report.fact(
+    report.add_fact(
         "limits",
         format!(
             "the request reserves {} tokens and {} USD until it is settled",
@@ -289,7 +289,7 @@ fn within_limits(bounds: &Bounds<'_>, ask: Ask, all: Ask, report: &mut Report) {
         ),
     );
     if all != ask {
-        report.fact(
+        report.add_fact(
             "limits",
             format!(
                 "the request asks for {} tokens; the limits reserve for an answer at most twice what 99 of 100 answers of the model used \
@@ -304,7 +304,7 @@ fn within_limits(bounds: &Bounds<'_>, ask: Ask, all: Ask, report: &mut Report) {
             .any(|(kind, limit)| kind.is_over_as_estimated(limit, ask))
     };
     for bound in bounds.iter().filter(estimated) {
-        report.fact(
+        report.add_fact(
             "limits",
             format!(
                 "these tokens are an estimate, and more than a limit of {} allows: the request \
@@ -313,49 +313,49 @@ fn within_limits(bounds: &Bounds<'_>, ask: Ask, all: Ask, report: &mut Report) {
             ),
         );
     }
-    if let Err(refused) = would_admit(bounds, ask, calendar::now()) {
-        report.fault("limits", refused.refusal());
+    if let Err(refused) = would_admit(bounds, ask, calendar::now_millis()) {
+        report.add_fault("limits", refused.refusal());
     }
 }
 
 /// Reads the parts of the body that the gateway reads.
-fn read(
+fn read_envelope(
     body: &Bytes,
     limit: usize,
-    (front, asked): (&'static Front, &Asked),
+    (front, asked): (&'static Front, &PathRequest),
     report: &mut Report,
 ) -> Option<Envelope> {
     if body.len() > limit {
-        let what =
+        let message =
             format!("the body is larger than `limits.request_body` in server.yaml, {limit} bytes");
-        report.fault("request", Refusal::new(What::TooLarge, what));
+        report.add_fault("request", Refusal::new(FailureKind::TooLarge, message));
         return None;
     }
     let envelope = front.envelope(body);
     if envelope
         .as_ref()
         .is_ok_and(|envelope| !envelope.model.is_empty())
-        && *asked != Asked::default()
+        && *asked != PathRequest::default()
     {
-        let what = format!(
+        let message = format!(
             "at the door `{}` the body says the model and the stream: leave out --model, --stream",
             front.name
         );
-        report.fault(
+        report.add_fault(
             "request",
-            Refusal::new(What::BadRequest { code: None }, what),
+            Refusal::new(FailureKind::BadRequest { code: None }, message),
         );
         return None;
     }
-    match envelope.map(|envelope| envelope.at(asked.clone())) {
+    match envelope.map(|envelope| envelope.with_path(asked.clone())) {
         Ok(envelope) if envelope.model.is_empty() => {
-            let what = format!(
+            let message = format!(
                 "the path of the door `{}` names the model: write it as `--model MODEL`",
                 front.name
             );
-            report.fault(
+            report.add_fault(
                 "request",
-                Refusal::new(What::BadRequest { code: None }, what),
+                Refusal::new(FailureKind::BadRequest { code: None }, message),
             );
             None
         }
@@ -365,7 +365,7 @@ fn read(
             } else {
                 "not a stream"
             };
-            report.fact(
+            report.add_fact(
                 "request",
                 format!(
                     "{} bytes for the model \"{}\", {stream}",
@@ -376,8 +376,8 @@ fn read(
             Some(envelope)
         }
         Err(fault) => {
-            let refusal = Refusal::new(What::BadRequest { code: fault.code }, fault.message);
-            report.fault(
+            let refusal = Refusal::new(FailureKind::BadRequest { code: fault.code }, fault.message);
+            report.add_fault(
                 "request",
                 Refusal {
                     param: fault.param.map(String::from),
@@ -389,15 +389,15 @@ fn read(
     }
 }
 
-fn running(settings: &Settings, instance: Option<&Instance>, report: &mut Report) {
-    let says = match instance {
+fn note_source(settings: &Settings, instance: Option<&Instance>, report: &mut Report) {
+    let sentence = match instance {
         Some(instance) => format!("the state is from {}", instance.source),
         None => format!(
             "the state is unknown: every account is assumed healthy and idle. `--status http://{}/status` asks a running instance",
             settings.admin
         ),
     };
-    report.fact("running", says);
+    report.add_fact("running", sentence);
 }
 
 /// Names the part of the request from which its conversation is known.
@@ -419,7 +419,7 @@ fn known_by(session: Option<bool>, envelope: &Envelope) -> &'static str {
 }
 
 /// Writes a duration as the catalog does.
-fn span(time: Duration) -> String {
+fn duration_text(time: Duration) -> String {
     let milliseconds = time.as_millis();
     if milliseconds.is_multiple_of(1_000) {
         format!("{}s", milliseconds / 1_000)
@@ -429,7 +429,7 @@ fn span(time: Duration) -> String {
 }
 
 /// Writes a remaining time, in whole seconds unless it is less than one.
-pub fn left(time: Duration) -> String {
+pub fn remaining_text(time: Duration) -> String {
     let milliseconds = time.as_millis();
     if milliseconds < 1_000 {
         format!("{milliseconds}ms")
@@ -439,10 +439,10 @@ pub fn left(time: Duration) -> String {
 }
 
 /// Returns the name of a candidate, for people.
-fn named(candidate: &plan::Candidate) -> String {
+fn candidate_name(candidate: &plan::Candidate) -> String {
     format!(
         "{} ({})",
-        candidate.place.account.id, candidate.upstream_model
+        candidate.ready_account.account.id, candidate.upstream_model
     )
 }
 

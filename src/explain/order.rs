@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use super::report::Report;
-use super::{Key, named};
+use super::{Key, candidate_name};
 use crate::catalog::{Model, Strategy};
 use crate::live::Snapshot;
 use crate::plan::{self, Candidate, Reach, Ties};
@@ -34,7 +34,7 @@ struct Count {
 
 impl Order {
     /// Plays requests through, and returns the order.
-    pub(super) fn of(
+    pub(super) fn play_through(
         snapshot: &Snapshot,
         key: &Key,
         model: &Arc<Model>,
@@ -45,12 +45,12 @@ impl Order {
         // after it.
         let before = fastrand::get_seed();
         fastrand::seed(0);
-        let order = Order::played(snapshot, key, model, envelope, conversation);
+        let order = Order::play(snapshot, key, model, envelope, conversation);
         fastrand::seed(before);
         order
     }
 
-    fn played(
+    fn play(
         snapshot: &Snapshot,
         key: &Key,
         model: &Arc<Model>,
@@ -61,7 +61,7 @@ impl Order {
             conversation,
             boundary: None,
         };
-        let plan = || Some(plan::plan(snapshot, key, model, envelope, ties)?.candidates);
+        let plan = || Some(plan::make_plan(snapshot, key, model, envelope, ties)?.candidates);
         let candidates = plan()?;
         let mut counts = vec![Count::default(); candidates.len()];
         for _ in 0..DRAWS {
@@ -71,17 +71,17 @@ impl Order {
             for (rank, one) in drawn.iter().enumerate() {
                 // A target may be written twice.
                 let mut same = candidates.iter().zip(&found).enumerate();
-                let Some(at) = same
-                    .find_map(|(at, (other, found))| (!found && is_same(one, other)).then_some(at))
-                else {
+                let Some(index) = same.find_map(|(index, (other, found))| {
+                    (!found && is_same(one, other)).then_some(index)
+                }) else {
                     continue;
                 };
-                let is_first = group.replace(of_group(one)) != Some(of_group(one));
-                if let (Some(count), Some(found)) = (counts.get_mut(at), found.get_mut(at)) {
+                let is_first = group.replace(group_of(one)) != Some(group_of(one));
+                if let (Some(count), Some(found)) = (counts.get_mut(index), found.get_mut(index)) {
                     count.first += usize::from(is_first);
                     count.ranks += rank;
                     *found = true;
-                    count.moved |= at != rank;
+                    count.moved |= index != rank;
                 }
             }
         }
@@ -89,16 +89,16 @@ impl Order {
         let shaken: Vec<_> = places
             .iter()
             .filter(|(_, count)| count.moved)
-            .map(|(one, _)| of_group(one))
+            .map(|(one, _)| group_of(one))
             .collect();
         places.sort_by_key(|(_, count)| count.ranks);
-        let place = |(candidate, count): (Candidate, Count)| {
+        let with_share = |(candidate, count): (Candidate, Count)| {
             let first_for = shaken
-                .contains(&of_group(&candidate))
+                .contains(&group_of(&candidate))
                 .then_some(count.first as f64 / DRAWS as f64);
             (candidate, first_for)
         };
-        let (candidates, first_for) = places.into_iter().map(place).unzip();
+        let (candidates, first_for) = places.into_iter().map(with_share).unzip();
         Some(Order {
             candidates,
             first_for,
@@ -106,28 +106,31 @@ impl Order {
     }
 
     /// Returns the candidates, each with the share of the requests for which it is the first.
-    pub(super) fn places(&self) -> impl Iterator<Item = (&Candidate, Option<f64>)> {
+    pub(super) fn with_shares(&self) -> impl Iterator<Item = (&Candidate, Option<f64>)> {
         self.candidates.iter().zip(self.first_for.iter().copied())
     }
 
     /// Notes the reason for the order of the model's targets, and of those of the models that may
     /// stand in for it.
-    pub(super) fn tell(&self, model: &Model, is_running_known: bool, report: &mut Report) {
+    pub(super) fn note_reasons(&self, model: &Model, is_running_known: bool, report: &mut Report) {
         let places: Vec<_> = self
-            .places()
+            .with_shares()
             .filter(|(one, _)| one.instead_of.is_none())
             .collect();
-        for members in places.chunk_by(|(one, _), (other, _)| of_group(one) == of_group(other)) {
+        for members in places.chunk_by(|(one, _), (other, _)| group_of(one) == group_of(other)) {
             if let [(one, _), _, ..] = members {
-                let of = &one.model;
-                let whose = if *of.id == *model.id {
+                let served_model = &one.model;
+                let whose = if *served_model.id == *model.id {
                     String::new()
                 } else {
-                    format!("of \"{}\": ", of.id)
+                    format!("of \"{}\": ", served_model.id)
                 };
-                report.fact(
+                report.add_fact(
                     "order",
-                    format!("{whose}{}", order(of, members, is_running_known)),
+                    format!(
+                        "{whose}{}",
+                        order_reason(served_model, members, is_running_known)
+                    ),
                 );
             }
         }
@@ -135,18 +138,22 @@ impl Order {
 }
 
 /// Returns the model and the reach of a candidate. Candidates with the same two stand together.
-fn of_group(candidate: &Candidate) -> (*const Model, Reach) {
+fn group_of(candidate: &Candidate) -> (*const Model, Reach) {
     (Arc::as_ptr(&candidate.model), candidate.reach)
 }
 
 fn is_same(one: &Candidate, other: &Candidate) -> bool {
-    of_group(one) == of_group(other)
-        && Arc::ptr_eq(&one.place, &other.place)
+    group_of(one) == group_of(other)
+        && Arc::ptr_eq(&one.ready_account, &other.ready_account)
         && Arc::ptr_eq(&one.track, &other.track)
 }
 
 /// Returns the reason for the order of a model's targets.
-fn order(model: &Model, members: &[(&Candidate, Option<f64>)], is_running_known: bool) -> String {
+fn order_reason(
+    model: &Model,
+    members: &[(&Candidate, Option<f64>)],
+    is_running_known: bool,
+) -> String {
     let moment = if is_running_known {
         "as /status reported it"
     } else {
@@ -165,7 +172,7 @@ fn order(model: &Model, members: &[(&Candidate, Option<f64>)], is_running_known:
     let shares: Vec<String> = members
         .iter()
         .filter_map(|(one, share)| share.filter(|share| *share > 0.0).map(|share| (one, share)))
-        .map(|(one, share)| format!("{} for {:.0} %", named(one), share * 100.0))
+        .map(|(one, share)| format!("{} for {:.0} %", candidate_name(one), share * 100.0))
         .collect();
     match shares.as_slice() {
         [] => how,
@@ -180,30 +187,30 @@ fn order(model: &Model, members: &[(&Candidate, Option<f64>)], is_running_known:
 }
 
 /// Notes the target to which the conversation belongs. `home` is the order if everybody is healthy.
-pub(super) fn tell_home(
+pub(super) fn note_home(
     known_by: Option<&str>,
     home: Option<&Order>,
     now: &Order,
     report: &mut Report,
 ) {
     let Some(by) = known_by else {
-        report.fact(
+        report.add_fact(
             "sticky",
             "the request does not say which conversation it belongs to, so its targets are ordered as for any request",
         );
         return;
     };
-    let target = |order: &Order| order.candidates.first().map(named);
+    let target = |order: &Order| order.candidates.first().map(candidate_name);
     let (Some(home), Some(now)) = (home.and_then(target), target(now)) else {
         return;
     };
-    let says = if home == now {
+    let instead = if home == now {
         String::new()
     } else {
         format!(", which cannot be used now: {now} takes its place")
     };
-    report.fact(
+    report.add_fact(
         "sticky",
-        format!("the conversation, known by {by}, belongs to {home}{says}"),
+        format!("the conversation, known by {by}, belongs to {home}{instead}"),
     );
 }

@@ -156,16 +156,16 @@ fn lossy<S: serde::Serializer>(body: &[u8], serializer: S) -> Result<S::Ok, S::E
 
 impl Report {
     /// Adds a fact.
-    pub(super) fn fact(&mut self, about: &'static str, says: impl Into<String>) {
+    pub(super) fn add_fact(&mut self, about: &'static str, sentence: impl Into<String>) {
         self.facts.push(Fact {
             about,
-            says: says.into(),
+            says: sentence.into(),
             fault: false,
         });
     }
 
     /// Adds a fact because of which no candidate is asked.
-    pub(super) fn fault(&mut self, about: &'static str, refusal: Refusal) {
+    pub(super) fn add_fault(&mut self, about: &'static str, refusal: Refusal) {
         let is_new =
             |param: &&String| *param != about && !refusal.message.contains(&format!("`{param}`"));
         let param = refusal
@@ -183,7 +183,7 @@ impl Report {
     }
 
     /// Returns the report with the verdict of the first refusal: no candidate is asked.
-    pub(super) fn refused(mut self) -> Report {
+    pub(super) fn with_refusal(mut self) -> Report {
         if let Some(refusal) = self.refusals.first() {
             self.verdict = Verdict::refused(refusal);
         }
@@ -224,13 +224,13 @@ impl Report {
     /// Notes that the running gateway did not say what is used of the limits.
     pub fn miss_limits(&mut self, why: &str) {
         self.is_unsure = true;
-        self.fact("limits", format!("{LIMITS_UNKNOWN}: {why}"));
+        self.add_fact("limits", format!("{LIMITS_UNKNOWN}: {why}"));
     }
 
     /// Notes that the running gateway did not show its state, nor what is used of the limits.
     pub fn miss_state(&mut self, why: &str) {
         self.is_unsure = true;
-        let says = format!(
+        let sentence = format!(
             "the state is not known: every account is assumed healthy and idle, and each of them may rest, be full or be \
              switched off: {why}"
         );
@@ -239,11 +239,11 @@ impl Report {
             0,
             Fact {
                 about: "running",
-                says,
+                says: sentence,
                 fault: false,
             },
         );
-        self.fact("limits", LIMITS_UNKNOWN);
+        self.add_fact("limits", LIMITS_UNKNOWN);
     }
 
     /// Returns whether a gateway was asked for what the result depends on, and did not say it.
@@ -268,7 +268,7 @@ impl Report {
 impl Verdict {
     /// Returns the verdict that no candidate is asked, and that the caller gets this refusal.
     pub(super) fn refused(refusal: &Refusal) -> Verdict {
-        let row = refusal.what.row();
+        let row = refusal.kind.row();
         let code = row.code.map(|code| format!(" {code}")).unwrap_or_default();
         Verdict {
             tried: false,

@@ -10,8 +10,8 @@ use http::header::{self, HeaderValue};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+use super::duration_text;
 use super::report::Upstream;
-use super::span;
 use crate::catalog::{Account, Signer};
 use crate::exchange::{credential, outgoing};
 use crate::plan::Candidate;
@@ -30,34 +30,41 @@ const REQUEST_ID: &str = "<id of the request>";
 const SHORT: usize = 60;
 
 /// Returns the request as it would be sent to a candidate.
-pub(super) fn upstream(
+pub(super) fn upstream_request(
     candidate: &Candidate,
-    said: &Outbound,
+    outbound: &Outbound,
     envelope: &Envelope,
     body: &Bytes,
     timeout: Option<Duration>,
 ) -> Upstream {
-    let account = &candidate.place.account;
-    let written = said.body.concat();
+    let account = &candidate.ready_account.account;
+    let written = outbound.body.concat();
     let base = &account.base;
     let scheme = if base.tls { "https" } else { "http" };
-    let url = format!("{scheme}://{}{}{}", base.authority, base.path, said.path);
+    let url = format!(
+        "{scheme}://{}{}{}",
+        base.authority, base.path, outbound.path
+    );
     let is_demo = account.dialect.protocol.calls_nobody();
     Upstream {
         method: "POST",
         url: (!is_demo).then_some(url),
-        proxy: candidate.place.proxy.as_ref().map(ToString::to_string),
+        proxy: candidate
+            .ready_account
+            .proxy
+            .as_ref()
+            .map(ToString::to_string),
         headers: if is_demo {
             Vec::new()
         } else {
-            headers(account, said, written.len())
+            shown_headers(account, outbound, written.len())
         },
         body_base64: std::str::from_utf8(&written)
             .is_err()
             .then(|| base64::engine::general_purpose::STANDARD.encode(&written)),
-        deadlines: deadlines(candidate, envelope.stream, timeout),
-        changed: changed(candidate, envelope, (body, &written), said.copied == 0),
-        dropped: said
+        deadlines: request_deadlines(candidate, envelope.stream, timeout),
+        changed: list_changes(candidate, envelope, (body, &written), outbound.copied == 0),
+        dropped: outbound
             .losses
             .names()
             .iter()
@@ -68,15 +75,15 @@ pub(super) fn upstream(
 }
 
 /// Returns the headers that the gateway writes, in its order.
-fn headers(account: &Account, said: &Outbound, length: usize) -> Vec<(String, String)> {
-    let mut own = credential::plain(said);
+fn shown_headers(account: &Account, outbound: &Outbound, length: usize) -> Vec<(String, String)> {
+    let mut own = credential::plain_headers(outbound);
     let masked = |name: header::HeaderName, mask: &'static str| {
         let mut value = HeaderValue::from_static(mask);
         value.set_sensitive(true);
         (name, value)
     };
     match &account.signer {
-        Some(Signer::Aws(keys)) => match credential::signed(keys, account, said) {
+        Some(Signer::Aws(keys)) => match credential::sign_request(keys, account, outbound) {
             Ok(signed) => own.extend(signed.into_iter().map(|(name, _)| masked(name, SIGNED))),
             Err(_) => own.push(masked(header::AUTHORIZATION, UNSIGNABLE)),
         },
@@ -91,7 +98,7 @@ fn headers(account: &Account, said: &Outbound, length: usize) -> Vec<(String, St
             account
                 .headers
                 .iter()
-                .any(|(other, of)| *other == name && *of == value)
+                .any(|(other, own_value)| *other == name && *own_value == value)
         };
         let text = match value.to_str() {
             Ok(text @ (SIGNED | TOKEN | UNSIGNABLE)) => text,
@@ -102,7 +109,7 @@ fn headers(account: &Account, said: &Outbound, length: usize) -> Vec<(String, St
         };
         (name.as_str().to_owned(), text.to_owned())
     };
-    outgoing::fields(account, &own, id, length)
+    outgoing::head_fields(account, &own, id, length)
         .into_iter()
         .map(show)
         .collect()
@@ -119,7 +126,7 @@ fn is_signed_for(account: &Account) -> bool {
 }
 
 /// Returns the deadlines of the request, by their names in the catalog.
-fn deadlines(
+fn request_deadlines(
     candidate: &Candidate,
     stream: bool,
     timeout: Option<Duration>,
@@ -130,7 +137,7 @@ fn deadlines(
     } else {
         times.total
     };
-    let total = ("total", timeout.map_or(total, |most| most.min(total)));
+    let total = ("total", timeout.map_or(total, |limit| limit.min(total)));
     let mut all = vec![("connect", times.connect)];
     if stream {
         all.push(("first_byte", times.first_byte));
@@ -139,12 +146,12 @@ fn deadlines(
     }
     all.push(total);
     all.into_iter()
-        .map(|(name, time)| (name, span(time)))
+        .map(|(name, time)| (name, duration_text(time)))
         .collect()
 }
 
 /// Returns the differences from the caller's request, except the fields that are dropped.
-fn changed(
+fn list_changes(
     candidate: &Candidate,
     envelope: &Envelope,
     (body, written): (&[u8], &[u8]),
@@ -162,20 +169,20 @@ fn changed(
         .max_tokens(&candidate.upstream_model)
         .filter(|_| !passes)
     {
-        None => fields(body, written, &mut changed),
+        None => changed_fields(body, written, &mut changed),
         Some(max_tokens) => {
             changed.push(format!(
                 "the body is rewritten in the format of {}",
                 dialect.protocol.name
             ));
-            limit(body, written, max_tokens, &mut changed);
+            changed_limit(body, written, max_tokens, &mut changed);
         }
     }
     changed
 }
 
 /// Notes the fields that differ in a body that is not translated.
-fn fields(body: &[u8], written: &[u8], changed: &mut Vec<String>) {
+fn changed_fields(body: &[u8], written: &[u8], changed: &mut Vec<String>) {
     type Fields<'a> = BTreeMap<String, &'a RawValue>;
     let (Ok(before), Ok(after)) = (
         serde_json::from_slice::<Fields<'_>>(body),
@@ -201,22 +208,22 @@ fn fields(body: &[u8], written: &[u8], changed: &mut Vec<String>) {
 }
 
 /// Notes the limit on the answer's length in a body that is translated, if it changes.
-fn limit(body: &[u8], written: &[u8], pointer: &str, changed: &mut Vec<String>) {
+fn changed_limit(body: &[u8], written: &[u8], pointer: &str, changed: &mut Vec<String>) {
     let (Ok(before), Ok(after)) = (
         serde_json::from_slice::<Value>(body),
         serde_json::from_slice::<Value>(written),
     ) else {
         return;
     };
-    let said = ["/max_completion_tokens", "/max_tokens"]
+    let requested = ["/max_completion_tokens", "/max_tokens"]
         .iter()
         .find_map(|name| before.pointer(name)?.as_u64());
     let Some(limit) = after.pointer(pointer).and_then(Value::as_u64) else {
         return;
     };
-    match said {
-        Some(said) if said == limit => {}
-        Some(said) => changed.push(format!("max_tokens: {said} becomes {limit}")),
+    match requested {
+        Some(requested) if requested == limit => {}
+        Some(requested) => changed.push(format!("max_tokens: {requested} becomes {limit}")),
         None => changed.push(format!("max_tokens: {limit} is added")),
     }
 }

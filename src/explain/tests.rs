@@ -1,6 +1,6 @@
 use super::report::CandidateState;
 use super::*;
-use crate::catalog::resolve::resolve;
+use crate::catalog::resolve::resolve_catalog;
 use crate::conf::config;
 use serde_json::{Value, json};
 
@@ -47,22 +47,24 @@ callers:
 "#;
 
 fn input(catalog: &str, status: Option<Value>, body: &str) -> Input {
-    let catalog = resolve(
+    let catalog = resolve_catalog(
         &[("catalog.yaml".to_owned(), catalog.to_owned())],
         &mut |_| Ok("secret".to_owned()),
     );
     let catalog = catalog.unwrap_or_else(|problems| panic!("{problems}"));
     Input {
-        settings: (&config::read("server.yaml", "{}", &mut |_| Err(String::new())).unwrap()).into(),
-        snapshot: apart(catalog, Arc::default()),
+        settings: (&config::parse_server("server.yaml", "{}", &mut |_| Err(String::new()))
+            .unwrap())
+            .into(),
+        snapshot: standalone_snapshot(catalog, Arc::default()),
         is_counted: false,
         instance: status.map(|told| Instance {
             source: "s.json".to_owned(),
             status: serde_json::from_value(told).unwrap(),
         }),
         headers: HeaderMap::new(),
-        front: front("chat").unwrap(),
-        asked: Asked::default(),
+        front: find_front("chat").unwrap(),
+        asked: PathRequest::default(),
         body: body.to_owned().into(),
     }
 }
@@ -73,7 +75,7 @@ fn chat(model: &str) -> String {
 
 /// What would become of a plain request for this model.
 fn of(model: &str, status: Option<Value>) -> Report {
-    explain("acme/prod", &input(CATALOG, status, &chat(model)))
+    explain_request("acme/prod", &input(CATALOG, status, &chat(model)))
 }
 
 fn target(model: &str, more: Value) -> Value {
@@ -120,7 +122,7 @@ fn says(report: &Report, about: &str, expected: &str) {
 
 #[test]
 fn it_reads_like_this() {
-    let text = String::from_utf8(text::render(&of("m", None))).unwrap();
+    let text = String::from_utf8(text::render_report(&of("m", None))).unwrap();
     let version = env!("CARGO_PKG_VERSION");
     let expected = format!(
         r#"yes: the request would be sent to a (x), then b (y), then claude (claude-sonnet-4-5); each further target is asked only if all targets before it fail
@@ -181,8 +183,8 @@ POST https://api.anthropic.com/v1/messages
 fn it_is_the_same_each_time() {
     for model in ["m", "turns", "busy", "fast", "own"] {
         assert_eq!(
-            text::render(&of(model, None)),
-            text::render(&of(model, None)),
+            text::render_report(&of(model, None)),
+            text::render_report(&of(model, None)),
             "{model}"
         );
     }
@@ -192,7 +194,7 @@ fn it_is_the_same_each_time() {
 fn no_secret_is_in_it() {
     for model in ["m", "turns", "signed", "strict", "unserved", "longer"] {
         let report = of(model, None);
-        for out in [text::render(&report), report.json()] {
+        for out in [text::render_report(&report), report.json()] {
             let out = String::from_utf8(out).unwrap();
             assert!(!out.to_ascii_lowercase().contains("canary"), "{out}");
         }
@@ -220,7 +222,7 @@ fn no_secret_is_in_it() {
 #[test]
 fn a_key_that_does_not_work_is_told_why() {
     let check = |key: &str, expected: &str| {
-        let report = explain(key, &input(CATALOG, None, &chat("m")));
+        let report = explain_request(key, &input(CATALOG, None, &chat("m")));
         assert!(!report.verdict.tried && report.candidates.is_empty());
         assert_eq!(
             (report.verdict.status, report.verdict.code.as_deref()),
@@ -248,12 +250,12 @@ fn a_key_that_does_not_work_is_told_why() {
         "all its secrets have expired, the last one at 2020-01-01T00:00:00.000Z",
     );
     says(
-        &explain("acme/turned", &input(CATALOG, None, &chat("m"))),
+        &explain_request("acme/turned", &input(CATALOG, None, &chat("m"))),
         "key",
         "acme/turned works, with 1 of its 2 secrets",
     );
     says(
-        &explain("acme/narrow", &input(CATALOG, None, &chat("other"))),
+        &explain_request("acme/narrow", &input(CATALOG, None, &chat("other"))),
         "key",
         "acme/narrow works, but only from 10.0.0.0/8",
     );
@@ -262,7 +264,7 @@ fn a_key_that_does_not_work_is_told_why() {
 #[test]
 fn a_model_that_is_not_seen_is_told_why() {
     let check = |key: &str, model: &str, expected: &str| {
-        let report = explain(key, &input(CATALOG, None, &chat(model)));
+        let report = explain_request(key, &input(CATALOG, None, &chat(model)));
         assert_eq!(
             (report.verdict.status, report.verdict.code.as_deref()),
             (Some(404), Some("model_not_found")),
@@ -305,10 +307,10 @@ fn a_model_that_is_not_seen_is_told_why() {
 #[test]
 fn a_request_that_cannot_be_read_is_told_why_and_so_is_all_else() {
     let check = |body: &str, status: u16, param: Option<&str>, expected: &str| {
-        let report = explain("acme/off", &input(CATALOG, None, body));
+        let report = explain_request("acme/off", &input(CATALOG, None, body));
         says(&report, "request", expected);
         assert_eq!(report.verdict.status, Some(401), "the key comes first");
-        let report = explain("acme/prod", &input(CATALOG, None, body));
+        let report = explain_request("acme/prod", &input(CATALOG, None, body));
         assert_eq!(
             (report.verdict.status, report.verdict.param.as_deref()),
             (Some(status), param)
@@ -337,12 +339,12 @@ fn a_request_that_cannot_be_read_is_told_why_and_so_is_all_else() {
     late.headers
         .insert(TIMEOUT, HeaderValue::from_static("soon"));
     assert_eq!(
-        explain("acme/prod", &late).verdict.param.as_deref(),
+        explain_request("acme/prod", &late).verdict.param.as_deref(),
         Some(TIMEOUT)
     );
     late.headers
         .insert(TIMEOUT, HeaderValue::from_static("2.5"));
-    let request = explain("acme/prod", &late)
+    let request = explain_request("acme/prod", &late)
         .candidates
         .remove(0)
         .request
@@ -420,7 +422,7 @@ fn what_the_instance_tells_decides_who_is_asked() {
     // Three attempts are the most: who is broken is asked last, and none is left.
     let mut narrow = input(CATALOG, Some(status(open.clone(), limited)), &chat("m"));
     narrow.settings.attempts = 1;
-    let report = explain("acme/prod", &narrow);
+    let report = explain_request("acme/prod", &narrow);
     assert_eq!(
         report
             .candidates
@@ -442,7 +444,7 @@ fn what_the_instance_tells_decides_who_is_asked() {
 fn no_more_are_asked_than_may_be() {
     let mut narrow = input(CATALOG, None, &chat("m"));
     narrow.settings.attempts = 2;
-    let report = explain("acme/prod", &narrow);
+    let report = explain_request("acme/prod", &narrow);
     assert_eq!(
         report
             .candidates
@@ -536,7 +538,7 @@ fn most_tokens_that_are_no_number_reserve_the_models_default() {
         "    limits: { tokens_per_day: 9000 }\n    models: [m, alias,",
     );
     let takes = |body: &str| {
-        let text = String::from_utf8(text::render(&explain(
+        let text = String::from_utf8(text::render_report(&explain_request(
             "acme/prod",
             &input(&catalog, None, body),
         )))
@@ -677,7 +679,7 @@ fn a_conversation_has_a_home() {
     let mut named = input(CATALOG, None, &chat("own"));
     named.headers.insert(SESSION, HeaderValue::from_static("s"));
     says(
-        &explain("acme/prod", &named),
+        &explain_request("acme/prod", &named),
         "sticky",
         "known by x-portcullis-session",
     );
@@ -687,7 +689,7 @@ fn a_conversation_has_a_home() {
         r#"{"model":"own","messages":[{"role":"system","content":"S"}]}"#,
     );
     says(
-        &explain("acme/prod", &nobody),
+        &explain_request("acme/prod", &nobody),
         "sticky",
         "the request does not say",
     );
@@ -698,7 +700,7 @@ fn what_cannot_be_expressed_is_told() {
     let body = |model: &str| {
         format!(r#"{{"model":"{model}","seed":7,"messages":[{{"role":"user","content":"Hi"}}]}}"#)
     };
-    let report = explain("acme/prod", &input(CATALOG, None, &body("strict")));
+    let report = explain_request("acme/prod", &input(CATALOG, None, &body("strict")));
     assert_eq!(
         states(&report),
         [("claude".to_owned(), CandidateState::Unable, None)]
@@ -716,7 +718,7 @@ fn what_cannot_be_expressed_is_told() {
         (report.verdict.status, report.verdict.param.as_deref()),
         (Some(400), Some("seed"))
     );
-    let report = explain("acme/prod", &input(CATALOG, None, &body("other")));
+    let report = explain_request("acme/prod", &input(CATALOG, None, &body("other")));
     assert_eq!(
         report
             .candidates
@@ -755,11 +757,11 @@ fn who_is_there_in_case_is_told_for_which() {
 #[test]
 fn only_headers_that_decide_something_are_taken() {
     let taken = |written: &[&str]| {
-        headers(
+        read_headers(
             written
                 .iter()
                 .map(|line| line.split_once(':').unwrap_or_default()),
-            front("chat").unwrap(),
+            find_front("chat").unwrap(),
         )
     };
     assert_eq!(
@@ -783,7 +785,10 @@ fn only_headers_that_decide_something_are_taken() {
 fn times_are_written_as_in_the_catalog() {
     let check = |milliseconds: u64, exactly: &str, about: &str| {
         let time = Duration::from_millis(milliseconds);
-        assert_eq!((span(time).as_str(), left(time).as_str()), (exactly, about));
+        assert_eq!(
+            (duration_text(time).as_str(), remaining_text(time).as_str()),
+            (exactly, about)
+        );
     };
     check(0, "0s", "0ms");
     check(250, "250ms", "250ms");
@@ -815,8 +820,8 @@ fn the_limits_that_hold_and_what_each_target_costs_are_told() {
             1,
         )
     });
-    let report = explain("acme/prod", &input(&catalog, None, &chat("alias")));
-    let text = String::from_utf8(text::render(&report)).unwrap();
+    let report = explain_request("acme/prod", &input(&catalog, None, &chat("alias")));
+    let text = String::from_utf8(text::render_report(&report)).unwrap();
     for line in [
         "  limits   of acme: usd_per_day 12.5, reserve asked\n",
         "  limits   of its own: requests_per_minute 60\n",
@@ -857,7 +862,7 @@ fn the_limits_that_hold_and_what_each_target_costs_are_told() {
 
     // What is more than the whole of a limit never passes.
     let large = chat("alias").replacen('{', "{\"max_tokens\": 2000000, ", 1);
-    let report = explain("acme/prod", &input(&catalog, None, &large));
+    let report = explain_request("acme/prod", &input(&catalog, None, &large));
     assert_eq!(
         (report.verdict.status, report.verdict.code.as_deref()),
         (Some(429), Some("insufficient_quota"))
@@ -873,8 +878,8 @@ fn the_limits_that_hold_and_what_each_target_costs_are_told() {
 
     // Unless no more is reserved than the model's answers use.
     let usual = catalog.replace(", reserve: asked", "");
-    let report = explain("acme/prod", &input(&usual, None, &large));
-    let text = String::from_utf8(text::render(&report)).unwrap();
+    let report = explain_request("acme/prod", &input(&usual, None, &large));
+    let text = String::from_utf8(text::render_report(&report)).unwrap();
     assert!(
         report.verdict.tried
             && text.contains("  limits   the request reserves 8213 tokens and 0.132943 USD")
@@ -889,9 +894,9 @@ fn the_limits_that_hold_and_what_each_target_costs_are_told() {
         "requests_per_minute: 60, tokens_per_minute: 600",
         1,
     );
-    let report = explain("acme/prod", &input(&small, None, &chat("alias")));
+    let report = explain_request("acme/prod", &input(&small, None, &chat("alias")));
     assert!(report.verdict.tried, "{}", report.verdict.says);
-    let text = String::from_utf8(text::render(&report)).unwrap();
+    let text = String::from_utf8(text::render_report(&report)).unwrap();
     assert!(
         text.contains(
             "  limits   these tokens are an estimate, and more than a limit of acme/prod allows: the \
@@ -900,7 +905,7 @@ fn the_limits_that_hold_and_what_each_target_costs_are_told() {
         "{text}"
     );
     let asked = chat("alias").replacen('{', "{\"max_tokens\": 700, ", 1);
-    let report = explain("acme/prod", &input(&small, None, &asked));
+    let report = explain_request("acme/prod", &input(&small, None, &asked));
     assert_eq!(
         (report.verdict.status, report.verdict.code.as_deref()),
         (Some(429), Some("rate_limit_exceeded"))
@@ -909,7 +914,7 @@ fn the_limits_that_hold_and_what_each_target_costs_are_told() {
     // Where nobody knows, that is said.
     let report = of("fast", None);
     assert!(
-        String::from_utf8(text::render(&report))
+        String::from_utf8(text::render_report(&report))
             .unwrap()
             .contains("price unknown\n")
     );

@@ -4,7 +4,7 @@ use super::report::{Candidate, CandidateState, Costs, Fact, Report, Upstream};
 use crate::plan::Reach;
 
 /// Writes the report. It returns bytes, since a body is written as it would be sent.
-pub fn render(report: &Report) -> Vec<u8> {
+pub fn render_report(report: &Report) -> Vec<u8> {
     let mut out = String::new();
     let word = match (report.verdict.tried, report.is_unsure) {
         (true, false) => "yes",
@@ -24,7 +24,7 @@ pub fn render(report: &Report) -> Vec<u8> {
             if *fault { '!' } else { ' ' }
         ));
     }
-    candidates(&report.candidates, &mut out);
+    write_candidates(&report.candidates, &mut out);
     let mut out = out.into_bytes();
     let mut requests: Vec<_> = report
         .candidates
@@ -34,11 +34,11 @@ pub fn render(report: &Report) -> Vec<u8> {
     requests.sort_by_key(|(one, _)| one.attempt.unwrap_or(usize::MAX));
     requests
         .into_iter()
-        .for_each(|(candidate, request)| upstream(candidate, request, &mut out));
+        .for_each(|(candidate, request)| write_request(candidate, request, &mut out));
     out
 }
 
-fn candidates(candidates: &[Candidate], out: &mut String) {
+fn write_candidates(candidates: &[Candidate], out: &mut String) {
     if candidates.is_empty() {
         return;
     }
@@ -53,7 +53,7 @@ fn candidates(candidates: &[Candidate], out: &mut String) {
     let mut group = None;
     for one in candidates {
         if group.replace((&one.model, one.reach)) != Some((&one.model, one.reach)) {
-            out.push_str(&format!("\n{}\n", heading(one, candidates)));
+            out.push_str(&format!("\n{}\n", group_heading(one, candidates)));
         }
         let never = if one.state == CandidateState::InCase {
             "?"
@@ -76,7 +76,7 @@ fn candidates(candidates: &[Candidate], out: &mut String) {
                 "      {:first$}  {:second$}  {}\n",
                 "",
                 "",
-                price(one.price.as_ref())
+                price_text(one.price.as_ref())
             ));
         }
     }
@@ -86,7 +86,7 @@ fn or_dash(name: &Option<String>) -> &str {
     name.as_deref().unwrap_or("-")
 }
 
-fn price(price: Option<&Costs>) -> String {
+fn price_text(price: Option<&Costs>) -> String {
     let Some(Costs { from, costs }) = price else {
         return "price unknown".to_owned();
     };
@@ -97,7 +97,7 @@ fn price(price: Option<&Costs>) -> String {
     format!("price {} ({from})", costs.join(", "))
 }
 
-fn heading(one: &Candidate, all: &[Candidate]) -> String {
+fn group_heading(one: &Candidate, all: &[Candidate]) -> String {
     let is_own = all.first().is_some_and(|first| first.model == one.model);
     match one.reach {
         Reach::Any if is_own => format!("targets of \"{}\"", one.model),
@@ -110,7 +110,7 @@ fn heading(one: &Candidate, all: &[Candidate]) -> String {
     }
 }
 
-fn upstream(candidate: &Candidate, request: &Upstream, out: &mut Vec<u8>) {
+fn write_request(candidate: &Candidate, request: &Upstream, out: &mut Vec<u8>) {
     let mut text = String::new();
     let (account, model) = (
         or_dash(&candidate.account),

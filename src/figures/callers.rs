@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// The most days that are kept of a caller: those of a month, and some of a clock that was wrong.
-const DAYS: usize = 62;
+const MAX_DAYS: usize = 62;
 
 /// What was used on some days.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -62,18 +62,18 @@ struct Days {
 
 impl Callers {
     /// Adds the use of a request that was admitted at this time, in milliseconds of Unix time.
-    pub fn spent(&self, caller: &Arc<str>, at: u64, more: &CallerUse) {
-        self.change(caller, |days| days.add(day_of(at), more));
+    pub fn add_use(&self, caller: &Arc<str>, admitted_at: u64, more: &CallerUse) {
+        self.change(caller, |days| days.add(day_of(admitted_at), more));
     }
 
     /// Adds the use of a day. The day is a number, counted from 1970.
-    pub fn spent_on(&self, caller: &Arc<str>, day: u64, more: &CallerUse) {
+    pub fn add_day_use(&self, caller: &Arc<str>, day: u64, more: &CallerUse) {
         self.change(caller, |days| days.add(day, more));
     }
 
     /// Counts a request that one of the caller's limits refused at this time.
-    pub fn limited(&self, caller: &Arc<str>, at: u64) {
-        let day = day_of(at);
+    pub fn count_limited(&self, caller: &Arc<str>, refused_at: u64) {
+        let day = day_of(refused_at);
         self.change(caller, |days| {
             let (last, count) = days.limited;
             days.limited = (
@@ -101,7 +101,7 @@ impl Callers {
         let (today, month) = (day_of(now), month_of(day_of(now)));
         let mut all = self.0.lock();
         // A clock that is some weeks ahead, and is set back, finds the old month as it was.
-        let is_kept = |day: u64| day.saturating_add(DAYS as u64) > today;
+        let is_kept = |day: u64| day.saturating_add(MAX_DAYS as u64) > today;
         all.retain(|_, days| {
             days.used.last().is_some_and(|(day, _)| is_kept(*day)) || is_kept(days.limited.0)
         });
@@ -114,15 +114,15 @@ impl Callers {
 impl Days {
     fn add(&mut self, day: u64, more: &CallerUse) {
         match self.used.iter().rposition(|(known, _)| *known <= day) {
-            Some(place) if self.used.get(place).is_some_and(|(known, _)| *known == day) => {
-                if let Some((_, sum)) = self.used.get_mut(place) {
+            Some(index) if self.used.get(index).is_some_and(|(known, _)| *known == day) => {
+                if let Some((_, sum)) = self.used.get_mut(index) {
                     sum.add(more);
                 }
             }
             before => {
                 self.used
-                    .insert(before.map_or(0, |place| place + 1), (day, *more));
-                if self.used.len() > DAYS {
+                    .insert(before.map_or(0, |index| index + 1), (day, *more));
+                if self.used.len() > MAX_DAYS {
                     self.used.remove(0);
                 }
             }
@@ -162,7 +162,7 @@ mod tests {
             let callers = Callers::default();
             for (caller, day, ms, amount) in &steps {
                 let more = CallerUse { requests: 1, tokens: *amount, usd: Usd(*amount), unpriced: amount % 2 };
-                callers.spent(&names[*caller], start_of(*day) + ms, &more);
+                callers.add_use(&names[*caller], start_of(*day) + ms, &more);
             }
             let found = callers.sums(start_of(now) + 7);
             for (place, name) in names.iter().enumerate() {
@@ -187,10 +187,10 @@ mod tests {
     fn refusals_count_for_their_day_and_what_is_old_is_forgotten() {
         let (callers, name) = (Callers::default(), Arc::from("a"));
         let day = start_of(20_010);
-        callers.limited(&name, day);
-        callers.limited(&name, day + 1);
+        callers.count_limited(&name, day);
+        callers.count_limited(&name, day + 1);
         assert_eq!(callers.sums(day)[&name].limited, 2);
-        callers.limited(&name, day + DAY);
+        callers.count_limited(&name, day + DAY);
         assert_eq!(callers.sums(day + DAY)[&name].limited, 1);
         assert_eq!(callers.sums(day + 2 * DAY)[&name], CallerSums::default());
         assert!(callers.sums(day + 70 * DAY).is_empty() && callers.0.lock().is_empty());

@@ -12,7 +12,10 @@ const OF_FILES: [&str; 2] = ["ca", "proxy"];
 /// Returns whether a change takes nothing away, and changes nothing that is there but `enabled`,
 /// from true to false.
 pub fn only_adds_or_disables(before: &Catalog, after: &Catalog, now: SystemTime) -> bool {
-    let [old, new] = [Inventory::of(before), Inventory::of(after)];
+    let [old, new] = [
+        Inventory::from_catalog(before),
+        Inventory::from_catalog(after),
+    ];
     let is_off = |account: &String| {
         new.accounts
             .get(account)
@@ -102,7 +105,7 @@ mod tests {
     use std::time::SystemTime;
 
     use super::only_adds_or_disables;
-    use crate::catalog::resolve::resolve;
+    use crate::catalog::resolve::resolve_catalog;
 
     const BEFORE: &str = "
 accounts:
@@ -124,7 +127,7 @@ callers:
                 .replace("AA", &"a".repeat(64))
                 .replace("BB", &"b".repeat(64))
                 .replace("CC", &"c".repeat(64));
-            resolve(&[("catalog.yaml".to_owned(), text)], &mut |_| {
+            resolve_catalog(&[("catalog.yaml".to_owned(), text)], &mut |_| {
                 Err("nothing".to_owned())
             })
             .unwrap()

@@ -77,65 +77,70 @@ pub struct Change {
 
 /// The callers and the number of keys that may use a model.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
-struct Whom {
+struct Holders {
     callers: Vec<String>,
     keys: usize,
 }
 
 /// What was found. Entries to which the same happens are put together.
 #[derive(Default)]
-struct Found(BTreeMap<Happening, BTreeSet<String>>);
+struct FoundChanges(BTreeMap<ChangeKey, BTreeSet<String>>);
 
 /// What happens: its effect, the kind of the entries, the words, the models, and for whom.
-type Happening = (Effect, &'static str, String, Vec<String>, Whom);
+type ChangeKey = (Effect, &'static str, String, Vec<String>, Holders);
 
-impl Found {
-    fn add(&mut self, effect: Effect, (kind, name): (&'static str, &str), what: impl Into<String>) {
-        self.about(
+impl FoundChanges {
+    fn add(
+        &mut self,
+        effect: Effect,
+        (kind, name): (&'static str, &str),
+        statement: impl Into<String>,
+    ) {
+        self.add_with_models(
             effect,
             (kind, name),
-            (what.into(), Vec::new()),
-            Whom::default(),
+            (statement.into(), Vec::new()),
+            Holders::default(),
         );
     }
 
     /// Adds what happens to a model, for these callers. If there are none, nothing breaks.
-    fn of_model(
+    fn add_for_model(
         &mut self,
         effect: Effect,
         (kind, name): (&'static str, &str),
-        what: impl Into<String>,
-        whom: Whom,
+        statement: impl Into<String>,
+        whom: Holders,
     ) {
         let effect = if effect == Effect::Breaks && whom.keys == 0 {
             Effect::Changes
         } else {
             effect
         };
-        self.about(effect, (kind, name), (what.into(), Vec::new()), whom);
+        self.add_with_models(effect, (kind, name), (statement.into(), Vec::new()), whom);
     }
 
-    fn about(
+    fn add_with_models(
         &mut self,
         effect: Effect,
         (kind, name): (&'static str, &str),
-        (what, models): (String, Vec<String>),
-        whom: Whom,
+        (statement, models): (String, Vec<String>),
+        whom: Holders,
     ) {
         self.0
-            .entry((effect, kind, what, models, whom))
+            .entry((effect, kind, statement, models, whom))
             .or_default()
             .insert(name.to_owned());
     }
 
-    fn list(self) -> Vec<Change> {
+    fn into_changes(self) -> Vec<Change> {
         let change =
-            |((effect, kind, what, models, whom), names): (Happening, BTreeSet<String>)| {
-                let Whom { callers, keys } = whom;
+            |((effect, kind, statement, models, whom), names): (ChangeKey, BTreeSet<String>)| {
+                let Holders { callers, keys } = whom;
                 Change {
                     effect,
                     kind,
-                    what,
+                    what: statement,
                     models,
                     names: names.into_iter().collect(),
                     callers,
@@ -148,7 +153,7 @@ impl Found {
 
 /// What is known beside two inventories.
 #[derive(Debug, Default)]
-pub struct Besides<'b> {
+pub struct ExtraFacts<'b> {
     /// Whose secrets differ; `None` if it is not known.
     pub secrets: Option<SecretChanges>,
     /// The marks of the sections of server.yaml, before and after.
@@ -156,25 +161,25 @@ pub struct Besides<'b> {
 }
 
 /// Lists the changes from one inventory to another. `now` is a time as in the inventories.
-pub fn changes(
+pub fn find_changes(
     before: &Inventory,
     after: &Inventory,
-    besides: &Besides<'_>,
+    besides: &ExtraFacts<'_>,
     now: &str,
 ) -> Vec<Change> {
-    let mut found = Found::default();
+    let mut found = FoundChanges::default();
     let access = [Access::new(before, now), Access::new(after, now)];
-    upstreams::accounts(&mut found, [before, after], &access);
-    upstreams::models(&mut found, before, after, &access);
-    callers::callers(&mut found, [before, after], besides.secrets.as_ref(), now);
-    access::permissions(
+    upstreams::compare_accounts(&mut found, [before, after], &access);
+    upstreams::compare_models(&mut found, before, after, &access);
+    callers::compare_callers(&mut found, [before, after], besides.secrets.as_ref(), now);
+    access::compare_permissions(
         &mut found,
         [before, after],
         (&access, now),
         besides.secrets.as_ref(),
     );
     if let Some(secrets) = &besides.secrets {
-        told(&mut found, after, secrets);
+        add_secret_changes(&mut found, after, secrets);
     }
     if let Some([before, after]) = besides.server {
         let names: BTreeSet<_> = before.keys().chain(after.keys()).collect();
@@ -185,11 +190,11 @@ pub fn changes(
             found.add(Effect::Restart, ("server.yaml", name), "differs");
         }
     }
-    found.list()
+    found.into_changes()
 }
 
 /// Tells whose secrets differ.
-fn told(found: &mut Found, after: &Inventory, secrets: &SecretChanges) {
+fn add_secret_changes(found: &mut FoundChanges, after: &Inventory, secrets: &SecretChanges) {
     for (account, parts) in &secrets.accounts {
         found.add(
             Effect::Changes,
@@ -222,25 +227,25 @@ fn told(found: &mut Found, after: &Inventory, secrets: &SecretChanges) {
             if others.len() == 1 { "" } else { "s" },
             others.join(", ")
         );
-        let what = match after.key(key) {
+        let statement = match after.key(key) {
             Some(_) => format!("a secret of it {opens}"),
             None => format!("gone; its secret {opens}"),
         };
-        found.add(Effect::Changes, ("key", key), what);
+        found.add(Effect::Changes, ("key", key), statement);
     }
 }
 
 /// Lists the settings that differ, as `name before → after`, with what each does.
-fn settings(before: &Settings, after: &Settings) -> Vec<(Effect, String)> {
+fn compare_settings(before: &Settings, after: &Settings) -> Vec<(Effect, String)> {
     let names: BTreeSet<_> = before.keys().chain(after.keys()).collect();
-    let text = |of: Option<&String>| of.map_or("not set", String::as_str).to_owned();
+    let text = |value: Option<&String>| value.map_or("not set", String::as_str).to_owned();
     let differing = names
         .into_iter()
         .filter(|name| before.get(*name) != after.get(*name));
     let each = differing.map(|name| {
         let (old, new) = (before.get(name), after.get(name));
         (
-            effect(name, old, new),
+            setting_effect(name, old, new),
             format!("{name} {} → {}", text(old), text(new)),
         )
     });
@@ -248,12 +253,12 @@ fn settings(before: &Settings, after: &Settings) -> Vec<(Effect, String)> {
 }
 
 /// Returns what another value of a setting does, as far as that is known.
-fn effect(name: &str, old: Option<&String>, new: Option<&String>) -> Effect {
+fn setting_effect(name: &str, old: Option<&String>, new: Option<&String>) -> Effect {
     let is_less = match name.strip_prefix("timeouts.").unwrap_or(name) {
         "concurrency" | "connect" | "first_byte" | "first_token" | "idle" | "total"
         | "total_stream" => {
-            let number = |of: Option<&String>| {
-                let number = of.map(|text| {
+            let number = |value: Option<&String>| {
+                let number = value.map(|text| {
                     text.parse()
                         .ok()
                         .or_else(|| text.parse().ok().map(|Span(span)| span.as_millis()))
@@ -263,8 +268,9 @@ fn effect(name: &str, old: Option<&String>, new: Option<&String>) -> Effect {
             number(new) < number(old)
         }
         "caller_references" => {
-            let words = |of: Option<&String>| -> BTreeSet<String> {
-                of.into_iter()
+            let words = |value: Option<&String>| -> BTreeSet<String> {
+                value
+                    .into_iter()
                     .flat_map(|text| text.split(", "))
                     .map(str::to_owned)
                     .collect()
@@ -272,10 +278,10 @@ fn effect(name: &str, old: Option<&String>, new: Option<&String>) -> Effect {
             !words(old).is_subset(&words(new))
         }
         "media_urls" => {
-            let rank = |of: Option<&String>| {
+            let rank = |value: Option<&String>| {
                 ["refuse", "public", "pass"]
                     .iter()
-                    .position(|word| of.is_some_and(|of| of == word))
+                    .position(|word| value.is_some_and(|value| value == word))
             };
             rank(new) < rank(old)
         }
@@ -293,29 +299,29 @@ fn effect(name: &str, old: Option<&String>, new: Option<&String>) -> Effect {
 /// Puts the words of each effect together.
 fn by_effect(each: Vec<(Effect, String)>) -> BTreeMap<Effect, Vec<String>> {
     let mut all: BTreeMap<Effect, Vec<String>> = BTreeMap::new();
-    for (effect, what) in each {
-        all.entry(effect).or_default().push(what);
+    for (effect, statement) in each {
+        all.entry(effect).or_default().push(statement);
     }
     all
 }
 
 /// Lists the limits that differ, with what each does.
-fn amounts(before: &Amounts, after: &Amounts) -> Vec<(Effect, String)> {
+fn compare_amounts(before: &Amounts, after: &Amounts) -> Vec<(Effect, String)> {
     let names: BTreeSet<_> = before.keys().chain(after.keys()).collect();
     let differing = names
         .into_iter()
         .filter(|name| before.get(*name) != after.get(*name));
     let each = differing.map(|name| {
         let (old, new) = (before.get(name), after.get(name));
-        let number = |of: Option<&serde_json::Value>| {
-            of.map_or(Some(f64::INFINITY), serde_json::Value::as_f64)
+        let number = |value: Option<&serde_json::Value>| {
+            value.map_or(Some(f64::INFINITY), serde_json::Value::as_f64)
         };
         let effect = match number(old).zip(number(new)) {
             Some((old, new)) if new < old => Effect::Tightens,
             Some(_) => Effect::Widens,
             None => Effect::Changes,
         };
-        let text = |of: Option<&serde_json::Value>| match of {
+        let text = |value: Option<&serde_json::Value>| match value {
             None => "no limit".to_owned(),
             Some(serde_json::Value::String(word)) => word.clone(),
             // Money is written as in the catalog: `10`, not `10.0`.
@@ -325,11 +331,11 @@ fn amounts(before: &Amounts, after: &Amounts) -> Vec<(Effect, String)> {
             Some(other) => other.to_string(),
         };
         // `reserve` is a rule, and has a usual value.
-        let usual = |of| {
-            if name == "reserve" && of == "no limit" {
+        let with_default = |value| {
+            if name == "reserve" && value == "no limit" {
                 "usual".to_owned()
             } else {
-                of
+                value
             }
         };
         let effect = if name == "reserve" {
@@ -339,7 +345,11 @@ fn amounts(before: &Amounts, after: &Amounts) -> Vec<(Effect, String)> {
         };
         (
             effect,
-            format!("{name} {} → {}", usual(text(old)), usual(text(new))),
+            format!(
+                "{name} {} → {}",
+                with_default(text(old)),
+                with_default(text(new))
+            ),
         )
     });
     each.collect()

@@ -13,15 +13,15 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use super::Inventory;
-use crate::base::calendar::rfc3339;
-use crate::base::hash::slow;
+use crate::base::calendar::format_system_time;
+use crate::base::hash::hash_slowly;
 use crate::base::secret::Secret;
 use crate::catalog::{Account, AwsKeys, Catalog, Network, Signer};
 use crate::conf::config::{self, Server};
 use crate::conf::proxy::ProxyChoice;
 
 /// The most names that are listed.
-const MOST: usize = 1_000;
+const MAX_NAMES: usize = 1_000;
 
 /// The marks of a catalog.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -36,15 +36,15 @@ pub struct Marks {
 
 impl Marks {
     /// Makes the marks of a catalog with this inventory. It takes a while if secrets count.
-    pub fn of(catalog: &Catalog, inventory: &Inventory, with_secrets: bool) -> Marks {
+    pub fn from_catalog(catalog: &Catalog, inventory: &Inventory, with_secrets: bool) -> Marks {
         let secrets = if with_secrets {
-            of_secrets(catalog)
+            secrets_mark(catalog)
         } else {
             String::new()
         };
         // Maps with names always serialise.
         let text = serde_json::to_vec(inventory).unwrap_or_default();
-        let hash = short(
+        let hash = short_hex(
             Sha256::new()
                 .chain_update(&secrets)
                 .chain_update(text)
@@ -110,13 +110,13 @@ impl SecretChanges {
             let is_refused = lost.contains(key) || off.contains(key);
             !is_refused && opens.iter().any(|opens| opens != key)
         });
-        let of = |catalog: &Catalog| -> BTreeMap<_, _> {
+        let digests_of = |catalog: &Catalog| -> BTreeMap<_, _> {
             let enabled = catalog.accounts().iter().filter(|account| account.enabled);
             enabled
-                .map(|account| (account.id.clone(), of_account(account)))
+                .map(|account| (account.id.clone(), account_digests(account)))
                 .collect()
         };
-        let (old, new) = (of(before), of(after));
+        let (old, new) = (digests_of(before), digests_of(after));
         let other = old.iter().filter_map(|(id, was)| {
             let pairs = was.iter().zip(new.get(id)?);
             // What only one of them has is a setting that is told, and no other secret.
@@ -151,20 +151,20 @@ impl SecretChanges {
     #[must_use]
     pub fn cut(mut self) -> SecretChanges {
         for names in [&mut self.keys, &mut self.sooner] {
-            self.more += names.len().saturating_sub(MOST);
-            names.truncate(MOST);
+            self.more += names.len().saturating_sub(MAX_NAMES);
+            names.truncate(MAX_NAMES);
         }
-        self.more +=
-            self.accounts.len().saturating_sub(MOST) + self.moved.len().saturating_sub(MOST);
-        self.moved = self.moved.into_iter().take(MOST).collect();
-        self.accounts = self.accounts.into_iter().take(MOST).collect();
+        self.more += self.accounts.len().saturating_sub(MAX_NAMES)
+            + self.moved.len().saturating_sub(MAX_NAMES);
+        self.moved = self.moved.into_iter().take(MAX_NAMES).collect();
+        self.accounts = self.accounts.into_iter().take(MAX_NAMES).collect();
         self
     }
 }
 
 /// Returns a mark of each section of server.yaml. No secret counts in it, nor the folder of a
 /// listener's certificate.
-pub fn server(server: &Server) -> BTreeMap<String, String> {
+pub fn section_marks(server: &Server) -> BTreeMap<String, String> {
     let listen = server.listen.iter().map(|one| {
         let tls = one
             .tls
@@ -235,18 +235,18 @@ pub fn server(server: &Server) -> BTreeMap<String, String> {
         ("upstream_proxy", &server.proxies.are_asked()),
         ("workers", &server.workers),
     ];
-    let mark = |value: &dyn Debug| short(Sha256::digest(format!("{value:?}")).into());
+    let mark = |value: &dyn Debug| short_hex(Sha256::digest(format!("{value:?}")).into());
     sections
         .into_iter()
         .map(|(name, value)| (name.to_owned(), mark(value)))
         .collect()
 }
 
-fn of_secrets(catalog: &Catalog) -> String {
+fn secrets_mark(catalog: &Catalog) -> String {
     let mut sha = Sha256::new();
     for account in catalog.accounts() {
         sha.update(Sha256::digest(&*account.id));
-        of_account(account)
+        account_digests(account)
             .into_iter()
             .for_each(|(_, digest)| sha.update(digest.unwrap_or_default()));
     }
@@ -258,15 +258,17 @@ fn of_secrets(catalog: &Catalog) -> String {
     for (id, digest, until) in keys {
         sha.update(Sha256::digest(&**id));
         sha.update(digest);
-        sha.update(Sha256::digest(until.map(rfc3339).unwrap_or_default()));
+        sha.update(Sha256::digest(
+            until.map(format_system_time).unwrap_or_default(),
+        ));
     }
     let first: [u8; 32] = sha.finalize().into();
-    short(slow(first))
+    short_hex(hash_slowly(first))
 }
 
 /// Returns the digest of each kind of an account's secrets, if it has any, for use in this module
 /// only.
-fn of_account(account: &Account) -> [(&'static str, Option<[u8; 32]>); 4] {
+fn account_digests(account: &Account) -> [(&'static str, Option<[u8; 32]>); 4] {
     let mut credential = vec![account.key.as_ref()];
     match &account.signer {
         Some(Signer::Aws(keys)) => {
@@ -294,7 +296,7 @@ fn of_account(account: &Account) -> [(&'static str, Option<[u8; 32]>); 4] {
         .flat_map(|(name, value)| [name.as_str().as_bytes(), value.as_bytes()]);
     let Network { ca, proxy, .. } = &account.network;
     let of_proxy = || {
-        digest(
+        digest_parts(
             proxy
                 .marks()
                 .map(|mark| mark.unwrap_or_default().as_bytes()),
@@ -303,19 +305,19 @@ fn of_account(account: &Account) -> [(&'static str, Option<[u8; 32]>); 4] {
     [
         (
             "credential",
-            (account.key.is_some() || account.signer.is_some()).then(|| digest(credential)),
+            (account.key.is_some() || account.signer.is_some()).then(|| digest_parts(credential)),
         ),
         (
             "headers",
-            (!account.headers.is_empty()).then(|| digest(headers)),
+            (!account.headers.is_empty()).then(|| digest_parts(headers)),
         ),
-        ("ca", ca.as_deref().map(|ca| digest([ca]))),
+        ("ca", ca.as_deref().map(|ca| digest_parts([ca]))),
         ("proxy", matches!(proxy, ProxyChoice::Own(_)).then(of_proxy)),
     ]
 }
 
 /// Hashes each part with its length, so that no two lists of parts are one text.
-fn digest<'p>(parts: impl IntoIterator<Item = &'p [u8]>) -> [u8; 32] {
+fn digest_parts<'p>(parts: impl IntoIterator<Item = &'p [u8]>) -> [u8; 32] {
     let mut sha = Sha256::new();
     for part in parts {
         sha.update((part.len() as u64).to_be_bytes());
@@ -324,7 +326,7 @@ fn digest<'p>(parts: impl IntoIterator<Item = &'p [u8]>) -> [u8; 32] {
     sha.finalize().into()
 }
 
-fn short(digest: [u8; 32]) -> String {
+fn short_hex(digest: [u8; 32]) -> String {
     digest
         .iter()
         .take(16)
@@ -334,19 +336,21 @@ fn short(digest: [u8; 32]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use crate::conf::config::read;
+    use crate::conf::config::parse_server;
     use crate::conf::secret_ref::Reference;
 
     /// Returns the mark of the section `traces` with these values of the variables.
     fn of_traces(text: &str, endpoint: &str, sampler: &str) -> String {
-        let server = read("server.yaml", text, &mut |reference| match reference {
+        let server = parse_server("server.yaml", text, &mut |reference| match reference {
             Reference::Env("OTEL_EXPORTER_OTLP_ENDPOINT") => Ok(endpoint.to_owned()),
             Reference::Env("OTEL_TRACES_SAMPLER") => Ok(sampler.to_owned()),
             Reference::Env(_) | Reference::Optional(_) | Reference::File(_) | Reference::Ca(_) => {
                 Err(String::new())
             }
         });
-        super::server(&server.unwrap()).remove("traces").unwrap()
+        super::section_marks(&server.unwrap())
+            .remove("traces")
+            .unwrap()
     }
 
     #[test]

@@ -3,14 +3,14 @@
 use std::time::{Duration, SystemTime};
 
 use super::Settings;
-use crate::base::calendar::rfc3339;
+use crate::base::calendar::format_system_time;
 use crate::catalog::{Account, KeyHeader, Model, Target, Timeouts};
 use crate::conf::proxy::ProxyChoice;
 use dialects::front::references::Urls;
 use dialects::traits::Traits;
 
 /// Lists the settings of an account that have no field of their own.
-pub(super) fn of_account(account: &Account) -> Settings {
+pub(super) fn account_settings(account: &Account) -> Settings {
     let settings = account.dialect.settings();
     let leave = &account.leave;
     let protocol = account.dialect.protocol;
@@ -33,14 +33,14 @@ pub(super) fn of_account(account: &Account) -> Settings {
         Urls::None => "refuse",
     };
     let is_bearer = matches!(account.key_header, KeyHeader::Bearer);
-    let place = if protocol.name == "bedrock" {
+    let place_name = if protocol.name == "bedrock" {
         "region"
     } else {
         "location"
     };
     // Its URL may be in the environment, which differs from machine to machine.
     let proxy = match account.network.proxy {
-        ProxyChoice::Usual => None,
+        ProxyChoice::ProcessDefault => None,
         ProxyChoice::Never => Some("none"),
         // What is in files and variables is not read of an account that is switched off.
         ProxyChoice::Own(_) => Some("own").filter(|_| account.enabled),
@@ -66,17 +66,17 @@ pub(super) fn of_account(account: &Account) -> Settings {
         ),
         (
             "concurrency",
-            account.concurrency.map(|most| most.to_string()),
+            account.concurrency.map(|limit| limit.to_string()),
         ),
         ("dialect", Some(protocol.name.to_owned())),
         (
             "headers",
             Some(headers.join(", ")).filter(|list| !list.is_empty()),
         ),
-        ("insecure", flag(account.network.insecure)),
+        ("insecure", flag_text(account.network.insecure)),
         ("media_urls", Some(urls.to_owned())),
-        (place, text(&settings.place)),
-        ("probe", flag(account.probe)),
+        (place_name, text(&settings.region)),
+        ("probe", flag_text(account.probe)),
         ("project", text(&settings.project)),
         ("proxy", proxy.map(ToOwned::to_owned)),
         (
@@ -85,7 +85,7 @@ pub(super) fn of_account(account: &Account) -> Settings {
         ),
         ("serves", Some(serves.join(", "))),
         ("stream_usage", Some(account.added.stream_usage.to_string())),
-        ("trace", flag(account.added.trace)),
+        ("trace", flag_text(account.added.trace)),
         (
             "traits.output_config",
             Some(account.server.output_config.to_string()),
@@ -99,11 +99,15 @@ pub(super) fn of_account(account: &Account) -> Settings {
             Some(account.server.response_json_schema.to_string()),
         ),
     ];
-    collected(written.into_iter().chain(of_timeouts(&account.timeouts)))
+    collect_settings(
+        written
+            .into_iter()
+            .chain(timeout_settings(&account.timeouts)),
+    )
 }
 
 /// Lists the settings of a model that have no field of their own.
-pub(super) fn of_model(model: &Model) -> Settings {
+pub(super) fn model_settings(model: &Model) -> Settings {
     let list = |ids: &[std::sync::Arc<str>]| {
         let ids: Vec<&str> = ids.iter().map(|id| &**id).collect();
         Some(ids.join(", ")).filter(|list| !list.is_empty())
@@ -111,13 +115,13 @@ pub(super) fn of_model(model: &Model) -> Settings {
     let written = [
         (
             "created",
-            Some(rfc3339(
+            Some(format_system_time(
                 SystemTime::UNIX_EPOCH + Duration::from_secs(model.created),
             )),
         ),
         (
             "defaults.max_tokens",
-            model.max_tokens.map(|most| most.to_string()),
+            model.max_tokens.map(|limit| limit.to_string()),
         ),
         ("fallbacks", list(&model.fallbacks)),
         ("fallbacks_on.context", list(&model.on_context)),
@@ -127,8 +131,8 @@ pub(super) fn of_model(model: &Model) -> Settings {
             model.hedge.map(|hedge| {
                 format!(
                     "after p{}, at most {}%",
-                    percent(hedge.after),
-                    percent(hedge.at_most)
+                    to_percent(hedge.after),
+                    to_percent(hedge.at_most)
                 )
             }),
         ),
@@ -138,52 +142,57 @@ pub(super) fn of_model(model: &Model) -> Settings {
         ),
         (
             "on_broken_call",
-            Some(either(model.refuse_broken_calls, ["error", "pass"])),
+            Some(choose_word(model.refuse_broken_calls, ["error", "pass"])),
         ),
         (
             "on_loss",
-            Some(either(model.refuse_loss, ["refuse", "drop"])),
+            Some(choose_word(model.refuse_loss, ["refuse", "drop"])),
         ),
         ("owned_by", Some(model.owned_by.to_string())),
         (
             "queue",
             model
                 .queue
-                .map(|queue| format!("{} for {}", queue.length, span(queue.wait))),
+                .map(|queue| format!("{} for {}", queue.length, duration_text(queue.wait))),
         ),
         (
             "reasoning",
-            Some(either(model.show_reasoning, ["show", "hide"])),
+            Some(choose_word(model.show_reasoning, ["show", "hide"])),
         ),
-        ("sticky", flag(model.sticky)),
+        ("sticky", flag_text(model.sticky)),
         ("strategy", Some(model.strategy.name().to_owned())),
     ];
-    collected(written)
+    collect_settings(written)
 }
 
 /// Returns a share as a number of hundredths.
-fn percent(share: f64) -> f64 {
+fn to_percent(share: f64) -> f64 {
     (share * 1e4).round() / 1e2
 }
 
 /// Lists the settings of a target that have no field of their own.
-pub(super) fn of_target(target: &Target) -> Settings {
-    let own = (target.timeouts != target.account.timeouts).then(|| of_timeouts(&target.timeouts));
-    collected(own.into_iter().flatten().chain(of_traits(&target.traits)))
+pub(super) fn target_settings(target: &Target) -> Settings {
+    let own =
+        (target.timeouts != target.account.timeouts).then(|| timeout_settings(&target.timeouts));
+    collect_settings(
+        own.into_iter()
+            .flatten()
+            .chain(trait_settings(&target.traits)),
+    )
 }
 
 /// Lists the traits that differ from those of a model of which nothing is known.
-fn of_traits(traits: &Traits) -> impl Iterator<Item = (&'static str, Option<String>)> {
+fn trait_settings(traits: &Traits) -> impl Iterator<Item = (&'static str, Option<String>)> {
     let named = |traits: &Traits| {
         let number =
             |number: Option<u64>| number.map(|number| number.to_string()).unwrap_or_default();
         [
             ("traits.context", number(traits.context)),
             ("traits.max_output", number(traits.max_output)),
-            ("traits.sampling", word(&traits.sampling)),
-            ("traits.thinking", word(&traits.thinking)),
+            ("traits.sampling", debug_word(&traits.sampling)),
+            ("traits.thinking", debug_word(&traits.thinking)),
             ("traits.thinking_off", traits.thinking_off.to_string()),
-            ("traits.efforts", word(&traits.efforts)),
+            ("traits.efforts", debug_word(&traits.efforts)),
             ("traits.bound_thoughts", traits.bound_thoughts.to_string()),
             ("traits.tools", traits.tools.to_string()),
             ("traits.forced_tools", traits.forced_tools.to_string()),
@@ -217,38 +226,47 @@ fn of_traits(traits: &Traits) -> impl Iterator<Item = (&'static str, Option<Stri
         .map(|((name, value), _)| (name, Some(value)))
 }
 
-fn of_timeouts(timeouts: &Timeouts) -> [(&'static str, Option<String>); 6] {
+fn timeout_settings(timeouts: &Timeouts) -> [(&'static str, Option<String>); 6] {
     [
-        ("timeouts.connect", Some(span(timeouts.connect))),
-        ("timeouts.first_byte", Some(span(timeouts.first_byte))),
-        ("timeouts.first_token", timeouts.first_token.map(span)),
-        ("timeouts.idle", Some(span(timeouts.idle))),
-        ("timeouts.total", Some(span(timeouts.total))),
-        ("timeouts.total_stream", Some(span(timeouts.total_stream))),
+        ("timeouts.connect", Some(duration_text(timeouts.connect))),
+        (
+            "timeouts.first_byte",
+            Some(duration_text(timeouts.first_byte)),
+        ),
+        (
+            "timeouts.first_token",
+            timeouts.first_token.map(duration_text),
+        ),
+        ("timeouts.idle", Some(duration_text(timeouts.idle))),
+        ("timeouts.total", Some(duration_text(timeouts.total))),
+        (
+            "timeouts.total_stream",
+            Some(duration_text(timeouts.total_stream)),
+        ),
     ]
 }
 
-fn collected(written: impl IntoIterator<Item = (&'static str, Option<String>)>) -> Settings {
+fn collect_settings(written: impl IntoIterator<Item = (&'static str, Option<String>)>) -> Settings {
     written
         .into_iter()
         .filter_map(|(name, value)| Some((name.to_owned(), value?)))
         .collect()
 }
 
-fn either(is: bool, [yes, no]: [&str; 2]) -> String {
+fn choose_word(is: bool, [yes, no]: [&str; 2]) -> String {
     if is { yes } else { no }.to_owned()
 }
 
-fn flag(flag: bool) -> Option<String> {
+fn flag_text(flag: bool) -> Option<String> {
     flag.then(|| "true".to_owned())
 }
 
-fn word(value: &impl std::fmt::Debug) -> String {
+fn debug_word(value: &impl std::fmt::Debug) -> String {
     format!("{value:?}").to_lowercase()
 }
 
 /// Writes a length of time as the catalog does.
-fn span(time: Duration) -> String {
+fn duration_text(time: Duration) -> String {
     let milliseconds = time.as_millis();
     if milliseconds.is_multiple_of(1_000) {
         format!("{}s", milliseconds / 1_000)

@@ -2,9 +2,9 @@
 //! one transaction each. It knows no thread and no clock.
 
 use super::Row;
-use super::columns::{MOST, number};
-use super::insert::insert;
-use super::reached::merge_again;
+use super::columns::{MAX_MONEY, stored_integer};
+use super::insert::insert_rows;
+use super::merge_point::merge_again;
 use super::sink::Batch;
 use super::sums::{SumKey, Sums, sums_of};
 use rusqlite::types::ToSqlOutput;
@@ -25,9 +25,9 @@ const VERSION: i64 = 3;
 /// The first version whose tables have units.
 pub(super) const WITH_UNITS: i64 = 3;
 /// Marks the file as a ledger among other SQLite files: "PCul".
-const APPLICATION: i64 = 0x5043_756c;
+const APPLICATION_ID: i64 = 0x5043_756c;
 /// The longest time to wait for another program that locks the file.
-pub(super) const BUSY: Duration = Duration::from_secs(2);
+pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(2);
 
 const TABLES: &str = "
     CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value) WITHOUT ROWID;
@@ -89,15 +89,15 @@ pub(super) struct Book {
 /// The reason of a failure, with advice.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Fault {
-    pub(super) what: String,
+    pub(super) message: String,
     /// True if another program locks the file, likely for a moment only.
     pub(super) busy: bool,
 }
 
 impl Fault {
-    pub(super) fn new(what: impl Display) -> Fault {
+    pub(super) fn new(message: impl Display) -> Fault {
         Fault {
-            what: what.to_string(),
+            message: message.to_string(),
             busy: false,
         }
     }
@@ -137,7 +137,7 @@ impl From<rusqlite::Error> for Fault {
             _ => "",
         };
         Fault {
-            what: format!("{error}{advice}"),
+            message: format!("{error}{advice}"),
             busy,
         }
     }
@@ -146,7 +146,7 @@ impl From<rusqlite::Error> for Fault {
 impl Book {
     /// Opens the file as [`Book::open_within`] does, with the usual patience.
     pub(super) fn open(path: &Path, instance: &str) -> Result<(Book, String), Fault> {
-        Book::open_within(path, instance, BUSY)
+        Book::open_within(path, instance, BUSY_TIMEOUT)
     }
 
     /// Opens the file and makes what is missing in it. Nobody else in this process may open it for
@@ -155,7 +155,7 @@ impl Book {
     pub(super) fn open_within(
         path: &Path,
         instance: &str,
-        patience: Duration,
+        timeout: Duration,
     ) -> Result<(Book, String), Fault> {
         let folder = path
             .parent()
@@ -191,7 +191,7 @@ impl Book {
             path,
             OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX,
         )?;
-        connection.busy_timeout(patience)?;
+        connection.busy_timeout(timeout)?;
         if connection.is_readonly(c"main")? {
             return Err(Fault::new(
                 "it is read-only; the file and its folder must be writable",
@@ -204,8 +204,8 @@ impl Book {
         connection.pragma_update(None, "wal_autocheckpoint", 4096)?;
         connection.pragma_update(None, "cache_size", -16_384)?;
         connection.set_prepared_statement_cache_capacity(16);
-        let instance = begin(&mut connection, instance)?;
-        connection.busy_timeout(BUSY)?;
+        let instance = prepare_tables(&mut connection, instance)?;
+        connection.busy_timeout(BUSY_TIMEOUT)?;
         let file = (file.dev(), file.ino());
         Ok((
             Book {
@@ -227,23 +227,27 @@ impl Book {
 
     /// Writes a whole batch or nothing, and deletes the entries of its rows in the table of running
     /// exchanges.
-    pub(super) fn write(&mut self, batch: &Batch, process: &str) -> Result<(), Fault> {
+    pub(super) fn write_batch(&mut self, batch: &Batch, process: &str) -> Result<(), Fault> {
         #[cfg(test)]
         assert!(
             batch.rows().all(|row| row.outcome != "panics"),
             "as a test wants it"
         );
         let transaction = self.transaction()?;
-        add(
+        add_rows(
             &transaction,
             batch.rows(),
-            batch.uses.iter().map(|(key, at)| (&**key, *at)).collect(),
+            batch
+                .uses
+                .iter()
+                .map(|(key, used_at)| (&**key, *used_at))
+                .collect(),
         )?;
         {
             let mut delete = transaction
                 .prepare_cached("DELETE FROM running WHERE process = ?1 AND number = ?2")?;
             for run in batch.rows().filter_map(|row| row.run) {
-                delete.execute(params![process, number(run.number)])?;
+                delete.execute(params![process, stored_integer(run.number)])?;
             }
         }
         Ok(transaction.commit()?)
@@ -279,13 +283,13 @@ impl Book {
             .prepare_cached(
                 "DELETE FROM exchange WHERE rowid IN (SELECT rowid FROM exchange WHERE at < ?1 ORDER BY at LIMIT ?2)",
             )?
-            .execute(params![number(rows_from), STEP])?;
+            .execute(params![stored_integer(rows_from), STEP])?;
         let days = transaction
             .prepare_cached(
                 "DELETE FROM daily WHERE (day, caller, key, model, account, upstream_model, outcome) IN
                  (SELECT day, caller, key, model, account, upstream_model, outcome FROM daily WHERE day < ?1 LIMIT ?2)",
             )?
-            .execute(params![number(day), STEP])?;
+            .execute(params![stored_integer(day), STEP])?;
         if rows > 0 {
             keep_from(&transaction, "rows_from", rows_from)?;
         }
@@ -310,23 +314,23 @@ pub(super) fn is_regular(file: &Metadata) -> Result<(), Fault> {
 }
 
 /// Adds rows, also to the sums of their days. `uses` are the last uses of further keys.
-pub(super) fn add<'r>(
+pub(super) fn add_rows<'r>(
     transaction: &Transaction<'_>,
     rows: impl Iterator<Item = &'r Row> + Clone,
     mut uses: HashMap<&'r str, u64>,
 ) -> rusqlite::Result<()> {
-    insert(transaction, rows.clone())?;
+    insert_rows(transaction, rows.clone())?;
     let mut first_day = u64::MAX;
-    for (key, (sums, at)) in sums_of(rows) {
+    for (key, (sums, used_at)) in sums_of(rows) {
         first_day = first_day.min(key.day);
         let last = uses.entry(key.key).or_default();
-        *last = at.max(*last);
+        *last = used_at.max(*last);
         add_sums(transaction, &key, &sums)?;
     }
     merge_again(transaction, first_day)?;
     let mut used = transaction.prepare_cached(USED)?;
-    for (key, at) in uses {
-        used.execute(params![key, number(at)])?;
+    for (key, used_at) in uses {
+        used.execute(params![key, stored_integer(used_at)])?;
     }
     Ok(())
 }
@@ -345,12 +349,12 @@ pub(super) fn add_sums(
         key.upstream_model,
         key.outcome,
     ];
-    let values = [number(key.day).into()]
+    let values = [stored_integer(key.day).into()]
         .into_iter()
         .chain(names.map(ToSqlOutput::from));
     let values = values
-        .chain(sums.0.map(|sum| number(sum).into()))
-        .chain([MOST.into()]);
+        .chain(sums.0.map(|sum| stored_integer(sum).into()))
+        .chain([MAX_MONEY.into()]);
     transaction
         .prepare_cached(SUMS)?
         .execute(params_from_iter(values))
@@ -367,12 +371,12 @@ pub(super) fn keep_from(
         .prepare_cached(
             "INSERT INTO meta VALUES (?1, ?2) ON CONFLICT DO UPDATE SET value = max(value, excluded.value)",
         )?
-        .execute(params![name, number(from)])
+        .execute(params![name, stored_integer(from)])
 }
 
 /// Makes the tables of a new file and those that somebody dropped. Refuses a file of another
 /// program.
-fn begin(connection: &mut Connection, instance: &str) -> Result<String, Fault> {
+fn prepare_tables(connection: &mut Connection, instance: &str) -> Result<String, Fault> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let has_table = |which: &str| {
         transaction.query_row(
@@ -382,12 +386,12 @@ fn begin(connection: &mut Connection, instance: &str) -> Result<String, Fault> {
         )
     };
     if !has_table("")? {
-        transaction.pragma_update(None, "application_id", APPLICATION)?;
+        transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
     }
     is_ours(&transaction)?;
     // This version must not make tables in a file of a newer form.
     if has_table("WHERE name = 'meta'")? {
-        check(&transaction)?;
+        check_version(&transaction)?;
     }
     transaction.execute_batch(TABLES)?;
     // Version 1 had no doors, and version 2 none of the units.
@@ -419,7 +423,7 @@ fn begin(connection: &mut Connection, instance: &str) -> Result<String, Fault> {
         params![VERSION, instance],
     )?;
     // If the check fails, the transaction undoes what was made.
-    check(&transaction)?;
+    check_version(&transaction)?;
     let instance = transaction.query_row(
         "SELECT value FROM meta WHERE name = 'instance'",
         [],
@@ -430,7 +434,7 @@ fn begin(connection: &mut Connection, instance: &str) -> Result<String, Fault> {
 }
 
 /// Checks that a file is a ledger that this version understands. Returns the file's version.
-pub(super) fn check(connection: &Connection) -> Result<i64, Fault> {
+pub(super) fn check_version(connection: &Connection) -> Result<i64, Fault> {
     is_ours(connection)?;
     let version = connection
         .query_row("SELECT value FROM meta WHERE name = 'version'", [], |row| {
@@ -451,7 +455,7 @@ pub(super) fn check(connection: &Connection) -> Result<i64, Fault> {
 
 fn is_ours(connection: &Connection) -> Result<(), Fault> {
     let application: i64 = connection.query_row("PRAGMA application_id", [], |row| row.get(0))?;
-    if application == APPLICATION {
+    if application == APPLICATION_ID {
         return Ok(());
     }
     Err(Fault::new(

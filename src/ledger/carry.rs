@@ -1,7 +1,7 @@
 //! A new ledger that begins with what was spent elsewhere.
 
 use super::Row;
-use super::book::{Book, add};
+use super::book::{Book, add_rows};
 use super::writer::random_name;
 use std::collections::HashMap;
 use std::fs::{self, DirBuilder, File};
@@ -11,7 +11,7 @@ use std::path::Path;
 
 /// Makes a ledger with these rows. The file must not exist, and after an error there is none.
 /// Nobody counts as having used a key.
-pub fn write(path: &Path, rows: &[Row]) -> Result<(), String> {
+pub fn create_ledger(path: &Path, rows: &[Row]) -> Result<(), String> {
     let name = path.display();
     if let Some(folder) = path
         .parent()
@@ -33,10 +33,10 @@ pub fn write(path: &Path, rows: &[Row]) -> Result<(), String> {
             }
         })?;
     let written = (|| {
-        let (mut book, _) = Book::open(path, &random_name()).map_err(|fault| fault.what)?;
+        let (mut book, _) = Book::open(path, &random_name()).map_err(|fault| fault.message)?;
         let in_words = |error: rusqlite::Error| error.to_string();
         let transaction = book.transaction().map_err(in_words)?;
-        add(&transaction, rows.iter(), HashMap::new()).map_err(in_words)?;
+        add_rows(&transaction, rows.iter(), HashMap::new()).map_err(in_words)?;
         transaction
             .execute("DELETE FROM last_used", [])
             .map_err(in_words)?;

@@ -5,7 +5,7 @@ use crate::conf::price::Usd;
 use rusqlite::types::ValueRef;
 
 /// The largest sum of money that is written: SQLite can still add two of them.
-pub(super) const MOST: i64 = 1 << 62;
+pub(super) const MAX_MONEY: i64 = 1 << 62;
 
 /// The columns of a row, in the order of the table: SQLite copies the values of any other order.
 pub(super) const COLUMNS: [&str; 26] = [
@@ -37,56 +37,56 @@ pub(super) const COLUMNS: [&str; 26] = [
     "characters",
 ];
 /// The placeholders for as many values.
-pub(super) const PLACES: &str =
+pub(super) const PLACEHOLDERS: &str =
     "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
 
 /// Returns the values of [`COLUMNS`].
-pub(super) fn values(row: &Row) -> [ValueRef<'_>; COLUMNS.len()] {
+pub(super) fn row_values(row: &Row) -> [ValueRef<'_>; COLUMNS.len()] {
     [
-        whole(row.at),
-        text(&row.request_id),
-        text(&row.caller),
-        text(&row.key),
-        text(&row.model),
-        text(row.account.as_deref().unwrap_or("")),
-        text(row.upstream_model.as_deref().unwrap_or("")),
-        text(row.outcome),
-        whole(row.usage.prompt),
-        whole(row.usage.completion),
-        whole(row.usage.cached),
-        whole(row.usage.cache_write),
-        whole(row.usage.reasoning),
-        text(row.usage.source.name()),
-        optional(row.cost.map(|Usd(cost)| cost)),
-        whole(row.unused_tokens),
-        optional(row.unused_cost.map(|Usd(cost)| cost)),
-        whole(row.attempts),
-        whole(row.stream),
-        whole(row.status),
-        whole(row.total_ms),
-        optional(row.first_byte_ms),
-        text(&row.door),
-        whole(row.usage.units.images),
-        whole(row.usage.units.millis),
-        whole(row.usage.units.characters),
+        integer_value(row.admitted_at),
+        text_value(&row.request_id),
+        text_value(&row.caller),
+        text_value(&row.key),
+        text_value(&row.model),
+        text_value(row.account.as_deref().unwrap_or("")),
+        text_value(row.upstream_model.as_deref().unwrap_or("")),
+        text_value(row.outcome),
+        integer_value(row.usage.prompt),
+        integer_value(row.usage.completion),
+        integer_value(row.usage.cached),
+        integer_value(row.usage.cache_write),
+        integer_value(row.usage.reasoning),
+        text_value(row.usage.source.name()),
+        optional_value(row.cost.map(|Usd(cost)| cost)),
+        integer_value(row.unused_tokens),
+        optional_value(row.unused_cost.map(|Usd(cost)| cost)),
+        integer_value(row.attempts),
+        integer_value(row.stream),
+        integer_value(row.status),
+        integer_value(row.total_ms),
+        optional_value(row.first_byte_ms),
+        text_value(&row.door),
+        integer_value(row.usage.units.images),
+        integer_value(row.usage.units.millis),
+        integer_value(row.usage.units.characters),
     ]
 }
 
 /// Returns a text as SQLite stores it.
-pub(super) fn text(text: &str) -> ValueRef<'_> {
+pub(super) fn text_value(text: &str) -> ValueRef<'_> {
     ValueRef::Text(text.as_bytes())
 }
 
 /// Returns a number as SQLite stores it, or nothing.
-pub(super) fn optional(value: Option<u64>) -> ValueRef<'static> {
-    value.map_or(ValueRef::Null, whole)
+pub(super) fn optional_value(value: Option<u64>) -> ValueRef<'static> {
+    value.map_or(ValueRef::Null, integer_value)
 }
 
-fn whole(value: impl Into<u64>) -> ValueRef<'static> {
-    ValueRef::Integer(number(value.into()))
+fn integer_value(value: impl Into<u64>) -> ValueRef<'static> {
+    ValueRef::Integer(stored_integer(value.into()))
 }
 
 /// Returns a number as SQLite stores it. Only sums of money can be so large that they are cut.
-pub(super) fn number(number: u64) -> i64 {
-    i64::try_from(number).unwrap_or(MOST).min(MOST)
+pub(super) fn stored_integer(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(MAX_MONEY).min(MAX_MONEY)
 }

@@ -6,10 +6,10 @@
 
 use super::Row;
 use super::book::{self, Book, Fault};
-use super::columns::{COLUMNS, PLACES, optional, text, values};
+use super::columns::{COLUMNS, PLACEHOLDERS, optional_value, row_values, text_value};
 use super::life::{self, Dead};
 use super::past::take_out;
-use super::read::whole;
+use super::read::read_integer;
 use crate::base::calendar::{day_of, start_of};
 use crate::conf::price::Usd;
 use crate::limits::Past;
@@ -31,13 +31,14 @@ impl Book {
     ) -> Result<(), Fault> {
         let transaction = self.transaction()?;
         {
-            let mut write = transaction
-                .prepare_cached(&format!("INSERT OR REPLACE INTO running VALUES {PLACES}"))?;
+            let mut write = transaction.prepare_cached(&format!(
+                "INSERT OR REPLACE INTO running VALUES {PLACEHOLDERS}"
+            ))?;
             for (run, row) in running {
-                let run = [text(process), optional(Some(*run))];
+                let run = [text_value(process), optional_value(Some(*run))];
                 let values = COLUMNS
                     .into_iter()
-                    .zip(values(row))
+                    .zip(row_values(row))
                     .filter(|(column, _)| is_known(column));
                 let values = run.into_iter().chain(values.map(|(_, value)| value));
                 write.execute(params_from_iter(values.map(ToSqlOutput::Borrowed)))?;
@@ -59,7 +60,7 @@ impl Book {
         // A process that died before it wrote anything has left its file.
         let names: HashSet<String> = known
             .into_iter()
-            .chain(life::names(&path))
+            .chain(life::process_names(&path))
             .filter(|name| name != process)
             .collect();
         // Each process is held until its rows are taken over, so that no other process takes them.
@@ -80,14 +81,14 @@ impl Book {
                     columns.join(", ")
                 );
                 let mut of_process = transaction.prepare_cached(&of_process)?;
-                for row in of_process.query_map([name], row)? {
+                for row in of_process.query_map([name], read_row)? {
                     rows.push(row?);
                 }
                 transaction
                     .prepare_cached("DELETE FROM running WHERE process = ?1")?
                     .execute([name])?;
             }
-            book::add(&transaction, rows.iter(), HashMap::new())?;
+            book::add_rows(&transaction, rows.iter(), HashMap::new())?;
             transaction.commit()?;
         }
         dead.into_iter().for_each(|(_, dead)| dead.bury());
@@ -97,15 +98,15 @@ impl Book {
 
 /// Takes the rows of dead processes out of the sums of days, and lists them one by one: the store
 /// counts them only as reserved.
-pub(super) fn apart(past: &mut Vec<Past>, cut: &[Row], now_ms: u64) {
+pub(super) fn split_dead_rows(past: &mut Vec<Past>, cut: &[Row], now_ms: u64) {
     for row in cut {
-        let own = row.past(now_ms);
+        let own = row.past_use(now_ms);
         // Rows of the last minute are already listed one by one.
         if let Some(same) = past.iter_mut().find(|past| **past == own) {
             same.cut = true;
             continue;
         }
-        let begin = start_of(day_of(own.at));
+        let begin = start_of(day_of(own.used_at));
         let is_its_sum = |past: &&mut Past| {
             let is_whose =
                 past.caller == own.caller && past.key == own.key && past.model == own.model;
@@ -113,16 +114,16 @@ pub(super) fn apart(past: &mut Vec<Past>, cut: &[Row], now_ms: u64) {
                 && !past.cut
                 && past.requests > 0
                 && past.dated == own.dated
-                && (past.dated.is_some() || past.at == begin)
+                && (past.dated.is_some() || past.used_at == begin)
         };
         // A row that is older than the past does not count any more.
         let Some(sum) = past.iter_mut().find(is_its_sum) else {
             continue;
         };
         take_out(sum, &own);
-        let at = sum.at;
+        let sum_time = sum.used_at;
         past.push(Past {
-            at,
+            used_at: sum_time,
             cut: true,
             ..own
         });
@@ -136,7 +137,7 @@ fn is_known(column: &str) -> bool {
 }
 
 /// Reads the row of a running exchange.
-fn row(row: &rusqlite::Row<'_>) -> rusqlite::Result<Row> {
+fn read_row(row: &rusqlite::Row<'_>) -> rusqlite::Result<Row> {
     let text = |column: usize| row.get::<_, String>(column);
     let name = |column: usize| {
         text(column).map(|name| Some(name).filter(|name| !name.is_empty()).map(Into::into))
@@ -146,7 +147,7 @@ fn row(row: &rusqlite::Row<'_>) -> rusqlite::Result<Row> {
         known.map(|known| known.map(|nanos| Usd(u64::try_from(nanos).unwrap_or_default())))
     };
     Ok(Row {
-        at: whole(row, 0)?,
+        admitted_at: read_integer(row, 0)?,
         request_id: text(1)?,
         caller: text(2)?.into(),
         key: text(3)?.into(),
@@ -154,11 +155,11 @@ fn row(row: &rusqlite::Row<'_>) -> rusqlite::Result<Row> {
         account: name(5)?,
         upstream_model: name(6)?,
         usage: Usage {
-            prompt: whole(row, 7)?,
-            completion: whole(row, 8)?,
-            cached: whole(row, 9)?,
-            cache_write: whole(row, 10)?,
-            reasoning: whole(row, 11)?,
+            prompt: read_integer(row, 7)?,
+            completion: read_integer(row, 8)?,
+            cached: read_integer(row, 9)?,
+            cache_write: read_integer(row, 10)?,
+            reasoning: read_integer(row, 11)?,
             source: Source::of_name(&text(12)?),
             units: Units {
                 requests: 0,
@@ -169,13 +170,13 @@ fn row(row: &rusqlite::Row<'_>) -> rusqlite::Result<Row> {
             doubted: None,
         },
         cost: usd(13)?,
-        unused_tokens: whole(row, 14)?,
+        unused_tokens: read_integer(row, 14)?,
         unused_cost: usd(15)?,
         outcome: CUT,
         attempts: row.get(16)?,
         stream: row.get(17)?,
         status: row.get(18)?,
-        total_ms: whole(row, 19)?,
+        total_ms: read_integer(row, 19)?,
         door: text(20)?.into(),
         ..Row::default()
     })

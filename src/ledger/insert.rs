@@ -5,23 +5,23 @@
 //! one statement.
 
 use super::Row;
-use super::columns::{COLUMNS, PLACES, values};
+use super::columns::{COLUMNS, PLACEHOLDERS, row_values};
 use rusqlite::types::{ToSqlOutput, ValueRef};
 use rusqlite::{CachedStatement, Transaction};
 use std::slice;
 
 /// The number of rows that one statement writes, if there are so many.
-pub(super) const TOGETHER: usize = 16;
+pub(super) const ROWS_AT_ONCE: usize = 16;
 
 /// Inserts rows in their order.
-pub(super) fn insert<'r>(
+pub(super) fn insert_rows<'r>(
     transaction: &Transaction<'_>,
     rows: impl Iterator<Item = &'r Row>,
 ) -> rusqlite::Result<()> {
     let rows: Vec<&Row> = rows.collect();
-    let (together, rest) = rows.as_chunks::<TOGETHER>();
+    let (together, rest) = rows.as_chunks::<ROWS_AT_ONCE>();
     if !together.is_empty() {
-        let mut insert = Insert::new(transaction, TOGETHER)?;
+        let mut insert = Insert::new(transaction, ROWS_AT_ONCE)?;
         together.iter().try_for_each(|rows| insert.run(rows))?;
     }
     let mut insert = Insert::new(transaction, 1)?;
@@ -39,7 +39,7 @@ impl<'t, 'r> Insert<'t, 'r> {
     fn new(transaction: &'t Transaction<'_>, rows: usize) -> rusqlite::Result<Insert<'t, 'r>> {
         // If a row cannot be written, nothing of the transaction is. So SQLite need not be able to
         // undo a single statement.
-        let (columns, places) = (COLUMNS.join(", "), [PLACES].repeat(rows).join(", "));
+        let (columns, places) = (COLUMNS.join(", "), [PLACEHOLDERS].repeat(rows).join(", "));
         let sql = format!("INSERT OR ROLLBACK INTO exchange ({columns}) VALUES {places}");
         // What is not bound is null.
         let bound = vec![[ValueRef::Null; COLUMNS.len()]; rows];
@@ -55,10 +55,11 @@ impl<'t, 'r> Insert<'t, 'r> {
             .step_by(COLUMNS.len())
             .zip(rows.iter().zip(&mut self.bound))
         {
-            for (place, (value, bound)) in (first..).zip(values(row).into_iter().zip(bound)) {
+            for (parameter, (value, bound)) in (first..).zip(row_values(row).into_iter().zip(bound))
+            {
                 if *bound != value {
                     self.statement
-                        .raw_bind_parameter(place, ToSqlOutput::Borrowed(value))?;
+                        .raw_bind_parameter(parameter, ToSqlOutput::Borrowed(value))?;
                     *bound = value;
                 }
             }

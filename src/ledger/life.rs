@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 const BETWEEN: &str = "-run-";
 /// The largest number of tries to make the file. Another process may open a new file before it is
 /// locked, and take its owner for dead; then the file is made again.
-const TRIES: usize = 10;
+const MAX_TRIES: usize = 10;
 
 /// The sign that this process lives. Dropping it removes the file.
 pub(super) struct Life {
@@ -26,8 +26,8 @@ pub(super) struct Life {
 impl Life {
     /// Makes and locks a file of this name beside the ledger.
     pub(super) fn begin(ledger: &Path, name: &str) -> io::Result<Life> {
-        let path = place(ledger, name);
-        for _ in 0..TRIES {
+        let path = lock_path(ledger, name);
+        for _ in 0..MAX_TRIES {
             // If the file is removed before it is locked, others do not see the locked file.
             let file = File::options()
                 .write(true)
@@ -80,7 +80,7 @@ pub(super) struct Dead {
 impl Dead {
     /// Returns the process if it is dead. If that cannot be found out, it counts as alive.
     pub(super) fn find(ledger: &Path, name: &str) -> Option<Dead> {
-        let path = place(ledger, name);
+        let path = lock_path(ledger, name);
         // This program never makes such a name, so the name has no file.
         if !name.bytes().all(|b| b.is_ascii_alphanumeric()) {
             return Some(Dead { path, file: None });
@@ -105,7 +105,7 @@ impl Dead {
 }
 
 /// Lists the names of the processes that have such a file, alive or dead.
-pub(super) fn names(ledger: &Path) -> Vec<String> {
+pub(super) fn process_names(ledger: &Path) -> Vec<String> {
     let (Some(folder), Some(file)) = (ledger.parent(), ledger.file_name()) else {
         return Vec::new();
     };
@@ -126,7 +126,7 @@ pub(super) fn names(ledger: &Path) -> Vec<String> {
         .collect()
 }
 
-fn place(ledger: &Path, name: &str) -> PathBuf {
+fn lock_path(ledger: &Path, name: &str) -> PathBuf {
     let mut path = ledger.as_os_str().to_owned();
     path.push(BETWEEN);
     path.push(name);
@@ -144,9 +144,9 @@ mod tests {
         let ledger = folder.path().join("ledger.sqlite");
         let life = Life::begin(&ledger, "one").unwrap();
         assert!(life.is_in_place() && Dead::find(&ledger, "one").is_none());
-        assert_eq!(names(&ledger), ["one"]);
+        assert_eq!(process_names(&ledger), ["one"]);
         // As a process leaves it that is killed.
-        let file = place(&ledger, "two");
+        let file = lock_path(&ledger, "two");
         File::create(&file).unwrap();
         let dead = Dead::find(&ledger, "two").unwrap();
         assert!(
@@ -163,7 +163,7 @@ mod tests {
             "of whom nothing is left is dead, too"
         );
         drop(life);
-        assert_eq!(names(&ledger), Vec::<String>::new());
+        assert_eq!(process_names(&ledger), Vec::<String>::new());
     }
 
     #[test]
@@ -171,7 +171,7 @@ mod tests {
         let folder = Folder::new();
         let ledger = folder.path().join("ledger.sqlite");
         let life = Life::begin(&ledger, "one").unwrap();
-        std::fs::remove_file(place(&ledger, "one")).unwrap();
+        std::fs::remove_file(lock_path(&ledger, "one")).unwrap();
         assert!(!life.is_in_place());
         let again = Life::begin(&ledger, "one").unwrap();
         drop(life);

@@ -9,9 +9,9 @@
 //! are never merged: no sum of money changes.
 
 use super::book::{Book, Fault, add_sums, keep_from};
-use super::columns::number;
-use super::reached::MergePoint;
-use super::read::{SUMS, UNITS, sums_at, whole};
+use super::columns::stored_integer;
+use super::merge_point::MergePoint;
+use super::read::{SUMS, UNITS, read_integer, sums_at};
 use super::sums::{SumKey, Sums};
 use rusqlite::{Transaction, params};
 
@@ -24,7 +24,7 @@ pub(super) const MERGED: &str = "(merged)";
 /// The outcome of merged requests that failed.
 const MERGED_FAILURES: &str = "(failed)";
 /// The most sums that one transaction merges. Others can write between two of them.
-const STEP: usize = 1_000;
+const MAX_SUMS: usize = 1_000;
 
 /// A sum of a day, as it is before it is merged.
 struct DetailedSum {
@@ -55,10 +55,10 @@ impl Book {
         if let Some(last) = last {
             keep_from(&transaction, "detailed_from", last.day.saturating_add(1))?;
         }
-        let may_have_more = detailed.len() == STEP;
+        let may_have_more = detailed.len() == MAX_SUMS;
         let reached = last
             .filter(|_| may_have_more)
-            .map_or_else(|| MergePoint::begin_of(until), DetailedSum::place);
+            .map_or_else(|| MergePoint::begin_of(until), DetailedSum::merge_point);
         reached.write(&transaction)?;
         transaction.commit()?;
         Ok(may_have_more)
@@ -67,7 +67,7 @@ impl Book {
 
 impl DetailedSum {
     /// Returns the place before all sums with these names.
-    fn place(&self) -> MergePoint {
+    fn merge_point(&self) -> MergePoint {
         MergePoint {
             day: self.day,
             names: [self.caller.clone(), self.key.clone(), self.model.clone()],
@@ -102,17 +102,23 @@ fn read_detailed(
     let mut statement = transaction.prepare_cached(&format!(
         "SELECT day, caller, key, model, account, upstream_model, outcome, {SUMS}, {UNITS} FROM daily
          WHERE (day, caller, key, model) >= (?1, ?2, ?3, ?4) AND day < ?5 AND account <> '{MERGED}'
-         ORDER BY day, caller, key, model LIMIT {STEP}"
+         ORDER BY day, caller, key, model LIMIT {MAX_SUMS}"
     ))?;
     let MergePoint {
         day,
         names: [caller, key, model],
     } = from;
     let rows = statement.query_map(
-        params![number(*day), caller, key, model, number(until)],
+        params![
+            stored_integer(*day),
+            caller,
+            key,
+            model,
+            stored_integer(until)
+        ],
         |row| {
             Ok(DetailedSum {
-                day: whole(row, 0)?,
+                day: read_integer(row, 0)?,
                 caller: row.get(1)?,
                 key: row.get(2)?,
                 model: row.get(3)?,
@@ -143,7 +149,7 @@ fn delete_sum(transaction: &Transaction<'_>, sum: &DetailedSum) -> rusqlite::Res
              AND account = ?5 AND upstream_model = ?6 AND outcome = ?7",
         )?
         .execute(params![
-            number(*day),
+            stored_integer(*day),
             caller,
             key,
             model,

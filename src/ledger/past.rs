@@ -1,7 +1,7 @@
 //! The past is what was spent this month, with which limits begin. It is read from the file.
 
-use super::columns::number;
-use super::read::{Range, Reader, Table, View, unreadable, whole};
+use super::columns::stored_integer;
+use super::read::{Range, Reader, Table, View, read_integer, unreadable_error};
 use super::sums::Column;
 use crate::base::calendar::{day_of, month_of, start_of};
 use crate::conf::price::Usd;
@@ -15,19 +15,19 @@ use std::sync::Arc;
 const MINUTE: u64 = 61_000;
 
 /// Returns the first moment that [`Ledger::past`](super::Ledger::past) includes.
-pub(super) fn since(now_ms: u64) -> u64 {
+pub(super) fn first_moment(now_ms: u64) -> u64 {
     start_of(month_of(day_of(now_ms))).min(now_ms.saturating_sub(MINUTE))
 }
 
 /// Reads the part of [`Ledger::past`](super::Ledger::past) that is in the file. Returns `None` if
 /// there is no file.
-pub(super) fn read(path: &Path, now_ms: u64) -> Result<Option<Vec<Past>>, String> {
+pub(super) fn read_past(path: &Path, now_ms: u64) -> Result<Option<Vec<Past>>, String> {
     let Some(reader) = Reader::open(path)? else {
         return Ok(None);
     };
     past_of(&reader, now_ms)
         .map(Some)
-        .map_err(|why| unreadable(path, why))
+        .map_err(|why| unreadable_error(path, why))
 }
 
 /// Sums rows of the future, by the day or month that they count for. A row counts for a day or
@@ -61,13 +61,16 @@ fn past_of(reader: &Reader, now_ms: u64) -> rusqlite::Result<Vec<Past>> {
         key: None,
         model: None,
     };
-    view.read(Table::Days, &range, &mut |key, sums| {
-        let (caller, its_key, model) =
-            (names.of(key.caller), names.of(key.key), names.of(key.model));
+    view.read_entries(Table::Days, &range, &mut |key, sums| {
+        let (caller, its_key, model) = (
+            names.intern(key.caller),
+            names.intern(key.key),
+            names.intern(key.model),
+        );
         let day = days
             .entry((key.day, caller.clone(), its_key.clone(), model.clone()))
             .or_insert_with(|| Past {
-                at: start_of(key.day),
+                used_at: start_of(key.day),
                 caller,
                 key: its_key,
                 model,
@@ -81,13 +84,13 @@ fn past_of(reader: &Reader, now_ms: u64) -> rusqlite::Result<Vec<Past>> {
     })?;
     // The latest moment that counts as now.
     let late = now_ms.saturating_add(MINUTE);
-    let mut past = names.read(
+    let mut past = names.read_past(
         &view,
         RECENT,
         &[now_ms.saturating_sub(MINUTE), late, now_ms, today],
     )?;
     for recent in &past {
-        let day = recent.dated.unwrap_or_else(|| day_of(recent.at));
+        let day = recent.dated.unwrap_or_else(|| day_of(recent.used_at));
         if let Some(sum) = days.get_mut(&(
             day,
             recent.caller.clone(),
@@ -99,7 +102,7 @@ fn past_of(reader: &Reader, now_ms: u64) -> rusqlite::Result<Vec<Past>> {
     }
     // Rows from a clock that was days ahead also count today, or this month.
     let ahead = start_of(today + 1).max(late.saturating_add(1));
-    past.extend(names.read(
+    past.extend(names.read_past(
         &view,
         AHEAD,
         &[ahead, start_of(today), start_of(month_of(today))],
@@ -122,26 +125,31 @@ struct NamePool(HashSet<Arc<str>>);
 
 impl NamePool {
     /// Reads what was spent, in the columns of [`AHEAD`] and [`RECENT`].
-    fn read(&mut self, view: &View<'_>, sql: &str, bounds: &[u64]) -> rusqlite::Result<Vec<Past>> {
+    fn read_past(
+        &mut self,
+        view: &View<'_>,
+        sql: &str,
+        bounds: &[u64],
+    ) -> rusqlite::Result<Vec<Past>> {
         let mut statement = view.transaction.prepare(sql)?;
         let mut name = |row: &Row<'_>, column| {
-            Ok::<_, rusqlite::Error>(self.of(row.get_ref(column)?.as_str()?))
+            Ok::<_, rusqlite::Error>(self.intern(row.get_ref(column)?.as_str()?))
         };
         let rows = statement.query_map(
-            params_from_iter(bounds.iter().copied().map(number)),
+            params_from_iter(bounds.iter().copied().map(stored_integer)),
             |row| {
                 Ok(Past {
-                    at: whole(row, 0)?,
+                    used_at: read_integer(row, 0)?,
                     dated: row
                         .get::<_, Option<i64>>(8)?
                         .and_then(|day| u64::try_from(day).ok()),
                     caller: name(row, 1)?,
                     key: name(row, 2)?,
                     model: name(row, 3)?,
-                    requests: whole(row, 4)?,
-                    tokens: whole(row, 5)?,
-                    usd: Usd(whole(row, 6)?),
-                    unpriced: whole(row, 7)?,
+                    requests: read_integer(row, 4)?,
+                    tokens: read_integer(row, 5)?,
+                    usd: Usd(read_integer(row, 6)?),
+                    unpriced: read_integer(row, 7)?,
                     cut: false,
                 })
             },
@@ -149,7 +157,7 @@ impl NamePool {
         rows.collect()
     }
 
-    fn of(&mut self, name: &str) -> Arc<str> {
+    fn intern(&mut self, name: &str) -> Arc<str> {
         if let Some(known) = self.0.get(name) {
             return known.clone();
         }

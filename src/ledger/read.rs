@@ -2,7 +2,7 @@
 //! changes the file.
 
 use super::book::{self, Fault};
-use super::columns::number;
+use super::columns::stored_integer;
 use super::sums::{COLUMNS, SumKey, Sums};
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, Row, params};
 use std::collections::{BTreeSet, HashMap};
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 /// The longest time that a reader waits for a program that has just begun a new file, or locks the
 /// file.
-const BUSY: Duration = Duration::from_millis(500);
+const BUSY_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// The columns of [`Sums`] in `daily`, but for the last ones.
 pub(super) const SUMS: &str = "requests, prompt, completion, cached, cache_write, reasoning, estimated, cost, unpriced, unused_tokens, unused_cost, unused_unpriced";
@@ -72,15 +72,15 @@ impl Reader {
         let Ok(file) = std::fs::metadata(path) else {
             return Ok(None);
         };
-        book::is_regular(&file).map_err(|why| unreadable(path, why))?;
-        let first = open(path, false);
+        book::is_regular(&file).map_err(|why| unreadable_error(path, why))?;
+        let first = open_file(path, false);
         let (connection, version) = match first {
             // To read a file that others write, SQLite must write beside it. If it may not, the
             // file is read as it is, unless a writer has left anything beside it.
             Err((Some(ErrorCode::CannotOpen | ErrorCode::ReadOnly), why)) if lies_still(path) => {
-                open(path, true).map_err(|_| unreadable(path, why))?
+                open_file(path, true).map_err(|_| unreadable_error(path, why))?
             }
-            Err((_, why)) => return Err(unreadable(path, why)),
+            Err((_, why)) => return Err(unreadable_error(path, why)),
             Ok(open) => open,
         };
         Ok(Some(Reader {
@@ -95,7 +95,7 @@ impl Reader {
 
     /// Sets a deadline. After it, every read fails with an error for which [`is_over`] returns
     /// true.
-    pub(super) fn until(&mut self, deadline: Instant) -> rusqlite::Result<()> {
+    pub(super) fn set_deadline(&mut self, deadline: Instant) -> rusqlite::Result<()> {
         // The steps of SQLite's machine between two looks at the clock: far less than a
         // millisecond.
         const STEPS: i32 = 4096;
@@ -118,16 +118,16 @@ pub(super) fn is_over(why: &rusqlite::Error) -> bool {
 }
 
 /// Writes the error that a ledger cannot be read, and why.
-pub(super) fn unreadable(path: &Path, why: impl Into<Fault>) -> String {
+pub(super) fn unreadable_error(path: &Path, why: impl Into<Fault>) -> String {
     format!(
         "the ledger {} cannot be read: {}",
         path.display(),
-        why.into().what
+        why.into().message
     )
 }
 
 /// Opens the file. Also returns its version.
-fn open(path: &Path, still: bool) -> Result<(Connection, i64), (Option<ErrorCode>, Fault)> {
+fn open_file(path: &Path, still: bool) -> Result<(Connection, i64), (Option<ErrorCode>, Fault)> {
     let attempt = || {
         let mut flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let connection = if still {
@@ -141,31 +141,31 @@ fn open(path: &Path, still: bool) -> Result<(Connection, i64), (Option<ErrorCode
         } else {
             Connection::open_with_flags(path, flags)?
         };
-        connection.busy_timeout(BUSY)?;
+        connection.busy_timeout(BUSY_TIMEOUT)?;
         connection.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()))?;
         Ok(connection)
     };
     let connection =
         attempt().map_err(|why: rusqlite::Error| (why.sqlite_error_code(), Fault::from(why)))?;
-    let version = book::check(&connection).map_err(|why| (None, why))?;
+    let version = book::check_version(&connection).map_err(|why| (None, why))?;
     Ok((connection, version))
 }
 
 /// Returns whether the file itself has all that was written, and its log is empty.
 fn lies_still(path: &Path) -> bool {
-    let mut beside = path.as_os_str().to_owned();
-    beside.push("-wal");
-    std::fs::metadata(beside).map_or(true, |wal| wal.len() == 0)
+    let mut wal_path = path.as_os_str().to_owned();
+    wal_path.push("-wal");
+    std::fs::metadata(wal_path).map_or(true, |wal| wal.len() == 0)
 }
 
 impl View<'_> {
     /// Returns from when on the file has what.
-    pub(super) fn kept(&self) -> rusqlite::Result<KeptFrom> {
+    pub(super) fn kept_from(&self) -> rusqlite::Result<KeptFrom> {
         let meta = |name: &str| {
             let value = self.transaction.query_row(
                 "SELECT value FROM meta WHERE name = ?1",
                 [name],
-                |row| whole(row, 0),
+                |row| read_integer(row, 0),
             );
             value.optional().map(Option::unwrap_or_default)
         };
@@ -177,7 +177,7 @@ impl View<'_> {
     }
 
     /// Calls `each` with every entry of a range in a table, until `each` returns false.
-    pub(super) fn read(
+    pub(super) fn read_entries(
         &self,
         table: Table,
         range: &Range<'_>,
@@ -197,8 +197,8 @@ impl View<'_> {
         );
         let mut statement = self.transaction.prepare(&sql)?;
         let mut rows = statement.query(params![
-            number(range.from),
-            number(range.until),
+            stored_integer(range.from),
+            stored_integer(range.until),
             range.caller,
             range.key,
             range.model
@@ -206,7 +206,7 @@ impl View<'_> {
         while let Some(row) = rows.next()? {
             let text = |column: usize| row.get_ref(column)?.as_str().map_err(rusqlite::Error::from);
             let key = SumKey {
-                day: whole(row, 0)?,
+                day: read_integer(row, 0)?,
                 caller: text(1)?,
                 key: text(2)?,
                 model: text(3)?,
@@ -229,13 +229,13 @@ const FILTER: &str =
 pub(super) fn sums_at(row: &Row<'_>, first: usize) -> rusqlite::Result<Sums> {
     let mut each = [0; COLUMNS];
     for (column, number) in each.iter_mut().enumerate() {
-        *number = whole(row, first + column)?;
+        *number = read_integer(row, first + column)?;
     }
     Ok(Sums(each))
 }
 
 /// Reads a whole number. It is never negative, since none is written.
-pub(super) fn whole(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
+pub(super) fn read_integer(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
     row.get::<_, i64>(column)
         .map(|number| u64::try_from(number).unwrap_or_default())
 }
@@ -247,7 +247,7 @@ pub fn is_there(path: &Path) -> Result<bool, String> {
 
 /// Reads the callers, keys and models of a ledger, as far as the sums of days have them. Returns
 /// empty sets if there is no file yet.
-pub fn names(path: &Path) -> Result<[BTreeSet<String>; 3], String> {
+pub fn read_names(path: &Path) -> Result<[BTreeSet<String>; 3], String> {
     let Some(reader) = Reader::open(path)? else {
         return Ok(Default::default());
     };
@@ -258,7 +258,7 @@ pub fn names(path: &Path) -> Result<[BTreeSet<String>; 3], String> {
         statement.query_map([], |row| row.get(0))?.collect()
     };
     let read = || Ok([distinct("caller")?, distinct("key")?, distinct("model")?]);
-    read().map_err(|why: rusqlite::Error| unreadable(path, why))
+    read().map_err(|why: rusqlite::Error| unreadable_error(path, why))
 }
 
 /// Reads the time at which each key was last used, in milliseconds of Unix time. Returns an empty
@@ -270,8 +270,8 @@ pub fn last_used(path: &Path) -> Result<HashMap<String, u64>, String> {
     let read = || -> rusqlite::Result<HashMap<String, u64>> {
         let mut statement = reader.connection.prepare("SELECT key, at FROM last_used")?;
         statement
-            .query_map([], |row| Ok((row.get(0)?, whole(row, 1)?)))?
+            .query_map([], |row| Ok((row.get(0)?, read_integer(row, 1)?)))?
             .collect()
     };
-    read().map_err(|why| unreadable(path, why))
+    read().map_err(|why| unreadable_error(path, why))
 }

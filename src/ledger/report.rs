@@ -8,12 +8,12 @@
 mod query;
 mod shown;
 
-pub use query::{Asked, BY, Group, Query, SINCE, texts};
+pub use query::{DEFAULT_GROUPS, DEFAULT_SINCE, Group, Query, RawQuery, query_pairs};
 
 use super::merge::MERGED;
 use super::read::{KeptFrom, Reader, Table, View, is_over};
 use super::sums::{Column, SumKey, Sums};
-use crate::base::calendar::{DAY, date, day_of, start_of};
+use crate::base::calendar::{DAY, day_of, format_date, start_of};
 use std::collections::BTreeMap;
 use std::fmt::{self, Display, Formatter};
 use std::path::Path;
@@ -81,7 +81,7 @@ pub enum Unanswered {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SlowRead {
     /// Sums of days, and rows of a part of the first or the last day.
-    Usual,
+    DaySums,
     /// Rows of whole days, whose sums have lost the account and the outcome. The day from which on
     /// sums have them, if the answer reaches it.
     OldRows(Option<u64>),
@@ -115,7 +115,7 @@ impl Display for Unanswered {
 impl Display for SlowRead {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
-            SlowRead::Usual => {
+            SlowRead::DaySums => {
                 f.write_str("ask for whole days (since=2026-11-01) or a shorter time")
             }
             SlowRead::OldRows(None) => f.write_str(
@@ -123,7 +123,7 @@ impl Display for SlowRead {
                  time, or without these groups",
             ),
             SlowRead::OldRows(Some(detailed_days)) => {
-                let day = date(*detailed_days);
+                let day = format_date(*detailed_days);
                 write!(
                     f,
                     "by account, upstream_model or outcome, single rows are read for days before {day}: ask for \
@@ -138,7 +138,7 @@ impl Display for SlowRead {
 }
 
 /// Answers a query from a file. Returns `None` if there is no file yet.
-pub fn answer(
+pub fn answer_query(
     path: &Path,
     query: &Query,
     bounds: Option<AnswerBounds>,
@@ -165,17 +165,17 @@ pub(super) fn answer_of(
     };
     if let Some(AnswerBounds { deadline, .. }) = bounds {
         reader
-            .until(deadline)
-            .map_err(|why| unanswered(why, SlowRead::Usual))?;
+            .set_deadline(deadline)
+            .map_err(|why| unanswered(why, SlowRead::DaySums))?;
     }
     let view = reader
         .view()
-        .map_err(|why| unanswered(why, SlowRead::Usual))?;
+        .map_err(|why| unanswered(why, SlowRead::DaySums))?;
     let mut sum = Summing::new(query, bounds.map(|bounds| bounds.lines));
-    let all = sum.all(&view);
+    let all = sum.read_all(&view);
     let (since, mut notes) = all.map_err(|why| unanswered(why, sum.reading))?;
-    if let Some(most) = sum.most.filter(|_| sum.is_full) {
-        return Err(Unanswered::TooMuch(most));
+    if let Some(max_lines) = sum.max_lines.filter(|_| sum.is_full) {
+        return Err(Unanswered::TooMuch(max_lines));
     }
     let lines = sum
         .lines
@@ -204,7 +204,7 @@ const BETWEEN: char = '\0';
 struct Summing<'q> {
     query: &'q Query,
     /// The largest number of lines.
-    most: Option<usize>,
+    max_lines: Option<usize>,
     /// True if there would be more lines.
     is_full: bool,
     /// The name of the present line. It is kept so that its memory is used again.
@@ -216,27 +216,27 @@ struct Summing<'q> {
 }
 
 impl Summing<'_> {
-    fn new(query: &Query, most: Option<usize>) -> Summing<'_> {
+    fn new(query: &Query, max_lines: Option<usize>) -> Summing<'_> {
         Summing {
             query,
-            most,
+            max_lines,
             is_full: false,
             name: String::new(),
             lines: BTreeMap::new(),
             total: Used::default(),
-            reading: SlowRead::Usual,
+            reading: SlowRead::DaySums,
         }
     }
 
     /// Reads everything that the query asks for. Returns the first moment of the answer, and notes
     /// about the answer.
-    fn all(&mut self, view: &View<'_>) -> rusqlite::Result<(u64, Vec<String>)> {
+    fn read_all(&mut self, view: &View<'_>) -> rusqlite::Result<(u64, Vec<String>)> {
         let (since, until) = (self.query.since, self.query.until.unwrap_or(u64::MAX));
         let KeptFrom {
             rows: rows_from,
             days: days_from,
             detailed_days,
-        } = view.kept()?;
+        } = view.kept_from()?;
         let (first, last) = (day_of(since), day_of(until));
         let (begins_within, ends_within) = (
             since > start_of(first),
@@ -248,14 +248,14 @@ impl Summing<'_> {
         let mut from_day = first;
         let mut until_day = last;
         if first == last && first_has_rows {
-            self.rows(view, since, until)?;
+            self.read_rows(view, since, until)?;
         } else {
             if begins_within && first_has_rows {
                 from_day = first.saturating_add(1);
-                self.rows(view, since, start_of(from_day))?;
+                self.read_rows(view, since, start_of(from_day))?;
             }
             if ends_within && last_has_rows {
-                self.rows(view, start_of(last), until)?;
+                self.read_rows(view, start_of(last), until)?;
             } else if ends_within {
                 until_day = last.saturating_add(1);
             }
@@ -266,11 +266,11 @@ impl Summing<'_> {
             if self.query.by.contains(&Group::Door) {
                 // Only rows have it.
                 self.reading = SlowRead::Doors;
-                self.rows(view, start_of(kept), start_of(until_day))?;
+                self.read_rows(view, start_of(kept), start_of(until_day))?;
                 if from_day < kept {
                     notes.push(format!(
                         "the doors of requests from before {} are not known",
-                        date(kept)
+                        format_date(kept)
                     ));
                 }
                 until_day = kept;
@@ -281,58 +281,65 @@ impl Summing<'_> {
                 let detailed = detailed_days.clamp(kept, until_day);
                 self.reading =
                     SlowRead::OldRows(Some(detailed_days).filter(|day| *day < until_day));
-                self.rows(view, start_of(kept), start_of(detailed))?;
-                self.reading = SlowRead::Usual;
-                self.days(view, detailed, until_day)?;
+                self.read_rows(view, start_of(kept), start_of(detailed))?;
+                self.reading = SlowRead::DaySums;
+                self.read_days(view, detailed, until_day)?;
                 if from_day < kept {
-                    let before = date(kept.min(detailed_days));
+                    let before = format_date(kept.min(detailed_days));
                     notes.push(format!(
                         "requests from before {before} are counted without their account, upstream model and outcome: {MERGED}"
                     ));
                 }
                 until_day = kept;
             }
-            self.days(view, from_day, until_day)?;
+            self.read_days(view, from_day, until_day)?;
         }
         let whole_first = begins_within && !first_has_rows;
         if whole_first || (ends_within && !last_has_rows) {
             notes.push(format!(
                 "single requests are kept from {} on; older requests are shown in whole days",
-                date(day_of(rows_from))
+                format_date(day_of(rows_from))
             ));
         }
         if first < days_from {
             notes.push(format!(
                 "the ledger has nothing from before {}",
-                date(days_from)
+                format_date(days_from)
             ));
         }
         Ok((if whole_first { start_of(first) } else { since }, notes))
     }
 
-    fn days(&mut self, view: &View<'_>, from: u64, until: u64) -> rusqlite::Result<()> {
+    fn read_days(&mut self, view: &View<'_>, from: u64, until: u64) -> rusqlite::Result<()> {
         let range = self.query.range(from, until);
-        view.read(Table::Days, &range, &mut |key, sums| self.take(&key, &sums))
+        view.read_entries(Table::Days, &range, &mut |key, sums| {
+            self.add_sums(&key, &sums)
+        })
     }
 
-    fn rows(&mut self, view: &View<'_>, from: u64, until: u64) -> rusqlite::Result<()> {
+    fn read_rows(&mut self, view: &View<'_>, from: u64, until: u64) -> rusqlite::Result<()> {
         let range = self.query.range(from, until);
-        view.read(Table::Rows, &range, &mut |key, sums| self.take(&key, &sums))
+        view.read_entries(Table::Rows, &range, &mut |key, sums| {
+            self.add_sums(&key, &sums)
+        })
     }
 
     /// Adds sums to their line. Returns false if there are too many lines.
-    fn take(&mut self, key: &SumKey<'_>, sums: &Sums) -> bool {
+    fn add_sums(&mut self, key: &SumKey<'_>, sums: &Sums) -> bool {
         self.name.clear();
         for (index, group) in self.query.by.iter().enumerate() {
             if index > 0 {
                 self.name.push(BETWEEN);
             }
-            group.push(key, &mut self.name);
+            group.push_name(key, &mut self.name);
         }
         let ok = key.outcome == "ok";
         if let Some(line) = self.lines.get_mut(&self.name) {
             line.add(sums, ok);
-        } else if self.most.is_some_and(|most| self.lines.len() >= most) {
+        } else if self
+            .max_lines
+            .is_some_and(|limit| self.lines.len() >= limit)
+        {
             self.is_full = true;
         } else {
             self.lines

@@ -6,7 +6,7 @@ use crate::conf::price::Usd;
 use crate::error::Outcome;
 use crate::figures::callers::CallerUse;
 use crate::limits::Past;
-use crate::settled::{Delivery, Incoming, Sender, Served, Settled, Spending, Unused, millis};
+use crate::settled::{Delivery, Incoming, Sender, Served, Settled, Spending, Unused, whole_millis};
 use dialects::usage::Usage;
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use std::time::Duration;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Row {
     /// The time of the admission, in milliseconds of Unix time.
-    pub at: u64,
+    pub admitted_at: u64,
     /// The request's id, as in the access line.
     pub request_id: String,
     /// The name of the door.
@@ -57,10 +57,10 @@ pub struct Row {
 
 impl Row {
     /// Returns the row of an exchange that was admitted at this time and has used nothing yet.
-    pub fn begun(at: u64, sender: &Sender, request: &Incoming) -> Row {
+    pub fn at_start(admitted_at: u64, sender: &Sender, request: &Incoming) -> Row {
         let name = |name: &Option<Arc<str>>| name.clone().unwrap_or_default();
         Row {
-            at,
+            admitted_at,
             request_id: request.id.clone(),
             door: request.door.into(),
             caller: name(&sender.caller),
@@ -75,10 +75,10 @@ impl Row {
 
     /// Returns the row of a settled exchange, if it was admitted. The row takes the names, since
     /// the exchange needs them no more.
-    pub fn of(settled: Settled, run: Option<Run>) -> Option<Row> {
-        let unused = Unused::of(&settled.attempts.trail);
+    pub fn from_settled(settled: Settled, run: Option<Run>) -> Option<Row> {
+        let unused = Unused::from_trail(&settled.attempts.trail);
         Some(Row {
-            at: settled.spending.admitted?,
+            admitted_at: settled.spending.admitted?,
             request_id: settled.request.id,
             door: settled.request.door.into(),
             caller: settled.sender.caller?,
@@ -94,8 +94,8 @@ impl Row {
             attempts: settled.attempts.count(),
             stream: settled.request.stream,
             status: settled.answer.status,
-            total_ms: millis(settled.total),
-            first_byte_ms: settled.times.first_byte.map(millis),
+            total_ms: whole_millis(settled.total),
+            first_byte_ms: settled.times.first_byte.map(whole_millis),
             run,
         })
     }
@@ -109,7 +109,7 @@ impl Row {
             "none"
         };
         Settled {
-            began_at: self.at,
+            began_at: self.admitted_at,
             sender: Sender {
                 caller: name(&self.caller),
                 key: name(&self.key),
@@ -133,7 +133,7 @@ impl Row {
                 ..Served::default()
             },
             spending: Spending {
-                admitted: Some(self.at),
+                admitted: Some(self.admitted_at),
                 usage: self.usage,
                 cost: self.cost,
                 ..Spending::default()
@@ -145,7 +145,7 @@ impl Row {
     }
 
     /// Returns what the row adds to the use of its caller.
-    pub fn of_caller(&self) -> CallerUse {
+    pub fn caller_use(&self) -> CallerUse {
         CallerUse {
             requests: 1,
             tokens: self.usage.total(),
@@ -160,10 +160,10 @@ impl Row {
     }
 
     /// Returns the use that the limits count for the row.
-    pub(super) fn past(&self, now_ms: u64) -> Past {
+    pub(super) fn past_use(&self, now_ms: u64) -> Past {
         Past {
-            at: self.at.min(now_ms),
-            dated: Some(day_of(self.at)).filter(|day| *day > day_of(now_ms)),
+            used_at: self.admitted_at.min(now_ms),
+            dated: Some(day_of(self.admitted_at)).filter(|day| *day > day_of(now_ms)),
             caller: self.caller.clone(),
             key: self.key.clone(),
             model: self.model.clone(),

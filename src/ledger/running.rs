@@ -54,42 +54,42 @@ impl Running {
             may_be_written: false,
         });
         let free = places.free.pop();
-        let place = match free.and_then(|at| Some((at, places.all.get_mut(at)?))) {
-            Some((at, place)) => {
-                *place = new;
-                at
+        let slot = match free.and_then(|index| Some((index, places.all.get_mut(index)?))) {
+            Some((index, entry)) => {
+                *entry = new;
+                index
             }
             None => {
                 places.all.push(new);
                 places.all.len() - 1
             }
         };
-        Run { place, number }
+        Run { slot, number }
     }
 
     /// Removes an exchange. Returns whether the file may have something of it.
     pub(super) fn end(&self, run: Run) -> bool {
         let mut places = self.part(run.number);
-        let Some(place) = places.all.get_mut(run.place) else {
+        let Some(entry) = places.all.get_mut(run.slot) else {
             return false;
         };
-        let Some(ended) = place.take_if(|place| place.number == run.number) else {
+        let Some(ended) = entry.take_if(|entry| entry.number == run.number) else {
             return false;
         };
-        places.free.push(run.place);
+        places.free.push(run.slot);
         drop(places);
         ended.may_be_written
     }
 
     /// Returns all exchanges that run now, and marks each: the file may have something of it from
     /// now on.
-    pub(super) fn look(&self) -> Vec<(u64, Arc<dyn Runs>)> {
+    pub(super) fn list_and_mark(&self) -> Vec<(u64, Arc<dyn Runs>)> {
         let mut all = Vec::new();
         for part in &self.parts {
-            all.extend(part.lock().all.iter_mut().flatten().filter_map(|place| {
-                let runs = place.runs.upgrade()?;
-                place.may_be_written = true;
-                Some((place.number, runs))
+            all.extend(part.lock().all.iter_mut().flatten().filter_map(|entry| {
+                let runs = entry.runs.upgrade()?;
+                entry.may_be_written = true;
+                Some((entry.number, runs))
             }));
         }
         all
@@ -104,11 +104,11 @@ impl Running {
                     .all
                     .iter()
                     .enumerate()
-                    .filter_map(|(place, running)| {
+                    .filter_map(|(slot, running)| {
                         let RunningPlace { number, runs, .. } = running.as_ref()?;
                         Some((
                             Run {
-                                place,
+                                slot,
                                 number: *number,
                             },
                             runs.upgrade()?,
@@ -130,8 +130,8 @@ impl Running {
     /// Locks the part of the list that has the exchange with this number.
     fn part(&self, number: u64) -> MutexGuard<'_, Places> {
         let [first, ..] = &self.parts;
-        let at = usize::try_from(number % PARTS as u64).unwrap_or_default();
-        self.parts.get(at).unwrap_or(first).lock()
+        let index = usize::try_from(number % PARTS as u64).unwrap_or_default();
+        self.parts.get(index).unwrap_or(first).lock()
     }
 }
 
@@ -162,7 +162,7 @@ mod tests {
         let second = running.begin(Arc::downgrade(&one));
         assert_eq!(
             running
-                .look()
+                .list_and_mark()
                 .iter()
                 .map(|(number, _)| *number)
                 .collect::<Vec<_>>(),
@@ -181,7 +181,7 @@ mod tests {
             fourth.number,
             "in the same part"
         );
-        assert!(second.place == fourth.place && second.number != fourth.number);
+        assert!(second.slot == fourth.slot && second.number != fourth.number);
         assert!(!running.end(second), "it leaves once");
         assert!(!running.end(third) && !running.end(fourth) && running.is_empty());
     }
@@ -193,7 +193,11 @@ mod tests {
         let runs: Vec<Run> = (0..3 * PARTS)
             .map(|_| running.begin(Arc::downgrade(&one)))
             .collect();
-        let mut seen: Vec<u64> = running.look().iter().map(|(number, _)| *number).collect();
+        let mut seen: Vec<u64> = running
+            .list_and_mark()
+            .iter()
+            .map(|(number, _)| *number)
+            .collect();
         seen.sort_unstable();
         assert_eq!(seen, runs.iter().map(|run| run.number).collect::<Vec<_>>());
         assert!(
@@ -209,6 +213,6 @@ mod tests {
         let one: Arc<dyn Runs> = Arc::new(Still);
         running.begin(Arc::downgrade(&one));
         drop(one);
-        assert_eq!(running.look().len(), 0);
+        assert_eq!(running.list_and_mark().len(), 0);
     }
 }

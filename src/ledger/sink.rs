@@ -4,7 +4,7 @@
 use super::Row;
 use super::life::Life;
 use super::running::Running;
-use crate::base::lock::{Lock, wait_for};
+use crate::base::lock::{Lock, wait_with_timeout};
 use crate::conf::config;
 use crate::figures::callers::Callers;
 use crate::limits::Registry;
@@ -15,13 +15,13 @@ use std::sync::{Arc, Condvar, MutexGuard, Weak};
 use std::time::{Duration, Instant};
 
 /// The time for which rows are gathered before they are written together.
-const GATHER: Duration = Duration::from_millis(250);
+const GATHER_TIME: Duration = Duration::from_millis(250);
 /// The most rows of a transaction. A transaction is short, so that others can write to the file.
-const BATCH: usize = 16_384;
+const MAX_BATCH_ROWS: usize = 16_384;
 /// The rows in one piece of memory. With small pieces, no row has to be moved when there are many.
-const CHUNK: usize = 512;
+const CHUNK_ROWS: usize = 512;
 /// The most bytes that wait.
-pub(super) const MOST: usize = 64 << 20;
+pub(super) const MAX_WAITING_BYTES: usize = 64 << 20;
 
 /// The state that requests and the writer share.
 #[derive(Default)]
@@ -125,7 +125,7 @@ impl Sink {
     pub(super) fn add(&self, row: Row) {
         let mut backlog = self.backlog.lock();
         let bytes = row.bytes();
-        if backlog.bytes.saturating_add(bytes) > MOST {
+        if backlog.bytes.saturating_add(bytes) > MAX_WAITING_BYTES {
             let is_news = !std::mem::replace(&mut backlog.drop_logged, true);
             drop(backlog);
             self.dropped.fetch_add(1, Ordering::Relaxed);
@@ -140,9 +140,9 @@ impl Sink {
         backlog.bytes += bytes;
         backlog.rows += 1;
         match backlog.chunks.back_mut() {
-            Some(chunk) if chunk.len() < CHUNK => chunk.push(row),
+            Some(chunk) if chunk.len() < CHUNK_ROWS => chunk.push(row),
             Some(_) | None => {
-                let mut chunk = Vec::with_capacity(CHUNK);
+                let mut chunk = Vec::with_capacity(CHUNK_ROWS);
                 chunk.push(row);
                 backlog.chunks.push_back(chunk);
             }
@@ -151,16 +151,20 @@ impl Sink {
     }
 
     /// Adds a key's last use.
-    pub(super) fn add_use(&self, key: Arc<str>, at: u64) {
+    pub(super) fn add_use(&self, key: Arc<str>, used_at: u64) {
         let mut backlog = self.backlog.lock();
-        backlog.add_use(key, at);
+        backlog.add_use(key, used_at);
         self.wake_writer(backlog);
     }
 
     /// Waits until nothing waits to be written, or until waiting is in vain, but no longer than
     /// `patience`.
-    pub(super) fn wait(&self, mut backlog: MutexGuard<'_, Backlog>, patience: Duration) {
-        let end = Instant::now() + patience;
+    pub(super) fn wait_until_written(
+        &self,
+        mut backlog: MutexGuard<'_, Backlog>,
+        timeout: Duration,
+    ) {
+        let end = Instant::now() + timeout;
         while !backlog.is_empty() && (backlog.error.is_none() || backlog.last_try) {
             let left = end.saturating_duration_since(Instant::now());
             if left.is_zero() {
@@ -168,7 +172,7 @@ impl Sink {
             }
             backlog.hurry = true;
             self.filled.notify_one();
-            backlog = wait_for(&self.done, backlog, left);
+            backlog = wait_with_timeout(&self.done, backlog, left);
         }
     }
 
@@ -190,28 +194,29 @@ impl Backlog {
 
     /// Returns when the oldest row is to be written, if one waits.
     pub(super) fn due(&self) -> Option<Instant> {
-        self.since.map(|since| since + GATHER)
+        self.since.map(|since| since + GATHER_TIME)
     }
 
     /// Returns whether enough waits, or for long enough.
     pub(super) fn is_due(&self, now: Instant) -> bool {
-        let is_urgent = self.hurry || self.closing || self.chunks.len() * CHUNK >= BATCH;
+        let is_urgent =
+            self.hurry || self.closing || self.chunks.len() * CHUNK_ROWS >= MAX_BATCH_ROWS;
         self.due().is_some_and(|due| is_urgent || now >= due)
     }
 
-    fn add_use(&mut self, key: Arc<str>, at: u64) {
+    fn add_use(&mut self, key: Arc<str>, used_at: u64) {
         let last = self.uses.entry(key).or_default();
-        *last = at.max(*last);
+        *last = used_at.max(*last);
     }
 
     /// Takes as much as one transaction writes.
-    pub(super) fn take(&mut self) -> Batch {
+    pub(super) fn take_batch(&mut self) -> Batch {
         let mut batch = Batch {
             chunks: Vec::new(),
             uses: std::mem::take(&mut self.uses),
         };
         let mut rows = 0;
-        while rows < BATCH
+        while rows < MAX_BATCH_ROWS
             && let Some(chunk) = self.chunks.pop_front()
         {
             rows += chunk.len();
@@ -239,8 +244,8 @@ impl Backlog {
         for chunk in batch.chunks.into_iter().rev() {
             self.chunks.push_front(chunk);
         }
-        for (key, at) in batch.uses {
-            self.add_use(key, at);
+        for (key, used_at) in batch.uses {
+            self.add_use(key, used_at);
         }
         self.is_taken = false;
         self.hurry = false;

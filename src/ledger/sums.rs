@@ -27,7 +27,7 @@ pub(super) struct SumKey<'a> {
 impl Hash for SumKey<'_> {
     fn hash<H: Hasher>(&self, state: &mut H) {
         // These differ more often than the others.
-        hash::texts([self.key, self.model, self.account, self.outcome], state);
+        hash::hash_texts([self.key, self.model, self.account, self.outcome], state);
     }
 }
 
@@ -87,7 +87,7 @@ impl Index<Column> for Sums {
 
 impl Sums {
     /// Returns the sums of one row.
-    pub(super) fn of(row: &Row) -> Sums {
+    pub(super) fn from_row(row: &Row) -> Sums {
         Sums([
             1,
             row.usage.prompt,
@@ -125,7 +125,7 @@ pub(super) fn sums_of<'a>(rows: impl Iterator<Item = &'a Row>) -> HashMap<SumKey
     let mut sums: HashMap<SumKey<'a>, (Sums, u64)> = HashMap::new();
     for row in rows {
         let key = SumKey {
-            day: day_of(row.at),
+            day: day_of(row.admitted_at),
             caller: &row.caller,
             key: &row.key,
             model: &row.model,
@@ -135,8 +135,8 @@ pub(super) fn sums_of<'a>(rows: impl Iterator<Item = &'a Row>) -> HashMap<SumKey
             door: "",
         };
         let (sum, last) = sums.entry(key).or_default();
-        sum.add(&Sums::of(row));
-        *last = row.at.max(*last);
+        sum.add(&Sums::from_row(row));
+        *last = row.admitted_at.max(*last);
     }
     sums
 }

@@ -1,4 +1,4 @@
-use super::report::{AnswerBounds, Asked, Query, SlowRead, Unanswered, answer};
+use super::report::{AnswerBounds, Query, RawQuery, SlowRead, Unanswered, answer_query};
 use super::*;
 use crate::base::calendar::{self, DAY, day_of, start_of};
 use crate::conf::price::Usd;
@@ -63,7 +63,7 @@ impl Drop for Folder {
 
 pub(super) fn row(at: u64) -> Row {
     Row {
-        at,
+        admitted_at: at,
         request_id: format!("r{at}"),
         door: "chat".into(),
         caller: "acme".into(),
@@ -153,7 +153,7 @@ fn what_is_written_is_in_the_file_with_its_sums() {
         row.account = (n % 5 != 0).then(|| "a".into());
         ledger.write(row);
     }
-    ledger.used("acme/dev".into(), NOW);
+    ledger.note_use("acme/dev".into(), NOW);
     ledger.flush();
     let told = ledger.status();
     assert_eq!(
@@ -207,27 +207,27 @@ proptest! {
         drop(ledger);
         let ledger = folder.open();
         second.iter().for_each(|row| ledger.write(row.clone()));
-        let past = ledger.past(now, None);
+        let past = ledger.past_use(now, None);
 
         let spent = |past: &[Past]| {
             let mut sums: BTreeMap<(u64, String, String), (u64, u64, u64)> = BTreeMap::new();
             for one in past {
-                let sum = sums.entry((day_of(one.at), one.key.to_string(), one.model.to_string())).or_default();
+                let sum = sums.entry((day_of(one.used_at), one.key.to_string(), one.model.to_string())).or_default();
                 *sum = (sum.0 + one.requests, sum.1 + one.tokens, sum.2 + one.usd.0);
             }
             sums
         };
         let naive: Vec<Past> = rows.iter().map(|row| Past {
-            at: row.at, dated: None, caller: row.caller.clone(), key: row.key.clone(), model: row.model.clone(),
+            used_at: row.admitted_at, dated: None, caller: row.caller.clone(), key: row.key.clone(), model: row.model.clone(),
             requests: 1, tokens: row.usage.total(), usd: row.cost.unwrap_or_default(), unpriced: u64::from(row.cost.is_none()), cut: false,
         }).collect();
-        let this_month = |past: &Past| past.at >= start_of(calendar::month_of(day_of(now)));
-        let kept: Vec<Past> = naive.iter().filter(|past| past.at >= now - 61_000 || this_month(past)).cloned().collect();
+        let this_month = |past: &Past| past.used_at >= start_of(calendar::month_of(day_of(now)));
+        let kept: Vec<Past> = naive.iter().filter(|past| past.used_at >= now - 61_000 || this_month(past)).cloned().collect();
         prop_assert_eq!(spent(&past), spent(&kept));
         let unpriced = |past: &[Past]| past.iter().map(|past| past.unpriced).sum::<u64>();
         prop_assert_eq!(unpriced(&past), unpriced(&kept));
         let recent = |past: &[Past]| {
-            let mut recent: Vec<_> = past.iter().filter(|past| past.at + 61_000 >= now && past.at != start_of(day_of(past.at))).map(|past| (past.at, past.key.clone(), past.tokens)).collect();
+            let mut recent: Vec<_> = past.iter().filter(|past| past.used_at + 61_000 >= now && past.used_at != start_of(day_of(past.used_at))).map(|past| (past.used_at, past.key.clone(), past.tokens)).collect();
             recent.sort();
             recent
         };
@@ -255,10 +255,10 @@ fn what_a_clock_wrote_that_was_ahead_counts_now_and_not_for_ever() {
         let begun = |now: u64| {
             let mut tally = limits::tally::Tally::default();
             tally.watch(&limits);
-            for past in ledger.past(now, None) {
-                assert!(past.at <= now, "{past:?}");
+            for past in ledger.past_use(now, None) {
+                assert!(past.used_at <= now, "{past:?}");
                 tally.recall(
-                    past.at,
+                    past.used_at,
                     past.dated,
                     past.requests,
                     limits::Spent {
@@ -273,7 +273,7 @@ fn what_a_clock_wrote_that_was_ahead_counts_now_and_not_for_ever() {
         let counts = begun(now);
         assert_eq!(
             (
-                counts.at,
+                counts.time_ms,
                 counts.minute.len(),
                 counts.day_requests,
                 counts.day_tokens
@@ -302,7 +302,7 @@ fn when_a_key_was_last_used_does_not_wait_for_a_clock_that_was_ahead() {
     let folder = Folder::new();
     let ledger = folder.open();
     let used = |at: u64| {
-        ledger.used("acme/prod".into(), at);
+        ledger.note_use("acme/prod".into(), at);
         ledger.flush();
         read::last_used(&folder.file()).unwrap()["acme/prod"]
     };
@@ -315,7 +315,7 @@ fn when_a_key_was_last_used_does_not_wait_for_a_clock_that_was_ahead() {
 #[test]
 fn what_is_old_goes_in_steps_and_its_sums_stay() {
     let folder = Folder::new();
-    let today = day_of(calendar::now());
+    let today = day_of(calendar::now_millis());
     let ledger = folder.open();
     for n in 0..2_500 {
         ledger.write(row(start_of(today - 3) + n));
@@ -356,7 +356,7 @@ fn what_is_old_goes_in_steps_and_its_sums_stay() {
 #[test]
 fn old_sums_lose_their_account_and_outcome_and_no_money() {
     let folder = Folder::new();
-    let today = day_of(calendar::now());
+    let today = day_of(calendar::now_millis());
     let old = |n: u64| Row {
         account: Some(format!("account-{}", n % 5).into()),
         upstream_model: Some(format!("up-{}", n % 7).into()),
@@ -416,7 +416,7 @@ fn old_sums_lose_their_account_and_outcome_and_no_money() {
 #[test]
 fn reports_by_account_read_rows_where_sums_are_merged() {
     let folder = Folder::new();
-    let today = day_of(calendar::now());
+    let today = day_of(calendar::now_millis());
     let ledger = folder.open();
     for (day, account) in [
         (today - 40, "old"),
@@ -446,13 +446,13 @@ fn reports_by_account_read_rows_where_sums_are_merged() {
 
 /// Returns the lines of a report over 60 days.
 fn report_by(folder: &Folder, by: &str) -> Vec<String> {
-    let asked = report::Asked {
+    let asked = report::RawQuery {
         by: Some(by),
         since: Some("60d"),
-        ..report::Asked::default()
+        ..report::RawQuery::default()
     };
-    let query = report::Query::new(&asked, calendar::now()).unwrap();
-    let answer = report::answer(&folder.file(), &query, None)
+    let query = report::Query::new(&asked, calendar::now_millis()).unwrap();
+    let answer = report::answer_query(&folder.file(), &query, None)
         .unwrap()
         .unwrap();
     answer
@@ -487,11 +487,11 @@ fn a_ledger_that_is_off_does_nothing() {
         ..folder.config()
     });
     ledger.write(row(NOW));
-    ledger.used("k".into(), NOW);
+    ledger.note_use("k".into(), NOW);
     ledger.flush();
     assert_eq!(
         (
-            ledger.past(NOW, None),
+            ledger.past_use(NOW, None),
             ledger.status().waiting,
             folder.file().exists()
         ),
@@ -516,7 +516,11 @@ fn check_obstacle(put: impl FnOnce(&Path), why: &str, remove: impl FnOnce(&Path)
         "{error}"
     );
     assert!(error.contains(why), "{error}");
-    assert_eq!(ledger.past(NOW, None).len(), 1, "what waits was spent, too");
+    assert_eq!(
+        ledger.past_use(NOW, None).len(),
+        1,
+        "what waits was spent, too"
+    );
     remove(&folder.file());
     eventually("it is written", || {
         ledger.status().state == LedgerState::Ok && ledger.status().waiting == 0
@@ -601,13 +605,13 @@ fn the_ledger_of_an_older_version_goes_on() {
     // Readers need no more than it has.
     let images = || {
         let query = report::Query::new(
-            &report::Asked {
+            &report::RawQuery {
                 since: Some("2000d"),
-                ..report::Asked::default()
+                ..report::RawQuery::default()
             },
             NOW + DAY,
         );
-        let answer = report::answer(&folder.file(), &query.unwrap(), None)
+        let answer = report::answer_query(&folder.file(), &query.unwrap(), None)
             .unwrap()
             .unwrap();
         let json: serde_json::Value = serde_json::from_str(&answer.json()).unwrap();
@@ -680,11 +684,11 @@ fn a_damaged_page() {
         told.state == LedgerState::Failing && told.problem.clone().unwrap().contains("malformed"),
         "{told:?}"
     );
-    assert_eq!(ledger.past(NOW, None).len(), 1);
+    assert_eq!(ledger.past_use(NOW, None).len(), 1);
     assert!(
-        answer(
+        answer_query(
             &folder.file(),
-            &Query::new(&Asked::default(), NOW).unwrap(),
+            &Query::new(&RawQuery::default(), NOW).unwrap(),
             None
         )
         .is_err()
@@ -771,9 +775,9 @@ fn tables_that_somebody_dropped_are_made_anew() {
         );
         assert_eq!(count(&other, "daily"), 1, "{dropped:?}");
         assert!(
-            answer(
+            answer_query(
                 &folder.file(),
-                &Query::new(&Asked::default(), NOW + 2).unwrap(),
+                &Query::new(&RawQuery::default(), NOW + 2).unwrap(),
                 None
             )
             .unwrap()
@@ -871,7 +875,7 @@ fn garbage_in_the_log_of_a_file_that_is_open_is_told() {
                 .is_some_and(|why| why.contains("; move the file away")),
         "{told:?}"
     );
-    assert_eq!((told.waiting, ledger.past(NOW, None).len()), (1, 1));
+    assert_eq!((told.waiting, ledger.past_use(NOW, None).len()), (1, 1));
     remove(&folder.file());
     eventually("a new one is begun", || {
         ledger.status().state == LedgerState::Ok && ledger.status().rows == 1
@@ -939,7 +943,7 @@ fn two_write_to_one_file() {
 fn the_largest_numbers_stop_nothing() {
     let folder = Folder::new();
     let ledger = folder.open();
-    let most = usage::MOST;
+    let most = usage::MAX_TOKENS;
     let usage = Usage {
         prompt: most,
         completion: most,
@@ -950,16 +954,16 @@ fn the_largest_numbers_stop_nothing() {
     for n in 0..4 {
         ledger.write(Row {
             usage,
-            cost: Some(Usd::MOST),
+            cost: Some(Usd::MAX),
             unused_tokens: most,
-            unused_cost: Some(Usd::MOST),
+            unused_cost: Some(Usd::MAX),
             total_ms: u64::MAX,
             ..row(NOW + n)
         });
         ledger.flush();
     }
     ledger.write(Row {
-        at: u64::MAX,
+        admitted_at: u64::MAX,
         ..row(NOW)
     });
     ledger.flush();
@@ -967,9 +971,9 @@ fn the_largest_numbers_stop_nothing() {
         (ledger.status().state, ledger.status().rows),
         (LedgerState::Ok, 5)
     );
-    let used = answer(
+    let used = answer_query(
         &folder.file(),
-        &Query::new(&Asked::default(), NOW + 5).unwrap(),
+        &Query::new(&RawQuery::default(), NOW + 5).unwrap(),
         None,
     )
     .unwrap()
@@ -979,15 +983,15 @@ fn the_largest_numbers_stop_nothing() {
         "{}",
         used.json()
     );
-    assert!(!ledger.past(NOW, None).is_empty());
+    assert!(!ledger.past_use(NOW, None).is_empty());
 }
 
 #[test]
 fn a_reader_needs_no_writer_and_no_right_to_write() {
     let folder = Folder::new();
-    let query = Query::new(&Asked::default(), NOW + 1).unwrap();
+    let query = Query::new(&RawQuery::default(), NOW + 1).unwrap();
     assert_eq!(
-        answer(&folder.file(), &query, None),
+        answer_query(&folder.file(), &query, None),
         Ok(None),
         "there is no file yet"
     );
@@ -1002,7 +1006,7 @@ fn a_reader_needs_no_writer_and_no_right_to_write() {
     let copy = folder.path().join("a copy?#%.sqlite");
     std::fs::copy(folder.file(), &copy).unwrap();
     std::fs::set_permissions(&copy, std::fs::Permissions::from_mode(0o400)).unwrap();
-    let json = |path: &Path| answer(path, &query, None).unwrap().unwrap().json();
+    let json = |path: &Path| answer_query(path, &query, None).unwrap().unwrap().json();
     assert_eq!(json(&copy), json(&folder.file()));
     assert!(json(&copy).contains("\"requests\": 1"));
 }
@@ -1020,17 +1024,17 @@ fn a_question_ends_in_time_whatever_it_finds() {
     drop(ledger);
     let asked = |caller: &str, seconds: u64, lines: usize| {
         let since = Some("2026-11-21T00:00:01Z");
-        let asked = Asked {
+        let asked = RawQuery {
             caller: Some(caller),
             by: Some("key"),
             since,
-            ..Asked::default()
+            ..RawQuery::default()
         };
         let bounds = AnswerBounds {
             deadline: Instant::now() + Duration::from_secs(seconds),
             lines,
         };
-        answer(
+        answer_query(
             &folder.file(),
             &Query::new(&asked, NOW + 5_000).unwrap(),
             Some(bounds),
@@ -1040,7 +1044,7 @@ fn a_question_ends_in_time_whatever_it_finds() {
     for caller in ["acme", "nobody"] {
         assert_eq!(
             asked(caller, 0, 5_000),
-            Err(Unanswered::TooLong(SlowRead::Usual)),
+            Err(Unanswered::TooLong(SlowRead::DaySums)),
             "{caller}"
         );
         assert_eq!(asked(caller, 60, 5_000), Ok(true), "{caller}");
@@ -1064,18 +1068,18 @@ fn a_question_about_old_days_that_takes_too_long_says_how_to_ask_for_less() {
         )
         .unwrap();
     let check = |until: Option<&str>, expected: &str| {
-        let asked = Asked {
+        let asked = RawQuery {
             by: Some("account"),
             since: Some("2026-11-21"),
             until,
-            ..Asked::default()
+            ..RawQuery::default()
         };
         let query = Query::new(&asked, NOW + 5 * DAY).unwrap();
         let bounds = AnswerBounds {
             deadline: Instant::now(),
             lines: 10,
         };
-        let refused = answer(&folder.file(), &query, Some(bounds)).unwrap_err();
+        let refused = answer_query(&folder.file(), &query, Some(bounds)).unwrap_err();
         assert!(refused.to_string().contains(expected), "{refused}");
     };
     check(None, "ask for since=2026-11-23, or without these groups");
@@ -1175,7 +1179,7 @@ fn rows_that_come_while_the_past_is_asked_for_stay_in_their_order() {
         let mut before = 0;
         while before < 20_000 {
             let now = ledger
-                .past(NOW + 20_000, None)
+                .past_use(NOW + 20_000, None)
                 .iter()
                 .map(|past| past.requests)
                 .sum();
@@ -1206,10 +1210,10 @@ mod seeds;
 fn of_acme(ledger: &Ledger, callers: &Callers) -> [(u64, u64, u64, u64); 2] {
     let read = Callers::default();
     ledger.flush();
-    month::read(ledger.path(), calendar::now(), &read).unwrap();
+    month::add_month_use(ledger.path(), calendar::now_millis(), &read).unwrap();
     [&read, callers].map(|callers| {
         let sums = callers
-            .sums(calendar::now())
+            .sums(calendar::now_millis())
             .remove("acme")
             .unwrap_or_default()
             .month;
@@ -1219,9 +1223,9 @@ fn of_acme(ledger: &Ledger, callers: &Callers) -> [(u64, u64, u64, u64); 2] {
 
 #[test]
 fn the_use_of_callers_in_memory_is_that_of_the_file_after_a_restart_and_a_kill() {
-    let (folder, now) = (Folder::new(), calendar::now());
+    let (folder, now) = (Folder::new(), calendar::now_millis());
     let written = |ledger: &Ledger, callers: &Callers, row: Row| {
-        callers.spent(&row.caller, row.at, &row.of_caller());
+        callers.add_use(&row.caller, row.admitted_at, &row.caller_use());
         ledger.write(row);
     };
     let callers = Arc::new(Callers::default());
@@ -1267,7 +1271,7 @@ fn the_use_of_callers_in_memory_is_that_of_the_file_after_a_restart_and_a_kill()
 #[test]
 fn the_use_of_callers_is_told_when_the_file_can_be_read_at_last() {
     let folder = Folder::new();
-    let now = calendar::now();
+    let now = calendar::now_millis();
     let ledger = folder.open();
     ledger.write(row(now));
     drop(ledger);
@@ -1277,7 +1281,7 @@ fn the_use_of_callers_is_told_when_the_file_can_be_read_at_last() {
     let callers = Arc::new(Callers::default());
     let ledger = folder.open();
     ledger.begin_callers(&callers);
-    callers.spent(&"acme".into(), now, &row(now).of_caller());
+    callers.add_use(&"acme".into(), now, &row(now).caller_use());
     ledger.write(row(now));
     std::fs::rename(&hidden, folder.file()).unwrap();
     eventually("the past is read", || {

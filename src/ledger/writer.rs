@@ -4,12 +4,12 @@
 mod limits;
 mod running;
 
-use super::EVERY;
-use super::book::{BUSY, Book, Fault};
+use super::RUNNING_INTERVAL;
+use super::book::{BUSY_TIMEOUT, Book, Fault};
 use super::merge::DETAILED_DAYS;
 use super::sink::{Backlog, Sink};
-use crate::base::calendar::{DAY, day_of, now, start_of};
-use crate::base::lock::wait_for;
+use crate::base::calendar::{DAY, day_of, now_millis, start_of};
+use crate::base::lock::wait_with_timeout;
 use running::SoFar;
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -18,16 +18,16 @@ use std::sync::{Arc, MutexGuard};
 use std::time::{Duration, Instant};
 
 /// The time between two tries to open the file.
-const AGAIN: Duration = Duration::from_secs(3);
+const RETRY_INTERVAL: Duration = Duration::from_secs(3);
 /// The time between two searches for what is old.
-const LOOK: Duration = Duration::from_secs(600);
+const PRUNE_INTERVAL: Duration = Duration::from_secs(600);
 /// The time between two steps of deleting, in which others can write.
-const BREATH: Duration = Duration::from_millis(20);
+const STEP_PAUSE: Duration = Duration::from_millis(20);
 /// The least number of days for which sums of days are kept.
 const SUMS_KEPT: u64 = 400;
 /// The longest wait at the start for another program that locks the file: an instance that is about
 /// to end may have it locked for a moment. Callers wait as long.
-const START: Duration = Duration::from_millis(500);
+const START_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// The error after a panic. The process has logged its place.
 const PANICKED: &str = "its thread panicked, which is a bug of Portcullis";
@@ -39,13 +39,13 @@ pub(super) struct Writer {
     book: Option<Book>,
     instance: Arc<str>,
     /// The time to search for what is old, or to try to open the file.
-    next: Instant,
+    next_prune: Instant,
     /// True if writing the last batch panicked. The batch waits for a second try.
     panicked: bool,
     /// A random name. It tells the running exchanges of this process from those of other processes.
     process: Arc<str>,
     /// The time to write running exchanges next.
-    next_look: Instant,
+    next_running_write: Instant,
     /// The use of running exchanges as the file has it, by the number of the run.
     written: HashMap<u64, SoFar>,
     /// True if the log has said that running exchanges cannot be written.
@@ -60,21 +60,21 @@ impl Writer {
             sink,
             book: None,
             instance: random_name(),
-            next: now,
+            next_prune: now,
             panicked: false,
             process: random_name(),
-            next_look: now + EVERY,
+            next_running_write: now + RUNNING_INTERVAL,
             written: HashMap::new(),
             live_error_logged: false,
         };
-        match writer.book(START) {
+        match writer.open_book(START_TIMEOUT) {
             Ok((book, instance)) => {
                 writer.instance = instance.into();
                 writer.book = Some(book);
                 // If this fails, it is tried again with the next search for what is old.
                 writer.take_over().ok();
             }
-            Err(why) => writer.failed(&why),
+            Err(why) => writer.note_failure(&why),
         }
         let instance = writer.instance.clone();
         (writer, instance)
@@ -83,24 +83,24 @@ impl Writer {
     /// Writes until the ledger is dropped, also after a panic: otherwise rows would wait for ever.
     pub(super) fn run(mut self) {
         loop {
-            match catch_unwind(AssertUnwindSafe(|| self.turn())) {
+            match catch_unwind(AssertUnwindSafe(|| self.do_due_work())) {
                 Ok(true) => {}
                 Ok(false) => return,
                 Err(_) => {
                     self.sink.backlog.lock().is_taken = false;
-                    self.failed(&Fault::new(PANICKED));
+                    self.note_failure(&Fault::new(PANICKED));
                 }
             }
         }
     }
 
-    fn book(&self, patience: Duration) -> Result<(Book, String), Fault> {
+    fn open_book(&self, timeout: Duration) -> Result<(Book, String), Fault> {
         let _reading = self.sink.reading.lock();
-        Book::open_within(&self.sink.path, &self.instance, patience)
+        Book::open_within(&self.sink.path, &self.instance, timeout)
     }
 
     /// Does what is due. Returns false at the end.
-    fn turn(&mut self) -> bool {
+    fn do_due_work(&mut self) -> bool {
         let sink = self.sink.clone();
         let backlog = self.wait(&sink);
         let closing = backlog.closing;
@@ -118,10 +118,10 @@ impl Writer {
         if is_due {
             self.write(&sink);
         }
-        if Instant::now() >= self.next_look && self.book.is_some() {
+        if Instant::now() >= self.next_running_write && self.book.is_some() {
             self.write_running(&sink);
         }
-        if Instant::now() >= self.next {
+        if Instant::now() >= self.next_prune {
             self.prune();
         }
         !(closing && (is_empty || self.book.is_none()))
@@ -132,12 +132,12 @@ impl Writer {
         let mut backlog = sink.backlog.lock();
         loop {
             let now = Instant::now();
-            let mut wake = self.next;
+            let mut wake = self.next_prune;
             if self.book.is_some() {
                 if backlog.is_due(now) {
                     return backlog;
                 }
-                wake = wake.min(self.next_look);
+                wake = wake.min(self.next_running_write);
                 wake = backlog.due().map_or(wake, |due| wake.min(due));
             } else if backlog.last_try {
                 return backlog;
@@ -145,15 +145,15 @@ impl Writer {
             if backlog.closing || now >= wake {
                 return backlog;
             }
-            backlog = wait_for(&sink.filled, backlog, wake - now);
+            backlog = wait_with_timeout(&sink.filled, backlog, wake - now);
         }
     }
 
     fn open(&mut self) {
-        match self.book(BUSY) {
+        match self.open_book(BUSY_TIMEOUT) {
             Ok((book, _)) => {
                 self.book = Some(book);
-                self.next = Instant::now();
+                self.next_prune = Instant::now();
                 self.written.clear();
                 // This comes before the past is read. If it fails, the next search comes at once.
                 self.take_over().ok();
@@ -166,10 +166,10 @@ impl Writer {
                 if self.sink.backlog.lock().is_empty()
                     && (self.sink.running.is_empty() || self.write_running(&sink))
                 {
-                    self.works();
+                    self.note_recovery();
                 }
             }
-            Err(why) => self.failed(&why),
+            Err(why) => self.note_failure(&why),
         }
     }
 
@@ -198,7 +198,7 @@ impl Writer {
                 sink.path.display()
             );
             self.book = None;
-            self.next = Instant::now();
+            self.next_prune = Instant::now();
         }
         !is_away
     }
@@ -216,32 +216,32 @@ impl Writer {
         let Some(book) = &mut self.book else {
             return false;
         };
-        let batch = sink.backlog.lock().take();
+        let batch = sink.backlog.lock().take_batch();
         let count = || u64::try_from(batch.rows().count()).unwrap_or(u64::MAX);
-        let written = catch_unwind(AssertUnwindSafe(|| book.write(&batch, &self.process)));
+        let written = catch_unwind(AssertUnwindSafe(|| book.write_batch(&batch, &self.process)));
         let is_written = matches!(written, Ok(Ok(())));
         match written {
             Ok(Ok(())) => {
                 self.panicked = false;
                 sink.rows.fetch_add(count(), Ordering::Relaxed);
                 sink.backlog.lock().settle(&batch);
-                self.works();
+                self.note_recovery();
             }
             Ok(Err(why)) => {
                 sink.backlog.lock().give_back(batch);
-                self.failed(&why);
+                self.note_failure(&why);
             }
             // A batch that panics twice would panic for ever.
             Err(_) if self.panicked => {
                 self.panicked = false;
                 sink.dropped.fetch_add(count(), Ordering::Relaxed);
                 sink.backlog.lock().settle(&batch);
-                self.failed(&Fault::new(PANICKED));
+                self.note_failure(&Fault::new(PANICKED));
             }
             Err(_) => {
                 self.panicked = true;
                 sink.backlog.lock().give_back(batch);
-                self.failed(&Fault::new(PANICKED));
+                self.note_failure(&Fault::new(PANICKED));
             }
         }
         sink.done.notify_all();
@@ -251,7 +251,7 @@ impl Writer {
     /// Deletes some old rows and sums, and merges some old sums.
     fn prune(&mut self) {
         let Some(book) = &mut self.book else { return };
-        let today = day_of(now());
+        let today = day_of(now_millis());
         let kept = u64::try_from(self.sink.retention.as_millis()).unwrap_or(u64::MAX) / DAY;
         let pruned = book.prune(
             start_of(today.saturating_sub(kept)),
@@ -260,49 +260,52 @@ impl Writer {
         let merged = pruned
             .and_then(|more| Ok(more | book.merge_days(today.saturating_sub(DETAILED_DAYS))?));
         match merged {
-            Ok(true) => self.next = Instant::now() + BREATH,
+            Ok(true) => self.next_prune = Instant::now() + STEP_PAUSE,
             // Another process of this ledger may have died meanwhile.
             Ok(false) => {
-                self.next = Instant::now()
+                self.next_prune = Instant::now()
                     + if self.take_over().is_ok() {
-                        LOOK
+                        PRUNE_INTERVAL
                     } else {
-                        AGAIN
+                        RETRY_INTERVAL
                     }
             }
-            Err(why) if why.busy => self.next = Instant::now() + AGAIN,
+            Err(why) if why.busy => self.next_prune = Instant::now() + RETRY_INTERVAL,
             // On a full disk nothing can be deleted either. The next row shows whether rows can be
             // written.
             Err(why) => {
-                log::debug!("the ledger's old rows could not be deleted: {}", why.what);
-                self.next = Instant::now() + LOOK;
+                log::debug!(
+                    "the ledger's old rows could not be deleted: {}",
+                    why.message
+                );
+                self.next_prune = Instant::now() + PRUNE_INTERVAL;
             }
         }
     }
 
     /// Closes the file after it could not be written. Logs an error once per outage.
-    fn failed(&mut self, why: &Fault) {
+    fn note_failure(&mut self, why: &Fault) {
         self.book = None;
-        self.next = Instant::now() + AGAIN;
+        self.next_prune = Instant::now() + RETRY_INTERVAL;
         let path = self.sink.path.display();
-        let said = {
+        let was_failing = {
             let mut backlog = self.sink.backlog.lock();
             backlog.last_try = false;
-            backlog.error.replace(why.what.as_str().into()).is_some()
+            backlog.error.replace(why.message.as_str().into()).is_some()
         };
         self.sink.done.notify_all();
-        if said {
-            log::debug!("the ledger {path} still cannot be written: {}", why.what);
+        if was_failing {
+            log::debug!("the ledger {path} still cannot be written: {}", why.message);
         } else {
             log::error!(
                 "the ledger {path} cannot be written: {}. The gateway still serves requests. Up to about 200000 rows wait in memory",
-                why.what
+                why.message
             );
         }
     }
 
     /// Notes that the file can be written.
-    fn works(&mut self) {
+    fn note_recovery(&mut self) {
         let mut backlog = self.sink.backlog.lock();
         backlog.drop_logged = false;
         let failed = backlog.error.take().is_some();
@@ -324,7 +327,7 @@ pub(super) fn random_name() -> Arc<str> {
     let number = if getrandom::fill(&mut bytes).is_ok() {
         u64::from_le_bytes(bytes)
     } else {
-        now()
+        now_millis()
     };
     format!("{number:016x}").into()
 }

@@ -21,9 +21,9 @@ pub struct Changes {
 
 impl Changes {
     /// Takes at most `most` scopes from the list.
-    pub fn take(&self, most: usize) -> Vec<Arc<Scope>> {
+    pub fn take(&self, max_scopes: usize) -> Vec<Arc<Scope>> {
         let mut scopes = self.scopes.lock();
-        let rest = scopes.len().min(most);
+        let rest = scopes.len().min(max_scopes);
         let taken: Vec<Arc<Scope>> = scopes.drain(..rest).collect();
         for scope in &taken {
             // The counts are read after this. So a change from now on puts the scope into the list
@@ -50,7 +50,7 @@ pub(super) struct Shared {
     /// The list that the scope enters when it changes. `None` if there is no store.
     changes: Option<Arc<Changes>>,
     listed: AtomicBool,
-    told: AtomicU64,
+    sent_epoch: AtomicU64,
     retired: AtomicBool,
     /// The counts with which the scope began, without those of processes that died.
     began: OnceLock<Counts>,
@@ -117,7 +117,7 @@ impl Scope {
 
     /// Notes that it is now known what the store already had. Adds `missing`, which was not counted
     /// here: each entry has a time, a number of requests, and their use.
-    pub fn know(self: &Arc<Scope>, missing: &[(u64, u64, Spent)]) {
+    pub fn add_missing(self: &Arc<Scope>, missing: &[(u64, u64, Spent)]) {
         let Shared {
             changes, is_known, ..
         } = &self.shared;
@@ -127,18 +127,18 @@ impl Scope {
         let mut tally = self.tally();
         missing
             .iter()
-            .for_each(|(at, requests, spent)| tally.recall(*at, None, *requests, *spent));
+            .for_each(|(used_at, requests, spent)| tally.recall(*used_at, None, *requests, *spent));
         drop(tally);
         self.changed();
     }
 
     /// Returns the epoch in which all counts were last sent to the store.
-    pub fn told(&self) -> u64 {
-        self.shared.told.load(Ordering::Relaxed)
+    pub fn sent_epoch(&self) -> u64 {
+        self.shared.sent_epoch.load(Ordering::Relaxed)
     }
 
     /// Notes that all counts were sent to the store in this epoch.
-    pub fn tell(&self, epoch: u64) {
-        self.shared.told.store(epoch, Ordering::Relaxed);
+    pub fn mark_sent(&self, epoch: u64) {
+        self.shared.sent_epoch.store(epoch, Ordering::Relaxed);
     }
 }

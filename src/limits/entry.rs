@@ -4,7 +4,7 @@
 //! An entry counts in this gateway only, and bounds only other entries. The admission takes a place
 //! of its own; by then the entry is given back.
 
-use super::{Bounds, Kind, LimitReached, Scope, locked};
+use super::{Bounds, Kind, LimitReached, Scope, lock_tallies};
 use std::sync::Arc;
 
 /// The places of one upload. Dropping the entry frees them.
@@ -13,7 +13,7 @@ pub struct Entry([Option<Arc<Scope>>; 3]);
 
 /// Takes a place from each bound that limits places, or from none. Returns `None` if no bound
 /// limits places.
-pub fn enter(
+pub fn enter_request(
     bounds: &Bounds<'_>,
     now: impl FnOnce() -> u64,
 ) -> Result<Option<Entry>, LimitReached> {
@@ -26,7 +26,7 @@ pub fn enter(
         return Ok(None);
     }
     let now_ms = now();
-    let mut tallies = locked(&bounds, now_ms);
+    let mut tallies = lock_tallies(&bounds, now_ms);
     for (bound, tally) in tallies.iter().flatten() {
         let over = Kind::Concurrency
             .limit(bound.limits, 1)

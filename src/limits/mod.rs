@@ -19,10 +19,10 @@ mod standing;
 pub mod tally;
 
 pub use changes::Changes;
-pub use entry::{Entry, enter};
+pub use entry::{Entry, enter_request};
 pub use registry::{KeyLimits, KeyScopes, LastUsed, Limited, Past, Registry};
-pub use report::report;
-pub use standing::{resets_at, standing};
+pub use report::scope_report;
+pub use standing::{resets_at, standing_json};
 pub use tally::{Ask, Counts, Kind, Left, Moment, Over, Reserved, Room, Spent};
 
 use crate::base::calendar::{DAY, Month};
@@ -59,7 +59,7 @@ pub enum Reserve {
     /// What the request asks for, but no more than the model's answers use. What is used beyond
     /// that counts too, and holds other requests back.
     #[default]
-    Usual,
+    Typical,
     /// All that the request asks for.
     Asked,
 }
@@ -68,7 +68,7 @@ impl Reserve {
     /// Returns the name in the catalog.
     pub fn name(self) -> &'static str {
         match self {
-            Reserve::Usual => "usual",
+            Reserve::Typical => "usual",
             Reserve::Asked => "asked",
         }
     }
@@ -177,7 +177,7 @@ impl Scope {
 
     /// Notes that the sums of money lack this number of requests, since their cost is not known.
     fn lacks(&self, at_ms: u64, requests: u64) {
-        let month = Month::of(at_ms / DAY).first;
+        let month = Month::containing(at_ms / DAY).first;
         let mut unpriced = self.unpriced.lock();
         if requests > 0 && month > unpriced.month {
             *unpriced = Unpriced { month, requests: 0 };
@@ -191,7 +191,7 @@ impl Scope {
     /// money was limited: since then all prices are known.
     pub fn unpriced(&self, now_ms: u64) -> u64 {
         let unpriced = self.unpriced.lock();
-        if unpriced.month == Month::of(now_ms / DAY).first {
+        if unpriced.month == Month::containing(now_ms / DAY).first {
             unpriced.requests
         } else {
             0
@@ -303,18 +303,18 @@ impl LimitReached {
 
 /// Takes one request, one place and the amounts of `ask` from all bounds, or from none. `share` is
 /// the number of gateways that divide each limit.
-pub fn admit(
+pub fn take_reservation(
     bounds: &Bounds<'_>,
     ask: Ask,
     now_ms: u64,
     share: u64,
 ) -> Result<Reservation, LimitReached> {
-    let mut tallies = locked(bounds, now_ms);
-    check(&tallies, ask, now_ms, share)?;
-    let held = take(&mut tallies, ask, now_ms);
+    let mut tallies = lock_tallies(bounds, now_ms);
+    check_room(&tallies, ask, now_ms, share)?;
+    let held = take_amounts(&mut tallies, ask, now_ms);
     let reservation = Reservation {
-        left: left(&tallies, share, now_ms),
-        at: now_ms,
+        left: left_of_all(&tallies, share, now_ms),
+        admitted_at: now_ms,
         ask,
         held,
     };
@@ -326,16 +326,16 @@ pub fn admit(
 /// Refuses a request for which a limit has no room at all, before its large body is read. Takes
 /// nothing.
 pub fn has_room(bounds: &Bounds<'_>, now_ms: u64) -> Result<(), LimitReached> {
-    would_admit(bounds, Ask::of(1, Usd(1)), now_ms)
+    would_admit(bounds, Ask::exact(1, Usd(1)), now_ms)
 }
 
 /// Returns the refusal that `ask` would get now. Takes nothing.
 pub fn would_admit(bounds: &Bounds<'_>, ask: Ask, now_ms: u64) -> Result<(), LimitReached> {
-    check(&locked(bounds, now_ms), ask, now_ms, 1)
+    check_room(&lock_tallies(bounds, now_ms), ask, now_ms, 1)
 }
 
 /// Refuses an ask for which one of the limits has no room.
-fn check(tallies: &Locked<'_>, ask: Ask, now_ms: u64, share: u64) -> Result<(), LimitReached> {
+fn check_room(tallies: &Locked<'_>, ask: Ask, now_ms: u64, share: u64) -> Result<(), LimitReached> {
     let over = |(bound, tally): &(Bound<'_>, MutexGuard<'_, Tally>)| {
         tally.over(bound.limits, share, ask, now_ms)
     };
@@ -343,11 +343,11 @@ fn check(tallies: &Locked<'_>, ask: Ask, now_ms: u64, share: u64) -> Result<(), 
         .iter()
         .flatten()
         .filter_map(|locked| Some((locked.0.scope, over(locked)?)));
-    LimitReached::worst(over, || left(tallies, share, now_ms), share).map_or(Ok(()), Err)
+    LimitReached::worst(over, || left_of_all(tallies, share, now_ms), share).map_or(Ok(()), Err)
 }
 
 /// Returns what is left of all limits.
-fn left(tallies: &Locked<'_>, share: u64, now_ms: u64) -> Left {
+fn left_of_all(tallies: &Locked<'_>, share: u64, now_ms: u64) -> Left {
     let each = tallies
         .iter()
         .flatten()
@@ -365,8 +365,8 @@ pub fn take_granted(
     left: Left,
     counted: &[Moment],
 ) -> Reservation {
-    let mut tallies = locked(bounds, now_ms);
-    let held = take(&mut tallies, ask, now_ms);
+    let mut tallies = lock_tallies(bounds, now_ms);
+    let held = take_amounts(&mut tallies, ask, now_ms);
     let moments: Vec<Moment> = tallies
         .iter()
         .flatten()
@@ -375,7 +375,7 @@ pub fn take_granted(
     drop(tallies);
     let reservation = Reservation {
         left,
-        at: now_ms,
+        admitted_at: now_ms,
         ask,
         held,
     };
@@ -383,7 +383,7 @@ pub fn take_granted(
         .scopes()
         .zip(&moments)
         .enumerate()
-        .filter(|(place, (_, moment))| counted.get(*place) != Some(*moment));
+        .filter(|(index, (_, moment))| counted.get(*index) != Some(*moment));
     others.for_each(|(_, (scope, _))| scope.changed());
     reservation
 }
@@ -392,7 +392,7 @@ type Locked<'a> = [Option<(Bound<'a>, MutexGuard<'a, Tally>)>; 3];
 
 /// Locks the tallies, and moves each to the present time. All callers lock them in this order, the
 /// caller's before the key's: so no two wait for each other.
-fn locked<'a>(bounds: &Bounds<'a>, now_ms: u64) -> Locked<'a> {
+fn lock_tallies<'a>(bounds: &Bounds<'a>, now_ms: u64) -> Locked<'a> {
     bounds.0.map(|bound| {
         let bound = bound?;
         let mut tally = bound.scope.tally_at(now_ms);
@@ -401,7 +401,7 @@ fn locked<'a>(bounds: &Bounds<'a>, now_ms: u64) -> Locked<'a> {
     })
 }
 
-fn take(tallies: &mut Locked<'_>, ask: Ask, now_ms: u64) -> [Option<Held>; 3] {
+fn take_amounts(tallies: &mut Locked<'_>, ask: Ask, now_ms: u64) -> [Option<Held>; 3] {
     tallies.each_mut().map(|locked| {
         let (bound, tally) = locked.as_mut()?;
         Some(Held {
@@ -424,7 +424,7 @@ pub struct Reservation {
     /// The rest of the limits that was left for others after this was taken.
     pub left: Left,
     /// The time of the admission, in milliseconds of Unix time.
-    pub at: u64,
+    pub admitted_at: u64,
     /// The amounts that were asked for.
     pub ask: Ask,
     held: [Option<Held>; 3],

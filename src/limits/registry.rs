@@ -19,7 +19,7 @@ use std::sync::{Arc, Weak};
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Past {
     /// The time of the use, in milliseconds of Unix time; never later than now.
-    pub at: u64,
+    pub used_at: u64,
     /// The day of the use, if it is still to come: then a clock was ahead, and the use also counts
     /// for the day or month of `at`.
     pub dated: Option<u64>,
@@ -46,7 +46,7 @@ pub struct Past {
 /// one, with or without limits, and keeps it when the catalog changes.
 #[derive(Debug, Default)]
 pub struct LastUsed {
-    at: AtomicU64,
+    used_at: AtomicU64,
     old_hash: AtomicU64,
     old_hash_at: AtomicU64,
     counts: AtomicU64,
@@ -54,9 +54,9 @@ pub struct LastUsed {
 }
 
 /// A place for a count of a request's tokens. It is given back when it is dropped.
-pub struct CountPlace(Arc<LastUsed>);
+pub struct CountPermit(Arc<LastUsed>);
 
-impl Drop for CountPlace {
+impl Drop for CountPermit {
     fn drop(&mut self) {
         self.0.counts.fetch_sub(1, Ordering::Relaxed);
     }
@@ -65,13 +65,13 @@ impl Drop for CountPlace {
 impl LastUsed {
     /// Notes a use of the key at this time, in milliseconds of Unix time. Returns whether the use
     /// before was in an earlier second: the ledger need not be told more often.
-    pub fn touch(&self, at: u64) -> bool {
-        let before = latest(&self.at, at);
-        before / 1_000 < at / 1_000 || was_wrong(before, at)
+    pub fn touch(&self, now: u64) -> bool {
+        let before = store_latest(&self.used_at, now);
+        before / 1_000 < now / 1_000 || was_wrong(before, now)
     }
 
     /// Takes a place for a count of a request's tokens, if the key has one left.
-    pub fn count(self: &Arc<LastUsed>) -> Option<CountPlace> {
+    pub fn count(self: &Arc<LastUsed>) -> Option<CountPermit> {
         /// The most counts of a key at once.
         const COUNTS: u64 = 10;
         let taken = self
@@ -79,7 +79,7 @@ impl LastUsed {
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| {
                 (n < COUNTS).then_some(n + 1)
             });
-        taken.ok().map(|_| CountPlace(self.clone()))
+        taken.ok().map(|_| CountPermit(self.clone()))
     }
 
     /// Notes that the key asks about itself at this time, in milliseconds of Unix time. Returns
@@ -95,20 +95,20 @@ impl LastUsed {
     }
 
     /// Returns the time of the last use, in milliseconds of Unix time, if there was one.
-    pub fn at(&self) -> Option<u64> {
-        Some(self.at.load(Ordering::Relaxed)).filter(|at| *at > 0)
+    pub fn last_used_at(&self) -> Option<u64> {
+        Some(self.used_at.load(Ordering::Relaxed)).filter(|time| *time > 0)
     }
 
     /// Notes a use of the key with a secret that is about to expire.
-    pub fn by_old_hash(&self, at: u64) {
+    pub fn note_old_hash(&self, now: u64) {
         self.old_hash.fetch_add(1, Ordering::Relaxed);
-        latest(&self.old_hash_at, at);
+        store_latest(&self.old_hash_at, now);
     }
 
     /// Returns the time of the last use with such a secret, in milliseconds of Unix time, if there
     /// was one.
     pub fn old_hash_at(&self) -> Option<u64> {
-        Some(self.old_hash_at.load(Ordering::Relaxed)).filter(|at| *at > 0)
+        Some(self.old_hash_at.load(Ordering::Relaxed)).filter(|time| *time > 0)
     }
 
     /// Returns the number of uses with such a secret.
@@ -119,14 +119,14 @@ impl LastUsed {
 
 /// Stores the later of the two times, and returns the stored one from before. It writes only if it
 /// must: threads that use one key would otherwise take the memory's cache line from each other.
-fn latest(last: &AtomicU64, at: u64) -> u64 {
+fn store_latest(last: &AtomicU64, time: u64) -> u64 {
     let before = last.load(Ordering::Relaxed);
-    if was_wrong(before, at) {
+    if was_wrong(before, time) {
         // If another thread writes first, its time is as good as this one.
-        last.compare_exchange(before, at, Ordering::Relaxed, Ordering::Relaxed)
+        last.compare_exchange(before, time, Ordering::Relaxed, Ordering::Relaxed)
             .ok();
-    } else if before < at {
-        last.fetch_max(at, Ordering::Relaxed);
+    } else if before < time {
+        last.fetch_max(time, Ordering::Relaxed);
     }
     before
 }
@@ -224,10 +224,10 @@ impl KeyScopes {
 }
 
 fn of_model<T>(of_models: &[(usize, T)], model: usize) -> Option<&T> {
-    let at = of_models
+    let position = of_models
         .binary_search_by_key(&model, |(index, _)| *index)
         .ok()?;
-    of_models.get(at).map(|(_, of_model)| of_model)
+    of_models.get(position).map(|(_, of_model)| of_model)
 }
 
 /// All scopes, by their names. A name tells the level: a caller's name has no slash, and a key's no
@@ -316,9 +316,9 @@ impl Registry {
             .collect();
         if !adoption.new.is_empty() {
             let (cut, past) = seeds().into_iter().partition(|past| past.cut);
-            seed(&adoption.new, past);
+            seed_scopes(&adoption.new, past);
             adoption.new.values().for_each(|(scope, _)| scope.begins());
-            seed(&adoption.new, cut);
+            seed_scopes(&adoption.new, cut);
             if self.owed.swap(false, Ordering::SeqCst) {
                 let began = adoption.new.iter().map(|(name, (scope, limits))| {
                     (name.clone(), (Arc::downgrade(scope), *limits))
@@ -337,13 +337,13 @@ impl Registry {
     }
 
     /// Notes that the past cannot be read now. The function that is asked for `seeds` calls this.
-    /// Scopes that are new then get the past later, from [`Registry::recall`].
-    pub fn owe(&self) {
+    /// Scopes that are new then get the past later, from [`Registry::seed_late`].
+    pub fn note_unread_past(&self) {
         self.owed.store(true, Ordering::SeqCst);
     }
 
     /// Tells the past, once, to the scopes that had to begin without it.
-    pub fn recall(&self, past: Vec<Past>) {
+    pub fn seed_late(&self, past: Vec<Past>) {
         let unseeded = {
             // `adopt` holds this lock until new scopes are listed in `unseeded`.
             let _adopted = self.scopes.lock();
@@ -352,12 +352,12 @@ impl Registry {
         let held = unseeded
             .into_iter()
             .filter_map(|(name, (scope, limits))| Some((name, (scope.upgrade()?, limits))));
-        seed(&held.collect(), past);
+        seed_scopes(&held.collect(), past);
     }
 
     /// Counts an exchange that began under another catalog, at its end, in the scopes that bound
     /// its key now. The scopes in `held` have counted it already.
-    pub fn late<'s>(&self, past: &Past, held: impl Iterator<Item = &'s Arc<Scope>>) {
+    pub fn add_late<'s>(&self, past: &Past, held: impl Iterator<Item = &'s Arc<Scope>>) {
         let held: Vec<&Arc<Scope>> = held.collect();
         let now = {
             let scopes = self.scopes.lock();
@@ -394,7 +394,7 @@ struct LastUses {
 
 impl LastUses {
     fn find(&mut self, id: &Arc<str>) -> Option<Arc<LastUsed>> {
-        let at = if self
+        let index = if self
             .list
             .get(self.next)
             .is_some_and(|(known, _)| known == id)
@@ -405,13 +405,13 @@ impl LastUses {
                 self.list
                     .iter()
                     .enumerate()
-                    .map(|(at, (known, _))| (known.clone(), at))
+                    .map(|(index, (known, _))| (known.clone(), index))
                     .collect()
             };
             *self.by_id.get_or_insert_with(number).get(id)?
         };
-        self.next = at + 1;
-        self.list.get(at).map(|(_, used)| used.clone())
+        self.next = index + 1;
+        self.list.get(index).map(|(_, used)| used.clone())
     }
 }
 
@@ -444,7 +444,7 @@ impl Adoption<'_> {
     }
 }
 
-fn seed(new: &HashMap<Arc<str>, (Arc<Scope>, Limits)>, past: Vec<Past>) {
+fn seed_scopes(new: &HashMap<Arc<str>, (Arc<Scope>, Limits)>, past: Vec<Past>) {
     let of_models = new
         .values()
         .any(|(scope, _)| scope.level == Level::KeyModel);
@@ -466,7 +466,7 @@ impl Scope {
     /// Adds an amount that was used before.
     fn recall(self: &Arc<Scope>, past: &Past) {
         self.tally().recall(
-            past.at,
+            past.used_at,
             past.dated,
             past.requests,
             Spent {
@@ -474,7 +474,7 @@ impl Scope {
                 usd: past.usd,
             },
         );
-        self.lacks(past.at, past.unpriced);
+        self.lacks(past.used_at, past.unpriced);
         self.changed();
     }
 }

@@ -3,7 +3,7 @@
 
 use super::{Bound, Counts, Kind, Left, Level, LimitReached, Reserve, Room};
 use crate::conf::price::Usd;
-use crate::error::{Refusal, What};
+use crate::error::{FailureKind, Refusal};
 use serde_json::{Map, Value, json};
 use std::fmt::{self, Display, Formatter};
 use std::time::Duration;
@@ -42,7 +42,7 @@ impl LimitReached {
                 format!(
                     "This request may use {asked}. That is an estimate, and more than the {limit}. The request is admitted when no other \
                      request counts against that limit. Try again in {}, or send a shorter prompt.",
-                    span(wait)
+                    format_duration(wait)
                 )
             }
             (None, Some(asked)) => {
@@ -56,7 +56,7 @@ impl LimitReached {
             (Some(wait), Some(asked)) => {
                 format!(
                     "This request may use {asked}, but only {left} of the {limit} are left. Try again in {}, or send a smaller request.",
-                    span(wait)
+                    format_duration(wait)
                 )
             }
             (Some(_), None) if over.kind == Kind::Concurrency => {
@@ -64,14 +64,17 @@ impl LimitReached {
                     "Too many requests run at once: the {limit} is reached. Try again when one has ended."
                 )
             }
-            (Some(wait), None) => format!("The {limit} is reached. Try again in {}.", span(wait)),
+            (Some(wait), None) => format!(
+                "The {limit} is reached. Try again in {}.",
+                format_duration(wait)
+            ),
         };
-        let what = if over.kind.is_money() {
-            What::OverBudget
+        let code = if over.kind.is_money() {
+            FailureKind::OverBudget
         } else {
-            What::OverLimit
+            FailureKind::OverLimit
         };
-        Refusal::new(what, message).again_in(wait)
+        Refusal::new(code, message).again_in(wait)
     }
 }
 
@@ -79,7 +82,7 @@ impl LimitReached {
 impl Display for LimitReached {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let over = &self.over;
-        let what = match (over.kind, over.limit) {
+        let noun = match (over.kind, over.limit) {
             (Kind::RequestsPerMinute, 1) => "request per minute",
             (Kind::RequestsPerMinute, _) => "requests per minute",
             (Kind::RequestsPerDay, 1) => "request per day",
@@ -91,7 +94,7 @@ impl Display for LimitReached {
             (Kind::UsdPerDay, _) => "per day",
             (Kind::UsdPerMonth, _) => "per month",
         };
-        write!(f, "{} {what} of ", Amount(over.kind, over.limit))?;
+        write!(f, "{} {noun} of ", Amount(over.kind, over.limit))?;
         match (self.level, self.name.split_once(' ')) {
             (Level::Caller, _) => write!(f, "caller {}", self.name)?,
             // The name has the key and the model.
@@ -124,11 +127,11 @@ impl Display for Amount {
 
 /// Returns what `/limits` shows of one scope: its limits, and what is used of them; where money is
 /// limited, also the number of the month's requests whose cost is missing.
-pub fn report(bound: &Bound<'_>, counts: &Counts, now_ms: u64) -> Value {
+pub fn scope_report(bound: &Bound<'_>, counts: &Counts, now_ms: u64) -> Value {
     let mut report = bound.json();
     report.insert(
         "used".to_owned(),
-        amounts(bound.used(counts).map(|(kind, used, _)| (kind, used))),
+        amounts_json(bound.used(counts).map(|(kind, used, _)| (kind, used))),
     );
     let unpriced = bound.scope.unpriced(now_ms);
     if unpriced > 0 && bound.limits.limits_money() {
@@ -147,8 +150,12 @@ impl Bound<'_> {
 
     /// Lists each kind of limit that is set, what is used of it, and the amount that it allows.
     pub fn used(&self, counts: &Counts) -> impl Iterator<Item = (Kind, u64, u64)> {
-        let of_minute = |of: fn(&(u64, u64, u64)) -> u64| {
-            counts.minute.iter().map(of).fold(0, u64::saturating_add)
+        let of_minute = |count_of: fn(&(u64, u64, u64)) -> u64| {
+            counts
+                .minute
+                .iter()
+                .map(count_of)
+                .fold(0, u64::saturating_add)
         };
         let used = move |kind: Kind| match kind {
             Kind::RequestsPerMinute => of_minute(|(_, requests, _)| *requests),
@@ -165,7 +172,7 @@ impl Bound<'_> {
 
     /// Writes the limits for people, such as `of acme: requests_per_minute 60, usd_per_day 12.5`.
     /// How much of them is used is not known here.
-    pub fn says(&self) -> String {
+    pub fn describe(&self) -> String {
         let name = &self.scope.name;
         let whose = match (self.scope.level, name.split_once(' ')) {
             (Level::Caller, _) => format!("of {name}"),
@@ -176,7 +183,7 @@ impl Bound<'_> {
             true => format!("{} {}", kind.name(), Usd(limit)),
             false => format!("{} {limit}", kind.name()),
         });
-        let reserve = (self.limits.reserve != Reserve::Usual)
+        let reserve = (self.limits.reserve != Reserve::Typical)
             .then(|| format!("reserve {}", self.limits.reserve.name()));
         format!(
             "{whose}: {}",
@@ -190,7 +197,7 @@ impl Bound<'_> {
         let fields = [
             ("level", level.into()),
             ("name", name.into()),
-            ("limits", amounts(self.each())),
+            ("limits", amounts_json(self.each())),
         ];
         let reserve = self
             .limits
@@ -205,7 +212,7 @@ impl Bound<'_> {
 }
 
 /// Writes amounts under the names of their kinds.
-fn amounts(each: impl Iterator<Item = (Kind, u64)>) -> Value {
+fn amounts_json(each: impl Iterator<Item = (Kind, u64)>) -> Value {
     let amount = |kind: Kind, number: u64| {
         if kind.is_money() {
             json!(Usd(number))
@@ -232,22 +239,22 @@ impl Left {
             "x-ratelimit-remaining-tokens",
             "x-ratelimit-reset-tokens",
         ];
-        let told = |names: [&'static str; 3], room: Option<Room>| {
+        let room_headers = |names: [&'static str; 3], room: Option<Room>| {
             room.into_iter().flat_map(move |room| {
                 names.into_iter().zip([
                     room.limit.to_string(),
                     room.remaining.to_string(),
-                    span(room.reset),
+                    format_duration(room.reset),
                 ])
             })
         };
-        told(REQUESTS, self.requests).chain(told(TOKENS, self.tokens))
+        room_headers(REQUESTS, self.requests).chain(room_headers(TOKENS, self.tokens))
     }
 }
 
 /// Writes a time as Go and so OpenAI do: `350ms`, `12s`, `6m0s`, `1h0m5s`. From one second on, a
 /// part of a second counts as a whole one.
-fn span(time: Duration) -> String {
+fn format_duration(time: Duration) -> String {
     if time < Duration::from_secs(1) {
         return format!("{}ms", time.as_millis());
     }
@@ -299,7 +306,7 @@ mod tests {
             (360_000, "6m0s"),
             (3_605_000, "1h0m5s"),
         ] {
-            assert_eq!(span(Duration::from_millis(millis)), expected);
+            assert_eq!(format_duration(Duration::from_millis(millis)), expected);
         }
     }
 
@@ -328,7 +335,7 @@ mod tests {
             .refusal();
             (
                 refusal.message.to_string(),
-                refusal.what.row().code.map(str::to_owned),
+                refusal.kind.row().code.map(str::to_owned),
                 refusal.retry_after,
                 refusal.retry_helps,
             )

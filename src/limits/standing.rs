@@ -1,7 +1,7 @@
 //! How a limit stands, for the caller that it limits.
 
 use super::{Bound, Counts, Kind, Level};
-use crate::base::calendar::{DAY, Month, day_of, start_of, time};
+use crate::base::calendar::{DAY, Month, day_of, format_time, start_of};
 use crate::conf::price::Usd;
 use serde_json::{Map, Value, json};
 
@@ -10,7 +10,7 @@ const MINUTE: u64 = 60_000;
 
 /// Returns each limit of a scope with what is used of it, what is left, and when all of it is free
 /// again. Limits on money are among them only if `shows_money`. Returns `None` if none is left.
-pub fn standing(
+pub fn standing_json(
     bound: &Bound<'_>,
     counts: &Counts,
     now_ms: u64,
@@ -22,7 +22,7 @@ pub fn standing(
     let each = each.map(|(kind, used, limit)| {
         (
             kind.name().to_owned(),
-            one(kind, (used, limit), counts, now_ms),
+            limit_json(kind, (used, limit), counts, now_ms),
         )
     });
     let limits: Map<String, Value> = each.collect();
@@ -32,18 +32,18 @@ pub fn standing(
     };
     let unpriced = Some(bound.scope.unpriced(now_ms))
         .filter(|n| *n > 0 && shows_money && bound.limits.limits_money());
-    let mut told = Map::from_iter([
+    let mut fields = Map::from_iter([
         ("level".to_owned(), bound.scope.level.name().into()),
         ("model".to_owned(), model.into()),
     ]);
-    told.extend(unpriced.map(|requests| ("unpriced_requests".to_owned(), requests.into())));
+    fields.extend(unpriced.map(|requests| ("unpriced_requests".to_owned(), requests.into())));
     (!limits.is_empty()).then(|| {
-        told.insert("limits".to_owned(), limits.into());
-        told.into()
+        fields.insert("limits".to_owned(), limits.into());
+        fields.into()
     })
 }
 
-fn one(kind: Kind, (used, limit): (u64, u64), counts: &Counts, now_ms: u64) -> Value {
+fn limit_json(kind: Kind, (used, limit): (u64, u64), counts: &Counts, now_ms: u64) -> Value {
     let amount = |number: u64| {
         if kind.is_money() {
             json!(Usd(number).to_string())
@@ -56,7 +56,7 @@ fn one(kind: Kind, (used, limit): (u64, u64), counts: &Counts, now_ms: u64) -> V
         "limit": amount(limit),
         "used": amount(used),
         "left": amount(limit.saturating_sub(used)),
-        "resets_at": resets.filter(|_| used > 0).map(time),
+        "resets_at": resets.filter(|_| used > 0).map(format_time),
     })
 }
 
@@ -79,7 +79,7 @@ pub fn resets_at(kind: Kind, counts: &Counts, now_ms: u64) -> Option<u64> {
         Kind::RequestsPerDay | Kind::TokensPerDay | Kind::UsdPerDay => {
             Some(start_of(day_of(now_ms) + 1))
         }
-        Kind::UsdPerMonth => Some(start_of(Month::of(now_ms / DAY).next)),
+        Kind::UsdPerMonth => Some(start_of(Month::containing(now_ms / DAY).next)),
         Kind::Concurrency => None,
     }
 }
@@ -87,7 +87,7 @@ pub fn resets_at(kind: Kind, counts: &Counts, now_ms: u64) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::limits::{Ask, Limits, Scope, admit};
+    use crate::limits::{Ask, Limits, Scope, take_reservation};
     use proptest::prelude::*;
     use std::sync::Arc;
 
@@ -113,7 +113,7 @@ mod tests {
             limits: &limits,
             scope: &scope,
         };
-        let told = standing(&bound, &scope.own(NOW), NOW, true).unwrap();
+        let told = standing_json(&bound, &scope.own(NOW), NOW, true).unwrap();
         assert_eq!(
             (&told["level"], &told["model"]),
             (&json!("key_model"), &json!("gpt-4o"))
@@ -122,14 +122,14 @@ mod tests {
             told["limits"]["requests_per_minute"],
             json!({"limit": 3, "used": 0, "left": 3, "resets_at": null})
         );
-        let held = admit(
+        let held = take_reservation(
             &[bound].into_iter().collect(),
-            Ask::of(40, Usd(1_500_000_000)),
+            Ask::exact(40, Usd(1_500_000_000)),
             NOW,
             1,
         )
         .unwrap();
-        let told = standing(&bound, &scope.own(NOW + 1_500), NOW + 1_500, true).unwrap();
+        let told = standing_json(&bound, &scope.own(NOW + 1_500), NOW + 1_500, true).unwrap();
         assert_eq!(
             told["limits"],
             json!({
@@ -139,7 +139,7 @@ mod tests {
                 "usd_per_month": {"limit": "5", "used": "1.5", "left": "3.5", "resets_at": "2026-12-01T00:00:00.000Z"},
             })
         );
-        let told = standing(&bound, &scope.own(NOW), NOW, false).unwrap();
+        let told = standing_json(&bound, &scope.own(NOW), NOW, false).unwrap();
         assert!(
             told["limits"].get("usd_per_month").is_none() && !told.to_string().contains("usd"),
             "{told}"
@@ -150,7 +150,7 @@ mod tests {
             ..Limits::default()
         };
         assert_eq!(
-            standing(
+            standing_json(
                 &Bound {
                     limits: &only,
                     scope: &scope
@@ -168,12 +168,12 @@ mod tests {
         fn when_a_minute_is_over_it_is_free(at in 0_u64..120_000) {
             let (limits, scope) = (limits(), Arc::new(Scope::new(Level::Key, "a/b".into())));
             let bound = Bound { limits: &limits, scope: &scope };
-            drop(admit(&[bound].into_iter().collect(), Ask::of(1, Usd(0)), NOW + at, 1).unwrap());
-            let told = standing(&bound, &scope.own(NOW + at), NOW + at, true).unwrap();
+            drop(take_reservation(&[bound].into_iter().collect(), Ask::exact(1, Usd(0)), NOW + at, 1).unwrap());
+            let told = standing_json(&bound, &scope.own(NOW + at), NOW + at, true).unwrap();
             let resets = told["limits"]["requests_per_minute"]["resets_at"].as_str().unwrap().to_owned();
             let used = |now| bound.used(&scope.own(now)).find(|(kind, ..)| *kind == Kind::RequestsPerMinute).unwrap().1;
             let end = (NOW + at) / 1_000 * 1_000 + 60_000;
-            prop_assert_eq!(resets, time(end));
+            prop_assert_eq!(resets, format_time(end));
             prop_assert_eq!((used(end - 1), used(end)), (1, 0));
         }
     }

@@ -18,7 +18,7 @@ use crate::base::calendar::{DAY, Month};
 use crate::conf::price::Usd;
 use dates::{Dates, Sums};
 pub use kind::Kind;
-use left::tightest;
+use left::tighter_room;
 pub use left::{Left, Room};
 use minute::{Count, Minute};
 use std::time::Duration;
@@ -37,7 +37,7 @@ pub struct Ask {
 
 impl Ask {
     /// Makes an ask of which nothing is an estimate.
-    pub const fn of(tokens: u64, usd: Usd) -> Ask {
+    pub const fn exact(tokens: u64, usd: Usd) -> Ask {
         Ask {
             tokens,
             usd,
@@ -89,7 +89,7 @@ impl Over {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Counted {
     /// The time of the admission.
-    at: u64,
+    admitted_at: u64,
     /// The number of seconds by which the clock had been set back before.
     back: u64,
     /// True if the admission is also counted by the second.
@@ -111,7 +111,7 @@ pub struct Moment {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Counts {
     /// The tally's time, in milliseconds of Unix time.
-    pub at: u64,
+    pub time_ms: u64,
     /// The second, day and month of that time.
     pub moment: Moment,
     /// The seconds of the last minute, each with its requests and tokens, oldest first. Empty if
@@ -168,10 +168,10 @@ impl Tally {
     pub fn advance(&mut self, now: u64) {
         if now > self.now {
             if let Some(minute) = &mut self.minute {
-                minute.advance(second(self.now), second(now));
+                minute.advance(second_of(self.now), second_of(now));
             }
         } else if self.now - now > STEP_BACK {
-            let back = second(self.now) - second(now);
+            let back = second_of(self.now) - second_of(now);
             if let Some(minute) = &mut self.minute {
                 minute.set_back(back);
             }
@@ -227,7 +227,7 @@ impl Tally {
             Some(Over {
                 kind,
                 limit,
-                used: clamp(used),
+                used: clamp_sum(used),
                 asked,
                 wait,
                 estimated,
@@ -238,13 +238,13 @@ impl Tally {
 
     /// Counts `ask`, whether there is room or not. `at` is when the caller read the clock, perhaps
     /// a moment ago: the ask is counted in that second and on that date, as in the ledger.
-    pub(super) fn take_at(&mut self, ask: Ask, at: u64) -> Counted {
-        let at = at.min(self.now);
+    pub(super) fn take_at(&mut self, ask: Ask, admitted_at: u64) -> Counted {
+        let admitted_at = admitted_at.min(self.now);
         self.places = self.places.saturating_add(1);
         if let Some(minute) = &mut self.minute {
-            minute.change(
-                second(self.now),
-                second(at),
+            minute.replace_count(
+                second_of(self.now),
+                second_of(admitted_at),
                 Count::default(),
                 Count {
                     requests: 1,
@@ -253,16 +253,20 @@ impl Tally {
             );
         }
         self.dates.add(
-            at / DAY,
+            admitted_at / DAY,
             Sums {
                 requests: 1,
                 tokens: ask.tokens.into(),
                 usd: ask.usd.0.into(),
             },
         );
-        self.reserve(at / DAY, (ask.tokens, ask.usd), u128::saturating_add);
+        self.reserve(
+            admitted_at / DAY,
+            (ask.tokens, ask.usd),
+            u128::saturating_add,
+        );
         Counted {
-            at,
+            admitted_at,
             back: self.back,
             by_second: self.minute.is_some(),
         }
@@ -300,23 +304,23 @@ impl Tally {
         );
     }
 
-    fn replace(&mut self, entry: Counted, (what, usd): (Count, Usd), (by, by_usd): (Count, Usd)) {
+    fn replace(&mut self, entry: Counted, (old, usd): (Count, Usd), (by, by_usd): (Count, Usd)) {
         // If the clock was set back since then, the counted seconds were moved with it.
-        let then = second(entry.at).checked_sub(self.back.saturating_sub(entry.back));
-        let (now, beyond) = (second(self.now), by.tokens.saturating_sub(what.tokens));
+        let then = second_of(entry.admitted_at).checked_sub(self.back.saturating_sub(entry.back));
+        let (now, beyond) = (second_of(self.now), by.tokens.saturating_sub(old.tokens));
         if let Some(minute) = self.minute.as_mut().filter(|_| entry.by_second) {
             if let Some(then) = then {
-                minute.change(
+                minute.replace_count(
                     now,
                     then,
-                    what,
+                    old,
                     Count {
                         tokens: by.tokens - beyond,
                         ..by
                     },
                 );
             }
-            minute.change(
+            minute.replace_count(
                 now,
                 now,
                 Count::default(),
@@ -332,8 +336,12 @@ impl Tally {
             usd: usd.0.into(),
         };
         self.dates
-            .replace(entry.at / DAY, sums(what, usd), sums(by, by_usd));
-        self.reserve(entry.at / DAY, (what.tokens, usd), u128::saturating_sub);
+            .replace(entry.admitted_at / DAY, sums(old, usd), sums(by, by_usd));
+        self.reserve(
+            entry.admitted_at / DAY,
+            (old.tokens, usd),
+            u128::saturating_sub,
+        );
     }
 
     /// Changes the reserved amounts of a day and its month, if they are the present ones.
@@ -348,7 +356,7 @@ impl Tally {
             *of_tokens = change(*of_tokens, tokens.into());
             *of_usd = change(*of_usd, usd.0.into());
         }
-        if Month::of(day) == self.dates.month {
+        if Month::containing(day) == self.dates.month {
             *of_month = change(*of_month, usd.0.into());
         }
     }
@@ -361,26 +369,26 @@ impl Tally {
     /// Returns the second, day and month in which something would be counted now.
     pub fn moment(&self) -> Moment {
         Moment {
-            second: second(self.now),
+            second: second_of(self.now),
             day: self.dates.day(),
             month: self.dates.month.first,
         }
     }
 
     /// Makes a tally with these counts.
-    pub fn of(counts: &Counts) -> Tally {
+    pub fn from_counts(counts: &Counts) -> Tally {
         // The clock of another gateway may be ahead.
         let newest = counts
             .minute
             .iter()
             .map(|(second, ..)| *second)
-            .fold(second(counts.at), u64::max);
+            .fold(second_of(counts.time_ms), u64::max);
         let mut tally = Tally::default();
-        tally.advance(counts.at);
+        tally.advance(counts.time_ms);
         tally.advance(newest.saturating_mul(SECOND));
         let mut minute = Minute::default();
         for (second, requests, tokens) in &counts.minute {
-            minute.change(
+            minute.replace_count(
                 newest,
                 *second,
                 Count::default(),
@@ -396,7 +404,7 @@ impl Tally {
             tokens: counts.day_tokens.into(),
             usd: counts.day_usd.0.into(),
         };
-        tally.dates = Dates::of(tally.now / DAY, sums, counts.month_usd.0.into());
+        tally.dates = Dates::from_day(tally.now / DAY, sums, counts.month_usd.0.into());
         tally.places = counts.places;
         tally
     }
@@ -404,14 +412,14 @@ impl Tally {
     /// Adds an amount that was used before, and never later than now. The calls may come in any
     /// order: the youngest amount sets the tally's time. `dated` is the day of the use if a clock
     /// that was ahead gave it: then the amount also counts for the day or month of `at`.
-    pub fn recall(&mut self, at: u64, dated: Option<u64>, requests: u64, spent: Spent) {
-        if at > self.now {
-            self.advance(at);
+    pub fn recall(&mut self, used_at: u64, dated: Option<u64>, requests: u64, spent: Spent) {
+        if used_at > self.now {
+            self.advance(used_at);
         }
         if let Some(minute) = &mut self.minute {
-            minute.change(
-                second(self.now),
-                second(at),
+            minute.replace_count(
+                second_of(self.now),
+                second_of(used_at),
                 Count::default(),
                 Count {
                     requests,
@@ -425,8 +433,8 @@ impl Tally {
             usd: spent.usd.0.into(),
         };
         match dated {
-            Some(day) => self.dates.add_ahead(day, at / DAY, sums),
-            None => self.dates.add(at / DAY, sums),
+            Some(day) => self.dates.add_ahead(day, used_at / DAY, sums),
+            None => self.dates.add(used_at / DAY, sums),
         }
     }
 
@@ -467,13 +475,13 @@ impl Tally {
             };
             Some(Room {
                 limit,
-                remaining: clamp(u128::from(limit).saturating_sub(used)),
+                remaining: clamp_sum(u128::from(limit).saturating_sub(used)),
                 reset,
             })
         };
         Left {
-            requests: tightest(room(Kind::RequestsPerMinute), room(Kind::RequestsPerDay)),
-            tokens: tightest(room(Kind::TokensPerMinute), room(Kind::TokensPerDay)),
+            requests: tighter_room(room(Kind::RequestsPerMinute), room(Kind::RequestsPerDay)),
+            tokens: tighter_room(room(Kind::TokensPerMinute), room(Kind::TokensPerDay)),
         }
     }
 
@@ -485,27 +493,27 @@ impl Tally {
 
     /// Returns all present counts.
     pub fn counts(&self) -> Counts {
-        let seconds = minute::window(second(self.now));
+        let seconds = minute::counted_seconds(second_of(self.now));
         let of_day = self.dates.of_day();
         let each = |second| {
-            Some((second, self.minute.as_ref()?.at(second)))
+            Some((second, self.minute.as_ref()?.count_in(second)))
                 .filter(|(_, count)| *count != Count::default())
         };
         Counts {
-            at: self.now,
+            time_ms: self.now,
             moment: self.moment(),
             minute: seconds
                 .filter_map(each)
                 .map(|(second, Count { requests, tokens })| (second, requests, tokens))
                 .collect(),
             day_requests: of_day.requests,
-            day_tokens: clamp(of_day.tokens),
-            day_usd: Usd(clamp(of_day.usd)),
-            month_usd: Usd(clamp(self.dates.of_month())),
+            day_tokens: clamp_sum(of_day.tokens),
+            day_usd: Usd(clamp_sum(of_day.usd)),
+            month_usd: Usd(clamp_sum(self.dates.of_month())),
             places: self.places,
             entering: self.entering,
             reserved: {
-                let [tokens, usd, of_month] = self.reserved.map(clamp);
+                let [tokens, usd, of_month] = self.reserved.map(clamp_sum);
                 Reserved {
                     day_tokens: tokens,
                     day_usd: Usd(usd),
@@ -533,13 +541,13 @@ impl Tally {
     /// Returns the time from `now` until `excess` of what is used is free. `now` may be behind the
     /// tally's own time.
     fn wait(&self, kind: Kind, excess: u128, now: u64) -> Duration {
-        let gone = |of: fn(Count) -> u64| {
+        let gone = |amount_of: fn(Count) -> u64| {
             let of_second = |second| {
                 self.minute
                     .as_ref()
-                    .map_or(0, |minute| of(minute.at(second)))
+                    .map_or(0, |minute| amount_of(minute.count_in(second)))
             };
-            minute::gone(second(self.now), self.used(kind), excess, of_second)
+            minute::freed_second(second_of(self.now), self.used(kind), excess, of_second)
                 .saturating_mul(SECOND)
         };
         let free = match kind {
@@ -563,11 +571,11 @@ const PLACE_AGAIN: Duration = Duration::from_secs(1);
 /// milliseconds. A clock that goes back further was set.
 pub(super) const STEP_BACK: u64 = SECOND;
 
-fn second(at: u64) -> u64 {
-    at / SECOND
+fn second_of(ms: u64) -> u64 {
+    ms / SECOND
 }
 
-fn clamp(sum: u128) -> u64 {
+fn clamp_sum(sum: u128) -> u64 {
     u64::try_from(sum).unwrap_or(u64::MAX)
 }
 

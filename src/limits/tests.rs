@@ -37,7 +37,7 @@ fn one_of(kind: Kind) -> Limits {
     limits
 }
 
-const ONE: Ask = Ask::of(1, Usd(1));
+const ONE: Ask = Ask::exact(1, Usd(1));
 
 #[test]
 fn of_two_hundred_threads_one_passes_a_limit_of_one() {
@@ -55,7 +55,7 @@ fn of_two_hundred_threads_one_passes_a_limit_of_one() {
                 for _ in 0..200 {
                     threads.spawn(|| {
                         start.wait();
-                        let admitted = admit(&bounds, ONE, NOW, 1);
+                        let admitted = take_reservation(&bounds, ONE, NOW, 1);
                         if admitted.is_ok() {
                             passed.fetch_add(1, Ordering::Relaxed);
                         }
@@ -95,7 +95,7 @@ fn a_look_for_room_takes_nothing() {
             "{}",
             kind.name()
         );
-        let reservation = admit(&bounds, ONE, NOW, 1).expect("room");
+        let reservation = take_reservation(&bounds, ONE, NOW, 1).expect("room");
         let refused = has_room(&bounds, NOW).expect_err("nothing is left");
         assert_eq!((refused.over.kind, refused.level), (kind, Level::Caller));
         reservation.undo();
@@ -127,7 +127,8 @@ fn threads_over_shared_callers_neither_block_each_other_for_good_nor_lose_a_toke
                         .into_iter()
                         .map(|scope| Bound { limits, scope })
                         .collect();
-                    let Ok(reservation) = admit(&bounds, Ask::of(9, Usd(0)), NOW, 1) else {
+                    let Ok(reservation) = take_reservation(&bounds, Ask::exact(9, Usd(0)), NOW, 1)
+                    else {
                         continue;
                     };
                     match turn % 3 {
@@ -170,11 +171,11 @@ fn a_reservation_is_settled_once_and_by_nothing_if_it_is_dropped() {
     }; 3];
     let scopes = scopes();
     let bounds = bounds(&limits, &scopes);
-    let ask = Ask::of(60, Usd(50));
-    let one = admit(&bounds, ask, NOW, 1).unwrap();
+    let ask = Ask::exact(60, Usd(50));
+    let one = take_reservation(&bounds, ask, NOW, 1).unwrap();
     assert_eq!(
         (
-            one.at,
+            one.admitted_at,
             one.ask,
             one.scopes().map(|scope| scope.level).collect::<Vec<_>>()
         ),
@@ -184,7 +185,7 @@ fn a_reservation_is_settled_once_and_by_nothing_if_it_is_dropped() {
             [Level::Caller, Level::Key, Level::KeyModel].to_vec()
         )
     );
-    let refused = admit(&bounds, ask, NOW, 1).unwrap_err();
+    let refused = take_reservation(&bounds, ask, NOW, 1).unwrap_err();
     assert_eq!(
         (refused.level, refused.over.kind, refused.over.used),
         (Level::Caller, Kind::TokensPerDay, 60)
@@ -196,8 +197,14 @@ fn a_reservation_is_settled_once_and_by_nothing_if_it_is_dropped() {
         },
         NOW,
     );
-    drop(admit(&bounds, ask, NOW, 1).unwrap());
-    let unchecked = take_granted(&bounds, Ask::of(1_000, Usd(0)), NOW, Left::default(), &[]);
+    drop(take_reservation(&bounds, ask, NOW, 1).unwrap());
+    let unchecked = take_granted(
+        &bounds,
+        Ask::exact(1_000, Usd(0)),
+        NOW,
+        Left::default(),
+        &[],
+    );
     assert_eq!(scopes[2].own(NOW).day_tokens, 1_007);
     unchecked.settle(
         Spent {
@@ -220,7 +227,7 @@ fn a_reservation_is_settled_once_and_by_nothing_if_it_is_dropped() {
         );
     }
     assert!(
-        admit(&Bounds::default(), ask, NOW, 1)
+        take_reservation(&Bounds::default(), ask, NOW, 1)
             .unwrap()
             .scopes()
             .next()
@@ -238,9 +245,9 @@ fn what_ends_after_midnight_counts_for_the_day_it_began_on() {
     let scopes = scopes();
     let bounds = bounds(&limits, &scopes);
     let midnight = (NOW / 86_400_000 + 1) * 86_400_000;
-    let ask = Ask::of(60, Usd(50));
-    let before = admit(&bounds, ask, midnight - 1, 1).unwrap();
-    let after = admit(&bounds, ask, midnight, 1).unwrap();
+    let ask = Ask::exact(60, Usd(50));
+    let before = take_reservation(&bounds, ask, midnight - 1, 1).unwrap();
+    let after = take_reservation(&bounds, ask, midnight, 1).unwrap();
     before.settle(
         Spent {
             tokens: 20,
@@ -271,8 +278,8 @@ fn what_is_used_beyond_the_reservation_holds_back_those_who_come_after_its_end()
     let scopes = scopes();
     let bounds = bounds(&limits, &scopes);
     let (long, short) = (
-        admit(&bounds, Ask::of(40, Usd(0)), NOW, 1).unwrap(),
-        Ask::of(20, Usd(0)),
+        take_reservation(&bounds, Ask::exact(40, Usd(0)), NOW, 1).unwrap(),
+        Ask::exact(20, Usd(0)),
     );
     // The stream runs on for longer than the minute in which it began.
     let end = NOW + 90_000;
@@ -283,7 +290,7 @@ fn what_is_used_beyond_the_reservation_holds_back_those_who_come_after_its_end()
         },
         end,
     );
-    let refused = admit(&bounds, short, end, 1).unwrap_err();
+    let refused = take_reservation(&bounds, short, end, 1).unwrap_err();
     assert_eq!(
         (refused.over.kind, refused.over.used),
         (Kind::TokensPerMinute, 90)
@@ -295,7 +302,7 @@ fn what_is_used_beyond_the_reservation_holds_back_those_who_come_after_its_end()
         (counts.day_tokens, counts.day_requests, counts.places),
         (130, 1, 0)
     );
-    let later = admit(&bounds, short, end + wait, 1).unwrap();
+    let later = take_reservation(&bounds, short, end + wait, 1).unwrap();
     later.settle(
         Spent {
             tokens: 20,
@@ -335,7 +342,7 @@ fn the_tightest_of_all_levels_is_told_of() {
     let scopes = scopes();
     let bounds = bounds(&limits, &scopes);
     let midnight = (NOW / 86_400_000 + 1) * 86_400_000;
-    let left = admit(&bounds, Ask::of(400, Usd(5)), NOW + 250, 1).unwrap();
+    let left = take_reservation(&bounds, Ask::exact(400, Usd(5)), NOW + 250, 1).unwrap();
     let day = Duration::from_millis(midnight - NOW - 250);
     let requests = Room {
         limit: 3,
@@ -359,7 +366,8 @@ fn the_tightest_of_all_levels_is_told_of() {
         (600, Level::KeyModel, Kind::UsdPerDay, Some(day)),
         (1_001, Level::Caller, Kind::TokensPerDay, None),
     ] {
-        let refused = admit(&bounds, Ask::of(tokens, Usd(1)), NOW + 250, 1).unwrap_err();
+        let refused =
+            take_reservation(&bounds, Ask::exact(tokens, Usd(1)), NOW + 250, 1).unwrap_err();
         assert_eq!(
             (
                 refused.level,
@@ -372,7 +380,7 @@ fn the_tightest_of_all_levels_is_told_of() {
         assert_eq!(refused.left, left.left);
     }
     // A third of each, and two requests are more than one.
-    let refused = admit(&bounds, Ask::of(0, Usd(0)), NOW + 250, 3).unwrap_err();
+    let refused = take_reservation(&bounds, Ask::exact(0, Usd(0)), NOW + 250, 3).unwrap_err();
     assert_eq!(
         (refused.over.limit, refused.over.kind),
         (1, Kind::RequestsPerDay)
@@ -407,23 +415,23 @@ fn a_clock_that_went_ahead_for_one_key_takes_nothing_from_another() {
         .into_iter()
         .collect()
     };
-    admit(&bounds(0), ONE, NOW, 1)
+    take_reservation(&bounds(0), ONE, NOW, 1)
         .unwrap()
         .settle(Spent::default(), NOW);
-    admit(&bounds(1), ONE, NOW + 3_600_000, 1)
+    take_reservation(&bounds(1), ONE, NOW + 3_600_000, 1)
         .unwrap()
         .settle(Spent::default(), NOW + 3_600_000);
     assert!(
-        admit(&bounds(0), ONE, NOW + 1_000, 1).is_err(),
+        take_reservation(&bounds(0), ONE, NOW + 1_000, 1).is_err(),
         "its minute is not over"
     );
     assert!(
-        admit(&bounds(1), ONE, NOW + 2_000, 1).is_err(),
+        take_reservation(&bounds(1), ONE, NOW + 2_000, 1).is_err(),
         "nor is that of the other, which began with the right time"
     );
-    assert!(admit(&bounds(0), ONE, NOW + 60_000, 1).is_ok());
-    assert!(admit(&bounds(1), ONE, NOW + 61_999, 1).is_err());
-    assert!(admit(&bounds(1), ONE, NOW + 62_000, 1).is_ok());
+    assert!(take_reservation(&bounds(0), ONE, NOW + 60_000, 1).is_ok());
+    assert!(take_reservation(&bounds(1), ONE, NOW + 61_999, 1).is_err());
+    assert!(take_reservation(&bounds(1), ONE, NOW + 62_000, 1).is_ok());
 }
 
 proptest! {
@@ -439,9 +447,9 @@ proptest! {
         let mut now = NOW + 137;
         for (wait, tokens, estimated) in steps {
             now += wait;
-            let ask = Ask { sure: if estimated { Spent::default() } else { Spent { tokens, usd: Usd(0) } }, ..Ask::of(tokens, Usd(0)) };
+            let ask = Ask { sure: if estimated { Spent::default() } else { Spent { tokens, usd: Usd(0) } }, ..Ask::exact(tokens, Usd(0)) };
             let bounds: Bounds<'_> = [Bound { limits: &limits, scope: &scope }].into_iter().collect();
-            let Err(refused) = admit(&bounds, ask, now, 1) else { continue };
+            let Err(refused) = take_reservation(&bounds, ask, now, 1) else { continue };
             let refusal = refused.refusal();
             prop_assert_eq!(refusal.retry_after.is_none(), refused.over.wait.is_none());
             let Some(seconds) = refusal.retry_after else { continue };
@@ -449,7 +457,7 @@ proptest! {
             let told = if seconds == 60 { "Try again in 1m0s".to_owned() } else { format!("Try again in {seconds}s") };
             prop_assert!(refusal.message.contains(&told), "{} {}", seconds, refusal.message);
             now += seconds * 1_000;
-            prop_assert!(admit(&bounds, ask, now, 1).is_ok(), "{seconds} s were not enough");
+            prop_assert!(take_reservation(&bounds, ask, now, 1).is_ok(), "{seconds} s were not enough");
         }
     }
 
@@ -478,10 +486,10 @@ proptest! {
         for (wait, tokens, usd, settle) in steps {
             now += wait;
             let before = tallies(now);
-            let ask = Ask::of(tokens, Usd(usd));
+            let ask = Ask::exact(tokens, Usd(usd));
             let each = bounds.iter().map(|bound| (bound.scope.level, before[bound.scope.level as usize].over(bound.limits, 1, ask, now)));
             let over: Vec<_> = each.filter_map(|(level, over)| Some((level, over?))).collect();
-            match admit(&bounds, ask, now, 1) {
+            match take_reservation(&bounds, ask, now, 1) {
                 Ok(reservation) => {
                     prop_assert!(over.is_empty());
                     open.push(reservation);
@@ -516,7 +524,7 @@ fn what_nobody_knows_the_cost_of_is_told_beside_the_sums_of_money_of_its_month()
         scope.lacks(at, requests);
     }
     let told = |limits: Limits, now| {
-        super::report(
+        super::scope_report(
             &Bound {
                 limits: &limits,
                 scope: &scope,

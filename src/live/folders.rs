@@ -19,7 +19,7 @@ pub(super) enum Event {
     /// Somebody asked to look at once.
     Asked,
     /// Something happened that says nothing about a file's content.
-    Stirred,
+    OtherChange,
     /// Events were lost. The signs that were gathered of files may be out of date.
     Lost,
     /// A rename put a file here.
@@ -56,7 +56,7 @@ impl Folders {
     pub(super) fn watch(&mut self, folders: BTreeSet<PathBuf>) -> bool {
         let wanted: Vec<_> = folders
             .into_iter()
-            .map(|folder| (folder.clone(), inode(&folder)))
+            .map(|folder| (folder.clone(), folder_inode(&folder)))
             .collect();
         if self
             .watched
@@ -67,13 +67,13 @@ impl Folders {
         }
         let sender = self.sender.clone();
         let watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
-            for event in events(event) {
+            for event in to_events(event) {
                 sender.send(event).ok();
             }
         });
-        let warn = |what: &dyn Display, why: notify::Error| {
+        let warn = |subject: &dyn Display, why: notify::Error| {
             log::warn!(
-                "cannot watch {what}: {why}; the gateway still finds changes within {} s",
+                "cannot watch {subject}: {why}; the gateway still finds changes within {} s",
                 POLL.as_secs()
             );
         };
@@ -96,14 +96,15 @@ impl Folders {
 
 /// Returns the events of a notification. Reading is a notification too, and is left out: otherwise
 /// our own looks would wake us for ever.
-fn events(event: notify::Result<notify::Event>) -> Vec<Event> {
+fn to_events(event: notify::Result<notify::Event>) -> Vec<Event> {
     let Ok(event) = event else {
         return vec![Event::Lost];
     };
     if event.need_rescan() {
         return vec![Event::Lost];
     }
-    let each = |of: fn(PathBuf) -> Event| event.paths.iter().cloned().map(of).collect();
+    let each =
+        |make_event: fn(PathBuf) -> Event| event.paths.iter().cloned().map(make_event).collect();
     match event.kind {
         EventKind::Access(AccessKind::Close(AccessMode::Write)) => each(Event::Closed),
         EventKind::Access(_) => Vec::new(),
@@ -113,7 +114,7 @@ fn events(event: notify::Result<notify::Event>) -> Vec<Event> {
         // This is the same rename once more.
         EventKind::Modify(ModifyKind::Name(RenameMode::Both)) => Vec::new(),
         EventKind::Modify(_) | EventKind::Remove(_) | EventKind::Any | EventKind::Other => {
-            vec![Event::Stirred]
+            vec![Event::OtherChange]
         }
     }
 }
@@ -123,7 +124,7 @@ fn is_link(path: &Path) -> bool {
     std::fs::symlink_metadata(path).is_ok_and(|m| m.is_symlink() || m.nlink() > 1)
 }
 
-fn inode(folder: &Path) -> Option<u64> {
+fn folder_inode(folder: &Path) -> Option<u64> {
     use std::os::unix::fs::MetadataExt;
     std::fs::metadata(folder).ok().map(|m| m.ino())
 }

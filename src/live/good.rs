@@ -3,7 +3,7 @@
 //!
 //! **Invariant:** changes that come together with a wrong file are refused with it, since they may
 //! be parts of one change. That holds only for a fault that is new. A file that was refused within
-//! [`MEMORY`], or still is, is part of nobody's change, and a revocation elsewhere must not wait
+//! [`REFUSAL_MEMORY`], or still is, is part of nobody's change, and a revocation elsewhere must not wait
 //! for it.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,7 +15,7 @@ use crate::catalog::settle::WholeTexts;
 use crate::catalog::texts::{Texts, Version};
 
 /// The time for which a file counts as one that was wrong before.
-const MEMORY: Duration = Duration::from_secs(60);
+const REFUSAL_MEMORY: Duration = Duration::from_secs(60);
 
 /// The texts that are live, and the files that were refused.
 pub(super) struct GoodTexts {
@@ -24,7 +24,7 @@ pub(super) struct GoodTexts {
     /// The texts that were refused last and are not mended.
     pub(super) refused: Texts,
     /// The time at which each file was last refused.
-    when: BTreeMap<PathBuf, Instant>,
+    refused_at: BTreeMap<PathBuf, Instant>,
     /// The folder of the files that problems name.
     dir: PathBuf,
 }
@@ -34,21 +34,23 @@ impl GoodTexts {
         Self {
             live: live.clone(),
             refused: Texts::new(),
-            when: BTreeMap::new(),
+            refused_at: BTreeMap::new(),
             dir: dir.to_owned(),
         }
     }
 
     /// Notes the texts that are refused. Returns whether any of them is new.
-    pub(super) fn refused(&mut self, bad: Texts) -> bool {
+    pub(super) fn note_refused(&mut self, bad: Texts) -> bool {
         let new = bad.iter().any(|(path, version)| {
             self.refused
                 .get(path)
                 .is_none_or(|before| before.text != version.text)
         });
         let now = Instant::now();
-        self.when.retain(|_, at| now.duration_since(*at) < MEMORY);
-        self.when.extend(bad.keys().map(|path| (path.clone(), now)));
+        self.refused_at
+            .retain(|_, refused_at| now.duration_since(*refused_at) < REFUSAL_MEMORY);
+        self.refused_at
+            .extend(bad.keys().map(|path| (path.clone(), now)));
         self.refused = bad;
         new
     }
@@ -62,8 +64,8 @@ impl GoodTexts {
         now: Instant,
     ) -> (Texts, bool) {
         let changed = self.changed(whole);
-        let named = named(&self.dir, problems);
-        let of = |wanted: &dyn Fn(&Path) -> bool| {
+        let named = problem_paths(&self.dir, problems);
+        let texts_where = |wanted: &dyn Fn(&Path) -> bool| {
             let mut texts = changed.clone();
             texts.retain(|path, _| wanted(path));
             texts
@@ -76,8 +78,8 @@ impl GoodTexts {
                 .is_some_and(|before| changed.get(path).is_some_and(|now| now.text == before.text))
         };
         let choices = [
-            of(&|path| named.contains(path)),
-            of(&standing),
+            texts_where(&|path| named.contains(path)),
+            texts_where(&standing),
             changed.clone(),
         ];
         let bad = choices
@@ -87,9 +89,9 @@ impl GoodTexts {
         let known = |path: &PathBuf| {
             self.refused.contains_key(path)
                 || self
-                    .when
+                    .refused_at
                     .get(path)
-                    .is_some_and(|at| now.duration_since(*at) < MEMORY)
+                    .is_some_and(|refused_at| now.duration_since(*refused_at) < REFUSAL_MEMORY)
         };
         let before = !bad.is_empty() && bad.keys().all(known);
         (bad, before)
@@ -102,7 +104,7 @@ impl GoodTexts {
         problems: &[Problem],
         bad: &mut Texts,
     ) -> bool {
-        let named = named(&self.dir, problems);
+        let named = problem_paths(&self.dir, problems);
         let before = bad.len();
         bad.extend(
             self.changed(whole)
@@ -123,7 +125,7 @@ impl GoodTexts {
     pub(super) fn instead_of(&self, whole: &WholeTexts, bad: &Texts) -> Texts {
         let version = |path: &PathBuf, version: &Version| {
             if bad.contains_key(path) {
-                self.of(path)
+                self.live_text(path)
             } else {
                 version.clone()
             }
@@ -137,13 +139,13 @@ impl GoodTexts {
     fn changed(&self, whole: &WholeTexts) -> Texts {
         let changed = whole
             .iter()
-            .filter(|(path, (version, _))| self.of(path).text != version.text);
+            .filter(|(path, (version, _))| self.live_text(path).text != version.text);
         changed
             .map(|(path, (version, _))| (path.clone(), version.clone()))
             .collect()
     }
 
-    fn of(&self, path: &Path) -> Version {
+    fn live_text(&self, path: &Path) -> Version {
         self.live
             .get(path)
             .cloned()
@@ -151,7 +153,7 @@ impl GoodTexts {
     }
 }
 
-fn named(dir: &Path, problems: &[Problem]) -> BTreeSet<PathBuf> {
+fn problem_paths(dir: &Path, problems: &[Problem]) -> BTreeSet<PathBuf> {
     problems
         .iter()
         .map(|problem| dir.join(&problem.file))

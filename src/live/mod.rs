@@ -1,7 +1,7 @@
 //! The live catalog is the one that is served now. A [`Snapshot`] is a catalog with everything else
 //! that exchanges need. This module keeps the live one equal to the catalog's files.
 //!
-//! One thread looks at the files ([`watch`]), and takes the last whole text of each
+//! One thread looks at the files ([`start_watching`]), and takes the last whole text of each
 //! ([`settle`](crate::catalog::settle)). **Invariant:** all or nothing. A refusal is reported in
 //! the log, `/status` and a metric, and the old catalog stays live. A running exchange keeps the
 //! catalog that it began with.
@@ -13,7 +13,7 @@ use crate::catalog::{Catalog, Model, Target};
 use crate::inventory::{Inventory, Marks};
 use crate::limits::{self, KeyScopes, Past};
 use crate::models::Lists;
-use place::Place;
+use ready_account::ReadyAccount;
 use std::borrow::Cow;
 use std::collections::HashSet;
 use std::sync::{Arc, OnceLock};
@@ -21,12 +21,12 @@ use std::time::{Duration, SystemTime};
 
 mod folders;
 mod good;
-pub mod place;
+pub mod ready_account;
 mod reload;
 mod watch;
 
 pub use reload::{Live, Publisher, RefusedReload, ReloadStatus, Reloads};
-pub use watch::{Nudge, watch};
+pub use watch::{Nudge, start_watching};
 
 /// The time between two looks at the files when nothing seems to happen.
 const POLL: Duration = Duration::from_secs(3);
@@ -38,7 +38,7 @@ pub struct Snapshot {
     /// The state of the catalog's accounts, in its order.
     pub states: Vec<Arc<State>>,
     /// The catalog's accounts ready for use, in its order.
-    pub places: Vec<Arc<Place>>,
+    pub ready_accounts: Vec<Arc<ReadyAccount>>,
     /// The routes of the catalog's models, in its order.
     pub routes: Vec<Route>,
     /// The targets of the catalog's accounts, in its order: one for each kind of endpoint that
@@ -69,12 +69,12 @@ impl Snapshot {
         let scopes = limits.adopt(&catalog, past);
         let states = accounts.adopt(&catalog);
         catalog.listings = states.iter().map(|state| state.listing.clone()).collect();
-        let places = catalog
+        let ready_accounts = catalog
             .accounts()
             .iter()
             .zip(&states)
             .map(|(account, state)| {
-                Arc::new(Place::new(
+                Arc::new(ReadyAccount::new(
                     account.clone(),
                     state.clone(),
                     &accounts.proxies,
@@ -137,7 +137,7 @@ impl Snapshot {
         Snapshot {
             catalog,
             states,
-            places,
+            ready_accounts,
             routes,
             tracks,
             scopes,
@@ -153,8 +153,13 @@ impl Snapshot {
     /// Returns the marks of the catalog, which take a while at the first time. Secrets count in
     /// them only if the admin listener is `guarded`: not everybody may look there.
     pub fn marks(&self, guarded: bool) -> &Marks {
-        self.marks
-            .get_or_init(|| Marks::of(&self.catalog, &Inventory::of(&self.catalog), guarded))
+        self.marks.get_or_init(|| {
+            Marks::from_catalog(
+                &self.catalog,
+                &Inventory::from_catalog(&self.catalog),
+                guarded,
+            )
+        })
     }
 
     /// Returns the targets of each account, in the catalog's order: first those of conversations,
@@ -169,9 +174,13 @@ impl Snapshot {
 
     /// Returns the servers that are called: those of the accounts that take requests, and those
     /// that issue their tokens.
-    pub fn called(&self) -> impl Iterator<Item = &Arc<Place>> {
-        let enabled = self.places.iter().filter(|place| place.account.enabled);
-        enabled.flat_map(|place| std::iter::once(place).chain(&place.issuer))
+    pub fn called_accounts(&self) -> impl Iterator<Item = &Arc<ReadyAccount>> {
+        let enabled = self
+            .ready_accounts
+            .iter()
+            .filter(|ready_account| ready_account.account.enabled);
+        enabled
+            .flat_map(|ready_account| std::iter::once(ready_account).chain(&ready_account.issuer))
     }
 
     /// Returns the route of a model. The models of a pattern share its demand, and each has targets
@@ -191,7 +200,7 @@ impl Snapshot {
         let tracks = model
             .targets
             .iter()
-            .map(|target| self.asked(target))
+            .map(|target| self.unlisted_targets(target))
             .collect();
         Some(Cow::Owned(Route {
             demand: route.demand.clone(),
@@ -200,7 +209,7 @@ impl Snapshot {
     }
 
     /// Returns the health of a target that is in no catalog.
-    fn asked(&self, target: &Target) -> Vec<Arc<TargetHealth>> {
+    fn unlisted_targets(&self, target: &Target) -> Vec<Arc<TargetHealth>> {
         let state = self.states.get(target.account.index);
         let kinds = target
             .account
@@ -227,7 +236,7 @@ pub struct Route {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::catalog::resolve::resolve;
+    use crate::catalog::resolve::resolve_catalog;
 
     #[test]
     fn the_servers_that_are_called() {
@@ -240,14 +249,14 @@ models: {}
 callers: {}
 "#;
         let key = include_str!("../../tests/support/service_account.json").to_owned();
-        let catalog = resolve(&[("catalog.yaml".to_owned(), text.to_owned())], &mut |_| {
+        let catalog = resolve_catalog(&[("catalog.yaml".to_owned(), text.to_owned())], &mut |_| {
             Ok(key.clone())
         });
         let catalog = catalog.unwrap_or_else(|problems| panic!("{problems}"));
         let limits = limits::Registry::default();
         let snapshot = Snapshot::new(catalog, &Registry::default(), &limits, &mut Vec::new, 1);
         let hosts: Vec<&str> = snapshot
-            .called()
+            .called_accounts()
             .map(|place| &*place.account.base.host)
             .collect();
         assert_eq!(hosts, ["a.test", "v.test", "oauth2.googleapis.com"]);

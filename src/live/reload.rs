@@ -30,7 +30,7 @@ pub struct ReloadStatus {
 #[derive(Debug, Clone)]
 pub struct RefusedReload {
     /// The time of the refusal.
-    pub at: SystemTime,
+    pub refused_at: SystemTime,
     /// True if the files still hold what was refused.
     pub standing: bool,
     /// The reasons, one for each problem.
@@ -67,20 +67,20 @@ impl Reloads {
 
     /// Returns the files with the time at which each file's live text was last seen there. The
     /// latest change comes last.
-    pub fn live(&self) -> Vec<(PathBuf, Instant)> {
+    pub fn live_files(&self) -> Vec<(PathBuf, Instant)> {
         let mut live: Vec<_> = self
             .settling
             .lock()
             .live()
-            .map(|(path, at)| (path.to_owned(), at))
+            .map(|(path, seen_at)| (path.to_owned(), seen_at))
             .collect();
-        live.sort_by_key(|(_, at)| *at);
+        live.sort_by_key(|(_, seen_at)| *seen_at);
         live
     }
 
     /// Notes the folder that is watched, by its absolute path, and the texts that it held at the
     /// start.
-    pub(super) fn begin(&self, dir: &Path, live: Texts) {
+    pub(super) fn note_start(&self, dir: &Path, live: Texts) {
         *self.settling.lock() = Settling::new(live, Instant::now());
         self.folder.set(dir.to_owned()).ok();
     }
@@ -141,10 +141,10 @@ impl Publisher {
             metrics,
         } = self;
         let old = live.load_full();
-        let left = catalog::gone(&old.catalog, &catalog)
+        let left = catalog::removed_names(&old.catalog, &catalog)
             .map(|(label, name)| (label, name.clone()))
             .collect();
-        let past = &mut || ledger.past(calendar::now(), Some(&live.limits));
+        let past = &mut || ledger.past_use(calendar::now_millis(), Some(&live.limits));
         let snapshot = Snapshot::new(
             catalog,
             &live.accounts,
@@ -155,9 +155,14 @@ impl Publisher {
         let snapshot = Arc::new(snapshot);
         drop(live.snapshot.swap(snapshot.clone()));
         let new = &snapshot.catalog;
-        let is_live = |label: &str, name: &str| catalog::has(new, label, name);
-        metrics.reloaded(left, catalog::names(new).count(), &is_live, Clock::now());
-        metrics.catalog.taken(snapshot.generation);
+        let is_live = |label: &str, name: &str| catalog::has_name(new, label, name);
+        metrics.note_reload(
+            left,
+            catalog::all_names(new).count(),
+            &is_live,
+            Clock::now(),
+        );
+        metrics.catalog.note_taken(snapshot.generation);
         old
     }
 }

@@ -19,16 +19,16 @@ use super::folders::{Event, Folders};
 use super::good::GoodTexts;
 use super::{Live, POLL, Publisher, Snapshot};
 use crate::base::clock::{Clock, Round};
-use crate::catalog::files::{LARGEST_NAMED, list, read_whole, stat};
+use crate::catalog::files::{LARGEST_NAMED, list_catalog_files, read_whole, stat_file};
 use crate::catalog::load::Loaded;
 use crate::catalog::settle::Sign;
 use crate::catalog::texts::{FileText, Texts, Version, is_source};
 
 /// The time between two looks while something is going on.
-const LOOK: Duration = Duration::from_millis(50);
+const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 /// The age below which a change counts as recent: the file may have been changed again within the
 /// same tick of its file system's clock.
-const YOUNG: Duration = Duration::from_secs(2);
+const RECENT_AGE: Duration = Duration::from_secs(2);
 /// A handle that wakes the watching thread, for SIGHUP.
 #[derive(Clone)]
 pub struct Nudge(Sender<Event>);
@@ -45,16 +45,16 @@ impl Nudge {
 ///
 /// The system reports changes by absolute paths. So all paths are made absolute here, once: a sign
 /// of a file's writer that has another path than the file would be lost.
-pub fn watch(publisher: Publisher, dir: &Path, first: &Loaded) -> Result<Nudge, String> {
+pub fn start_watching(publisher: Publisher, dir: &Path, first: &Loaded) -> Result<Nudge, String> {
     let (sender, receiver) = channel();
     let nudge = Nudge(sender.clone());
-    let dir = absolute(dir)?;
+    let dir = absolute_path(dir)?;
     let texts = first
         .texts
         .iter()
-        .map(|(path, version)| Ok((absolute(path)?, version.clone())));
+        .map(|(path, version)| Ok((absolute_path(path)?, version.clone())));
     let texts = texts.collect::<Result<Texts, String>>()?;
-    publisher.live.reloads.begin(&dir, texts.clone());
+    publisher.live.reloads.note_start(&dir, texts.clone());
     let mut watch = Watch {
         live: publisher.live.clone(),
         publisher,
@@ -74,7 +74,7 @@ pub fn watch(publisher: Publisher, dir: &Path, first: &Loaded) -> Result<Nudge, 
         signs: HashMap::new(),
         good: GoodTexts::new(&dir, &texts),
         dir,
-        tried: None,
+        pending: None,
         held: None,
         endless: Vec::new(),
         thorough: true,
@@ -90,7 +90,7 @@ pub fn watch(publisher: Publisher, dir: &Path, first: &Loaded) -> Result<Nudge, 
     Ok(nudge)
 }
 
-fn absolute(path: &Path) -> Result<PathBuf, String> {
+fn absolute_path(path: &Path) -> Result<PathBuf, String> {
     std::path::absolute(path).map_err(|why| format!("{} cannot be watched: {why}", path.display()))
 }
 
@@ -111,7 +111,7 @@ struct Watch {
     /// The texts of the live catalog, and the files that were refused since.
     good: GoodTexts,
     /// The decision that waits, and will be taken again.
-    tried: Option<PendingDecision>,
+    pending: Option<PendingDecision>,
     /// The time on the [`Clock`] since which the whole texts take away too much.
     held: Option<Instant>,
     /// The files that were reported because they are written without an end.
@@ -162,15 +162,15 @@ impl Watch {
                 return;
             }
             Clock::begin(Round::Files);
-            self.hear();
+            self.take_events();
             self.past.retain(|past| Arc::strong_count(past) > 1);
-            self.look();
+            self.read_files();
             self.decide();
-            self.tell();
+            self.log_endless();
             Clock::end(Round::Files);
             if self.is_quiet() {
                 // In a busy folder there is always something to look at.
-                std::thread::park_timeout(LOOK);
+                std::thread::park_timeout(LOOK_INTERVAL);
             }
         }
     }
@@ -196,11 +196,11 @@ impl Watch {
     /// event.
     fn wait(&mut self) -> bool {
         if !self.is_quiet() {
-            std::thread::park_timeout(LOOK);
+            std::thread::park_timeout(LOOK_INTERVAL);
             return true;
         }
         match self.receiver.recv_timeout(POLL) {
-            Ok(event) => self.heard(event),
+            Ok(event) => self.take_event(event),
             Err(RecvTimeoutError::Timeout) => self.thorough = true,
             Err(RecvTimeoutError::Disconnected) => return false,
         }
@@ -208,13 +208,13 @@ impl Watch {
     }
 
     /// Takes all events that have come.
-    fn hear(&mut self) {
+    fn take_events(&mut self) {
         while let Ok(event) = self.receiver.try_recv() {
-            self.heard(event);
+            self.take_event(event);
         }
     }
 
-    fn heard(&mut self, event: Event) {
+    fn take_event(&mut self, event: Event) {
         let mut note = |path: PathBuf, sign: Sign| {
             if is_source(&self.dir, &path) || self.named.contains(&path) {
                 self.signs.insert(path, sign);
@@ -225,7 +225,7 @@ impl Watch {
                 self.thorough = true;
                 self.live.reloads.settling.lock().ask(Instant::now());
             }
-            Event::Stirred => {}
+            Event::OtherChange => {}
             Event::Lost => self.signs.clear(),
             Event::Renamed(path) => note(path, Sign::Renamed),
             Event::Written(path) => note(path, Sign::Open),
@@ -243,9 +243,9 @@ impl Watch {
     }
 
     /// Looks at the files, and notes the content of each.
-    fn look(&mut self) {
+    fn read_files(&mut self) {
         let reloads = &self.live.reloads;
-        let listed = list(&self.dir).map_or_else(
+        let listed = list_catalog_files(&self.dir).map_or_else(
             |_| vec![self.dir.join("catalog.yaml")],
             |listed| listed.paths,
         );
@@ -290,7 +290,7 @@ impl Watch {
     }
 
     /// Logs each file that is written without an end, once.
-    fn tell(&mut self) {
+    fn log_endless(&mut self) {
         let waiting = self.live.reloads.waiting(Instant::now());
         let endless: Vec<PathBuf> = waiting
             .into_iter()
@@ -312,8 +312,8 @@ impl Watch {
 /// Returns whether a file looks as it did when it was read, and no later write could be hidden.
 fn is_as_before(path: &Path, known: &Version, clock: SystemTime) -> bool {
     matches!(known.text, FileText::Bytes(_))
-        && stat(path) == known.stat
-        && !was_changed_within(known, YOUNG, clock)
+        && stat_file(path) == known.stat
+        && !was_changed_within(known, RECENT_AGE, clock)
 }
 
 /// Returns whether a file was changed so recently. If the clocks differ, the answer may be true for

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 const KEPT_FOR: Duration = Duration::from_secs(3600);
 /// The number of names whose series stay for so long. If the catalog has more names, it is the
 /// number of these.
-pub(super) const MOST: usize = 1_000;
+pub(super) const MIN_KEPT_NAMES: usize = 1_000;
 
 /// The label of a name, and the name.
 pub(crate) type LabelledName = (&'static str, Arc<str>);
@@ -21,7 +21,7 @@ pub(super) struct Gone(VecDeque<(Instant, LabelledName)>);
 impl Gone {
     /// Notes a change of the catalog: `left` has just left, `is_live` says what is there now, and
     /// `live` is how many names that is. Returns whether the series of a name are to end.
-    pub(super) fn note(
+    pub(super) fn note_change(
         &mut self,
         left: Vec<LabelledName>,
         live: usize,
@@ -31,7 +31,8 @@ impl Gone {
         self.0.retain(|(_, (label, name))| !is_live(label, name));
         self.0.extend(left.into_iter().map(|name| (now, name)));
         let before = self.0.len();
-        self.0.drain(..before.saturating_sub(live.max(MOST)));
+        self.0
+            .drain(..before.saturating_sub(live.max(MIN_KEPT_NAMES)));
         while self
             .0
             .front()

@@ -53,7 +53,7 @@ impl<L: Clone + Eq + Hash, M> Labelled<L, M> {
     }
 
     /// Uses the series with these labels; it is made if it is not there. It does not end meanwhile.
-    pub(crate) fn with<T>(&self, labels: &L, mut used: impl FnMut(&M) -> T) -> T {
+    pub(crate) fn with_series<T>(&self, labels: &L, mut used: impl FnMut(&M) -> T) -> T {
         if let Some(result) = self.with_known(labels, &mut used) {
             return result;
         }
@@ -66,7 +66,7 @@ impl<L: Clone + Eq + Hash, M> Labelled<L, M> {
     where
         M: Clone,
     {
-        self.with(labels, M::clone)
+        self.with_series(labels, M::clone)
     }
 
     /// Ends all series.
@@ -79,7 +79,7 @@ impl<L: Clone + Eq + Hash, M> Labelled<L, M> {
 
     /// Ends each series with a name that `is_kept` does not know. It gets the label of each name
     /// and the name.
-    pub(crate) fn end(&self, is_kept: &dyn Fn(&str, &str) -> bool)
+    pub(crate) fn end_series(&self, is_kept: &dyn Fn(&str, &str) -> bool)
     where
         L: HasNames,
     {

@@ -74,13 +74,13 @@ impl SidesLabels {
 
 impl Hash for SidesLabels {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        hash::texts(self.values(), state);
+        hash::hash_texts(self.values(), state);
     }
 }
 
 impl Hash for ExchangeLabels {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        hash::texts(
+        hash::hash_texts(
             self.sides
                 .values()
                 .into_iter()
@@ -92,7 +92,7 @@ impl Hash for ExchangeLabels {
 
 impl Hash for TokensLabels {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        hash::texts(self.sides.values().into_iter().chain([self.kind]), state);
+        hash::hash_texts(self.sides.values().into_iter().chain([self.kind]), state);
     }
 }
 
@@ -100,13 +100,13 @@ impl Hash for AttemptLabels {
     fn hash<H: Hasher>(&self, state: &mut H) {
         let [model, account] =
             [&self.model, &self.account].map(|name| name.as_deref().unwrap_or_default());
-        hash::texts([model, account, self.outcome], state);
+        hash::hash_texts([model, account, self.outcome], state);
     }
 }
 
 impl Hash for DoorLabels {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        hash::texts(
+        hash::hash_texts(
             [self.model.as_deref().unwrap_or_default(), self.door],
             state,
         );

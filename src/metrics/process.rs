@@ -57,7 +57,7 @@ impl Collector for ThisProcess {
             (
                 "process_resident_memory_bytes",
                 "Memory of the process that is in RAM",
-                number(&status, "VmRSS:").map(|kib| kib * 1024.0),
+                number_after(&status, "VmRSS:").map(|kib| kib * 1024.0),
             ),
             (
                 "process_open_fds",
@@ -67,12 +67,12 @@ impl Collector for ThisProcess {
             (
                 "process_max_fds",
                 "File descriptors that the process may have open",
-                number(&read("limits"), "Max open files"),
+                number_after(&read("limits"), "Max open files"),
             ),
             (
                 "process_threads",
                 "Threads of the process",
-                number(&status, "Threads:"),
+                number_after(&status, "Threads:"),
             ),
             (
                 "process_start_time_seconds",
@@ -122,7 +122,7 @@ fn cpu_seconds(stat: &str) -> Option<f64> {
 }
 
 /// Returns the first number behind a name that begins a line.
-fn number(text: &str, name: &str) -> Option<f64> {
+fn number_after(text: &str, name: &str) -> Option<f64> {
     text.lines()
         .find_map(|line| line.strip_prefix(name))?
         .split_whitespace()
@@ -142,13 +142,13 @@ mod tests {
         assert_eq!(cpu_seconds("7 (a"), None);
         let limits = "Limit                     Soft Limit           Hard Limit           Units     \n\
                       Max open files            1024                 4096                 files     \n";
-        assert_eq!(number(limits, "Max open files"), Some(1024.0));
+        assert_eq!(number_after(limits, "Max open files"), Some(1024.0));
         assert_eq!(
-            number("VmSize:\t  9 kB\nVmRSS:\t   12 kB\n", "VmRSS:"),
+            number_after("VmSize:\t  9 kB\nVmRSS:\t   12 kB\n", "VmRSS:"),
             Some(12.0)
         );
         assert_eq!(
-            number(
+            number_after(
                 "Max open files            unlimited            unlimited            files",
                 "Max open files"
             ),

@@ -53,7 +53,7 @@ impl Sets {
     }
 
     /// Leaves out the labels that `/metrics` is not to show.
-    fn shown(&self, sides: SidesLabels) -> SidesLabels {
+    fn without_hidden(&self, sides: SidesLabels) -> SidesLabels {
         SidesLabels {
             model: sides.model,
             account: sides.account.filter(|_| self.bounds.has_account),
@@ -63,17 +63,17 @@ impl Sets {
 
     /// Returns the labels for which a set counts: its own if there is room, or else `other`.
     pub(super) fn admit(&self, sides: &SidesLabels) -> SidesLabels {
-        let own = self.shown(sides.clone());
-        let merged = self.shown(SidesLabels {
+        let own = self.without_hidden(sides.clone());
+        let merged = self.without_hidden(SidesLabels {
             caller: other_name(),
             ..sides.clone()
         });
-        let most = self.bounds.most_sets;
+        let max_sets = self.bounds.most_sets;
         if let Some(counted) = self
             .admitted
             .read()
             .unwrap_or_else(PoisonError::into_inner)
-            .find(&own, &merged, most)
+            .find(&own, &merged, max_sets)
         {
             return counted;
         }
@@ -81,14 +81,14 @@ impl Sets {
             .admitted
             .write()
             .unwrap_or_else(PoisonError::into_inner);
-        let counted = if has_room(&admitted.own, &own, most) {
+        let counted = if has_room(&admitted.own, &own, max_sets) {
             admitted.own.insert(own.clone());
             own
-        } else if has_room(&admitted.merged, &merged, most) {
+        } else if has_room(&admitted.merged, &merged, max_sets) {
             admitted.merged.insert(merged.clone());
             merged
         } else {
-            self.shown(SidesLabels {
+            self.without_hidden(SidesLabels {
                 model: other_name(),
                 account: other_name(),
                 caller: other_name(),
@@ -100,7 +100,7 @@ impl Sets {
     }
 
     /// Gives the room of sets back that have a name which `is_kept` does not know.
-    pub(super) fn end(&self, is_kept: &dyn Fn(&str, &str) -> bool) {
+    pub(super) fn end_sets(&self, is_kept: &dyn Fn(&str, &str) -> bool) {
         let mut admitted = self
             .admitted
             .write()
@@ -121,16 +121,21 @@ impl Sets {
 
 impl Admitted {
     /// Returns the labels for which a set counts, if that is decided already.
-    fn find(&self, own: &SidesLabels, merged: &SidesLabels, most: usize) -> Option<SidesLabels> {
+    fn find(
+        &self,
+        own: &SidesLabels,
+        merged: &SidesLabels,
+        max_sets: usize,
+    ) -> Option<SidesLabels> {
         if self.own.contains(own) {
             return Some(own.clone());
         }
-        (self.own.len() >= most && self.merged.contains(merged)).then(|| merged.clone())
+        (self.own.len() >= max_sets && self.merged.contains(merged)).then(|| merged.clone())
     }
 }
 
-fn has_room(sets: &HashSet<SidesLabels, Quick>, sides: &SidesLabels, most: usize) -> bool {
-    sets.len() < most || sets.contains(sides)
+fn has_room(sets: &HashSet<SidesLabels, Quick>, sides: &SidesLabels, max_sets: usize) -> bool {
+    sets.len() < max_sets || sets.contains(sides)
 }
 
 /// Returns the name `other`, which is made once.

@@ -124,7 +124,8 @@ impl Counting {
             .collect();
         let is_live =
             |label: &str, name: &str| new.iter().any(|(of, one)| (*of, &**one) == (label, name));
-        self.metrics.reloaded(left, new.len(), &is_live, self.now);
+        self.metrics
+            .note_reload(left, new.len(), &is_live, self.now);
         self.live = new.clone();
     }
 
@@ -429,14 +430,14 @@ fn the_bound_holds_also_where_models_and_accounts_are_many() {
     );
     assert_eq!(requests(&metrics, ""), 1_000);
     // Names that leave the catalog make room an hour later.
-    metrics.reloaded(
+    metrics.note_reload(
         vec![("caller", "caller-0".into())],
         1,
         &|_, name| name != "caller-0",
         Instant::now(),
     );
     let hour = Instant::now() + Duration::from_secs(3_600);
-    metrics.reloaded(Vec::new(), 1, &|_, name| name != "caller-0", hour);
+    metrics.note_reload(Vec::new(), 1, &|_, name| name != "caller-0", hour);
     metrics.settle(&exchange_of_set(777));
     assert_eq!(requests(&metrics, "caller=\"caller-777\""), 1);
     assert_eq!(
@@ -539,7 +540,7 @@ fn a_rename_and_back_lets_no_counter_fall_and_new_names_for_ever_do_not_pile_up(
         run.reload(&names(&format!("caller-{n}")), 1);
         run.metrics.settle(&exchange(&format!("caller-{n}")));
     }
-    assert_eq!(total(&run), gone::MOST as u64 + 1);
+    assert_eq!(total(&run), gone::MIN_KEPT_NAMES as u64 + 1);
     // An hour later all have ended, but for the one that has left just now.
     run.reload(&names("acme"), 3_600);
     assert_eq!(total(&run), 1);

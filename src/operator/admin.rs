@@ -5,7 +5,7 @@
 //! how many others are connected.
 
 use crate::base::lock::Lock;
-use crate::desk::connection::Inside;
+use crate::desk::connection::InternalConnector;
 use crate::desk::record::Books;
 use crate::exchange::backends::Backends;
 use crate::operator::live::LivePage;
@@ -29,26 +29,26 @@ mod answers;
 mod catalog;
 mod explain;
 mod host;
-mod places;
 mod readings;
 mod relay;
 mod routes;
+mod slots;
 mod status;
 
-use access::Shown;
-use answers::{asset, limits, reset, usage};
+use access::KeyCheck;
+use answers::{asset_page, limits_page, reset_account, usage_page};
 use catalog::KeptMarks;
 use host::HostNames;
-use places::{Connected, Places};
-pub use readings::metrics;
+pub use readings::metrics_text;
 use routes::Route;
+use slots::{Connected, ConnectionSlots};
 
-/// The most connections that are open at once. Most of them send nothing: see [`places`].
-const CONNECTIONS: usize = 512;
+/// The most connections that are open at once. Most of them send nothing: see [`slots`].
+const MAX_CONNECTIONS: usize = 512;
 /// The most requests, probes aside, that are answered at once: scrapers are few.
-const ASKING: usize = 64;
+const MAX_REQUESTS: usize = 64;
 /// The longest time until an answer is made, and until its reader takes some more of it.
-const PATIENCE: Duration = Duration::from_secs(10);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 /// The bytes of an answer that are written at once.
 const PIECE: usize = 16 * 1024;
 /// The bytes of an answer that the system may hold for its reader.
@@ -56,17 +56,17 @@ const SEND_BUFFER: u32 = 64 * 1024;
 /// The connections that wait to be accepted, as tokio has it.
 const CONNECTIONS_WAITING: u32 = 1024;
 /// The longest time for the head of a request.
-const HEAD: Duration = Duration::from_secs(5);
+const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
 /// The most explanations that are made at once: each takes a core for some milliseconds.
-const EXPLAINING: usize = 2;
+const MAX_EXPLANATIONS: usize = 2;
 /// The time for which the rest of a question that is too large is read, so that its sender sees the
 /// answer and not a reset.
 const DRAIN_UNREAD: Duration = Duration::from_secs(1);
 /// The time between two log lines about the same kind of refusal.
-const SILENCE: Duration = Duration::from_secs(60);
+const WARN_INTERVAL: Duration = Duration::from_secs(60);
 /// The time after which a wrong key is answered, and the most requests that wait for it at once.
 /// Further ones are answered sooner: they must not take the places of others.
-const SLOW: (Duration, usize) = (Duration::from_secs(1), 32);
+const SLOW_ANSWER: (Duration, usize) = (Duration::from_secs(1), 32);
 const PLAIN: &str = "text/plain";
 /// Headers on each answer, since a browser may show it.
 const GUARDS: [(&str, &str); 5] = [
@@ -102,7 +102,7 @@ struct Pages {
     trying: Semaphore,
     catalogs: KeptMarks,
     /// The callers' door, if it is in this process.
-    door: Option<Inside>,
+    door: Option<InternalConnector>,
     /// The times of the last log lines about a refused name, about a wrong key, and about an answer
     /// that was cut.
     warned: [Lock<Option<Instant>>; 3],
@@ -116,7 +116,7 @@ struct FullPage {
     page: Page,
     headers: Vec<(&'static str, String)>,
     /// A place that is held until the page is sent.
-    place: Option<OwnedSemaphorePermit>,
+    permit: Option<OwnedSemaphorePermit>,
 }
 
 impl From<Page> for FullPage {
@@ -124,7 +124,7 @@ impl From<Page> for FullPage {
         FullPage {
             page,
             headers: Vec::new(),
-            place: None,
+            permit: None,
         }
     }
 }
@@ -154,10 +154,10 @@ impl Admin {
             started,
             live,
             names,
-            asking: Semaphore::new(ASKING),
-            slow: Semaphore::new(SLOW.1),
-            explaining: Arc::new(Semaphore::new(EXPLAINING)),
-            trying: Semaphore::new(relay::MOST),
+            asking: Semaphore::new(MAX_REQUESTS),
+            slow: Semaphore::new(SLOW_ANSWER.1),
+            explaining: Arc::new(Semaphore::new(MAX_EXPLANATIONS)),
+            trying: Semaphore::new(relay::MAX_TRIES),
             catalogs: KeptMarks::default(),
             door: None,
             warned: Default::default(),
@@ -168,7 +168,7 @@ impl Admin {
     }
 
     /// Adds the callers' door, so that requests can be tried.
-    pub fn with_door(mut self, door: Inside) -> Admin {
+    pub fn with_door(mut self, door: InternalConnector) -> Admin {
         // Nobody else has the pages before the service begins.
         if let Some(pages) = Arc::get_mut(&mut self.pages) {
             pages.door = Some(door);
@@ -181,11 +181,11 @@ impl Admin {
 impl Service for Admin {
     async fn start_service(&mut self, _: Option<ListenFds>, shutdown: ShutdownWatch, _: usize) {
         let address = self.pages.backends.server.admin.address;
-        let listener = match listen(address) {
+        let listener = match bind_listener(address) {
             Ok(listener) => listener,
             Err(why) => return log::error!("the admin listener cannot bind {address}: {why}"),
         };
-        let places = Places::new(CONNECTIONS);
+        let slots = ConnectionSlots::new(MAX_CONNECTIONS);
         let mut is_failing = false;
         // The connections' tasks belong to this service's runtime, which ends with the process.
         loop {
@@ -193,7 +193,7 @@ impl Service for Admin {
                 Ok((stream, from)) => {
                     is_failing = false;
                     // If all places are busy, the new connection is closed at once.
-                    let Some((place, leaving)) = places.take() else {
+                    let Some((slot, leaving)) = slots.take() else {
                         continue;
                     };
                     let (pages, shutdown) = (self.pages.clone(), shutdown.clone());
@@ -203,11 +203,7 @@ impl Service for Admin {
                     )]
                     tokio::spawn(async move {
                         // A scraper that is too slow is disconnected; there is nothing to tell it.
-                        drop(
-                            pages
-                                .serve(stream, (&place, leaving), from, &shutdown)
-                                .await,
-                        );
+                        drop(pages.serve(stream, (&slot, leaving), from, &shutdown).await);
                     });
                 }
                 Err(why) => {
@@ -232,7 +228,7 @@ impl Service for Admin {
 
 /// Listens at the address of the admin listener. Its connections have small buffers, in which it is
 /// soon seen that a slow reader reads.
-fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
+fn bind_listener(address: SocketAddr) -> std::io::Result<TcpListener> {
     let socket = if address.is_ipv4() {
         TcpSocket::new_v4()
     } else {
@@ -249,16 +245,16 @@ impl Pages {
     async fn serve(
         &self,
         stream: TcpStream,
-        (place, leaving): (&Connected, Receiver<()>),
+        (slot, leaving): (&Connected, Receiver<()>),
         from: SocketAddr,
         shutdown: &ShutdownWatch,
     ) -> pingora::Result<()> {
         let mut session = ServerSession::new_http1(Box::new(Stream::from(stream)));
         let has_head = tokio::select! {
-            head = tokio::time::timeout(HEAD, session.read_request()) => matches!(head, Ok(Ok(true))),
+            head = tokio::time::timeout(HEAD_TIMEOUT, session.read_request()) => matches!(head, Ok(Ok(true))),
             _ = leaving => false,
         };
-        if !has_head || !place.is_busy() {
+        if !has_head || !slot.is_busy() {
             return Ok(());
         }
         session.set_keepalive(None);
@@ -277,7 +273,8 @@ impl Pages {
         let answer = match answer {
             Ok((route, _asking)) => {
                 let page =
-                    tokio::time::timeout(PATIENCE, self.page(route, &header, &mut session)).await;
+                    tokio::time::timeout(ANSWER_TIMEOUT, self.page(route, &header, &mut session))
+                        .await;
                 let late = || {
                     (
                         503,
@@ -290,13 +287,13 @@ impl Pages {
             }
             Err(refusal) => refusal,
         };
-        let written = write(session, answer).await;
-        if let Err(Unwritten::NotRead { written, of }) = &written {
+        let written = write_answer(session, answer).await;
+        if let Err(Unwritten::NotRead { written, total }) = &written {
             let path: String = header.uri.path().chars().take(60).collect();
-            let seconds = PATIENCE.as_secs();
+            let seconds = ANSWER_TIMEOUT.as_secs();
             self.warn(2, || {
                 format!(
-                    "an answer of the admin listener to {path} was cut after {written} of {of} bytes: its reader, {}, took \
+                    "an answer of the admin listener to {path} was cut after {written} of {total} bytes: its reader, {}, took \
                      nothing of it for {seconds} s",
                     from.ip()
                 )
@@ -311,7 +308,7 @@ impl Pages {
         &self,
         header: &'p RequestHeader,
     ) -> Result<(Route<'p>, SemaphorePermit<'_>), FullPage> {
-        let refused = |status, what: &str| Err((status, PLAIN, what.to_owned()).into());
+        let refused = |status, message: &str| Err((status, PLAIN, message.to_owned()).into());
         // A probe's answer has nothing worth protecting, so a probe needs no allowed name, no key
         // and no place. It must be answered whoever else asks.
         if let Some(healthy) = self.probe(header) {
@@ -325,13 +322,13 @@ impl Pages {
             return refused(200, &counts);
         }
         let admin = &self.backends.server.admin;
-        if let Some(host) = hosts(header).find(|host| !self.names.allow(host)) {
-            self.warn(0, || host::refusal(host, admin));
-            return refused(421, &host::refusal(host, admin));
+        if let Some(host) = request_hosts(header).find(|host| !self.names.allow(host)) {
+            self.warn(0, || host::host_refusal(host, admin));
+            return refused(421, &host::host_refusal(host, admin));
         }
-        let shown = access::shown(admin, &header.headers);
-        if shown != Shown::Right {
-            return Err(self.locked(shown).await);
+        let key_check = access::check_key(admin, &header.headers);
+        if key_check != KeyCheck::Right {
+            return Err(self.locked(key_check).await);
         }
         let Ok(asking) = self.asking.try_acquire() else {
             return refused(
@@ -340,7 +337,7 @@ impl Pages {
             );
         };
         let Some(route) = Route::find(header.uri.path(), admin.page) else {
-            return refused(404, &routes::unknown(admin.page));
+            return refused(404, &routes::unknown_page(admin.page));
         };
         if !route
             .allow()
@@ -352,11 +349,11 @@ impl Pages {
             return Err(FullPage {
                 page,
                 headers,
-                place: None,
+                permit: None,
             });
         }
         if route.acts()
-            && let Some(refusal) = access::refuse(admin, &header.headers)
+            && let Some(refusal) = access::refuse_action(admin, &header.headers)
         {
             return Err(refusal.into());
         }
@@ -372,31 +369,34 @@ impl Pages {
     ) -> FullPage {
         let query = header.uri.query().unwrap_or("");
         match route {
-            Route::Usage => usage(&self.books.ledger, query).await,
-            Route::Limits => limits(&self.books.live, self.backends.store.as_ref(), query).await,
+            Route::Usage => usage_page(&self.books.ledger, query).await,
+            Route::Limits => {
+                limits_page(&self.books.live, self.backends.store.as_ref(), query).await
+            }
             Route::Metrics => {
                 // The watch sets the gauges of problems.
-                self.watch.look();
+                self.watch.observe();
                 let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
                 (
                     200,
                     kind,
-                    metrics(&self.books, self.backends.store.as_ref()),
+                    metrics_text(&self.books, self.backends.store.as_ref()),
                 )
             }
             // Strings, numbers and lists of them always serialise.
             Route::Status => {
-                let page = serde_json::to_string_pretty(&status::of(self)).unwrap_or_default();
+                let page =
+                    serde_json::to_string_pretty(&status::present_status(self)).unwrap_or_default();
                 (200, "application/json", page + "\n")
             }
             Route::Live(part) => self.live.page(part, query).await,
-            Route::Reset(account) => reset(&self.books.live, account),
-            Route::Explain => match relay::body(session, explain::LARGEST).await {
+            Route::Reset(account) => reset_account(&self.books.live, account),
+            Route::Explain => match relay::read_body(session, explain::MAX_QUESTION_BYTES).await {
                 Ok(question) => self.explain(question).await,
                 Err(refusal) => refusal,
             },
             Route::Catalog => return self.catalog().await,
-            Route::Asset(kind, text) => return asset(kind, text, &header.headers),
+            Route::Asset(kind, text) => return asset_page(kind, text, &header.headers),
             // Its answer is relayed.
             Route::Try => (404, PLAIN, String::new()),
         }
@@ -404,24 +404,24 @@ impl Pages {
     }
 
     /// Returns the answer to a request that does not show the key.
-    async fn locked(&self, shown: Shown) -> FullPage {
-        if shown == Shown::Wrong {
+    async fn locked(&self, key_check: KeyCheck) -> FullPage {
+        if key_check == KeyCheck::Wrong {
             self.warn(1, || {
                 "a request to the admin listener had a wrong key".to_owned()
             });
             if let Ok(_slow) = self.slow.try_acquire() {
-                tokio::time::sleep(SLOW.0).await;
+                tokio::time::sleep(SLOW_ANSWER.0).await;
             }
         }
-        let what = "the admin listener wants its key: as `Authorization: Bearer KEY`, or as the password of Basic\n";
+        let message = "the admin listener wants its key: as `Authorization: Bearer KEY`, or as the password of Basic\n";
         let ask = (
             "www-authenticate",
             "Basic realm=\"portcullis\", charset=\"UTF-8\"".to_owned(),
         );
         FullPage {
-            page: (401, PLAIN, what.to_owned()),
+            page: (401, PLAIN, message.to_owned()),
             headers: vec![ask],
-            place: None,
+            permit: None,
         }
     }
 
@@ -440,14 +440,14 @@ impl Pages {
     }
 
     /// Logs a refusal that the operator may have to do something about, unless it was just logged.
-    fn warn(&self, kind: usize, what: impl FnOnce() -> String) {
+    fn warn(&self, kind: usize, message: impl FnOnce() -> String) {
         let Some(warned) = self.warned.get(kind) else {
             return;
         };
         let mut warned = warned.lock();
-        if warned.is_none_or(|at| at.elapsed() >= SILENCE) {
+        if warned.is_none_or(|warned_at| warned_at.elapsed() >= WARN_INTERVAL) {
             *warned = Some(Instant::now());
-            log::warn!("{}", what().trim_end());
+            log::warn!("{}", message().trim_end());
         }
     }
 }
@@ -461,42 +461,42 @@ enum Unwritten {
         /// The bytes that were written before.
         written: usize,
         /// The bytes of the whole answer.
-        of: usize,
+        total: usize,
     },
 }
 
 /// Writes an answer, and ends the connection. A slow reader may take its time, as long as it reads.
-async fn write(mut session: ServerSession, answer: FullPage) -> Result<(), Unwritten> {
+async fn write_answer(mut session: ServerSession, answer: FullPage) -> Result<(), Unwritten> {
     let FullPage {
         page: (status, kind, body),
         headers,
-        place: _place,
+        permit: _permit,
     } = answer;
-    let head = head(status, kind, body.len(), headers).map_err(|_| Unwritten::Broken)?;
+    let head = response_head(status, kind, body.len(), headers).map_err(|_| Unwritten::Broken)?;
     let is_bare = session.req_header().method == http::Method::HEAD;
     let mut rest = if is_bare {
         Bytes::new()
     } else {
         Bytes::from(body)
     };
-    let of = rest.len();
-    in_time(session.write_response_header(Box::new(head)), 0, of).await?;
+    let total = rest.len();
+    in_time(session.write_response_header(Box::new(head)), 0, total).await?;
     while !rest.is_empty() {
-        let written = of - rest.len();
+        let written = total - rest.len();
         let piece = rest.split_to(PIECE.min(rest.len()));
         in_time(
             session.write_response_body(piece, rest.is_empty()),
             written,
-            of,
+            total,
         )
         .await?;
     }
     // What is left of a request is read, so that its sender sees the answer and not a reset.
     session.set_total_drain_timeout(Some(DRAIN_UNREAD));
-    in_time(session.finish(), of, of).await.map(drop)
+    in_time(session.finish(), total, total).await.map(drop)
 }
 
-fn head(
+fn response_head(
     status: u16,
     kind: &str,
     length: usize,
@@ -520,17 +520,17 @@ fn head(
 async fn in_time<T>(
     step: impl Future<Output = pingora::Result<T>>,
     written: usize,
-    of: usize,
+    total: usize,
 ) -> Result<T, Unwritten> {
-    match tokio::time::timeout(PATIENCE, step).await {
+    match tokio::time::timeout(ANSWER_TIMEOUT, step).await {
         Ok(done) => done.map_err(|_| Unwritten::Broken),
-        Err(_) => Err(Unwritten::NotRead { written, of }),
+        Err(_) => Err(Unwritten::NotRead { written, total }),
     }
 }
 
 /// Returns all hosts that the request names. If the request's target also names a host, it is the
 /// same one, or Pingora closes the connection.
-fn hosts(header: &RequestHeader) -> impl Iterator<Item = &str> {
+fn request_hosts(header: &RequestHeader) -> impl Iterator<Item = &str> {
     // A value that is not text is not a host.
     header
         .headers

@@ -2,19 +2,19 @@
 //! while somebody looks.
 //!
 //! What all viewers see is gathered into a `Shot`, at most twice a second and only when somebody
-//! asks. **Invariant:** an answer is never longer than [`MOST`], whatever names, texts and numbers
+//! asks. **Invariant:** an answer is never longer than [`MAX_ANSWER_BYTES`], whatever names, texts and numbers
 //! there are. What does not fit is counted in `more`.
 
 mod caller;
+mod callers;
 mod configuration;
+mod context;
 mod figures;
 mod models;
-mod moment;
-mod of_callers;
 mod query;
 mod requests;
 mod rows;
-mod shot;
+mod view;
 
 use crate::base::calendar;
 use crate::base::clock::Clock;
@@ -23,19 +23,19 @@ use crate::desk::record::Books;
 use crate::exchange::backends::Backends;
 use crate::live::Snapshot;
 use crate::operator::watch::Watch;
-use moment::KeysOf;
+use context::CallerKeys;
 use query::{LiveQuery, Section};
 use rows::Room;
 use serde::Serialize;
-use shot::Shot;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use view::LiveView;
 
 /// The most bytes of an answer.
-pub const MOST: usize = 64 * 1024;
+pub const MAX_ANSWER_BYTES: usize = 64 * 1024;
 /// The time for which all viewers see the same. What has changed is on every page within two
 /// seconds, since pages ask each second.
-const FRESH: Duration = Duration::from_millis(700);
+const MAX_VIEW_AGE: Duration = Duration::from_millis(700);
 
 /// What is asked of the page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,9 +54,9 @@ pub struct LivePage {
     backends: Arc<Backends>,
     watch: Arc<Watch>,
     started: Instant,
-    last: Lock<Option<Arc<Shot>>>,
+    last: Lock<Option<Arc<LiveView>>>,
     /// The keys of each caller, as the catalog of this number has them.
-    keys: Lock<(u64, Arc<KeysOf>)>,
+    keys: Lock<(u64, Arc<CallerKeys>)>,
 }
 
 impl LivePage {
@@ -82,10 +82,16 @@ impl LivePage {
         let found = match part {
             LivePart::All => self.answer(query).map(Some),
             LivePart::Request => self.request(query),
-            LivePart::Caller => match query::only(query, "id") {
+            LivePart::Caller => match query::only_value(query, "id") {
                 Ok(id) => {
                     let store = self.backends.store.as_ref();
-                    Ok(caller::caller(&self.books.live, store, &id, calendar::now()).await)
+                    Ok(caller::describe_caller(
+                        &self.books.live,
+                        store,
+                        &id,
+                        calendar::now_millis(),
+                    )
+                    .await)
                 }
                 Err(why) => Err(why),
             },
@@ -103,48 +109,48 @@ impl LivePage {
 
     /// Answers a question, as the query of its URL says it.
     fn answer(&self, query: &str) -> Result<String, String> {
-        let query = LiveQuery::of_url(query)?;
-        let shot = self.shot();
+        let query = LiveQuery::from_url(query)?;
+        let view = self.current_view();
         let recent = self.books.access_log.recent();
-        let seq = recent.newest();
-        let mut text = String::with_capacity(MOST);
-        text.push_str(&format!("{{\"seq\":{seq},{}", shot.head));
+        let seq = recent.newest_number();
+        let mut text = String::with_capacity(MAX_ANSWER_BYTES);
+        text.push_str(&format!("{{\"seq\":{seq},{}", view.head));
         for section in [Section::Figures, Section::Configuration] {
             if query.shows(section) {
                 text.push_str(if section == Section::Figures {
-                    &shot.figures
+                    &view.figures
                 } else {
-                    &shot.configuration
+                    &view.configuration
                 });
             }
         }
         // What one section leaves, the next may take.
-        let mut room = Room::new(MOST.saturating_sub(text.len()), &query);
+        let mut room = Room::new(MAX_ANSWER_BYTES.saturating_sub(text.len()), &query);
         if query.shows(Section::Models) {
-            let (rows, counts) = page(&shot.models, &query.models, query.models_from);
-            room.section(
+            let (rows, counts) = find_rows(&view.models, &query.models, query.models_from);
+            room.write_section(
                 &mut text,
                 Section::Models,
                 counts,
-                rows.map(|row| row.json(&shot.at).into()),
+                rows.map(|row| row.json(&view.context).into()),
             );
         }
         if query.shows(Section::Callers) {
-            let (rows, counts) = page(&shot.callers, &query.callers, query.callers_from);
-            room.section(
+            let (rows, counts) = find_rows(&view.callers, &query.callers, query.callers_from);
+            room.write_section(
                 &mut text,
                 Section::Callers,
                 counts,
-                rows.map(|row| row.json(&shot.at).into()),
+                rows.map(|row| row.json(&view.context).into()),
             );
         }
         if query.shows(Section::Requests) {
-            let lines = requests::wanted(recent, &query, seq);
-            room.section(
+            let lines = requests::wanted_lines(recent, &query, seq);
+            room.write_section(
                 &mut text,
                 Section::Requests,
                 (lines.len(), None),
-                lines.iter().map(|line| requests::row(line).into()),
+                lines.iter().map(|line| requests::request_row(line).into()),
             );
         }
         text.push_str("}\n");
@@ -153,35 +159,35 @@ impl LivePage {
 
     /// Returns the whole line of a request, if it is kept.
     fn request(&self, query: &str) -> Result<Option<String>, String> {
-        let id = query::only(query, "id")?;
-        Ok(requests::by_id(self.books.access_log.recent(), &id))
+        let id = query::only_value(query, "id")?;
+        Ok(requests::find_by_id(self.books.access_log.recent(), &id))
     }
 
     /// Returns the keys of each caller.
-    fn keys(&self, snapshot: &Snapshot) -> Arc<KeysOf> {
+    fn keys(&self, snapshot: &Snapshot) -> Arc<CallerKeys> {
         let mut known = self.keys.lock();
         if known.0 != snapshot.generation {
             *known = (
                 snapshot.generation,
-                Arc::new(of_callers::keys(&snapshot.catalog)),
+                Arc::new(callers::keys_by_caller(&snapshot.catalog)),
             );
         }
         known.1.clone()
     }
 
     /// Returns what all viewers see now.
-    fn shot(&self) -> Arc<Shot> {
+    fn current_view(&self) -> Arc<LiveView> {
         let mut last = self.last.lock();
         let now = Clock::now();
-        if let Some(shot) = last
+        if let Some(view) = last
             .as_ref()
-            .filter(|shot| now.saturating_duration_since(shot.at.now) < FRESH)
+            .filter(|shot| now.saturating_duration_since(shot.context.now) < MAX_VIEW_AGE)
         {
-            return shot.clone();
+            return view.clone();
         }
-        let shot = Arc::new(Shot::of(self, now, calendar::now()));
-        *last = Some(shot.clone());
-        shot
+        let view = Arc::new(LiveView::gather(self, now, calendar::now_millis()));
+        *last = Some(view.clone());
+        view
     }
 }
 
@@ -193,7 +199,7 @@ trait HasName {
 
 /// Returns the rows whose names have a text, from a place on: with how many there are from there,
 /// and in all.
-fn page<'r, R: HasName>(
+fn find_rows<'r, R: HasName>(
     rows: &'r [R],
     text: &'r str,
     from: usize,
@@ -212,13 +218,13 @@ fn page<'r, R: HasName>(
 }
 
 /// Writes a value as JSON. Numbers, texts and lists of them always can be written.
-fn json(value: &impl Serialize) -> String {
+fn to_json(value: &impl Serialize) -> String {
     serde_json::to_string(value).unwrap_or_default()
 }
 
 /// Cuts a text that is long.
-fn short(text: &str, most: usize) -> String {
-    match text.char_indices().nth(most) {
+fn cut_text(text: &str, max_characters: usize) -> String {
+    match text.char_indices().nth(max_characters) {
         Some((end, _)) => text.get(..end).unwrap_or_default().to_owned() + "…",
         None => text.to_owned(),
     }

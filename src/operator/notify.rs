@@ -16,7 +16,7 @@ use crate::conf::config::{LeastSeverity, Notify, Webhook};
 use crate::exchange::attempt::Attempt;
 use crate::exchange::backends::Backends;
 use crate::exchange::outgoing::{Outgoing, own_id};
-use crate::live::place::{Place, TELLING, told};
+use crate::live::ready_account::{MESSAGE_TIMEOUT, ReadyAccount, webhook_account};
 use crate::status::Severity;
 use bytes::Bytes;
 use pending::Pending;
@@ -26,20 +26,23 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 /// The time between two looks for changes.
-const EVERY: Duration = Duration::from_secs(5);
+const LOOK_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Sends notices, for ever.
-pub async fn keep(settings: &Notify, watch: &Watch, backends: &Backends, instance: &str) {
+pub async fn send_notices(settings: &Notify, watch: &Watch, backends: &Backends, instance: &str) {
     let mut pending = Pending::default();
     let mut failed = false;
     loop {
-        let sight = watch.look();
-        let is_told =
+        let observation = watch.observe();
+        let is_reported =
             |one: &&Noticed| one.is_problem && is_severe(one.finding.severity, settings.least);
-        pending.observe(sight.noticed.iter().filter(is_told), calendar::now());
-        if let Some(notice) = pending.due(instance, calendar::now()) {
-            let sent = send(&settings.webhook, backends, notice).await;
-            pending.tried(sent.is_ok(), calendar::now());
+        pending.observe(
+            observation.noticed.iter().filter(is_reported),
+            calendar::now_millis(),
+        );
+        if let Some(notice) = pending.due_notice(instance, calendar::now_millis()) {
+            let sent = post_notice(&settings.webhook, backends, notice).await;
+            pending.note_try(sent.is_ok(), calendar::now_millis());
             match sent {
                 Ok(()) if failed => log::info!("notices of problems can be sent again"),
                 Ok(()) => {}
@@ -52,7 +55,7 @@ pub async fn keep(settings: &Notify, watch: &Watch, backends: &Backends, instanc
             }
             failed = pending.is_failing();
         }
-        Clock::pause(Round::Notices, EVERY).await;
+        Clock::pause(Round::Notices, LOOK_INTERVAL).await;
     }
 }
 
@@ -64,13 +67,13 @@ fn is_severe(severity: Severity, least: LeastSeverity) -> bool {
 }
 
 /// Sends one notice. The error has no part of the address, and nothing that the receiver said.
-async fn send(webhook: &Webhook, backends: &Backends, notice: String) -> Result<(), String> {
+async fn post_notice(webhook: &Webhook, backends: &Backends, notice: String) -> Result<(), String> {
     // Names are resolved anew each time, and no connection is kept: notices are rare.
-    let place = Arc::new(Place::apart(
-        told("notify", webhook, "application/json"),
+    let ready_account = Arc::new(ReadyAccount::standalone(
+        webhook_account("notify", webhook, "application/json"),
         &backends.server.proxies,
     ));
-    let due = Instant::now() + TELLING;
+    let due = Instant::now() + MESSAGE_TIMEOUT;
     let id = own_id();
     let outgoing = Outgoing {
         request_id: &id,
@@ -79,16 +82,22 @@ async fn send(webhook: &Webhook, backends: &Backends, notice: String) -> Result<
         body: &[Bytes::from(notice)],
         upload: None,
         stream: false,
-        timeouts: place.account.timeouts,
+        timeouts: ready_account.account.timeouts,
         total: due,
         fresh: true,
     };
     let mut alarm = Alarm::default();
-    let permit = place.state.admit().map(Arc::new).ok_or("no room")?;
+    let permit = ready_account.state.admit().map(Arc::new).ok_or("no room")?;
     let name = |failure: Failure| failure.name().to_owned();
-    let mut attempt = Attempt::begin(&backends.upstream, &place, permit, &outgoing, &mut alarm)
-        .await
-        .map_err(name)?;
+    let mut attempt = Attempt::connect_and_send(
+        &backends.upstream,
+        &ready_account,
+        permit,
+        &outgoing,
+        &mut alarm,
+    )
+    .await
+    .map_err(name)?;
     let head = alarm
         .until(due, pin!(attempt.head()))
         .await

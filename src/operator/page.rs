@@ -33,7 +33,7 @@ const FILES: [(&str, &str, &str); 15] = [
 ];
 
 /// Returns the type and the text of a file by its path: `/`, or `/page/NAME`.
-pub fn asset(path: &str) -> Option<(&'static str, &'static str)> {
+pub fn page_file(path: &str) -> Option<(&'static str, &'static str)> {
     let name = if path == "/" {
         "index.html"
     } else {
@@ -61,9 +61,9 @@ mod tests {
             there.collect::<BTreeSet<_>>(),
             FILES.iter().map(|(file, ..)| (*file).to_owned()).collect()
         );
-        assert_eq!(asset("/"), asset("/page/index.html"));
-        assert_eq!(asset("/page/../../Cargo.toml"), None);
-        assert_eq!(asset("/page/"), None);
+        assert_eq!(page_file("/"), page_file("/page/index.html"));
+        assert_eq!(page_file("/page/../../Cargo.toml"), None);
+        assert_eq!(page_file("/page/"), None);
     }
 
     #[test]
@@ -115,7 +115,7 @@ mod tests {
 
     #[test]
     fn every_module_that_is_imported_is_there_and_is_loaded_early() {
-        let index = asset("/").unwrap().1;
+        let index = page_file("/").unwrap().1;
         for (file, _, text) in FILES.iter().filter(|(file, ..)| file.ends_with(".js")) {
             for import in text
                 .split(" from './")

@@ -6,8 +6,8 @@
 mod gather;
 
 use super::problems::facts::{Facts, RisesFacts};
-use super::problems::verdict::{Verdict, verdict};
-use super::problems::{FailureMemory, Finding, Lasting, Noticed, Problems, find};
+use super::problems::verdict::{Verdict, make_verdict};
+use super::problems::{FailureMemory, Finding, FindingTimes, Noticed, Problems, find_problems};
 use crate::base::clock::{Clock, Round};
 use crate::base::lock::Lock;
 use crate::conf::config::Server;
@@ -18,9 +18,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// The time between two looks when nobody asks.
-const EVERY: Duration = Duration::from_secs(5);
+const LOOK_INTERVAL: Duration = Duration::from_secs(5);
 /// The least time between two looks.
-const AT_LEAST: Duration = Duration::from_millis(500);
+const MIN_INTERVAL: Duration = Duration::from_millis(500);
 
 /// The watch over a process.
 pub struct Watch {
@@ -34,15 +34,15 @@ pub struct Watch {
 /// The last look, and what is remembered of those before.
 #[derive(Default)]
 struct LastLook {
-    lasting: Lasting,
+    lasting: FindingTimes,
     failures: FailureMemory,
     rises: RisesFacts,
-    sight: Option<(Instant, Arc<Sight>)>,
+    observation: Option<(Instant, Arc<Observation>)>,
 }
 
 /// What the watch saw at its last look.
 #[derive(Debug, Clone)]
-pub struct Sight {
+pub struct Observation {
     /// The problems.
     pub problems: Problems,
     /// The sentence that an operator reads first.
@@ -70,30 +70,30 @@ impl Watch {
     }
 
     /// Returns what the watch sees now. The sight is half a second old at most.
-    pub fn look(&self) -> Arc<Sight> {
+    pub fn observe(&self) -> Arc<Observation> {
         let now = Clock::now();
         let mut last = self.last.lock();
-        if let Some((at, sight)) = &last.sight
-            && now.saturating_duration_since(*at) < AT_LEAST
+        if let Some((observed_at, observation)) = &last.observation
+            && now.saturating_duration_since(*observed_at) < MIN_INTERVAL
         {
-            return sight.clone();
+            return observation.clone();
         }
         let facts = self.facts(&mut last.rises, now);
-        let found = find(&facts, &mut last.failures);
-        let sight = Arc::new(sight(&facts, found, &mut last.lasting));
-        last.sight = Some((now, sight.clone()));
-        for (rule, severity, number) in sight.problems.counts() {
+        let found = find_problems(&facts, &mut last.failures);
+        let observation = Arc::new(make_observation(&facts, found, &mut last.lasting));
+        last.observation = Some((now, observation.clone()));
+        for (rule, severity, number) in observation.problems.counts() {
             let words = [("rule", rule.name()), ("severity", severity.name())];
             let gauge = self.books.metrics.process.problems.get_or_create(&words);
             gauge.set(i64::try_from(number).unwrap_or(i64::MAX));
         }
-        sight
+        observation
     }
 
     /// Looks every few seconds, for ever: what lasts must be seen to begin.
-    pub async fn keep(&self) {
+    pub async fn keep_observing(&self) {
         loop {
-            self.look();
+            self.observe();
             let waiting = self
                 .books
                 .live
@@ -105,16 +105,16 @@ impl Watch {
             self.books
                 .figures
                 .sample(self.books.drain.exchanges(), waiting, Clock::now());
-            Clock::pause(Round::Problems, EVERY).await;
+            Clock::pause(Round::Problems, LOOK_INTERVAL).await;
         }
     }
 }
 
-fn sight(facts: &Facts, found: Vec<Finding>, lasting: &mut Lasting) -> Sight {
+fn make_observation(facts: &Facts, found: Vec<Finding>, lasting: &mut FindingTimes) -> Observation {
     let noticed = lasting.notice(found, facts.now);
-    Sight {
+    Observation {
         problems: Problems::new(&noticed),
-        verdict: verdict(facts, &noticed),
+        verdict: make_verdict(facts, &noticed),
         noticed,
     }
 }

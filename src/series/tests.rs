@@ -21,9 +21,9 @@ prop_compose! {
         let mut sums =
             Sums { requests: 1, shed, unpriced, output_tokens, nano_usd, writing_ms, ..Sums::default() };
         match blame {
-            0 => sums.fail(Blame::Caller),
-            1 => sums.fail(Blame::Upstream),
-            2 => sums.fail(Blame::Ours),
+            0 => sums.count_failure(Blame::Caller),
+            1 => sums.count_failure(Blame::Upstream),
+            2 => sums.count_failure(Blame::Ours),
             _ => {}
         }
         Told { after_ms, sums, first_ms, sample }
@@ -44,15 +44,15 @@ proptest! {
             now += Duration::from_millis(one.after_ms);
             match one.sample {
                 Some((runs, waits)) => series.sample(runs, waits, now),
-                None => series.add(&one.sums, one.first_ms.map(Duration::from_millis), Step::of(now)),
+                None => series.add(&one.sums, one.first_ms.map(Duration::from_millis), Step::at_instant(now)),
             }
-            list.push((Step::of(now).number, one));
+            list.push((Step::at_instant(now).number, one));
         }
         now += Duration::from_millis(later_ms);
         if swept {
             series.sweep(now);
         }
-        let step = Step::of(now).number;
+        let step = Step::at_instant(now).number;
         let sum_of = |steps: u64| {
             let mut sum = Sums::default();
             let recent = list.iter().filter(|(at, one)| at + steps > step && one.sample.is_none());
@@ -60,10 +60,10 @@ proptest! {
             sum
         };
         let steps = seconds.div_ceil(5).min(STEPS as u64);
-        prop_assert_eq!(series.last(Duration::from_secs(seconds.min(300)), now), sum_of(steps));
+        prop_assert_eq!(series.recent_sums(Duration::from_secs(seconds.min(300)), now), sum_of(steps));
         let covered = Series::covered(Duration::from_secs(60), now);
         prop_assert!((55..60).contains(&covered.as_secs()));
-        prop_assert_eq!(Step::of(now - covered).number + 11, step);
+        prop_assert_eq!(Step::at_instant(now - covered).number + 11, step);
         let buckets = series.buckets(STEPS, now);
         prop_assert_eq!(buckets.len(), STEPS);
         for (age, bucket) in buckets.iter().rev().enumerate() {
@@ -110,11 +110,11 @@ fn of_two_threads_the_one_that_is_late_counts_in_the_last_step() {
         requests: 1,
         ..Sums::default()
     };
-    series.add(&one, None, Step::of(now + STEP));
-    series.add(&one, None, Step::of(now));
-    assert_eq!(series.last(STEP, now + STEP).requests, 2);
+    series.add(&one, None, Step::at_instant(now + STEP));
+    series.add(&one, None, Step::at_instant(now));
+    assert_eq!(series.recent_sums(STEP, now + STEP).requests, 2);
     series.take_back();
-    assert_eq!(series.last(STEP, now + STEP).requests, 1);
+    assert_eq!(series.recent_sums(STEP, now + STEP).requests, 1);
 }
 
 #[test]
@@ -123,7 +123,7 @@ fn what_is_over_takes_no_memory() {
         Series::default(),
         Instant::now() + Duration::from_secs(1_000),
     );
-    series.add(&Sums::default(), None, Step::of(now));
+    series.add(&Sums::default(), None, Step::at_instant(now));
     series.sweep(now + STEP * 58);
     assert_eq!(series.0.lock().buckets.len(), 1);
     series.sweep(now + STEP * 60);
@@ -141,10 +141,14 @@ fn a_series_knows_what_came_after_the_last_failure_by_each_fault() {
             requests: 1,
             ..Sums::default()
         };
-        blame.iter().for_each(|blame| sums.fail(*blame));
-        series.add(&sums, None, Step::of(start + Duration::from_secs(second)));
+        blame.iter().for_each(|blame| sums.count_failure(*blame));
+        series.add(
+            &sums,
+            None,
+            Step::at_instant(start + Duration::from_secs(second)),
+        );
     };
-    let at = |second: u64| Some(Step::of(start + Duration::from_secs(second)).at_ms());
+    let at = |second: u64| Some(Step::at_instant(start + Duration::from_secs(second)).at_ms());
     add(None, 0);
     assert_eq!(series.faults(), FaultCounts::default());
     add(Some(Blame::Upstream), 1);

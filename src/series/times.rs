@@ -4,7 +4,7 @@ use std::time::Duration;
 
 /// Buckets from 1 ms (2¹⁰ µs) to 18 min (2³⁰ µs), eight to each doubling, so that a quantile is off
 /// by an eighth at most.
-const LOWEST: u32 = 10;
+const LOWEST_POWER: u32 = 10;
 const DOUBLINGS: u32 = 20;
 const PARTS: u32 = 8;
 /// The number of buckets.
@@ -17,7 +17,7 @@ pub struct Times(Vec<(u8, u32)>);
 impl Times {
     /// Counts a time.
     pub fn record(&mut self, time: Duration) {
-        let bucket = u8::try_from(bucket(time)).unwrap_or(u8::MAX);
+        let bucket = u8::try_from(bucket_index(time)).unwrap_or(u8::MAX);
         match self.0.iter_mut().find(|(known, _)| *known == bucket) {
             Some((_, count)) => *count = count.saturating_add(1),
             None => self.0.push((bucket, 1)),
@@ -46,7 +46,7 @@ pub fn quantile(counts: impl Iterator<Item = u64>, total: u64, q: f64) -> Option
         }
         let here = count as f64;
         if below + here >= wanted {
-            let (from, to) = edges(index);
+            let (from, to) = bucket_edges(index);
             return Some(from + (to - from).mul_f64(((wanted - below) / here).clamp(0.0, 1.0)));
         }
         below += here;
@@ -55,20 +55,22 @@ pub fn quantile(counts: impl Iterator<Item = u64>, total: u64, q: f64) -> Option
 }
 
 /// Returns the bucket of a time.
-pub fn bucket(time: Duration) -> usize {
+pub fn bucket_index(time: Duration) -> usize {
     let micros = u64::try_from(time.as_micros())
         .unwrap_or(u64::MAX)
-        .clamp(1 << LOWEST, (1 << (LOWEST + DOUBLINGS)) - 1);
+        .clamp(1 << LOWEST_POWER, (1 << (LOWEST_POWER + DOUBLINGS)) - 1);
     let doubling = micros.ilog2();
     let part = (micros >> (doubling - PARTS.ilog2())) % u64::from(PARTS);
-    ((doubling - LOWEST) * PARTS) as usize + usize::try_from(part).unwrap_or(0)
+    ((doubling - LOWEST_POWER) * PARTS) as usize + usize::try_from(part).unwrap_or(0)
 }
 
 /// Returns the times between which a bucket is.
-pub fn edges(bucket: usize) -> (Duration, Duration) {
+pub fn bucket_edges(bucket: usize) -> (Duration, Duration) {
     let bucket = u32::try_from(bucket).unwrap_or(0);
     let micros = |part: u32| {
-        Duration::from_micros(u64::from(PARTS + part) << (bucket / PARTS + LOWEST - PARTS.ilog2()))
+        Duration::from_micros(
+            u64::from(PARTS + part) << (bucket / PARTS + LOWEST_POWER - PARTS.ilog2()),
+        )
     };
     (micros(bucket % PARTS), micros(bucket % PARTS + 1))
 }
@@ -80,15 +82,18 @@ mod tests {
     #[test]
     fn buckets_meet() {
         for index in 0..BUCKETS {
-            let (from, to) = edges(index);
+            let (from, to) = bucket_edges(index);
             assert_eq!(
-                (bucket(from), bucket(to - Duration::from_micros(1))),
+                (
+                    bucket_index(from),
+                    bucket_index(to - Duration::from_micros(1))
+                ),
                 (index, index)
             );
             assert!(to.as_secs_f64() / from.as_secs_f64() <= 1.125);
         }
         assert_eq!(
-            (bucket(Duration::ZERO), bucket(Duration::MAX)),
+            (bucket_index(Duration::ZERO), bucket_index(Duration::MAX)),
             (0, BUCKETS - 1)
         );
     }

@@ -3,7 +3,7 @@
 //! Pingora's own shutdown always sleeps for the whole grace, and ignores a second signal. So a
 //! thread of its own ends the process as soon as no exchange is left.
 
-use crate::base::units::count;
+use crate::base::units::format_count;
 use crate::desk::record::Books;
 use crate::drain::Phase;
 use crate::process::Process;
@@ -17,15 +17,15 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// The most time that exchanges have to tell their callers, after they are cut off at the end of
 /// the grace. With the time to write what waits, it is within the 8 s that the book promises.
-pub(super) const CUT: Duration = Duration::from_secs(5);
+pub(super) const CUT_TIMEOUT: Duration = Duration::from_secs(5);
 /// If none of them ends for so long, the others will not either.
-const CUT_STALL: Duration = Duration::from_secs(3);
+const STALL_TIMEOUT: Duration = Duration::from_secs(3);
 /// The time that exchanges have after a second signal.
-const LAST_LINES: Duration = Duration::from_millis(250);
+const LAST_LINES_TIMEOUT: Duration = Duration::from_millis(250);
 /// The exit code if exchanges were cut without an error for their callers.
 const CUT_WITHOUT_ERROR: i32 = 3;
 /// The time that the last spans have to be sent.
-const LAST_SPANS: Duration = Duration::from_secs(2);
+const LAST_SPANS_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Handles SIGTERM and SIGINT: the first one drains, the second one ends the process.
 pub(super) struct Signals {
@@ -43,32 +43,32 @@ impl ShutdownSignalWatch for Signals {
             log::error!("cannot listen for signals");
             return ShutdownSignal::FastShutdown;
         };
-        either(&mut term, &mut int).await;
+        either_signal(&mut term, &mut int).await;
         let drain = self.process.settings.drain;
-        self.supervisor.stops(drain.delay + drain.grace);
+        self.supervisor.announce_stop(drain.delay + drain.grace);
         self.process.books.drain.enter(Phase::Delaying);
         let (run, time) = (
             self.process.books.drain.exchanges(),
             drain.delay + drain.grace,
         );
         let (run, verbs) = (
-            count(run, "exchange"),
+            format_count(run, "exchange"),
             if run == 1 {
                 "runs and has"
             } else {
                 "run and have"
             },
         );
-        let what = format!(
+        let message = format!(
             "stopping on a signal: {run} {verbs} {time:?} to end; a second signal ends the process at once"
         );
-        say(log::Level::Info, what);
+        log_briefly(log::Level::Info, message);
         tokio::select! {
             () = tokio::time::sleep(drain.delay) => {}
-            () = either(&mut term, &mut int) => {
-                cut(&self.process, LAST_LINES).await;
-                tell_untold(&self.process);
-                end(&self.process, 130)
+            () = either_signal(&mut term, &mut int) => {
+                cut_exchanges(&self.process, LAST_LINES_TIMEOUT).await;
+                log_undelivered(&self.process);
+                end_process(&self.process, 130)
             }
         }
         self.process.books.drain.enter(Phase::Draining);
@@ -76,17 +76,17 @@ impl ShutdownSignalWatch for Signals {
         // The thread gets the same receivers, so that a signal that arrives just now is not lost.
         let closer = std::thread::Builder::new()
             .name("drain".to_owned())
-            .spawn(move || close(&process, term, int));
+            .spawn(move || drain_and_end(&process, term, int));
         if let Err(why) = closer {
             log::error!("cannot start the drain's thread: {why}");
-            end(&self.process, 1);
+            end_process(&self.process, 1);
         }
         ShutdownSignal::GracefulTerminate
     }
 }
 
 /// Waits for either signal.
-async fn either(term: &mut Signal, int: &mut Signal) {
+async fn either_signal(term: &mut Signal, int: &mut Signal) {
     tokio::select! {
         _ = term.recv() => {}
         _ = int.recv() => {}
@@ -95,7 +95,7 @@ async fn either(term: &mut Signal, int: &mut Signal) {
 
 /// Waits for the exchanges, for the end of the grace, or for a second signal; then ends the
 /// process.
-fn close(process: &Process, mut term: Signal, mut int: Signal) {
+fn drain_and_end(process: &Process, mut term: Signal, mut int: Signal) {
     let runtime = match tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -103,7 +103,7 @@ fn close(process: &Process, mut term: Signal, mut int: Signal) {
         Ok(runtime) => runtime,
         Err(why) => {
             log::error!("cannot wait for running exchanges: {why}");
-            end(process, 1);
+            end_process(process, 1);
         }
     };
     let code = runtime.block_on(async {
@@ -111,36 +111,39 @@ fn close(process: &Process, mut term: Signal, mut int: Signal) {
             // The listeners close at the same moment. Exchanges that they accepted just before
             // count too.
             tokio::time::sleep(Duration::from_millis(20)).await;
-            if tokio::time::timeout(process.settings.drain.grace, process.books.drain.idle())
-                .await
-                .is_err()
+            if tokio::time::timeout(
+                process.settings.drain.grace,
+                process.books.drain.wait_until_idle(),
+            )
+            .await
+            .is_err()
             {
                 let run = process.books.drain.exchanges();
-                let what = format!(
+                let message = format!(
                     "{} did not end in time: they are cut with an error",
-                    count(run, "exchange")
+                    format_count(run, "exchange")
                 );
-                say(log::Level::Warn, what);
-                cut(process, CUT).await;
-                return tell_untold(process);
+                log_briefly(log::Level::Warn, message);
+                cut_exchanges(process, CUT_TIMEOUT).await;
+                return log_undelivered(process);
             }
             0
         };
         tokio::select! {
             code = drained => code,
-            () = either(&mut term, &mut int) => {
-                cut(process, LAST_LINES).await;
-                tell_untold(process);
+            () = either_signal(&mut term, &mut int) => {
+                cut_exchanges(process, LAST_LINES_TIMEOUT).await;
+                log_undelivered(process);
                 130
             }
         }
     });
-    end(process, code);
+    end_process(process, code);
 }
 
 /// Cuts off the exchanges that still run, and waits until they are settled. Gives up if none of
 /// them ends any more.
-async fn cut(process: &Process, patience: Duration) {
+async fn cut_exchanges(process: &Process, timeout: Duration) {
     let drain = &process.books.drain;
     drain.enter(Phase::Cutting);
     process
@@ -149,17 +152,17 @@ async fn cut(process: &Process, patience: Duration) {
         .iter()
         .for_each(|traces| traces.hurry());
     tokio::select! {
-        () = drain.idle() => {}
-        () = drain.stalled(CUT_STALL) => {}
-        () = tokio::time::sleep(patience) => {}
+        () = drain.wait_until_idle() => {}
+        () = drain.wait_until_stalled(STALL_TIMEOUT) => {}
+        () = tokio::time::sleep(timeout) => {}
     }
 }
 
 /// Tells how many exchanges were cut without an error for their callers, and settles those that
 /// still run. Returns the exit code.
-fn tell_untold(process: &Process) -> i32 {
+fn log_undelivered(process: &Process) -> i32 {
     let Books { drain, .. } = &*process.books;
-    let (run, left) = (drain.exchanges(), drain.untold() + drain.exchanges());
+    let (run, left) = (drain.exchanges(), drain.undelivered() + drain.exchanges());
     if left == 0 {
         return 0;
     }
@@ -167,38 +170,38 @@ fn tell_untold(process: &Process) -> i32 {
         process.books.abandon(),
         if left == 1 { "was" } else { "were" },
     );
-    let mut what = format!(
+    let mut message = format!(
         "{} {were} cut without an error: their callers did not read it, or the process had no time for them",
-        count(left, "exchange")
+        format_count(left, "exchange")
     );
     if run > settled {
-        what += &format!(
+        message += &format!(
             "; {} of them had not been admitted, and have no access line",
             run - settled
         );
     }
-    say(log::Level::Error, what);
+    log_briefly(log::Level::Error, message);
     CUT_WITHOUT_ERROR
 }
 
 /// Logs a message, but waits only for a short time: the reader of the log may have stopped for
 /// good, and the process must end all the same.
-fn say(level: log::Level, what: String) {
-    let (said, heard) = channel();
+fn log_briefly(level: log::Level, message: String) {
+    let (sender, receiver) = channel();
     let thread = std::thread::Builder::new()
         .name("last-words".to_owned())
         .spawn(move || {
-            log::log!(level, "{what}");
+            log::log!(level, "{message}");
             // If the other side no longer waits, the result is not needed.
-            said.send(()).ok();
+            sender.send(()).ok();
         });
     if thread.is_ok() {
-        heard.recv_timeout(LAST_LINES).ok();
+        receiver.recv_timeout(LAST_LINES_TIMEOUT).ok();
     }
 }
 
 /// Ends the process after everything is written.
-fn end(process: &Process, code: i32) -> ! {
+fn end_process(process: &Process, code: i32) -> ! {
     // Spans are sent while the rest is written.
     process
         .books
@@ -207,19 +210,23 @@ fn end(process: &Process, code: i32) -> ! {
         .for_each(|traces| traces.hurry());
     process.books.access_log.flush();
     process.books.ledger.finish();
-    let patience = if code == 0 { LAST_SPANS } else { LAST_LINES };
+    let trace_timeout = if code == 0 {
+        LAST_SPANS_TIMEOUT
+    } else {
+        LAST_LINES_TIMEOUT
+    };
     let unsent = process
         .books
         .traces
         .as_ref()
-        .map_or(0, |traces| traces.finish(patience));
+        .map_or(0, |traces| traces.finish(trace_timeout));
     if unsent > 0 {
         let were = if unsent == 1 {
             "span was"
         } else {
             "spans were"
         };
-        say(
+        log_briefly(
             log::Level::Warn,
             format!("{unsent} {were} not sent before the process ended"),
         );
@@ -229,12 +236,12 @@ fn end(process: &Process, code: i32) -> ! {
     }
     let lost = process.books.ledger.status().waiting;
     if lost > 0 {
-        let what = format!(
+        let message = format!(
             "{lost} rows of the ledger are lost, because it could not be written before the process ended"
         );
-        say(log::Level::Error, what);
+        log_briefly(log::Level::Error, message);
     }
-    say(log::Level::Info, "stopped".to_owned());
+    log_briefly(log::Level::Info, "stopped".to_owned());
     #[expect(
         clippy::exit,
         clippy::disallowed_methods,

@@ -2,7 +2,7 @@
 //! and Google trades the assertion for a token (RFC 7523).
 //!
 //! This module reads no clock and sends nothing: its caller posts [`ServiceAccount::form`] to
-//! [`ServiceAccount::token_uri`], and gives the answer to [`token`]. The private key, and all that
+//! [`ServiceAccount::token_uri`], and gives the answer to [`parse_token`]. The private key, and all that
 //! is made with it, are [`Secret`]s. No error quotes the key's file.
 
 use std::time::Duration;
@@ -55,19 +55,21 @@ impl ServiceAccount {
     pub fn parse(json: &str) -> Result<Self, &'static str> {
         let file: File = serde_json::from_str(json)
             .map_err(|_| "the key file is not the JSON of a service account's key")?;
-        if filled(file.kind).is_some_and(|kind| kind != "service_account") {
+        if nonempty_text(file.kind).is_some_and(|kind| kind != "service_account") {
             return Err(
                 "the key file is not the key of a service account: its `type` must be `service_account`",
             );
         }
-        let key = Secret::new(filled(file.private_key).ok_or("the key file has no `private_key`")?);
+        let key = Secret::new(
+            nonempty_text(file.private_key).ok_or("the key file has no `private_key`")?,
+        );
         let account = Self {
-            email: filled(file.client_email).ok_or("the key file has no `client_email`")?,
+            email: nonempty_text(file.client_email).ok_or("the key file has no `client_email`")?,
             // A key that comes through a shell variable often has its line ends escaped twice.
             key: Secret::new(key.expose().replace("\\n", "\n")),
-            key_id: filled(file.private_key_id),
-            token_uri: filled(file.token_uri).unwrap_or_else(|| TOKEN_URI.to_owned()),
-            project: filled(file.project_id),
+            key_id: nonempty_text(file.private_key_id),
+            token_uri: nonempty_text(file.token_uri).unwrap_or_else(|| TOKEN_URI.to_owned()),
+            project: nonempty_text(file.project_id),
         };
         account.key_pair()?;
         Ok(account)
@@ -105,7 +107,7 @@ impl ServiceAccount {
             w.key("iat").number(now);
             w.key("exp").number(now.saturating_add(LIFETIME));
         });
-        signed(
+        sign_jws(
             &self.key_pair()?,
             &header.into_bytes(),
             &claims.into_bytes(),
@@ -123,7 +125,7 @@ impl ServiceAccount {
 }
 
 /// Makes a JSON Web Signature in its compact form (RFC 7515 §3.1), by RS256.
-fn signed(key: &RsaKeyPair, header: &[u8], claims: &[u8]) -> Result<Secret, &'static str> {
+fn sign_jws(key: &RsaKeyPair, header: &[u8], claims: &[u8]) -> Result<Secret, &'static str> {
     let mut jws = [
         URL_SAFE_NO_PAD.encode(header),
         URL_SAFE_NO_PAD.encode(claims),
@@ -147,12 +149,16 @@ fn signed(key: &RsaKeyPair, header: &[u8], claims: &[u8]) -> Result<Secret, &'st
 /// Reads the answer to the form. The metadata server of Google's machines answers in the same form.
 ///
 /// An error of the account or its key has the status 401, whatever the answer's status was.
-pub fn token(status: u16, content_type: Option<&str>, body: &[u8]) -> Result<Token, UpstreamError> {
+pub fn parse_token(
+    status: u16,
+    content_type: Option<&str>,
+    body: &[u8],
+) -> Result<Token, UpstreamError> {
     let text = std::str::from_utf8(body).unwrap_or_default();
     let granted: Granted = serde_json::from_str(text).unwrap_or_default();
     let is_usable = |token: &String| token.bytes().all(|byte| byte.is_ascii_graphic());
     if status == 200
-        && let Some(token) = filled(granted.access_token).filter(is_usable)
+        && let Some(token) = nonempty_text(granted.access_token).filter(is_usable)
     {
         let seconds = granted
             .expires_in
@@ -183,11 +189,14 @@ pub fn token(status: u16, content_type: Option<&str>, body: &[u8]) -> Result<Tok
             ..UpstreamError::default()
         });
     }
-    let mut error = openai::error(body, content_type);
+    let mut error = openai::read_error(body, content_type);
     let denied: Denied = serde_json::from_str(text).unwrap_or_default();
-    if let Some(code) = filled(denied.error) {
-        error.code = Some(shortened(&code, 128));
-        error.message = shortened(&filled(denied.error_description).unwrap_or(code), 1024);
+    if let Some(code) = nonempty_text(denied.error) {
+        error.code = Some(shorten_text(&code, 128));
+        error.message = shorten_text(
+            &nonempty_text(denied.error_description).unwrap_or(code),
+            1024,
+        );
     }
     error.status = Some(match (status, error.code.as_deref()) {
         (_, Some("temporarily_unavailable" | "server_error" | "internal_failure")) => 503,
@@ -198,7 +207,7 @@ pub fn token(status: u16, content_type: Option<&str>, body: &[u8]) -> Result<Tok
     Err(error)
 }
 
-fn shortened(text: &str, limit: usize) -> String {
+fn shorten_text(text: &str, limit: usize) -> String {
     let text = text
         .get(..text.floor_char_boundary(limit))
         .unwrap_or_default();
@@ -208,7 +217,7 @@ fn shortened(text: &str, limit: usize) -> String {
 }
 
 /// Returns `None` for an empty text.
-fn filled(text: Option<String>) -> Option<String> {
+fn nonempty_text(text: Option<String>) -> Option<String> {
     text.filter(|text| !text.is_empty())
 }
 

@@ -4,15 +4,15 @@
 use std::time::{Duration, Instant};
 
 /// The number of requests in a row without an answer in time that opens the circuit.
-const IN_A_ROW: u32 = 3;
+const MAX_MISSED: u32 = 3;
 /// The first pause, in which no request asks the store.
-const FIRST: Duration = Duration::from_secs(1);
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
 /// The longest pause. Each pause is twice as long as the one before, up to this.
-const LONGEST: Duration = Duration::from_secs(10);
+const MAX_PAUSE: Duration = Duration::from_secs(10);
 /// The largest share by which a pause is made longer, so that not all gateways come back at once.
 const JITTER: f64 = 0.2;
 /// The time for which the store must be well before the next pause is the shortest again.
-const WELL: Duration = Duration::from_secs(30);
+const WELL_TIME: Duration = Duration::from_secs(30);
 
 /// The circuit between requests and the store.
 #[derive(Debug)]
@@ -37,7 +37,7 @@ impl Circuit {
     pub(super) fn new(now: Instant) -> Circuit {
         Circuit {
             state: CircuitState::Open { until: now },
-            pause: FIRST,
+            pause: FIRST_PAUSE,
             missed: 0,
         }
     }
@@ -56,31 +56,31 @@ impl Circuit {
     }
 
     /// Notes that an answer was in time.
-    pub(super) fn answered(&mut self) {
+    pub(super) fn note_answered(&mut self) {
         self.missed = 0;
     }
 
     /// Notes that an answer was not in time. Returns true if that opens the circuit.
-    pub(super) fn missed(&mut self, now: Instant, random: f64) -> bool {
+    pub(super) fn note_missed(&mut self, now: Instant, random: f64) -> bool {
         self.missed += 1;
-        let too_many = self.is_closed() && self.missed >= IN_A_ROW;
+        let too_many = self.is_closed() && self.missed >= MAX_MISSED;
         if too_many {
-            self.failed(now, random);
+            self.note_failed(now, random);
         }
         too_many
     }
 
     /// Opens the circuit: the connection is lost, or a trial has failed.
-    pub(super) fn failed(&mut self, now: Instant, random: f64) {
+    pub(super) fn note_failed(&mut self, now: Instant, random: f64) {
         if let CircuitState::Closed { since } = self.state
-            && now.saturating_duration_since(since) >= WELL
+            && now.saturating_duration_since(since) >= WELL_TIME
         {
-            self.pause = FIRST;
+            self.pause = FIRST_PAUSE;
         }
         self.state = CircuitState::Open {
             until: now + self.pause.mul_f64(1.0 + JITTER * random),
         };
-        self.pause = (self.pause * 2).min(LONGEST);
+        self.pause = (self.pause * 2).min(MAX_PAUSE);
     }
 
     /// Closes the circuit: a trial was answered in time.
@@ -102,11 +102,13 @@ mod tests {
         let mut circuit = Circuit::new(now);
         assert_eq!(circuit.due(), Some(now));
         circuit.close(now);
-        assert!(!circuit.missed(now, 0.0) && !circuit.missed(now, 0.0));
-        circuit.answered();
-        assert!(!circuit.missed(now, 0.0) && !circuit.missed(now, 0.0) && circuit.is_closed());
+        assert!(!circuit.note_missed(now, 0.0) && !circuit.note_missed(now, 0.0));
+        circuit.note_answered();
         assert!(
-            circuit.missed(now, 0.0) && !circuit.missed(now, 0.0),
+            !circuit.note_missed(now, 0.0) && !circuit.note_missed(now, 0.0) && circuit.is_closed()
+        );
+        assert!(
+            circuit.note_missed(now, 0.0) && !circuit.note_missed(now, 0.0),
             "it opens once"
         );
         let mut pauses = Vec::new();
@@ -114,11 +116,14 @@ mod tests {
             let due = circuit.due().unwrap();
             pauses.push((due - now).as_secs());
             now = due;
-            circuit.failed(now, 0.0);
+            circuit.note_failed(now, 0.0);
         }
         assert_eq!(pauses, [1, 2, 4, 8, 10]);
         circuit.close(now);
-        circuit.failed(now + WELL, 1.0);
-        assert_eq!(circuit.due(), Some(now + WELL + FIRST.mul_f64(1.2)));
+        circuit.note_failed(now + WELL_TIME, 1.0);
+        assert_eq!(
+            circuit.due(),
+            Some(now + WELL_TIME + FIRST_PAUSE.mul_f64(1.2))
+        );
     }
 }

@@ -8,7 +8,7 @@ use crate::tls::trust::Trust;
 use std::time::Instant;
 
 /// Keeps the connection until the process leaves.
-pub(super) async fn drive(core: &Core) {
+pub(super) async fn keep_connected(core: &Core) {
     let tls = core
         .settings
         .address
@@ -16,18 +16,18 @@ pub(super) async fn drive(core: &Core) {
         .then(|| Trust::new(core.settings.ca.as_deref().map(str::as_bytes), &[]));
     let process = format!("{:016x}", fastrand::u64(..));
     loop {
-        if pause(core).await {
+        if wait_for_retry(core).await {
             return;
         }
-        match once(core, tls.as_ref(), &process).await {
+        match run_session(core, tls.as_ref(), &process).await {
             Ok(()) => return,
             Err(why) => {
                 core.meters.errors.inc();
                 core.inbox
                     .lock()
                     .circuit
-                    .failed(Instant::now(), fastrand::f64());
-                core.out(&why);
+                    .note_failed(Instant::now(), fastrand::f64());
+                core.take_out(&why);
             }
         }
     }
@@ -35,13 +35,13 @@ pub(super) async fn drive(core: &Core) {
 
 /// Opens a connection, and keeps it until the process leaves. An error says why the connection is
 /// lost.
-async fn once(core: &Core, tls: Option<&Trust>, process: &str) -> Result<(), String> {
+async fn run_session(core: &Core, tls: Option<&Trust>, process: &str) -> Result<(), String> {
     let link = Link::open(&core.settings, tls).await?;
     Session::new(core, link, process).run().await
 }
 
 /// Waits until the next try is due. Returns true if the process leaves, and no try is to follow.
-async fn pause(core: &Core) -> bool {
+async fn wait_for_retry(core: &Core) -> bool {
     loop {
         let due = {
             let inbox = core.inbox.lock();

@@ -2,7 +2,7 @@
 
 use super::circuit::Circuit;
 use super::outage::Outage;
-use super::protocol::tally;
+use super::protocol::total_tally;
 use super::texts::{TextQueue, TextRequest};
 use super::totals::TotalsRequest;
 use super::unreadable::Unreadable;
@@ -160,7 +160,7 @@ impl AdmissionRequest {
     pub(super) fn grant(self, used: Vec<Counts>, moments: &[Moment]) {
         let each = used.into_iter().zip(self.bounds()).zip(moments);
         let left = each.map(|((used, (limits, _)), moment)| {
-            tally(used, *moment, self.now_ms).left_after(limits, self.ask, self.now_ms)
+            total_tally(used, *moment, self.now_ms).left_after(limits, self.ask, self.now_ms)
         });
         let left = left.fold(Left::default(), Left::and);
         let bounds: Bounds<'_> = self
@@ -179,7 +179,7 @@ impl AdmissionRequest {
     pub(super) fn refuse(self, used: Vec<Counts>, moments: &[Moment]) {
         let each = used.into_iter().zip(self.bounds()).zip(moments);
         let totals: Vec<_> = each
-            .map(|((used, bound), moment)| (tally(used, *moment, self.now_ms), bound))
+            .map(|((used, bound), moment)| (total_tally(used, *moment, self.now_ms), bound))
             .collect();
         let over = totals.iter().filter_map(|(used, (limits, scope))| {
             Some((*scope, used.over(limits, 1, self.ask, self.now_ms)?))

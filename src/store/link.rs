@@ -14,7 +14,7 @@ use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
 /// The longest time to open a connection. A server that needs longer counts as unreachable.
-const CONNECT: Duration = Duration::from_secs(1);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// An open connection. It closes when it is dropped.
 pub(super) struct Link {
@@ -29,7 +29,7 @@ pub(super) struct Link {
 impl Link {
     /// Opens a connection.
     pub(super) async fn open(settings: &Store, tls: Option<&Trust>) -> Result<Link, String> {
-        let opened = tokio::time::timeout(CONNECT, open(&settings.address, tls)).await;
+        let opened = tokio::time::timeout(CONNECT_TIMEOUT, open_link(&settings.address, tls)).await;
         opened.unwrap_or_else(|_| {
             let or = if settings.address.tls {
                 "; if the store has no TLS, write redis:// instead of rediss://"
@@ -37,7 +37,7 @@ impl Link {
                 ""
             };
             Err(format!(
-                "no connection could be opened within {CONNECT:?}{or}"
+                "no connection could be opened within {CONNECT_TIMEOUT:?}{or}"
             ))
         })
     }
@@ -46,19 +46,19 @@ impl Link {
     pub(super) async fn send(
         &mut self,
         batch: &Pipeline,
-        patience: Duration,
+        timeout: Duration,
     ) -> Result<Vec<Value>, String> {
         let count = batch.len();
         if count == 0 {
             return Ok(Vec::new());
         }
         let answers = tokio::time::timeout(
-            patience,
+            timeout,
             self.connection.send_packed_commands(batch, 0, count),
         )
         .await;
         let answers = answers
-            .map_err(|_| format!("it did not answer within {patience:?}"))?
+            .map_err(|_| format!("it did not answer within {timeout:?}"))?
             .map_err(|error| error_text(&error))?;
         if answers.len() == count {
             Ok(answers)
@@ -81,7 +81,7 @@ pub(super) fn error_of(value: &Value) -> Option<String> {
 }
 
 /// Returns a call of a script.
-pub(super) fn call(script: &str, keys: &[String], arguments: &[&str]) -> Cmd {
+pub(super) fn script_call(script: &str, keys: &[String], arguments: &[&str]) -> Cmd {
     let mut command = redis::cmd("EVALSHA");
     command.arg(script).arg(keys.len()).arg(keys).arg(arguments);
     command
@@ -94,16 +94,16 @@ pub(super) fn call_once(script: &str, key: &str) -> Cmd {
     command
 }
 
-async fn open(address: &Address, tls: Option<&Trust>) -> Result<Link, String> {
+async fn open_link(address: &Address, tls: Option<&Trust>) -> Result<Link, String> {
     let tcp = TcpStream::connect((address.host.as_str(), address.port))
         .await
         .map_err(|error| error.to_string())?;
     tcp.set_nodelay(true).map_err(|error| error.to_string())?;
     match tls {
-        None => begin(address, tcp).await,
+        None => log_in(address, tcp).await,
         Some(tls) => {
             let distrusted = |Distrust { why, .. }| format!("TLS: {why}");
-            begin(
+            log_in(
                 address,
                 tls.connect(&address.host, tcp).await.map_err(distrusted)?,
             )
@@ -112,7 +112,7 @@ async fn open(address: &Address, tls: Option<&Trust>) -> Result<Link, String> {
     }
 }
 
-async fn begin(
+async fn log_in(
     address: &Address,
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
 ) -> Result<Link, String> {

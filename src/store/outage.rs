@@ -11,14 +11,14 @@ use std::time::{Duration, Instant};
 
 /// The time between two log lines about lost counts: a store that drops them by itself does so all
 /// the time.
-const LOSS_AGAIN: Duration = Duration::from_secs(3_600);
+const LOSS_INTERVAL: Duration = Duration::from_secs(3_600);
 
 /// A time in which the store does not decide.
 pub(super) struct Outage {
     since: Instant,
     /// True if the log has said that the store is out.
-    said_down: bool,
-    said_joining: bool,
+    logged_down: bool,
+    logged_joining: bool,
 }
 
 impl Outage {
@@ -26,35 +26,35 @@ impl Outage {
     pub(super) fn new(since: Instant) -> Outage {
         Outage {
             since,
-            said_down: false,
-            said_joining: false,
+            logged_down: false,
+            logged_joining: false,
         }
     }
 
     /// Returns true the first time that the store is joining in this outage.
     pub(super) fn is_new_joining(&mut self) -> bool {
-        !std::mem::replace(&mut self.said_joining, true)
+        !std::mem::replace(&mut self.logged_joining, true)
     }
 }
 
 impl Core {
     /// Takes the store out because it answers too late.
     pub(super) fn too_slow(&self) {
-        self.out(&format!(
+        self.take_out(&format!(
             "it does not answer within {:?} (`store.timeout`)",
             self.settings.timeout
         ));
     }
 
     /// Takes the store out: no request waits for it any longer.
-    pub(super) fn out(&self, why: &str) {
-        let why = trouble::line(&self.settings.address, why);
+    pub(super) fn take_out(&self, why: &str) {
+        let why = trouble::error_line(&self.settings.address, why);
         let mut inbox = self.inbox.lock();
         inbox.go_down(why.clone());
         let is_news = inbox
             .outage
             .as_mut()
-            .is_some_and(|outage| !std::mem::replace(&mut outage.said_down, true));
+            .is_some_and(|outage| !std::mem::replace(&mut outage.logged_down, true));
         drop(inbox);
         self.work.notify_one();
         if is_news {
@@ -74,7 +74,7 @@ impl Core {
         let mut inbox = self.inbox.lock();
         if inbox
             .loss_logged
-            .is_some_and(|logged| logged.elapsed() < LOSS_AGAIN)
+            .is_some_and(|logged| logged.elapsed() < LOSS_INTERVAL)
         {
             return;
         }
@@ -101,18 +101,18 @@ impl Core {
     }
 
     /// Logs that the store decides: for `live` gateways, after `told` scopes were sent.
-    pub(super) fn log_up(&self, outage: &Outage, live: usize, told: usize) {
-        let alone = self.alone.swap(0, Ordering::Relaxed);
+    pub(super) fn log_up(&self, outage: &Outage, live: usize, sent_count: usize) {
+        let alone = self.local_admissions.swap(0, Ordering::Relaxed);
         let there = match self.settings.instances {
             0 | 1 => String::new(),
             n => format!(" for {live} of {n} gateways"),
         };
         let address = &self.settings.address;
-        if outage.said_down {
+        if outage.logged_down {
             let time = outage.since.elapsed().as_secs_f64();
             log::info!(
                 "the store {address} is back after {time:.1} s and decides over limits{there}: {alone} requests \
-                 were admitted without it; the counts of {told} callers, keys and models were sent to it again"
+                 were admitted without it; the counts of {sent_count} callers, keys and models were sent to it again"
             );
         } else {
             log::info!("the store {address} is up and decides over limits{there}");

@@ -14,14 +14,14 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 /// The largest number that is exact.
-const MOST: u64 = 1 << 53;
+const MAX_EXACT: u64 = 1 << 53;
 /// The number that stands for a request for more than `MOST`. It is over any limit that can be
 /// sent.
 const TOO_MUCH: u64 = 1 << 54;
 
 /// Returns the name of a scope's hash. In a cluster all hashes of a caller are in one place, so
 /// that one script can use them.
-pub(super) fn key(prefix: &str, level: Level, name: &str) -> String {
+pub(super) fn scope_key(prefix: &str, level: Level, name: &str) -> String {
     let caller = name.split(['/', ' ']).next().unwrap_or(name);
     format!("{{{prefix}:{caller}}}:{}:{name}", level.name())
 }
@@ -48,23 +48,23 @@ pub(super) fn own_part(counts: &Counts) -> String {
     );
     numbers
         .iter_mut()
-        .for_each(|number| *number = MOST.min(*number));
+        .for_each(|number| *number = MAX_EXACT.min(*number));
     // Numbers always serialise.
     serde_json::to_string(&numbers).unwrap_or_default()
 }
 
 /// Reads the answer to an own part. Returns whether what was there before could not be read.
 pub(super) fn was_unreadable(value: &Value) -> bool {
-    numbers(value).is_some_and(|answer| answer == [2])
+    read_numbers(value).is_some_and(|answer| answer == [2])
 }
 
 /// Writes what a request asks for of some scopes.
-pub(super) fn admission<'s>(
+pub(super) fn admission_json<'s>(
     live: &[String],
     ask: Ask,
     scopes: impl Iterator<Item = (&'s Limits, Moment)>,
 ) -> String {
-    let asked = |number: u64| if number > MOST { TOO_MUCH } else { number };
+    let asked = |number: u64| if number > MAX_EXACT { TOO_MUCH } else { number };
     let mut json = format!("[{}", serde_json::json!(live));
     // Writing to a `String` cannot fail.
     for number in [ask.tokens, ask.usd.0, ask.sure.tokens, ask.sure.usd.0] {
@@ -74,7 +74,7 @@ pub(super) fn admission<'s>(
         write!(json, ",[{second},{day},{month}").ok();
         for kind in Kind::ALL {
             match kind.limit(limits, 1) {
-                Some(limit) => write!(json, ",{}", limit.min(MOST)).ok(),
+                Some(limit) => write!(json, ",{}", limit.min(MAX_EXACT)).ok(),
                 None => write!(json, ",-1").ok(),
             };
         }
@@ -85,18 +85,18 @@ pub(super) fn admission<'s>(
 }
 
 /// Writes a request for a scope's totals at a moment.
-pub(super) fn totals(live: &[String], Moment { second, day, month }: Moment) -> String {
+pub(super) fn totals_json(live: &[String], Moment { second, day, month }: Moment) -> String {
     format!(
         "[{},0,0,0,0,[{second},{day},{month}]]",
         serde_json::json!(live)
     )
 }
 
-/// Reads the answer to [`totals`]. The inner `None` means that the store's counts lack our part.
+/// Reads the answer to [`totals_json`]. The inner `None` means that the store's counts lack our part.
 pub(super) fn read_totals(value: &Value, moment: Moment, now_ms: u64) -> Option<Option<Counts>> {
     match read_admission(value)? {
         AdmissionAnswer::Granted(mut used) => Some(Some(Counts {
-            at: now_ms,
+            time_ms: now_ms,
             moment,
             ..used.pop()?
         })),
@@ -108,7 +108,7 @@ pub(super) fn read_totals(value: &Value, moment: Moment, now_ms: u64) -> Option<
 /// Reads the answer to `was`: an instance's part at the end of its process, without what was only
 /// reserved. Returns empty counts if no other process has sent a part under this name.
 pub(super) fn read_earlier_part(value: &Value) -> Option<Counts> {
-    match numbers(value)?.as_slice() {
+    match read_numbers(value)?.as_slice() {
         [1] => Some(Counts::default()),
         [1, day, day_requests, day_tokens, day_usd, month, month_usd] => Some(Counts {
             moment: Moment {
@@ -129,7 +129,11 @@ pub(super) fn read_earlier_part(value: &Value) -> Option<Counts> {
 /// Lists the part of earlier counts that still counts and is missing in the counts with which the
 /// next process began: the ledger of a process that was killed may lack the last rows. Each entry
 /// has a time, a number of requests, and their use.
-pub(super) fn missing(earlier: &Counts, began: &Counts, now: Moment) -> Vec<(u64, u64, Spent)> {
+pub(super) fn missing_parts(
+    earlier: &Counts,
+    began: &Counts,
+    now: Moment,
+) -> Vec<(u64, u64, Spent)> {
     let mut missing = Vec::new();
     let mut usd_of_day = 0;
     if earlier.moment.day == now.day {
@@ -179,7 +183,7 @@ pub(super) fn is_nothing(counts: &Counts) -> bool {
     day && counts.month_usd == Usd(0) && counts.places == 0 && counts.minute.is_empty()
 }
 
-/// The script's answer to an [`admission`], with what all gateways together had used of each scope
+/// The script's answer to an [`admission_json`], with what all gateways together had used of each scope
 /// before. These counts have no time, and no reserved part: the script does not send them.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum AdmissionAnswer {
@@ -190,7 +194,7 @@ pub(super) enum AdmissionAnswer {
     /// The scope at this place does not know the epoch. `has_part` says that it knows the instance,
     /// from another epoch.
     Unknown {
-        place: usize,
+        index: usize,
         has_part: bool,
         /// True if what was there could not be read, and was removed.
         was_unreadable: bool,
@@ -198,38 +202,38 @@ pub(super) enum AdmissionAnswer {
 }
 
 /// Returns the tally of what all gateways together had used of a scope.
-pub(super) fn tally(used: Counts, moment: Moment, now_ms: u64) -> Tally {
-    Tally::of(&Counts {
-        at: now_ms,
+pub(super) fn total_tally(used: Counts, moment: Moment, now_ms: u64) -> Tally {
+    Tally::from_counts(&Counts {
+        time_ms: now_ms,
         moment,
         ..used
     })
 }
 
-/// Reads the answer to an [`admission`].
+/// Reads the answer to an [`admission_json`].
 pub(super) fn read_admission(value: &Value) -> Option<AdmissionAnswer> {
     let Value::Array(parts) = value else {
         return None;
     };
     let (code, rest) = parts.split_first()?;
-    match number(code)? {
+    match read_number(code)? {
         0 => Some(AdmissionAnswer::Unknown {
-            place: usize::try_from(number(rest.first()?)?).ok()?,
-            has_part: number(rest.get(1)?)? > 0,
+            index: usize::try_from(read_number(rest.first()?)?).ok()?,
+            has_part: read_number(rest.get(1)?)? > 0,
             was_unreadable: rest.get(2).is_some(),
         }),
         1 => Some(AdmissionAnswer::Granted(
-            rest.iter().map(used).collect::<Option<_>>()?,
+            rest.iter().map(read_counts).collect::<Option<_>>()?,
         )),
         2 => Some(AdmissionAnswer::Refused(
-            rest.iter().map(used).collect::<Option<_>>()?,
+            rest.iter().map(read_counts).collect::<Option<_>>()?,
         )),
         _ => None,
     }
 }
 
-fn used(value: &Value) -> Option<Counts> {
-    let numbers = numbers(value)?;
+fn read_counts(value: &Value) -> Option<Counts> {
+    let numbers = read_numbers(value)?;
     let [
         places,
         day_requests,
@@ -288,29 +292,29 @@ pub(super) fn read_beat(value: &Value) -> Option<BeatAnswer> {
         return None;
     };
     let hint = |pair: &[Value]| match pair {
-        [name, left] => Some((text(name)?, Duration::from_millis(number(left)?))),
+        [name, left] => Some((read_text(name)?, Duration::from_millis(read_number(left)?))),
         _ => None,
     };
     Some(BeatAnswer {
-        word: text(word)?,
-        age: Duration::from_millis(number(age)?),
-        clock_ms: number(clock)?,
-        complete: number(complete)?,
-        live: live.iter().map(text).collect::<Option<_>>()?,
+        word: read_text(word)?,
+        age: Duration::from_millis(read_number(age)?),
+        clock_ms: read_number(clock)?,
+        complete: read_number(complete)?,
+        live: live.iter().map(read_text).collect::<Option<_>>()?,
         hints: hints.chunks_exact(2).map(hint).collect::<Option<_>>()?,
-        process: text(process)?,
+        process: read_text(process)?,
     })
 }
 
-fn numbers(value: &Value) -> Option<Vec<u64>> {
+fn read_numbers(value: &Value) -> Option<Vec<u64>> {
     if let Value::Array(numbers) = value {
-        numbers.iter().map(number).collect()
+        numbers.iter().map(read_number).collect()
     } else {
         None
     }
 }
 
-fn number(value: &Value) -> Option<u64> {
+fn read_number(value: &Value) -> Option<u64> {
     if let Value::Int(number) = value {
         u64::try_from(*number).ok()
     } else {
@@ -318,7 +322,7 @@ fn number(value: &Value) -> Option<u64> {
     }
 }
 
-fn text(value: &Value) -> Option<String> {
+fn read_text(value: &Value) -> Option<String> {
     if let Value::BulkString(bytes) = value {
         String::from_utf8(bytes.clone()).ok()
     } else {
@@ -339,10 +343,16 @@ mod tests {
 
     #[test]
     fn names_of_one_caller_are_in_one_slot() {
-        assert_eq!(key("p", Level::Caller, "acme"), "{p:acme}:caller:acme");
-        assert_eq!(key("p", Level::Key, "acme/prod"), "{p:acme}:key:acme/prod");
         assert_eq!(
-            key("p", Level::KeyModel, "acme/prod a/b"),
+            scope_key("p", Level::Caller, "acme"),
+            "{p:acme}:caller:acme"
+        );
+        assert_eq!(
+            scope_key("p", Level::Key, "acme/prod"),
+            "{p:acme}:key:acme/prod"
+        );
+        assert_eq!(
+            scope_key("p", Level::KeyModel, "acme/prod a/b"),
             "{p:acme}:key_model:acme/prod a/b"
         );
     }
@@ -355,7 +365,7 @@ mod tests {
             month: 1,
         };
         let counts = Counts {
-            at: 9_000,
+            time_ms: 9_000,
             moment,
             minute: vec![(8, 1, 7), (9, 0, u64::MAX)],
             day_requests: 3,
@@ -379,8 +389,8 @@ mod tests {
             usd_per_month: Some(Usd(80)),
             ..Limits::default()
         };
-        let ask = Ask::of(11, Usd(12));
-        let written = admission(
+        let ask = Ask::exact(11, Usd(12));
+        let written = admission_json(
             &["a".to_owned(), "b".to_owned()],
             ask,
             [(&limits, moment)].into_iter(),
@@ -408,7 +418,8 @@ mod tests {
         };
         let check = |numbers: [i64; 6], expected: &[(u64, u64, u64, u64)]| {
             let answer = ints(&[&[1], &numbers[..]].concat());
-            let missing = missing(&read_earlier_part(&answer).expect("an answer"), &began, now);
+            let missing =
+                missing_parts(&read_earlier_part(&answer).expect("an answer"), &began, now);
             let missing: Vec<_> = missing
                 .into_iter()
                 .map(|(at, requests, spent)| (at / 86_400_000, requests, spent.tokens, spent.usd.0))
@@ -434,7 +445,7 @@ mod tests {
         let was_today =
             read_earlier_part(&ints(&[1, 20_770, 2, 3, 4, 20_758, 174])).expect("an answer");
         assert_eq!(
-            missing(&was_today, &yesterday, now),
+            missing_parts(&was_today, &yesterday, now),
             [(
                 20_770 * 86_400_000,
                 2,
@@ -445,7 +456,7 @@ mod tests {
             )]
         );
         assert_eq!(read_earlier_part(&ints(&[1])), Some(Counts::default()));
-        assert!(missing(&Counts::default(), &began, now).is_empty());
+        assert!(missing_parts(&Counts::default(), &began, now).is_empty());
         for nonsense in [ints(&[]), ints(&[0]), ints(&[1, 2]), Value::Nil] {
             assert_eq!(read_earlier_part(&nonsense), None, "{nonsense:?}");
         }
@@ -473,9 +484,9 @@ mod tests {
         let Some(AdmissionAnswer::Refused(mut refused)) = answer(2) else {
             panic!("refused")
         };
-        let used_before = tally(refused.remove(0), moment, NOW);
+        let used_before = total_tally(refused.remove(0), moment, NOW);
         let over = used_before
-            .over(&limits, 1, Ask::of(10, Usd(0)), NOW)
+            .over(&limits, 1, Ask::exact(10, Usd(0)), NOW)
             .expect("a limit");
         let left = used_before.left(&limits, 1, NOW);
         assert_eq!(
@@ -486,8 +497,11 @@ mod tests {
         let Some(AdmissionAnswer::Granted(mut granted)) = answer(1) else {
             panic!("granted")
         };
-        let left =
-            tally(granted.remove(0), moment, NOW).left_after(&limits, Ask::of(10, Usd(0)), NOW);
+        let left = total_tally(granted.remove(0), moment, NOW).left_after(
+            &limits,
+            Ask::exact(10, Usd(0)),
+            NOW,
+        );
         assert_eq!(
             (
                 left.requests.map(|room| room.remaining),
@@ -498,7 +512,7 @@ mod tests {
         assert_eq!(
             read_admission(&ints(&[0, 2, 1])),
             Some(AdmissionAnswer::Unknown {
-                place: 2,
+                index: 2,
                 has_part: true,
                 was_unreadable: false
             })
@@ -506,7 +520,7 @@ mod tests {
         assert_eq!(
             read_admission(&ints(&[0, 0, 0])),
             Some(AdmissionAnswer::Unknown {
-                place: 0,
+                index: 0,
                 has_part: false,
                 was_unreadable: false
             })

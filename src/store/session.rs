@@ -16,7 +16,7 @@ use super::link::Link;
 use super::texts::TextRequest;
 use super::totals::TotalsRequest;
 use super::{Core, protocol};
-use crate::base::calendar::now as clock_ms;
+use crate::base::calendar::now_millis as clock_ms;
 use crate::limits::{Moment, Scope};
 use epoch::Epoch;
 use phase::Phase;
@@ -25,14 +25,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// The longest silence of a connection. After it, the connection is lost.
-const PATIENCE: Duration = Duration::from_secs(1);
+const MIN_ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
 /// The time that other gateways have to send their counts after the store was empty. A gateway that
 /// has not sent them by then is not there: its tries to connect are closer together than this.
-const GRACE: Duration = Duration::from_secs(12);
+const JOIN_GRACE: Duration = Duration::from_secs(12);
 /// The difference between two clocks, in milliseconds, above which a warning is logged: the
 /// windows differ as much. If our own clock is set back by more, counts may have moved to other
 /// seconds and dates.
-const CLOCKS: u64 = 2_000;
+const MAX_CLOCK_DIFFERENCE: u64 = 2_000;
 
 /// One connection to the store.
 pub(super) struct Session<'s> {
@@ -85,11 +85,11 @@ impl<'s> Session<'s> {
     /// Sends batches and reads their answers until the process leaves. An error says why the
     /// connection is lost.
     pub(super) async fn run(mut self) -> Result<(), String> {
-        let patience = PATIENCE.max(self.core.settings.timeout * 2);
+        let timeout = MIN_ANSWER_TIMEOUT.max(self.core.settings.timeout * 2);
         while !self.wait().await {
-            let batch = self.batch();
-            let answers = self.link.send(&batch.commands, patience).await?;
-            self.read(batch.sent, answers)?;
+            let batch = self.next_batch();
+            let answers = self.link.send(&batch.commands, timeout).await?;
+            self.read_answers(batch.sent, answers)?;
         }
         self.say_farewell().await;
         Ok(())
@@ -101,11 +101,11 @@ impl<'s> Session<'s> {
         loop {
             let due = {
                 let inbox = self.core.inbox.lock();
-                let all_told = self.epoch.backlog.is_empty() && self.core.changes.is_empty();
-                if inbox.leaving && all_told {
+                let all_sent = self.epoch.backlog.is_empty() && self.core.changes.is_empty();
+                if inbox.leaving && all_sent {
                     return true;
                 }
-                if !(inbox.is_empty() && all_told) {
+                if !(inbox.is_empty() && all_sent) {
                     return false;
                 }
                 inbox
@@ -130,10 +130,10 @@ impl<'s> Session<'s> {
         let mut batch = Pipeline::new();
         batch
             .cmd("HDEL")
-            .arg(self.name("instances"))
+            .arg(self.key_name("instances"))
             .arg(&self.instance);
         // The process ends, whether or not the store answers.
-        self.link.send(&batch, PATIENCE).await.ok();
+        self.link.send(&batch, MIN_ANSWER_TIMEOUT).await.ok();
     }
 
     /// Begins a new epoch, in which all counts of this gateway are sent again.
@@ -143,15 +143,15 @@ impl<'s> Session<'s> {
     }
 
     /// Returns whether a scope was sent in this epoch.
-    fn is_told(&self, scope: &Scope) -> bool {
-        scope.told() == self.epoch.number
+    fn is_sent(&self, scope: &Scope) -> bool {
+        scope.sent_epoch() == self.epoch.number
     }
 
-    fn name(&self, what: &str) -> String {
-        format!("{{{}}}:{what}", self.core.settings.prefix)
+    fn key_name(&self, suffix: &str) -> String {
+        format!("{{{}}}:{suffix}", self.core.settings.prefix)
     }
 
     fn key(&self, scope: &Scope) -> String {
-        protocol::key(&self.core.settings.prefix, scope.level, &scope.name)
+        protocol::scope_key(&self.core.settings.prefix, scope.level, &scope.name)
     }
 }

@@ -9,11 +9,11 @@ use std::collections::VecDeque;
 use tokio::sync::oneshot;
 
 /// The longest text that is stored, in bytes. A longer one would make admissions wait.
-const LONGEST: usize = 256 << 10;
+const MAX_TEXT_BYTES: usize = 256 << 10;
 /// The most bytes that wait to be stored.
-const MOST_WAITING: usize = 4 << 20;
+const MAX_WAITING_BYTES: usize = 4 << 20;
 /// The most texts that are stored, or looked up, at once.
-pub(super) const AT_ONCE: usize = 16;
+pub(super) const MAX_TEXTS: usize = 16;
 
 /// What is known of something that was looked up.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,11 +50,11 @@ impl TextQueue {
     /// text, since admissions use the same connection.
     pub(super) fn take(&mut self, prefix: &str) -> Vec<Cmd> {
         let (mut commands, mut bytes) = (Vec::new(), 0);
-        while commands.len() < AT_ONCE
+        while commands.len() < MAX_TEXTS
             && self
                 .waiting
                 .front()
-                .is_some_and(|next| bytes + next.text.len() <= LONGEST)
+                .is_some_and(|next| bytes + next.text.len() <= MAX_TEXT_BYTES)
         {
             let Some(StoredText {
                 name,
@@ -67,7 +67,7 @@ impl TextQueue {
             bytes += text.len();
             let mut command = redis::cmd("SET");
             command
-                .arg(key(prefix, &name))
+                .arg(text_key(prefix, &name))
                 .arg(text)
                 .arg("EX")
                 .arg(kept_for);
@@ -88,7 +88,7 @@ impl TextRequest {
     pub(super) fn command(&self, prefix: &str) -> Cmd {
         let mut command = redis::cmd("MGET");
         for name in &self.names {
-            command.arg(key(prefix, name));
+            command.arg(text_key(prefix, name));
         }
         command
     }
@@ -117,7 +117,7 @@ impl Store {
         self.core.post(|inbox| {
             let (is_down, queue) = (inbox.state == StoreState::Down, &mut inbox.new_texts);
             let length = text.text.len();
-            if is_down || length > LONGEST || queue.bytes + length > MOST_WAITING {
+            if is_down || length > MAX_TEXT_BYTES || queue.bytes + length > MAX_WAITING_BYTES {
                 return None;
             }
             queue.bytes += length;
@@ -130,7 +130,7 @@ impl Store {
     /// time, no more are asked for, and those that came are returned.
     pub(super) async fn find_texts(&self, names: Vec<String>) -> Vec<Lookup<Vec<u8>>> {
         let mut all = Vec::with_capacity(names.len());
-        for some in names.chunks(AT_ONCE) {
+        for some in names.chunks(MAX_TEXTS) {
             let Some(found) = self.core.ask_texts(some).await else {
                 break;
             };
@@ -148,7 +148,7 @@ impl Store {
 impl Core {
     /// Asks for a few texts at once. Returns `None` if no answer comes in time.
     async fn ask_texts(&self, names: &[String]) -> Option<Vec<Option<Vec<u8>>>> {
-        let (answer, heard) = oneshot::channel();
+        let (answer, receiver) = oneshot::channel();
         let request = TextRequest {
             names: names.to_vec(),
             answer,
@@ -157,21 +157,21 @@ impl Core {
             let is_asked = inbox.state != StoreState::Down;
             is_asked.then(|| inbox.texts.push_back(request))
         })?;
-        let Ok(heard) = tokio::time::timeout(self.settings.timeout, heard).await else {
-            self.missed();
+        let Ok(received) = tokio::time::timeout(self.settings.timeout, receiver).await else {
+            self.note_missed();
             return None;
         };
         // The connection is lost, or the store refuses to answer.
-        heard.ok().filter(|found| found.len() == names.len())
+        received.ok().filter(|found| found.len() == names.len())
     }
 }
 
-fn key(prefix: &str, name: &str) -> String {
+fn text_key(prefix: &str, name: &str) -> String {
     format!("{{{prefix}}}:{name}")
 }
 
 /// Returns a hash of some words, which is short, and from which nobody can read them.
-pub(super) fn hash(words: &[&str]) -> String {
+pub(super) fn hash_words(words: &[&str]) -> String {
     let mut sha = Sha256::new();
     for part in words {
         sha.update((part.len() as u64).to_be_bytes());

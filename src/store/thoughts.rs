@@ -4,7 +4,7 @@
 //! the family and the call: so the id of another caller's call finds nothing.
 
 use super::Store;
-use super::texts::{AT_ONCE, Lookup, StoredText, hash};
+use super::texts::{Lookup, MAX_TEXTS, StoredText, hash_words};
 use crate::seal;
 use dialects::Family;
 use dialects::neutral::Thought;
@@ -15,45 +15,51 @@ const KEPT_FOR: u64 = 6 * 3600;
 
 impl Store {
     /// Stores the thoughts that led to a call. Returns at once.
-    pub fn keep(&self, key: &str, family: Family, call: &str, thoughts: &[Thought<'_>]) {
+    pub fn keep_thoughts(&self, key: &str, family: Family, call: &str, thoughts: &[Thought<'_>]) {
         self.keep_text(StoredText {
-            name: name(key, family, call),
-            text: written(thoughts),
+            name: thought_name(key, family, call),
+            text: thoughts_json(thoughts),
             kept_for: KEPT_FOR,
         });
     }
 
     /// Returns the thoughts that led to these calls, as far as they arrive in time. Each comes with
     /// the place of its call.
-    pub async fn find(
+    pub async fn find_thoughts(
         &self,
         key: &str,
         calls: &[(Family, &str)],
     ) -> Vec<(usize, Vec<Thought<'static>>)> {
         let names: Vec<String> = calls
             .iter()
-            .take(AT_ONCE)
-            .map(|(family, call)| name(key, *family, call))
+            .take(MAX_TEXTS)
+            .map(|(family, call)| thought_name(key, *family, call))
             .collect();
         let found = self.find_texts(names).await.into_iter().enumerate();
         found
-            .filter_map(|(place, text)| Some((place, read(&text)?)))
+            .filter_map(|(index, text)| Some((index, read_thoughts(&text)?)))
             .collect()
     }
 }
 
-fn name(key: &str, family: Family, call: &str) -> String {
-    format!("thoughts:{}", hash(&[key, family.name(), call]))
+fn thought_name(key: &str, family: Family, call: &str) -> String {
+    format!("thoughts:{}", hash_words(&[key, family.name(), call]))
 }
 
-fn written(thoughts: &[Thought<'_>]) -> String {
-    json!(thoughts.iter().map(seal::written).collect::<Vec<_>>()).to_string()
+fn thoughts_json(thoughts: &[Thought<'_>]) -> String {
+    json!(
+        thoughts
+            .iter()
+            .map(seal::flatten_thought)
+            .collect::<Vec<_>>()
+    )
+    .to_string()
 }
 
-fn read(text: &Lookup<Vec<u8>>) -> Option<Vec<Thought<'static>>> {
+fn read_thoughts(text: &Lookup<Vec<u8>>) -> Option<Vec<Thought<'static>>> {
     let Lookup::There(bytes) = text else {
         return None;
     };
     let all: Vec<seal::WrittenThought> = serde_json::from_slice(bytes).ok()?;
-    Some(all.into_iter().map(seal::read).collect())
+    Some(all.into_iter().map(seal::restore_thought).collect())
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 
 /// The most scopes that are asked for at once: less than a millisecond of the store's time.
-pub(super) const AT_ONCE: usize = 16;
+pub(super) const MAX_SCOPES: usize = 16;
 
 /// A request for the totals of a scope.
 pub(super) struct TotalsRequest {
@@ -20,9 +20,9 @@ pub(super) struct TotalsRequest {
 impl Store {
     /// Returns what all gateways have used of these scopes, if the store decides and answers in
     /// time.
-    pub async fn counted(&self, scopes: &[Arc<Scope>]) -> Option<Vec<Counts>> {
+    pub async fn total_counts(&self, scopes: &[Arc<Scope>]) -> Option<Vec<Counts>> {
         let mut counted = Vec::with_capacity(scopes.len());
-        for some in scopes.chunks(AT_ONCE) {
+        for some in scopes.chunks(MAX_SCOPES) {
             let awaited: Vec<oneshot::Receiver<Counts>> = self.core.post(|inbox| {
                 let ask = |scope: &Arc<Scope>| {
                     let (answer, totals) = oneshot::channel();
@@ -34,13 +34,13 @@ impl Store {
                 };
                 (inbox.state == StoreState::Up).then(|| some.iter().map(ask).collect())
             })?;
-            let heard = async {
+            let answers = async {
                 for answer in awaited {
                     counted.push(answer.await.ok()?);
                 }
                 Some(())
             };
-            tokio::time::timeout(self.core.settings.timeout, heard)
+            tokio::time::timeout(self.core.settings.timeout, answers)
                 .await
                 .ok()??;
         }

@@ -4,10 +4,10 @@
 
 use crate::base::secret::Secret;
 use crate::conf::config::Address;
-use crate::error::scrub;
+use crate::error::scrub_secret_words;
 
 /// The most characters of the error in a line.
-const LONGEST: usize = 160;
+const MAX_CHARACTERS: usize = 160;
 
 /// The advice for an error that contains the first text. The first match counts.
 const ADVICE: [(&str, &str); 23] = [
@@ -97,26 +97,26 @@ const ADVICE: [(&str, &str); 23] = [
 ];
 
 /// Writes an error as one line.
-pub(super) fn line(address: &Address, why: &str) -> String {
+pub(super) fn error_line(address: &Address, why: &str) -> String {
     // The server quotes a part of the command, and so perhaps a part of the password.
-    let said = why
+    let message = why
         .split(", with args beginning with")
         .next()
         .unwrap_or(why);
     // Redis 7 and later add the place in the script.
-    let said = said.split(" script: ").next().unwrap_or(said);
+    let message = message.split(" script: ").next().unwrap_or(message);
     let secrets: Vec<&str> = address.password.iter().map(Secret::expose).collect();
     // This comes before the line is cut: a part of a secret would not be found any more.
-    let said = scrub(said, &secrets);
-    let words: Vec<&str> = said
+    let message = scrub_secret_words(message, &secrets);
+    let words: Vec<&str> = message
         .split(|c: char| c.is_whitespace() || c.is_control())
         .filter(|word| !word.is_empty())
         .collect();
-    let said: String = words.join(" ").chars().take(LONGEST).collect();
-    let said = said.trim_end_matches(['.', ' ']);
+    let message: String = words.join(" ").chars().take(MAX_CHARACTERS).collect();
+    let message = message.trim_end_matches(['.', ' ']);
     match ADVICE.iter().find(|(part, _)| why.contains(part)) {
-        Some((_, advice)) => format!("{said} ({advice})"),
-        None => said.to_owned(),
+        Some((_, advice)) => format!("{message} ({advice})"),
+        None => message.to_owned(),
     }
 }
 
@@ -129,7 +129,7 @@ mod tests {
         let long = "p4ssw0rd".repeat(40);
         for password in ["hunter2", &long] {
             let address = Address::parse(&format!("redis://:{password}@h")).unwrap();
-            let check = |why: &str, expected: &str| assert_eq!(line(&address, why), expected);
+            let check = |why: &str, expected: &str| assert_eq!(error_line(&address, why), expected);
             check("broken pipe", "broken pipe");
             check(
                 "OOM command not allowed when used memory > 'maxmemory'. script: d85701ec3ec1923f326237d70f2f009f2fdccda1, on @user_script:71.",
@@ -140,7 +140,7 @@ mod tests {
                 "Incompatible type - Parse error at 1 Unexpected `33` Unexpected `60` (a server that is not Redis or Valkey answers)",
             );
             let quoted: String = password.chars().take(128).collect();
-            let told = line(
+            let told = error_line(
                 &address,
                 &format!("ERR unknown command 'AUTH', with args beginning with: '{quoted}' "),
             );
@@ -148,7 +148,7 @@ mod tests {
                 told.starts_with("ERR unknown command 'AUTH' (") && !told.contains("p4ss"),
                 "{told}"
             );
-            let told = line(&address, &format!("{} {password}", "because ".repeat(19)));
+            let told = error_line(&address, &format!("{} {password}", "because ".repeat(19)));
             assert!(!told.contains("hun") && !told.contains("p4s"), "{told}");
         }
     }

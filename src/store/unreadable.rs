@@ -18,16 +18,16 @@ pub(super) struct Unreadable {
 
 impl Unreadable {
     /// Notes that a scope's counts could not be read.
-    pub(super) fn note(&mut self, scope: &Arc<Scope>) {
+    pub(super) fn note_unreadable(&mut self, scope: &Arc<Scope>) {
         self.number += 1;
         self.last = Some(shown_scope(scope));
         // It may be found again before it is sent, and others may be gone from the catalog.
-        self.sent(scope);
+        self.note_sent(scope);
         self.waiting.push(Arc::downgrade(scope));
     }
 
     /// Notes that the store has this gateway's counts of a scope.
-    pub(super) fn sent(&mut self, scope: &Arc<Scope>) {
+    pub(super) fn note_sent(&mut self, scope: &Arc<Scope>) {
         self.waiting
             .retain(|other| other.strong_count() > 0 && other.as_ptr() != Arc::as_ptr(scope));
     }

@@ -9,7 +9,7 @@
 //! every certificate, a pinned one too, before the first byte of a request; nothing switches that
 //! off.
 
-use crate::base::calendar::rfc3339;
+use crate::base::calendar::format_system_time;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{WebPkiServerVerifier, verify_server_name};
 use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
@@ -46,23 +46,23 @@ impl Trust {
     /// Returns the trust in the system's authorities and in the certificates of `pem`. `alpn` lists
     /// the protocols to offer, the best first.
     pub fn new(pem: Option<&[u8]>, alpn: &[&[u8]]) -> Trust {
-        let named: Vec<CertificateDer<'static>> = pem.map(certificates).unwrap_or_default();
-        let stranger = named.iter().any(is_pin).then_some(ANOTHER_ONE);
-        Trust::of(named, stranger, alpn)
+        let named: Vec<CertificateDer<'static>> = pem.map(parse_certificates).unwrap_or_default();
+        let unknown_signer = named.iter().any(is_pin).then_some(NOT_PINNED);
+        Trust::with_certificates(named, unknown_signer, alpn)
     }
 
     /// Returns the trust in the system's authorities where nobody can name another one.
-    pub fn of_the_system(alpn: &[&[u8]]) -> Trust {
-        Trust::of(Vec::new(), Some(UNKNOWN_TO_THE_SYSTEM), alpn)
+    pub fn system_only(alpn: &[&[u8]]) -> Trust {
+        Trust::with_certificates(Vec::new(), Some(UNKNOWN_TO_THE_SYSTEM), alpn)
     }
 
-    fn of(
+    fn with_certificates(
         named: Vec<CertificateDer<'static>>,
-        stranger: Option<Stranger>,
+        unknown_signer: Option<UnknownSigner>,
         alpn: &[&[u8]],
     ) -> Trust {
         let provider = Arc::new(ring::default_provider());
-        let verifier = Arc::new(Verifier::new(named, stranger, &provider));
+        let verifier = Arc::new(Verifier::new(named, unknown_signer, &provider));
         let config =
             ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
         let config = config
@@ -88,7 +88,7 @@ impl Trust {
         self.0
             .connect(name, stream)
             .await
-            .map_err(|error| Distrust::of(&error))
+            .map_err(|error| Distrust::from_io(&error))
     }
 }
 
@@ -105,7 +105,7 @@ pub enum Doubt {
 
 impl Doubt {
     /// Tells it from the reason in words.
-    pub fn of(why: &str) -> Doubt {
+    pub fn from_reason(why: &str) -> Doubt {
         match why.strip_prefix(OF_CERTIFICATE) {
             Some(rest) if rest.starts_with(EXPIRED) || rest.starts_with(TO_COME) => Doubt::Dates,
             Some(_) => Doubt::Certificate,
@@ -114,13 +114,13 @@ impl Doubt {
     }
 }
 
-/// The beginnings of reasons, by which [`Doubt::of`] knows them.
+/// The beginnings of reasons, by which [`Doubt::with_certificates`] knows them.
 const OF_CERTIFICATE: &str = "the certificate ";
 const EXPIRED: &str = "expired at ";
 const TO_COME: &str = "is not valid before ";
 
 /// Returns the certificates of a PEM file that can be read.
-pub fn certificates(pem: &[u8]) -> Vec<CertificateDer<'static>> {
+pub fn parse_certificates(pem: &[u8]) -> Vec<CertificateDer<'static>> {
     let readable = |der: &CertificateDer<'_>| x509_parser::parse_x509_certificate(der).is_ok();
     CertificateDer::pem_slice_iter(pem)
         .filter_map(Result::ok)
@@ -130,12 +130,12 @@ pub fn certificates(pem: &[u8]) -> Vec<CertificateDer<'static>> {
 
 /// Returns whether a PEM file has a pin.
 pub fn has_pin(pem: &[u8]) -> bool {
-    certificates(pem).iter().any(is_pin)
+    parse_certificates(pem).iter().any(is_pin)
 }
 
 /// Returns the system's authorities. They are read once, since that takes some milliseconds, and
 /// every account needs them.
-fn of_the_system() -> &'static RootCertStore {
+fn system_roots() -> &'static RootCertStore {
     static ROOTS: OnceLock<RootCertStore> = OnceLock::new();
     ROOTS.get_or_init(|| {
         let mut roots = RootCertStore::empty();
@@ -150,7 +150,7 @@ struct Verifier {
     named: Vec<CertificateDer<'static>>,
     /// What is told of a certificate that nobody is known to have signed, if the usual words would
     /// not help.
-    stranger: Option<Stranger>,
+    unknown_signer: Option<UnknownSigner>,
     /// `None` if no authority is believed.
     authorities: Option<Arc<WebPkiServerVerifier>>,
     provider: Arc<CryptoProvider>,
@@ -159,7 +159,7 @@ struct Verifier {
 impl Verifier {
     fn new(
         named: Vec<CertificateDer<'static>>,
-        stranger: Option<Stranger>,
+        unknown_signer: Option<UnknownSigner>,
         provider: &Arc<CryptoProvider>,
     ) -> Verifier {
         let authorities: Vec<_> = named
@@ -171,7 +171,7 @@ impl Verifier {
         let mut roots = if pins {
             RootCertStore::empty()
         } else {
-            of_the_system().clone()
+            system_roots().clone()
         };
         roots.add_parsable_certificates(authorities);
         let authorities =
@@ -180,7 +180,7 @@ impl Verifier {
                 .ok();
         Verifier {
             named,
-            stranger,
+            unknown_signer,
             authorities,
             provider: provider.clone(),
         }
@@ -212,9 +212,9 @@ impl ServerCertVerifier for Verifier {
                     CertificateError::UnknownIssuer | CertificateError::Other(_)
                 )
             );
-            let stranger = self.stranger.filter(|_| unknown);
-            stranger.map_or(error, |stranger| {
-                CertificateError::Other(OtherError(Arc::new(stranger))).into()
+            let signer = self.unknown_signer.filter(|_| unknown);
+            signer.map_or(error, |signer| {
+                CertificateError::Other(OtherError(Arc::new(signer))).into()
             })
         })
     }
@@ -256,23 +256,23 @@ impl ServerCertVerifier for Verifier {
 
 /// The error for a certificate that nobody is known to have signed, in words.
 #[derive(Debug, Clone, Copy)]
-struct Stranger(&'static str);
+struct UnknownSigner(&'static str);
 
 /// An operator who has pinned a certificate does not ask which authority is missing.
-const ANOTHER_ONE: Stranger =
-    Stranger("is not the one in `tls.ca`, and no authority in `tls.ca` has signed it");
-const UNKNOWN_TO_THE_SYSTEM: Stranger = Stranger(
+const NOT_PINNED: UnknownSigner =
+    UnknownSigner("is not the one in `tls.ca`, and no authority in `tls.ca` has signed it");
+const UNKNOWN_TO_THE_SYSTEM: UnknownSigner = UnknownSigner(
     "has an unknown issuer: no authority of the system has signed it. Add its authority to the system's, and start the \
      gateway again (UnknownIssuer)",
 );
 
-impl fmt::Display for Stranger {
+impl fmt::Display for UnknownSigner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.0)
     }
 }
 
-impl std::error::Error for Stranger {}
+impl std::error::Error for UnknownSigner {}
 
 /// Returns whether a certificate may sign others: it says so, or it is a root of version 1, which
 /// has no field for that.
@@ -335,9 +335,9 @@ fn is_in_time(der: &CertificateDer<'_>, now: UnixTime) -> Result<(), Error> {
 }
 
 impl Distrust {
-    fn of(error: &io::Error) -> Distrust {
+    fn from_io(error: &io::Error) -> Distrust {
         match error.get_ref().and_then(|inner| inner.downcast_ref::<Error>()) {
-            Some(error) => Distrust::by_tls(error),
+            Some(error) => Distrust::from_tls(error),
             None if error.kind() == io::ErrorKind::UnexpectedEof => Distrust {
                 why: "the server closed the connection during the TLS handshake: does it speak TLS, or plain http:?"
                     .to_owned(),
@@ -348,10 +348,10 @@ impl Distrust {
     }
 
     /// Returns the reason that rustls gives, with its own word for it.
-    fn by_tls(error: &Error) -> Distrust {
+    fn from_tls(error: &Error) -> Distrust {
         if let Error::InvalidCertificate(wrong) = error {
             return Distrust {
-                why: certificate(wrong),
+                why: certificate_fault(wrong),
                 lasts: true,
             };
         }
@@ -379,9 +379,10 @@ impl Distrust {
 }
 
 /// Returns the words for what is wrong with a certificate.
-fn certificate(wrong: &CertificateError) -> String {
-    let since =
-        |time: &UnixTime| rfc3339(SystemTime::UNIX_EPOCH + Duration::from_secs(time.as_secs()));
+fn certificate_fault(wrong: &CertificateError) -> String {
+    let since = |time: &UnixTime| {
+        format_system_time(SystemTime::UNIX_EPOCH + Duration::from_secs(time.as_secs()))
+    };
     if let CertificateError::ExpiredContext { not_after, .. } = wrong {
         return format!("{OF_CERTIFICATE}{EXPIRED}{}", since(not_after));
     }
@@ -395,7 +396,7 @@ fn certificate(wrong: &CertificateError) -> String {
     {
         let names = presented
             .iter()
-            .map(|name| plain(name))
+            .map(|name| plain_name(name))
             .collect::<Vec<_>>()
             .join(", ");
         let names = if names.is_empty() {
@@ -417,29 +418,29 @@ fn certificate(wrong: &CertificateError) -> String {
             .to_owned();
     }
     if let CertificateError::Other(OtherError(inner)) = wrong
-        && inner.is::<Stranger>()
+        && inner.is::<UnknownSigner>()
     {
         return format!("the certificate {inner}");
     }
-    let told = wrong.to_string();
-    if told.contains("CaUsedAsEndEntity") {
+    let text = wrong.to_string();
+    if text.contains("CaUsedAsEndEntity") {
         return "the certificate signs itself, and is not in `tls.ca`: if you trust it, write \
                 exactly this certificate into `tls.ca` (CaUsedAsEndEntity)"
             .to_owned();
     }
-    if told.contains("EndEntityUsedAsCa") {
+    if text.contains("EndEntityUsedAsCa") {
         return "the certificate is signed by a certificate that is not a CA (EndEntityUsedAsCa)"
             .to_owned();
     }
-    format!("the certificate is not valid: {told}")
+    format!("the certificate is not valid: {text}")
 }
 
 /// Returns the name in a text that webpki writes, such as `DnsName("a.test")`.
-fn plain(told: &str) -> &str {
-    let inner = told
+fn plain_name(text: &str) -> &str {
+    let inner = text
         .split_once('(')
         .and_then(|(_, rest)| rest.strip_suffix(')'))
-        .unwrap_or(told);
+        .unwrap_or(text);
     inner.trim_matches('"')
 }
 

@@ -61,10 +61,10 @@ pub(super) const fn template<const N: usize>(name: &str) -> [u8; N] {
     template[0] = field::ATTRIBUTES << 3 | LENGTH;
     template[2] = field::KEY << 3 | LENGTH;
     template[3] = name.len().to_le_bytes()[0];
-    let mut at = 0;
-    while at < name.len() {
-        template[4 + at] = name.as_bytes()[at];
-        at += 1;
+    let mut index = 0;
+    while index < name.len() {
+        template[4 + index] = name.as_bytes()[index];
+        index += 1;
     }
     template[N - 2] = field::VALUE << 3 | LENGTH;
     template
@@ -83,14 +83,14 @@ pub(super) struct Attributes<'m>(pub(super) &'m mut Message);
 impl Attributes<'_> {
     /// Begins an attribute. Its value has this many bytes, which are written next.
     #[inline]
-    fn begin(&mut self, AttributeName(template): AttributeName, value: usize) {
+    fn begin_attribute(&mut self, AttributeName(template): AttributeName, value: usize) {
         let whole = template.len() - 2 + value;
         if whole >= usize::from(MORE) {
             return self.begin_long(AttributeName(template), value);
         }
         self.0.put(template);
         // Both are less than 128.
-        if let Some([_, whole_length, .., value_length]) = self.0.last(template.len()) {
+        if let Some([_, whole_length, .., value_length]) = self.0.last_bytes(template.len()) {
             (*whole_length, *value_length) = (low(whole as u64), low(value as u64));
         }
     }
@@ -107,11 +107,11 @@ impl Attributes<'_> {
     }
 
     pub(super) fn text(&mut self, name: AttributeName, text: &str) {
-        self.begin(name, field_length(text.len()));
+        self.begin_attribute(name, field_length(text.len()));
         self.0.bytes(field::TEXT, text.as_bytes());
     }
 
-    pub(super) fn optional(&mut self, name: AttributeName, text: Option<&str>) {
+    pub(super) fn optional_text(&mut self, name: AttributeName, text: Option<&str>) {
         if let Some(text) = text {
             self.text(name, text);
         }
@@ -120,7 +120,7 @@ impl Attributes<'_> {
     pub(super) fn address(&mut self, name: AttributeName, address: Option<IpAddr>) {
         if let Some(address) = address {
             let length = address_length(address);
-            self.begin(name, field_length(length));
+            self.begin_attribute(name, field_length(length));
             self.0.begin(field::TEXT, length);
             put_address(self.0.end(), address);
         }
@@ -129,21 +129,21 @@ impl Attributes<'_> {
     pub(super) fn number(&mut self, name: AttributeName, number: Option<u64>) {
         if let Some(number) = number {
             let number = number.min(i64::MAX.unsigned_abs());
-            self.begin(name, 1 + varint_length(number));
+            self.begin_attribute(name, 1 + varint_length(number));
             self.0.number(field::INTEGER, number);
         }
     }
 
     pub(super) fn double(&mut self, name: AttributeName, number: Option<f64>) {
         if let Some(number) = number {
-            self.begin(name, 1 + size_of::<f64>());
+            self.begin_attribute(name, 1 + size_of::<f64>());
             self.0.double(field::DOUBLE, number);
         }
     }
 
     /// Adds an attribute that is true.
     pub(super) fn truth(&mut self, name: AttributeName) {
-        self.begin(name, 2);
+        self.begin_attribute(name, 2);
         self.0.number(field::TRUTH, 1);
     }
 
@@ -155,21 +155,21 @@ impl Attributes<'_> {
         }
         let mut list = Message::default();
         texts.for_each(|text| {
-            list.short(field::ENTRY, |value| {
+            list.short_message(field::ENTRY, |value| {
                 value.bytes(field::TEXT, text.as_bytes())
             })
         });
         let list = list.written();
-        self.begin(name, field_length(list.len()));
+        self.begin_attribute(name, field_length(list.len()));
         self.0.bytes(field::LIST, list);
     }
 }
 
 /// Writes an attribute as a field of something else than a span.
 pub(super) fn put_text(message: &mut Message, field: u8, name: &str, text: &str) {
-    message.short(field, |attribute| {
+    message.short_message(field, |attribute| {
         attribute.bytes(field::KEY, name.as_bytes());
-        attribute.short(field::VALUE, |value| {
+        attribute.short_message(field::VALUE, |value| {
             value.bytes(field::TEXT, text.as_bytes())
         });
     });
@@ -207,7 +207,7 @@ mod tests {
                 "{length}"
             );
         }
-        assert_eq!(written(|a| a.optional(NAME, None)), None);
+        assert_eq!(written(|a| a.optional_text(NAME, None)), None);
     }
 
     #[test]

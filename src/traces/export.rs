@@ -11,30 +11,33 @@ use bytes::Bytes;
 use std::time::{Duration, Instant};
 
 /// The most tries for one batch.
-const TRIES: usize = 3;
+const MAX_TRIES: usize = 3;
 /// The longest wait that a receiver may ask for.
-const LONGEST_WAIT: Duration = Duration::from_secs(30);
+const MAX_WAIT: Duration = Duration::from_secs(30);
 /// The longest time for one try at the end of the process.
-const LAST: Duration = Duration::from_secs(1);
+const LAST_TRY_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Sends spans, for ever. `instance` is the name of this gateway.
-pub async fn keep(traces: &Traces, backends: &Backends, instance: &str) {
+pub async fn send_spans(traces: &Traces, backends: &Backends, instance: &str) {
     let receiver = Receiver::new(traces, backends);
     let mut outage = Outage::default();
     loop {
-        let batch = traces.queue.batch().await;
+        let batch = traces.queue.next_batch().await;
         let count = batch.count;
         let body = [
             spans::preamble(traces, instance, batch.bytes.len()).into(),
             batch.bytes.into(),
         ];
-        let posted = send(traces, &receiver, &body).await;
+        let posted = post_batch(traces, &receiver, &body).await;
         drop(body);
         // Before the batch is over: the process may end then.
-        if let Some((level, what)) =
-            outage.note(&posted, count, traces.queue.overflown(), Instant::now())
-        {
-            log::log!(level, "{what}");
+        if let Some((level, message)) = outage.note_batch(
+            &posted,
+            count,
+            traces.queue.take_overflown(),
+            Instant::now(),
+        ) {
+            log::log!(level, "{message}");
         }
         let (reason, lost) = match &posted {
             Posted::Taken { rejected } => ("rejected", (*rejected).min(count)),
@@ -43,7 +46,7 @@ pub async fn keep(traces: &Traces, backends: &Backends, instance: &str) {
             Posted::Ended => ("ended", count),
         };
         let given_up = if traces.queue.is_hurried() { lost } else { 0 };
-        if traces.queue.sent(given_up) {
+        if traces.queue.note_sent(given_up) {
             traces.metrics.exported(count - lost);
             traces.metrics.dropped(reason, lost);
         }
@@ -51,17 +54,17 @@ pub async fn keep(traces: &Traces, backends: &Backends, instance: &str) {
 }
 
 /// Posts a batch, and again as long as the receiver says when.
-async fn send(traces: &Traces, receiver: &Receiver<'_>, body: &[Bytes]) -> Posted {
+async fn post_batch(traces: &Traces, receiver: &Receiver<'_>, body: &[Bytes]) -> Posted {
     let mut tries = 0;
     loop {
         let posted = tokio::select! {
             posted = receiver.post(body) => posted,
-            () = late(traces) => return Posted::Ended,
+            () = wait_until_late(traces) => return Posted::Ended,
         };
         tries += 1;
         let wait = match &posted {
             Posted::Later { wait, .. } => {
-                Some(*wait).filter(|wait| tries < TRIES && *wait <= LONGEST_WAIT)
+                Some(*wait).filter(|wait| tries < MAX_TRIES && *wait <= MAX_WAIT)
             }
             Posted::Taken { .. } | Posted::Refused(_) | Posted::Failed(_) | Posted::Ended => None,
         };
@@ -69,13 +72,13 @@ async fn send(traces: &Traces, receiver: &Receiver<'_>, body: &[Bytes]) -> Poste
         // At the end of the process, nobody waits for a receiver.
         tokio::select! {
             () = tokio::time::sleep(wait) => {}
-            () = traces.queue.hurried() => return Posted::Ended,
+            () = traces.queue.wait_until_hurried() => return Posted::Ended,
         }
     }
 }
 
 /// Returns when a try takes too long for the end of the process.
-async fn late(traces: &Traces) {
-    traces.queue.hurried().await;
-    tokio::time::sleep(LAST).await;
+async fn wait_until_late(traces: &Traces) {
+    traces.queue.wait_until_hurried().await;
+    tokio::time::sleep(LAST_TRY_TIMEOUT).await;
 }

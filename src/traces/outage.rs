@@ -19,42 +19,42 @@ pub(super) struct Outage {
 impl Outage {
     /// Notes what became of a batch of so many spans, and for how many others there was no room.
     /// Returns a line for the log, if there is something new.
-    pub(super) fn note(
+    pub(super) fn note_batch(
         &mut self,
         posted: &Posted,
         count: usize,
         full: usize,
         now: Instant,
     ) -> Option<(log::Level, String)> {
-        let (lost, what) = match posted {
+        let (lost, message) = match posted {
             // The end of the process has a line of its own.
             Posted::Ended => return None,
-            Posted::Taken { rejected: 0 } if full == 0 => return self.good(now),
+            Posted::Taken { rejected: 0 } if full == 0 => return self.note_good(now),
             Posted::Taken { rejected: 0 } => {
-                let what = "more spans come than the receiver at `traces.endpoint` takes: those that find no room in the queue are \
+                let message = "more spans come than the receiver at `traces.endpoint` takes: those that find no room in the queue are \
                             dropped";
-                (0, what.to_owned())
+                (0, message.to_owned())
             }
             Posted::Taken { rejected } => {
                 let lost = (*rejected).min(count);
-                let what = format!(
+                let message = format!(
                     "the receiver at `traces.endpoint` takes spans and rejects {lost} of {count}: these are dropped"
                 );
-                (lost, what)
+                (lost, message)
             }
             Posted::Later { why, .. } | Posted::Refused(why) | Posted::Failed(why) => {
-                let what = format!(
+                let message = format!(
                     "spans cannot be sent to `traces.endpoint` ({why}): they are dropped until they can be"
                 );
-                (count, what)
+                (count, message)
             }
         };
         let before = self.lost.map_or(0, |(lost, _)| lost);
         let was = self.lost.replace((before + lost + full, now));
-        was.is_none().then_some((log::Level::Warn, what))
+        was.is_none().then_some((log::Level::Warn, message))
     }
 
-    fn good(&mut self, now: Instant) -> Option<(log::Level, String)> {
+    fn note_good(&mut self, now: Instant) -> Option<(log::Level, String)> {
         let (lost, _) = self
             .lost
             .take_if(|(_, last)| now.duration_since(*last) >= QUIET)?;
@@ -76,7 +76,8 @@ mod tests {
     fn said(batches: &[(Posted, usize)]) -> Vec<(u64, String)> {
         let (mut outage, begin) = (Outage::default(), Instant::now());
         let mut note = |(second, (posted, full)): (u64, &(Posted, usize))| {
-            let (_, what) = outage.note(posted, 10, *full, begin + Duration::from_secs(second))?;
+            let (_, what) =
+                outage.note_batch(posted, 10, *full, begin + Duration::from_secs(second))?;
             Some((second, what))
         };
         (0..).zip(batches).filter_map(&mut note).collect()

@@ -10,7 +10,7 @@ use crate::conf::config;
 use crate::exchange::attempt::Attempt;
 use crate::exchange::backends::Backends;
 use crate::exchange::outgoing::{Outgoing, own_id};
-use crate::live::place::{Place, TELLING, told};
+use crate::live::ready_account::{MESSAGE_TIMEOUT, ReadyAccount, webhook_account};
 use bytes::Bytes;
 use http::HeaderValue;
 use http::header;
@@ -21,7 +21,7 @@ use std::time::{Duration, SystemTime};
 use tokio::time::Instant;
 
 /// The most bytes of an answer that are read.
-const ANSWER: usize = 16 * 1024;
+const MAX_ANSWER_BYTES: usize = 16 * 1024;
 /// The type of what is sent.
 const PROTOBUF: &str = "application/x-protobuf";
 
@@ -30,7 +30,7 @@ pub(super) struct Receiver<'r> {
     backends: &'r Backends,
     settings: &'r config::Traces,
     /// Its connections, and the addresses of its name.
-    place: Arc<Place>,
+    ready_account: Arc<ReadyAccount>,
 }
 
 /// What became of a try.
@@ -59,11 +59,14 @@ pub(super) enum Posted {
 impl<'r> Receiver<'r> {
     pub(super) fn new(traces: &'r Traces, backends: &'r Backends) -> Receiver<'r> {
         let settings = &traces.settings;
-        let place = Arc::new(Place::apart(account(settings), &backends.server.proxies));
+        let ready_account = Arc::new(ReadyAccount::standalone(
+            receiver_account(settings),
+            &backends.server.proxies,
+        ));
         Receiver {
             backends,
             settings,
-            place,
+            ready_account,
         }
     }
 
@@ -71,8 +74,14 @@ impl<'r> Receiver<'r> {
     /// host, the status and the names in the certificate at most.
     pub(super) async fn post(&self, body: &[Bytes]) -> Posted {
         // The name may have moved. If it cannot be looked up, the post says so, or does without.
-        drop(self.place.state.addresses.renew(self.place.hop()).await);
-        let due = Instant::now() + TELLING;
+        drop(
+            self.ready_account
+                .state
+                .addresses
+                .refresh_if_due(self.ready_account.hop())
+                .await,
+        );
+        let due = Instant::now() + MESSAGE_TIMEOUT;
         let mut posted = Err(Failure::Stale);
         // A connection that was kept may be gone.
         for fresh in [false, true] {
@@ -80,13 +89,18 @@ impl<'r> Receiver<'r> {
                 .as_ref()
                 .is_err_and(|failure| *failure == Failure::Stale)
             {
-                posted = self.once(body, fresh, due).await;
+                posted = self.post_once(body, fresh, due).await;
             }
         }
-        posted.unwrap_or_else(|failure| Posted::Failed(words(&failure)))
+        posted.unwrap_or_else(|failure| Posted::Failed(failure_text(&failure)))
     }
 
-    async fn once(&self, body: &[Bytes], fresh: bool, due: Instant) -> Result<Posted, Failure> {
+    async fn post_once(
+        &self,
+        body: &[Bytes],
+        fresh: bool,
+        due: Instant,
+    ) -> Result<Posted, Failure> {
         let id = own_id();
         let outgoing = Outgoing {
             request_id: &id,
@@ -95,20 +109,20 @@ impl<'r> Receiver<'r> {
             body,
             upload: None,
             stream: false,
-            timeouts: self.place.account.timeouts,
+            timeouts: self.ready_account.account.timeouts,
             total: due,
             fresh,
         };
         let mut alarm = Alarm::default();
         let permit = self
-            .place
+            .ready_account
             .state
             .admit()
             .map(Arc::new)
             .ok_or(Failure::NoRoom)?;
-        let mut attempt = Attempt::begin(
+        let mut attempt = Attempt::connect_and_send(
             &self.backends.upstream,
-            &self.place,
+            &self.ready_account,
             permit,
             &outgoing,
             &mut alarm,
@@ -126,7 +140,7 @@ impl<'r> Receiver<'r> {
         let why = format!("it answers {}", status.as_u16());
         // A body that is too long, too slow or cut changes nothing: the status is known. Its
         // connection is not used again.
-        let rest = attempt.rest(ANSWER, due, &mut alarm).await;
+        let rest = attempt.read_rest(MAX_ANSWER_BYTES, due, &mut alarm).await;
         if rest.is_ok() {
             attempt.finish().await;
         }
@@ -135,7 +149,7 @@ impl<'r> Receiver<'r> {
                 rejected: rest
                     .ok()
                     .filter(|_| is_protobuf)
-                    .map_or(0, |body| rejected(&body)),
+                    .map_or(0, |body| rejected_spans(&body)),
             },
             (429 | 502..=504, Some(wait)) => Posted::Later { why, wait },
             (401 | 403, _) => Posted::Refused(format!("{why}: look at `traces.headers`")),
@@ -162,7 +176,7 @@ struct PartialSuccess {
 }
 
 /// Returns how many spans a receiver did not take, as it says.
-fn rejected(body: &[u8]) -> usize {
+fn rejected_spans(body: &[u8]) -> usize {
     let answer = ReceiverAnswer::decode(body).unwrap_or_default();
     answer
         .partial
@@ -171,8 +185,8 @@ fn rejected(body: &[u8]) -> usize {
 }
 
 /// Returns the receiver as an account: it is called like any other.
-fn account(settings: &config::Traces) -> Account {
-    let mut account = told("traces", &settings.endpoint, PROTOBUF);
+fn receiver_account(settings: &config::Traces) -> Account {
+    let mut account = webhook_account("traces", &settings.endpoint, PROTOBUF);
     account
         .headers
         .push((header::ACCEPT, HeaderValue::from_static(PROTOBUF)));
@@ -183,8 +197,8 @@ fn account(settings: &config::Traces) -> Account {
 
 /// Says why the receiver was not reached, or did not answer. The words have the receiver's host at
 /// most, and the names in its certificate; nothing else of its address, and nothing that it said.
-fn words(failure: &Failure) -> String {
-    let in_time = TELLING.as_secs();
+fn failure_text(failure: &Failure) -> String {
+    let in_time = MESSAGE_TIMEOUT.as_secs();
     match failure {
         Failure::Unreachable(why) => format!("it cannot be reached: {why}"),
         Failure::Tls { why, .. } => format!("TLS failed: {why}"),
@@ -233,14 +247,18 @@ mod tests {
         };
         assert_eq!(
             [
-                rejected(&answer(3)),
-                rejected(&answer(-3)),
-                rejected(&answer(0))
+                rejected_spans(&answer(3)),
+                rejected_spans(&answer(-3)),
+                rejected_spans(&answer(0))
             ],
             [3, 0, 0]
         );
         assert_eq!(
-            [rejected(b""), rejected(b"{}"), rejected(&[0xff; 40])],
+            [
+                rejected_spans(b""),
+                rejected_spans(b"{}"),
+                rejected_spans(&[0xff; 40])
+            ],
             [0, 0, 0]
         );
     }

@@ -24,7 +24,7 @@ pub(super) struct Message(Vec<u8>);
 impl Message {
     /// Begins another message. Its memory is that of the last one, if that was not longer than
     /// these bytes.
-    pub(super) fn again(&mut self, bytes: usize) {
+    pub(super) fn reset(&mut self, bytes: usize) {
         self.0.clear();
         self.0.shrink_to(bytes);
     }
@@ -41,7 +41,7 @@ impl Message {
 
     /// Returns the bytes that were written last.
     #[inline]
-    pub(super) fn last(&mut self, count: usize) -> Option<&mut [u8]> {
+    pub(super) fn last_bytes(&mut self, count: usize) -> Option<&mut [u8]> {
         let start = self.0.len().checked_sub(count)?;
         self.0.get_mut(start..)
     }
@@ -55,21 +55,21 @@ impl Message {
     /// Writes an integer or a truth.
     #[inline]
     pub(super) fn number(&mut self, field: u8, number: u64) {
-        self.head(field, WireType::Varint);
+        self.write_key(field, WireType::Varint);
         self.varint(number);
     }
 
     /// Writes an integer that always has 64 bits.
     #[inline]
     pub(super) fn fixed64(&mut self, field: u8, number: u64) {
-        self.head(field, WireType::Fixed64);
+        self.write_key(field, WireType::Fixed64);
         self.put(&number.to_le_bytes());
     }
 
     /// Writes an integer that always has 32 bits.
     #[inline]
     pub(super) fn fixed32(&mut self, field: u8, number: u32) {
-        self.head(field, WireType::Fixed32);
+        self.write_key(field, WireType::Fixed32);
         self.put(&number.to_le_bytes());
     }
 
@@ -89,37 +89,37 @@ impl Message {
     /// Begins a message inside this one, or a text, of this many bytes. They are put next.
     #[inline]
     pub(super) fn begin(&mut self, field: u8, length: usize) {
-        self.head(field, WireType::Length);
+        self.write_key(field, WireType::Length);
         self.varint(length as u64);
     }
 
     /// Writes a message inside this one, or a text in parts. Most have fewer than 128 bytes.
     #[inline]
-    pub(super) fn short(&mut self, field: u8, write: impl FnOnce(&mut Self)) {
-        self.nested(field, 1, write);
+    pub(super) fn short_message(&mut self, field: u8, write: impl FnOnce(&mut Self)) {
+        self.write_nested(field, 1, write);
     }
 
     /// Writes a message inside this one. Most have more bytes, and fewer than 16,384.
     #[inline]
-    pub(super) fn long(&mut self, field: u8, write: impl FnOnce(&mut Self)) {
-        self.nested(field, 2, write);
+    pub(super) fn long_message(&mut self, field: u8, write: impl FnOnce(&mut Self)) {
+        self.write_nested(field, 2, write);
     }
 
     /// Writes a message inside this one. Its length comes before it, and probably takes this many
     /// bytes. If it takes others, what was written moves.
     #[inline]
-    fn nested(&mut self, field: u8, room: usize, write: impl FnOnce(&mut Self)) {
-        self.head(field, WireType::Length);
-        let place = self.0.len();
+    fn write_nested(&mut self, field: u8, room: usize, write: impl FnOnce(&mut Self)) {
+        self.write_key(field, WireType::Length);
+        let start = self.0.len();
         (0..room).for_each(|_| self.0.push(0));
         write(self);
-        let length = (self.0.len() - place - room) as u64;
+        let length = (self.0.len() - start - room) as u64;
         let taken = varint_length(length);
         if taken != room {
-            drop(self.0.splice(place..place + room, repeat_n(0, taken)));
+            drop(self.0.splice(start..start + room, repeat_n(0, taken)));
         }
         let mut rest = length;
-        for byte in self.0.get_mut(place..place + taken).unwrap_or_default() {
+        for byte in self.0.get_mut(start..start + taken).unwrap_or_default() {
             let more = if rest >= u64::from(MORE) { MORE } else { 0 };
             *byte = low(rest) | more;
             rest >>= 7;
@@ -127,7 +127,7 @@ impl Message {
     }
 
     #[inline]
-    fn head(&mut self, field: u8, wire: WireType) {
+    fn write_key(&mut self, field: u8, wire: WireType) {
         self.varint(u64::from(field) << 3 | wire as u64);
     }
 
@@ -170,7 +170,7 @@ mod tests {
     fn written(write: impl Fn(&mut Message)) -> Vec<u8> {
         let mut message = Message::default();
         message.put(b"before");
-        message.again(3);
+        message.reset(3);
         write(&mut message);
         message.written().to_vec()
     }
@@ -181,7 +181,7 @@ mod tests {
         assert_eq!(written(|m| m.number(1, 150)), [0x08, 0x96, 0x01]);
         assert_eq!(written(|m| m.bytes(2, b"testing")), b"\x12\x07testing");
         assert_eq!(
-            written(|m| m.short(3, |m| m.number(1, 150))),
+            written(|m| m.short_message(3, |m| m.number(1, 150))),
             [0x1a, 0x03, 0x08, 0x96, 0x01]
         );
         assert_eq!(
@@ -203,12 +203,12 @@ mod tests {
             let direct = written(|m| m.bytes(1, &inner));
             assert_eq!(direct.len(), field_length(length));
             let fill = |m: &mut Message| m.put(&inner);
-            assert_eq!(direct, written(|m| m.short(1, fill)), "{length}");
-            assert_eq!(direct, written(|m| m.long(1, fill)), "{length}");
+            assert_eq!(direct, written(|m| m.short_message(1, fill)), "{length}");
+            assert_eq!(direct, written(|m| m.long_message(1, fill)), "{length}");
             // What stands before and after is not moved over.
             let deep = written(|m| {
                 m.number(4, 1);
-                m.long(2, |m| m.short(1, fill));
+                m.long_message(2, |m| m.short_message(1, fill));
                 m.number(3, 1);
             });
             let plain = written(|m| {

@@ -2,23 +2,23 @@
 //! number of spans. What does not fit is dropped and counted: no request waits for a receiver.
 
 use crate::base::lock::{self, Lock};
-use crate::settled::PARTS;
+use crate::settled::MAX_PARTS;
 use std::collections::VecDeque;
 use std::sync::Condvar;
 use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 
 /// The most spans that wait.
-const MOST: usize = 2_048;
+const MAX_WAITING_SPANS: usize = 2_048;
 /// The most spans that are sent together, but for those of one exchange.
-pub(super) const BATCH: usize = 512;
+pub(super) const MAX_BATCH_SPANS: usize = 512;
 // Beside the attempts of slices that are kept, there is room for those that ended in other ways.
 const _: () = assert!(
-    PARTS as usize <= MOST / 2,
+    MAX_PARTS as usize <= MAX_WAITING_SPANS / 2,
     "an exchange of many slices does not fit"
 );
 /// The longest time that a span waits before it is sent.
-const WAIT: Duration = Duration::from_secs(5);
+const MAX_WAIT: Duration = Duration::from_secs(5);
 
 /// The queue.
 #[derive(Default)]
@@ -68,14 +68,14 @@ impl SpanQueue {
     /// them, if there is no room.
     pub(super) fn put(&self, count: usize, bytes: &[u8]) -> usize {
         let mut state = self.state.lock();
-        if state.spans + count > MOST {
+        if state.spans + count > MAX_WAITING_SPANS {
             state.overflown += count;
             return count;
         }
         let was = state.spans;
         state.spans += count;
         state.add(count, bytes);
-        let is_due = state.is_hurried || (was < BATCH && state.spans >= BATCH);
+        let is_due = state.is_hurried || (was < MAX_BATCH_SPANS && state.spans >= MAX_BATCH_SPANS);
         drop(state);
         if is_due {
             self.wake.notify_one();
@@ -84,16 +84,16 @@ impl SpanQueue {
     }
 
     /// Waits until there is something to send. What is returned counts as being sent until
-    /// [`SpanQueue::sent`] is called.
-    pub(super) async fn batch(&self) -> Batch {
+    /// [`SpanQueue::note_sent`] is called.
+    pub(super) async fn next_batch(&self) -> Batch {
         loop {
             let is_due = {
                 let state = self.state.lock();
-                state.is_hurried || state.spans >= BATCH
+                state.is_hurried || state.spans >= MAX_BATCH_SPANS
             };
             if !is_due {
                 // Nobody waits longer than this, whatever wakes the task.
-                drop(tokio::time::timeout(WAIT, self.wake.notified()).await);
+                drop(tokio::time::timeout(MAX_WAIT, self.wake.notified()).await);
             }
             if let Some(batch) = self.state.lock().take() {
                 return batch;
@@ -106,7 +106,7 @@ impl SpanQueue {
 
     /// Notes that a batch was sent or dropped, but for so many of its spans, which were given up
     /// because the process ends. Returns whether they still count: the end may have counted them.
-    pub(super) fn sent(&self, given_up: usize) -> bool {
+    pub(super) fn note_sent(&self, given_up: usize) -> bool {
         let mut state = self.state.lock();
         if std::mem::take(&mut state.sending) == 0 {
             return false;
@@ -118,12 +118,12 @@ impl SpanQueue {
     }
 
     /// Returns for how many spans there was no room, since this was asked last.
-    pub(super) fn overflown(&self) -> usize {
+    pub(super) fn take_overflown(&self) -> usize {
         std::mem::take(&mut self.state.lock().overflown)
     }
 
     /// Waits until everything is to be sent at once.
-    pub(super) async fn hurried(&self) {
+    pub(super) async fn wait_until_hurried(&self) {
         while !self.is_hurried() {
             self.wake.notified().await;
         }
@@ -142,14 +142,14 @@ impl SpanQueue {
 
     /// Lets everything be sent, and waits for it, but not longer than this. What is left then is
     /// given up.
-    pub(super) fn finish(&self, patience: Duration) -> Unfinished {
+    pub(super) fn finish(&self, timeout: Duration) -> Unfinished {
         self.hurry();
-        let due = Instant::now() + patience;
+        let due = Instant::now() + timeout;
         let mut state = self.state.lock();
         while (state.sending > 0 || !state.batches.is_empty())
             && let Some(left) = due.checked_duration_since(Instant::now())
         {
-            state = lock::wait_for(&self.over, state, left);
+            state = lock::wait_with_timeout(&self.over, state, left);
         }
         let left = std::mem::take(&mut state.sending) + std::mem::take(&mut state.spans);
         state.batches.clear();
@@ -167,7 +167,7 @@ impl Waiting {
         match self
             .batches
             .back_mut()
-            .filter(|batch| batch.count + count <= BATCH)
+            .filter(|batch| batch.count + count <= MAX_BATCH_SPANS)
         {
             Some(batch) => {
                 batch.count += count;
@@ -210,32 +210,43 @@ mod tests {
     #[test]
     fn what_does_not_fit_is_dropped_whole() {
         let queue = SpanQueue::default();
-        assert_eq!((0..MOST).map(|_| put(&queue, 2)).sum::<usize>(), MOST);
+        assert_eq!(
+            (0..MAX_WAITING_SPANS)
+                .map(|_| put(&queue, 2))
+                .sum::<usize>(),
+            MAX_WAITING_SPANS
+        );
         assert_eq!(put(&queue, 1), 1);
-        assert_eq!(take(&queue), BATCH);
-        assert_eq!((put(&queue, BATCH), put(&queue, 1)), (0, 1));
-        assert_eq!([queue.overflown(), queue.overflown()], [MOST + 2, 0]);
+        assert_eq!(take(&queue), MAX_BATCH_SPANS);
+        assert_eq!((put(&queue, MAX_BATCH_SPANS), put(&queue, 1)), (0, 1));
+        assert_eq!(
+            [queue.take_overflown(), queue.take_overflown()],
+            [MAX_WAITING_SPANS + 2, 0]
+        );
         // An exchange is never cut, however many attempts it has.
         let queue = SpanQueue::default();
-        assert_eq!((put(&queue, BATCH + 101), put(&queue, 1)), (0, 0));
-        assert_eq!([0, 1, 2].map(|_| take(&queue)), [BATCH + 101, 1, 0]);
+        assert_eq!((put(&queue, MAX_BATCH_SPANS + 101), put(&queue, 1)), (0, 0));
+        assert_eq!(
+            [0, 1, 2].map(|_| take(&queue)),
+            [MAX_BATCH_SPANS + 101, 1, 0]
+        );
     }
 
     #[tokio::test]
     async fn a_full_batch_waits_for_nothing_and_less_waits_for_its_time_or_the_end() {
         let queue = SpanQueue::default();
-        let lost: usize = (0..BATCH + 1).map(|_| put(&queue, 1)).sum();
+        let lost: usize = (0..MAX_BATCH_SPANS + 1).map(|_| put(&queue, 1)).sum();
         assert_eq!(lost, 0);
         let begun = Instant::now();
-        assert_eq!(counted(queue.batch().await), BATCH);
-        queue.sent(0);
-        assert!(begun.elapsed() < WAIT);
+        assert_eq!(counted(queue.next_batch().await), MAX_BATCH_SPANS);
+        queue.note_sent(0);
+        assert!(begun.elapsed() < MAX_WAIT);
         // A full batch was announced, and is taken: the next one waits all the same.
-        assert_eq!(counted(queue.batch().await), 1);
-        queue.sent(0);
+        assert_eq!(counted(queue.next_batch().await), 1);
+        queue.note_sent(0);
         put(&queue, 3);
         queue.hurry();
-        assert_eq!(counted(queue.batch().await), 3);
+        assert_eq!(counted(queue.next_batch().await), 3);
     }
 
     #[test]
@@ -249,7 +260,7 @@ mod tests {
         assert_eq!(take(&queue), 1);
         std::thread::scope(|scope| {
             let end = scope.spawn(|| queue.finish(Duration::from_secs(60)));
-            assert!(queue.sent(1));
+            assert!(queue.note_sent(1));
             assert_eq!(end.join().ok(), Some(Unfinished { left: 0, before: 1 }));
         });
     }
@@ -267,7 +278,7 @@ mod tests {
         assert!(begun.elapsed() >= Duration::from_millis(20));
         assert_eq!(unfinished, Unfinished { left: 6, before: 0 });
         // The task comes too late to count its batch, and nothing is left for it.
-        assert!(!queue.sent(4));
+        assert!(!queue.note_sent(4));
         assert_eq!(
             queue.finish(Duration::ZERO),
             Unfinished { left: 0, before: 0 }

@@ -26,7 +26,7 @@ pub(super) struct Sampler {
 }
 
 /// The most exchanges a second that are kept of those without a key.
-const STRANGERS: u32 = 10;
+const MAX_STRANGERS: u32 = 10;
 
 impl Sampler {
     pub(super) fn new(settings: Sampling) -> Sampler {
@@ -40,15 +40,15 @@ impl Sampler {
     }
 
     /// Decides at the beginning of an exchange. What happens later may only add to it.
-    pub(super) fn begins(&self, parent: Option<&Parent>) -> bool {
+    pub(super) fn is_sampled(&self, parent: Option<&Parent>) -> bool {
         match parent.filter(|_| self.settings.follows_parent) {
             Some(parent) => parent.is_sampled,
-            None => self.dice(),
+            None => self.is_drawn(),
         }
     }
 
     /// Decides by the share. The trace's id does not count: a caller may choose it.
-    fn dice(&self) -> bool {
+    fn is_drawn(&self) -> bool {
         self.settings.share >= 1.0 || fastrand::f64() < self.settings.share
     }
 
@@ -59,22 +59,22 @@ impl Sampler {
         };
         let is_bound =
             context.parent.is_some() && self.settings.follows_parent && self.settings.share < 1.0;
-        let most = self.settings.extra_per_second;
+        let max_extra = self.settings.extra_per_second;
         let is_mistake = settled.blame() == Some(Blame::Caller);
         // Who has no key may not ask for anything.
         if settled.sender.key.is_none() {
             let is_wanted =
                 (context.is_sampled && !is_bound) || is_mistake || self.is_noteworthy(settled);
-            return is_wanted && self.strangers.take(STRANGERS.min(most), now);
+            return is_wanted && self.strangers.take(MAX_STRANGERS.min(max_extra), now);
         }
         // Of those that a caller asks for, only what the share leaves out counts as more than it.
-        if context.is_sampled && (!is_bound || self.dice() || self.asked.take(most, now)) {
+        if context.is_sampled && (!is_bound || self.is_drawn() || self.asked.take(max_extra, now)) {
             return true;
         }
         if is_mistake {
-            self.mistakes.take(most, now)
+            self.mistakes.take(max_extra, now)
         } else {
-            self.is_noteworthy(settled) && self.noteworthy.take(most, now)
+            self.is_noteworthy(settled) && self.noteworthy.take(max_extra, now)
         }
     }
 
@@ -100,14 +100,14 @@ struct Allowance(Lock<(u64, u32)>);
 
 impl Allowance {
     /// Takes one of at most so many a second, if there is one left.
-    fn take(&self, most: u32, now: u64) -> bool {
+    fn take(&self, limit: u32, now: u64) -> bool {
         let mut taken = self.0.lock();
         let second = now / 1_000;
         if taken.0 != second {
             *taken = (second, 0);
         }
         taken.1 = taken.1.saturating_add(1);
-        taken.1 <= most
+        taken.1 <= limit
     }
 }
 
@@ -142,12 +142,12 @@ mod tests {
 
     /// A good exchange of a caller with a key.
     fn settled(sampler: &Sampler, parent: Option<Parent>) -> Settled {
-        let is_sampled = sampler.begins(parent.as_ref());
+        let is_sampled = sampler.is_sampled(parent.as_ref());
         let trace = TraceContext {
             trace: [1; 16],
             parent,
             is_sampled,
-            at: None,
+            local_address: None,
         };
         let mut settled = Settled {
             trace: Some(Arc::new(trace)),

@@ -14,7 +14,7 @@ use crate::base::trace_context::{SpanId, TraceContext};
 use crate::catalog::{Account, Catalog};
 use crate::conf::price::Usd;
 use crate::error::Blame;
-use crate::settled::{Settled, Tried, micros, millis};
+use crate::settled::{Settled, Tried, whole_micros, whole_millis};
 use dialects::usage::{Source, Usage};
 use std::net::{IpAddr, SocketAddr};
 
@@ -71,7 +71,7 @@ const ERROR: u64 = 2;
 /// come from. `instance` is the gateway's name.
 pub(super) fn preamble(traces: &Traces, instance: &str, spans: usize) -> Vec<u8> {
     let [mut gateway, mut scope, mut preamble] = [(); 3].map(|()| Message::default());
-    gateway.short(field::RESOURCE, |resource| {
+    gateway.short_message(field::RESOURCE, |resource| {
         let mut add =
             |name: &str, value: &str| put_text(resource, field::RESOURCE_ATTRIBUTES, name, value);
         let settings = &traces.settings.resource;
@@ -86,7 +86,7 @@ pub(super) fn preamble(traces: &Traces, instance: &str, spans: usize) -> Vec<u8>
         }
     });
     gateway.bytes(field::RESOURCE_SCHEMA, words::SCHEMA.as_bytes());
-    scope.short(field::SCOPE, |scope| {
+    scope.short_message(field::SCOPE, |scope| {
         scope.bytes(field::SCOPE_NAME, b"portcullis");
         scope.bytes(field::SCOPE_VERSION, env!("CARGO_PKG_VERSION").as_bytes());
     });
@@ -102,7 +102,7 @@ pub(super) fn preamble(traces: &Traces, instance: &str, spans: usize) -> Vec<u8>
 
 /// Writes the spans of an exchange: each as a field of the message that has all spans. Returns how
 /// many they are. The catalog is the one that the exchange began with, if it has one.
-pub(super) fn of_exchange(
+pub(super) fn write_exchange(
     traces: &Traces,
     settled: &Settled,
     catalog: Option<&Catalog>,
@@ -113,14 +113,14 @@ pub(super) fn of_exchange(
         return 0;
     };
     let id = ids();
-    all.long(field::SPANS, |span| {
-        server(traces, settled, context, id, span)
+    all.long_message(field::SPANS, |span| {
+        write_server_span(traces, settled, context, id, span)
     });
     let mut attempt = |tried: &Tried, nth, is_paid| {
         let account = catalog.and_then(|catalog| catalog.account(&tried.account));
         // Slices of a request are no retries.
         let resends = if settled.attempts.is_sliced { 0 } else { nth };
-        let one = OfAttempt {
+        let one = AttemptSpan {
             settled,
             tried,
             account,
@@ -128,7 +128,7 @@ pub(super) fn of_exchange(
             is_paid,
         };
         let ids = (tried.span.unwrap_or_else(&mut *ids), id);
-        all.long(field::SPANS, |span| {
+        all.long_message(field::SPANS, |span| {
             one.write(traces.settings.gen_ai, context, ids, span)
         });
     };
@@ -144,14 +144,14 @@ pub(super) fn of_exchange(
     begun.sort_by_key(|(_, tried)| tried.at_ms);
     // With slices of a request, several attempts are paid for: the first has the usage of all.
     let paid = settled.attempts.each().position(|tried| tried.is_paid);
-    for (nth, (place, tried)) in begun.iter().enumerate() {
-        attempt(tried, nth, paid == Some(*place));
+    for (nth, (index, tried)) in begun.iter().enumerate() {
+        attempt(tried, nth, paid == Some(*index));
     }
     1 + begun.len()
 }
 
 /// What each span begins with.
-struct Beginning<'s> {
+struct SpanStart<'s> {
     context: &'s TraceContext,
     id: SpanId,
     parent: Option<SpanId>,
@@ -166,7 +166,7 @@ struct Beginning<'s> {
     is_error: bool,
 }
 
-impl Beginning<'_> {
+impl SpanStart<'_> {
     fn write(&self, span: &mut Message) {
         span.bytes(field::TRACE_ID, &self.context.trace);
         span.bytes(field::SPAN_ID, &self.id);
@@ -183,13 +183,13 @@ impl Beginning<'_> {
         span.fixed64(field::END, self.start.saturating_add(self.took));
         span.fixed32(field::FLAGS, self.flags);
         if self.is_error {
-            span.short(field::STATUS, |status| status.number(field::CODE, ERROR));
+            span.short_message(field::STATUS, |status| status.number(field::CODE, ERROR));
         }
     }
 }
 
 /// Writes the span of the gateway itself.
-fn server(
+fn write_server_span(
     traces: &Traces,
     settled: &Settled,
     context: &TraceContext,
@@ -209,15 +209,15 @@ fn server(
         ..
     } = settled;
     let (method, route) = (
-        words::method(&request.method),
-        words::route(request.door, &request.path),
+        words::known_method(&request.method),
+        words::door_route(request.door, &request.path),
     );
     // What is the caller's own doing is no error of this server.
     let is_error =
         settled.blame().is_some_and(|blame| blame != Blame::Caller) || answer.status >= 500;
     let parent = context.parent.as_ref().map(|parent| parent.span);
     let is_known = method != words::OTHER_METHOD;
-    let beginning = Beginning {
+    let beginning = SpanStart {
         context,
         id,
         parent,
@@ -235,34 +235,40 @@ fn server(
     beginning.write(span);
     let mut attributes = Attributes(span);
     attributes.text(http_::METHOD, method);
-    attributes.optional(http_::ROUTE, route);
+    attributes.optional_text(http_::ROUTE, route);
     attributes.text(http_::PATH, &request.path);
     let is_secure = context
-        .at
-        .is_some_and(|at| speaks_tls(&traces.listeners, at));
+        .local_address
+        .is_some_and(|address| speaks_tls(&traces.listeners, address));
     attributes.text(http_::SCHEME, if is_secure { "https" } else { "http" });
     attributes.number(
         http_::STATUS,
         Some(answer.status.into()).filter(|status| *status > 0),
     );
-    attributes.address(http_::SERVER, context.at.map(|at| at.ip()));
-    attributes.number(http_::PORT, context.at.map(|at| at.port().into()));
+    attributes.address(
+        http_::SERVER,
+        context.local_address.map(|address| address.ip()),
+    );
+    attributes.number(
+        http_::PORT,
+        context.local_address.map(|address| address.port().into()),
+    );
     attributes.address(http_::CLIENT, sender.address);
     attributes.text(own::REQUEST_ID, &request.id);
-    attributes.optional(own::CALLER, sender.caller.as_deref());
-    attributes.optional(own::KEY, sender.key.as_deref());
-    attributes.optional(own::MODEL, request.model.as_deref());
+    attributes.optional_text(own::CALLER, sender.caller.as_deref());
+    attributes.optional_text(own::KEY, sender.key.as_deref());
+    attributes.optional_text(own::MODEL, request.model.as_deref());
     attributes.text(own::OUTCOME, outcome.name());
     attributes.number(own::ATTEMPTS, Some(attempts.count().into()));
-    attributes.number(own::OWN_TIME, Some(micros(times.own)));
+    attributes.number(own::OWN_TIME, Some(whole_micros(times.own)));
     attributes.number(
         own::QUEUED,
-        Some(millis(times.queued)).filter(|_| !times.queued.is_zero()),
+        Some(whole_millis(times.queued)).filter(|_| !times.queued.is_zero()),
     );
     let limited = spending
         .limited
         .map(|(level, kind)| format!("{} {}", level.name(), kind.name()));
-    attributes.optional(own::LIMITED_BY, limited.as_deref());
+    attributes.optional_text(own::LIMITED_BY, limited.as_deref());
     attributes.texts(
         own::DROPPED,
         served.losses.names().iter().map(|name| &**name),
@@ -276,7 +282,7 @@ fn server(
 }
 
 /// An attempt, and what its span is made of.
-struct OfAttempt<'k> {
+struct AttemptSpan<'k> {
     settled: &'k Settled,
     tried: &'k Tried,
     /// The account, unless it is not in the catalog.
@@ -287,7 +293,7 @@ struct OfAttempt<'k> {
     is_paid: bool,
 }
 
-impl OfAttempt<'_> {
+impl AttemptSpan<'_> {
     /// Writes the span. Its ids are its own, and that of its parent.
     fn write(
         &self,
@@ -298,10 +304,10 @@ impl OfAttempt<'_> {
     ) {
         let tried = self.tried;
         // A count of tokens asks no model for anything.
-        let operation =
-            (gen_ai && self.settled.request.door != "count").then(|| words::operation(tried));
+        let operation = (gen_ai && self.settled.request.door != "count")
+            .then(|| words::attempt_operation(tried));
         let is_error = is_failure(tried.outcome);
-        let beginning = Beginning {
+        let beginning = SpanStart {
             context,
             id,
             parent: Some(parent),
@@ -321,7 +327,7 @@ impl OfAttempt<'_> {
         beginning.write(span);
         let mut attributes = Attributes(span);
         if let Some(operation) = &operation {
-            self.model(operation, &mut attributes);
+            self.write_model(operation, &mut attributes);
         }
         attributes.text(http_::METHOD, "POST");
         let resends = u64::try_from(self.resends)
@@ -351,32 +357,37 @@ impl OfAttempt<'_> {
     }
 
     /// Adds what is known of the model, and of what the attempt used.
-    fn model(&self, operation: &words::Operation, attributes: &mut Attributes<'_>) {
+    fn write_model(&self, operation: &words::Operation, attributes: &mut Attributes<'_>) {
         let (tried, request) = (self.tried, &self.settled.request);
         attributes.text(gen_ai::OPERATION, operation.name);
-        let server = self.account.map(|account| words::server(&account.dialect));
-        attributes.optional(gen_ai::PROVIDER, server.map(words::provider));
+        let server = self
+            .account
+            .map(|account| words::server_kind(&account.dialect));
+        attributes.optional_text(gen_ai::PROVIDER, server.map(words::provider_name));
         attributes.text(gen_ai::MODEL, &tried.model);
         attributes.number(
-            gen_ai::MOST_TOKENS,
-            request.most_tokens.map(|most| most.get().into()),
+            gen_ai::MAX_TOKENS,
+            request.most_tokens.map(|limit| limit.get().into()),
         );
         attributes.number(
             gen_ai::CHOICES,
             Some(request.choices.into()).filter(|choices| *choices > 1),
         );
         let json = Some("json").filter(|_| request.wants_json);
-        attributes.optional(gen_ai::OUTPUT, operation.output.or(json));
-        attributes.optional(
+        attributes.optional_text(gen_ai::OUTPUT, operation.output.or(json));
+        attributes.optional_text(
             gen_ai::OPENAI_TYPE,
             operation.openai.filter(|_| server == Some("openai")),
         );
-        attributes.optional(gen_ai::CONVERSATION, conversation(self.settled).as_deref());
+        attributes.optional_text(
+            gen_ai::CONVERSATION,
+            conversation_hash(self.settled).as_deref(),
+        );
         if let Some(labels) = &tried.labels {
-            attributes.optional(gen_ai::ANSWER, labels.id.as_deref());
-            attributes.optional(gen_ai::ANSWERED, labels.model.as_deref());
+            attributes.optional_text(gen_ai::ANSWER, labels.id.as_deref());
+            attributes.optional_text(gen_ai::ANSWERED, labels.model.as_deref());
             let tier = labels.tier.as_deref().filter(|_| server == Some("openai"));
-            attributes.optional(gen_ai::OPENAI_TIER, tier);
+            attributes.optional_text(gen_ai::OPENAI_TIER, tier);
         }
         if request.stream {
             attributes.truth(gen_ai::STREAM);
@@ -390,7 +401,7 @@ impl OfAttempt<'_> {
         }
         let spending = &self.settled.spending;
         if self.is_paid && spending.usage.source != Source::None {
-            usage(&spending.usage, attributes);
+            write_usage(&spending.usage, attributes);
             attributes.double(gen_ai::COST, spending.cost.map(Usd::dollars));
         } else if let Some(cost) = tried.cost {
             attributes.number(gen_ai::INPUT_TOKENS, tried.prompt_tokens);
@@ -400,7 +411,7 @@ impl OfAttempt<'_> {
     }
 }
 
-fn usage(usage: &Usage, attributes: &mut Attributes<'_>) {
+fn write_usage(usage: &Usage, attributes: &mut Attributes<'_>) {
     let some = |tokens: u64| Some(tokens).filter(|tokens| *tokens > 0);
     attributes.number(gen_ai::INPUT_TOKENS, Some(usage.prompt));
     attributes.number(gen_ai::OUTPUT_TOKENS, Some(usage.completion));
@@ -412,7 +423,7 @@ fn usage(usage: &Usage, attributes: &mut Attributes<'_>) {
 
 /// Returns the hash of a caller and its own name for the conversation. Another caller may use the
 /// same name.
-fn conversation(settled: &Settled) -> Option<String> {
+fn conversation_hash(settled: &Settled) -> Option<String> {
     let caller = settled.sender.caller.as_deref().unwrap_or_default();
     settled
         .request
@@ -423,8 +434,8 @@ fn conversation(settled: &Settled) -> Option<String> {
 
 /// Returns whether the listener of an address speaks TLS. One at all addresses, such as `0.0.0.0`,
 /// has those that no other listener has.
-fn speaks_tls(listeners: &[(SocketAddr, bool)], at: SocketAddr) -> bool {
-    let ip = at.ip().to_canonical();
+fn speaks_tls(listeners: &[(SocketAddr, bool)], local_address: SocketAddr) -> bool {
+    let ip = local_address.ip().to_canonical();
     let rank = |listener: IpAddr| {
         (
             listener.to_canonical() == ip,
@@ -432,7 +443,7 @@ fn speaks_tls(listeners: &[(SocketAddr, bool)], at: SocketAddr) -> bool {
         )
     };
     let fits = |address: &SocketAddr| {
-        address.port() == at.port()
+        address.port() == local_address.port()
             && (address.ip().to_canonical() == ip || address.ip().is_unspecified())
     };
     let fitting = listeners.iter().filter(|(address, _)| fits(address));

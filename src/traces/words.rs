@@ -20,7 +20,7 @@ pub(super) mod gen_ai {
     pub(crate) const MODEL: AttributeName = name!("gen_ai.request.model");
     pub(crate) const ANSWERED: AttributeName = name!("gen_ai.response.model");
     pub(crate) const ANSWER: AttributeName = name!("gen_ai.response.id");
-    pub(crate) const MOST_TOKENS: AttributeName = name!("gen_ai.request.max_tokens");
+    pub(crate) const MAX_TOKENS: AttributeName = name!("gen_ai.request.max_tokens");
     pub(crate) const CHOICES: AttributeName = name!("gen_ai.request.choice.count");
     pub(crate) const STREAM: AttributeName = name!("gen_ai.request.stream");
     pub(crate) const OUTPUT: AttributeName = name!("gen_ai.output.type");
@@ -86,7 +86,7 @@ pub(super) fn is_traced(door: &str) -> bool {
 }
 
 /// Returns the path of a door, without what differs between requests.
-pub(super) fn route(door: &str, path: &str) -> Option<&'static str> {
+pub(super) fn door_route(door: &str, path: &str) -> Option<&'static str> {
     if door == "count" {
         let mut forms = DOORS.iter().filter_map(|front| front.counting.as_ref());
         let form = forms.find(|form| (form.route)(path, None).is_some());
@@ -101,7 +101,7 @@ pub(super) fn route(door: &str, path: &str) -> Option<&'static str> {
 pub(super) const OTHER_METHOD: &str = "_OTHER";
 
 /// Returns a method, if it is one that is known.
-pub(super) fn method(method: &str) -> &str {
+pub(super) fn known_method(method: &str) -> &str {
     let is_known = [
         Method::GET,
         Method::POST,
@@ -120,14 +120,14 @@ pub(super) fn method(method: &str) -> &str {
 
 /// Returns the name of the kind of server that speaks a dialect: that of the quirks if it has some,
 /// else that of the protocol.
-pub(super) fn server(dialect: &Dialect) -> &'static str {
+pub(super) fn server_kind(dialect: &Dialect) -> &'static str {
     let (protocol, quirks) = (dialect.protocol, dialect.settings().quirks);
     let is_own = protocol.quirks_of_version.is_none() && quirks != &Quirks::NONE;
     if is_own { quirks.name } else { protocol.name }
 }
 
 /// Returns the conventions' name of a provider. `server` is our own.
-pub(super) fn provider(server: &'static str) -> &'static str {
+pub(super) fn provider_name(server: &'static str) -> &'static str {
     match server {
         "azure" => "azure.ai.openai",
         "bedrock" => "aws.bedrock",
@@ -151,7 +151,7 @@ pub(super) struct Operation {
 }
 
 /// Returns what an attempt asks for.
-pub(super) fn operation(tried: &Tried) -> Operation {
+pub(super) fn attempt_operation(tried: &Tried) -> Operation {
     let endpoint = tried.endpoint.and_then(Endpoint::find).unwrap_or_default();
     let (name, output) = match endpoint.facts().answer {
         EndpointAnswer::Message => ("chat", None),
@@ -182,7 +182,7 @@ mod tests {
     fn each_door_for_a_model_has_a_route() {
         for front in DOORS {
             let route =
-                route(front.name, "").unwrap_or_else(|| panic!("{} has no route", front.name));
+                door_route(front.name, "").unwrap_or_else(|| panic!("{} has no route", front.name));
             assert!(
                 is_traced(front.name) && route.starts_with("/v1"),
                 "{}",
@@ -190,17 +190,17 @@ mod tests {
             );
         }
         assert_eq!(
-            route("count", "/v1beta/models/x:countTokens"),
+            door_route("count", "/v1beta/models/x:countTokens"),
             Some("/v1beta/models/{model}:countTokens")
         );
-        assert_eq!(route("none", "/v1/nothing"), None);
+        assert_eq!(door_route("none", "/v1/nothing"), None);
     }
 
     #[test]
     fn each_dialect_has_the_name_of_its_provider() {
         let names: Vec<_> = upstream::ALL
             .iter()
-            .map(|protocol| provider(protocol.name))
+            .map(|protocol| provider_name(protocol.name))
             .collect();
         assert_eq!(
             names,
@@ -221,7 +221,11 @@ mod tests {
     #[test]
     fn a_method_that_nobody_knows_is_not_shown() {
         assert_eq!(
-            [method("POST"), method("sk-secret"), method("")],
+            [
+                known_method("POST"),
+                known_method("sk-secret"),
+                known_method("")
+            ],
             ["POST", "_OTHER", "_OTHER"]
         );
     }

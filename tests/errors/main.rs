@@ -88,7 +88,7 @@ fn failed(dialect: &Dialect, recorded: &str) -> String {
         retry_after: after,
     };
     let refusal = failure.refusal(1, &[]);
-    let row = refusal.what.row();
+    let row = refusal.kind.row();
     let class = match failure.class() {
         Class::Caller => "caller",
         Class::Credential => "credential",

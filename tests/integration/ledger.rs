@@ -38,7 +38,7 @@ fn ledger(path: &Path) -> Ledger {
 
 fn row(request_id: &str, caller: &str, model: &str, cost: Option<u64>) -> Row {
     Row {
-        at: now(),
+        admitted_at: now(),
         request_id: request_id.to_owned(),
         door: "chat".into(),
         caller: caller.into(),
@@ -85,7 +85,7 @@ fn a_child_that_writes_rows() {
             ["m", "n"][n as usize % 2],
             (n % 3 != 0).then_some(n),
         );
-        let at = row.at;
+        let at = row.admitted_at;
         ledger.write(row);
         println!("added {name}-{n} {at}");
         // A thousand a second.
@@ -220,7 +220,7 @@ fn a_crash_loses_the_last_second_at_most() {
         // And the limits begin with all of it.
         drop(connection);
         let spent: u64 = ledger(&path)
-            .past(now(), None)
+            .past_use(now(), None)
             .iter()
             .map(|past| past.requests)
             .sum();

@@ -763,7 +763,7 @@ fn in_the_ledger(gateway: &Gateway, day: u64) -> u64 {
     let (status, body) = gateway.admin("/usage?by=day&caller=tight&since=40d");
     assert_eq!(status, 200, "{body}");
     let told: Value = serde_json::from_str(&body).expect("JSON");
-    let date = portcullis::base::calendar::date(day);
+    let date = portcullis::base::calendar::format_date(day);
     let lines = told["groups"]
         .as_array()
         .or(told["usage"].as_array())
@@ -802,7 +802,7 @@ fn a_clock_that_goes_back_a_day_and_comes_right_gives_no_fresh_budget() {
             .env("LD_PRELOAD", library.to_str().unwrap())
             .env("CLOCK_SHIFT", shift.to_str().unwrap());
         let mut gateway = gateway.start().await;
-        let today = portcullis::base::calendar::day_of(portcullis::base::calendar::now());
+        let today = portcullis::base::calendar::day_of(portcullis::base::calendar::now_millis());
         for _ in 0..12 {
             assert_eq!(send(&gateway, &ask(8)).await.status, 200);
         }

@@ -624,7 +624,7 @@ fn a_limit_by_the_minute_says_when_it_is_free_again() {
         };
         // Nothing is used, so nothing has to be waited for.
         assert_eq!(row()["limit"]["resets_at"], Value::Null);
-        let before = portcullis::base::calendar::now();
+        let before = portcullis::base::calendar::now_millis();
         assert_eq!(
             gateway.raw(client::post_as(TIGHT, &chat("m"))).await.status,
             200
@@ -640,9 +640,9 @@ fn a_limit_by_the_minute_says_when_it_is_free_again() {
             .to_owned();
         let (first, last) = (
             before / 1000 * 1000 + 60_000,
-            portcullis::base::calendar::now() + 60_000,
+            portcullis::base::calendar::now_millis() + 60_000,
         );
-        let time = portcullis::base::calendar::time;
+        let time = portcullis::base::calendar::format_time;
         assert!(time(first) <= at && at <= time(last), "{at}");
     });
 }

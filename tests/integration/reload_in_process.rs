@@ -11,10 +11,10 @@ use pingora::apps::ServerApp;
 use pingora::protocols::l4::stream::Stream;
 use pingora::server::configuration::ServerConf;
 use pingora_proxy::HttpProxy;
-use portcullis::catalog::load::{Secrets, load};
-use portcullis::catalog::resolve::resolve;
+use portcullis::catalog::load::{Secrets, load_folder};
+use portcullis::catalog::resolve::resolve_catalog;
 use portcullis::desk::connection::Connections;
-use portcullis::operator::admin::metrics;
+use portcullis::operator::admin::metrics_text;
 use portcullis::process::Process;
 use portcullis::server;
 
@@ -39,7 +39,7 @@ impl Inside {
             ("server.yaml", "log: { access: off }\n"),
             ("catalog.yaml", catalog),
         ]);
-        let mut loaded = load(folder.path(), Secrets::Resolve).unwrap();
+        let mut loaded = load_folder(folder.path(), Secrets::Resolve).unwrap();
         let process = Process::new(&mut loaded).unwrap();
         let mut proxy = HttpProxy::new(process.gateway(), Arc::new(ServerConf::default()));
         proxy.handle_init_modules();
@@ -73,7 +73,7 @@ impl Inside {
     }
 
     fn publish(&self, text: &str) {
-        let catalog = resolve(&[("catalog.yaml".to_owned(), text.to_owned())], &mut |_| {
+        let catalog = resolve_catalog(&[("catalog.yaml".to_owned(), text.to_owned())], &mut |_| {
             Err("nothing to look up".to_owned())
         })
         .unwrap();
@@ -206,7 +206,7 @@ fn f13_accounts_that_come_and_go_leave_no_state_and_few_series() {
         ask("m").await;
         settled().await;
         let series = |name: &str| {
-            let text = metrics(&inside.process.books, None);
+            let text = metrics_text(&inside.process.books, None);
             text.lines()
                 .filter(|line| line.contains(&format!("\"{name}\"")))
                 .count()
@@ -233,7 +233,7 @@ fn f13_accounts_that_come_and_go_leave_no_state_and_few_series() {
             used,
             [8_501, 9_001, 9_501],
             "{}",
-            metrics(&inside.process.books, None)
+            metrics_text(&inside.process.books, None)
         );
     });
 }
@@ -381,7 +381,7 @@ fn a_catalog_of_a_hundred_thousand_keys_loads_and_is_right() {
     let folder = Folder::new(&[("server.yaml", ""), ("catalog.yaml", &text)]);
     folder.write("server.yaml", "workers: 1\n");
     let worked = process::worked();
-    let loaded = load(folder.path(), Secrets::Resolve).unwrap();
+    let loaded = load_folder(folder.path(), Secrets::Resolve).unwrap();
     let worked = process::worked() - worked;
     // How fast it is when optimised is a benchmark; this is against what grows with the square.
     println!("{worked:?}");
@@ -399,7 +399,7 @@ fn a_catalog_of_a_hundred_thousand_keys_loads_and_is_right() {
     let now = std::time::SystemTime::now();
     let key = |secret: &str| {
         catalog
-            .opened(&portcullis::catalog::resolve::digest(secret), now)
+            .opened(&portcullis::catalog::resolve::sha256_of(secret), now)
             .map(|(key, _)| key)
             .cloned()
     };
@@ -440,9 +440,9 @@ fn in_a_server_that_is_not_ours_the_way_down_is_noticed() {
             ),
             ("catalog.yaml", "accounts: {}\nmodels: {}\ncallers: {}\n"),
         ]);
-        let mut loaded = load(folder.path(), Secrets::Resolve).unwrap();
+        let mut loaded = load_folder(folder.path(), Secrets::Resolve).unwrap();
         let process = Process::new(&mut loaded).unwrap();
-        let background = server::background(&process, folder.path(), &loaded)
+        let background = server::make_background(&process, folder.path(), &loaded)
             .unwrap()
             .task();
         let (sender, shutdown) = tokio::sync::watch::channel(false);
@@ -475,7 +475,7 @@ fn nobody_serves_the_published_key_to_everybody() {
                 .replace("models: [demo, ", "models: [other, "),
         ),
     ]);
-    let mut loaded = load(folder.path(), Secrets::Assume).unwrap();
+    let mut loaded = load_folder(folder.path(), Secrets::Assume).unwrap();
     let problem = portcullis::catalog::published_key_problem(
         &loaded.catalog,
         &["0.0.0.0:1".parse().unwrap()],

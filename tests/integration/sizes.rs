@@ -5,7 +5,7 @@
 use crate::support::folder::Folder;
 use crate::support::run;
 use pingora_proxy::{ProxyHttp, Session};
-use portcullis::catalog::load::{Secrets, load};
+use portcullis::catalog::load::{Secrets, load_folder};
 use portcullis::process::Process;
 
 #[test]
@@ -15,7 +15,7 @@ fn what_a_request_and_a_stream_hold_does_not_grow() {
             ("server.yaml", "log: { access: off }\n"),
             ("catalog.yaml", "accounts: {}\nmodels: {}\ncallers: {}\n"),
         ]);
-        let mut loaded = load(folder.path(), Secrets::Resolve).unwrap();
+        let mut loaded = load_folder(folder.path(), Secrets::Resolve).unwrap();
         let desk = Process::new(&mut loaded).unwrap().gateway();
         let (connection, _other) = tokio::io::duplex(64);
         let mut session = Session::new_h1(Box::new(connection));

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use portcullis::base::calendar;
 use portcullis::catalog::Catalog;
-use portcullis::catalog::resolve::resolve;
+use portcullis::catalog::resolve::resolve_catalog;
 use portcullis::conf::config;
 use portcullis::conf::price::Usd;
 use portcullis::conf::secret_ref::Reference;
@@ -51,7 +51,7 @@ impl Instance {
             "accounts: {{ a: {{ dialect: demo }} }}\nmodels: {{ m: {{ targets: [ {{ account: a }} ], price: {{ input: 1, output: 1 }} }} }}\n\
              callers: {{ acme: {{ {caller} }} }}\n"
         );
-        let catalog = resolve(&[("catalog.yaml".to_owned(), catalog)], &mut |_| {
+        let catalog = resolve_catalog(&[("catalog.yaml".to_owned(), catalog)], &mut |_| {
             Err(String::new())
         })
         .expect("a catalog");
@@ -61,10 +61,11 @@ impl Instance {
                 Err("is not there".to_owned())
             }
         };
-        let settings = config::read("server.yaml", &format!("store: {{ {settings} }}"), look_up)
-            .expect("settings")
-            .store
-            .expect("a store");
+        let settings =
+            config::parse_server("server.yaml", &format!("store: {{ {settings} }}"), look_up)
+                .expect("settings")
+                .store
+                .expect("a store");
         let changes = Arc::new(Changes::default());
         let registry = Arc::new(Registry::shared(changes.clone()));
         let scopes = registry.adopt(&catalog, &mut Vec::new);
@@ -173,7 +174,7 @@ fn now() -> u64 {
 }
 
 fn ask(tokens: u64, usd: u64) -> Ask {
-    Ask::of(tokens, Usd(usd))
+    Ask::exact(tokens, Usd(usd))
 }
 
 fn spent(tokens: u64, usd: u64) -> Spent {
@@ -284,7 +285,7 @@ fn what_was_used_is_settled_to_the_token_at_all_levels() {
                     return (0, 0);
                 }
                 tokio::task::yield_now().await;
-                reservation.settle(spent(n, 2 * n), calendar::now());
+                reservation.settle(spent(n, 2 * n), calendar::now_millis());
                 (n, 2 * n)
             }
         });
@@ -366,7 +367,7 @@ fn what_is_refused_says_what_all_have_used_and_what_is_left() {
             ),
             "{refused:?}"
         );
-        first.settle(spent(1, 0), calendar::now());
+        first.settle(spent(1, 0), calendar::now_millis());
         drop((second, third));
         assert_eq!(agrees(&redis, "key", "acme/prod", &two).await[..2], [3, 1]);
     });
@@ -382,7 +383,7 @@ fn what_one_gateway_used_beyond_its_reservation_holds_back_the_others() {
             two[1].admitted(ask(10, 10)).await,
         ];
         for reservation in parallel {
-            reservation.settle(spent(70, 70), calendar::now());
+            reservation.settle(spent(70, 70), calendar::now_millis());
         }
         assert_eq!(
             agrees(&redis, "key", "acme/prod", &two).await[..2],
@@ -414,7 +415,7 @@ fn a_store_that_dies_stalls_or_forgets_is_told_all_when_it_is_back() {
         two[1]
             .admitted(ask(100, 0))
             .await
-            .settle(spent(1, 0), calendar::now());
+            .settle(spent(1, 0), calendar::now_millis());
         assert_eq!(
             agrees(&redis, "key", "acme/prod", &two).await[..2],
             [2, 101]
@@ -427,14 +428,14 @@ fn a_store_that_dies_stalls_or_forgets_is_told_all_when_it_is_back() {
         two[0]
             .admitted(ask(10, 0))
             .await
-            .settle(spent(5, 0), calendar::now());
-        before.settle(spent(7, 0), calendar::now());
+            .settle(spent(5, 0), calendar::now_millis());
+        before.settle(spent(7, 0), calendar::now_millis());
         let after = two[1].admitted(ask(1_000, 0)).await;
         redis.again();
         for instance in &two {
             instance.comes(StoreState::Up).await;
         }
-        after.settle(spent(11, 0), calendar::now());
+        after.settle(spent(11, 0), calendar::now_millis());
         assert_eq!(
             agrees(&redis, "key", "acme/prod", &two).await[..5],
             [4, 24, 0, 0, 0]
@@ -649,7 +650,7 @@ fn what_one_finds_broken_and_what_one_keeps_the_others_know() {
             redacted: None,
             of_call: true,
         };
-        one.store.keep(
+        one.store.keep_thoughts(
             "acme/prod",
             Family::Claude,
             "call_1",
@@ -657,7 +658,7 @@ fn what_one_finds_broken_and_what_one_keeps_the_others_know() {
         );
         let find = async |key: &str, family: Family, call: &str| {
             two.store
-                .find(key, &[(family, "other"), (family, call)])
+                .find_thoughts(key, &[(family, "other"), (family, call)])
                 .await
         };
         let start = Instant::now();
@@ -1395,7 +1396,7 @@ fn numbers_beyond_what_a_script_can_add_let_nothing_pass_and_break_nothing() {
         let two = Instance::two(&redis, &key(&format!("tokens_per_day: {MOST}"))).await;
         let held = two[0].admitted(ask(MOST, 0)).await;
         assert_eq!(two[1].refused(ask(1, 0)).await.over.used, MOST);
-        held.settle(spent(MOST - 2, 0), calendar::now());
+        held.settle(spent(MOST - 2, 0), calendar::now_millis());
         agrees(&redis, "key", "acme/prod", &two).await;
         drop((
             two[1].admitted(ask(2, 0)).await,
@@ -1439,7 +1440,7 @@ fn numbers_beyond_what_a_script_can_add_let_nothing_pass_and_break_nothing() {
             instance
                 .admitted(ask(7, 7))
                 .await
-                .settle(spent(1, 1), calendar::now());
+                .settle(spent(1, 1), calendar::now_millis());
         }
         assert_eq!(
             agrees(&redis, "key", "acme/prod", &two).await[..5],
@@ -1481,11 +1482,11 @@ fn who_finds_that_counts_were_dropped_waits_for_those_of_the_others() {
             two[0]
                 .admitted(ask(own, 0))
                 .await
-                .settle(spent(own, 0), calendar::now());
+                .settle(spent(own, 0), calendar::now_millis());
             two[1]
                 .admitted(ask(90, 0))
                 .await
-                .settle(spent(90, 0), calendar::now());
+                .settle(spent(90, 0), calendar::now_millis());
             assert_eq!(agrees(&redis, "key", "acme/prod", &two).await[1], own + 90);
             drop_counts(&redis);
             let before = born(&redis);
@@ -1635,7 +1636,7 @@ fn a_look_at_counts_that_the_store_dropped_finds_none() {
         let seen = async || {
             two[0]
                 .store
-                .counted(&scopes)
+                .total_counts(&scopes)
                 .await
                 .map(|counts| counts[0].day_requests)
         };
@@ -1657,7 +1658,7 @@ fn a_look_at_counts_that_the_store_dropped_finds_none() {
              callers: {{ new: {{ {} }} }}\n",
             key("requests_per_day: 3")
         );
-        let more = resolve(&[("catalog.yaml".to_owned(), more)], &mut |_| {
+        let more = resolve_catalog(&[("catalog.yaml".to_owned(), more)], &mut |_| {
             Err(String::new())
         })
         .expect("a catalog");
@@ -1671,7 +1672,7 @@ fn a_look_at_counts_that_the_store_dropped_finds_none() {
         assert_eq!(
             two[0]
                 .store
-                .counted(&[new])
+                .total_counts(&[new])
                 .await
                 .map(|counts| counts[0].day_requests),
             Some(0)
@@ -1818,7 +1819,7 @@ fn what_costs_nothing_is_still_admitted_by_all_gateways_limits_when_the_money_is
         two[0]
             .admitted(ask(1, 5_000))
             .await
-            .settle(spent(1, 6_000), calendar::now());
+            .settle(spent(1, 6_000), calendar::now_millis());
         agrees(&redis, "key", "acme/prod", &two).await;
         assert_eq!(
             two[0].refused(ask(1, 1)).await.over.kind.name(),
@@ -2088,12 +2089,12 @@ fn what_is_too_much_only_as_estimated_passes_alone_over_all_gateways() {
             None,
             "who asks for more itself never passes"
         );
-        first.settle(spent(0, 0), calendar::now());
+        first.settle(spent(0, 0), calendar::now_millis());
         agrees(&redis, "key", "acme/prod", &two).await;
         two[1]
             .admitted(large)
             .await
-            .settle(spent(99, 0), calendar::now());
+            .settle(spent(99, 0), calendar::now_millis());
         agrees(&redis, "key", "acme/prod", &two).await;
         let refused = two[0].refused(ask(2, 0)).await;
         assert!(

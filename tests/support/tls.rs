@@ -70,8 +70,9 @@ impl Ca {
 
     /// Signs one for these names that ends in this many days.
     pub fn ends_in_for(&self, days: u64, names: &[&str]) -> Leaf {
-        let day = portcullis::base::calendar::day_of(portcullis::base::calendar::now()) + days;
-        let date = portcullis::base::calendar::date(day);
+        let day =
+            portcullis::base::calendar::day_of(portcullis::base::calendar::now_millis()) + days;
+        let date = portcullis::base::calendar::format_date(day);
         let mut parts = date
             .split('-')
             .map(|part| part.parse::<i32>().expect("a number"));

@@ -8,9 +8,9 @@ use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::time::SystemTime;
 
-use super::{CheckArgs, print, tell};
-use portcullis::base::units::count;
-use portcullis::catalog::load::{Loaded, Secrets, load, shown};
+use super::{CheckArgs, print_error, print_result};
+use portcullis::base::units::format_count;
+use portcullis::catalog::load::{Loaded, Secrets, display_folder, load_folder};
 use portcullis::catalog::published_key_problem;
 
 /// Prints what is wrong, or, if nothing is, the numbers of what was read.
@@ -21,17 +21,17 @@ pub(super) fn run(args: &CheckArgs) -> Result<ExitCode, String> {
     } else {
         Secrets::Resolve
     };
-    let loaded = load(&conf, secrets).map_err(|problems| {
-        let (errors, warnings) = (count(problems.0.len(), "error"), problems.1.len());
+    let loaded = load_folder(&conf, secrets).map_err(|problems| {
+        let (errors, warnings) = (format_count(problems.0.len(), "error"), problems.1.len());
         let warned = if warnings == 0 {
             String::new()
         } else {
-            format!(", {}", count(warnings, "warning"))
+            format!(", {}", format_count(warnings, "warning"))
         };
         format!(
             "{}\n{}: {errors}{warned}",
             problems.with_warnings(),
-            shown(&conf)
+            display_folder(&conf)
         )
     })?;
     let Loaded {
@@ -41,33 +41,33 @@ pub(super) fn run(args: &CheckArgs) -> Result<ExitCode, String> {
         ..
     } = &loaded;
     for warning in &catalog.warnings {
-        tell(&format!("warning: {warning}"));
+        print_error(&format!("warning: {warning}"));
     }
-    let expired = expired::warnings(&loaded.catalog, &conf, SystemTime::now());
+    let expired = expired::expiry_warnings(&loaded.catalog, &conf, SystemTime::now());
     for warning in &expired {
-        tell(&format!("warning: {warning}"));
+        print_error(&format!("warning: {warning}"));
     }
     let listeners: Vec<SocketAddr> = server.listen.iter().map(|listen| listen.address).collect();
     if let Some(problem) = published_key_problem(catalog, &listeners) {
-        return Err(format!("{}: {problem}", shown(&conf)));
+        return Err(format!("{}: {problem}", display_folder(&conf)));
     }
     let against = args
         .diff
         .as_deref()
-        .map(|against| diff::compare(&loaded, &conf, against, secrets))
+        .map(|against| diff::compare_with(&loaded, &conf, against, secrets))
         .transpose()?;
     if let Some(comparison) = against.as_ref().filter(|_| args.json) {
-        return Ok(print(&comparison.json()));
+        return Ok(print_result(&comparison.json()));
     }
     let fine = format!(
         "{}: fine. {}, {}, {}\n",
-        shown(&conf),
-        count(*files, "file"),
+        display_folder(&conf),
+        format_count(*files, "file"),
         catalog.size(),
-        count(catalog.warnings.len() + expired.len(), "warning"),
+        format_count(catalog.warnings.len() + expired.len(), "warning"),
     );
     let compared = against
         .map(|comparison| comparison.text())
         .unwrap_or_default();
-    Ok(print(&format!("{fine}{compared}")))
+    Ok(print_result(&format!("{fine}{compared}")))
 }

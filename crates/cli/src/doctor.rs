@@ -26,16 +26,16 @@ use std::time::Duration;
 use clap::Args;
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::{ConfArgs, tell};
-use configuration::Read;
-use portcullis::explain::apart;
+use super::{ConfArgs, print_error};
+use configuration::ReadConfiguration;
+use portcullis::explain::standalone_snapshot;
 use report::Findings;
 
 /// The signal SIGXFSZ: a file would be larger than a limit of the system allows. With a handler it
 /// ends nobody, and the write fails.
 const LARGE_FILE: i32 = 25;
 /// The longest time for all checks.
-const PATIENCE: Duration = Duration::from_secs(120);
+const CHECKS_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// `doctor`.
 #[derive(Debug, Args)]
@@ -72,48 +72,48 @@ pub(super) fn run(args: &DoctorArgs) -> ExitCode {
     {
         Ok(runtime) => runtime,
         Err(why) => {
-            tell(&format!("the checks cannot run: {why}"));
+            print_error(&format!("the checks cannot run: {why}"));
             return ExitCode::from(2);
         }
     };
     let mut report = Findings::new(args.json);
     runtime.block_on(async {
         let _large_files = signal(SignalKind::from_raw(LARGE_FILE));
-        examine(args, &mut report).await;
+        run_checks(args, &mut report).await;
     });
     // A look-up of a name that hangs is left behind.
     runtime.shutdown_background();
-    report.end()
+    report.finish()
 }
 
-async fn examine(args: &DoctorArgs, report: &mut Findings) {
+async fn run_checks(args: &DoctorArgs, report: &mut Findings) {
     let conf = args.conf.folder();
-    let due = tokio::time::Instant::now() + PATIENCE;
-    let Read { server, catalog } = configuration::read(&conf, report);
+    let due = tokio::time::Instant::now() + CHECKS_TIMEOUT;
+    let ReadConfiguration { server, catalog } = configuration::read_configuration(&conf, report);
     if let Some(server) = &server {
-        process::look(server, catalog.as_ref(), report);
-        listeners::look(&conf, server, report);
-        logs::look(&server.log.access, report);
-        ledger::look(&server.ledger, report);
+        process::check_process(server, catalog.as_ref(), report);
+        listeners::check_listeners(&conf, server, report);
+        logs::check_access_log(&server.log.access, report);
+        ledger::check_ledger(&server.ledger, report);
     }
     let mut clocks = clock::Clocks::default();
     if let Some(store) = server.as_ref().and_then(|server| server.store.as_ref()) {
-        store::look(store, &mut clocks, report).await;
+        store::check_store(store, &mut clocks, report).await;
     }
     let proxies = server
         .as_ref()
         .map(|server| server.proxies.clone())
         .unwrap_or_default();
-    let snapshot = catalog.map(|catalog| Arc::new(apart(catalog, proxies)));
+    let snapshot = catalog.map(|catalog| Arc::new(standalone_snapshot(catalog, proxies)));
     let unreached = match &snapshot {
-        Some(snapshot) => accounts::look(snapshot, due, &mut clocks, report).await,
+        Some(snapshot) => accounts::check_accounts(snapshot, due, &mut clocks, report).await,
         None => BTreeSet::new(),
     };
     clocks.judge(report);
     if let Some(snapshot) = snapshot.filter(|_| args.ask) {
-        ask::look(snapshot, &unreached, report).await;
+        ask::ask_targets(snapshot, &unreached, report).await;
     }
     if let Some(from) = &args.status {
-        instance::look(from, &conf, report);
+        instance::check_instance(from, &conf, report);
     }
 }

@@ -11,13 +11,16 @@ use std::process::ExitCode;
 
 use bytes::Bytes;
 
-use super::{ExplainArgs, http, tell, write};
-use dialects::front::Asked;
+use super::{ExplainArgs, http, print_error, write_stdout};
+use dialects::front::PathRequest;
 use portcullis::base::secret::Secret;
-use portcullis::catalog::files::contents;
-use portcullis::catalog::load::{Loaded, Secrets, load, shown};
+use portcullis::catalog::files::read_regular_file;
+use portcullis::catalog::load::{Loaded, Secrets, display_folder, load_folder};
 use portcullis::exchange::lists;
-use portcullis::explain::{Input, Report, Settings, apart, explain, front, headers, is_id, render};
+use portcullis::explain::{
+    Input, Report, Settings, explain_request, find_front, is_id, read_headers, render_report,
+    standalone_snapshot,
+};
 use status::Sender;
 
 /// The exit code if an account would be asked as far as is known, but the running gateway does not
@@ -28,23 +31,23 @@ const UNSURE: u8 = 3;
 /// that cannot be found out, and with 3 if the gateway does not say all that it depends on.
 pub(super) fn run(args: &ExplainArgs) -> ExitCode {
     if let Some(model) = &args.doors {
-        return match doors::explain(&args.conf.folder(), model, args.json) {
-            Ok(text) if write(text.as_bytes()).is_ok() => ExitCode::SUCCESS,
+        return match doors::explain_doors(&args.conf.folder(), model, args.json) {
+            Ok(text) if write_stdout(text.as_bytes()).is_ok() => ExitCode::SUCCESS,
             Ok(_) => ExitCode::FAILURE,
             Err(why) => {
-                tell(&why);
+                print_error(&why);
                 ExitCode::from(2)
             }
         };
     }
-    match explained(args) {
+    match make_report(args) {
         Ok(report) => {
             let text = if args.json {
                 report.json()
             } else {
-                render(&report)
+                render_report(&report)
             };
-            let is_written = write(&text).is_ok();
+            let is_written = write_stdout(&text).is_ok();
             match (is_written && report.is_tried(), report.is_unsure()) {
                 (true, false) => ExitCode::SUCCESS,
                 (true, true) => ExitCode::from(UNSURE),
@@ -52,50 +55,50 @@ pub(super) fn run(args: &ExplainArgs) -> ExitCode {
             }
         }
         Err(why) => {
-            tell(&why);
+            print_error(&why);
             ExitCode::from(2)
         }
     }
 }
 
-fn explained(args: &ExplainArgs) -> Result<Report, String> {
+fn make_report(args: &ExplainArgs) -> Result<Report, String> {
     // The text is not repeated: it may be the secret.
     let key = args.key.as_deref().unwrap_or_default();
     if !is_id(key) {
         return Err("--key: this is not the id of a key. Write the name that the logs show, such as acme/prod, and never the secret"
             .to_owned());
     }
-    let front = front(&args.door).map_err(|why| format!("--door: {why}"))?;
+    let front = find_front(&args.door).map_err(|why| format!("--door: {why}"))?;
     let written = args
         .headers
         .iter()
         .map(|header| header.split_once(':').unwrap_or_default());
-    let headers = headers(written, front).map_err(|why| format!("--header: {why}"))?;
+    let headers = read_headers(written, front).map_err(|why| format!("--header: {why}"))?;
     let conf = args.conf.folder();
     let Loaded {
         server, catalog, ..
-    } = loaded(&conf)?;
+    } = load_configuration(&conf)?;
     let admin_key = args.admin_key.as_deref().map(read_admin_key).transpose()?;
     let (instance, hidden) = match args
         .status
         .as_deref()
-        .map(|from| status::read(from, &conf, admin_key.clone()))
+        .map(|from| status::read_status(from, &conf, admin_key.clone()))
     {
         None => (None, None),
         Some(Ok(instance)) => (Some(instance), None),
         Some(Err(no)) if no.is_hidden => (None, Some(no.why)),
         Some(Err(no)) => return Err(format!("--status: {}", no.why)),
     };
-    let body = body(
+    let body = read_body(
         args.request.as_deref().unwrap_or(Path::new("-")),
         server.limits.request_body,
     )?;
-    let asked = Asked {
+    let asked = PathRequest {
         model: args.model.clone(),
         stream: args.stream,
     };
-    let snapshot = apart(catalog, server.proxies.clone());
-    lists::recall(&server, &snapshot);
+    let snapshot = standalone_snapshot(catalog, server.proxies.clone());
+    lists::load_kept_lists(&server, &snapshot);
     let settings = Settings::from(&server);
     let input = Input {
         settings,
@@ -107,7 +110,7 @@ fn explained(args: &ExplainArgs) -> Result<Report, String> {
         asked,
         body,
     };
-    let mut report = explain(key, &input);
+    let mut report = explain_request(key, &input);
     if let Some(why) = hidden {
         // Who does not show its state does not explain either.
         report.miss_state(&why);
@@ -119,7 +122,7 @@ fn explained(args: &ExplainArgs) -> Result<Report, String> {
             key,
             door: &args.door,
         };
-        let keys = http::keys_of(&conf, admin_key);
+        let keys = http::key_lookup(&conf, admin_key);
         match status::ask_gateway(from, sender, &input, &keys) {
             Ok(live) => report.take_limits(&live),
             Err(why) => report.miss_limits(&why),
@@ -131,7 +134,7 @@ fn explained(args: &ExplainArgs) -> Result<Report, String> {
 /// Reads the file with the key of the admin listener.
 fn read_admin_key(path: &Path) -> Result<Secret, String> {
     const LARGEST_KEY: usize = 64 << 10;
-    let bytes = contents(path, LARGEST_KEY)
+    let bytes = read_regular_file(path, LARGEST_KEY)
         .map_err(|why| format!("--admin-key: the file cannot be read: {why}"))?;
     let text =
         String::from_utf8(bytes).map_err(|_| "--admin-key: the file is not UTF-8".to_owned())?;
@@ -139,23 +142,23 @@ fn read_admin_key(path: &Path) -> Result<Secret, String> {
 }
 
 /// Loads the configuration.
-fn loaded(conf: &Path) -> Result<Loaded, String> {
-    load(conf, Secrets::Assume).map_err(|problems| {
+fn load_configuration(conf: &Path) -> Result<Loaded, String> {
+    load_folder(conf, Secrets::Assume).map_err(|problems| {
         format!(
             "{problems}\n{}: with these errors no request can be explained. `portcullis check` prints them, too",
-            shown(conf)
+            display_folder(conf)
         )
     })
 }
 
 /// Reads the request's body. Of a body that is too large, it reads one byte more than the limit.
-fn body(path: &Path, limit: usize) -> Result<Bytes, String> {
-    let most = u64::try_from(limit).unwrap_or(u64::MAX).saturating_add(1);
+fn read_body(path: &Path, limit: usize) -> Result<Bytes, String> {
+    let max_bytes = u64::try_from(limit).unwrap_or(u64::MAX).saturating_add(1);
     let mut body = Vec::new();
     let read = if path == Path::new("-") {
-        io::stdin().lock().take(most).read_to_end(&mut body)
+        io::stdin().lock().take(max_bytes).read_to_end(&mut body)
     } else {
-        File::open(path).and_then(|file| file.take(most).read_to_end(&mut body))
+        File::open(path).and_then(|file| file.take(max_bytes).read_to_end(&mut body))
     };
     read.map_err(|why| format!("the file with the request cannot be read: {why}"))?;
     Ok(body.into())

@@ -7,9 +7,9 @@ use std::net::{SocketAddr, TcpStream, ToSocketAddrs as _};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use portcullis::base::address::reachable;
+use portcullis::base::address::reachable_address;
 use portcullis::base::secret::Secret;
-use portcullis::catalog::load::{Secrets, server};
+use portcullis::catalog::load::{Secrets, read_server};
 use portcullis::conf::config::Admin;
 use portcullis::conf::secret_ref::ASSUMED;
 
@@ -36,7 +36,7 @@ impl Display for Instead {
                 f,
                 "wants its key (`admin.key` in server.yaml): run the command as a user who can read it, or set {KEY}"
             ),
-            Instead::Hidden(what) | Instead::Other(what) => f.write_str(what),
+            Instead::Hidden(text) | Instead::Other(text) => f.write_str(text),
         }
     }
 }
@@ -68,7 +68,7 @@ pub(super) enum Question<'q> {
 }
 
 /// Returns the key of an admin listener: that of the environment, or that of its settings.
-pub(super) fn key(admin: Option<&Admin>) -> Option<Secret> {
+pub(super) fn listener_key(admin: Option<&Admin>) -> Option<Secret> {
     let of_settings = || admin?.key.clone().filter(|key| key.expose() != ASSUMED);
     env::var(KEY)
         .ok()
@@ -78,51 +78,54 @@ pub(super) fn key(admin: Option<&Admin>) -> Option<Secret> {
 }
 
 /// Fetches a page of an admin listener.
-pub(super) fn of_admin(
+pub(super) fn fetch_admin_page(
     url: &str,
     usual_path: &str,
     otherwise: &str,
     conf: &Path,
-    patience: Duration,
+    timeout: Duration,
 ) -> Result<Vec<u8>, String> {
-    let key = keys_of(conf, None);
-    fetch(url, usual_path, otherwise, &key, patience)
+    let key = key_lookup(conf, None);
+    fetch_page(url, usual_path, otherwise, &key, timeout)
 }
 
 /// Returns the key for the admin listener at an address: the given one, or that of the environment
 /// or server.yaml. The key of server.yaml is only for the listener of server.yaml.
-pub(super) fn keys_of(conf: &Path, given: Option<Secret>) -> impl Fn(SocketAddr) -> Option<Secret> {
-    let admin = server(conf, Secrets::IfThere)
+pub(super) fn key_lookup(
+    conf: &Path,
+    given: Option<Secret>,
+) -> impl Fn(SocketAddr) -> Option<Secret> {
+    let admin = read_server(conf, Secrets::IfThere)
         .ok()
         .map(|server| server.admin);
     move |address| {
-        let ours = admin
-            .as_ref()
-            .filter(|admin| address.ip().is_loopback() || address == reachable(admin.address));
-        given.clone().or_else(|| key(ours))
+        let ours = admin.as_ref().filter(|admin| {
+            address.ip().is_loopback() || address == reachable_address(admin.address)
+        });
+        given.clone().or_else(|| listener_key(ours))
     }
 }
 
 /// Fetches the page of a URL. A URL without a path means that with the usual path. `otherwise` says
 /// what to do with a URL that cannot be asked; `key` is the key for an address.
-pub(super) fn fetch(
+pub(super) fn fetch_page(
     url: &str,
     usual_path: &str,
     otherwise: &str,
     key: &dyn Fn(SocketAddr) -> Option<Secret>,
-    patience: Duration,
+    timeout: Duration,
 ) -> Result<Vec<u8>, String> {
-    ask(url, usual_path, Question::Get, otherwise, key, patience).map_err(|no| no.why)
+    ask_page(url, usual_path, Question::Get, otherwise, key, timeout).map_err(|no| no.why)
 }
 
-/// Asks the page of a URL, as [`fetch`] does.
-pub(super) fn ask(
+/// Asks the page of a URL, as [`fetch_page`] does.
+pub(super) fn ask_page(
     url: &str,
     usual_path: &str,
     question: Question<'_>,
     otherwise: &str,
     key: &dyn Fn(SocketAddr) -> Option<Secret>,
-    patience: Duration,
+    timeout: Duration,
 ) -> Result<Vec<u8>, NoAnswer> {
     let Some(rest) = url
         .strip_prefix("http://")
@@ -162,13 +165,13 @@ pub(super) fn ask(
         .to_socket_addrs()
         .map_err(|why| format!("{url} does not answer: {why}"))?;
     for address in addresses {
-        match send(
+        match send_question(
             address,
             authority,
             path,
             question,
             key(address).as_ref(),
-            patience,
+            timeout,
         ) {
             Ok(Ok(answer)) => return Ok(answer),
             Ok(Err(instead)) => {
@@ -185,28 +188,28 @@ pub(super) fn ask(
 }
 
 /// Returns the body of a 200. The inner error says what came instead of a 200.
-pub(super) fn get(
+pub(super) fn get_page(
     address: SocketAddr,
     host: &str,
     path: &str,
     key: Option<&Secret>,
-    patience: Duration,
+    timeout: Duration,
 ) -> io::Result<Result<Vec<u8>, Instead>> {
-    send(address, host, path, Question::Get, key, patience)
+    send_question(address, host, path, Question::Get, key, timeout)
 }
 
-fn send(
+fn send_question(
     address: SocketAddr,
     host: &str,
     path: &str,
     question: Question<'_>,
     key: Option<&Secret>,
-    patience: Duration,
+    timeout: Duration,
 ) -> io::Result<Result<Vec<u8>, Instead>> {
     let start = Instant::now();
     // A socket takes no timeout of nothing.
     const SHORTEST: Duration = Duration::from_millis(1);
-    let left = || patience.saturating_sub(start.elapsed()).max(SHORTEST);
+    let left = || timeout.saturating_sub(start.elapsed()).max(SHORTEST);
     let mut stream = TcpStream::connect_timeout(&address, left())?;
     stream.set_write_timeout(Some(left()))?;
     // With HTTP/1.0 the answer comes in one piece and ends with the connection.
@@ -232,7 +235,7 @@ fn send(
     let mut answer = Vec::new();
     let mut buffer = vec![0; 64 << 10];
     loop {
-        if start.elapsed() >= patience {
+        if start.elapsed() >= timeout {
             return Err(io::ErrorKind::TimedOut.into());
         }
         stream.set_read_timeout(Some(left()))?;
@@ -244,10 +247,10 @@ fn send(
             return Err(io::ErrorKind::FileTooLarge.into());
         }
     }
-    Ok(body(&answer))
+    Ok(answer_body(&answer))
 }
 
-fn body(answer: &[u8]) -> Result<Vec<u8>, Instead> {
+fn answer_body(answer: &[u8]) -> Result<Vec<u8>, Instead> {
     let silent = || Instead::Other("does not speak HTTP".to_owned());
     let end = answer
         .windows(4)
@@ -259,19 +262,19 @@ fn body(answer: &[u8]) -> Result<Vec<u8>, Instead> {
         return Err(Instead::Locked);
     }
     if status == b"404" {
-        let what = "answers with HTTP 404, not 200: it has no such page, so it is an older version, or another program";
-        return Err(Instead::Hidden(what.to_owned()));
+        let message = "answers with HTTP 404, not 200: it has no such page, so it is an older version, or another program";
+        return Err(Instead::Hidden(message.to_owned()));
     }
     if status != b"200" {
         let number = std::str::from_utf8(status)
             .ok()
             .filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
         let number = number.filter(|text| text.len() == 3).ok_or_else(silent)?;
-        let what = format!("answers with HTTP {number}, not 200");
+        let message = format!("answers with HTTP {number}, not 200");
         return Err(if number == "403" {
-            Instead::Hidden(what)
+            Instead::Hidden(message)
         } else {
-            Instead::Other(what)
+            Instead::Other(message)
         });
     }
     Ok(body.get(4..).unwrap_or_default().to_vec())

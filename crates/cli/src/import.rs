@@ -10,10 +10,10 @@ use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use serde_json::{Value, json};
 
-use super::{tell, write};
+use super::{print_error, write_stdout};
 use portcullis::base::calendar;
-use portcullis::catalog::files::contents;
-use portcullis::conf::config::USUAL_LEDGER;
+use portcullis::catalog::files::read_regular_file;
+use portcullis::conf::config::DEFAULT_LEDGER;
 use portcullis::conf::price::Usd;
 use portcullis::conf::yaml;
 use portcullis::error::Outcome;
@@ -43,12 +43,12 @@ pub struct ImportArgs {
     pub out: PathBuf,
     /// Drop a bound that cannot be carried, instead of switching off the keys that have it. May be
     /// repeated
-    #[arg(long, value_name = "NAME", value_parser = loosen())]
+    #[arg(long, value_name = "NAME", value_parser = loosen_values())]
     pub loosen: Vec<String>,
     /// Carry what was spent from budgets so far: make a ledger with it, where a gateway that is
     /// started in this folder has its ledger, or at FILE. It must not exist
     #[arg(
-        long, value_name = "FILE", num_args = 0..=1, default_missing_value = USUAL_LEDGER, require_equals = true,
+        long, value_name = "FILE", num_args = 0..=1, default_missing_value = DEFAULT_LEDGER, require_equals = true,
         requires = "keys"
     )]
     pub spend: Option<PathBuf>,
@@ -61,7 +61,7 @@ pub struct ImportArgs {
 }
 
 /// Returns the names that `--loosen` takes, each with what it drops.
-pub(super) fn loosen() -> PossibleValuesParser {
+pub(super) fn loosen_values() -> PossibleValuesParser {
     PossibleValuesParser::new(
         Loosen::ALL.map(|loosen| PossibleValue::new(loosen.name()).help(loosen.about())),
     )
@@ -69,17 +69,17 @@ pub(super) fn loosen() -> PossibleValuesParser {
 
 /// Runs the command.
 pub(super) fn run(args: &ImportArgs) -> ExitCode {
-    match import(args) {
+    match import_files(args) {
         Ok(is_whole) => ExitCode::from(u8::from(!is_whole)),
         Err(why) => {
-            tell(&why);
+            print_error(&why);
             ExitCode::from(2)
         }
     }
 }
 
 /// Imports, writes the files and prints the report. Returns whether nothing is left to do.
-fn import(args: &ImportArgs) -> Result<bool, String> {
+fn import_files(args: &ImportArgs) -> Result<bool, String> {
     if !args.dry_run && fs::symlink_metadata(&args.out).is_ok() {
         return Err(
             "--out: this folder exists already, and nothing is overwritten: name a new one"
@@ -89,7 +89,7 @@ fn import(args: &ImportArgs) -> Result<bool, String> {
     if args
         .spend
         .as_ref()
-        .is_some_and(|ledger| full(ledger).starts_with(full(&args.out)))
+        .is_some_and(|ledger| absolute_path(ledger).starts_with(absolute_path(&args.out)))
     {
         return Err(
             "--spend: a ledger must not be in a configuration folder, which the gateway watches"
@@ -105,13 +105,13 @@ fn import(args: &ImportArgs) -> Result<bool, String> {
         ));
     }
     let config = Given {
-        name: short(&args.config),
-        text: read(&args.config, yaml::LARGEST)?,
+        name: file_name(&args.config),
+        text: read_file(&args.config, yaml::LARGEST)?,
     };
     let one = |path: &PathBuf| {
         Ok(Given {
-            name: short(path),
-            text: read(path, LARGEST_KEYS)?,
+            name: file_name(path),
+            text: read_file(path, LARGEST_KEYS)?,
         })
     };
     let keys = args.keys.iter().map(one).collect::<Result<_, String>>()?;
@@ -119,13 +119,13 @@ fn import(args: &ImportArgs) -> Result<bool, String> {
     let inputs = Inputs {
         config,
         keys,
-        spent_at: args.spend.is_some().then(calendar::now),
+        spent_at: args.spend.is_some().then(calendar::now_millis),
         loosened: args
             .loosen
             .iter()
             .filter_map(|name| Loosen::find(name))
             .collect(),
-        include: &|name, from| include(&folder, name, from),
+        include: &|name, from| include_file(&folder, name, from),
         variable: &|name| std::env::var(name).ok(),
     };
     let imported = LiteLlm
@@ -134,8 +134,10 @@ fn import(args: &ImportArgs) -> Result<bool, String> {
     if !args.dry_run {
         write_all(&args.out, &imported.files)?;
         if let Some(path) = &args.spend
-            && let Err(why) =
-                carry::write(path, &imported.spent.iter().map(row).collect::<Vec<_>>())
+            && let Err(why) = carry::create_ledger(
+                path,
+                &imported.spent.iter().map(ledger_row).collect::<Vec<_>>(),
+            )
         {
             remove_all(&args.out, &imported.files);
             return Err(format!("--spend: {why}"));
@@ -146,20 +148,21 @@ fn import(args: &ImportArgs) -> Result<bool, String> {
     } else {
         in_text(&imported, args)
     };
-    write(text.as_bytes()).map_err(|why| format!("the report could not be printed: {why}"))?;
+    write_stdout(text.as_bytes())
+        .map_err(|why| format!("the report could not be printed: {why}"))?;
     Ok(imported.is_whole())
 }
 
 /// Writes a path from the root on, so that `./a` and `a` are the same.
-fn full(path: &Path) -> PathBuf {
+fn absolute_path(path: &Path) -> PathBuf {
     std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
 }
 
 /// Returns the row of the ledger for what was spent. It counts as a request, of no model that a
 /// catalog can have.
-fn row(spent: &Spent) -> Row {
+fn ledger_row(spent: &Spent) -> Row {
     Row {
-        at: spent.at,
+        admitted_at: spent.at,
         request_id: "import".to_owned(),
         caller: spent.caller.as_str().into(),
         key: if spent.key.is_empty() {
@@ -176,7 +179,7 @@ fn row(spent: &Spent) -> Row {
 }
 
 /// Returns the name of a file in the report: without its folder.
-fn short(path: &Path) -> String {
+fn file_name(path: &Path) -> String {
     path.file_name().map_or_else(
         || "config.yaml".to_owned(),
         |name| name.to_string_lossy().into_owned(),
@@ -184,9 +187,10 @@ fn short(path: &Path) -> String {
 }
 
 /// Reads a file that the command line names.
-fn read(path: &Path, limit: usize) -> Result<String, String> {
+fn read_file(path: &Path, limit: usize) -> Result<String, String> {
     let name = path.display();
-    let bytes = contents(path, limit).map_err(|why| format!("{name}: cannot be read: {why}"))?;
+    let bytes =
+        read_regular_file(path, limit).map_err(|why| format!("{name}: cannot be read: {why}"))?;
     String::from_utf8(bytes).map_err(|error| {
         let good = error
             .as_bytes()
@@ -199,15 +203,15 @@ fn read(path: &Path, limit: usize) -> Result<String, String> {
 
 /// Reads a file that another one includes. Its name starts at the folder of that file, or at that
 /// of the first file. Names in the report start at the folder of the first file.
-fn include(folder: &Path, name: &str, from: &str) -> Result<Given, String> {
-    let beside = Path::new(from).parent().unwrap_or(Path::new("")).join(name);
-    let shown = if folder.join(&beside).exists() {
-        beside
+fn include_file(folder: &Path, name: &str, from: &str) -> Result<Given, String> {
+    let neighbour = Path::new(from).parent().unwrap_or(Path::new("")).join(name);
+    let shown = if folder.join(&neighbour).exists() {
+        neighbour
     } else {
         PathBuf::from(name)
     };
     // What is named is not repeated, since it may be anything.
-    let text = read(&folder.join(&shown), yaml::LARGEST)
+    let text = read_file(&folder.join(&shown), yaml::LARGEST)
         .map_err(|_| "it does not exist, or it is no text".to_owned())?;
     Ok(Given {
         name: shown.display().to_string(),
@@ -270,7 +274,7 @@ fn in_text(imported: &Imported, args: &ImportArgs) -> String {
                 "# spent: {}{key} ${}, counted at {}\n",
                 spent.caller,
                 spent.usd,
-                calendar::time(spent.at)
+                calendar::format_time(spent.at)
             ));
         }
         text.push_str("# ---- report\n");
@@ -282,7 +286,7 @@ fn in_text(imported: &Imported, args: &ImportArgs) -> String {
             text.push_str(&format!(
                 "What was spent is in the new ledger {}: {}.\n",
                 path.display(),
-                sums(&imported.spent)
+                spent_text(&imported.spent)
             ));
         }
     }
@@ -290,7 +294,7 @@ fn in_text(imported: &Imported, args: &ImportArgs) -> String {
 }
 
 /// Says how much was carried.
-fn sums(spent: &[Spent]) -> String {
+fn spent_text(spent: &[Spent]) -> String {
     let usd = spent
         .iter()
         .fold(0_u64, |sum, spent| sum.saturating_add(spent.usd.0));
@@ -316,7 +320,7 @@ fn in_json(imported: &Imported, args: &ImportArgs) -> String {
             },
         );
         if args.spend.is_some() {
-            let one = |spent: &Spent| json!({"caller": spent.caller, "key": spent.key, "at": calendar::time(spent.at), "usd": spent.usd.to_string()});
+            let one = |spent: &Spent| json!({"caller": spent.caller, "key": spent.key, "at": calendar::format_time(spent.at), "usd": spent.usd.to_string()});
             report.insert("spent".to_owned(), imported.spent.iter().map(one).collect());
         }
         if args.dry_run {

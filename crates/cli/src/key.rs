@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 
 use super::{KeyArgs, KeyCommand};
-use portcullis::base::calendar::{DAY, rfc3339};
+use portcullis::base::calendar::{DAY, format_system_time};
 use portcullis::base::problem::no_such;
 use portcullis::base::units::{Span, Time, number_and_unit};
 use portcullis::catalog::amend::{Files, KeyPlace};
@@ -33,22 +33,22 @@ pub(super) fn run(command: &KeyCommand) -> Result<ExitCode, String> {
         KeyCommand::New(args) => new::run(args, now),
         KeyCommand::List(args) => list::run(args, now),
         KeyCommand::Show(args) => show::run(args, now),
-        KeyCommand::Disable(args) => change::enabled(args, false, now),
-        KeyCommand::Enable(args) => change::enabled(args, true, now),
-        KeyCommand::Expire(args) => change::expire(args, now),
+        KeyCommand::Disable(args) => change::set_enabled(args, false, now),
+        KeyCommand::Enable(args) => change::set_enabled(args, true, now),
+        KeyCommand::Expire(args) => change::set_expiry(args, now),
         KeyCommand::Rotate(args) => rotate::run(args, now),
         KeyCommand::Delete(args) => delete::run(args),
-        KeyCommand::Hash => secret::hash(),
+        KeyCommand::Hash => secret::print_hash(),
     }
 }
 
 /// Locks the files in which a key is to be changed.
-fn lock(args: &KeyArgs) -> Result<(Id<'_>, Files), String> {
-    Ok((Id::of(&args.key)?, Files::lock(&args.conf.folder())?))
+fn lock_files(args: &KeyArgs) -> Result<(Id<'_>, Files), String> {
+    Ok((Id::parse(&args.key)?, Files::lock(&args.conf.folder())?))
 }
 
 /// Changes a file. The error says how to do the same by hand.
-fn change(
+fn change_file(
     files: &mut Files,
     file: usize,
     changes: &[Change<'_>],
@@ -69,7 +69,7 @@ pub(super) struct Id<'a> {
 }
 
 impl<'a> Id<'a> {
-    pub(super) fn of(text: &'a str) -> Result<Self, String> {
+    pub(super) fn parse(text: &'a str) -> Result<Self, String> {
         let parts = text.split_once('/').filter(|(caller, name)| {
             name::of_entry(caller).is_ok() && name::of_entry(name).is_ok()
         });
@@ -97,10 +97,10 @@ impl<'a> Id<'a> {
     }
 
     /// Returns the place of the key in the files.
-    fn written(self, files: &Files) -> Result<KeyPlace, String> {
-        let written = files.written(self.caller, self.name, |_| ());
+    fn location(self, files: &Files) -> Result<KeyPlace, String> {
+        let written = files.written_key(self.caller, self.name, |_| ());
         written
-            .map(|(place, ())| place)
+            .map(|(location, ())| location)
             .ok_or_else(|| format!("no file has the key {}", self.whole))
     }
 
@@ -147,25 +147,25 @@ impl<'c> KeyEntry<'c> {
 }
 
 /// Writes a place as `conf/catalog.d/keys-acme.yaml:4`.
-fn place(files: &Files, place: KeyPlace) -> String {
+fn show_location(files: &Files, place: KeyPlace) -> String {
     format!("{}:{}", files.name(place.file), place.line)
 }
 
 /// Writes a time as the catalog does: to the second.
-fn stamp(time: SystemTime) -> String {
-    let text = rfc3339(time);
+fn catalog_time(time: SystemTime) -> String {
+    let text = format_system_time(time);
     text.split_once('.')
         .map_or_else(|| text.clone(), |(seconds, _)| format!("{seconds}Z"))
 }
 
 /// Reads a point in time from the command line.
-pub(super) fn time(text: &str) -> Result<SystemTime, String> {
+pub(super) fn parse_time(text: &str) -> Result<SystemTime, String> {
     text.parse::<Time>().map(Time::system)
 }
 
 /// Reads a duration from the command line: as in the catalog, and also in days, up to a hundred
 /// years.
-pub(super) fn span(text: &str) -> Result<Duration, String> {
+pub(super) fn parse_span(text: &str) -> Result<Duration, String> {
     let wrong = "must be a length of time with its unit (s, m, h or d), such as 24h or 90d";
     if text.ends_with('d') {
         let days = number_and_unit(text, &[("d", DAY)], 36_500 * DAY).flatten();
@@ -179,7 +179,7 @@ pub(super) fn span(text: &str) -> Result<Duration, String> {
 }
 
 /// Returns the time after this span, at the next whole second.
-fn ahead(now: SystemTime, span: Duration) -> SystemTime {
+fn time_after(now: SystemTime, span: Duration) -> SystemTime {
     let since = now
         .duration_since(SystemTime::UNIX_EPOCH)
         .unwrap_or_default()

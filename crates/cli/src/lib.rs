@@ -23,7 +23,7 @@ use std::time::{Duration, SystemTime};
 
 use clap::{Args, Parser, Subcommand};
 
-use portcullis::base::problem::{quoted, unless_secret};
+use portcullis::base::problem::{quote_near_miss, unless_secret};
 use portcullis::catalog::load;
 use portcullis::ledger::report;
 
@@ -96,7 +96,7 @@ pub struct ConfArgs {
 impl ConfArgs {
     /// Returns the configuration folder.
     fn folder(&self) -> PathBuf {
-        load::folder(self.conf.as_deref())
+        load::choose_folder(self.conf.as_deref())
     }
 }
 
@@ -212,11 +212,11 @@ pub struct UsageArgs {
     #[command(flatten)]
     pub conf: ConfArgs,
     /// Group by these: caller, key, model, account, upstream_model, day, outcome, door
-    #[arg(long, value_name = "NAMES", default_value = report::BY)]
+    #[arg(long, value_name = "NAMES", default_value = report::DEFAULT_GROUPS)]
     pub by: String,
     /// The start of the time: 30m, 24h or 7d ago, a date (2026-11-01, in UTC) or a time
     /// (2026-11-01T08:00:00Z)
-    #[arg(long, value_name = "TIME", default_value = report::SINCE)]
+    #[arg(long, value_name = "TIME", default_value = report::DEFAULT_SINCE)]
     pub since: String,
     /// The end of the time, written as for --since [default: now]
     #[arg(long, value_name = "TIME")]
@@ -293,10 +293,10 @@ pub struct NewKeyArgs {
     )]
     pub models: Vec<String>,
     /// The time at which the key expires, such as 2027-01-01 or 2027-01-01T12:00:00Z
-    #[arg(long, value_name = "TIME", value_parser = key::time)]
+    #[arg(long, value_name = "TIME", value_parser = key::parse_time)]
     pub expires: Option<SystemTime>,
     /// The time from now until the key expires, such as 90d
-    #[arg(long, value_name = "SPAN", value_parser = key::span, conflicts_with = "expires")]
+    #[arg(long, value_name = "SPAN", value_parser = key::parse_span, conflicts_with = "expires")]
     pub expires_in: Option<Duration>,
     /// Change no file: print the secret, and what to write into the catalog
     #[arg(long)]
@@ -355,10 +355,10 @@ pub struct ExpireKeyArgs {
 #[group(required = true, multiple = false)]
 pub struct ExpireWhen {
     /// The key expires at this time, such as 2027-01-01 or 2027-01-01T12:00:00Z
-    #[arg(long, value_name = "TIME", value_parser = key::time)]
+    #[arg(long, value_name = "TIME", value_parser = key::parse_time)]
     pub at: Option<SystemTime>,
     /// The key expires after this time from now, such as 30d; 0s is now
-    #[arg(long = "in", value_name = "SPAN", value_parser = key::span)]
+    #[arg(long = "in", value_name = "SPAN", value_parser = key::parse_span)]
     pub span: Option<Duration>,
     /// The key never expires; its caller still may
     #[arg(long)]
@@ -373,7 +373,7 @@ pub struct RotateKeyArgs {
     pub key: KeyArgs,
     /// How long the old secret works beside the new one. With 0s the old secret, and all others
     /// before it, stop at once
-    #[arg(long, value_name = "SPAN", value_parser = key::span, default_value = "24h")]
+    #[arg(long, value_name = "SPAN", value_parser = key::parse_span, default_value = "24h")]
     pub overlap: Duration,
 }
 
@@ -419,7 +419,7 @@ pub fn run() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(wrong) => {
-            let error = discreet(wrong);
+            let error = hide_typed(wrong);
             // If this cannot be printed, nor can another error.
             drop(error.print());
             return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
@@ -438,12 +438,12 @@ pub fn run() -> ExitCode {
         Command::Presets => Ok(presets::run()),
         Command::Prices(args) => prices::run(&args),
     };
-    done.unwrap_or_else(|why| fail(&why))
+    done.unwrap_or_else(|why| fail_with(&why))
 }
 
 /// Takes out of an error what the person typed, unless it is nearly a word of ours: it may be a
 /// secret.
-fn discreet(mut wrong: clap::Error) -> clap::Error {
+fn hide_typed(mut wrong: clap::Error) -> clap::Error {
     use clap::error::{ContextKind as Kind, ContextValue as Value, ErrorKind};
     let unknown = wrong.kind() == ErrorKind::UnknownArgument;
     for (kind, meant, is_foreign) in [
@@ -474,10 +474,10 @@ fn is_near(
     use clap::error::ContextValue as Value;
     match (given, meant) {
         (Some(Value::String(given)), Some(Value::String(meant))) => {
-            quoted(given, [meant.as_str()]).is_some()
+            quote_near_miss(given, [meant.as_str()]).is_some()
         }
         (Some(Value::String(given)), Some(Value::Strings(meant))) => {
-            quoted(given, meant.iter().map(String::as_str)).is_some()
+            quote_near_miss(given, meant.iter().map(String::as_str)).is_some()
         }
         _ => false,
     }
@@ -486,13 +486,13 @@ fn is_near(
 /// Returns what the person typed if it is plainly a flag or a word, and so no secret: short parts
 /// of lower-case letters, with hyphens between them. The value of a flag is cut off.
 fn plain_word(typed: &clap::error::ContextValue) -> Option<&str> {
-    const LONGEST: usize = 24;
-    const LONGEST_PART: usize = 10;
+    const MAX_WORD: usize = 24;
+    const MAX_PART: usize = 10;
     let clap::error::ContextValue::String(typed) = typed else {
         return None;
     };
     let word = typed.split('=').next().unwrap_or_default();
-    let is_short = word.len() <= LONGEST && word.split('-').all(|part| part.len() <= LONGEST_PART);
+    let is_short = word.len() <= MAX_WORD && word.split('-').all(|part| part.len() <= MAX_PART);
     let is_plain = is_short
         && word
             .bytes()
@@ -514,27 +514,27 @@ fn listen_address(text: &str) -> Result<SocketAddr, String> {
 }
 
 /// Prints a result. If the reader is gone, `println!` would panic; this fails.
-fn print(text: &str) -> ExitCode {
-    if write(text.as_bytes()).is_ok() {
+fn print_result(text: &str) -> ExitCode {
+    if write_stdout(text.as_bytes()).is_ok() {
         ExitCode::SUCCESS
     } else {
         ExitCode::FAILURE
     }
 }
 
-fn write(bytes: &[u8]) -> io::Result<()> {
+fn write_stdout(bytes: &[u8]) -> io::Result<()> {
     let mut out = io::stdout().lock();
     out.write_all(bytes)?;
     out.flush()
 }
 
 /// Prints a line to standard error.
-fn tell(text: &str) {
+fn print_error(text: &str) {
     // If this cannot be printed, nor can another error.
     drop(writeln!(io::stderr().lock(), "{text}"));
 }
 
-fn fail(why: &str) -> ExitCode {
-    tell(why);
+fn fail_with(why: &str) -> ExitCode {
+    print_error(why);
     ExitCode::FAILURE
 }

@@ -8,10 +8,10 @@ use portcullis::base::table;
 
 /// Prints the presets as a table, with an example.
 pub(super) fn run() -> ExitCode {
-    super::print(&(table() + EXAMPLE))
+    super::print_result(&(presets_table() + EXAMPLE))
 }
 
-fn table() -> String {
+fn presets_table() -> String {
     let rows = ALL.iter().map(|preset| {
         [
             preset.name,
@@ -21,7 +21,7 @@ fn table() -> String {
         ]
     });
     let rows = std::iter::once(["preset", "base_url", "key", "note"]).chain(rows);
-    table::columns(rows.map(|row| row.map(str::to_owned)), 4)
+    table::format_columns(rows.map(|row| row.map(str::to_owned)), 4)
 }
 
 const EXAMPLE: &str = "
@@ -35,7 +35,7 @@ mod tests {
 
     #[test]
     fn the_table_is_aligned() {
-        let table = table() + EXAMPLE;
+        let table = presets_table() + EXAMPLE;
         let (rows, example) = table.split_once("\n\n").expect("an example");
         let rows: Vec<&str> = rows.lines().collect();
         assert_eq!(rows.len(), ALL.len() + 1);

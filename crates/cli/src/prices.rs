@@ -3,45 +3,45 @@
 
 use std::process::ExitCode;
 
-use super::{PricesArgs, print};
-use portcullis::base::table::columns;
+use super::{PricesArgs, print_result};
+use portcullis::base::table::format_columns;
 use portcullis::catalog::Catalog;
-use portcullis::catalog::load::{Secrets, catalog};
-use portcullis::conf::price::costs::{COSTS, costs};
+use portcullis::catalog::load::{Secrets, read_catalog};
+use portcullis::conf::price::costs::{COSTS, cost_texts};
 use portcullis::conf::price::list;
 
 /// Prints the list, or the prices of a catalog.
 pub(super) fn run(args: &PricesArgs) -> Result<ExitCode, String> {
     let Some(conf) = &args.conf else {
-        return Ok(print(&listed()));
+        return Ok(print_result(&listed_prices()));
     };
-    let catalog = catalog(conf, Secrets::Assume)
+    let catalog = read_catalog(conf, Secrets::Assume)
         .catalog
         .map_err(|problems| problems.to_string())?;
-    Ok(print(&shown(&catalog)))
+    Ok(print_result(&catalog_prices(&catalog)))
 }
 
-fn listed() -> String {
+fn listed_prices() -> String {
     let head = ["provider", "model"]
         .into_iter()
         .chain(COSTS)
         .map(str::to_owned)
         .collect::<Vec<_>>();
-    let rows = list::all().iter().map(|listed| {
+    let rows = list::all_prices().iter().map(|listed| {
         let names = [listed.provider, listed.model].map(str::to_owned);
         names
             .into_iter()
-            .chain(costs(Some(&listed.price)))
+            .chain(cost_texts(Some(&listed.price)))
             .collect()
     });
-    let table = columns(std::iter::once(head).chain(rows), usize::MAX);
+    let table = format_columns(std::iter::once(head).chain(rows), usize::MAX);
     format!(
         "{table}\nPrices are in US dollars per million tokens, as of {}. A `price` in the catalog overrides them.\n",
-        list::date()
+        list::price_date()
     )
 }
 
-fn shown(catalog: &Catalog) -> String {
+fn catalog_prices(catalog: &Catalog) -> String {
     let head = ["model", "account", "upstream model", "from"]
         .into_iter()
         .chain(COSTS)
@@ -56,27 +56,27 @@ fn shown(catalog: &Catalog) -> String {
         let names = [&*model.id, &*target.account.id, &*target.model, from].map(str::to_owned);
         names
             .into_iter()
-            .chain(costs(target.price.as_ref()))
+            .chain(cost_texts(target.price.as_ref()))
             .collect()
     });
-    let table = columns(std::iter::once(head).chain(rows), usize::MAX);
+    let table = format_columns(std::iter::once(head).chain(rows), usize::MAX);
     format!(
         "{table}\nPrices are in US dollars per million tokens. The list that comes with Portcullis is as of {}.\n",
-        list::date()
+        list::price_date()
     )
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use portcullis::catalog::resolve::resolve;
+    use portcullis::catalog::resolve::resolve_catalog;
 
     #[test]
     fn the_list_is_dated_and_stands_in_columns() {
-        let text = listed();
+        let text = listed_prices();
         let (rows, note) = text.split_once("\n\n").expect("a note");
         let rows: Vec<&str> = rows.lines().collect();
-        assert_eq!(rows.len(), list::all().len() + 1);
+        assert_eq!(rows.len(), list::all_prices().len() + 1);
         let column = rows[0].find("input").expect("a head");
         assert!(
             rows.iter().all(|row| row.as_bytes()[column - 1] == b' '
@@ -107,7 +107,7 @@ mod tests {
         );
         assert!(rows.iter().any(|row| row.contains(" gemini-2.5-pro ")
             && row.ends_with("above 200000: 2.5 15 0.25 2.5")));
-        assert!(note.contains(list::date()), "{note}");
+        assert!(note.contains(list::price_date()), "{note}");
     }
 
     #[test]
@@ -115,11 +115,11 @@ mod tests {
         let text = "accounts:\n  o: {dialect: openai, key: {env: K}}\n  v: {dialect: openai, preset: vllm}\n  d: {dialect: demo}\n\
                     models:\n  m: {targets: [{account: o, model: gpt-4o-mini}, {account: v}, {account: v, model: x, price: {input: 1, output: 2, per_request: 0.001}}, {account: d}]}\n  \
                     n: {targets: [{account: o, model: gpt-4o}], price: {per_image: 0.04, per_character: 15e-6}}\ncallers: {}\n";
-        let catalog = resolve(&[("catalog.yaml".to_owned(), text.to_owned())], &mut |_| {
+        let catalog = resolve_catalog(&[("catalog.yaml".to_owned(), text.to_owned())], &mut |_| {
             Ok("key".to_owned())
         })
         .expect("it is right");
-        let text = shown(&catalog);
+        let text = catalog_prices(&catalog);
         let rows: Vec<Vec<&str>> = text
             .lines()
             .skip(1)

@@ -4,13 +4,13 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use super::http::fetch;
-use super::{ReadyArgs, print};
-use portcullis::base::address::reachable;
+use super::http::fetch_page;
+use super::{ReadyArgs, print_result};
+use portcullis::base::address::reachable_address;
 use portcullis::catalog::load::admin_address;
 
 /// The longest wait for the answer, which is given at once.
-const PATIENCE: Duration = Duration::from_secs(3);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Asks, and fails if the answer is not 200.
 pub(super) fn run(args: &ReadyArgs) -> Result<ExitCode, String> {
@@ -19,16 +19,16 @@ pub(super) fn run(args: &ReadyArgs) -> Result<ExitCode, String> {
         None => {
             let address =
                 admin_address(&args.conf.folder()).map_err(|problems| problems.to_string())?;
-            format!("http://{}/readyz", reachable(address))
+            format!("http://{}/readyz", reachable_address(address))
         }
     };
     // Probes are answered without a key.
-    fetch(
+    fetch_page(
         &url,
         "/readyz",
         ". The admin listener takes such a URL",
         &|_| None,
-        PATIENCE,
+        ANSWER_TIMEOUT,
     )?;
-    Ok(print("ready\n"))
+    Ok(print_result("ready\n"))
 }

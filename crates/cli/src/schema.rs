@@ -6,23 +6,23 @@ use std::process::ExitCode;
 use schemars::{JsonSchema, SchemaGenerator};
 use serde_json::Value;
 
-use super::{SchemaArgs, SchemaOf, print};
+use super::{SchemaArgs, SchemaOf, print_result};
 use portcullis::catalog;
 use portcullis::conf::config;
 
 /// Prints a schema.
 pub(super) fn run(args: &SchemaArgs) -> ExitCode {
-    print(&of(args.of))
+    print_result(&schema_text(args.of))
 }
 
-fn of(which: SchemaOf) -> String {
+fn schema_text(which: SchemaOf) -> String {
     match which {
-        SchemaOf::Server => render::<config::raw::Server>("portcullis server.yaml"),
-        SchemaOf::Catalog => render::<catalog::raw::Catalog>("portcullis catalog.yaml"),
+        SchemaOf::Server => render_schema::<config::raw::Server>("portcullis server.yaml"),
+        SchemaOf::Catalog => render_schema::<catalog::raw::Catalog>("portcullis catalog.yaml"),
     }
 }
 
-fn render<T: JsonSchema>(title: &str) -> String {
+fn render_schema<T: JsonSchema>(title: &str) -> String {
     let mut schema = SchemaGenerator::default()
         .into_root_schema_for::<T>()
         .to_value();
@@ -88,7 +88,7 @@ mod tests {
             ),
         ] {
             assert!(
-                of(which) == committed,
+                schema_text(which) == committed,
                 "conf/schema is not what `portcullis schema` prints for {which:?}"
             );
             assert!(!committed.contains("null"), "null is an error everywhere");

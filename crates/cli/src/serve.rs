@@ -3,20 +3,20 @@
 use std::process::ExitCode;
 
 use super::ServeArgs;
-use portcullis::catalog::load::{Secrets, load, shown};
+use portcullis::catalog::load::{Secrets, display_folder, load_folder};
 use portcullis::conf::config::Listen;
 
 /// Serves. It returns only if serving cannot begin.
 pub(super) fn run(args: ServeArgs) -> Result<ExitCode, String> {
     let conf = args.conf.folder();
-    let mut loaded = load(&conf, Secrets::Resolve).map_err(|problems| {
+    let mut loaded = load_folder(&conf, Secrets::Resolve).map_err(|problems| {
         let problems = problems.with_warnings();
         format!(
             "{problems}\n{}: the gateway does not start with these errors. `portcullis check` prints them without a start",
-            shown(&conf)
+            display_folder(&conf)
         )
     })?;
-    portcullis::log::install(loaded.server.log.format, loaded.server.log.level);
+    portcullis::log::install_logger(loaded.server.log.format, loaded.server.log.level);
     if !args.listen.is_empty() {
         if loaded
             .server

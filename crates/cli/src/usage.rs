@@ -4,17 +4,17 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use super::{UsageArgs, print, tell};
-use portcullis::base::calendar::now;
-use portcullis::base::problem::{nearest, quoted, shown};
-use portcullis::catalog::load::{Secrets, catalog, server};
+use super::{UsageArgs, print_error, print_result};
+use portcullis::base::calendar::now_millis;
+use portcullis::base::problem::{nearest_name, quote_near_miss, quote_safely};
+use portcullis::catalog::load::{Secrets, read_catalog, read_server};
 use portcullis::conf::config::Ledger;
 use portcullis::ledger::read;
-use portcullis::ledger::report::{Asked, Query, answer};
+use portcullis::ledger::report::{Query, RawQuery, answer_query};
 
 /// Prints the use that was asked for.
 pub(super) fn run(args: &UsageArgs) -> Result<ExitCode, String> {
-    let asked = Asked {
+    let asked = RawQuery {
         by: Some(&args.by),
         since: Some(&args.since),
         until: args.until.as_deref(),
@@ -22,24 +22,24 @@ pub(super) fn run(args: &UsageArgs) -> Result<ExitCode, String> {
         key: args.key.as_deref(),
         model: args.model.as_deref(),
     };
-    let query = Query::new(&asked, now()).map_err(|why| format!("--{why}"))?;
+    let query = Query::new(&asked, now_millis()).map_err(|why| format!("--{why}"))?;
     let conf = args.conf.folder();
-    let ledger = server(&conf, Secrets::Assume)
+    let ledger = read_server(&conf, Secrets::Assume)
         .map_err(|problems| problems.to_string())?
         .ledger;
-    let answer = answer(&ledger.path, &query, None).map_err(|why| why.to_string())?;
+    let answer = answer_query(&ledger.path, &query, None).map_err(|why| why.to_string())?;
     let answer = answer.ok_or_else(|| no_ledger(&ledger))?;
     if answer.is_empty()
-        && let Some(why) = nobody(args, &conf, &ledger.path)
+        && let Some(why) = unknown_name(args, &conf, &ledger.path)
     {
         return Err(why);
     }
     if args.csv {
         for note in answer.notes() {
-            tell(&format!("note: {note}"));
+            print_error(&format!("note: {note}"));
         }
     }
-    Ok(print(&match (args.csv, args.json) {
+    Ok(print_result(&match (args.csv, args.json) {
         (true, _) => answer.csv(),
         (false, true) => answer.json(),
         (false, false) => answer.table(),
@@ -71,9 +71,9 @@ fn no_ledger(ledger: &Ledger) -> String {
 
 /// Returns the reason why nothing is found: a name in the question is neither in the catalog nor in
 /// the ledger. Returns `None` if the names exist, or the catalog cannot be read.
-fn nobody(args: &UsageArgs, conf: &Path, ledger: &Path) -> Option<String> {
-    let catalog = catalog(conf, Secrets::Assume).catalog.ok()?;
-    let [used_callers, used_keys, used_models] = read::names(ledger).ok()?;
+fn unknown_name(args: &UsageArgs, conf: &Path, ledger: &Path) -> Option<String> {
+    let catalog = read_catalog(conf, Secrets::Assume).catalog.ok()?;
+    let [used_callers, used_keys, used_models] = read::read_names(ledger).ok()?;
     let callers: Vec<&str> = catalog.callers().iter().map(|caller| &*caller.id).collect();
     let keys: Vec<&str> = catalog.keys().map(|key| &*key.id).collect();
     let models: Vec<&str> = catalog.models().iter().map(|model| &*model.id).collect();
@@ -85,7 +85,7 @@ fn nobody(args: &UsageArgs, conf: &Path, ledger: &Path) -> Option<String> {
     {
         return Some(format!(
             "{} is an alias of the model {}: the ledger has only the model's id, so ask for that",
-            shown(alias),
+            quote_safely(alias),
             model.id
         ));
     }
@@ -94,23 +94,23 @@ fn nobody(args: &UsageArgs, conf: &Path, ledger: &Path) -> Option<String> {
         ("key", args.key.as_deref(), keys, &used_keys),
         ("model", args.model.as_deref(), models, &used_models),
     ];
-    let (what, name, there, were) = asked.into_iter().find_map(|(what, name, there, were)| {
+    let (kind, name, there, were) = asked.into_iter().find_map(|(kind, name, there, were)| {
         let name = name.filter(|name| !there.contains(name) && !were.contains(*name))?;
-        Some((what, name, there, were))
+        Some((kind, name, there, were))
     })?;
     let known = || there.iter().copied().chain(were.iter().map(String::as_str));
-    let hint = match nearest(name, known()) {
+    let hint = match nearest_name(name, known()) {
         Some(meant) => format!("; did you mean {meant}?"),
-        None if what == "key" && !name.contains('/') => {
+        None if kind == "key" && !name.contains('/') => {
             "; the id of a key begins with its caller, such as acme/prod".to_owned()
         }
         None => String::new(),
     };
-    let nobody = quoted(name, known()).map_or_else(
-        || format!("no {what} with this name"),
-        |name| format!("no {what} {name}"),
+    let missing = quote_near_miss(name, known()).map_or_else(
+        || format!("no {kind} with this name"),
+        |name| format!("no {kind} {name}"),
     );
     Some(format!(
-        "there is {nobody} in the catalog or the ledger{hint}"
+        "there is {missing} in the catalog or the ledger{hint}"
     ))
 }

@@ -9,7 +9,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 /// metadata services of clouds (which give credentials to anybody who asks), and addresses that are
 /// no host.
 pub fn forbidden_ip(address: IpAddr) -> bool {
-    match plain(address) {
+    match plain_address(address) {
         IpAddr::V4(v4) => {
             v4.is_link_local()
                 || v4.is_unspecified()
@@ -32,7 +32,7 @@ pub fn forbidden_ip(address: IpAddr) -> bool {
 /// Returns whether an address belongs to this machine or to a private network. An `http:` URL needs
 /// no permission there.
 pub fn private_ip(address: IpAddr) -> bool {
-    match plain(address) {
+    match plain_address(address) {
         IpAddr::V4(v4) => v4.is_loopback() || v4.is_private(),
         IpAddr::V6(v6) => v6.is_loopback() || v6.is_unique_local(),
     }
@@ -94,7 +94,7 @@ const OWN_DOMAINS: [&str; 14] = [
 /// Reads an IPv4 address in one to four parts. Each part is decimal, octal or hexadecimal, as in
 /// the WHATWG's standard and in `inet_aton`.
 fn loose_v4(host: &str) -> Option<Ipv4Addr> {
-    let parts: Vec<u64> = host.split('.').map(number).collect::<Option<_>>()?;
+    let parts: Vec<u64> = host.split('.').map(parse_v4_part).collect::<Option<_>>()?;
     let (last, first) = parts.split_last()?;
     let rest = 4usize.checked_sub(first.len()).filter(|rest| *rest > 0)?;
     if first.iter().any(|part| *part > 255) || *last >= 1 << (8 * rest) {
@@ -103,11 +103,11 @@ fn loose_v4(host: &str) -> Option<Ipv4Addr> {
     let high = first
         .iter()
         .enumerate()
-        .fold(0, |sum, (place, part)| sum | part << (8 * (3 - place)));
+        .fold(0, |sum, (index, part)| sum | part << (8 * (3 - index)));
     u32::try_from(high | last).ok().map(Ipv4Addr::from)
 }
 
-fn number(part: &str) -> Option<u64> {
+fn parse_v4_part(part: &str) -> Option<u64> {
     let (digits, radix) = match part.as_bytes() {
         [b'0', b'x' | b'X', ..] => (part.get(2..)?, 16),
         [b'0', _, ..] => (part.get(1..)?, 8),
@@ -136,7 +136,7 @@ fn is_public_v4(v4: Ipv4Addr) -> bool {
 
 fn is_public_v6(v6: &Ipv6Addr) -> bool {
     let address = IpAddr::V6(*v6);
-    if let IpAddr::V4(v4) = plain(address) {
+    if let IpAddr::V4(v4) = plain_address(address) {
         return is_public_v4(v4);
     }
     match v6.octets() {
@@ -151,7 +151,7 @@ fn is_public_v6(v6: &Ipv6Addr) -> bool {
 }
 
 /// Returns the IPv4 address that an IPv6 address stands for; any other address stays as it is.
-pub fn plain(address: IpAddr) -> IpAddr {
+pub fn plain_address(address: IpAddr) -> IpAddr {
     let IpAddr::V6(v6) = address else {
         return address;
     };

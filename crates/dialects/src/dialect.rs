@@ -24,7 +24,7 @@ use bytes::Bytes;
 use crate::front::{
     Envelope, Front, INPUT_TYPE, Native, NewWriter, PassedAnswer, PassedRequest, STANDARD,
 };
-use crate::neutral::answer::{AnswerOptions, Draft, Kept, Nothing};
+use crate::neutral::answer::{AnswerOptions, Draft, Kept, NullWriter};
 use crate::neutral::traits::Traits;
 use crate::neutral::{
     Answer, AnswerFault, AnswerHeader, Echo, Emit, Endpoint, ErrorHead, Family, Flaws, Refused,
@@ -32,13 +32,13 @@ use crate::neutral::{
 };
 use crate::upstream::quirks::Quirks;
 use crate::upstream::{Prices, Protocol, Settings, Translation, openai};
-use crate::wire::json::repaired;
+use crate::wire::json::repaired_text;
 use crate::wire::splice::Edits;
-use translated::{Translated, repairing};
+use translated::{Translated, read_repaired};
 
 pub use job::{OtherModel, Outbound, Translate};
 pub use stream::Stream;
-pub use vectors::{Slices, in_whole, join};
+pub use vectors::{Slices, in_whole, join_answers};
 
 /// What an account speaks: a protocol, and what the account says of it.
 #[derive(Debug, Clone)]
@@ -82,8 +82,11 @@ impl Dialect {
 
     /// Returns the dialect of an account's endpoint of this kind. Without it, that of its chat.
     #[must_use]
-    pub fn at(&self, endpoint: Endpoint) -> Dialect {
-        let protocol = self.protocol.at(endpoint).unwrap_or(self.protocol);
+    pub fn for_endpoint(&self, endpoint: Endpoint) -> Dialect {
+        let protocol = self
+            .protocol
+            .for_endpoint(endpoint)
+            .unwrap_or(self.protocol);
         Dialect {
             protocol,
             settings: self.settings.clone(),
@@ -93,7 +96,7 @@ impl Dialect {
     /// Returns the kinds of endpoint that a server at this host has, if its account does not say
     /// it.
     pub fn serves(&self, host: &str) -> &'static [Endpoint] {
-        (self.protocol.endpoints.usual)(&self.settings, host)
+        (self.protocol.endpoints.default_endpoints)(&self.settings, host)
     }
 
     /// Writes a request.
@@ -112,7 +115,8 @@ impl Dialect {
     }
 
     fn write_named(&self, job: &Translate<'_>) -> Result<Outbound, Refused> {
-        let Way { protocol, native } = self.way(job.envelope.front, job.model, job.hide_reasoning);
+        let ChosenProtocol { protocol, native } =
+            self.choose_protocol(job.envelope.front, job.model, job.hide_reasoning);
         let path = protocol.path(&self.settings, job.model, job.envelope.stream);
         if let Some(native) = native {
             return self.pass_native(job, path, protocol, native);
@@ -120,7 +124,7 @@ impl Dialect {
         match &protocol.translation {
             Some(translation) => match translation.vectors {
                 Some(form) => self.ask_vectors(job, path, form),
-                None => translate(job, path, translation),
+                None => translate_request(job, path, translation),
             },
             None if job.envelope.front.passes() => self.pass(job, path),
             None => self.compose(job, path),
@@ -129,19 +133,19 @@ impl Dialect {
 
     /// Returns the way in which the callers of a front door ask for a model. What passes shows the
     /// thinking that is in it: where that is hidden, nothing passes.
-    fn way(&self, front: &'static Front, model: &str, hides: bool) -> Way {
+    fn choose_protocol(&self, front: &'static Front, model: &str, hides: bool) -> ChosenProtocol {
         let default = self.protocol.for_model(model);
         let native = front
             .native
             .as_ref()
-            .filter(|_| !hides || front.only.is_some());
+            .filter(|_| !hides || front.only_endpoint.is_some());
         let passing = native.and_then(|native| {
-            let beside = (default.endpoints.beside)(&self.settings, model);
+            let other_protocol = (default.endpoints.other_protocol)(&self.settings, model);
             std::iter::once(default)
-                .chain(beside)
+                .chain(other_protocol)
                 .find(|protocol| protocol.format() == native.format)
         });
-        Way {
+        ChosenProtocol {
             protocol: passing.unwrap_or(default),
             native: passing.and(native),
         }
@@ -163,8 +167,8 @@ impl Dialect {
             ..
         } = *job;
         self.check(job)?;
-        let mut edits = Edits::at_most(body, MOST_EDITS);
-        let thinks = openai::thinks(model, &traits);
+        let mut edits = Edits::with_limit(body, MOST_EDITS);
+        let thinks = openai::is_thinking_model(model, &traits);
         let ask_usage = job.stream_usage && self.settings.quirks.stream_options;
         let passed = PassedRequest {
             envelope,
@@ -232,7 +236,7 @@ impl Dialect {
     fn compose(&self, job: &Translate<'_>, path: Cow<'static, str>) -> Result<Outbound, Refused> {
         let fetches = !self.settings.quirks.inline_images;
         let (request, names, written) =
-            job.written(|request, target| openai::compose(request, target, fetches))?;
+            job.written(|request, target| openai::compose_request(request, target, fetches))?;
         let Written {
             body,
             mut losses,
@@ -247,7 +251,7 @@ impl Dialect {
             stream,
             ..Envelope::new(STANDARD)
         };
-        let to = openai::To {
+        let to = openai::WriteTarget {
             model: job.model,
             ask_usage: job.envelope.stream && job.stream_usage,
             fill_max_tokens: None,
@@ -255,7 +259,7 @@ impl Dialect {
         };
         let in_words = |name: &str| names.name(&request, &STANDARD.field(name)).into_owned();
         let (body, lost) =
-            openai::request(&body, &envelope, &to).map_err(|why| why.about(in_words))?;
+            openai::write_request(&body, &envelope, &to).map_err(|why| why.about(in_words))?;
         lost.names()
             .iter()
             .for_each(|name| losses.add(in_words(name)));
@@ -263,7 +267,7 @@ impl Dialect {
         Ok(Outbound {
             path,
             body,
-            headers: fixed(headers),
+            headers: fixed_headers(headers),
             copied,
             losses,
             undo,
@@ -272,13 +276,13 @@ impl Dialect {
 
     fn pass(&self, job: &Translate<'_>, path: Cow<'static, str>) -> Result<Outbound, Refused> {
         self.check(job)?;
-        let to = openai::To {
+        let to = openai::WriteTarget {
             model: job.model,
             ask_usage: job.envelope.stream && job.stream_usage,
             fill_max_tokens: job.default_max_tokens,
             quirks: self.settings.quirks,
         };
-        let (body, losses) = openai::request(job.body, job.envelope, &to)?;
+        let (body, losses) = openai::write_request(job.body, job.envelope, &to)?;
         Ok(Outbound {
             path,
             body,
@@ -333,11 +337,12 @@ impl Dialect {
             options,
         } = to;
         let (writer, pass): (NewWriter, Pass) = if is_whole {
-            (front.whole, openai::answer)
+            (front.whole, openai::correct_answer)
         } else {
-            (front.stream, openai::converted)
+            (front.stream, openai::answer_as_stream)
         };
-        let Way { protocol, native } = self.way(front, model, options.hide_reasoning);
+        let ChosenProtocol { protocol, native } =
+            self.choose_protocol(front, model, options.hide_reasoning);
         let Some(translation) = &protocol.translation else {
             if !front.passes() {
                 return self.composed(to, body, writer);
@@ -348,14 +353,14 @@ impl Dialect {
         if let Some(form) = translation.vectors {
             let answer = Self::answer_vectors(form, to, body, native.is_some());
             return Ok((
-                answer.map_err(|fault| named(front, protocol, fault))?,
+                answer.map_err(|fault| name_fault_field(front, protocol, fault))?,
                 Vec::new(),
             ));
         }
-        let native = native.filter(|_| is_whole || front.only.is_some());
-        let read = repairing(body, |body| {
+        let native = native.filter(|_| is_whole || front.only_endpoint.is_some());
+        let read = read_repaired(body, |body| {
             let writer = if native.is_some() {
-                Box::new(Nothing::default())
+                Box::new(NullWriter::default())
             } else {
                 writer(header)
             };
@@ -363,7 +368,7 @@ impl Dialect {
             let (mut answer, kept) = draft.whole(|emit| (translation.answer)(model, body, emit))?;
             if let Some(native) = native {
                 let body = body.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(body);
-                let clean = repaired(body);
+                let clean = repaired_text(body);
                 answer.body = (native.whole)(
                     clean.as_deref().unwrap_or(body),
                     &PassedAnswer::new(header, options),
@@ -374,7 +379,7 @@ impl Dialect {
             }
             Ok((answer, kept))
         });
-        read.map_err(|fault| named(front, protocol, fault))
+        read.map_err(|fault| name_fault_field(front, protocol, fault))
     }
 
     /// Reads a buffered answer in OpenAI's format, for the callers of another.
@@ -387,7 +392,8 @@ impl Dialect {
         let Recipient {
             header, options, ..
         } = to;
-        let standard = openai::answer(header, self.settings.quirks, !options.hide_reasoning, body)?;
+        let standard =
+            openai::correct_answer(header, self.settings.quirks, !options.hide_reasoning, body)?;
         let mut draft = Draft::new(header, options.clone(), writer(header));
         draft.progress.tally.count_again(&standard.usage);
         let read = |emit: Emit<'_>| openai::read_answer(&standard.body, emit);
@@ -424,7 +430,8 @@ impl Dialect {
             header,
             options,
         } = to;
-        let Way { protocol, native } = self.way(front, model, options.hide_reasoning);
+        let ChosenProtocol { protocol, native } =
+            self.choose_protocol(front, model, options.hide_reasoning);
         match &protocol.translation {
             None if !front.passes() => {
                 let chunks =
@@ -443,7 +450,7 @@ impl Dialect {
             ),
             Some(translation) => {
                 let writer = if native.is_some() {
-                    Box::new(Nothing::default())
+                    Box::new(NullWriter::default())
                 } else {
                     (front.stream)(header)
                 };
@@ -473,7 +480,7 @@ impl Dialect {
 
     /// Reads an answer whose status says that it is an error, for the callers of a front door.
     pub fn error(&self, front: &Front, head: &ErrorHead<'_>, body: &[u8]) -> UpstreamError {
-        front.named(
+        front.name_error_field(
             self.protocol.of_front(),
             (self.protocol.error)(&self.settings, head, body),
         )
@@ -513,8 +520,8 @@ pub fn endpoint_for(
         .native
         .as_ref()
         .and_then(|native| Endpoint::find(native.format));
-    let for_thinkers =
-        (!front.passes() && openai::thinks(model, traits)).then_some(Endpoint::Responses);
+    let for_thinkers = (!front.passes() && openai::is_thinking_model(model, traits))
+        .then_some(Endpoint::Responses);
     let mut wanted = [own, for_thinkers].into_iter().flatten().chain(
         Endpoint::ALL
             .into_iter()
@@ -524,7 +531,7 @@ pub fn endpoint_for(
 }
 
 /// The way in which a request is asked and its answer is read.
-struct Way {
+struct ChosenProtocol {
     protocol: &'static Protocol,
     /// How bodies pass, if they do.
     native: Option<&'static Native>,
@@ -547,23 +554,25 @@ const MOST_EDITS: usize = 65_536;
 type Pass = fn(&AnswerHeader, &'static Quirks, bool, &[u8]) -> Result<Answer, AnswerFault>;
 
 /// Names the field of a fault in the callers' words.
-fn named(front: &Front, protocol: &Protocol, fault: AnswerFault) -> AnswerFault {
+fn name_fault_field(front: &Front, protocol: &Protocol, fault: AnswerFault) -> AnswerFault {
     match fault {
         AnswerFault::Upstream(error) => {
-            AnswerFault::Upstream(front.named(protocol.of_front(), error))
+            AnswerFault::Upstream(front.name_error_field(protocol.of_front(), error))
         }
         nonsense @ AnswerFault::Nonsense(_) => nonsense,
     }
 }
 
-fn fixed(headers: Vec<(&'static str, &'static str)>) -> Vec<(&'static str, Cow<'static, str>)> {
+fn fixed_headers(
+    headers: Vec<(&'static str, &'static str)>,
+) -> Vec<(&'static str, Cow<'static, str>)> {
     headers
         .into_iter()
         .map(|(name, value)| (name, Cow::Borrowed(value)))
         .collect()
 }
 
-fn translate(
+fn translate_request(
     job: &Translate<'_>,
     path: Cow<'static, str>,
     translation: &Translation,
@@ -575,7 +584,7 @@ fn translate(
         undo,
         headers,
     } = written;
-    let mut headers = fixed(headers);
+    let mut headers = fixed_headers(headers);
     if let Some(cloud) = translation.cloud {
         let mut edits = Edits::new(&body);
         let mut fit = Vec::new();

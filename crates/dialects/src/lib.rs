@@ -24,7 +24,7 @@ pub mod wire;
 
 pub use dialect::{
     Dialect, OtherModel, Outbound, Recipient, Slices, Stream, Translate, endpoint_for, in_whole,
-    join,
+    join_answers,
 };
 pub use neutral::{
     Answer, AnswerFault, AnswerHeader, EndReasons, Endpoint, ErrorHead, Family, Flaws, Labels,

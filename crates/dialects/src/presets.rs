@@ -27,12 +27,12 @@ pub struct Preset {
 }
 
 /// Returns the preset of this name.
-pub fn find(name: &str) -> Option<&'static Preset> {
+pub fn find_preset(name: &str) -> Option<&'static Preset> {
     ALL.iter().find(|preset| preset.name == name)
 }
 
 /// Returns the environment variables for credentials in the providers' own documentation.
-pub fn variables<'a>() -> impl Iterator<Item = &'a str> {
+pub fn key_variables<'a>() -> impl Iterator<Item = &'a str> {
     let of_protocols = upstream::ALL
         .iter()
         .filter_map(|protocol| protocol.key_variable);
@@ -53,7 +53,7 @@ const OTHER_VARIABLES: [&str; 6] = [
 ];
 
 /// Returns the preset of a server on the internet. Such a server takes a key.
-const fn hosted(
+const fn hosted_preset(
     quirks: &'static Quirks,
     base_url: &'static str,
     key: &'static str,
@@ -69,7 +69,11 @@ const fn hosted(
 }
 
 /// Returns the preset of a server on this machine.
-const fn local(quirks: &'static Quirks, base_url: &'static str, note: &'static str) -> Preset {
+const fn local_preset(
+    quirks: &'static Quirks,
+    base_url: &'static str,
+    note: &'static str,
+) -> Preset {
     Preset {
         name: quirks.name,
         base_url,
@@ -83,85 +87,85 @@ const fn local(quirks: &'static Quirks, base_url: &'static str, note: &'static s
 pub const ALL: &[Preset] = &[
     Preset {
         name: "openai",
-        ..hosted(
+        ..hosted_preset(
             &Quirks::NONE,
             "https://api.openai.com/v1",
             "OPENAI_API_KEY",
             "OpenAI",
         )
     },
-    hosted(
+    hosted_preset(
         &MISTRAL,
         "https://api.mistral.ai/v1",
         "MISTRAL_API_KEY",
         "Mistral AI; refuses fields that it does not know",
     ),
-    hosted(&XAI, "https://api.x.ai/v1", "XAI_API_KEY", "xAI (Grok)"),
-    hosted(
+    hosted_preset(&XAI, "https://api.x.ai/v1", "XAI_API_KEY", "xAI (Grok)"),
+    hosted_preset(
         &GROQ,
         "https://api.groq.com/openai/v1",
         "GROQ_API_KEY",
         "Groq; one choice for each request, no logprobs",
     ),
-    hosted(
+    hosted_preset(
         &DEEPSEEK,
         "https://api.deepseek.com/v1",
         "DEEPSEEK_API_KEY",
         "DeepSeek; JSON answers, but no JSON Schemas",
     ),
-    hosted(
+    hosted_preset(
         &OPENROUTER,
         "https://openrouter.ai/api/v1",
         "OPENROUTER_API_KEY",
         "OpenRouter; models are called vendor/model",
     ),
-    hosted(
+    hosted_preset(
         &PERPLEXITY,
         "https://api.perplexity.ai",
         "PERPLEXITY_API_KEY",
         "Perplexity; searches the web, no tools",
     ),
-    hosted(
+    hosted_preset(
         &TOGETHER,
         "https://api.together.xyz/v1",
         "TOGETHER_API_KEY",
         "Together AI",
     ),
-    hosted(
+    hosted_preset(
         &FIREWORKS,
         "https://api.fireworks.ai/inference/v1",
         "FIREWORKS_API_KEY",
         "Fireworks AI; models are called accounts/*/models/*",
     ),
-    hosted(
+    hosted_preset(
         &CEREBRAS,
         "https://api.cerebras.ai/v1",
         "CEREBRAS_API_KEY",
         "Cerebras",
     ),
-    local(
+    local_preset(
         &VLLM,
         "http://127.0.0.1:8000/v1",
         "vLLM; tools need --enable-auto-tool-choice and a parser",
     ),
-    local(
+    local_preset(
         &LLAMA_CPP,
         "http://127.0.0.1:8080/v1",
         "llama.cpp's llama-server; tools need --jinja",
     ),
-    local(
+    local_preset(
         &SGLANG,
         "http://127.0.0.1:30000/v1",
         "SGLang; tools need a parser",
     ),
-    local(
+    local_preset(
         &TGI,
         "http://127.0.0.1:3000/v1",
         "Text Generation Inference; its one model is called tgi",
     ),
     Preset {
         name: "ollama_openai",
-        ..local(
+        ..local_preset(
             &OLLAMA,
             "http://127.0.0.1:11434/v1",
             "Ollama; the dialect `ollama` can do more",
@@ -177,7 +181,7 @@ mod tests {
     #[test]
     fn presets_are_distinct() {
         for (at, preset) in ALL.iter().enumerate() {
-            assert_eq!(find(preset.name), Some(preset));
+            assert_eq!(find_preset(preset.name), Some(preset));
             assert!(
                 ALL.iter()
                     .skip(at + 1)
@@ -195,7 +199,7 @@ mod tests {
             assert!(
                 preset
                     .key
-                    .is_none_or(|key| variables().any(|name| name == key)),
+                    .is_none_or(|key| key_variables().any(|name| name == key)),
                 "{}",
                 preset.name
             );
@@ -206,7 +210,7 @@ mod tests {
                 preset.name
             );
         }
-        assert_eq!(find("nobody"), None);
+        assert_eq!(find_preset("nobody"), None);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! A finding says what became of one path of the source. This module collects findings.
 
-use portcullis::base::problem::{shown, unless_secret};
+use portcullis::base::problem::{quote_safely, unless_secret};
 
 /// What is said of a field whose entry is left out for another reason.
 pub(super) const LEFT_OUT: &str = "is left out with its entry";
@@ -82,7 +82,7 @@ pub(super) fn step(path: &str, key: &str) -> String {
     let key = if is_plain {
         unless_secret(key).to_owned()
     } else {
-        shown(key)
+        quote_safely(key)
     };
     if path.is_empty() {
         key

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::notes::{Finding, Grade, LEFT_OUT};
 use super::{Imported, Stopped};
-use portcullis::base::units::count;
+use portcullis::base::units::format_count;
 
 impl Imported {
     /// Writes the report for people: what is to do, in which order, then why. What is exact stands
@@ -60,7 +60,7 @@ impl Imported {
         for (entry, fields) in fields_by_entry(&with_entry) {
             text.push_str(&format!(
                 "  {entry}: left out with the entry: {}\n",
-                count(fields, "other field")
+                format_count(fields, "other field")
             ));
         }
         text.push('\n');
@@ -88,7 +88,7 @@ impl Imported {
                 errors,
                 format!(
                     "mend {} of `portcullis check`, which `errors of check` lists",
-                    count(errors, "error")
+                    format_count(errors, "error")
                 ),
             ),
             (
@@ -102,21 +102,21 @@ impl Imported {
                 secrets,
                 format!(
                     "give the gateway {}, which `secrets that the gateway needs` lists",
-                    count(secrets, "secret")
+                    format_count(secrets, "secret")
                 ),
             ),
             (
                 left_out,
                 format!(
                     "read what is left out, which `unsupported` lists: {}",
-                    count(left_out, "place")
+                    format_count(left_out, "place")
                 ),
             ),
             (
                 differing,
                 format!(
                     "read what differs, which `approximate` lists: {}",
-                    count(differing, "place")
+                    format_count(differing, "place")
                 ),
             ),
         ];
@@ -168,7 +168,7 @@ impl Imported {
             );
             // A key may have several bounds of one name.
             let keys: BTreeSet<&str> = list.iter().map(|stopped| &*stopped.key).collect();
-            text.push_str(&format!("  {} {drop}\n", count(keys.len(), "key")));
+            text.push_str(&format!("  {} {drop}\n", format_count(keys.len(), "key")));
             for stopped in list.iter().take(SHOWN) {
                 text.push_str(&format!("    {}: {}\n", stopped.key, stopped.why));
             }
@@ -187,16 +187,19 @@ impl Imported {
         let (all, work) = self.keys;
         let keys = match (all, work) {
             (0, _) => String::new(),
-            (_, 1) => format!("; {}, of which 1 is switched on", count(all, "key")),
-            (_, _) => format!("; {}, of which {work} are switched on", count(all, "key")),
+            (_, 1) => format!("; {}, of which 1 is switched on", format_count(all, "key")),
+            (_, _) => format!(
+                "; {}, of which {work} are switched on",
+                format_count(all, "key")
+            ),
         };
         let check = match (self.check.errors.len(), self.check.warnings.len()) {
             (0, 0) => "check: fine".to_owned(),
             (errors, warnings) => {
                 format!(
                     "check: {}, {}",
-                    count(errors, "error"),
-                    count(warnings, "warning")
+                    format_count(errors, "error"),
+                    format_count(warnings, "warning")
                 )
             }
         };
@@ -217,7 +220,7 @@ impl Imported {
             .map(|grade| (grade.name().to_owned(), self.count(*grade).into()))
             .collect();
         let problems = |list: &[portcullis::base::problem::Problem]| -> Vec<Value> {
-            let one = |problem: &portcullis::base::problem::Problem| json!({"file": problem.file, "line": problem.line, "path": problem.path, "what": problem.what});
+            let one = |problem: &portcullis::base::problem::Problem| json!({"file": problem.file, "line": problem.line, "path": problem.path, "what": problem.message});
             list.iter().map(one).collect()
         };
         json!({
@@ -294,11 +297,11 @@ fn by_hand_step(by_hand: usize, listed: usize) -> String {
     match listed - by_hand {
         0 => format!(
             "do by hand what `manual` lists: {}",
-            count(by_hand, "place")
+            format_count(by_hand, "place")
         ),
         _ => format!(
             "do by hand what else `manual` lists: {by_hand} of its {}; the others need only the variables above",
-            count(listed, "place")
+            format_count(listed, "place")
         ),
     }
 }

@@ -1,5 +1,5 @@
 use super::*;
-use crate::base::calendar::time;
+use crate::base::calendar::format_time;
 use crate::base::trace_context::TraceContext;
 use crate::error::{Blame, Outcome};
 use crate::limits::{Kind, Level};
@@ -71,7 +71,7 @@ fn a_line_is_one_object_of_known_fields() {
         .map(|cost| tried.concat().replace("COST", cost))
         .join(",");
     assert_eq!(
-        String::from_utf8(json(&settled)).unwrap(),
+        String::from_utf8(json_line(&settled)).unwrap(),
         expected.concat().replace("TRIES", &tries)
     );
 }
@@ -172,7 +172,7 @@ prop_compose! {
 proptest! {
     #[test]
     fn a_line_is_what_the_slow_writer_writes(settled in exchange()) {
-        let (quick, slow) = (String::from_utf8(json(&settled)).unwrap(), String::from_utf8(slow(&settled)).unwrap());
+        let (quick, slow) = (String::from_utf8(json_line(&settled)).unwrap(), String::from_utf8(slow(&settled)).unwrap());
         prop_assert_eq!(&quick, &slow);
         let read: serde_json::Value = serde_json::from_str(&quick).unwrap();
         prop_assert_eq!(&read["request_id"], &settled.request.id);
@@ -199,7 +199,10 @@ fn slow(settled: &Settled) -> Vec<u8> {
     } = settled;
     let mut line = Writer::with_capacity(LINE);
     line.object(|w| {
-        w.texts([("time", &time(*began_at)), ("request_id", &request.id)]);
+        w.texts([
+            ("time", &format_time(*began_at)),
+            ("request_id", &request.id),
+        ]);
         let trace = trace
             .as_ref()
             .map(|trace| format!("{:032x}", u128::from_be_bytes(trace.trace)));
@@ -229,15 +232,15 @@ fn slow(settled: &Settled) -> Vec<u8> {
         w.key("attempts").each(&attempts.trail, tried);
         w.or_null(
             "first_byte_ms",
-            times.first_byte.map(millis),
+            times.first_byte.map(whole_millis),
             Writer::number,
         );
-        w.key("total_ms").number(millis(*total));
-        w.key("own_us").number(micros(times.own));
-        w.or_null("auth_us", times.auth.map(micros), Writer::number);
-        w.or_null("plan_us", times.plan.map(micros), Writer::number);
+        w.key("total_ms").number(whole_millis(*total));
+        w.key("own_us").number(whole_micros(times.own));
+        w.or_null("auth_us", times.auth.map(whole_micros), Writer::number);
+        w.or_null("plan_us", times.plan.map(whole_micros), Writer::number);
         let queued = Some(times.queued).filter(|queued| !queued.is_zero());
-        w.optional("queued_ms", queued.map(millis), Writer::number);
+        w.optional("queued_ms", queued.map(whole_millis), Writer::number);
         w.optional("not_retried", attempts.not_retried, Writer::text);
         let (usage, units) = (&spending.usage, spending.usage.units);
         w.key("prompt_tokens").number(usage.prompt);

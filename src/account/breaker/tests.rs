@@ -365,9 +365,9 @@ fn who_is_alone_waits_for_a_second_only() {
     for _ in 0..10 {
         assert_eq!(
             breaker.admit(now, true),
-            Admission::RefuseUntil(now + ALONE)
+            Admission::RefuseUntil(now + ALONE_PROBE_INTERVAL)
         );
-        now += ALONE;
+        now += ALONE_PROBE_INTERVAL;
         let probe = pass(breaker.admit(now, true));
         assert!(
             probe.is_probe() && matches!(breaker.admit(now, true), Admission::RefuseUntil(_)),
@@ -380,7 +380,7 @@ fn who_is_alone_waits_for_a_second_only() {
         Admission::RefuseUntil(now + Duration::from_secs(5).mul_f64(1.18)),
         "and who is not alone does not wait longer for it"
     );
-    now += ALONE;
+    now += ALONE_PROBE_INTERVAL;
     let probe = pass(breaker.admit(now, true));
     assert_eq!(
         breaker.settle(probe, Outcome::Ok, now, 0.0),
@@ -482,7 +482,7 @@ proptest! {
                     }
                     Admission::AllowProbe(pass) => {
                         let early = alone && part.is_none() && before != BreakerState::Closed;
-                        let patience = if early { ALONE } else { PATIENCE };
+                        let patience = if early { ALONE_PROBE_INTERVAL } else { PROBE_TIMEOUT };
                         let free = before == BreakerState::HalfOpen { probing: false };
                         prop_assert!(early || free);
                         prop_assert!(probe.is_none_or(|(_, lent)| now - lent >= patience), "two probes at once");
@@ -492,7 +492,7 @@ proptest! {
                     Admission::RefuseUntil(until) => {
                         prop_assert!(!before.admits() && until > now);
                         prop_assert!(!(alone && part.is_some()), "some answers are better than none");
-                        prop_assert!(until - now <= LONGEST.mul_f64(1.0 + JITTER));
+                        prop_assert!(until - now <= MAX_COOL_DOWN.mul_f64(1.0 + JITTER));
                     }
                 },
                 Step::Lose(which) if !out.is_empty() => drop(out.swap_remove(which % out.len())),
@@ -547,7 +547,7 @@ proptest! {
             }
         }
         // Whatever was lost on the way: it does not stay shut.
-        now += LONGEST.mul_f64(1.0 + JITTER).max(PATIENCE);
+        now += MAX_COOL_DOWN.mul_f64(1.0 + JITTER).max(PROBE_TIMEOUT);
         prop_assert!(!matches!(breaker.admit(now, false), Admission::RefuseUntil(_)));
     }
 }

@@ -28,9 +28,9 @@ impl Watched {
     fn usually(mut self, ms: u64) -> Watched {
         for _ in 0..ENOUGH {
             self.now += ms;
-            self.target.asked(MAIN, self.at(self.now));
+            self.target.record_request(MAIN, self.at(self.now));
             self.target
-                .answered(true, Duration::from_millis(ms), self.at(self.now));
+                .record_answer(true, Duration::from_millis(ms), self.at(self.now));
         }
         self
     }
@@ -42,9 +42,10 @@ impl Watched {
             stream: true,
             began: self.at(self.now.saturating_sub(waited)),
         };
-        self.target.asked(key, leave.began);
+        self.target.record_request(key, leave.began);
         let now = self.at(self.now);
-        self.target.left(leave, Around { awaited, calls: 0 }, now)
+        self.target
+            .record_leave(leave, TargetLoad { awaited, calls: 0 }, now)
     }
 
     fn is_behind(&self) -> bool {
@@ -77,7 +78,7 @@ fn times_of_whole_answers_say_nothing_of_streams() {
     for _ in 0..ENOUGH {
         watched
             .target
-            .answered(false, Duration::from_secs(20), watched.at(0));
+            .record_answer(false, Duration::from_secs(20), watched.at(0));
     }
     watched.now = 60_000;
     assert!(
@@ -89,9 +90,9 @@ fn times_of_whole_answers_say_nothing_of_streams() {
         stream: false,
         began: watched.at(58_000),
     };
-    let told = watched.target.left(
+    let told = watched.target.record_leave(
         leave,
-        Around {
+        TargetLoad {
             awaited: 0,
             calls: 0,
         },
@@ -106,7 +107,7 @@ fn while_the_usual_time_is_unknown_an_answer_to_anybody_shows_that_the_target_wo
     watched.now = 10_000;
     watched
         .target
-        .answered(true, Duration::from_secs(3), watched.at(9_000));
+        .record_answer(true, Duration::from_secs(3), watched.at(9_000));
     assert_eq!(watched.leave(MAIN, 2_000, 0), Consequence::default());
     assert!(!watched.leave(OTHER, 999, 0).counts, "too soon");
     watched.now = 11_500;
@@ -137,14 +138,14 @@ fn of_many_calls_one_of_fifty_must_be_given_up() {
     let mut watched = Watched::new().usually(400);
     let now = watched.at(watched.now + 60_000);
     let began = watched.at(watched.now + 58_000);
-    let around = Around {
+    let around = TargetLoad {
         awaited: 9,
         calls: 1_000,
     };
     let mut leave = |key| {
         watched
             .target
-            .left(
+            .record_leave(
                 Leave {
                     key,
                     stream: true,
@@ -211,7 +212,9 @@ fn many_who_leave_at_once_are_many_also_with_one_key() {
 fn leaves_of_one_key_open_no_breaker_while_others_ask_too() {
     let mut watched = Watched::new().usually(400);
     watched.now += 60_000;
-    watched.target.asked(OTHER, watched.at(watched.now - 5_000));
+    watched
+        .target
+        .record_request(OTHER, watched.at(watched.now - 5_000));
     for _ in 0..9 {
         assert!(!watched.leave(MAIN, 2_000, 1).breaks);
     }
@@ -251,7 +254,7 @@ fn after_an_hour_without_an_answer_only_what_is_new_is_known() {
     assert!((0..3).all(|_| watched.leave(MAIN, 2_000, 0).counts) && watched.is_behind());
     watched.target.sweep(watched.at(watched.now));
     assert!(
-        watched.target.usual[1].is_none(),
+        watched.target.usual_times[1].is_none(),
         "the usual time is forgotten"
     );
     assert!(watched.is_behind(), "and callers have just left");

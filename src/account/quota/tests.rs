@@ -21,7 +21,7 @@ fn lookup<'h>(head: &'h str) -> impl Fn(&str) -> Option<&'h str> {
 /// The share left, and for how many milliseconds that is believed.
 #[track_caller]
 fn check(head: &str, expected: Option<(f64, u64)>) {
-    let told = headroom(lookup(head), now()).map(|headroom| {
+    let told = tightest_headroom(lookup(head), now()).map(|headroom| {
         assert_eq!(headroom.seen, now());
         (
             headroom.share,
@@ -194,7 +194,9 @@ fn it_fills_up_and_is_forgotten() {
             now() + then
         };
         assert_eq!(
-            headroom(lookup(&head), now()).unwrap().at(then),
+            tightest_headroom(lookup(&head), now())
+                .unwrap()
+                .current_share(then),
             left,
             "{reset} after {after} s"
         );
@@ -215,7 +217,7 @@ fn it_fills_up_and_is_forgotten() {
 fn spans() {
     let check = |text: &str, expected: Option<u64>| {
         assert_eq!(
-            span(text).map(|span| u64::try_from(span.as_micros()).unwrap()),
+            parse_duration(text).map(|span| u64::try_from(span.as_micros()).unwrap()),
             expected,
             "{text}"
         );
@@ -302,10 +304,10 @@ proptest! {
         let now = SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
         for names in QUOTAS.iter().map(|&(remaining, limit, reset, _)| [remaining, limit, reset]).chain([["ratelimit", "ratelimit-policy", ""]]) {
             let known = |name: &str| names.iter().chain(&["retry-after", "retry-after-ms"]).position(|n| *n == name).and_then(|n| Some(values.get(n)?.as_str()));
-            if let Some(told) = headroom(known, now) {
+            if let Some(told) = tightest_headroom(known, now) {
                 prop_assert!((0.0..=1.0).contains(&told.share));
                 prop_assert!(told.until >= now + AT_LEAST && told.until <= now + BELIEVED);
-                prop_assert!(told.at(now).is_some() && told.at(told.until).is_none());
+                prop_assert!(told.current_share(now).is_some() && told.current_share(told.until).is_none());
             }
             prop_assert!(retry_after(known, now).is_none_or(|wait| wait <= Duration::from_secs(3600)));
         }
@@ -314,7 +316,7 @@ proptest! {
     #[test]
     fn go_durations_are_read_back(h in 0u64..100, m in 0u64..60, s in 0u64..60, ms in 0u64..1000) {
         let expected = Duration::from_millis(((h * 60 + m) * 60 + s) * 1000 + ms);
-        let read = span(&format!("{h}h{m}m{s}.{ms:03}s")).unwrap();
+        let read = parse_duration(&format!("{h}h{m}m{s}.{ms:03}s")).unwrap();
         prop_assert!(read.abs_diff(expected) < Duration::from_micros(1));
     }
 }

@@ -16,7 +16,7 @@ const ALL: [Strategy; 4] = [
 
 fn view(name: &str, weight: u32) -> View {
     View {
-        identity: identity(name, "m"),
+        identity: target_identity(name, "m"),
         weight,
         tier: 0,
         in_flight: 0,
@@ -64,7 +64,7 @@ fn alike() -> f64 {
 
 #[track_caller]
 fn check(strategy: Strategy, drawn: &str, expected: &[usize]) {
-    let order = order(strategy, &views(drawn), None, &mut Smooth::default(), alike);
+    let order = order_targets(strategy, &views(drawn), None, &mut Smooth::default(), alike);
     assert_eq!(order, expected, "{strategy:?} {drawn}");
 }
 
@@ -115,10 +115,10 @@ fn a_conversation_leaves_a_target_that_is_given_up() {
     for strategy in ALL {
         for conversation in 0..50_u64 {
             let of = |drawn| {
-                order(
+                order_targets(
                     strategy,
                     &views(drawn),
-                    Some(hash(conversation.to_le_bytes())),
+                    Some(stable_hash(conversation.to_le_bytes())),
                     &mut Smooth::default(),
                     alike,
                 )
@@ -139,7 +139,7 @@ fn smooth_is_nginxs() {
     let mut smooth = Smooth::default();
     let mut picks = String::new();
     for _ in 0..14 {
-        let first = order(Strategy::Weighted, &views, None, &mut smooth, alike)[0];
+        let first = order_targets(Strategy::Weighted, &views, None, &mut smooth, alike)[0];
         picks.push(['a', 'b', 'c'][first]);
     }
     assert_eq!(picks, "aabacaaaabacaa");
@@ -150,9 +150,9 @@ fn a_reload_starts_nothing_anew() {
     let mut smooth = Smooth::default();
     let mut first = |drawn: &str| {
         let views = views(drawn);
-        views[order(Strategy::Weighted, &views, None, &mut smooth, alike)[0]].identity
+        views[order_targets(Strategy::Weighted, &views, None, &mut smooth, alike)[0]].identity
     };
-    let (a, b) = (identity("a", "m"), identity("b", "m"));
+    let (a, b) = (target_identity("a", "m"), target_identity("b", "m"));
     assert_eq!(first("a b"), a);
     assert_eq!(first("b a"), b, "in another order");
     assert_eq!(first("a.w800 b.w800"), a, "in another scale");
@@ -168,7 +168,7 @@ fn what_is_gone_is_forgotten() {
     let mut smooth = Smooth::default();
     for n in 0..1000 {
         let views = [view(&format!("a{n}"), 1), view("b", 1), view("c", 2)];
-        order(Strategy::Weighted, &views, None, &mut smooth, alike);
+        order_targets(Strategy::Weighted, &views, None, &mut smooth, alike);
     }
     assert!(smooth.earned.len() <= 4, "{}", smooth.earned.len());
 }
@@ -176,10 +176,10 @@ fn what_is_gone_is_forgotten() {
 #[test]
 fn an_identity_is_the_same_everywhere() {
     assert_eq!(
-        identity("openai-main", "gpt-4o-mini"),
+        target_identity("openai-main", "gpt-4o-mini"),
         0x9ad8_76f3_b7c8_7237
     );
-    assert_ne!(identity("ab", "c"), identity("a", "bc"));
+    assert_ne!(target_identity("ab", "c"), target_identity("a", "bc"));
 }
 
 /// So many picks of the first, in a row.
@@ -188,8 +188,9 @@ fn picks(strategy: Strategy, views: &[View], sticky: bool, count: u64, seed: u64
     let mut smooth = Smooth::default();
     let mut picked = vec![0.0; views.len()];
     for n in 0..count {
-        let conversation = sticky.then(|| hash(n.to_le_bytes()));
-        picked[order(strategy, views, conversation, &mut smooth, || random.f64())[0]] += 1.0;
+        let conversation = sticky.then(|| stable_hash(n.to_le_bytes()));
+        picked[order_targets(strategy, views, conversation, &mut smooth, || random.f64())[0]] +=
+            1.0;
     }
     picked
 }
@@ -215,7 +216,7 @@ fn some_views(most: usize) -> impl proptest::strategy::Strategy<Value = Vec<View
             all.into_iter().enumerate()
         {
             let (identity, latency) = (
-                identity(&format!("account-{n}"), "m"),
+                target_identity(&format!("account-{n}"), "m"),
                 latency.map(Duration::from_millis),
             );
             views.push(View {
@@ -242,7 +243,7 @@ proptest! {
         let mut smooth = Smooth::default();
         for strategy in ALL {
             for _ in 0..3 {
-                let order = order(strategy, &views, sticky, &mut smooth, || random.f64());
+                let order = order_targets(strategy, &views, sticky, &mut smooth, || random.f64());
                 let mut places = order.clone();
                 places.sort_unstable();
                 prop_assert_eq!(places, (0..views.len()).collect::<Vec<_>>());
@@ -250,7 +251,7 @@ proptest! {
                 // The home of a conversation comes first; behind it, and without one, tiers and
                 // quotas hold.
                 let rest = &order[usize::from(sticky.is_some() && views[order[0]].fit)..];
-                prop_assert!(rest.is_sorted_by_key(|place| standing(strategy, &views[*place])));
+                prop_assert!(rest.is_sorted_by_key(|place| sort_key(strategy, &views[*place])));
                 // Conversations stay in the lowest tier; the others go by what is left of the quota
                 // first.
                 let full = |view: &View| sticky.is_some() || view.headroom.is_none_or(|share| share >= NEARLY_GONE);
@@ -309,7 +310,7 @@ proptest! {
                 for view in views.iter().filter(|view| view.fit) {
                     *due.entry(view.identity).or_default() += f64::from(view.weight) / f64::from(total);
                 }
-                let first = order(Strategy::Weighted, &views, None, &mut smooth, || random.f64())[0];
+                let first = order_targets(Strategy::Weighted, &views, None, &mut smooth, || random.f64())[0];
                 *due.entry(views[first].identity).or_default() -= 1.0;
                 picks += 1;
             }
@@ -327,7 +328,7 @@ proptest! {
         let mut smooth = Smooth::default();
         let mut waited = vec![0u32; views.len()];
         for _ in 0..2000 {
-            let first = order(Strategy::Weighted, &views, None, &mut smooth, || random.f64())[0];
+            let first = order_targets(Strategy::Weighted, &views, None, &mut smooth, || random.f64())[0];
             for (place, waited) in waited.iter_mut().enumerate() {
                 *waited = if place == first { 0 } else { *waited + 1 };
                 let turn = 2 * total.div_ceil(weights[place]);
@@ -341,7 +342,7 @@ proptest! {
         let mut random = fastrand::Rng::with_seed(seed);
         let mut smooth = Smooth::default();
         for strategy in [Strategy::Weighted, Strategy::LeastBusy, Strategy::Fastest] {
-            let mut first = |views: &[View]| views[order(strategy, views, Some(conversation), &mut smooth, || random.f64())[0]].identity;
+            let mut first = |views: &[View]| views[order_targets(strategy, views, Some(conversation), &mut smooth, || random.f64())[0]].identity;
             let all: Vec<View> = views.iter().map(|view| View { fit: true, ..*view }).collect();
             let home = first(&all);
             // Whatever else changes but the weights.
@@ -367,7 +368,7 @@ proptest! {
         let mut smooth = Smooth::default();
         let mut moved = 0.0;
         for n in 0..4000u64 {
-            let mut first = |views: &[View]| views[order(Strategy::Weighted, views, Some(hash((n ^ seed).to_le_bytes())), &mut smooth, alike)[0]].identity;
+            let mut first = |views: &[View]| views[order_targets(Strategy::Weighted, views, Some(stable_hash((n ^ seed).to_le_bytes())), &mut smooth, alike)[0]].identity;
             let (before, after) = (first(&views), first(&left));
             if before == removed.identity {
                 moved += 1.0;
@@ -380,7 +381,7 @@ proptest! {
     }
 }
 
-/// Requests one after another through what a caller of [`order`] would keep: each takes its
+/// Requests one after another through what a caller of [`order_targets`] would keep: each takes its
 /// target's time, and so many run at once. How many each target got, and whether one ever waited
 /// for longer than `longest`.
 fn simulate(
@@ -409,12 +410,12 @@ fn simulate(
                 .unwrap();
             running.swap_remove(at);
             now = until;
-            peaks[place].observe(Duration::from_millis(times[place]), start + now);
+            peaks[place].record_time(Duration::from_millis(times[place]), start + now);
         }
         let views: Vec<View> = (0..times.len())
             .map(|place| {
                 let busy = running.iter().filter(|(_, at)| *at == place).count();
-                let latency = peaks[place].at(start + now, busy > 0);
+                let latency = peaks[place].expected_time(start + now, busy > 0);
                 View {
                     in_flight: busy,
                     awaited: busy,
@@ -423,7 +424,7 @@ fn simulate(
                 }
             })
             .collect();
-        let first = order(strategy, &views, None, &mut smooth, || random.f64())[0];
+        let first = order_targets(strategy, &views, None, &mut smooth, || random.f64())[0];
         picked[first] += 1;
         longest = longest.max(now - last[first]);
         last[first] = now;
@@ -456,7 +457,7 @@ fn one_at_a_time_finds_out() {
     let mut random = fastrand::Rng::with_seed(1);
     let mut firsts = 0;
     for _ in 0..1000 {
-        let first = order(
+        let first = order_targets(
             Strategy::Fastest,
             &views,
             None,

@@ -4,7 +4,7 @@
 use super::{TargetHealth, Trouble};
 use crate::account::breaker::{BreakerPass, BreakerState, Outcome};
 use crate::account::failure::{Class, REFUSED_COOL, Setback, overloaded_for, rate_cool};
-use crate::account::given_up::{Around, GIVEN_UP, Leave};
+use crate::account::given_up::{GIVEN_UP, Leave, TargetLoad};
 use crate::account::health::Rest;
 use crate::base::clock::Clock;
 use std::sync::Arc;
@@ -48,11 +48,16 @@ impl AttemptGuard {
 
     /// Notes that the target began to answer, or answered, after the time `took`. Returns the
     /// breaker's state if it changed.
-    pub fn answered(&mut self, stream: bool, took: Duration, now: Instant) -> Option<BreakerState> {
+    pub fn record_answer(
+        &mut self,
+        stream: bool,
+        took: Duration,
+        now: Instant,
+    ) -> Option<BreakerState> {
         self.came();
         let mut memory = self.track.memory.lock();
-        memory.peak_mut(stream).observe(took, now);
-        memory.given_up.answered(stream, took, now);
+        memory.peak_mut(stream).record_time(took, now);
+        memory.given_up.record_answer(stream, took, now);
         // An answer shows that the account serves the model.
         if memory.refused.is_some_and(|until| until > now) {
             memory.back = Some(now);
@@ -94,7 +99,7 @@ impl AttemptGuard {
 
     /// Notes that the attempt failed after the time `took`. Returns the rest or the breaker's state
     /// that begins with the failure.
-    pub fn failed(
+    pub fn record_failure(
         &mut self,
         Setback { class, retry_after }: Setback,
         stream: bool,
@@ -105,7 +110,7 @@ impl AttemptGuard {
         let mut memory = self.track.memory.lock();
         // A stream that is cut later was not slow to begin.
         if class == Class::Transient && first {
-            memory.peak_mut(stream).waited(took, now);
+            memory.peak_mut(stream).record_wait(took, now);
         }
         let outcome = Outcome::Failed(class);
         let breaker = match std::mem::replace(&mut self.stage, Stage::Ended) {
@@ -146,49 +151,49 @@ impl AttemptGuard {
 
     /// Notes that the caller left after the time `waited`, and the target had not begun to answer.
     /// A probe of the breaker learns nothing from that.
-    pub fn left(&mut self, stream: bool, waited: Duration, now: Instant) -> Left {
+    pub fn record_leave(&mut self, stream: bool, waited: Duration, now: Instant) -> Left {
         self.came();
         if self.pass.is_probe() || self.stage != Stage::Open {
             return Left::default();
         }
         let awaited = self.track.awaited.load(Ordering::Relaxed);
         let mut memory = self.track.memory.lock();
-        let around = Around {
+        let load = TargetLoad {
             awaited,
             calls: memory.breaker.ended_calls(now),
         };
         let began = now.checked_sub(waited).unwrap_or(now);
-        let told = memory.given_up.left(
+        let consequence = memory.given_up.record_leave(
             Leave {
                 key: self.key.into(),
                 stream,
                 began,
             },
-            around,
+            load,
             now,
         );
-        if told.counts {
-            memory.peak_mut(stream).waited(waited, now);
+        if consequence.counts {
+            memory.peak_mut(stream).record_wait(waited, now);
         }
         let was_given_up = memory
             .trouble()
             .is_some_and(|trouble| trouble.outcome == GIVEN_UP);
-        if told.is_behind || (told.counts && was_given_up) {
+        if consequence.is_behind || (consequence.counts && was_given_up) {
             memory.trouble = Some(Box::new(Trouble {
                 outcome: GIVEN_UP,
                 detail: None,
-                at: now,
+                failed_at: now,
             }));
             memory.is_mended = false;
         }
-        let breaker = told
+        let breaker = consequence
             .breaks
             .then(|| memory.breaker.give_up(self.pass, now, fastrand::f64()))
             .flatten();
         memory.turned(breaker, now);
         Left {
-            is_given_up: told.counts,
-            moved: told.is_news,
+            is_given_up: consequence.counts,
+            moved: consequence.is_news,
             breaker,
         }
     }
@@ -205,7 +210,7 @@ impl AttemptGuard {
             .memory
             .lock()
             .peak_mut(stream)
-            .waited(waited, now);
+            .record_wait(waited, now);
     }
 
     /// Notes that the attempt no longer waits for its first token. Returns whether it waited until

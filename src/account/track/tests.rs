@@ -13,7 +13,7 @@ fn admitted(track: &Arc<TargetHealth>, now: Instant) -> AttemptGuard {
 }
 
 fn fail(track: &Arc<TargetHealth>, class: Class, retry_after: Option<u64>, now: Instant) -> Failed {
-    admitted(track, now).failed(
+    admitted(track, now).record_failure(
         setback(class, retry_after.map(Duration::from_secs)),
         true,
         Duration::from_millis(5),
@@ -22,7 +22,7 @@ fn fail(track: &Arc<TargetHealth>, class: Class, retry_after: Option<u64>, now: 
 }
 
 fn succeed(track: &Arc<TargetHealth>, now: Instant) {
-    admitted(track, now).answered(true, Duration::from_millis(5), now);
+    admitted(track, now).record_answer(true, Duration::from_millis(5), now);
 }
 
 #[test]
@@ -35,7 +35,7 @@ fn a_rate_limit_rests_the_target_and_a_milder_one_does_not_shorten_it() {
             .map(|rest| rest.why),
         Some(Why::Rate)
     );
-    late.failed(
+    late.record_failure(
         setback(Class::Rate, Some(Duration::from_secs(1))),
         true,
         Duration::ZERO,
@@ -99,7 +99,7 @@ fn how_it_failed_last_is_known_until_it_answers() {
     let trouble = |detail: &str| Trouble {
         outcome: "tls",
         detail: Some(detail.to_owned()),
-        at: now,
+        failed_at: now,
     };
     assert!(
         track.troubled(trouble("expired")) && !track.troubled(trouble("expired")),
@@ -112,7 +112,7 @@ fn how_it_failed_last_is_known_until_it_answers() {
         track.troubled(Trouble {
             outcome,
             detail: None,
-            at: now,
+            failed_at: now,
         });
         assert!(track.is_out_of_reach());
     }
@@ -157,7 +157,7 @@ fn an_answer_ends_the_rest_for_refusals_and_not_the_one_for_a_rate_limit() {
     let mut end = |class| {
         let mut guard = out.pop().unwrap();
         guard
-            .failed(setback(class, None), true, Duration::ZERO, now)
+            .record_failure(setback(class, None), true, Duration::ZERO, now)
             .rest
             .map(|rest| rest.why)
     };
@@ -177,7 +177,7 @@ fn an_answer_ends_the_rest_for_refusals_and_not_the_one_for_a_rate_limit() {
         Some(Why::Refused),
         "the longer one is shown"
     );
-    out.pop().unwrap().answered(true, Duration::ZERO, now);
+    out.pop().unwrap().record_answer(true, Duration::ZERO, now);
     assert_eq!(track.rest(now), limited);
 }
 
@@ -188,9 +188,9 @@ fn nothing_is_awaited_twice_and_nothing_for_ever() {
     let mut trial = admitted(&track, now);
     let other = admitted(&track, now);
     assert_eq!(awaited(), 2);
-    trial.answered(true, Duration::from_millis(9), now);
+    trial.record_answer(true, Duration::from_millis(9), now);
     assert_eq!(awaited(), 1);
-    trial.failed(
+    trial.record_failure(
         setback(Class::Transient, None),
         true,
         Duration::from_secs(9),
@@ -213,13 +213,13 @@ fn answers_that_begin_and_never_end_open_the_breaker() {
     let (track, now) = (Arc::new(TargetHealth::default()), Instant::now());
     let mut cut = |ends: bool| {
         let mut trial = admitted(&track, now);
-        trial.answered(true, Duration::from_millis(9), now);
+        trial.record_answer(true, Duration::from_millis(9), now);
         if ends {
             trial.whole(now);
             return None;
         }
         trial
-            .failed(
+            .record_failure(
                 setback(Class::Transient, None),
                 true,
                 Duration::from_secs(9),
@@ -327,7 +327,7 @@ fn a_probed_target_is_for_its_probe_alone() {
     let mut probe = track.probe(later).expect("due");
     assert!(track.probe(later).is_none() && track.admit(0, false, false, later).is_err());
     assert_eq!(
-        probe.answered(false, Duration::from_millis(9), later),
+        probe.record_answer(false, Duration::from_millis(9), later),
         Some(BreakerState::Closed)
     );
     assert!(track.admit(0, false, true, later).is_ok());
@@ -362,7 +362,7 @@ fn what_callers_give_up_stands_behind_and_is_expected_to_be_slow() {
         let mut guard = track
             .admit(key, true, false, now - waited)
             .unwrap_or_else(|kept| panic!("{kept:?}"));
-        guard.left(true, waited, now)
+        guard.record_leave(true, waited, now)
     };
     let [first, second, third] = [0, 0, 0].map(|key| leave(key, at(40)));
     assert!(
@@ -394,7 +394,7 @@ fn what_callers_give_up_stands_behind_and_is_expected_to_be_slow() {
     // A probe decides nothing.
     let mut probe = admitted(&track, at(60));
     assert!(probe.is_probe());
-    let left = probe.left(true, Duration::from_secs(9), at(69));
+    let left = probe.record_leave(true, Duration::from_secs(9), at(69));
     drop(probe);
     assert_eq!((left.is_given_up, left.breaker), (false, None));
     assert_eq!(
@@ -420,7 +420,7 @@ fn since_when_a_target_is_out_and_why_is_known_after_it_works_again() {
     let trouble = Trouble {
         outcome: "reset",
         detail: None,
-        at: at(5),
+        failed_at: at(5),
     };
     track.troubled(trouble.clone());
     assert_eq!(track.since(at(6)), Some(at(5)));
@@ -436,7 +436,7 @@ fn since_when_a_target_is_out_and_why_is_known_after_it_works_again() {
     // A rest for the rate is over by itself.
     let mut other = admitted(&track, at(50));
     fail(&track, Class::Rate, Some(7), at(50));
-    other.failed(
+    other.record_failure(
         setback(Class::Rate, Some(Duration::from_secs(9))),
         true,
         Duration::ZERO,
@@ -452,7 +452,7 @@ fn since_when_a_target_is_out_and_why_is_known_after_it_works_again() {
         fail(&track, Class::Refused, None, at(70));
     }
     assert_eq!(track.since(at(71)), Some(at(70)));
-    late.answered(true, Duration::ZERO, at(72));
+    late.record_answer(true, Duration::ZERO, at(72));
     assert_eq!(track.since(at(73)), Some(at(72)));
     track.reset();
     assert!(track.troubled(trouble), "after a reset it is news again");
@@ -461,28 +461,32 @@ fn since_when_a_target_is_out_and_why_is_known_after_it_works_again() {
 #[test]
 fn the_last_failure_is_the_last_caller_who_gave_up() {
     let (track, now) = (Arc::new(TargetHealth::default()), Instant::now());
-    let failed = || track.trouble().map(|trouble| (trouble.outcome, trouble.at));
+    let failed = || {
+        track
+            .trouble()
+            .map(|trouble| (trouble.outcome, trouble.failed_at))
+    };
     let wait = Duration::from_secs(2);
     let waiting: Vec<AttemptGuard> = (0..3).map(|_| admitted(&track, now)).collect();
     for mut guard in waiting {
-        assert!(guard.left(true, wait, now + wait).is_given_up);
+        assert!(guard.record_leave(true, wait, now + wait).is_given_up);
     }
     assert_eq!(failed(), Some((GIVEN_UP, now + wait)));
     // One alone, much later, does not move the target, but nobody has answered it either.
     let later = now + Duration::from_secs(100);
-    let left = admitted(&track, later).left(true, wait, later + wait);
+    let left = admitted(&track, later).record_leave(true, wait, later + wait);
     assert!(left.is_given_up && !left.moved);
     assert_eq!(failed(), Some((GIVEN_UP, later + wait)));
     // Another failure stays what it is.
     track.troubled(Trouble {
         outcome: "status",
         detail: None,
-        at: later + wait,
+        failed_at: later + wait,
     });
     let latest = later + Duration::from_secs(100);
     assert!(
         admitted(&track, latest)
-            .left(true, wait, latest + wait)
+            .record_leave(true, wait, latest + wait)
             .is_given_up
     );
     assert_eq!(failed(), Some(("status", later + wait)));

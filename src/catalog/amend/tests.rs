@@ -69,7 +69,7 @@ fn what_somebody_is_in_the_middle_of_writing_is_read_again() {
         .write(true)
         .open(&other)
         .unwrap()
-        .set_modified(std::time::SystemTime::now() - 2 * YOUNG)
+        .set_modified(std::time::SystemTime::now() - 2 * YOUNG_AGE)
         .unwrap();
     // The machine may stand still meanwhile, but hardly each time.
     let is_at_once = |_| {
@@ -80,7 +80,7 @@ fn what_somebody_is_in_the_middle_of_writing_is_read_again() {
                 .unwrap()
                 .contains("catalog.d/zz.yaml:2")
         );
-        start.elapsed() < AGAIN
+        start.elapsed() < RETRY_PERIOD
     };
     assert!((0..5).any(is_at_once));
 }
@@ -139,7 +139,7 @@ fn a_new_file_is_as_readable_as_the_catalog() {
         0o640
     );
     let places: Vec<_> = files
-        .places()
+        .key_places()
         .into_iter()
         .map(|(id, place)| (id, files.name(place.file), place.line))
         .collect();

@@ -2,11 +2,11 @@
 //! secret, CA files.
 
 use super::Secrets;
-use crate::base::problem::{is_variable_name, nearest, quoted};
+use crate::base::problem::{is_variable_name, nearest_name, quote_near_miss};
 use crate::catalog::files::{LARGEST_NAMED, read_now};
 use crate::catalog::texts::Texts;
 use crate::conf::secret_ref::{ASSUMED, Reference};
-use crate::tls::trust::certificates;
+use crate::tls::trust::parse_certificates;
 use dialects::presets;
 use std::collections::BTreeSet;
 use std::env::VarError;
@@ -90,7 +90,7 @@ impl<'c> ReferenceReader<'c> {
         let path = self.conf.join(written);
         let bytes = self
             .read(&path, LARGEST_NAMED)
-            .map_err(|why| unreadable(self.conf, &path, &why))?;
+            .map_err(|why| unreadable_message(self.conf, &path, &why))?;
         if matches!(reference, Reference::File(_)) {
             if bytes.len() > LARGEST_SECRET {
                 return Err(format!(
@@ -100,7 +100,7 @@ impl<'c> ReferenceReader<'c> {
             }
             self.private.insert(path);
         }
-        if matches!(reference, Reference::Ca(_)) && certificates(&bytes).is_empty() {
+        if matches!(reference, Reference::Ca(_)) && parse_certificates(&bytes).is_empty() {
             return Err("the file holds no certificate that can be read".to_owned());
         }
         String::from_utf8(bytes).map_err(|_| "the file is not UTF-8".to_owned())
@@ -113,13 +113,13 @@ fn not_set(variable: &str) -> String {
     let set: Vec<String> = std::env::vars_os()
         .filter_map(|(name, _)| name.into_string().ok())
         .collect();
-    let meant = nearest(variable, set.iter().map(String::as_str))
+    let meant = nearest_name(variable, set.iter().map(String::as_str))
         .map(|near| format!("; did you mean {near}?"))
         .unwrap_or_default();
-    let known = presets::variables().chain(set.iter().map(String::as_str));
+    let known = presets::key_variables().chain(set.iter().map(String::as_str));
     match is_variable_name(variable)
         .then(String::new)
-        .or_else(|| quoted(variable, known))
+        .or_else(|| quote_near_miss(variable, known))
     {
         Some(_) => format!("the environment variable {variable} is not set{meant}"),
         None => format!("the environment variable named here is not set{meant}"),
@@ -128,7 +128,7 @@ fn not_set(variable: &str) -> String {
 
 /// Returns the error of a file that another file names and that cannot be read. Its path is not
 /// shown: it may be a secret in the wrong place.
-pub(super) fn unreadable(conf: &Path, path: &Path, why: &io::Error) -> String {
+pub(super) fn unreadable_message(conf: &Path, path: &Path, why: &io::Error) -> String {
     if why.kind() != io::ErrorKind::NotFound {
         format!("the file cannot be read: {why}")
     } else if path.starts_with(conf) {

@@ -10,12 +10,12 @@ use std::sync::LazyLock;
 use super::Catalog;
 use crate::base::problem::unless_secret;
 use crate::catalog::name;
-use crate::conf::yaml::habits::words;
+use crate::conf::yaml::habits::all_fields;
 use crate::conf::yaml::read::FileKind;
 
 /// The catalog's files.
 pub const KIND: FileKind = FileKind {
-    shows,
+    shows: can_show_key,
     habits: HABITS,
 };
 
@@ -51,8 +51,8 @@ const HEADERS: [&str; 4] = [
 ];
 
 /// Returns whether a key below another may be shown.
-fn shows(section: Option<&str>, key: &str) -> bool {
-    static WORDS: LazyLock<BTreeSet<String>> = LazyLock::new(words::<Catalog>);
+fn can_show_key(section: Option<&str>, key: &str) -> bool {
+    static WORDS: LazyLock<BTreeSet<String>> = LazyLock::new(all_fields::<Catalog>);
     match section {
         Some("accounts" | "callers" | "keys") => {
             name::of_entry(key).is_ok() && unless_secret(key) == key
@@ -71,7 +71,7 @@ fn shows(section: Option<&str>, key: &str) -> bool {
     }
 }
 
-/// The habits; see [`rows`](crate::conf::yaml::habits::rows).
+/// The habits; see [`table_rows`](crate::conf::yaml::habits::rows).
 const HABITS: &str = r#"
 api_key apikey api-key key_env api_key_env env_key token auth_token bearer_token access_token secret | dialect | write `key: { env: OPENAI_API_KEY }` with the name of the variable that holds the key, or `key: { file: /path }`
 api_base base baseurl base-url api_base_url api_url url uri endpoint address host hostname azure_endpoint | dialect | write `base_url: https://api.example.com/v1`, with the API's version in it
@@ -131,7 +131,7 @@ path filename from_file | env | write `file: /path`
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::conf::yaml::habits::rows;
+    use crate::conf::yaml::habits::table_rows;
 
     #[test]
     fn s06_only_words_of_ours_and_ids_are_shown() {
@@ -144,7 +144,7 @@ mod tests {
             (Some("openai-main"), "base_url"),
             (Some("targets"), "account"),
         ] {
-            assert!(shows(section, key), "{key}");
+            assert!(can_show_key(section, key), "{key}");
         }
         for (section, key) in [
             (None, "hunter2"),
@@ -154,18 +154,18 @@ mod tests {
             (Some("model_limits"), "hunter2"),
             (Some("openai-main"), "hunter2"),
         ] {
-            assert!(!shows(section, key), "{key}");
+            assert!(!can_show_key(section, key), "{key}");
         }
     }
 
     #[test]
     fn no_habit_is_a_word_that_is_right() {
-        let words = words::<Catalog>();
+        let words = all_fields::<Catalog>();
         assert_eq!(
-            rows(HABITS).count(),
+            table_rows(HABITS).count(),
             HABITS.lines().filter(|line| !line.is_empty()).count()
         );
-        for (brought, beside, instead) in rows(HABITS) {
+        for (brought, beside, instead) in table_rows(HABITS) {
             for beside in beside.split(' ') {
                 assert!(
                     words.contains(beside) || ["env"].contains(&beside),

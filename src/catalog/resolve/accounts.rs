@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::sync::OnceLock;
 
-use super::credential::fingerprint;
+use super::credential::account_fingerprint;
 use super::{Accounts, Merged, base, known, timeouts};
 use crate::base::host::is_this_machine;
 use crate::base::trace_context::{TRACEPARENT, TRACESTATE};
@@ -12,7 +12,7 @@ use crate::catalog::{Account, Added, Base, KeyHeader, Network, Signer, name};
 use crate::conf::proxy::{Proxy, ProxyChoice};
 use crate::conf::scribe::{Report, Scribe, WrittenEntry};
 use crate::conf::secret_ref::placeholder::Placeholder;
-use crate::conf::yaml::read::items;
+use crate::conf::yaml::read::list_items;
 use dialects::front::references::{AllowedReferences, Urls};
 use dialects::presets::{self, Preset};
 use dialects::traits::Server;
@@ -21,21 +21,24 @@ use dialects::upstream::{BaseUrl, NAMES, openai};
 use dialects::{Dialect, Endpoint, Protocol, Settings};
 use http::{HeaderName, HeaderValue};
 
-pub(super) fn resolve<'r>(written: &Merged<'r, raw::Account>, report: &Report<'_>) -> Accounts<'r> {
+pub(super) fn resolve_accounts<'r>(
+    written: &Merged<'r, raw::Account>,
+    report: &Report<'_>,
+) -> Accounts<'r> {
     let mut accounts = Accounts::new();
     for (index, (id, (file, raw))) in written.iter().enumerate() {
         let root = Scribe::new(report, *file);
         let section = root.key("accounts");
-        let at = section.entry(id);
-        at.noted(name::of_entry(id));
-        let account = raw.and_then(|raw| WrittenEntry { at, id, raw }.resolve(index));
+        let scribe = section.entry(id);
+        scribe.noted(name::of_entry(id));
+        let account = raw.and_then(|raw| WrittenEntry { scribe, id, raw }.resolve_account(index));
         accounts.insert(id, account.map(Into::into));
     }
     accounts
 }
 
 impl WrittenEntry<'_, '_, '_, raw::Account> {
-    fn resolve(&self, index: usize) -> Option<Account> {
+    fn resolve_account(&self, index: usize) -> Option<Account> {
         let raw = self.raw;
         let enabled = self.enabled();
         let preset = self.preset();
@@ -44,11 +47,11 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
         let dialect = self.dialect(speaks, preset);
         let base = self.own_base(speaks?, preset);
         let ca = raw.tls.as_ref().and_then(|tls| self.ca(tls, base.as_ref()));
-        let usual = preset.map_or_else(|| speaks?.key_variable, |preset| preset.key);
+        let default_variable = preset.map_or_else(|| speaks?.key_variable, |preset| preset.key);
         let key = raw
             .key
             .as_ref()
-            .and_then(|key| self.secret(key, usual, &self.at.key("key")));
+            .and_then(|key| self.secret(key, default_variable, &self.scribe.key("key")));
         let signer = self.signer(speaks?);
         // If the preset does not exist, the account's address is unknown.
         if let Some(base) = base
@@ -58,11 +61,11 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
             self.at_a_known_host(speaks?, base);
         }
         let headers = self.headers();
-        let timeouts = timeouts::of_account(raw.timeouts.as_ref(), &self.at.key("timeouts"));
-        let what = "must be at least 1; to switch the account off write `enabled: false`";
-        self.at
+        let timeouts = timeouts::of_account(raw.timeouts.as_ref(), &self.scribe.key("timeouts"));
+        let message = "must be at least 1; to switch the account off write `enabled: false`";
+        self.scribe
             .key("concurrency")
-            .problem_if(raw.concurrency == Some(0), what);
+            .problem_if(raw.concurrency == Some(0), message);
         let proxy = self.proxy();
         let base = base?;
         if let Some(proxy) = proxy.as_ref().and_then(ProxyChoice::own) {
@@ -77,12 +80,18 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
             proxy: proxy?,
         };
         Some(Account {
-            fingerprint: fingerprint(self.id, &base, key.as_ref(), signer.as_ref(), &network),
+            fingerprint: account_fingerprint(
+                self.id,
+                &base,
+                key.as_ref(),
+                signer.as_ref(),
+                &network,
+            ),
             id: self.id.into(),
             index,
             serves: serves
                 .into_iter()
-                .map(|kind| (kind, dialect.at(kind)))
+                .map(|kind| (kind, dialect.for_endpoint(kind)))
                 .collect(),
             dialect,
             base,
@@ -93,7 +102,7 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
             },
             signer,
             enabled,
-            concurrency: raw.concurrency.and_then(|most| usize::try_from(most).ok()),
+            concurrency: raw.concurrency.and_then(|cap| usize::try_from(cap).ok()),
             probe: raw.probe.unwrap_or(false),
             timeouts,
             headers,
@@ -111,9 +120,9 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
     fn preset(&self) -> Option<&'static Preset> {
         let name = self.raw.preset.as_deref()?;
         let names = presets::ALL.iter().map(|preset| preset.name);
-        self.at
+        self.scribe
             .key("preset")
-            .known(presets::find(name), "preset", name, names)
+            .known(presets::find_preset(name), "preset", name, names)
     }
 
     /// Returns the dialect that is written, or the dialect of the preset.
@@ -133,11 +142,11 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
         let Some(protocol) = speaks else {
             // A preset that does not exist is reported already; it would have named the dialect.
             if raw.preset.is_none() {
-                let what = format!(
+                let message = format!(
                     "is missing, and there is no `preset` that sets it; allowed: {}",
                     NAMES.join(", ")
                 );
-                self.at.key("dialect").missing(&what);
+                self.scribe.key("dialect").missing(&message);
             }
             return None;
         };
@@ -152,22 +161,25 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
                 .map(Into::into);
         }
         if is_own("location") {
-            settings.place = self
+            settings.region = self
                 .word("location", raw.location.as_deref())
                 .map(Into::into);
         }
         if is_own("project") {
-            let what = "is missing: the id of the Google Cloud project";
+            let message = "is missing: the id of the Google Cloud project";
             let project = self
-                .at
+                .scribe
                 .key("project")
-                .required(raw.project.as_deref(), what);
+                .required(raw.project.as_deref(), message);
             settings.project = Some(self.word("project", project)?.into());
         }
         if is_own("region") {
-            let what = "is missing: an AWS region, such as us-east-1";
-            let region = self.at.key("region").required(raw.region.as_deref(), what);
-            settings.place = Some(self.word("region", region)?.into());
+            let message = "is missing: an AWS region, such as us-east-1";
+            let region = self
+                .scribe
+                .key("region")
+                .required(raw.region.as_deref(), message);
+            settings.region = Some(self.word("region", region)?.into());
         }
         Some(Dialect::new(protocol, settings))
     }
@@ -177,7 +189,7 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
         let Some(written) = &self.raw.serves else {
             return dialect.serves(&base.host).to_vec();
         };
-        let list = self.at.key("serves");
+        let list = self.scribe.key("serves");
         if dialect.protocol.endpoints.protocols.is_empty() {
             list.problem("only applies to dialects that have several kinds of endpoint: remove it");
         }
@@ -186,9 +198,9 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
             "must list at least one kind of endpoint, such as `chat`",
         );
         let mut kinds = Vec::new();
-        let is_known = |kind: &Endpoint| dialect.protocol.at(*kind).is_some();
-        for (index, name) in items(Some(written)) {
-            let (at, names) = (
+        let is_known = |kind: &Endpoint| dialect.protocol.for_endpoint(*kind).is_some();
+        for (index, name) in list_items(Some(written)) {
+            let (scribe, names) = (
                 list.index(index),
                 Endpoint::ALL
                     .into_iter()
@@ -196,10 +208,10 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
                     .map(Endpoint::name),
             );
             let found = Endpoint::find(name).filter(is_known);
-            let Some(kind) = at.known(found, "kind of endpoint", name, names) else {
+            let Some(kind) = scribe.known(found, "kind of endpoint", name, names) else {
                 continue;
             };
-            at.problem_if(kinds.contains(&kind), "is written twice: keep only one");
+            scribe.problem_if(kinds.contains(&kind), "is written twice: keep only one");
             kinds.push(kind);
         }
         kinds.sort();
@@ -211,7 +223,7 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
             return Some(preset.map_or(&Quirks::NONE, |preset| preset.quirks));
         };
         let names = quirks::ALL.iter().map(|quirks| quirks.name);
-        self.at
+        self.scribe
             .key("quirks")
             .known(Quirks::find(name), "quirks", name, names)
     }
@@ -224,7 +236,7 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
                 .bytes()
                 .all(|b| b.is_ascii_alphanumeric() || b"-_.:".contains(&b))
             && !written.contains("..");
-        self.at.key(field).problem_if(
+        self.scribe.key(field).problem_if(
             !good,
             "may only hold letters, digits, `-`, `_`, `.` and `:`",
         );
@@ -265,7 +277,7 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
                 "only applies to the dialects {}: remove it",
                 dialects.join(" and ")
             );
-            self.at.key("traits").key(field).problem(&problem);
+            self.scribe.key("traits").key(field).problem(&problem);
         }
         written.unwrap_or(true)
     }
@@ -291,7 +303,7 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
     fn is_own(&self, protocol: &Protocol, field: &str) -> bool {
         self.own_fields()
             .iter()
-            .any(|(own, _, of)| *own == field && *of == protocol.name)
+            .any(|(own, _, dialect)| *own == field && *dialect == protocol.name)
     }
 
     /// Refuses fields that only another dialect has.
@@ -300,7 +312,7 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
         let Some(protocol) = speaks else { return };
         for (field, is_written, of) in self.own_fields() {
             if is_written && protocol.name != of {
-                self.at
+                self.scribe
                     .key(field)
                     .problem(&format!("only applies to the dialect {of}: remove it"));
             }
@@ -310,7 +322,7 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
                 ("service_account", raw.service_account.is_some()),
                 ("aws", raw.aws.is_some()),
             ] {
-                self.at.key(field).problem_if(
+                self.scribe.key(field).problem_if(
                     written,
                     "cannot be used together with `key`: keep only one of the two",
                 );
@@ -329,37 +341,40 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
         match protocol.base_url {
             BaseUrl::Nowhere => self.no_network(),
             BaseUrl::Own => {
-                let what =
+                let message =
                     "is missing: the resource's address, such as https://NAME.openai.azure.com";
-                self.at
+                self.scribe
                     .key("base_url")
-                    .required(raw.base_url.as_ref(), what)
+                    .required(raw.base_url.as_ref(), message)
                     .and_then(|_| self.base(""))
             }
-            BaseUrl::At(usual) => {
+            BaseUrl::Fixed(default_url) => {
                 let preset = preset.filter(|_| self.is_own(protocol, "preset"));
-                self.base(preset.map_or(usual, |preset| preset.base_url))
+                self.base(preset.map_or(default_url, |preset| preset.base_url))
             }
-            BaseUrl::OfPlace { usual, at } => {
+            BaseUrl::PerRegion {
+                default_region: default_url,
+                address_in: url_of_place,
+            } => {
                 let field = if self.is_own(protocol, "location") {
                     &raw.location
                 } else {
                     &raw.region
                 };
-                self.base(&at(field.as_deref().unwrap_or(usual)))
+                self.base(&url_of_place(field.as_deref().unwrap_or(default_url)))
             }
         }
     }
 
     fn base(&self, default: &str) -> Option<Base> {
         let insecure = self.raw.insecure.unwrap_or(false);
-        let at = self.at.key("base_url");
+        let scribe = self.scribe.key("base_url");
         let url = self.raw.base_url.as_deref().unwrap_or(default);
-        let base = at.noted(base::read(url, insecure))?;
-        let what = "is http: to a public address: others on the network path can read the key, the prompts and the answers";
-        at.warn_if(
-            !base.tls && insecure && base::read(url, false).is_err(),
-            what,
+        let base = scribe.noted(base::parse_base(url, insecure))?;
+        let message = "is http: to a public address: others on the network path can read the key, the prompts and the answers";
+        scribe.warn_if(
+            !base.tls && insecure && base::parse_base(url, false).is_err(),
+            message,
         );
         Some(base)
     }
@@ -370,24 +385,24 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
         if proxy.is_assumed() {
             return;
         }
-        let (at, insecure) = (self.at.key("proxy"), self.raw.insecure.unwrap_or(false));
+        let (scribe, insecure) = (self.scribe.key("proxy"), self.raw.insecure.unwrap_or(false));
         let issuer = if let Some(Signer::Google(_, issuer)) = signer {
             Some(issuer)
         } else {
             None
         };
-        for (base, of) in [
+        for (base, field_name) in [
             (Some(base), "`base_url`"),
             (issuer, "`token_uri` of `service_account`"),
         ] {
-            let what = format!(
-                "is a proxy to an http: address ({of}), so it and others on the network path could read the key and \
+            let message = format!(
+                "is a proxy to an http: address ({field_name}), so it and others on the network path could read the key and \
                  the prompts: use https:, or write `insecure: true` to allow it"
             );
-            at.problem_if(base.is_some_and(|base| !base.tls && !insecure), &what);
+            scribe.problem_if(base.is_some_and(|base| !base.tls && !insecure), &message);
         }
         if is_this_machine(&base.host) && !is_this_machine(&proxy.host) {
-            at.warn(&format!(
+            scribe.warn(&format!(
                 "makes {} in `base_url` the proxy's own machine: for a server on this machine write `proxy: none`",
                 base.host
             ));
@@ -397,7 +412,7 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
     /// Checks an account against what is known of its server: whether it answers anybody without a
     /// credential, and the path under which it is called.
     fn at_a_known_host(&self, protocol: &Protocol, base: &Base) {
-        let Some(known) = known::find(protocol, base) else {
+        let Some(known) = known::find_server(protocol, base) else {
             return;
         };
         let raw = self.raw;
@@ -406,23 +421,23 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
             || raw.service_account.is_some()
             || self.has_header(&CREDENTIAL_HEADERS);
         // A key that is written under another name is reported already.
-        let misnamed = || self.at.tells("write `key:");
+        let misnamed = || self.scribe.has_error_with("write `key:");
         if let Some(variable) = known
             .variable
             .filter(|_| self.enabled() && !pays && !misnamed())
         {
-            let what = format!(
+            let message = format!(
                 "is missing: {} refuses requests without a key. Write `key: {{ env: {variable} }}`, or `{{ file: /path }}`",
-                known::host(known, base)
+                known::display_host(known, base)
             );
-            self.at.key("key").missing(&what);
+            self.scribe.key("key").missing(&message);
         }
-        if let Some(what) = raw
+        if let Some(message) = raw
             .base_url
             .as_ref()
             .and_then(|_| known::other_path(known, base))
         {
-            self.at.key("base_url").warn(&what);
+            self.scribe.key("base_url").warn(&message);
         }
     }
 
@@ -447,12 +462,16 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
             ("insecure", raw.insecure.is_some()),
             ("proxy", raw.proxy.is_some()),
         ] {
-            let what = "does not apply to a demo account, which calls no server: remove it";
-            self.at.key(field).problem_if(written, what);
+            let message = "does not apply to a demo account, which calls no server: remove it";
+            self.scribe.key(field).problem_if(written, message);
         }
-        let what = "has no effect on a demo account, which calls no server: remove it";
-        self.at.key("probe").warn_if(raw.probe == Some(true), what);
-        self.at.key("trace").warn_if(raw.trace == Some(true), what);
+        let message = "has no effect on a demo account, which calls no server: remove it";
+        self.scribe
+            .key("probe")
+            .warn_if(raw.probe == Some(true), message);
+        self.scribe
+            .key("trace")
+            .warn_if(raw.trace == Some(true), message);
         Some(Base {
             tls: false,
             host: "".into(),
@@ -465,7 +484,8 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
     /// Returns the references that callers of the account may write.
     fn leave(&self, protocol: &Protocol, base: &Base) -> AllowedReferences {
         use raw::CallerReference as R;
-        let written = || items(self.raw.caller_references.as_ref()).map(|(_, written)| *written);
+        let written =
+            || list_items(self.raw.caller_references.as_ref()).map(|(_, written)| *written);
         let may = |reference: R| written().any(|written| written == reference);
         let urls = match self.raw.media_urls.unwrap_or(raw::MediaUrls::Public) {
             raw::MediaUrls::Pass => Urls::Any,
@@ -492,39 +512,39 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
     }
 
     fn headers(&self) -> Vec<(HeaderName, HeaderValue)> {
-        let section = self.at.key("headers");
+        let section = self.scribe.key("headers");
         let mut headers = Vec::new();
         let mut seen = HashSet::new();
         for (name, value) in self.raw.headers.iter().flat_map(|headers| &headers.0) {
-            let at = section.entry(name);
+            let scribe = section.entry(name);
             let Ok(header) = HeaderName::from_bytes(name.as_bytes()) else {
-                at.problem("is not the name of a header");
+                scribe.problem("is not the name of a header");
                 continue;
             };
             let is_told =
                 self.raw.trace == Some(true) && (header == TRACEPARENT || header == TRACESTATE);
             if is_told {
-                at.problem("is also made by `trace: true`: keep only one of the two");
+                scribe.problem("is also made by `trace: true`: keep only one of the two");
             } else if OWN_HEADERS.contains(&header.as_str()) {
-                at.problem("cannot be set here: the gateway itself writes this header");
+                scribe.problem("cannot be set here: the gateway itself writes this header");
             } else if header == http::header::AUTHORIZATION && self.raw.aws.is_some() {
-                at.problem("is also made from `aws`: keep only one of the two");
+                scribe.problem("is also made from `aws`: keep only one of the two");
             } else if header == http::header::AUTHORIZATION && self.raw.service_account.is_some() {
-                at.problem("is also made from `service_account`: keep only one of the two");
+                scribe.problem("is also made from `service_account`: keep only one of the two");
             } else if self.raw.key.is_some() && CREDENTIAL_HEADERS.contains(&header.as_str()) {
-                at.problem("is also made from `key`: keep only one of the two");
+                scribe.problem("is also made from `key`: keep only one of the two");
             } else if !seen.insert(header.clone()) {
-                at.problem("is written twice, with other upper and lower case: keep only one");
+                scribe.problem("is written twice, with other upper and lower case: keep only one");
             }
             let Some(value) = value else { continue };
             let text = value.expose();
             // The values of some headers are quoted by the headers' own rules.
-            if Placeholder::of(text.strip_prefix("Bearer ").unwrap_or(text))
+            if Placeholder::detect(text.strip_prefix("Bearer ").unwrap_or(text))
                 .is_some_and(|placeholder| placeholder != Placeholder::Quoted)
             {
-                let what = "is a template or a placeholder, which Portcullis does not fill in: write \
+                let message = "is a template or a placeholder, which Portcullis does not fill in: write \
                             the value itself, or the credential as `key: { env: NAME }`";
-                at.withheld(what);
+                scribe.withheld(message);
                 continue;
             }
             match HeaderValue::from_str(text) {
@@ -532,7 +552,7 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
                     value.set_sensitive(true);
                     headers.push((header, value));
                 }
-                Err(_) => at.problem("may only hold printable ASCII characters"),
+                Err(_) => scribe.problem("may only hold printable ASCII characters"),
             }
         }
         headers

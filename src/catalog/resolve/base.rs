@@ -12,10 +12,10 @@ use dialects::address::is_public_host;
 
 /// Reads an address. With `insecure`, `http:` may go anywhere. No message repeats the URL: it may
 /// hold a password.
-pub(super) fn read(url: &str, insecure: bool) -> Result<Base, String> {
+pub(super) fn parse_base(url: &str, insecure: bool) -> Result<Base, String> {
     const RIGHT: &str = "must be a URL such as https://api.example.com/v1";
     const TEMPLATE: &str = "is a template or a placeholder, which Portcullis does not fill in: write the address itself";
-    match Placeholder::of(url) {
+    match Placeholder::detect(url) {
         Some(Placeholder::Variable(Some(name)) | Placeholder::Name(name)) => {
             return Err(format!(
                 "names the environment variable {name}, which Portcullis does not fill in: write the address itself"
@@ -56,7 +56,7 @@ pub(super) fn read(url: &str, insecure: bool) -> Result<Base, String> {
             .filter(|port| *port > 0)
             .ok_or("must have a port from 1 to 65535, or no port")?,
     };
-    let path = path(uri.path())?;
+    let path = parse_path(uri.path())?;
     let host = Host::read(host)?;
     if host.is_forbidden() {
         return Err(FORBIDDEN.to_owned());
@@ -87,7 +87,7 @@ pub(super) fn is_near(base: &Base) -> bool {
     !base.tls || !is_public_host(v6.as_deref().unwrap_or(&base.host))
 }
 
-fn path(path: &str) -> Result<Arc<str>, String> {
+fn parse_path(path: &str) -> Result<Arc<str>, String> {
     let path = path.trim_end_matches('/');
     if path
         .split('/')
@@ -165,7 +165,7 @@ mod tests {
                 path: path.into(),
                 authority: authority.to_owned(),
             };
-            assert_eq!(read(url, false), Ok(base), "{url}");
+            assert_eq!(parse_base(url, false), Ok(base), "{url}");
         }
     }
 
@@ -183,7 +183,7 @@ mod tests {
             ("https://vllm.llm.svc.cluster.local", true),
             ("http://vllm.example.com", true),
         ] {
-            assert_eq!(is_near(&read(url, true).unwrap()), near, "{url}");
+            assert_eq!(is_near(&parse_base(url, true).unwrap()), near, "{url}");
         }
     }
 
@@ -229,7 +229,7 @@ mod tests {
             "https://0.0.0.0",
         ] {
             for insecure in [false, true] {
-                let error = read(url, insecure).expect_err(url);
+                let error = parse_base(url, insecure).expect_err(url);
                 assert!(!error.contains("sk-secret"));
             }
         }
@@ -241,10 +241,12 @@ mod tests {
             "http://localhost.evil.com",
         ] {
             assert!(
-                read(url, false).unwrap_err().contains("insecure: true"),
+                parse_base(url, false)
+                    .unwrap_err()
+                    .contains("insecure: true"),
                 "{url}"
             );
-            assert!(read(url, true).is_ok(), "{url}");
+            assert!(parse_base(url, true).is_ok(), "{url}");
         }
     }
 }

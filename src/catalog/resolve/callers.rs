@@ -8,17 +8,17 @@ use std::time::SystemTime;
 use super::models::pattern_of;
 use super::prices::Unpriced;
 use super::{Models, ServedCallers};
-use crate::base::problem::{quoted, shown};
+use crate::base::problem::{quote_near_miss, quote_safely};
 use crate::base::units::{Decimal, Text, Time};
 use crate::catalog::globs::Globs;
-use crate::catalog::rotation::{KeySecret, is_replaced, newest};
+use crate::catalog::rotation::{KeySecret, is_replaced, newest_end};
 use crate::catalog::{Caller, Key, Permissions, name, raw};
 use crate::conf::price::Usd;
-use crate::conf::scribe::{Report, Scribe, WrittenEntry, meant};
-use crate::conf::yaml::read::{Entries, List, entries, items};
+use crate::conf::scribe::{Report, Scribe, WrittenEntry, suggest_names};
+use crate::conf::yaml::read::{Entries, List, list_items, map_entries};
 use crate::limits::{Limits, Reserve};
 
-pub(super) fn resolve<'m>(
+pub(super) fn resolve_callers<'m>(
     documents: &[Option<raw::Catalog>],
     models: &'m Models<'m>,
     unpriced: &mut Unpriced<'m>,
@@ -28,7 +28,7 @@ pub(super) fn resolve<'m>(
     let section = root.key("callers");
     let mut parts: BTreeMap<&str, Vec<(usize, &raw::Caller)>> = BTreeMap::new();
     for (file, document) in documents.iter().enumerate() {
-        for (id, caller) in entries(document.as_ref().and_then(|raw| raw.callers.as_ref())) {
+        for (id, caller) in map_entries(document.as_ref().and_then(|raw| raw.callers.as_ref())) {
             parts
                 .entry(id)
                 .or_default()
@@ -39,7 +39,7 @@ pub(super) fn resolve<'m>(
     let mut all = CallerResolver {
         models,
         unpriced,
-        aliases: aliases(models),
+        aliases: models_by_alias(models),
         permissions: HashMap::new(),
         globs: HashMap::new(),
         keys: HashMap::new(),
@@ -47,7 +47,7 @@ pub(super) fn resolve<'m>(
     };
     let callers = parts
         .iter()
-        .map(|(id, parts)| all.caller(id, parts, &section))
+        .map(|(id, parts)| all.resolve_caller(id, parts, &section))
         .collect();
     ServedCallers {
         callers,
@@ -61,16 +61,16 @@ pub(super) fn limited_models(documents: &[Option<raw::Catalog>]) -> impl Iterato
     let callers = documents
         .iter()
         .flatten()
-        .flat_map(|raw| entries(raw.callers.as_ref()));
+        .flat_map(|raw| map_entries(raw.callers.as_ref()));
     let keys = callers
         .filter_map(|(_, caller)| caller.as_ref())
-        .flat_map(|caller| entries(caller.keys.as_ref()));
+        .flat_map(|caller| map_entries(caller.keys.as_ref()));
     keys.filter_map(|(_, key)| key.as_ref())
-        .flat_map(|key| entries(key.model_limits.as_ref()))
+        .flat_map(|key| map_entries(key.model_limits.as_ref()))
         .map(|(id, _)| id.as_str())
 }
 
-fn aliases<'m>(models: &'m Models<'_>) -> HashMap<&'m str, &'m str> {
+fn models_by_alias<'m>(models: &'m Models<'_>) -> HashMap<&'m str, &'m str> {
     models
         .values()
         .flatten()
@@ -90,7 +90,7 @@ struct CallerResolver<'u, 'm, 'r> {
 }
 
 impl<'r> CallerResolver<'_, '_, 'r> {
-    fn caller(
+    fn resolve_caller(
         &mut self,
         id: &'r str,
         parts: &[(usize, &'r raw::Caller)],
@@ -103,39 +103,39 @@ impl<'r> CallerResolver<'_, '_, 'r> {
             return Arc::default();
         };
         let section = section.in_file(*own);
-        let at = section.entry(id);
+        let scribe = section.entry(id);
         for (file, _) in whole {
-            let first = at.place_in(*own);
-            at.in_file(*file).problem(&format!(
+            let first = scribe.location_in(*own);
+            scribe.in_file(*file).problem(&format!(
                 "is also described in {first}: only the `keys` of a caller may be spread over several files"
             ));
         }
         let caller = Arc::new(Caller {
             id: id.into(),
             enabled: raw.enabled.unwrap_or(true),
-            expires: time(raw.expires),
-            limits: limits(raw.limits.as_ref(), &at.key("limits")),
+            expires: to_system_time(raw.expires),
+            limits: resolve_limits(raw.limits.as_ref(), &scribe.key("limits")),
             expose_cost: raw.expose_cost.unwrap_or(false),
         });
-        let globs = self.globs(raw.models.as_ref(), &at);
+        let globs = self.resolve_globs(raw.models.as_ref(), &scribe);
         let mut seen: HashMap<&str, usize> = HashMap::new();
         let mut used: BTreeMap<usize, Arc<Permissions>> = BTreeMap::new();
         for (file, raw) in parts {
-            let at = at.in_file(*file);
-            let list = at.key("keys");
-            for (name, key) in entries(raw.keys.as_ref()) {
-                let at = list.entry(name);
-                at.noted(name::of_entry(name));
+            let scribe = scribe.in_file(*file);
+            let list = scribe.key("keys");
+            for (name, key) in map_entries(raw.keys.as_ref()) {
+                let scribe = list.entry(name);
+                scribe.noted(name::of_entry(name));
                 if let Some(first) = seen.insert(name, *file) {
-                    at.problem(&format!(
+                    scribe.problem(&format!(
                         "is also in {}: keep only one of the two",
-                        at.place_in(first)
+                        scribe.location_in(first)
                     ));
                 }
                 let Some(key) = key else { continue };
-                let key = self.key(
+                let key = self.resolve_key(
                     &WrittenEntry {
-                        at,
+                        scribe,
                         id: name,
                         raw: key,
                     },
@@ -144,7 +144,7 @@ impl<'r> CallerResolver<'_, '_, 'r> {
                 );
                 // A key that is switched off costs nothing.
                 if caller.enabled && key.enabled {
-                    self.unpriced.check_key(&key, &at);
+                    self.unpriced.check_key(&key, &scribe);
                     used.entry(key.permissions.index)
                         .or_insert_with(|| Arc::clone(&key.permissions));
                 }
@@ -152,91 +152,95 @@ impl<'r> CallerResolver<'_, '_, 'r> {
         }
         let used = used.values().map(|permissions| &**permissions);
         self.unpriced
-            .check_caller(&caller.limits, used, &at.key("limits"));
+            .check_caller(&caller.limits, used, &scribe.key("limits"));
         caller
     }
 
-    fn key(
+    fn resolve_key(
         &mut self,
         written: &WrittenEntry<'r, '_, '_, raw::Key>,
         caller: &Arc<Caller>,
         of_caller: &Globs,
     ) -> Arc<Key> {
-        let WrittenEntry { at, id, raw } = written;
-        let what = "must list at least one address or range; remove it to allow the key from every address";
-        at.key("allow_ips")
-            .missing_if(raw.allow_ips.as_ref().is_some_and(Vec::is_empty), what);
-        let globs = self.globs(raw.models.as_ref(), at);
+        let WrittenEntry { scribe, id, raw } = written;
+        let message = "must list at least one address or range; remove it to allow the key from every address";
+        scribe
+            .key("allow_ips")
+            .missing_if(raw.allow_ips.as_ref().is_some_and(Vec::is_empty), message);
+        let globs = self.resolve_globs(raw.models.as_ref(), scribe);
         let index = self.key_total;
         self.key_total += 1;
         let key = Arc::new(Key {
             index,
-            limits: limits(raw.limits.as_ref(), &at.key("limits")),
-            model_limits: self.model_limits(raw.model_limits.as_ref(), at).into(),
+            limits: resolve_limits(raw.limits.as_ref(), &scribe.key("limits")),
+            model_limits: self.model_limits(raw.model_limits.as_ref(), scribe).into(),
             id: format!("{}/{id}", caller.id).into(),
             caller: Arc::clone(caller),
             enabled: raw.enabled.unwrap_or(true),
-            expires: time(raw.expires),
-            allow_ips: items(raw.allow_ips.as_ref())
+            expires: to_system_time(raw.expires),
+            allow_ips: list_items(raw.allow_ips.as_ref())
                 .map(|(_, Text(range))| *range)
                 .collect(),
             debug: raw.debug.unwrap_or(false),
-            permissions: self.permissions(of_caller, globs),
+            permissions: self.share_permissions(of_caller, globs),
         });
         let hashes = raw.hashes.as_ref();
-        let what =
+        let message =
             "is missing: `portcullis key new --print` makes a key and prints what to write here";
-        at.key("hash")
-            .missing_if(raw.hash.is_none() && hashes.is_none_or(Vec::is_empty), what);
+        scribe.key("hash").missing_if(
+            raw.hash.is_none() && hashes.is_none_or(Vec::is_empty),
+            message,
+        );
         if let Some(Text(digest)) = raw.hash {
             if hashes.is_some() {
-                at.key("hashes")
+                scribe
+                    .key("hashes")
                     .problem("cannot be used together with `hash`: keep only one of the two");
             } else {
-                self.hash(
+                self.add_hash(
                     digest,
                     KeySecret {
                         key: key.clone(),
                         until: None,
                         replaced: false,
                     },
-                    &at.key("hash"),
+                    &scribe.key("hash"),
                 );
             }
             return key;
         }
-        let list = at.key("hashes");
-        let newest = newest(items(hashes).map(|(_, raw)| time(raw.until)));
-        for (index, raw) in items(hashes) {
-            let at = list.index(index);
-            let at = at.key("hash");
+        let list = scribe.key("hashes");
+        let newest = newest_end(list_items(hashes).map(|(_, raw)| to_system_time(raw.until)));
+        for (index, raw) in list_items(hashes) {
+            let scribe = list.index(index);
+            let scribe = scribe.key("hash");
             let Some(Text(digest)) =
-                at.required(raw.hash, "is missing: `sha256:` and 64 hex digits")
+                scribe.required(raw.hash, "is missing: `sha256:` and 64 hex digits")
             else {
                 continue;
             };
-            let until = time(raw.until);
-            self.hash(
+            let until = to_system_time(raw.until);
+            self.add_hash(
                 digest,
                 KeySecret {
                     key: key.clone(),
                     until,
                     replaced: is_replaced(until, newest),
                 },
-                &at,
+                &scribe,
             );
         }
         key
     }
 
-    fn hash(&mut self, digest: raw::Digest, secret: KeySecret, at: &Scribe<'_, '_>) {
+    fn add_hash(&mut self, digest: raw::Digest, secret: KeySecret, scribe: &Scribe<'_, '_>) {
         match self.keys.entry(digest.0) {
             Entry::Vacant(free) => {
                 free.insert(secret);
             }
             Entry::Occupied(taken) => {
                 let other = &taken.get().key.id;
-                at.problem(&format!(
+                scribe.problem(&format!(
                     "is also the hash of {other}: each key must have a secret of its own"
                 ));
             }
@@ -246,35 +250,36 @@ impl<'r> CallerResolver<'_, '_, 'r> {
     fn model_limits(
         &self,
         written: Option<&'r Entries<raw::Limits>>,
-        at: &Scribe<'_, '_>,
+        scribe: &Scribe<'_, '_>,
     ) -> Vec<(usize, Limits)> {
-        let section = at.key("model_limits");
+        let section = scribe.key("model_limits");
         let mut found = Vec::new();
-        for (id, raw) in entries(written) {
+        for (id, raw) in map_entries(written) {
             let is_known =
                 self.models.contains_key(id.as_str()) || self.aliases.contains_key(id.as_str());
-            let at = section.entry_if(id, is_known);
-            let limits = limits(raw.as_ref(), &at);
+            let scribe = section.entry_if(id, is_known);
+            let limits = resolve_limits(raw.as_ref(), &scribe);
             match (self.models.get(id.as_str()), self.aliases.get(id.as_str())) {
                 (Some(Some(model)), _) if model.is_pattern() => {
-                    at.problem("is a pattern, and a limit counts for one model: write the names of its models");
+                    scribe.problem("is a pattern, and a limit counts for one model: write the names of its models");
                 }
                 (Some(Some(model)), _) => found.push((model.index, limits)),
                 // The model has errors of its own.
                 (Some(None), _) => {}
-                (None, Some(model)) => {
-                    at.problem(&format!("{} is an alias: write \"{model}\"", shown(id)))
-                }
+                (None, Some(model)) => scribe.problem(&format!(
+                    "{} is an alias: write \"{model}\"",
+                    quote_safely(id)
+                )),
                 (None, None) => {
                     let known = self.models.keys().copied();
                     // The wrong id is a key of the map, so it is part of the path. If the path
                     // hides it, the report adds the key's column.
-                    let hint = meant("models", id, known.clone());
-                    match quoted(id, known) {
+                    let hint = suggest_names("models", id, known.clone());
+                    match quote_near_miss(id, known) {
                         Some(quoted) => section
                             .key(id)
                             .problem(&format!("no model {quoted}; {hint}")),
-                        None => at.problem(&format!("no such model; {hint}")),
+                        None => scribe.problem(&format!("no such model; {hint}")),
                     }
                 }
             }
@@ -284,7 +289,7 @@ impl<'r> CallerResolver<'_, '_, 'r> {
     }
 
     /// Returns the permissions of these two sets. Equal permissions are one object.
-    fn permissions(&mut self, caller: &Globs, key: Globs) -> Arc<Permissions> {
+    fn share_permissions(&mut self, caller: &Globs, key: Globs) -> Arc<Permissions> {
         let index = self.permissions.len();
         match self.permissions.entry((caller.clone(), key)) {
             Entry::Occupied(known) => Arc::clone(known.get()),
@@ -299,36 +304,40 @@ impl<'r> CallerResolver<'_, '_, 'r> {
         }
     }
 
-    fn globs(&mut self, written: Option<&'r List<String>>, at: &Scribe<'_, '_>) -> Globs {
+    fn resolve_globs(
+        &mut self,
+        written: Option<&'r List<String>>,
+        scribe: &Scribe<'_, '_>,
+    ) -> Globs {
         let Some(written) = written else {
             return Globs::everything();
         };
-        let list = at.key("models");
-        for (index, glob) in items(Some(written)) {
-            let at = list.index(index);
+        let list = scribe.key("models");
+        for (index, glob) in list_items(Some(written)) {
+            let scribe = list.index(index);
             if glob.is_empty() || !glob.bytes().all(|b| b.is_ascii_graphic()) {
-                at.withheld("must be a glob over model ids, such as \"gpt-*\"");
+                scribe.withheld("must be a glob over model ids, such as \"gpt-*\"");
             } else if let Some(model) = self.aliases.get(glob.as_str()) {
-                at.warn(&format!(
+                scribe.warn(&format!(
                     "{} is an alias, but a glob only matches ids: write \"{model}\"",
-                    shown(glob)
+                    quote_safely(glob)
                 ));
             } else if !glob.contains(['*', '?'])
                 && !self.models.contains_key(glob.as_str())
                 && pattern_of(self.models.keys().copied(), glob).is_none()
             {
                 let known = self.models.keys().copied();
-                let what = match quoted(glob, known.clone()) {
+                let message = match quote_near_miss(glob, known.clone()) {
                     Some(quoted) => format!(
                         "there is no model {quoted}; {}",
-                        meant("models", glob, known)
+                        suggest_names("models", glob, known)
                     ),
-                    None => at.in_column("there is no such model"),
+                    None => scribe.in_column("there is no such model"),
                 };
-                at.warn(&what);
+                scribe.warn(&message);
             }
         }
-        Globs::new(items(Some(written)).map(|(_, glob)| {
+        Globs::new(list_items(Some(written)).map(|(_, glob)| {
             Arc::clone(
                 self.globs
                     .entry(glob)
@@ -355,25 +364,25 @@ fn is_whole(raw: &raw::Caller) -> bool {
         || expose_cost.is_some()
 }
 
-fn limits(written: Option<&raw::Limits>, at: &Scribe<'_, '_>) -> Limits {
+fn resolve_limits(written: Option<&raw::Limits>, scribe: &Scribe<'_, '_>) -> Limits {
     let Some(raw) = written else {
         return Limits::default();
     };
     let limits = Limits {
-        requests_per_minute: at_least_one("requests_per_minute", raw.requests_per_minute, at),
-        requests_per_day: at_least_one("requests_per_day", raw.requests_per_day, at),
-        tokens_per_minute: at_least_one("tokens_per_minute", raw.tokens_per_minute, at),
-        tokens_per_day: at_least_one("tokens_per_day", raw.tokens_per_day, at),
-        concurrency: at_least_one("concurrency", raw.concurrency, at),
-        usd_per_day: usd("usd_per_day", raw.usd_per_day, at),
-        usd_per_month: usd("usd_per_month", raw.usd_per_month, at),
+        requests_per_minute: at_least_one("requests_per_minute", raw.requests_per_minute, scribe),
+        requests_per_day: at_least_one("requests_per_day", raw.requests_per_day, scribe),
+        tokens_per_minute: at_least_one("tokens_per_minute", raw.tokens_per_minute, scribe),
+        tokens_per_day: at_least_one("tokens_per_day", raw.tokens_per_day, scribe),
+        concurrency: at_least_one("concurrency", raw.concurrency, scribe),
+        usd_per_day: resolve_usd("usd_per_day", raw.usd_per_day, scribe),
+        usd_per_month: resolve_usd("usd_per_month", raw.usd_per_month, scribe),
         reserve: match raw.reserve {
             Some(raw::Reserve::Asked) => Reserve::Asked,
-            Some(raw::Reserve::Usual) | None => Reserve::Usual,
+            Some(raw::Reserve::Usual) | None => Reserve::Typical,
         },
     };
     let is_idle = raw.reserve.is_some() && !limits.limits_use();
-    at.key("reserve").problem_if(
+    scribe.key("reserve").problem_if(
         is_idle,
         "has no effect here: write a limit of tokens or money beside it",
     );
@@ -386,14 +395,14 @@ fn at_least_one(field: &str, written: Option<u64>, limits: &Scribe<'_, '_>) -> O
     written
 }
 
-fn usd(field: &str, written: Option<Decimal>, at: &Scribe<'_, '_>) -> Option<Usd> {
+fn resolve_usd(field: &str, written: Option<Decimal>, scribe: &Scribe<'_, '_>) -> Option<Usd> {
     let Decimal(millionths) = written?;
     let usd = Usd::of_millionths(millionths);
-    let what = "must be more than 0; to forbid all requests write `enabled: false`";
-    at.key(field).problem_if(usd == Usd::ZERO, what);
+    let message = "must be more than 0; to forbid all requests write `enabled: false`";
+    scribe.key(field).problem_if(usd == Usd::ZERO, message);
     Some(usd)
 }
 
-fn time(written: Option<Text<Time>>) -> Option<SystemTime> {
+fn to_system_time(written: Option<Text<Time>>) -> Option<SystemTime> {
     written.map(|Text(time)| time.system())
 }

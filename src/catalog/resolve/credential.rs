@@ -29,24 +29,24 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
         let needs_one = self.enabled() && raw.key.is_none() && !self.has_header(&["authorization"]);
         match speaks.signs_with {
             SignsWith::ServiceAccount => {
-                let at = self.at.key("service_account");
-                let what = "is missing: write the JSON key of a service account as `{ file: /path }`; or write a token as `key`";
-                at.missing_if(needs_one && raw.service_account.is_none(), what);
+                let scribe = self.scribe.key("service_account");
+                let message = "is missing: write the JSON key of a service account as `{ file: /path }`; or write a token as `key`";
+                scribe.missing_if(needs_one && raw.service_account.is_none(), message);
                 let json = self
-                    .text(raw.service_account.as_ref()?, &at)
+                    .text(raw.service_account.as_ref()?, &scribe)
                     .filter(|json| json.expose() != ASSUMED)?;
                 let account = ServiceAccount::parse(json.expose())
                     .map_err(|wrong| format!("cannot be used: {wrong}"));
-                let account = at.noted(account)?;
-                let issuer = base::read(&account.token_uri, raw.insecure.unwrap_or(false));
+                let account = scribe.noted(account)?;
+                let issuer = base::parse_base(&account.token_uri, raw.insecure.unwrap_or(false));
                 let issuer =
-                    at.noted(issuer.map_err(|wrong| format!("its `token_uri` {wrong}")))?;
+                    scribe.noted(issuer.map_err(|wrong| format!("its `token_uri` {wrong}")))?;
                 Some(Signer::Google(account, issuer))
             }
             SignsWith::AccessKey => {
-                let at = self.at.key("aws");
-                let what = "is missing: write `{ access_key_id: …, secret_access_key: … }`; or write a Bedrock API key as `key`";
-                at.missing_if(needs_one && raw.aws.is_none(), what);
+                let scribe = self.scribe.key("aws");
+                let message = "is missing: write `{ access_key_id: …, secret_access_key: … }`; or write a Bedrock API key as `key`";
+                scribe.missing_if(needs_one && raw.aws.is_none(), message);
                 let written = raw.aws.as_ref()?;
                 let access_key_id = self.aws_secret(
                     "access_key_id",
@@ -93,7 +93,7 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
         written: Option<&SecretRef>,
         required: bool,
     ) -> Option<Secret> {
-        let aws = self.at.key("aws");
+        let aws = self.scribe.key("aws");
         let scribe = aws.key(field);
         scribe.missing_if(written.is_none() && required, "is missing");
         self.secret(written?, Some(usual_variable), &scribe)
@@ -103,15 +103,15 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
     pub(super) fn secret(
         &self,
         written: &SecretRef,
-        usual: Option<&str>,
-        at: &Scribe<'_, '_>,
+        default_variable: Option<&str>,
+        scribe: &Scribe<'_, '_>,
     ) -> Option<Secret> {
-        self.resolved(written, usual, at, credential)
+        self.resolved(written, default_variable, scribe, check_credential)
     }
 
     /// Finds a secret that may have several lines.
-    fn text(&self, written: &SecretRef, at: &Scribe<'_, '_>) -> Option<Secret> {
-        self.resolved(written, Some("GOOGLE_CREDENTIALS"), at, |text| {
+    fn text(&self, written: &SecretRef, scribe: &Scribe<'_, '_>) -> Option<Secret> {
+        self.resolved(written, Some("GOOGLE_CREDENTIALS"), scribe, |text| {
             if text.trim().is_empty() {
                 Err("is empty".to_owned())
             } else {
@@ -123,20 +123,21 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
     fn resolved(
         &self,
         written: &SecretRef,
-        usual: Option<&str>,
-        at: &Scribe<'_, '_>,
+        default_variable: Option<&str>,
+        scribe: &Scribe<'_, '_>,
         read: impl Fn(&str) -> Result<Secret, String>,
     ) -> Option<Secret> {
-        let field = at.field().unwrap_or("key");
+        let field = scribe.field().unwrap_or("key");
         if let SecretRef::Literal(secret) = written
-            && let Some(placeholder) = Placeholder::of(secret.expose()).or_else(|| {
+            && let Some(placeholder) = Placeholder::detect(secret.expose()).or_else(|| {
                 Placeholder::of_name(secret.expose(), |name| {
-                    at.look_up(Reference::Env(name))
+                    scribe
+                        .look_up(Reference::Env(name))
                         .is_ok_and(|text| !text.is_empty() && text != ASSUMED)
                 })
             })
         {
-            at.withheld(&placeholder.wrong(field, usual));
+            scribe.withheld(&placeholder.wrong(field, default_variable));
             return None;
         }
         let read = |text: &str| refuse_placeholder(text).and_then(|()| read(text));
@@ -151,35 +152,35 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
                 "holds `~` or `$NAME`, which are not filled in: write the full path, or a path relative to the configuration folder",
             ),
             SecretRef::Env(_) | SecretRef::File(_) if !self.enabled() => return None,
-            SecretRef::Env(_) | SecretRef::File(_) => return at.secret(written, read),
+            SecretRef::Env(_) | SecretRef::File(_) => return scribe.secret(written, read),
             SecretRef::Literal(_) => {
-                at.warn_of_secret(
+                scribe.warn_of_secret(
                     "is a secret in clear text: `{ env: NAME }` or `{ file: /path }` is safer",
                 );
-                return at.secret(written, read).filter(|_| self.enabled());
+                return scribe.secret(written, read).filter(|_| self.enabled());
             }
         };
-        at.key(field).withheld(wrong);
+        scribe.key(field).withheld(wrong);
         None
     }
 
     /// Returns what the account says about a proxy.
     pub(super) fn proxy(&self) -> Option<ProxyChoice> {
-        let at = self.at.key("proxy");
+        let scribe = self.scribe.key("proxy");
         let Some(written) = &self.raw.proxy else {
-            return Some(ProxyChoice::Usual);
+            return Some(ProxyChoice::ProcessDefault);
         };
         if let SecretRef::Literal(url) = written
-            && let Some(placeholder) = Placeholder::of(url.expose())
+            && let Some(placeholder) = Placeholder::detect(url.expose())
         {
-            at.withheld(&placeholder.wrong("proxy", Some("PROXY_URL")));
+            scribe.withheld(&placeholder.wrong("proxy", Some("PROXY_URL")));
             return None;
         }
         let is_literal = matches!(written, SecretRef::Literal(_));
         if !is_literal && !self.enabled() {
-            return Some(ProxyChoice::Usual);
+            return Some(ProxyChoice::ProcessDefault);
         }
-        let choice = at.secret(written, |text| {
+        let choice = scribe.secret(written, |text| {
             // The value is a stand-in if secrets are not read.
             if !is_literal && text == ASSUMED {
                 return Ok(ProxyChoice::Own(Arc::new(Proxy::assumed())));
@@ -191,7 +192,7 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
                 .own()
                 .is_some_and(|proxy| proxy.credential().is_some())
         {
-            at.warn_of_secret(
+            scribe.warn_of_secret(
                 "holds a credential in clear text: `{ env: NAME }` or `{ file: /path }` with the whole URL is safer",
             );
         }
@@ -199,34 +200,34 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
     }
 
     pub(super) fn ca(&self, tls: &Tls, base: Option<&Base>) -> Option<String> {
-        let at = self.at.key("tls");
-        let at = at.key("ca");
-        let path = at.required(tls.ca.as_ref(), "is missing: a file of certificates (PEM)")?;
-        at.problem_if(
+        let scribe = self.scribe.key("tls");
+        let scribe = scribe.key("ca");
+        let path = scribe.required(tls.ca.as_ref(), "is missing: a file of certificates (PEM)")?;
+        scribe.problem_if(
             base.is_some_and(|base| !base.tls && base.port > 0),
             "does not apply to http:",
         );
         if path.is_empty() {
-            at.problem("must be the path of a file of certificates (PEM)");
+            scribe.problem("must be the path of a file of certificates (PEM)");
             return None;
         }
         if !self.enabled() {
             return None;
         }
-        let pem = at
+        let pem = scribe
             .look_up(Reference::Ca(path))
-            .map_err(|wrong| at.withheld(&wrong))
+            .map_err(|wrong| scribe.withheld(&wrong))
             .ok()?;
-        let what =
+        let message =
             "the file holds no certificate: it must be PEM, with `-----BEGIN CERTIFICATE-----`";
-        at.problem_if(!pem.contains("-----BEGIN CERTIFICATE-----"), what);
+        scribe.problem_if(!pem.contains("-----BEGIN CERTIFICATE-----"), message);
         Some(pem)
     }
 }
 
 /// Refuses a text that was not filled in, or that has quotes around it.
 fn refuse_placeholder(text: &str) -> Result<(), String> {
-    match Placeholder::of(text) {
+    match Placeholder::detect(text) {
         Some(Placeholder::Quoted) => Err(
             "has quotes around its value, and they would be sent as part of it: remove them"
                 .to_owned(),
@@ -238,7 +239,7 @@ fn refuse_placeholder(text: &str) -> Result<(), String> {
 
 /// Checks a secret that a header will carry. An error is the rest of a sentence; the sentence
 /// begins with the place where the secret was found.
-fn credential(text: &str) -> Result<Secret, String> {
+fn check_credential(text: &str) -> Result<Secret, String> {
     if text.is_empty() {
         return Err("is empty".to_owned());
     }
@@ -260,7 +261,7 @@ fn is_variable(name: &str) -> bool {
         && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
 }
 
-pub(super) fn fingerprint(
+pub(super) fn account_fingerprint(
     id: &str,
     base: &Base,
     key: Option<&Secret>,

@@ -10,18 +10,21 @@ use dialects::upstream::servers::HostPattern::{Ends, Is, Port};
 use dialects::upstream::servers::KnownServer;
 
 /// The longest label of a host's name that a message shows. A longer one may be anything.
-const LONGEST: usize = 30;
+const MAX_LABEL_LENGTH: usize = 30;
 
 /// Returns the known server at this address, for an account of this dialect.
-pub(super) fn find(protocol: &Protocol, base: &Base) -> Option<&'static KnownServer> {
+pub(super) fn find_server(protocol: &Protocol, base: &Base) -> Option<&'static KnownServer> {
     KnownServer::find(protocol, &base.host, base.port)
 }
 
 /// Writes the host as a base does. A part that the operator chose is left out if it may be a
 /// secret.
-pub(super) fn host(known: &KnownServer, base: &Base) -> String {
+pub(super) fn display_host(known: &KnownServer, base: &Base) -> String {
     let is_plain = unless_secret(&base.host) == &*base.host
-        && base.host.split('.').all(|label| label.len() <= LONGEST);
+        && base
+            .host
+            .split('.')
+            .all(|label| label.len() <= MAX_LABEL_LENGTH);
     match known.host {
         Is(host) => host.to_owned(),
         Ends(_) | Port(_) if is_plain || base.host.parse::<IpAddr>().is_ok() => {
@@ -39,15 +42,15 @@ pub(super) fn other_path(known: &KnownServer, base: &Base) -> Option<String> {
         return None;
     }
     let scheme = if base.tls { "https" } else { "http" };
-    let meant = format!("{scheme}://{}{meant}", host(known, base));
+    let meant = format!("{scheme}://{}{meant}", display_host(known, base));
     let lacks = known.paths.iter().any(|path| path.starts_with(&*base.path));
-    let what = if lacks {
+    let message = if lacks {
         "lacks the path of this server's API"
     } else {
         "has another path than this server's API"
     };
     Some(format!(
-        "{what}: did you mean {meant}? Portcullis adds the rest of the path"
+        "{message}: did you mean {meant}? Portcullis adds the rest of the path"
     ))
 }
 
@@ -61,8 +64,8 @@ mod tests {
     #[test]
     fn the_table_agrees_with_the_presets() {
         for preset in presets::ALL.iter().filter(|preset| preset.key.is_some()) {
-            let base = base::read(preset.base_url, false).unwrap();
-            let known = find(&openai::PROTOCOL, &base)
+            let base = base::parse_base(preset.base_url, false).unwrap();
+            let known = find_server(&openai::PROTOCOL, &base)
                 .unwrap_or_else(|| panic!("{} is not in the table", preset.name));
             assert_eq!(
                 (known.variable, other_path(known, &base)),
@@ -154,8 +157,8 @@ mod tests {
                 "https://NAME.openai.azure.com?",
             ),
         ] {
-            let base = base::read(url, true).unwrap();
-            let told = find(protocol, &base)
+            let base = base::parse_base(url, true).unwrap();
+            let told = find_server(protocol, &base)
                 .and_then(|known| other_path(known, &base))
                 .unwrap_or_else(|| panic!("{url} is taken"));
             assert!(
@@ -176,9 +179,9 @@ mod tests {
             (&ollama::PROTOCOL, "http://127.0.0.1:11434"),
             (&ollama::PROTOCOL, "https://ollama.example.com/v1"),
         ] {
-            let base = base::read(url, false).unwrap();
+            let base = base::parse_base(url, false).unwrap();
             assert_eq!(
-                find(protocol, &base).and_then(|known| other_path(known, &base)),
+                find_server(protocol, &base).and_then(|known| other_path(known, &base)),
                 None,
                 "{url}"
             );

@@ -5,27 +5,27 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Accounts, Merged, Models, prices, timeouts};
-use crate::base::problem::shown;
+use crate::base::problem::quote_safely;
 use crate::base::units::{Quantile, Share, Span, Text, Time};
 use crate::catalog::{Hedge, Model, Queue, Strategy, Target, globs, name, raw};
 use crate::conf::scribe::{Report, Scribe, WrittenEntry};
-use crate::conf::yaml::read::{List, items};
+use crate::conf::yaml::read::{List, list_items};
 use dialects::neutral::Effort;
 use dialects::neutral::purpose::{self, Purpose};
 use dialects::traits::{Efforts, Sampling, Thinking, Traits};
 
 /// The value of `created` if none is written: 2026-01-01. The time of loading is never used,
 /// because it would change.
-const CREATED: u64 = 1_767_225_600;
-const OWNED_BY: &str = "portcullis";
+const DEFAULT_CREATED: u64 = 1_767_225_600;
+const DEFAULT_OWNER: &str = "portcullis";
 
 /// The defaults of `hedge` and `queue`.
-const AFTER: Quantile = Quantile(0.95);
-const AT_MOST: Share = Share(0.05);
-const LENGTH: usize = 100;
-const WAIT: Duration = Duration::from_secs(5);
+const DEFAULT_HEDGE_AFTER: Quantile = Quantile(0.95);
+const DEFAULT_HEDGE_SHARE: Share = Share(0.05);
+const DEFAULT_QUEUE_LENGTH: usize = 100;
+const DEFAULT_QUEUE_WAIT: Duration = Duration::from_secs(5);
 
-pub(super) fn resolve<'r>(
+pub(super) fn resolve_models<'r>(
     written: &Merged<'r, raw::Model>,
     accounts: &Accounts<'_>,
     limited: impl Iterator<Item = &'r str>,
@@ -33,19 +33,20 @@ pub(super) fn resolve<'r>(
 ) -> Models<'r> {
     let root = Scribe::new(report, 0);
     let section = root.key("models");
-    let aliases = aliases(written, &section);
+    let aliases = gather_aliases(written, &section);
     let of_patterns = of_patterns(written, &aliases, limited);
     let mut models: BTreeMap<&str, Option<Model>> = BTreeMap::new();
     for (id, (file, raw)) in written {
         let section = section.in_file(*file);
-        let at = section.entry(id);
-        at.noted(if name::is_glob(id) {
+        let scribe = section.entry(id);
+        scribe.noted(if name::is_glob(id) {
             name::of_pattern(id)
         } else {
             name::of_model(id)
         });
-        let model =
-            raw.and_then(|raw| WrittenEntry { at, id, raw }.resolve(accounts, written, &aliases));
+        let model = raw.and_then(|raw| {
+            WrittenEntry { scribe, id, raw }.resolve_model(accounts, written, &aliases)
+        });
         models.insert(id, model);
     }
     for (id, pattern) in of_patterns {
@@ -76,7 +77,7 @@ fn of_patterns<'r>(
             on.and_then(|on| on.refusal.as_ref()),
         ]
     });
-    let others = lists.flat_map(|list| items(list).map(|(_, id)| id.as_str()));
+    let others = lists.flat_map(|list| list_items(list).map(|(_, id)| id.as_str()));
     let unwritten = others.chain(limited).filter(|id| {
         !written.contains_key(id) && !aliases.contains_key(id) && name::of_model(id).is_ok()
     });
@@ -88,33 +89,33 @@ fn of_patterns<'r>(
 /// Returns the pattern that a model's id belongs to: of several, the one with the longest
 /// beginning.
 pub(super) fn pattern_of<'r>(ids: impl Iterator<Item = &'r str>, id: &str) -> Option<&'r str> {
-    ids.filter(|pattern| globs::star(pattern, id).is_some())
+    ids.filter(|pattern| globs::star_text(pattern, id).is_some())
         .max_by_key(|pattern| name::literal_prefix(pattern).len())
 }
 
 /// Gathers the aliases, each with its model. No alias is an id, and none may stand twice.
-fn aliases<'r>(
+fn gather_aliases<'r>(
     written: &Merged<'r, raw::Model>,
     section: &Scribe<'_, '_>,
 ) -> HashMap<&'r str, &'r str> {
     let mut aliases: HashMap<&str, &str> = HashMap::new();
     for (id, (file, raw)) in written {
         let section = section.in_file(*file);
-        let at = section.entry(id);
+        let scribe = section.entry(id);
         if let Some((other, _)) = same_beginning(id, id, written, &HashMap::new()) {
-            at.problem(&format!(
+            scribe.problem(&format!(
                 "begins as \"{other}\" does, so nobody could tell which of them counts: make one of them longer, or \
                  write several targets at one of them"
             ));
         }
-        let at = at.key("aliases");
-        let what = "is not for a pattern, which stands for many models: write a model of its own for the alias";
-        at.problem_if(
+        let scribe = scribe.key("aliases");
+        let message = "is not for a pattern, which stands for many models: write a model of its own for the alias";
+        scribe.problem_if(
             name::is_glob(id) && raw.is_some_and(|raw| raw.aliases.is_some()),
-            what,
+            message,
         );
-        for (index, alias) in items(raw.and_then(|raw| raw.aliases.as_ref())) {
-            let at = at.index(index);
+        for (index, alias) in list_items(raw.and_then(|raw| raw.aliases.as_ref())) {
+            let scribe = scribe.index(index);
             let is_glob = name::is_glob(alias);
             let checked = if is_glob {
                 name::of_alias_glob(alias)
@@ -123,27 +124,27 @@ fn aliases<'r>(
             };
             let catches_all = raw.is_some_and(|raw| raw.catch_all == Some(true));
             if let Err(wrong) = checked {
-                at.withheld(wrong);
+                scribe.withheld(wrong);
             } else if is_glob && name::literal_prefix(alias).is_empty() && !catches_all {
-                at.problem(&format!(
+                scribe.problem(&format!(
                     "{} begins with a wildcard, so it may match every name: if that is meant, write `catch_all: true` beside it",
-                    shown(alias)
+                    quote_safely(alias)
                 ));
             } else if let Some((other, glob)) = same_beginning(alias, id, written, &aliases) {
-                at.problem(&format!(
+                scribe.problem(&format!(
                     "{} begins as {} of \"{other}\" does, so nobody could tell which of them counts: make one of them longer",
-                    shown(alias),
-                    shown(glob)
+                    quote_safely(alias),
+                    quote_safely(glob)
                 ));
             } else if written.contains_key(alias.as_str()) {
-                at.problem(&format!(
+                scribe.problem(&format!(
                     "{} is already the id of a model, so it cannot be an alias",
-                    shown(alias)
+                    quote_safely(alias)
                 ));
             } else if let Some(other) = aliases.insert(alias, id) {
-                at.problem(&format!(
+                scribe.problem(&format!(
                     "{} is already an alias of \"{other}\"",
-                    shown(alias)
+                    quote_safely(alias)
                 ));
             }
         }
@@ -170,7 +171,7 @@ fn same_beginning<'r>(
 }
 
 impl WrittenEntry<'_, '_, '_, raw::Model> {
-    fn resolve(
+    fn resolve_model(
         &self,
         accounts: &Accounts<'_>,
         written: &Merged<'_, raw::Model>,
@@ -182,13 +183,13 @@ impl WrittenEntry<'_, '_, '_, raw::Model> {
         timeouts::of_model(
             raw.timeouts.as_ref(),
             targets.as_deref_mut().unwrap_or_default(),
-            &self.at.key("timeouts"),
+            &self.scribe.key("timeouts"),
         );
         let hedge = self.hedge(targets.as_deref());
         let queue = self.queue();
-        let others = |at: &Scribe<'_, '_>, list| self.others(at, list, written, aliases);
-        let fallbacks = others(&self.at.key("fallbacks"), raw.fallbacks.as_ref());
-        let on = self.at.key("fallbacks_on");
+        let others = |scribe: &Scribe<'_, '_>, list| self.others(scribe, list, written, aliases);
+        let fallbacks = others(&self.scribe.key("fallbacks"), raw.fallbacks.as_ref());
+        let on = self.scribe.key("fallbacks_on");
         let on_context = others(
             &on.key("context"),
             raw.fallbacks_on.as_ref().and_then(|on| on.context.as_ref()),
@@ -201,16 +202,16 @@ impl WrittenEntry<'_, '_, '_, raw::Model> {
             .defaults
             .as_ref()
             .and_then(|defaults| defaults.max_tokens);
-        self.at
+        self.scribe
             .key("defaults")
             .key("max_tokens")
             .problem_if(max_tokens == Some(0), "must be at least 1");
-        let owned_by = raw.owned_by.as_deref().unwrap_or(OWNED_BY);
+        let owned_by = raw.owned_by.as_deref().unwrap_or(DEFAULT_OWNER);
         let is_no_text = owned_by.is_empty() || owned_by.chars().any(char::is_control);
-        self.at
+        self.scribe
             .key("owned_by")
             .problem_if(is_no_text, "must be text without control characters");
-        let mut aliases: Vec<Arc<str>> = items(raw.aliases.as_ref())
+        let mut aliases: Vec<Arc<str>> = list_items(raw.aliases.as_ref())
             .map(|(_, alias)| alias.as_str().into())
             .collect();
         aliases.sort_unstable();
@@ -230,7 +231,9 @@ impl WrittenEntry<'_, '_, '_, raw::Model> {
             hedge,
             queue,
             max_tokens,
-            created: raw.created.map_or(CREATED, |Text(Time(seconds))| seconds),
+            created: raw
+                .created
+                .map_or(DEFAULT_CREATED, |Text(Time(seconds))| seconds),
             owned_by: owned_by.into(),
             kind: raw.kind.map(raw::MadeFor::known),
             refuse_loss: matches!(raw.on_loss, Some(raw::OnLoss::Refuse)),
@@ -245,18 +248,19 @@ impl WrittenEntry<'_, '_, '_, raw::Model> {
         if model.targets.iter().any(gives_vectors)
             && let Some((key, _)) = stand_ins.into_iter().find(|(_, list)| !list.is_empty())
         {
-            let what = "cannot be written for a model of vectors: those of different models cannot be compared";
-            self.at.key(key).problem(what);
+            let message = "cannot be written for a model of vectors: those of different models cannot be compared";
+            self.scribe.key(key).problem(message);
         }
         let tiers: HashSet<u32> = model.targets.iter().map(|target| target.tier).collect();
         let is_in_order =
             model.strategy == Strategy::Priority && tiers.len() == model.targets.len();
-        let what = "changes nothing: with the strategy `priority` and one target in each tier, all conversations go \
+        let message = "changes nothing: with the strategy `priority` and one target in each tier, all conversations go \
                     to the first target. Give several targets the same `tier`, or write another strategy";
-        self.at
-            .key("sticky")
-            .warn_if(model.sticky && is_in_order && model.targets.len() > 1, what);
-        self.at.warn_if(
+        self.scribe.key("sticky").warn_if(
+            model.sticky && is_in_order && model.targets.len() > 1,
+            message,
+        );
+        self.scribe.warn_if(
             !model.served(),
             "is not served, because all accounts of its targets are disabled",
         );
@@ -265,8 +269,8 @@ impl WrittenEntry<'_, '_, '_, raw::Model> {
 
     /// Resolves the targets; `None` if one of them is wrong.
     fn targets(&self, accounts: &Accounts<'_>) -> Option<Vec<Target>> {
-        let list = self.at.key("targets");
-        let of_model = prices::read(self.raw.price.as_ref(), &self.at.key("price"));
+        let list = self.scribe.key("targets");
+        let of_model = prices::read_price(self.raw.price.as_ref(), &self.scribe.key("price"));
         let written = self
             .raw
             .targets
@@ -282,40 +286,40 @@ impl WrittenEntry<'_, '_, '_, raw::Model> {
             .enumerate()
             .map(|(index, target)| {
                 let target = target.as_ref()?;
-                let at = list.index(index);
+                let scribe = list.index(index);
                 let model = target.model.as_deref().unwrap_or(self.id);
                 let is_no_name = !(1..=512).contains(&model.len()) || model.chars().any(char::is_control);
-                at.key("model").problem_if(is_no_name, "must be 1 to 512 bytes without control characters");
-                let what = "must be at least 1; to send no requests to a target, remove the target";
-                at.key("weight").problem_if(target.weight == Some(0), what);
-                let own = prices::read(target.price.as_ref(), &at.key("price"));
+                scribe.key("model").problem_if(is_no_name, "must be 1 to 512 bytes without control characters");
+                let message = "must be at least 1; to send no requests to a target, remove the target";
+                scribe.key("weight").problem_if(target.weight == Some(0), message);
+                let own = prices::read_price(target.price.as_ref(), &scribe.key("price"));
                 let account = target.account.as_deref();
-                let account = at.key("account").required(account, "is missing: the name of an account")?;
+                let account = scribe.key("account").required(account, "is missing: the name of an account")?;
                 let is_pattern = name::of_pattern(self.id).is_ok();
-                let what = "must hold one `*`, as the model's id does: it stands for the same text in both";
-                at.key("model").problem_if(is_pattern && model.matches('*').count() != 1, what);
-                let what = "is not for a pattern, which stands for many models: write a model of its own for it";
-                at.key("traits").problem_if(is_pattern && target.traits.is_some(), what);
-                let what = "has the same account and model as a target before it: keep only one of the two";
-                at.problem_if(!seen.insert((account, model)), what);
+                let message = "must hold one `*`, as the model's id does: it stands for the same text in both";
+                scribe.key("model").problem_if(is_pattern && model.matches('*').count() != 1, message);
+                let message = "is not for a pattern, which stands for many models: write a model of its own for it";
+                scribe.key("traits").problem_if(is_pattern && target.traits.is_some(), message);
+                let message = "has the same account and model as a target before it: keep only one of the two";
+                scribe.problem_if(!seen.insert((account, model)), message);
                 let found =
-                    at.key("account").known(accounts.get(account), "account", account, super::names(accounts))?;
+                    scribe.key("account").known(accounts.get(account), "account", account, super::known_names(accounts))?;
                 // The account may be `None`: then it has errors of its own.
                 let account = Arc::clone(found.as_ref()?);
-                let what = "has a dialect whose servers do not list their models, so a pattern cannot be used: write each \
+                let message = "has a dialect whose servers do not list their models, so a pattern cannot be used: write each \
                             model by its name";
-                at.key("account").problem_if(is_pattern && account.dialect.protocol.endpoints.listing.is_none(), what);
-                let what = "becomes a part of the request's path in this account's dialect, so it cannot hold \
+                scribe.key("account").problem_if(is_pattern && account.dialect.protocol.endpoints.listing.is_none(), message);
+                let message = "becomes a part of the request's path in this account's dialect, so it cannot hold \
                             `?`, `#`, `\\`, or an empty, `.` or `..` part between slashes";
-                at.key("model").problem_if(account.dialect.cannot_address(model), what);
+                scribe.key("model").problem_if(account.dialect.cannot_address(model), message);
                 let known = (account.dialect.protocol.traits)(model);
-                let sure = traits(if known.guessed { Traits::UNKNOWN } else { known }, target.traits.as_ref());
-                let traits = traits(known, target.traits.as_ref()).at(account.server);
-                at.key("traits").key("context").problem_if(traits.context == Some(0), "must be at least 1");
-                at.key("traits").key("max_output").problem_if(traits.max_output == Some(0), "must be at least 1");
+                let sure = merge_traits(if known.guessed { Traits::UNKNOWN } else { known }, target.traits.as_ref());
+                let traits = merge_traits(known, target.traits.as_ref()).for_server(account.server);
+                scribe.key("traits").key("context").problem_if(traits.context == Some(0), "must be at least 1");
+                scribe.key("traits").key("max_output").problem_if(traits.max_output == Some(0), "must be at least 1");
                 if let Some(word) = target.traits.as_ref().and_then(|traits| traits.input_type.as_deref()) {
-                    let at = at.key("traits");
-                    at.key("input_type").known(
+                    let scribe = scribe.key("traits");
+                    scribe.key("input_type").known(
                         Purpose::find(word),
                         "purpose of vectors",
                         word,
@@ -342,50 +346,58 @@ impl WrittenEntry<'_, '_, '_, raw::Model> {
 
     /// Checks that either all targets have a tier or none has, and that the strategy uses tiers.
     fn tiers(&self) {
-        let list = self.at.key("targets");
-        let targets = || items(self.raw.targets.as_ref());
+        let list = self.scribe.key("targets");
+        let targets = || list_items(self.raw.targets.as_ref());
         let Some((with, _)) = targets().find(|(_, target)| target.tier.is_some()) else {
             return;
         };
         if let Some((without, _)) = targets().find(|(_, target)| target.tier.is_none()) {
-            let what = "is missing, but other targets of this model have it: write it at all targets or at none";
-            list.index(without).key("tier").missing(what);
+            let message = "is missing, but other targets of this model have it: write it at all targets or at none";
+            list.index(without).key("tier").missing(message);
         }
         let is_unused = self.raw.strategy.unwrap_or_default() != Strategy::Priority;
-        let what = "is only used by the strategy `priority`, and this model has another strategy: remove the tiers";
-        list.index(with).key("tier").warn_if(is_unused, what);
+        let message = "is only used by the strategy `priority`, and this model has another strategy: remove the tiers";
+        list.index(with).key("tier").warn_if(is_unused, message);
     }
 
     fn hedge(&self, targets: Option<&[Target]>) -> Option<Hedge> {
         let written = self.raw.hedge.as_ref()?;
-        let at = self.at.key("hedge");
-        let Share(at_most) = written.at_most.map_or(AT_MOST, |Text(share)| share);
-        let what = "must be more than 0%; remove `hedge` to make no second attempts";
-        at.key("at_most").problem_if(at_most <= 0.0, what);
+        let scribe = self.scribe.key("hedge");
+        let Share(at_most) = written
+            .at_most
+            .map_or(DEFAULT_HEDGE_SHARE, |Text(share)| share);
+        let message = "must be more than 0%; remove `hedge` to make no second attempts";
+        scribe.key("at_most").problem_if(at_most <= 0.0, message);
         if let Some([first, rest @ ..]) = targets
             && rest
                 .iter()
                 .all(|target| target.account.id == first.account.id)
         {
-            let what = "has no effect: the second attempt needs another account, and this model has only one";
-            at.warn(what);
+            let message = "has no effect: the second attempt needs another account, and this model has only one";
+            scribe.warn(message);
         }
-        let Quantile(after) = written.after.map_or(AFTER, |Text(quantile)| quantile);
+        let Quantile(after) = written
+            .after
+            .map_or(DEFAULT_HEDGE_AFTER, |Text(quantile)| quantile);
         Some(Hedge { after, at_most })
     }
 
     fn queue(&self) -> Option<Queue> {
         let written = self.raw.queue.as_ref()?;
-        let at = self.at.key("queue");
-        let what = "must be at least 1; remove `queue` to let no request wait";
-        at.key("length").problem_if(written.length == Some(0), what);
-        let wait = written.wait.map_or(WAIT, |Text(Span(span))| span);
-        at.key("wait").problem_if(
+        let scribe = self.scribe.key("queue");
+        let message = "must be at least 1; remove `queue` to let no request wait";
+        scribe
+            .key("length")
+            .problem_if(written.length == Some(0), message);
+        let wait = written
+            .wait
+            .map_or(DEFAULT_QUEUE_WAIT, |Text(Span(span))| span);
+        scribe.key("wait").problem_if(
             wait.is_zero(),
             "must be more than 0s; remove `queue` to let no request wait",
         );
         Some(Queue {
-            length: written.length.map_or(LENGTH, |length| {
+            length: written.length.map_or(DEFAULT_QUEUE_LENGTH, |length| {
                 usize::try_from(length).unwrap_or(usize::MAX)
             }),
             wait,
@@ -395,35 +407,37 @@ impl WrittenEntry<'_, '_, '_, raw::Model> {
     /// Resolves a list of other models: `fallbacks`, or one of the lists of `fallbacks_on`.
     fn others(
         &self,
-        at: &Scribe<'_, '_>,
+        scribe: &Scribe<'_, '_>,
         list: Option<&List<String>>,
         written: &Merged<'_, raw::Model>,
         aliases: &HashMap<&str, &str>,
     ) -> Vec<Arc<str>> {
         let mut seen = HashSet::new();
-        for (index, id) in items(list) {
+        for (index, id) in list_items(list) {
             let wrong = if id == self.id {
                 "is the model itself".to_owned()
             } else if let Some(model) = aliases.get(id.as_str()) {
-                format!("{} is an alias: write \"{model}\"", shown(id))
+                format!("{} is an alias: write \"{model}\"", quote_safely(id))
             } else if name::is_glob(id) && written.contains_key(id.as_str()) {
                 format!(
                     "{} is a pattern: write the name of one of its models",
-                    shown(id)
+                    quote_safely(id)
                 )
             } else if !written.contains_key(id.as_str())
                 && pattern_of(written.keys().copied(), id).is_none()
             {
-                at.index(index).unknown("model", id, super::names(written));
+                scribe
+                    .index(index)
+                    .unknown("model", id, super::known_names(written));
                 continue;
             } else if !seen.insert(id) {
-                format!("{} is written twice: keep only one", shown(id))
+                format!("{} is written twice: keep only one", quote_safely(id))
             } else {
                 continue;
             };
-            at.index(index).problem(&wrong);
+            scribe.index(index).problem(&wrong);
         }
-        items(list).map(|(_, id)| id.as_str().into()).collect()
+        list_items(list).map(|(_, id)| id.as_str().into()).collect()
     }
 }
 
@@ -432,7 +446,7 @@ fn gives_vectors(target: &Target) -> bool {
 }
 
 /// Returns the traits of a model: the known ones, replaced by those that are written.
-fn traits(known: Traits, written: Option<&raw::Traits>) -> Traits {
+fn merge_traits(known: Traits, written: Option<&raw::Traits>) -> Traits {
     let Some(written) = written else { return known };
     Traits {
         context: written.context.or(known.context),
@@ -454,9 +468,9 @@ fn traits(known: Traits, written: Option<&raw::Traits>) -> Traits {
         forced_tools: written.forced_tools.unwrap_or(known.forced_tools),
         efforts: match &written.efforts {
             None => known.efforts,
-            Some(_) => Efforts::of(
-                &items(written.efforts.as_ref())
-                    .map(|(_, word)| effort(*word))
+            Some(_) => Efforts::from_list(
+                &list_items(written.efforts.as_ref())
+                    .map(|(_, word)| to_effort(*word))
                     .collect::<Vec<_>>(),
             ),
         },
@@ -477,7 +491,7 @@ fn traits(known: Traits, written: Option<&raw::Traits>) -> Traits {
     }
 }
 
-fn effort(word: raw::Effort) -> Effort {
+fn to_effort(word: raw::Effort) -> Effort {
     match word {
         raw::Effort::Minimal => Effort::Minimal,
         raw::Effort::Low => Effort::Low,

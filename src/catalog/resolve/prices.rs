@@ -4,15 +4,15 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use super::{Merged, Models, ServedCallers};
-use crate::base::problem::shown;
+use crate::base::problem::quote_safely;
 use crate::base::units::{Decimal, Fine};
 use crate::catalog::{Account, Key, Model, Permissions, Target, raw};
-use crate::conf::price::{Each, Long, Origin, Price, Rates, Usd};
+use crate::conf::price::{Each, LongPrices, Origin, Price, Rates, Usd};
 use crate::conf::scribe::{Report, Scribe};
 use crate::limits::Limits;
 
 /// Reads a price as written.
-pub(super) fn read(written: Option<&raw::Price>, at: &Scribe<'_, '_>) -> Option<Price> {
+pub(super) fn read_price(written: Option<&raw::Price>, scribe: &Scribe<'_, '_>) -> Option<Price> {
     let raw = written?;
     let per_request = raw
         .per_request
@@ -33,8 +33,8 @@ pub(super) fn read(written: Option<&raw::Price>, at: &Scribe<'_, '_>) -> Option<
     let is_by_tokens = !has_others || raw.long.is_some() || tokens.iter().any(Option::is_some);
     // The errors of the price are reported already. The price is taken as free, so that it is not
     // also reported as unknown.
-    let rates = is_by_tokens.then(|| rates(tokens, at).unwrap_or_default());
-    let long = read_long(raw.long.as_ref(), &at.key("long"));
+    let rates = is_by_tokens.then(|| read_rates(tokens, scribe).unwrap_or_default());
+    let long = read_long(raw.long.as_ref(), &scribe.key("long"));
     Some(Price {
         rates,
         per_request,
@@ -45,9 +45,9 @@ pub(super) fn read(written: Option<&raw::Price>, at: &Scribe<'_, '_>) -> Option<
     })
 }
 
-fn read_long(written: Option<&raw::LongPrice>, at: &Scribe<'_, '_>) -> Option<Long> {
+fn read_long(written: Option<&raw::LongPrice>, scribe: &Scribe<'_, '_>) -> Option<LongPrices> {
     let raw = written?;
-    let at_above = at.key("above");
+    let at_above = scribe.key("above");
     match raw.above {
         None => {
             at_above.missing("is missing: write the number of tokens above which a prompt is long")
@@ -57,7 +57,7 @@ fn read_long(written: Option<&raw::LongPrice>, at: &Scribe<'_, '_>) -> Option<Lo
         }
         Some(_) => {}
     }
-    let rates = rates(
+    let rates = read_rates(
         [
             raw.input,
             raw.output,
@@ -65,9 +65,9 @@ fn read_long(written: Option<&raw::LongPrice>, at: &Scribe<'_, '_>) -> Option<Lo
             raw.cache_write,
             raw.thinking,
         ],
-        at,
+        scribe,
     )?;
-    Some(Long {
+    Some(LongPrices {
         above: raw.above?,
         rates,
     })
@@ -75,22 +75,22 @@ fn read_long(written: Option<&raw::LongPrice>, at: &Scribe<'_, '_>) -> Option<Lo
 
 /// Returns the cost of a million tokens that are read, are written, come out of the cache, go into
 /// it, or are thought. The first two must be written.
-fn rates(written: [Option<Decimal>; 5], at: &Scribe<'_, '_>) -> Option<Rates> {
+fn read_rates(written: [Option<Decimal>; 5], scribe: &Scribe<'_, '_>) -> Option<Rates> {
     let [input, output, cached_input, cache_write, thinking] = written;
-    let what = "is missing: write US dollars per million tokens, or `0` if they are free";
-    let input = at.key("input").required(input, what);
-    let output = at.key("output").required(output, what);
+    let message = "is missing: write US dollars per million tokens, or `0` if they are free";
+    let input = scribe.key("input").required(input, message);
+    let output = scribe.key("output").required(output, message);
     let (Decimal(input), Decimal(output)) = input.zip(output)?;
     Some(Rates {
         input,
         output,
-        cached_input: or(cached_input, input),
-        cache_write: or(cache_write, input),
-        thinking: or(thinking, output),
+        cached_input: written_or(cached_input, input),
+        cache_write: written_or(cache_write, input),
+        thinking: written_or(thinking, output),
     })
 }
 
-fn or(written: Option<Decimal>, other: u64) -> u64 {
+fn written_or(written: Option<Decimal>, other: u64) -> u64 {
     written.map_or(other, |Decimal(millionths)| millionths)
 }
 
@@ -127,7 +127,12 @@ impl<'m> Unpriced<'m> {
             .flatten()
             // What a pattern stands for is found only by a request.
             .filter(|model| model.pattern.is_none())
-            .filter_map(|model| Some((*model, model.targets.iter().find(|target| lacks(target))?)))
+            .filter_map(|model| {
+                Some((
+                    *model,
+                    model.targets.iter().find(|target| lacks_price(target))?,
+                ))
+            })
             .collect();
         Self {
             models,
@@ -142,7 +147,7 @@ impl<'m> Unpriced<'m> {
         &mut self,
         limits: &Limits,
         permissions: impl Iterator<Item = &'p Permissions>,
-        at: &Scribe<'_, '_>,
+        scribe: &Scribe<'_, '_>,
     ) {
         if !limits.limits_money() || self.list.is_empty() {
             return;
@@ -150,20 +155,20 @@ impl<'m> Unpriced<'m> {
         let found: BTreeSet<usize> = permissions
             .flat_map(|permissions| self.allowed(permissions).to_vec())
             .collect();
-        self.refuse(limits, found, at);
+        self.refuse(limits, found, scribe);
     }
 
     /// Checks the same for a key, and for the models that the key has limits for.
-    pub(super) fn check_key(&mut self, key: &Key, at: &Scribe<'_, '_>) {
+    pub(super) fn check_key(&mut self, key: &Key, scribe: &Scribe<'_, '_>) {
         if self.list.is_empty() {
             return;
         }
         self.check_caller(
             &key.limits,
             std::iter::once(&*key.permissions),
-            &at.key("limits"),
+            &scribe.key("limits"),
         );
-        let section = at.key("model_limits");
+        let section = scribe.key("model_limits");
         for (index, limits) in key
             .model_limits
             .iter()
@@ -186,7 +191,7 @@ impl<'m> Unpriced<'m> {
             let is_of_model = |(model, _): &(&Model, &Target)| of_model.contains(&*model.id);
             let found = allowed
                 .into_iter()
-                .filter(|place| self.list.get(*place).is_some_and(is_of_model))
+                .filter(|list_index| self.list.get(*list_index).is_some_and(is_of_model))
                 .collect();
             self.refuse(limits, found, &section.key(&model.id));
         }
@@ -198,29 +203,29 @@ impl<'m> Unpriced<'m> {
             let unpriced = list.iter().enumerate();
             unpriced
                 .filter(|(_, (model, _))| permissions.allow(&model.id))
-                .map(|(place, _)| place)
+                .map(|(index, _)| index)
                 .collect()
         })
     }
 
-    fn refuse(&self, limits: &Limits, found: BTreeSet<usize>, at: &Scribe<'_, '_>) {
+    fn refuse(&self, limits: &Limits, found: BTreeSet<usize>, scribe: &Scribe<'_, '_>) {
         if found.is_empty() {
             return;
         }
         let found: Vec<_> = found
             .into_iter()
-            .filter_map(|place| self.list.get(place).copied())
+            .filter_map(|index| self.list.get(index).copied())
             .collect();
         let field = if limits.usd_per_day.is_some() {
             "usd_per_day"
         } else {
             "usd_per_month"
         };
-        let what = format!(
-            "cannot be enforced, because the price is unknown for: {}; {WRITE}",
-            named(&found)
+        let message = format!(
+            "cannot be enforced, because the price is unknown for: {}; {WRITE_PRICE}",
+            name_models(&found)
         );
-        at.key(field).problem(&what);
+        scribe.key(field).problem(&message);
     }
 
     /// Warns once of models without a price. There is no warning if two things hold: each such
@@ -240,21 +245,21 @@ impl<'m> Unpriced<'m> {
             model
                 .targets
                 .iter()
-                .any(|target| lacks(target) && bills(target))
+                .any(|target| lacks_price(target) && bills(target))
         }) || self.is_about_money(served)
         {
             let file = written
                 .get(&*first.id)
                 .map(|(file, _)| *file)
                 .unwrap_or_default();
-            let what = format!(
-                "the price is unknown for: {}, so the cost of their answers is unknown, too; {WRITE}",
-                named(&self.list)
+            let message = format!(
+                "the price is unknown for: {}, so the cost of their answers is unknown, too; {WRITE_PRICE}",
+                name_models(&self.list)
             );
             Scribe::new(report, file)
                 .key("models")
                 .key(&first.id)
-                .warn(&what);
+                .warn(&message);
         }
     }
 
@@ -283,22 +288,22 @@ fn limits_money(key: &Key) -> bool {
     of_models.chain([&key.limits]).any(Limits::limits_money)
 }
 
-const WRITE: &str = "write `price: { input: …, output: … }` at the model or its target, in \
+const WRITE_PRICE: &str = "write `price: { input: …, output: … }` at the model or its target, in \
                      US dollars per million tokens, `0` if they are free";
 
 /// Returns whether a target is on an enabled account and has no price.
-fn lacks(target: &Target) -> bool {
+fn lacks_price(target: &Target) -> bool {
     target.account.enabled && target.price.is_none()
 }
 
 /// Names the first few models, each with the account that serves it.
-fn named(list: &[(&Model, &Target)]) -> String {
+fn name_models(list: &[(&Model, &Target)]) -> String {
     const SHOWN: usize = 3;
     let first: Vec<_> = list
         .iter()
         .take(SHOWN)
         .map(|(model, target)| {
-            let (id, account) = (shown(&model.id), shown(&target.account.id));
+            let (id, account) = (quote_safely(&model.id), quote_safely(&target.account.id));
             match *model.id == *target.model {
                 true => format!("{id} at account {account}"),
                 // The account's own name for the model is not shown: it is no id of the catalog,

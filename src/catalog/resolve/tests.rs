@@ -53,7 +53,7 @@ fn files(texts: &[&str]) -> Vec<(String, String)> {
 }
 
 fn read_all(texts: &[&str]) -> Result<Catalog, Problems> {
-    resolve(&files(texts), &mut look_up)
+    resolve_catalog(&files(texts), &mut look_up)
 }
 
 #[track_caller]
@@ -338,7 +338,7 @@ fn files_are_merged() {
 fn the_hash_changes_with_text_and_secrets() {
     let text = "accounts: {a: {dialect: openai, key: {env: KEY}}}\nmodels: {}\ncallers: {}\n";
     let with = |secret: &'static str, text: &str| {
-        resolve(&files(&[text]), &mut |_| Ok(secret.to_owned()))
+        resolve_catalog(&files(&[text]), &mut |_| Ok(secret.to_owned()))
             .map(|catalog| catalog.digest)
             .unwrap_or_default()
     };
@@ -432,7 +432,8 @@ fn the_largest_catalog() {
     let files = files(&[&text]);
     for _ in 0..5 {
         let start = std::time::Instant::now();
-        let catalog = resolve(&files, &mut look_up).unwrap_or_else(|problems| panic!("{problems}"));
+        let catalog =
+            resolve_catalog(&files, &mut look_up).unwrap_or_else(|problems| panic!("{problems}"));
         let read = start.elapsed();
         let start = std::time::Instant::now();
         let mut digest = [0; 32];

@@ -17,12 +17,12 @@ const DEFAULT: Timeouts = Timeouts {
 };
 
 /// Resolves an account's deadlines. `at` is where they are written.
-pub(super) fn of_account(written: Option<&raw::Timeouts>, at: &Scribe<'_, '_>) -> Timeouts {
+pub(super) fn of_account(written: Option<&raw::Timeouts>, scribe: &Scribe<'_, '_>) -> Timeouts {
     let Some(written) = written else {
         return DEFAULT;
     };
-    let timeouts = over(written, DEFAULT);
-    check(written, timeouts.total_stream, at);
+    let timeouts = override_timeouts(written, DEFAULT);
+    check_timeouts(written, timeouts.total_stream, scribe);
     timeouts
 }
 
@@ -30,20 +30,21 @@ pub(super) fn of_account(written: Option<&raw::Timeouts>, at: &Scribe<'_, '_>) -
 pub(super) fn of_model(
     written: Option<&raw::Timeouts>,
     targets: &mut [Target],
-    at: &Scribe<'_, '_>,
+    scribe: &Scribe<'_, '_>,
 ) {
     let Some(written) = written else { return };
-    check(
+    check_timeouts(
         written,
         total_of_streams(written).unwrap_or(Duration::MAX),
-        at,
+        scribe,
     );
     for target in &mut *targets {
-        target.timeouts = over(written, target.timeouts);
+        target.timeouts = override_timeouts(written, target.timeouts);
     }
     // An account's `first_token` beyond a model's `total` is no mistake: it is there for other
     // models.
-    let (Some(first_token), None) = (span(written.first_token), total_of_streams(written)) else {
+    let (Some(first_token), None) = (to_duration(written.first_token), total_of_streams(written))
+    else {
         return;
     };
     if let Some(target) = targets
@@ -51,26 +52,26 @@ pub(super) fn of_model(
         .find(|target| first_token > target.timeouts.total_stream)
     {
         let (id, total) = (&target.account.id, target.timeouts.total_stream);
-        let what = format!(
+        let message = format!(
             "has no effect at account \"{id}\", because `total` ends its streams after {total:?}: make it shorter than `total`"
         );
-        at.key("first_token").warn(&what);
+        scribe.key("first_token").warn(&message);
     }
 }
 
-fn over(written: &raw::Timeouts, default: Timeouts) -> Timeouts {
+fn override_timeouts(written: &raw::Timeouts, default: Timeouts) -> Timeouts {
     Timeouts {
-        connect: span(written.connect).unwrap_or(default.connect),
-        first_byte: span(written.first_byte).unwrap_or(default.first_byte),
-        first_token: span(written.first_token).or(default.first_token),
-        idle: span(written.idle).unwrap_or(default.idle),
-        total: span(written.total).unwrap_or(default.total),
+        connect: to_duration(written.connect).unwrap_or(default.connect),
+        first_byte: to_duration(written.first_byte).unwrap_or(default.first_byte),
+        first_token: to_duration(written.first_token).or(default.first_token),
+        idle: to_duration(written.idle).unwrap_or(default.idle),
+        total: to_duration(written.total).unwrap_or(default.total),
         total_stream: total_of_streams(written).unwrap_or(default.total_stream),
     }
 }
 
 /// Checks deadlines by themselves; `total` is that of streams.
-fn check(written: &raw::Timeouts, total: Duration, at: &Scribe<'_, '_>) {
+fn check_timeouts(written: &raw::Timeouts, total: Duration, scribe: &Scribe<'_, '_>) {
     for (field, written) in [
         ("connect", written.connect),
         ("first_byte", written.first_byte),
@@ -79,25 +80,26 @@ fn check(written: &raw::Timeouts, total: Duration, at: &Scribe<'_, '_>) {
         ("total", written.total),
         ("total_stream", written.total_stream),
     ] {
-        at.key(field).problem_if(
-            span(written) == Some(Duration::ZERO),
+        scribe.key(field).problem_if(
+            to_duration(written) == Some(Duration::ZERO),
             "must be more than 0s",
         );
     }
-    if !total.is_zero() && span(written.first_token).is_some_and(|first_token| first_token > total)
+    if !total.is_zero()
+        && to_duration(written.first_token).is_some_and(|first_token| first_token > total)
     {
-        let what = format!(
+        let message = format!(
             "has no effect, because `total` ends streams after {total:?}: make it shorter than `total`, or remove it"
         );
-        at.key("first_token").problem(&what);
+        scribe.key("first_token").problem(&message);
     }
 }
 
 /// Returns the time for a whole stream, if one is written.
 fn total_of_streams(written: &raw::Timeouts) -> Option<Duration> {
-    span(written.total_stream.or(written.total))
+    to_duration(written.total_stream.or(written.total))
 }
 
-fn span(written: Option<Text<Span>>) -> Option<Duration> {
+fn to_duration(written: Option<Text<Span>>) -> Option<Duration> {
     written.map(|Text(Span(span))| span)
 }

@@ -75,7 +75,7 @@ impl World {
 
     fn version(&self, file: &str) -> Version {
         match self.files.get(file) {
-            Some((stat, text, _)) => Version::of(Some(*stat), Ok(text.clone().into_bytes())),
+            Some((stat, text, _)) => Version::from_read(Some(*stat), Ok(text.clone().into_bytes())),
             None => Version::missing(),
         }
     }

@@ -2,15 +2,15 @@
 
 use std::net::SocketAddr;
 
-use super::{Listen, is_taken, local, raw};
+use super::{Listen, is_taken, loopback_address, raw};
 use crate::base::secret::Secret;
 use crate::base::units::Text;
 use crate::conf::scribe::Scribe;
 use crate::conf::secret_ref::{ASSUMED, SecretRef};
-use crate::conf::yaml::read::items;
+use crate::conf::yaml::read::list_items;
 
 /// The fewest characters of a key: nobody guesses so many.
-const SHORTEST: usize = 32;
+const MIN_KEY_LENGTH: usize = 32;
 
 /// The settings of the admin listener.
 #[derive(Debug, Clone)]
@@ -33,39 +33,47 @@ impl Admin {
     }
 }
 
-pub(super) fn resolve(raw: Option<&raw::Admin>, listen: &[Listen], root: &Scribe<'_, '_>) -> Admin {
+pub(super) fn resolve_admin(
+    raw: Option<&raw::Admin>,
+    listen: &[Listen],
+    root: &Scribe<'_, '_>,
+) -> Admin {
     let section = root.key("admin");
-    let address = raw.and_then(|raw| address(raw, listen, &section));
+    let address = raw.and_then(|raw| resolve_address(raw, listen, &section));
     let admin = Admin {
-        address: address.unwrap_or_else(|| local(9090)),
-        hosts: hosts(raw, &section),
-        key: raw.and_then(|raw| key(raw.key.as_ref()?, &section.key("key"))),
+        address: address.unwrap_or_else(|| loopback_address(9090)),
+        hosts: resolve_hosts(raw, &section),
+        key: raw.and_then(|raw| read_admin_key(raw.key.as_ref()?, &section.key("key"))),
         page: raw.and_then(|raw| raw.page).unwrap_or(true),
     };
     let is_open = !admin.is_guarded() && raw.is_some_and(|raw| raw.key.is_none());
-    let what = "is not a loopback address, and there is no `admin.key`: everybody who can reach it reads who uses the \
+    let message = "is not a loopback address, and there is no `admin.key`: everybody who can reach it reads who uses the \
                 gateway, and how much. Write `key: { file: /path }` beside it. Without a key there is no Explain, no \
                 Try and no reset of accounts at this address";
-    section.key("address").warn_if(is_open, what);
+    section.key("address").warn_if(is_open, message);
     admin
 }
 
-fn address(raw: &raw::Admin, listen: &[Listen], section: &Scribe<'_, '_>) -> Option<SocketAddr> {
-    let at = section.key("address");
-    let what = "is missing: an IP address and a port, such as 127.0.0.1:9090";
-    let Text(raw::Address(address)) = at.required(raw.address, what)?;
+fn resolve_address(
+    raw: &raw::Admin,
+    listen: &[Listen],
+    section: &Scribe<'_, '_>,
+) -> Option<SocketAddr> {
+    let scribe = section.key("address");
+    let message = "is missing: an IP address and a port, such as 127.0.0.1:9090";
+    let Text(raw::Address(address)) = scribe.required(raw.address, message)?;
     if is_taken(address, listen) {
-        at.problem(&format!(
+        scribe.problem(&format!(
             "{address} is already a listener for callers: give the admin listener another port"
         ));
     }
     Some(address)
 }
 
-fn hosts(raw: Option<&raw::Admin>, section: &Scribe<'_, '_>) -> Vec<String> {
+fn resolve_hosts(raw: Option<&raw::Admin>, section: &Scribe<'_, '_>) -> Vec<String> {
     let list = section.key("hosts");
     let mut hosts = Vec::new();
-    for (index, written) in items(raw.and_then(|admin| admin.hosts.as_ref())) {
+    for (index, written) in list_items(raw.and_then(|admin| admin.hosts.as_ref())) {
         let known = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'-' | b'_');
         if !written.is_empty() && written.bytes().all(known) {
             hosts.push(written.clone());
@@ -78,13 +86,13 @@ fn hosts(raw: Option<&raw::Admin>, section: &Scribe<'_, '_>) -> Vec<String> {
     hosts
 }
 
-fn key(written: &SecretRef, at: &Scribe<'_, '_>) -> Option<Secret> {
-    let what = "is a secret in clear text: `{ file: /path }` or `{ env: NAME }` is safer";
-    at.warn_if(matches!(written, SecretRef::Literal(_)), what);
+fn read_admin_key(written: &SecretRef, scribe: &Scribe<'_, '_>) -> Option<Secret> {
+    let message = "is a secret in clear text: `{ file: /path }` or `{ env: NAME }` is safer";
+    scribe.warn_if(matches!(written, SecretRef::Literal(_)), message);
     let is_visible = |text: &str| text.bytes().all(|byte| byte.is_ascii_graphic());
-    at.secret(written, |text| match text.len() {
+    scribe.secret(written, |text| match text.len() {
         _ if text == ASSUMED => Ok(Secret::new(text)),
-        ..SHORTEST => Err("holds a key of fewer than 32 characters: `openssl rand -base64 32` writes one".to_owned()),
+        ..MIN_KEY_LENGTH => Err("holds a key of fewer than 32 characters: `openssl rand -base64 32` writes one".to_owned()),
         _ if !is_visible(text) => {
             Err("holds a key with spaces or characters that no header may have: `openssl rand -base64 32` writes one"
                 .to_owned())

@@ -5,16 +5,16 @@ use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
 use super::raw::Server;
-use crate::conf::yaml::habits::words;
+use crate::conf::yaml::habits::all_fields;
 use crate::conf::yaml::read::FileKind;
 
 /// The kind of the file `server.yaml`.
 pub(super) const KIND: FileKind = FileKind {
-    shows,
+    shows: can_show_key,
     habits: HABITS,
 };
 
-/// The table of habits; see [`rows`](crate::conf::yaml::habits::rows).
+/// The table of habits; see [`table_rows`](crate::conf::yaml::habits::rows).
 const HABITS: &str = r#"
 port host bind bind_address address addr listen_address listeners server | listen | write `listen: [{ address: 127.0.0.1:8080 }]`; to serve the whole network write 0.0.0.0:8080
 port host bind addr ip socket_address | h2c | write `address: 127.0.0.1:8080`, an IP address and a port
@@ -51,20 +51,20 @@ accounts models callers model_list providers clusters routes upstreams backends 
 general_settings settings | listen | write the fields of this map at the top level of this file
 "#;
 
-fn shows(_: Option<&str>, key: &str) -> bool {
-    static WORDS: LazyLock<BTreeSet<String>> = LazyLock::new(words::<Server>);
+fn can_show_key(_: Option<&str>, key: &str) -> bool {
+    static WORDS: LazyLock<BTreeSet<String>> = LazyLock::new(all_fields::<Server>);
     WORDS.contains(key)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::conf::yaml::habits::rows;
+    use crate::conf::yaml::habits::table_rows;
 
     #[test]
     fn each_line_of_the_table_is_a_row() {
         assert_eq!(
-            rows(HABITS).count(),
+            table_rows(HABITS).count(),
             HABITS.lines().filter(|line| !line.is_empty()).count()
         );
     }

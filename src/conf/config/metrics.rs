@@ -2,7 +2,7 @@
 
 use super::raw::{self, MetricLabel};
 use crate::conf::scribe::Scribe;
-use crate::conf::yaml::read::items;
+use crate::conf::yaml::read::list_items;
 
 /// How many series the metrics of exchanges may have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,9 +25,9 @@ impl Default for SeriesBounds {
     }
 }
 
-pub(super) fn resolve(raw: &raw::Metrics, section: &Scribe<'_, '_>) -> SeriesBounds {
+pub(super) fn resolve_metrics(raw: &raw::Metrics, section: &Scribe<'_, '_>) -> SeriesBounds {
     let default = SeriesBounds::default();
-    let most_sets = raw.series.map_or(default.most_sets, super::count);
+    let most_sets = raw.series.map_or(default.most_sets, super::to_usize);
     section
         .key("series")
         .problem_if(most_sets == 0, "must be at least 1");
@@ -37,7 +37,7 @@ pub(super) fn resolve(raw: &raw::Metrics, section: &Scribe<'_, '_>) -> SeriesBou
             ..default
         };
     };
-    let has_label = |wanted| items(Some(labels)).any(|(_, label)| *label == wanted);
+    let has_label = |wanted| list_items(Some(labels)).any(|(_, label)| *label == wanted);
     SeriesBounds {
         has_caller: has_label(MetricLabel::Caller),
         has_account: has_label(MetricLabel::Account),

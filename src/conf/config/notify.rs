@@ -48,14 +48,14 @@ impl Webhook {
     /// Reads a URL. An error is the rest of a sentence; the sentence begins with the place where
     /// the URL was found. No error quotes the URL.
     pub fn parse(text: &str) -> Result<Webhook, String> {
-        Webhook::like(
+        Webhook::parse_shaped(
             text,
             "must be a URL such as https://hooks.example.com/services/…",
         )
     }
 
     /// Reads a URL that must have this shape.
-    pub(super) fn like(text: &str, shape: &str) -> Result<Webhook, String> {
+    pub(super) fn parse_shaped(text: &str, shape: &str) -> Result<Webhook, String> {
         let uri: http::Uri = text
             .trim_end_matches(['\r', '\n'])
             .parse()
@@ -98,18 +98,18 @@ impl Webhook {
     }
 }
 
-pub(super) fn resolve(raw: &raw::Notify, section: &Scribe<'_, '_>) -> Option<Notify> {
-    let at = section.key("webhook");
-    let what = "is missing: write `{ env: NAME }` or `{ file: /path }` that holds the URL";
-    let written = at.required(raw.webhook.as_ref(), what)?;
+pub(super) fn resolve_notify(raw: &raw::Notify, section: &Scribe<'_, '_>) -> Option<Notify> {
+    let scribe = section.key("webhook");
+    let message = "is missing: write `{ env: NAME }` or `{ file: /path }` that holds the URL";
+    let written = scribe.required(raw.webhook.as_ref(), message)?;
     let is_literal = matches!(written, SecretRef::Literal(_));
-    at.warn_if(
+    scribe.warn_if(
         is_literal,
         "is a secret in clear text: `{ file: /path }` or `{ env: NAME }` is safer",
     );
     // The value is a stand-in if secrets are not read.
     let stand_in = |text: &str| !is_literal && text == ASSUMED;
-    let webhook = at.secret(written, |text| {
+    let webhook = scribe.secret(written, |text| {
         Webhook::parse(if stand_in(text) {
             "https://assumed.invalid/"
         } else {

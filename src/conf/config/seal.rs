@@ -5,7 +5,7 @@ use super::raw;
 use crate::base::secret::Secret;
 use crate::conf::scribe::Scribe;
 use crate::conf::secret_ref::{ASSUMED, SecretRef};
-use crate::conf::yaml::read::items;
+use crate::conf::yaml::read::list_items;
 
 /// Returns the keys that seal thoughts.
 pub(super) fn seal_keys(
@@ -14,9 +14,9 @@ pub(super) fn seal_keys(
     root: &Scribe<'_, '_>,
 ) -> Vec<Secret> {
     let Some(raw) = raw else {
-        let what = "is shared by several gateways, and each seals thoughts with a key of its own: a conversation that \
+        let message = "is shared by several gateways, and each seals thoughts with a key of its own: a conversation that \
                     moves to another gateway loses them. Give all of them the same `seal.keys`";
-        root.key("store").warn_if(has_store, what);
+        root.key("store").warn_if(has_store, message);
         return Vec::new();
     };
     let section = root.key("seal");
@@ -29,11 +29,11 @@ pub(super) fn seal_keys(
     };
     list.problem_if(!(1..=16).contains(&written.len()), "must list 1 to 16 keys");
     let mut keys = Vec::new();
-    for (index, written) in items(Some(written)) {
-        let at = list.index(index);
-        let what = "is a secret in clear text: `{ file: /path }` or `{ env: NAME }` is safer";
-        at.warn_if(matches!(written, SecretRef::Literal(_)), what);
-        keys.extend(at.secret(written, read_key));
+    for (index, written) in list_items(Some(written)) {
+        let scribe = list.index(index);
+        let message = "is a secret in clear text: `{ file: /path }` or `{ env: NAME }` is safer";
+        scribe.warn_if(matches!(written, SecretRef::Literal(_)), message);
+        keys.extend(scribe.secret(written, read_key));
     }
     keys
 }

@@ -100,7 +100,7 @@ impl Address {
         }
         const UNREADABLE: &str =
             "holds a `%` without two hexadecimal digits after it, or text that is not UTF-8";
-        let plain = |part: &str| decoded(part).ok_or(UNREADABLE);
+        let plain = |part: &str| decode_percent(part).ok_or(UNREADABLE);
         let username = Some(url.username())
             .filter(|name| !name.is_empty())
             .map(plain)
@@ -117,24 +117,25 @@ impl Address {
     }
 }
 
-fn decoded(text: &str) -> Option<String> {
-    String::from_utf8(percent::decode(text)?).ok()
+fn decode_percent(text: &str) -> Option<String> {
+    String::from_utf8(percent::decode_text(text)?).ok()
 }
 
-pub(super) fn resolve(raw: &raw::Store, section: &Scribe<'_, '_>) -> Option<Store> {
-    let address = address(raw, section);
+pub(super) fn resolve_store(raw: &raw::Store, section: &Scribe<'_, '_>) -> Option<Store> {
+    let address = resolve_address(raw, section);
     let ca = raw.tls.as_ref().and_then(|tls| {
-        let at = section.key("tls");
-        let at = at.key("ca");
+        let scribe = section.key("tls");
+        let scribe = scribe.key("ca");
         let has_none = address.as_ref().is_some_and(|address| !address.tls);
-        at.problem_if(
+        scribe.problem_if(
             has_none,
             "does not apply to redis:, which has no TLS: write rediss:",
         );
         let path = tls.ca.as_deref().filter(|path| !path.is_empty());
-        let path = at.required(path, "is missing: a file of certificates (PEM)")?;
-        at.look_up(Reference::Ca(path))
-            .map_err(|wrong| at.withheld(&wrong))
+        let path = scribe.required(path, "is missing: a file of certificates (PEM)")?;
+        scribe
+            .look_up(Reference::Ca(path))
+            .map_err(|wrong| scribe.withheld(&wrong))
             .ok()
     });
     let instances = raw.instances.unwrap_or(1);
@@ -145,9 +146,9 @@ pub(super) fn resolve(raw: &raw::Store, section: &Scribe<'_, '_>) -> Option<Stor
         .timeout
         .map_or(Duration::from_millis(20), |Text(Span(span))| span);
     let is_wrong = timeout.is_zero() || timeout > Duration::from_secs(5);
-    let what =
+    let message =
         "must be more than 0ms and at most 5s, because a request waits for the store this long";
-    section.key("timeout").problem_if(is_wrong, what);
+    section.key("timeout").problem_if(is_wrong, message);
     let prefix = raw.prefix.as_deref().unwrap_or("portcullis");
     let plain = |b: u8| b.is_ascii_alphanumeric() || b"._-:".contains(&b);
     let is_wrong = !(1..=64).contains(&prefix.len()) || !prefix.bytes().all(plain);
@@ -165,28 +166,28 @@ pub(super) fn resolve(raw: &raw::Store, section: &Scribe<'_, '_>) -> Option<Stor
     })
 }
 
-fn address(raw: &raw::Store, section: &Scribe<'_, '_>) -> Option<Address> {
-    let at = section.key("redis");
-    let what = "is missing: write a URL such as redis://host:6379, or `{ env: NAME }` or `{ file: /path }` that holds the URL";
-    let written = at.required(raw.redis.as_ref(), what)?;
+fn resolve_address(raw: &raw::Store, section: &Scribe<'_, '_>) -> Option<Address> {
+    let scribe = section.key("redis");
+    let message = "is missing: write a URL such as redis://host:6379, or `{ env: NAME }` or `{ file: /path }` that holds the URL";
+    let written = scribe.required(raw.redis.as_ref(), message)?;
     if let SecretRef::Literal(url) = written
-        && let Some(placeholder) = Placeholder::of(url.expose())
+        && let Some(placeholder) = Placeholder::detect(url.expose())
     {
-        at.withheld(&placeholder.wrong("redis", Some("REDIS_URL")));
+        scribe.withheld(&placeholder.wrong("redis", Some("REDIS_URL")));
         return None;
     }
     let is_literal = matches!(written, SecretRef::Literal(_));
     // The value is a stand-in if secrets are not read.
     let stand_in = |text: &str| !is_literal && text == ASSUMED;
-    let address = at.secret(written, |text| {
+    let address = scribe.secret(written, |text| {
         Address::parse(if stand_in(text) {
             "redis://127.0.0.1:6379"
         } else {
             text
         })
     })?;
-    let what = "holds a password in clear text: `{ env: NAME }` or `{ file: /path }` with the whole URL is safer";
-    at.warn_if(is_literal && address.password.is_some(), what);
+    let message = "holds a password in clear text: `{ env: NAME }` or `{ file: /path }` with the whole URL is safer";
+    scribe.warn_if(is_literal && address.password.is_some(), message);
     Some(address)
 }
 

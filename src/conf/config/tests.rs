@@ -3,7 +3,7 @@ use crate::base::secret::Secret;
 use crate::conf::secret_ref::Reference;
 
 fn read(name: &str, text: &str) -> Result<Server, Problems> {
-    super::read(name, text, &mut |reference| match reference {
+    super::parse_server(name, text, &mut |reference| match reference {
         Reference::Env("REDIS_URL") => Ok("rediss://:s3cret@cache:6380".to_owned()),
         Reference::File("seal.key") => Ok("0123456789abcdef0123456789abcdef\n".to_owned()),
         Reference::File("short.key") => Ok("short\n".to_owned()),
@@ -338,7 +338,7 @@ fn keys_that_seal_are_read_and_not_shown() {
 #[test]
 fn proxies_of_the_environment_are_read_only_if_the_file_says_so() {
     let read = |text: &str, variables: &[(&str, &str)]| {
-        super::read("server.yaml", text, &mut |reference| match reference {
+        super::parse_server("server.yaml", text, &mut |reference| match reference {
             Reference::Optional("NO_PROXY") if variables.is_empty() => {
                 Err("the environment variable is not UTF-8".to_owned())
             }

@@ -79,8 +79,8 @@ pub struct Sampling {
 }
 
 /// Returns the settings, unless `OTEL_SDK_DISABLED` switches them off.
-pub(super) fn resolve(raw: &raw::Traces, section: &Scribe<'_, '_>) -> Option<Traces> {
-    let endpoint = endpoint(raw, section);
+pub(super) fn resolve_traces(raw: &raw::Traces, section: &Scribe<'_, '_>) -> Option<Traces> {
+    let endpoint = resolve_endpoint(raw, section);
     let headers = match &raw.headers {
         Some(written) => written_headers(&written.0, &section.key("headers")),
         None => headers_of_variable(raw.endpoint.is_some(), section),
@@ -88,9 +88,9 @@ pub(super) fn resolve(raw: &raw::Traces, section: &Scribe<'_, '_>) -> Option<Tra
     let ca = raw
         .tls
         .as_ref()
-        .and_then(|tls| ca(tls, endpoint.as_ref(), &section.key("tls")));
-    let sampling = sampling(raw, section);
-    let resource = resource(raw, section);
+        .and_then(|tls| read_certificates(tls, endpoint.as_ref(), &section.key("tls")));
+    let sampling = resolve_sampling(raw, section);
+    let resource = resolve_resource(raw, section);
     if is_off(section) {
         section.warn("are off, because the environment variable OTEL_SDK_DISABLED is true");
         return None;
@@ -125,7 +125,7 @@ fn is_off(section: &Scribe<'_, '_>) -> bool {
 }
 
 /// Returns the value of an environment variable. An empty one counts as none.
-fn variable(section: &Scribe<'_, '_>, name: &str) -> Option<String> {
+fn read_variable(section: &Scribe<'_, '_>, name: &str) -> Option<String> {
     let value = section
         .look_up(Reference::Env(name))
         .ok()
@@ -137,22 +137,22 @@ fn variable(section: &Scribe<'_, '_>, name: &str) -> Option<String> {
 fn first_of(section: &Scribe<'_, '_>, names: [&'static str; 2]) -> Option<(&'static str, String)> {
     names
         .into_iter()
-        .find_map(|name| Some((name, variable(section, name)?)))
+        .find_map(|name| Some((name, read_variable(section, name)?)))
 }
 
-fn endpoint(raw: &raw::Traces, section: &Scribe<'_, '_>) -> Option<Webhook> {
+fn resolve_endpoint(raw: &raw::Traces, section: &Scribe<'_, '_>) -> Option<Webhook> {
     const SHAPE: &str = "must be a URL such as http://collector:4318";
     if let Some(written) = &raw.endpoint {
-        let at = section.key("endpoint");
-        let url = Webhook::like(written, SHAPE)
-            .map_err(|wrong| at.withheld(&wrong))
+        let scribe = section.key("endpoint");
+        let url = Webhook::parse_shaped(written, SHAPE)
+            .map_err(|wrong| scribe.withheld(&wrong))
             .ok()?;
-        at.problem_if(url.port == GRPC, ABOUT_GRPC);
+        scribe.problem_if(url.port == GRPC, ABOUT_GRPC);
         let has_path = url.target.expose() != "/" && !url.target.expose().starts_with("/?");
         return if has_path {
             Some(url)
         } else {
-            Webhook::like(&with_path(written), SHAPE).ok()
+            Webhook::parse_shaped(&with_path(written), SHAPE).ok()
         };
     }
     const GENERAL: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
@@ -168,8 +168,8 @@ fn endpoint(raw: &raw::Traces, section: &Scribe<'_, '_>) -> Option<Webhook> {
         {
             return Webhook::parse("https://assumed.invalid/").ok();
         }
-        let what = "is missing, and OTEL_EXPORTER_OTLP_ENDPOINT is not set: write a URL such as http://collector:4318";
-        section.key("endpoint").missing(what);
+        let message = "is missing, and OTEL_EXPORTER_OTLP_ENDPOINT is not set: write a URL such as http://collector:4318";
+        section.key("endpoint").missing(message);
         return None;
     };
     speaks_http(section);
@@ -179,10 +179,11 @@ fn endpoint(raw: &raw::Traces, section: &Scribe<'_, '_>) -> Option<Webhook> {
     } else {
         value
     };
-    let read = Webhook::like(&url, SHAPE).map_err(|wrong| format!("take {name}, which {wrong}"));
+    let read =
+        Webhook::parse_shaped(&url, SHAPE).map_err(|wrong| format!("take {name}, which {wrong}"));
     let url = section.noted(read)?;
-    let what = format!("take {name}, whose port {ABOUT_GRPC}");
-    section.problem_if(url.port == GRPC, &what);
+    let message = format!("take {name}, whose port {ABOUT_GRPC}");
+    section.problem_if(url.port == GRPC, &message);
     Some(url)
 }
 
@@ -192,7 +193,9 @@ const ABOUT_GRPC: &str = "is 4317, the port for gRPC, which Portcullis does not 
 /// Adds the path to the beginning of an address. A query stays behind it.
 fn with_path(url: &str) -> String {
     let url = url.trim_end_matches(['\r', '\n']);
-    let (base, query) = url.find('?').map_or((url, ""), |at| url.split_at(at));
+    let (base, query) = url
+        .find('?')
+        .map_or((url, ""), |query_start| url.split_at(query_start));
     [base.trim_end_matches('/'), PATH, query].concat()
 }
 
@@ -224,17 +227,17 @@ fn written_headers(
 ) -> Vec<(HeaderName, HeaderValue)> {
     let mut headers: Vec<(HeaderName, HeaderValue)> = Vec::new();
     for (name, value) in written {
-        let at = section.entry(name);
+        let scribe = section.entry(name);
         let Ok(header) = HeaderName::from_bytes(name.as_bytes()) else {
-            at.problem("is not the name of a header");
+            scribe.problem("is not the name of a header");
             continue;
         };
-        at.problem_if(
+        scribe.problem_if(
             OWN_HEADERS.contains(&header.as_str()),
             "cannot be set here: the gateway itself writes it",
         );
         let is_twice = headers.iter().any(|(known, _)| *known == header);
-        at.problem_if(
+        scribe.problem_if(
             is_twice,
             "is written twice, with other upper and lower case: keep only one",
         );
@@ -243,9 +246,13 @@ fn written_headers(
         let is_secret = ["authorization", "key", "token", "secret"]
             .iter()
             .any(|word| header.as_str().contains(word));
-        let what = "is a secret in clear text: `{ file: /path }` or `{ env: NAME }` is safer";
-        at.warn_if(is_literal && is_secret, what);
-        headers.extend(at.secret(value, header_value).map(|value| (header, value)));
+        let message = "is a secret in clear text: `{ file: /path }` or `{ env: NAME }` is safer";
+        scribe.warn_if(is_literal && is_secret, message);
+        headers.extend(
+            scribe
+                .secret(value, header_value)
+                .map(|value| (header, value)),
+        );
     }
     headers
 }
@@ -269,13 +276,13 @@ fn headers_of_variable(is_other: bool, section: &Scribe<'_, '_>) -> Vec<(HeaderN
         return Vec::new();
     };
     if is_other {
-        let what = format!(
+        let message = format!(
             "do not send the headers of {variable} to the `endpoint` that is written here: write `headers`"
         );
-        section.warn(&what);
+        section.warn(&message);
         return Vec::new();
     }
-    let headers = pairs(&text).and_then(|pairs| {
+    let headers = parse_pairs(&text).and_then(|pairs| {
         let headers = pairs.iter().map(|(name, value)| read_header(name, value));
         headers.collect::<Option<Vec<_>>>()
     });
@@ -292,40 +299,40 @@ fn read_header(name: &str, value: &str) -> Option<(HeaderName, HeaderValue)> {
 }
 
 /// Reads `name=value,name=value`. The values are percent-encoded.
-fn pairs(text: &str) -> Option<Vec<(String, String)>> {
+fn parse_pairs(text: &str) -> Option<Vec<(String, String)>> {
     let parts = text.split(',').filter(|part| !part.trim().is_empty());
     let pairs = parts.map(|part| {
         let (name, value) = part.split_once('=')?;
-        let value = String::from_utf8(percent::decode(value.trim())?).ok()?;
+        let value = String::from_utf8(percent::decode_text(value.trim())?).ok()?;
         Some((name.trim().to_owned(), value)).filter(|(name, _)| !name.is_empty())
     });
     pairs.collect()
 }
 
-fn ca(
+fn read_certificates(
     tls: &crate::conf::secret_ref::Tls,
     endpoint: Option<&Webhook>,
     section: &Scribe<'_, '_>,
 ) -> Option<Arc<[u8]>> {
-    let at = section.key("ca");
+    let scribe = section.key("ca");
     let has_none = endpoint.is_some_and(|endpoint| !endpoint.tls);
-    at.problem_if(
+    scribe.problem_if(
         has_none,
         "does not apply to http:, which has no TLS: write https:",
     );
     let path = tls.ca.as_deref().filter(|path| !path.is_empty());
-    let path = at.required(path, "is missing: a file of certificates (PEM)")?;
-    let pem = at
+    let path = scribe.required(path, "is missing: a file of certificates (PEM)")?;
+    let pem = scribe
         .look_up(Reference::Ca(path))
-        .map_err(|wrong| at.withheld(&wrong))
+        .map_err(|wrong| scribe.withheld(&wrong))
         .ok()?;
     Some(pem.into_bytes().into())
 }
 
-fn sampling(raw: &raw::Traces, section: &Scribe<'_, '_>) -> Sampling {
+fn resolve_sampling(raw: &raw::Traces, section: &Scribe<'_, '_>) -> Sampling {
     let (share, follows_parent) = match raw.sample {
         Some(Text(Share(share))) => (share, true),
-        None => sampler(section).unwrap_or((1.0, true)),
+        None => parse_sampler(section).unwrap_or((1.0, true)),
     };
     let slow = raw.slow.map(|Text(Span(slow))| slow);
     section
@@ -340,8 +347,8 @@ fn sampling(raw: &raw::Traces, section: &Scribe<'_, '_>) -> Sampling {
 }
 
 /// Returns the share of `OTEL_TRACES_SAMPLER`, and whether the caller's `traceparent` decides.
-fn sampler(section: &Scribe<'_, '_>) -> Option<(f64, bool)> {
-    let name = variable(section, "OTEL_TRACES_SAMPLER")?;
+fn parse_sampler(section: &Scribe<'_, '_>) -> Option<(f64, bool)> {
+    let name = read_variable(section, "OTEL_TRACES_SAMPLER")?;
     let base = name.strip_prefix("parentbased_");
     let share = match base.unwrap_or(&name) {
         "always_on" => 1.0,
@@ -359,7 +366,7 @@ fn sampler(section: &Scribe<'_, '_>) -> Option<(f64, bool)> {
 }
 
 fn sampler_ratio(section: &Scribe<'_, '_>) -> Option<f64> {
-    let Some(text) = variable(section, "OTEL_TRACES_SAMPLER_ARG") else {
+    let Some(text) = read_variable(section, "OTEL_TRACES_SAMPLER_ARG") else {
         return Some(1.0);
     };
     let share = text
@@ -371,15 +378,15 @@ fn sampler_ratio(section: &Scribe<'_, '_>) -> Option<f64> {
     section.noted(share.ok_or(wrong))
 }
 
-fn resource(raw: &raw::Traces, section: &Scribe<'_, '_>) -> BTreeMap<String, String> {
+fn resolve_resource(raw: &raw::Traces, section: &Scribe<'_, '_>) -> BTreeMap<String, String> {
     const NAME: &str = "service.name";
-    let of_variable = variable(section, "OTEL_RESOURCE_ATTRIBUTES").map(|text| {
+    let of_variable = read_variable(section, "OTEL_RESOURCE_ATTRIBUTES").map(|text| {
         let wrong =
             "take OTEL_RESOURCE_ATTRIBUTES, which must be a list such as name=value,other=value";
-        let read = pairs(&text).and_then(|pairs| {
+        let read = parse_pairs(&text).and_then(|pairs| {
             // The names are percent-encoded, too.
             let decoded = pairs.into_iter().map(|(name, value)| {
-                Some((String::from_utf8(percent::decode(&name)?).ok()?, value))
+                Some((String::from_utf8(percent::decode_text(&name)?).ok()?, value))
             });
             decoded.collect::<Option<Vec<_>>>()
         });
@@ -387,12 +394,13 @@ fn resource(raw: &raw::Traces, section: &Scribe<'_, '_>) -> BTreeMap<String, Str
     });
     let mut resource = BTreeMap::from([(NAME.to_owned(), "portcullis".to_owned())]);
     resource.extend(of_variable.unwrap_or_default());
-    resource.extend(variable(section, "OTEL_SERVICE_NAME").map(|name| (NAME.to_owned(), name)));
-    let at = section.key("resource");
+    resource
+        .extend(read_variable(section, "OTEL_SERVICE_NAME").map(|name| (NAME.to_owned(), name)));
+    let scribe = section.key("resource");
     for (name, value) in raw.resource.iter().flat_map(|resource| &resource.0) {
-        let at = at.entry(name);
-        at.problem_if(name.is_empty(), "is no name");
-        at.problem_if(
+        let scribe = scribe.entry(name);
+        scribe.problem_if(name.is_empty(), "is no name");
+        scribe.problem_if(
             value.as_ref().is_some_and(String::is_empty),
             "must not be empty",
         );

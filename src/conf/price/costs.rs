@@ -1,6 +1,6 @@
 //! The costs of a price in words, by their names in the catalog.
 
-use super::{Each, Long, Million, Price};
+use super::{Each, LongPrices, Million, Price};
 
 /// The names of all costs.
 pub const COSTS: [&str; 10] = [
@@ -17,16 +17,16 @@ pub const COSTS: [&str; 10] = [
 ];
 
 /// Lists the costs of a price, each with its name in the catalog.
-pub fn named(price: &Price) -> Vec<(&'static str, String)> {
+pub fn named_costs(price: &Price) -> Vec<(&'static str, String)> {
     COSTS
         .into_iter()
-        .zip(costs(Some(price)))
+        .zip(cost_texts(Some(price)))
         .filter(|(_, cost)| cost != "-")
         .collect()
 }
 
 /// Writes the costs in the order of [`COSTS`].
-pub fn costs(price: Option<&Price>) -> [String; 10] {
+pub fn cost_texts(price: Option<&Price>) -> [String; 10] {
     let dash = || "-".to_owned();
     let Some(Price {
         rates,
@@ -41,7 +41,7 @@ pub fn costs(price: Option<&Price>) -> [String; 10] {
     };
     let rate = |rate: Option<u64>| rate.map_or_else(dash, |usd| Million(usd).to_string());
     let each = |price: &Option<Each>| price.map_or_else(dash, |price| price.to_string());
-    let long = long.map_or_else(dash, |Long { above, rates }| {
+    let long = long.map_or_else(dash, |LongPrices { above, rates }| {
         let [input, output, cached, written] = [
             rates.input,
             rates.output,

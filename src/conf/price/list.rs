@@ -6,17 +6,18 @@
 
 use std::sync::LazyLock;
 
-use super::{Long, Price, Rates};
+use super::{LongPrices, Price, Rates};
 use crate::base::units::Decimal;
 
 const TEXT: &str = include_str!("list.csv");
 
-static LIST: LazyLock<Vec<ListedPrice>> = LazyLock::new(|| rows().filter_map(row).collect());
+static LIST: LazyLock<Vec<ListedPrice>> =
+    LazyLock::new(|| csv_rows().filter_map(parse_row).collect());
 
 /// The price of a model at its provider.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ListedPrice {
-    /// The provider: see [`provider`].
+    /// The provider: see [`provider_of_host`].
     pub provider: &'static str,
     /// The model's name at the provider.
     pub model: &'static str,
@@ -25,12 +26,12 @@ pub struct ListedPrice {
 }
 
 /// Returns the whole list, sorted by provider and model.
-pub fn all() -> &'static [ListedPrice] {
+pub fn all_prices() -> &'static [ListedPrice] {
     &LIST
 }
 
 /// Returns the price of a provider's model with this name.
-pub fn find(provider: &str, model: &str) -> Option<Price> {
+pub fn find_price(provider: &str, model: &str) -> Option<Price> {
     let found = LIST
         .binary_search_by(|listed| (listed.provider, listed.model).cmp(&(provider, model)))
         .ok()?;
@@ -38,7 +39,7 @@ pub fn find(provider: &str, model: &str) -> Option<Price> {
 }
 
 /// Returns the day of these prices, such as 2026-01-31.
-pub fn date() -> &'static str {
+pub fn price_date() -> &'static str {
     TEXT.lines()
         .filter_map(|line| line.strip_prefix("# "))
         .find(|line| line.starts_with("20"))
@@ -47,7 +48,7 @@ pub fn date() -> &'static str {
 
 /// Returns the provider that serves at an address. A proxy, another region's address and a server
 /// of one's own may have other prices, so they have no provider here.
-pub fn provider(host: &str) -> Option<&'static str> {
+pub fn provider_of_host(host: &str) -> Option<&'static str> {
     Some(match host {
         "api.openai.com" => "openai",
         "api.anthropic.com" => "anthropic",
@@ -63,12 +64,12 @@ pub fn provider(host: &str) -> Option<&'static str> {
     })
 }
 
-fn rows() -> impl Iterator<Item = &'static str> {
+fn csv_rows() -> impl Iterator<Item = &'static str> {
     TEXT.lines().filter(|line| !line.starts_with('#')).skip(1)
 }
 
 /// Reads a row; `None` if the text is no row. A test reads all rows.
-fn row(line: &'static str) -> Option<ListedPrice> {
+fn parse_row(line: &'static str) -> Option<ListedPrice> {
     let cells: Vec<&str> = line.split(',').collect();
     let [
         provider,
@@ -85,12 +86,12 @@ fn row(line: &'static str) -> Option<ListedPrice> {
     };
     let long = match *above {
         "" => None,
-        above => Some(Long {
+        above => Some(LongPrices {
             above: above.parse().ok()?,
-            rates: rates(long.try_into().ok()?)?,
+            rates: parse_rates(long.try_into().ok()?)?,
         }),
     };
-    let rates = Some(rates([input, output, cached_input, cache_write])?);
+    let rates = Some(parse_rates([input, output, cached_input, cache_write])?);
     let price = Price {
         rates,
         long,
@@ -105,12 +106,12 @@ fn row(line: &'static str) -> Option<ListedPrice> {
 
 /// Reads what a million tokens cost that are read, are written, come out of the cache, or go into
 /// it. Where one of the last two is empty, it is the first.
-fn rates(cells: [&str; 4]) -> Option<Rates> {
+fn parse_rates(cells: [&str; 4]) -> Option<Rates> {
     let [input, output, cached_input, cache_write] = cells;
-    let or_input = |cell: &str| number(if cell.is_empty() { input } else { cell });
-    let output = number(output)?;
+    let or_input = |cell: &str| parse_number(if cell.is_empty() { input } else { cell });
+    let output = parse_number(output)?;
     Some(Rates {
-        input: number(input)?,
+        input: parse_number(input)?,
         output,
         cached_input: or_input(cached_input)?,
         cache_write: or_input(cache_write)?,
@@ -118,7 +119,7 @@ fn rates(cells: [&str; 4]) -> Option<Rates> {
     })
 }
 
-fn number(cell: &str) -> Option<u64> {
+fn parse_number(cell: &str) -> Option<u64> {
     cell.parse().ok().map(|Decimal(millionths)| millionths)
 }
 
@@ -131,17 +132,20 @@ mod tests {
 
     #[test]
     fn every_row_is_read_and_none_stands_twice() {
-        assert_eq!(all().len(), rows().count());
-        assert!(all().len() > 200, "{}", all().len());
-        for pair in all().windows(2) {
+        assert_eq!(all_prices().len(), csv_rows().count());
+        assert!(all_prices().len() > 200, "{}", all_prices().len());
+        for pair in all_prices().windows(2) {
             assert!(
                 (pair[0].provider, pair[0].model) < (pair[1].provider, pair[1].model),
                 "{:?}",
                 pair[1]
             );
         }
-        for listed in all() {
-            assert_eq!(find(listed.provider, listed.model), Some(listed.price));
+        for listed in all_prices() {
+            assert_eq!(
+                find_price(listed.provider, listed.model),
+                Some(listed.price)
+            );
             assert!(!listed.model.ends_with("latest"), "{}", listed.model);
             let Price { rates, long, .. } = listed.price;
             let Rates {
@@ -179,13 +183,13 @@ mod tests {
                 );
             }
         }
-        assert!(date().parse::<Time>().is_ok(), "{}", date());
+        assert!(price_date().parse::<Time>().is_ok(), "{}", price_date());
     }
 
     #[test]
     fn some_prices_that_everybody_knows() {
         let check = |provider, model, input, output, cached_input, cache_write| {
-            let price = find(provider, model).unwrap_or_else(|| panic!("{model} is listed"));
+            let price = find_price(provider, model).unwrap_or_else(|| panic!("{model} is listed"));
             let Rates {
                 input: read,
                 output: said,
@@ -241,7 +245,10 @@ mod tests {
             125_000,
             1_250_000,
         );
-        let Long { above, rates } = find("gemini", "gemini-2.5-pro").unwrap().long.unwrap();
+        let LongPrices { above, rates } = find_price("gemini", "gemini-2.5-pro")
+            .unwrap()
+            .long
+            .unwrap();
         assert_eq!(
             (above, rates.input, rates.output, rates.cached_input),
             (200_000, 2_500_000, 15_000_000, 250_000)
@@ -258,7 +265,7 @@ mod tests {
             ("anthropic", "claude"),
             ("bedrock", "claude-haiku-4-5"),
         ] {
-            assert_eq!(find(provider, model), None, "{model}");
+            assert_eq!(find_price(provider, model), None, "{model}");
         }
         for host in [
             "",
@@ -267,7 +274,7 @@ mod tests {
             "api.openai.com.evil.example",
             "europe-west4-aiplatform.googleapis.com",
         ] {
-            assert_eq!(provider(host), None, "{host}");
+            assert_eq!(provider_of_host(host), None, "{host}");
         }
     }
 
@@ -286,11 +293,11 @@ mod tests {
             .chain(others)
             .chain(["bedrock-runtime.eu-west-1.amazonaws.com"])
             .collect();
-        for listed in all() {
+        for listed in all_prices() {
             assert!(
                 hosts
                     .iter()
-                    .any(|host| provider(host) == Some(listed.provider)),
+                    .any(|host| provider_of_host(host) == Some(listed.provider)),
                 "{}",
                 listed.provider
             );

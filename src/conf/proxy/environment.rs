@@ -68,11 +68,17 @@ impl Proxies {
 
     /// Returns the proxy through which a server is reached, if there is one. What was chosen for
     /// the server itself comes first. This machine is never reached through a proxy of the process.
-    pub fn to(&self, choice: &ProxyChoice, tls: bool, host: &str, port: u16) -> Option<Arc<Proxy>> {
+    pub fn proxy_for(
+        &self,
+        choice: &ProxyChoice,
+        tls: bool,
+        host: &str,
+        port: u16,
+    ) -> Option<Arc<Proxy>> {
         match choice {
             ProxyChoice::Own(proxy) => Some(proxy.clone()),
             ProxyChoice::Never => None,
-            ProxyChoice::Usual => {
+            ProxyChoice::ProcessDefault => {
                 let proxy = if tls { &self.https } else { &self.http };
                 proxy
                     .clone()
@@ -151,7 +157,7 @@ mod tests {
     fn both(proxies: &Proxies, host: &str) -> [Option<String>; 2] {
         [(true, 443), (false, 80)].map(|(tls, port)| {
             proxies
-                .to(&ProxyChoice::Usual, tls, host, port)
+                .proxy_for(&ProxyChoice::ProcessDefault, tls, host, port)
                 .map(|proxy| proxy.to_string())
         })
     }
@@ -227,12 +233,15 @@ mod tests {
         let own = ProxyChoice::parse("http://own:1").expect("a choice");
         assert_eq!(
             proxies
-                .to(&own, true, "127.0.0.1", 443)
+                .proxy_for(&own, true, "127.0.0.1", 443)
                 .map(|proxy| proxy.to_string())
                 .as_deref(),
             Some("http://own:1")
         );
-        assert_eq!(proxies.to(&ProxyChoice::Never, true, "a.b", 443), None);
+        assert_eq!(
+            proxies.proxy_for(&ProxyChoice::Never, true, "a.b", 443),
+            None
+        );
         assert_eq!(both(&Proxies::default(), "a.b"), [None, None]);
     }
 
@@ -296,7 +305,7 @@ mod tests {
         assert!(!format!("{proxies:?}").contains("s3cret"));
         let bare = proxies
             .without_secrets()
-            .to(&ProxyChoice::Usual, true, "a.b", 443)
+            .proxy_for(&ProxyChoice::ProcessDefault, true, "a.b", 443)
             .expect("a proxy");
         assert_eq!(
             bare.credential().map(crate::base::secret::Secret::expose),

@@ -40,14 +40,20 @@ impl Exempt {
         let address: Option<IpAddr> = host.parse().ok();
         self.0.iter().any(|entry| match entry {
             ExemptHost::All => true,
-            ExemptHost::Name { name, port: of } => {
+            ExemptHost::Name {
+                name,
+                port: entry_port,
+            } => {
                 let is_below = |rest: &str| rest.is_empty() || rest.ends_with('.');
-                of.is_none_or(|of| of == port)
+                entry_port.is_none_or(|entry_port| entry_port == port)
                     && address.is_none()
                     && host.strip_suffix(&**name).is_some_and(is_below)
             }
-            ExemptHost::Range { range, port: of } => {
-                of.is_none_or(|of| of == port)
+            ExemptHost::Range {
+                range,
+                port: entry_port,
+            } => {
+                entry_port.is_none_or(|entry_port| entry_port == port)
                     && address.is_some_and(|address| range.contains(address))
             }
         })

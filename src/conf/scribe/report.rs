@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 
 use crate::base::problem::{Problem, Problems, in_column};
 use crate::conf::secret_ref::LookUp;
-use crate::conf::yaml::read::{FileKind, MOST_FAULTS, read};
+use crate::conf::yaml::read::{FileKind, MOST_FAULTS, read_value};
 use crate::conf::yaml::{self, Node, Path};
 
 /// The size from which a file is large: its tree is not kept, because it takes much memory and only
@@ -76,14 +76,14 @@ impl<'t> Report<'t> {
         let mut faults = Vec::new();
         let document = tree
             .as_ref()
-            .and_then(|tree| read(tree, self.kind, &mut faults));
+            .and_then(|tree| read_value(tree, self.kind, &mut faults));
         self.hopeless |= faults
             .iter()
             .any(|fault| fault.path.is_empty() || parts.contains(&&*fault.path));
         self.cut |= faults.len() >= MOST_FAULTS;
         self.take(file, faults);
-        if let Some(place) = self.trees.get(file).filter(|_| text.len() < LARGE) {
-            place.set(tree).ok();
+        if let Some(tree_cell) = self.trees.get(file).filter(|_| text.len() < LARGE) {
+            tree_cell.set(tree).ok();
         }
         document
     }
@@ -119,17 +119,17 @@ impl<'t> Report<'t> {
 
     /// Makes a problem with the line of its place. The line must be searched for. So this is for
     /// errors only, and only for those that are reported.
-    pub(super) fn locate(&self, file: usize, at: &Path<'_>, what: &str) -> Problem {
-        let found = self.tree(file).and_then(|tree| tree.find(at));
-        let what = match found {
-            Some(found) if at.hides() => in_column(what, found.column),
-            Some(_) | None => what.to_owned(),
+    pub(super) fn locate(&self, file: usize, path: &Path<'_>, message: &str) -> Problem {
+        let found = self.tree(file).and_then(|tree| tree.find(path));
+        let message = match found {
+            Some(found) if path.hides() => in_column(message, found.column),
+            Some(_) | None => message.to_owned(),
         };
         Problem {
             file: self.name(file).to_owned(),
             line: found.map(|found| found.line),
-            path: at.to_string(),
-            what,
+            path: path.to_string(),
+            message,
         }
     }
 
@@ -185,8 +185,8 @@ impl Notes {
         self.list
             .sort_by_key(|(file, problem)| (*file, problem.line));
         let mut list: Vec<Problem> = self.list.into_iter().map(|(_, problem)| problem).collect();
-        if let (Some(what), Some(last)) = (more, list.last()) {
-            list.push(Problem::of_file(last.file.clone(), what));
+        if let (Some(message), Some(last)) = (more, list.last()) {
+            list.push(Problem::of_file(last.file.clone(), message));
         }
         list
     }

@@ -39,16 +39,16 @@ const LATER: [&str; 9] = [
 
 impl<'t> Placeholder<'t> {
     /// Returns the kind of placeholder that a whole value is, if it is one.
-    pub fn of(text: &'t str) -> Option<Self> {
+    pub fn detect(text: &'t str) -> Option<Self> {
         let text = text.trim();
         let between = |open: &str, close: &str| text.strip_prefix(open)?.strip_suffix(close);
         if let Some(inside) = ["\"", "'", "`"]
             .into_iter()
             .find_map(|quote| between(quote, quote))
         {
-            return Some(Self::of(inside).unwrap_or(Self::Quoted));
+            return Some(Self::detect(inside).unwrap_or(Self::Quoted));
         }
-        if presets::variables().any(|name| name == text) {
+        if presets::key_variables().any(|name| name == text) {
             return Some(Self::Name(text));
         }
         if let Some(inside) = between("${", "}") {
@@ -108,8 +108,8 @@ impl<'t> Placeholder<'t> {
 
     /// Returns a text that says what is wrong with the value, and the line to write instead.
     /// `usual` is the variable that usually holds it.
-    pub(crate) fn wrong(&self, field: &str, usual: Option<&str>) -> String {
-        let what = match self {
+    pub(crate) fn wrong(&self, field: &str, default_variable: Option<&str>) -> String {
+        let message = match self {
             Self::Variable(_) | Self::Template => {
                 "is a template, which Portcullis does not fill in"
             }
@@ -123,13 +123,13 @@ impl<'t> Placeholder<'t> {
             Self::Variable(Some(name)) | Self::Name(name) => name,
             Self::Variable(None) => {
                 return format!(
-                    "{what}: write `{field}: {{ env: NAME }}`, with the name of the variable"
+                    "{message}: write `{field}: {{ env: NAME }}`, with the name of the variable"
                 );
             }
-            Self::Template | Self::Example => usual.unwrap_or("NAME"),
-            Self::Quoted => return what.to_owned(),
+            Self::Template | Self::Example => default_variable.unwrap_or("NAME"),
+            Self::Quoted => return message.to_owned(),
         };
-        format!("{what}: write `{field}: {{ env: {name} }}`, or `{{ file: /path }}`")
+        format!("{message}: write `{field}: {{ env: {name} }}`, or `{{ file: /path }}`")
     }
 }
 
@@ -190,7 +190,7 @@ mod tests {
             ("'sk-live-0123456789' ", Quoted),
             ("\"\"", Quoted),
         ] {
-            assert_eq!(Placeholder::of(text), Some(is), "{text}");
+            assert_eq!(Placeholder::detect(text), Some(is), "{text}");
         }
         for text in [
             "sk-live-0123456789",
@@ -212,7 +212,7 @@ mod tests {
             "a\"b\"",
             "HUNTER2",
         ] {
-            assert_eq!(Placeholder::of(text), None, "{text}");
+            assert_eq!(Placeholder::detect(text), None, "{text}");
         }
     }
 
@@ -237,7 +237,7 @@ mod tests {
     #[test]
     fn the_line_to_write_instead() {
         let wrong = |text: &str| {
-            Placeholder::of(text)
+            Placeholder::detect(text)
                 .unwrap()
                 .wrong("key", Some("GROQ_API_KEY"))
         };

@@ -10,13 +10,13 @@ use std::ops::Range;
 use super::pairs::without_pairs;
 use super::{Entry, Node, Path, Step, Value, parse};
 use crate::base::problem::Problem;
-use new::entry;
+use new::new_entry;
 use path::PathInText;
-use place::{Place, PlacedValue, find};
+use region::{RegionKind, TextRegion, find_region};
 
 mod new;
 mod path;
-mod place;
+mod region;
 
 pub use new::New;
 
@@ -37,7 +37,10 @@ pub enum Change<'c> {
 
 /// Makes the changes, one after the other, and returns the text and the line where the first of
 /// them is now. If one is refused, none is made, and the error gives the reason.
-pub fn edit(text: &str, changes: &[Change<'_>]) -> Result<(String, Option<usize>), Problem> {
+pub fn apply_changes(
+    text: &str,
+    changes: &[Change<'_>],
+) -> Result<(String, Option<usize>), Problem> {
     // In JSON, a character that is written as a pair of escapes stays as the character itself.
     let (text, _) = without_pairs(text);
     let text = &*text;
@@ -48,9 +51,9 @@ pub fn edit(text: &str, changes: &[Change<'_>]) -> Result<(String, Option<usize>
     let mut edited = text.to_owned();
     for change in changes {
         edited = change
-            .made(&edited)
-            .map_err(|why| change.refused(&edited, why))?;
-        change.meant(&mut expected);
+            .apply_to_text(&edited)
+            .map_err(|why| change.refusal(&edited, why))?;
+        change.apply_to_tree(&mut expected);
     }
     // Any mistake of the parts above is found here.
     let read = parse(&edited)
@@ -61,13 +64,13 @@ pub fn edit(text: &str, changes: &[Change<'_>]) -> Result<(String, Option<usize>
         first.and_then(|change| on_path(change.path(), &Path::Root, &|path| tree.line_of(path)))
     });
     match (line, first) {
-        (None, Some(change)) => Err(change.refused(text, UNSURE)),
+        (None, Some(change)) => Err(change.refusal(text, UNSURE)),
         (line, _) => Ok((edited, line.flatten())),
     }
 }
 
 /// Writes a map as a document of its own, in block style.
-pub fn document(new: &New) -> String {
+pub fn write_document(new: &New) -> String {
     format!("{}\n", new.block(0, 2, "\n").trim_start())
 }
 
@@ -89,7 +92,7 @@ impl Change<'_> {
         }
     }
 
-    fn refused(&self, text: &str, why: &str) -> Problem {
+    fn refusal(&self, text: &str, why: &str) -> Problem {
         // After an alias, the lines go back to the text that it stands for. The largest line is the
         // path's own.
         let tree = parse(text).ok().map(|(tree, _)| tree);
@@ -104,15 +107,15 @@ impl Change<'_> {
         Problem {
             line,
             path,
-            what: why.to_owned(),
+            message: why.to_owned(),
             ..Problem::default()
         }
     }
 
     /// Makes this change to a text.
-    fn made(&self, text: &str) -> Result<String, &'static str> {
-        let root = find(text, self.path()).ok_or(UNSURE)?;
-        let target = PathInText::at(text, &root, self.path())?;
+    fn apply_to_text(&self, text: &str) -> Result<String, &'static str> {
+        let root = find_region(text, self.path()).ok_or(UNSURE)?;
+        let target = PathInText::locate(text, &root, self.path())?;
         if !target.is_whole() && !matches!(self, Self::Set(..)) {
             return Err(UNSURE);
         }
@@ -124,30 +127,32 @@ impl Change<'_> {
         };
         splices.sort_by_key(|(range, _)| range.start);
         let mut edited = String::with_capacity(text.len() + 256);
-        let mut at = 0;
+        let mut offset = 0;
         for (range, by) in splices {
-            edited.push_str(text.get(at..range.start).ok_or(UNSURE)?);
+            edited.push_str(text.get(offset..range.start).ok_or(UNSURE)?);
             edited.push_str(&by);
-            at = range.end;
+            offset = range.end;
         }
-        edited.push_str(text.get(at..).ok_or(UNSURE)?);
+        edited.push_str(text.get(offset..).ok_or(UNSURE)?);
         Ok(edited)
     }
 
     /// Makes this change to a tree. A change that does not fit the tree does nothing: the
     /// comparison of the trees finds it.
-    fn meant(&self, tree: &mut Node<'_>) {
+    fn apply_to_tree(&self, tree: &mut Node<'_>) {
         let Some((last, above)) = self.path().split_last() else {
             return;
         };
         match self {
-            Self::Set(path, new) => set(tree, path, new),
+            Self::Set(path, new) => set_value(tree, path, new),
             Self::Push(path, item) => {
-                if let Some(Value::List(items)) = inside(tree, path).map(|node| &mut node.value) {
+                if let Some(Value::List(items)) =
+                    find_inside(tree, path).map(|node| &mut node.value)
+                {
                     items.push(item.node());
                 }
             }
-            Self::Remove(_) => match (inside(tree, above).map(|node| &mut node.value), last) {
+            Self::Remove(_) => match (find_inside(tree, above).map(|node| &mut node.value), last) {
                 (Some(Value::Map(entries)), Step::Key(key)) => {
                     entries.retain(|entry| entry.key != *key)
                 }
@@ -158,10 +163,10 @@ impl Change<'_> {
             },
             Self::Split(_, name, items) => {
                 if let (Some(Value::Map(entries)), Step::Key(key)) =
-                    (inside(tree, above).map(|node| &mut node.value), last)
+                    (find_inside(tree, above).map(|node| &mut node.value), last)
                     && let Some(found) = entries.iter_mut().find(|entry| entry.key == *key)
                 {
-                    *found = entry(name, &New::List(items.to_vec()));
+                    *found = new_entry(name, &New::List(items.to_vec()));
                 }
             }
         }
@@ -175,7 +180,7 @@ fn on_path<T>(steps: &[Step<'_>], path: &Path<'_>, then: &dyn Fn(&Path<'_>) -> T
     }
 }
 
-fn inside<'n, 't>(tree: &'n mut Node<'t>, path: &[Step<'_>]) -> Option<&'n mut Node<'t>> {
+fn find_inside<'n, 't>(tree: &'n mut Node<'t>, path: &[Step<'_>]) -> Option<&'n mut Node<'t>> {
     path.iter()
         .try_fold(tree, |node, step| match (&mut node.value, step) {
             (Value::Map(entries), Step::Key(key)) => entries
@@ -187,7 +192,7 @@ fn inside<'n, 't>(tree: &'n mut Node<'t>, path: &[Step<'_>]) -> Option<&'n mut N
         })
 }
 
-fn set(node: &mut Node<'_>, path: &[Step<'_>], new: &New) {
+fn set_value(node: &mut Node<'_>, path: &[Step<'_>], new: &New) {
     let Some((step, rest)) = path.split_first() else {
         *node = new.node();
         return;
@@ -195,17 +200,17 @@ fn set(node: &mut Node<'_>, path: &[Step<'_>], new: &New) {
     match (&mut node.value, step) {
         (Value::Map(entries), Step::Key(key)) => {
             match entries.iter_mut().find(|entry| entry.key == *key) {
-                Some(Entry { node, .. }) => set(node, rest, new),
+                Some(Entry { node, .. }) => set_value(node, rest, new),
                 None => {
-                    if let Some(new) = nested(rest, new) {
-                        entries.push(entry(key, &new));
+                    if let Some(new) = wrap_in_maps(rest, new) {
+                        entries.push(new_entry(key, &new));
                     }
                 }
             }
         }
         (Value::List(items), Step::Index(index)) => {
             if let Some(item) = items.get_mut(*index) {
-                set(item, rest, new);
+                set_value(item, rest, new);
             }
         }
         _ => {}
@@ -213,7 +218,7 @@ fn set(node: &mut Node<'_>, path: &[Step<'_>], new: &New) {
 }
 
 /// Puts the maps of a path around a value.
-fn nested(path: &[Step<'_>], new: &New) -> Option<New> {
+fn wrap_in_maps(path: &[Step<'_>], new: &New) -> Option<New> {
     path.iter()
         .rev()
         .try_fold(new.clone(), |new, step| match step {

@@ -11,29 +11,32 @@ const WRITTEN: usize = 12;
 
 /// The places at which pairs stood: line and column of each character that took the place of a
 /// pair, in the text without pairs, in order.
-pub(super) type PairPlaces = Vec<(usize, usize)>;
+pub(super) type PairPositions = Vec<(usize, usize)>;
 
 /// Returns the text without pairs, and where they stood.
-pub(super) fn without_pairs(text: &str) -> (Cow<'_, str>, PairPlaces) {
+pub(super) fn without_pairs(text: &str) -> (Cow<'_, str>, PairPositions) {
     let may_have = [br"\ud".as_slice(), br"\uD"]
         .iter()
         .any(|start| memchr::memmem::find(text.as_bytes(), start).is_some());
     if !may_have || serde_json::from_str::<IgnoredAny>(text).is_err() {
-        return (Cow::Borrowed(text), PairPlaces::new());
+        return (Cow::Borrowed(text), PairPositions::new());
     }
-    let (mut joined, mut places, mut rest) =
-        (String::with_capacity(text.len()), PairPlaces::new(), text);
+    let (mut joined, mut places, mut rest) = (
+        String::with_capacity(text.len()),
+        PairPositions::new(),
+        text,
+    );
     let (mut line, mut column) = (1, 1);
-    while let Some(at) = memchr::memchr(b'\\', rest.as_bytes()) {
-        let (before, escape) = rest.split_at(at);
-        let character = pair(escape);
+    while let Some(escape_start) = memchr::memchr(b'\\', rest.as_bytes()) {
+        let (before, escape) = rest.split_at(escape_start);
+        let character = parse_pair(escape);
         // Of another escape, its letter is passed over too: it may be a backslash.
         let length = if character.is_some() { WRITTEN } else { 2 };
         let (escape, after) = escape.split_at_checked(length).unwrap_or((escape, ""));
         for passed in [before, if character.is_some() { "" } else { escape }] {
-            (line, column) = passed
-                .chars()
-                .fold((line, column), |(line, column), c| step(line, column, c));
+            (line, column) = passed.chars().fold((line, column), |(line, column), c| {
+                next_position(line, column, c)
+            });
             joined.push_str(passed);
         }
         if let Some(character) = character {
@@ -55,7 +58,7 @@ pub(super) fn without_pairs(text: &str) -> (Cow<'_, str>, PairPlaces) {
 }
 
 /// Returns the line and the column after a character.
-fn step(line: usize, column: usize, character: char) -> (usize, usize) {
+fn next_position(line: usize, column: usize, character: char) -> (usize, usize) {
     if character == '\n' {
         (line + 1, 1)
     } else {
@@ -64,10 +67,10 @@ fn step(line: usize, column: usize, character: char) -> (usize, usize) {
 }
 
 /// Returns the character that a text begins with, if that is written as a pair.
-fn pair(text: &str) -> Option<char> {
+fn parse_pair(text: &str) -> Option<char> {
     let mut halves = [0; 2];
-    for (half, place) in halves.iter_mut().zip([0, WRITTEN / 2]) {
-        let digits = text.get(place..place + WRITTEN / 2)?.strip_prefix("\\u")?;
+    for (half, start) in halves.iter_mut().zip([0, WRITTEN / 2]) {
+        let digits = text.get(start..start + WRITTEN / 2)?.strip_prefix("\\u")?;
         *half = u16::from_str_radix(digits, 16).ok()?;
     }
     // Two halves in their order are one character, and nothing else.
@@ -79,13 +82,13 @@ fn pair(text: &str) -> Option<char> {
 /// Tells the columns of the text as it was written.
 #[derive(Debug, Default)]
 pub(super) struct Columns {
-    places: PairPlaces,
+    places: PairPositions,
     /// The number of places before the last line that was asked for.
     next: usize,
 }
 
 impl Columns {
-    pub(super) fn new(places: PairPlaces) -> Self {
+    pub(super) fn new(places: PairPositions) -> Self {
         Self { places, next: 0 }
     }
 
@@ -98,7 +101,7 @@ impl Columns {
             .take_while(|(of_pair, _)| *of_pair < line)
             .count();
         let on_line = self.places.get(self.next..).unwrap_or_default();
-        let pairs = on_line.partition_point(|place| *place < (line, column));
+        let pairs = on_line.partition_point(|position| *position < (line, column));
         column + pairs * (WRITTEN - 1)
     }
 }

@@ -59,11 +59,11 @@ impl<'p> Path<'p> {
 
     /// Returns the steps, from the innermost outwards.
     pub(super) fn steps(&'p self) -> impl Iterator<Item = &'p Step<'p>> {
-        let mut at = self;
-        std::iter::from_fn(move || match at {
+        let mut current = self;
+        std::iter::from_fn(move || match current {
             Path::Root => None,
             Path::In(parent, step) => {
-                at = parent;
+                current = parent;
                 Some(step)
             }
         })
@@ -91,7 +91,7 @@ impl std::fmt::Display for Path<'_> {
                 {
                     f.write_str(crate::base::problem::unless_secret(key))
                 } else {
-                    f.write_str(&crate::base::problem::shown(key))
+                    f.write_str(&crate::base::problem::quote_safely(key))
                 }
             }
         }

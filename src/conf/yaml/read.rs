@@ -17,7 +17,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::de::{self, Deserialize, IntoDeserializer, MapAccess, Visitor};
 
 use super::{Entry, Node, Path, Shows, Value, habits};
-use crate::base::problem::{Problem, in_column, nearest, quoted};
+use crate::base::problem::{Problem, in_column, nearest_name, quote_near_miss};
 use nested::{ListReader, MapReader};
 
 mod nested;
@@ -37,7 +37,7 @@ pub struct FileKind {
 }
 
 /// Reads a value. Returns `None` if no part of it could be read. All errors are added to `faults`.
-pub fn read<T: for<'de> Deserialize<'de>>(
+pub fn read_value<T: for<'de> Deserialize<'de>>(
     root: &Node<'_>,
     kind: FileKind,
     faults: &mut Vec<Problem>,
@@ -115,12 +115,12 @@ impl<T: JsonSchema> JsonSchema for Entries<T> {
 pub type List<T> = Vec<Option<T>>;
 
 /// Returns the entries of a map that may not be written.
-pub fn entries<T>(map: Option<&Entries<T>>) -> impl Iterator<Item = &(String, Option<T>)> {
+pub fn map_entries<T>(map: Option<&Entries<T>>) -> impl Iterator<Item = &(String, Option<T>)> {
     map.into_iter().flat_map(|entries| &entries.0)
 }
 
 /// Returns the items of a list that could be read, with their places.
-pub fn items<T>(list: Option<&List<T>>) -> impl Iterator<Item = (usize, &T)> {
+pub fn list_items<T>(list: Option<&List<T>>) -> impl Iterator<Item = (usize, &T)> {
     list.into_iter()
         .flatten()
         .enumerate()
@@ -137,7 +137,7 @@ struct FaultCollector {
 impl FaultCollector {
     fn is_dead(&self, node: &Node<'_>) -> bool {
         let dead = self.dead.borrow();
-        !dead.is_empty() && dead.contains(&address(node))
+        !dead.is_empty() && dead.contains(&node_address(node))
     }
 
     fn count(&self) -> usize {
@@ -152,7 +152,7 @@ impl FaultCollector {
     /// tried again.
     fn give_up(&self, node: &Node<'_>, before: usize) {
         if self.count() == before {
-            self.dead.borrow_mut().insert(address(node));
+            self.dead.borrow_mut().insert(node_address(node));
         }
     }
 
@@ -166,51 +166,51 @@ impl FaultCollector {
         column: usize,
         path: &Path<'_>,
     ) -> ReadError {
-        let (path, what) = match (error, path) {
+        let (path, message) = match (error, path) {
             (ReadError::Recorded, _) => return ReadError::Recorded,
-            (ReadError::Fresh(what), _) => (
+            (ReadError::Fresh(message), _) => (
                 path.to_string(),
                 if path.hides() {
-                    in_column(&what, column)
+                    in_column(&message, column)
                 } else {
-                    what
+                    message
                 },
             ),
-            (ReadError::Withheld(what), _) => (path.to_string(), in_column(&what, column)),
+            (ReadError::Withheld(message), _) => (path.to_string(), in_column(&message, column)),
             (ReadError::UnknownField(field, allowed), Path::In(map, _)) => {
-                let instead = habits::find(self.kind.habits, &field, allowed);
+                let instead = habits::suggest_words(self.kind.habits, &field, allowed);
                 let is_shown =
-                    instead.is_some() || quoted(&field, allowed.iter().copied()).is_some();
-                let what = match instead {
+                    instead.is_some() || quote_near_miss(&field, allowed.iter().copied()).is_some();
+                let message = match instead {
                     Some(instead) => format!("unknown field: {instead}"),
-                    None => format!("unknown field{}", hint(&field, allowed)),
+                    None => format!("unknown field{}", suggest_field(&field, allowed)),
                 };
                 let path = map.entry(&field, is_shown);
                 (
                     path.to_string(),
                     if path.hides() {
-                        in_column(&what, column)
+                        in_column(&message, column)
                     } else {
-                        what
+                        message
                     },
                 )
             }
             // There is no field without a map around it.
             (ReadError::UnknownField(field, allowed), Path::Root) => (
                 String::new(),
-                format!("unknown field{}", hint(&field, allowed)),
+                format!("unknown field{}", suggest_field(&field, allowed)),
             ),
         };
-        if self.dead.borrow_mut().insert(address(node)) {
+        if self.dead.borrow_mut().insert(node_address(node)) {
             self.faults
                 .borrow_mut()
-                .push(Problem::in_text(line, path, what));
+                .push(Problem::in_text(line, path, message));
         }
         ReadError::Recorded
     }
 }
 
-fn address(node: &Node<'_>) -> usize {
+fn node_address(node: &Node<'_>) -> usize {
     ptr::from_ref(node).addr()
 }
 
@@ -235,8 +235,8 @@ impl fmt::Display for ReadError {
 impl std::error::Error for ReadError {}
 
 impl de::Error for ReadError {
-    fn custom<T: fmt::Display>(what: T) -> Self {
-        Self::Withheld(what.to_string())
+    fn custom<T: fmt::Display>(message: T) -> Self {
+        Self::Withheld(message.to_string())
     }
 
     // The messages never show the values: they may be secrets.
@@ -253,17 +253,17 @@ impl de::Error for ReadError {
     }
 
     fn unknown_variant(variant: &str, allowed: &'static [&'static str]) -> Self {
-        let hint = hint(variant, allowed);
-        match quoted(variant, allowed.iter().copied()) {
+        let hint = suggest_field(variant, allowed);
+        match quote_near_miss(variant, allowed.iter().copied()) {
             Some(quoted) => Self::Fresh(format!("{quoted} is not known{hint}")),
             None => Self::Withheld(format!("is not known{hint}")),
         }
     }
 }
 
-fn hint(wrong: &str, allowed: &[&str]) -> String {
+fn suggest_field(wrong: &str, allowed: &[&str]) -> String {
     let list = allowed.join(", ");
-    match nearest(wrong, allowed.iter().copied()) {
+    match nearest_name(wrong, allowed.iter().copied()) {
         Some(near) => format!("; did you mean `{near}`? Allowed: {list}"),
         None => format!("; allowed: {list}"),
     }
@@ -289,7 +289,7 @@ impl<'a, 't> NodeReader<'a, 't> {
             Value::Map(_) => "a map",
             Value::List(_) => "a list",
             Value::Quoted(_) => "text",
-            Value::Plain(text) if boolean(text).is_some() => "true or false",
+            Value::Plain(text) if parse_boolean(text).is_some() => "true or false",
             Value::Plain(text) if is_number(text) => "a number",
             Value::Plain(_) => "text",
         };
@@ -319,12 +319,12 @@ impl<'a, 't> NodeReader<'a, 't> {
 pub fn reads_as_text(node: &Node<'_>) -> bool {
     match &node.value {
         Value::Quoted(_) => true,
-        Value::Plain(text) => !node.is_null() && boolean(text).is_none() && !is_number(text),
+        Value::Plain(text) => !node.is_null() && parse_boolean(text).is_none() && !is_number(text),
         Value::List(_) | Value::Map(_) => false,
     }
 }
 
-fn boolean(text: &str) -> Option<bool> {
+fn parse_boolean(text: &str) -> Option<bool> {
     match text {
         "true" | "True" | "TRUE" => Some(true),
         "false" | "False" | "FALSE" => Some(false),
@@ -380,7 +380,7 @@ impl<'de> de::Deserializer<'de> for NodeReader<'_, '_> {
 
     fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
         match &self.node.value {
-            Value::Plain(text) if !self.node.is_null() => match boolean(text) {
+            Value::Plain(text) if !self.node.is_null() => match parse_boolean(text) {
                 Some(value) => visitor.visit_bool(value),
                 // The words that other formats, and YAML 1.1, read as true or false.
                 None => {
@@ -389,7 +389,7 @@ impl<'de> de::Deserializer<'de> for NodeReader<'_, '_> {
                         .iter()
                         .any(is_one);
                     Err(
-                        match quoted(text, ["true", "false"])
+                        match quote_near_miss(text, ["true", "false"])
                             .or_else(|| known.then(|| format!("{text:?}")))
                         {
                             Some(quoted) => {
@@ -444,7 +444,7 @@ impl<'de> de::Deserializer<'de> for NodeReader<'_, '_> {
             Value::List(items) => visitor.visit_seq(ListReader {
                 all: self,
                 items,
-                at: 0,
+                next_index: 0,
             }),
             Value::Plain(_) | Value::Quoted(_) | Value::Map(_) => self.not("a list"),
         }

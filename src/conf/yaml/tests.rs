@@ -47,7 +47,7 @@ fn check_faults(text: &str, expected: &[&str]) {
     };
     let faults: Vec<String> = faults
         .iter()
-        .map(|fault| format!("{} {}: {}", fault.line.unwrap(), fault.path, fault.what))
+        .map(|fault| format!("{} {}: {}", fault.line.unwrap(), fault.path, fault.message))
         .collect();
     assert_eq!(faults.len(), expected.len(), "{text}: {faults:#?}");
     for (fault, expected) in faults.iter().zip(expected) {
@@ -201,7 +201,7 @@ fn f14_no_file_takes_long() {
     ] {
         let start = Instant::now();
         let fault = parse(&text).err().unwrap_or_else(|| panic!("{what}"));
-        assert!(fault.what.contains(expected), "{what}: {fault:?}");
+        assert!(fault.message.contains(expected), "{what}: {fault:?}");
         // In a debug build on a slow machine. What follows each alias takes hours.
         assert!(
             start.elapsed() < Duration::from_secs(60),
@@ -248,7 +248,7 @@ proptest! {
     #[test]
     fn what_json_says_yaml_says(text in "[a-c ]{0,5}", number: u32) {
         let json = format!("{{\"k\": [{text:?}, {number}, {{\"x\": true}}]}}");
-        let (tree, faults) = parse(&json).map_err(|fault| TestCaseError::fail(fault.what))?;
+        let (tree, faults) = parse(&json).map_err(|fault| TestCaseError::fail(fault.message))?;
         prop_assert!(faults.is_empty());
         prop_assert_eq!(drawn(&tree), format!("{{k: [{text:?}@1 {number}@1 {{x: true@1}}]}}"));
     }
@@ -288,7 +288,7 @@ fn pairs_of_escapes_in_json_are_read() {
             parse(text)
                 .err()
                 .expect(text)
-                .what
+                .message
                 .starts_with("is not YAML"),
             "{text}"
         );

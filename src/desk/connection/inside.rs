@@ -20,19 +20,21 @@ const BUFFER: usize = 64 << 10;
 
 /// The runtime of the callers' service. It is known from the first connection on, and so before the
 /// process is ready.
-pub type Home = Arc<OnceLock<Handle>>;
+pub type CallersRuntime = Arc<OnceLock<Handle>>;
 
 /// The callers' door, for requests from within the process.
 #[derive(Clone)]
-pub struct Inside(Arc<Enter>);
+pub struct InternalConnector(Arc<ServeStream>);
 
-type Enter = dyn Fn(Stream, &ShutdownWatch) -> bool + Send + Sync;
+type ServeStream = dyn Fn(Stream, &ShutdownWatch) -> bool + Send + Sync;
 
-impl Inside {
+impl InternalConnector {
     /// Makes the door to a proxy.
-    pub fn new<P: ServerApp + Send + Sync + 'static>(connections: Connections<P>) -> Inside {
+    pub fn new<P: ServerApp + Send + Sync + 'static>(
+        connections: Connections<P>,
+    ) -> InternalConnector {
         let connections = Arc::new(connections);
-        Inside(Arc::new(move |stream, shutdown| {
+        InternalConnector(Arc::new(move |stream, shutdown| {
             let Some(home) = connections.home.get() else {
                 return false;
             };
@@ -47,17 +49,17 @@ impl Inside {
     /// `None` if the callers' service does not serve yet.
     pub fn connect(&self, from: SocketAddr, shutdown: &ShutdownWatch) -> Option<Stream> {
         let (ours, theirs) = tokio::io::duplex(BUFFER);
-        let mut theirs = stream(theirs);
+        let mut theirs = memory_stream(theirs);
         // There is no socket: the address is set, and asked of nobody.
         let digest = SocketDigest::from_raw_fd(-1);
         digest.peer_addr.set(Some(from.into())).ok()?;
         digest.local_addr.set(None).ok()?;
         theirs.set_socket_digest(digest);
-        (self.0)(Box::new(theirs), shutdown).then(|| Box::new(stream(ours)) as Stream)
+        (self.0)(Box::new(theirs), shutdown).then(|| Box::new(memory_stream(ours)) as Stream)
     }
 }
 
-fn stream(end: DuplexStream) -> L4Stream {
+fn memory_stream(end: DuplexStream) -> L4Stream {
     VirtualSocketStream::new(Box::new(End(end))).into()
 }
 

@@ -4,7 +4,7 @@
 //! Pingora answers all such heads with an empty 400, and gives no reason. A good head costs no more
 //! than the copy of its first bytes. Pure.
 
-use crate::error::{Refusal, What};
+use crate::error::{FailureKind, Refusal};
 use http::StatusCode;
 use std::time::SystemTime;
 
@@ -58,7 +58,7 @@ impl HeadBytes {
             self.more_target += memchr::memchr(b'\n', bytes).unwrap_or(bytes.len());
         }
         self.more += bytes.len();
-        self.more_lines += lines(bytes);
+        self.more_lines += count_lines(bytes);
     }
 
     /// Returns the kept bytes, without the empty lines that may come before a head.
@@ -103,37 +103,37 @@ impl HeadBytes {
             self.line()
                 .iter()
                 .position(|byte| *byte == b' ')
-                .map_or(0, |at| at + 1)
+                .map_or(0, |space| space + 1)
                 + VERSION,
         );
         if target > LONGEST_TARGET {
             let message =
                 format!("The request's path and query are longer than {LONGEST_TARGET} bytes.");
-            return Refusal::new(What::TargetTooLong, message);
+            return Refusal::new(FailureKind::TargetTooLong, message);
         }
-        if lines(self.start()) + self.more_lines > FIELDS + 1 {
+        if count_lines(self.start()) + self.more_lines > FIELDS + 1 {
             return Refusal::new(
-                What::HeadersTooLarge,
+                FailureKind::HeadersTooLarge,
                 format!("The request has more than {FIELDS} header fields."),
             );
         }
         if self.kept.len() + self.more > LARGEST {
             return Refusal::new(
-                What::HeadersTooLarge,
+                FailureKind::HeadersTooLarge,
                 "The request's headers are larger than 1 MiB.",
             );
         }
         let message = "The request's head is not valid HTTP/1.1, or it gives the length of the body twice: check its \
                        first line, and its headers `host`, `content-length` and `transfer-encoding`.";
-        Refusal::new(What::BadRequest { code: None }, message)
+        Refusal::new(FailureKind::BadRequest { code: None }, message)
     }
 }
 
 /// Counts the lines up to the end of the head.
-fn lines(bytes: &[u8]) -> usize {
+fn count_lines(bytes: &[u8]) -> usize {
     let ends = [
-        memchr::memmem::find(bytes, b"\r\n\r\n").map(|at| at + 2),
-        memchr::memmem::find(bytes, b"\n\n").map(|at| at + 1),
+        memchr::memmem::find(bytes, b"\r\n\r\n").map(|offset| offset + 2),
+        memchr::memmem::find(bytes, b"\n\n").map(|offset| offset + 1),
     ];
     let end = ends.into_iter().flatten().min().unwrap_or(bytes.len());
     memchr::memchr_iter(b'\n', bytes.get(..end).unwrap_or_default()).count()
@@ -141,7 +141,7 @@ fn lines(bytes: &[u8]) -> usize {
 
 /// Returns the bytes of the answer to such a head. The connection closes after it. If the answer is
 /// `bare`, it has no body.
-pub(super) fn answer(
+pub(super) fn write_answer(
     status: u16,
     request_id: &str,
     body: &[u8],
@@ -184,7 +184,7 @@ mod tests {
     }
 
     fn status(head: &[u8]) -> u16 {
-        seen(&[head]).fault().what.row().status
+        seen(&[head]).fault().kind.row().status
     }
 
     #[test]
@@ -222,7 +222,7 @@ mod tests {
         seen.clear();
         seen.note(&head("GET /v1/models?q=1 HTTP/1.1", 2));
         assert_eq!(
-            (seen.fault().what.row().status, seen.asked()),
+            (seen.fault().kind.row().status, seen.asked()),
             (400, ("GET", "/v1/models"))
         );
     }
@@ -255,8 +255,8 @@ mod tests {
         let refusal = seen(&[b"\x16"]).fault();
         let answer = |bare| {
             let error = refusal.body(&CHAT, "id-1");
-            super::answer(
-                refusal.what.row().status,
+            super::write_answer(
+                refusal.kind.row().status,
                 "id-1",
                 &error,
                 bare,
@@ -296,7 +296,7 @@ mod tests {
             let seen = seen(&reads);
             let (_, path) = seen.asked();
             prop_assert!(path.is_empty() || path.starts_with('/'));
-            prop_assert!([400, 414, 431].contains(&seen.fault().what.row().status));
+            prop_assert!([400, 414, 431].contains(&seen.fault().kind.row().status));
         }
     }
 }

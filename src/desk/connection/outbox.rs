@@ -37,7 +37,7 @@ impl Outbox {
             }
         }
         if self.waiting.capacity() == 0 {
-            self.waiting = pool::take();
+            self.waiting = pool::take_buffer();
         }
         parts
             .iter()

@@ -6,7 +6,7 @@
 
 use super::too_large;
 use crate::base::memory::Held;
-use crate::error::{Refusal, What};
+use crate::error::{FailureKind, Refusal};
 use bytes::Bytes;
 use flate2::bufread::GzDecoder;
 use std::io::Read;
@@ -14,21 +14,21 @@ use std::io::Read;
 /// The bytes that are unpacked at once.
 const PIECE: usize = 64 * 1024;
 /// The number of pieces, or members, after which other requests run: they take some milliseconds.
-const TURN: usize = 16;
+const PIECES_PER_TURN: usize = 16;
 /// The most gzip members in one body. Each costs its reader something, even if it is empty;
 /// programs that pack in blocks make one for each 64 KiB.
-const MEMBERS: usize = 4096;
+const MAX_MEMBERS: usize = 4096;
 
 /// Unpacks a body, to `limit` bytes at most. Before the call `held` holds the packed body, and
 /// after it only the unpacked one.
-pub(super) async fn unpacked(
+pub(super) async fn unpack_body(
     packed: Bytes,
     limit: usize,
     held: &mut Held,
 ) -> Result<Bytes, Refusal> {
     let mut body = Vec::new();
     if !packed.is_empty() {
-        unpack(&packed, limit, &mut body, held).await?;
+        unpack_into(&packed, limit, &mut body, held).await?;
         body.shrink_to_fit();
     }
     drop(packed);
@@ -39,7 +39,7 @@ pub(super) async fn unpacked(
 
 /// Unpacks into `body`. **Invariant:** `held` holds the body's capacity, and the body never has
 /// capacity for more than a byte above its limit.
-async fn unpack(
+async fn unpack_into(
     packed: &[u8],
     limit: usize,
     body: &mut Vec<u8>,
@@ -48,26 +48,29 @@ async fn unpack(
     let (mut rest, mut steps, mut members) = (packed, 0usize, 0);
     while !rest.is_empty() {
         members += 1;
-        if members > MEMBERS {
+        if members > MAX_MEMBERS {
             return Err(no_gzip("holds too many gzip parts, one after the other"));
         }
         let mut decoder = GzDecoder::new(rest);
         loop {
             if body.len() == body.capacity() {
-                widen(body, limit, held)?;
+                grow_body(body, limit, held)?;
             }
             let before = body.len();
             // The read stays within the body's capacity, so that `read_to_end` does not reserve
             // more.
-            let most = PIECE.min(body.capacity() - before) as u64;
-            (&mut decoder).take(most).read_to_end(body).map_err(|_| {
-                no_gzip("is not valid gzip, although its `content-encoding` is gzip")
-            })?;
+            let read_limit = PIECE.min(body.capacity() - before) as u64;
+            (&mut decoder)
+                .take(read_limit)
+                .read_to_end(body)
+                .map_err(|_| {
+                    no_gzip("is not valid gzip, although its `content-encoding` is gzip")
+                })?;
             if body.len() > limit {
                 return Err(too_large(limit));
             }
             steps += 1;
-            if steps.is_multiple_of(TURN) {
+            if steps.is_multiple_of(PIECES_PER_TURN) {
                 tokio::task::yield_now().await;
             }
             if body.len() == before {
@@ -81,17 +84,17 @@ async fn unpack(
 
 fn no_gzip(why: &str) -> Refusal {
     Refusal::new(
-        What::BadRequest { code: None },
+        FailureKind::BadRequest { code: None },
         format!("The request's body {why}."),
     )
 }
 
 /// Adds a quarter to the capacity, so that the body is moved only a few times. If the budget has no
 /// quarter left, adds a piece.
-fn widen(body: &mut Vec<u8>, limit: usize, held: &mut Held) -> Result<(), Refusal> {
+fn grow_body(body: &mut Vec<u8>, limit: usize, held: &mut Held) -> Result<(), Refusal> {
     let room = body.capacity();
-    let most = limit.saturating_add(1).saturating_sub(room);
-    let more = [room / 4, PIECE].map(|more| more.max(PIECE).min(most));
+    let max_growth = limit.saturating_add(1).saturating_sub(room);
+    let more = [room / 4, PIECE].map(|more| more.max(PIECE).min(max_growth));
     let more = more
         .into_iter()
         .find(|more| held.grow(*more))
@@ -124,9 +127,13 @@ mod tests {
         let run = tokio::runtime::Builder::new_current_thread()
             .build()
             .unwrap();
-        let body = run.block_on(unpacked(Bytes::copy_from_slice(packed), 1 << 20, &mut held));
+        let body = run.block_on(unpack_body(
+            Bytes::copy_from_slice(packed),
+            1 << 20,
+            &mut held,
+        ));
         let left = budget - held.bytes();
-        (body.map_err(|refusal| refusal.what.row().status), left)
+        (body.map_err(|refusal| refusal.kind.row().status), left)
     }
 
     #[test]
@@ -177,8 +184,8 @@ mod tests {
                 assert!(held.grow(packed.len()), "room for the packed body");
                 let mut body = Vec::new();
                 let told = run
-                    .block_on(super::unpack(&packed, limit, &mut body, &mut held))
-                    .map_err(|refusal| refusal.what.row().status);
+                    .block_on(super::unpack_into(&packed, limit, &mut body, &mut held))
+                    .map_err(|refusal| refusal.kind.row().status);
                 assert_eq!(
                     held.bytes(),
                     packed.len() + body.capacity(),
@@ -215,10 +222,17 @@ mod tests {
     #[test]
     fn what_holds_nothing_a_thousand_times_is_refused_soon() {
         let empty = pack(b"");
-        assert_eq!(unpack(&empty.repeat(MEMBERS), 1 << 20).0, Ok(Bytes::new()));
-        assert_eq!(unpack(&empty.repeat(MEMBERS + 1), 1 << 20).0, Err(400));
         assert_eq!(
-            unpack(&[empty.repeat(MEMBERS - 1), pack(b"{}")].concat(), 1 << 20).0,
+            unpack(&empty.repeat(MAX_MEMBERS), 1 << 20).0,
+            Ok(Bytes::new())
+        );
+        assert_eq!(unpack(&empty.repeat(MAX_MEMBERS + 1), 1 << 20).0, Err(400));
+        assert_eq!(
+            unpack(
+                &[empty.repeat(MAX_MEMBERS - 1), pack(b"{}")].concat(),
+                1 << 20
+            )
+            .0,
             Ok(Bytes::from_static(b"{}"))
         );
         // However long it goes on.

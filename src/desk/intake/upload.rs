@@ -1,14 +1,14 @@
 //! Reads a form: its files go to the spool, and the few fields that decide where it goes are read
 //! on the way.
 
-use super::{Incoming, Refusal, What, declared};
+use super::{FailureKind, Incoming, Refusal, declared_length};
 use crate::desk::{Desk, ask};
 use crate::exchange::producer::Sent;
 use crate::exchange::upload::Upload;
 use crate::limits::KeyScopes;
 use bytes::Bytes;
 use dialects::front::form::{self, FormRead};
-use dialects::front::{Asked, Envelope, Front};
+use dialects::front::{Envelope, Front, PathRequest};
 use dialects::wire::multipart::{self, FormScanner};
 use http::header;
 use pingora_proxy::Session;
@@ -21,7 +21,7 @@ impl Desk {
         session: &mut Session,
         scopes: &KeyScopes,
         front: &'static Front,
-        asked: Asked,
+        asked: PathRequest,
     ) -> Result<(Envelope, Sent), Refusal> {
         let headers = &session.req_header().headers;
         if headers
@@ -29,7 +29,7 @@ impl Desk {
             .is_some_and(|coding| !coding.as_bytes().eq_ignore_ascii_case(b"identity"))
         {
             return Err(Refusal::new(
-                What::UnsupportedMedia,
+                FailureKind::UnsupportedMedia,
                 "A form must be sent uncompressed.",
             ));
         }
@@ -37,26 +37,26 @@ impl Desk {
             .get(header::CONTENT_TYPE)
             .map(|kind| kind.as_bytes())
             .unwrap_or_default();
-        let boundary = multipart::boundary(kind).ok_or_else(|| {
+        let boundary = multipart::form_boundary(kind).ok_or_else(|| {
             let message = "Send a form here, with the header `content-type: multipart/form-data; boundary=…`.";
-            Refusal::new(What::UnsupportedMedia, message)
+            Refusal::new(FailureKind::UnsupportedMedia, message)
         })?;
         let boundary = boundary
-            .map_err(|why| ask::unreadable(form::broken(why)))?
+            .map_err(|why| ask::bad_request(form::broken_form(why)))?
             .to_owned();
-        let limit = self.spool.largest(self.settings.limits.upload);
-        let declared = declared(session, limit)?;
+        let limit = self.spool.largest_body(self.settings.limits.upload);
+        let declared = declared_length(session, limit)?;
         let mut held = self.memory.open(&scopes.purse);
-        let (mut spooling, mut room) = self.spool.begin(&scopes.spool);
+        let (mut spooling, mut room) = self.spool.begin_body(&scopes.spool);
         if !room.grow(declared) {
             return Err(no_room());
         }
-        let mut incoming = Incoming::begin(self, session, limit).await?;
-        let mut scanner = FormScanner::new(&boundary, form::reading);
-        while let Some(chunk) = incoming.next().await? {
+        let mut incoming = Incoming::start_reading(self, session, limit).await?;
+        let mut scanner = FormScanner::new(&boundary, form::form_field_reading);
+        while let Some(chunk) = incoming.next_piece().await? {
             scanner
                 .feed(&chunk)
-                .map_err(|fault| ask::unreadable(form::fault(fault)))?;
+                .map_err(|fault| ask::bad_request(form::form_fault(fault)))?;
             if !room.hold(declared.max(incoming.so_far)) {
                 return Err(no_room());
             }
@@ -70,13 +70,13 @@ impl Desk {
         }
         let fields = scanner
             .finish()
-            .map_err(|fault| ask::unreadable(form::fault(fault)))?;
+            .map_err(|fault| ask::bad_request(form::form_fault(fault)))?;
         let FormRead {
             envelope,
             texts,
             places,
             names_model,
-        } = form::read(front, &fields, &asked, incoming.so_far).map_err(ask::unreadable)?;
+        } = form::read_form(front, &fields, &asked, incoming.so_far).map_err(ask::bad_request)?;
         let upload = Upload::new(spooling.end(), &boundary, (places, names_model), room);
         let body = Bytes::from(texts);
         Ok((
@@ -92,5 +92,5 @@ impl Desk {
 
 fn no_room() -> Refusal {
     let message = "The gateway has no room left for this upload, or this caller's part of the room is used up. Try again shortly.";
-    Refusal::new(What::NoCapacity, message).retry_after(1)
+    Refusal::new(FailureKind::NoCapacity, message).retry_after(1)
 }

@@ -8,7 +8,7 @@
 
 use super::*;
 use crate::account::State;
-use crate::catalog::resolve::resolve;
+use crate::catalog::resolve::resolve_catalog;
 use crate::conf::proxy::Proxies;
 use pingora::connectors::http::v2::{H2HandshakeSettings, handshake};
 use pingora::http::RequestHeader;
@@ -163,7 +163,7 @@ async fn serve_http2(stream: DuplexStream, pieces: Vec<Paced>) {
 /// An attempt at some account, with no wire.
 fn nothing_yet() -> Attempt {
     let catalog = "accounts:\n  a: { dialect: openai, key: k-1 }\nmodels: {}\ncallers: {}\n";
-    let catalog = resolve(
+    let catalog = resolve_catalog(
         &[("catalog.yaml".to_owned(), catalog.to_owned())],
         &mut |_| Ok(String::new()),
     )
@@ -172,7 +172,7 @@ fn nothing_yet() -> Attempt {
     let state = Arc::new(State::new(account.id.clone()));
     Attempt {
         wire: Wire::Spent,
-        place: Arc::new(Place::new(account, state, &Proxies::default())),
+        ready_account: Arc::new(ReadyAccount::new(account, state, &Proxies::default())),
         permit: None,
         reused: false,
         whole_request: true,

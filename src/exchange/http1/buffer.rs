@@ -58,7 +58,7 @@ impl ReadBuffer {
             self.taken = 0;
         }
         if self.memory.capacity() == 0 {
-            self.memory = pool::take();
+            self.memory = pool::take_buffer();
         }
         if self.memory.len() < self.memory.capacity() {
             return;

@@ -18,7 +18,7 @@ const LARGEST: u64 = u64::MAX >> 1;
 /// The reading of a body in chunks.
 #[derive(Debug, Default)]
 pub(super) struct ChunkReader {
-    at: ChunkPlace,
+    state: ChunkState,
     /// The bytes of the chunk that are still to come.
     left: u64,
     /// The bytes of the present line, or of everything after the last chunk.
@@ -27,7 +27,7 @@ pub(super) struct ChunkReader {
 
 /// The place in the body, by what is expected there.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-enum ChunkPlace {
+enum ChunkState {
     /// The first digit of a chunk's size.
     #[default]
     Size,
@@ -64,24 +64,24 @@ pub(super) struct BrokenChunk;
 impl ChunkReader {
     /// Returns whether the body is over.
     pub(super) fn is_done(&self) -> bool {
-        self.at == ChunkPlace::End
+        self.state == ChunkState::End
     }
 
     /// Returns the place of the next bytes of the body in what has come. What stands before them is
     /// not needed any more. If the place is empty, the body is over there, or more must come.
     pub(super) fn next(&mut self, bytes: &[u8]) -> Result<Range<usize>, BrokenChunk> {
-        let mut read = self.usual_line(bytes).unwrap_or_default();
-        while let Some(byte) = bytes.get(read).filter(|_| self.at != ChunkPlace::End) {
-            if self.at == ChunkPlace::Data {
+        let mut read = self.whole_size_line(bytes).unwrap_or_default();
+        while let Some(byte) = bytes.get(read).filter(|_| self.state != ChunkState::End) {
+            if self.state == ChunkState::Data {
                 let came = bytes.len() - read;
                 let taken = usize::try_from(self.left).map_or(came, |left| left.min(came));
                 self.left -= taken as u64;
                 if self.left == 0 {
-                    self.at = ChunkPlace::DataEnd;
+                    self.state = ChunkState::DataEnd;
                 }
                 return Ok(read..read + taken);
             }
-            self.at = self.step(*byte)?;
+            self.state = self.step(*byte)?;
             read += 1;
         }
         Ok(read..read)
@@ -89,14 +89,14 @@ impl ChunkReader {
 
     /// Reads what usually stands before a chunk, if all of it has come: the end of the last chunk,
     /// and a size of a few digits. Returns its length. All else is read byte by byte.
-    fn usual_line(&mut self, bytes: &[u8]) -> Option<usize> {
+    fn whole_size_line(&mut self, bytes: &[u8]) -> Option<usize> {
         const FEW: usize = 7;
-        let line = if self.at == ChunkPlace::DataEnd {
+        let line = if self.state == ChunkState::DataEnd {
             bytes.strip_prefix(b"\r\n")?
         } else {
             bytes
         };
-        if !matches!(self.at, ChunkPlace::DataEnd | ChunkPlace::Size) {
+        if !matches!(self.state, ChunkState::DataEnd | ChunkState::Size) {
             return None;
         }
         let (mut size, mut rest) = (0, line);
@@ -109,25 +109,25 @@ impl ChunkReader {
             }
         }
         let rest = rest.strip_prefix(b"\r\n").filter(|_| size > 0)?;
-        (self.at, self.left, self.line) = (ChunkPlace::Data, size, 0);
+        (self.state, self.left, self.line) = (ChunkState::Data, size, 0);
         Some(bytes.len() - rest.len())
     }
 
     /// Takes in a byte that is not of the body, and returns the next place.
-    fn step(&mut self, byte: u8) -> Result<ChunkPlace, BrokenChunk> {
+    fn step(&mut self, byte: u8) -> Result<ChunkState, BrokenChunk> {
         self.line += 1;
         let is_last = matches!(
-            self.at,
-            ChunkPlace::TrailerStart
-                | ChunkPlace::Trailer
-                | ChunkPlace::TrailerFeed
-                | ChunkPlace::LastFeed
+            self.state,
+            ChunkState::TrailerStart
+                | ChunkState::Trailer
+                | ChunkState::TrailerFeed
+                | ChunkState::LastFeed
         );
         if self.line > if is_last { TRAILERS } else { LINE } {
             return Err(BrokenChunk);
         }
-        match (self.at, byte) {
-            (ChunkPlace::Size | ChunkPlace::Digits, b'0'..=b'9' | b'a'..=b'f' | b'A'..=b'F')
+        match (self.state, byte) {
+            (ChunkState::Size | ChunkState::Digits, b'0'..=b'9' | b'a'..=b'f' | b'A'..=b'F')
                 if self.line <= DIGITS =>
             {
                 let digit = char::from(byte).to_digit(16).unwrap_or_default();
@@ -135,34 +135,34 @@ impl ChunkReader {
                 if self.left > LARGEST {
                     return Err(BrokenChunk);
                 }
-                Ok(ChunkPlace::Digits)
+                Ok(ChunkState::Digits)
             }
-            (ChunkPlace::Digits | ChunkPlace::Gap, b'\t' | b' ') => Ok(ChunkPlace::Gap),
-            (ChunkPlace::Digits | ChunkPlace::Gap, b';') => Ok(ChunkPlace::Extension),
-            (ChunkPlace::Digits | ChunkPlace::Gap | ChunkPlace::Extension, b'\r') => {
-                Ok(ChunkPlace::SizeEnd)
+            (ChunkState::Digits | ChunkState::Gap, b'\t' | b' ') => Ok(ChunkState::Gap),
+            (ChunkState::Digits | ChunkState::Gap, b';') => Ok(ChunkState::Extension),
+            (ChunkState::Digits | ChunkState::Gap | ChunkState::Extension, b'\r') => {
+                Ok(ChunkState::SizeEnd)
             }
-            (ChunkPlace::Extension, other) if other != b'\n' => Ok(ChunkPlace::Extension),
-            (ChunkPlace::SizeEnd, b'\n') => {
+            (ChunkState::Extension, other) if other != b'\n' => Ok(ChunkState::Extension),
+            (ChunkState::SizeEnd, b'\n') => {
                 self.line = 0;
                 Ok(if self.left == 0 {
-                    ChunkPlace::TrailerStart
+                    ChunkState::TrailerStart
                 } else {
-                    ChunkPlace::Data
+                    ChunkState::Data
                 })
             }
-            (ChunkPlace::DataEnd, b'\r') => Ok(ChunkPlace::DataFeed),
-            (ChunkPlace::DataFeed, b'\n') => {
+            (ChunkState::DataEnd, b'\r') => Ok(ChunkState::DataFeed),
+            (ChunkState::DataFeed, b'\n') => {
                 self.line = 0;
-                Ok(ChunkPlace::Size)
+                Ok(ChunkState::Size)
             }
-            (ChunkPlace::TrailerStart, b'\r') => Ok(ChunkPlace::LastFeed),
-            (ChunkPlace::Trailer, b'\r') => Ok(ChunkPlace::TrailerFeed),
-            (ChunkPlace::TrailerStart | ChunkPlace::Trailer, other) if other != b'\n' => {
-                Ok(ChunkPlace::Trailer)
+            (ChunkState::TrailerStart, b'\r') => Ok(ChunkState::LastFeed),
+            (ChunkState::Trailer, b'\r') => Ok(ChunkState::TrailerFeed),
+            (ChunkState::TrailerStart | ChunkState::Trailer, other) if other != b'\n' => {
+                Ok(ChunkState::Trailer)
             }
-            (ChunkPlace::TrailerFeed, b'\n') => Ok(ChunkPlace::TrailerStart),
-            (ChunkPlace::LastFeed, b'\n') => Ok(ChunkPlace::End),
+            (ChunkState::TrailerFeed, b'\n') => Ok(ChunkState::TrailerStart),
+            (ChunkState::LastFeed, b'\n') => Ok(ChunkState::End),
             _ => Err(BrokenChunk),
         }
     }

@@ -22,7 +22,7 @@ pub struct AnswerHead {
     pub(super) keeps: bool,
     /// The names, in lower case, and the values, one after the other.
     text: Vec<u8>,
-    fields: Vec<FieldPlace>,
+    fields: Vec<FieldRange>,
 }
 
 /// How the end of a body is found.
@@ -38,7 +38,7 @@ pub(super) enum BodyFraming {
 
 /// The place of a field in the text of its head.
 #[derive(Debug)]
-struct FieldPlace {
+struct FieldRange {
     name: Range<usize>,
     value: Range<usize>,
 }
@@ -114,7 +114,7 @@ impl AnswerHead {
                 }
             }));
         }
-        self.fields.push(FieldPlace {
+        self.fields.push(FieldRange {
             name: name..value,
             value: value..self.text.len(),
         });
@@ -165,7 +165,7 @@ impl AnswerHead {
     }
 
     fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
-        let part = |place: &Range<usize>| self.text.get(place.clone()).unwrap_or_default();
+        let part = |range: &Range<usize>| self.text.get(range.clone()).unwrap_or_default();
         self.fields
             .iter()
             .map(move |field| (part(&field.name), part(&field.value)))
@@ -194,17 +194,17 @@ impl AnswerHead {
 fn one_length(before: Option<Option<u64>>, value: &[u8]) -> Option<u64> {
     let mut known = before;
     for number in value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii) {
-        let said = digits(number)?;
-        if known.is_some_and(|known| known != Some(said)) {
+        let length = parse_length(number)?;
+        if known.is_some_and(|known| known != Some(length)) {
             return None;
         }
-        known = Some(Some(said));
+        known = Some(Some(length));
     }
     known.flatten()
 }
 
 /// Reads a number of digits only: no sign, and nothing that overflows.
-fn digits(text: &[u8]) -> Option<u64> {
+fn parse_length(text: &[u8]) -> Option<u64> {
     if text.is_empty() {
         return None;
     }

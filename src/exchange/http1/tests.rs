@@ -77,7 +77,7 @@ fn plain_answers_share_the_memory_of_their_thread() {
             }
             assert_eq!((read, answer.is_done()), (body, true));
             assert!(answer.finish().is_ok());
-            let memory = pool::take();
+            let memory = pool::take_buffer();
             assert_eq!(
                 *first.get_or_insert(memory.as_ptr()),
                 memory.as_ptr(),

@@ -12,7 +12,7 @@ impl Producer<'_> {
     /// attempt.
     pub(super) fn leave(&self, attempt: &mut Try<'_>) -> &'static str {
         let (waited, stream) = (attempt.began.elapsed(), self.request.envelope.stream);
-        let left = attempt.guard.left(stream, waited, Clock::now());
+        let left = attempt.guard.record_leave(stream, waited, Clock::now());
         self.log_leave(attempt, left);
         if !left.is_given_up {
             return CALLER_LEFT;
@@ -24,7 +24,7 @@ impl Producer<'_> {
     /// Logs what begins for a target whose callers leave.
     fn log_leave(&self, attempt: &Try<'_>, left: Left) {
         let candidate = attempt.candidate;
-        let account = &candidate.place.account.id;
+        let account = &candidate.ready_account.account.id;
         let model = || candidate.track.name(&candidate.upstream_model);
         if left.moved {
             log::warn!(

@@ -11,7 +11,7 @@ use crate::base::lock::Lock;
 use crate::conf::price::{Price, Usd};
 use crate::ledger::{Row, Runs};
 use crate::plan::Candidate;
-use crate::settled::{Tried, Unused, millis};
+use crate::settled::{Tried, Unused, whole_millis};
 use dialects::usage::{Source, Usage};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -71,13 +71,14 @@ impl Meter {
     }
 
     /// Returns the time from the request's head to a moment.
-    pub(super) fn since_head(&self, at: Instant) -> Duration {
-        self.began
-            .map_or(Duration::ZERO, |began| at.saturating_duration_since(began))
+    pub(super) fn since_head(&self, moment: Instant) -> Duration {
+        self.began.map_or(Duration::ZERO, |began| {
+            moment.saturating_duration_since(began)
+        })
     }
 
     /// Notes that the request is cut into slices.
-    pub(super) fn sums(&self) {
+    pub(super) fn mark_sliced(&self) {
         self.state.lock().sums = true;
     }
 
@@ -88,17 +89,22 @@ impl Meter {
     }
 
     /// Notes that an attempt begins.
-    pub(super) fn asked(&self, candidate: &Candidate, progress: &Arc<Progress>) {
+    pub(super) fn note_attempt(&self, candidate: &Candidate, progress: &Arc<Progress>) {
         let mut state = self.state.lock();
         state.attempts = state.attempts.saturating_add(1);
-        state.place(candidate, progress);
+        state.add_asked(candidate, progress);
     }
 
     /// Notes that an answer that was in the trail is used after all.
-    pub(super) fn wanted(&self, candidate: &Candidate, progress: &Arc<Progress>, trail: &[Tried]) {
+    pub(super) fn note_wanted(
+        &self,
+        candidate: &Candidate,
+        progress: &Arc<Progress>,
+        trail: &[Tried],
+    ) {
         let mut state = self.state.lock();
-        state.unused = Unused::of(trail);
-        state.place(candidate, progress);
+        state.unused = Unused::from_trail(trail);
+        state.add_asked(candidate, progress);
     }
 
     /// Notes that an attempt has ended. `used` is what counts as the exchange's own usage. Without
@@ -108,12 +114,12 @@ impl Meter {
         if state.sums {
             return state.ended(progress, used, trail);
         }
-        state.unused = Unused::of(trail);
+        state.unused = Unused::from_trail(trail);
         match used {
             Some(used) => progress.lock().usage = used,
             None => {
-                for place in &mut state.asked {
-                    place.take_if(|asked| asked.is_of(progress));
+                for slot in &mut state.asked {
+                    slot.take_if(|asked| asked.is_of(progress));
                 }
             }
         }
@@ -129,12 +135,12 @@ impl Asked {
 impl MeterState {
     /// Notes that an attempt at a slice has ended.
     fn ended(&mut self, progress: &Progress, used: Option<Usage>, trail: &[Tried]) {
-        let last = Unused::of(trail.last().map(std::slice::from_ref).unwrap_or_default());
+        let last = Unused::from_trail(trail.last().map(std::slice::from_ref).unwrap_or_default());
         self.unused.add(last.tokens, last.cost);
         let first = self
             .asked
             .iter_mut()
-            .find_map(|place| place.take_if(|asked| asked.is_of(progress)));
+            .find_map(|slot| slot.take_if(|asked| asked.is_of(progress)));
         let asked = first.or_else(|| {
             self.more
                 .extract_if(.., |asked| asked.is_of(progress))
@@ -167,14 +173,14 @@ impl MeterState {
         }
     }
 
-    fn place(&mut self, candidate: &Candidate, progress: &Arc<Progress>) {
+    fn add_asked(&mut self, candidate: &Candidate, progress: &Arc<Progress>) {
         let asked = Asked {
-            account: candidate.place.account.id.clone(),
+            account: candidate.ready_account.account.id.clone(),
             upstream_model: candidate.upstream_model.clone(),
             price: candidate.price,
             progress: progress.clone(),
         };
-        if let Some(free) = self.asked.iter_mut().find(|place| place.is_none()) {
+        if let Some(free) = self.asked.iter_mut().find(|slot| slot.is_none()) {
             *free = Some(asked);
         } else {
             self.more.push(asked);
@@ -194,7 +200,7 @@ impl Runs for Meter {
             account: first.map(|asked| asked.account.clone()),
             upstream_model: first.map(|asked| asked.upstream_model.clone()),
             attempts: state.attempts,
-            total_ms: self.began.map_or(0, |began| millis(began.elapsed())),
+            total_ms: self.began.map_or(0, |began| whole_millis(began.elapsed())),
             ..self.begun.clone()
         };
         if let Some(done) = &state.done {

@@ -12,7 +12,7 @@ use crate::account::{Permit, quota};
 use crate::base::alarm::Alarm;
 use crate::base::memory::Held;
 use crate::conf::price::ShowCost;
-use crate::error::scrub;
+use crate::error::scrub_secret_words;
 use crate::exchange::attempt::Attempt;
 use crate::exchange::backends::Backends;
 use crate::exchange::credential;
@@ -37,7 +37,7 @@ pub(super) struct Opening<'x> {
     pub(super) shared: &'x Backends,
     pub(super) request: &'x Request,
     pub(super) candidate: &'x Candidate,
-    pub(super) said: Outbound,
+    pub(super) outbound: Outbound,
     /// The form that is sent, if the request is one.
     pub(super) upload: Option<Arc<Upload>>,
     pub(super) permit: Arc<Permit>,
@@ -105,21 +105,21 @@ impl Opening<'_> {
     pub(super) async fn open(mut self, mut held: Held) -> Result<Opened, FailedAttempt> {
         let mut alarm = Alarm::default();
         let (account, total, stream) = (
-            &self.candidate.place.account,
+            &self.candidate.ready_account.account,
             self.total,
             self.request.envelope.stream,
         );
         let timeouts = self.candidate.timeouts;
-        let mut attempt = self.ask(&mut alarm).await?;
-        let copied = self.said.copied;
-        (self.said.body, self.upload) = (Vec::new(), None);
+        let mut attempt = self.send_request(&mut alarm).await?;
+        let copied = self.outbound.copied;
+        (self.outbound.body, self.upload) = (Vec::new(), None);
         let front = self.request.envelope.front;
         let (status, headers) = attempt.head().await?;
         let kind = headers.get("content-type");
         let content_type = kind
             .filter(|_| front.gives_bytes())
             .and_then(|kind| HeaderValue::from_bytes(kind).ok());
-        let kind = ContentKind::of(kind);
+        let kind = ContentKind::from_header(kind);
         let compressed = headers
             .get("content-encoding")
             .is_some_and(|e| !e.eq_ignore_ascii_case(b"identity"));
@@ -132,9 +132,10 @@ impl Opening<'_> {
         let upstream_id = upstream_id.and_then(|name| headers.text(name));
         self.progress.lock().id = upstream_id
             .filter(|id| id.len() <= 128)
-            .map(|id| scrub(id, &account.secrets()));
+            .map(|id| scrub_secret_words(id, &account.secrets()));
         if headers.have_quotas()
-            && let Some(headroom) = quota::headroom(|name| headers.text(name), SystemTime::now())
+            && let Some(headroom) =
+                quota::tightest_headroom(|name| headers.text(name), SystemTime::now())
         {
             self.candidate.track.learn(headroom);
         }
@@ -142,8 +143,12 @@ impl Opening<'_> {
             // An attempt that was refused is not charged for.
             self.progress.lock().sent = false;
             // The future is boxed, since it is rare.
-            let refused =
-                Box::pin(attempt.refused(dialect, self.request.envelope.front, total, &mut alarm));
+            let refused = Box::pin(attempt.read_refusal(
+                dialect,
+                self.request.envelope.front,
+                total,
+                &mut alarm,
+            ));
             return Err(refused.await.into());
         }
         if compressed {
@@ -152,8 +157,8 @@ impl Opening<'_> {
             )
             .into());
         }
-        let undo = std::mem::take(&mut self.said.undo);
-        let manner = AnswerOptions {
+        let undo = std::mem::take(&mut self.outbound.undo);
+        let answer_options = AnswerOptions {
             undo,
             hide_reasoning: !self.candidate.model.show_reasoning,
             keep_thoughts: self.candidate.family().is_some(),
@@ -187,20 +192,20 @@ impl Opening<'_> {
                     total,
                     start: None,
                 };
-                self.begin(reading, &mut alarm).await
+                self.await_first_event(reading, &mut alarm).await
             }
             ContentKind::Stream(framing) if stream && framing == dialect.protocol.framing => {
                 let limit = self.shared.server.limits.event;
-                let face = self.request.face_of(self.candidate);
+                let answer_header = self.request.answer_header_for(self.candidate);
                 let to = Recipient {
                     front: self.request.envelope.front,
-                    header: &face,
-                    options: manner,
+                    header: &answer_header,
+                    options: answer_options,
                 };
                 let stream = dialect.stream(&self.candidate.upstream_model, to, limit);
                 held.shrink(copied);
                 let (out, idle) = (Vec::new(), timeouts.idle);
-                let start = self.request.face.wants_labels.then(Box::default);
+                let start = self.request.answer_header.wants_labels.then(Box::default);
                 let reading = Reading {
                     attempt,
                     stream,
@@ -210,9 +215,11 @@ impl Opening<'_> {
                     total,
                     start,
                 };
-                self.begin(reading, &mut alarm).await
+                self.await_first_event(reading, &mut alarm).await
             }
-            ContentKind::Json => Ok(self.gather(attempt, manner, held, &mut alarm).await?),
+            ContentKind::Json => Ok(self
+                .read_whole(attempt, answer_options, held, &mut alarm)
+                .await?),
             ContentKind::Stream(_) => Err(Failure::Nonsense(
                 "an event stream in a format that the gateway did not ask for".to_owned(),
             )
@@ -248,23 +255,29 @@ impl Opening<'_> {
 
     /// Sends the request, and waits for the head. After a stale connection it tries a fresh one.
     /// This costs no attempt, since the request was never looked at.
-    async fn ask(&self, alarm: &mut Alarm) -> Result<Attempt, Failure> {
+    async fn send_request(&self, alarm: &mut Alarm) -> Result<Attempt, Failure> {
         let upstream = &self.shared.upstream;
-        let mut headers =
-            credential::headers(upstream, self.candidate, &self.said, self.total, alarm).await?;
+        let mut headers = credential::candidate_headers(
+            upstream,
+            self.candidate,
+            &self.outbound,
+            self.total,
+            alarm,
+        )
+        .await?;
         if let Some(trace) = self
             .request
             .trace
             .as_ref()
-            .filter(|_| self.candidate.place.account.added.trace)
+            .filter(|_| self.candidate.ready_account.account.added.trace)
         {
-            self.progress.lock().span = Some(outgoing::tell_trace(trace, &mut headers));
+            self.progress.lock().span = Some(outgoing::add_trace_headers(trace, &mut headers));
         }
         let mut outgoing = Outgoing {
             request_id: &self.request.request_id,
-            path: &self.said.path,
+            path: &self.outbound.path,
             headers: &headers,
-            body: &self.said.body,
+            body: &self.outbound.body,
             upload: self.upload.as_deref(),
             stream: self.request.envelope.stream,
             timeouts: self.candidate.timeouts,
@@ -273,7 +286,7 @@ impl Opening<'_> {
         };
         for fresh in [false, true] {
             outgoing.fresh = fresh;
-            match self.ask_once(&outgoing, alarm).await {
+            match self.send_once(&outgoing, alarm).await {
                 Err(Failure::Stale) if !fresh => self.progress.resend(),
                 Err(Failure::Stale) => self.progress.lock().sent = false,
                 other => return other,
@@ -283,14 +296,20 @@ impl Opening<'_> {
     }
 
     /// Sends the request over one connection, and waits for the head of the answer.
-    async fn ask_once(
+    async fn send_once(
         &self,
         outgoing: &Outgoing<'_>,
         alarm: &mut Alarm,
     ) -> Result<Attempt, Failure> {
-        let (upstream, place) = (&self.shared.upstream, &self.candidate.place);
-        let mut attempt =
-            Attempt::begin(upstream, place, self.permit.clone(), outgoing, alarm).await?;
+        let (upstream, ready_account) = (&self.shared.upstream, &self.candidate.ready_account);
+        let mut attempt = Attempt::connect_and_send(
+            upstream,
+            ready_account,
+            self.permit.clone(),
+            outgoing,
+            alarm,
+        )
+        .await?;
         self.progress.sent(attempt.connected);
         let sent = attempt.sent;
         let first_byte: Deadline = (sent + outgoing.timeouts.first_byte, || {
@@ -300,7 +319,7 @@ impl Opening<'_> {
             outgoing.stream.then_some(first_byte),
             self.first_token(sent),
         ];
-        let (due, late) = soonest((self.total, || Failure::TotalTimeout), of_a_stream);
+        let (due, late) = earliest_deadline((self.total, || Failure::TotalTimeout), of_a_stream);
         let head = alarm
             .until(due, pin!(attempt.head()))
             .await
@@ -319,10 +338,10 @@ impl Opening<'_> {
     }
 
     /// Reads a whole JSON answer. If the caller asked for a stream, the answer is made into one.
-    async fn gather(
+    async fn read_whole(
         &self,
         mut attempt: Attempt,
-        manner: AnswerOptions,
+        answer_options: AnswerOptions,
         mut held: Held,
         alarm: &mut Alarm,
     ) -> Result<Opened, Failure> {
@@ -336,11 +355,11 @@ impl Opening<'_> {
             AnswerFault::Nonsense(why) => Failure::Nonsense(why.to_owned()),
         };
         let (model, dialect) = (&self.candidate.upstream_model, self.candidate.dialect());
-        let face = &*self.request.face_of(self.candidate);
+        let answer_header = &*self.request.answer_header_for(self.candidate);
         let to = Recipient {
             front: self.request.envelope.front,
-            header: face,
-            options: manner,
+            header: answer_header,
+            options: answer_options,
         };
         if let Err(failure) = received {
             // What broke off may have its counts already. Without memory they are not looked for.
@@ -355,12 +374,12 @@ impl Opening<'_> {
         } else {
             dialect.answer(model, &to, &body)
         };
-        if face.wants_labels {
+        if answer_header.wants_labels {
             let met = read
                 .as_mut()
                 .ok()
                 .and_then(|(answer, _)| answer.labels.take());
-            self.label(met.or_else(|| Labels::of_answer(&body).map(Box::new)));
+            self.note_labels(met.or_else(|| Labels::of_answer(&body).map(Box::new)));
         }
         if read.is_err() {
             // The provider may charge for an answer that nobody gets.
@@ -412,7 +431,7 @@ impl Opening<'_> {
                     (|| Failure::IdleTimeout) as _,
                 )
             });
-            let (due, late) = soonest(
+            let (due, late) = earliest_deadline(
                 (self.total, || Failure::TotalTimeout),
                 [idle, self.first_token(sent)],
             );
@@ -436,17 +455,17 @@ impl Opening<'_> {
     }
 
     /// Notes what the upstream calls its answer.
-    fn label(&self, labels: Option<Box<Labels>>) {
+    fn note_labels(&self, labels: Option<Box<Labels>>) {
         let labels = labels.map(|mut labels| {
-            let place = &self.candidate.place;
-            labels.remove(&place.secrets(place.state.tokens.present().as_ref()));
+            let ready_account = &self.candidate.ready_account;
+            labels.remove(&ready_account.secrets(ready_account.state.tokens.present().as_ref()));
             labels
         });
         self.progress.lock().labels = labels;
     }
 
     /// Reads the first events of a stream, until one counts.
-    async fn begin(
+    async fn await_first_event(
         &self,
         mut reading: Reading,
         alarm: &mut Alarm,
@@ -456,12 +475,14 @@ impl Opening<'_> {
             let first = self
                 .first_token(reading.attempt.sent)
                 .filter(|_| !reading.stream.opened());
-            let fed = reading.feed(soonest(reading.due(), [first]), alarm).await;
+            let fed = reading
+                .feed(earliest_deadline(reading.due(), [first]), alarm)
+                .await;
             self.progress.lock().usage = reading.stream.usage_so_far();
             if (reading.stream.opened() || fed != Ok(false))
                 && let Some(start) = reading.start.take()
             {
-                self.label(start.labels().map(Box::new));
+                self.note_labels(start.labels().map(Box::new));
             }
             let whole = match fed {
                 Ok(whole) => whole,
@@ -517,7 +538,7 @@ impl Opening<'_> {
 }
 
 /// Returns the first of some deadlines.
-fn soonest<const N: usize>(one: Deadline, others: [Option<Deadline>; N]) -> Deadline {
+fn earliest_deadline<const N: usize>(one: Deadline, others: [Option<Deadline>; N]) -> Deadline {
     others
         .into_iter()
         .flatten()
@@ -526,12 +547,12 @@ fn soonest<const N: usize>(one: Deadline, others: [Option<Deadline>; N]) -> Dead
 
 impl Request {
     /// Returns the header that an answer of this candidate shows.
-    fn face_of(&self, candidate: &Candidate) -> Cow<'_, AnswerHeader> {
-        match self.face.cost {
-            ShowCost::No => Cow::Borrowed(&self.face),
-            ShowCost::At(_) | ShowCost::Sum(_) => Cow::Owned(AnswerHeader {
-                cost: ShowCost::At(candidate.price),
-                ..AnswerHeader::clone(&self.face)
+    fn answer_header_for(&self, candidate: &Candidate) -> Cow<'_, AnswerHeader> {
+        match self.answer_header.cost {
+            ShowCost::No => Cow::Borrowed(&self.answer_header),
+            ShowCost::AtPrice(_) | ShowCost::Sum(_) => Cow::Owned(AnswerHeader {
+                cost: ShowCost::AtPrice(candidate.price),
+                ..AnswerHeader::clone(&self.answer_header)
             }),
         }
     }
@@ -551,7 +572,7 @@ impl ContentKind {
         !matches!(self, ContentKind::Other(name) if stream || name == "text/html")
     }
 
-    fn of(content_type: Option<&[u8]>) -> ContentKind {
+    fn from_header(content_type: Option<&[u8]>) -> ContentKind {
         let Some(value) = content_type else {
             return ContentKind::Json;
         };
@@ -564,7 +585,7 @@ impl ContentKind {
             return ContentKind::Json;
         }
         let name = name.to_ascii_lowercase();
-        if let Some(framing) = Framing::of(&name) {
+        if let Some(framing) = Framing::from_content_type(&name) {
             return ContentKind::Stream(framing);
         }
         match name.as_slice() {

@@ -14,8 +14,8 @@ use crate::base::memory::Held;
 use crate::catalog::Queue;
 use crate::error::Refusal;
 use crate::exchange::admission::{self, EarlierThoughts};
-use crate::exchange::choose::{Look, PassedOver};
-use crate::live::place::Place;
+use crate::exchange::choose::{CandidateScan, PassedOver};
+use crate::live::ready_account::ReadyAccount;
 use crate::plan::Candidate;
 use dialects::Outbound;
 use dialects::neutral::Kept;
@@ -37,18 +37,18 @@ pub(super) struct Chosen<'x> {
     candidate: &'x Candidate,
     permit: Permit,
     guard: AttemptGuard,
-    said: Outbound,
+    outbound: Outbound,
     held: Held,
 }
 
 impl<'x> Producer<'x> {
     /// Begins the next attempt. If no candidate can be tried, returns the answer in reserve, or the
     /// refusal.
-    pub(super) async fn seek(&mut self) -> Result<Option<Piece>, Refusal> {
-        match self.begin().await {
+    pub(super) async fn begin_next_attempt(&mut self) -> Result<Option<Piece>, Refusal> {
+        match self.try_to_begin().await {
             Ok(true) => Ok(None),
             Ok(false) => {
-                let refusal = self.nobody_left();
+                let refusal = self.no_candidate_left();
                 self.over(refusal)
             }
             Err(refusal) => self.over(refusal),
@@ -57,14 +57,14 @@ impl<'x> Producer<'x> {
 
     /// Begins the next attempt, and waits for a place if it may. Returns false if there is no
     /// candidate.
-    async fn begin(&mut self) -> Result<bool, Refusal> {
+    async fn try_to_begin(&mut self) -> Result<bool, Refusal> {
         let demand = &self.request.demand;
         if self.search.tries == 0 {
-            demand.request(Clock::now());
+            demand.count_request(Clock::now());
             Box::pin(self.recall()).await;
         }
-        self.judge();
-        if !self.search.has(self.search.reach) {
+        self.strike_impossible();
+        if !self.search.has_candidate_for(self.search.reach) {
             return Ok(false);
         }
         // A new request does not overtake those that wait.
@@ -86,7 +86,7 @@ impl<'x> Producer<'x> {
         let begun = self.wait(is_under_way).await;
         self.queued += since.elapsed();
         if let Some(race @ Race::Waiting(_)) = self.state.race() {
-            *race = Race::Nobody;
+            *race = Race::Searching;
         }
         begun
     }
@@ -131,8 +131,8 @@ impl<'x> Producer<'x> {
             .map(|candidate| self.total(candidate))
             .max()
             .unwrap_or(self.began);
-        let usual = latest.min(Instant::now() + queue.wait.saturating_sub(self.queued));
-        let mut due = if is_under_way { latest } else { usual };
+        let queue_deadline = latest.min(Instant::now() + queue.wait.saturating_sub(self.queued));
+        let mut due = if is_under_way { latest } else { queue_deadline };
         if self.alarm.until(due, pin!(ticket.turn())).await.is_none() {
             return Ok(false);
         }
@@ -141,7 +141,7 @@ impl<'x> Producer<'x> {
             let mut freed: Vec<Pin<Box<Notified<'x>>>> = request
                 .candidates
                 .iter()
-                .map(|c| Box::pin(c.place.state.freed.notified()))
+                .map(|c| Box::pin(c.ready_account.state.freed.notified()))
                 .collect();
             for freed in &mut freed {
                 freed.as_mut().enable();
@@ -156,9 +156,9 @@ impl<'x> Producer<'x> {
             due = if is_under_way && self.search.passed.is_full {
                 latest
             } else {
-                usual
+                queue_deadline
             };
-            let look =
+            let recheck_at =
                 Instant::now() + self.search.passed.soonest.unwrap_or(LATE).clamp(SOON, LATE);
             let any = std::future::poll_fn(|context| {
                 if freed
@@ -170,7 +170,7 @@ impl<'x> Producer<'x> {
                     Poll::Pending
                 }
             });
-            self.alarm.until(due.min(look), pin!(any)).await;
+            self.alarm.until(due.min(recheck_at), pin!(any)).await;
             if Instant::now() >= due {
                 return Ok(false);
             }
@@ -181,20 +181,20 @@ impl<'x> Producer<'x> {
     /// set, the attempt is to run beside the attempt at that candidate, at another account.
     pub(super) fn pick(
         &mut self,
-        beside: Option<&'x Candidate>,
+        running_candidate: Option<&'x Candidate>,
     ) -> Result<Option<Chosen<'x>>, Refusal> {
         self.search.passed = PassedOver::default();
         if self.search.is_exhausted() {
             return Ok(None);
         }
-        self.judge();
+        self.strike_impossible();
         let request: &'x Request = self.request;
         // True if the attempt follows one that failed.
-        let is_retry = self.search.tries > 0 && beside.is_none();
+        let is_retry = self.search.tries > 0 && running_candidate.is_none();
         let mut is_budget_spent = false;
-        let key = strategy::hash(request.key.bytes());
-        let mut look = Look::new(beside);
-        while let Some(turn) = self.search.next(&mut look) {
+        let key = strategy::stable_hash(request.key.bytes());
+        let mut scan = CandidateScan::new(running_candidate);
+        while let Some(turn) = self.search.next_candidate(&mut scan) {
             let candidate = turn.candidate;
             // The first attempt begins even if it is expected to be too late, if no other candidate
             // is faster.
@@ -213,14 +213,15 @@ impl<'x> Producer<'x> {
             if counts && is_budget_spent {
                 continue;
             }
-            let (permit, guard) = match admission::admit(candidate, key, turn.is_last_resort, now) {
-                Ok(admitted) => admitted,
-                Err(why) => {
-                    self.search.pass(&turn, why, now);
-                    continue;
-                }
-            };
-            if counts && !request.demand.retry(now) {
+            let (permit, guard) =
+                match admission::admit_attempt(candidate, key, turn.is_last_resort, now) {
+                    Ok(admitted) => admitted,
+                    Err(why) => {
+                        self.search.pass_over(&turn, why, now);
+                        continue;
+                    }
+                };
+            if counts && !request.demand.allow_retry(now) {
                 // A later candidate may be sound.
                 (is_budget_spent, self.attempts.not_retried) = (true, Some("budget"));
                 continue;
@@ -231,20 +232,20 @@ impl<'x> Producer<'x> {
                 kept: &kept,
                 sealed: self.sealed(seal.as_ref()),
             };
-            let said = match admission::write(candidate, self.asking(), thoughts) {
-                Ok(said) => said,
+            let outbound = match admission::write_request(candidate, self.asking(), thoughts) {
+                Ok(outbound) => outbound,
                 // Another candidate may be less strict: an upstream that takes the caller's own
                 // format checks the request itself.
                 Err(refused) => {
                     self.search.strike_target(candidate);
-                    self.search.unable(refused);
+                    self.search.note_unable(refused);
                     continue;
                 }
             };
             let held = self
                 .memory
                 .request
-                .beside(said.copied)
+                .hold_separately(outbound.copied)
                 .ok_or_else(Refusal::no_room)?;
             self.search.strike_target(candidate);
             self.attempts.not_retried = None;
@@ -252,7 +253,7 @@ impl<'x> Producer<'x> {
                 candidate,
                 permit,
                 guard,
-                said,
+                outbound,
                 held,
             }));
         }
@@ -261,7 +262,7 @@ impl<'x> Producer<'x> {
 
     /// Strikes out the candidates that can never be tried, before any is passed over for a passing
     /// reason. Otherwise, the caller of a request that can never pass would be told to come again.
-    fn judge(&mut self) {
+    fn strike_impossible(&mut self) {
         let reach = self.search.reach;
         let envelope = &self.request.envelope;
         let may_be_refused = envelope.may_refer() || envelope.names_models();
@@ -269,8 +270,8 @@ impl<'x> Producer<'x> {
             return;
         }
         let request: &'x Request = self.request;
-        for place in 0..request.candidates.len() {
-            let Some(candidate) = self.search.open_at(place, None) else {
+        for index in 0..request.candidates.len() {
+            let Some(candidate) = self.search.open_candidate(index, None) else {
                 continue;
             };
             let kept = self.kept_for(candidate);
@@ -279,9 +280,9 @@ impl<'x> Producer<'x> {
                 kept: &kept,
                 sealed: self.sealed(seal.as_ref()),
             };
-            if let Some(refused) = admission::unable(candidate, self.asking(), thoughts) {
+            if let Some(refused) = admission::lasting_refusal(candidate, self.asking(), thoughts) {
                 self.search.strike_target(candidate);
-                self.search.unable(refused);
+                self.search.note_unable(refused);
             }
         }
     }
@@ -292,7 +293,7 @@ impl<'x> Producer<'x> {
             candidate,
             permit,
             guard,
-            mut said,
+            mut outbound,
             held,
         } = chosen;
         if self.search.tries == 0 && self.request.model.queue.is_some() {
@@ -300,14 +301,14 @@ impl<'x> Producer<'x> {
         }
         self.search.tries += 1;
         self.asked.get_or_insert(candidate);
-        let losses = std::mem::take(&mut said.losses);
+        let losses = std::mem::take(&mut outbound.losses);
         let progress = Arc::new(Progress::default());
-        self.request.meter.asked(candidate, &progress);
+        self.request.meter.note_attempt(candidate, &progress);
         let opening = Opening {
             shared: self.shared,
             request: self.request,
             candidate,
-            said,
+            outbound,
             upload: self.memory.upload.clone(),
             permit: Arc::new(permit),
             total: self.total(candidate),
@@ -336,16 +337,17 @@ impl<'x> Producer<'x> {
 
     /// Returns whether a candidate could be tried now, as far as that can be seen without asking
     /// for a place.
-    pub(super) fn is_anybody_left(&self, beside: Option<&'x Candidate>) -> bool {
-        let is_full = |place: &Place| {
-            place
+    pub(super) fn has_candidate_left(&self, running_candidate: Option<&'x Candidate>) -> bool {
+        let is_full = |ready_account: &ReadyAccount| {
+            ready_account
                 .account
                 .concurrency
-                .is_some_and(|most| place.state.in_flight() >= most)
+                .is_some_and(|cap| ready_account.state.in_flight() >= cap)
         };
-        let is_fit =
-            |one: &Candidate| one.is_fit(self.request.envelope.stream) && !is_full(&one.place);
-        !self.search.is_exhausted() && self.search.open(beside).any(is_fit)
+        let is_fit = |one: &Candidate| {
+            one.is_fit(self.request.envelope.stream) && !is_full(&one.ready_account)
+        };
+        !self.search.is_exhausted() && self.search.open_candidates(running_candidate).any(is_fit)
     }
 
     /// Returns whether there is enough time left for a candidate.
@@ -364,7 +366,11 @@ impl<'x> Producer<'x> {
     pub(super) fn limited_for(&self) -> Option<Duration> {
         let now = Clock::now();
         let mut soonest: Option<Duration> = None;
-        for rest in self.search.open(None).map(|candidate| rest(candidate, now)) {
+        for rest in self
+            .search
+            .open_candidates(None)
+            .map(|candidate| current_rest(candidate, now))
+        {
             if rest.is_some_and(|rest| rest.why == Why::Refused) {
                 continue;
             }
@@ -379,10 +385,10 @@ impl<'x> Producer<'x> {
     /// credential, and each that could be tried rests for a reason that only the operator can end.
     pub(super) fn is_for_the_operator(&self) -> bool {
         let now = Clock::now();
-        let mut left = self.search.open(None);
+        let mut left = self.search.open_candidates(None);
         !self.failures.hope
             && left.all(|candidate| {
-                rest(candidate, now).is_some_and(|rest| rest.why.is_for_the_operator())
+                current_rest(candidate, now).is_some_and(|rest| rest.why.is_for_the_operator())
             })
     }
 
@@ -395,9 +401,9 @@ impl<'x> Producer<'x> {
 }
 
 /// Returns the rest of a candidate's account, or of its target.
-fn rest(candidate: &Candidate, now: std::time::Instant) -> Option<Rest> {
+fn current_rest(candidate: &Candidate, now: std::time::Instant) -> Option<Rest> {
     candidate
-        .place
+        .ready_account
         .state
         .health
         .rest(now)

@@ -27,20 +27,25 @@ use tokio::task::{Id, JoinSet};
 use tokio::time::Instant;
 
 /// The pause between two looks for due targets.
-const EVERY: Duration = Duration::from_millis(250);
+const CHECK_INTERVAL: Duration = Duration::from_millis(250);
 /// The longest time for a probe. A target that takes longer for one token is not back.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PROBE_TIMEOUT: Duration = Duration::from_secs(30);
 /// The request of a probe. The target's name for the model replaces this one, as in every request.
-const BODY: &[u8] =
+const PROBE_BODY: &[u8] =
     br#"{"model":"probe","messages":[{"role":"user","content":"ping"}],"max_tokens":1}"#;
 
 /// Makes probes for ever, one at a time at each account. A panic of ours over an answer ends only
 /// that probe.
-pub async fn probe(live: &Live, backends: &Arc<Backends>, memory: &Arc<Budget>, metrics: &Metrics) {
+pub async fn run_probes(
+    live: &Live,
+    backends: &Arc<Backends>,
+    memory: &Arc<Budget>,
+    metrics: &Metrics,
+) {
     let mut running = JoinSet::new();
     let mut busy: HashMap<Id, Arc<str>> = HashMap::new();
     loop {
-        Clock::pause(Round::Probes, EVERY).await;
+        Clock::pause(Round::Probes, CHECK_INTERVAL).await;
         while let Some(ended) = running.try_join_next_with_id() {
             let id = match ended {
                 Ok((id, ())) => id,
@@ -64,12 +69,13 @@ pub async fn probe(live: &Live, backends: &Arc<Backends>, memory: &Arc<Budget>, 
                 if busy.values().any(|account| *account == target.account.id) {
                     continue;
                 }
-                let Some((request, trial)) = due(&snapshot, model, demand, target, track) else {
+                let Some((request, trial)) = due_request(&snapshot, model, demand, target, track)
+                else {
                     continue;
                 };
                 let (backends, held) = (backends.clone(), memory.open(&Arc::default()));
-                let task =
-                    running.spawn(async move { ask(&backends, &request, trial, held).await });
+                let task = running
+                    .spawn(async move { send_probe(&backends, &request, trial, held).await });
                 busy.insert(task.id(), target.account.id.clone());
             }
         }
@@ -77,7 +83,7 @@ pub async fn probe(live: &Live, backends: &Arc<Backends>, memory: &Arc<Budget>, 
 }
 
 /// Returns the request for a target, if its probe is due.
-fn due(
+fn due_request(
     snapshot: &Arc<Snapshot>,
     model: &Arc<Model>,
     demand: &Arc<Demand>,
@@ -85,14 +91,14 @@ fn due(
     track: &Arc<TargetHealth>,
 ) -> Option<(Request, AttemptGuard)> {
     let now = Clock::now();
-    let candidate = Candidate::of(snapshot, model, target, track.clone(), Reach::Any)?;
-    if candidate.place.state.health.rest(now).is_some() {
+    let candidate = Candidate::for_target(snapshot, model, target, track.clone(), Reach::Any)?;
+    if candidate.ready_account.state.health.rest(now).is_some() {
         return None;
     }
-    let (trial, envelope) = (track.probe(now)?, CHAT.envelope(BODY).ok()?);
+    let (trial, envelope) = (track.probe(now)?, CHAT.envelope(PROBE_BODY).ok()?);
     let request = Request {
         envelope,
-        face: Arc::new(AnswerHeader::default()),
+        answer_header: Arc::new(AnswerHeader::default()),
         model: model.clone(),
         demand: demand.clone(),
         candidates: vec![candidate],
@@ -110,13 +116,13 @@ fn due(
     Some((request, trial))
 }
 
-async fn ask(backends: &Backends, request: &Request, mut trial: AttemptGuard, held: Held) {
+async fn send_probe(backends: &Backends, request: &Request, mut trial: AttemptGuard, held: Held) {
     let Some(candidate) = request.candidates.first() else {
         return;
     };
-    let (account, model) = (&candidate.place.account, &candidate.upstream_model);
+    let (account, model) = (&candidate.ready_account.account, &candidate.upstream_model);
     let written = candidate.dialect().write(&Translate {
-        body: &Bytes::from_static(BODY),
+        body: &Bytes::from_static(PROBE_BODY),
         envelope: &request.envelope,
         model,
         traits: candidate.traits,
@@ -128,7 +134,7 @@ async fn ask(backends: &Backends, request: &Request, mut trial: AttemptGuard, he
         sealed: dialects::neutral::seal::Sealed::Closed,
         other: &|_| dialects::OtherModel::Forbidden,
     });
-    let (Ok(said), Some(permit)) = (written, candidate.place.state.admit()) else {
+    let (Ok(outbound), Some(permit)) = (written, candidate.ready_account.state.admit()) else {
         return;
     };
     let (began, name) = (Instant::now(), candidate.track.name(model));
@@ -136,10 +142,10 @@ async fn ask(backends: &Backends, request: &Request, mut trial: AttemptGuard, he
         shared: backends,
         request,
         candidate,
-        said,
+        outbound,
         upload: None,
         permit: Arc::new(permit),
-        total: began + PATIENCE.min(candidate.timeouts.total),
+        total: began + PROBE_TIMEOUT.min(candidate.timeouts.total),
         progress: Arc::new(Progress::default()),
     };
     let failure = Box::pin(opening.open(held))
@@ -152,21 +158,28 @@ async fn ask(backends: &Backends, request: &Request, mut trial: AttemptGuard, he
         // A target that finds fault with the request works again.
         Some(failure) if failure.class() == Class::Caller => trial.is_back(now),
         Some(failure) => {
-            let class = candidate
-                .place
-                .state
-                .class_of(&failure, candidate.track.endpoint, now);
+            let class =
+                candidate
+                    .ready_account
+                    .state
+                    .class_of(&failure, candidate.track.endpoint, now);
             if class == Class::Credential {
-                let token = candidate.place.state.tokens.present();
-                candidate.place.state.tokens.forget();
-                if candidate.place.state.health.failed(now).is_some() {
+                let token = candidate.ready_account.state.tokens.present();
+                candidate.ready_account.state.tokens.forget();
+                if candidate
+                    .ready_account
+                    .state
+                    .health
+                    .record_failure(now)
+                    .is_some()
+                {
                     log::warn!(
                         "account {}: {}",
                         account.id,
                         advice::on_credential(
                             &failure,
                             account,
-                            &candidate.place.secrets(token.as_ref())
+                            &candidate.ready_account.secrets(token.as_ref())
                         )
                     );
                 }
@@ -175,7 +188,7 @@ async fn ask(backends: &Backends, request: &Request, mut trial: AttemptGuard, he
                 class,
                 retry_after: failure.retry_after(),
             };
-            trial.failed(setback, false, began.elapsed(), now);
+            trial.record_failure(setback, false, began.elapsed(), now);
             log::info!(
                 "account {} still fails for {name}, as its probe found: {}",
                 account.id,
@@ -184,7 +197,7 @@ async fn ask(backends: &Backends, request: &Request, mut trial: AttemptGuard, he
             return;
         }
     }
-    candidate.place.state.freed.notify_waiters();
+    candidate.ready_account.state.freed.notify_waiters();
     log::info!(
         "account {} works again for {name}, as its probe found",
         account.id

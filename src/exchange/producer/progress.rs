@@ -62,7 +62,7 @@ impl Progress {
 
     /// Takes what a trace shows of the attempt: its span, and what the upstream calls its answer;
     /// and tells how often the request was sent once more.
-    pub(super) fn told(&self) -> (Option<SpanId>, Option<Box<Labels>>, u32) {
+    pub(super) fn take_trace_facts(&self) -> (Option<SpanId>, Option<Box<Labels>>, u32) {
         let mut facts = self.lock();
         (facts.span, facts.labels.take(), facts.resent.into())
     }

@@ -54,12 +54,12 @@ impl<'x> Producer<'x> {
         else {
             return;
         };
-        let beside = Some(first.attempt.candidate);
+        let running_candidate = Some(first.attempt.candidate);
         // A free place is for the requests that wait.
         if self.request.demand.waiting() == 0
-            && self.is_anybody_left(beside)
-            && self.request.demand.hedge(at_most, Clock::now())
-            && let Ok(Some(chosen)) = self.pick(beside)
+            && self.has_candidate_left(running_candidate)
+            && self.request.demand.allow_hedge(at_most, Clock::now())
+            && let Ok(Some(chosen)) = self.pick(running_candidate)
         {
             self.attempts.hedge_won = Some(false);
             self.start(chosen, true);
@@ -94,9 +94,9 @@ impl<'x> Producer<'x> {
                 }
             };
         }
-        let change = running.attempt.guard.answered(stream, took, now);
+        let change = running.attempt.guard.record_answer(stream, took, now);
         if self.request.model.hedge.is_some() {
-            self.request.demand.took(stream, took, now);
+            self.request.demand.record_time(stream, took, now);
         }
         if change.is_some() {
             self.report(
@@ -109,7 +109,7 @@ impl<'x> Producer<'x> {
                 None,
             );
         }
-        if opened.declined && self.search.has(Reach::Declined) {
+        if opened.declined && self.search.has_candidate_for(Reach::Declined) {
             let noted = self.attempts.trail.len();
             self.note(
                 &running.attempt,
@@ -136,7 +136,7 @@ impl<'x> Producer<'x> {
         for mut slower in self.state.stop_race() {
             let waited = slower.attempt.began.elapsed();
             slower.attempt.guard.outrun(stream, waited, now);
-            self.request.demand.took(stream, waited, now);
+            self.request.demand.record_time(stream, waited, now);
             self.give_up(slower, "slower");
         }
         Ok(Some(self.answer(running, opened)))
@@ -161,15 +161,24 @@ impl<'x> Producer<'x> {
             // Without them the same request is a good one. Of two attempts that race, each may find
             // this out.
             self.no_thoughts = true;
-            self.search.again(attempt.candidate);
-            then = NextStep::Another;
+            self.search.allow_again(attempt.candidate);
+            then = NextStep::AnotherTarget;
         }
         let (goes_on, reach) = match then {
-            NextStep::Another => (self.state.is_racing() || self.is_anybody_left(None), None),
-            NextStep::Larger => (self.search.has(Reach::TooLong), Some(Reach::TooLong)),
-            NextStep::Milder => (self.search.has(Reach::Declined), Some(Reach::Declined)),
+            NextStep::AnotherTarget => (
+                self.state.is_racing() || self.has_candidate_left(None),
+                None,
+            ),
+            NextStep::LargerModel => (
+                self.search.has_candidate_for(Reach::TooLong),
+                Some(Reach::TooLong),
+            ),
+            NextStep::RefusalFallback => (
+                self.search.has_candidate_for(Reach::Declined),
+                Some(Reach::Declined),
+            ),
             // The attempt that still runs has its time, and its connection.
-            NextStep::Nobody => {
+            NextStep::Stop => {
                 let is_of_one = matches!(failure, Failure::TotalTimeout | Failure::NoDescriptors);
                 (is_of_one && self.state.is_racing(), None)
             }
@@ -181,8 +190,8 @@ impl<'x> Producer<'x> {
         if let Some(reading) = salvage.filter(|_| !goes_on && !has_reserve) {
             return self.salvage(attempt, failure, *reading);
         }
-        self.failed(&failure, &mut attempt, true);
-        if !goes_on && then != NextStep::Another {
+        self.report_failure(&failure, &mut attempt, true);
+        if !goes_on && then != NextStep::AnotherTarget {
             self.stop_race();
             let refusal = self.refusal(&failure);
             return self.over(refusal);
@@ -203,7 +212,9 @@ impl<'x> Producer<'x> {
     pub(super) fn give_up(&mut self, running: Running<'x>, why: &'static str) {
         let Running { attempt, end, .. } = running;
         drop(end);
-        let unused = attempt.progress.spent(self.request.face.prompt_bytes);
+        let unused = attempt
+            .progress
+            .spent(self.request.answer_header.prompt_bytes);
         self.attempts.maybe_billed |= unused.is_some();
         self.note(&attempt, why, None, unused);
     }

@@ -62,7 +62,7 @@ impl Reading {
         loop {
             let read = if waited {
                 // What has come already leaves in one write, without waiting for more.
-                match now(pin!(self.attempt.read())).await {
+                match poll_now(pin!(self.attempt.read())).await {
                     Some(read) => Some(read),
                     None => return Ok(false),
                 }
@@ -93,7 +93,7 @@ impl Reading {
 }
 
 /// Returns the future's value, if it is ready now.
-async fn now<F: Future>(mut future: Pin<&mut F>) -> Option<F::Output> {
+async fn poll_now<F: Future>(mut future: Pin<&mut F>) -> Option<F::Output> {
     std::future::poll_fn(|context| {
         Poll::Ready(match future.as_mut().poll(context) {
             Poll::Ready(value) => Some(value),

@@ -8,12 +8,12 @@ use crate::account::failure::{self, Class, Facts, Failure, Setback};
 use crate::account::health::Why;
 use crate::account::track::{Failed, Trouble};
 use crate::base::clock::Clock;
-use crate::error::{Refusal, What, scrub, seconds_of};
+use crate::error::{FailureKind, Refusal, scrub_secret_words, seconds_of};
 use crate::exchange::advice;
-use crate::exchange::choose::Nobody;
+use crate::exchange::choose::NoCandidate;
 use crate::plan::Candidate;
 use crate::series::{Step, Sums};
-use crate::settled::{Tried, millis};
+use crate::settled::{Tried, whole_millis};
 use dialects::Endpoint;
 use dialects::usage::{Source, Usage};
 use std::time::Duration;
@@ -46,12 +46,15 @@ impl<'x> Producer<'x> {
                 tried.account,
                 tried.outcome,
                 tried.ms,
-                tried.often(";")
+                tried.times_text(";")
             )
         };
         let last = last.map(|(attempt, outcome)| {
-            let account = &attempt.candidate.place.account.id;
-            format!("{account};{outcome};{}ms", millis(attempt.began.elapsed()))
+            let account = &attempt.candidate.ready_account.account.id;
+            format!(
+                "{account};{outcome};{}ms",
+                whole_millis(attempt.began.elapsed())
+            )
         });
         let attempts: Vec<String> = self.attempts.trail.iter().map(trail).chain(last).collect();
         let queued = Some(self.queued()).filter(|queued| !queued.is_zero());
@@ -70,7 +73,7 @@ impl<'x> Producer<'x> {
         Some((attempts.join(", "), parts.collect::<Vec<_>>().join(", ")))
     }
 
-    pub(super) fn nobody_left(&mut self) -> Refusal {
+    pub(super) fn no_candidate_left(&mut self) -> Refusal {
         if let Some(failure) = self.failures.last.take() {
             if self.search.passed.count > 0 {
                 self.attempts.not_retried.get_or_insert("nobody_fit");
@@ -81,19 +84,23 @@ impl<'x> Producer<'x> {
             return self.refusal(&failure);
         }
         let is_for_the_operator = self.is_for_the_operator();
-        let reason = match self.search.nobody(is_for_the_operator) {
-            Nobody::Unable(refused) => return Refusal::unable(refused, &self.request.face.model),
-            Nobody::ForTheOperator => return Refusal::for_the_operator(What::NobodyFit),
-            Nobody::RateLimited => Refusal::new(
-                What::AllRateLimited,
+        let reason = match self.search.why_none(is_for_the_operator) {
+            NoCandidate::Unable(refused) => {
+                return Refusal::unable(refused, &self.request.answer_header.model);
+            }
+            NoCandidate::ForTheOperator => {
+                return Refusal::for_the_operator(FailureKind::NoHealthyAccount);
+            }
+            NoCandidate::RateLimited => Refusal::new(
+                FailureKind::AllRateLimited,
                 "All upstream accounts of this model have reached their rate limits. Try again later.",
             ),
-            Nobody::Overloaded => Refusal::overloaded(),
-            Nobody::Busy => Refusal::new(
+            NoCandidate::Overloaded => Refusal::overloaded(),
+            NoCandidate::Busy => Refusal::new(
                 if self.search.passed.is_full {
-                    What::NoCapacity
+                    FailureKind::NoCapacity
                 } else {
-                    What::NobodyFit
+                    FailureKind::NoHealthyAccount
                 },
                 "No upstream account of this model can take the request now. Try again later.",
             ),
@@ -102,10 +109,10 @@ impl<'x> Producer<'x> {
         if self.attempts.shed || !self.queued().is_zero() {
             // A request that was never first in line has not looked at the candidates.
             let limited = self.limited_for();
-            let what = if limited.is_some() {
-                What::AllRateLimited
+            let code = if limited.is_some() {
+                FailureKind::AllRateLimited
             } else {
-                What::NoCapacity
+                FailureKind::NoCapacity
             };
             let seconds = limited.map_or(seconds, |wait| wait.as_secs() + 1);
             let wait = self.request.demand.queue.retry_after(Clock::now());
@@ -114,7 +121,7 @@ impl<'x> Producer<'x> {
             } else {
                 "No upstream account of this model became free while the request waited. Try again later."
             };
-            return Refusal::new(what, message).retry_after(wait.max(seconds));
+            return Refusal::new(code, message).retry_after(wait.max(seconds));
         }
         reason.retry_after(seconds)
     }
@@ -131,7 +138,7 @@ impl<'x> Producer<'x> {
     /// be back by itself: that is no reason for the caller to give up.
     fn somebody_else_later(&self) -> Refusal {
         let refusal = Refusal::new(
-            What::UpstreamUnavailable,
+            FailureKind::UpstreamUnavailable,
             "No upstream account of this model could answer. Try again later.",
         )
         .retry_after(self.soonest().map_or(failure::UNREACHABLE, seconds_of));
@@ -145,7 +152,7 @@ impl<'x> Producer<'x> {
         if *failure == Failure::Cut && !self.state.is_committed() {
             // The caller has received no part of the answer.
             let refusal = Refusal::new(
-                What::BadUpstreamResponse,
+                FailureKind::BadUpstreamResponse,
                 "The upstream ended its answer before it was complete. Try again.",
             );
             return Refusal {
@@ -153,10 +160,10 @@ impl<'x> Producer<'x> {
                 ..refusal
             };
         }
-        let place = self.candidate().map(|c| &c.place);
-        let token = place.and_then(|place| place.state.tokens.present());
-        let secrets = place
-            .map(|place| place.secrets(token.as_ref()))
+        let ready_account = self.candidate().map(|c| &c.ready_account);
+        let token = ready_account.and_then(|ready_account| ready_account.state.tokens.present());
+        let secrets = ready_account
+            .map(|ready_account| ready_account.secrets(token.as_ref()))
             .unwrap_or_default();
         let refusal = failure.refusal(self.search.tries, &secrets);
         // Another account may be back sooner than the last one that was tried.
@@ -174,10 +181,18 @@ impl<'x> Producer<'x> {
 
     /// Notes a failure for the account, the target and the trail. `unused` says that the caller
     /// gets nothing of the answer.
-    pub(super) fn failed(&mut self, failure: &Failure, attempt: &mut Try<'x>, unused: bool) {
+    pub(super) fn report_failure(
+        &mut self,
+        failure: &Failure,
+        attempt: &mut Try<'x>,
+        unused: bool,
+    ) {
         let candidate = attempt.candidate;
         let (facts, retry_after) = (failure.facts(), failure.retry_after());
-        let (account, state) = (&candidate.place.account, &candidate.place.state);
+        let (account, state) = (
+            &candidate.ready_account.account,
+            &candidate.ready_account.state,
+        );
         let (now, stream) = (Clock::now(), self.request.envelope.stream);
         // An attempt may have had less time than its account allows, since the caller has less or
         // other attempts took it. Then the total timeout is not the account's fault.
@@ -193,7 +208,7 @@ impl<'x> Producer<'x> {
                 < given.mul_f64(0.9);
         let class = state.class_of(failure, candidate.track.endpoint, now);
         let class = if hurried { Class::Ours } else { class };
-        let mut news = attempt.guard.failed(
+        let mut news = attempt.guard.record_failure(
             Setback { class, retry_after },
             stream,
             attempt.began.elapsed(),
@@ -204,10 +219,10 @@ impl<'x> Producer<'x> {
             state.tokens.forget();
         }
         if class == Class::Credential {
-            news.rest = state.health.failed(now);
+            news.rest = state.health.record_failure(now);
         }
         if class == Class::Refused {
-            self.search.refused(candidate);
+            self.search.note_refused(candidate);
         }
         if facts.class == Class::Rate {
             let wait = failure::rate_cool(retry_after);
@@ -221,12 +236,12 @@ impl<'x> Producer<'x> {
             facts.class,
             Class::Rate | Class::Overloaded | Class::Refused | Class::Transient
         );
-        let secrets = candidate.place.secrets(token.as_ref());
+        let secrets = candidate.ready_account.secrets(token.as_ref());
         let refused = news.rest.is_some_and(|rest| rest.why == Why::Credential);
         let advice = refused.then(|| advice::on_credential(failure, account, &secrets));
         let detail: Option<String> = failure
             .detail()
-            .map(|d| scrub(&d, &secrets).chars().take(200).collect());
+            .map(|d| scrub_secret_words(&d, &secrets).chars().take(200).collect());
         self.report(
             candidate,
             news,
@@ -237,12 +252,12 @@ impl<'x> Producer<'x> {
             let trouble = Trouble {
                 outcome: facts.name,
                 detail: detail.clone(),
-                at: now,
+                failed_at: now,
             };
             let is_tls = matches!(failure, Failure::Tls { .. });
             let is_told = is_tls || matches!(failure, Failure::Proxy { .. });
             if candidate.track.troubled(trouble) && is_told {
-                let what = if is_tls {
+                let symptom = if is_tls {
                     "TLS failed for"
                 } else {
                     "no connection for"
@@ -252,7 +267,7 @@ impl<'x> Producer<'x> {
                     &candidate.upstream_model,
                     detail.as_deref().unwrap_or_default(),
                 );
-                log::warn!("account {id}: {what} {model}: {why} (logged once)");
+                log::warn!("account {id}: {symptom} {model}: {why} (logged once)");
             }
         }
         attempt.has_failed = !matches!(class, Class::Caller | Class::Ours);
@@ -262,7 +277,7 @@ impl<'x> Producer<'x> {
         }
         let billed = attempt
             .progress
-            .unused(self.request.face.prompt_bytes, facts.maybe_billed);
+            .unused(self.request.answer_header.prompt_bytes, facts.maybe_billed);
         self.attempts.maybe_billed |= facts.maybe_billed || billed.is_some();
         let unused = billed.filter(|_| unused);
         self.note(attempt, facts.name, facts.status, unused);
@@ -280,7 +295,7 @@ impl<'x> Producer<'x> {
         why: Option<&str>,
     ) {
         let (account, model) = (
-            &candidate.place.account.id,
+            &candidate.ready_account.account.id,
             candidate.track.name(&candidate.upstream_model),
         );
         let after = failure.map_or("an answer", |failure| failure.name);
@@ -331,9 +346,12 @@ impl<'x> Producer<'x> {
     ) {
         let candidate = attempt.candidate;
         if let Some(name) = unused.unwrap_or(self.usage).doubted
-            && candidate.place.state.doubted(Clock::now())
+            && candidate.ready_account.state.doubted(Clock::now())
         {
-            let (account, model) = (&candidate.place.account.id, &candidate.upstream_model);
+            let (account, model) = (
+                &candidate.ready_account.account.id,
+                &candidate.upstream_model,
+            );
             log::warn!(
                 "account {account} reported an impossible `{name}` for {model}: the gateway \
                  ignores the reported usage and estimates it (logged once an hour)"
@@ -345,9 +363,9 @@ impl<'x> Producer<'x> {
         let (connect, first) = attempt.progress.timing();
         let took = attempt.began.elapsed();
         self.count(attempt, unused.unwrap_or(self.usage), first, took);
-        let (span, labels, resent) = attempt.progress.told();
+        let (span, labels, resent) = attempt.progress.take_trace_facts();
         self.attempts.trail.push(Tried {
-            account: candidate.place.account.id.clone(),
+            account: candidate.ready_account.account.id.clone(),
             model: candidate.upstream_model.clone(),
             endpoint: Some(candidate.track.endpoint)
                 .filter(|kind| *kind != Endpoint::Chat)
@@ -355,11 +373,11 @@ impl<'x> Producer<'x> {
             outcome,
             times: 1,
             resent,
-            at_ms: millis(self.request.meter.since_head(attempt.began.into_std())),
-            ms: millis(took),
+            at_ms: whole_millis(self.request.meter.since_head(attempt.began.into_std())),
+            ms: whole_millis(took),
             status,
-            connect_ms: connect.map(millis),
-            first_ms: first.map(millis),
+            connect_ms: connect.map(whole_millis),
+            first_ms: first.map(whole_millis),
             prompt_tokens: unused.map(|used| used.prompt),
             completion_tokens: unused.map(|used| used.completion),
             cost: unused.map(|used| candidate.price.map(|price| price.cost(&used))),
@@ -390,13 +408,13 @@ impl<'x> Producer<'x> {
             given_up: u32::from(attempt.given_up_ms > 0),
             given_up_ms: attempt.given_up_ms.into(),
             output_tokens: tokens,
-            writing_ms: millis(writing),
+            writing_ms: whole_millis(writing),
             ..Sums::default()
         };
         attempt.candidate.track.series.add(
             &sums,
             first,
-            Step::of(Clock::time_at((attempt.began + took).into_std())),
+            Step::at_instant(Clock::time_at((attempt.began + took).into_std())),
         );
     }
 }

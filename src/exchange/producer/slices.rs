@@ -81,20 +81,25 @@ struct Asker<'x> {
 impl Request {
     /// Finds where the request is cut, if it asks for more than its candidates give at once.
     pub fn cut(&self, sent: &Sent) -> Result<Option<Box<Slices>>, Refusal> {
-        let most = plan::most_inputs(&self.candidates);
-        let cut = dialects::Slices::of(&self.envelope, &sent.body, most);
-        let Some(cut) = cut.map_err(|refused| Refusal::unable(refused, &self.face.model))? else {
+        let max_inputs = plan::most_inputs(&self.candidates);
+        let cut = dialects::Slices::cut(&self.envelope, &sent.body, max_inputs);
+        let Some(cut) =
+            cut.map_err(|refused| Refusal::unable(refused, &self.answer_header.model))?
+        else {
             return Ok(None);
         };
         let each = size_of::<OnceLock<Request>>() + self.candidates.len() * size_of::<Candidate>();
         // Once a slice is paid for, no other lacks the room for its body.
         let bodies = SIDE_BY_SIDE.min(cut.count())
             * (0..cut.count())
-                .map(|place| cut.size(place))
+                .map(|index| cut.size(index))
                 .max()
                 .unwrap_or(0);
         let room = cut.count().saturating_mul(each).saturating_add(bodies);
-        let held = sent.held.beside(room).ok_or_else(Refusal::no_room)?;
+        let held = sent
+            .held
+            .hold_separately(room)
+            .ok_or_else(Refusal::no_room)?;
         let requests = std::iter::repeat_with(OnceLock::new)
             .take(cut.count())
             .collect();
@@ -106,7 +111,7 @@ impl Request {
     }
 
     /// Returns the request for a slice with this body.
-    fn slice(&self, place: usize, body: &Bytes) -> Result<Request, Refusal> {
+    fn slice(&self, index: usize, body: &Bytes) -> Result<Request, Refusal> {
         // It is a part of what was read before.
         let read = self
             .envelope
@@ -120,16 +125,16 @@ impl Request {
             ..read
         };
         // What stands beside the texts counts once.
-        let more_bytes = if place == 0 { envelope.more_bytes } else { 0 };
+        let more_bytes = if index == 0 { envelope.more_bytes } else { 0 };
         let prompt_bytes = envelope.prompt_bytes.saturating_add(more_bytes) as u64;
-        let face = AnswerHeader {
+        let answer_header = AnswerHeader {
             prompt_bytes,
             cost: ShowCost::No,
-            ..AnswerHeader::clone(&self.face)
+            ..AnswerHeader::clone(&self.answer_header)
         };
         Ok(Request {
             envelope,
-            face: Arc::new(face),
+            answer_header: Arc::new(answer_header),
             ..self.clone()
         })
     }
@@ -144,30 +149,30 @@ impl<'x> Asker<'x> {
     ) -> Result<(), Refusal> {
         let cut = &self.slices.cut;
         loop {
-            let place = ended.lock().begin();
-            if place >= cut.count() {
+            let index = ended.lock().take_next();
+            if index >= cut.count() {
                 return Ok(());
             }
-            let piece = lane.insert(self.begin(place)?).next_of_one().await;
-            let piece = piece.map_err(|refusal| in_whole(refusal, cut.first(place)))?;
+            let piece = lane.insert(self.slice_producer(index)?).next_of_one().await;
+            let piece = piece.map_err(|refusal| in_whole(refusal, cut.first(index)))?;
             if let Some(slice) = lane.take() {
-                ended.lock().add(slice, Some((place, piece)));
+                ended.lock().add(slice, Some((index, piece)));
             }
         }
     }
 
     /// Makes the producer of a slice.
-    fn begin(self, place: usize) -> Result<Producer<'x>, Refusal> {
+    fn slice_producer(self, index: usize) -> Result<Producer<'x>, Refusal> {
         let Slices {
             cut,
             requests,
             held,
         } = self.slices;
-        let held = held.beside(0).ok_or_else(Refusal::no_room)?;
-        let body = cut.write(place);
-        let request = self.whole.slice(place, &body)?;
+        let held = held.hold_separately(0).ok_or_else(Refusal::no_room)?;
+        let body = cut.write(index);
+        let request = self.whole.slice(index, &body)?;
         let request = requests
-            .get(place)
+            .get(index)
             .ok_or_else(Refusal::no_room)?
             .get_or_init(|| request);
         let sent = Sent {
@@ -187,7 +192,7 @@ impl<'x> Producer<'x> {
     pub fn slice(&mut self, slices: Option<&'x Slices>) {
         self.sliced.slices = slices;
         if slices.is_some() {
-            self.request.meter.sums();
+            self.request.meter.mark_sliced();
             let ended = self.sliced.ended.get_or_insert_default();
             ended.lock().attempts = Attempts::of_slices(self.request.trace.is_some());
         }
@@ -206,21 +211,21 @@ impl<'x> Producer<'x> {
             .map(take_answers)
             .unwrap_or_default();
         ended?;
-        answers.sort_by_key(|(place, ..)| *place);
+        answers.sort_by_key(|(index, ..)| *index);
         let (answers, _held): (Vec<_>, Vec<_>) = answers
             .into_iter()
             .map(|(_, answer, held)| (answer, held))
             .unzip();
         let request = self.request;
-        let cost = match (request.face.cost, self.sliced.cost.flatten()) {
+        let cost = match (request.answer_header.cost, self.sliced.cost.flatten()) {
             (ShowCost::No, _) => ShowCost::No,
-            (ShowCost::At(_) | ShowCost::Sum(_), cost) => {
-                cost.map_or(ShowCost::At(None), ShowCost::Sum)
+            (ShowCost::AtPrice(_) | ShowCost::Sum(_), cost) => {
+                cost.map_or(ShowCost::AtPrice(None), ShowCost::Sum)
             }
         };
-        let face = AnswerHeader {
+        let answer_header = AnswerHeader {
             cost,
-            ..AnswerHeader::clone(&request.face)
+            ..AnswerHeader::clone(&request.answer_header)
         };
         let inputs = request.envelope.places.inputs.clone().unwrap_or_default();
         let size = answers
@@ -231,14 +236,15 @@ impl<'x> Producer<'x> {
         let mut held = self
             .memory
             .request
-            .beside(size)
+            .hold_separately(size)
             .ok_or_else(Refusal::no_room)?;
         let joined =
-            dialects::join(request.envelope.front, &inputs, &face, &answers).map_err(|_| {
-                self.refusal(&Failure::Nonsense(
-                    "vectors that cannot be joined".to_owned(),
-                ))
-            })?;
+            dialects::join_answers(request.envelope.front, &inputs, &answer_header, &answers)
+                .map_err(|_| {
+                    self.refusal(&Failure::Nonsense(
+                        "vectors that cannot be joined".to_owned(),
+                    ))
+                })?;
         held.hold(joined.body.len());
         self.memory.answer = Some(held);
         Ok(Piece::Whole(joined))
@@ -246,7 +252,7 @@ impl<'x> Producer<'x> {
 
     /// Asks for all slices, some side by side, until one has failed or all are answered.
     async fn ask_slices(&mut self, slices: &'x Slices) -> Result<(), Refusal> {
-        let most = self.side_by_side().min(slices.cut.count());
+        let lane_count = self.side_by_side().min(slices.cut.count());
         let Producer {
             shared,
             request,
@@ -263,7 +269,7 @@ impl<'x> Producer<'x> {
         };
         let Sliced { lanes, ended, .. } = &mut self.sliced;
         let ended: &Lock<Ended<'x>> = ended.get_or_insert_default();
-        lanes.resize_with(most, || None);
+        lanes.resize_with(lane_count, || None);
         let mut running: Vec<_> = lanes
             .iter_mut()
             .map(|lane| Some(Box::pin(asker.run(lane, ended))))
@@ -298,12 +304,12 @@ impl<'x> Producer<'x> {
             .request
             .candidates
             .first()
-            .and_then(|one| one.place.account.concurrency);
-        first.map_or(SIDE_BY_SIDE, |most| (most / 4).clamp(1, SIDE_BY_SIDE))
+            .and_then(|one| one.ready_account.account.concurrency);
+        first.map_or(SIDE_BY_SIDE, |cap| (cap / 4).clamp(1, SIDE_BY_SIDE))
     }
 
     /// Ends the slices that run, and takes over what is known of all. The answers stay.
-    pub(super) fn gather(&mut self, why: &'static str) {
+    pub(super) fn gather_slices(&mut self, why: &'static str) {
         let Some(ended) = &self.sliced.ended else {
             return;
         };
@@ -326,7 +332,7 @@ impl<'x> Producer<'x> {
 
 impl<'x> Ended<'x> {
     /// Returns the place of the next slice.
-    fn begin(&mut self) -> usize {
+    fn take_next(&mut self) -> usize {
         self.begun += 1;
         self.begun - 1
     }
@@ -360,12 +366,12 @@ impl<'x> Ended<'x> {
             .upstream_request_id
             .take()
             .or(served.upstream_request_id);
-        if let Some((place, Piece::Whole(answer))) = answer {
+        if let Some((index, Piece::Whole(answer))) = answer {
             let mut held = slice.memory.answer.take();
             if let Some(held) = &mut held {
                 held.hold(answer.body.len());
             }
-            self.answers.push((place, answer, held));
+            self.answers.push((index, answer, held));
         }
     }
 }

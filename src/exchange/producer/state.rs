@@ -40,7 +40,7 @@ pub(super) enum ProducerState<'x> {
 pub(super) enum Race<'x> {
     /// No attempt runs: a candidate is looked for.
     #[default]
-    Nobody,
+    Searching,
     /// No attempt runs: since this time the request waits in the queue.
     Waiting(Instant),
     /// One attempt runs.
@@ -180,7 +180,7 @@ impl<'x> Race<'x> {
     /// Adds an attempt.
     pub(super) fn add(&mut self, running: Running<'x>) {
         *self = match std::mem::take(self) {
-            Race::Nobody | Race::Waiting(_) => Race::One(running),
+            Race::Searching | Race::Waiting(_) => Race::One(running),
             Race::One(first) | Race::Two(first, _) => Race::Two(first, running),
         };
     }
@@ -188,7 +188,7 @@ impl<'x> Race<'x> {
     /// Takes all attempts out of the race. A request that waits in the queue keeps waiting.
     fn stop(&mut self) -> [Option<Running<'x>>; 2] {
         match std::mem::take(self) {
-            none @ (Race::Nobody | Race::Waiting(_)) => {
+            none @ (Race::Searching | Race::Waiting(_)) => {
                 *self = none;
                 [None, None]
             }
@@ -203,7 +203,7 @@ impl<'x> Race<'x> {
         context: &mut Context<'_>,
     ) -> Poll<(Running<'x>, Result<Opened, FailedAttempt>)> {
         let (end, is_second) = match self {
-            Race::Nobody | Race::Waiting(_) => return Poll::Pending,
+            Race::Searching | Race::Waiting(_) => return Poll::Pending,
             Race::One(alone) => (ready!(alone.end.as_mut().poll(context)), false),
             Race::Two(first, second) => match first.end.as_mut().poll(context) {
                 Poll::Ready(end) => (end, false),
@@ -211,7 +211,7 @@ impl<'x> Race<'x> {
             },
         };
         let ended = match std::mem::take(self) {
-            Race::Nobody | Race::Waiting(_) => return Poll::Pending,
+            Race::Searching | Race::Waiting(_) => return Poll::Pending,
             Race::One(alone) => alone,
             Race::Two(first, second) => {
                 let (ended, other) = if is_second {

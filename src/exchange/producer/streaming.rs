@@ -102,9 +102,9 @@ impl<'x> Producer<'x> {
         failure: Failure,
         mut reading: Reading,
     ) -> Result<Option<Piece>, Refusal> {
-        (self.usage, self.told) = (reading.stream.usage_so_far(), reading.stream.so_far());
+        (self.usage, self.shown_so_far) = (reading.stream.usage_so_far(), reading.stream.so_far());
         self.measure();
-        self.failed(&failure, &mut attempt, false);
+        self.report_failure(&failure, &mut attempt, false);
         self.stop_race();
         self.commit(ProducerState::Over(None));
         let events = std::mem::take(&mut reading.out);

@@ -21,7 +21,7 @@ impl Request {
             seals,
             &self.caller,
             family,
-            &candidate.place.account,
+            &candidate.ready_account.account,
         ))
     }
 }
@@ -34,7 +34,7 @@ impl Producer<'_> {
         };
         for Kept { call, thoughts } in kept {
             if let Some(store) = &self.shared.store {
-                store.keep(&self.request.key, family, &call, &thoughts);
+                store.keep_thoughts(&self.request.key, family, &call, &thoughts);
             }
             self.shared
                 .vault
@@ -67,8 +67,8 @@ impl Producer<'_> {
             .rev()
             .map(|(family, call)| (*family, call.as_str()))
             .collect();
-        for (place, thoughts) in store.find(&self.request.key, &calls).await {
-            if let Some(call) = calls.get(place) {
+        for (index, thoughts) in store.find_thoughts(&self.request.key, &calls).await {
+            if let Some(call) = calls.get(index) {
                 self.shared
                     .vault
                     .put(&self.request.key, *call, thoughts, Clock::now());
@@ -101,7 +101,7 @@ impl Producer<'_> {
                 kept: &kept,
                 sealed: self.sealed(seal.as_ref()),
             };
-            drop(admission::write(candidate, self.asking(), thoughts));
+            drop(admission::write_request(candidate, self.asking(), thoughts));
         }
         missing.into_inner()
     }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use super::{Effect, Found, Whom};
+use super::{Effect, FoundChanges, Holders};
 use crate::catalog::Permissions;
 use crate::catalog::globs::{self, Globs};
 use crate::inventory::{CallerItem, Inventory, KeyItem, ModelItem, SecretChanges};
@@ -20,7 +20,7 @@ pub(super) struct Access<'i> {
     /// work.
     groups: Vec<(Permissions, BTreeSet<&'i str>, usize)>,
     /// The positions of the sets, by what is written.
-    places: HashMap<Written<'i>, usize>,
+    positions: HashMap<Written<'i>, usize>,
 }
 
 /// The models of a caller, and those of its key.
@@ -43,13 +43,13 @@ impl<'i> Access<'i> {
             names,
             dead,
             groups: Vec::new(),
-            places: HashMap::new(),
+            positions: HashMap::new(),
         };
         for (id, caller) in &inventory.callers {
             for key in caller.keys.values() {
-                let place = access.place(written(caller, key));
+                let index = access.group_index(written_models(caller, key));
                 let works = caller.works(now) && key.works(now);
-                if let Some((_, callers, keys)) = access.groups.get_mut(place).filter(|_| works) {
+                if let Some((_, callers, keys)) = access.groups.get_mut(index).filter(|_| works) {
                     callers.insert(id);
                     *keys += 1;
                 }
@@ -59,10 +59,10 @@ impl<'i> Access<'i> {
     }
 
     /// Returns the position of a set of permissions.
-    fn place(&mut self, written: Written<'i>) -> usize {
+    fn group_index(&mut self, written: Written<'i>) -> usize {
         let next = self.groups.len();
-        let place = *self.places.entry(written).or_insert(next);
-        if place == next {
+        let index = *self.positions.entry(written).or_insert(next);
+        if index == next {
             let globs =
                 |list: &[String]| Globs::new(list.iter().map(|glob| Arc::from(glob.as_str())));
             let of_key = written.1.map_or_else(Globs::everything, globs);
@@ -73,16 +73,16 @@ impl<'i> Access<'i> {
             };
             self.groups.push((permissions, BTreeSet::new(), 0));
         }
-        place
+        index
     }
 
     /// Returns who may use a model.
-    pub(super) fn whom(&self, id: &str, is_pattern: bool) -> Whom {
+    pub(super) fn holders_of(&self, id: &str, is_pattern: bool) -> Holders {
         self.holders(|permissions| permissions.reach(id, is_pattern))
     }
 
     /// Returns who may use at least one of these models.
-    pub(super) fn whom_of_any(&self, models: &[(&String, &ModelItem)]) -> Whom {
+    pub(super) fn holders_of_any(&self, models: &[(&String, &ModelItem)]) -> Holders {
         self.holders(|permissions| {
             models
                 .iter()
@@ -90,17 +90,17 @@ impl<'i> Access<'i> {
         })
     }
 
-    fn holders(&self, may: impl Fn(&Permissions) -> bool) -> Whom {
+    fn holders(&self, may: impl Fn(&Permissions) -> bool) -> Holders {
         let (mut callers, mut keys) = (BTreeSet::new(), 0);
-        for (_, of, count) in self
+        for (_, group_callers, count) in self
             .groups
             .iter()
             .filter(|(permissions, ..)| may(permissions))
         {
-            callers.extend(of.iter().copied());
+            callers.extend(group_callers.iter().copied());
             keys += count;
         }
-        Whom {
+        Holders {
             callers: callers.into_iter().map(str::to_owned).collect(),
             keys,
         }
@@ -119,7 +119,7 @@ impl<'i> Access<'i> {
             return None;
         }
         let all = self.names.keys().chain(&self.dead);
-        let globs = all.filter(|glob| glob.contains(['*', '?']) && globs::matches(glob, name));
+        let globs = all.filter(|glob| glob.contains(['*', '?']) && globs::glob_matches(glob, name));
         let (id, is_pattern) = self
             .names
             .get(globs.max_by_key(|glob| glob.find(['*', '?']))?)?;
@@ -132,7 +132,7 @@ impl<'i> Access<'i> {
 
     fn permissions(&self, written: Written<'_>) -> Option<&Permissions> {
         self.groups
-            .get(*self.places.get(&written)?)
+            .get(*self.positions.get(&written)?)
             .map(|(permissions, ..)| permissions)
     }
 }
@@ -148,7 +148,7 @@ pub(super) fn is_served(inventory: &Inventory, model: &ModelItem) -> bool {
     model.targets.iter().any(|target| is_on(&target.account))
 }
 
-fn written<'i>(caller: &'i CallerItem, key: &'i KeyItem) -> Written<'i> {
+fn written_models<'i>(caller: &'i CallerItem, key: &'i KeyItem) -> Written<'i> {
     (&caller.models, key.models.as_deref())
 }
 
@@ -164,7 +164,10 @@ struct Effects {
 
 impl Effects {
     /// Returns what is told of a key that works, or does not.
-    fn told(&self, works: bool) -> impl Iterator<Item = (Effect, &'static str, &Vec<String>)> {
+    fn statements(
+        &self,
+        works: bool,
+    ) -> impl Iterator<Item = (Effect, &'static str, &Vec<String>)> {
         let of_less = |effect| if works { effect } else { Effect::Changes };
         let all = [
             (of_less(Effect::Breaks), "may no longer use", &self.lost),
@@ -187,8 +190,8 @@ impl Effects {
 
 /// Finds the models that keys lose or gain although the model is there before and after. A secret
 /// that opens another key then has the models of that one.
-pub(super) fn permissions(
-    found: &mut Found,
+pub(super) fn compare_permissions(
+    found: &mut FoundChanges,
     [before, after]: [&Inventory; 2],
     (access, now): (&[Access<'_>; 2], &str),
     secrets: Option<&SecretChanges>,
@@ -217,17 +220,17 @@ pub(super) fn permissions(
         };
         for (caller_now, key_now) in opens.iter().filter_map(|opens| after.key(opens)) {
             let pair = old
-                .permissions(written(caller, key))
-                .zip(new.permissions(written(caller_now, key_now)));
-            let of = pair
-                .map(|(was, is)| effects(both(), was, is))
+                .permissions(written_models(caller, key))
+                .zip(new.permissions(written_models(caller_now, key_now)));
+            let key_effects = pair
+                .map(|(was, is)| find_effects(both(), was, is))
                 .unwrap_or_default();
-            for (effect, what, models) in of.told(true) {
-                found.about(
+            for (effect, statement, models) in key_effects.statements(true) {
+                found.add_with_models(
                     effect,
                     ("key", full),
-                    (what.to_owned(), models.clone()),
-                    Whom::default(),
+                    (statement.to_owned(), models.clone()),
+                    Holders::default(),
                 );
             }
         }
@@ -235,25 +238,33 @@ pub(super) fn permissions(
     let mut known: HashMap<(Written<'_>, Written<'_>), Effects> = HashMap::new();
     for (id, caller, caller_now) in callers_of_both(before, after) {
         let mut alike: BTreeMap<(&Effects, bool, bool), Vec<&str>> = BTreeMap::new();
-        let stays = || caller.keys.iter().filter(|(name, _)| !is_moved(id, name));
+        let kept_keys = || caller.keys.iter().filter(|(name, _)| !is_moved(id, name));
         let keys =
-            || stays().filter_map(|(name, key)| Some((name, key, caller_now.keys.get(name)?)));
+            || kept_keys().filter_map(|(name, key)| Some((name, key, caller_now.keys.get(name)?)));
         for (_, key, key_now) in keys() {
-            let pair = (written(caller, key), written(caller_now, key_now));
+            let pair = (
+                written_models(caller, key),
+                written_models(caller_now, key_now),
+            );
             let Some((was, is)) = old.permissions(pair.0).zip(new.permissions(pair.1)) else {
                 continue;
             };
             known.entry(pair).or_insert_with(|| match pair.0 == pair.1 {
-                true => effects(moved.iter().copied(), was, is),
-                false => effects(both(), was, is),
+                true => find_effects(moved.iter().copied(), was, is),
+                false => find_effects(both(), was, is),
             });
         }
         for (name, key, key_now) in keys() {
-            let pair = (written(caller, key), written(caller_now, key_now));
-            let Some(of) = known.get(&pair) else { continue };
+            let pair = (
+                written_models(caller, key),
+                written_models(caller_now, key_now),
+            );
+            let Some(key_effects) = known.get(&pair) else {
+                continue;
+            };
             let works = caller.works(now) && key.works(now);
             alike
-                .entry((of, pair.0 != pair.1, works))
+                .entry((key_effects, pair.0 != pair.1, works))
                 .or_default()
                 .push(name);
         }
@@ -265,12 +276,12 @@ pub(super) fn permissions(
                 false => of_keys().map(|key| ("key", key)).collect(),
             };
             for (kind, name) in &entries {
-                for (effect, what, models) in effects.told(works) {
-                    found.about(
+                for (effect, statement, models) in effects.statements(works) {
+                    found.add_with_models(
                         effect,
                         (kind, name),
-                        (what.to_owned(), models.clone()),
-                        Whom::default(),
+                        (statement.to_owned(), models.clone()),
+                        Holders::default(),
                     );
                 }
                 if is_other && *effects == Effects::default() {
@@ -288,7 +299,7 @@ pub(super) fn permissions(
 /// A name, what it means before, and what it means after.
 type Meanings<'i> = (&'i str, (&'i str, bool), (&'i str, bool));
 
-fn effects<'i>(
+fn find_effects<'i>(
     names: impl Iterator<Item = Meanings<'i>>,
     before: &Permissions,
     after: &Permissions,

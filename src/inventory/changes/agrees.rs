@@ -6,15 +6,15 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::time::{Duration, SystemTime};
 
-use super::words::render;
-use super::{Besides, Change, Effect, changes};
+use super::words::render_changes;
+use super::{Change, Effect, ExtraFacts, find_changes};
 use crate::catalog::Catalog;
-use crate::catalog::resolve::resolve;
+use crate::catalog::resolve::resolve_catalog;
 use crate::inventory::{Inventory, SecretChanges};
 
 /// 2026-11-01.
 const NOW: (u64, &str) = (1_793_491_200, "2026-11-01T00:00:00.000Z");
-const EDITS: usize = 400;
+const DRAWN_EDITS: usize = 400;
 /// The number of secrets that only one key can have. Two more may move.
 const OWN: usize = 12;
 /// What is asked for. The empty name stands for a list of models, which every key gets.
@@ -31,8 +31,8 @@ impl Dice {
         usize::try_from(self.0 >> 33).unwrap() % number
     }
 
-    fn one<'o>(&mut self, of: &[&'o str]) -> &'o str {
-        of[self.below(of.len())]
+    fn one<'o>(&mut self, choices: &[&'o str]) -> &'o str {
+        choices[self.below(choices.len())]
     }
 
     fn account(&mut self, id: &str) -> String {
@@ -103,8 +103,8 @@ impl Dice {
         (self.below(3) > 0).then(|| format!("models: [{one}, {other}]"))
     }
 
-    fn part(&mut self, place: usize) -> String {
-        match place {
+    fn part(&mut self, index: usize) -> String {
+        match index {
             0 => self.account("a"),
             1 => self.account("b"),
             2 => self.model("m1"),
@@ -117,7 +117,7 @@ impl Dice {
 }
 
 /// Returns the catalog of these parts, if it is one.
-fn catalog(parts: &[String]) -> Option<(Catalog, String)> {
+fn make_catalog(parts: &[String]) -> Option<(Catalog, String)> {
     let models = parts[2..5].concat();
     let models = if models.is_empty() {
         " {}\n".to_owned()
@@ -129,14 +129,14 @@ fn catalog(parts: &[String]) -> Option<(Catalog, String)> {
         parts[..2].concat(),
         parts[5..].concat()
     );
-    let read = resolve(&[("catalog.yaml".to_owned(), text.clone())], &mut |_| {
+    let read = resolve_catalog(&[("catalog.yaml".to_owned(), text.clone())], &mut |_| {
         Err(String::new())
     });
     Some((read.ok()?, text))
 }
 
 /// Returns whose request with this secret for this name is answered.
-fn answers(catalog: &Catalog, secret: usize, name: &str) -> Option<String> {
+fn answering_caller(catalog: &Catalog, secret: usize, name: &str) -> Option<String> {
     let mut digest = [0; 32];
     digest[31] = u8::try_from(secret).unwrap();
     let opened = catalog.opened(&digest, SystemTime::UNIX_EPOCH + Duration::from_secs(NOW.0));
@@ -159,37 +159,48 @@ fn callers_of(change: &Change) -> Vec<String> {
 fn what_is_told_to_break_breaks_and_nothing_else_does() {
     let mut dice = Dice(0x9E37_79B9_7F4A_7C15);
     let mut seen = [0; 2];
-    while seen[0] + seen[1] < EDITS {
-        let before: Vec<String> = (0..7).map(|place| dice.part(place)).collect();
+    while seen[0] + seen[1] < DRAWN_EDITS {
+        let before: Vec<String> = (0..7).map(|index| dice.part(index)).collect();
         let mut after = before.clone();
         for _ in 0..=dice.below(3) {
-            let place = dice.below(7);
-            after[place] = dice.part(place);
+            let index = dice.below(7);
+            after[index] = dice.part(index);
         }
-        let Some(((before, text), (after, text_after))) = catalog(&before).zip(catalog(&after))
+        let Some(((before, text), (after, text_after))) =
+            make_catalog(&before).zip(make_catalog(&after))
         else {
             continue;
         };
         let all = (0..OWN + 2).flat_map(|secret| NAMES.map(|name| (secret, name)));
-        let lost = all.filter(|(secret, name)| answers(&after, *secret, name).is_none());
+        let lost = all.filter(|(secret, name)| answering_caller(&after, *secret, name).is_none());
         let lost: BTreeSet<_> = lost
-            .filter_map(|(secret, name)| answers(&before, secret, name))
+            .filter_map(|(secret, name)| answering_caller(&before, secret, name))
             .collect();
         let now = SystemTime::UNIX_EPOCH + Duration::from_secs(NOW.0);
-        let besides = Besides {
+        let besides = ExtraFacts {
             secrets: Some(SecretChanges::between(&before, &after, now)),
             server: None,
         };
-        let told = changes(
-            &Inventory::of(&before),
-            &Inventory::of(&after),
+        let found = find_changes(
+            &Inventory::from_catalog(&before),
+            &Inventory::from_catalog(&after),
             &besides,
             NOW.1,
         );
-        let breaks = told.iter().filter(|change| change.effect == Effect::Breaks);
+        let breaks = found
+            .iter()
+            .filter(|change| change.effect == Effect::Breaks);
         let breaks: BTreeSet<_> = breaks.flat_map(callers_of).collect();
-        assert_eq!(breaks, lost, "\n{text}\n{text_after}\n{}", render(&told));
+        assert_eq!(
+            breaks,
+            lost,
+            "\n{text}\n{text_after}\n{}",
+            render_changes(&found)
+        );
         seen[usize::from(!breaks.is_empty())] += 1;
     }
-    assert!(seen[0].min(seen[1]) > EDITS / 4, "both are drawn: {seen:?}");
+    assert!(
+        seen[0].min(seen[1]) > DRAWN_EDITS / 4,
+        "both are drawn: {seen:?}"
+    );
 }

@@ -1,15 +1,15 @@
 //! What changes at callers and at their keys. Which models they may use is in `access`.
 
 use super::access::callers_of_both;
-use super::{Effect, Found, amounts};
+use super::{Effect, FoundChanges, compare_amounts};
 use crate::base::address::Cidr;
 use crate::inventory::{CallerItem, Inventory, KeyItem, SecretChanges, is_over};
 use std::cmp::Ordering;
 
 /// Finds what changes at callers and at keys. Of a key whose secrets are answered as other keys
 /// nothing breaks, as far as it is known.
-pub(super) fn callers(
-    found: &mut Found,
+pub(super) fn compare_callers(
+    found: &mut FoundChanges,
     [before, after]: [&Inventory; 2],
     secrets: Option<&SecretChanges>,
     now: &str,
@@ -35,7 +35,7 @@ pub(super) fn callers(
         found.add(
             effect,
             ("caller", id),
-            format!("gone, with {}{unless}", keys(caller)),
+            format!("gone, with {}{unless}", keys_text(caller)),
         );
     }
     for (id, caller) in after
@@ -46,11 +46,11 @@ pub(super) fn callers(
         found.add(
             Effect::Widens,
             ("caller", id),
-            format!("new, with {}", keys(caller)),
+            format!("new, with {}", keys_text(caller)),
         );
     }
     for (id, was, is) in callers_of_both(before, after) {
-        let at = ("caller", id.as_str());
+        let entry = ("caller", id.as_str());
         match (was.enabled, is.enabled) {
             (true, false) => {
                 let effect = if breaks(id, was) {
@@ -58,26 +58,30 @@ pub(super) fn callers(
                 } else {
                     Effect::Changes
                 };
-                found.add(effect, at, format!("switched off: {} refused", are(was)));
+                found.add(
+                    effect,
+                    entry,
+                    format!("switched off: {} refused", keys_are(was)),
+                );
             }
-            (false, true) => found.add(Effect::Widens, at, "switched on"),
+            (false, true) => found.add(Effect::Widens, entry, "switched on"),
             (true, true) | (false, false) => {}
         }
-        end(
+        compare_ends(
             found,
-            at,
+            entry,
             [&was.expires, &is.expires],
             (breaks(id, was), now),
         );
         if was.expose_cost != is.expose_cost {
             found.add(
                 Effect::Changes,
-                at,
+                entry,
                 format!("expose_cost {} → {}", was.expose_cost, is.expose_cost),
             );
         }
-        for (effect, what) in amounts(&was.limits, &is.limits) {
-            found.add(effect, at, what);
+        for (effect, statement) in compare_amounts(&was.limits, &is.limits) {
+            found.add(effect, entry, statement);
         }
         // What moves is told with the keys that it opens.
         let gone = was
@@ -86,7 +90,7 @@ pub(super) fn callers(
             .filter(|(name, _)| !is.keys.contains_key(*name) && !is_moved(id, name));
         for (name, key) in gone {
             let works = was.works(now) && key.works(now);
-            let (effect, what) = match works {
+            let (effect, statement) = match works {
                 true if is_known => (Effect::Breaks, "gone: requests with it are refused"),
                 true => (
                     Effect::Breaks,
@@ -94,14 +98,14 @@ pub(super) fn callers(
                 ),
                 false => (Effect::Changes, "gone; it did not work any more"),
             };
-            found.add(effect, ("key", &format!("{id}/{name}")), what);
+            found.add(effect, ("key", &format!("{id}/{name}")), statement);
         }
         for (name, key) in &is.keys {
             let full = format!("{id}/{name}");
             match was.keys.get(name) {
                 None => found.add(Effect::Widens, ("key", &full), "new"),
                 Some(key_was) if key_was != key => {
-                    of_key(
+                    compare_key(
                         found,
                         ("key", &full),
                         [key_was, key],
@@ -114,9 +118,9 @@ pub(super) fn callers(
     }
 }
 
-fn of_key(
-    found: &mut Found,
-    at: (&'static str, &str),
+fn compare_key(
+    found: &mut FoundChanges,
+    entry: (&'static str, &str),
     [was, is]: [&KeyItem; 2],
     (may_break, now): (bool, &str),
 ) {
@@ -127,13 +131,13 @@ fn of_key(
         Effect::Changes
     };
     match (was.disabled, is.disabled) {
-        (false, true) => found.add(breaks, at, "switched off: requests with it are refused"),
-        (true, false) => found.add(Effect::Widens, at, "switched on"),
+        (false, true) => found.add(breaks, entry, "switched off: requests with it are refused"),
+        (true, false) => found.add(Effect::Widens, entry, "switched on"),
         (true, true) | (false, false) => {}
     }
-    end(found, at, [&was.expires, &is.expires], (works, now));
-    for (effect, what) in amounts(&was.limits, &is.limits) {
-        found.add(effect, at, what);
+    compare_ends(found, entry, [&was.expires, &is.expires], (works, now));
+    for (effect, statement) in compare_amounts(&was.limits, &is.limits) {
+        found.add(effect, entry, statement);
     }
     let none = super::Amounts::new();
     let models: std::collections::BTreeSet<_> = was
@@ -143,8 +147,8 @@ fn of_key(
         .collect();
     for model in models {
         let [old, new] = [was, is].map(|key| key.model_limits.get(model).unwrap_or(&none));
-        for (effect, what) in amounts(old, new) {
-            found.add(effect, at, format!("for the model {model}: {what}"));
+        for (effect, statement) in compare_amounts(old, new) {
+            found.add(effect, entry, format!("for the model {model}: {statement}"));
         }
     }
     if was.allow_ips != is.allow_ips {
@@ -155,14 +159,14 @@ fn of_key(
                 list.join(", ")
             }
         };
-        let effect = if covers(&is.allow_ips, &was.allow_ips) {
+        let effect = if covers_ranges(&is.allow_ips, &was.allow_ips) {
             Effect::Widens
         } else {
             Effect::Tightens
         };
         found.add(
             effect,
-            at,
+            entry,
             format!(
                 "may be used from {} instead of {}",
                 text(&is.allow_ips),
@@ -173,7 +177,7 @@ fn of_key(
     if was.debug != is.debug {
         found.add(
             Effect::Changes,
-            at,
+            entry,
             format!("debug {} → {}", was.debug, is.debug),
         );
     }
@@ -206,14 +210,14 @@ fn of_key(
         };
         found.add(
             effect,
-            at,
+            entry,
             format!("secrets {} → {}", text(&was.secrets), text(&is.secrets)),
         );
     }
 }
 
 /// Returns whether every address of the old ranges is in one of the new ones. No range is all.
-fn covers(new: &[String], old: &[String]) -> bool {
+fn covers_ranges(new: &[String], old: &[String]) -> bool {
     let read = |list: &[String]| -> Vec<Cidr> {
         list.iter().filter_map(|range| range.parse().ok()).collect()
     };
@@ -223,9 +227,9 @@ fn covers(new: &[String], old: &[String]) -> bool {
 }
 
 /// Finds that something ends at another time. What does not work now breaks for nobody.
-fn end(
-    found: &mut Found,
-    at: (&'static str, &str),
+fn compare_ends(
+    found: &mut FoundChanges,
+    entry: (&'static str, &str),
     [was, is]: [&Option<String>; 2],
     (works, now): (bool, &str),
 ) {
@@ -250,22 +254,22 @@ fn end(
     };
     found.add(
         effect,
-        at,
+        entry,
         format!("expires {} → {}{refused}", text(was), text(is)),
     );
 }
 
-fn keys(caller: &CallerItem) -> String {
+fn keys_text(caller: &CallerItem) -> String {
     match caller.keys.len() {
         1 => "1 key".to_owned(),
         many => format!("{many} keys"),
     }
 }
 
-fn are(caller: &CallerItem) -> String {
+fn keys_are(caller: &CallerItem) -> String {
     format!(
         "{} {}",
-        keys(caller),
+        keys_text(caller),
         if caller.keys.len() == 1 { "is" } else { "are" }
     )
 }

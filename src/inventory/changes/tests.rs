@@ -2,11 +2,11 @@
 
 use std::time::{Duration, SystemTime};
 
-use super::words::render;
-use super::{Besides, Change, Effect, amounts, changes};
-use crate::base::calendar::rfc3339;
+use super::words::render_changes;
+use super::{Change, Effect, ExtraFacts, compare_amounts, find_changes};
+use crate::base::calendar::format_system_time;
 use crate::catalog::Catalog;
-use crate::catalog::resolve::resolve;
+use crate::catalog::resolve::resolve_catalog;
 use crate::inventory::{Amounts, Inventory, Marks, SecretChanges};
 
 const BEFORE: &str = r#"
@@ -31,7 +31,7 @@ callers:
 const NOW: &str = "2026-11-01T00:00:00.000Z";
 
 fn catalog(text: &str) -> Catalog {
-    resolve(&[("catalog.yaml".to_owned(), text.to_owned())], &mut |_| {
+    resolve_catalog(&[("catalog.yaml".to_owned(), text.to_owned())], &mut |_| {
         Err(String::new())
     })
     .unwrap()
@@ -41,14 +41,14 @@ fn found(before: &str, after: &str) -> Vec<Change> {
     let (before, after) = (catalog(before), catalog(after));
     // 2026-11-01, as NOW.
     let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_793_491_200);
-    assert_eq!(rfc3339(now), NOW);
-    let besides = Besides {
+    assert_eq!(format_system_time(now), NOW);
+    let besides = ExtraFacts {
         secrets: Some(SecretChanges::between(&before, &after, now)),
         server: None,
     };
-    changes(
-        &Inventory::of(&before),
-        &Inventory::of(&after),
+    find_changes(
+        &Inventory::from_catalog(&before),
+        &Inventory::from_catalog(&after),
         &besides,
         NOW,
     )
@@ -62,7 +62,7 @@ fn check(edits: &[(&str, &str)], expected: &[&str]) {
         assert_eq!(after.matches(old).count(), 1, "{old}");
         after = after.replace(old, new);
     }
-    let text = render(&found(BEFORE, &after));
+    let text = render_changes(&found(BEFORE, &after));
     assert_eq!(text.lines().collect::<Vec<_>>(), expected, "{text}");
     assert!(
         !text.contains("canary") && !text.contains("ca000"),
@@ -137,7 +137,7 @@ fn a_name_that_a_model_takes_from_another_is_no_new_one() {
         })
     };
     let told = |before: &[(&str, &str)], after: &[(&str, &str)]| {
-        render(&found(&with(before), &with(after)))
+        render_changes(&found(&with(before), &with(after)))
     };
     for name in ["mx", "\"mx*\""] {
         let (far, new) = (
@@ -195,7 +195,7 @@ fn a_name_in_a_pattern_may_have_been_answered() {
         .replace("accounts:\n", off)
         .replace("callers:\n", &format!("{pattern}callers:\n"));
     let with = |model: &str| before.replace("callers:\n", &format!("  {model}\ncallers:\n"));
-    let text = render(&found(
+    let text = render_changes(&found(
         &before,
         &with("dead: { aliases: [\"p/x*\"], targets: [{ account: off }] }"),
     ));
@@ -295,22 +295,22 @@ fn keys_and_callers_that_stop_are_told() {
         &[BREAKS, "  caller beta: switched off: 1 key is refused"],
     );
     let from = BEFORE.split("  beta:").next().unwrap();
-    let text = render(&found(BEFORE, from));
+    let text = render_changes(&found(BEFORE, from));
     assert_eq!(text, format!("{BREAKS}\n  caller beta: gone, with 1 key\n"));
     assert_eq!(
-        render(&found(from, BEFORE)),
+        render_changes(&found(from, BEFORE)),
         "Wider:\n  caller beta: new, with 1 key\n"
     );
     // Without the secrets at hand, the key may have got another name.
-    let told = changes(
-        &Inventory::of(&catalog(BEFORE)),
-        &Inventory::of(&catalog(from)),
-        &Besides::default(),
+    let told = find_changes(
+        &Inventory::from_catalog(&catalog(BEFORE)),
+        &Inventory::from_catalog(&catalog(from)),
+        &ExtraFacts::default(),
         NOW,
     );
     let unless = "gone, with 1 key: refused unless other keys have the secrets";
     assert_eq!(
-        render(&told),
+        render_changes(&told),
         format!("{BREAKS}\n  caller beta: {unless}\n")
     );
 }
@@ -403,7 +403,7 @@ fn a_secret_that_another_key_has_then_is_not_refused() {
 #[track_caller]
 fn check_beta(before: &str, after: &str, expected: &[&str]) {
     let of = |beta: &str| format!("{}  beta:\n{beta}", BEFORE.split("  beta:").next().unwrap());
-    let text = render(&found(&of(before), &of(after)));
+    let text = render_changes(&found(&of(before), &of(after)));
     assert_eq!(text.lines().collect::<Vec<_>>(), expected, "{text}");
 }
 
@@ -460,7 +460,7 @@ fn what_did_not_work_breaks_for_nobody() {
         }
     };
     assert_eq!(
-        render(&found(&of(dead, true), &of(dead, false))),
+        render_changes(&found(&of(dead, true), &of(dead, false))),
         "Changed:\n  model far: gone\n"
     );
     // An old secret that has ended is tidied up.
@@ -491,12 +491,12 @@ fn each_secret_has_its_own_end() {
     );
     // Without the secrets at hand, the number of those that work tells it.
     let of = |beta: &str| {
-        Inventory::of(&catalog(&format!(
+        Inventory::from_catalog(&catalog(&format!(
             "{}  beta:\n{beta}",
             BEFORE.split("  beta:").next().unwrap()
         )))
     };
-    let told = changes(&of(&before), &of(&ended), &Besides::default(), NOW);
+    let told = find_changes(&of(&before), &of(&ended), &ExtraFacts::default(), NOW);
     assert_eq!(
         (told.len(), told[0].effect),
         (1, Effect::Breaks),
@@ -517,7 +517,7 @@ fn each_secret_has_its_own_end() {
             "{}  beta:\n{beta}",
             BEFORE.split("  beta:").next().unwrap()
         ));
-        Marks::of(&catalog, &Inventory::of(&catalog), true)
+        Marks::from_catalog(&catalog, &Inventory::from_catalog(&catalog), true)
     };
     assert_ne!(marks(&before), marks(&swapped));
 }
@@ -536,12 +536,12 @@ fn a_name_that_is_still_answered_breaks_for_nobody() {
         edit(&[(far, &pattern)]),
         edit(&[(far, &pattern.replace(far, ""))]),
     );
-    let text = render(&found(&with, &without));
+    let text = render_changes(&found(&with, &without));
     assert_eq!(
         text,
         "Changed:\n  model far: gone; a pattern may answer instead (caller beta; 1 key)\n"
     );
-    let text = render(&found(&without, &with));
+    let text = render_changes(&found(&without, &with));
     assert_eq!(
         text,
         "Changed:\n  model far: new; until now a pattern may have answered (caller beta; 1 key)\n"
@@ -552,7 +552,7 @@ fn a_name_that_is_still_answered_breaks_for_nobody() {
         far,
         &format!("{far}  fast-1: {{ targets: [{{ account: us, model: far-1 }}] }}\n"),
     );
-    let text = render(&found(&glob, &own));
+    let text = render_changes(&found(&glob, &own));
     assert!(
         text.starts_with(&format!(
             "{BREAKS}\n  key acme/one: may no longer use fast-1\n"
@@ -565,7 +565,7 @@ fn a_name_that_is_still_answered_breaks_for_nobody() {
     );
     // A glob of another model takes the name over; who may not use that model loses the name.
     let taken = edit(&[(far, ""), ("aliases: [main]", "aliases: [main, \"fa*\"]")]);
-    let text = render(&found(BEFORE, &taken));
+    let text = render_changes(&found(BEFORE, &taken));
     assert!(
         text.starts_with(
             "Changed:\n  model far: gone; its name means the model big then (caller beta; 1 key)\n"
@@ -716,7 +716,7 @@ fn what_only_one_side_has_is_told_once() {
         )
     };
     let check = |before: &str, after: &str, expected: &[&str]| {
-        let text = render(&found(&with(before), &with(after)));
+        let text = render_changes(&found(&with(before), &with(after)));
         assert_eq!(text.lines().collect::<Vec<_>>(), expected, "{text}");
     };
     let own = ", proxy: \"http://u:canary@p:1\"";
@@ -743,13 +743,13 @@ fn what_only_one_side_has_is_told_once() {
     );
     // Of an account that is switched off, the proxy is not read.
     let off = format!("{own}, enabled: false");
-    let text = render(&found(&with(own), &with(&off)));
+    let text = render_changes(&found(&with(own), &with(&off)));
     assert!(
         text.contains("  account eu: switched off; 2 models go there\n") && !text.contains("proxy"),
         "{text}"
     );
     // That it has none is no secret, and read.
-    let text = render(&found(&with(", enabled: false"), &with(", proxy: none")));
+    let text = render_changes(&found(&with(", enabled: false"), &with(", proxy: none")));
     assert!(
         text.contains("  account eu: proxy not set → none; 2 models go there\n"),
         "{text}"
@@ -765,7 +765,7 @@ fn a_model_that_loses_what_it_is_for_breaks() {
             "headers: { X-Team",
             &format!("serves: [{kinds}], headers: {{ X-Team"),
         );
-        render(&found(&before, &text))
+        render_changes(&found(&before, &text))
     };
     let text = serving("chat");
     assert!(
@@ -785,7 +785,7 @@ fn a_model_that_loses_what_it_is_for_breaks() {
 #[test]
 fn another_kind_of_a_model_breaks_for_nobody() {
     let with = |kind: &str| BEFORE.replace("far: { targets:", &format!("far: {{ {kind}targets:"));
-    let told = |before: &str, after: &str| render(&found(&with(before), &with(after)));
+    let told = |before: &str, after: &str| render_changes(&found(&with(before), &with(after)));
     assert_eq!(
         told("", "kind: embedding, "),
         "Changed:\n  model far: kind not set → embedding (caller beta; 1 key)\n"
@@ -800,7 +800,7 @@ fn the_times_of_a_model_are_compared_as_they_count() {
     let with = |times: &str| BEFORE.replace("far: { targets:", &of(times));
     let check = |before: &str, after: &str, expected: &str| {
         assert_eq!(
-            render(&found(&with(before), &with(after))),
+            render_changes(&found(&with(before), &with(after))),
             format!("{expected} (caller beta; 1 key)\n")
         );
     };
@@ -829,7 +829,7 @@ fn settings_have_the_names_and_the_words_of_the_catalog() {
         "far: { targets:",
         &format!("far: {{ {words}, fallbacks_on: {{ context: [big] }}, targets:"),
     );
-    let text = render(&found(BEFORE, &all));
+    let text = render_changes(&found(BEFORE, &all));
     let expected = [
         "Tighter:",
         "  model far: on_broken_call pass → error, on_loss drop → refuse (caller beta; 1 key)",
@@ -850,7 +850,7 @@ fn a_name_that_a_model_takes_over_without_serving_it_breaks() {
     );
     let with = |model: &str| off.replace("callers:\n", &format!("  {model}\ncallers:\n"));
     let check = |model: &str, expected: &str| {
-        let text = render(&found(&off, &with(model)));
+        let text = render_changes(&found(&off, &with(model)));
         assert!(
             text.starts_with(&format!(
                 "{BREAKS}\n{expected} (callers acme, beta; 2 keys)\n"
@@ -876,7 +876,7 @@ fn the_other_names_of_a_model_whose_id_is_still_answered_are_told() {
     let two = BEFORE
         .replace("  far: {", "  far: { aliases: [x],")
         .replace("aliases: [main]", "aliases: [main, \"f*\"]");
-    let text = render(&found(
+    let text = render_changes(&found(
         &two,
         &two.replace(
             "  far: { aliases: [x], targets: [{ account: us, model: far-1 }] }\n",
@@ -899,7 +899,7 @@ fn fewer_and_more_models_of_a_pattern() {
         before.replace("  beta:\n", &format!("  beta:\n    models: [{models}]\n"))
     };
     let check = |before: &str, after: &str, expected: &str| {
-        let text = render(&found(&with(before), &with(after)));
+        let text = render_changes(&found(&with(before), &with(after)));
         assert_eq!(text, format!("{expected}\n"), "{before} {after}");
     };
     check(
@@ -942,7 +942,7 @@ fn fewer_and_more_models_of_a_pattern() {
         "03\" }",
         "03\", model_limits: { p/a: { concurrency: 1 } } }",
     );
-    let text = render(&found(&with("\"p/*\""), &limited));
+    let text = render_changes(&found(&with("\"p/*\""), &limited));
     assert_eq!(
         text,
         "Tighter:\n  key beta/one: for the model p/a: concurrency no limit → 1\n"
@@ -957,14 +957,14 @@ fn sections_of_server_yaml_wait_for_a_restart() {
             .collect()
     };
     let (before, after) = (marks("a"), marks("b"));
-    let besides = Besides {
+    let besides = ExtraFacts {
         server: Some([&before, &after]),
-        ..Besides::default()
+        ..ExtraFacts::default()
     };
-    let changes = changes(&Inventory::default(), &Inventory::default(), &besides, NOW);
+    let changes = find_changes(&Inventory::default(), &Inventory::default(), &besides, NOW);
     assert_eq!(changes[0].effect, Effect::Restart);
     assert_eq!(
-        render(&changes),
+        render_changes(&changes),
         "Only after a restart:\n  server.yaml limits: differs\n"
     );
 }
@@ -981,13 +981,17 @@ fn many_alike_are_one_line() {
         format!("{BEFORE}{}", keys(4..5)),
     );
     let line = "  keys beta/k005, beta/k006, beta/k007, beta/k008, beta/k009 and 214 more: gone: requests with it are refused\n";
-    assert_eq!(render(&found(&before, &after)), format!("{BREAKS}\n{line}"));
+    assert_eq!(
+        render_changes(&found(&before, &after)),
+        format!("{BREAKS}\n{line}")
+    );
 }
 
 #[test]
 fn the_same_files_make_the_same_bytes_and_no_secret_is_in_them() {
     let (one, other) = (catalog(BEFORE), catalog(BEFORE));
-    let text = |catalog: &Catalog| serde_json::to_string(&Inventory::of(catalog)).unwrap();
+    let text =
+        |catalog: &Catalog| serde_json::to_string(&Inventory::from_catalog(catalog)).unwrap();
     assert_eq!(text(&one), text(&other));
     assert!(
         !text(&one).contains("canary") && !text(&one).contains("ca00000"),
@@ -996,7 +1000,7 @@ fn the_same_files_make_the_same_bytes_and_no_secret_is_in_them() {
     );
     let marks = |text: &str| {
         let catalog = catalog(text);
-        Marks::of(&catalog, &Inventory::of(&catalog), true)
+        Marks::from_catalog(&catalog, &Inventory::from_catalog(&catalog), true)
     };
     let before = marks(BEFORE);
     assert_eq!(
@@ -1034,7 +1038,7 @@ fn ranges_of_addresses_are_compared_and_not_their_texts() {
                 of(beta)
             )
         };
-        let said = render(&found(&text(before), &text(after)));
+        let said = render_changes(&found(&text(before), &text(after)));
         assert!(said.starts_with(head), "{before} {after}: {said}");
     };
     check("10.0.0.0/8", "0.0.0.0/0", "Wider:");
@@ -1054,18 +1058,18 @@ fn nothing_that_another_machine_says_moves_the_cursor() {
         callers: [(name.to_owned(), item.clone())].into(),
         ..Inventory::default()
     };
-    let text = render(&changes(
+    let text = render_changes(&find_changes(
         &of(evil),
         &Inventory::default(),
-        &Besides::default(),
+        &ExtraFacts::default(),
         NOW,
     ));
     assert_eq!(text.lines().count(), 2, "{text:?}");
     assert!(!text.contains(['\u{1b}', '\u{202e}', '\u{9b}']), "{text:?}");
-    let long = render(&changes(
+    let long = render_changes(&find_changes(
         &of(&"x".repeat(1 << 20)),
         &Inventory::default(),
-        &Besides::default(),
+        &ExtraFacts::default(),
         NOW,
     ));
     assert!(long.len() < 2_000, "{}", long.len());
@@ -1082,7 +1086,7 @@ fn each_trait_of_a_model_is_compared() {
             "model: far-1 }",
             &format!("model: far-1, traits: {{ {name}: {value} }} }}"),
         );
-        let text = render(&found(BEFORE, &with));
+        let text = render_changes(&found(BEFORE, &with));
         assert!(text.contains(&format!("traits.{name} ")), "{name}: {text}");
     }
 }
@@ -1091,5 +1095,5 @@ fn each_trait_of_a_model_is_compared() {
 fn money_is_written_as_in_the_catalog() {
     let limits = |money: f64| Amounts::from([("usd_per_day".to_owned(), serde_json::json!(money))]);
     let expected = [(Effect::Tightens, "usd_per_day 10 → 0.5".to_owned())];
-    assert_eq!(amounts(&limits(10.0), &limits(0.5)), expected);
+    assert_eq!(compare_amounts(&limits(10.0), &limits(0.5)), expected);
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::access::{Access, is_served};
-use super::{Effect, Found, Whom, by_effect, settings};
+use super::{Effect, FoundChanges, Holders, by_effect, compare_settings};
 use crate::inventory::{Inventory, ModelItem, Settings, TargetItem};
 use dialects::Endpoint;
 use dialects::neutral::ModelKind;
@@ -15,8 +15,8 @@ const CONVERSATIONS: &str = "conversations";
 const UNREAD: [&str; 2] = ["proxy own → not set", "proxy not set → own"];
 
 /// Finds what changes at accounts. What follows for models is found with the models.
-pub(super) fn accounts(
-    found: &mut Found,
+pub(super) fn compare_accounts(
+    found: &mut FoundChanges,
     [before, after]: [&Inventory; 2],
     [old, _]: &[Access<'_>; 2],
 ) {
@@ -28,9 +28,9 @@ pub(super) fn accounts(
         found.add(Effect::Changes, ("account", id), "gone");
     }
     for (id, now) in &after.accounts {
-        let at = ("account", id.as_str());
+        let entry = ("account", id.as_str());
         let Some(was) = before.accounts.get(id) else {
-            found.add(Effect::Changes, at, "new");
+            found.add(Effect::Changes, entry, "new");
             continue;
         };
         let goes_there =
@@ -40,60 +40,66 @@ pub(super) fn accounts(
             .iter()
             .filter(|(_, model)| goes_there(model))
             .collect();
-        let whom = || old.whom_of_any(&models);
+        let whom = || old.holders_of_any(&models);
         let models = match models.len() {
             1 => "1 model goes there".to_owned(),
             many => format!("{many} models go there"),
         };
         match (was.enabled, now.enabled) {
-            (true, false) => found.add(Effect::Changes, at, format!("switched off; {models}")),
-            (false, true) => found.add(Effect::Changes, at, format!("switched on; {models}")),
+            (true, false) => found.add(Effect::Changes, entry, format!("switched off; {models}")),
+            (false, true) => found.add(Effect::Changes, entry, format!("switched on; {models}")),
             (true, true) if was.credential != now.credential => {
-                let what = format!(
+                let statement = format!(
                     "another kind of credential: {} → {}",
                     was.credential, now.credential
                 );
-                found.add(Effect::Changes, at, what);
+                found.add(Effect::Changes, entry, statement);
             }
             (true, true) | (false, false) => {}
         }
         if was.address != now.address {
             found.add(
                 Effect::Changes,
-                at,
+                entry,
                 format!("address {} → {}; {models}", was.address, now.address),
             );
         }
-        let mut each = settings(&was.settings, &now.settings);
+        let mut each = compare_settings(&was.settings, &now.settings);
         if was.enabled != now.enabled {
             // Files and variables are not read of an account that is switched off: what is in them
             // need not have changed.
-            let is_unread = |what: &str| what.starts_with("ca ") || UNREAD.contains(&what);
-            each.retain(|(_, what)| !is_unread(what));
+            let is_unread =
+                |statement: &str| statement.starts_with("ca ") || UNREAD.contains(&statement);
+            each.retain(|(_, statement)| !is_unread(statement));
         }
-        for (effect, what) in by_effect(each) {
+        for (effect, statement) in by_effect(each) {
             let whom = if effect == Effect::Tightens {
                 whom()
             } else {
-                Whom::default()
+                Holders::default()
             };
-            found.of_model(effect, at, format!("{}; {models}", what.join(", ")), whom);
+            found.add_for_model(
+                effect,
+                entry,
+                format!("{}; {models}", statement.join(", ")),
+                whom,
+            );
         }
     }
 }
 
 /// Finds what changes at models, and for whom.
-pub(super) fn models(
-    found: &mut Found,
+pub(super) fn compare_models(
+    found: &mut FoundChanges,
     before: &Inventory,
     after: &Inventory,
     [old, new]: &[Access<'_>; 2],
 ) {
     for (id, was) in &before.models {
-        let at = ("model", id.as_str());
-        let whom = || old.whom(id, was.pattern);
+        let entry = ("model", id.as_str());
+        let whom = || old.holders_of(id, was.pattern);
         let Some(now) = after.models.get(id) else {
-            let (effect, what) = match new.meant(id) {
+            let (effect, statement) = match new.meant(id) {
                 _ if !is_served(before, was) => (
                     Effect::Changes,
                     "gone; it had no target that is switched on".to_owned(),
@@ -108,28 +114,28 @@ pub(super) fn models(
                     format!("gone; its name means the model {other} then"),
                 ),
             };
-            found.of_model(effect, at, what, whom());
+            found.add_for_model(effect, entry, statement, whom());
             continue;
         };
         match (is_served(before, was), is_served(after, now)) {
             (true, false) => {
-                let accounts = off(now);
-                found.of_model(
+                let accounts = accounts_off(now);
+                found.add_for_model(
                     Effect::Breaks,
-                    at,
+                    entry,
                     format!("no target is left: {accounts} switched off"),
                     whom(),
                 );
             }
-            (false, true) => found.of_model(
+            (false, true) => found.add_for_model(
                 Effect::Widens,
-                at,
+                entry,
                 "served again",
-                new.whom(id, now.pattern),
+                new.holders_of(id, now.pattern),
             ),
             (true, true) | (false, false) => {}
         }
-        let (old_kinds, new_kinds) = (kinds(before, was), kinds(after, now));
+        let (old_kinds, new_kinds) = (served_kinds(before, was), served_kinds(after, now));
         let lost: Vec<&str> = old_kinds.difference(&new_kinds).copied().collect();
         if !lost.is_empty() && is_served(after, now) {
             // What a model is for refuses nothing, but hardly anybody asks it for something else.
@@ -141,9 +147,9 @@ pub(super) fn models(
             } else {
                 Effect::Breaks
             };
-            found.of_model(
+            found.add_for_model(
                 effect,
-                at,
+                entry,
                 format!("no target serves {} any more", lost.join(", ")),
                 whom(),
             );
@@ -151,12 +157,12 @@ pub(super) fn models(
         if was == now {
             continue;
         }
-        let mut each = settings(&was.settings, &now.settings);
-        each.extend(targets([before, after], was, now));
-        for (effect, what) in by_effect(each) {
-            found.of_model(effect, at, what.join(", "), whom());
+        let mut each = compare_settings(&was.settings, &now.settings);
+        each.extend(compare_targets([before, after], was, now));
+        for (effect, statement) in by_effect(each) {
+            found.add_for_model(effect, entry, statement.join(", "), whom());
         }
-        prices(found, (id, was, now), || old.whom(id, was.pattern));
+        compare_prices(found, (id, was, now), || old.holders_of(id, was.pattern));
     }
     for (id, now) in after
         .models
@@ -168,31 +174,48 @@ pub(super) fn models(
             Some((pattern, _)) if pattern == id => format!("; {BY_PATTERN}"),
             Some((other, _)) => format!("; its name meant the model {other} until now"),
         };
-        let (what, effect) = match is_served(after, now) {
+        let (statement, effect) = match is_served(after, now) {
             true if meant.is_empty() => ("new".to_owned(), Effect::Widens),
             true => (format!("new{meant}"), Effect::Changes),
             // Whoever asked for the other model by this name is refused now.
             false if new.dead.contains(id.as_str()) && !meant.is_empty() => {
-                let what = format!("new, but not served: {} switched off{meant}", off(now));
-                found.of_model(Effect::Breaks, ("model", id), what, whom_of_name(old, id));
+                let statement = format!(
+                    "new, but not served: {} switched off{meant}",
+                    accounts_off(now)
+                );
+                found.add_for_model(
+                    Effect::Breaks,
+                    ("model", id),
+                    statement,
+                    holders_of_name(old, id),
+                );
                 continue;
             }
             false => (
-                format!("new, but not served: {} switched off", off(now)),
+                format!("new, but not served: {} switched off", accounts_off(now)),
                 Effect::Changes,
             ),
         };
-        found.of_model(effect, ("model", id), what, new.whom(id, now.pattern));
+        found.add_for_model(
+            effect,
+            ("model", id),
+            statement,
+            new.holders_of(id, now.pattern),
+        );
     }
-    names(found, [before, after], [old, new]);
+    compare_names(found, [before, after], [old, new]);
 }
 
 /// Finds names that are gone, new, or mean another model. The names of a model that is no longer
 /// served go with it.
-fn names(found: &mut Found, [before, after]: [&Inventory; 2], [old, new]: [&Access<'_>; 2]) {
+fn compare_names(
+    found: &mut FoundChanges,
+    [before, after]: [&Inventory; 2],
+    [old, new]: [&Access<'_>; 2],
+) {
     // Of a model that goes, its other names are told only if its id is still answered: else all are
     // told with it.
-    let stays = |id: &str| match after.models.get(id) {
+    let is_kept = |id: &str| match after.models.get(id) {
         Some(model) => is_served(after, model),
         None => new.meant(id).is_some(),
     };
@@ -201,20 +224,20 @@ fn names(found: &mut Found, [before, after]: [&Inventory; 2], [old, new]: [&Acce
             // The model is gone, and that is told with it.
             Some(_) if *name == *id && !after.models.contains_key(*id) => {}
             Some((is, _)) if is != *id => {
-                let what = format!("means the model {is} instead of {id}");
-                found.of_model(
+                let statement = format!("means the model {is} instead of {id}");
+                found.add_for_model(
                     Effect::Changes,
                     ("name", name),
-                    what,
-                    old.whom(id, *pattern),
+                    statement,
+                    old.holders_of(id, *pattern),
                 );
             }
-            None if stays(id) => {
-                found.of_model(
+            None if is_kept(id) => {
+                found.add_for_model(
                     Effect::Breaks,
                     ("name", name),
                     format!("gone; it meant {id}"),
-                    old.whom(id, *pattern),
+                    old.holders_of(id, *pattern),
                 );
             }
             Some(_) | None => {}
@@ -228,12 +251,12 @@ fn names(found: &mut Found, [before, after]: [&Inventory; 2], [old, new]: [&Acce
             } else {
                 format!("it meant {id}")
             };
-            let what = format!("a name of a model that is not served; {meant}");
-            found.of_model(
+            let statement = format!("a name of a model that is not served; {meant}");
+            found.add_for_model(
                 Effect::Breaks,
                 ("name", name),
-                what,
-                whom_of_name(old, name),
+                statement,
+                holders_of_name(old, name),
             );
         }
     }
@@ -248,33 +271,33 @@ fn names(found: &mut Found, [before, after]: [&Inventory; 2], [old, new]: [&Acce
         .iter()
         .filter(|(name, _)| !old.names.contains_key(*name))
     {
-        let (effect, what, whom) = match old.meant(name) {
+        let (effect, statement, whom) = match old.meant(name) {
             // The model is new, and that is told with it.
             _ if *name == *id => continue,
             None if !was_served(id) => continue,
             None => (
                 Effect::Widens,
                 format!("new; it means {id}"),
-                new.whom(id, *pattern),
+                new.holders_of(id, *pattern),
             ),
             // Another name of the model had it.
             Some((is, _)) if is == *id => (
                 Effect::Changes,
                 format!("written now; it meant {id} before, too"),
-                Whom::default(),
+                Holders::default(),
             ),
             Some((of_pattern, _)) if of_pattern == *name => (
                 Effect::Changes,
                 format!("means the model {id}; {BY_PATTERN}"),
-                whom_of_name(old, name),
+                holders_of_name(old, name),
             ),
             Some((other, _)) => (
                 Effect::Changes,
                 format!("means the model {id} instead of {other}"),
-                whom_of_name(old, name),
+                holders_of_name(old, name),
             ),
         };
-        found.of_model(effect, ("name", name), what, whom);
+        found.add_for_model(effect, ("name", name), statement, whom);
     }
 }
 
@@ -282,16 +305,16 @@ fn names(found: &mut Found, [before, after]: [&Inventory; 2], [old, new]: [&Acce
 const BY_PATTERN: &str = "until now a pattern may have answered";
 
 /// Returns who may use what a name means.
-fn whom_of_name(access: &Access<'_>, name: &str) -> Whom {
+fn holders_of_name(access: &Access<'_>, name: &str) -> Holders {
     access
         .meant(name)
-        .map(|(id, pattern)| access.whom(id, pattern))
+        .map(|(id, pattern)| access.holders_of(id, pattern))
         .unwrap_or_default()
 }
 
 /// Returns the kinds of requests that a model's targets take. Conversations are one: each is
 /// translated into the others.
-fn kinds<'i>(inventory: &'i Inventory, model: &ModelItem) -> BTreeSet<&'i str> {
+fn served_kinds<'i>(inventory: &'i Inventory, model: &ModelItem) -> BTreeSet<&'i str> {
     let accounts = model
         .targets
         .iter()
@@ -322,7 +345,7 @@ fn is_for(kind: &str, made_for: &str) -> bool {
 }
 
 /// Names the accounts of a model's targets, and says whether it is one.
-fn off(model: &ModelItem) -> String {
+fn accounts_off(model: &ModelItem) -> String {
     let mut accounts: Vec<_> = model
         .targets
         .iter()
@@ -337,24 +360,24 @@ fn off(model: &ModelItem) -> String {
 }
 
 /// The name of a target: its account, and that account's name for the model.
-fn name(target: &TargetItem) -> String {
+fn target_name(target: &TargetItem) -> String {
     format!("{}/{}", target.account, target.model)
 }
 
 /// Targets by their names. A model may have the same target twice.
-fn named(model: &ModelItem) -> BTreeMap<(String, usize), &TargetItem> {
+fn targets_by_name(model: &ModelItem) -> BTreeMap<(String, usize), &TargetItem> {
     let mut named = BTreeMap::new();
     for target in &model.targets {
         let count = (0..)
-            .find(|count| !named.contains_key(&(name(target), *count)))
+            .find(|count| !named.contains_key(&(target_name(target), *count)))
             .unwrap_or_default();
-        named.insert((name(target), count), target);
+        named.insert((target_name(target), count), target);
     }
     named
 }
 
 /// Returns the settings of a target, with those of its account for the names that either has.
-fn whole(inventory: &Inventory, target: &TargetItem, names: [&Settings; 2]) -> Settings {
+fn whole_settings(inventory: &Inventory, target: &TargetItem, names: [&Settings; 2]) -> Settings {
     let of_account = inventory
         .accounts
         .get(&target.account)
@@ -366,14 +389,14 @@ fn whole(inventory: &Inventory, target: &TargetItem, names: [&Settings; 2]) -> S
 }
 
 /// Says what changes at the targets of a model.
-fn targets(
+fn compare_targets(
     [before, after]: [&Inventory; 2],
     was: &ModelItem,
     now: &ModelItem,
 ) -> Vec<(Effect, String)> {
-    let (old, new) = (named(was), named(now));
-    let mut what = Vec::new();
-    what.extend(
+    let (old, new) = (targets_by_name(was), targets_by_name(now));
+    let mut statements = Vec::new();
+    statements.extend(
         old.keys()
             .filter(|key| !new.contains_key(*key))
             .map(|(name, _)| format!("target {name} removed")),
@@ -384,7 +407,7 @@ fn targets(
             .iter()
             .filter(|other| other.tier < target.tier)
             .count();
-        let place = match before {
+        let position_text = match before {
             _ if now
                 .settings
                 .get("strategy")
@@ -401,23 +424,26 @@ fn targets(
         } else {
             ", price unknown"
         };
-        what.push(format!("target {name} added ({place}{price})"));
+        statements.push(format!("target {name} added ({position_text}{price})"));
     }
-    let mut each: Vec<_> = what.drain(..).map(|what| (Effect::Changes, what)).collect();
+    let mut each: Vec<_> = statements
+        .drain(..)
+        .map(|statement| (Effect::Changes, statement))
+        .collect();
     for ((name, _), target, target_now) in old
         .iter()
         .filter_map(|(key, target)| Some((key, target, new.get(key)?)))
     {
         if target.weight != target_now.weight {
-            what.push(format!(
+            statements.push(format!(
                 "weight of {name} {} → {}",
                 target.weight, target_now.weight
             ));
         }
         let names = [&target.settings, &target_now.settings];
-        let other = settings(
-            &whole(before, target, names),
-            &whole(after, target_now, names),
+        let other = compare_settings(
+            &whole_settings(before, target, names),
+            &whole_settings(after, target_now, names),
         );
         each.extend(
             other
@@ -425,10 +451,10 @@ fn targets(
                 .map(|(effect, other)| (effect, format!("{name}: {other}"))),
         );
     }
-    let order = |of: &BTreeMap<(String, usize), &TargetItem>,
+    let order = |own: &BTreeMap<(String, usize), &TargetItem>,
                  other: &BTreeMap<(String, usize), &TargetItem>| {
         let mut tiers: BTreeMap<u32, Vec<(String, usize)>> = BTreeMap::new();
-        for (key, target) in of.iter().filter(|(key, _)| other.contains_key(*key)) {
+        for (key, target) in own.iter().filter(|(key, _)| other.contains_key(*key)) {
             tiers.entry(target.tier).or_default().push(key.clone());
         }
         tiers.into_values().collect::<Vec<_>>()
@@ -436,50 +462,58 @@ fn targets(
     if order(&old, &new) != order(&new, &old) {
         let mut sorted: Vec<_> = now.targets.iter().collect();
         sorted.sort_by_key(|target| target.tier);
-        what.push(format!(
+        statements.push(format!(
             "order {}",
-            sorted.into_iter().map(name).collect::<Vec<_>>().join(", ")
+            sorted
+                .into_iter()
+                .map(target_name)
+                .collect::<Vec<_>>()
+                .join(", ")
         ));
     }
-    each.extend(what.into_iter().map(|what| (Effect::Changes, what)));
+    each.extend(
+        statements
+            .into_iter()
+            .map(|statement| (Effect::Changes, statement)),
+    );
     each
 }
 
 /// Says which costs differ.
-fn words(old: &Settings, new: &Settings) -> String {
-    settings(old, new)
+fn price_changes(old: &Settings, new: &Settings) -> String {
+    compare_settings(old, new)
         .into_iter()
-        .map(|(_, what)| what)
+        .map(|(_, statement)| statement)
         .collect::<Vec<_>>()
         .join(", ")
 }
 
 /// Finds prices that differ.
-fn prices(
-    found: &mut Found,
+fn compare_prices(
+    found: &mut FoundChanges,
     (id, was, now): (&str, &ModelItem, &ModelItem),
-    whom: impl Fn() -> Whom,
+    whom: impl Fn() -> Holders,
 ) {
-    let (old, new) = (named(was), named(now));
+    let (old, new) = (targets_by_name(was), targets_by_name(now));
     let nothing = BTreeMap::new();
     for ((name, _), target, target_now) in old
         .iter()
         .filter_map(|(key, target)| Some((key, target, new.get(key)?)))
     {
-        let (effect, what) = match (&target.price, &target_now.price) {
+        let (effect, statement) = match (&target.price, &target_now.price) {
             (Some(_), None) => {
-                let what = "no longer known: requests of callers whose money is limited are not sent there";
-                (Effect::Tightens, format!("price of {name} {what}"))
+                let statement = "no longer known: requests of callers whose money is limited are not sent there";
+                (Effect::Tightens, format!("price of {name} {statement}"))
             }
             (old, new) if old != new => {
                 let [old, new] = [old, new].map(|price| price.as_ref().unwrap_or(&nothing));
                 (
                     Effect::Changes,
-                    format!("price of {name}: {}", words(old, new)),
+                    format!("price of {name}: {}", price_changes(old, new)),
                 )
             }
             _ => continue,
         };
-        found.of_model(effect, ("model", id), what, whom());
+        found.add_for_model(effect, ("model", id), statement, whom());
     }
 }

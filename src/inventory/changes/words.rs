@@ -4,19 +4,19 @@ use super::{Change, Effect};
 use crate::base::table::is_unseen;
 
 /// The most names of one list.
-const NAMES: usize = 5;
+const MAX_NAMES: usize = 5;
 /// The most lines of one effect.
-const LINES: usize = 100;
+const MAX_LINES: usize = 100;
 
 /// Writes the changes. Long lists are cut, and say how long they are.
-pub fn render(changes: &[Change]) -> String {
+pub fn render_changes(changes: &[Change]) -> String {
     let mut text = String::new();
     for effect in Effect::ALL {
-        let of: Vec<_> = changes
+        let group: Vec<_> = changes
             .iter()
             .filter(|change| change.effect == effect)
             .collect();
-        if of.is_empty() {
+        if group.is_empty() {
             continue;
         }
         let head = match effect {
@@ -27,13 +27,13 @@ pub fn render(changes: &[Change]) -> String {
             Effect::Restart => "Only after a restart",
         };
         text += &format!("{head}:\n");
-        for change in of.iter().take(LINES) {
-            text += &format!("  {}\n", plain(&line(change)));
+        for change in group.iter().take(MAX_LINES) {
+            text += &format!("  {}\n", plain_text(&change_line(change)));
         }
-        if of.len() > LINES {
+        if group.len() > MAX_LINES {
             text += &format!(
                 "  … and {} more changes; --json lists all of them\n",
-                of.len() - LINES
+                group.len() - MAX_LINES
             );
         }
     }
@@ -42,17 +42,17 @@ pub fn render(changes: &[Change]) -> String {
 
 /// Takes out of a text what could move the cursor of a terminal or turn the direction of letters,
 /// and cuts it. The text may come from another machine.
-pub fn plain(text: &str) -> String {
-    const MOST: usize = 1_000;
+pub fn plain_text(text: &str) -> String {
+    const MAX_CHARACTERS: usize = 1_000;
     let is_odd = |c: char| c.is_control() || is_unseen(c);
     text.chars()
         .map(|c| if is_odd(c) { '\u{fffd}' } else { c })
-        .take(MOST)
+        .take(MAX_CHARACTERS)
         .collect()
 }
 
 /// Writes one change, such as `model m: gone (callers a, b; 3 keys)`.
-fn line(change: &Change) -> String {
+fn change_line(change: &Change) -> String {
     let plural = if change.names.len() == 1 || change.kind == "server.yaml" {
         ""
     } else {
@@ -61,11 +61,11 @@ fn line(change: &Change) -> String {
     let mut text = format!(
         "{}{plural} {}: {}",
         change.kind,
-        list(&change.names),
+        cut_list(&change.names),
         change.what
     );
     if !change.models.is_empty() {
-        text += &format!(" {}", list(&change.models));
+        text += &format!(" {}", cut_list(&change.models));
     }
     if !change.callers.is_empty() {
         let s = |many| if many == 1 { "" } else { "s" };
@@ -73,16 +73,16 @@ fn line(change: &Change) -> String {
         text += &format!(
             " (caller{} {}; {keys} key{})",
             s(callers),
-            list(&change.callers),
+            cut_list(&change.callers),
             s(keys)
         );
     }
     text
 }
 
-fn list(names: &[String]) -> String {
-    let shown = names.get(..NAMES).unwrap_or(names).join(", ");
-    match names.len().saturating_sub(NAMES) {
+fn cut_list(names: &[String]) -> String {
+    let shown = names.get(..MAX_NAMES).unwrap_or(names).join(", ");
+    match names.len().saturating_sub(MAX_NAMES) {
         0 => shown,
         more => format!("{shown} and {more} more"),
     }

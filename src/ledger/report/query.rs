@@ -1,6 +1,6 @@
 //! A [`Query`] is a question to the ledger: the groups, the time, and the filters.
 
-use crate::base::calendar::{DAY, date, time};
+use crate::base::calendar::{DAY, format_date, format_time};
 use crate::base::units::{Time, number_and_unit};
 use crate::ledger::read::Range;
 use crate::ledger::sums::SumKey;
@@ -8,9 +8,9 @@ use dialects::wire::percent;
 use std::collections::BTreeMap;
 
 /// The groups if the query names none.
-pub const BY: &str = "caller,model";
+pub const DEFAULT_GROUPS: &str = "caller,model";
 /// The beginning of the time if the query names none.
-pub const SINCE: &str = "24h";
+pub const DEFAULT_SINCE: &str = "24h";
 
 /// The facts by which sums can be grouped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,9 +67,9 @@ impl Group {
         matches!(self, Group::Account | Group::UpstreamModel | Group::Outcome)
     }
 
-    pub(super) fn push(self, key: &SumKey<'_>, into: &mut String) {
+    pub(super) fn push_name(self, key: &SumKey<'_>, into: &mut String) {
         match self {
-            Group::Day => into.push_str(&date(key.day)),
+            Group::Day => into.push_str(&format_date(key.day)),
             Group::Caller => into.push_str(key.caller),
             Group::Key => into.push_str(key.key),
             Group::Model => into.push_str(key.model),
@@ -84,7 +84,7 @@ impl Group {
 /// A query as a person wrote it.
 #[derive(Debug, Clone, Copy, Default)]
 #[expect(missing_docs, reason = "each is the option of `usage` with its name")]
-pub struct Asked<'a> {
+pub struct RawQuery<'a> {
     pub by: Option<&'a str>,
     pub since: Option<&'a str>,
     pub until: Option<&'a str>,
@@ -110,17 +110,17 @@ pub struct Query {
 
 impl Query {
     /// Reads a query. An error begins with the name of the option that is wrong.
-    pub fn new(asked: &Asked<'_>, now: u64) -> Result<Query, String> {
-        let since = moment("since", asked.since.unwrap_or(SINCE), now)?;
+    pub fn new(asked: &RawQuery<'_>, now: u64) -> Result<Query, String> {
+        let since = parse_moment("since", asked.since.unwrap_or(DEFAULT_SINCE), now)?;
         if since > now {
             return Err(format!(
                 "since: must not be in the future; in UTC it is {} now",
-                time(now)
+                format_time(now)
             ));
         }
         let until = asked
             .until
-            .map(|text| moment("until", text, now))
+            .map(|text| parse_moment("until", text, now))
             .transpose()?
             .filter(|until| *until <= now);
         if since >= until.unwrap_or(u64::MAX) {
@@ -128,7 +128,7 @@ impl Query {
         }
         let owned = |text: Option<&str>| text.map(ToOwned::to_owned);
         Ok(Query {
-            by: groups(asked.by.unwrap_or(BY))?,
+            by: parse_groups(asked.by.unwrap_or(DEFAULT_GROUPS))?,
             now,
             since,
             until,
@@ -140,13 +140,13 @@ impl Query {
     }
 
     /// Reads a query from the query part of a URL.
-    pub fn of_url(query: &str, now: u64) -> Result<Query, String> {
-        let texts = texts(
+    pub fn from_url(query: &str, now: u64) -> Result<Query, String> {
+        let texts = query_pairs(
             query,
             &["by", "since", "until", "caller", "key", "model", "format"],
         )?;
         let text = |name: &str| texts.get(name).map(String::as_str);
-        let asked = Asked {
+        let asked = RawQuery {
             by: text("by"),
             since: text("since"),
             until: text("until"),
@@ -167,9 +167,9 @@ impl Query {
 
     /// Reads a question of a key about its own use, from the query part of a URL. It groups by
     /// nothing that names others.
-    pub fn of_key(query: &str, key: &str, now: u64) -> Result<Query, String> {
+    pub fn for_key(query: &str, key: &str, now: u64) -> Result<Query, String> {
         const OWN: [Group; 4] = [Group::Day, Group::Model, Group::Outcome, Group::Door];
-        let texts = texts(query, &["by", "since", "until", "model"])?;
+        let texts = query_pairs(query, &["by", "since", "until", "model"])?;
         let text = |name: &str| texts.get(name).map(String::as_str);
         let by = text("by").unwrap_or("model");
         let own = |name: &str| OWN.iter().any(|group| group.name() == name.trim());
@@ -181,7 +181,7 @@ impl Query {
         }
         let (since, until, model) = (text("since"), text("until"), text("model"));
         Query::new(
-            &Asked {
+            &RawQuery {
                 by: Some(by),
                 since,
                 until,
@@ -206,15 +206,15 @@ impl Query {
 }
 
 /// Reads the pairs of a URL's query. A name that is not in `known` is an error.
-pub fn texts(query: &str, known: &[&str]) -> Result<BTreeMap<String, String>, String> {
+pub fn query_pairs(query: &str, known: &[&str]) -> Result<BTreeMap<String, String>, String> {
     let mut texts: BTreeMap<String, String> = BTreeMap::new();
     for pair in query.split('&').filter(|pair| !pair.is_empty()) {
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-        let (name, value) = (decoded(name)?, decoded(value)?);
+        let (name, value) = (decode_form(name)?, decode_form(value)?);
         if !known.contains(&name.as_str()) {
             return Err(format!(
                 "{}: is not known; allowed: {}",
-                short(&name),
+                shortened(&name),
                 known.join(", ")
             ));
         }
@@ -227,7 +227,7 @@ pub fn texts(query: &str, known: &[&str]) -> Result<BTreeMap<String, String>, St
 }
 
 /// Returns the beginning of a text that somebody sent.
-fn short(text: &str) -> String {
+fn shortened(text: &str) -> String {
     const SHOWN: usize = 40;
     match text
         .char_indices()
@@ -239,7 +239,7 @@ fn short(text: &str) -> String {
     }
 }
 
-fn groups(text: &str) -> Result<Vec<Group>, String> {
+fn parse_groups(text: &str) -> Result<Vec<Group>, String> {
     let mut groups = Vec::new();
     for name in text.split(',').map(str::trim) {
         let group = Group::ALL.into_iter().find(|group| group.name() == name);
@@ -258,11 +258,11 @@ fn groups(text: &str) -> Result<Vec<Group>, String> {
 }
 
 /// Reads a moment: `30m`, `24h` or `7d` ago, a date, or a time.
-pub(super) fn moment(name: &str, text: &str, now: u64) -> Result<u64, String> {
+pub(super) fn parse_moment(name: &str, text: &str, now: u64) -> Result<u64, String> {
     match number_and_unit(text, &[("m", 60_000), ("h", 3_600_000), ("d", DAY)], u64::MAX) {
         Some(ago) => ago.and_then(|ago| now.checked_sub(ago)).ok_or_else(|| {
             format!(
-                "{name}: {} is too long, because it begins before 1970; write a date", short(text)
+                "{name}: {} is too long, because it begins before 1970; write a date", shortened(text)
             )
         }),
         None => text.parse::<Time>().map(|Time(seconds)| seconds.saturating_mul(1_000)).map_err(|_| {
@@ -274,8 +274,8 @@ pub(super) fn moment(name: &str, text: &str, now: u64) -> Result<u64, String> {
 }
 
 /// Decodes percent-encoding (RFC 3986 §2.1), with the plus sign of forms.
-fn decoded(text: &str) -> Result<String, String> {
-    let bytes = percent::decode(&text.replace('+', " "))
+fn decode_form(text: &str) -> Result<String, String> {
+    let bytes = percent::decode_text(&text.replace('+', " "))
         .ok_or("the query holds a % without two hexadecimal digits after it")?;
     String::from_utf8(bytes).map_err(|_| "the query is not UTF-8".to_owned())
 }

@@ -1,8 +1,8 @@
 //! Writes an answer as a table, as CSV or as JSON. Pure.
 
 use super::{Answer, Column, Group, Used};
-use crate::base::calendar::time;
-use crate::base::table::columns;
+use crate::base::calendar::format_time;
+use crate::base::table::format_columns;
 use crate::conf::price::Usd;
 use serde_json::{Map, Value, json};
 
@@ -63,7 +63,7 @@ impl Used {
 }
 
 /// Writes a value as a cell of a table. Null becomes an empty cell.
-fn cell(value: &Value) -> String {
+fn cell_text(value: &Value) -> String {
     if value.is_null() {
         return String::new();
     }
@@ -75,7 +75,11 @@ fn cell(value: &Value) -> String {
 impl Answer {
     /// Writes a table for people.
     pub fn table(&self) -> String {
-        let mut text = format!("usage from {} to {}\n", time(self.since), time(self.until));
+        let mut text = format!(
+            "usage from {} to {}\n",
+            format_time(self.since),
+            format_time(self.until)
+        );
         for note in &self.notes {
             text.push_str(&format!("note: {note}\n"));
         }
@@ -107,7 +111,7 @@ impl Answer {
             self.by
                 .iter()
                 .enumerate()
-                .map(|(at, _)| if at == 0 { "total" } else { "" }.to_owned())
+                .map(|(index, _)| if index == 0 { "total" } else { "" }.to_owned())
                 .collect(),
             self.total,
         );
@@ -122,11 +126,11 @@ impl Answer {
             let mut cells: Vec<String> = names.iter().map(dash).collect();
             let cost = |name: &str| (name == "cost_usd").then(|| used.shown_cost());
             cells.extend(
-                shown(used).map(|(name, _, value)| cost(name).unwrap_or_else(|| cell(&value))),
+                shown(used).map(|(name, _, value)| cost(name).unwrap_or_else(|| cell_text(&value))),
             );
             table.push(cells);
         }
-        text + &columns(table, self.by.len())
+        text + &format_columns(table, self.by.len())
     }
 
     /// Writes CSV for programs that read tables, without the notes.
@@ -141,11 +145,11 @@ impl Answer {
             .join(",");
         text.push('\n');
         for (names, used) in &self.lines {
-            let cells = used.columns().map(|(.., value)| cell(&value));
+            let cells = used.columns().map(|(.., value)| cell_text(&value));
             text.push_str(
                 &names
                     .iter()
-                    .map(|name| quoted(name))
+                    .map(|name| quote_cell(name))
                     .chain(cells)
                     .collect::<Vec<_>>()
                     .join(","),
@@ -187,8 +191,8 @@ impl Answer {
             })
             .collect();
         let whole = json!({
-            "since": time(self.since),
-            "until": time(self.until),
+            "since": format_time(self.since),
+            "until": format_time(self.until),
             "by": self.by.iter().map(|group| Group::name(*group)).collect::<Vec<_>>(),
             "usage": lines,
             "total": object(&self.total),
@@ -204,7 +208,7 @@ impl Answer {
 }
 
 /// Quotes a cell of CSV (RFC 4180).
-fn quoted(text: &str) -> String {
+fn quote_cell(text: &str) -> String {
     if text.contains([',', '"', '\n', '\r']) {
         format!("\"{}\"", text.replace('"', "\"\""))
     } else {
@@ -224,7 +228,7 @@ mod tests {
             ("a\"b", "\"a\"\"b\""),
             ("", ""),
         ] {
-            assert_eq!(quoted(text), shown);
+            assert_eq!(quote_cell(text), shown);
         }
     }
 }

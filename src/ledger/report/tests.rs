@@ -1,6 +1,6 @@
 use super::super::Row;
 use super::super::tests::{Folder, row};
-use super::query::moment;
+use super::query::parse_moment;
 use super::*;
 use crate::base::calendar::{self, DAY};
 use crate::conf::price::Usd;
@@ -22,7 +22,7 @@ fn moments() {
         ("2026-11-01T08:00:00Z", 1_793_520_000_000),
         ("2026-11-01T08:00:00+02:00", 1_793_512_800_000),
     ] {
-        assert_eq!(moment("since", text, NOW), Ok(expected), "{text}");
+        assert_eq!(parse_moment("since", text, NOW), Ok(expected), "{text}");
     }
     for wrong in [
         "",
@@ -37,7 +37,7 @@ fn moments() {
         "７d",
         "2026-13-01",
     ] {
-        let why = moment("since", wrong, NOW).unwrap_err();
+        let why = parse_moment("since", wrong, NOW).unwrap_err();
         assert!(
             why.starts_with("since: must be a time ago such as 30m, 24h or 7d"),
             "{wrong}: {why}"
@@ -52,14 +52,14 @@ fn moments() {
     ] {
         let why =
             format!("since: {wrong} is too long, because it begins before 1970; write a date");
-        assert_eq!(moment("since", wrong, NOW), Err(why), "{wrong}");
+        assert_eq!(parse_moment("since", wrong, NOW), Err(why), "{wrong}");
     }
-    assert_eq!(moment("since", "20778d", NOW), Ok(NOW - 20_778 * DAY));
+    assert_eq!(parse_moment("since", "20778d", NOW), Ok(NOW - 20_778 * DAY));
 }
 
 #[test]
 fn questions_in_a_url() {
-    let read = |query: &str| Query::of_url(query, NOW);
+    let read = |query: &str| Query::from_url(query, NOW);
     let query = read("by=key,day&since=7d&until=1d&caller=a%2Fb&model=x+y").unwrap();
     assert_eq!(
         (query.by, query.since, query.until),
@@ -154,14 +154,14 @@ fn the_answer_in_its_three_forms() {
     ledger.flush();
     let ask = |by| {
         let query = Query::new(
-            &Asked {
+            &RawQuery {
                 by: Some(by),
-                ..Asked::default()
+                ..RawQuery::default()
             },
             NOW,
         )
         .unwrap();
-        answer(&folder.file(), &query, None).unwrap().unwrap()
+        answer_query(&folder.file(), &query, None).unwrap().unwrap()
     };
     assert_eq!(
         ask("caller,model").table(),
@@ -203,14 +203,14 @@ fn the_answer_in_its_three_forms() {
         (&4.into(), &2.into())
     );
     let nobody = Query::new(
-        &Asked {
+        &RawQuery {
             caller: Some("nobody"),
-            ..Asked::default()
+            ..RawQuery::default()
         },
         NOW,
     )
     .unwrap();
-    let table = answer(&folder.file(), &nobody, None)
+    let table = answer_query(&folder.file(), &nobody, None)
         .unwrap()
         .unwrap()
         .table();
@@ -220,14 +220,14 @@ fn the_answer_in_its_three_forms() {
     );
     assert!(table.ends_with("\n\nno requests\n"), "{table}");
     // What was asked about the past is whole.
-    let past = Asked {
+    let past = RawQuery {
         caller: Some("nobody"),
         until: Some("1h"),
-        ..Asked::default()
+        ..RawQuery::default()
     };
     let past = Query::new(&past, NOW).unwrap();
     assert!(
-        !answer(&folder.file(), &past, None)
+        !answer_query(&folder.file(), &past, None)
             .unwrap()
             .unwrap()
             .table()
@@ -284,14 +284,14 @@ fn what_is_unknown_stays_unknown_beside_what_costs_nothing() {
     ledger.flush();
     let ask = |by| {
         let query = Query::new(
-            &Asked {
+            &RawQuery {
                 by: Some(by),
-                ..Asked::default()
+                ..RawQuery::default()
             },
             NOW,
         )
         .unwrap();
-        answer(&folder.file(), &query, None).unwrap().unwrap()
+        answer_query(&folder.file(), &query, None).unwrap().unwrap()
     };
     let json: serde_json::Value = serde_json::from_str(&ask("model").json()).unwrap();
     let told = |line: &serde_json::Value| {
@@ -332,7 +332,7 @@ fn what_is_unknown_stays_unknown_beside_what_costs_nothing() {
 /// What a row is grouped by, without a file.
 fn names(row: &Row, by: &[Group]) -> Vec<String> {
     let name = |group: &Group| match group {
-        Group::Day => date(day_of(row.at)),
+        Group::Day => format_date(day_of(row.admitted_at)),
         Group::Caller => row.caller.to_string(),
         Group::Key => row.key.to_string(),
         Group::Model => row.model.to_string(),
@@ -370,14 +370,14 @@ proptest! {
         let since = if whole { start_of(day_of(NOW - since)) } else { NOW - since };
         let until = length.map(|length| since + length).filter(|until| *until <= NOW);
         let query = Query { by: by.clone(), now: NOW, since, until, caller: filtered.then(|| "b".to_owned()), key: None, model: None, csv: false };
-        let told = answer(&folder.file(), &query, None).unwrap().unwrap();
+        let told = answer_query(&folder.file(), &query, None).unwrap().unwrap();
 
         let mut expected: BTreeMap<Vec<String>, Used> = BTreeMap::new();
         let mut total = Used::default();
         for row in &rows {
-            if row.at >= since && until.is_none_or(|until| row.at < until) && (!filtered || &*row.caller == "b") {
+            if row.admitted_at >= since && until.is_none_or(|until| row.admitted_at < until) && (!filtered || &*row.caller == "b") {
                 for used in [expected.entry(names(row, &by)).or_default(), &mut total] {
-                    used.add(&Sums::of(row), row.outcome == "ok");
+                    used.add(&Sums::from_row(row), row.outcome == "ok");
                 }
             }
         }
@@ -392,7 +392,7 @@ proptest! {
 #[test]
 fn what_is_older_than_the_rows_is_told_in_whole_days() {
     let folder = Folder::new();
-    let now = calendar::now();
+    let now = calendar::now_millis();
     let today = day_of(now);
     let at = |days: u64, hour: u64| start_of(today - days) + hour * 3_600_000;
     let ledger = folder.open();
@@ -416,7 +416,7 @@ fn what_is_older_than_the_rows_is_told_in_whole_days() {
             model: None,
             csv: false,
         };
-        answer(&folder.file(), &query, None).unwrap().unwrap()
+        answer_query(&folder.file(), &query, None).unwrap().unwrap()
     };
     let ask = |since, until| ask_by(Group::Day, since, until);
     super::super::tests::eventually("what is old is deleted", || {
@@ -432,7 +432,7 @@ fn what_is_older_than_the_rows_is_told_in_whole_days() {
         told.notes,
         [format!(
             "single requests are kept from {} on; older requests are shown in whole days",
-            date(today - 4)
+            format_date(today - 4)
         )]
     );
     assert_eq!(
@@ -452,7 +452,7 @@ fn what_is_older_than_the_rows_is_told_in_whole_days() {
         .collect();
     assert_eq!(
         days,
-        HashSet::from([vec![date(today - 5)], vec![date(today - 3)]])
+        HashSet::from([vec![format_date(today - 5)], vec![format_date(today - 3)]])
     );
     // The sums of days do not have the doors.
     let doors = |since| {
@@ -465,7 +465,7 @@ fn what_is_older_than_the_rows_is_told_in_whole_days() {
     };
     let unknown = format!(
         "the doors of requests from before {} are not known",
-        date(today - 4)
+        format_date(today - 4)
     );
     assert_eq!(
         doors(at(5, 0)),

@@ -40,7 +40,7 @@ impl Stream {
             said: AtomicU64::new(1),
         });
         let runs: Arc<dyn Runs> = stream.clone();
-        (stream, ledger.begin(Arc::downgrade(&runs)))
+        (stream, ledger.begin_run(Arc::downgrade(&runs)))
     }
 
     fn says(&self, folder: &Folder, said: u64) {
@@ -87,7 +87,7 @@ fn what_runs_is_written_as_it_grows_and_replaced_by_its_row() {
         (0, 0),
         "no sum has it yet"
     );
-    assert_eq!(ledger.past(NOW, None), Vec::new());
+    assert_eq!(ledger.past_use(NOW, None), Vec::new());
     ledger.write(Row { run, ..row(NOW) });
     ledger.flush();
     assert_eq!(
@@ -108,7 +108,7 @@ fn what_runs_is_written_as_it_grows_and_replaced_by_its_row() {
     );
     drop(ledger);
     eventually("nothing is left beside the file", || {
-        life::names(&folder.file()).is_empty()
+        life::process_names(&folder.file()).is_empty()
     });
 }
 
@@ -121,7 +121,7 @@ fn what_ran_in_a_process_that_died_is_a_row_of_the_next_one() {
     // As long as it lives, nobody else takes it.
     let two = folder.open();
     assert_eq!(
-        (running(&folder), two.past(NOW, None)),
+        (running(&folder), two.past_use(NOW, None)),
         (vec![500], Vec::new())
     );
     drop(two);
@@ -140,7 +140,7 @@ fn what_ran_in_a_process_that_died_is_a_row_of_the_next_one() {
     assert_sums(&connection);
     assert_eq!(
         three
-            .past(NOW, None)
+            .past_use(NOW, None)
             .iter()
             .map(|past| (past.requests, past.tokens))
             .collect::<Vec<_>>(),
@@ -184,7 +184,7 @@ fn limits_that_have_begun_are_told_what_is_found_later() {
     limited.exchange();
     limited.ledger.flush();
     let other = folder.open();
-    let (stream, _run) = Stream::begin(&other, calendar::now());
+    let (stream, _run) = Stream::begin(&other, calendar::now_millis());
     stream.says(&folder, 30);
     kill(&folder);
     // It opens the file once more.
@@ -199,7 +199,7 @@ fn limits_that_have_begun_are_told_what_is_found_later() {
 #[test]
 fn what_was_cut_is_told_apart_from_what_limits_began_with() {
     let folder = Folder::new();
-    let now = calendar::now();
+    let now = calendar::now_millis();
     let earlier = [
         now,
         now - 120_000,
@@ -232,7 +232,7 @@ fn what_was_cut_is_told_apart_from_what_limits_began_with() {
             )
         })
     };
-    let past = next.past(now, None);
+    let past = next.past_use(now, None);
     assert_eq!(
         (sums(&past, false), sums(&past, true)),
         ((3, 45, 3_000), (3, 120, 3_000)),

@@ -1,7 +1,7 @@
 //! Rows that are written together, and only as far as they differ, are the rows that were written.
 
-use super::super::columns::{COLUMNS, values};
-use super::super::insert::TOGETHER;
+use super::super::columns::{COLUMNS, row_values};
+use super::super::insert::ROWS_AT_ONCE;
 use super::*;
 use rusqlite::types::{Value, ValueRef};
 
@@ -24,7 +24,7 @@ prop_compose! {
         is_ok in any::<bool>(),
     ) -> Row {
         Row {
-            at: NOW + at,
+            admitted_at: NOW + at,
             request_id,
             door: door.into(),
             caller: caller.into(),
@@ -52,8 +52,8 @@ proptest! {
 
     #[test]
     fn the_rows_of_a_batch_are_in_the_file_as_they_are(
-        rows in prop::collection::vec(some_row(), 0..3 * TOGETHER),
-        split in 0..3 * TOGETHER,
+        rows in prop::collection::vec(some_row(), 0..3 * ROWS_AT_ONCE),
+        split in 0..3 * ROWS_AT_ONCE,
     ) {
         let folder = Folder::new();
         let ledger = folder.open();
@@ -70,7 +70,7 @@ proptest! {
         let written = statement.query_map([], |row| (0..columns).map(|column| row.get::<_, Value>(column)).collect());
         let written: Vec<Vec<Value>> = written.unwrap().map(Result::unwrap).collect();
         let expected = rows.iter().map(|row| -> Vec<Value> {
-            values(row).into_iter().map(ValueRef::try_into).map(Result::unwrap).collect()
+            row_values(row).into_iter().map(ValueRef::try_into).map(Result::unwrap).collect()
         });
         prop_assert_eq!(written, expected.collect::<Vec<_>>());
     }

@@ -2,13 +2,13 @@
 
 use super::*;
 use crate::ledger::book::Book;
-use crate::ledger::columns::number;
+use crate::ledger::columns::stored_integer;
 use crate::ledger::merge::DETAILED_DAYS;
 use rusqlite::params;
 
 /// Returns the day before which sums are merged, today.
 fn until() -> u64 {
-    day_of(calendar::now()) - DETAILED_DAYS
+    day_of(calendar::now_millis()) - DETAILED_DAYS
 }
 
 /// Makes a ledger with detailed sums of some days, and without rows.
@@ -24,7 +24,7 @@ fn with_sums(folder: &Folder, days: std::ops::Range<u64>, sums_of_a_day: u64) ->
         for n in 0..sums_of_a_day {
             insert
                 .execute(params![
-                    number(day),
+                    stored_integer(day),
                     format!("caller-{n:06}"),
                     format!("account-{}", n % 5)
                 ])
@@ -114,13 +114,16 @@ fn a_report_by_account_reads_sums_of_days_that_are_not_merged_yet() {
     let mut book = with_sums(&folder, until - 3..until, 600);
     assert!(book.merge_days(until).unwrap());
     // There are no rows, so what is reported by account comes from sums.
-    let asked = Asked {
+    let asked = RawQuery {
         by: Some("day,account"),
         since: Some("60d"),
-        ..Asked::default()
+        ..RawQuery::default()
     };
     let query = Query::new(&asked, start_of(until + DETAILED_DAYS)).unwrap();
-    let report = answer(&folder.file(), &query, None).unwrap().unwrap().csv();
+    let report = answer_query(&folder.file(), &query, None)
+        .unwrap()
+        .unwrap()
+        .csv();
     let accounts = report
         .lines()
         .skip(1)
@@ -144,21 +147,21 @@ fn what_takes_too_long_says_how_to_ask_for_less() {
     (0..2_000).for_each(|n| ledger.write(row(start_of(until - 2) + n)));
     drop(ledger);
     let ask = |by: &str| {
-        let asked = Asked {
+        let asked = RawQuery {
             by: Some(by),
             since: Some("60d"),
-            ..Asked::default()
+            ..RawQuery::default()
         };
         let query = Query::new(&asked, start_of(until + DETAILED_DAYS)).unwrap();
         let bounds = AnswerBounds {
             deadline: Instant::now(),
             lines: 1_000,
         };
-        answer(&folder.file(), &query, Some(bounds))
+        answer_query(&folder.file(), &query, Some(bounds))
             .unwrap_err()
             .to_string()
     };
-    let day = calendar::date(until);
+    let day = calendar::format_date(until);
     for by in ["account", "upstream_model,day", "outcome"] {
         let why = ask(by);
         assert!(

@@ -1,8 +1,8 @@
 //! What limits begin with, and questions meanwhile.
 
 use super::*;
-use crate::catalog::resolve::resolve;
-use crate::limits::{Ask, Counts, KeyScopes, Spent, admit};
+use crate::catalog::resolve::resolve_catalog;
+use crate::limits::{Ask, Counts, KeyScopes, Spent, take_reservation};
 
 /// A ledger, and one key's scope of requests by day, which began with what the ledger knew.
 pub(super) struct Limited {
@@ -19,13 +19,13 @@ impl Limited {
              callers: {{acme: {{keys: {{prod: {{hash: 'sha256:{}', limits: {{requests_per_day: 1000}}}}}}}}}}\n",
             "1".repeat(64)
         );
-        let catalog = resolve(&[("catalog.yaml".to_owned(), text)], &mut |_| {
+        let catalog = resolve_catalog(&[("catalog.yaml".to_owned(), text)], &mut |_| {
             unreachable!("it names nothing")
         })
         .unwrap();
         let registry = Arc::new(Registry::shared(Arc::default()));
-        let now = calendar::now();
-        let scopes = registry.adopt(&catalog, &mut || ledger.past(now, Some(&registry)));
+        let now = calendar::now_millis();
+        let scopes = registry.adopt(&catalog, &mut || ledger.past_use(now, Some(&registry)));
         Limited {
             ledger,
             catalog,
@@ -40,15 +40,15 @@ impl Limited {
     }
 
     pub(super) fn counts(&self) -> Counts {
-        self.registry.scopes()[0].own(calendar::now())
+        self.registry.scopes()[0].own(calendar::now_millis())
     }
 
     /// As the gateway does it: counted, settled, written.
     pub(super) fn exchange(&self) {
-        let (key, now) = (self.catalog.keys().next().unwrap(), calendar::now());
-        let held = admit(
+        let (key, now) = (self.catalog.keys().next().unwrap(), calendar::now_millis());
+        let held = take_reservation(
             &self.scopes[key.index].bounds(key, 0),
-            Ask::of(15, Usd(0)),
+            Ask::exact(15, Usd(0)),
             now,
             1,
         )
@@ -66,7 +66,7 @@ impl Limited {
 
 fn with_rows(folder: &Folder, rows: u64) {
     let ledger = folder.open();
-    (0..rows).for_each(|_| ledger.write(row(calendar::now())));
+    (0..rows).for_each(|_| ledger.write(row(calendar::now_millis())));
     drop(ledger);
     eventually("all is in the file itself", || {
         folder
@@ -103,7 +103,7 @@ fn what_could_not_be_read_at_the_start_is_recalled_once() {
     );
     limited
         .registry
-        .recall(limited.ledger.past(calendar::now(), None));
+        .seed_late(limited.ledger.past_use(calendar::now_millis(), None));
     assert_eq!(
         limited.counts().day_requests,
         45,
@@ -134,14 +134,14 @@ fn one_question_at_a_time_and_the_past_waits_for_none() {
     let folder = Folder::new();
     let ledger = folder.open();
     ledger.write(row(NOW));
-    let query = Query::new(&Asked::default(), NOW + 1).unwrap();
+    let query = Query::new(&RawQuery::default(), NOW + 1).unwrap();
     let deadline = || Instant::now() + Duration::from_secs(8);
     let answering = ledger.sink.as_ref().unwrap().answering.lock();
     assert_eq!(
         ledger.answer(&query, deadline()),
         Err(report::Unanswered::Busy)
     );
-    assert_eq!(ledger.past(NOW, None).len(), 1);
+    assert_eq!(ledger.past_use(NOW, None).len(), 1);
     drop(answering);
     assert!(
         ledger
@@ -164,7 +164,7 @@ fn an_answer_has_so_many_lines_at_most() {
         })
     });
     ledger.flush();
-    let query = Query::new(&Asked::default(), NOW + 1).unwrap();
+    let query = Query::new(&RawQuery::default(), NOW + 1).unwrap();
     let bounds = |lines| {
         Some(report::AnswerBounds {
             deadline: Instant::now() + Duration::from_secs(60),
@@ -172,13 +172,13 @@ fn an_answer_has_so_many_lines_at_most() {
         })
     };
     assert!(
-        answer(&folder.file(), &query, bounds(3))
+        answer_query(&folder.file(), &query, bounds(3))
             .unwrap()
             .unwrap()
             .json()
             .contains("\"requests\": 9,")
     );
-    let why = answer(&folder.file(), &query, bounds(2)).unwrap_err();
+    let why = answer_query(&folder.file(), &query, bounds(2)).unwrap_err();
     assert_eq!(why, report::Unanswered::TooMuch(2));
     assert_eq!(
         why.to_string(),

@@ -1,7 +1,7 @@
 //! Tells limits what the file has from before they began: the past that they had to begin without,
 //! and the rows of processes that died.
 
-use super::{Fault, Writer, now};
+use super::{Fault, Writer, now_millis};
 use crate::ledger::{Row, month, past};
 use crate::limits::Registry;
 use std::sync::Weak;
@@ -13,20 +13,20 @@ impl Writer {
         let limits = self.sink.owed.lock().take()?;
         let past = {
             let _reading = self.sink.reading.lock();
-            past::read(&self.sink.path, now())
+            past::read_past(&self.sink.path, now_millis())
         };
         let Ok(past) = past else { return Some(limits) };
         // This function holds no lock of the ledger, since whoever asks for the past holds the
         // registry.
         let past = past.unwrap_or_default();
         // An empty past means that a new file replaces one that was broken.
-        let what = if past.is_empty() {
+        let news = if past.is_empty() {
             "stays unknown"
         } else {
             "is known now, and counts against the limits that began at zero"
         };
-        limits.upgrade()?.recall(past);
-        log::info!("the use before this start {what}");
+        limits.upgrade()?.seed_late(past);
+        log::info!("the use before this start {news}");
         None
     }
 
@@ -37,7 +37,7 @@ impl Writer {
         let mut known = self.sink.callers.lock();
         let owed = known.callers.upgrade().filter(|_| known.is_owed);
         let Some(callers) = owed else { return };
-        known.is_owed = month::read(&self.sink.path, now(), &callers).is_err();
+        known.is_owed = month::add_month_use(&self.sink.path, now_millis(), &callers).is_err();
     }
 
     /// Tells the use of callers of rows that were taken over. The file is locked meanwhile.
@@ -47,7 +47,7 @@ impl Writer {
             return;
         };
         rows.iter()
-            .for_each(|row| callers.spent(&row.caller, row.at, &row.of_caller()));
+            .for_each(|row| callers.add_use(&row.caller, row.admitted_at, &row.caller_use()));
     }
 
     /// Makes rows of the exchanges of dead processes, and tells limits that have begun already.
@@ -80,7 +80,7 @@ impl Writer {
             return Ok(());
         };
         for row in &rows {
-            limits.late(&row.past(now()), std::iter::empty());
+            limits.add_late(&row.past_use(now_millis()), std::iter::empty());
         }
         Ok(())
     }

@@ -1,9 +1,9 @@
 //! Writes what running exchanges have used so far.
 
-use super::{BREATH, Writer};
+use super::{STEP_PAUSE, Writer};
 use crate::ledger::life::Life;
 use crate::ledger::sink::Sink;
-use crate::ledger::{EVERY, Row};
+use crate::ledger::{RUNNING_INTERVAL, Row};
 use dialects::usage::Usage;
 use std::collections::HashMap;
 use std::time::Instant;
@@ -15,7 +15,7 @@ pub(super) type SoFar = (Usage, u64, u32);
 impl Writer {
     /// Writes what running exchanges have used so far. Returns false if the file cannot be written.
     pub(super) fn write_running(&mut self, sink: &Sink) -> bool {
-        self.next_look = Instant::now() + EVERY;
+        self.next_running_write = Instant::now() + RUNNING_INTERVAL;
         if sink.running.is_empty() {
             self.written.clear();
             return true;
@@ -23,7 +23,7 @@ impl Writer {
         if !self.is_in_place(sink) {
             return false;
         }
-        if let Err(why) = self.live(sink) {
+        if let Err(why) = self.show_life(sink) {
             if !std::mem::replace(&mut self.live_error_logged, true) {
                 log::warn!(
                     "running requests cannot be noted in the ledger, and are missing from it if this process is killed: {why}"
@@ -31,7 +31,7 @@ impl Writer {
             }
             return true;
         }
-        let running = sink.running.look();
+        let running = sink.running.list_and_mark();
         let changed: Vec<(u64, Row)> = running
             .iter()
             .map(|(number, runs)| (*number, runs.so_far()))
@@ -53,18 +53,18 @@ impl Writer {
             }
             // Another program locks the file, likely for a moment only.
             Err(why) if why.busy => {
-                self.next_look = Instant::now() + BREATH;
+                self.next_running_write = Instant::now() + STEP_PAUSE;
                 true
             }
             Err(why) => {
-                self.failed(&why);
+                self.note_failure(&why);
                 false
             }
         }
     }
 
     /// Shows other processes that this one lives.
-    fn live(&self, sink: &Sink) -> std::io::Result<()> {
+    fn show_life(&self, sink: &Sink) -> std::io::Result<()> {
         let mut life = sink.life.lock();
         if life.as_ref().is_none_or(|life| !life.is_in_place()) {
             *life = None;

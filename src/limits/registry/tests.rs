@@ -1,8 +1,8 @@
 use super::*;
 use crate::base::calendar::DAY;
-use crate::catalog::resolve::resolve;
+use crate::catalog::resolve::resolve_catalog;
 use crate::catalog::{Catalog, Key};
-use crate::limits::{Ask, Counts, admit};
+use crate::limits::{Ask, Counts, take_reservation};
 
 const NOW: u64 = 1_795_000_000_000;
 
@@ -10,7 +10,7 @@ fn catalog(callers: &str) -> Catalog {
     let text = format!(
         "accounts: {{a: {{dialect: demo}}}}\nmodels: {{l: {{targets: [{{account: a}}]}}, m: {{targets: [{{account: a}}]}}}}\ncallers:\n{callers}"
     );
-    resolve(&[("catalog.yaml".to_owned(), text)], &mut |_| {
+    resolve_catalog(&[("catalog.yaml".to_owned(), text)], &mut |_| {
         unreachable!("it names nothing")
     })
     .unwrap_or_else(|problems| panic!("{problems}"))
@@ -28,7 +28,7 @@ fn past(at: u64, key: &str, model: &str, tokens: u64) -> Past {
     let caller = key.split('/').next().unwrap();
     let caller = caller.into();
     Past {
-        at,
+        used_at: at,
         dated: None,
         caller,
         key: key.into(),
@@ -82,16 +82,16 @@ fn scopes_are_for_what_has_limits_and_outlive_catalogs() {
     assert_eq!(registry.scopes().len(), 3);
 
     // A changed limit goes on with what is counted, and asks nobody for it.
-    let ask = Ask::of(10, Usd(0));
-    let held = admit(&of_first[prod.index].bounds(prod, 1), ask, NOW, 1).unwrap();
+    let ask = Ask::exact(10, Usd(0));
+    let held = take_reservation(&of_first[prod.index].bounds(prod, 1), ask, NOW, 1).unwrap();
     of_first[prod.index].used.touch(NOW);
     let second = limited(2);
     let of_second = registry.adopt(&second, &mut || unreachable!("no scope is new"));
     let prod = key(&second, "acme/prod");
-    assert_eq!(of_second[prod.index].used.at(), Some(NOW));
+    assert_eq!(of_second[prod.index].used.last_used_at(), Some(NOW));
     drop((first, of_first));
-    let another = admit(&of_second[prod.index].bounds(prod, 1), ask, NOW, 1).unwrap();
-    assert!(admit(&of_second[prod.index].bounds(prod, 1), ask, NOW, 1).is_err());
+    let another = take_reservation(&of_second[prod.index].bounds(prod, 1), ask, NOW, 1).unwrap();
+    assert!(take_reservation(&of_second[prod.index].bounds(prod, 1), ask, NOW, 1).is_err());
 
     // What no catalog names is not counted any more; so if it comes back it asks what was used
     // before, whoever holds it still.
@@ -203,21 +203,25 @@ fn a_key_of_two_secrets_is_one_and_its_uses_are_counted() {
     let scopes = registry.adopt(&catalog, &mut Vec::new);
     assert_eq!((scopes.len(), registry.scopes().len()), (1, 1));
     let used = &scopes[0].used;
-    assert_eq!((used.at(), used.old_hash_uses()), (None, 0));
+    assert_eq!((used.last_used_at(), used.old_hash_uses()), (None, 0));
     used.touch(NOW);
     used.touch(NOW - 1);
-    used.by_old_hash(NOW);
+    used.note_old_hash(NOW);
     assert_eq!(
-        (used.at(), used.old_hash_uses(), used.old_hash_at()),
+        (
+            used.last_used_at(),
+            used.old_hash_uses(),
+            used.old_hash_at()
+        ),
         (Some(NOW), 1, Some(NOW))
     );
-    used.by_old_hash(NOW - 2 * DAY);
+    used.note_old_hash(NOW - 2 * DAY);
     assert!(
         used.touch(NOW - DAY),
         "whoever keeps it elsewhere hears that the clock was wrong"
     );
     assert_eq!(
-        (used.at(), used.old_hash_at()),
+        (used.last_used_at(), used.old_hash_at()),
         (Some(NOW - DAY), Some(NOW - 2 * DAY))
     );
 }
@@ -255,7 +259,7 @@ fn when_a_key_was_last_used_is_known_whatever_stands_before_it() {
         assert_eq!(
             of(ids)
                 .iter()
-                .map(|used| used.at().unwrap_or(0))
+                .map(|used| used.last_used_at().unwrap_or(0))
                 .collect::<Vec<_>>(),
             expected,
             "{ids}"

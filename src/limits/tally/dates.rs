@@ -48,7 +48,7 @@ struct Other {
 
 impl Default for Dates {
     fn default() -> Dates {
-        Dates::of(0, Sums::default(), 0)
+        Dates::from_day(0, Sums::default(), 0)
     }
 }
 
@@ -80,8 +80,8 @@ impl Sums {
 
 impl Dates {
     /// Makes the sums of a day and its month. No other date is known.
-    pub(super) fn of(day: u64, today: Sums, usd: u128) -> Dates {
-        let month = Month::of(day);
+    pub(super) fn from_day(day: u64, today: Sums, usd: u128) -> Dates {
+        let month = Month::containing(day);
         let days = Sheet {
             date: day,
             sums: today,
@@ -132,7 +132,7 @@ impl Dates {
                 .others
                 .iter()
                 .any(|other| self.is_this_month(other.date));
-            self.month = Month::of(day);
+            self.month = Month::containing(day);
             self.months
                 .turn(self.month.first, self.months.sums.usd > 0 || is_used);
             is_month_known = self.months.sums.usd > 0;
@@ -147,8 +147,13 @@ impl Dates {
 
     /// Adds what was used on a later day than the present one, by a clock that was ahead: it counts
     /// for the day and the month of `at`, if they are the present ones.
-    pub(super) fn add_ahead(&mut self, day: u64, at: u64, sums: Sums) {
-        self.add_to(day, sums, at == self.day(), Month::of(at) == self.month);
+    pub(super) fn add_ahead(&mut self, day: u64, counted_day: u64, sums: Sums) {
+        self.add_to(
+            day,
+            sums,
+            counted_day == self.day(),
+            Month::containing(counted_day) == self.month,
+        );
     }
 
     fn add_to(&mut self, day: u64, sums: Sums, counts_today: bool, counts_this_month: bool) {
@@ -158,17 +163,17 @@ impl Dates {
     }
 
     /// Puts one use of this day in the place of another, if the day is still known.
-    pub(super) fn replace(&mut self, day: u64, what: Sums, by: Sums) {
-        self.days.replace(day, what, by);
+    pub(super) fn replace(&mut self, day: u64, old: Sums, by: Sums) {
+        self.days.replace(day, old, by);
         self.months
-            .replace(self.month_of(day), what.money(), by.money());
+            .replace(self.month_of(day), old.money(), by.money());
     }
 
     fn month_of(&self, day: u64) -> u64 {
         if self.is_this_month(day) {
             self.month.first
         } else {
-            Month::of(day).first
+            Month::containing(day).first
         }
     }
 
@@ -202,7 +207,7 @@ impl Sheet {
         self.others
             .iter_mut()
             .for_each(|other| other.counts = to < from && other.date > to);
-        self.forget();
+        self.forget_oldest();
     }
 
     /// Adds to a date, which is remembered from now on.
@@ -217,10 +222,10 @@ impl Sheet {
             sums: before.sums.and(sums),
             counts: before.counts || counts,
         });
-        self.forget();
+        self.forget_oldest();
     }
 
-    fn replace(&mut self, date: u64, what: Sums, by: Sums) {
+    fn replace(&mut self, date: u64, old: Sums, by: Sums) {
         let other = self
             .others
             .iter_mut()
@@ -231,18 +236,20 @@ impl Sheet {
         } else {
             other
         } {
-            *sums = sums.without(what).and(by);
+            *sums = sums.without(old).and(by);
         }
     }
 
     /// Takes a date out of the others, with nothing if it is not there.
     fn take(&mut self, date: u64) -> Other {
         let known = self.others.iter().position(|other| other.date == date);
-        known.map(|at| self.others.remove(at)).unwrap_or_default()
+        known
+            .map(|index| self.others.remove(index))
+            .unwrap_or_default()
     }
 
-    fn forget(&mut self) {
-        let most = self.others.len().min(REMEMBERED);
-        self.others.drain(..self.others.len() - most);
+    fn forget_oldest(&mut self) {
+        let kept_count = self.others.len().min(REMEMBERED);
+        self.others.drain(..self.others.len() - kept_count);
     }
 }

@@ -84,7 +84,7 @@ impl Kind {
 
     /// Returns the part of the asked amount that is not an estimate.
     pub fn sure(self, ask: Ask) -> u64 {
-        self.asked(Ask::of(ask.sure.tokens, ask.sure.usd))
+        self.asked(Ask::exact(ask.sure.tokens, ask.sure.usd))
     }
 
     /// Returns whether the asked amount is over the whole limit only because of the estimate.

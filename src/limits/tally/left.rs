@@ -26,13 +26,13 @@ impl Left {
     /// Returns the tightest of both.
     pub fn and(self, other: Left) -> Left {
         Left {
-            requests: tightest(self.requests, other.requests),
-            tokens: tightest(self.tokens, other.tokens),
+            requests: tighter_room(self.requests, other.requests),
+            tokens: tighter_room(self.tokens, other.tokens),
         }
     }
 }
 
-pub(super) fn tightest(one: Option<Room>, other: Option<Room>) -> Option<Room> {
+pub(super) fn tighter_room(one: Option<Room>, other: Option<Room>) -> Option<Room> {
     match (one, other) {
         (Some(a), Some(b)) => {
             let tighter =

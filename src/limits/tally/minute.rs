@@ -52,26 +52,26 @@ impl Minute {
 
     /// Moves the counts when the clock is set back by this many seconds: each count keeps its age.
     pub(super) fn set_back(&mut self, seconds: u64) {
-        let by = index(seconds);
+        let by = slot_index(seconds);
         self.tokens_of.rotate_left(by);
         self.requests_of.rotate_left(by);
     }
 
     /// Replaces one count by another in a second, if that second is still counted.
-    pub(super) fn change(&mut self, newest: u64, second: u64, what: Count, by: Count) {
+    pub(super) fn replace_count(&mut self, newest: u64, second: u64, old: Count, by: Count) {
         if newest.checked_sub(second).is_none_or(|age| age >= SECONDS) {
             return;
         }
-        let Count { requests, tokens } = self.at(second);
+        let Count { requests, tokens } = self.count_in(second);
         let requests = requests
-            .saturating_sub(what.requests)
+            .saturating_sub(old.requests)
             .saturating_add(by.requests);
-        let tokens = tokens.saturating_sub(what.tokens).saturating_add(by.tokens);
+        let tokens = tokens.saturating_sub(old.tokens).saturating_add(by.tokens);
         self.set(second, Count { requests, tokens });
     }
 
-    pub(super) fn at(&self, second: u64) -> Count {
-        let index = index(second);
+    pub(super) fn count_in(&self, second: u64) -> Count {
+        let index = slot_index(second);
         let requests = self.requests_of.get(index).copied().unwrap_or_default();
         Count {
             requests: requests.into(),
@@ -80,8 +80,8 @@ impl Minute {
     }
 
     fn set(&mut self, second: u64, count: Count) {
-        let before = self.at(second);
-        let index = index(second);
+        let before = self.count_in(second);
+        let index = slot_index(second);
         let (Some(requests), Some(tokens)) = (
             self.requests_of.get_mut(index),
             self.tokens_of.get_mut(index),
@@ -96,17 +96,22 @@ impl Minute {
 }
 
 /// Returns the range of the seconds that are counted, oldest first.
-pub(super) fn window(newest: u64) -> std::ops::RangeInclusive<u64> {
+pub(super) fn counted_seconds(newest: u64) -> std::ops::RangeInclusive<u64> {
     newest.saturating_sub(SECONDS - 1)..=newest
 }
 
 /// Returns the second by which `enough` of a sum has left. `enough` is at most the sum.
-pub(super) fn gone(newest: u64, sum: u128, enough: u128, of: impl Fn(u64) -> u64) -> u64 {
-    let mut seconds = window(newest);
+pub(super) fn freed_second(
+    newest: u64,
+    sum: u128,
+    enough: u128,
+    amount_of: impl Fn(u64) -> u64,
+) -> u64 {
+    let mut seconds = counted_seconds(newest);
     // The search runs from the newest second, since callers mostly ask when the whole sum is gone.
     let mut left = sum.saturating_sub(enough);
     let last = seconds.rfind(|second| {
-        let here = u128::from(of(*second));
+        let here = u128::from(amount_of(*second));
         let still = here > left;
         left = left.saturating_sub(here);
         still
@@ -114,6 +119,6 @@ pub(super) fn gone(newest: u64, sum: u128, enough: u128, of: impl Fn(u64) -> u64
     last.unwrap_or(newest) + SECONDS
 }
 
-fn index(second: u64) -> usize {
+fn slot_index(second: u64) -> usize {
     (second % SECONDS) as usize
 }

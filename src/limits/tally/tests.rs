@@ -159,7 +159,7 @@ enum Step {
 fn step() -> impl Strategy<Value = Step> {
     let waits =
         prop_oneof![4 => 0u64..1_500, 4 => 0u64..70_000, 1 => 0u64..2 * DAY, 1 => 0u64..40 * DAY];
-    let ask = (0u64..40, 0u64..40).prop_map(|(tokens, usd)| Ask::of(tokens, Usd(usd)));
+    let ask = (0u64..40, 0u64..40).prop_map(|(tokens, usd)| Ask::exact(tokens, Usd(usd)));
     // Now and then more than was asked for.
     let spent = (0u64..45, 0u64..45).prop_map(|(tokens, usd)| Spent {
         tokens,
@@ -325,7 +325,7 @@ proptest! {
 
     #[test]
     fn months_are_those_of_the_calendar(day in 0u64..200_000) {
-        let Month { first, next } = Month::of(day);
+        let Month { first, next } = Month::containing(day);
         prop_assert!(first <= day && day < next);
         prop_assert!(month(first) == month(day) && month(next) == month(day) + 1 && month(next - 1) == month(day));
         prop_assert!(first == 0 || month(first - 1) + 1 == month(day));
@@ -345,7 +345,7 @@ proptest! {
         tally.advance(now);
         let mut taken = Vec::new();
         for (tokens, usd, spent) in asks {
-            let ask = Ask::of(tokens, Usd(usd));
+            let ask = Ask::exact(tokens, Usd(usd));
             let before = tally.used(Kind::TokensPerMinute);
             if tally.over(&limits, share, ask, now).is_none() {
                 taken.push((tally.take(ask), ask, spent));
@@ -381,10 +381,10 @@ fn of_several_the_longest_wait_is_told_and_for_ever_first() {
     let mut tally = Tally::default();
     tally.advance(now);
     tally.watch(&all);
-    tally.take(Ask::of(4, Usd(5)));
+    tally.take(Ask::exact(4, Usd(5)));
     let check = |limits: Limits, tokens: u64, kind: Kind, wait: Option<u64>| {
         let over = tally
-            .over(&limits, 1, Ask::of(tokens, Usd(1)), now)
+            .over(&limits, 1, Ask::exact(tokens, Usd(1)), now)
             .unwrap();
         assert_eq!(
             (over.kind, over.wait),
@@ -513,7 +513,7 @@ fn what_is_larger_than_a_limit_only_as_estimated_waits_until_nothing_is_counted(
 #[test]
 fn what_is_not_limited_by_the_minute_needs_no_ring_and_a_later_limit_counts_from_then_on() {
     let mut tally = Tally::default();
-    let ask = Ask::of(5, Usd(0));
+    let ask = Ask::exact(5, Usd(0));
     let by_minute = Limits {
         tokens_per_minute: Some(8),
         requests_per_minute: Some(9),
@@ -560,7 +560,7 @@ fn what_is_not_limited_by_the_minute_needs_no_ring_and_a_later_limit_counts_from
 fn a_clock_that_was_ahead_locks_nobody_out() {
     const HOUR: u64 = 3_600_000;
     let now = 1_795_046_400_000; // Midnight.
-    let ask = Ask::of(5, Usd(5));
+    let ask = Ask::exact(5, Usd(5));
     let all = Limits {
         requests_per_minute: Some(2),
         tokens_per_minute: Some(10),
@@ -658,7 +658,7 @@ fn what_was_no_longer_counted_when_time_is_set_back_is_not_taken_out_of_what_is(
         tokens_per_minute: Some(100),
         ..Limits::default()
     };
-    let ask = Ask::of(5, Usd(5));
+    let ask = Ask::exact(5, Usd(5));
     let mut tally = Tally::default();
     tally.watch(&limits);
     tally.advance(now);
@@ -698,7 +698,7 @@ fn a_clock_that_goes_back_a_day_and_comes_right_gives_no_fresh_budget() {
         usd_per_month: Some(Usd(1_000)),
         ..Limits::default()
     };
-    let one = Ask::of(1, Usd(1));
+    let one = Ask::exact(1, Usd(1));
     // By the day, as the ledger has it.
     let mut ledger = std::collections::BTreeMap::<u64, u64>::new();
     let mut tally = Tally::default();

@@ -1,12 +1,12 @@
 //! A decision says what becomes of the files' content: it is taken, refused, or waited for.
 
-use super::{LOOK, PendingDecision, Wait, Watch, was_changed_within};
+use super::{LOOK_INTERVAL, PendingDecision, Wait, Watch, was_changed_within};
 use crate::base::clock::Clock;
 use crate::base::problem::{Problem, Problems};
 use crate::catalog::load::{self, ReadCatalog};
 use crate::catalog::settle::{ENDLESS, QUIET, Ready, WholeTexts};
 use crate::catalog::texts::{Texts, is_source};
-use crate::catalog::{Catalog, published_key_problem, shrinks};
+use crate::catalog::{Catalog, describe_losses, published_key_problem};
 use crate::inventory::only_adds_or_disables;
 use crate::live::Snapshot;
 use crate::live::good::name_in;
@@ -19,11 +19,11 @@ use std::time::{Duration, Instant, SystemTime};
 
 /// The time for which a wrong text waits for files that are not whole, and may have the other half
 /// of its change.
-const TOGETHER: Duration = Duration::from_millis(1_200);
+const OTHER_HALF_WAIT: Duration = Duration::from_millis(1_200);
 /// The time after which a change that takes away more than half of something is taken.
-const SUSPICIOUS: Duration = Duration::from_secs(5);
+const SHRINK_WAIT: Duration = Duration::from_secs(5);
 /// The most catalogs of the past that are kept.
-const PAST: usize = 16;
+const MAX_PAST: usize = 16;
 
 impl Watch {
     /// Considers the whole texts, if it is time.
@@ -35,7 +35,7 @@ impl Watch {
             Ready::Whole { .. } => return,
             Ready::Wait => return self.decide_on_closed(now),
             Ready::Nothing => {
-                self.tried = None;
+                self.pending = None;
                 return;
             }
         };
@@ -47,12 +47,12 @@ impl Watch {
         let is_tried = |tried: &PendingDecision| {
             tried.texts == texts && (tried.all || !all) && !tried.wait.is_over(now)
         };
-        if self.tried.as_ref().is_some_and(is_tried) {
+        if self.pending.as_ref().is_some_and(is_tried) {
             return;
         }
-        let read = self.made_of(&texts);
+        let read = self.make_catalog(&texts);
         let undecided = self.consider(read, &whole, since, all);
-        self.tried = undecided.map(|wait| PendingDecision { texts, all, wait });
+        self.pending = undecided.map(|wait| PendingDecision { texts, all, wait });
         let ended = Instant::now();
         // The pause between two catalogs is as long as the making of one, but no more than half a
         // second.
@@ -79,14 +79,14 @@ impl Watch {
             catalog,
             texts: used,
             ..
-        } = self.made_of(&texts);
+        } = self.make_catalog(&texts);
         let live = self.live.load_full();
         let is_harmless = |catalog: &Catalog| {
             catalog.digest == live.catalog.digest
                 || only_adds_or_disables(&live.catalog, catalog, SystemTime::now())
         };
-        let taken = self.is_allowed(catalog).ok().filter(is_harmless);
-        let taken = taken.filter(|_| !self.names_what_is_young(&used, Instant::now()));
+        let taken = self.check_allowed(catalog).ok().filter(is_harmless);
+        let taken = taken.filter(|_| !self.names_recent_files(&used, Instant::now()));
         let is_taken = taken.is_some();
         if let Some(catalog) = taken {
             self.take_closed(&live, catalog, &closed);
@@ -123,7 +123,7 @@ impl Watch {
 
     /// Returns the catalog that the texts make. A large catalog takes its time; the files are
     /// looked at meanwhile, as before.
-    fn made_of(&mut self, texts: &Texts) -> ReadCatalog {
+    fn make_catalog(&mut self, texts: &Texts) -> ReadCatalog {
         let (give, take) = channel();
         let (dir, known, size) = (self.dir.clone(), texts.clone(), self.catalog_size);
         // If nobody waits for the result any more, nobody needs it.
@@ -132,11 +132,11 @@ impl Watch {
             .name("catalog-maker".to_owned())
             .spawn(make);
         while maker.is_ok() {
-            match take.recv_timeout(LOOK) {
+            match take.recv_timeout(LOOK_INTERVAL) {
                 Ok(read) => return read,
                 Err(RecvTimeoutError::Timeout) => {
-                    self.hear();
-                    self.look();
+                    self.take_events();
+                    self.read_files();
                 }
                 Err(RecvTimeoutError::Disconnected) => break,
             }
@@ -159,17 +159,17 @@ impl Watch {
             ..
         } = read;
         let now = Instant::now();
-        if self.names_what_is_young(&used, now) && now.duration_since(since) < ENDLESS {
+        if self.names_recent_files(&used, now) && now.duration_since(since) < ENDLESS {
             return Some(Wait::Until(now));
         }
         let live = self.live.load_full();
-        let catalog = match self.is_allowed(catalog) {
+        let catalog = match self.check_allowed(catalog) {
             Ok(catalog) => catalog,
             // The other half of the change may be in a file that is not whole yet.
             Err((problems, reasons)) => {
                 let (bad, before) = self.good.blamed(whole, &problems, now);
-                if !before && !all && now.duration_since(since) < TOGETHER {
-                    return Some(Wait::Until(since + TOGETHER));
+                if !before && !all && now.duration_since(since) < OTHER_HALF_WAIT {
+                    return Some(Wait::Until(since + OTHER_HALF_WAIT));
                 }
                 self.refuse(reasons, bad.clone());
                 return self.consider_without(bad, before, used, whole);
@@ -180,7 +180,7 @@ impl Watch {
             self.take(&live, catalog);
             self.note_recovery();
             self.good.live = used.clone();
-            self.is_over(&used, whole, true);
+            self.finish_decision(&used, whole, true);
         }
         wait
     }
@@ -197,8 +197,8 @@ impl Watch {
         let live = self.live.load_full();
         while before && self.good.has_more(whole, &bad) {
             let ReadCatalog { catalog, texts, .. } =
-                self.made_of(&self.good.instead_of(whole, &bad));
-            match self.is_allowed(catalog) {
+                self.make_catalog(&self.good.instead_of(whole, &bad));
+            match self.check_allowed(catalog) {
                 Ok(catalog) => {
                     let wait = self.hold(&live, &catalog);
                     if wait.is_some() {
@@ -209,7 +209,7 @@ impl Watch {
                     let mut taken = whole.clone();
                     taken.retain(|path, _| !bad.contains_key(path));
                     // The refused files may name files that are not there yet.
-                    self.is_over(&texts.into_iter().chain(used).collect(), whole, false);
+                    self.finish_decision(&texts.into_iter().chain(used).collect(), whole, false);
                     self.live.reloads.settling.lock().considered(&taken, true);
                     return None;
                 }
@@ -219,30 +219,30 @@ impl Watch {
         }
         // A person who waits for a change of their own must see that it is not taken either.
         if let Some(refused) = &mut self.live.reloads.status.lock().refused {
-            refused.at = SystemTime::now();
+            refused.refused_at = SystemTime::now();
         }
-        self.is_over(&used, whole, false);
+        self.finish_decision(&used, whole, false);
         None
     }
 
     /// Returns how long a change waits, if it takes away too much.
     fn hold(&mut self, live: &Snapshot, catalog: &Catalog) -> Option<Wait> {
         let now = Clock::now();
-        if let Some(loss) = shrinks(&live.catalog, catalog) {
+        if let Some(loss) = describe_losses(&live.catalog, catalog) {
             let until = *self.held.get_or_insert_with(|| {
                 log::warn!(
                     "the new catalog {loss}, compared to the live one: the gateway waits {} s before it takes it",
-                    SUSPICIOUS.as_secs()
+                    SHRINK_WAIT.as_secs()
                 );
                 now
-            }) + SUSPICIOUS;
+            }) + SHRINK_WAIT;
             if now < until {
                 self.live.reloads.status.lock().held = Some(loss);
                 return Some(Wait::UntilClock(until));
             }
             log::warn!(
                 "the new catalog {loss}, and the files stayed so for {} s: the gateway takes it",
-                SUSPICIOUS.as_secs()
+                SHRINK_WAIT.as_secs()
             );
             self.publisher.metrics.catalog.shrunk.inc();
         }
@@ -251,7 +251,7 @@ impl Watch {
 
     /// Returns whether the texts name files that were never looked at and were written just now.
     /// Those files are followed from now on.
-    fn names_what_is_young(&mut self, used: &Texts, now: Instant) -> bool {
+    fn names_recent_files(&mut self, used: &Texts, now: Instant) -> bool {
         let clock = SystemTime::now();
         let mut settling = self.live.reloads.settling.lock();
         for (path, version) in used {
@@ -269,7 +269,7 @@ impl Watch {
     }
 
     /// Returns a catalog that may be live, or the problems and the reasons why it may not.
-    fn is_allowed(
+    fn check_allowed(
         &self,
         catalog: Result<Catalog, Problems>,
     ) -> Result<Catalog, (Vec<Problem>, Vec<String>)> {
@@ -286,7 +286,7 @@ impl Watch {
     /// Logs that these files are refused, once for the same content, and keeps the refusal for
     /// `/status`.
     fn refuse(&mut self, reasons: Vec<String>, bad: Texts) {
-        if !self.good.refused(bad)
+        if !self.good.note_refused(bad)
             && self
                 .live
                 .reloads
@@ -301,7 +301,7 @@ impl Watch {
             reasons.join("; ")
         );
         let refused = RefusedReload {
-            at: SystemTime::now(),
+            refused_at: SystemTime::now(),
             standing: true,
             reasons,
             withheld: Vec::new(),
@@ -324,7 +324,7 @@ impl Watch {
             }
             self.past.push(self.publisher.publish(catalog));
             self.past.retain(|past| Arc::strong_count(past) > 1);
-            if self.past.len() > PAST {
+            if self.past.len() > MAX_PAST {
                 // The exchanges of this catalog have run for long. The last of them drops it.
                 self.past.remove(0);
             }
@@ -365,7 +365,7 @@ impl Watch {
 
     /// Notes that the decision on these texts is made. Files that were looked for in vain are
     /// followed too: one of them may be the one that mends an error.
-    fn is_over(&mut self, used: &Texts, whole: &WholeTexts, live: bool) {
+    fn finish_decision(&mut self, used: &Texts, whole: &WholeTexts, live: bool) {
         self.held = None;
         self.live.reloads.status.lock().held = None;
         self.named = used
@@ -384,8 +384,8 @@ impl Watch {
 fn new_warnings<'w>(before: &[Problem], now: &'w [Problem]) -> impl Iterator<Item = &'w Problem> {
     let known: HashSet<_> = before
         .iter()
-        .map(|warning| (&warning.file, &warning.path, &warning.what))
+        .map(|warning| (&warning.file, &warning.path, &warning.message))
         .collect();
     now.iter()
-        .filter(move |warning| !known.contains(&(&warning.file, &warning.path, &warning.what)))
+        .filter(move |warning| !known.contains(&(&warning.file, &warning.path, &warning.message)))
 }

@@ -12,13 +12,13 @@ use http::header::{self, HeaderMap, HeaderName};
 use sha2::{Digest as _, Sha256};
 
 /// The header that a page of another site cannot send without asking first.
-const OURS: &str = "x-portcullis-admin";
+const ADMIN_HEADER: &str = "x-portcullis-admin";
 /// The longest value of `Authorization` that is looked at.
-const LONGEST: usize = 1024;
+const MAX_VALUE_BYTES: usize = 1024;
 
 /// What a request shows of the admin key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Shown {
+pub(super) enum KeyCheck {
     /// The right key, or none where none is wanted.
     Right,
     /// No key.
@@ -28,30 +28,34 @@ pub(super) enum Shown {
 }
 
 /// Returns whether a request shows the key that the listener wants.
-pub(super) fn shown(admin: &Admin, headers: &HeaderMap) -> Shown {
+pub(super) fn check_key(admin: &Admin, headers: &HeaderMap) -> KeyCheck {
     let Some(key) = &admin.key else {
-        return Shown::Right;
+        return KeyCheck::Right;
     };
     let mut sent = headers.get_all(header::AUTHORIZATION).iter();
     let (Some(value), None) = (sent.next(), sent.next()) else {
         return if headers.contains_key(header::AUTHORIZATION) {
-            Shown::Wrong
+            KeyCheck::Wrong
         } else {
-            Shown::None
+            KeyCheck::None
         };
     };
-    let is_right =
-        secret(value.as_bytes()).is_some_and(|secret| is_same(&secret, key.expose().as_bytes()));
-    if is_right { Shown::Right } else { Shown::Wrong }
+    let is_right = sent_secret(value.as_bytes())
+        .is_some_and(|secret| is_same(&secret, key.expose().as_bytes()));
+    if is_right {
+        KeyCheck::Right
+    } else {
+        KeyCheck::Wrong
+    }
 }
 
 /// Returns the secret of `Bearer SECRET`, or the password of `Basic`.
-fn secret(value: &[u8]) -> Option<Vec<u8>> {
-    let at = value
+fn sent_secret(value: &[u8]) -> Option<Vec<u8>> {
+    let space = value
         .iter()
         .position(|byte| *byte == b' ')
-        .filter(|_| value.len() <= LONGEST)?;
-    let (scheme, rest) = value.split_at_checked(at)?;
+        .filter(|_| value.len() <= MAX_VALUE_BYTES)?;
+    let (scheme, rest) = value.split_at_checked(space)?;
     let rest = rest.trim_ascii();
     if scheme.eq_ignore_ascii_case(b"bearer") {
         return Some(rest.to_vec());
@@ -70,17 +74,17 @@ fn is_same(one: &[u8], other: &[u8]) -> bool {
 }
 
 /// Returns the refusal of a request that asks for more than to read, if it may not.
-pub(super) fn refuse(admin: &Admin, headers: &HeaderMap) -> Option<Page> {
+pub(super) fn refuse_action(admin: &Admin, headers: &HeaderMap) -> Option<Page> {
     if !admin.is_guarded() {
-        let what = format!(
+        let message = format!(
             "everybody who reaches {} may read here, so this is switched off. Write in server.yaml: `{}`\n",
             admin.address,
-            line(admin, None, true)
+            admin_line(admin, None, true)
         );
-        return Some((403, super::PLAIN, what));
+        return Some((403, super::PLAIN, message));
     }
-    let what = "refused: it was sent by a web page of another site\n";
-    (!is_from_here(headers)).then(|| (403, super::PLAIN, what.to_owned()))
+    let message = "refused: it was sent by a web page of another site\n";
+    (!is_from_here(headers)).then(|| (403, super::PLAIN, message.to_owned()))
 }
 
 /// Returns whether a request comes from no web page, or from one of ours. A proxy in front of the
@@ -96,18 +100,18 @@ fn is_from_here(headers: &HeaderMap) -> bool {
     let ours = text(header::HOST)
         .filter(|host| !host.is_empty())
         .is_some_and(|host| authority == Some(host));
-    ours && headers.get(OURS).is_some_and(|value| value == "1")
+    ours && headers.get(ADMIN_HEADER).is_some_and(|value| value == "1")
 }
 
 /// Writes the section `admin` of server.yaml with the present address and names, and with one more
 /// name or with a key.
-pub(super) fn line(admin: &Admin, name: Option<&str>, with_key: bool) -> String {
+pub(super) fn admin_line(admin: &Admin, name: Option<&str>, with_key: bool) -> String {
     let names: Vec<String> = admin
         .hosts
         .iter()
         .map(String::as_str)
         .chain(name)
-        .map(written)
+        .map(yaml_name)
         .collect();
     let hosts = if names.is_empty() {
         String::new()
@@ -124,7 +128,7 @@ pub(super) fn line(admin: &Admin, name: Option<&str>, with_key: bool) -> String 
 
 /// Writes a name as YAML reads a text. It is quoted if it could be a number or a word such as
 /// `true`: numbers have no letters but these.
-fn written(name: &str) -> String {
+fn yaml_name(name: &str) -> String {
     const OF_NUMBERS: &str = "abcdefox_.-";
     let is_word = name
         .chars()
@@ -164,13 +168,13 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(lines: &[&str], expected: Shown) {
+    fn check(lines: &[&str], expected: KeyCheck) {
         let mut headers = HeaderMap::new();
         for line in lines {
             headers.append(header::AUTHORIZATION, line.parse().unwrap());
         }
         assert_eq!(
-            shown(&admin("127.0.0.1:1", &[], Some(KEY)), &headers),
+            check_key(&admin("127.0.0.1:1", &[], Some(KEY)), &headers),
             expected,
             "{lines:?}"
         );
@@ -179,14 +183,14 @@ mod tests {
     #[test]
     fn the_key_is_a_bearer_or_a_password() {
         let basic = |pair: &str| format!("Basic {}", STANDARD.encode(pair));
-        check(&[&format!("Bearer {KEY}")], Shown::Right);
-        check(&[&format!("bearer  {KEY} ")], Shown::Right);
+        check(&[&format!("Bearer {KEY}")], KeyCheck::Right);
+        check(&[&format!("bearer  {KEY} ")], KeyCheck::Right);
         for user in ["", "admin", "ü"] {
-            check(&[&basic(&format!("{user}:{KEY}"))], Shown::Right);
+            check(&[&basic(&format!("{user}:{KEY}"))], KeyCheck::Right);
         }
-        check(&[], Shown::None);
+        check(&[], KeyCheck::None);
         let (bearer, password) = (format!("Bearer {KEY}"), basic(&format!("a:{KEY}")));
-        check(&[&bearer, &password], Shown::Wrong);
+        check(&[&bearer, &password], KeyCheck::Wrong);
         for wrong in [
             "Bearer",
             "Bearer ",
@@ -200,12 +204,12 @@ mod tests {
             &basic(&format!(":{KEY}:")),
             &format!("Bearer {}", "x".repeat(2_000)),
         ] {
-            check(&[wrong], Shown::Wrong);
+            check(&[wrong], KeyCheck::Wrong);
         }
         let open = admin("127.0.0.1:1", &[], None);
         assert_eq!(
-            shown(&open, &headers(&[("authorization", "Bearer x")])),
-            Shown::Right
+            check_key(&open, &headers(&[("authorization", "Bearer x")])),
+            KeyCheck::Right
         );
     }
 
@@ -214,7 +218,7 @@ mod tests {
         fn only_the_key_is_the_key(text in "[!-~]{0,40}") {
             prop_assume!(text != KEY);
             let sent = headers(&[("authorization", &format!("Bearer {text}"))]);
-            prop_assert_eq!(shown(&admin("127.0.0.1:1", &[], Some(KEY)), &sent), Shown::Wrong);
+            prop_assert_eq!(check_key(&admin("127.0.0.1:1", &[], Some(KEY)), &sent), KeyCheck::Wrong);
         }
 
         #[test]
@@ -223,8 +227,8 @@ mod tests {
             name in "[a-z0-9._-]{1,12}",
         ) {
             let has: Vec<&str> = hosts.iter().map(String::as_str).collect();
-            let text = line(&admin("[::1]:9090", &has, None), Some(&name), false);
-            let read = crate::conf::config::read("server.yaml", &text, &mut |_| Err(String::new())).unwrap().admin;
+            let text = admin_line(&admin("[::1]:9090", &has, None), Some(&name), false);
+            let read = crate::conf::config::parse_server("server.yaml", &text, &mut |_| Err(String::new())).unwrap().admin;
             let wanted: Vec<String> = hosts.iter().cloned().chain([name]).collect();
             prop_assert_eq!((read.address.to_string(), read.hosts), ("[::1]:9090".to_owned(), wanted));
         }
@@ -233,7 +237,7 @@ mod tests {
     #[test]
     fn an_open_listener_changes_nothing_and_says_why() {
         let (status, _, says) =
-            refuse(&admin("0.0.0.0:9090", &["a.example"], None), &headers(&[])).unwrap();
+            refuse_action(&admin("0.0.0.0:9090", &["a.example"], None), &headers(&[])).unwrap();
         let expected = "`admin: { address: \"0.0.0.0:9090\", hosts: [a.example], key: { file: /path/to/the/key } }`";
         assert!(status == 403 && says.contains(expected), "{says}");
         for admin in [
@@ -242,7 +246,12 @@ mod tests {
             admin("[::1]:9090", &[], None),
             admin("[::ffff:127.0.0.1]:9090", &[], None),
         ] {
-            assert_eq!(refuse(&admin, &headers(&[])), None, "{}", admin.address);
+            assert_eq!(
+                refuse_action(&admin, &headers(&[])),
+                None,
+                "{}",
+                admin.address
+            );
         }
     }
 
@@ -259,11 +268,19 @@ mod tests {
             ("", "1", false),
             ("ftp://gw:9090", "1", false),
         ] {
-            let sent = headers(&[("host", "gw:9090"), ("origin", origin), (OURS, ours)]);
-            assert_eq!(refuse(&admin, &sent).is_none(), passes, "{origin} {ours}");
+            let sent = headers(&[
+                ("host", "gw:9090"),
+                ("origin", origin),
+                (ADMIN_HEADER, ours),
+            ]);
+            assert_eq!(
+                refuse_action(&admin, &sent).is_none(),
+                passes,
+                "{origin} {ours}"
+            );
         }
         assert!(
-            refuse(
+            refuse_action(
                 &admin,
                 &headers(&[("host", "gw:9090"), ("origin", "http://gw:9090")])
             )

@@ -1,9 +1,9 @@
 //! The answers that are made of what the process knows.
 
-use super::{FullPage, PATIENCE, PLAIN, Page};
+use super::{ANSWER_TIMEOUT, FullPage, PLAIN, Page};
 use crate::base::calendar;
 use crate::ledger::Ledger;
-use crate::ledger::report::{Answer, Query, Unanswered, texts};
+use crate::ledger::report::{Answer, Query, Unanswered, query_pairs};
 use crate::limits;
 use crate::live::Live;
 use crate::store::Store;
@@ -14,10 +14,10 @@ use std::sync::Arc;
 use std::time::Instant;
 
 /// The most callers, keys and keys' models that `/limits` shows.
-const SCOPES: usize = 1_000;
+const MAX_SCOPES: usize = 1_000;
 
 /// Answers with a part of the page. A browser that has it already is told so.
-pub(super) fn asset(kind: &'static str, text: &'static str, headers: &HeaderMap) -> FullPage {
+pub(super) fn asset_page(kind: &'static str, text: &'static str, headers: &HeaderMap) -> FullPage {
     let digest = Sha256::digest(text);
     let tag: String = digest
         .iter()
@@ -35,13 +35,13 @@ pub(super) fn asset(kind: &'static str, text: &'static str, headers: &HeaderMap)
     FullPage {
         page: (status, kind, text.to_owned()),
         headers,
-        place: None,
+        permit: None,
     }
 }
 
 /// Answers from the ledger, on another thread, since reading may take long.
-pub(super) async fn usage(ledger: &Arc<Ledger>, query: &str) -> Page {
-    let query = match Query::of_url(query, calendar::now()) {
+pub(super) async fn usage_page(ledger: &Arc<Ledger>, query: &str) -> Page {
+    let query = match Query::from_url(query, calendar::now_millis()) {
         Ok(query) => query,
         Err(why) => return (400, PLAIN, format!("{why}\n")),
     };
@@ -52,7 +52,7 @@ pub(super) async fn usage(ledger: &Arc<Ledger>, query: &str) -> Page {
             "the ledger is switched off: `ledger.enabled` is false in server.yaml\n".to_owned(),
         );
     }
-    let deadline = Instant::now() + PATIENCE.mul_f64(0.8);
+    let deadline = Instant::now() + ANSWER_TIMEOUT.mul_f64(0.8);
     let (ledger, csv) = (ledger.clone(), query.csv);
     let write = move |answer: Answer| if csv { answer.csv() } else { answer.json() };
     let answer = move || {
@@ -86,8 +86,8 @@ pub(super) async fn usage(ledger: &Arc<Ledger>, query: &str) -> Page {
 
 /// Shows the state of all limits, or of one caller's: the first ones by name. The bounds of each
 /// key include those of its caller.
-pub(super) async fn limits(live: &Live, store: Option<&Store>, query: &str) -> Page {
-    let texts = match texts(query, &["caller"]) {
+pub(super) async fn limits_page(live: &Live, store: Option<&Store>, query: &str) -> Page {
+    let texts = match query_pairs(query, &["caller"]) {
         Ok(texts) => texts,
         Err(why) => return (400, PLAIN, format!("{why}\n")),
     };
@@ -101,12 +101,12 @@ pub(super) async fn limits(live: &Live, store: Option<&Store>, query: &str) -> P
     let mut bounds: Vec<limits::Bound<'_>> = scopes.flatten().collect();
     bounds.sort_unstable_by(|a, b| a.scope.name.cmp(&b.scope.name));
     bounds.dedup_by(|a, b| Arc::ptr_eq(a.scope, b.scope));
-    let more = bounds.len().saturating_sub(SCOPES);
-    bounds.truncate(SCOPES);
+    let more = bounds.len().saturating_sub(MAX_SCOPES);
+    bounds.truncate(MAX_SCOPES);
     let of_all = match store {
         Some(store) => {
             let scopes: Vec<_> = bounds.iter().map(|bound| bound.scope.clone()).collect();
-            tokio::time::timeout(PATIENCE / 2, store.counted(&scopes))
+            tokio::time::timeout(ANSWER_TIMEOUT / 2, store.total_counts(&scopes))
                 .await
                 .ok()
                 .flatten()
@@ -118,26 +118,26 @@ pub(super) async fn limits(live: &Live, store: Option<&Store>, query: &str) -> P
     } else {
         "this instance"
     };
-    let now = calendar::now();
+    let now = calendar::now_millis();
     let counts =
         of_all.unwrap_or_else(|| bounds.iter().map(|bound| bound.scope.own(now)).collect());
-    let told: Vec<_> = bounds
+    let reports: Vec<_> = bounds
         .iter()
         .zip(&counts)
-        .map(|(bound, counts)| crate::limits::report(bound, counts, now))
+        .map(|(bound, counts)| crate::limits::scope_report(bound, counts, now))
         .collect();
     (
         200,
         "application/json",
         format!(
             "{:#}\n",
-            json!({ "counted": counted, "limits": told, "more": more })
+            json!({ "counted": counted, "limits": reports, "more": more })
         ),
     )
 }
 
 /// Ends an account's rests and closes its breakers.
-pub(super) fn reset(live: &Live, account: &str) -> Page {
+pub(super) fn reset_account(live: &Live, account: &str) -> Page {
     let snapshot = live.load();
     match snapshot.states.iter().find(|state| *state.id == *account) {
         Some(state) => {

@@ -11,37 +11,39 @@ use std::time::{Duration, SystemTime};
 
 use tokio::sync::Semaphore;
 
-use super::{FullPage, PATIENCE, PLAIN, Pages};
-use crate::base::calendar::rfc3339;
+use super::{ANSWER_TIMEOUT, FullPage, PLAIN, Pages};
+use crate::base::calendar::format_system_time;
 use crate::base::lock::Lock;
-use crate::catalog::files::{list, stat};
+use crate::catalog::files::{list_catalog_files, stat_file};
 use crate::catalog::load::{self, ReadCatalog, Secrets};
 use crate::catalog::texts::{Stat, is_source};
 use crate::catalog::{Catalog, published_key_problem};
 use crate::conf::config::Server;
-use crate::inventory::{Disk, Inventory, Marks, SecretChanges, Served, server};
+use crate::inventory::{
+    CatalogOnDisk, Inventory, Marks, SecretChanges, ServedCatalog, section_marks,
+};
 use crate::live::Live;
 
 /// The most answers that are made or sent at once: each may have several megabytes.
-const AT_ONCE: usize = 2;
+const MAX_ANSWERS: usize = 2;
 /// The most reasons that are shown.
-const REASONS: usize = 100;
+const MAX_REASONS: usize = 100;
 /// The age below which a file may have been changed again within one tick of its clock.
-const YOUNG: Duration = Duration::from_secs(2);
+const RECENT_AGE: Duration = Duration::from_secs(2);
 
 /// What is kept between two answers about the files: texts of some bytes, and no catalog.
 pub(super) struct KeptMarks {
-    places: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
     kept: Arc<Lock<KnownDisk>>,
 }
 
 /// What the files held, compared with the catalog of this generation.
-type KnownDisk = Option<(u64, BTreeMap<PathBuf, Option<Stat>>, Disk)>;
+type KnownDisk = Option<(u64, BTreeMap<PathBuf, Option<Stat>>, CatalogOnDisk)>;
 
 impl Default for KeptMarks {
     fn default() -> Self {
         KeptMarks {
-            places: Arc::new(Semaphore::new(AT_ONCE)),
+            permits: Arc::new(Semaphore::new(MAX_ANSWERS)),
             kept: Arc::default(),
         }
     }
@@ -51,13 +53,13 @@ impl Pages {
     /// Answers with the catalog.
     pub(super) async fn catalog(&self) -> FullPage {
         let busy = || -> FullPage {
-            let what = "the catalog is large, or others ask for it: ask again in some seconds\n";
-            (503, PLAIN, what.to_owned()).into()
+            let message = "the catalog is large, or others ask for it: ask again in some seconds\n";
+            (503, PLAIN, message.to_owned()).into()
         };
-        let deadline = tokio::time::Instant::now() + PATIENCE.mul_f64(0.8);
+        let deadline = tokio::time::Instant::now() + ANSWER_TIMEOUT.mul_f64(0.8);
         let taken =
-            tokio::time::timeout_at(deadline, self.catalogs.places.clone().acquire_owned()).await;
-        let Ok(Ok(place)) = taken else { return busy() };
+            tokio::time::timeout_at(deadline, self.catalogs.permits.clone().acquire_owned()).await;
+        let Ok(Ok(permit)) = taken else { return busy() };
         let (books, backends, kept) = (
             self.books.clone(),
             self.backends.clone(),
@@ -67,15 +69,15 @@ impl Pages {
         let made = tokio::task::spawn_blocking(move || {
             let instance = books.ledger.instance().to_string();
             (
-                answer(&books.live, &backends.server, instance, &kept),
-                place,
+                catalog_json(&books.live, &backends.server, instance, &kept),
+                permit,
             )
         });
         match tokio::time::timeout_at(deadline, made).await {
-            Ok(Ok((text, place))) => FullPage {
+            Ok(Ok((text, permit))) => FullPage {
                 page: (200, "application/json", text),
                 headers: Vec::new(),
-                place: Some(place),
+                permit: Some(permit),
             },
             Ok(Err(_)) => (500, PLAIN, "the catalog could not be shown\n".to_owned()).into(),
             Err(_) => busy(),
@@ -83,31 +85,37 @@ impl Pages {
     }
 }
 
-fn answer(live: &Live, settings: &Server, instance: String, kept: &Lock<KnownDisk>) -> String {
+fn catalog_json(
+    live: &Live,
+    settings: &Server,
+    instance: String,
+    kept: &Lock<KnownDisk>,
+) -> String {
     let snapshot = live.load_full();
-    let inventory = Inventory::of(&snapshot.catalog);
+    let inventory = Inventory::from_catalog(&snapshot.catalog);
     let marks = snapshot.marks(settings.admin.is_guarded());
     let folder = live.reloads.folder();
     let disk = folder.map(|folder| {
         let known = kept.lock().clone();
-        let known = known
-            .filter(|(of, files, _)| *of == snapshot.generation && is_as_before(folder, files));
+        let known = known.filter(|(generation, files, _)| {
+            *generation == snapshot.generation && is_as_before(folder, files)
+        });
         let found = known.unwrap_or_else(|| {
-            let (disk, files) = read(folder, settings, (&snapshot.catalog, marks));
+            let (disk, files) = compare_files(folder, settings, (&snapshot.catalog, marks));
             (snapshot.generation, files, disk)
         });
         *kept.lock() = Some(found.clone());
         found.2
     });
-    let served = Served {
+    let served = ServedCatalog {
         catalog: inventory,
         disk: disk.unwrap_or_default(),
         folder: folder.map(|folder| folder.display().to_string()),
         generation: snapshot.generation,
         instance,
         live: marks.clone(),
-        loaded: rfc3339(snapshot.loaded),
-        server: server(settings),
+        loaded: format_system_time(snapshot.loaded),
+        server: section_marks(settings),
         version: env!("CARGO_PKG_VERSION").to_owned(),
     };
     // Maps with names always serialise.
@@ -115,11 +123,11 @@ fn answer(live: &Live, settings: &Server, instance: String, kept: &Lock<KnownDis
 }
 
 /// Reads the files, and compares what they hold with what is served.
-fn read(
+fn compare_files(
     folder: &Path,
     settings: &Server,
     (served, marks): (&Catalog, &Marks),
-) -> (Disk, BTreeMap<PathBuf, Option<Stat>>) {
+) -> (CatalogOnDisk, BTreeMap<PathBuf, Option<Stat>>) {
     let ReadCatalog { catalog, texts, .. } =
         load::catalog_within(folder, Secrets::Resolve, settings.limits.catalog_size);
     let files = texts
@@ -138,7 +146,7 @@ fn read(
         Err(problems) => problems
             .0
             .iter()
-            .take(REASONS)
+            .take(MAX_REASONS)
             .map(ToString::to_string)
             .collect(),
     };
@@ -147,9 +155,9 @@ fn read(
         .map(|catalog| match catalog.digest == served.digest {
             true => (marks.clone(), SecretChanges::default()),
             false => {
-                let marks = Marks::of(
+                let marks = Marks::from_catalog(
                     &catalog,
-                    &Inventory::of(&catalog),
+                    &Inventory::from_catalog(&catalog),
                     settings.admin.is_guarded(),
                 );
                 (
@@ -164,7 +172,7 @@ fn read(
         .is_none_or(|changed| *changed == SecretChanges::default());
     let is_live = problems.is_empty() && same && found.as_ref() == Some(marks);
     (
-        Disk {
+        CatalogOnDisk {
             is_live,
             marks: found,
             problems,
@@ -176,7 +184,7 @@ fn read(
 
 /// Returns whether these are the files still, and none was changed since.
 fn is_as_before(folder: &Path, files: &BTreeMap<PathBuf, Option<Stat>>) -> bool {
-    let there: BTreeSet<PathBuf> = list(folder)
+    let there: BTreeSet<PathBuf> = list_catalog_files(folder)
         .map(|listed| listed.paths.into_iter().collect())
         .unwrap_or_default();
     let known: BTreeSet<PathBuf> = files
@@ -189,11 +197,11 @@ fn is_as_before(folder: &Path, files: &BTreeMap<PathBuf, Option<Stat>>) -> bool 
         .unwrap_or_default()
         .as_nanos();
     let is_old = |stat: &Stat| {
-        let young = i128::try_from(YOUNG.as_nanos()).unwrap_or(i128::MAX);
+        let young = i128::try_from(RECENT_AGE.as_nanos()).unwrap_or(i128::MAX);
         i128::try_from(now).is_ok_and(|now| now - stat.changed >= young)
     };
     there == known
         && files
             .iter()
-            .all(|(path, known)| stat(path) == *known && known.as_ref().is_none_or(is_old))
+            .all(|(path, known)| stat_file(path) == *known && known.as_ref().is_none_or(is_old))
 }

@@ -16,10 +16,10 @@ use super::{PLAIN, Page, Pages, status};
 use crate::explain::{self, Input, Instance, Settings};
 use crate::live::Live;
 use crate::status::Status;
-use dialects::front::Asked;
+use dialects::front::PathRequest;
 
 /// The largest question.
-pub(super) const LARGEST: usize = 256 << 10;
+pub(super) const MAX_QUESTION_BYTES: usize = 256 << 10;
 const FIELDS: &str = "a JSON object with `key`, and with `body`, or with `model` and `text`; further `door`, `path_model`, `stream`, `headers`";
 
 /// What is asked.
@@ -43,17 +43,17 @@ struct Question {
 impl Pages {
     /// Answers a question.
     pub(super) async fn explain(&self, question: Vec<u8>) -> Page {
-        let Ok(place) = self.explaining.clone().acquire_owned().await else {
+        let Ok(permit) = self.explaining.clone().acquire_owned().await else {
             return (503, PLAIN, String::new());
         };
         let (books, settings) = (self.books.clone(), Settings::from(&*self.backends.server));
-        let status = status::of(self);
+        let status = status::present_status(self);
         // It takes a while, and other requests wait on this thread. The place is held until then,
         // whether somebody still waits for the answer or not.
         let answer = move || {
             (
-                answer(&books.live, settings, status, &question),
-                drop(place),
+                answer_question(&books.live, settings, status, &question),
+                drop(permit),
             )
                 .0
         };
@@ -65,10 +65,10 @@ impl Pages {
 }
 
 /// Answers a question.
-fn answer(live: &Live, settings: Settings, status: Status, question: &[u8]) -> Page {
-    match input(live, settings, status, question) {
+fn answer_question(live: &Live, settings: Settings, status: Status, question: &[u8]) -> Page {
+    match read_input(live, settings, status, question) {
         Ok((key, input)) => {
-            let json = explain::explain(&key, &input).json();
+            let json = explain::explain_request(&key, &input).json();
             (
                 200,
                 "application/json",
@@ -79,7 +79,7 @@ fn answer(live: &Live, settings: Settings, status: Status, question: &[u8]) -> P
     }
 }
 
-fn input(
+fn read_input(
     live: &Live,
     settings: Settings,
     mut status: Status,
@@ -109,10 +109,10 @@ fn input(
             "key: must be the id of a key, such as acme/prod, and never the secret".to_owned(),
         );
     }
-    let front =
-        explain::front(door.as_deref().unwrap_or("chat")).map_err(|why| format!("door: {why}"))?;
+    let front = explain::find_front(door.as_deref().unwrap_or("chat"))
+        .map_err(|why| format!("door: {why}"))?;
     let headers = headers.unwrap_or_default();
-    let headers = explain::headers(
+    let headers = explain::read_headers(
         headers
             .iter()
             .map(|(name, value)| (name.as_str(), value.as_str())),
@@ -131,7 +131,7 @@ fn input(
     // It is the live catalog that is asked, whatever became of newer files.
     (status.catalog.last_refusal, status.catalog.held) = (None, None);
     let served = live.load_full();
-    let mut snapshot = explain::apart(
+    let mut snapshot = explain::standalone_snapshot(
         served.catalog.without_secrets(),
         Arc::new(live.accounts.proxies.without_secrets()),
     );
@@ -145,7 +145,7 @@ fn input(
         source: "this gateway, now".to_owned(),
         status,
     });
-    let asked = Asked {
+    let asked = PathRequest {
         model: path_model,
         stream,
     };

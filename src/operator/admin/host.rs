@@ -7,7 +7,7 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
-use super::access::line;
+use super::access::admin_line;
 use crate::conf::config::Admin;
 
 /// Endings that no public name has: those of one machine, of one cluster, of one network.
@@ -35,19 +35,21 @@ impl HostNames {
                 .split_whitespace()
                 .skip(1)
         });
-        let beside = lines
+        let aliases = lines
             .filter(|names| names.clone().any(|name| name == own))
             .flatten();
-        let names = beside
+        let names = aliases
             .chain([own])
             .chain(written.iter().map(String::as_str))
-            .map(plain);
+            .map(normal_name);
         Self(names.filter(|name| !name.is_empty()).collect())
     }
 
     /// Returns whether a request with this text in `Host` may be answered.
     pub(super) fn allow(&self, host: &str) -> bool {
-        let Some(name) = name(host) else { return false };
+        let Some(name) = host_name(host) else {
+            return false;
+        };
         let private = |ending: &str| {
             name.strip_suffix(ending)
                 .is_some_and(|rest| rest.ends_with('.'))
@@ -65,7 +67,7 @@ impl HostNames {
 
 /// Returns the host without its port, in lower case; an IPv6 address has no brackets. Returns
 /// `None` if the text is no host.
-fn name(host: &str) -> Option<String> {
+fn host_name(host: &str) -> Option<String> {
     let host = host.trim();
     if let Some(rest) = host.strip_prefix('[') {
         let (address, port) = rest.split_once(']')?;
@@ -77,7 +79,7 @@ fn name(host: &str) -> Option<String> {
         None => host,
     };
     let known = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_');
-    name.bytes().all(known).then(|| plain(name))
+    name.bytes().all(known).then(|| normal_name(name))
 }
 
 fn is_port(text: &str) -> bool {
@@ -85,13 +87,13 @@ fn is_port(text: &str) -> bool {
 }
 
 /// Returns a name in its normal form.
-fn plain(name: &str) -> String {
+fn normal_name(name: &str) -> String {
     name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase()
 }
 
 /// Returns the answer to a request that used another name.
-pub(super) fn refusal(host: &str, admin: &Admin) -> String {
-    let shown = name(host).filter(|name| name.len() <= 253);
+pub(super) fn host_refusal(host: &str, admin: &Admin) -> String {
+    let shown = host_name(host).filter(|name| name.len() <= 253);
     let by = shown.as_deref().map_or_else(
         || "the name in the header `Host`".to_owned(),
         |name| format!("\"{name}\""),
@@ -105,7 +107,7 @@ pub(super) fn refusal(host: &str, admin: &Admin) -> String {
         "the admin listener refuses requests to {by}: it is a public name, and any web page could use a \
          public name to reach this address. Use an IP address or a name without a dot. If the name is \
          yours, write in server.yaml: `{}`{more}\n",
-        line(admin, Some(shown.as_deref().unwrap_or("NAME")), false)
+        admin_line(admin, Some(shown.as_deref().unwrap_or("NAME")), false)
     )
 }
 
@@ -237,19 +239,19 @@ mod tests {
             key: None,
             page: true,
         };
-        let says = refusal("Grafana.Example.com:9090", &admin);
+        let says = host_refusal("Grafana.Example.com:9090", &admin);
         let line = "`admin: { address: \"[::1]:9090\", hosts: [a.example, \"127.1\", grafana.example.com] }`\n";
         assert!(
             says.contains("\"grafana.example.com\"") && says.ends_with(line),
             "{says}"
         );
         admin.hosts.clear();
-        let says = refusal("<script>", &admin);
+        let says = host_refusal("<script>", &admin);
         assert!(
             says.contains("hosts: [\"NAME\"]") && !says.contains("script"),
             "{says}"
         );
         admin.page = false;
-        assert!(refusal("a.b", &admin).contains("leave its `key` and `page`"));
+        assert!(host_refusal("a.b", &admin).contains("leave its `key` and `page`"));
     }
 }

@@ -12,10 +12,10 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 /// The most limits of callers that `/metrics` shows: the most used ones.
-const SHARES: usize = 1_000;
+const MAX_SHARES: usize = 1_000;
 
 /// Returns the text of `/metrics`.
-pub fn metrics(books: &Books, store: Option<&Store>) -> String {
+pub fn metrics_text(books: &Books, store: Option<&Store>) -> String {
     read_accounts(books);
     let (metrics, snapshot) = (&books.metrics, books.live.load());
     metrics.models.waiting.clear();
@@ -98,12 +98,14 @@ fn read_accounts(books: &Books) {
     let written: HashSet<(usize, &str)> = targets
         .map(|target| (target.account.index, &*target.model))
         .collect();
-    for (place, tracks) in snapshot.places.iter().zip(snapshot.targets()) {
-        let index = place.account.index;
-        let name = [("account", Some(place.account.id.clone()))];
-        let in_flight = i64::try_from(place.state.in_flight()).unwrap_or(i64::MAX);
+    for (ready_account, tracks) in snapshot.ready_accounts.iter().zip(snapshot.targets()) {
+        let index = ready_account.account.index;
+        let name = [("account", Some(ready_account.account.id.clone()))];
+        let in_flight = i64::try_from(ready_account.state.in_flight()).unwrap_or(i64::MAX);
         metrics.in_flight.get_or_create(&name).set(in_flight);
-        let signs = place.state.signs(place.account.enabled, now);
+        let signs = ready_account
+            .state
+            .signs(ready_account.account.enabled, now);
         let (present, reason) = signs.account(tracks.iter().map(|(_, track)| track.signs(now)));
         for one in AccountState::ALL {
             metrics
@@ -130,7 +132,7 @@ fn read_accounts(books: &Books) {
             }
             let (endpoint, present) = (track.endpoint.name(), signs.target(Some(track.signs(now))));
             let names = [
-                ("account", Some(place.account.id.clone())),
+                ("account", Some(ready_account.account.id.clone())),
                 ("model", Some(model.clone())),
             ];
             for one in TargetState::ALL {
@@ -165,7 +167,7 @@ fn read_limits(books: &Books) {
     let (metrics, snapshot) = (&books.metrics.callers, books.live.load());
     metrics.limits_used.clear();
     let names_callers = books.metrics.has_callers();
-    let now = calendar::now();
+    let now = calendar::now_millis();
     let mut shares: HashMap<(&str, Level, Kind), (f64, &Arc<str>)> = HashMap::new();
     let mut seen = HashSet::new();
     for key in snapshot.catalog.keys() {
@@ -184,17 +186,17 @@ fn read_limits(books: &Books) {
             {
                 let share = used as f64 / limit as f64;
                 let group = if names_callers { &**caller } else { "" };
-                let (most, _) = shares
+                let (highest, _) = shares
                     .entry((group, level, kind))
                     .or_insert((share, caller));
-                *most = most.max(share);
+                *highest = highest.max(share);
             }
         }
     }
     let mut shares: Vec<_> = shares.into_iter().collect();
-    if shares.len() > SHARES {
-        shares.select_nth_unstable_by(SHARES, |(_, (a, _)), (_, (b, _))| b.total_cmp(a));
-        shares.truncate(SHARES);
+    if shares.len() > MAX_SHARES {
+        shares.select_nth_unstable_by(MAX_SHARES, |(_, (a, _)), (_, (b, _))| b.total_cmp(a));
+        shares.truncate(MAX_SHARES);
     }
     for ((_, level, kind), (share, caller)) in shares {
         let caller = Some(caller.clone()).filter(|_| names_callers);

@@ -5,7 +5,7 @@
 //! The answer streams through as it comes. It ends with the gateway's own deadlines, or when the
 //! browser leaves.
 
-use super::{FullPage, GUARDS, PATIENCE, PLAIN, Page, Pages};
+use super::{ANSWER_TIMEOUT, FullPage, GUARDS, PLAIN, Page, Pages};
 use bytes::Bytes;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use pingora::http::{RequestHeader, ResponseHeader};
@@ -15,7 +15,7 @@ use pingora::server::ShutdownWatch;
 use std::net::SocketAddr;
 
 /// The most tries at once.
-pub(super) const MOST: usize = 4;
+pub(super) const MAX_TRIES: usize = 4;
 /// The header that has the caller's secret. `Authorization` may have the listener's own key.
 const KEY: &str = "x-portcullis-key";
 /// The path of a try at the callers' door.
@@ -42,17 +42,18 @@ impl Pages {
         from: SocketAddr,
         shutdown: &ShutdownWatch,
     ) -> pingora::Result<Option<FullPage>> {
-        let refused = |status, what: &str| Ok(Some((status, PLAIN, format!("{what}\n")).into()));
-        let Ok(_place) = self.trying.try_acquire() else {
-            let what = format!("{MOST} tries run already: wait until one has ended");
+        let refused =
+            |status, message: &str| Ok(Some((status, PLAIN, format!("{message}\n")).into()));
+        let Ok(_permit) = self.trying.try_acquire() else {
+            let message = format!("{MAX_TRIES} tries run already: wait until one has ended");
             let headers = vec![("retry-after", "1".to_owned())];
             return Ok(Some(FullPage {
-                page: (429, PLAIN, what + "\n"),
+                page: (429, PLAIN, message + "\n"),
                 headers,
-                place: None,
+                permit: None,
             }));
         };
-        let Some(request) = request(
+        let Some(request) = door_request(
             session.req_header(),
             self.backends.server.admin.key.is_some(),
         ) else {
@@ -75,7 +76,7 @@ impl Pages {
         session.set_read_timeout(Some(timeouts.client_read));
         session.set_write_timeout(Some(timeouts.client_write));
         let mut door = HttpSession::new(stream);
-        if ask(session, &mut door, request).await.is_err() {
+        if send_request(session, &mut door, request).await.is_err() {
             return refused(
                 502,
                 "the callers' door closed the connection without an answer: try again",
@@ -85,7 +86,7 @@ impl Pages {
             return Ok(None);
         };
         session
-            .write_response_header(Box::new(answered(head)?))
+            .write_response_header(Box::new(browser_head(head)?))
             .await?;
         loop {
             tokio::select! {
@@ -93,7 +94,7 @@ impl Pages {
                     Some(piece) => session.write_response_body(piece, false).await?,
                     None => break,
                 },
-                why = left(session) => return Err(why),
+                why = wait_until_left(session) => return Err(why),
             }
         }
         session.write_response_body(Bytes::new(), true).await?;
@@ -102,7 +103,7 @@ impl Pages {
 }
 
 /// Sends the request, and reads the head of the answer.
-async fn ask(
+async fn send_request(
     session: &mut ServerSession,
     door: &mut HttpSession,
     request: RequestHeader,
@@ -146,12 +147,12 @@ async fn ask(
     };
     tokio::select! {
         answered = answered => answered,
-        why = left(session) => Err(why),
+        why = wait_until_left(session) => Err(why),
     }
 }
 
 /// Waits until the browser leaves. More of a request that is answered already is of no use.
-async fn left(session: &mut ServerSession) -> Box<pingora::Error> {
+async fn wait_until_left(session: &mut ServerSession) -> Box<pingora::Error> {
     loop {
         if let Err(why) = session.read_body_or_idle(false).await {
             return why;
@@ -160,31 +161,34 @@ async fn left(session: &mut ServerSession) -> Box<pingora::Error> {
 }
 
 /// Reads the body of a request, of `most` bytes at most.
-pub(super) async fn body(session: &mut ServerSession, most: usize) -> Result<Vec<u8>, Page> {
+pub(super) async fn read_body(
+    session: &mut ServerSession,
+    max_bytes: usize,
+) -> Result<Vec<u8>, Page> {
     let large = || {
         (
             413,
             PLAIN,
-            format!("the body is larger than {} KiB\n", most >> 10),
+            format!("the body is larger than {} KiB\n", max_bytes >> 10),
         )
     };
     let length = session
         .get_header(header::CONTENT_LENGTH)
         .and_then(|length| length.to_str().ok()?.parse().ok());
-    if length.is_some_and(|length: usize| length > most) {
+    if length.is_some_and(|length: usize| length > max_bytes) {
         return Err(large());
     }
     let mut body = Vec::new();
     let gone = |_| (400, PLAIN, "the body did not come to its end\n".to_owned());
     // The answer itself takes some time, too.
-    let patience = PATIENCE / 2;
-    let deadline = tokio::time::Instant::now() + patience;
+    let timeout = ANSWER_TIMEOUT / 2;
+    let deadline = tokio::time::Instant::now() + timeout;
     let late = |_| {
-        let what = format!(
+        let message = format!(
             "the body did not come within {} s: send it at once\n",
-            patience.as_secs()
+            timeout.as_secs()
         );
-        (408, PLAIN, what)
+        (408, PLAIN, message)
     };
     if session.req_header().headers.contains_key(header::EXPECT) {
         session.write_continue_response().await.map_err(gone)?;
@@ -197,7 +201,7 @@ pub(super) async fn body(session: &mut ServerSession, most: usize) -> Result<Vec
             break;
         };
         body.extend_from_slice(&piece);
-        if body.len() > most {
+        if body.len() > max_bytes {
             return Err(large());
         }
     }
@@ -206,12 +210,15 @@ pub(super) async fn body(session: &mut ServerSession, most: usize) -> Result<Vec
 
 /// Returns the request for the callers' door. `is_locked` says that `Authorization` has the
 /// listener's own key.
-fn request(header: &RequestHeader, is_locked: bool) -> Option<RequestHeader> {
+fn door_request(header: &RequestHeader, is_locked: bool) -> Option<RequestHeader> {
     let mut request = RequestHeader::build("POST", PATH, Some(PASSED.len() + 3)).ok()?;
     request.insert_header(header::HOST, "localhost").ok()?;
     request.insert_header(header::CONNECTION, "close").ok()?;
     request
-        .insert_header(header::AUTHORIZATION, secret(&header.headers, is_locked)?)
+        .insert_header(
+            header::AUTHORIZATION,
+            caller_secret(&header.headers, is_locked)?,
+        )
         .ok()?;
     for name in PASSED {
         for value in header.headers.get_all(&name) {
@@ -222,7 +229,7 @@ fn request(header: &RequestHeader, is_locked: bool) -> Option<RequestHeader> {
 }
 
 /// Returns the caller's secret, as the callers' door reads it.
-fn secret(headers: &HeaderMap, is_locked: bool) -> Option<HeaderValue> {
+fn caller_secret(headers: &HeaderMap, is_locked: bool) -> Option<HeaderValue> {
     let mut value = match headers.get(KEY) {
         Some(key) => HeaderValue::from_bytes(&[b"Bearer ", key.as_bytes()].concat()).ok()?,
         None => headers
@@ -235,7 +242,7 @@ fn secret(headers: &HeaderMap, is_locked: bool) -> Option<HeaderValue> {
 }
 
 /// Returns the head of the answer for the browser.
-fn answered(head: &ResponseHeader) -> pingora::Result<ResponseHeader> {
+fn browser_head(head: &ResponseHeader) -> pingora::Result<ResponseHeader> {
     let mut head = head.clone();
     head.remove_header(&header::CONNECTION);
     for (name, value) in GUARDS {
@@ -257,7 +264,7 @@ mod tests {
             for (name, value) in lines {
                 header.append_header(*name, *value).unwrap();
             }
-            let request = request(&header, is_locked);
+            let request = door_request(&header, is_locked);
             let sent = request
                 .as_ref()
                 .map(|request| request.headers[header::AUTHORIZATION].to_str().unwrap());

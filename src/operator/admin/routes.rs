@@ -49,7 +49,7 @@ impl<'p> Route<'p> {
                 .map(Route::Reset),
         };
         let asset = || {
-            page::asset(path)
+            page::page_file(path)
                 .filter(|_| page)
                 .map(|(kind, text)| Route::Asset(kind, text))
         };
@@ -72,7 +72,7 @@ impl<'p> Route<'p> {
 }
 
 /// Returns the answer to a path that does not exist.
-pub(super) fn unknown(page: bool) -> String {
+pub(super) fn unknown_page(page: bool) -> String {
     let (first, posts) = if page {
         ("/, /live, ", "/explain, /try or ")
     } else {

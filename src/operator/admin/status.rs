@@ -11,11 +11,11 @@ use super::Pages;
 use crate::account::breaker::BreakerState;
 use crate::account::condition::AccountSigns;
 use crate::account::track::TargetHealth;
-use crate::base::calendar::{rfc3339, time};
+use crate::base::calendar::{format_system_time, format_time};
 use crate::catalog::Key;
-use crate::live::place::Place;
+use crate::live::ready_account::ReadyAccount;
 use crate::live::{self, Route, Snapshot};
-use crate::settled::millis;
+use crate::settled::whole_millis;
 use crate::status::{
     AccountReport, BreakerReport, CatalogReport, ChangeReport, DescriptorsReport, EndlessReport,
     FailureReport, FileReport, FolderReport, KeyReport, ListReport, ModelReport, RefusalReport,
@@ -23,14 +23,14 @@ use crate::status::{
 };
 
 /// The most keys that the page lists, because people read it.
-const KEYS: usize = 1_000;
+const MAX_KEYS: usize = 1_000;
 /// The time over which callers are counted who gave a target up.
 const MINUTE: Duration = Duration::from_secs(60);
 /// The most files that the page lists.
-const FILES: usize = 1_000;
+const MAX_FILES: usize = 1_000;
 
 /// Returns the page with the present state.
-pub(super) fn of(pages: &Pages) -> Status {
+pub(super) fn present_status(pages: &Pages) -> Status {
     let snapshot = pages.books.live.load();
     let (now, clock) = (Clock::now(), SystemTime::now());
     let models = snapshot.catalog.models().iter().zip(&snapshot.routes).map(
@@ -38,23 +38,23 @@ pub(super) fn of(pages: &Pages) -> Status {
             let id = model.id.to_string();
             ModelReport {
                 id,
-                retry_budget_spent: rounded(demand.spent(now)),
+                retry_budget_spent: round_share(demand.spent(now)),
                 waiting: demand.waiting(),
             }
         },
     );
-    let sight = pages.watch.look();
+    let observation = pages.watch.observe();
     Status {
-        accounts: accounts(&snapshot, now, clock),
-        catalog: catalog(pages, &snapshot, now, clock),
-        descriptors: descriptors(pages),
+        accounts: account_reports(&snapshot, now, clock),
+        catalog: catalog_report(pages, &snapshot, now, clock),
+        descriptors: descriptors_report(pages),
         exchanges: pages.books.drain.exchanges(),
-        keys: keys(&snapshot),
+        keys: key_reports(&snapshot),
         ledger: pages.books.ledger.status(),
         models: models.collect(),
-        more_problems: sight.problems.more,
+        more_problems: observation.problems.more,
         phase: pages.books.drain.phase(),
-        problems: sight.problems.list.clone(),
+        problems: observation.problems.list.clone(),
         ready: pages.books.drain.ready(),
         store: pages.backends.store.as_ref().map(|store| store.status()),
         unpriced: pages.books.unpriced.report(snapshot.generation),
@@ -63,7 +63,7 @@ pub(super) fn of(pages: &Pages) -> Status {
     }
 }
 
-fn descriptors(pages: &Pages) -> DescriptorsReport {
+fn descriptors_report(pages: &Pages) -> DescriptorsReport {
     let descriptors = &pages.books.descriptors;
     DescriptorsReport {
         connections: pages
@@ -76,47 +76,57 @@ fn descriptors(pages: &Pages) -> DescriptorsReport {
     }
 }
 
-fn accounts(snapshot: &Snapshot, now: Instant, clock: SystemTime) -> Vec<AccountReport> {
+fn account_reports(snapshot: &Snapshot, now: Instant, clock: SystemTime) -> Vec<AccountReport> {
     let listed = snapshot.catalog.listed_accounts();
-    let accounts = snapshot
-        .places
-        .iter()
-        .zip(snapshot.targets())
-        .map(|(place, tracks)| {
-            let signs = place.state.signs(place.account.enabled, now);
-            let targets = tracks
-                .iter()
-                .map(|(model, track)| target(model, track, &signs, now, clock));
-            let targets: Vec<TargetReport> = targets.collect();
-            let (state, reason) = signs.account(tracks.iter().map(|(_, track)| track.signs(now)));
-            AccountReport {
-                concurrency: place.account.concurrency,
-                dialect: place.account.dialect.protocol.name.to_owned(),
-                headroom: targets
+    let accounts =
+        snapshot
+            .ready_accounts
+            .iter()
+            .zip(snapshot.targets())
+            .map(|(ready_account, tracks)| {
+                let signs = ready_account
+                    .state
+                    .signs(ready_account.account.enabled, now);
+                let targets = tracks
                     .iter()
-                    .filter_map(|target| target.headroom)
-                    .min_by(f64::total_cmp),
-                id: place.account.id.to_string(),
-                idle_connections: place.state.http1.idle(),
-                in_flight: place.state.in_flight(),
-                list: listed
-                    .contains(&place.account.index)
-                    .then(|| list(place, clock)),
-                reason,
-                state,
-                targets,
-            }
-        });
+                    .map(|(model, track)| target_report(model, track, &signs, now, clock));
+                let targets: Vec<TargetReport> = targets.collect();
+                let (state, reason) =
+                    signs.account(tracks.iter().map(|(_, track)| track.signs(now)));
+                AccountReport {
+                    concurrency: ready_account.account.concurrency,
+                    dialect: ready_account.account.dialect.protocol.name.to_owned(),
+                    headroom: targets
+                        .iter()
+                        .filter_map(|target| target.headroom)
+                        .min_by(f64::total_cmp),
+                    id: ready_account.account.id.to_string(),
+                    idle_connections: ready_account.state.http1.idle(),
+                    in_flight: ready_account.state.in_flight(),
+                    list: listed
+                        .contains(&ready_account.account.index)
+                        .then(|| list_report(ready_account, clock)),
+                    reason,
+                    state,
+                    targets,
+                }
+            });
     accounts.collect()
 }
 
-fn list(place: &Place, clock: SystemTime) -> ListReport {
-    let list = place.state.listing.state();
-    let (failure_time, failure) = list.failure.map(|(at, why)| (rfc3339(at), why)).unzip();
+fn list_report(ready_account: &ReadyAccount, clock: SystemTime) -> ListReport {
+    let list = ready_account.state.listing.state();
+    let (failure_time, failure) = list
+        .failure
+        .map(|(failed_at, why)| (format_system_time(failed_at), why))
+        .unzip();
     ListReport {
-        age_seconds: list
-            .fetched
-            .map(|at| clock.duration_since(at).unwrap_or_default().as_secs()),
+        age_seconds: list.fetched.map(|fetched_at| {
+            clock
+                .duration_since(fetched_at)
+                .unwrap_or_default()
+                .as_secs()
+        }),
         failure,
         failure_time,
         left_out: list.names.as_ref().map_or(0, |names| names.left_out),
@@ -124,24 +134,24 @@ fn list(place: &Place, clock: SystemTime) -> ListReport {
     }
 }
 
-fn target(
+fn target_report(
     model: &str,
     track: &TargetHealth,
     account: &AccountSigns,
     now: Instant,
     clock: SystemTime,
 ) -> TargetReport {
-    let until = |at: Instant| millis(at.saturating_duration_since(now));
+    let until = |end: Instant| whole_millis(end.saturating_duration_since(now));
     let known = track.status(now, clock);
     // An estimate that has faded away with time is none.
     let [whole, first] = known
         .expected
-        .map(|time| time.map(millis).filter(|millis| *millis > 0));
+        .map(|time| time.map(whole_millis).filter(|millis| *millis > 0));
     let rest = account.rest.or(known.rest);
     let condition = account.target(Some(track.signs(now)));
     let (breaker, opens_in_ms) = match known.breaker {
         BreakerState::Closed => (BreakerReport::Closed, None),
-        BreakerState::Open(at) => (BreakerReport::Open, Some(until(at))),
+        BreakerState::Open(end) => (BreakerReport::Open, Some(until(end))),
         BreakerState::HalfOpen { .. } => (BreakerReport::HalfOpen, None),
     };
     TargetReport {
@@ -152,10 +162,10 @@ fn target(
         endpoint: track.endpoint.name().to_owned(),
         failed: known.calls.1,
         first_token_ms: first,
-        given_up: track.series.last(MINUTE, now).given_up.into(),
-        headroom: known.headroom.map(rounded),
+        given_up: track.series.recent_sums(MINUTE, now).given_up.into(),
+        headroom: known.headroom.map(round_share),
         last_failure: track.trouble().map(|trouble| FailureReport {
-            ago_ms: millis(now.saturating_duration_since(trouble.at)),
+            ago_ms: whole_millis(now.saturating_duration_since(trouble.failed_at)),
             detail: trouble.detail,
             outcome: trouble.outcome.to_owned(),
         }),
@@ -172,14 +182,19 @@ fn target(
     }
 }
 
-fn catalog(pages: &Pages, snapshot: &Snapshot, now: Instant, clock: SystemTime) -> CatalogReport {
+fn catalog_report(
+    pages: &Pages,
+    snapshot: &Snapshot,
+    now: Instant,
+    clock: SystemTime,
+) -> CatalogReport {
     let live::ReloadStatus { refused, held } = pages.books.live.reloads.status();
     let served = &snapshot.catalog;
     CatalogReport {
         accounts: served.accounts().len(),
         callers: served.callers().len(),
-        files: files(pages, now, clock),
-        folder: folder(pages),
+        files: file_reports(pages, now, clock),
+        folder: folder_report(pages),
         generation: snapshot.generation,
         hash: snapshot
             .marks(pages.backends.server.admin.is_guarded())
@@ -191,21 +206,21 @@ fn catalog(pages: &Pages, snapshot: &Snapshot, now: Instant, clock: SystemTime) 
             withheld: refused
                 .withheld
                 .iter()
-                .take(FILES)
-                .map(|path| name(pages, path))
+                .take(MAX_FILES)
+                .map(|path| name_in_folder(pages, path))
                 .collect(),
             reasons: refused.reasons,
             standing: refused.standing,
-            time: rfc3339(refused.at),
+            time: format_system_time(refused.refused_at),
         }),
-        loaded: rfc3339(snapshot.loaded),
+        loaded: format_system_time(snapshot.loaded),
         models: served.models().len(),
-        waiting: waiting(pages, now),
+        waiting: waiting_change(pages, now),
         warnings: served.warnings.iter().map(ToString::to_string).collect(),
     }
 }
 
-fn folder(pages: &Pages) -> Option<FolderReport> {
+fn folder_report(pages: &Pages) -> Option<FolderReport> {
     let path = pages.books.live.reloads.folder()?;
     let metadata = std::fs::metadata(path).ok();
     Some(FolderReport {
@@ -215,47 +230,47 @@ fn folder(pages: &Pages) -> Option<FolderReport> {
     })
 }
 
-fn waiting(pages: &Pages, now: Instant) -> Option<ChangeReport> {
+fn waiting_change(pages: &Pages, now: Instant) -> Option<ChangeReport> {
     let waiting = pages.books.live.reloads.waiting(now)?;
-    let since = |since: Instant| millis(now.saturating_duration_since(since));
-    let endless = waiting.endless.iter().take(FILES);
+    let since = |since: Instant| whole_millis(now.saturating_duration_since(since));
+    let endless = waiting.endless.iter().take(MAX_FILES);
     Some(ChangeReport {
         endless: endless
-            .map(|(path, at)| EndlessReport {
-                file: name(pages, path),
-                for_ms: since(*at),
+            .map(|(path, written_since)| EndlessReport {
+                file: name_in_folder(pages, path),
+                for_ms: since(*written_since),
             })
             .collect(),
         files: waiting
             .files
             .iter()
-            .take(FILES)
-            .map(|path| name(pages, path))
+            .take(MAX_FILES)
+            .map(|path| name_in_folder(pages, path))
             .collect(),
         for_ms: since(waiting.since),
     })
 }
 
 /// Lists the files whose live text changed last.
-fn files(pages: &Pages, now: Instant, clock: SystemTime) -> Vec<FileReport> {
-    let live = pages.books.live.reloads.live();
-    let at = |at: Instant| {
-        rfc3339(
+fn file_reports(pages: &Pages, now: Instant, clock: SystemTime) -> Vec<FileReport> {
+    let live = pages.books.live.reloads.live_files();
+    let wall_time = |wall_time: Instant| {
+        format_system_time(
             clock
-                .checked_sub(now.saturating_duration_since(at))
+                .checked_sub(now.saturating_duration_since(wall_time))
                 .unwrap_or(clock),
         )
     };
-    let last = live.iter().rev().take(FILES);
+    let last = live.iter().rev().take(MAX_FILES);
     last.map(|(path, seen)| FileReport {
-        file: name(pages, path),
-        live_as_of: at(*seen),
+        file: name_in_folder(pages, path),
+        live_as_of: wall_time(*seen),
     })
     .collect()
 }
 
 /// Returns a file's name as the operator knows it: `catalog.d/10-acme.yaml`.
-fn name(pages: &Pages, path: &Path) -> String {
+fn name_in_folder(pages: &Pages, path: &Path) -> String {
     let (folder, absolute) = (
         pages.books.live.reloads.folder(),
         std::path::absolute(path).ok(),
@@ -267,27 +282,27 @@ fn name(pages: &Pages, path: &Path) -> String {
 }
 
 /// Lists the keys that were ever used, as far as is known. The key that was used last comes first.
-fn keys(snapshot: &Snapshot) -> Vec<KeyReport> {
+fn key_reports(snapshot: &Snapshot) -> Vec<KeyReport> {
     let used = snapshot.catalog.keys().filter_map(|key| {
         let used = &snapshot.scopes.get(key.index)?.used;
-        Some((used.at()?, key, used.old_hash_at()))
+        Some((used.last_used_at()?, key, used.old_hash_at()))
     });
     let mut used: Vec<_> = used.collect();
     // A key with several secrets appears several times.
     used.sort_unstable_by_key(|(_, key, _)| key.index);
     used.dedup_by_key(|(_, key, _)| key.index);
-    used.sort_by_key(|(at, ..)| Reverse(*at));
-    used.truncate(KEYS);
-    let report = |(at, key, old): (u64, &Arc<Key>, Option<u64>)| KeyReport {
+    used.sort_by_key(|(used_at, ..)| Reverse(*used_at));
+    used.truncate(MAX_KEYS);
+    let report = |(used_at, key, old): (u64, &Arc<Key>, Option<u64>)| KeyReport {
         id: key.id.to_string(),
-        last_used: time(at),
-        old_hash_last_used: old.map(time),
+        last_used: format_time(used_at),
+        old_hash_last_used: old.map(format_time),
     };
     used.into_iter().map(report).collect()
 }
 
 /// Rounds a share to the thousandth.
-fn rounded(share: f64) -> f64 {
+fn round_share(share: f64) -> f64 {
     (share * 1000.0).round() / 1000.0
 }
 
@@ -301,7 +316,7 @@ mod tests {
         let mut known = track.status(now, clock);
         known.expected = [Some(Duration::from_secs(1)), None];
         track.recall(&known, now, clock);
-        let whole = |now| target("m", &track, &AccountSigns::default(), now, clock).whole_ms;
+        let whole = |now| target_report("m", &track, &AccountSigns::default(), now, clock).whole_ms;
         assert_eq!(
             (whole(now), whole(now + Duration::from_secs(240))),
             (Some(1_000), None)

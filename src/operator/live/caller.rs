@@ -1,10 +1,10 @@
 //! `/live/caller` is what the page shows of a caller that an operator opens: its keys, and all of
 //! its limits.
 //!
-//! **Invariant:** the answer has at most [`MOST`] bytes; what does not fit is counted.
+//! **Invariant:** the answer has at most [`MAX_ANSWER_BYTES`] bytes; what does not fit is counted.
 
-use super::MOST;
-use crate::base::calendar::{rfc3339, time};
+use super::MAX_ANSWER_BYTES;
+use crate::base::calendar::{format_system_time, format_time};
 use crate::catalog::{Key, Permissions};
 use crate::limits::{self, Bound};
 use crate::live::{Live, Snapshot};
@@ -14,16 +14,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// The most keys and the most limits that are looked at.
-const ENTRIES: usize = 500;
+const MAX_ENTRIES: usize = 500;
 /// The most globs of a key's models.
-const GLOBS: usize = 20;
+const MAX_GLOBS: usize = 20;
 /// The longest time to wait for the counts of all instances.
-const PATIENCE: Duration = Duration::from_secs(3);
+const STORE_TIMEOUT: Duration = Duration::from_secs(3);
 /// The room for what is around the keys and the limits.
-const AROUND: usize = 1024;
+const FRAME_BYTES: usize = 1024;
 
 /// Describes a caller by its id. Returns `None` if there is none.
-pub(in crate::operator) async fn caller(
+pub(in crate::operator) async fn describe_caller(
     live: &Live,
     store: Option<&Store>,
     id: &str,
@@ -52,12 +52,12 @@ pub(in crate::operator) async fn caller(
     bounds.sort_by(|a, b| a.scope.name.cmp(&b.scope.name));
     bounds.dedup_by(|a, b| Arc::ptr_eq(a.scope, b.scope));
     let (all_keys, all_limits) = (keys.len(), bounds.len());
-    keys.truncate(ENTRIES);
-    bounds.truncate(ENTRIES);
+    keys.truncate(MAX_ENTRIES);
+    bounds.truncate(MAX_ENTRIES);
     let of_all = match store {
         Some(store) => {
             let scopes: Vec<_> = bounds.iter().map(|bound| bound.scope.clone()).collect();
-            tokio::time::timeout(PATIENCE, store.counted(&scopes))
+            tokio::time::timeout(STORE_TIMEOUT, store.total_counts(&scopes))
                 .await
                 .ok()
                 .flatten()
@@ -71,56 +71,56 @@ pub(in crate::operator) async fn caller(
     };
     let counts =
         of_all.unwrap_or_else(|| bounds.iter().map(|bound| bound.scope.own(now)).collect());
-    let half = (MOST - AROUND).saturating_sub(id.len() * 6) / 2;
-    let keys = fitting(keys.iter().map(|key| of_key(&snapshot, key)), half);
-    let told = bounds
+    let half = (MAX_ANSWER_BYTES - FRAME_BYTES).saturating_sub(id.len() * 6) / 2;
+    let keys = take_fitting(keys.iter().map(|key| describe_key(&snapshot, key)), half);
+    let reports = bounds
         .iter()
         .zip(&counts)
-        .map(|(bound, counts)| limits::report(bound, counts, now));
-    let told = fitting(told, half);
-    let (more_keys, more_limits) = (all_keys - keys.len(), all_limits - told.len());
+        .map(|(bound, counts)| limits::scope_report(bound, counts, now));
+    let reports = take_fitting(reports, half);
+    let (more_keys, more_limits) = (all_keys - keys.len(), all_limits - reports.len());
     let page = json!({
-        "id": id, "keys": keys, "more_keys": more_keys, "limits": told, "more_limits": more_limits, "counted": counted,
+        "id": id, "keys": keys, "more_keys": more_keys, "limits": reports, "more_limits": more_limits, "counted": counted,
     });
     Some(page.to_string())
 }
 
 /// Describes a key; never its secret or its hash.
-fn of_key(snapshot: &Snapshot, key: &Key) -> Value {
+fn describe_key(snapshot: &Snapshot, key: &Key) -> Value {
     let expires = [key.expires, key.caller.expires]
         .into_iter()
         .flatten()
         .min()
-        .map(rfc3339);
+        .map(format_system_time);
     json!({
         "id": key.id,
         "enabled": key.enabled && key.caller.enabled,
         "expires": expires,
-        "last_used": snapshot.scopes.get(key.index).and_then(|scopes| scopes.used.at()).map(time),
-        "models": models(&key.permissions),
+        "last_used": snapshot.scopes.get(key.index).and_then(|scopes| scopes.used.last_used_at()).map(format_time),
+        "models": model_globs(&key.permissions),
     })
 }
 
 /// Lists the globs over the models that a key may use, the narrower ones if both the key and its
 /// caller have some. Returns `None` for all models.
-fn models(permissions: &Permissions) -> Option<Vec<String>> {
+fn model_globs(permissions: &Permissions) -> Option<Vec<String>> {
     let narrower = [&permissions.of_key, &permissions.of_caller]
         .into_iter()
         .find(|globs| !globs.is_everything())?;
     let all = narrower.list();
     let mut some: Vec<String> = all
         .iter()
-        .take(GLOBS)
+        .take(MAX_GLOBS)
         .map(|glob| (*glob).to_owned())
         .collect();
-    if all.len() > GLOBS {
-        some.push(format!("and {} more", all.len() - GLOBS));
+    if all.len() > MAX_GLOBS {
+        some.push(format!("and {} more", all.len() - MAX_GLOBS));
     }
     Some(some)
 }
 
 /// Returns the first values that fit into this many bytes of JSON, with the commas between them.
-fn fitting(values: impl Iterator<Item = Value>, mut room: usize) -> Vec<Value> {
+fn take_fitting(values: impl Iterator<Item = Value>, mut room: usize) -> Vec<Value> {
     let fits = |value: &Value| {
         let size = value.to_string().len() + 1;
         let fits = size <= room;
@@ -142,7 +142,7 @@ mod tests {
             texts in prop::collection::vec(".{0,40}", 0..40), room in 0_usize..2_000,
         ) {
             let all: Vec<Value> = texts.into_iter().map(Value::from).collect();
-            let some = fitting(all.iter().cloned(), room);
+            let some = take_fitting(all.iter().cloned(), room);
             prop_assert!(all.starts_with(&some));
             let bytes = |values: &[Value]| values.iter().map(|value| value.to_string().len() + 1).sum::<usize>();
             prop_assert!(bytes(&some) <= room);
@@ -154,7 +154,7 @@ mod tests {
     fn the_narrower_models_are_told() {
         let globs = |globs: &[&str]| Globs::new(globs.iter().map(|glob| Arc::from(*glob)));
         let of = |of_caller: &[&str], of_key: &[&str]| {
-            models(&Permissions {
+            model_globs(&Permissions {
                 index: 0,
                 of_caller: globs(of_caller),
                 of_key: globs(of_key),

@@ -1,18 +1,18 @@
 //! What the page says of the catalog that is served, and of what is not.
 
-use super::{LivePage, json, short};
-use crate::base::calendar::rfc3339;
+use super::{LivePage, cut_text, to_json};
+use crate::base::calendar::format_system_time;
 use crate::live::{ReloadStatus, Snapshot};
-use crate::settled::millis;
+use crate::settled::whole_millis;
 use serde::Serialize;
 use std::path::Path;
 use std::time::Instant;
 
 /// The most texts of a list, and the most characters of each.
-const TEXTS: usize = 20;
-const LONGEST: usize = 300;
+const MAX_TEXTS: usize = 20;
+const MAX_CHARACTERS: usize = 300;
 /// The most bytes of a list.
-const BYTES: usize = 2_000;
+const MAX_BYTES: usize = 2_000;
 
 #[derive(Serialize)]
 struct Configuration {
@@ -46,7 +46,7 @@ struct ShownChange {
 }
 
 /// Writes the section.
-pub(super) fn section(page: &LivePage, snapshot: &Snapshot, now: Instant) -> String {
+pub(super) fn configuration_section(page: &LivePage, snapshot: &Snapshot, now: Instant) -> String {
     let (reloads, served) = (&page.books.live.reloads, &snapshot.catalog);
     let ReloadStatus { refused, held } = reloads.status();
     let folder = reloads.folder();
@@ -55,49 +55,49 @@ pub(super) fn section(page: &LivePage, snapshot: &Snapshot, now: Instant) -> Str
         within.unwrap_or(path).display().to_string()
     };
     let refusal = refused.map(|refused| ShownRefusal {
-        time: rfc3339(refused.at),
-        reasons: some(refused.reasons.into_iter()),
+        time: format_system_time(refused.refused_at),
+        reasons: first_texts(refused.reasons.into_iter()),
         standing: refused.standing,
-        withheld: some(refused.withheld.iter().map(|path| name(path))),
+        withheld: first_texts(refused.withheld.iter().map(|path| name(path))),
     });
     let waiting = reloads.waiting(now).map(|waiting| ShownChange {
-        files: some(waiting.files.iter().map(|path| name(path))),
-        for_ms: millis(now.saturating_duration_since(waiting.since)),
+        files: first_texts(waiting.files.iter().map(|path| name(path))),
+        for_ms: whole_millis(now.saturating_duration_since(waiting.since)),
     });
-    let warnings = some(served.warnings.iter().map(ToString::to_string));
+    let warnings = first_texts(served.warnings.iter().map(ToString::to_string));
     let configuration = Configuration {
         generation: snapshot.generation,
-        loaded: rfc3339(snapshot.loaded),
+        loaded: format_system_time(snapshot.loaded),
         hash: snapshot
             .marks(page.backends.server.admin.is_guarded())
             .hash
             .clone(),
-        folder: folder.map(|folder| short(&folder.display().to_string(), LONGEST)),
+        folder: folder.map(|folder| cut_text(&folder.display().to_string(), MAX_CHARACTERS)),
         accounts: served.accounts().len(),
         models: served.models().len(),
         callers: served.callers().len(),
         keys: served.key_count(),
         refusal,
-        held: held.map(|held| short(&held, LONGEST)),
+        held: held.map(|held| cut_text(&held, MAX_CHARACTERS)),
         waiting,
         more_warnings: served.warnings.len() - warnings.len(),
         warnings,
     };
-    format!(",\"configuration\":{}", json(&configuration))
+    format!(",\"configuration\":{}", to_json(&configuration))
 }
 
 /// Returns the first texts, each cut, as long as they are few bytes when they are written.
-fn some(texts: impl Iterator<Item = String>) -> Vec<String> {
-    let mut room = BYTES;
+fn first_texts(texts: impl Iterator<Item = String>) -> Vec<String> {
+    let mut room = MAX_BYTES;
     let fits = |text: &String| {
-        let bytes = json(text).len();
+        let bytes = to_json(text).len();
         let fits = bytes <= room;
         room = room.saturating_sub(bytes);
         fits
     };
     texts
-        .take(TEXTS)
-        .map(|text| short(&text, LONGEST))
+        .take(MAX_TEXTS)
+        .map(|text| cut_text(&text, MAX_CHARACTERS))
         .take_while(fits)
         .collect()
 }

@@ -1,11 +1,11 @@
 //! The six figures of the whole gateway, with their history.
 
 use super::LivePage;
-use super::json;
+use super::to_json;
 use crate::conf::price::Usd;
 use crate::figures::callers::CallerUse;
 use crate::series::{Bucket, STEP, STEPS, Series, Sums};
-use crate::settled::millis;
+use crate::settled::whole_millis;
 use serde::Serialize;
 use std::time::{Duration, Instant};
 
@@ -23,8 +23,8 @@ pub(super) struct Quantiles {
 
 impl Quantiles {
     /// Returns those of the first tokens of the last minutes.
-    pub(super) fn of(series: &Series, now: Instant) -> Option<Quantiles> {
-        let [p50, p99] = series.first_token(now)?.map(millis);
+    pub(super) fn for_first_tokens(series: &Series, now: Instant) -> Option<Quantiles> {
+        let [p50, p99] = series.first_token(now)?.map(whole_millis);
         Some(Quantiles { p50, p99 })
     }
 }
@@ -62,7 +62,7 @@ struct History {
 }
 
 /// Returns how often something happened in a second, to the hundredth.
-pub(super) fn rate(count: u64, time: Duration) -> f64 {
+pub(super) fn rate_per_second(count: u64, time: Duration) -> f64 {
     (count as f64 / time.as_secs_f64().max(0.001) * 100.0).round() / 100.0
 }
 
@@ -76,7 +76,7 @@ fn per_minute(nano_usd: u64, time: Duration) -> Usd {
 /// Returns what happened in the last minute, and how much of it was counted.
 pub(super) fn last_minute(series: &Series, up: Duration, now: Instant) -> (Sums, Duration) {
     (
-        series.last(MINUTE, now),
+        series.recent_sums(MINUTE, now),
         up.max(Duration::from_secs(1))
             .min(Series::covered(MINUTE, now)),
     )
@@ -84,22 +84,27 @@ pub(super) fn last_minute(series: &Series, up: Duration, now: Instant) -> (Sums,
 
 /// Writes the section. `today` is the use of all callers, and `waiting` the number of requests that
 /// wait.
-pub(super) fn section(page: &LivePage, today: &CallerUse, waiting: usize, now: Instant) -> String {
+pub(super) fn figures_section(
+    page: &LivePage,
+    today: &CallerUse,
+    waiting: usize,
+    now: Instant,
+) -> String {
     let (series, in_flight) = (&page.books.figures.whole, page.books.drain.exchanges());
     page.books.figures.sample(in_flight, waiting, now);
     let up = now.saturating_duration_since(page.started);
     let (minute, time) = last_minute(series, up, now);
-    let all = series.last(MINUTES, now);
-    let (usd_today, usd_known) = money(today);
+    let all = series.recent_sums(MINUTES, now);
+    let (usd_today, usd_known) = known_money(today);
     let present = Now {
-        requests_per_second: rate(minute.requests.into(), time),
+        requests_per_second: rate_per_second(minute.requests.into(), time),
         failed_caller: all.by_caller,
         failed_upstream: all.by_upstream,
         failed_ours: all.by_ours,
         given_up: all.given_up,
         requests: all.requests,
-        first_token_ms: Quantiles::of(series, now),
-        output_tokens_per_second: rate(minute.output_tokens, time),
+        first_token_ms: Quantiles::for_first_tokens(series, now),
+        output_tokens_per_second: rate_per_second(minute.output_tokens, time),
         in_flight,
         waiting,
         usd_per_minute: per_minute(minute.nano_usd, time).to_string(),
@@ -107,15 +112,15 @@ pub(super) fn section(page: &LivePage, today: &CallerUse, waiting: usize, now: I
         usd_known,
     };
     let buckets = series.buckets(STEPS, now);
-    let [p50, p99] = [0, 1].map(|place: usize| {
+    let [p50, p99] = [0, 1].map(|index: usize| {
         let quantile = |bucket: &Bucket| {
             bucket
                 .first_token()
-                .and_then(|both| both.get(place).copied().map(millis))
+                .and_then(|both| both.get(index).copied().map(whole_millis))
         };
         buckets.iter().map(quantile).collect()
     });
-    let each = |of: fn(&Bucket) -> u32| buckets.iter().map(of).collect();
+    let each = |value_of: fn(&Bucket) -> u32| buckets.iter().map(value_of).collect();
     let history = History {
         requests: each(|bucket| bucket.sums.requests),
         failed_caller: each(|bucket| bucket.sums.by_caller),
@@ -138,14 +143,14 @@ pub(super) fn section(page: &LivePage, today: &CallerUse, waiting: usize, now: I
     format!(
         ",\"figures\":{{\"step_seconds\":{},\"now\":{},\"series\":{}}}",
         STEP.as_secs(),
-        json(&present),
-        json(&history)
+        to_json(&present),
+        to_json(&history)
     )
 }
 
 /// Returns the known part of what was spent, and whether all, a part or none of it is known: as
 /// `/usage` says it.
-pub(super) fn money(used: &CallerUse) -> (Option<String>, &'static str) {
+pub(super) fn known_money(used: &CallerUse) -> (Option<String>, &'static str) {
     match (used.usd, used.unpriced) {
         (usd, 0) => (Some(usd.to_string()), "all"),
         (Usd(0), _) => (None, "none"),

@@ -1,29 +1,29 @@
 //! The rows of models, with their targets: in the order in which they would be tried now.
 
-use super::figures::{MINUTES, Quantiles, last_minute, rate};
-use super::moment::{LiveAccount, Moment};
-use super::{HasName, json, short};
+use super::context::{LiveAccount, LiveContext};
+use super::figures::{MINUTES, Quantiles, last_minute, rate_per_second};
+use super::{HasName, cut_text, to_json};
 use crate::account::NamedTarget;
 use crate::account::condition::{AccountState, Reason, TargetState};
 use crate::account::strategy::{self, Smooth, View};
 use crate::account::track::TargetHealth;
-use crate::base::calendar::rfc3339;
+use crate::base::calendar::format_system_time;
 use crate::catalog::{Model, Target, globs};
 use crate::live::{Route, Snapshot};
 use crate::series::{STEPS, Sums};
-use crate::settled::millis;
+use crate::settled::whole_millis;
 use serde::Serialize;
 use std::cmp::Reverse;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 /// The most targets of a pattern that are shown of an account: those with most requests.
-const OF_PATTERN: usize = 5;
+const MAX_OF_PATTERN: usize = 5;
 /// The most targets that are shown of a model.
-const TARGETS: usize = 40;
+const MAX_TARGETS: usize = 40;
 /// The most targets of a model whose row would be longer than `LONG` bytes.
-const FEW: usize = 6;
-const LONG: usize = 10 * 1024;
+const FEW_TARGETS: usize = 6;
+const LONG_ROW: usize = 10 * 1024;
 
 /// A model, with what decides its place.
 pub(super) struct ModelRow {
@@ -107,11 +107,15 @@ struct LiveFailure {
 }
 
 /// Lists the models: first those with most trouble, and then those with most requests.
-pub(super) fn rows(snapshot: &Snapshot, accounts: &[LiveAccount], now: Instant) -> Vec<ModelRow> {
+pub(super) fn model_rows(
+    snapshot: &Snapshot,
+    accounts: &[LiveAccount],
+    now: Instant,
+) -> Vec<ModelRow> {
     let models = snapshot.catalog.models().iter().zip(&snapshot.routes);
     let row = |(model, route): (&Arc<Model>, &Route)| {
-        let sums = route.demand.series.last(MINUTES, now);
-        let trouble = trouble(model, route, accounts, &sums, now);
+        let sums = route.demand.series.recent_sums(MINUTES, now);
+        let trouble = model_trouble(model, route, accounts, &sums, now);
         ModelRow {
             model: model.clone(),
             sums,
@@ -124,7 +128,7 @@ pub(super) fn rows(snapshot: &Snapshot, accounts: &[LiveAccount], now: Instant) 
     rows
 }
 
-fn trouble(
+fn model_trouble(
     model: &Model,
     route: &Route,
     accounts: &[LiveAccount],
@@ -134,7 +138,7 @@ fn trouble(
     /// One of so many requests that fail is much, if there are as many.
     const MANY: u32 = 20;
     let (mut fit, mut out) = (0, 0);
-    for (place, target) in model.targets.iter().enumerate() {
+    for (index, target) in model.targets.iter().enumerate() {
         let account = accounts.get(target.account.index);
         // What the operator has switched off is no trouble.
         let Some(account) = account.filter(|account| account.state != AccountState::Off) else {
@@ -142,7 +146,7 @@ fn trouble(
         };
         let tracks = route
             .tracks
-            .get(place)
+            .get(index)
             .map(Vec::as_slice)
             .unwrap_or_default();
         let is_fit = |track: Option<&Arc<TargetHealth>>| {
@@ -181,46 +185,46 @@ impl HasName for ModelRow {
 
 impl ModelRow {
     /// Writes the row, once for all viewers.
-    pub(super) fn json(&self, at: &Moment) -> &str {
+    pub(super) fn json(&self, context: &LiveContext) -> &str {
         self.row.get_or_init(|| {
-            let whole = self.write(at, TARGETS).unwrap_or_default();
+            let whole = self.write(context, MAX_TARGETS).unwrap_or_default();
             // The worst model must not be the one that is left out.
-            if whole.len() <= LONG {
+            if whole.len() <= LONG_ROW {
                 whole
             } else {
-                self.write(at, FEW).unwrap_or_default()
+                self.write(context, FEW_TARGETS).unwrap_or_default()
             }
         })
     }
 
     /// Writes the row with so many targets. If they are few, it is without details.
-    fn write(&self, at: &Moment, most: usize) -> Option<String> {
-        let (model, sums, now) = (&*self.model, &self.sums, at.now);
-        let route = at.snapshot.routes.get(model.index)?;
+    fn write(&self, context: &LiveContext, max_targets: usize) -> Option<String> {
+        let (model, sums, now) = (&*self.model, &self.sums, context.now);
+        let route = context.snapshot.routes.get(model.index)?;
         let series = &route.demand.series;
         let buckets = series.buckets(STEPS, now);
-        let (minute, time) = last_minute(series, at.up, now);
-        let (mut targets, all) = targets(at, model, route, most);
-        if most == FEW {
+        let (minute, time) = last_minute(series, context.up, now);
+        let (mut targets, all) = live_targets(context, model, route, max_targets);
+        if max_targets == FEW_TARGETS {
             targets
                 .iter_mut()
                 .filter_map(|target| target.last_failure.as_mut())
                 .for_each(|last| last.detail = None);
         }
-        Some(json(&LiveModel {
+        Some(to_json(&LiveModel {
             id: &model.id,
             strategy: model.strategy.name(),
             pattern: model.is_pattern(),
             requests: sums.requests,
-            per_second: rate(minute.requests.into(), time),
+            per_second: rate_per_second(minute.requests.into(), time),
             failed_caller: sums.by_caller,
             failed_upstream: sums.by_upstream,
             failed_ours: sums.by_ours,
             given_up: sums.given_up,
-            first_token_ms: Quantiles::of(series, now),
+            first_token_ms: Quantiles::for_first_tokens(series, now),
             waiting: route.demand.waiting(),
             queue: model.queue.map(|queue| queue.length),
-            retry_budget_spent: thousandths(route.demand.spent(now)),
+            retry_budget_spent: round_share(route.demand.spent(now)),
             series: buckets.iter().map(|bucket| bucket.sums.requests).collect(),
             failed_series: buckets.iter().map(|bucket| bucket.sums.failed()).collect(),
             more_targets: all.saturating_sub(targets.len()),
@@ -230,26 +234,26 @@ impl ModelRow {
 }
 
 /// A target at one kind of endpoint, while its model's row is written.
-struct Shown<'r> {
+struct ShownTarget<'r> {
     target: &'r Target,
     name: Arc<str>,
     track: Option<Arc<TargetHealth>>,
     sums: Sums,
-    place: usize,
+    rank: usize,
 }
 
 /// Returns the first targets of a model, and the number of all.
-fn targets<'r>(
-    at: &'r Moment,
+fn live_targets<'r>(
+    context: &'r LiveContext,
     model: &'r Model,
     route: &Route,
-    most: usize,
+    max_targets: usize,
 ) -> (Vec<LiveTarget<'r>>, usize) {
-    let (snapshot, now) = (&at.snapshot, at.now);
-    let order = order(at, model, route);
+    let (snapshot, now) = (&context.snapshot, context.now);
+    let order = try_order(context, model, route);
     let mut shown = Vec::new();
     for (number, target) in model.targets.iter().enumerate() {
-        let place = order
+        let rank = order
             .iter()
             .position(|placed| *placed == number)
             .unwrap_or(number);
@@ -259,19 +263,19 @@ fn targets<'r>(
             .map(|track| (target.model.clone(), track))
             .collect();
         if model.is_pattern() {
-            tracks = of_pattern(snapshot, target, now);
+            tracks = pattern_targets(snapshot, target, now);
         }
         let show = |(name, track): (Arc<str>, Option<Arc<TargetHealth>>)| {
             let sums = track
                 .as_ref()
-                .map(|track| track.series.last(MINUTES, now))
+                .map(|track| track.series.recent_sums(MINUTES, now))
                 .unwrap_or_default();
-            Shown {
+            ShownTarget {
                 target,
                 name,
                 track,
                 sums,
-                place,
+                rank,
             }
         };
         if tracks.is_empty() {
@@ -291,17 +295,17 @@ fn targets<'r>(
             }
         }
     }
-    shown.sort_by_key(|one| one.place);
+    shown.sort_by_key(|one| one.rank);
     let count = shown.len();
     let attempts: u32 = shown
         .iter()
         .map(|one| one.sums.requests)
         .fold(0, u32::saturating_add);
-    shown.truncate(most);
-    let is_shared = |one: &Shown<'_>| {
+    shown.truncate(max_targets);
+    let is_shared = |one: &ShownTarget<'_>| {
         one.track
             .as_ref()
-            .is_some_and(|track| at.shared.contains(&Arc::as_ptr(track).addr()))
+            .is_some_and(|track| context.shared.contains(&Arc::as_ptr(track).addr()))
     };
     // Of a target that other models have too, it is not known which attempts were for this one.
     let all = if shown.iter().any(is_shared) {
@@ -312,23 +316,23 @@ fn targets<'r>(
     (
         shown
             .into_iter()
-            .filter_map(|one| one.live(at, all))
+            .filter_map(|one| one.live(context, all))
             .collect(),
         count,
     )
 }
 
 /// Returns those models of an account that a pattern's target stands for: those with most requests.
-fn of_pattern(snapshot: &Snapshot, target: &Target, now: Instant) -> Vec<NamedTarget> {
+fn pattern_targets(snapshot: &Snapshot, target: &Target, now: Instant) -> Vec<NamedTarget> {
     let asked = snapshot
         .states
         .get(target.account.index)
         .map(|state| state.all_asked())
         .unwrap_or_default();
-    let counted = |named: NamedTarget| (named.1.series.last(MINUTES, now).requests, named);
+    let counted = |named: NamedTarget| (named.1.series.recent_sums(MINUTES, now).requests, named);
     let matching = asked
         .into_iter()
-        .filter(|(name, _)| globs::matches(&target.model, name));
+        .filter(|(name, _)| globs::glob_matches(&target.model, name));
     let mut asked: Vec<_> = matching
         .map(counted)
         .filter(|(requests, _)| *requests > 0)
@@ -336,22 +340,23 @@ fn of_pattern(snapshot: &Snapshot, target: &Target, now: Instant) -> Vec<NamedTa
     asked.sort_by_key(|(requests, _)| Reverse(*requests));
     asked
         .into_iter()
-        .take(OF_PATTERN)
+        .take(MAX_OF_PATTERN)
         .map(|(_, named)| named)
         .collect()
 }
 
 /// Returns the places of a model's targets in the order in which a stream's would be tried now, if
 /// nothing were drawn by lot.
-fn order(at: &Moment, model: &Model, route: &Route) -> Vec<usize> {
+fn try_order(context: &LiveContext, model: &Model, route: &Route) -> Vec<usize> {
     let view = |(number, target): (usize, &Target)| {
-        let (place, track) = (
-            at.snapshot.places.get(target.account.index)?,
+        let (ready_account, track) = (
+            context.snapshot.ready_accounts.get(target.account.index)?,
             route.tracks.get(number)?.first()?,
         );
-        let standing = track.standing(true, target.account.probe, at.now, at.clock);
-        let in_flight = place.state.in_flight();
-        let awake = target.account.enabled && place.state.health.rest(at.now).is_none();
+        let standing = track.standing(true, target.account.probe, context.now, context.clock);
+        let in_flight = ready_account.state.in_flight();
+        let awake =
+            target.account.enabled && ready_account.state.health.rest(context.now).is_none();
         Some(View {
             identity: 0,
             weight: target.weight,
@@ -367,37 +372,37 @@ fn order(at: &Moment, model: &Model, route: &Route) -> Vec<usize> {
                 && target
                     .account
                     .concurrency
-                    .is_none_or(|most| in_flight < most),
+                    .is_none_or(|limit| in_flight < limit),
         })
     };
     let views: Option<Vec<View>> = model.targets.iter().enumerate().map(view).collect();
     let order = |views: Vec<View>| {
-        strategy::order(model.strategy, &views, None, &mut Smooth::default(), || 0.5)
+        strategy::order_targets(model.strategy, &views, None, &mut Smooth::default(), || 0.5)
     };
     views.map_or_else(|| (0..model.targets.len()).collect(), order)
 }
 
-impl<'r> Shown<'r> {
-    fn live(self, at: &'r Moment, all: u32) -> Option<LiveTarget<'r>> {
-        let Shown {
+impl<'r> ShownTarget<'r> {
+    fn live(self, context: &'r LiveContext, all: u32) -> Option<LiveTarget<'r>> {
+        let ShownTarget {
             target,
             name,
             track,
             sums,
-            place,
+            rank,
         } = self;
-        let account = at.snapshot.places.get(target.account.index)?;
-        let (now, clock) = (at.now, at.clock);
+        let account = context.snapshot.ready_accounts.get(target.account.index)?;
+        let (now, clock) = (context.now, context.clock);
         let LiveAccount {
             signs,
             state,
             reason,
-        } = at.accounts.get(target.account.index)?;
+        } = context.accounts.get(target.account.index)?;
         let present = signs.target(track.as_ref().map(|track| track.signs(now)));
-        let time = |at: Instant| {
-            rfc3339(
+        let time = |instant: Instant| {
+            format_system_time(
                 clock
-                    .checked_sub(now.saturating_duration_since(at))
+                    .checked_sub(now.saturating_duration_since(instant))
                     .unwrap_or(clock),
             )
         };
@@ -407,19 +412,19 @@ impl<'r> Shown<'r> {
             .map(|failure| LiveFailure {
                 outcome: failure.outcome,
                 detail: failure.detail,
-                time: time(failure.at),
+                time: time(failure.failed_at),
             });
         let status = track.as_ref().map(|track| track.status(now, clock));
-        let until = |until: Instant| millis(until.saturating_duration_since(now));
-        let share = |all: u32| thousandths(f64::from(sums.requests) / f64::from(all));
+        let until = |until: Instant| whole_millis(until.saturating_duration_since(now));
+        let share = |all: u32| round_share(f64::from(sums.requests) / f64::from(all));
         let speed = (sums.writing_ms > 0)
-            .then(|| rate(sums.output_tokens, Duration::from_millis(sums.writing_ms)));
+            .then(|| rate_per_second(sums.output_tokens, Duration::from_millis(sums.writing_ms)));
         Some(LiveTarget {
             account: &account.account.id,
-            model: short(&name, 200),
+            model: cut_text(&name, 200),
             endpoint: track.as_ref().map_or("chat", |track| track.endpoint.name()),
             tier: target.tier,
-            place,
+            place: rank,
             standing: LiveStanding {
                 state: present.state,
                 reason: present.reason,
@@ -437,15 +442,15 @@ impl<'r> Shown<'r> {
             share: (all > 0).then(|| share(all)),
             first_token_ms: track
                 .as_ref()
-                .and_then(|track| Quantiles::of(&track.series, now)),
+                .and_then(|track| Quantiles::for_first_tokens(&track.series, now)),
             tokens_per_second: speed,
-            headroom: status.and_then(|status| status.headroom).map(thousandths),
+            headroom: status.and_then(|status| status.headroom).map(round_share),
             last_failure: failure,
         })
     }
 }
 
 /// Rounds a share to the thousandth.
-fn thousandths(share: f64) -> f64 {
+fn round_share(share: f64) -> f64 {
     (share * 1000.0).round() / 1000.0
 }

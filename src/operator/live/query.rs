@@ -1,6 +1,6 @@
 //! The questions that `/live` answers.
 
-use crate::ledger::report::texts;
+use crate::ledger::report::query_pairs;
 
 /// The parts of the answer that may be left out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,7 +69,7 @@ pub(super) struct LiveQuery {
 
 impl LiveQuery {
     /// Reads the query of a URL.
-    pub(super) fn of_url(query: &str) -> Result<LiveQuery, String> {
+    pub(super) fn from_url(query: &str) -> Result<LiveQuery, String> {
         const KNOWN: [&str; 9] = [
             "after",
             "requests_before",
@@ -81,7 +81,7 @@ impl LiveQuery {
             "callers_from",
             "show",
         ];
-        let mut texts = texts(query, &KNOWN)?;
+        let mut texts = query_pairs(query, &KNOWN)?;
         let number = |name: &str| match texts.get(name).filter(|text| !text.is_empty()) {
             Some(text) => text
                 .parse::<u64>()
@@ -89,13 +89,13 @@ impl LiveQuery {
                 .map_err(|_| format!("{name}: must be a whole number that is not negative")),
             None => Ok(None),
         };
-        let place = |number: Option<u64>| {
+        let to_index = |number: Option<u64>| {
             number.map_or(0, |number| usize::try_from(number).unwrap_or(usize::MAX))
         };
         let (after, before) = (number("after")?.unwrap_or(0), number("requests_before")?);
         let (models_from, callers_from) = (
-            place(number("models_from")?),
-            place(number("callers_from")?),
+            to_index(number("models_from")?),
+            to_index(number("callers_from")?),
         );
         let failures = match texts.get("failures").map(String::as_str) {
             None | Some("" | "0") => false,
@@ -138,8 +138,8 @@ impl LiveQuery {
 }
 
 /// Reads a query that must have one value.
-pub(super) fn only(query: &str, name: &str) -> Result<String, String> {
-    let value = texts(query, &[name])?
+pub(super) fn only_value(query: &str, name: &str) -> Result<String, String> {
+    let value = query_pairs(query, &[name])?
         .remove(name)
         .filter(|value| !value.is_empty());
     value.ok_or_else(|| format!("{name}: is missing"))
@@ -151,7 +151,7 @@ mod tests {
 
     #[test]
     fn a_query_is_read_or_refused_in_words() {
-        let query = LiveQuery::of_url(
+        let query = LiveQuery::from_url(
             "after=7&failures=1&find=a%20b&models=gpt&models_from=3&show=models,requests",
         )
         .unwrap();
@@ -166,7 +166,7 @@ mod tests {
             (7, true, "a b", "gpt", 3)
         );
         assert!(query.shows(Section::Models) && !query.shows(Section::Figures));
-        assert!(LiveQuery::of_url("").unwrap().shows(Section::Figures));
+        assert!(LiveQuery::from_url("").unwrap().shows(Section::Figures));
         for (query, why) in [
             (
                 "after=-1",
@@ -178,10 +178,10 @@ mod tests {
                 "show: holds a name that is not known; allowed: figures, configuration, models, callers, requests",
             ),
         ] {
-            assert_eq!(LiveQuery::of_url(query).err().as_deref(), Some(why));
+            assert_eq!(LiveQuery::from_url(query).err().as_deref(), Some(why));
         }
-        assert!(LiveQuery::of_url("other=1").is_err());
-        assert_eq!(only("id=x", "id").as_deref(), Ok("x"));
-        assert!(only("", "id").is_err() && only("id=", "id").is_err());
+        assert!(LiveQuery::from_url("other=1").is_err());
+        assert_eq!(only_value("id=x", "id").as_deref(), Ok("x"));
+        assert!(only_value("", "id").is_err() && only_value("id=", "id").is_err());
     }
 }

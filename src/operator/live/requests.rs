@@ -33,7 +33,7 @@ struct AskedAccount<'l> {
 }
 
 /// A text by which requests are found.
-struct Sought<'q> {
+struct SearchText<'q> {
     text: &'q str,
     /// The text as it stands in a line.
     written: Vec<u8>,
@@ -41,11 +41,11 @@ struct Sought<'q> {
     hash: String,
 }
 
-impl<'q> Sought<'q> {
-    fn new(text: &'q str) -> Sought<'q> {
+impl<'q> SearchText<'q> {
+    fn new(text: &'q str) -> SearchText<'q> {
         let mut written = Vec::new();
         dialects::wire::json::escape_into(text, &mut written);
-        Sought {
+        SearchText {
             text,
             written,
             hash: end_user_hash(text),
@@ -84,18 +84,18 @@ impl<'q> Sought<'q> {
 
 /// Returns the lines that a query wants, the newest first. `newest` is the number of the newest
 /// line: whoever has seen a later one has seen those of a process before this one.
-pub(super) fn wanted(recent: &Recent, query: &LiveQuery, newest: u64) -> Vec<RecentLine> {
+pub(super) fn wanted_lines(recent: &Recent, query: &LiveQuery, newest: u64) -> Vec<RecentLine> {
     let after = if query.after > newest { 0 } else { query.after };
     let mut lines = recent.lines(after, query.before.unwrap_or(newest + 1), query.failures);
     if !query.find.is_empty() {
-        let sought = Sought::new(&query.find);
+        let sought = SearchText::new(&query.find);
         lines.retain(|line| sought.is_in(&line.json));
     }
     lines
 }
 
 /// Returns the newest line of the request with this id.
-pub(super) fn by_id(recent: &Recent, id: &str) -> Option<String> {
+pub(super) fn find_by_id(recent: &Recent, id: &str) -> Option<String> {
     let is_it = |line: &RecentLine| {
         serde_json::from_slice::<Findable<'_>>(&line.json).is_ok_and(|line| line.request_id == id)
     };
@@ -108,11 +108,11 @@ pub(super) fn by_id(recent: &Recent, id: &str) -> Option<String> {
     };
     find(false)
         .or_else(|| find(true))
-        .map(|line| row(&line) + "\n")
+        .map(|line| request_row(&line) + "\n")
 }
 
 /// Writes a line as a row: with its number first.
-pub(super) fn row(line: &RecentLine) -> String {
+pub(super) fn request_row(line: &RecentLine) -> String {
     let fields = line.json.get(1..).unwrap_or_default();
     format!("{{\"seq\":{},{}", line.seq, String::from_utf8_lossy(fields))
 }

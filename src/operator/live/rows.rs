@@ -4,11 +4,11 @@ use super::query::{LiveQuery, Section};
 use std::borrow::Cow;
 
 /// The most rows of a section.
-const ROWS: usize = 50;
+const MAX_ROWS: usize = 50;
 /// The most rows of requests.
-const REQUESTS: usize = 100;
+const MAX_REQUESTS: usize = 100;
 /// The room for what a section has around its rows.
-const AROUND: usize = 80;
+const FRAME_BYTES: usize = 80;
 
 /// The room that is left in an answer.
 pub(super) struct Room {
@@ -25,14 +25,14 @@ impl Room {
         let weights = wanted.iter().map(|section| section.weight()).sum();
         // The answer's own end, too.
         Room {
-            bytes: left.saturating_sub(AROUND * wanted.len() + 2),
+            bytes: left.saturating_sub(FRAME_BYTES * wanted.len() + 2),
             weights,
         }
     }
 
     /// Writes a section with the rows that fit. `left` is the number of all rows that are offered,
     /// and `total` that of all there are, if it is told.
-    pub(super) fn section<'r>(
+    pub(super) fn write_section<'r>(
         &mut self,
         text: &mut String,
         section: Section,
@@ -42,16 +42,16 @@ impl Room {
         let share = (self.bytes * section.weight())
             .checked_div(self.weights)
             .unwrap_or(0);
-        let most = if section == Section::Requests {
-            REQUESTS
+        let max_rows = if section == Section::Requests {
+            MAX_REQUESTS
         } else {
-            ROWS
+            MAX_ROWS
         };
         let (mut used, mut shown) = (0, 0);
         text.push_str(",\"");
         text.push_str(section.name());
         text.push_str("\":{\"rows\":[");
-        for row in rows.take(most) {
+        for row in rows.take(max_rows) {
             if used + row.len() + 1 > share {
                 // One that is too long on its own keeps no other away.
                 if row.len() + 1 > share {

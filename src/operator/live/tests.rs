@@ -1,6 +1,6 @@
 use super::query::{LiveQuery, Section};
 use super::rows::Room;
-use super::{MOST, page};
+use super::{MAX_ANSWER_BYTES, find_rows};
 use proptest::prelude::*;
 use serde_json::Value;
 
@@ -21,16 +21,16 @@ proptest! {
         sizes in prop::array::uniform3(prop::collection::vec(2..4_000_usize, 0..120)),
         show in prop::sample::select(vec!["", "show=models", "show=callers,requests", "show=requests"]),
     ) {
-        let query = LiveQuery::of_url(show).unwrap();
+        let query = LiveQuery::from_url(show).unwrap();
         let mut text = format!("{{\"head\":\"{}\"", "x".repeat(head));
-        let mut room = Room::new(MOST - text.len(), &query);
+        let mut room = Room::new(MAX_ANSWER_BYTES - text.len(), &query);
         let sections = [Section::Models, Section::Callers, Section::Requests];
         for (section, sizes) in sections.into_iter().zip(&sizes).filter(|(section, _)| query.shows(*section)) {
             let rows = sizes.iter().map(|size| format!("\"{}\"", "y".repeat(size - 2)).into());
-            room.section(&mut text, section, (sizes.len(), Some(sizes.len())), rows);
+            room.write_section(&mut text, section, (sizes.len(), Some(sizes.len())), rows);
         }
         text.push_str("}\n");
-        prop_assert!(text.len() <= MOST);
+        prop_assert!(text.len() <= MAX_ANSWER_BYTES);
         let read: Value = serde_json::from_str(&text).unwrap();
         for (section, sizes) in sections.into_iter().zip(&sizes).filter(|(section, _)| query.shows(*section)) {
             let section = &read[section.name()];
@@ -48,7 +48,7 @@ fn a_page_has_the_rows_with_a_text_from_a_place_on() {
         .map(|name| Row(name.to_owned()))
         .collect();
     let found = |text: &str, from| {
-        let (rows, counts) = page(&rows, text, from);
+        let (rows, counts) = find_rows(&rows, text, from);
         (
             rows.map(|row| row.0.as_str()).collect::<Vec<_>>().join(" "),
             counts,

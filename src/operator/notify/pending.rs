@@ -1,8 +1,8 @@
 //! [`Pending`] knows what the receiver has not been told yet. Pure: the time is passed in, as
 //! milliseconds of Unix time.
 
-use crate::base::calendar::time;
-use crate::operator::problems::{Named, Noticed};
+use crate::base::calendar::format_time;
+use crate::operator::problems::{FindingName, Noticed};
 use crate::status::{ProblemReport, Severity};
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -10,25 +10,25 @@ use std::collections::BTreeMap;
 /// The least time between two notices.
 const MINUTE: u64 = 60_000;
 /// The time after the first failure. Each further one doubles it.
-const AGAIN: u64 = 5_000;
+const RETRY_PAUSE: u64 = 5_000;
 /// The longest time between two tries.
-const LONGEST: u64 = 300_000;
+const MAX_PAUSE: u64 = 300_000;
 /// The most problems of a notice, of those that began and of those that ended.
-const MOST: usize = 30;
+const MAX_PROBLEMS: usize = 30;
 /// The most ended problems that are remembered while the receiver is down.
-const REMEMBERED: usize = 1_000;
+const MAX_ENDED: usize = 1_000;
 
 /// What has changed since the last notice.
 #[derive(Default)]
 pub(super) struct Pending {
     /// The problems at the last look.
-    now: BTreeMap<Named, Known>,
+    now: BTreeMap<FindingName, Known>,
     /// The problems that the receiver believes to last, and how bad it believes them to be.
-    told: BTreeMap<Named, Severity>,
+    reported: BTreeMap<FindingName, Severity>,
     /// The problems that have ended since: since when they lasted, and until when.
-    ended: BTreeMap<Named, (u64, u64)>,
+    ended: BTreeMap<FindingName, (u64, u64)>,
     /// The time of the last try.
-    tried: Option<u64>,
+    last_try: Option<u64>,
     /// The number of tries in a row that failed.
     failures: u32,
 }
@@ -47,36 +47,39 @@ impl Pending {
             severity: one.finding.severity,
             report: one.report(),
         };
-        let present: BTreeMap<Named, Known> = problems
+        let present: BTreeMap<FindingName, Known> = problems
             .map(|one| (one.finding.name(), known(one)))
             .collect();
         for (name, gone) in std::mem::replace(&mut self.now, present) {
-            if !self.now.contains_key(&name) && self.ended.len() < REMEMBERED {
+            if !self.now.contains_key(&name) && self.ended.len() < MAX_ENDED {
                 self.ended.insert(name, (gone.since, now));
             }
         }
         // What is back, and was believed to last, has not changed for the receiver.
         self.ended
-            .retain(|name, _| !(self.told.contains_key(name) && self.now.contains_key(name)));
+            .retain(|name, _| !(self.reported.contains_key(name) && self.now.contains_key(name)));
     }
 
     /// Returns the notice to send now, as JSON, if there is news and it is time.
-    pub(super) fn due(&self, instance: &str, now: u64) -> Option<String> {
+    pub(super) fn due_notice(&self, instance: &str, now: u64) -> Option<String> {
         let pause = match self.failures {
             0 => MINUTE,
-            failures => AGAIN
+            failures => RETRY_PAUSE
                 .saturating_mul(1 << failures.min(10).saturating_sub(1))
-                .min(LONGEST),
+                .min(MAX_PAUSE),
         };
         // A clock that was set must not hold notices back.
-        if self.tried.is_some_and(|tried| now.abs_diff(tried) < pause) {
+        if self
+            .last_try
+            .is_some_and(|last_try| now.abs_diff(last_try) < pause)
+        {
             return None;
         }
         // What has become worse is told again.
-        let is_news = |(name, known): &(&Named, &Known)| {
-            self.told
+        let is_news = |(name, known): &(&FindingName, &Known)| {
+            self.reported
                 .get(*name)
-                .is_none_or(|told| known.severity < *told)
+                .is_none_or(|reported| known.severity < *reported)
         };
         let mut began: Vec<&Known> = self
             .now
@@ -88,25 +91,29 @@ impl Pending {
             return None;
         }
         began.sort_by_key(|known| (known.severity, known.since));
-        let more = began.len().saturating_sub(MOST) + self.ended.len().saturating_sub(MOST);
+        let more = began.len().saturating_sub(MAX_PROBLEMS)
+            + self.ended.len().saturating_sub(MAX_PROBLEMS);
         let text = self.text(instance, &began);
-        let began: Vec<&ProblemReport> =
-            began.iter().take(MOST).map(|known| &known.report).collect();
-        let ended = self.ended.iter().take(MOST).map(|((rule, kind, name, part), (since, until))| {
+        let began: Vec<&ProblemReport> = began
+            .iter()
+            .take(MAX_PROBLEMS)
+            .map(|known| &known.report)
+            .collect();
+        let ended = self.ended.iter().take(MAX_PROBLEMS).map(|((rule, kind, name, part), (since, until))| {
             let subject = json!({ "kind": kind, "name": &**name });
-            json!({ "rule": rule.name(), "subject": subject, "part": part_of(part), "since": time(*since), "until": time(*until) })
+            json!({ "rule": rule.name(), "subject": subject, "part": part_of(part), "since": format_time(*since), "until": format_time(*until) })
         });
         let ended: Vec<_> = ended.collect();
-        let notice = json!({ "instance": instance, "time": time(now), "began": began, "ended": ended, "more": more, "text": text });
+        let notice = json!({ "instance": instance, "time": format_time(now), "began": began, "ended": ended, "more": more, "text": text });
         Some(notice.to_string())
     }
 
     /// Notes that a notice was tried. If the receiver took it, it knows all that was in it.
-    pub(super) fn tried(&mut self, is_taken: bool, now: u64) {
-        self.tried = Some(now);
+    pub(super) fn note_try(&mut self, is_taken: bool, now: u64) {
+        self.last_try = Some(now);
         if is_taken {
             self.failures = 0;
-            self.told = self
+            self.reported = self
                 .now
                 .iter()
                 .map(|(name, known)| (name.clone(), known.severity))
@@ -182,8 +189,8 @@ mod tests {
             .map(|name| problem(name, Severity::Warning))
             .collect();
         pending.observe(problems.iter(), now);
-        let notice = pending.due("i", now)?;
-        pending.tried(takes, now);
+        let notice = pending.due_notice("i", now)?;
+        pending.note_try(takes, now);
         Some(serde_json::from_str(&notice).unwrap())
     }
 
@@ -218,9 +225,9 @@ mod tests {
         let ended = &second["ended"][0];
         assert_eq!(
             (&ended["rule"], &ended["since"]),
-            (&"breaker_open".into(), &time(START).into())
+            (&"breaker_open".into(), &format_time(START).into())
         );
-        assert_eq!(ended["until"], time(START + 64_000));
+        assert_eq!(ended["until"], format_time(START + 64_000));
         assert!(
             look(&mut pending, 300, &["b", "c"], true).is_none(),
             "all is told"
@@ -286,8 +293,8 @@ mod tests {
         {
             let now = START + MINUTE * minute as u64;
             pending.observe([problem("a", severity)].iter(), now);
-            if let Some(notice) = pending.due("i", now) {
-                pending.tried(true, now);
+            if let Some(notice) = pending.due_notice("i", now) {
+                pending.note_try(true, now);
                 let notice: Value = serde_json::from_str(&notice).unwrap();
                 told.push((minute, notice["began"][0]["severity"].clone()));
             }
@@ -303,12 +310,12 @@ mod tests {
             .collect();
         problems.push(problem("worst", Severity::Critical));
         pending.observe(problems.iter(), START);
-        let notice: Value = serde_json::from_str(&pending.due("i", START).unwrap()).unwrap();
+        let notice: Value = serde_json::from_str(&pending.due_notice("i", START).unwrap()).unwrap();
         assert_eq!(
             (names(&notice["began"]).len(), names(&notice["began"])[0]),
-            (MOST, "worst")
+            (MAX_PROBLEMS, "worst")
         );
-        assert_eq!(notice["more"], 301 - MOST);
+        assert_eq!(notice["more"], 301 - MAX_PROBLEMS);
         let text = notice["text"].as_str().unwrap();
         assert!(
             text.starts_with("portcullis i: CRITICAL: worst is out.")

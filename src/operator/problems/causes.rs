@@ -21,7 +21,7 @@ impl Causes {
     pub(super) fn new(models: &[ModelFacts]) -> Causes {
         let mut shared = HashMap::new();
         for model in models {
-            *shared.entry(accounts(model)).or_default() += 1;
+            *shared.entry(active_accounts(model)).or_default() += 1;
         }
         shared.retain(|accounts, models| !accounts.is_empty() && *models > 1);
         Causes { shared }
@@ -39,7 +39,7 @@ impl Causes {
     /// Returns the subject of a model's problems: its accounts if they serve other models, too,
     /// else the model.
     pub(super) fn subject(&self, model: &ModelFacts) -> (&'static str, Arc<str>) {
-        let accounts = accounts(model);
+        let accounts = active_accounts(model);
         // That an account does not serve a model says nothing of other models.
         let is_own = model
             .targets
@@ -58,7 +58,7 @@ impl Causes {
     }
 }
 
-fn accounts(model: &ModelFacts) -> Accounts {
+fn active_accounts(model: &ModelFacts) -> Accounts {
     let targets = model
         .targets
         .iter()

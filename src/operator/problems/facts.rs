@@ -223,21 +223,22 @@ pub struct Rise {
     /// The count.
     pub total: u64,
     /// The time at which it rose last.
-    pub at: Option<u64>,
+    pub rose_at: Option<u64>,
 }
 
 impl Rise {
     /// Takes the present count.
-    pub fn take(&mut self, total: u64, now: u64) {
+    pub fn take_count(&mut self, total: u64, now: u64) {
         if total > self.total {
-            self.at = Some(now);
+            self.rose_at = Some(now);
         }
         self.total = total;
     }
 
     /// Returns whether the count rose within the last `span` milliseconds.
     pub fn is_within(self, span: u64, now: u64) -> bool {
-        self.at.is_some_and(|at| now.saturating_sub(at) < span)
+        self.rose_at
+            .is_some_and(|rose_at| now.saturating_sub(rose_at) < span)
     }
 }
 

@@ -123,7 +123,7 @@ impl Rule {
 }
 
 /// A rule, the kind and the name of its subject, and the part of the subject.
-pub type Named = (Rule, &'static str, Arc<str>, &'static str);
+pub type FindingName = (Rule, &'static str, Arc<str>, &'static str);
 
 /// What a rule says about one subject at one moment.
 #[derive(Debug, Clone)]
@@ -137,7 +137,7 @@ pub struct Finding {
     /// Tells apart what a rule says about one subject, if it may say several things at once.
     pub part: &'static str,
     /// What is wrong, in one sentence.
-    pub what: String,
+    pub summary: String,
     /// What to do, in one or two sentences.
     pub remedy: String,
     /// The number of requests of the last five minutes that are concerned, if it is known.
@@ -156,17 +156,17 @@ impl Finding {
         rule: Rule,
         severity: Severity,
         subject: (&'static str, impl Into<Arc<str>>),
-        what: impl Into<String>,
+        summary: impl Into<String>,
         remedy: impl Into<String>,
     ) -> Finding {
         let subject = (subject.0, subject.1.into());
-        let (what, remedy) = (what.into(), remedy.into());
+        let (summary, remedy) = (summary.into(), remedy.into());
         Finding {
             rule,
             severity,
             subject,
             part: "",
-            what,
+            summary,
             remedy,
             requests: None,
             models: Vec::new(),
@@ -176,22 +176,22 @@ impl Finding {
     }
 
     /// Returns what tells the finding from all others.
-    pub fn name(&self) -> Named {
+    pub fn name(&self) -> FindingName {
         (self.rule, self.subject.0, self.subject.1.clone(), self.part)
     }
 
     /// Adds the number of requests.
-    pub fn of(self, requests: Option<u64>) -> Finding {
+    pub fn with_requests(self, requests: Option<u64>) -> Finding {
         Finding { requests, ..self }
     }
 
     /// Adds the models that are concerned.
-    pub fn about(self, models: Vec<Arc<str>>) -> Finding {
+    pub fn with_models(self, models: Vec<Arc<str>>) -> Finding {
         Finding { models, ..self }
     }
 
     /// Adds the time since which it has lasted.
-    pub fn since(self, since: u64) -> Finding {
+    pub fn lasting_since(self, since: u64) -> Finding {
         Finding {
             since: Some(since),
             ..self
@@ -199,7 +199,7 @@ impl Finding {
     }
 
     /// Makes it a problem only after so many milliseconds.
-    pub fn after(self, must_last: u64) -> Finding {
+    pub fn must_last(self, must_last: u64) -> Finding {
         Finding { must_last, ..self }
     }
 }

@@ -2,14 +2,14 @@
 //! waited for much longer than usual.
 
 use super::facts::{AccountFacts, GivenUpFacts};
-use super::words::seconds;
+use super::words::seconds_text;
 use super::{Finding, Rule};
 use crate::account::given_up::{MOVES, ONE_OF};
 use crate::status::Severity;
 
 /// Looks for targets of an account that hang. The bounds are those by which a target is moved
 /// behind the others.
-pub(super) fn find(account: &AccountFacts, found: &mut Vec<Finding>) {
+pub(super) fn find_given_up(account: &AccountFacts, found: &mut Vec<Finding>) {
     let hangs = |target: &&GivenUpFacts| {
         target.callers >= MOVES && target.callers.saturating_mul(ONE_OF) >= target.attempts
     };
@@ -17,11 +17,11 @@ pub(super) fn find(account: &AccountFacts, found: &mut Vec<Finding>) {
         let id = &account.id;
         let usually = target
             .usual_ms
-            .map(|usual| format!("; it usually takes {}", seconds(usual)));
-        let what = format!(
+            .map(|usual_ms| format!("; it usually takes {}", seconds_text(usual_ms)));
+        let summary = format!(
             "Callers give up waiting for {id} ({} in 1 min, after {}{}).",
             target.callers,
-            seconds(target.after_ms),
+            seconds_text(target.after_ms),
             usually.unwrap_or_default()
         );
         let remedy = format!(
@@ -32,8 +32,8 @@ pub(super) fn find(account: &AccountFacts, found: &mut Vec<Finding>) {
         );
         let subject = ("target", format!("{id}/{}", target.name));
         found.push(
-            Finding::new(Rule::GivenUp, Severity::Warning, subject, what, remedy)
-                .of(Some(target.callers)),
+            Finding::new(Rule::GivenUp, Severity::Warning, subject, summary, remedy)
+                .with_requests(Some(target.callers)),
         );
     }
 }

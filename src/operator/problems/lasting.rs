@@ -1,20 +1,20 @@
-//! The [`Lasting`] knows since when each finding has lasted. [`Problems`] is the list that
+//! The [`FindingTimes`] knows since when each finding has lasted. [`Problems`] is the list that
 //! operators see.
 
-use super::finding::Named;
+use super::finding::FindingName;
 use super::{Finding, Rule};
-use crate::base::calendar::time;
+use crate::base::calendar::format_time;
 use crate::status::{ProblemReport, Severity, SubjectReport};
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
 /// The most problems that are listed.
-pub(super) const MOST: usize = 30;
+pub(super) const MAX_LISTED: usize = 30;
 
 /// The times since which findings have lasted.
 #[derive(Debug, Default)]
-pub struct Lasting {
-    since: HashMap<Named, u64>,
+pub struct FindingTimes {
+    since: HashMap<FindingName, u64>,
 }
 
 /// A finding, and the time since which it has lasted.
@@ -28,7 +28,7 @@ pub struct Noticed {
     pub is_problem: bool,
 }
 
-impl Lasting {
+impl FindingTimes {
     /// Takes all findings of a moment. A finding that is not among them is forgotten: when it comes
     /// back, it is a new one. Of two findings with one name only the first is kept.
     pub fn notice(&mut self, findings: Vec<Finding>, now: u64) -> Vec<Noticed> {
@@ -95,8 +95,8 @@ impl Problems {
             *turn += 1;
         }
         ranked.sort_by_key(|(rank, _)| *rank);
-        let more = ranked.len().saturating_sub(MOST);
-        ranked.truncate(MOST);
+        let more = ranked.len().saturating_sub(MAX_LISTED);
+        ranked.truncate(MAX_LISTED);
         ranked.sort_by_key(|(_, one)| (one.finding.severity, one.since));
         Problems {
             list: ranked.into_iter().map(|(_, one)| one.report()).collect(),
@@ -131,7 +131,7 @@ impl Noticed {
             severity,
             subject: (kind, name),
             part,
-            what,
+            summary,
             remedy,
             requests,
             models,
@@ -147,12 +147,12 @@ impl Noticed {
             requests: *requests,
             rule: rule.name().to_owned(),
             severity: *severity,
-            since: time(self.since),
+            since: format_time(self.since),
             subject: SubjectReport {
                 kind: (*kind).to_owned(),
                 name: name.to_string(),
             },
-            what: what.clone(),
+            what: summary.clone(),
         }
     }
 }

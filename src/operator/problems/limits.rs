@@ -1,15 +1,15 @@
 //! The rules about callers, their keys and what they cost.
 
 use super::facts::{Facts, KeyFacts, LimitFacts};
-use super::words::{amount, span};
+use super::words::{amount_text, duration_text};
 use super::{DAY, Finding, Rule, SECOND};
-use crate::base::units::count;
+use crate::base::units::format_count;
 use crate::limits::{Kind, Level};
 use crate::status::Severity;
 use std::collections::BTreeMap;
 
 /// A limit by the minute is near only if it stays so: it is free again soon.
-const STAYS: u64 = 30 * SECOND;
+const MUST_STAY: u64 = 30 * SECOND;
 /// A key is in use if it was used within this time.
 const IN_USE: u64 = 7 * DAY;
 /// The end of a key is near.
@@ -18,24 +18,24 @@ const NEAR: u64 = 7 * DAY;
 const PAST: u64 = DAY;
 
 /// Looks for problems of callers and keys, and for costs that are not known.
-pub(super) fn find(facts: &Facts, found: &mut Vec<Finding>) {
-    found.extend(facts.limits.iter().filter_map(near));
+pub(super) fn find_limit_problems(facts: &Facts, found: &mut Vec<Finding>) {
+    found.extend(facts.limits.iter().filter_map(near_limit));
     for key in &facts.keys {
-        found.extend(ending(key, facts.now));
+        found.extend(ending_key(key, facts.now));
         found.extend(old_secret(key, facts.now));
     }
-    unpriced(facts, found);
+    find_unpriced(facts, found);
 }
 
 /// Looks at a limit of which nine tenths are used.
-fn near(limit: &LimitFacts) -> Option<Finding> {
+fn near_limit(limit: &LimitFacts) -> Option<Finding> {
     let LimitFacts {
         kind,
         used,
-        limit: most,
+        limit: allowed,
         ..
     } = *limit;
-    if u128::from(used) * 10 < u128::from(most) * 9 || most == 0 {
+    if u128::from(used) * 10 < u128::from(allowed) * 9 || allowed == 0 {
         return None;
     }
     let (subject, owner) = match (limit.level, limit.name.split_once(' ')) {
@@ -43,10 +43,10 @@ fn near(limit: &LimitFacts) -> Option<Finding> {
         (Level::KeyModel, Some((key, model))) => ("key", format!("Key {key}, for `{model}`,")),
         (Level::Key | Level::KeyModel, _) => ("key", format!("Key {}", limit.name)),
     };
-    let what = format!(
+    let summary = format!(
         "{owner} has used {} of {} of its `{}`; what is beyond it is refused with 429.",
-        amount(kind, used),
-        amount(kind, most),
+        amount_text(kind, used),
+        amount_text(kind, allowed),
         kind.name()
     );
     let remedy = "If the use is right, raise the limit in the catalog. `portcullis usage` shows what it went to.";
@@ -54,13 +54,13 @@ fn near(limit: &LimitFacts) -> Option<Finding> {
         Rule::LimitNear,
         Severity::Warning,
         (subject, limit.name.clone()),
-        what,
+        summary,
         remedy,
     );
-    let must_last = if is_short_lived(kind) { STAYS } else { 0 };
+    let must_last = if is_short_lived(kind) { MUST_STAY } else { 0 };
     Some(Finding {
         part: kind.name(),
-        ..finding.after(must_last)
+        ..finding.must_last(must_last)
     })
 }
 
@@ -73,7 +73,7 @@ pub fn is_short_lived(kind: Kind) -> bool {
 }
 
 /// Looks at a key that is in use and ends.
-fn ending(key: &KeyFacts, now: u64) -> Option<Finding> {
+fn ending_key(key: &KeyFacts, now: u64) -> Option<Finding> {
     let ends = key.ends?;
     if key.used.saturating_add(IN_USE) < now.min(ends)
         || ends.saturating_sub(now) >= NEAR
@@ -81,8 +81,12 @@ fn ending(key: &KeyFacts, now: u64) -> Option<Finding> {
     {
         return None;
     }
-    let what = match ends.checked_sub(now) {
-        Some(left) if left > 0 => format!("Key {} is in use, and ends in {}.", key.id, span(left)),
+    let summary = match ends.checked_sub(now) {
+        Some(left) if left > 0 => format!(
+            "Key {} is in use, and ends in {}.",
+            key.id,
+            duration_text(left)
+        ),
         Some(_) | None => {
             format!(
                 "Key {} was in use, and has ended: its requests are refused with 401.",
@@ -96,7 +100,7 @@ fn ending(key: &KeyFacts, now: u64) -> Option<Finding> {
         Rule::KeyEnds,
         Severity::Warning,
         ("key", key.id.clone()),
-        what,
+        summary,
         remedy,
     ))
 }
@@ -110,10 +114,10 @@ fn old_secret(key: &KeyFacts, now: u64) -> Option<Finding> {
     if used.saturating_add(DAY) < now {
         return None;
     }
-    let what = format!(
+    let summary = format!(
         "The old secret of key {} is still used, and ends in {}.",
         key.id,
-        span(left)
+        duration_text(left)
     );
     let remedy = "Tell the key's owner to use the new secret. To give them more time, write a later `until` at the \
                   old one in the catalog.";
@@ -121,13 +125,13 @@ fn old_secret(key: &KeyFacts, now: u64) -> Option<Finding> {
         Rule::OldSecretUsed,
         Severity::Warning,
         ("key", key.id.clone()),
-        what,
+        summary,
         remedy,
     ))
 }
 
 /// Looks for models whose cost is not known: of answers, or of requests that were not sent.
-fn unpriced(facts: &Facts, found: &mut Vec<Finding>) {
+fn find_unpriced(facts: &Facts, found: &mut Vec<Finding>) {
     let mut of_models: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
     // Where nobody counts money, no price is missing.
     for model in facts.models.iter().filter(|_| facts.counts_money) {
@@ -141,14 +145,14 @@ fn unpriced(facts: &Facts, found: &mut Vec<Finding>) {
         *refused = refused.saturating_add(report.requests);
     }
     for (model, (answers, refused)) in of_models {
-        let what = match (answers, refused) {
+        let summary = match (answers, refused) {
             (_, 0) => format!(
                 "{} of `{model}` in the last 5 minutes cost nobody knows how much: its price is not known.",
-                count(answers, "answer")
+                format_count(answers, "answer")
             ),
             _ => format!(
                 "{} for `{model}` could not be sent to a target, since money is limited and the price there is not known.",
-                count(refused, "request")
+                format_count(refused, "request")
             ),
         };
         let remedy = "Write `price` at the target in the catalog, or `price: { input: 0, output: 0 }` if it costs nothing. \
@@ -157,10 +161,10 @@ fn unpriced(facts: &Facts, found: &mut Vec<Finding>) {
             Rule::Unpriced,
             Severity::Warning,
             ("model", model),
-            what,
+            summary,
             remedy,
         );
         // What was not sent is counted since the catalog is live, and not for five minutes.
-        found.push(finding.of((refused == 0).then_some(answers)));
+        found.push(finding.with_requests((refused == 0).then_some(answers)));
     }
 }

@@ -1,10 +1,10 @@
 //! The rules about the process itself, its ledger, its store and its listeners.
 
 use super::facts::Facts;
-use super::words::{short, span};
+use super::words::{cut_reason, duration_text};
 use super::{DAY, Finding, HOUR, MINUTE, Rule, SECOND};
 use crate::base::descriptors::REMEDY;
-use crate::base::units::count;
+use crate::base::units::format_count;
 use crate::status::{LedgerState, Severity, StoreState};
 
 /// Lines and rows that were dropped are told for this time.
@@ -25,17 +25,17 @@ const REPLACE_NOW: u64 = 3 * DAY;
 const CLOCKS: u64 = 5 * SECOND;
 
 /// Looks for problems of the process.
-pub(super) fn find(facts: &Facts, found: &mut Vec<Finding>) {
-    store(facts, found);
-    unreadable(facts, found);
-    ledger(facts, found);
-    descriptors(facts, found);
+pub(super) fn find_process_problems(facts: &Facts, found: &mut Vec<Finding>) {
+    find_store_problems(facts, found);
+    find_unreadable(facts, found);
+    find_ledger_problem(facts, found);
+    find_lack(facts, found);
     let now = facts.now;
     let lines = facts.rises.lines;
     if lines.is_within(DROPPED, now) {
-        let what = format!(
+        let summary = format!(
             "{} lost: they could not be written, or not fast enough.",
-            were(lines.total, "access line")
+            count_were(lines.total, "access line")
         );
         let remedy = "Look at the place that `log.access` in server.yaml names: a full disk, a closed pipe, or a reader \
                       that has stopped.";
@@ -43,29 +43,29 @@ pub(super) fn find(facts: &Facts, found: &mut Vec<Finding>) {
             Rule::AccessLinesDropped,
             Severity::Warning,
             PROCESS,
-            what,
+            summary,
             remedy,
         ));
     }
     let panics = facts.rises.panics;
     if panics.is_within(PANIC, now) {
-        let what = format!(
+        let summary = format!(
             "The gateway has a bug, and {} ended in it since the start.",
-            count(panics.total, "exchange")
+            format_count(panics.total, "exchange")
         );
         let remedy = "Report it, with the lines of the log that begin at `panicked`. Other requests are not concerned.";
         found.push(Finding::new(
             Rule::Panics,
             Severity::Critical,
             PROCESS,
-            what,
+            summary,
             remedy,
         ));
     }
     for (listener, why) in &facts.uncertified {
-        let what = format!(
+        let summary = format!(
             "The listener {listener} has no certificate, so nobody can connect there: {}.",
-            short(why)
+            cut_reason(why)
         );
         let remedy = "Put the certificate and its key where `listen` in server.yaml names them, as regular files. They are \
                       read within a second, without a restart.";
@@ -74,7 +74,7 @@ pub(super) fn find(facts: &Facts, found: &mut Vec<Finding>) {
             Rule::NoCertificate,
             Severity::Critical,
             subject,
-            what,
+            summary,
             remedy,
         ));
     }
@@ -90,13 +90,13 @@ pub(super) fn find(facts: &Facts, found: &mut Vec<Finding>) {
             Severity::Warning
         };
         let listener = &certificate.listener;
-        let what = match left {
+        let summary = match left {
             0 => format!(
                 "The certificate of the listener {listener} has ended: callers do not connect any more."
             ),
             _ => format!(
                 "The certificate of the listener {listener} ends in {}.",
-                span(left)
+                duration_text(left)
             ),
         };
         let remedy = "Put a new certificate and its key where `listen` in server.yaml names them, and send SIGHUP.";
@@ -105,12 +105,12 @@ pub(super) fn find(facts: &Facts, found: &mut Vec<Finding>) {
             Rule::CertificateEnds,
             severity,
             subject,
-            what,
+            summary,
             remedy,
         ));
     }
     if let Some(address) = &facts.open_admin {
-        let what = format!(
+        let summary = format!(
             "The admin listener is on {address}, and whoever reaches it may read it: it asks for no key."
         );
         let remedy = "Write `admin: { key: { env: … } }` in server.yaml, or an address that only operators reach, such as \
@@ -119,7 +119,7 @@ pub(super) fn find(facts: &Facts, found: &mut Vec<Finding>) {
             Rule::AdminOpen,
             Severity::Warning,
             ("listener", address.as_str()),
-            what,
+            summary,
             remedy,
         ));
     }
@@ -127,24 +127,24 @@ pub(super) fn find(facts: &Facts, found: &mut Vec<Finding>) {
 
 const PROCESS: (&str, &str) = ("process", "portcullis");
 
-fn were(number: u64, noun: &str) -> String {
+fn count_were(number: u64, noun: &str) -> String {
     format!(
         "{} {}",
-        count(number, noun),
+        format_count(number, noun),
         if number == 1 { "was" } else { "were" }
     )
 }
 
-fn descriptors(facts: &Facts, found: &mut Vec<Finding>) {
+fn find_lack(facts: &Facts, found: &mut Vec<Finding>) {
     let limit = facts.descriptors.limit;
     let refused = facts.rises.refused;
-    let what = match facts.descriptors.connections {
+    let summary = match facts.descriptors.connections {
         _ if facts.descriptors.is_lacking => format!(
             "The gateway may have {limit} files open and has them, so it makes no further connection: requests are refused with 503."
         ),
-        Some(most) if refused.is_within(REFUSED, facts.now) => format!(
-            "The gateway may have {limit} files open, so callers have at most {most} connections: {} closed at once since the start.",
-            were(refused.total, "connection")
+        Some(possible) if refused.is_within(REFUSED, facts.now) => format!(
+            "The gateway may have {limit} files open, so callers have at most {possible} connections: {} closed at once since the start.",
+            count_were(refused.total, "connection")
         ),
         Some(_) | None => return,
     };
@@ -153,23 +153,29 @@ fn descriptors(facts: &Facts, found: &mut Vec<Finding>) {
         Rule::NoDescriptors,
         Severity::Critical,
         PROCESS,
-        what,
+        summary,
         remedy,
     ));
 }
 
-fn store(facts: &Facts, found: &mut Vec<Finding>) {
+fn find_store_problems(facts: &Facts, found: &mut Vec<Finding>) {
     let Some(store) = &facts.store else { return };
     let address = &*store.address;
     let since = facts
         .now
         .saturating_sub(store.for_seconds.saturating_mul(SECOND));
-    let down = |severity, what: String| {
+    let down = |severity, summary: String| {
         let remedy = "Look whether the server that `store` in server.yaml names runs and can be reached. Until it is back, \
                       `store.on_store_down` decides over requests with limits.";
-        Finding::new(Rule::StoreDown, severity, ("store", address), what, remedy)
-            .since(since)
-            .after(DOWN)
+        Finding::new(
+            Rule::StoreDown,
+            severity,
+            ("store", address),
+            summary,
+            remedy,
+        )
+        .lasting_since(since)
+        .must_last(DOWN)
     };
     match store.state {
         StoreState::Up => {
@@ -180,9 +186,9 @@ fn store(facts: &Facts, found: &mut Vec<Finding>) {
                 } else {
                     ("ahead of", "store's")
                 };
-                let what = format!(
+                let summary = format!(
                     "This gateway's clock is {} {one} the {other}.",
-                    span(ahead.unsigned_abs())
+                    duration_text(ahead.unsigned_abs())
                 );
                 let remedy = "Let NTP set the clocks of both machines. Limits by the day and the month, and the ends of \
                               keys, go by this gateway's clock.";
@@ -190,22 +196,22 @@ fn store(facts: &Facts, found: &mut Vec<Finding>) {
                     Rule::ClockOff,
                     Severity::Warning,
                     ("process", "clock"),
-                    what,
+                    summary,
                     remedy,
                 ));
             }
         }
         StoreState::Joining => {
-            let what = format!(
+            let summary = format!(
                 "The store {address} answers, but other gateways have not sent their counts: each uses its share of each limit."
             );
-            found.push(down(Severity::Warning, what));
+            found.push(down(Severity::Warning, summary));
         }
         StoreState::Down => {
             let why = store
                 .error
                 .as_deref()
-                .map(|why| format!(": {}", short(why)))
+                .map(|why| format!(": {}", cut_reason(why)))
                 .unwrap_or_default();
             found.push(down(
                 Severity::Critical,
@@ -215,7 +221,7 @@ fn store(facts: &Facts, found: &mut Vec<Finding>) {
     }
 }
 
-fn unreadable(facts: &Facts, found: &mut Vec<Finding>) {
+fn find_unreadable(facts: &Facts, found: &mut Vec<Finding>) {
     let Some(store) = &facts.store else { return };
     let Some(scope) = &store.unreadable.scope else {
         return;
@@ -223,7 +229,7 @@ fn unreadable(facts: &Facts, found: &mut Vec<Finding>) {
     if store.unreadable.waiting == 0 && !facts.rises.unreadable.is_within(UNREADABLE, facts.now) {
         return;
     }
-    let what = format!(
+    let summary = format!(
         "The store had counts of {scope} that could not be read: they were removed, and each gateway sends its own again."
     );
     let remedy = "Look whether another program writes under `store.prefix` in server.yaml, and give it another prefix or \
@@ -233,12 +239,12 @@ fn unreadable(facts: &Facts, found: &mut Vec<Finding>) {
         Rule::CountsUnreadable,
         Severity::Warning,
         subject,
-        what,
+        summary,
         remedy,
     ));
 }
 
-fn ledger(facts: &Facts, found: &mut Vec<Finding>) {
+fn find_ledger_problem(facts: &Facts, found: &mut Vec<Finding>) {
     let ledger = &facts.ledger;
     let is_failing = ledger.state == LedgerState::Failing;
     let rows = facts.rises.rows;
@@ -246,12 +252,15 @@ fn ledger(facts: &Facts, found: &mut Vec<Finding>) {
         return;
     }
     let dropped = if rows.total > 0 {
-        format!("; {} lost", were(rows.total, "row"))
+        format!("; {} lost", count_were(rows.total, "row"))
     } else {
         String::new()
     };
-    let what = match (&ledger.problem, is_failing) {
-        (Some(why), _) => format!("The ledger cannot be written{dropped}: {}.", short(why)),
+    let summary = match (&ledger.problem, is_failing) {
+        (Some(why), _) => format!(
+            "The ledger cannot be written{dropped}: {}.",
+            cut_reason(why)
+        ),
         (None, true) => format!("The ledger cannot be written{dropped}."),
         (None, false) => {
             format!("The ledger can be written again{dropped}, and their use is in no report.")
@@ -266,7 +275,7 @@ fn ledger(facts: &Facts, found: &mut Vec<Finding>) {
         Rule::LedgerFailing,
         Severity::Critical,
         ("ledger", "ledger"),
-        what,
+        summary,
         remedy,
     ));
 }

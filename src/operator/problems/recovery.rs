@@ -7,21 +7,21 @@
 
 use super::SECOND;
 use super::facts::{Facts, ModelFacts, RecentFacts};
-use super::words::span;
-use crate::base::units::count;
+use super::words::duration_text;
+use crate::base::units::format_count;
 use crate::series::FaultCount;
 use crate::status::Severity;
 use std::collections::HashMap;
 use std::sync::Arc;
 
 /// Of fewer requests no share is taken.
-const LEAST: u64 = 20;
+const MIN_REQUESTS: u64 = 20;
 /// A failure that is older than this is severe only if nobody was answered since.
-const FRESH: u64 = 30 * SECOND;
+const FRESH_AGE: u64 = 30 * SECOND;
 /// So many answers since the last failure show that it is over.
-const ANSWERS: u64 = 3;
+const ENOUGH_ANSWERS: u64 = 3;
 /// Answers for this time show it, too, however few they are.
-const ANSWERING: u64 = 30 * SECOND;
+const ANSWERING_TIME: u64 = 30 * SECOND;
 
 /// Whose fault failures are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -54,7 +54,7 @@ struct Standing {
 
 /// What is told of the failures of one subject by one fault.
 #[derive(Debug, Clone)]
-pub(super) struct FailureSight {
+pub(super) struct FailureSummary {
     /// The model; `None` for the whole gateway.
     pub(super) model: Option<Arc<str>>,
     pub(super) requests: u64,
@@ -69,24 +69,24 @@ pub(super) struct FailureSight {
 impl FailureMemory {
     /// Looks for failures of more than one of twenty requests. The whole gateway is a subject only
     /// for what no single model shows. `is_told` says of which models another rule tells already.
-    pub(super) fn look(
+    pub(super) fn find_failures(
         &mut self,
         facts: &Facts,
         fault: Fault,
-        is_told: impl Fn(&ModelFacts) -> bool,
-    ) -> Vec<FailureSight> {
-        let mut sights = Vec::new();
+        is_reported: impl Fn(&ModelFacts) -> bool,
+    ) -> Vec<FailureSummary> {
+        let mut failures = Vec::new();
         let mut rest = facts.recent;
         for model in &facts.models {
             let name = (Some(model.id.clone()), fault);
             let Some(recent) = model.recent else { continue };
-            if is_told(model) {
+            if is_reported(model) {
                 self.excuse(&name, recent.fault(fault).total);
                 rest = rest.without(&recent);
                 continue;
             }
             let before = self.standing.get(&name).copied();
-            let now = judge(before, &recent, fault, facts.tick);
+            let now = judge_subject(before, &recent, fault, facts.tick);
             let is_known = now.is_some_and(|now| now.requests > 0);
             // What another rule has told is not told again of the whole gateway.
             if now.is_some() || is_over(&recent.fault(fault), facts.tick) {
@@ -94,8 +94,8 @@ impl FailureMemory {
             }
             self.keep(name, now);
             let stands = now.filter(|_| is_known);
-            sights.extend(
-                stands.map(|now| now.sight(Some(model.id.clone()), &recent, fault, facts.tick)),
+            failures.extend(
+                stands.map(|now| now.summarize(Some(model.id.clone()), &recent, fault, facts.tick)),
             );
         }
         let is_served = |name: &Option<Arc<str>>| {
@@ -104,7 +104,7 @@ impl FailureMemory {
         };
         self.standing.retain(|(name, _), _| is_served(name));
         let before = self.standing.get(&(None, fault)).copied();
-        let now = judge(before, &rest, fault, facts.tick).map(|now| match before {
+        let now = judge_subject(before, &rest, fault, facts.tick).map(|now| match before {
             // What fails at one model makes what failed at others no worse.
             Some(before) if now.failed <= before.failed => Standing {
                 severity: now.severity.max(before.severity),
@@ -114,8 +114,8 @@ impl FailureMemory {
         });
         self.keep((None, fault), now);
         let stands = now.filter(|now| now.requests > 0);
-        sights.extend(stands.map(|now| now.sight(None, &rest, fault, facts.tick)));
-        sights
+        failures.extend(stands.map(|now| now.summarize(None, &rest, fault, facts.tick)));
+        failures
     }
 
     fn keep(&mut self, name: (Option<Arc<str>>, Fault), standing: Option<Standing>) {
@@ -139,7 +139,7 @@ impl FailureMemory {
 }
 
 /// Judges the failures of a subject. Returns what is to be remembered of them.
-fn judge(
+fn judge_subject(
     before: Option<Standing>,
     recent: &RecentFacts,
     fault: Fault,
@@ -150,7 +150,7 @@ fn judge(
         recent.judged(fault),
         recent.failed(fault),
     );
-    let is_many = requests >= LEAST && failed.saturating_mul(20) > requests;
+    let is_many = requests >= MIN_REQUESTS && failed.saturating_mul(20) > requests;
     // Of the rest of the gateway, what failed at a model with a problem of its own is no news.
     let is_news = failed > 0 && before.is_none_or(|before| before.seen != known.total);
     if known.last.is_none() || is_over(&known, now) {
@@ -176,10 +176,10 @@ fn judge(
     match before {
         // Few requests are enough to go on, and say nothing new of the share.
         Some(before) if before.requests > 0 => {
-            let is_diluted = requests >= LEAST && !is_many;
+            let is_diluted = requests >= MIN_REQUESTS && !is_many;
             match (is_diluted, is_news) {
                 (true, _) => None,
-                (false, true) if requests >= LEAST => Some(present),
+                (false, true) if requests >= MIN_REQUESTS => Some(present),
                 (false, true) => Some(Standing {
                     severity: before.severity,
                     ..present
@@ -193,17 +193,17 @@ fn judge(
 }
 
 impl Standing {
-    fn sight(
+    fn summarize(
         self,
         model: Option<Arc<str>>,
         recent: &RecentFacts,
         fault: Fault,
         now: u64,
-    ) -> FailureSight {
+    ) -> FailureSummary {
         let known = recent.fault(fault);
         let age = failure_age(&known, now);
-        let is_severe = known.good == 0 || age < FRESH;
-        FailureSight {
+        let is_severe = known.good == 0 || age < FRESH_AGE;
+        FailureSummary {
             model,
             requests: self.requests,
             failed: self.failed,
@@ -213,7 +213,7 @@ impl Standing {
                 Severity::Warning
             },
             age,
-            since: (age >= FRESH).then(|| what_came_since(&known, now)),
+            since: (age >= FRESH_AGE).then(|| what_came_since(&known, now)),
         }
     }
 }
@@ -227,19 +227,22 @@ fn failure_age(fault: &FaultCount, now: u64) -> u64 {
 fn is_over(fault: &FaultCount, now: u64) -> bool {
     let is_answering = fault
         .good_since
-        .is_some_and(|since| now.saturating_sub(since) >= ANSWERING);
+        .is_some_and(|since| now.saturating_sub(since) >= ANSWERING_TIME);
     fault.last.is_some()
-        && failure_age(fault, now) >= FRESH
-        && (fault.good >= ANSWERS || is_answering)
+        && failure_age(fault, now) >= FRESH_AGE
+        && (fault.good >= ENOUGH_ANSWERS || is_answering)
 }
 
 /// Says what happened since the last failure.
 fn what_came_since(fault: &FaultCount, now: u64) -> String {
-    let ago = span(failure_age(fault, now));
+    let ago = duration_text(failure_age(fault, now));
     match (fault.asked, fault.good) {
         (0, _) => format!("last failed {ago} ago, nothing asked since"),
         (_, 0) => format!("last failed {ago} ago, no answer since"),
-        (_, good) => format!("last failed {ago} ago, {} since", count(good, "answer")),
+        (_, good) => format!(
+            "last failed {ago} ago, {} since",
+            format_count(good, "answer")
+        ),
     }
 }
 

@@ -1,5 +1,5 @@
 use super::facts::*;
-use super::verdict::{Verdict, Word, verdict};
+use super::verdict::{Verdict, Word, make_verdict};
 use super::*;
 use crate::drain::Phase;
 use crate::limits::{Kind, Level};
@@ -26,7 +26,7 @@ fn healthy() -> Facts {
 
 /// What is found at the first look.
 fn find(facts: &Facts) -> Vec<Finding> {
-    super::find(facts, &mut FailureMemory::default())
+    super::find_problems(facts, &mut FailureMemory::default())
 }
 
 /// The findings of one rule.
@@ -39,7 +39,7 @@ fn found(rule: Rule, facts: &Facts) -> Vec<Finding> {
 
 /// The problems of one rule after the facts have lasted for so long.
 fn after(lasted: u64, rule: Rule, facts: &Facts) -> Vec<Finding> {
-    let mut lasting = Lasting::default();
+    let mut lasting = FindingTimes::default();
     lasting.notice(find(facts), facts.now - lasted);
     let noticed = lasting.notice(find(facts), facts.now);
     noticed
@@ -55,11 +55,11 @@ fn says(rule: Rule, facts: &Facts) -> String {
         panic!("{:?}", find(facts))
     };
     assert!(
-        finding.what.ends_with('.') || finding.rule == Rule::ReloadRefused,
+        finding.summary.ends_with('.') || finding.rule == Rule::ReloadRefused,
         "{}",
-        finding.what
+        finding.summary
     );
-    finding.what.clone()
+    finding.summary.clone()
 }
 
 /// A target that answers.
@@ -99,7 +99,7 @@ fn nothing_is_wrong() {
         ..healthy()
     };
     assert!(find(&facts).is_empty(), "{:?}", find(&facts));
-    let said = verdict(&facts, &[]);
+    let said = make_verdict(&facts, &[]);
     assert_eq!(
         (said.word, &*said.says),
         (Word::Ok, "1 model can answer, and nothing is wrong.")
@@ -116,7 +116,7 @@ fn a_refused_reload() {
         told.contains("catalog.yaml:3") && told.contains("(1 more"),
         "{told}"
     );
-    let noticed = Lasting::default().notice(find(&facts), NOW);
+    let noticed = FindingTimes::default().notice(find(&facts), NOW);
     assert_eq!(noticed[0].since, NOW - 7, "since the refusal");
 }
 
@@ -246,12 +246,14 @@ fn a_breaker_that_stays_open() {
         ("target", "gpu-1/llama", Some(3))
     );
     assert!(
-        finding.what.starts_with("gpu-1 ends its answers too early"),
+        finding
+            .summary
+            .starts_with("gpu-1 ends its answers too early"),
         "{}",
-        finding.what
+        finding.summary
     );
     // It closes, and opens again: it has to last again.
-    let mut lasting = Lasting::default();
+    let mut lasting = FindingTimes::default();
     for (now, facts, is) in [
         (0, &facts, false),
         (40, &facts, true),
@@ -301,7 +303,7 @@ fn failures_and_whose_fault_they_are() {
         panic!("one")
     };
     assert_eq!(
-        caller.what,
+        caller.summary,
         "2 of 20 requests for `fast` failed by the callers' fault in the last 5 minutes."
     );
     assert_eq!(
@@ -323,7 +325,7 @@ fn failures_and_whose_fault_they_are() {
     let says = |part: &str| {
         both.iter()
             .find(|one| one.part == part)
-            .map(|one| (one.severity, one.what.clone()))
+            .map(|one| (one.severity, one.summary.clone()))
     };
     let what = "30 of 30 requests for `fast` failed by the providers' fault in the last 5 minutes.";
     assert_eq!(
@@ -364,7 +366,7 @@ fn failures_and_whose_fault_they_are() {
     };
     assert_eq!(of_all.subject.0, "process");
     assert_eq!(
-        of_all.what,
+        of_all.summary,
         "27 of 30 requests failed by the providers' fault in the last 5 minutes."
     );
 }
@@ -410,7 +412,7 @@ fn callers_who_give_up_are_told_as_a_target_that_hangs() {
     };
     let subject = (finding.subject.0, &*finding.subject.1);
     assert_eq!(
-        (&*finding.what, finding.severity, subject),
+        (&*finding.summary, finding.severity, subject),
         (what, Severity::Warning, ("target", "alpha/llama"))
     );
     let [failures] = &found(Rule::Failures, &facts)[..] else {
@@ -421,7 +423,7 @@ fn callers_who_give_up_are_told_as_a_target_that_hangs() {
         ("given_up", Severity::Warning)
     );
     assert_eq!(
-        failures.what,
+        failures.summary,
         "30 of 30 requests for `fast` were given up by callers who waited for a provider much longer than usual, in the \
          last 5 minutes."
     );
@@ -430,7 +432,12 @@ fn callers_who_give_up_are_told_as_a_target_that_hangs() {
             .iter()
             .any(|one| one.remedy.contains("providers are well"))
     );
-    let say = |facts: &Facts| verdict(facts, &Lasting::default().notice(find(facts), facts.now));
+    let say = |facts: &Facts| {
+        make_verdict(
+            facts,
+            &FindingTimes::default().notice(find(facts), facts.now),
+        )
+    };
     assert_eq!(
         say(&facts),
         Verdict {
@@ -538,7 +545,7 @@ fn look(
         recent,
         ..healthy()
     };
-    let found = super::find(&facts, memory)
+    let found = super::find_problems(&facts, memory)
         .into_iter()
         .filter(|one| one.rule == Rule::Failures);
     let found: Vec<Finding> = found.collect();
@@ -566,7 +573,7 @@ fn failures_end_soon_after_the_recovery_and_never_become_worse_after_the_last_on
     let quiet = look(memory, 240, (15, 15), 0, (0, 0)).expect("it stands");
     let what = "15 of 100 requests for `fast` failed by the providers' fault in 5 minutes: last failed 4 min ago, \
                 nothing asked since.";
-    assert_eq!((quiet.severity, &*quiet.what), (Warning, what));
+    assert_eq!((quiet.severity, &*quiet.summary), (Warning, what));
     // Without an answer it has not recovered, however long ago it is.
     assert!(look(memory, 900, (0, 0), 0, (0, 0)).is_some());
     // One more failure says nothing of the share.
@@ -631,7 +638,7 @@ fn why_nobody_can_answer_a_model_is_told_once() {
     };
     let memory = &mut FailureMemory::default();
     let mut rules = |facts: &Facts| {
-        super::find(facts, memory)
+        super::find_problems(facts, memory)
             .iter()
             .map(|one| one.rule)
             .collect::<Vec<_>>()
@@ -659,7 +666,7 @@ fn problems_with_one_cause_are_one_by_account_with_their_number() {
         models,
         ..healthy()
     };
-    let noticed = Lasting::default().notice(find(&facts), NOW);
+    let noticed = FindingTimes::default().notice(find(&facts), NOW);
     let reports = noticed.iter().map(Noticed::report);
     let told: Vec<_> = reports
         .map(|one| (one.subject.kind, one.subject.name, one.number))
@@ -667,22 +674,22 @@ fn problems_with_one_cause_are_one_by_account_with_their_number() {
     let account = |name: &str, number| ("account".to_owned(), name.to_owned(), number);
     assert_eq!(told, [account("prov-00", 2), account("prov-39", 3)]);
     let what = "3 models (`p39-0`, `p39-1`, `p39-2`) have no target that answers: prov-39 refuses connections.";
-    assert_eq!(noticed[1].finding.what, what);
+    assert_eq!(noticed[1].finding.summary, what);
     let says = "5 of 202 models fail for 0 s: prov-00 and prov-39 refuse connections.";
-    assert_eq!(verdict(&facts, &noticed).says, says);
+    assert_eq!(make_verdict(&facts, &noticed).says, says);
     // One of them alone keeps the subject, so that nothing seems to end and to begin.
     let models = vec![with("p39-0", "prov-39", BROKEN), with("x", "prov-39", FIT)];
     let one = Facts {
         models,
         ..healthy()
     };
-    let noticed = Lasting::default().notice(find(&one), NOW);
+    let noticed = FindingTimes::default().notice(find(&one), NOW);
     assert_eq!(
         (noticed[0].finding.subject.0, &*noticed[0].finding.subject.1),
         ("account", "prov-39")
     );
     let says = "`p39-0` fails for 0 s (1 of 2 models): prov-39 refuses connections.";
-    assert_eq!(verdict(&one, &noticed).says, says);
+    assert_eq!(make_verdict(&one, &noticed).says, says);
 }
 
 #[test]
@@ -695,7 +702,7 @@ fn an_empty_gateway_says_what_to_do_next() {
             accounts,
             ..healthy()
         };
-        let said = verdict(&facts, &[]);
+        let said = make_verdict(&facts, &[]);
         (said.word, said.next.len())
     };
     assert_eq!(said(vec![], 0, 0), (Word::Empty, 4));
@@ -825,9 +832,9 @@ fn a_store_that_is_down_joins_or_has_another_time() {
         panic!("one")
     };
     assert!(
-        down.severity == Severity::Critical && down.what.contains("redis://h:1 is down"),
+        down.severity == Severity::Critical && down.summary.contains("redis://h:1 is down"),
         "{}",
-        down.what
+        down.summary
     );
     let [joins] = &after(5_000, Rule::StoreDown, &with(StoreState::Joining, 0))[..] else {
         panic!("one")
@@ -859,7 +866,7 @@ fn counts_that_could_not_be_read_are_told_until_they_are_sent_again_and_for_a_mi
         let rises = RisesFacts {
             unreadable: Rise {
                 total: 2,
-                at: Some(NOW - ago),
+                rose_at: Some(NOW - ago),
             },
             ..RisesFacts::default()
         };
@@ -874,9 +881,9 @@ fn counts_that_could_not_be_read_are_told_until_they_are_sent_again_and_for_a_mi
             panic!("one")
         };
         assert!(
-            told.severity == Severity::Warning && told.what.contains("counts of caller acme"),
+            told.severity == Severity::Warning && told.summary.contains("counts of caller acme"),
             "{}",
-            told.what
+            told.summary
         );
     }
     assert!(found(Rule::CountsUnreadable, &with(0, MINUTE)).is_empty());
@@ -901,7 +908,7 @@ fn a_ledger_that_fails_or_lost_rows() {
     };
     let lost = |ago| Rise {
         total: 2,
-        at: Some(NOW - ago),
+        rose_at: Some(NOW - ago),
     };
     assert!(find(&with(LedgerState::Ok, Rise::default())).is_empty());
     assert!(find(&with(LedgerState::Off, Rise::default())).is_empty());
@@ -934,7 +941,7 @@ fn what_must_not_happen_is_told_for_a_while() {
     };
     let (none, at) = (Rise::default(), |ago| Rise {
         total: 1,
-        at: Some(NOW - ago),
+        rose_at: Some(NOW - ago),
     });
     assert!(
         says(Rule::AccessLinesDropped, &with(at(5 * MINUTE - 1), none))
@@ -944,15 +951,15 @@ fn what_must_not_happen_is_told_for_a_while() {
     assert!(says(Rule::Panics, &with(none, at(HOUR - 1))).contains("1 exchange ended in it"));
     assert!(find(&with(none, at(HOUR))).is_empty());
     let mut rise = Rise::default();
-    rise.take(0, 5);
-    assert_eq!(rise.at, None);
-    rise.take(2, 7);
-    rise.take(2, 9);
+    rise.take_count(0, 5);
+    assert_eq!(rise.rose_at, None);
+    rise.take_count(2, 7);
+    rise.take_count(2, 9);
     assert_eq!(
         rise,
         Rise {
             total: 2,
-            at: Some(7)
+            rose_at: Some(7)
         }
     );
 }
@@ -1111,7 +1118,7 @@ fn many_problems_are_bounded_and_no_rule_crowds_out_another() {
         ..healthy()
     };
     let problems = |facts: &Facts| {
-        let mut lasting = Lasting::default();
+        let mut lasting = FindingTimes::default();
         lasting.notice(find(facts), NOW - DAY);
         Problems::new(&lasting.notice(find(facts), NOW))
     };
@@ -1124,7 +1131,7 @@ fn many_problems_are_bounded_and_no_rule_crowds_out_another() {
     };
     assert_eq!(
         (many.list.len(), many.more),
-        (lasting::MOST, 602 - lasting::MOST)
+        (lasting::MAX_LISTED, 602 - lasting::MAX_LISTED)
     );
     assert_eq!(
         (of("model_unfit"), of("ledger_failing"), of("breaker_open")),
@@ -1147,7 +1154,7 @@ fn many_problems_are_bounded_and_no_rule_crowds_out_another() {
     let rules: Vec<&str> = fewer.list.iter().map(|problem| &*problem.rule).collect();
     assert_eq!(
         (rules[0], rules.contains(&"admin_open"), fewer.more),
-        ("ledger_failing", true, 302 - lasting::MOST)
+        ("ledger_failing", true, 302 - lasting::MAX_LISTED)
     );
 }
 
@@ -1157,7 +1164,7 @@ fn the_memory_knows_since_when_and_a_clock_may_be_set() {
         open_admin: Some("x".to_owned()),
         ..healthy()
     };
-    let mut lasting = Lasting::default();
+    let mut lasting = FindingTimes::default();
     let mut since = |now| lasting.notice(find(&facts), now)[0].since;
     assert_eq!(
         (since(NOW), since(NOW + 9), since(NOW - 9), since(NOW)),
@@ -1176,9 +1183,9 @@ fn the_memory_knows_since_when_and_a_clock_may_be_set() {
 #[test]
 fn the_verdict_says_the_worst() {
     let say = |facts: &Facts, lasted: u64| {
-        let mut lasting = Lasting::default();
+        let mut lasting = FindingTimes::default();
         lasting.notice(find(facts), facts.now - lasted);
-        let said = verdict(facts, &lasting.notice(find(facts), facts.now));
+        let said = make_verdict(facts, &lasting.notice(find(facts), facts.now));
         (said.word, said.says)
     };
     let phase = |phase| Facts {
@@ -1265,7 +1272,7 @@ fn a_process_without_descriptors() {
     assert!(found(Rule::NoDescriptors, &facts).is_empty());
     facts.rises.refused = Rise {
         total: 2,
-        at: Some(NOW),
+        rose_at: Some(NOW),
     };
     let told = says(Rule::NoDescriptors, &facts);
     assert!(

@@ -2,24 +2,30 @@
 
 use super::causes::Causes;
 use super::facts::{AccountFacts, Facts, ModelFacts, ModelTarget, Reason, TargetState};
-use super::recovery::{FailureMemory, FailureSight, Fault};
-use super::words::{failing, quiet, quiet_for, some, unfit, unfit_together};
+use super::recovery::{FailureMemory, FailureSummary, Fault};
+use super::words::{
+    failing_account, first_three, quiet_for, quiet_text, unfit_target, unfit_together,
+};
 use super::{Finding, Rule, SECOND, given_up};
-use crate::base::units::count;
+use crate::base::units::format_count;
 use crate::status::Severity;
 use std::sync::Arc;
 
 /// A breaker that is open for less than this is no problem: it is there for that.
-const OPEN: u64 = 30 * SECOND;
+const OPEN_TIME: u64 = 30 * SECOND;
 /// A rate limit of a model's last target is no problem for this time.
-const RATE: u64 = 10 * SECOND;
+const RATE_TIME: u64 = 10 * SECOND;
 /// A list that fails for less than this is no problem: it is fetched again after five seconds.
-const LIST: u64 = 10 * SECOND;
+const LIST_TIME: u64 = 10 * SECOND;
 /// A share of the quota below this is little.
-const HEADROOM: f64 = 0.05;
+const LOW_HEADROOM: f64 = 0.05;
 
 /// Looks for problems of models, targets and accounts.
-pub(super) fn find(facts: &Facts, memory: &mut FailureMemory, found: &mut Vec<Finding>) {
+pub(super) fn find_upstream_problems(
+    facts: &Facts,
+    memory: &mut FailureMemory,
+    found: &mut Vec<Finding>,
+) {
     let causes = Causes::new(&facts.models);
     let out: Vec<&ModelFacts> = facts
         .models
@@ -29,10 +35,13 @@ pub(super) fn find(facts: &Facts, memory: &mut FailureMemory, found: &mut Vec<Fi
     for models in causes.group(out) {
         unfit_models(&causes, &models, found);
     }
-    facts.models.iter().for_each(|model| queue(model, found));
-    failures(facts, &causes, memory, found);
+    facts
+        .models
+        .iter()
+        .for_each(|model| find_queue_problem(model, found));
+    find_failures(facts, &causes, memory, found);
     for account in &facts.accounts {
-        of_account(account, found);
+        find_account_problems(account, found);
     }
 }
 
@@ -52,25 +61,29 @@ fn is_unfit(model: &ModelFacts) -> bool {
 /// Tells of models that nobody can answer, for one cause.
 fn unfit_models(causes: &Causes, models: &[&ModelFacts], found: &mut Vec<Finding>) {
     let Some(first) = models.first() else { return };
-    let what = match models {
+    let summary = match models {
         [model] => {
-            let why: Vec<String> = model.targets.iter().map(unfit).collect();
-            format!("No target of `{}` answers: {}", model.id, some(&why, "; "))
+            let why: Vec<String> = model.targets.iter().map(unfit_target).collect();
+            format!(
+                "No target of `{}` answers: {}",
+                model.id,
+                first_three(&why, "; ")
+            )
         }
         _ => {
             let targets: Vec<&ModelTarget> =
                 models.iter().flat_map(|model| &model.targets).collect();
-            let number = count(of(models.len()), "model");
+            let number = format_count(to_u64(models.len()), "model");
             format!(
                 "{number} ({}) have no target that answers: {}",
-                some(&names(models), ", "),
+                first_three(&model_names(models), ", "),
                 unfit_together(&targets)
             )
         }
     };
-    let what = format!(
-        "{what}{}.",
-        quiet(models.iter().flat_map(|model| &model.targets))
+    let summary = format!(
+        "{summary}{}.",
+        quiet_text(models.iter().flat_map(|model| &model.targets))
     );
     let remedy = "Look at `last_failure` of these targets in `/status`. When the cause is mended, \
                   `POST /accounts/NAME/reset` tries an account at once.";
@@ -88,20 +101,20 @@ fn unfit_models(causes: &Causes, models: &[&ModelFacts], found: &mut Vec<Finding
         Rule::ModelUnfit,
         Severity::Critical,
         causes.subject(first),
-        what,
+        summary,
         remedy,
     );
     let finding = finding
-        .of(requests)
-        .about(models.iter().map(|model| model.id.clone()).collect());
-    found.push(finding.after(if models.iter().all(is_limited) {
-        RATE
+        .with_requests(requests)
+        .with_models(models.iter().map(|model| model.id.clone()).collect());
+    found.push(finding.must_last(if models.iter().all(is_limited) {
+        RATE_TIME
     } else {
         0
     }));
 }
 
-fn names(models: &[&ModelFacts]) -> Vec<String> {
+fn model_names(models: &[&ModelFacts]) -> Vec<String> {
     models
         .iter()
         .map(|model| format!("`{}`", model.id))
@@ -109,43 +122,43 @@ fn names(models: &[&ModelFacts]) -> Vec<String> {
 }
 
 /// Looks for requests that wait, or did not even get a place to wait.
-fn queue(model: &ModelFacts, found: &mut Vec<Finding>) {
+fn find_queue_problem(model: &ModelFacts, found: &mut Vec<Finding>) {
     let half = model
         .queue
-        .filter(|most| *most > 0 && model.waiting.saturating_mul(2) >= *most);
+        .filter(|max_waiting| *max_waiting > 0 && model.waiting.saturating_mul(2) >= *max_waiting);
     let shed = model.recent.map_or(0, |recent| recent.shed);
-    let waiting = half.map(|most| {
+    let waiting = half.map(|max_waiting| {
         format!(
-            "{} of at most {most} wait for `{}`",
-            count(of(model.waiting), "request"),
+            "{} of at most {max_waiting} wait for `{}`",
+            format_count(to_u64(model.waiting), "request"),
             model.id
         )
     });
     let refused = (shed > 0).then(|| {
         format!(
             "{} for `{}` found all accounts busy and no place to wait, in the last 5 minutes",
-            count(shed, "request"),
+            format_count(shed, "request"),
             model.id
         )
     });
-    let what: Vec<String> = [waiting, refused].into_iter().flatten().collect();
-    if what.is_empty() {
+    let parts: Vec<String> = [waiting, refused].into_iter().flatten().collect();
+    if parts.is_empty() {
         return;
     }
-    let what = format!("{}: its accounts are full or at rest.", what.join("; "));
+    let summary = format!("{}: its accounts are full or at rest.", parts.join("; "));
     let remedy = "Add an account to the model, or raise `concurrency` of those that it has, if their providers allow it. \
                   `queue.length` of the model says how many may wait.";
     let finding = Finding::new(
         Rule::Queue,
         Severity::Warning,
         ("model", model.id.clone()),
-        what,
+        summary,
         remedy,
     );
-    found.push(finding.of(model.recent.map(|recent| recent.requests)));
+    found.push(finding.with_requests(model.recent.map(|recent| recent.requests)));
 }
 
-fn of(number: usize) -> u64 {
+fn to_u64(number: usize) -> u64 {
     u64::try_from(number).unwrap_or(u64::MAX)
 }
 
@@ -155,23 +168,28 @@ pub(super) const CALLERS: &str = "callers";
 pub(super) const GIVEN_UP: &str = "given_up";
 
 /// Looks for failures of more than one of twenty requests.
-fn failures(facts: &Facts, causes: &Causes, memory: &mut FailureMemory, found: &mut Vec<Finding>) {
+fn find_failures(
+    facts: &Facts,
+    causes: &Causes,
+    memory: &mut FailureMemory,
+    found: &mut Vec<Finding>,
+) {
     for fault in [Fault::Us, Fault::Upstream, Fault::GivenUp, Fault::Caller] {
         // Why nobody can answer a model is told already.
-        let is_told = |model: &ModelFacts| fault == Fault::Upstream && is_unfit(model);
-        let (of_models, of_all): (Vec<FailureSight>, _) = memory
-            .look(facts, fault, is_told)
+        let is_reported = |model: &ModelFacts| fault == Fault::Upstream && is_unfit(model);
+        let (of_models, of_all): (Vec<FailureSummary>, _) = memory
+            .find_failures(facts, fault, is_reported)
             .into_iter()
-            .partition(|sight| sight.model.is_some());
+            .partition(|failure| failure.model.is_some());
         found.extend(
-            of_all
-                .iter()
-                .map(|sight| failing_requests(fault, ("process", "portcullis".into()), &[sight])),
+            of_all.iter().map(|failure| {
+                failing_requests(fault, ("process", "portcullis".into()), &[failure])
+            }),
         );
         let failing = |model: &ModelFacts| {
             of_models
                 .iter()
-                .find(|sight| sight.model.as_ref() == Some(&model.id))
+                .find(|failure| failure.model.as_ref() == Some(&model.id))
         };
         let models = facts
             .models
@@ -191,13 +209,13 @@ fn failures(facts: &Facts, causes: &Causes, memory: &mut FailureMemory, found: &
                 Fault::Upstream => causes.subject(first),
                 Fault::Caller | Fault::Us | Fault::GivenUp => ("model", first.id.clone()),
             };
-            let sights: Vec<&FailureSight> =
+            let group_failures: Vec<&FailureSummary> =
                 group.iter().filter_map(|model| failing(model)).collect();
-            let mut finding = failing_requests(fault, subject, &sights);
+            let mut finding = failing_requests(fault, subject, &group_failures);
             if fault == Fault::Upstream && group.iter().all(|model| has_several_accounts(model)) {
                 ALL_FAIL.clone_into(&mut finding.remedy);
             }
-            found.push(finding.about(group.iter().map(|model| model.id.clone()).collect()));
+            found.push(finding.with_models(group.iter().map(|model| model.id.clone()).collect()));
         }
     }
 }
@@ -221,7 +239,7 @@ fn has_several_accounts(model: &ModelFacts) -> bool {
 fn failing_requests(
     fault: Fault,
     subject: (&'static str, Arc<str>),
-    sights: &[&FailureSight],
+    failures: &[&FailureSummary],
 ) -> Finding {
     let (part, by, remedy) = match fault {
         Fault::Caller => (
@@ -248,36 +266,43 @@ fn failing_requests(
              says since when it hangs.",
         ),
     };
-    let failed: u64 = sights.iter().map(|sight| sight.failed).sum();
-    let requests: u64 = sights.iter().map(|sight| sight.requests).sum();
-    let names: Vec<String> = sights
+    let failed: u64 = failures
         .iter()
-        .filter_map(|sight| sight.model.as_ref())
+        .map(|failure_summary| failure_summary.failed)
+        .sum();
+    let requests: u64 = failures
+        .iter()
+        .map(|failure_summary| failure_summary.requests)
+        .sum();
+    let names: Vec<String> = failures
+        .iter()
+        .filter_map(|failure_summary| failure_summary.model.as_ref())
         .map(|model| format!("`{model}`"))
         .collect();
     let of_what = if names.is_empty() {
         String::new()
     } else {
-        format!(" for {}", some(&names, ", "))
+        format!(" for {}", first_three(&names, ", "))
     };
     // The last of several to fail says how long ago it was.
-    let since = sights
+    let since = failures
         .iter()
-        .min_by_key(|sight| sight.age)
-        .and_then(|sight| sight.since.clone());
+        .min_by_key(|failure_summary| failure_summary.age)
+        .and_then(|failure_summary| failure_summary.since.clone());
     let when = since.map_or("in the last 5 minutes".to_owned(), |since| {
         format!("in 5 minutes: {since}")
     });
-    let what = format!(
+    let summary = format!(
         "{failed} of {}{of_what} {by} {when}.",
-        count(requests, "request")
+        format_count(requests, "request")
     );
-    let severity = sights
+    let severity = failures
         .iter()
-        .map(|sight| sight.severity)
+        .map(|failure_summary| failure_summary.severity)
         .min()
         .unwrap_or(Severity::Warning);
-    let finding = Finding::new(Rule::Failures, severity, subject, what, remedy).of(Some(failed));
+    let finding = Finding::new(Rule::Failures, severity, subject, summary, remedy)
+        .with_requests(Some(failed));
     Finding { part, ..finding }
 }
 
@@ -294,11 +319,11 @@ pub(super) fn clear_others(found: &mut [Finding]) {
     }
 }
 
-fn of_account(account: &AccountFacts, found: &mut Vec<Finding>) {
+fn find_account_problems(account: &AccountFacts, found: &mut Vec<Finding>) {
     let id = &account.id;
-    given_up::find(account, found);
+    given_up::find_given_up(account, found);
     if account.is_credential_refused {
-        let what = format!(
+        let summary = format!(
             "The provider of account {id} refuses its credential, or the account's money is gone."
         );
         let remedy = format!(
@@ -309,7 +334,7 @@ fn of_account(account: &AccountFacts, found: &mut Vec<Finding>) {
             Rule::CredentialRefused,
             Severity::Warning,
             ("account", id.clone()),
-            what,
+            summary,
             remedy,
         ));
     }
@@ -319,20 +344,20 @@ fn of_account(account: &AccountFacts, found: &mut Vec<Finding>) {
         } else {
             "no model of its patterns is served"
         };
-        let what =
+        let summary =
             format!("The list of the models of account {id} could not be fetched ({why}): {then}.");
         let remedy = "Look whether the provider lists models to this credential; `portcullis doctor` asks it.";
         let finding = Finding::new(
             Rule::ListFailing,
             Severity::Warning,
             ("account", id.clone()),
-            what,
+            summary,
             remedy,
         );
-        found.push(finding.after(LIST));
+        found.push(finding.must_last(LIST_TIME));
     }
-    if let Some(headroom) = account.headroom.filter(|headroom| *headroom < HEADROOM) {
-        let what = format!(
+    if let Some(headroom) = account.headroom.filter(|headroom| *headroom < LOW_HEADROOM) {
+        let summary = format!(
             "Account {id} has {:.0} % left of what its provider allows.",
             (headroom * 100.0).floor()
         );
@@ -342,14 +367,14 @@ fn of_account(account: &AccountFacts, found: &mut Vec<Finding>) {
             Rule::Headroom,
             Severity::Warning,
             ("account", id.clone()),
-            what,
+            summary,
             remedy,
         ));
     }
     for target in &account.broken {
-        let what = format!(
+        let summary = format!(
             "{}, so its breaker keeps requests for {} away from it{}.",
-            failing(id, target.failure.as_ref()),
+            failing_account(id, target.failure.as_ref()),
             target.name,
             quiet_for(target.quiet)
         );
@@ -358,10 +383,16 @@ fn of_account(account: &AccountFacts, found: &mut Vec<Finding>) {
              themselves when one succeeds; `POST /accounts/{id}/reset` tries at once."
         );
         let subject = ("target", format!("{id}/{}", target.name));
-        let finding = Finding::new(Rule::BreakerOpen, Severity::Warning, subject, what, remedy);
+        let finding = Finding::new(
+            Rule::BreakerOpen,
+            Severity::Warning,
+            subject,
+            summary,
+            remedy,
+        );
         found.push(Finding {
             since: target.since,
-            ..finding.of(target.requests).after(OPEN)
+            ..finding.with_requests(target.requests).must_last(OPEN_TIME)
         });
     }
 }

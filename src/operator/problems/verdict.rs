@@ -2,9 +2,9 @@
 
 use super::facts::{Facts, ModelFacts, ModelTarget, Reason, TargetState};
 use super::upstreams::{CALLERS, GIVEN_UP};
-use super::words::{quiet, some, span, unfit, unfit_together};
+use super::words::{duration_text, first_three, quiet_text, unfit_target, unfit_together};
 use super::{Noticed, Rule};
-use crate::base::units::count;
+use crate::base::units::format_count;
 use crate::drain::Phase;
 use crate::status::Severity;
 use serde::Serialize;
@@ -38,21 +38,23 @@ pub enum Word {
 }
 
 /// Returns the verdict.
-pub fn verdict(facts: &Facts, noticed: &[Noticed]) -> Verdict {
-    let of = |word, says: String| Verdict {
+pub fn make_verdict(facts: &Facts, noticed: &[Noticed]) -> Verdict {
+    let with_word = |word, sentence: String| Verdict {
         word,
-        says,
+        says: sentence,
         next: Vec::new(),
     };
     match facts.phase {
-        (Phase::Starting, _) => return of(Word::Degraded, "The gateway is starting.".to_owned()),
+        (Phase::Starting, _) => {
+            return with_word(Word::Degraded, "The gateway is starting.".to_owned());
+        }
         (Phase::Delaying | Phase::Draining | Phase::Cutting, exchanges) => {
             let exchanges = u64::try_from(exchanges).unwrap_or(u64::MAX);
-            return of(
+            return with_word(
                 Word::Draining,
                 format!(
                     "The gateway shuts down, with {} to end.",
-                    count(exchanges, "exchange")
+                    format_count(exchanges, "exchange")
                 ),
             );
         }
@@ -75,20 +77,20 @@ pub fn verdict(facts: &Facts, noticed: &[Noticed]) -> Verdict {
     };
     if let Some(one) = worst(&is_failing) {
         let all: Vec<&Noticed> = noticed.iter().filter(|one| is_failing(one)).collect();
-        return of(
+        return with_word(
             Word::Failing,
-            failing_models(facts, &all).unwrap_or_else(|| one.finding.what.clone()),
+            failing_models(facts, &all).unwrap_or_else(|| one.finding.summary.clone()),
         );
     }
-    if let Some(empty) = empty(facts) {
+    if let Some(empty) = empty_verdict(facts) {
         return empty;
     }
     // Whoever hangs is told first: its breaker may be open by now, which says less.
     if let Some(one) = worst(&|one| one.is_problem && one.finding.rule == Rule::GivenUp) {
-        return of(Word::Degraded, one.finding.what.clone());
+        return with_word(Word::Degraded, one.finding.summary.clone());
     }
-    if let Some(says) = degraded(facts, noticed) {
-        return of(Word::Degraded, says);
+    if let Some(sentence) = degraded_models(facts, noticed) {
+        return with_word(Word::Degraded, sentence);
     }
     let hurts = |one: &Noticed| {
         // Anybody can send what is refused. Of what was given up, another rule says whether it
@@ -102,33 +104,33 @@ pub fn verdict(facts: &Facts, noticed: &[Noticed]) -> Verdict {
         one.is_problem && (one.finding.severity == Severity::Critical || is_of_service)
     };
     if let Some(one) = worst(&hurts) {
-        return of(Word::Degraded, one.finding.what.clone());
+        return with_word(Word::Degraded, one.finding.summary.clone());
     }
-    let models = count(
+    let models = format_count(
         u64::try_from(facts.models.len()).unwrap_or(u64::MAX),
         "model",
     );
     let warnings = noticed.iter().filter(|one| one.is_problem).count();
-    let says = match worst(&|one| one.is_problem) {
+    let sentence = match worst(&|one| one.is_problem) {
         Some(first) if warnings > 1 => {
             format!(
                 "{models} can answer. There are {warnings} warnings: {}",
-                first.finding.what
+                first.finding.summary
             )
         }
         Some(first) => format!(
             "{models} can answer. There is a warning: {}",
-            first.finding.what
+            first.finding.summary
         ),
         None => format!("{models} can answer, and nothing is wrong."),
     };
-    of(Word::Ok, says)
+    with_word(Word::Ok, sentence)
 }
 
 /// Says that nothing can be answered yet, since something is missing, and what to do next.
-fn empty(facts: &Facts) -> Option<Verdict> {
+fn empty_verdict(facts: &Facts) -> Option<Verdict> {
     let (models, keys) = (facts.models.len(), facts.usable_keys);
-    let says = match (models, keys) {
+    let sentence = match (models, keys) {
         (0, _) => "Nothing is served yet: the catalog has no models.".to_owned(),
         (_, 0) => "Nobody can ask yet: the catalog has no key that works.".to_owned(),
         _ => return None,
@@ -159,7 +161,7 @@ fn empty(facts: &Facts) -> Option<Verdict> {
         .collect();
     Some(Verdict {
         word: Word::Empty,
-        says,
+        says: sentence,
         next,
     })
 }
@@ -187,19 +189,22 @@ fn failing_models(facts: &Facts, failing: &[&Noticed]) -> Option<String> {
         .filter(|model| is_unfit(model))
         .collect();
     let targets: Vec<&ModelTarget> = unfit_ones.iter().flat_map(|model| &model.targets).collect();
-    let told = failing
+    let unfit_findings = failing
         .iter()
         .filter(|one| one.finding.rule == Rule::ModelUnfit);
-    let lasts = span(
-        facts
-            .now
-            .saturating_sub(told.map(|one| one.since).min().unwrap_or(facts.now)),
+    let lasts = duration_text(
+        facts.now.saturating_sub(
+            unfit_findings
+                .map(|one| one.since)
+                .min()
+                .unwrap_or(facts.now),
+        ),
     );
-    let among = among(facts.models.len());
+    let among = among_all(facts.models.len());
     if more.is_empty() {
         // How many requests of a model fail is told by the problem itself.
         unfit_ones.first()?;
-        let why: Vec<String> = one.targets.iter().map(unfit).collect();
+        let why: Vec<String> = one.targets.iter().map(unfit_target).collect();
         let counted = if among.is_empty() {
             String::new()
         } else {
@@ -208,15 +213,15 @@ fn failing_models(facts: &Facts, failing: &[&Noticed]) -> Option<String> {
         return Some(format!(
             "`{}` fails for {lasts}{counted}: {}{}.",
             one.id,
-            some(&why, ", "),
-            quiet(targets.into_iter())
+            first_three(&why, ", "),
+            quiet_text(targets.into_iter())
         ));
     }
     let others = failing
         .iter()
         .filter(|one| one.finding.rule == Rule::Failures);
     let mut why: Vec<String> = others
-        .map(|one| one.finding.what.trim_end_matches('.').to_owned())
+        .map(|one| one.finding.summary.trim_end_matches('.').to_owned())
         .collect();
     if !targets.is_empty() {
         why.insert(
@@ -224,7 +229,7 @@ fn failing_models(facts: &Facts, failing: &[&Noticed]) -> Option<String> {
             format!(
                 "{}{}",
                 unfit_together(&targets),
-                quiet(targets.iter().copied())
+                quiet_text(targets.iter().copied())
             ),
         );
     }
@@ -236,12 +241,12 @@ fn failing_models(facts: &Facts, failing: &[&Noticed]) -> Option<String> {
     Some(format!(
         "{}{among} models fail{lasts}: {}.",
         models.len(),
-        some(&why, "; ")
+        first_three(&why, "; ")
     ))
 }
 
 /// Says of how many models some are.
-fn among(all: usize) -> String {
+fn among_all(all: usize) -> String {
     if all > 1 {
         format!(" of {all}")
     } else {
@@ -250,7 +255,7 @@ fn among(all: usize) -> String {
 }
 
 /// Says which models have lost targets and answer all the same.
-fn degraded(facts: &Facts, noticed: &[Noticed]) -> Option<String> {
+fn degraded_models(facts: &Facts, noticed: &[Noticed]) -> Option<String> {
     let lost = |target: &&ModelTarget| {
         matches!(
             target.reason,
@@ -280,18 +285,18 @@ fn degraded(facts: &Facts, noticed: &[Noticed]) -> Option<String> {
     };
     let since = noticed.iter().filter(is_of).map(|one| one.since).min();
     let lasts = since
-        .map(|since| format!(" for {}", span(facts.now.saturating_sub(since))))
+        .map(|since| format!(" for {}", duration_text(facts.now.saturating_sub(since))))
         .unwrap_or_default();
-    let quiet = quiet(gone.iter().copied());
+    let quiet = quiet_text(gone.iter().copied());
     if !more.is_empty() {
         let number = hurt.len();
         let why = unfit_together(&gone);
         return Some(format!(
             "{number}{} models are degraded{lasts}: {why}{quiet}.",
-            among(facts.models.len())
+            among_all(facts.models.len())
         ));
     }
-    let why: Vec<String> = gone.iter().map(|target| unfit(target)).collect();
+    let why: Vec<String> = gone.iter().map(|target| unfit_target(target)).collect();
     let instead = model
         .targets
         .iter()
@@ -302,6 +307,6 @@ fn degraded(facts: &Facts, noticed: &[Noticed]) -> Option<String> {
     Some(format!(
         "`{}` is degraded{lasts}: {}{quiet}{instead}.",
         model.id,
-        some(&why, ", ")
+        first_three(&why, ", ")
     ))
 }

@@ -8,10 +8,10 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 /// The longest reason of an operator's file that is quoted, in characters.
-const LONGEST: usize = 300;
+const MAX_REASON: usize = 300;
 
 /// Writes a duration in the unit that fits: `40 s`, `4 min`, `3 h`, `6 days`.
-pub(super) fn span(ms: u64) -> String {
+pub(super) fn duration_text(ms: u64) -> String {
     const UNITS: [(u64, &str); 3] = [(86_400_000, "days"), (3_600_000, "h"), (60_000, "min")];
     match UNITS.iter().find(|(unit, _)| ms >= 2 * unit) {
         Some((unit, name)) => format!("{} {name}", ms / unit),
@@ -20,7 +20,7 @@ pub(super) fn span(ms: u64) -> String {
 }
 
 /// Writes a time in seconds, to the tenth where it is short: `2 s`, `0.4 s`, `20 ms`.
-pub(super) fn seconds(ms: u64) -> String {
+pub(super) fn seconds_text(ms: u64) -> String {
     let tenths = ms.saturating_add(50) / 100;
     match (tenths / 10, tenths % 10) {
         _ if ms < 100 => format!("{ms} ms"),
@@ -30,7 +30,7 @@ pub(super) fn seconds(ms: u64) -> String {
 }
 
 /// Lists the first three texts, and says how many more there are.
-pub(super) fn some(texts: &[String], between: &str) -> String {
+pub(super) fn first_three(texts: &[String], between: &str) -> String {
     let first = texts
         .iter()
         .take(3)
@@ -44,15 +44,15 @@ pub(super) fn some(texts: &[String], between: &str) -> String {
 }
 
 /// Cuts a long reason.
-pub(super) fn short(reason: &str) -> Cow<'_, str> {
-    match reason.char_indices().nth(LONGEST) {
-        Some((at, _)) => format!("{}…", reason.get(..at).unwrap_or_default()).into(),
+pub(super) fn cut_reason(reason: &str) -> Cow<'_, str> {
+    match reason.char_indices().nth(MAX_REASON) {
+        Some((end, _)) => format!("{}…", reason.get(..end).unwrap_or_default()).into(),
         None => reason.into(),
     }
 }
 
 /// Writes an amount of a kind of limit.
-pub(super) fn amount(kind: Kind, amount: u64) -> String {
+pub(super) fn amount_text(kind: Kind, amount: u64) -> String {
     if kind.is_money() {
         format!("{} USD", Usd(amount))
     } else {
@@ -64,18 +64,18 @@ pub(super) fn amount(kind: Kind, amount: u64) -> String {
 type Failure = (&'static str, Option<String>);
 
 /// Says of an account how it fails: `gpu-1 refuses connections`.
-pub(super) fn failing(account: &str, failure: Option<&Failure>) -> String {
-    format!("{account} {}", does(failure).of(1))
+pub(super) fn failing_account(account: &str, failure: Option<&Failure>) -> String {
+    format!("{account} {}", failure_verb(failure).for_count(1))
 }
 
 /// What an account does that fails, and what several do.
-struct Does {
+struct FailureVerb {
     one: Cow<'static, str>,
     several: Cow<'static, str>,
 }
 
-impl Does {
-    fn of(&self, number: usize) -> &str {
+impl FailureVerb {
+    fn for_count(&self, number: usize) -> &str {
         if number == 1 {
             &self.one
         } else {
@@ -84,78 +84,78 @@ impl Does {
     }
 }
 
-fn does(failure: Option<&Failure>) -> Does {
+fn failure_verb(failure: Option<&Failure>) -> FailureVerb {
     let Some((outcome, detail)) = failure else {
-        return says("failed too often", "failed too often");
+        return verb_pair("failed too often", "failed too often");
     };
     let is_refused = detail
         .as_deref()
         .is_some_and(|detail| detail.to_ascii_lowercase().contains("refused"));
     match *outcome {
-        "unreachable" if is_refused => says("refuses connections", "refuse connections"),
-        "unreachable" => says("cannot be reached", "cannot be reached"),
-        "connect_timeout" => says(
+        "unreachable" if is_refused => verb_pair("refuses connections", "refuse connections"),
+        "unreachable" => verb_pair("cannot be reached", "cannot be reached"),
+        "connect_timeout" => verb_pair(
             "does not accept connections in time",
             "do not accept connections in time",
         ),
-        "proxy" => says(
+        "proxy" => verb_pair(
             "is not reached through its proxy",
             "are not reached through their proxies",
         ),
-        "tls" => says("makes no secure connection", "make no secure connections"),
-        "reset" | "stale" => says(
+        "tls" => verb_pair("makes no secure connection", "make no secure connections"),
+        "reset" | "stale" => verb_pair(
             "closes connections without an answer",
             "close connections without an answer",
         ),
-        "send_timeout" => says(
+        "send_timeout" => verb_pair(
             "does not read requests in time",
             "do not read requests in time",
         ),
-        "first_byte_timeout" | "first_token_timeout" => says(
+        "first_byte_timeout" | "first_token_timeout" => verb_pair(
             "does not begin to answer in time",
             "do not begin to answer in time",
         ),
-        "idle_timeout" | "total_timeout" => says(
+        "idle_timeout" | "total_timeout" => verb_pair(
             "does not end its answers in time",
             "do not end their answers in time",
         ),
-        "nonsense" | "broken_call" => says(
+        "nonsense" | "broken_call" => verb_pair(
             "gives answers that nobody can read",
             "give answers that nobody can read",
         ),
-        "cut" => says("ends its answers too early", "end their answers too early"),
-        "credential" => says(
+        "cut" => verb_pair("ends its answers too early", "end their answers too early"),
+        "credential" => verb_pair(
             "refuses the credential, or its money is gone",
             "refuse their credentials, or their money is gone",
         ),
-        "refused" => says("does not serve the model", "do not serve the model"),
-        "rate_limited" => says("limits the rate", "limit the rate"),
-        "overloaded" => says("is overloaded", "are overloaded"),
-        "given_up" => says(
+        "refused" => verb_pair("does not serve the model", "do not serve the model"),
+        "rate_limited" => verb_pair("limits the rate", "limit the rate"),
+        "overloaded" => verb_pair("is overloaded", "are overloaded"),
+        "given_up" => verb_pair(
             "lets callers wait until they give up",
             "let callers wait until they give up",
         ),
-        "status" | "error_in_answer" => says("answers with errors", "answer with errors"),
-        other => Does {
+        "status" | "error_in_answer" => verb_pair("answers with errors", "answer with errors"),
+        other => FailureVerb {
             one: format!("fails ({other})").into(),
             several: format!("fail ({other})").into(),
         },
     }
 }
 
-fn says(one: &'static str, several: &'static str) -> Does {
-    Does {
+fn verb_pair(one: &'static str, several: &'static str) -> FailureVerb {
+    FailureVerb {
         one: one.into(),
         several: several.into(),
     }
 }
 
 /// Says of a model's target why it cannot be used.
-pub(super) fn unfit(target: &ModelTarget) -> String {
+pub(super) fn unfit_target(target: &ModelTarget) -> String {
     let account = &target.account;
     match does_unfit(target) {
-        Ok(does) => format!("{account} {}", does.of(1)),
-        Err(says) => format!("{account} {says}"),
+        Ok(does) => format!("{account} {}", does.for_count(1)),
+        Err(reason) => format!("{account} {reason}"),
     }
 }
 
@@ -163,14 +163,15 @@ pub(super) fn unfit(target: &ModelTarget) -> String {
 /// together that fail in the same way.
 pub(super) fn unfit_together(targets: &[&ModelTarget]) -> String {
     // An account that fails in several ways is told with the way of most targets.
-    let mut ways: BTreeMap<&str, BTreeMap<Cow<'static, str>, (usize, Does)>> = BTreeMap::new();
+    let mut ways: BTreeMap<&str, BTreeMap<Cow<'static, str>, (usize, FailureVerb)>> =
+        BTreeMap::new();
     for target in targets {
         if let Ok(does) = does_unfit(target) {
             let way = ways.entry(&target.account).or_default();
             way.entry(does.one.clone()).or_insert((0, does)).0 += 1;
         }
     }
-    let mut together: BTreeMap<Cow<'static, str>, (Vec<&str>, Does)> = BTreeMap::new();
+    let mut together: BTreeMap<Cow<'static, str>, (Vec<&str>, FailureVerb)> = BTreeMap::new();
     for (account, ways) in ways {
         let Some((_, does)) = ways.into_values().max_by_key(|(targets, _)| *targets) else {
             continue;
@@ -181,28 +182,32 @@ pub(super) fn unfit_together(targets: &[&ModelTarget]) -> String {
             .0
             .push(account);
     }
-    let mut together: Vec<(Vec<&str>, Does)> = together.into_values().collect();
+    let mut together: Vec<(Vec<&str>, FailureVerb)> = together.into_values().collect();
     together.sort_by_key(|(accounts, _)| Reverse(accounts.len()));
-    let why = together
-        .iter()
-        .map(|(accounts, does)| format!("{} {}", listed(accounts), does.of(accounts.len())));
-    some(&why.collect::<Vec<_>>(), "; ")
+    let why = together.iter().map(|(accounts, does)| {
+        format!(
+            "{} {}",
+            list_names(accounts),
+            does.for_count(accounts.len())
+        )
+    });
+    first_three(&why.collect::<Vec<_>>(), "; ")
 }
 
 /// Returns what a target does that cannot be used; or says why it is none of its failures.
-fn does_unfit(target: &ModelTarget) -> Result<Does, &'static str> {
+fn does_unfit(target: &ModelTarget) -> Result<FailureVerb, &'static str> {
     match target.reason {
         None => Err("answers"),
         Some(Reason::Off) => Err("is disabled"),
-        Some(Reason::Credential) => Ok(does(Some(&("credential", None)))),
-        Some(Reason::Unfit) => Ok(does(Some(&("refused", None)))),
-        Some(Reason::Rate) => Ok(does(Some(&("rate_limited", None)))),
-        Some(Reason::Breaker) => Ok(does(target.failure.as_ref())),
+        Some(Reason::Credential) => Ok(failure_verb(Some(&("credential", None)))),
+        Some(Reason::Unfit) => Ok(failure_verb(Some(&("refused", None)))),
+        Some(Reason::Rate) => Ok(failure_verb(Some(&("rate_limited", None)))),
+        Some(Reason::Breaker) => Ok(failure_verb(target.failure.as_ref())),
     }
 }
 
 /// Lists names as people do: `a`, `a and b`, `a, b and c`, `a, b, c and 2 more`.
-fn listed(names: &[&str]) -> String {
+fn list_names(names: &[&str]) -> String {
     match names {
         [] => String::new(),
         [one] => (*one).to_owned(),
@@ -214,7 +219,7 @@ fn listed(names: &[&str]) -> String {
 
 /// Says of targets how long ago the last one failed, if that is a while ago and none of them was
 /// asked since.
-pub(super) fn quiet<'t>(targets: impl Iterator<Item = &'t ModelTarget>) -> String {
+pub(super) fn quiet_text<'t>(targets: impl Iterator<Item = &'t ModelTarget>) -> String {
     let out = targets.filter(|target| target.reason.is_some_and(|reason| reason != Reason::Off));
     // One that was asked since is not quiet, and the whole is not.
     let least = out
@@ -228,7 +233,12 @@ pub(super) fn quiet_for(since: Option<u64>) -> String {
     const SHORT: u64 = 10_000;
     let since = since.filter(|since| *since >= SHORT);
     since
-        .map(|since| format!(", last failed {} ago, nothing asked since", span(since)))
+        .map(|since| {
+            format!(
+                ", last failed {} ago, nothing asked since",
+                duration_text(since)
+            )
+        })
         .unwrap_or_default()
 }
 
@@ -248,14 +258,14 @@ mod tests {
             172_799_999,
             172_800_000,
         ]
-        .map(span);
+        .map(duration_text);
         assert_eq!(
             spans,
             [
                 "0 s", "59 s", "119 s", "2 min", "119 min", "2 h", "47 h", "2 days"
             ]
         );
-        let times = [0, 20, 99, 100, 450, 2_000, 2_090, 9_999, 10_900].map(seconds);
+        let times = [0, 20, 99, 100, 450, 2_000, 2_090, 9_999, 10_900].map(seconds_text);
         assert_eq!(
             times,
             [
@@ -263,22 +273,28 @@ mod tests {
             ]
         );
         let texts: Vec<String> = ["a", "b", "c", "d", "e"].map(str::to_owned).into();
-        assert_eq!(some(&texts, ", "), "a, b, c, and 2 more");
-        assert_eq!(some(&texts[..3], ", "), "a, b, c");
-        assert_eq!(short(&"é".repeat(301)).chars().count(), 301);
-        assert_eq!(short("x"), "x");
+        assert_eq!(first_three(&texts, ", "), "a, b, c, and 2 more");
+        assert_eq!(first_three(&texts[..3], ", "), "a, b, c");
+        assert_eq!(cut_reason(&"é".repeat(301)).chars().count(), 301);
+        assert_eq!(cut_reason("x"), "x");
     }
 
     #[test]
     fn each_failure_has_words() {
         let refused = ("unreachable", Some("ConnectRefused: x".to_owned()));
-        assert_eq!(failing("a", Some(&refused)), "a refuses connections");
         assert_eq!(
-            failing("a", Some(&("unreachable", None))),
+            failing_account("a", Some(&refused)),
+            "a refuses connections"
+        );
+        assert_eq!(
+            failing_account("a", Some(&("unreachable", None))),
             "a cannot be reached"
         );
-        assert_eq!(failing("a", Some(&("no_room", None))), "a fails (no_room)");
-        assert_eq!(failing("a", None), "a failed too often");
+        assert_eq!(
+            failing_account("a", Some(&("no_room", None))),
+            "a fails (no_room)"
+        );
+        assert_eq!(failing_account("a", None), "a failed too often");
     }
     #[test]
     fn accounts_that_fail_in_the_same_way_are_told_together() {
@@ -301,16 +317,16 @@ mod tests {
             unfit_together(&targets),
             "a and b close connections without an answer; c refuses the credential, or its money is gone"
         );
-        assert_eq!(listed(&["a", "b", "c"]), "a, b and c");
-        assert_eq!(listed(&["a", "b", "c", "d", "e"]), "a, b, c and 2 more");
-        assert_eq!(quiet(targets.iter().copied()), "");
+        assert_eq!(list_names(&["a", "b", "c"]), "a, b and c");
+        assert_eq!(list_names(&["a", "b", "c", "d", "e"]), "a, b, c and 2 more");
+        assert_eq!(quiet_text(targets.iter().copied()), "");
         let quiet_one = |quiet| ModelTarget {
             quiet: Some(quiet),
             ..target("a", Reason::Breaker, "cut")
         };
         let both = [quiet_one(240_000), quiet_one(600_000)];
         assert_eq!(
-            quiet(both.iter()),
+            quiet_text(both.iter()),
             ", last failed 4 min ago, nothing asked since"
         );
         assert_eq!(quiet_for(Some(9_999)), "");
@@ -318,6 +334,6 @@ mod tests {
             quiet_for(Some(10_000)),
             ", last failed 10 s ago, nothing asked since"
         );
-        assert_eq!(quiet([quiet_one(9_999)].iter()), "");
+        assert_eq!(quiet_text([quiet_one(9_999)].iter()), "");
     }
 }

@@ -7,8 +7,8 @@ use crate::account::condition::Condition;
 use crate::account::given_up::GIVEN_UP;
 use crate::account::track::{TargetHealth, TrackStatus};
 use crate::base::calendar;
-use crate::catalog::rotation::{is_replaced, newest};
-use crate::live::place::Place;
+use crate::catalog::rotation::{is_replaced, newest_end};
+use crate::live::ready_account::ReadyAccount;
 use crate::live::{Live, Snapshot};
 use crate::operator::problems::facts::{
     AccountFacts, CatalogFacts, CertificateFacts, DescriptorFacts, Facts, GivenUpFacts, KeyFacts,
@@ -16,19 +16,19 @@ use crate::operator::problems::facts::{
 };
 use crate::operator::problems::is_short_lived;
 use crate::series::{Series, Step};
-use crate::settled::millis;
+use crate::settled::whole_millis;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 /// The time for which requests are counted.
-const LOOKS_BACK: Duration = Duration::from_secs(300);
+const RECENT_TIME: Duration = Duration::from_secs(300);
 /// The time for which callers are counted who gave a target up.
 const MINUTE: Duration = Duration::from_secs(60);
 
 /// The moment of a look, on both clocks.
 #[derive(Clone, Copy)]
-struct Moment {
+struct ClockReadings {
     now: Instant,
     clock: SystemTime,
     ms: u64,
@@ -37,37 +37,41 @@ struct Moment {
 impl Watch {
     /// Returns the facts of this moment.
     pub(super) fn facts(&self, rises: &mut RisesFacts, now: Instant) -> Facts {
-        let at = Moment {
+        let clocks = ClockReadings {
             now,
             clock: SystemTime::now(),
-            ms: calendar::now(),
+            ms: calendar::now_millis(),
         };
         let books = &*self.books;
         let snapshot = books.live.load_full();
         let ledger = books.ledger.status();
-        rises.rows.take(ledger.dropped, at.ms);
-        rises.lines.take(books.access_log.dropped(), at.ms);
-        rises.panics.take(books.metrics.process.panics.get(), at.ms);
+        rises.rows.take_count(ledger.dropped, clocks.ms);
+        rises
+            .lines
+            .take_count(books.access_log.dropped(), clocks.ms);
+        rises
+            .panics
+            .take_count(books.metrics.process.panics.get(), clocks.ms);
         rises
             .refused
-            .take(books.metrics.process.refused_connections.get(), at.ms);
+            .take_count(books.metrics.process.refused_connections.get(), clocks.ms);
         let store = self.backends.store.as_ref().map(|store| store.status());
-        rises.unreadable.take(
+        rises.unreadable.take_count(
             store.as_ref().map_or(0, |store| store.unreadable.number),
-            at.ms,
+            clocks.ms,
         );
         Facts {
-            now: at.ms,
-            tick: Step::of(at.now).at_ms(),
+            now: clocks.ms,
+            tick: Step::at_instant(clocks.now).at_ms(),
             phase: (books.drain.phase(), books.drain.exchanges()),
-            catalog: catalog(&books.live, at),
-            accounts: accounts(&snapshot, at),
-            models: models(&snapshot, at),
-            recent: recent(&books.figures.whole, &snapshot, at),
-            counts_money: counts_money(&books.figures.whole, &snapshot, at),
-            limits: limits(&snapshot, at),
+            catalog: catalog_facts(&books.live, clocks),
+            accounts: enabled_accounts(&snapshot, clocks),
+            models: model_facts(&snapshot, clocks),
+            recent: recent_facts(&books.figures.whole, &snapshot, clocks),
+            counts_money: counts_money(&books.figures.whole, &snapshot, clocks),
+            limits: limit_facts(&snapshot, clocks),
             usable_keys: usable_keys(&snapshot),
-            keys: keys(&snapshot),
+            keys: key_facts(&snapshot),
             unpriced: books.unpriced.report(snapshot.generation),
             store,
             ledger,
@@ -81,8 +85,8 @@ impl Watch {
 
     fn descriptors(&self) -> DescriptorFacts {
         let (limit, bounds) = (self.books.descriptors.limit(), &self.settings.limits);
-        let connections =
-            Some(bounds.connections_within(limit)).filter(|most| *most < bounds.connections);
+        let connections = Some(bounds.connections_within(limit))
+            .filter(|possible| *possible < bounds.connections);
         DescriptorFacts {
             limit,
             is_lacking: self.books.descriptors.is_lacking(),
@@ -120,7 +124,7 @@ impl Watch {
 }
 
 /// Returns a time in milliseconds of Unix time.
-fn ms(time: SystemTime) -> u64 {
+fn unix_ms(time: SystemTime) -> u64 {
     u64::try_from(
         time.duration_since(SystemTime::UNIX_EPOCH)
             .unwrap_or_default()
@@ -130,19 +134,24 @@ fn ms(time: SystemTime) -> u64 {
 }
 
 /// Returns the milliseconds since a moment.
-fn elapsed(at: Moment, since: Instant) -> u64 {
-    u64::try_from(at.now.saturating_duration_since(since).as_millis()).unwrap_or(u64::MAX)
+fn elapsed_ms(clocks: ClockReadings, since: Instant) -> u64 {
+    u64::try_from(clocks.now.saturating_duration_since(since).as_millis()).unwrap_or(u64::MAX)
 }
 
 /// Returns what happened in the last five minutes. A new catalog may have prices that were missing,
 /// so only answers under this one count as those without a price.
-fn recent(series: &Series, snapshot: &Snapshot, at: Moment) -> RecentFacts {
-    let sums = series.last(LOOKS_BACK, at.now);
-    let live = at.clock.duration_since(snapshot.loaded).unwrap_or_default();
+fn recent_facts(series: &Series, snapshot: &Snapshot, clocks: ClockReadings) -> RecentFacts {
+    let sums = series.recent_sums(RECENT_TIME, clocks.now);
+    let live = clocks
+        .clock
+        .duration_since(snapshot.loaded)
+        .unwrap_or_default();
     let unpriced = if sums.unpriced == 0 {
         0
     } else {
-        series.last(LOOKS_BACK.min(live), at.now).unpriced
+        series
+            .recent_sums(RECENT_TIME.min(live), clocks.now)
+            .unpriced
     };
     RecentFacts {
         requests: sums.requests.into(),
@@ -157,8 +166,8 @@ fn recent(series: &Series, snapshot: &Snapshot, at: Moment) -> RecentFacts {
 }
 
 /// Returns whether anybody counts money here: something had a price, or money is limited.
-fn counts_money(whole: &Series, snapshot: &Snapshot, at: Moment) -> bool {
-    whole.last(LOOKS_BACK, at.now).nano_usd > 0
+fn counts_money(whole: &Series, snapshot: &Snapshot, clocks: ClockReadings) -> bool {
+    whole.recent_sums(RECENT_TIME, clocks.now).nano_usd > 0
         || snapshot
             .catalog
             .callers()
@@ -167,12 +176,12 @@ fn counts_money(whole: &Series, snapshot: &Snapshot, at: Moment) -> bool {
         || snapshot.catalog.keys().any(|key| key.limits.limits_money())
 }
 
-fn catalog(live: &Live, at: Moment) -> CatalogFacts {
+fn catalog_facts(live: &Live, clocks: ClockReadings) -> CatalogFacts {
     let status = live.reloads.status();
     let refused = status.refused.filter(|refused| refused.standing);
     let endless = live
         .reloads
-        .waiting(at.now)
+        .waiting(clocks.now)
         .map(|waiting| waiting.endless)
         .unwrap_or_default();
     let since = endless.iter().map(|(_, since)| *since).min();
@@ -183,11 +192,11 @@ fn catalog(live: &Live, at: Moment) -> CatalogFacts {
             .into_owned()
     };
     CatalogFacts {
-        refused: refused.map(|refused| (ms(refused.at), refused.reasons)),
+        refused: refused.map(|refused| (unix_ms(refused.refused_at), refused.reasons)),
         held: status.held,
         endless: since.map(|since| {
             (
-                at.ms.saturating_sub(elapsed(at, since)),
+                clocks.ms.saturating_sub(elapsed_ms(clocks, since)),
                 endless.iter().map(|(path, _)| name(path)).collect(),
             )
         }),
@@ -202,67 +211,82 @@ fn is_broken(status: &TrackStatus) -> bool {
     }
 }
 
-fn failure(track: &TargetHealth) -> Option<(&'static str, Option<String>)> {
+fn last_failure(track: &TargetHealth) -> Option<(&'static str, Option<String>)> {
     track
         .trouble()
         .map(|trouble| (trouble.outcome, trouble.detail))
 }
 
 /// Returns the milliseconds since the last failure of a target, if nothing was asked there since.
-fn quiet(track: &TargetHealth, at: Moment) -> Option<u64> {
+fn quiet_ms(track: &TargetHealth, clocks: ClockReadings) -> Option<u64> {
     let trouble = track.trouble()?;
     let asked = track
         .series
         .faults()
         .asked_since(trouble.outcome == GIVEN_UP);
-    let is_quiet = asked == 0 && track.status(at.now, at.clock).awaited == 0;
-    is_quiet.then(|| elapsed(at, trouble.at))
+    let is_quiet = asked == 0 && track.status(clocks.now, clocks.clock).awaited == 0;
+    is_quiet.then(|| elapsed_ms(clocks, trouble.failed_at))
 }
 
-fn accounts(snapshot: &Snapshot, at: Moment) -> Vec<AccountFacts> {
+fn enabled_accounts(snapshot: &Snapshot, clocks: ClockReadings) -> Vec<AccountFacts> {
     let listed = snapshot.catalog.listed_accounts();
     let enabled = snapshot
-        .places
+        .ready_accounts
         .iter()
         .zip(snapshot.targets())
-        .filter(|(place, _)| place.account.enabled);
-    let facts = enabled.map(|(place, tracks)| {
+        .filter(|(ready_account, _)| ready_account.account.enabled);
+    let facts = enabled.map(|(ready_account, tracks)| {
         let list = listed
-            .contains(&place.account.index)
-            .then(|| place.state.listing.state());
+            .contains(&ready_account.account.index)
+            .then(|| ready_account.state.listing.state());
         let failure =
             list.and_then(|list| list.failure.map(|(_, why)| (why, list.names.is_some())));
         AccountFacts {
             list_failure: failure,
-            ..account(place, &tracks, at)
+            ..account_facts(ready_account, &tracks, clocks)
         }
     });
     facts.collect()
 }
 
-fn account(place: &Place, tracks: &[NamedTarget], at: Moment) -> AccountFacts {
+fn account_facts(
+    ready_account: &ReadyAccount,
+    tracks: &[NamedTarget],
+    clocks: ClockReadings,
+) -> AccountFacts {
     let mut facts = AccountFacts {
-        id: place.account.id.clone(),
+        id: ready_account.account.id.clone(),
         ..AccountFacts::default()
     };
-    facts.is_credential_refused = place.state.signs(true, at.now).is_credential_refused();
+    facts.is_credential_refused = ready_account
+        .state
+        .signs(true, clocks.now)
+        .is_credential_refused();
     for (model, track) in tracks {
-        let status = track.status(at.now, at.clock);
+        let status = track.status(clocks.now, clocks.clock);
         facts.headroom = [facts.headroom, status.headroom]
             .into_iter()
             .flatten()
             .min_by(f64::total_cmp);
         facts
             .given_up
-            .extend(given_up(track.name(model), track, at));
+            .extend(given_up(track.name(model), track, clocks));
         if is_broken(&status) {
-            let ago = track.since(at.now).map(|since| elapsed(at, since));
+            let ago = track
+                .since(clocks.now)
+                .map(|since| elapsed_ms(clocks, since));
             facts.broken.push(TargetFacts {
                 name: track.name(model),
-                failure: failure(track),
-                since: ago.map(|ago| at.ms.saturating_sub(ago)),
-                quiet: quiet(track, at),
-                requests: Some(track.series.last(LOOKS_BACK, at.now).requests.into()),
+                failure: last_failure(track),
+                since: ago.map(|ago| clocks.ms.saturating_sub(ago)),
+                quiet: quiet_ms(track, clocks),
+                requests: Some(
+                    track
+                        .series
+                        .recent_sums(RECENT_TIME, clocks.now)
+                        .requests
+                        .into(),
+                ),
             });
         }
     }
@@ -270,37 +294,41 @@ fn account(place: &Place, tracks: &[NamedTarget], at: Moment) -> AccountFacts {
 }
 
 /// Returns how callers gave a target up within the last minute, if some did.
-fn given_up(name: Arc<str>, track: &TargetHealth, at: Moment) -> Option<GivenUpFacts> {
-    let sums = track.series.last(MINUTE, at.now);
+fn given_up(name: Arc<str>, track: &TargetHealth, clocks: ClockReadings) -> Option<GivenUpFacts> {
+    let sums = track.series.recent_sums(MINUTE, clocks.now);
     let callers = u64::from(sums.given_up);
     Some(GivenUpFacts {
         name,
         callers,
         attempts: sums.requests.into(),
         after_ms: sums.given_up_ms.checked_div(callers)?,
-        usual_ms: track.usual_time(at.now).map(millis),
+        usual_ms: track.usual_time(clocks.now).map(whole_millis),
     })
 }
 
-fn models(snapshot: &Snapshot, at: Moment) -> Vec<ModelFacts> {
+fn model_facts(snapshot: &Snapshot, clocks: ClockReadings) -> Vec<ModelFacts> {
     let models = snapshot.catalog.models().iter().zip(&snapshot.routes);
     let facts = models.map(|(model, route)| {
         let targets = model.targets.iter().enumerate().map(|(index, target)| {
-            let place = snapshot.places.get(target.account.index);
+            let ready_account = snapshot.ready_accounts.get(target.account.index);
             let tracks = route
                 .tracks
                 .get(index)
                 .map(Vec::as_slice)
                 .unwrap_or_default();
-            let (condition, failing) = target_condition(place.map(|place| &**place), tracks, at);
+            let (condition, failing) = target_condition(
+                ready_account.map(|ready_account| &**ready_account),
+                tracks,
+                clocks,
+            );
             ModelTarget {
                 account: target.account.id.clone(),
                 name: failing
                     .map_or_else(|| target.model.clone(), |track| track.name(&target.model)),
                 state: condition.state,
                 reason: condition.reason,
-                failure: failing.and_then(failure),
-                quiet: failing.and_then(|track| quiet(track, at)),
+                failure: failing.and_then(last_failure),
+                quiet: failing.and_then(|track| quiet_ms(track, clocks)),
             }
         });
         ModelFacts {
@@ -308,7 +336,7 @@ fn models(snapshot: &Snapshot, at: Moment) -> Vec<ModelFacts> {
             targets: targets.collect(),
             waiting: route.demand.waiting(),
             queue: model.queue.map(|queue| queue.length),
-            recent: Some(recent(&route.demand.series, snapshot, at)),
+            recent: Some(recent_facts(&route.demand.series, snapshot, clocks)),
         }
     });
     facts.collect()
@@ -317,17 +345,19 @@ fn models(snapshot: &Snapshot, at: Moment) -> Vec<ModelFacts> {
 /// Returns the condition of a model's target, and what keeps it from requests. A target is fit if
 /// one of its kinds of endpoints is.
 fn target_condition<'t>(
-    place: Option<&Place>,
+    ready_account: Option<&ReadyAccount>,
     tracks: &'t [Arc<TargetHealth>],
-    at: Moment,
+    clocks: ClockReadings,
 ) -> (Condition, Option<&'t TargetHealth>) {
-    let Some(place) = place else {
+    let Some(ready_account) = ready_account else {
         return (Condition::default(), None);
     };
-    let account = place.state.signs(place.account.enabled, at.now);
+    let account = ready_account
+        .state
+        .signs(ready_account.account.enabled, clocks.now);
     let mut unfit = None;
     for track in tracks {
-        let condition = account.target(Some(track.signs(at.now)));
+        let condition = account.target(Some(track.signs(clocks.now)));
         if condition.is_ok() {
             return (condition, None);
         }
@@ -338,7 +368,7 @@ fn target_condition<'t>(
 
 /// Returns, for each scope, the limits of which the largest share is used: one that is free again
 /// soon, and one that is not.
-fn limits(snapshot: &Snapshot, at: Moment) -> Vec<LimitFacts> {
+fn limit_facts(snapshot: &Snapshot, clocks: ClockReadings) -> Vec<LimitFacts> {
     let mut seen = std::collections::HashSet::new();
     let mut facts = Vec::new();
     for key in snapshot.catalog.keys() {
@@ -350,7 +380,7 @@ fn limits(snapshot: &Snapshot, at: Moment) -> Vec<LimitFacts> {
             if !seen.insert(Arc::as_ptr(bound.scope)) {
                 continue;
             }
-            let counts = bound.scope.own(at.ms);
+            let counts = bound.scope.own(clocks.ms);
             let share = |used: u64, limit: u64| used as f64 / limit.max(1) as f64;
             for is_short in [false, true] {
                 let those = bound
@@ -384,7 +414,7 @@ fn usable_keys(snapshot: &Snapshot) -> usize {
 }
 
 /// Returns the keys that were used and have an end, or a secret with an end.
-fn keys(snapshot: &Snapshot) -> Vec<KeyFacts> {
+fn key_facts(snapshot: &Snapshot) -> Vec<KeyFacts> {
     let mut ends: HashMap<usize, Vec<Option<SystemTime>>> = HashMap::new();
     let mut keys = HashMap::new();
     for (_, key, until) in snapshot.catalog.secrets() {
@@ -409,7 +439,7 @@ fn keys(snapshot: &Snapshot) -> Vec<KeyFacts> {
     let facts = keys.into_iter().filter_map(|(index, key)| {
         let used = &snapshot.scopes.get(index)?.used;
         let of_secrets = ends.get(&index).map(Vec::as_slice).unwrap_or_default();
-        let last = newest(of_secrets.iter().copied());
+        let last = newest_end(of_secrets.iter().copied());
         let key_ends = [key.expires, key.caller.expires, last]
             .into_iter()
             .flatten()
@@ -423,11 +453,11 @@ fn keys(snapshot: &Snapshot) -> Vec<KeyFacts> {
         let old = olds
             .filter(|until| **until > now)
             .min()
-            .map(|until| ms(*until));
+            .map(|until| unix_ms(*until));
         Some(KeyFacts {
             id: key.id.clone(),
-            used: used.at()?,
-            ends: key_ends.map(ms),
+            used: used.last_used_at()?,
+            ends: key_ends.map(unix_ms),
             old: used.old_hash_at().zip(old),
         })
     });

@@ -72,7 +72,7 @@ fn check_vector(key: &str, jws: &str) {
     let der = PrivatePkcs8KeyDer::from_pem_slice(key.as_bytes()).unwrap();
     let key = RsaKeyPair::from_pkcs8(der.secret_pkcs8_der()).unwrap();
     let mut parts = jws.split('.').map(|part| BASE64.decode(part).unwrap());
-    let made = signed(&key, &parts.next().unwrap(), &parts.next().unwrap()).unwrap();
+    let made = sign_jws(&key, &parts.next().unwrap(), &parts.next().unwrap()).unwrap();
     assert_eq!(made.expose(), jws);
 }
 
@@ -198,7 +198,7 @@ fn bad_files_are_refused_without_a_quote() {
 fn tokens_are_read() {
     #[track_caller]
     fn check(body: &str, seconds: u64) {
-        let token = token(200, None, body.as_bytes()).unwrap();
+        let token = parse_token(200, None, body.as_bytes()).unwrap();
         assert_eq!(
             (token.access_token.expose(), token.expires_in.as_secs()),
             ("ya29.x", seconds)
@@ -225,7 +225,7 @@ fn tokens_are_read() {
 fn refusals_are_read() {
     #[track_caller]
     fn check(status: u16, body: &str, expected: (Option<u16>, Option<&str>, &str)) {
-        let error = token(status, None, body.as_bytes()).unwrap_err();
+        let error = parse_token(status, None, body.as_bytes()).unwrap_err();
         assert_eq!(
             (error.status, error.code.as_deref(), &*error.message),
             expected
@@ -304,7 +304,7 @@ proptest! {
         if let Some(place) = body.get_mut(at) {
             *place = byte;
         }
-        drop(token(status, None, &body));
+        drop(parse_token(status, None, &body));
         drop(ServiceAccount::parse(&String::from_utf8_lossy(&body)));
     }
 }

@@ -1,8 +1,8 @@
 //! Reads the answers to a batch.
 
-use super::epoch::UNTOLD;
-use super::phase::{Heard, Phase, Report};
-use super::{AdmissionRequest, CLOCKS, GRACE, Sent, Session, clock_ms};
+use super::epoch::NOT_SENT;
+use super::phase::{BeatState, Phase, Report};
+use super::{AdmissionRequest, JOIN_GRACE, MAX_CLOCK_DIFFERENCE, Sent, Session, clock_ms};
 use crate::limits::Scope;
 use crate::status::StoreState;
 use crate::store::link::error_of;
@@ -13,13 +13,17 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 /// The time until the next beat while the gateway waits for others to send their counts.
-const SOON: Duration = Duration::from_millis(250);
+const JOINING_INTERVAL: Duration = Duration::from_millis(250);
 /// The most times that a request is sent.
-const TRIES: u8 = 3;
+const MAX_TRIES: u8 = 3;
 
 impl Session<'_> {
     /// Reads the answers to what was sent, in the same order. An error ends the session.
-    pub(super) fn read(&mut self, sent: Vec<Sent>, answers: Vec<Value>) -> Result<(), String> {
+    pub(super) fn read_answers(
+        &mut self,
+        sent: Vec<Sent>,
+        answers: Vec<Value>,
+    ) -> Result<(), String> {
         let mut again = VecDeque::new();
         let mut emptied = false;
         for (sent, answer) in sent.into_iter().zip(answers) {
@@ -34,7 +38,7 @@ impl Session<'_> {
                 }
                 Sent::EarlierPart(scope) => {
                     let earlier = protocol::read_earlier_part(&answer).ok_or_else(wrong)?;
-                    scope.know(&protocol::missing(
+                    scope.add_missing(&protocol::missing_parts(
                         &earlier,
                         &scope.began(),
                         scope.moment(self.clock_ms),
@@ -51,9 +55,9 @@ impl Session<'_> {
                     }
                     let unreadable = &mut self.core.inbox.lock().unreadable;
                     if was_unreadable {
-                        unreadable.note(&scope);
+                        unreadable.note_unreadable(&scope);
                     }
-                    unreadable.sent(&scope);
+                    unreadable.note_sent(&scope);
                 }
                 Sent::Admission(mut request, moments) => {
                     match protocol::read_admission(&answer).ok_or_else(wrong)? {
@@ -65,30 +69,30 @@ impl Session<'_> {
                         AdmissionAnswer::Granted(used) => request.grant(used, &moments),
                         AdmissionAnswer::Refused(used) => request.refuse(used, &moments),
                         AdmissionAnswer::Unknown {
-                            place,
+                            index,
                             was_unreadable: true,
                             ..
                         } => {
                             // Only this scope is lost, and only its part is sent again.
-                            if let Some(scope) = request.scopes().nth(place) {
+                            if let Some(scope) = request.scopes().nth(index) {
                                 log_unreadable(scope);
-                                self.core.inbox.lock().unreadable.note(scope);
-                                scope.tell(UNTOLD);
+                                self.core.inbox.lock().unreadable.note_unreadable(scope);
+                                scope.mark_sent(NOT_SENT);
                             }
                             request.tries += 1;
                             again.push_back(request);
                         }
                         AdmissionAnswer::Unknown {
-                            place,
+                            index,
                             has_part,
                             was_unreadable: false,
                         } => {
-                            let told = request
+                            let was_sent = request
                                 .scopes()
-                                .nth(place)
-                                .is_some_and(|scope| self.is_told(scope));
-                            if told && !emptied {
-                                emptied = self.read_unknown(&request, place, has_part);
+                                .nth(index)
+                                .is_some_and(|scope| self.is_sent(scope));
+                            if was_sent && !emptied {
+                                emptied = self.read_unknown(&request, index, has_part);
                             }
                             request.tries += 1;
                             again.push_back(request);
@@ -105,7 +109,7 @@ impl Session<'_> {
                         // If nobody waits any more, nobody needs the counts.
                         Some(counts) => drop(request.answer.send(counts)),
                         None if self.may_be_forgotten(&request.scope) => {
-                            request.scope.tell(UNTOLD);
+                            request.scope.mark_sent(NOT_SENT);
                             self.core.inbox.lock().totals.push_back(request);
                         }
                         // The store has lost other gateways' parts too: the operator gets only
@@ -129,7 +133,7 @@ impl Session<'_> {
         }
         let mut inbox = self.core.inbox.lock();
         for request in again.into_iter().rev() {
-            if request.tries < TRIES {
+            if request.tries < MAX_TRIES {
                 inbox.admissions.push_front(request)
             } else {
                 request.leave_undecided()
@@ -139,7 +143,7 @@ impl Session<'_> {
 
     /// Handles an answer that says that the store does not know a scope that was sent. Returns true
     /// if the store has lost it.
-    fn read_unknown(&mut self, request: &AdmissionRequest, place: usize, has_part: bool) -> bool {
+    fn read_unknown(&mut self, request: &AdmissionRequest, index: usize, has_part: bool) -> bool {
         self.next_beat = Instant::now();
         if has_part {
             // Another process sends its own counts under our name, and the beat says so. If the
@@ -151,13 +155,13 @@ impl Session<'_> {
         }
         if request
             .scopes()
-            .nth(place)
+            .nth(index)
             .is_some_and(|scope| self.may_be_forgotten(scope))
         {
             request
                 .scopes()
                 .filter(|scope| self.may_be_forgotten(scope))
-                .for_each(|scope| scope.tell(UNTOLD));
+                .for_each(|scope| scope.mark_sent(NOT_SENT));
             return false;
         }
         // Everything else may be lost too, with other gateways' parts of it.
@@ -179,8 +183,8 @@ impl Session<'_> {
         let core = self.core;
         let emptied = self
             .phase
-            .heard()
-            .is_some_and(|heard| heard.word != beat.word);
+            .beat_state()
+            .is_some_and(|last_beat| last_beat.word != beat.word);
         self.compare_process(&beat.process);
         if emptied {
             core.log_loss();
@@ -200,16 +204,16 @@ impl Session<'_> {
         );
         let report = self
             .phase
-            .heard()
-            .map_or(Report::Telling, |heard| heard.report);
-        let heard = Heard { word, live, report };
-        let have_all_told = beat.complete >= core.settings.instances || beat.age > GRACE;
-        let stays = matches!(self.phase, Phase::Deciding(_));
-        if core.settings.instances <= 1 || !emptied && (stays || have_all_told) {
-            self.phase = Phase::Deciding(heard);
+            .beat_state()
+            .map_or(Report::Sending, |last_beat| last_beat.report);
+        let last_beat = BeatState { word, live, report };
+        let have_all_sent = beat.complete >= core.settings.instances || beat.age > JOIN_GRACE;
+        let keeps_deciding = matches!(self.phase, Phase::Deciding(_));
+        if core.settings.instances <= 1 || !emptied && (keeps_deciding || have_all_sent) {
+            self.phase = Phase::Deciding(last_beat);
         } else {
-            self.phase = Phase::Joining(heard);
-            self.next_beat = self.next_beat.min(now + SOON);
+            self.phase = Phase::Joining(last_beat);
+            self.next_beat = self.next_beat.min(now + JOINING_INTERVAL);
         }
         self.update_inbox(&beat, trial, now);
         emptied
@@ -225,7 +229,7 @@ impl Session<'_> {
             - i64::try_from(clock_ms()).unwrap_or_default();
         match trial {
             Some(took) if took <= core.settings.timeout => inbox.circuit.close(now),
-            Some(_) => inbox.circuit.failed(now, fastrand::f64()),
+            Some(_) => inbox.circuit.note_failed(now, fastrand::f64()),
             None => {}
         }
         if inbox.circuit.is_closed() {
@@ -246,16 +250,16 @@ impl Session<'_> {
             core.too_slow();
         }
         if is_joining {
-            core.log_joining(beat.complete, GRACE.saturating_sub(beat.age));
+            core.log_joining(beat.complete, JOIN_GRACE.saturating_sub(beat.age));
         }
         if let Some(outage) = outage {
-            core.log_up(&outage, live, self.epoch.told);
+            core.log_up(&outage, live, self.epoch.sent_count);
         }
     }
 
     /// Takes another name if another process uses this gateway's name.
     fn compare_process(&mut self, process: &str) {
-        if self.phase.heard().is_none() || process == self.process || process.is_empty() {
+        if self.phase.beat_state().is_none() || process == self.process || process.is_empty() {
             return;
         }
         log::error!(
@@ -268,10 +272,10 @@ impl Session<'_> {
 
     /// Warns once if the clocks of this machine and of the store differ.
     fn compare_clocks(&mut self, store_ms: u64) {
-        let apart = store_ms.abs_diff(clock_ms());
-        if apart > CLOCKS && !self.warned_of_clocks {
+        let difference = store_ms.abs_diff(clock_ms());
+        if difference > MAX_CLOCK_DIFFERENCE && !self.warned_of_clocks {
             log::warn!(
-                "the clocks of this machine and of the store differ by {apart} ms, so the minutes \
+                "the clocks of this machine and of the store differ by {difference} ms, so the minutes \
                  and days of limits begin at different times: set both clocks by NTP"
             );
             self.warned_of_clocks = true;

@@ -1,11 +1,11 @@
 //! Makes the next batch: the requests in the inbox, and the parts that the store must know before
 //! them.
 
-use super::epoch::UNTOLD;
-use super::{AdmissionRequest, CLOCKS, Sent, Session, TotalsRequest, clock_ms};
+use super::epoch::NOT_SENT;
+use super::{AdmissionRequest, MAX_CLOCK_DIFFERENCE, Sent, Session, TotalsRequest, clock_ms};
 use crate::limits::{Moment, Scope};
 use crate::store::inbox::Inbox;
-use crate::store::link::call;
+use crate::store::link::script_call;
 use crate::store::{protocol, totals};
 use redis::{Cmd, Pipeline};
 use std::collections::HashSet;
@@ -14,12 +14,12 @@ use std::time::{Duration, Instant};
 
 /// The time between two beats. A beat tells others that this gateway lives, and returns what they
 /// found broken.
-const BEAT: Duration = Duration::from_secs(1);
+const BEAT_INTERVAL: Duration = Duration::from_secs(1);
 /// The most admissions of one batch.
-const ADMISSIONS: usize = 256;
+const MAX_ADMISSIONS: usize = 256;
 /// The most changed scopes of one batch; with those of the backlog, twice as many. The scopes that
 /// its requests need come on top.
-const PARTS: usize = 64;
+const MAX_PARTS: usize = 64;
 
 /// The commands of a batch, and what was sent with each, in their order.
 #[derive(Default)]
@@ -37,10 +37,10 @@ impl Sending {
 
 impl Session<'_> {
     /// Makes a batch from the requests in the inbox that can be sent now.
-    pub(super) fn batch(&mut self) -> Sending {
+    pub(super) fn next_batch(&mut self) -> Sending {
         let mut batch = Sending::default();
         let (now, clock_ms) = (Instant::now(), clock_ms());
-        if clock_ms + CLOCKS < self.clock_ms {
+        if clock_ms + MAX_CLOCK_DIFFERENCE < self.clock_ms {
             // What was counted in seconds, days and months of the future is now counted elsewhere.
             // The store gets the new counts before it is asked.
             self.begin_epoch();
@@ -52,10 +52,10 @@ impl Session<'_> {
             self.add_beat(&mut inbox, true, &mut batch);
             return batch;
         }
-        let admissions = inbox.admissions.len().min(ADMISSIONS);
+        let admissions = inbox.admissions.len().min(MAX_ADMISSIONS);
         let mut admissions: Vec<_> = inbox.admissions.drain(..admissions).collect();
         admissions.retain(|request| !request.is_abandoned());
-        let totals = inbox.totals.len().min(totals::AT_ONCE);
+        let totals = inbox.totals.len().min(totals::MAX_SCOPES);
         let mut totals: Vec<TotalsRequest> = inbox.totals.drain(..totals).collect();
         totals.retain(|request| !request.answer.is_closed());
         // If a date has come a second time, the store has the counts from before the clock was set
@@ -66,12 +66,12 @@ impl Session<'_> {
         let scopes = scopes.chain(totals.iter().map(|request| (&request.scope, clock_ms)));
         scopes
             .filter(|(scope, now_ms)| scope.came_again(*now_ms))
-            .for_each(|(scope, _)| scope.tell(UNTOLD));
+            .for_each(|(scope, _)| scope.mark_sent(NOT_SENT));
         // Before a scope is sent for the first time, the beat says whether the store was emptied.
         let is_new = admissions
             .iter()
             .flat_map(|request| request.scopes())
-            .any(|scope| !self.is_told(scope));
+            .any(|scope| !self.is_sent(scope));
         if is_new || self.next_beat <= now || !inbox.hints.is_empty() {
             self.add_beat(&mut inbox, false, &mut batch);
         }
@@ -122,12 +122,12 @@ impl Session<'_> {
         admissions: &[Box<AdmissionRequest>],
         totals: &[TotalsRequest],
     ) -> Vec<Arc<Scope>> {
-        let mut parts = self.core.changes.take(PARTS);
-        while parts.len() < 2 * PARTS
+        let mut parts = self.core.changes.take(MAX_PARTS);
+        while parts.len() < 2 * MAX_PARTS
             && let Some(scope) = self.epoch.backlog.pop()
         {
-            if !self.is_told(&scope) {
-                self.epoch.told += usize::from(scope.is_known());
+            if !self.is_sent(&scope) {
+                self.epoch.sent_count += usize::from(scope.is_known());
                 parts.push(scope);
             }
         }
@@ -135,7 +135,7 @@ impl Session<'_> {
         let needed = needed.chain(totals.iter().map(|request| &request.scope));
         parts.extend(
             needed
-                .filter(|scope| !self.is_told(scope) || !scope.is_known())
+                .filter(|scope| !self.is_sent(scope) || !scope.is_known())
                 .cloned(),
         );
         // A scope may be in all three lists.
@@ -154,7 +154,7 @@ impl Session<'_> {
         }
         // The scope counts as sent now: answers come in order, and if one fails, everything is sent
         // again.
-        scope.tell(self.epoch.number);
+        scope.mark_sent(self.epoch.number);
         let own = protocol::own_part(&scope.own(self.clock_ms));
         batch.add(
             self.admit_script([&scope], "own", &own),
@@ -176,7 +176,7 @@ impl Session<'_> {
             .bounds()
             .zip(&moments)
             .map(|((limits, _), moment)| (limits, *moment));
-        let ask = protocol::admission(live, request.ask, scopes);
+        let ask = protocol::admission_json(live, request.ask, scopes);
         batch.add(
             self.admit_script(request.scopes(), "admit", &ask),
             Sent::Admission(request, moments),
@@ -185,7 +185,7 @@ impl Session<'_> {
 
     fn add_totals(&self, request: TotalsRequest, batch: &mut Sending) {
         let moment = request.scope.moment(self.clock_ms);
-        let ask = protocol::totals(self.phase.live(), moment);
+        let ask = protocol::totals_json(self.phase.live(), moment);
         batch.add(
             self.admit_script([&request.scope], "look", &ask),
             Sent::Totals(request, moment),
@@ -196,14 +196,14 @@ impl Session<'_> {
     fn admit_script<'k>(
         &self,
         scopes: impl IntoIterator<Item = &'k Arc<Scope>>,
-        what: &str,
+        command: &str,
         json: &str,
     ) -> Cmd {
         let keys: Vec<String> = scopes.into_iter().map(|scope| self.key(scope)).collect();
-        call(
+        script_call(
             &self.link.admit,
             &keys,
-            &[what, &self.instance, &self.epoch.name, json],
+            &[command, &self.instance, &self.epoch.name, json],
         )
     }
 
@@ -219,14 +219,17 @@ impl Session<'_> {
             .collect();
         let hints = serde_json::Value::from(hints).to_string();
         let keys = [
-            self.name("instances"),
-            self.name("born"),
-            self.name("hints"),
+            self.key_name("instances"),
+            self.key_name("born"),
+            self.key_name("hints"),
         ];
         let flag = |is: bool| if is { "1" } else { "0" };
         let lost = flag(self.phase.report_beat(self.epoch.backlog.is_empty()));
         let complete = flag(self.phase.is_complete());
-        let word = self.phase.heard().map_or("-", |heard| &heard.word);
+        let word = self
+            .phase
+            .beat_state()
+            .map_or("-", |last_beat| &last_beat.word);
         let new_word = format!("{:016x}", fastrand::u64(..));
         let arguments = [
             &self.instance,
@@ -238,12 +241,12 @@ impl Session<'_> {
             word,
         ];
         batch.add(
-            call(&self.link.beat, &keys, &arguments),
+            script_call(&self.link.beat, &keys, &arguments),
             Sent::Beat {
                 since: Instant::now(),
                 trial,
             },
         );
-        self.next_beat = Instant::now() + BEAT;
+        self.next_beat = Instant::now() + BEAT_INTERVAL;
     }
 }

@@ -12,15 +12,15 @@ pub(super) enum Phase {
     /// The store has not answered yet.
     Greeting,
     /// Not all gateways have sent their counts. Each gateway uses its share of each limit.
-    Joining(Heard),
+    Joining(BeatState),
     /// All gateways have sent their counts since the store was empty, or had the time to. The store
     /// decides.
-    Deciding(Heard),
+    Deciding(BeatState),
 }
 
 /// The state since the first beat: what the store's last beat said, and what this gateway's next
 /// beat reports.
-pub(super) struct Heard {
+pub(super) struct BeatState {
     /// The name of the time since the store was last empty. Another word means that the store was
     /// emptied meanwhile.
     pub(super) word: String,
@@ -33,7 +33,7 @@ pub(super) struct Heard {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Report {
     /// Nothing yet: some scopes are still to be sent.
-    Telling,
+    Sending,
     /// The store has lost what it was sent: all gateways are to send it again.
     Lost,
     /// Nothing new: a beat has already said that all scopes are sent.
@@ -41,29 +41,29 @@ pub(super) enum Report {
 }
 
 impl Phase {
-    pub(super) fn heard(&self) -> Option<&Heard> {
+    pub(super) fn beat_state(&self) -> Option<&BeatState> {
         match self {
             Phase::Greeting => None,
-            Phase::Joining(heard) | Phase::Deciding(heard) => Some(heard),
+            Phase::Joining(beat) | Phase::Deciding(beat) => Some(beat),
         }
     }
 
     fn report(&mut self) -> Option<&mut Report> {
         match self {
             Phase::Greeting => None,
-            Phase::Joining(heard) | Phase::Deciding(heard) => Some(&mut heard.report),
+            Phase::Joining(beat) | Phase::Deciding(beat) => Some(&mut beat.report),
         }
     }
 
     /// Lists the gateways that live.
     pub(super) fn live(&self) -> &[String] {
-        self.heard().map_or(&[], |heard| &heard.live)
+        self.beat_state().map_or(&[], |beat| &beat.live)
     }
 
     /// Returns whether a beat has said that all scopes are sent.
     pub(super) fn is_complete(&self) -> bool {
-        self.heard()
-            .is_some_and(|heard| heard.report == Report::Complete)
+        self.beat_state()
+            .is_some_and(|beat| beat.report == Report::Complete)
     }
 
     /// Returns the state in which requests see the store, as far as the phase decides it.
@@ -78,7 +78,7 @@ impl Phase {
     /// Notes that scopes are to be sent again.
     pub(super) fn begin_epoch(&mut self) {
         if let Some(report @ Report::Complete) = self.report() {
-            *report = Report::Telling;
+            *report = Report::Sending;
         }
     }
 
@@ -91,11 +91,11 @@ impl Phase {
 
     /// Returns whether the next beat has to say that the store has lost what it was sent. Notes
     /// what the beat says.
-    pub(super) fn report_beat(&mut self, is_all_told: bool) -> bool {
-        let report = if is_all_told {
+    pub(super) fn report_beat(&mut self, are_all_sent: bool) -> bool {
+        let report = if are_all_sent {
             Report::Complete
         } else {
-            Report::Telling
+            Report::Sending
         };
         self.report()
             .is_some_and(|before| std::mem::replace(before, report) == Report::Lost)

@@ -368,7 +368,7 @@ async fn where_nobody_can_name_an_authority_no_field_for_it_is_told() {
         Authority::new("a stranger").leaf(&["localhost"], GOOD),
         openssl(&["localhost"]),
     ] {
-        let told = shake_as(&shown, Trust::of_the_system(&[b"http/1.1"])).await;
+        let told = shake_as(&shown, Trust::system_only(&[b"http/1.1"])).await;
         assert!(!format!("{told:?}").contains("tls.ca"), "{told:?}");
         refused(
             told,
@@ -409,7 +409,7 @@ async fn who_speaks_no_tls_and_who_hangs_up() {
 
 #[test]
 fn what_a_failed_handshake_is_about() {
-    let of = |error: CertificateError| Doubt::of(&certificate(&error));
+    let of = |error: CertificateError| Doubt::from_reason(&certificate_fault(&error));
     let (time, not_before, not_after) = (UnixTime::now(), UnixTime::now(), UnixTime::now());
     assert_eq!(
         of(CertificateError::ExpiredContext { time, not_after }),
@@ -426,8 +426,8 @@ fn what_a_failed_handshake_is_about() {
     ] {
         assert_eq!(of(wrong), Doubt::Certificate);
     }
-    let plain = Distrust::by_tls(&Error::InvalidMessage(
+    let plain = Distrust::from_tls(&Error::InvalidMessage(
         rustls::InvalidMessage::InvalidContentType,
     ));
-    assert_eq!(Doubt::of(&plain.why), Doubt::Handshake);
+    assert_eq!(Doubt::from_reason(&plain.why), Doubt::Handshake);
 }

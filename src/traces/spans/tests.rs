@@ -1,13 +1,13 @@
 use super::*;
-use crate::base::trace_context::{Parent, hexadecimal};
-use crate::catalog::resolve::resolve;
+use crate::base::trace_context::{Parent, to_hex};
+use crate::catalog::resolve::resolve_catalog;
 use crate::conf::config::{self, Listen};
 use crate::conf::price::Usd;
 use crate::error::Outcome;
 use crate::live::Snapshot;
 use crate::metrics::Metrics;
-use crate::settled::{Attempts, PARTS};
-use crate::traces::queue::BATCH;
+use crate::settled::{Attempts, MAX_PARTS};
+use crate::traces::queue::MAX_BATCH_SPANS;
 use dialects::Labels;
 use dialects::neutral::Finish;
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
@@ -26,7 +26,8 @@ const CATALOG: &str = "accounts:\n  gpu: { dialect: openai, preset: vllm, base_u
 
 fn traces(more: &str) -> Traces {
     let text = format!("traces: {{ endpoint: 'http://c:4318', {more} }}");
-    let server = config::read("server.yaml", &text, &mut |_| Err("is not set".to_owned())).unwrap();
+    let server =
+        config::parse_server("server.yaml", &text, &mut |_| Err("is not set".to_owned())).unwrap();
     let listen = Listen {
         address: at(),
         h2c: false,
@@ -45,8 +46,8 @@ fn at() -> SocketAddr {
 
 fn snapshot() -> Option<Arc<Snapshot>> {
     let files = [("catalog.yaml".to_owned(), CATALOG.to_owned())];
-    let catalog =
-        resolve(&files, &mut |_| Ok(String::new())).unwrap_or_else(|problems| panic!("{problems}"));
+    let catalog = resolve_catalog(&files, &mut |_| Ok(String::new()))
+        .unwrap_or_else(|problems| panic!("{problems}"));
     Some(Arc::new(Snapshot::new(
         catalog,
         &Default::default(),
@@ -79,7 +80,7 @@ fn settled() -> Settled {
         trace: [9; 16],
         parent: Some(parent),
         is_sampled: true,
-        at: Some(at()),
+        local_address: Some(at()),
     };
     let mut settled = Settled {
         began_at: 1_800_000_000_000,
@@ -126,7 +127,7 @@ fn shown(traces: &Traces, settled: Settled) -> Vec<(String, Vec<String>)> {
         snapshot.as_ref().map(|snapshot| &snapshot.catalog),
         Message::default(),
     );
-    let count = of_exchange(traces, &settled, catalog, &mut ids, &mut bytes);
+    let count = write_exchange(traces, &settled, catalog, &mut ids, &mut bytes);
     let spans = read(traces, bytes.written())
         .scope_spans
         .pop()
@@ -148,7 +149,7 @@ fn shown(traces: &Traces, settled: Settled) -> Vec<(String, Vec<String>)> {
     };
     let one = |span: &Span| {
         assert_eq!(
-            (hexadecimal(&span.trace_id), &*span.trace_state),
+            (to_hex(&span.trace_id), &*span.trace_state),
             ("09".repeat(16), "a=1")
         );
         assert_eq!(span.flags, if span.kind == 2 { 0x301 } else { 0x101 });
@@ -159,10 +160,7 @@ fn shown(traces: &Traces, settled: Settled) -> Vec<(String, Vec<String>)> {
         } else {
             ""
         };
-        let (id, parent) = (
-            hexadecimal(&span.span_id),
-            hexadecimal(&span.parent_span_id),
-        );
+        let (id, parent) = (to_hex(&span.span_id), to_hex(&span.parent_span_id));
         let head = format!(
             "{} kind={} {id}<{parent} {from}+{took}us{error}",
             span.name, span.kind
@@ -407,7 +405,7 @@ fn slices_that_ended_alike_have_a_span_each_and_no_span_is_lost() {
         .collect();
     let expected =
         [(1, ""), (2, " error"), (3, ""), (4, " error"), (6, "")].map(|(number, error)| {
-            let id = hexadecimal(&[number; 8]);
+            let id = to_hex(&[number; 8]);
             format!("{id}<0101010101010101 {number}+10000us{error}")
         });
     assert_eq!(heads, expected);
@@ -435,14 +433,17 @@ fn a_request_of_many_slices_has_few_spans() {
             number,
         ));
     }
-    let count = of_exchange(
+    let count = write_exchange(
         &traces(""),
         &sliced,
         None,
         &mut || [1; 8],
         &mut Message::default(),
     );
-    assert!(count > usize::from(PARTS) && count < BATCH, "{count}");
+    assert!(
+        count > usize::from(MAX_PARTS) && count < MAX_BATCH_SPANS,
+        "{count}"
+    );
 }
 
 #[test]

@@ -530,5 +530,5 @@ fn long_frame() -> Vec<u8> {
 
 /// As Anthropic writes times.
 fn rfc3339(time: SystemTime) -> String {
-    portcullis::base::calendar::rfc3339(time)
+    portcullis::base::calendar::format_system_time(time)
 }

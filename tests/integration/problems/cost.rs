@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use portcullis::catalog::load::{Secrets, load};
+use portcullis::catalog::load::{Secrets, load_folder};
 use portcullis::process::Process;
 
 use crate::support::folder::Folder;
@@ -39,13 +39,13 @@ fn a_look_at_200_models_with_five_targets_and_1000_callers_is_cheap() {
         ("catalog.yaml", &catalog),
         ("server.yaml", "ledger: { enabled: false }\n"),
     ]);
-    let mut loaded = load(folder.path(), Secrets::Resolve).expect("it loads");
+    let mut loaded = load_folder(folder.path(), Secrets::Resolve).expect("it loads");
     let process = Process::new(&mut loaded).expect("a process");
     let look = |_| {
         // Sooner, it would be told what was seen before.
         std::thread::park_timeout(Duration::from_millis(600));
         let before = worked();
-        let sight = process.watch.look();
+        let sight = process.watch.observe();
         let took = worked() - before;
         assert!(sight.problems.list.is_empty(), "{:?}", sight.problems.list);
         took

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use portcullis::base::calendar::rfc3339;
+use portcullis::base::calendar::format_system_time;
 use serde_json::json;
 
 use super::{Clock, comes, goes, problems, told};
@@ -222,7 +222,7 @@ fn limit_near() {
 
 /// Writes a time that is so many hours from now.
 fn in_hours(hours: u64) -> String {
-    rfc3339(SystemTime::now() + Duration::from_secs(hours * 3_600))
+    format_system_time(SystemTime::now() + Duration::from_secs(hours * 3_600))
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use dialects::front::{AnswerSoFar, FRONTS, Front};
-use portcullis::error::{Refusal, What};
+use portcullis::error::{FailureKind, Refusal};
 use serde_json::Value;
 
 use super::{check, code, table};
@@ -16,7 +16,7 @@ fn the_chapter_of_refusals_is_current() {
         .filter(|front| front.name != "gemini_array")
         .collect();
     let rows = refusals().into_iter().map(|(case, refusal)| {
-        let row = refusal.what.row();
+        let row = refusal.kind.row();
         let cells = fronts.iter().map(|front| cell(&refusal, front));
         let named = row.code.map(code).unwrap_or_default();
         let cells: Vec<String> = [case.to_owned(), named].into_iter().chain(cells).collect();
@@ -57,26 +57,26 @@ fn in_streams() -> impl Iterator<Item = [String; 3]> {
         .into_iter()
         .find(|front| front.name == "responses")
         .expect("a door");
-    let can_end_a_stream = |what: &What| {
+    let can_end_a_stream = |what: &FailureKind| {
         matches!(
             what,
-            What::CallersFault { .. }
-                | What::NoCapacity
-                | What::NobodyFit
-                | What::AllRateLimited
-                | What::UpstreamUnavailable
-                | What::UpstreamRateLimited
-                | What::UpstreamOverloaded
-                | What::UpstreamTimeout
-                | What::BadUpstreamResponse
-                | What::UpstreamTruncated
-                | What::ShuttingDown
-                | What::Internal
+            FailureKind::CallersFault { .. }
+                | FailureKind::NoCapacity
+                | FailureKind::NoHealthyAccount
+                | FailureKind::AllRateLimited
+                | FailureKind::UpstreamUnavailable
+                | FailureKind::UpstreamRateLimited
+                | FailureKind::UpstreamOverloaded
+                | FailureKind::UpstreamTimeout
+                | FailureKind::BadUpstreamResponse
+                | FailureKind::UpstreamTruncated
+                | FailureKind::ShuttingDown
+                | FailureKind::Internal
         )
     };
     refusals()
         .into_iter()
-        .filter(move |(_, refusal)| can_end_a_stream(&refusal.what))
+        .filter(move |(_, refusal)| can_end_a_stream(&refusal.kind))
         .map(move |(case, refusal)| {
             let answer = AnswerSoFar {
                 id: "a",
@@ -160,32 +160,35 @@ fn cell(refusal: &Refusal, front: &Front) -> String {
 
 /// Every kind of refusal, and where its headers differ, each kind of these.
 fn refusals() -> Vec<(&'static str, Refusal)> {
-    let plain = |what: What| Refusal::new(what, "no");
-    let limited = |what: What, seconds: Option<u64>| {
+    let plain = |what: FailureKind| Refusal::new(what, "no");
+    let limited = |what: FailureKind, seconds: Option<u64>| {
         Refusal::new(what, "no").again_in(seconds.map(Duration::from_secs))
     };
     vec![
         (
             "the request is wrong",
-            plain(What::BadRequest { code: None }),
+            plain(FailureKind::BadRequest { code: None }),
         ),
-        ("no target can do what is asked", plain(What::Unsupported)),
+        (
+            "no target can do what is asked",
+            plain(FailureKind::Unsupported),
+        ),
         (
             "the upstream finds fault with the request",
-            plain(What::CallersFault {
+            plain(FailureKind::CallersFault {
                 status: 400,
                 code: None,
             }),
         ),
         (
             "the prompt is too long",
-            plain(What::CallersFault {
+            plain(FailureKind::CallersFault {
                 status: 400,
                 code: Some("context_length_exceeded".to_owned()),
             }),
         ),
         ("no valid key", Refusal::invalid_key()),
-        ("no such path", plain(What::UnknownUrl)),
+        ("no such path", plain(FailureKind::UnknownUrl)),
         ("no such model", Refusal::model_not_found("m")),
         (
             "no price is known, and money is limited",
@@ -193,122 +196,146 @@ fn refusals() -> Vec<(&'static str, Refusal)> {
         ),
         (
             "another method",
-            plain(What::MethodNotSupported { allow: "POST" }),
+            plain(FailureKind::MethodNotSupported { allow: "POST" }),
         ),
-        ("a WebSocket", plain(What::NoWebSocket)),
-        ("the body did not come in time", plain(What::BodyTimeout)),
-        ("the body is too large", plain(What::TooLarge)),
-        ("the path is too long", plain(What::TargetTooLong)),
-        ("the body is not JSON", plain(What::UnsupportedMedia)),
-        ("the headers are too large", plain(What::HeadersTooLarge)),
+        ("a WebSocket", plain(FailureKind::NoWebSocket)),
+        (
+            "the body did not come in time",
+            plain(FailureKind::BodyTimeout),
+        ),
+        ("the body is too large", plain(FailureKind::TooLarge)),
+        ("the path is too long", plain(FailureKind::TargetTooLong)),
+        ("the body is not JSON", plain(FailureKind::UnsupportedMedia)),
+        (
+            "the headers are too large",
+            plain(FailureKind::HeadersTooLarge),
+        ),
         (
             "an unknown transfer encoding",
-            plain(What::UnknownCoding).in_vain(),
+            plain(FailureKind::UnknownCoding).without_retry(),
         ),
         (
             "a limit has room within a minute",
-            limited(What::OverLimit, Some(30)),
+            limited(FailureKind::OverLimit, Some(30)),
         ),
         (
             "a limit has room later",
-            limited(What::OverLimit, Some(3600)),
+            limited(FailureKind::OverLimit, Some(3600)),
         ),
         (
             "a budget has room later",
-            limited(What::OverBudget, Some(86_400)),
+            limited(FailureKind::OverBudget, Some(86_400)),
         ),
         (
             "a budget never has room again",
-            limited(What::OverBudget, None),
+            limited(FailureKind::OverBudget, None),
         ),
-        ("the store is down", plain(What::StoreDown).retry_after(1)),
-        ("the ledger is busy", plain(What::NoLedger).retry_after(1)),
-        ("there is no ledger", plain(What::NoLedger).in_vain()),
+        (
+            "the store is down",
+            plain(FailureKind::StoreDown).retry_after(1),
+        ),
+        (
+            "the ledger is busy",
+            plain(FailureKind::NoLedger).retry_after(1),
+        ),
+        (
+            "there is no ledger",
+            plain(FailureKind::NoLedger).without_retry(),
+        ),
         (
             "an account that works has no room",
-            plain(What::NoCapacity).retry_after(1),
+            plain(FailureKind::NoCapacity).retry_after(1),
         ),
         (
             "all accounts rest, or their breakers are open",
-            plain(What::NobodyFit).retry_after(1),
+            plain(FailureKind::NoHealthyAccount).retry_after(1),
         ),
         (
             "all accounts are rate limited",
-            plain(What::AllRateLimited).retry_after(9),
+            plain(FailureKind::AllRateLimited).retry_after(9),
         ),
         (
             "no account works until the operator acts",
-            Refusal::for_the_operator(What::NobodyFit),
+            Refusal::for_the_operator(FailureKind::NoHealthyAccount),
         ),
         (
             "the upstream cannot be reached",
-            plain(What::UpstreamUnavailable).retry_after(5),
+            plain(FailureKind::UpstreamUnavailable).retry_after(5),
         ),
         (
             "the upstream refuses the account's credential",
-            Refusal::for_the_operator(What::UpstreamUnavailable),
+            Refusal::for_the_operator(FailureKind::UpstreamUnavailable),
         ),
         (
             "the upstream is rate limiting",
-            plain(What::UpstreamRateLimited).retry_after(9),
+            plain(FailureKind::UpstreamRateLimited).retry_after(9),
         ),
         ("the provider is overloaded", Refusal::overloaded()),
-        ("the upstream is too slow", plain(What::UpstreamTimeout)),
-        ("the upstream failed", plain(What::BadUpstreamResponse)),
+        (
+            "the upstream is too slow",
+            plain(FailureKind::UpstreamTimeout),
+        ),
+        (
+            "the upstream failed",
+            plain(FailureKind::BadUpstreamResponse),
+        ),
         (
             "the upstream cut the answer",
-            plain(What::UpstreamTruncated),
+            plain(FailureKind::UpstreamTruncated),
         ),
         (
             "the gateway shuts down",
-            plain(What::ShuttingDown).retry_after(1),
+            plain(FailureKind::ShuttingDown).retry_after(1),
         ),
-        ("nobody can count the tokens", plain(What::NobodyCounts)),
-        ("the gateway failed", plain(What::Internal)),
+        (
+            "nobody can count the tokens",
+            plain(FailureKind::CountUnsupported),
+        ),
+        ("the gateway failed", plain(FailureKind::Internal)),
     ]
 }
 
 /// Whoever adds a kind of refusal is told by the compiler to add it to the table.
 #[test]
 fn no_refusal_is_missing() {
-    let place = |what: &What| match what {
-        What::UnknownUrl => 0,
-        What::MethodNotSupported { .. } => 1,
-        What::NoWebSocket => 2,
-        What::InvalidKey => 3,
-        What::ModelNotFound => 4,
-        What::BadRequest { .. } => 5,
-        What::Unsupported => 6,
-        What::TooLarge => 7,
-        What::UnsupportedMedia => 8,
-        What::HeadersTooLarge => 9,
-        What::TargetTooLong => 10,
-        What::UnknownCoding => 11,
-        What::BodyTimeout => 12,
-        What::OverLimit => 13,
-        What::OverBudget => 14,
-        What::StoreDown => 15,
-        What::NoCapacity => 16,
-        What::AllRateLimited => 17,
-        What::UpstreamUnavailable => 18,
-        What::UpstreamRateLimited => 19,
-        What::UpstreamTimeout => 20,
-        What::BadUpstreamResponse => 21,
-        What::UpstreamTruncated => 22,
-        What::CallersFault { .. } => 23,
-        What::ShuttingDown => 24,
-        What::Internal => 25,
-        What::NobodyCounts => 26,
-        What::PriceUnknown => 27,
-        What::NoLedger => 28,
-        What::NobodyFit => 29,
-        What::UpstreamOverloaded => 30,
+    let place = |what: &FailureKind| match what {
+        FailureKind::UnknownUrl => 0,
+        FailureKind::MethodNotSupported { .. } => 1,
+        FailureKind::NoWebSocket => 2,
+        FailureKind::InvalidKey => 3,
+        FailureKind::ModelNotFound => 4,
+        FailureKind::BadRequest { .. } => 5,
+        FailureKind::Unsupported => 6,
+        FailureKind::TooLarge => 7,
+        FailureKind::UnsupportedMedia => 8,
+        FailureKind::HeadersTooLarge => 9,
+        FailureKind::TargetTooLong => 10,
+        FailureKind::UnknownCoding => 11,
+        FailureKind::BodyTimeout => 12,
+        FailureKind::OverLimit => 13,
+        FailureKind::OverBudget => 14,
+        FailureKind::StoreDown => 15,
+        FailureKind::NoCapacity => 16,
+        FailureKind::AllRateLimited => 17,
+        FailureKind::UpstreamUnavailable => 18,
+        FailureKind::UpstreamRateLimited => 19,
+        FailureKind::UpstreamTimeout => 20,
+        FailureKind::BadUpstreamResponse => 21,
+        FailureKind::UpstreamTruncated => 22,
+        FailureKind::CallersFault { .. } => 23,
+        FailureKind::ShuttingDown => 24,
+        FailureKind::Internal => 25,
+        FailureKind::CountUnsupported => 26,
+        FailureKind::PriceUnknown => 27,
+        FailureKind::NoLedger => 28,
+        FailureKind::NoHealthyAccount => 29,
+        FailureKind::UpstreamOverloaded => 30,
         // Nobody reads this one.
-        What::CallerLeft => usize::MAX,
+        FailureKind::CallerLeft => usize::MAX,
     };
     let listed: std::collections::BTreeSet<usize> = refusals()
         .iter()
-        .map(|(_, refusal)| place(&refusal.what))
+        .map(|(_, refusal)| place(&refusal.kind))
         .collect();
     assert_eq!(listed, (0..31).collect());
 }

@@ -7,17 +7,17 @@ use std::time::{Duration, SystemTime};
 use serde_json::json;
 
 use crate::http;
-use portcullis::base::address::reachable;
-use portcullis::base::calendar::rfc3339;
-use portcullis::base::units::count;
-use portcullis::catalog::load::{Loaded, Secrets, load, shown};
+use portcullis::base::address::reachable_address;
+use portcullis::base::calendar::format_system_time;
+use portcullis::base::units::format_count;
+use portcullis::catalog::load::{Loaded, Secrets, display_folder, load_folder};
 use portcullis::inventory::{
-    Besides, Change, Effect, Inventory, Marks, SecretChanges, Served, changes, plain, render,
-    server,
+    Change, Effect, ExtraFacts, Inventory, Marks, SecretChanges, ServedCatalog, find_changes,
+    plain_text, render_changes, section_marks,
 };
 
 /// The longest wait for the page of a gateway with very many keys.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PAGE_TIMEOUT: Duration = Duration::from_secs(30);
 const OTHERWISE: &str = ". Name a folder as --diff=./DIR";
 const OTHER_SECRETS: &str = "The secrets differ (a credential, a header's value, a `ca`, or a key's hash), so requests may be refused, and it is \
      not known whose: the gateway's own folder cannot be read here, or holds something else. --diff=DIR with its folder tells it.";
@@ -28,39 +28,39 @@ pub(super) struct Comparison {
     folder: String,
     against: String,
     changes: Vec<Change>,
-    secrets: SecretsAre,
+    secrets: SecretsState,
     notes: Vec<String>,
 }
 
 /// What is known of the difference between the secrets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum SecretsAre {
+enum SecretsState {
     /// They are the same.
     Same,
     /// They differ, and the changes say whose.
-    Told,
+    Listed,
     /// They differ, and it is not known whose.
     Differ,
     /// They were not compared.
     NotCompared,
 }
 
-impl SecretsAre {
+impl SecretsState {
     /// Returns the word for programs.
     fn name(self) -> &'static str {
         match self {
-            SecretsAre::Same => "same",
-            SecretsAre::Told => "told",
-            SecretsAre::Differ => "differ",
-            SecretsAre::NotCompared => "not_compared",
+            SecretsState::Same => "same",
+            SecretsState::Listed => "told",
+            SecretsState::Differ => "differ",
+            SecretsState::NotCompared => "not_compared",
         }
     }
 
     fn note(self) -> Option<String> {
         match self {
-            SecretsAre::Same | SecretsAre::Told => None,
-            SecretsAre::Differ => Some(OTHER_SECRETS.to_owned()),
-            SecretsAre::NotCompared => Some(NOT_COMPARED.to_owned()),
+            SecretsState::Same | SecretsState::Listed => None,
+            SecretsState::Differ => Some(OTHER_SECRETS.to_owned()),
+            SecretsState::NotCompared => Some(NOT_COMPARED.to_owned()),
         }
     }
 }
@@ -70,28 +70,28 @@ struct Before {
     name: String,
     inventory: Inventory,
     server: BTreeMap<String, String>,
-    secrets: (SecretsAre, SecretChanges),
+    secrets: (SecretsState, SecretChanges),
     notes: Vec<String>,
 }
 
 /// Compares what was loaded with a gateway (empty: that of server.yaml) or with a folder.
-pub(super) fn compare(
+pub(super) fn compare_with(
     loaded: &Loaded,
     conf: &Path,
     against: &str,
     secrets: Secrets,
 ) -> Result<Comparison, String> {
-    let inventory = Inventory::of(&loaded.catalog);
+    let inventory = Inventory::from_catalog(&loaded.catalog);
     let is_running = against.is_empty() || against.contains("://");
     let before = match is_running {
-        true => running(loaded, conf, against, secrets, &inventory),
-        false => folder(loaded, Path::new(against), secrets),
+        true => ask_running(loaded, conf, against, secrets, &inventory),
+        false => read_folder(loaded, Path::new(against), secrets),
     };
     let Before {
         name,
         inventory: before,
         server: server_before,
-        secrets: (are, secrets),
+        secrets: (state, secrets),
         mut notes,
     } = before?;
     if secrets.more > 0 {
@@ -100,44 +100,49 @@ pub(super) fn compare(
             secrets.more
         ));
     }
-    notes.extend(are.note());
-    let server_now = server(&loaded.server);
-    let is_known = matches!(are, SecretsAre::Same | SecretsAre::Told);
-    let besides = Besides {
+    notes.extend(state.note());
+    let server_now = section_marks(&loaded.server);
+    let is_known = matches!(state, SecretsState::Same | SecretsState::Listed);
+    let besides = ExtraFacts {
         secrets: is_known.then_some(secrets),
         server: Some([&server_before, &server_now]),
     };
-    let changes = changes(&before, &inventory, &besides, &rfc3339(SystemTime::now()));
+    let changes = find_changes(
+        &before,
+        &inventory,
+        &besides,
+        &format_system_time(SystemTime::now()),
+    );
     Ok(Comparison {
-        folder: shown(conf),
+        folder: display_folder(conf),
         against: name,
         changes,
-        secrets: are,
+        secrets: state,
         notes,
     })
 }
 
 /// Asks a gateway what it serves.
-fn running(
+fn ask_running(
     loaded: &Loaded,
     conf: &Path,
     url: &str,
     secrets: Secrets,
     inventory: &Inventory,
 ) -> Result<Before, String> {
-    let usual = || format!("http://{}", reachable(loaded.server.admin.address));
+    let default_url = || format!("http://{}", reachable_address(loaded.server.admin.address));
     let url = if url.is_empty() {
-        usual()
+        default_url()
     } else {
         url.to_owned()
     };
-    let page = http::of_admin(&url, "/catalog", OTHERWISE, conf, PATIENCE).map_err(|why| {
+    let page = http::fetch_admin_page(&url, "/catalog", OTHERWISE, conf, PAGE_TIMEOUT).map_err(|why| {
         format!("--diff: {why}. To compare with a gateway elsewhere write --diff=URL, and with a folder --diff=DIR")
     })?;
-    let served: Served = serde_json::from_slice(&page).map_err(|_| {
+    let served: ServedCatalog = serde_json::from_slice(&page).map_err(|_| {
         format!("--diff: {url} does not answer with a /catalog page of this version of Portcullis")
     })?;
-    let Served {
+    let ServedCatalog {
         catalog,
         disk,
         folder,
@@ -151,26 +156,28 @@ fn running(
     let own = env!("CARGO_PKG_VERSION");
     let mut notes = Vec::new();
     if version != own {
-        let what = "settings may differ only because their usual values do";
+        let warning = "settings may differ only because their usual values do";
         notes.push(format!(
-            "The gateway has version {version}, and this program {own}: {what}."
+            "The gateway has version {version}, and this program {own}: {warning}."
         ));
     }
     // Where everybody may look, the gateway tells nothing of its secrets.
     let changed = if secrets != Secrets::Resolve || live.secrets.is_empty() {
-        (SecretsAre::NotCompared, SecretChanges::default())
+        (SecretsState::NotCompared, SecretChanges::default())
     } else {
-        let mine = Marks::of(&loaded.catalog, inventory, true);
+        let mine = Marks::from_catalog(&loaded.catalog, inventory, true);
         if mine.secrets == live.secrets {
-            (SecretsAre::Same, SecretChanges::default())
+            (SecretsState::Same, SecretChanges::default())
         } else if disk.marks.as_ref() == Some(&mine) {
             // It has read the same files, and knows whose secrets differ.
-            (SecretsAre::Told, disk.secrets_changed)
+            (SecretsState::Listed, disk.secrets_changed)
         } else {
-            let told = folder.and_then(|folder| of_its_folder(loaded, Path::new(&folder), &live));
-            told.map_or((SecretsAre::Differ, SecretChanges::default()), |changed| {
-                (SecretsAre::Told, changed)
-            })
+            let own_changes =
+                folder.and_then(|folder| compare_own_folder(loaded, Path::new(&folder), &live));
+            own_changes.map_or(
+                (SecretsState::Differ, SecretChanges::default()),
+                |changed| (SecretsState::Listed, changed),
+            )
         }
     };
     let name = format!("{url} (catalog {generation}, live since {since})");
@@ -185,42 +192,42 @@ fn running(
 
 /// Says whose secrets differ, if the gateway's own folder is on this machine, can be read, and
 /// holds what is live.
-fn of_its_folder(loaded: &Loaded, folder: &Path, live: &Marks) -> Option<SecretChanges> {
-    let own = load(folder, Secrets::Resolve).ok()?.catalog;
-    let is_live = Marks::of(&own, &Inventory::of(&own), true) == *live;
+fn compare_own_folder(loaded: &Loaded, folder: &Path, live: &Marks) -> Option<SecretChanges> {
+    let own = load_folder(folder, Secrets::Resolve).ok()?.catalog;
+    let is_live = Marks::from_catalog(&own, &Inventory::from_catalog(&own), true) == *live;
     is_live.then(|| SecretChanges::between(&own, &loaded.catalog, SystemTime::now()))
 }
 
 /// Reads another folder.
-fn folder(loaded: &Loaded, other: &Path, secrets: Secrets) -> Result<Before, String> {
+fn read_folder(loaded: &Loaded, other: &Path, secrets: Secrets) -> Result<Before, String> {
     if !other.exists() {
-        let name = plain(&other.display().to_string());
+        let name = plain_text(&other.display().to_string());
         return Err(format!(
             "--diff: there is no folder {name}. Write --diff=DIR with a folder, or --diff=URL with a gateway"
         ));
     }
-    let before = load(other, secrets).map_err(|problems| {
+    let before = load_folder(other, secrets).map_err(|problems| {
         format!("{problems}\n--diff: with these errors the folder cannot be compared")
     })?;
     let changed = match secrets {
         Secrets::Resolve => {
             let changed =
                 SecretChanges::between(&before.catalog, &loaded.catalog, SystemTime::now());
-            let are = if changed == SecretChanges::default() {
-                SecretsAre::Same
+            let state = if changed == SecretChanges::default() {
+                SecretsState::Same
             } else {
-                SecretsAre::Told
+                SecretsState::Listed
             };
-            (are, changed)
+            (state, changed)
         }
-        Secrets::Assume | Secrets::IfThere => (SecretsAre::NotCompared, SecretChanges::default()),
+        Secrets::Assume | Secrets::IfThere => (SecretsState::NotCompared, SecretChanges::default()),
     };
     let notes = Vec::new();
-    let inventory = Inventory::of(&before.catalog);
+    let inventory = Inventory::from_catalog(&before.catalog);
     Ok(Before {
-        name: shown(other),
+        name: display_folder(other),
         inventory,
-        server: server(&before.server),
+        server: section_marks(&before.server),
         secrets: changed,
         notes,
     })
@@ -230,21 +237,21 @@ impl Comparison {
     /// Writes it for people.
     pub(super) fn text(&self) -> String {
         let number = match self.changes.len() {
-            0 if self.secrets == SecretsAre::Differ => {
+            0 if self.secrets == SecretsState::Differ => {
                 "no setting changes, but secrets do".to_owned()
             }
             0 => "nothing changes".to_owned(),
-            many => count(many, "change"),
+            many => format_count(many, "change"),
         };
         let notes: String = self
             .notes
             .iter()
-            .map(|note| format!("{}\n", plain(note)))
+            .map(|note| format!("{}\n", plain_text(note)))
             .collect();
         format!(
             "Compared with {}: {number}.\n{}{notes}",
-            plain(&self.against),
-            render(&self.changes)
+            plain_text(&self.against),
+            render_changes(&self.changes)
         )
     }
 

@@ -6,7 +6,7 @@ use std::time::SystemTime;
 
 use portcullis::base::problem::Problem;
 use portcullis::catalog::Catalog;
-use portcullis::catalog::files::{contents, list};
+use portcullis::catalog::files::{list_catalog_files, read_regular_file};
 use portcullis::conf::yaml;
 
 /// A caller that has expired, or one of its keys.
@@ -17,7 +17,7 @@ struct Expired<'c> {
 }
 
 /// Warns of each key and caller that has expired by this time, with its line.
-pub(super) fn warnings(catalog: &Catalog, conf: &Path, now: SystemTime) -> Vec<Problem> {
+pub(super) fn expiry_warnings(catalog: &Catalog, conf: &Path, now: SystemTime) -> Vec<Problem> {
     let is_over = |expires: Option<SystemTime>| expires.is_some_and(|expires| expires <= now);
     let mut all: Vec<Expired<'_>> = Vec::new();
     for key in catalog.keys() {
@@ -37,13 +37,15 @@ pub(super) fn warnings(catalog: &Catalog, conf: &Path, now: SystemTime) -> Vec<P
     if all.is_empty() {
         return Vec::new();
     }
-    let files = texts(conf);
+    let files = read_texts(conf);
     all.iter().map(|expired| expired.warning(&files)).collect()
 }
 
 /// Reads the files of the catalog. They were read before, so what cannot be read now is left out.
-fn texts(conf: &Path) -> Vec<(String, String)> {
-    let paths = list(conf).map(|listed| listed.paths).unwrap_or_default();
+fn read_texts(conf: &Path) -> Vec<(String, String)> {
+    let paths = list_catalog_files(conf)
+        .map(|listed| listed.paths)
+        .unwrap_or_default();
     let read = paths.into_iter().filter_map(|path| {
         let name = path
             .strip_prefix(conf)
@@ -52,7 +54,7 @@ fn texts(conf: &Path) -> Vec<(String, String)> {
             .to_string();
         Some((
             name,
-            String::from_utf8(contents(&path, yaml::LARGEST_TEXT).ok()?).ok()?,
+            String::from_utf8(read_regular_file(&path, yaml::LARGEST_TEXT).ok()?).ok()?,
         ))
     });
     read.collect()
@@ -60,7 +62,7 @@ fn texts(conf: &Path) -> Vec<(String, String)> {
 
 impl Expired<'_> {
     fn warning(&self, files: &[(String, String)]) -> Problem {
-        let (path, what) = match self.key {
+        let (path, problem) = match self.key {
             Some(key) => (
                 format!("callers.{}.keys.{key}", self.caller),
                 "has expired: this key does not work",
@@ -74,12 +76,12 @@ impl Expired<'_> {
             .iter()
             .find_map(|(file, text)| Some((file.clone(), self.line(text)?)))
             .unzip();
-        let what = format!("{what}. Write a later time, or remove it");
+        let problem = format!("{problem}. Write a later time, or remove it");
         Problem {
             file: file.unwrap_or_default(),
             line,
             path: format!("{path}.expires"),
-            what,
+            message: problem,
         }
     }
 

@@ -21,35 +21,35 @@ use dialects::neutral::ModelKind;
 use portcullis::account::failure::Failure;
 use portcullis::catalog::{Account, Signer};
 use portcullis::conf::secret_ref::ASSUMED;
-use portcullis::error::redacted;
+use portcullis::error::redact_secrets;
 use portcullis::exchange::upstream::Upstream;
 use portcullis::live::Snapshot;
-use portcullis::live::place::Place;
+use portcullis::live::ready_account::ReadyAccount;
 
 /// The accounts that are looked at side by side.
-const AT_ONCE: usize = 16;
+const MAX_AT_ONCE: usize = 16;
 
 /// What was seen of an account.
 #[derive(Default)]
-struct Looked {
+struct AccountResult {
     findings: Vec<Finding>,
-    heard: Heard,
+    server_report: ServerReport,
     /// Whether its server cannot be reached.
     is_unreached: bool,
 }
 
-impl Looked {
-    fn only(finding: Finding) -> Looked {
-        Looked {
+impl AccountResult {
+    fn only(finding: Finding) -> AccountResult {
+        AccountResult {
             findings: vec![finding],
-            ..Looked::default()
+            ..AccountResult::default()
         }
     }
 }
 
 /// What was heard from an account's server.
 #[derive(Default)]
-struct Heard {
+struct ServerReport {
     /// The time before it was asked, and the time that it told.
     clock: Option<(SystemTime, SystemTime)>,
     /// Whether it refuses the credential.
@@ -57,28 +57,28 @@ struct Heard {
 }
 
 /// An account, and what the catalog asks it for.
-pub(super) struct Patient {
-    pub(super) place: Arc<Place>,
+pub(super) struct CheckedAccount {
+    pub(super) ready_account: Arc<ReadyAccount>,
     /// Its names for models, without those of patterns, and what each is for.
     pub(super) models: BTreeMap<Arc<str>, ModelKind>,
     /// Its names for the models of patterns; each has a `*`.
     pub(super) patterns: BTreeSet<Arc<str>>,
 }
 
-impl Patient {
+impl CheckedAccount {
     fn account(&self) -> &Account {
-        &self.place.account
+        &self.ready_account.account
     }
 
     fn finding(&self, state: CheckState, check: &'static str, seen: impl Into<String>) -> Finding {
         // A server may name its models as it likes. A key that is a short word says nothing.
-        let (seen, mut secrets) = (seen.into(), self.place.secrets(None));
+        let (seen, mut secrets) = (seen.into(), self.ready_account.secrets(None));
         secrets.retain(|secret| secret.len() >= 8);
         Finding::new(
             state,
-            subject(self.account()),
+            account_subject(self.account()),
             check,
-            redacted(&seen, &secrets),
+            redact_secrets(&seen, &secrets),
         )
     }
 }
@@ -86,7 +86,7 @@ impl Patient {
 /// Looks at all accounts, and adds the clocks of their servers. What is not known at `due` is told
 /// so. Returns the indexes of the accounts that cannot be asked: their servers are not reached, or
 /// refuse the credential.
-pub(super) async fn look(
+pub(super) async fn check_accounts(
     snapshot: &Snapshot,
     due: Instant,
     clocks: &mut Clocks,
@@ -94,23 +94,23 @@ pub(super) async fn look(
 ) -> BTreeSet<usize> {
     let (upstream, gate) = (
         Arc::new(Upstream::default()),
-        Arc::new(Semaphore::new(AT_ONCE)),
+        Arc::new(Semaphore::new(MAX_AT_ONCE)),
     );
-    let patients = patients(snapshot);
-    let accounts: Vec<Arc<Account>> = patients
+    let all_checked = all_checked(snapshot);
+    let accounts: Vec<Arc<Account>> = all_checked
         .iter()
-        .map(|patient| patient.place.account.clone())
+        .map(|checked_account| checked_account.ready_account.account.clone())
         .collect();
     let begun: Arc<[AtomicBool]> = accounts.iter().map(|_| AtomicBool::new(false)).collect();
     let mut running = JoinSet::new();
-    for (nth, patient) in patients.into_iter().enumerate() {
+    for (nth, checked_account) in all_checked.into_iter().enumerate() {
         let (upstream, gate, begun) = (upstream.clone(), gate.clone(), begun.clone());
         running.spawn(async move {
-            let _place = gate.acquire().await;
+            let _permit = gate.acquire().await;
             if let Some(begun) = begun.get(nth) {
                 begun.store(true, Ordering::Relaxed);
             }
-            (nth, look_at(&patient, &upstream).await)
+            (nth, check_account(&checked_account, &upstream).await)
         });
     }
     // They are reported in the order of the catalog.
@@ -133,10 +133,10 @@ pub(super) async fn look(
             let has_begun = begun
                 .get(nth)
                 .is_some_and(|begun| begun.load(Ordering::Relaxed));
-            Looked {
-                findings: vec![late(account, has_begun)],
+            AccountResult {
+                findings: vec![late_finding(account, has_begun)],
                 is_unreached: has_begun,
-                ..Looked::default()
+                ..AccountResult::default()
             }
         });
         outcomes.add(account, outcome);
@@ -155,29 +155,29 @@ struct Outcomes<'o> {
 }
 
 impl Outcomes<'_> {
-    fn add(&mut self, account: &Account, looked: Looked) {
+    fn add(&mut self, account: &Account, looked: AccountResult) {
         for finding in looked.findings {
             self.report.add(finding);
         }
-        if looked.is_unreached || looked.heard.is_refused {
+        if looked.is_unreached || looked.server_report.is_refused {
             self.unreached.insert(account.index);
         }
         let host = account.base.host.to_string();
-        if let Some((before, clock)) = looked.heard.clock
+        if let Some((before, clock)) = looked.server_report.clock
             && self.hosts.insert(host.clone())
         {
-            self.clocks.add(host, before, millis(clock));
+            self.clocks.add(host, before, unix_millis(clock));
         }
     }
 }
 
 /// Returns the finding for an account that was not looked at in time. Whoever had to wait for
 /// others has no fault in it.
-fn late(account: &Account, has_begun: bool) -> Finding {
-    let finding = |state, seen| Finding::new(state, subject(account), "time", seen);
+fn late_finding(account: &Account, has_begun: bool) -> Finding {
+    let finding = |state, seen| Finding::new(state, account_subject(account), "time", seen);
     if has_begun {
         finding(CheckState::Fail, "the checks were not over in time")
-            .with("look at this account's server: it answers too slowly")
+            .with_remedy("look at this account's server: it answers too slowly")
     } else {
         finding(
             CheckState::Skip,
@@ -187,7 +187,7 @@ fn late(account: &Account, has_begun: bool) -> Finding {
 }
 
 /// Returns a time in milliseconds of Unix time.
-fn millis(time: SystemTime) -> u64 {
+fn unix_millis(time: SystemTime) -> u64 {
     u64::try_from(
         time.duration_since(SystemTime::UNIX_EPOCH)
             .unwrap_or_default()
@@ -196,30 +196,30 @@ fn millis(time: SystemTime) -> u64 {
     .unwrap_or(u64::MAX)
 }
 
-fn subject(account: &Account) -> Subject {
+fn account_subject(account: &Account) -> Subject {
     Subject::named("account", &account.id)
 }
 
 /// Lists the accounts, each with the names of its models.
-pub(super) fn patients(snapshot: &Snapshot) -> Vec<Patient> {
-    let mut patients: Vec<Patient> = snapshot
-        .places
+pub(super) fn all_checked(snapshot: &Snapshot) -> Vec<CheckedAccount> {
+    let mut patients: Vec<CheckedAccount> = snapshot
+        .ready_accounts
         .iter()
-        .map(|place| Patient {
-            place: place.clone(),
+        .map(|ready_account| CheckedAccount {
+            ready_account: ready_account.clone(),
             models: BTreeMap::new(),
             patterns: BTreeSet::new(),
         })
         .collect();
     for model in snapshot.catalog.models() {
         for target in &model.targets {
-            let Some(patient) = patients.get_mut(target.account.index) else {
+            let Some(checked_account) = patients.get_mut(target.account.index) else {
                 continue;
             };
             if model.is_pattern() {
-                patient.patterns.insert(target.model.clone());
+                checked_account.patterns.insert(target.model.clone());
             } else {
-                patient
+                checked_account
                     .models
                     .insert(target.model.clone(), made_for(model.kind, &target.model));
             }
@@ -230,47 +230,52 @@ pub(super) fn patients(snapshot: &Snapshot) -> Vec<Patient> {
 
 /// Returns what a model is for: what the catalog says, or else its name.
 pub(super) fn made_for(written: Option<ModelKind>, name: &str) -> ModelKind {
-    let usual = if name.contains("embed") {
+    let default_kind = if name.contains("embed") {
         ModelKind::Embedding
     } else {
         ModelKind::Chat
     };
     written
         .or_else(|| ModelKind::of_name(name))
-        .unwrap_or(usual)
+        .unwrap_or(default_kind)
 }
 
-async fn look_at(patient: &Patient, upstream: &Upstream) -> Looked {
-    let account = patient.account();
+async fn check_account(checked_account: &CheckedAccount, upstream: &Upstream) -> AccountResult {
+    let account = checked_account.account();
     if !account.enabled {
-        return Looked::only(patient.finding(CheckState::Skip, "account", "is disabled"));
+        return AccountResult::only(checked_account.finding(
+            CheckState::Skip,
+            "account",
+            "is disabled",
+        ));
     }
     if account.dialect.protocol.calls_nobody() {
-        return Looked::only(patient.finding(
+        return AccountResult::only(checked_account.finding(
             CheckState::Ok,
             "account",
             "the gateway itself answers for it",
         ));
     }
     let mut findings = Vec::new();
-    if reach::look(patient, upstream, &mut findings).await {
-        let heard = listed::look(patient, upstream, &mut findings).await;
-        return Looked {
+    if reach::check_reach(checked_account, upstream, &mut findings).await {
+        let server_report =
+            listed::check_credential(checked_account, upstream, &mut findings).await;
+        return AccountResult {
             findings,
-            heard,
+            server_report,
             is_unreached: false,
         };
     }
-    Looked {
+    AccountResult {
         findings,
-        heard: Heard::default(),
+        server_report: ServerReport::default(),
         is_unreached: true,
     }
 }
 
 /// Returns what is known of a failure, without secrets.
-fn said(patient: &Patient, failure: &Failure) -> String {
-    words::failed(failure, &patient.place.secrets(None))
+fn failure_text(checked_account: &CheckedAccount, failure: &Failure) -> String {
+    words::failure_words(failure, &checked_account.ready_account.secrets(None))
 }
 
 /// Returns whether a secret of the account is only a stand-in, since it could not be read.
@@ -291,8 +296,8 @@ pub(super) fn lacks_secret(account: &Account) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use portcullis::catalog::resolve::resolve;
-    use portcullis::explain::apart;
+    use portcullis::catalog::resolve::resolve_catalog;
+    use portcullis::explain::standalone_snapshot;
     use std::time::Duration;
 
     /// As many accounts as are looked at side by side have a server that says nothing; one more has
@@ -301,7 +306,7 @@ mod tests {
     async fn an_account_that_had_to_wait_for_others_is_not_called_slow() {
         let server = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}/v1", server.local_addr().unwrap());
-        let accounts: String = (0..=AT_ONCE)
+        let accounts: String = (0..=MAX_AT_ONCE)
             .map(|nth| {
                 format!(
                     "  a{nth:02}: {{ dialect: openai, base_url: \"{url}\", key: k-0123456789 }}\n"
@@ -309,14 +314,14 @@ mod tests {
             })
             .collect();
         let text = format!("accounts:\n{accounts}models: {{}}\ncallers: {{}}\n");
-        let catalog = resolve(&[("catalog.yaml".to_owned(), text)], &mut |_| {
+        let catalog = resolve_catalog(&[("catalog.yaml".to_owned(), text)], &mut |_| {
             Ok(String::new())
         })
         .expect("a catalog");
         let mut report = Findings::new(true);
         let due = Instant::now() + Duration::from_secs(2);
-        look(
-            &apart(catalog, Arc::default()),
+        check_accounts(
+            &standalone_snapshot(catalog, Arc::default()),
             due,
             &mut Clocks::default(),
             &mut report,

@@ -19,7 +19,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::accounts::{lacks_secret, made_for};
 use super::report::{CheckState, Finding, Findings, Subject};
-use super::words::some;
+use super::words::first_three;
 use dialects::Endpoint;
 use dialects::neutral::ModelKind;
 use portcullis::catalog::Target;
@@ -30,11 +30,11 @@ use portcullis::plan::{Candidate, Reach};
 use request::{Asker, GoodAnswer, NoAnswer};
 
 /// The targets that are asked side by side.
-const AT_ONCE: usize = 16;
+const MAX_AT_ONCE: usize = 16;
 /// The longest time for all targets.
-const PATIENCE: Duration = Duration::from_secs(600);
+const ASK_TIMEOUT: Duration = Duration::from_secs(600);
 /// The most tokens of an answer: enough for a model that thinks before it says a word.
-const TOKENS: u64 = 256;
+const MAX_TOKENS: u64 = 256;
 
 /// The fields by which usage of a stream is asked for. Old servers refuse them.
 const STREAM_USAGE: [&str; 2] = ["stream_options", "include_usage"];
@@ -105,29 +105,32 @@ struct TargetAnswers {
 
 /// Asks all targets, except those of accounts that are known to be out of reach, by their indexes.
 /// They are told in the order of the catalog.
-pub(super) async fn look(
+pub(super) async fn ask_targets(
     snapshot: Arc<Snapshot>,
     unreached: &BTreeSet<usize>,
     report: &mut Findings,
 ) {
     let (upstream, gate) = (
         Arc::new(Upstream::default()),
-        Arc::new(Semaphore::new(AT_ONCE)),
+        Arc::new(Semaphore::new(MAX_AT_ONCE)),
     );
-    let (due, mut running) = (Instant::now() + PATIENCE, JoinSet::new());
-    let candidates = candidates(&snapshot, unreached, report);
-    let names: Vec<String> = candidates.iter().map(|(_, target)| name(target)).collect();
+    let (due, mut running) = (Instant::now() + ASK_TIMEOUT, JoinSet::new());
+    let candidates = asked_candidates(&snapshot, unreached, report);
+    let names: Vec<String> = candidates
+        .iter()
+        .map(|(_, target)| target_name(target))
+        .collect();
     let begun: Arc<[AtomicBool]> = names.iter().map(|_| AtomicBool::new(false)).collect();
     for (nth, (candidate, target)) in candidates.into_iter().enumerate() {
         let (upstream, gate, begun) = (upstream.clone(), gate.clone(), begun.clone());
         running.spawn(async move {
-            let _place = gate.acquire().await;
+            let _permit = gate.acquire().await;
             if let Some(begun) = begun.get(nth) {
                 begun.store(true, Ordering::Relaxed);
             }
             (
                 nth,
-                ask(
+                ask_target(
                     &Asker {
                         upstream: &upstream,
                         candidate: &candidate,
@@ -167,15 +170,15 @@ pub(super) async fn look(
     if !late.is_empty() {
         // What they were sent may be charged for.
         is_unpriced = true;
-        let seen = format!("not done in time: {}", some(&late));
-        let finding = Finding::new(CheckState::Fail, Subject::of("ask"), "time", seen);
-        report.add(finding.with("look at their servers: they answer too slowly"));
+        let seen = format!("not done in time: {}", first_three(&late));
+        let finding = Finding::new(CheckState::Fail, Subject::single("ask"), "time", seen);
+        report.add(finding.with_remedy("look at their servers: they answer too slowly"));
     }
     if !waiting.is_empty() {
         report.skip(
-            Subject::of("ask"),
+            Subject::single("ask"),
             "time",
-            format!("no time was left for {}", some(&waiting)),
+            format!("no time was left for {}", first_three(&waiting)),
         );
     }
     let known = if is_unpriced { "at least " } else { "" };
@@ -185,11 +188,11 @@ pub(super) async fn look(
         (format!("{requests} requests were"), "they cost")
     };
     let seen = format!("{sent} sent; {it} {known}{cost} USD, as far as prices are known");
-    report.ok(Subject::of("ask"), "cost", seen);
+    report.ok(Subject::single("ask"), "cost", seen);
 }
 
 /// Lists the targets that are asked, each once. Tells which are not.
-fn candidates(
+fn asked_candidates(
     snapshot: &Snapshot,
     unreached: &BTreeSet<usize>,
     report: &mut Findings,
@@ -215,30 +218,30 @@ fn candidates(
             }
             if lacks_secret(&target.account) {
                 report.skip(
-                    subject(target),
+                    target_subject(target),
                     "ask",
                     "the secret of its account could not be read: see configuration",
                 );
                 continue;
             }
-            let Some(endpoint) = endpoint(target, model.kind) else {
+            let Some(endpoint) = asked_endpoint(target, model.kind) else {
                 report.skip(
-                    subject(target),
+                    target_subject(target),
                     "ask",
                     "is not asked: only conversations and vectors are",
                 );
                 continue;
             };
-            let Some(place) = snapshot.places.get(target.account.index) else {
+            let Some(ready_account) = snapshot.ready_accounts.get(target.account.index) else {
                 continue;
             };
-            let track = place.state.asked(&target.model, endpoint);
-            let candidate = Candidate::of(snapshot, model, target, track, Reach::Any);
+            let track = ready_account.state.asked(&target.model, endpoint);
+            let candidate = Candidate::for_target(snapshot, model, target, track, Reach::Any);
             found.extend(candidate.map(|candidate| (candidate, target.clone())));
         }
     }
     for (id, targets) in left_out.into_values() {
-        let what = if targets == 1 {
+        let targets_text = if targets == 1 {
             "its target is".to_owned()
         } else {
             format!("its {targets} targets are")
@@ -246,14 +249,14 @@ fn candidates(
         report.skip(
             Subject::named("account", id),
             "ask",
-            format!("{what} not asked: mend the account first"),
+            format!("{targets_text} not asked: mend the account first"),
         );
     }
     found
 }
 
 /// Returns the kind of endpoint at which a target is asked.
-fn endpoint(target: &Target, kind: Option<ModelKind>) -> Option<Endpoint> {
+fn asked_endpoint(target: &Target, kind: Option<ModelKind>) -> Option<Endpoint> {
     let served = target.account.serves.iter().map(|(kind, _)| *kind);
     let served: Vec<Endpoint> = served.collect();
     let vectors = Some(Endpoint::Embeddings).filter(|kind| served.contains(kind));
@@ -274,7 +277,7 @@ fn endpoint(target: &Target, kind: Option<ModelKind>) -> Option<Endpoint> {
     }
 }
 
-async fn ask(asker: &Asker<'_>, target: &Target) -> TargetAnswers {
+async fn ask_target(asker: &Asker<'_>, target: &Target) -> TargetAnswers {
     let mut asked = TargetAnswers {
         findings: Vec::new(),
         requests: 0,
@@ -289,52 +292,52 @@ async fn ask(asker: &Asker<'_>, target: &Target) -> TargetAnswers {
             Ok(answer) => asked.finding(
                 target,
                 CheckState::Ok,
-                format!("gives vectors{}", answer.room()),
+                format!("gives vectors{}", answer.quota_text()),
             ),
-            Err(why) => failed(target, &why),
+            Err(why) => failed_finding(target, &why),
         });
         return asked;
     }
     let together = [Ability::Stream, Ability::Tools, Ability::LateSystem];
     let mut abilities: Vec<(Ability, Result<(), String>)> = Vec::new();
     let room;
-    match asked.send(asker, &chat(&together)).await {
+    match asked.send(asker, &chat_request(&together)).await {
         Ok(answer) => {
-            room = answer.room();
+            room = answer.quota_text();
             abilities.extend(together.into_iter().map(|one| (one, answer.lacks(one))));
         }
         Err(why) if !why.is_about_the_request => {
-            asked.findings.push(failed(target, &why));
+            asked.findings.push(failed_finding(target, &why));
             return asked;
         }
         // Which of them does it not take?
         Err(_) => {
-            match asked.send(asker, &chat(&[])).await {
-                Ok(answer) => room = answer.room(),
+            match asked.send(asker, &chat_request(&[])).await {
+                Ok(answer) => room = answer.quota_text(),
                 Err(why) => {
-                    asked.findings.push(failed(target, &why));
+                    asked.findings.push(failed_finding(target, &why));
                     return asked;
                 }
             }
             for one in together {
-                let answer = asked.send(asker, &chat(&[one])).await;
+                let answer = asked.send(asker, &chat_request(&[one])).await;
                 abilities.push((
                     one,
                     answer
-                        .map_err(|why| why.said)
+                        .map_err(|why| why.message)
                         .and_then(|answer| answer.lacks(one)),
                 ));
             }
         }
     }
-    let answer = asked.send(asker, &chat(&[Ability::Schema])).await;
+    let answer = asked.send(asker, &chat_request(&[Ability::Schema])).await;
     abilities.push((
         Ability::Schema,
         answer
-            .map_err(|why| why.said)
+            .map_err(|why| why.message)
             .and_then(|answer| answer.lacks(Ability::Schema)),
     ));
-    asked.tell(target, &abilities, &room);
+    asked.add_findings(target, &abilities, &room);
     asked
 }
 
@@ -359,14 +362,19 @@ impl TargetAnswers {
         };
         Finding::new(
             state,
-            subject(target),
+            target_subject(target),
             "ask",
             format!("{seen} ({how_many})"),
         )
     }
 
     /// Tells what a target can do, what it cannot, and what to write into the catalog.
-    fn tell(&mut self, target: &Target, abilities: &[(Ability, Result<(), String>)], room: &str) {
+    fn add_findings(
+        &mut self,
+        target: &Target,
+        abilities: &[(Ability, Result<(), String>)],
+        room: &str,
+    ) {
         let can: Vec<&str> = abilities
             .iter()
             .filter(|(_, has)| has.is_ok())
@@ -393,35 +401,35 @@ impl TargetAnswers {
             } else {
                 CheckState::Warn
             };
-            let finding = Finding::new(state, subject(target), "ask", seen);
+            let finding = Finding::new(state, target_subject(target), "ask", seen);
             self.findings.push(match proposal {
-                Some(proposal) => finding.with(proposal),
+                Some(proposal) => finding.with_remedy(proposal),
                 None => finding,
             });
         }
     }
 }
 
-fn subject(target: &Target) -> Subject {
-    Subject::named("target", name(target))
+fn target_subject(target: &Target) -> Subject {
+    Subject::named("target", target_name(target))
 }
 
-fn name(target: &Target) -> String {
+fn target_name(target: &Target) -> String {
     format!("{}/{}", target.account.id, target.model)
 }
 
-fn failed(target: &Target, why: &NoAnswer) -> Finding {
+fn failed_finding(target: &Target, why: &NoAnswer) -> Finding {
     Finding::new(
         CheckState::Fail,
-        subject(target),
+        target_subject(target),
         "ask",
-        format!("does not answer: {}", why.said),
+        format!("does not answer: {}", why.message),
     )
-    .with(why.act.clone())
+    .with_remedy(why.remedy.clone())
 }
 
 /// Returns a request for a short answer that needs these abilities.
-fn chat(abilities: &[Ability]) -> Value {
+fn chat_request(abilities: &[Ability]) -> Value {
     let has = |one: Ability| abilities.contains(&one);
     let mut messages =
         vec![json!({ "role": "user", "content": "Is water wet? Answer yes or no." })];
@@ -433,7 +441,7 @@ fn chat(abilities: &[Ability]) -> Value {
     let mut add = |name: &str, value: Value| body.insert(name.to_owned(), value);
     add("model", "m".into());
     add("messages", messages.into());
-    add("max_completion_tokens", TOKENS.into());
+    add("max_completion_tokens", MAX_TOKENS.into());
     if has(Ability::Stream) {
         add("stream", true.into());
         add("stream_options", json!({ "include_usage": true }));

@@ -3,19 +3,19 @@
 use std::time::{Duration, SystemTime};
 
 use super::report::{CheckState, Finding, Findings, Subject};
-use super::words::{some, span};
+use super::words::{duration_text, first_three};
 use portcullis::base::calendar;
 
 /// Clocks that differ by less agree. A provider tells whole seconds.
-const AGREE: i64 = 5_000;
+const MAX_DIFFERENCE: i64 = 5_000;
 /// With clocks that differ by more, signatures and tokens are refused, or are soon.
-const REFUSED: i64 = 60_000;
+const REFUSED_DIFFERENCE: i64 = 60_000;
 
 /// The clocks that were seen.
 #[derive(Default)]
-pub(super) struct Clocks(Vec<Seen>);
+pub(super) struct Clocks(Vec<SeenClock>);
 
-struct Seen {
+struct SeenClock {
     whose: String,
     /// The milliseconds by which it is ahead of ours.
     ahead: i64,
@@ -24,35 +24,35 @@ struct Seen {
 impl Clocks {
     /// Adds a clock: the time that it told, in milliseconds of Unix time, when our clock was
     /// between `before` and now.
-    pub(super) fn add(&mut self, whose: String, before: SystemTime, told: u64) {
+    pub(super) fn add(&mut self, whose: String, before: SystemTime, server_ms: u64) {
         let sent = before
             .duration_since(SystemTime::UNIX_EPOCH)
             .unwrap_or_default();
         let (sent, now) = (
             u64::try_from(sent.as_millis()).unwrap_or(u64::MAX),
-            calendar::now(),
+            calendar::now_millis(),
         );
         // Whatever the time between them, the clock was read in it.
-        let ahead = match told {
-            _ if told > now => signed(told - now),
+        let ahead = match server_ms {
+            _ if server_ms > now => to_signed(server_ms - now),
             // A provider tells the beginning of a second.
-            _ if told.saturating_add(999) < sent => -signed(sent - told - 999),
+            _ if server_ms.saturating_add(999) < sent => -to_signed(sent - server_ms - 999),
             _ => 0,
         };
-        self.0.push(Seen { whose, ahead });
+        self.0.push(SeenClock { whose, ahead });
     }
 
     /// Tells whether our clock is right. Where others differ from each other, the one in the middle
     /// counts; of two in the middle, the one that is nearer to ours. If there are only two others,
     /// and all three differ, nothing shows which is right.
     pub(super) fn judge(self, report: &mut Findings) {
-        self.judged()
+        self.findings()
             .into_iter()
             .for_each(|finding| report.add(finding));
     }
 
-    fn judged(mut self) -> Vec<Finding> {
-        let finding = |state, seen| Finding::new(state, Subject::of("clock"), "time", seen);
+    fn findings(mut self) -> Vec<Finding> {
+        let finding = |state, seen| Finding::new(state, Subject::single("clock"), "time", seen);
         self.0.sort_by_key(|seen| seen.ahead);
         let half = self.0.len() / 2;
         let upper = self.0.get(half).map(|seen| seen.ahead);
@@ -72,28 +72,28 @@ impl Clocks {
             )];
         };
         if let [slow, fast] = self.0.as_slice()
-            && fast.ahead - slow.ahead > AGREE
-            && middle.abs() > AGREE
+            && fast.ahead - slow.ahead > MAX_DIFFERENCE
+            && middle.abs() > MAX_DIFFERENCE
         {
             let seen = format!(
                 "the clock of {} is {} that of {}: one of them is wrong. This machine's clock agrees with neither",
                 fast.whose,
-                differs(fast.ahead - slow.ahead),
+                difference_text(fast.ahead - slow.ahead),
                 slow.whose
             );
             return vec![
                 finding(CheckState::Warn, seen)
-                    .with("let NTP set this machine's clock, and those that are yours"),
+                    .with_remedy("let NTP set this machine's clock, and those that are yours"),
             ];
         }
-        let (agree, others): (Vec<&Seen>, Vec<&Seen>) = self
+        let (agree, others): (Vec<&SeenClock>, Vec<&SeenClock>) = self
             .0
             .iter()
-            .partition(|seen| (seen.ahead - middle).abs() <= AGREE);
+            .partition(|seen| (seen.ahead - middle).abs() <= MAX_DIFFERENCE);
         let agree: Vec<&str> = agree.into_iter().map(|seen| &*seen.whose).collect();
-        let mut findings = vec![judged(middle, &some(&agree))];
+        let mut findings = vec![clock_finding(middle, &first_three(&agree))];
         findings.extend(others.into_iter().map(|seen| {
-            let by = differs(seen.ahead - middle);
+            let by = difference_text(seen.ahead - middle);
             // One other clock and this machine's agree: two against one.
             let than = if self.0.len() == 2 {
                 "that of this machine: one of them is wrong"
@@ -101,34 +101,34 @@ impl Clocks {
                 "the others"
             };
             let text = format!("the clock of {} is {by} {than}", seen.whose);
-            finding(CheckState::Warn, text).with("let NTP set that clock, if it is yours")
+            finding(CheckState::Warn, text).with_remedy("let NTP set that clock, if it is yours")
         }));
         findings
     }
 }
 
-fn judged(ahead: i64, others: &str) -> Finding {
+fn clock_finding(ahead: i64, others: &str) -> Finding {
     let state = match ahead.unsigned_abs() {
-        by if by > REFUSED.unsigned_abs() => CheckState::Fail,
-        by if by > AGREE.unsigned_abs() => CheckState::Warn,
+        by if by > REFUSED_DIFFERENCE.unsigned_abs() => CheckState::Fail,
+        by if by > MAX_DIFFERENCE.unsigned_abs() => CheckState::Warn,
         _ => CheckState::Ok,
     };
-    let subject = Subject::of("clock");
+    let subject = Subject::single("clock");
     if state == CheckState::Ok {
         return Finding::new(state, subject, "time", format!("agrees with {others}"));
     }
     let seen = format!(
         "this machine's clock is {} that of {others}",
-        differs(-ahead)
+        difference_text(-ahead)
     );
-    Finding::new(state, subject, "time", seen).with(
+    Finding::new(state, subject, "time", seen).with_remedy(
         "let NTP set the clock. AWS and Google refuse requests that are signed minutes off, and the ends of keys, and of daily and monthly \
          limits, go by it",
     )
 }
 
-fn differs(ahead: i64) -> String {
-    let by = span(Duration::from_millis(ahead.unsigned_abs()));
+fn difference_text(ahead: i64) -> String {
+    let by = duration_text(Duration::from_millis(ahead.unsigned_abs()));
     if ahead > 0 {
         format!("{by} ahead of")
     } else {
@@ -136,7 +136,7 @@ fn differs(ahead: i64) -> String {
     }
 }
 
-fn signed(number: u64) -> i64 {
+fn to_signed(number: u64) -> i64 {
     i64::try_from(number)
         .unwrap_or(i64::MAX / 4)
         .min(i64::MAX / 4)
@@ -149,18 +149,22 @@ mod tests {
     #[test]
     fn the_clock_is_judged_by_the_one_in_the_middle() {
         let (now, mut clocks) = (SystemTime::now(), Clocks::default());
-        let ms = calendar::now();
+        let ms = calendar::now_millis();
         for (whose, told) in [("a", ms + 70_500), ("b", ms + 71_000), ("c", ms - 500)] {
             clocks.add(whose.to_owned(), now, told);
         }
-        let ahead: Vec<bool> = clocks.0.iter().map(|seen| seen.ahead > REFUSED).collect();
+        let ahead: Vec<bool> = clocks
+            .0
+            .iter()
+            .map(|seen| seen.ahead > REFUSED_DIFFERENCE)
+            .collect();
         assert_eq!(ahead, [true, true, false]);
         assert_eq!(
             clocks.0.last().map(|seen| seen.ahead),
             Some(0),
             "the beginning of a second is not behind"
         );
-        let text = |ahead| serde_json::to_value(judged(ahead, "a")).unwrap();
+        let text = |ahead| serde_json::to_value(clock_finding(ahead, "a")).unwrap();
         assert_eq!(text(0)["seen"], "agrees with a");
         assert_eq!(
             (&text(6_000)["state"], &text(6_000)["seen"]),
@@ -182,11 +186,11 @@ mod tests {
     #[test]
     fn with_an_even_number_the_middle_is_the_one_nearer_to_ours() {
         let check = |ahead: &[i64], expected: &[(&str, &str)]| {
-            let seen = |(nth, ahead): (usize, &i64)| Seen {
+            let seen = |(nth, ahead): (usize, &i64)| SeenClock {
                 whose: format!("c{nth}"),
                 ahead: ahead * 1_000,
             };
-            let found = Clocks(ahead.iter().enumerate().map(seen).collect()).judged();
+            let found = Clocks(ahead.iter().enumerate().map(seen).collect()).findings();
             let found: Vec<_> = found
                 .iter()
                 .map(|one| serde_json::to_value(one).unwrap())

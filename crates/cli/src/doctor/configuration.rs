@@ -6,20 +6,20 @@ use std::path::Path;
 
 use super::report::{CheckState, Finding, Findings, Subject};
 use portcullis::base::problem::{Problem, Problems};
-use portcullis::base::units::count;
-use portcullis::catalog::load::{self, Loaded, Secrets, shown};
+use portcullis::base::units::format_count;
+use portcullis::catalog::load::{self, Loaded, Secrets, display_folder};
 use portcullis::catalog::{Catalog, published_key_problem};
 use portcullis::conf::config::Server;
 
 /// What could be read.
-pub(super) struct Read {
+pub(super) struct ReadConfiguration {
     pub(super) server: Option<Server>,
     pub(super) catalog: Option<Catalog>,
 }
 
 /// Reads the configuration, and tells its errors and warnings.
-pub(super) fn read(conf: &Path, report: &mut Findings) -> Read {
-    match load::load(conf, Secrets::Resolve) {
+pub(super) fn read_configuration(conf: &Path, report: &mut Findings) -> ReadConfiguration {
+    match load::load_folder(conf, Secrets::Resolve) {
         Ok(Loaded {
             server,
             catalog,
@@ -28,43 +28,50 @@ pub(super) fn read(conf: &Path, report: &mut Findings) -> Read {
         }) => {
             let seen = format!(
                 "{}: {}, {}",
-                shown(conf),
-                count(files, "file"),
+                display_folder(conf),
+                format_count(files, "file"),
                 catalog.size()
             );
-            report.ok(subject(), "files", seen);
-            warn(&catalog.warnings, report);
+            report.ok(configuration_subject(), "files", seen);
+            add_warnings(&catalog.warnings, report);
             demo_key(&server, &catalog, report);
-            Read {
+            ReadConfiguration {
                 server: Some(server),
                 catalog: Some(catalog),
             }
         }
         Err(Problems(errors, warnings)) => {
             for error in &errors {
-                let finding = Finding::new(CheckState::Fail, subject(), "files", error.to_string());
-                report.add(finding.with("correct it: the gateway does not start with this error"));
+                let finding = Finding::new(
+                    CheckState::Fail,
+                    configuration_subject(),
+                    "files",
+                    error.to_string(),
+                );
+                report.add(
+                    finding.with_remedy("correct it: the gateway does not start with this error"),
+                );
             }
-            warn(&warnings, report);
-            rest(conf, report)
+            add_warnings(&warnings, report);
+            read_rest(conf, report)
         }
     }
 }
 
-fn subject() -> Subject {
-    Subject::of("configuration")
+fn configuration_subject() -> Subject {
+    Subject::single("configuration")
 }
 
 /// Tells warnings, except the one about the admin listener: the exposure of the listeners is a
 /// check of its own.
-fn warn(warnings: &[Problem], report: &mut Findings) {
+fn add_warnings(warnings: &[Problem], report: &mut Findings) {
     for warning in warnings
         .iter()
         .filter(|warning| warning.path != "admin.address")
     {
         report.add(Finding::new(
             CheckState::Warn,
-            subject(),
+            configuration_subject(),
             "files",
             warning.to_string(),
         ));
@@ -76,12 +83,12 @@ fn demo_key(server: &Server, catalog: &Catalog, report: &mut Findings) {
     match published_key_problem(catalog, &listeners) {
         Some(problem) => report.add(Finding::new(
             CheckState::Fail,
-            subject(),
+            configuration_subject(),
             "demo key",
             problem,
         )),
         None => report.ok(
-            subject(),
+            configuration_subject(),
             "demo key",
             "the published demo key opens nothing to strangers",
         ),
@@ -89,19 +96,19 @@ fn demo_key(server: &Server, catalog: &Catalog, report: &mut Findings) {
 }
 
 /// Reads each part that can be read, with stand-ins for secrets that are missing.
-fn rest(conf: &Path, report: &mut Findings) -> Read {
-    let server = load::server(conf, Secrets::IfThere).ok();
-    let catalog = load::catalog(conf, Secrets::IfThere).catalog.ok();
+fn read_rest(conf: &Path, report: &mut Findings) -> ReadConfiguration {
+    let server = load::read_server(conf, Secrets::IfThere).ok();
+    let catalog = load::read_catalog(conf, Secrets::IfThere).catalog.ok();
     if server.is_none() {
         let why = "server.yaml cannot be read: process, listeners, access log, ledger and store are not checked";
-        report.skip(subject(), "server.yaml", why);
+        report.skip(configuration_subject(), "server.yaml", why);
     }
     if catalog.is_none() {
         report.skip(
-            subject(),
+            configuration_subject(),
             "catalog",
             "the catalog cannot be read: no account is checked",
         );
     }
-    Read { server, catalog }
+    ReadConfiguration { server, catalog }
 }

@@ -7,9 +7,9 @@ use crate::explain::status;
 use portcullis::status::{ProblemReport, Severity};
 
 /// Tells the problems of the instance whose status this is: the URL of the page, or a file.
-pub(super) fn look(from: &str, conf: &Path, report: &mut Findings) {
-    let subject = || Subject::of("instance");
-    let status = match status::read(from, conf, None) {
+pub(super) fn check_instance(from: &str, conf: &Path, report: &mut Findings) {
+    let subject = || Subject::single("instance");
+    let status = match status::read_status(from, conf, None) {
         Ok(instance) => instance.status,
         Err(no) => {
             let finding = Finding::new(
@@ -18,10 +18,9 @@ pub(super) fn look(from: &str, conf: &Path, report: &mut Findings) {
                 "status",
                 format!("--status: {}", no.why),
             );
-            report.add(
-                finding
-                    .with("does the gateway run, and is this the address of its admin listener?"),
-            );
+            report.add(finding.with_remedy(
+                "does the gateway run, and is this the address of its admin listener?",
+            ));
             return;
         }
     };
@@ -45,25 +44,25 @@ pub(super) fn look(from: &str, conf: &Path, report: &mut Findings) {
         report.ok(subject(), "problems", "it has no problems");
     }
     for problem in status.problems {
-        report.add(finding(problem));
+        report.add(problem_finding(problem));
     }
     if status.more_problems > 0 {
         let seen = format!("it has {} more problems", status.more_problems);
         report.add(
             Finding::new(CheckState::Warn, subject(), "problems", seen)
-                .with("mend the first ones, and ask again"),
+                .with_remedy("mend the first ones, and ask again"),
         );
     }
 }
 
-fn finding(problem: ProblemReport) -> Finding {
+fn problem_finding(problem: ProblemReport) -> Finding {
     let ProblemReport {
         remedy,
         rule,
         severity,
         since,
         subject,
-        what,
+        what: summary,
         ..
     } = problem;
     let state = match severity {
@@ -71,9 +70,9 @@ fn finding(problem: ProblemReport) -> Finding {
         Severity::Warning => CheckState::Warn,
     };
     let seen = if since.is_empty() {
-        what
+        summary
     } else {
-        format!("{what} Since {since}.")
+        format!("{summary} Since {since}.")
     };
     Finding::new(
         state,
@@ -81,5 +80,5 @@ fn finding(problem: ProblemReport) -> Finding {
         rule,
         seen,
     )
-    .with(remedy)
+    .with_remedy(remedy)
 }

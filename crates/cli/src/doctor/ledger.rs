@@ -8,15 +8,15 @@ use std::path::{Path, PathBuf};
 use nix::sys::statvfs::statvfs;
 
 use super::report::{CheckState, Finding, Findings, Subject};
-use super::words::size;
+use super::words::size_text;
 use portcullis::conf::config::Ledger;
 use portcullis::ledger::read;
 
 /// The bytes that are written to see whether the disk has room: the rows of some days.
-const ROOM: u64 = 16 << 20;
+const PROBE_BYTES: u64 = 16 << 20;
 /// What is little room: a spool of large bodies, and the rows of a busy month. Of a small disk, a
 /// tenth is enough.
-const LITTLE: u64 = 1 << 30;
+const LITTLE_SPACE: u64 = 1 << 30;
 /// What to do where no ledger can be.
 const OTHERWISE: &str = "put a folder there, or set `ledger.path` in server.yaml: until then use is counted in memory only";
 /// What to do about a file that this user may not use.
@@ -26,8 +26,8 @@ const RIGHT: &str =
 const PIECE: usize = 256 << 10;
 
 /// Looks at the ledger.
-pub(super) fn look(ledger: &Ledger, report: &mut Findings) {
-    let subject = || Subject::of("ledger");
+pub(super) fn check_ledger(ledger: &Ledger, report: &mut Findings) {
+    let subject = || Subject::single("ledger");
     if !ledger.enabled {
         report.skip(subject(), "file", "`ledger.enabled` is false");
         return;
@@ -36,39 +36,42 @@ pub(super) fn look(ledger: &Ledger, report: &mut Findings) {
         Ok(folder) => folder,
         Err(why) => {
             let seen = format!("{} cannot be made: {why}", ledger.path.display());
-            report.add(Finding::new(CheckState::Fail, subject(), "file", seen).with(OTHERWISE));
+            report.add(
+                Finding::new(CheckState::Fail, subject(), "file", seen).with_remedy(OTHERWISE),
+            );
             return;
         }
     };
-    report.add(file(&ledger.path));
-    let (written, why) = match probe(&folder) {
+    report.add(file_finding(&ledger.path));
+    let (written, why) = match probe_disk(&folder) {
         Ok(room) => room,
         Err(why) => {
             let seen = format!("no file can be made in {}: {why}", folder.display());
             let remedy = "the user that runs the gateway must be able to write there, and the disk must not be read-only or full: or set \
                           `ledger.path` in server.yaml";
-            report.add(Finding::new(CheckState::Fail, subject(), "disk", seen).with(remedy));
+            report.add(Finding::new(CheckState::Fail, subject(), "disk", seen).with_remedy(remedy));
             return;
         }
     };
     report.add(match why {
-        None => roomy(written, room(&folder), &folder),
+        None => disk_finding(written, disk_space(&folder), &folder),
         Some(why) => {
-            let seen = format!("only {} could be written in {}: {why}", size(written), folder.display());
+            let seen = format!("only {} could be written in {}: {why}", size_text(written), folder.display());
             let remedy = if why.kind() == ErrorKind::FileTooLarge {
                 "a limit bounds the size of files (`ulimit -f`, `LimitFSIZE=`): raise it"
             } else {
                 "free some space on the disk, or set `ledger.path` in server.yaml. Rows that find no room are lost after a while"
             };
-            Finding::new(CheckState::Fail, subject(), "disk", seen).with(remedy)
+            Finding::new(CheckState::Fail, subject(), "disk", seen).with_remedy(remedy)
         }
     });
 }
 
 /// Returns the finding for the file. Only a file is opened: a pipe would not open until somebody
 /// reads it.
-fn file(path: &Path) -> Finding {
-    let finding = |state, seen: String| Finding::new(state, Subject::of("ledger"), "file", seen);
+fn file_finding(path: &Path) -> Finding {
+    let finding =
+        |state, seen: String| Finding::new(state, Subject::single("ledger"), "file", seen);
     let (fail, shown) = (|seen| finding(CheckState::Fail, seen), path.display());
     match fs::metadata(path) {
         Err(why) if why.kind() == ErrorKind::NotFound => {
@@ -77,47 +80,47 @@ fn file(path: &Path) -> Finding {
                 format!("{shown} is not there yet: `serve` makes it"),
             );
         }
-        Err(why) => return fail(format!("{shown} cannot be read: {why}")).with(RIGHT),
+        Err(why) => return fail(format!("{shown} cannot be read: {why}")).with_remedy(RIGHT),
         Ok(there) if !there.is_file() => {
-            return fail(format!("{shown} is no file")).with(
+            return fail(format!("{shown} is no file")).with_remedy(
                 "write the path of a file as `ledger.path` in server.yaml: until then use is counted in memory only",
             );
         }
         Ok(there) if there.len() == 0 => {}
         Ok(_) => {
             if let Err(why) = read::is_there(path) {
-                return fail(why).with("until it is mended, use is counted in memory only");
+                return fail(why).with_remedy("until it is mended, use is counted in memory only");
             }
         }
     }
     match OpenOptions::new().append(true).open(path) {
         Ok(_) => finding(CheckState::Ok, format!("{shown} can be read and written")),
-        Err(why) => fail(format!("{shown} cannot be written: {why}")).with(RIGHT),
+        Err(why) => fail(format!("{shown} cannot be written: {why}")).with_remedy(RIGHT),
     }
 }
 
 /// Returns the finding for a disk that took what was written. The free space is not known of every
 /// disk.
-fn roomy(written: u64, room: Option<(u64, u64)>, folder: &Path) -> Finding {
+fn disk_finding(written: u64, room: Option<(u64, u64)>, folder: &Path) -> Finding {
     let free_too = room
-        .map(|(free, _)| format!("; {} are free", size(free)))
+        .map(|(free, _)| format!("; {} are free", size_text(free)))
         .unwrap_or_default();
     let seen = format!(
         "{} could be written in {}{free_too}",
-        size(written),
+        size_text(written),
         folder.display()
     );
-    let finding = |state| Finding::new(state, Subject::of("ledger"), "disk", seen.as_str());
-    if room.is_none_or(|(free, all)| free >= LITTLE.min(all / 10)) {
+    let finding = |state| Finding::new(state, Subject::single("ledger"), "disk", seen.as_str());
+    if room.is_none_or(|(free, all)| free >= LITTLE_SPACE.min(all / 10)) {
         return finding(CheckState::Ok);
     }
     finding(CheckState::Warn)
-        .with("free some space on the disk, or set `ledger.path` in server.yaml")
+        .with_remedy("free some space on the disk, or set `ledger.path` in server.yaml")
 }
 
 /// Returns the free bytes of a folder's disk, and all its bytes. Some file systems do not know
 /// their size, and say 0.
-fn room(folder: &Path) -> Option<(u64, u64)> {
+fn disk_space(folder: &Path) -> Option<(u64, u64)> {
     let disk = statvfs(folder).ok().filter(|disk| disk.blocks() > 0)?;
     let bytes = |blocks: u64| blocks.saturating_mul(disk.fragment_size());
     Some((bytes(disk.blocks_available()), bytes(disk.blocks())))
@@ -153,7 +156,7 @@ fn folder_of(path: &Path) -> Result<PathBuf, String> {
 }
 
 /// Makes a file without a name, which is gone however the process ends.
-pub(super) fn nameless(folder: &Path) -> io::Result<File> {
+pub(super) fn create_nameless(folder: &Path) -> io::Result<File> {
     let name = folder.join(format!(".portcullis-doctor-{:016x}", fastrand::u64(..)));
     let file = OpenOptions::new()
         .write(true)
@@ -165,11 +168,11 @@ pub(super) fn nameless(folder: &Path) -> io::Result<File> {
 }
 
 /// Writes to a file without a name. Returns how much could be written, and why it was not all.
-fn probe(folder: &Path) -> io::Result<(u64, Option<io::Error>)> {
-    let mut file = nameless(folder)?;
+fn probe_disk(folder: &Path) -> io::Result<(u64, Option<io::Error>)> {
+    let mut file = create_nameless(folder)?;
     let piece = vec![0; PIECE];
     let mut written = 0;
-    while written < ROOM {
+    while written < PROBE_BYTES {
         match file.write(&piece) {
             Ok(0) => return Ok((written, Some(ErrorKind::WriteZero.into()))),
             Ok(some) => written += some as u64,
@@ -189,7 +192,7 @@ mod tests {
     fn a_disk_that_is_nearly_full_is_a_warning() {
         let told = |room| {
             let mut report = Findings::new(true);
-            report.add(roomy(ROOM, room, Path::new("data")));
+            report.add(disk_finding(PROBE_BYTES, room, Path::new("data")));
             let one = serde_json::to_value(&report.all()[0]).expect("JSON");
             (one["state"].clone(), one["seen"].clone())
         };
@@ -217,6 +220,6 @@ mod tests {
             told(Some((90 << 20, 1 << 30))),
             says("warn", "; 90 MiB are free")
         );
-        assert!(room(Path::new("/")).is_some_and(|(free, all)| free > 0 && all > free));
+        assert!(disk_space(Path::new("/")).is_some_and(|(free, all)| free > 0 && all > free));
     }
 }

@@ -12,19 +12,19 @@ use serde::Deserialize;
 use tokio::net::TcpSocket;
 
 use super::report::{CheckState, Finding, Findings, Subject};
-use super::words::{some, span};
-use crate::http::{get, key};
-use crate::key::running::{Running, serves};
-use portcullis::base::address::reachable;
-use portcullis::base::calendar::rfc3339;
+use super::words::{duration_text, first_three};
+use crate::http::{get_page, listener_key};
+use crate::key::running::{Running, check_served};
+use portcullis::base::address::reachable_address;
+use portcullis::base::calendar::format_system_time;
 use portcullis::conf::config::{Listen, ListenTls, Server};
 use portcullis::inventory;
-use portcullis::tls::{Certificate, Term};
+use portcullis::tls::{Certificate, CertificateTerm};
 
 /// The name of the section of `server.yaml` with the addresses for callers.
 const LISTEN: &str = "listen";
 /// The longest wait for the gateway's page.
-const NEAR: Duration = Duration::from_secs(5);
+const PAGE_TIMEOUT: Duration = Duration::from_secs(5);
 /// What to do about an address that another program seems to have.
 const OTHER: &str = "find out which program has the address (`ss -ltnp`). If it is a gateway on this folder that was started with another \
                      `admin.address`, it may stay; if not, write another address into server.yaml";
@@ -44,7 +44,7 @@ const REPLACE_NOW: Duration = Duration::from_secs(3 * 86_400);
 const LONG: Duration = Duration::from_secs(30 * 86_400);
 
 /// Looks at all listeners.
-pub(super) fn look(conf: &Path, server: &Server, report: &mut Findings) {
+pub(super) fn check_listeners(conf: &Path, server: &Server, report: &mut Findings) {
     let addresses = server
         .listen
         .iter()
@@ -53,13 +53,13 @@ pub(super) fn look(conf: &Path, server: &Server, report: &mut Findings) {
     let addresses: Vec<SocketAddr> = addresses.collect();
     let bound: Vec<_> = addresses
         .iter()
-        .map(|address| (*address, bind(*address)))
+        .map(|address| (*address, try_bind(*address)))
         .collect();
     let is_taken = |why: &io::Error| why.kind() == io::ErrorKind::AddrInUse;
     let holder = bound
         .iter()
         .any(|(_, bound)| bound.as_ref().is_err_and(is_taken))
-        .then(|| holder(conf, server));
+        .then(|| find_holder(conf, server));
     for (nth, (address, bound)) in bound.into_iter().enumerate() {
         let subject = Subject::named("listener", address);
         let twice = addresses
@@ -70,24 +70,25 @@ pub(super) fn look(conf: &Path, server: &Server, report: &mut Findings) {
             (Ok(()), _) if let Some(other) = twice => {
                 let seen = format!("is free, but the gateway cannot listen on it beside {other}");
                 Finding::new(CheckState::Fail, subject, "address", seen)
-                    .with("give one of the two another port")
+                    .with_remedy("give one of the two another port")
             }
             (Ok(()), _) => Finding::new(CheckState::Ok, subject, "address", "is free"),
             (Err(why), Some(holder)) if is_taken(&why) => {
-                taken(subject, holder, nth == server.listen.len())
+                taken_finding(subject, holder, nth == server.listen.len())
             }
             (Err(why), _) => {
                 let seen = format!("cannot be listened on: {why}");
-                Finding::new(CheckState::Fail, subject, "address", seen).with(advice(&why))
+                Finding::new(CheckState::Fail, subject, "address", seen)
+                    .with_remedy(bind_advice(&why))
             }
         });
     }
     for listen in &server.listen {
         if let Some(tls) = &listen.tls {
-            certificate(listen, tls, report);
+            check_certificate(listen, tls, report);
         }
     }
-    exposure(server, report);
+    check_exposure(server, report);
 }
 
 /// What is known of who listens on the addresses that are in use.
@@ -97,7 +98,7 @@ enum Holder {
     /// A gateway on this folder runs. It was started with other listeners.
     Edited,
     /// A gateway on this folder runs. It does not tell its listeners.
-    Untold(String),
+    Undisclosed(String),
     /// The process at the address of the admin listener is no gateway on this folder, or there is
     /// none.
     Other(String),
@@ -106,30 +107,30 @@ enum Holder {
 }
 
 /// Asks the gateway of this folder, if one runs, what it listens on.
-fn holder(conf: &Path, server: &Server) -> Holder {
-    match serves(conf, server) {
-        Ok(()) => match of_gateway(server) {
-            Ok(told) if told.get(LISTEN) == inventory::server(server).get(LISTEN) => {
+fn find_holder(conf: &Path, server: &Server) -> Holder {
+    match check_served(conf, server) {
+        Ok(()) => match gateway_marks(server) {
+            Ok(marks) if marks.get(LISTEN) == inventory::section_marks(server).get(LISTEN) => {
                 Holder::Gateway
             }
             Ok(_) => Holder::Edited,
-            Err(why) => Holder::Untold(why),
+            Err(why) => Holder::Undisclosed(why),
         },
-        Err(Running::Nobody(what)) => Holder::Other(what),
-        Err(Running::Unknown(what) | Running::Late(what)) => Holder::Unknown(what),
+        Err(Running::NotRunning(detail)) => Holder::Other(detail),
+        Err(Running::Unknown(detail) | Running::Late(detail)) => Holder::Unknown(detail),
         Err(Running::Has) => Holder::Unknown("it did not say".to_owned()),
     }
 }
 
 /// Returns the marks of the sections of `server.yaml` with which the gateway was started.
-fn of_gateway(server: &Server) -> Result<BTreeMap<String, String>, String> {
-    let address = reachable(server.admin.address);
-    let page = get(
+fn gateway_marks(server: &Server) -> Result<BTreeMap<String, String>, String> {
+    let address = reachable_address(server.admin.address);
+    let page = get_page(
         address,
         &address.to_string(),
         "/catalog",
-        key(Some(&server.admin)).as_ref(),
-        NEAR,
+        listener_key(Some(&server.admin)).as_ref(),
+        PAGE_TIMEOUT,
     );
     let page = page.map_err(|why| format!("its /catalog does not come: {why}"))?;
     let page = page.map_err(|instead| format!("its /catalog {instead}"))?;
@@ -139,39 +140,39 @@ fn of_gateway(server: &Server) -> Result<BTreeMap<String, String>, String> {
 }
 
 /// Returns the finding for an address that is in use: that of the admin listener, or another.
-fn taken(subject: Subject, holder: &Holder, is_admin: bool) -> Finding {
-    const LOOK: &str = "find out which program has the address (`ss -ltnp`). If it is not this gateway, the next start fails: then write \
+fn taken_finding(subject: Subject, holder: &Holder, is_admin: bool) -> Finding {
+    const FIND_PROGRAM: &str = "find out which program has the address (`ss -ltnp`). If it is not this gateway, the next start fails: then write \
                         another address into server.yaml";
     let finding = |state, seen: String| Finding::new(state, subject, "address", seen);
     let runs = || "is in use, and a gateway runs on this folder".to_owned();
     match holder {
         // It has answered there.
-        Holder::Gateway | Holder::Edited | Holder::Untold(_) if is_admin => {
+        Holder::Gateway | Holder::Edited | Holder::Undisclosed(_) if is_admin => {
             finding(CheckState::Ok, runs())
         }
         Holder::Gateway => finding(CheckState::Ok, runs()),
         Holder::Edited => {
             let seen = "is in use. A gateway runs on this folder, but it was started with another `listen`: it is not known whether it has \
                         this address";
-            finding(CheckState::Warn, seen.to_owned()).with(LOOK)
+            finding(CheckState::Warn, seen.to_owned()).with_remedy(FIND_PROGRAM)
         }
-        Holder::Untold(why) => finding(
+        Holder::Undisclosed(why) => finding(
             CheckState::Skip,
             format!(
                 "{}; it is not known whether it has this address: {why}",
                 runs()
             ),
         ),
-        Holder::Other(what) => finding(
+        Holder::Other(detail) => finding(
             CheckState::Fail,
-            format!("is in use, and no gateway on this folder was found: {what}"),
+            format!("is in use, and no gateway on this folder was found: {detail}"),
         )
-        .with(OTHER),
-        Holder::Unknown(what) => {
+        .with_remedy(OTHER),
+        Holder::Unknown(detail) => {
             let seen = format!(
-                "is in use, and it is not known whether by the gateway on this folder: {what}"
+                "is in use, and it is not known whether by the gateway on this folder: {detail}"
             );
-            finding(CheckState::Warn, seen).with(
+            finding(CheckState::Warn, seen).with_remedy(
                     "set PORTCULLIS_ADMIN_KEY if the admin listener wants a key, and run this again; or find out which program has \
                      the address (`ss -ltnp`)",
                 )
@@ -188,7 +189,7 @@ fn is_in(address: SocketAddr, all: SocketAddr) -> bool {
 
 /// Finds out whether an address could be listened on. Nothing listens meanwhile, so that a gateway
 /// that starts just now is not in the way of this, nor this in its way.
-fn bind(address: SocketAddr) -> io::Result<()> {
+fn try_bind(address: SocketAddr) -> io::Result<()> {
     let socket = if address.is_ipv4() {
         TcpSocket::new_v4()
     } else {
@@ -198,7 +199,7 @@ fn bind(address: SocketAddr) -> io::Result<()> {
     socket.bind(address)
 }
 
-fn advice(why: &io::Error) -> &'static str {
+fn bind_advice(why: &io::Error) -> &'static str {
     if why.kind() == io::ErrorKind::AddrNotAvailable {
         "this machine has no such address: write one that it has, or 0.0.0.0 for all"
     } else if why.kind() == io::ErrorKind::PermissionDenied {
@@ -208,7 +209,7 @@ fn advice(why: &io::Error) -> &'static str {
     }
 }
 
-fn certificate(listen: &Listen, tls: &ListenTls, report: &mut Findings) {
+fn check_certificate(listen: &Listen, tls: &ListenTls, report: &mut Findings) {
     let subject = Subject::named("listener", listen.address);
     let finding = |state, seen: String| Finding::new(state, subject.clone(), "certificate", seen);
     // A pipe would not open until somebody writes to it.
@@ -222,7 +223,7 @@ fn certificate(listen: &Listen, tls: &ListenTls, report: &mut Findings) {
         Err(why) => {
             report.add(
                 finding(CheckState::Fail, why)
-                    .with("write a certificate and its own key into `listen[].tls`"),
+                    .with_remedy("write a certificate and its own key into `listen[].tls`"),
             );
             return;
         }
@@ -230,32 +231,32 @@ fn certificate(listen: &Listen, tls: &ListenTls, report: &mut Findings) {
     let Some(term) = terms.first() else {
         report.add(
             finding(CheckState::Fail, "cannot be read".to_owned())
-                .with("write another one into `listen[].tls`"),
+                .with_remedy("write another one into `listen[].tls`"),
         );
         return;
     };
-    let (state, lasts) = lasts(&terms, SystemTime::now());
-    let finding = finding(state, format!("for {}, {lasts}", some(&term.names)));
+    let (state, lasts) = chain_lifetime(&terms, SystemTime::now());
+    let finding = finding(state, format!("for {}, {lasts}", first_three(&term.names)));
     report.add(match state {
         CheckState::Ok | CheckState::Skip => finding,
         CheckState::Warn | CheckState::Fail => {
-            finding.with("put a new certificate and its key where `listen` in server.yaml names them, and send SIGHUP")
+            finding.with_remedy("put a new certificate and its key where `listen` in server.yaml names them, and send SIGHUP")
         }
     });
 }
 
 /// Says how long a chain of certificates lasts, and how bad that is. The first one is the server's
 /// own, and the others are of authorities: whoever trusts another authority can do without them.
-pub(super) fn lasts(chain: &[Term], now: SystemTime) -> (CheckState, String) {
+pub(super) fn chain_lifetime(chain: &[CertificateTerm], now: SystemTime) -> (CheckState, String) {
     let Some((own, authorities)) = chain.split_first() else {
         return (CheckState::Ok, "whose end is not known".to_owned());
     };
-    let (state, text) = lasts_alone(own, now);
+    let (state, text) = own_lifetime(own, now);
     let first = authorities
         .iter()
         .min_by_key(|term| term.ends)
         .filter(|term| term.ends < own.ends);
-    match first.map(|term| lasts_alone(term, now)) {
+    match first.map(|term| own_lifetime(term, now)) {
         Some((CheckState::Warn | CheckState::Fail, ends)) if state != CheckState::Fail => (
             CheckState::Warn,
             format!("{text}; with an authority {ends}"),
@@ -264,8 +265,8 @@ pub(super) fn lasts(chain: &[Term], now: SystemTime) -> (CheckState, String) {
     }
 }
 
-fn lasts_alone(term: &Term, now: SystemTime) -> (CheckState, String) {
-    let ends = rfc3339(term.ends);
+fn own_lifetime(term: &CertificateTerm, now: SystemTime) -> (CheckState, String) {
+    let ends = format_system_time(term.ends);
     let lifetime = term.ends.duration_since(term.begins).unwrap_or_default();
     let (replace, now_or_never) = (
         REPLACE.min(lifetime / 3),
@@ -278,22 +279,28 @@ fn lasts_alone(term: &Term, now: SystemTime) -> (CheckState, String) {
     match term.ends.duration_since(now) {
         _ if term.begins > now => (
             CheckState::Fail,
-            format!("which is valid only from {} on", rfc3339(term.begins)),
+            format!(
+                "which is valid only from {} on",
+                format_system_time(term.begins)
+            ),
         ),
         Err(_) => (CheckState::Fail, format!("which expired at {ends}")),
         Ok(left) if left < now_or_never => (
             CheckState::Fail,
-            format!("which expires in {}, at {ends}", span(left)),
+            format!("which expires in {}, at {ends}", duration_text(left)),
         ),
         Ok(left) if left < replace => (
             CheckState::Warn,
-            format!("which expires in {}, at {ends}", span(left)),
+            format!("which expires in {}, at {ends}", duration_text(left)),
         ),
-        Ok(left) => (CheckState::Ok, format!("which expires in {}", span(left))),
+        Ok(left) => (
+            CheckState::Ok,
+            format!("which expires in {}", duration_text(left)),
+        ),
     }
 }
 
-fn exposure(server: &Server, report: &mut Findings) {
+fn check_exposure(server: &Server, report: &mut Findings) {
     let (admin, subject) = (
         &server.admin,
         Subject::named("listener", server.admin.address),
@@ -310,7 +317,8 @@ fn exposure(server: &Server, report: &mut Findings) {
             let seen = "the admin listener is not on a loopback address, and asks for no key";
             let remedy = "everybody who can reach it reads who uses the gateway, and how much. Write `admin: { key: { file: … } }`, or \
                           listen on 127.0.0.1";
-            report.add(Finding::new(CheckState::Warn, subject, "exposure", seen).with(remedy));
+            report
+                .add(Finding::new(CheckState::Warn, subject, "exposure", seen).with_remedy(remedy));
         }
     }
 }
@@ -322,12 +330,12 @@ mod tests {
     const DAY: u64 = 86_400;
 
     /// A certificate that has lived and will live for these seconds.
-    fn term(lived: u64, left: u64, now: SystemTime) -> Term {
+    fn term(lived: u64, left: u64, now: SystemTime) -> CertificateTerm {
         let (begins, ends) = (
             now - Duration::from_secs(lived),
             now + Duration::from_secs(left),
         );
-        Term {
+        CertificateTerm {
             begins,
             ends,
             names: Vec::new(),
@@ -358,11 +366,11 @@ mod tests {
     fn a_certificate_that_lives_for_a_short_time_is_judged_by_its_lifetime() {
         let now = SystemTime::UNIX_EPOCH + Duration::from_secs(2_000_000_000);
         let check = |chain: &[(u64, u64)], expected| {
-            let terms: Vec<Term> = chain
+            let terms: Vec<CertificateTerm> = chain
                 .iter()
                 .map(|(lived, left)| term(*lived, *left, now))
                 .collect();
-            assert_eq!(lasts(&terms, now).0, expected, "{chain:?}");
+            assert_eq!(chain_lifetime(&terms, now).0, expected, "{chain:?}");
         };
         let hour = 3_600;
         check(&[(hour, 23 * hour)], CheckState::Ok);
@@ -384,14 +392,14 @@ mod tests {
         );
         check(&[(88 * DAY, 2 * DAY), (1_000 * DAY, DAY)], CheckState::Fail);
         assert_eq!(
-            lasts(&[term(0, 0, now)], now + Duration::from_secs(1)).0,
+            chain_lifetime(&[term(0, 0, now)], now + Duration::from_secs(1)).0,
             CheckState::Fail
         );
         assert_eq!(
-            lasts(&[term(0, DAY, now)], now - Duration::from_secs(1)).0,
+            chain_lifetime(&[term(0, DAY, now)], now - Duration::from_secs(1)).0,
             CheckState::Fail
         );
-        let (_, text) = lasts(
+        let (_, text) = chain_lifetime(
             &[
                 term(10 * DAY, 80 * DAY, now),
                 term(1_000 * DAY, 2 * DAY, now),

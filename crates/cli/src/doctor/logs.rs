@@ -4,18 +4,18 @@ use std::fs::{self, OpenOptions};
 use std::io::ErrorKind;
 use std::path::Path;
 
-use super::ledger::nameless;
+use super::ledger::create_nameless;
 use super::report::{CheckState, Finding, Findings, Subject};
 use portcullis::conf::config::Access;
 
 /// Looks at the file of the access log, if it is written to one.
-pub(super) fn look(access: &Access, report: &mut Findings) {
+pub(super) fn check_access_log(access: &Access, report: &mut Findings) {
     if let Access::File(path) = access {
-        report.add(file(path));
+        report.add(file_finding(path));
     }
 }
 
-fn file(path: &Path) -> Finding {
+fn file_finding(path: &Path) -> Finding {
     let name = path.display();
     let folder = path
         .parent()
@@ -32,7 +32,7 @@ fn file(path: &Path) -> Finding {
             Ok(_) => Ok((CheckState::Ok, format!("{name} can be written"))),
             Err(why) => Err(why.to_string()),
         },
-        Err(why) if why.kind() == ErrorKind::NotFound => match nameless(folder) {
+        Err(why) if why.kind() == ErrorKind::NotFound => match create_nameless(folder) {
             Ok(_) => Ok((
                 CheckState::Ok,
                 format!("{name} is not there yet: `serve` makes it"),
@@ -41,12 +41,12 @@ fn file(path: &Path) -> Finding {
         },
         Err(why) => Err(why.to_string()),
     };
-    let subject = Subject::of("access log");
+    let subject = Subject::single("access log");
     match seen {
         Ok((state, seen)) => Finding::new(state, subject, "file", seen),
         Err(why) => {
             let seen = format!("{name} cannot be opened: {why}");
-            Finding::new(CheckState::Fail, subject, "file", seen).with(
+            Finding::new(CheckState::Fail, subject, "file", seen).with_remedy(
                 "the gateway does not start without it. Make its folder, give the user that runs the gateway the right to write there, or \
                  correct `log.access` in server.yaml",
             )

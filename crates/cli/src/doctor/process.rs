@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::report::{CheckState, Finding, Findings, Subject};
-use super::words::{size, span};
+use super::words::{duration_text, size_text};
 use portcullis::base::descriptors::{self, REMEDY};
 use portcullis::catalog::Catalog;
 use portcullis::conf::config::{Bounds, Drain, Server};
@@ -31,50 +31,50 @@ const PROXIES: [&str; 6] = [
     "all_proxy",
 ];
 /// The time that the gateway may take to end after its drain.
-const END: Duration = Duration::from_secs(8);
+const END_TIME: Duration = Duration::from_secs(8);
 /// The time after which Kubernetes ends a pod by force, if nothing else is written.
-const USUAL_IN_KUBERNETES: Duration = Duration::from_secs(30);
+const KUBERNETES_WAIT: Duration = Duration::from_secs(30);
 
 /// Looks at the process. The catalog is missing if it could not be read.
-pub(super) fn look(server: &Server, catalog: Option<&Catalog>, report: &mut Findings) {
+pub(super) fn check_process(server: &Server, catalog: Option<&Catalog>, report: &mut Findings) {
     let limits = &server.limits;
     report.add(open_files(descriptors::hard_limit(), limits));
     let of_machine = fs::read_to_string("/proc/meminfo")
         .ok()
-        .and_then(|text| number(&text, "MemTotal:"));
+        .and_then(|text| number_after(&text, "MemTotal:"));
     let memory = MemoryBounds {
-        of_cgroup: of_cgroup(Path::new("/sys/fs/cgroup"), &read("cgroup")),
+        of_cgroup: cgroup_limit(Path::new("/sys/fs/cgroup"), &read_proc("cgroup")),
         of_machine: of_machine.map(|kib| kib << 10),
     };
     if let Some(finding) = memory.judge(limits.buffered_total as u64) {
         report.add(finding);
     }
     if env::var_os("KUBERNETES_SERVICE_HOST").is_some() {
-        report.add(stop(&server.drain));
+        report.add(stop_finding(&server.drain));
     }
-    report.add(proxy(server, catalog));
+    report.add(proxy_finding(server, catalog));
 }
 
 /// Judges the time that a stop takes, in a pod. How long Kubernetes waits is not seen from inside.
-fn stop(drain: &Drain) -> Finding {
-    let longest = drain.delay + drain.grace + END;
-    let seen = format!("a stop takes up to {}", span(longest));
-    if longest <= USUAL_IN_KUBERNETES {
-        return Finding::new(CheckState::Ok, subject(), "stop", seen);
+fn stop_finding(drain: &Drain) -> Finding {
+    let max_stop = drain.delay + drain.grace + END_TIME;
+    let seen = format!("a stop takes up to {}", duration_text(max_stop));
+    if max_stop <= KUBERNETES_WAIT {
+        return Finding::new(CheckState::Ok, process_subject(), "stop", seen);
     }
-    let usual = span(USUAL_IN_KUBERNETES);
+    let kubernetes_wait = duration_text(KUBERNETES_WAIT);
     let seen = format!(
-        "{seen}, and Kubernetes waits for {usual} unless the pod says more, which is not seen from here"
+        "{seen}, and Kubernetes waits for {kubernetes_wait} unless the pod says more, which is not seen from here"
     );
-    Finding::new(CheckState::Skip, subject(), "stop", seen).with(format!(
+    Finding::new(CheckState::Skip, process_subject(), "stop", seen).with_remedy(format!(
         "does `terminationGracePeriodSeconds` of the pod say more than {}? Else requests are cut off, and rows of the ledger are lost",
-        longest.as_secs()
+        max_stop.as_secs()
     ))
 }
 
 /// Judges the variables that name a proxy for other programs.
-fn proxy(server: &Server, catalog: Option<&Catalog>) -> Finding {
-    let ok = |seen: &str| Finding::new(CheckState::Ok, subject(), "proxy", seen);
+fn proxy_finding(server: &Server, catalog: Option<&Catalog>) -> Finding {
+    let ok = |seen: &str| Finding::new(CheckState::Ok, process_subject(), "proxy", seen);
     if !server.proxies.is_empty() {
         return ok("the proxies of the environment are used, as `upstream_proxy` says");
     }
@@ -97,14 +97,14 @@ fn proxy(server: &Server, catalog: Option<&Catalog>) -> Finding {
             "{name} is set, and no account would be reached through it"
         ));
     }
-    let finding = |seen: String| Finding::new(CheckState::Warn, subject(), "proxy", seen);
+    let finding = |seen: String| Finding::new(CheckState::Warn, process_subject(), "proxy", seen);
     if name.eq_ignore_ascii_case("ALL_PROXY") {
-        return finding(format!("{name} is set, which the gateway never reads")).with(
+        return finding(format!("{name} is set, which the gateway never reads")).with_remedy(
             "where providers are reached through a proxy only, write it into HTTPS_PROXY, and `upstream_proxy: environment` in server.yaml; \
              or `proxy` at the accounts; else unset the variable",
         );
     }
-    finding(format!("{name} is set, and the gateway does not use it")).with(
+    finding(format!("{name} is set, and the gateway does not use it")).with_remedy(
         "where providers are reached through a proxy only, write `upstream_proxy: environment` in server.yaml, or `proxy` at the \
          accounts; else `proxy: none` at the accounts, or unset the variable",
     )
@@ -120,35 +120,35 @@ fn assumed_proxies(is_all: bool) -> Proxies {
     read.map(|(proxies, _)| proxies).unwrap_or_default()
 }
 
-fn subject() -> Subject {
-    Subject::of("process")
+fn process_subject() -> Subject {
+    Subject::single("process")
 }
 
-fn read(name: &str) -> String {
+fn read_proc(name: &str) -> String {
     fs::read_to_string(format!("/proc/self/{name}")).unwrap_or_default()
 }
 
 /// Returns the first number of the line that begins with a name.
-fn number(text: &str, name: &str) -> Option<u64> {
+fn number_after(text: &str, name: &str) -> Option<u64> {
     let rest = text.lines().find_map(|line| line.strip_prefix(name))?;
     rest.split_whitespace().next()?.parse().ok()
 }
 
 /// Judges the limit of open files. The gateway raises it as far as it may, and takes as many
 /// connections as go with it.
-fn open_files(most: u64, limits: &Bounds) -> Finding {
-    let (callers, wanted) = (limits.connections_within(most), limits.connections);
-    let files = if most >= UNLIMITED {
+fn open_files(max_files: u64, limits: &Bounds) -> Finding {
+    let (callers, wanted) = (limits.connections_within(max_files), limits.connections);
+    let files = if max_files >= UNLIMITED {
         "any number of".to_owned()
     } else {
-        most.to_string()
+        max_files.to_string()
     };
     let seen = format!(
         "a gateway started from here may have {files} files open: so callers have up to {callers} connections at once"
     );
     let state = match callers {
         // The gateway itself needs the others.
-        _ if most < TOO_FEW_FILES => CheckState::Fail,
+        _ if max_files < TOO_FEW_FILES => CheckState::Fail,
         _ if callers < wanted.min(FEW_CALLERS) => CheckState::Warn,
         _ => CheckState::Ok,
     };
@@ -157,14 +157,14 @@ fn open_files(most: u64, limits: &Bounds) -> Finding {
     } else {
         seen
     };
-    let finding = Finding::new(state, subject(), "open files", seen);
+    let finding = Finding::new(state, process_subject(), "open files", seen);
     match state {
         CheckState::Ok | CheckState::Skip => finding,
         CheckState::Warn => {
-            finding.with(format!("further connections are closed at once. {REMEDY}"))
+            finding.with_remedy(format!("further connections are closed at once. {REMEDY}"))
         }
         CheckState::Fail => {
-            finding.with(format!("the gateway itself needs most of them. {REMEDY}"))
+            finding.with_remedy(format!("the gateway itself needs most of them. {REMEDY}"))
         }
     }
 }
@@ -182,26 +182,26 @@ impl MemoryBounds {
         let cgroup = self
             .of_cgroup
             .filter(|limit| self.of_machine.is_none_or(|machine| *limit < machine));
-        let (most, whose) = match cgroup {
+        let (available, whose) = match cgroup {
             Some(limit) => (limit, "its control group allows"),
             None => (self.of_machine?, "this machine has"),
         };
         let seen = format!(
             "`limits.buffered_total` is {}, and {whose} {}",
-            size(buffered),
-            size(most)
+            size_text(buffered),
+            size_text(available)
         );
         let state = match () {
-            () if buffered >= most => CheckState::Fail,
-            () if buffered > most / 2 => CheckState::Warn,
+            () if buffered >= available => CheckState::Fail,
+            () if buffered > available / 2 => CheckState::Warn,
             () => CheckState::Ok,
         };
-        let finding = Finding::new(state, subject(), "memory", seen);
+        let finding = Finding::new(state, process_subject(), "memory", seen);
         Some(match state {
             CheckState::Ok | CheckState::Skip => finding,
-            CheckState::Warn | CheckState::Fail => finding.with(format!(
+            CheckState::Warn | CheckState::Fail => finding.with_remedy(format!(
                 "the system ends the process when it needs more. Set `limits.buffered_total` to a third, {}MiB, or give it more memory",
-                (most / 3) >> 20
+                (available / 3) >> 20
             )),
         })
     }
@@ -209,7 +209,7 @@ impl MemoryBounds {
 
 /// Returns the least limit of memory of the control groups that a process is in, by the text of
 /// `/proc/self/cgroup`. Version 2 of control groups has one tree, version 1 has one for memory.
-fn of_cgroup(root: &Path, own: &str) -> Option<u64> {
+fn cgroup_limit(root: &Path, own: &str) -> Option<u64> {
     let groups = own.lines().filter_map(|line| {
         let (_, rest) = line.split_once(':')?;
         let (controllers, path) = rest.split_once(':')?;
@@ -254,14 +254,14 @@ mod tests {
         file("a/memory.max", "1000\n");
         file("memory/c/memory.limit_in_bytes", "500\n");
         file("memory/memory.limit_in_bytes", "9223372036854771712\n");
-        assert_eq!(of_cgroup(&root, "0::/a/b\n"), Some(1000));
-        assert_eq!(of_cgroup(&root, "0::/\n"), None);
+        assert_eq!(cgroup_limit(&root, "0::/a/b\n"), Some(1000));
+        assert_eq!(cgroup_limit(&root, "0::/\n"), None);
         assert_eq!(
-            of_cgroup(&root, "4:cpu,memory:/c\n1:name=systemd:/x\n"),
+            cgroup_limit(&root, "4:cpu,memory:/c\n1:name=systemd:/x\n"),
             Some(500)
         );
-        assert_eq!(of_cgroup(&root, "4:memory:/elsewhere\n"), None);
-        assert_eq!(of_cgroup(&root, ""), None);
+        assert_eq!(cgroup_limit(&root, "4:memory:/elsewhere\n"), None);
+        assert_eq!(cgroup_limit(&root, ""), None);
         fs::remove_dir_all(&root).unwrap();
     }
 
@@ -317,9 +317,9 @@ mod tests {
     #[test]
     fn numbers_of_proc() {
         assert_eq!(
-            number("MemFree: 1 kB\nMemTotal:       16 kB\n", "MemTotal:"),
+            number_after("MemFree: 1 kB\nMemTotal:       16 kB\n", "MemTotal:"),
             Some(16)
         );
-        assert_eq!(number("x", "MemTotal:"), None);
+        assert_eq!(number_after("x", "MemTotal:"), None);
     }
 }

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use serde::Serialize;
 
-use crate::write;
+use crate::write_stdout;
 use portcullis::base::table::is_unseen;
 
 /// The column at which a line is broken, so that it is readable everywhere.
@@ -14,7 +14,7 @@ const WIDTH: usize = 110;
 const SUBJECT: usize = 15;
 const CHECK: usize = 13;
 /// The most characters of what was seen, and of what to do.
-const LONGEST: usize = 600;
+const MAX_CHARACTERS: usize = 600;
 
 /// The result of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -50,7 +50,7 @@ pub(super) struct Subject {
 
 impl Subject {
     /// Names a part of the process, of which there is one.
-    pub(super) fn of(kind: &'static str) -> Subject {
+    pub(super) fn single(kind: &'static str) -> Subject {
         Subject {
             kind: kind.into(),
             name: kind.to_owned(),
@@ -61,7 +61,7 @@ impl Subject {
     pub(super) fn named(kind: impl Into<Cow<'static, str>>, name: impl ToString) -> Subject {
         Subject {
             kind: plain_name(kind.into()),
-            name: plain(&name.to_string()),
+            name: plain_line(&name.to_string()),
         }
     }
 }
@@ -89,7 +89,7 @@ impl Finding {
             state,
             subject,
             check: plain_name(check.into()),
-            seen: plain(&seen.into()),
+            seen: plain_line(&seen.into()),
             remedy: None,
         }
     }
@@ -100,9 +100,9 @@ impl Finding {
     }
 
     /// Adds what to do.
-    pub(super) fn with(self, remedy: impl Into<String>) -> Finding {
+    pub(super) fn with_remedy(self, remedy: impl Into<String>) -> Finding {
         Finding {
-            remedy: Some(plain(&remedy.into())),
+            remedy: Some(plain_line(&remedy.into())),
             ..self
         }
     }
@@ -121,9 +121,13 @@ impl Finding {
             subject.name
         );
         let indent = 4 + 2 + SUBJECT + 2 + CHECK + 2;
-        let mut text = wrapped(&head, indent, seen);
+        let mut text = wrap_text(&head, indent, seen);
         if let Some(remedy) = remedy {
-            text.push_str(&wrapped(&format!("{:indent$}-> ", ""), indent + 3, remedy));
+            text.push_str(&wrap_text(
+                &format!("{:indent$}-> ", ""),
+                indent + 3,
+                remedy,
+            ));
         }
         text
     }
@@ -133,27 +137,27 @@ impl Finding {
 fn plain_name(name: Cow<'static, str>) -> Cow<'static, str> {
     match name {
         Cow::Borrowed(ours) => Cow::Borrowed(ours),
-        Cow::Owned(theirs) => Cow::Owned(plain(&theirs)),
+        Cow::Owned(theirs) => Cow::Owned(plain_line(&theirs)),
     }
 }
 
 /// Returns a text in one line, without control characters, and without marks that turn the
 /// direction of what follows: a server may have written a part of it.
-fn plain(text: &str) -> String {
+fn plain_line(text: &str) -> String {
     let text: String = text.chars().filter(|c| !is_unseen(*c)).collect();
     let words: Vec<&str> = text
         .split(|c: char| c.is_whitespace() || c.is_control())
         .filter(|w| !w.is_empty())
         .collect();
     let line = words.join(" ");
-    match line.char_indices().nth(LONGEST) {
+    match line.char_indices().nth(MAX_CHARACTERS) {
         Some((end, _)) => format!("{}…", line.get(..end).unwrap_or_default()),
         None => line,
     }
 }
 
 /// Writes a text behind a head, in lines that begin below each other.
-fn wrapped(head: &str, indent: usize, text: &str) -> String {
+fn wrap_text(head: &str, indent: usize, text: &str) -> String {
     let mut lines = head.to_owned();
     let mut column = head.chars().count();
     let mut is_first = true;
@@ -185,7 +189,7 @@ pub(super) struct Findings {
 
 /// The report as JSON.
 #[derive(Serialize)]
-struct Whole<'r> {
+struct JsonReport<'r> {
     ok: usize,
     warn: usize,
     fail: usize,
@@ -206,7 +210,7 @@ impl Findings {
     /// Adds a finding, and writes its line.
     pub(super) fn add(&mut self, finding: Finding) {
         if !self.json {
-            self.is_read &= write(finding.text().as_bytes()).is_ok();
+            self.is_read &= write_stdout(finding.text().as_bytes()).is_ok();
         }
         self.findings.push(finding);
     }
@@ -235,7 +239,7 @@ impl Findings {
     }
 
     /// Writes the end of the report, and returns the exit code.
-    pub(super) fn end(mut self) -> ExitCode {
+    pub(super) fn finish(mut self) -> ExitCode {
         let [ok, warn, fail, skip] = [
             CheckState::Ok,
             CheckState::Warn,
@@ -244,7 +248,7 @@ impl Findings {
         ]
         .map(|state| self.count(state));
         let text = if self.json {
-            let whole = Whole {
+            let whole = JsonReport {
                 ok,
                 warn,
                 fail,
@@ -258,7 +262,7 @@ impl Findings {
             let checks = if all == 1 { "check" } else { "checks" };
             format!("\n{all} {checks}: {ok} ok, {warn} warn, {fail} fail, {skip} skipped\n")
         };
-        self.is_read &= write(text.as_bytes()).is_ok();
+        self.is_read &= write_stdout(text.as_bytes()).is_ok();
         match (fail, warn) {
             _ if !self.is_read => ExitCode::from(2),
             (0, 0) => ExitCode::SUCCESS,
@@ -294,7 +298,7 @@ mod tests {
             "ask",
             turned,
         )
-        .with(turned);
+        .with_remedy(turned);
         assert_eq!(
             (
                 &*finding.subject.name,
@@ -304,7 +308,7 @@ mod tests {
             ("abcde", "abcde", Some("abcde"))
         );
         let long = "word ".repeat(30);
-        let finding = Finding::new(CheckState::Fail, subject(), "tls", long).with("do it");
+        let finding = Finding::new(CheckState::Fail, subject(), "tls", long).with_remedy("do it");
         let text = finding.text();
         let lines: Vec<&str> = text.lines().collect();
         assert!(
@@ -323,7 +327,7 @@ mod tests {
                 .seen
                 .chars()
                 .count(),
-            LONGEST + 1
+            MAX_CHARACTERS + 1
         );
     }
 }

@@ -5,33 +5,32 @@ use std::time::SystemTime;
 
 use super::clock::Clocks;
 use super::report::{CheckState, Finding, Findings, Subject};
-use super::words::size;
+use super::words::size_text;
 use portcullis::conf::config::Store;
-use portcullis::store::{Look, look as look_at};
+use portcullis::store::{StoreFacts, probe_store as look_at};
 
 /// The first version that has all commands.
 const OLDEST: u32 = 6;
 
 /// Looks at the store.
-pub(super) async fn look(settings: &Store, clocks: &mut Clocks, report: &mut Findings) {
-    let subject = || Subject::of("store");
+pub(super) async fn check_store(settings: &Store, clocks: &mut Clocks, report: &mut Findings) {
+    let subject = || Subject::single("store");
     let before = SystemTime::now();
-    let seen =
-        match look_at(settings).await {
-            Ok(seen) => seen,
-            Err(why) => {
-                let finding = Finding::new(
-                    CheckState::Fail,
-                    subject(),
-                    "reached",
-                    format!("{}: {why}", settings.address),
-                );
-                report.add(finding.with(
-                    "until it is up, `store.on_store_down` decides over requests with limits",
-                ));
-                return;
-            }
-        };
+    let seen = match look_at(settings).await {
+        Ok(seen) => seen,
+        Err(why) => {
+            let finding = Finding::new(
+                CheckState::Fail,
+                subject(),
+                "reached",
+                format!("{}: {why}", settings.address),
+            );
+            report.add(finding.with_remedy(
+                "until it is up, `store.on_store_down` decides over requests with limits",
+            ));
+            return;
+        }
+    };
     if let Some(ms) = seen.clock_ms {
         clocks.add("the store".to_owned(), before, ms);
     }
@@ -51,7 +50,7 @@ pub(super) async fn look(settings: &Store, clocks: &mut Clocks, report: &mut Fin
             "version",
             format!("{program} is too old"),
         )
-        .with("it must be Redis or Valkey, version 6 or later"),
+        .with_remedy("it must be Redis or Valkey, version 6 or later"),
         Some(_) => Finding::new(
             CheckState::Ok,
             subject(),
@@ -65,7 +64,7 @@ pub(super) async fn look(settings: &Store, clocks: &mut Clocks, report: &mut Fin
             "the user in `store.redis` may not run INFO",
         ),
     });
-    report.add(policy(&seen).unwrap_or_else(|| {
+    report.add(policy_finding(&seen).unwrap_or_else(|| {
         Finding::new(
             CheckState::Skip,
             subject(),
@@ -76,17 +75,17 @@ pub(super) async fn look(settings: &Store, clocks: &mut Clocks, report: &mut Fin
 }
 
 /// Judges what the store does when its memory is full.
-fn policy(seen: &Look) -> Option<Finding> {
+fn policy_finding(seen: &StoreFacts) -> Option<Finding> {
     let policy = seen.policy.as_deref()?;
-    let subject = Subject::of("store");
+    let subject = Subject::single("store");
     let bound = match seen.max_memory {
         Some(0) | None => "without a `maxmemory`".to_owned(),
-        Some(bytes) => format!("with a `maxmemory` of {}", size(bytes)),
+        Some(bytes) => format!("with a `maxmemory` of {}", size_text(bytes)),
     };
     let seen = format!("`maxmemory-policy` is {policy}, {bound}");
     if policy == "noeviction" {
         return Some(Finding::new(CheckState::Ok, subject, "eviction", seen));
     }
     let warned = Finding::new(CheckState::Warn, subject, "eviction", seen);
-    Some(warned.with("when it is full it drops counts, and callers use more than they may: set `maxmemory-policy noeviction` in the store"))
+    Some(warned.with_remedy("when it is full it drops counts, and callers use more than they may: set `maxmemory-policy noeviction` in the store"))
 }

@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use portcullis::account::failure::Failure;
-use portcullis::error::scrub;
+use portcullis::error::scrub_secret_words;
 use portcullis::exchange::advice;
 
 /// Says why there is no answer: in the provider's words, or else in plain ones. `secrets` must not
 /// appear in it.
-pub(super) fn failed(failure: &Failure, secrets: &[&str]) -> String {
+pub(super) fn failure_words(failure: &Failure, secrets: &[&str]) -> String {
     if failure.error().is_some() || matches!(failure, Failure::Unsigned(_)) {
-        return advice::said(failure, secrets);
+        return advice::provider_message(failure, secrets);
     }
     let why = match failure {
         Failure::Unreachable(_)
@@ -37,13 +37,13 @@ pub(super) fn failed(failure: &Failure, secrets: &[&str]) -> String {
         "{why}{}",
         failure
             .detail()
-            .map(|detail| scrub(&detail, secrets))
+            .map(|detail| scrub_secret_words(&detail, secrets))
             .unwrap_or_default()
     )
 }
 
 /// Writes a number of bytes: `512 KiB`, `1.5 GiB`.
-pub(super) fn size(bytes: u64) -> String {
+pub(super) fn size_text(bytes: u64) -> String {
     const UNITS: [(u64, &str); 3] = [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
     match UNITS.iter().find(|(unit, _)| bytes >= *unit) {
         None => format!("{bytes} bytes"),
@@ -58,7 +58,7 @@ pub(super) fn size(bytes: u64) -> String {
 }
 
 /// Writes a duration in the unit that fits: `40 s`, `4 min`, `3 h`, `6 days`.
-pub(super) fn span(span: Duration) -> String {
+pub(super) fn duration_text(span: Duration) -> String {
     const UNITS: [(u64, &str); 3] = [(86_400, "days"), (3_600, "h"), (60, "min")];
     let seconds = span.as_secs();
     match UNITS.iter().find(|(unit, _)| seconds >= 2 * unit) {
@@ -68,7 +68,7 @@ pub(super) fn span(span: Duration) -> String {
 }
 
 /// Lists the first three texts, and says how many more there are.
-pub(super) fn some<T: AsRef<str>>(texts: &[T]) -> String {
+pub(super) fn first_three<T: AsRef<str>>(texts: &[T]) -> String {
     let first = texts
         .iter()
         .take(3)
@@ -87,7 +87,7 @@ mod tests {
 
     #[test]
     fn failures_are_told_in_plain_words() {
-        let told = |failure: Failure| failed(&failure, &["s3cret"]);
+        let told = |failure: Failure| failure_words(&failure, &["s3cret"]);
         assert_eq!(told(Failure::TotalTimeout), "no whole answer came in time");
         assert_eq!(
             told(Failure::Nonsense("no s3cret".to_owned())),
@@ -106,7 +106,7 @@ mod tests {
     #[test]
     fn amounts_have_the_unit_that_fits() {
         assert_eq!(
-            [0, 1023, 1024, 1536, 1 << 20, 3 << 29].map(size),
+            [0, 1023, 1024, 1536, 1 << 20, 3 << 29].map(size_text),
             [
                 "0 bytes",
                 "1023 bytes",
@@ -117,7 +117,7 @@ mod tests {
             ]
         );
         assert_eq!(
-            [512 << 10, 1023 << 10, 512 << 20, 30 << 40, u64::MAX].map(size),
+            [512 << 10, 1023 << 10, 512 << 20, 30 << 40, u64::MAX].map(size_text),
             [
                 "512 KiB",
                 "1023 KiB",
@@ -127,10 +127,10 @@ mod tests {
             ]
         );
         assert_eq!(
-            [0, 119, 120, 7_200, 172_800].map(|s| span(Duration::from_secs(s))),
+            [0, 119, 120, 7_200, 172_800].map(|s| duration_text(Duration::from_secs(s))),
             ["0 s", "119 s", "2 min", "2 h", "2 days"]
         );
-        assert_eq!(some(&["a", "b", "c", "d"]), "a, b, c and 1 more");
-        assert_eq!(some(&["a"]), "a");
+        assert_eq!(first_three(&["a", "b", "c", "d"]), "a, b, c and 1 more");
+        assert_eq!(first_three(&["a"]), "a");
     }
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use super::loaded;
+use super::load_configuration;
 use dialects::Translate;
 use dialects::front::{Envelope, Front};
 use dialects::neutral::Refused;
@@ -31,15 +31,15 @@ struct DoorsOfModel<'m> {
 }
 
 /// Returns the text, or the JSON, for a model of the catalog.
-pub(super) fn explain(conf: &Path, model: &str, json: bool) -> Result<String, String> {
-    let Loaded { catalog, .. } = loaded(conf)?;
+pub(super) fn explain_doors(conf: &Path, model: &str, json: bool) -> Result<String, String> {
+    let Loaded { catalog, .. } = load_configuration(conf)?;
     // The name is not repeated: somebody may have written a key.
     let model = &*catalog
         .model(model)
         .ok_or("--doors: the catalog has no such model")?;
     let targets = || model.targets.iter();
     let doors = Front::probed()
-        .flat_map(|front| targets().map(move |target| look(front, model, target)))
+        .flat_map(|front| targets().map(move |target| probe_target(front, model, target)))
         .collect();
     let found = DoorsOfModel {
         model: &model.id,
@@ -49,16 +49,16 @@ pub(super) fn explain(conf: &Path, model: &str, json: bool) -> Result<String, St
     Ok(if json {
         serde_json::to_string_pretty(&found).unwrap_or_default() + "\n"
     } else {
-        text(&found)
+        doors_text(&found)
     })
 }
 
 /// Writes each part of a front door's format for a target.
-fn look(front: &'static Front, model: &Model, target: &Target) -> DoorAtTarget {
+fn probe_target(front: &'static Front, model: &Model, target: &Target) -> DoorAtTarget {
     let (mut lost, mut refused) = (Vec::new(), Vec::new());
     for (name, body, envelope) in front.probes() {
         let written = match &envelope {
-            Ok(envelope) => write(&body, envelope, model, target),
+            Ok(envelope) => write_probe(&body, envelope, model, target),
             Err(_) => Err(()),
         };
         match written {
@@ -78,7 +78,7 @@ fn look(front: &'static Front, model: &Model, target: &Target) -> DoorAtTarget {
 }
 
 /// Writes a request. Returns what it loses, or an error if it is refused.
-fn write(
+fn write_probe(
     body: &bytes::Bytes,
     envelope: &Envelope,
     model: &Model,
@@ -106,7 +106,7 @@ fn write(
     if is_allowed { Ok(names) } else { Err(()) }
 }
 
-fn text(found: &DoorsOfModel<'_>) -> String {
+fn doors_text(found: &DoorsOfModel<'_>) -> String {
     let mut text = format!("what is lost of requests for \"{}\"\n", found.model);
     for DoorAtTarget {
         door,

@@ -12,31 +12,43 @@ use serde_json::{Value, json};
 
 use crate::http::{self, LARGEST, NoAnswer, Question};
 use portcullis::base::secret::Secret;
-use portcullis::explain::{Input, Instance, left};
+use portcullis::explain::{Input, Instance, remaining_text};
 
 /// The longest wait for the admin listener, which is quick.
-const PATIENCE: Duration = Duration::from_secs(5);
+const PAGE_TIMEOUT: Duration = Duration::from_secs(5);
 const OTHERWISE: &str = ". For any other URL save the page with curl, and give the file";
 
 /// Fetches a status from a URL, or reads the file that it was saved to.
-pub(crate) fn read(from: &str, conf: &Path, key: Option<Secret>) -> Result<Instance, NoAnswer> {
+pub(crate) fn read_status(
+    from: &str,
+    conf: &Path,
+    key: Option<Secret>,
+) -> Result<Instance, NoAnswer> {
     let (source, json) = if from.contains("://") {
-        let keys = http::keys_of(conf, key);
+        let keys = http::key_lookup(conf, key);
         (
             from.to_owned(),
-            http::ask(from, "/status", Question::Get, OTHERWISE, &keys, PATIENCE)?,
+            http::ask_page(
+                from,
+                "/status",
+                Question::Get,
+                OTHERWISE,
+                &keys,
+                PAGE_TIMEOUT,
+            )?,
         )
     } else {
-        let (age, json) = saved(from).map_err(|why| format!("the file cannot be read: {why}"))?;
+        let (age, json) =
+            read_saved(from).map_err(|why| format!("the file cannot be read: {why}"))?;
         let age = age
-            .map(|age| format!(", saved {} ago,", left(age)))
+            .map(|age| format!(", saved {} ago,", remaining_text(age)))
             .unwrap_or_default();
         (format!("{from}{age}"), json)
     };
-    of(source, &json).map_err(NoAnswer::from)
+    parse_status(source, &json).map_err(NoAnswer::from)
 }
 
-fn saved(path: &str) -> io::Result<(Option<Duration>, Vec<u8>)> {
+fn read_saved(path: &str) -> io::Result<(Option<Duration>, Vec<u8>)> {
     let file = File::open(path)?;
     let age = file
         .metadata()?
@@ -49,7 +61,7 @@ fn saved(path: &str) -> io::Result<(Option<Duration>, Vec<u8>)> {
 }
 
 /// Reads the status of this source.
-fn of(source: String, json: &[u8]) -> Result<Instance, String> {
+fn parse_status(source: String, json: &[u8]) -> Result<Instance, String> {
     let status = serde_json::from_slice(json).map_err(|why| {
         format!("this is not a /status page of this version of Portcullis: {why}")
     })?;
@@ -94,13 +106,13 @@ pub(super) fn ask_gateway(
     let origin = format!("{scheme}://{}", rest.split('/').next().unwrap_or_default());
     let url = format!("{origin}/explain");
     let question = question.to_string();
-    let answer = http::ask(
+    let answer = http::ask_page(
         &url,
         "/explain",
         Question::Post(question.as_bytes()),
         "",
         key,
-        PATIENCE,
+        PAGE_TIMEOUT,
     );
     let answer = answer.map_err(|no| no.why)?;
     serde_json::from_slice(&answer)

@@ -4,17 +4,25 @@ use std::process::ExitCode;
 use std::time::SystemTime;
 
 use super::state::KeyState;
-use super::{Id, ahead, lock, place, running, stamp};
-use crate::{ExpireKeyArgs, KeyArgs, tell};
+use super::{Id, catalog_time, lock_files, running, show_location, time_after};
+use crate::{ExpireKeyArgs, KeyArgs, print_error};
 use portcullis::catalog::amend::Files;
 use portcullis::conf::yaml::edit::{Change, New};
 
 /// Switches a key on or off.
-pub(super) fn enabled(args: &KeyArgs, wanted: bool, now: SystemTime) -> Result<ExitCode, String> {
-    let (id, mut files) = lock(args)?;
+pub(super) fn set_enabled(
+    args: &KeyArgs,
+    wanted: bool,
+    now: SystemTime,
+) -> Result<ExitCode, String> {
+    let (id, mut files) = lock_files(args)?;
     let state = if wanted { "enabled" } else { "disabled" };
     if id.find(&files)?.key.enabled == wanted {
-        return Ok(already(&mut files, id, &format!("is already {state}")));
+        return Ok(report_unchanged(
+            &mut files,
+            id,
+            &format!("is already {state}"),
+        ));
     }
     let edit = Edit {
         change: Change::Set(id.field("enabled"), New::Bool(wanted)),
@@ -25,23 +33,23 @@ pub(super) fn enabled(args: &KeyArgs, wanted: bool, now: SystemTime) -> Result<E
 }
 
 /// Sets the time at which a key stops working, or removes it.
-pub(super) fn expire(args: &ExpireKeyArgs, now: SystemTime) -> Result<ExitCode, String> {
-    let (id, mut files) = lock(&args.key)?;
+pub(super) fn set_expiry(args: &ExpireKeyArgs, now: SystemTime) -> Result<ExitCode, String> {
+    let (id, mut files) = lock_files(&args.key)?;
     let expires = args
         .when
         .at
-        .or_else(|| args.when.span.map(|span| ahead(now, span)));
+        .or_else(|| args.when.span.map(|span| time_after(now, span)));
     if id.find(&files)?.key.expires == expires {
-        let says = match expires {
+        let state_text = match expires {
             None => "already has no expiry time".to_owned(),
-            Some(expires) => format!("already expires at {}", stamp(expires)),
+            Some(expires) => format!("already expires at {}", catalog_time(expires)),
         };
-        return Ok(already(&mut files, id, &says));
+        return Ok(report_unchanged(&mut files, id, &state_text));
     }
     let path = id.field("expires");
     let edit = match expires {
         Some(expires) => {
-            let stamp = stamp(expires);
+            let stamp = catalog_time(expires);
             let verb = if expires <= now { "expired" } else { "expires" };
             Edit {
                 change: Change::Set(path, New::text(&stamp)),
@@ -75,39 +83,44 @@ impl Edit<'_> {
             by_hand,
             result,
         } = self;
-        let at = id.written(files)?;
-        let at_place = place(files, at);
+        let location = id.location(files)?;
+        let location_text = show_location(files, location);
         let how = format!(
-            "{by_hand} in callers.{}.keys.{}, {at_place}",
+            "{by_hand} in callers.{}.keys.{}, {location_text}",
             id.caller, id.name
         );
-        super::change(files, at.file, std::slice::from_ref(change), &how)?;
+        super::change_file(files, location.file, std::slice::from_ref(change), &how)?;
         let key = id.find(files)?;
-        if let Some(hinders) = KeyState::of(&key, now)
-            .hinders()
+        if let Some(hinders) = KeyState::at_time(&key, now)
+            .why_not()
             .filter(|_| key.key.enabled)
         {
-            tell(&format!("{} does not work: {hinders}", id.whole));
+            print_error(&format!("{} does not work: {hinders}", id.whole));
         }
-        Ok(running::wait(files, at.file, SystemTime::now()).report(
-            &format!("{} {result}: {at_place}", id.whole),
-            &format!(
-                "{}: {by_hand} is written in {at_place}, but is not in effect yet",
-                id.whole
+        Ok(
+            running::wait_until_live(files, location.file, SystemTime::now()).report(
+                &format!("{} {result}: {location_text}", id.whole),
+                &format!(
+                    "{}: {by_hand} is written in {location_text}, but is not in effect yet",
+                    id.whole
+                ),
             ),
-        ))
+        )
     }
 }
 
 /// Prints that there is nothing to change. The gateway may not have taken an earlier change yet, so
 /// this waits for it.
-fn already(files: &mut Files, id: Id<'_>, says: &str) -> ExitCode {
-    let file = id.written(files).map(|at| at.file).unwrap_or_default();
+fn report_unchanged(files: &mut Files, id: Id<'_>, state_text: &str) -> ExitCode {
+    let file = id
+        .location(files)
+        .map(|location| location.file)
+        .unwrap_or_default();
     let since = running::written_at(files, file);
-    running::wait(files, file, since).report(
-        &format!("{} {says}", id.whole),
+    running::wait_until_live(files, file, since).report(
+        &format!("{} {state_text}", id.whole),
         &format!(
-            "{} {says} in the files, but that is not in effect yet",
+            "{} {state_text} in the files, but that is not in effect yet",
             id.whole
         ),
     )

@@ -3,22 +3,33 @@
 use std::process::ExitCode;
 use std::time::SystemTime;
 
-use super::{change, lock, place, running};
+use super::{change_file, lock_files, running, show_location};
 use crate::KeyArgs;
 use portcullis::conf::yaml::edit::Change;
 
 /// Deletes a key. Its caller stays, even without keys.
 pub(super) fn run(args: &KeyArgs) -> Result<ExitCode, String> {
-    let (id, mut files) = lock(args)?;
+    let (id, mut files) = lock_files(args)?;
     id.find(&files)?;
-    let at = id.written(&files)?;
-    let at_place = place(&files, at);
-    let by_hand = format!("remove callers.{}.keys.{}, {at_place}", id.caller, id.name);
-    change(&mut files, at.file, &[Change::Remove(id.path())], &by_hand)?;
+    let location = id.location(&files)?;
+    let location_text = show_location(&files, location);
+    let by_hand = format!(
+        "remove callers.{}.keys.{}, {location_text}",
+        id.caller, id.name
+    );
+    change_file(
+        &mut files,
+        location.file,
+        &[Change::Remove(id.path())],
+        &by_hand,
+    )?;
     Ok(
-        running::wait(&mut files, at.file, SystemTime::now()).report(
-            &format!("{} is deleted from {at_place}", id.whole),
-            &format!("{} is deleted from {at_place}, but still works", id.whole),
+        running::wait_until_live(&mut files, location.file, SystemTime::now()).report(
+            &format!("{} is deleted from {location_text}", id.whole),
+            &format!(
+                "{} is deleted from {location_text}, but still works",
+                id.whole
+            ),
         ),
     )
 }

@@ -7,14 +7,14 @@ use std::time::{Duration, SystemTime};
 
 use serde_json::{Map, Value, json};
 
-use super::state::{KeyState, expires};
-use super::{KeyEntry, stamp};
-use crate::{ListKeysArgs, print, tell};
-use portcullis::base::problem::nearest;
-use portcullis::base::table::columns;
+use super::state::{KeyState, expiry_time};
+use super::{KeyEntry, catalog_time};
+use crate::{ListKeysArgs, print_error, print_result};
+use portcullis::base::problem::nearest_name;
+use portcullis::base::table::format_columns;
 use portcullis::catalog::Key;
 use portcullis::catalog::amend::{Files, KeyPlace};
-use portcullis::catalog::load::{Secrets, server};
+use portcullis::catalog::load::{Secrets, read_server};
 use portcullis::ledger;
 
 pub(super) fn run(args: &ListKeysArgs, now: SystemTime) -> Result<ExitCode, String> {
@@ -23,7 +23,7 @@ pub(super) fn run(args: &ListKeysArgs, now: SystemTime) -> Result<ExitCode, Stri
     if let Some(caller) = &args.caller {
         let callers = files.catalog().callers();
         if !callers.iter().any(|known| *known.id == **caller) {
-            let meant = nearest(caller, callers.iter().map(|caller| &*caller.id));
+            let meant = nearest_name(caller, callers.iter().map(|caller| &*caller.id));
             let hint = meant
                 .map(|meant| format!("; did you mean {meant}?"))
                 .unwrap_or_default();
@@ -31,7 +31,7 @@ pub(super) fn run(args: &ListKeysArgs, now: SystemTime) -> Result<ExitCode, Stri
         }
     }
     let used = last_used(&conf);
-    let places: HashMap<String, KeyPlace> = files.places().into_iter().collect();
+    let places: HashMap<String, KeyPlace> = files.key_places().into_iter().collect();
     let rows = KeyEntry::all(&files).into_iter().filter(|known| {
         args.caller
             .as_ref()
@@ -39,20 +39,21 @@ pub(super) fn run(args: &ListKeysArgs, now: SystemTime) -> Result<ExitCode, Stri
     });
     let rows: Vec<ListedKey<'_>> = rows
         .map(|known| {
-            let (place, used) = (
+            let (location, used) = (
                 places.get(&*known.key.id).copied(),
-                used.get(&*known.key.id).map(|at| stamp(*at)),
+                used.get(&*known.key.id)
+                    .map(|used_at| catalog_time(*used_at)),
             );
-            ListedKey::of(&files, &known, place, used, now)
+            ListedKey::new(&files, &known, location, used, now)
         })
         .collect();
-    Ok(print(&if args.json {
+    Ok(print_result(&if args.json {
         format!(
             "{:#}\n",
             json!(rows.iter().map(ListedKey::json).collect::<Vec<_>>())
         )
     } else {
-        human(&rows)
+        human_table(&rows)
     }))
 }
 
@@ -61,22 +62,22 @@ pub(super) struct ListedKey<'f> {
     key: &'f Key,
     state: KeyState,
     expires: Option<String>,
-    place: Option<(String, usize)>,
+    location: Option<(String, usize)>,
     used: Option<String>,
 }
 
 impl<'f> ListedKey<'f> {
-    pub(super) fn of(
+    pub(super) fn new(
         files: &Files,
         known: &KeyEntry<'f>,
-        place: Option<KeyPlace>,
+        location: Option<KeyPlace>,
         used: Option<String>,
         now: SystemTime,
     ) -> ListedKey<'f> {
         ListedKey {
-            state: KeyState::of(known, now),
-            expires: expires(known).map(stamp),
-            place: place.map(|place| (files.name(place.file), place.line)),
+            state: KeyState::at_time(known, now),
+            expires: expiry_time(known).map(catalog_time),
+            location: location.map(|location| (files.name(location.file), location.line)),
             used,
             key: known.key,
         }
@@ -88,7 +89,7 @@ impl<'f> ListedKey<'f> {
             key,
             state,
             expires,
-            place,
+            location,
             used,
         } = self;
         let fields = [
@@ -98,7 +99,7 @@ impl<'f> ListedKey<'f> {
             (
                 "rotating_until",
                 json!(if let KeyState::Rotating(until) = state {
-                    Some(stamp(*until))
+                    Some(catalog_time(*until))
                 } else {
                     None
                 }),
@@ -106,8 +107,8 @@ impl<'f> ListedKey<'f> {
             ("expires", json!(expires)),
             ("models", json!(key.permissions.of_key.list())),
             ("caller_models", json!(key.permissions.of_caller.list())),
-            ("file", json!(place.as_ref().map(|(file, _)| file))),
-            ("line", json!(place.as_ref().map(|(_, line)| line))),
+            ("file", json!(location.as_ref().map(|(file, _)| file))),
+            ("line", json!(location.as_ref().map(|(_, line)| line))),
             ("last_used", json!(used)),
         ];
         fields
@@ -117,36 +118,36 @@ impl<'f> ListedKey<'f> {
     }
 }
 
-fn human(rows: &[ListedKey<'_>]) -> String {
+fn human_table(rows: &[ListedKey<'_>]) -> String {
     let head = ["KEY", "STATE", "EXPIRES", "MODELS", "LAST USED", "FILE"].map(str::to_owned);
     let rows = rows.iter().map(
         |ListedKey {
              key,
              state,
              expires,
-             place,
+             location,
              used,
          }| {
             let or_none = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_owned());
-            let place = place
+            let location = location
                 .as_ref()
                 .map(|(file, line)| format!("{file}:{line}"))
                 .unwrap_or_default();
             [
                 key.id.to_string(),
-                state.says(),
+                state.text(),
                 or_none(expires),
-                models(key),
+                models_text(key),
                 or_none(used),
-                place,
+                location,
             ]
         },
     );
-    columns(std::iter::once(head).chain(rows), 6)
+    format_columns(std::iter::once(head).chain(rows), 6)
 }
 
 /// Writes the models of a key: its own globs, or else those of its caller.
-fn models(key: &Key) -> String {
+fn models_text(key: &Key) -> String {
     let own = &key.permissions.of_key;
     let shown = if own.list() == ["*"] {
         &key.permissions.of_caller
@@ -165,18 +166,18 @@ fn models(key: &Key) -> String {
 /// note says so.
 pub(super) fn last_used(conf: &Path) -> HashMap<String, SystemTime> {
     let used = read_last_used(conf).unwrap_or_else(|why| {
-        tell(&format!(
+        print_error(&format!(
             "note: the times when keys were last used are unknown: {why}"
         ));
         HashMap::new()
     });
     used.into_iter()
-        .map(|(id, at)| (id, SystemTime::UNIX_EPOCH + Duration::from_millis(at)))
+        .map(|(id, used_at)| (id, SystemTime::UNIX_EPOCH + Duration::from_millis(used_at)))
         .collect()
 }
 
 fn read_last_used(conf: &Path) -> Result<HashMap<String, u64>, String> {
-    let ledger = server(conf, Secrets::Assume)
+    let ledger = read_server(conf, Secrets::Assume)
         .map_err(|problems| problems.to_string())?
         .ledger;
     if !ledger.path.exists() {

@@ -3,14 +3,14 @@
 use std::process::ExitCode;
 use std::time::SystemTime;
 
-use super::secret::{NewSecret, exposed};
-use super::{Id, ahead, place, running, stamp};
-use crate::{NewKeyArgs, fail, print, tell};
+use super::secret::{NewSecret, exposure_warning};
+use super::{Id, catalog_time, running, show_location, time_after};
+use crate::{NewKeyArgs, fail_with, print_error, print_result};
 use portcullis::base::problem::no_such;
 use portcullis::catalog::amend::Files;
 use portcullis::catalog::name;
 use portcullis::conf::yaml::Step;
-use portcullis::conf::yaml::edit::{Change, New, document};
+use portcullis::conf::yaml::edit::{Change, New, write_document};
 
 pub(super) fn run(args: &NewKeyArgs, now: SystemTime) -> Result<ExitCode, String> {
     for (option, given) in [("--caller", &args.caller), ("--name", &args.name)] {
@@ -18,7 +18,7 @@ pub(super) fn run(args: &NewKeyArgs, now: SystemTime) -> Result<ExitCode, String
     }
     let expires = args
         .expires
-        .or_else(|| args.expires_in.map(|span| ahead(now, span)));
+        .or_else(|| args.expires_in.map(|span| time_after(now, span)));
     if expires.is_some_and(|expires| expires <= now) {
         return Err("the key would already be expired: write a time in the future".to_owned());
     }
@@ -30,14 +30,14 @@ pub(super) fn run(args: &NewKeyArgs, now: SystemTime) -> Result<ExitCode, String
         return Err("--model: must be a glob over model ids, such as \"gpt-*\"".to_owned());
     }
     let whole = format!("{}/{}", args.caller, args.name);
-    let id = Id::of(&whole)?;
+    let id = Id::parse(&whole)?;
     if args.print {
-        return Ok(printed(id, args, &NewSecret::make()?, expires));
+        return Ok(print_entry(id, args, &NewSecret::make()?, expires));
     }
     let mut files = Files::lock(&args.conf.folder())?;
     is_free(&files, id, args.create)?;
     let secret = NewSecret::make()?;
-    let (path, new) = entry(id, &secret, args, expires);
+    let (path, new) = key_entry(id, &secret, args, expires);
     let name = format!("keys-{}.yaml", args.caller);
     match files.position(&format!("catalog.d/{name}")) {
         Some(file) => {
@@ -49,13 +49,15 @@ pub(super) fn run(args: &NewKeyArgs, now: SystemTime) -> Result<ExitCode, String
             let text = format!(
                 "# Keys of {}. `portcullis key` changes the keys and leaves everything else in this file as it is.\n{}",
                 args.caller,
-                document(&around(&path, new))
+                write_document(&wrap_in_maps(&path, new))
             );
             files.add(&name, text)?;
         }
     }
-    let written = id.written(&files).ok();
-    let at = written.map(|at| place(&files, at)).unwrap_or_default();
+    let written = id.location(&files).ok();
+    let location_text = written
+        .map(|location| show_location(&files, location))
+        .unwrap_or_default();
     let about = if args.create {
         format!("callers.{}", id.caller)
     } else {
@@ -67,11 +69,11 @@ pub(super) fn run(args: &NewKeyArgs, now: SystemTime) -> Result<ExitCode, String
         .iter()
         .filter(|warning| warning.path.starts_with(&about))
     {
-        tell(&format!("warning: {warning}"));
+        print_error(&format!("warning: {warning}"));
     }
     let known = id.find(&files)?;
-    if let Some(hinders) = super::state::KeyState::of(&known, now).hinders() {
-        tell(&format!("warning: {whole} does not work yet: {hinders}"));
+    if let Some(hinders) = super::state::KeyState::at_time(&known, now).why_not() {
+        print_error(&format!("warning: {whole} does not work yet: {hinders}"));
     }
     if args.create {
         let all = if args.models.is_empty() {
@@ -79,27 +81,32 @@ pub(super) fn run(args: &NewKeyArgs, now: SystemTime) -> Result<ExitCode, String
         } else {
             ""
         };
-        tell(&format!("the caller {} is new{all}", id.caller));
+        print_error(&format!("the caller {} is new{all}", id.caller));
     }
-    tell(&format!(
-        "{whole} is in {at}. Here is its secret. It is shown only now, and stored nowhere:"
+    print_error(&format!(
+        "{whole} is in {location_text}. Here is its secret. It is shown only now, and stored nowhere:"
     ));
-    Ok(once(
+    Ok(show_once(
         &secret.text,
         &mut files,
-        written.map(|at| at.file),
+        written.map(|location| location.file),
         "no key was made",
     ))
 }
 
 /// Prints a secret, and waits until the gateway has it from this file. If the secret cannot be
 /// printed, nobody ever has it, and the files are put back as they were.
-pub(super) fn once(secret: &str, files: &mut Files, file: Option<usize>, undone: &str) -> ExitCode {
-    if print(&format!("{secret}\n")) == ExitCode::SUCCESS {
-        exposed().into_iter().for_each(tell);
-        return file.map_or(ExitCode::SUCCESS, |file| running::tell_of(files, file));
+pub(super) fn show_once(
+    secret: &str,
+    files: &mut Files,
+    file: Option<usize>,
+    undone: &str,
+) -> ExitCode {
+    if print_result(&format!("{secret}\n")) == ExitCode::SUCCESS {
+        exposure_warning().into_iter().for_each(print_error);
+        return file.map_or(ExitCode::SUCCESS, |file| running::report_live(files, file));
     }
-    fail(&match files.undo() {
+    fail_with(&match files.undo() {
         Ok(()) => format!("the secret could not be printed: {undone}"),
         Err(why) => {
             format!(
@@ -119,27 +126,27 @@ fn is_free(files: &Files, id: Id<'_>, create: bool) -> Result<(), String> {
         ));
     }
     if !exists && !create {
-        let nobody = no_such("caller", id.caller, known, "");
+        let message = no_such("caller", id.caller, known, "");
         return Err(format!(
-            "{nobody}\nAdd --create to make the caller, and --model 'gpt-*' if it may use only some models. Or write the caller into \
+            "{message}\nAdd --create to make the caller, and --model 'gpt-*' if it may use only some models. Or write the caller into \
              catalog.yaml or a file of catalog.d: `callers: {{ NAME: {{ models: [\"gpt-*\"] }} }}`"
         ));
     }
     if !files.catalog().keys().any(|key| *key.id == *id.whole) {
         return Ok(());
     }
-    let at = id
-        .written(files)
-        .map(|at| place(files, at))
+    let location_text = id
+        .location(files)
+        .map(|location| show_location(files, location))
         .unwrap_or_default();
     Err(format!(
-        "{0} already exists, in {at}: choose another name, or give the key a new secret with `portcullis key rotate {0}`",
+        "{0} already exists, in {location_text}: choose another name, or give the key a new secret with `portcullis key rotate {0}`",
         id.whole
     ))
 }
 
 /// Returns the path and the value to write: the key, or its new caller with the key.
-fn entry<'a>(
+fn key_entry<'a>(
     id: Id<'a>,
     secret: &NewSecret,
     args: &NewKeyArgs,
@@ -159,7 +166,7 @@ fn entry<'a>(
     let fields = std::iter::once(("hash".to_owned(), secret.value()));
     let fields = fields
         .chain(of_key)
-        .chain(expires.map(|expires| ("expires".to_owned(), New::text(stamp(expires)))));
+        .chain(expires.map(|expires| ("expires".to_owned(), New::text(catalog_time(expires)))));
     let key = New::Map(fields.collect());
     let path = id.path();
     if !args.create {
@@ -173,7 +180,7 @@ fn entry<'a>(
 }
 
 /// Puts a value into the maps around it.
-fn around(path: &[Step<'_>], new: New) -> New {
+fn wrap_in_maps(path: &[Step<'_>], new: New) -> New {
     path.iter().rev().fold(new, |new, step| match step {
         Step::Key(key) | Step::Hidden(key) => New::map([(key, new)]),
         Step::Index(_) => new,
@@ -181,20 +188,20 @@ fn around(path: &[Step<'_>], new: New) -> New {
 }
 
 /// Prints the entry to paste, for catalogs that are written in another way.
-fn printed(
+fn print_entry(
     id: Id<'_>,
     args: &NewKeyArgs,
     secret: &NewSecret,
     expires: Option<SystemTime>,
 ) -> ExitCode {
-    let (path, new) = entry(id, secret, args, expires);
-    let yaml = document(&around(&path, new));
-    let printed = print(&format!(
+    let (path, new) = key_entry(id, secret, args, expires);
+    let yaml = write_document(&wrap_in_maps(&path, new));
+    let printed = print_result(&format!(
         "Here is the secret of the key. It is shown only now, and stored nowhere:\n\n{}\n\nWrite this into conf/catalog.yaml or a file of \
          conf/catalog.d:\n\n{yaml}",
         secret.text
     ));
-    exposed().into_iter().for_each(tell);
+    exposure_warning().into_iter().for_each(print_error);
     printed
 }
 
@@ -210,13 +217,14 @@ mod tests {
                 "hash",
                 New::text(format!("sha256:{}", "07".repeat(32))).noted("sk-a-…"),
             )]);
-            let yaml = document(&around(&Id::of(whole).unwrap().path(), entry));
+            let yaml = write_document(&wrap_in_maps(&Id::parse(whole).unwrap().path(), entry));
             let files = [(
                 "catalog.yaml".to_owned(),
                 format!("accounts: {{}}\nmodels: {{}}\n{yaml}"),
             )];
             let catalog =
-                resolve::resolve(&files, &mut |_| unreachable!("it names nothing")).unwrap();
+                resolve::resolve_catalog(&files, &mut |_| unreachable!("it names nothing"))
+                    .unwrap();
             let key = catalog.opened(&[7; 32], SystemTime::now()).unwrap().0;
             assert_eq!(&*key.id, whole);
         }

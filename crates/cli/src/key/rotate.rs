@@ -3,11 +3,11 @@
 use std::process::ExitCode;
 use std::time::SystemTime;
 
-use super::new::once;
+use super::new::show_once;
 use super::secret::NewSecret;
 use super::state::KeyState;
-use super::{Id, ahead, change, lock, place, stamp, time};
-use crate::{RotateKeyArgs, tell};
+use super::{Id, catalog_time, change_file, lock_files, parse_time, show_location, time_after};
+use crate::{RotateKeyArgs, print_error};
 use portcullis::catalog::amend::Files;
 use portcullis::conf::yaml::edit::{Change, New};
 use portcullis::conf::yaml::{Node, Step, Value};
@@ -20,38 +20,38 @@ enum Hashes {
 }
 
 pub(super) fn run(args: &RotateKeyArgs, now: SystemTime) -> Result<ExitCode, String> {
-    let (id, mut files) = lock(&args.key)?;
+    let (id, mut files) = lock_files(&args.key)?;
     id.find(&files)?;
-    let (at, hashes) = files
-        .written(id.caller, id.name, written)
+    let (location, hashes) = files
+        .written_key(id.caller, id.name, read_hashes)
         .ok_or_else(|| format!("no file has the key {}", id.whole))?;
-    let at_place = place(&files, at);
+    let location_text = show_location(&files, location);
     let Some(hashes) = hashes else {
-        return Err(format!("{at_place}: {} has no hash", id.whole));
+        return Err(format!("{location_text}: {} has no hash", id.whole));
     };
     let secret = NewSecret::make()?;
-    let until = (!args.overlap.is_zero()).then(|| ahead(now, args.overlap));
+    let until = (!args.overlap.is_zero()).then(|| time_after(now, args.overlap));
     let by_hand = format!(
-        "write several `hashes` for {}, {at_place}; `portcullis key new --print` makes a secret",
+        "write several `hashes` for {}, {location_text}; `portcullis key new --print` makes a secret",
         id.whole
     );
-    change(
+    change_file(
         &mut files,
-        at.file,
-        &changes(id, &hashes, &secret, until, now),
+        location.file,
+        &rotation_changes(id, &hashes, &secret, until, now),
         &by_hand,
     )?;
-    say(&files, id, now)?;
-    Ok(once(
+    print_overlap(&files, id, now)?;
+    Ok(show_once(
         &secret.text,
         &mut files,
-        Some(at.file),
+        Some(location.file),
         "nothing was changed",
     ))
 }
 
 /// Prints the time until which the old secrets work.
-fn say(files: &Files, id: Id<'_>, now: SystemTime) -> Result<(), String> {
+fn print_overlap(files: &Files, id: Id<'_>, now: SystemTime) -> Result<(), String> {
     let known = id.find(files)?;
     let ends = known
         .secrets
@@ -61,12 +61,12 @@ fn say(files: &Files, id: Id<'_>, now: SystemTime) -> Result<(), String> {
         .max();
     let old = ends.map_or_else(
         || "no older secret works any more".to_owned(),
-        |until| format!("the old secret works until {}", stamp(until)),
+        |until| format!("the old secret works until {}", catalog_time(until)),
     );
-    if let Some(hinders) = KeyState::of(&known, now).hinders() {
-        tell(&format!("{} does not work: {hinders}", id.whole));
+    if let Some(hinders) = KeyState::at_time(&known, now).why_not() {
+        print_error(&format!("{} does not work: {hinders}", id.whole));
     }
-    tell(&format!(
+    print_error(&format!(
         "{} has a new secret in the files. When the new secret is in effect, {old}. The new secret is shown only now, and stored nowhere:",
         id.whole
     ));
@@ -74,22 +74,22 @@ fn say(files: &Files, id: Id<'_>, now: SystemTime) -> Result<(), String> {
 }
 
 /// Reads the secrets of a key.
-fn written(key: &Node<'_>) -> Option<Hashes> {
-    if let Some(hash) = field(key, "hash") {
-        return text(hash).map(Hashes::One);
+fn read_hashes(key: &Node<'_>) -> Option<Hashes> {
+    if let Some(hash) = find_field(key, "hash") {
+        return node_text(hash).map(Hashes::One);
     }
-    let Value::List(items) = &field(key, "hashes")?.value else {
+    let Value::List(items) = &find_field(key, "hashes")?.value else {
         return None;
     };
     Some(Hashes::Several(
         items
             .iter()
-            .map(|item| time(&text(field(item, "until")?)?).ok())
+            .map(|item| parse_time(&node_text(find_field(item, "until")?)?).ok())
             .collect(),
     ))
 }
 
-fn field<'n, 't>(node: &'n Node<'t>, name: &str) -> Option<&'n Node<'t>> {
+fn find_field<'n, 't>(node: &'n Node<'t>, name: &str) -> Option<&'n Node<'t>> {
     let Value::Map(entries) = &node.value else {
         return None;
     };
@@ -99,7 +99,7 @@ fn field<'n, 't>(node: &'n Node<'t>, name: &str) -> Option<&'n Node<'t>> {
         .map(|entry| &entry.node)
 }
 
-fn text(node: &Node<'_>) -> Option<String> {
+fn node_text(node: &Node<'_>) -> Option<String> {
     match &node.value {
         Value::Plain(text) | Value::Quoted(text) => Some(text.to_string()),
         Value::List(_) | Value::Map(_) => None,
@@ -108,7 +108,7 @@ fn text(node: &Node<'_>) -> Option<String> {
 
 /// Returns the changes to make. `until` is the end of those secrets that have none yet; `None` ends
 /// all old secrets now.
-fn changes<'a>(
+fn rotation_changes<'a>(
     id: Id<'a>,
     hashes: &Hashes,
     secret: &NewSecret,
@@ -119,18 +119,21 @@ fn changes<'a>(
     match (hashes, until) {
         (Hashes::One(_), None) => vec![Change::Set(id.field("hash"), secret.value())],
         (Hashes::One(old), Some(until)) => {
-            let old = New::map([("hash", New::text(old)), ("until", New::text(stamp(until)))]);
+            let old = New::map([
+                ("hash", New::text(old)),
+                ("until", New::text(catalog_time(until))),
+            ]);
             vec![Change::Split(id.field("hash"), "hashes", [old, item()])]
         }
         (Hashes::Several(ends), until) => {
-            let at = |index: usize| [id.field("hashes"), vec![Step::Index(index)]].concat();
+            let path_of = |index: usize| [id.field("hashes"), vec![Step::Index(index)]].concat();
             let mut changes = Vec::new();
             if let Some(until) = until {
                 let open = ends.iter().enumerate().filter(|(_, end)| end.is_none());
                 changes.extend(open.map(|(index, _)| {
                     Change::Set(
-                        [at(index), vec![Step::Key("until")]].concat(),
-                        New::text(stamp(until)),
+                        [path_of(index), vec![Step::Key("until")]].concat(),
+                        New::text(catalog_time(until)),
                     )
                 }));
             }
@@ -140,7 +143,7 @@ fn changes<'a>(
                 .enumerate()
                 .rev()
                 .filter(|(_, end)| until.is_none() || end.is_some_and(|end| end <= now));
-            changes.extend(gone.map(|(index, _)| Change::Remove(at(index))));
+            changes.extend(gone.map(|(index, _)| Change::Remove(path_of(index))));
             changes
         }
     }

@@ -12,35 +12,35 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime};
 
-use crate::http::{self, Instead, get};
-use crate::{fail, print, tell};
-use portcullis::base::address::reachable;
-use portcullis::base::calendar::rfc3339;
+use crate::http::{self, Instead, get_page};
+use crate::{fail_with, print_error, print_result};
+use portcullis::base::address::reachable_address;
+use portcullis::base::calendar::format_system_time;
 use portcullis::base::secret::Secret;
 use portcullis::catalog::amend::Files;
-use portcullis::catalog::load::{Secrets, server};
+use portcullis::catalog::load::{Secrets, read_server};
 use portcullis::conf::config::Server;
 use portcullis::status::{CatalogReport, FolderReport};
 use serde::Deserialize;
 
 /// The longest time that a command waits for its change.
-const PATIENCE: Duration = Duration::from_secs(5);
+const CHANGE_TIMEOUT: Duration = Duration::from_secs(5);
 /// The longest wait for a connection. The listener is on this machine: if it takes no connection in
 /// this time, it is not there.
-const NEAR: Duration = Duration::from_secs(2);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 /// The time after which the gateway has noticed that a file changed.
-const NOTICED: Duration = Duration::from_millis(500);
+const NOTICE_TIME: Duration = Duration::from_millis(500);
 /// The pause between two questions.
-const PAUSE: Duration = Duration::from_millis(50);
+const POLL_PAUSE: Duration = Duration::from_millis(50);
 /// The time by which the clock of a file system may be behind.
-const TICK: Duration = Duration::from_millis(20);
+const CLOCK_TICK: Duration = Duration::from_millis(20);
 
 /// The answer to whether a gateway on this folder has the change.
 pub(crate) enum Running {
     /// A gateway has the change.
     Has,
     /// No gateway runs on the folder.
-    Nobody(String),
+    NotRunning(String),
     /// It is not known whether a gateway runs.
     Unknown(String),
     /// A gateway runs, and does not have the change.
@@ -48,10 +48,10 @@ pub(crate) enum Running {
 }
 
 impl Running {
-    fn says(&self) -> String {
+    fn state_text(&self) -> String {
         match self {
             Self::Has => "the running gateway uses the change".to_owned(),
-            Self::Nobody(why) => {
+            Self::NotRunning(why) => {
                 format!(
                     "no gateway runs on this folder ({why}); the next gateway that starts will use the change"
                 )
@@ -66,9 +66,9 @@ impl Running {
     /// Prints that something is done. If the gateway does not have it, fails with `late`.
     pub(super) fn report(&self, done: &str, late: &str) -> ExitCode {
         match self {
-            Self::Late(why) => fail(&format!("{late}: {why}")),
-            Self::Has | Self::Nobody(_) | Self::Unknown(_) => {
-                print(&format!("{done}; {}\n", self.says()))
+            Self::Late(why) => fail_with(&format!("{late}: {why}")),
+            Self::Has | Self::NotRunning(_) | Self::Unknown(_) => {
+                print_result(&format!("{done}; {}\n", self.state_text()))
             }
         }
     }
@@ -76,12 +76,12 @@ impl Running {
 
 /// Waits for a change of a file that was made just now, and prints the result. Fails if the gateway
 /// does not have the change.
-pub(super) fn tell_of(files: &mut Files, file: usize) -> ExitCode {
-    let running = wait(files, file, SystemTime::now());
-    tell(&running.says());
+pub(super) fn report_live(files: &mut Files, file: usize) -> ExitCode {
+    let running = wait_until_live(files, file, SystemTime::now());
+    print_error(&running.state_text());
     match running {
         Running::Late(_) => ExitCode::FAILURE,
-        Running::Has | Running::Nobody(_) | Running::Unknown(_) => ExitCode::SUCCESS,
+        Running::Has | Running::NotRunning(_) | Running::Unknown(_) => ExitCode::SUCCESS,
     }
 }
 
@@ -92,14 +92,14 @@ pub(super) fn written_at(files: &Files, file: usize) -> SystemTime {
             u64::try_from(metadata.ctime()).ok()?,
             u32::try_from(metadata.ctime_nsec()).ok()?,
         );
-        Some(SystemTime::UNIX_EPOCH + Duration::new(seconds, nanoseconds) + TICK)
+        Some(SystemTime::UNIX_EPOCH + Duration::new(seconds, nanoseconds) + CLOCK_TICK)
     });
     changed.map_or_else(SystemTime::now, |changed| changed.min(SystemTime::now()))
 }
 
 /// Waits until the gateway that runs on the folder has everything that was written into a file
 /// before the time `written`. Others may change keys meanwhile.
-pub(super) fn wait(files: &mut Files, file: usize, written: SystemTime) -> Running {
+pub(super) fn wait_until_live(files: &mut Files, file: usize, written: SystemTime) -> Running {
     files.unlock();
     let folder = match fs::metadata(files.conf()) {
         Ok(folder) => folder,
@@ -107,49 +107,50 @@ pub(super) fn wait(files: &mut Files, file: usize, written: SystemTime) -> Runni
             return Running::Unknown(format!("{} cannot be read: {why}", files.conf().display()));
         }
     };
-    let (address, key) = match server(files.conf(), Secrets::IfThere) {
+    let (address, key) = match read_server(files.conf(), Secrets::IfThere) {
         Ok(server) if server.admin.address.port() == 0 => {
             return Running::Unknown("`admin.address` in server.yaml has the port 0".to_owned());
         }
         Ok(server) => (
-            reachable(server.admin.address),
-            http::key(Some(&server.admin)),
+            reachable_address(server.admin.address),
+            http::listener_key(Some(&server.admin)),
         ),
         Err(problems) => return Running::Unknown(problems.to_string()),
     };
     // The status cuts times to milliseconds.
-    let wanted = rfc3339(written + Duration::from_millis(2));
-    let deadline = Instant::now() + PATIENCE;
+    let wanted = format_system_time(written + Duration::from_millis(2));
+    let deadline = Instant::now() + CHANGE_TIMEOUT;
     let mut known = false;
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
-        let catalog = match ask(address, key.as_ref(), &folder, left.min(NEAR)) {
+        let catalog = match ask_status(address, key.as_ref(), &folder, left.min(CONNECT_TIMEOUT)) {
             Ok(catalog) => catalog,
             Err(Running::Unknown(_)) if known && !left.is_zero() => continue,
             Err(other) => return other,
         };
         known = true;
-        if has(&catalog, files.within(file), &wanted) {
+        if has_edit(&catalog, files.within(file), &wanted) {
             return Running::Has;
         }
-        if left.is_zero() || (left < PATIENCE - NOTICED && refuses(&catalog, &wanted)) {
-            return Running::Late(why(&catalog, address));
+        if left.is_zero() || (left < CHANGE_TIMEOUT - NOTICE_TIME && was_refused(&catalog, &wanted))
+        {
+            return Running::Late(delay_reason(&catalog, address));
         }
-        std::thread::park_timeout(PAUSE);
+        std::thread::park_timeout(POLL_PAUSE);
     }
 }
 
 /// Finds out whether the gateway that runs at the admin listener of these settings serves this
 /// folder. If not, says what is there.
-pub(crate) fn serves(conf: &Path, settings: &Server) -> Result<(), Running> {
+pub(crate) fn check_served(conf: &Path, settings: &Server) -> Result<(), Running> {
     let folder = fs::metadata(conf)
         .map_err(|why| Running::Unknown(format!("the folder cannot be read: {why}")))?;
-    let address = reachable(settings.admin.address);
-    ask(
+    let address = reachable_address(settings.admin.address);
+    ask_status(
         address,
-        http::key(Some(&settings.admin)).as_ref(),
+        http::listener_key(Some(&settings.admin)).as_ref(),
         &folder,
-        NEAR,
+        CONNECT_TIMEOUT,
     )
     .map(drop)
 }
@@ -162,20 +163,20 @@ struct Page {
 }
 
 /// Asks for the status of the gateway that serves this folder.
-fn ask(
+fn ask_status(
     address: SocketAddr,
     key: Option<&Secret>,
     folder: &Metadata,
-    patience: Duration,
+    timeout: Duration,
 ) -> Result<CatalogReport, Running> {
     let process = format!("the process that listens at {address}");
-    let answer = match get(address, &address.to_string(), "/status", key, patience) {
+    let answer = match get_page(address, &address.to_string(), "/status", key, timeout) {
         Ok(Ok(answer)) => answer,
         Ok(Err(locked @ Instead::Locked)) => {
             return Err(Running::Unknown(format!("{process} {locked}")));
         }
         Ok(Err(Instead::Hidden(why) | Instead::Other(why))) => {
-            return Err(Running::Nobody(format!("{process} {why}")));
+            return Err(Running::NotRunning(format!("{process} {why}")));
         }
         Err(why) => {
             let waited = matches!(
@@ -184,12 +185,12 @@ fn ask(
             );
             return Err(match waited {
                 true => Running::Unknown(format!("{process} does not answer")),
-                false => Running::Nobody(format!("no process answers at {address}")),
+                false => Running::NotRunning(format!("no process answers at {address}")),
             });
         }
     };
     let no_folder = format!("{process} is not a gateway that reports its folder");
-    let stranger = || Running::Nobody(no_folder.clone());
+    let stranger = || Running::NotRunning(no_folder.clone());
     let Page { catalog } = serde_json::from_slice(&answer).map_err(|_| stranger())?;
     let FolderReport {
         path,
@@ -197,7 +198,7 @@ fn ask(
         inode,
     } = catalog.folder.as_ref().ok_or_else(stranger)?;
     if (*device, *inode) != (Some(folder.dev()), Some(folder.ino())) {
-        return Err(Running::Nobody(format!(
+        return Err(Running::NotRunning(format!(
             "{process} serves another folder, {path}"
         )));
     }
@@ -206,7 +207,7 @@ fn ask(
 
 /// Returns whether an edit of the file from the wanted time is live. Times in this form sort as
 /// texts.
-fn has(catalog: &CatalogReport, file: &str, wanted: &str) -> bool {
+fn has_edit(catalog: &CatalogReport, file: &str, wanted: &str) -> bool {
     catalog
         .files
         .iter()
@@ -214,7 +215,7 @@ fn has(catalog: &CatalogReport, file: &str, wanted: &str) -> bool {
 }
 
 /// Returns whether the edit was refused, and nothing came since that may correct it.
-fn refuses(catalog: &CatalogReport, wanted: &str) -> bool {
+fn was_refused(catalog: &CatalogReport, wanted: &str) -> bool {
     let refused = catalog
         .last_refusal
         .as_ref()
@@ -223,7 +224,7 @@ fn refuses(catalog: &CatalogReport, wanted: &str) -> bool {
 }
 
 /// Returns the reason why the edit is not live.
-fn why(catalog: &CatalogReport, address: SocketAddr) -> String {
+fn delay_reason(catalog: &CatalogReport, address: SocketAddr) -> String {
     let refused = catalog
         .last_refusal
         .as_ref()
@@ -237,7 +238,7 @@ fn why(catalog: &CatalogReport, address: SocketAddr) -> String {
         ),
         None => format!(
             "the gateway did not take the change within {} s; see `catalog.waiting` at http://{address}/status",
-            PATIENCE.as_secs()
+            CHANGE_TIMEOUT.as_secs()
         ),
     }
 }

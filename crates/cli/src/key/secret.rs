@@ -6,7 +6,7 @@ use std::os::fd::AsFd as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::ExitCode;
 
-use crate::print;
+use crate::print_result;
 use portcullis::catalog::raw::Digest;
 use portcullis::catalog::resolve;
 use portcullis::conf::secret_ref::placeholder::Placeholder;
@@ -31,10 +31,10 @@ impl NewSecret {
         getrandom::fill(&mut random)
             .map_err(|why| format!("the operating system gave no random bytes: {why}"))?;
         let (id, secret) = random.split_at(8);
-        let id = base62(id, 11);
-        let text = format!("sk-{id}-{}", base62(secret, 43));
+        let id = encode_base62(id, 11);
+        let text = format!("sk-{id}-{}", encode_base62(secret, 43));
         Ok(NewSecret {
-            hash: Digest(resolve::digest(&text)).to_string(),
+            hash: Digest(resolve::sha256_of(&text)).to_string(),
             note: format!("sk-{id}-…"),
             text,
         })
@@ -47,7 +47,7 @@ impl NewSecret {
 }
 
 /// Returns a warning if the output went into a file that everybody can read.
-pub(super) fn exposed() -> Option<&'static str> {
+pub(super) fn exposure_warning() -> Option<&'static str> {
     let out = File::from(io::stdout().as_fd().try_clone_to_owned().ok()?)
         .metadata()
         .ok()?;
@@ -59,7 +59,7 @@ pub(super) fn exposed() -> Option<&'static str> {
 }
 
 /// Reads a key from standard input and prints its hash. A line end after the key is not part of it.
-pub(super) fn hash() -> Result<ExitCode, String> {
+pub(super) fn print_hash() -> Result<ExitCode, String> {
     const LARGEST: u64 = 64 << 10;
     let mut text = String::new();
     let read = io::stdin()
@@ -70,16 +70,16 @@ pub(super) fn hash() -> Result<ExitCode, String> {
     let key = text.strip_suffix('\n').map_or(text.as_str(), |line| {
         line.strip_suffix('\r').unwrap_or(line)
     });
-    Ok(print(&format!("{}\n", of_existing(key)?)))
+    Ok(print_result(&format!("{}\n", digest_existing(key)?)))
 }
 
-fn of_existing(key: &str) -> Result<Digest, &'static str> {
+fn digest_existing(key: &str) -> Result<Digest, &'static str> {
     if key.is_empty() {
         return Err(
             "there is no key on standard input: use it like `portcullis key hash < key.txt`",
         );
     }
-    if Placeholder::of(key).is_some() {
+    if Placeholder::detect(key).is_some() {
         return Err(
             "this is a template, a placeholder or a key in quotes, not a key: give the key itself on standard input",
         );
@@ -89,12 +89,12 @@ fn of_existing(key: &str) -> Result<Digest, &'static str> {
             "this cannot be sent as a key: it must be one line of at most 512 ASCII characters, without spaces",
         );
     }
-    Ok(Digest(resolve::digest(key)))
+    Ok(Digest(resolve::sha256_of(key)))
 }
 
 /// Writes a number in base 62 with `digits` digits. They must be enough, so that no part of the
 /// number is lost.
-fn base62(bytes: &[u8], digits: usize) -> String {
+fn encode_base62(bytes: &[u8], digits: usize) -> String {
     const ALPHABET: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
     let mut number = bytes.to_vec();
     let mut text: Vec<char> = (0..digits)
@@ -120,20 +120,20 @@ mod tests {
 
     #[test]
     fn base_62() {
-        assert_eq!(base62(&[0], 2), "00");
-        assert_eq!(base62(&[61], 2), "0z");
-        assert_eq!(base62(&[62], 2), "10");
-        assert_eq!(base62(&[255; 8], 11), "LygHa16AHYF");
+        assert_eq!(encode_base62(&[0], 2), "00");
+        assert_eq!(encode_base62(&[61], 2), "0z");
+        assert_eq!(encode_base62(&[62], 2), "10");
+        assert_eq!(encode_base62(&[255; 8], 11), "LygHa16AHYF");
         // 62^43 > 2^256: nothing is lost, and the first digit is not always 0.
-        assert_eq!(base62(&[255; 32], 43).len(), 43);
-        assert!(!base62(&[255; 32], 43).starts_with('0'));
+        assert_eq!(encode_base62(&[255; 32], 43).len(), 43);
+        assert!(!encode_base62(&[255; 32], 43).starts_with('0'));
     }
 
     #[test]
     fn existing_keys() {
         let abc = "sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
         assert_eq!(
-            of_existing("abc").map(|digest| digest.to_string()),
+            digest_existing("abc").map(|digest| digest.to_string()),
             Ok(abc.to_owned())
         );
         for wrong in [
@@ -146,7 +146,7 @@ mod tests {
             "your-key",
             &"a".repeat(513),
         ] {
-            assert!(of_existing(wrong).is_err(), "{wrong}");
+            assert!(digest_existing(wrong).is_err(), "{wrong}");
         }
     }
 }

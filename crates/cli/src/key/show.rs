@@ -6,9 +6,9 @@ use std::time::SystemTime;
 use serde_json::{Value, json};
 
 use super::list::{ListedKey, last_used};
-use super::state::{KeyState, expires};
-use super::{Id, KeyEntry, place, stamp};
-use crate::{ShowKeyArgs, print};
+use super::state::{KeyState, expiry_time};
+use super::{Id, KeyEntry, catalog_time, show_location};
+use crate::{ShowKeyArgs, print_result};
 use portcullis::catalog::amend::Files;
 use portcullis::catalog::raw::Digest;
 use portcullis::catalog::{Key, Model};
@@ -18,15 +18,17 @@ use portcullis::limits::{Bound, Registry};
 const SHORT: usize = "sha256:".len() + 8;
 
 pub(super) fn run(args: &ShowKeyArgs, now: SystemTime) -> Result<ExitCode, String> {
-    let id = Id::of(&args.key.key)?;
+    let id = Id::parse(&args.key.key)?;
     let conf = args.key.conf.folder();
     let files = Files::read(&conf)?;
     let mut known = id.find(&files)?;
     known
         .secrets
         .sort_by_key(|(_, until)| (until.is_none(), *until));
-    let at = id.written(&files).ok();
-    let used = last_used(&conf).get(id.whole).map(|at| stamp(*at));
+    let location = id.location(&files).ok();
+    let used = last_used(&conf)
+        .get(id.whole)
+        .map(|used_at| catalog_time(*used_at));
     let scopes = Registry::default().adopt(files.catalog(), &mut Vec::new);
     let bounds: Vec<Bound<'_>> = scopes
         .get(known.key.index)
@@ -34,44 +36,49 @@ pub(super) fn run(args: &ShowKeyArgs, now: SystemTime) -> Result<ExitCode, Strin
         .flat_map(|scopes| scopes.every(known.key))
         .collect();
     if args.json {
-        let row = ListedKey::of(&files, &known, at, used, now);
-        return Ok(print(&format!(
+        let row = ListedKey::new(&files, &known, location, used, now);
+        return Ok(print_result(&format!(
             "{:#}\n",
-            machine(&files, &known, &row, &bounds)
+            to_json(&files, &known, &row, &bounds)
         )));
     }
-    let at = at.map(|at| place(&files, at)).unwrap_or_default();
+    let location_text = location
+        .map(|location| show_location(&files, location))
+        .unwrap_or_default();
     let first = [
         ("key", id.whole.to_owned()),
-        ("file", at),
+        ("file", location_text),
         ("last used", used.unwrap_or_else(|| "-".to_owned())),
     ];
-    let lines = lines(&files, &known, &bounds, now);
+    let lines = text_lines(&files, &known, &bounds, now);
     let text: String = first
         .into_iter()
         .chain(lines)
-        .map(|(what, says)| format!("{:<12}{says}\n", format!("{what}:")))
+        .map(|(label, content)| format!("{:<12}{content}\n", format!("{label}:")))
         .collect();
-    Ok(print(&text))
+    Ok(print_result(&text))
 }
 
 /// Writes for machines everything that `key list` says of the key, and more.
-fn machine(
+fn to_json(
     files: &Files,
     known: &KeyEntry<'_>,
     row: &ListedKey<'_>,
     bounds: &[Bound<'_>],
 ) -> Value {
     let (key, mut fields) = (known.key, row.json());
-    let hashes = known
-        .secrets
-        .iter()
-        .map(|(digest, until)| json!({ "hash": short(digest), "until": until.map(stamp) }));
+    let hashes = known.secrets.iter().map(
+        |(digest, until)| json!({ "hash": short_hash(digest), "until": until.map(catalog_time) }),
+    );
     let rest = [
         ("hashes", Value::Array(hashes.collect())),
         (
             "sees",
-            json!(seen(files, key).map(|model| &*model.id).collect::<Vec<_>>()),
+            json!(
+                visible_models(files, key)
+                    .map(|model| &*model.id)
+                    .collect::<Vec<_>>()
+            ),
         ),
         (
             "limits",
@@ -93,38 +100,38 @@ fn machine(
 }
 
 /// Lists the models that the key may ask for.
-fn seen<'f>(files: &'f Files, key: &Key) -> impl Iterator<Item = &'f Model> {
+fn visible_models<'f>(files: &'f Files, key: &Key) -> impl Iterator<Item = &'f Model> {
     let models = files.catalog().models().iter().map(|model| &**model);
     models.filter(|model| key.permissions.allow(&model.id) && model.served())
 }
 
 /// Writes a hash in short, such as `sha256:04040404…`.
-fn short(digest: &[u8; 32]) -> String {
+fn short_hash(digest: &[u8; 32]) -> String {
     let hash: String = Digest(*digest).to_string().chars().take(SHORT).collect();
     format!("{hash}…")
 }
 
-fn lines(
+fn text_lines(
     files: &Files,
     known: &KeyEntry<'_>,
     bounds: &[Bound<'_>],
     now: SystemTime,
 ) -> Vec<(&'static str, String)> {
     let (key, catalog) = (known.key, files.catalog());
-    let mut lines = vec![("state", KeyState::of(known, now).says())];
+    let mut lines = vec![("state", KeyState::at_time(known, now).text())];
     lines.push((
         "expires",
-        expires(known).map_or_else(|| "never".to_owned(), stamp),
+        expiry_time(known).map_or_else(|| "never".to_owned(), catalog_time),
     ));
     for (digest, until) in &known.secrets {
         let until = match until {
-            Some(until) if *until <= now => format!(", expired at {}", stamp(*until)),
-            Some(until) => format!(", until {}", stamp(*until)),
+            Some(until) if *until <= now => format!(", expired at {}", catalog_time(*until)),
+            Some(until) => format!(", until {}", catalog_time(*until)),
             None => String::new(),
         };
-        lines.push(("hash", format!("{}{until}", short(digest))));
+        lines.push(("hash", format!("{}{until}", short_hash(digest))));
     }
-    let sees = seen(files, key).count();
+    let sees = visible_models(files, key).count();
     lines.push((
         "models",
         format!(
@@ -134,7 +141,7 @@ fn lines(
             catalog.models().len()
         ),
     ));
-    lines.extend(bounds.iter().map(|bound| ("limits", bound.says())));
+    lines.extend(bounds.iter().map(|bound| ("limits", bound.describe())));
     if !key.allow_ips.is_empty() {
         lines.push((
             "allow_ips",

@@ -3,8 +3,8 @@
 
 use std::time::SystemTime;
 
-use super::{KeyEntry, stamp};
-use portcullis::catalog::rotation::{is_replaced, newest};
+use super::{KeyEntry, catalog_time};
+use portcullis::catalog::rotation::{is_replaced, newest_end};
 
 /// The state of a key: it works, or something keeps it from working.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,7 +19,7 @@ pub(super) enum KeyState {
 }
 
 impl KeyState {
-    pub(super) fn of(known: &KeyEntry<'_>, now: SystemTime) -> Self {
+    pub(super) fn at_time(known: &KeyEntry<'_>, now: SystemTime) -> Self {
         let over = |expires: Option<SystemTime>| expires.is_some_and(|expires| expires <= now);
         let (key, caller) = (known.key, &known.key.caller);
         if !key.enabled {
@@ -31,7 +31,7 @@ impl KeyState {
         } else if over(caller.expires) {
             Self::CallerExpired
         } else {
-            let newest = newest(known.secrets.iter().map(|(_, until)| *until));
+            let newest = newest_end(known.secrets.iter().map(|(_, until)| *until));
             let older = known.secrets.iter().filter_map(|(_, until)| {
                 until.filter(|until| *until > now && is_replaced(Some(*until), newest))
             });
@@ -45,15 +45,15 @@ impl KeyState {
     }
 
     /// Returns the words for people.
-    pub(super) fn says(self) -> String {
+    pub(super) fn text(self) -> String {
         if let Self::Rotating(until) = self {
-            return format!("rotating until {}", stamp(until));
+            return format!("rotating until {}", catalog_time(until));
         }
         self.name().replace('_', " ")
     }
 
     /// Returns the reason why the key does not work, if it does not.
-    pub(super) fn hinders(self) -> Option<&'static str> {
+    pub(super) fn why_not(self) -> Option<&'static str> {
         self.words().1
     }
 
@@ -71,7 +71,7 @@ impl KeyState {
 }
 
 /// Returns the time at which the key stops working, if nothing is changed.
-pub(super) fn expires(known: &KeyEntry<'_>) -> Option<SystemTime> {
+pub(super) fn expiry_time(known: &KeyEntry<'_>) -> Option<SystemTime> {
     let secrets: Option<Vec<SystemTime>> = known.secrets.iter().map(|(_, until)| *until).collect();
     let secrets = secrets.and_then(|secrets| secrets.into_iter().max());
     [known.key.expires, known.key.caller.expires, secrets]

@@ -4,7 +4,12 @@ use super::*;
 fn times_on_the_command_line() {
     let day = Duration::from_secs(86_400);
     assert_eq!(
-        (span("0s"), span("90m"), span("24h"), span("90d")),
+        (
+            parse_span("0s"),
+            parse_span("90m"),
+            parse_span("24h"),
+            parse_span("90d")
+        ),
         (Ok(Duration::ZERO), Ok(day / 16), Ok(day), Ok(day * 90))
     );
     for wrong in [
@@ -19,19 +24,19 @@ fn times_on_the_command_line() {
         "169h",
         "1w",
     ] {
-        assert!(span(wrong).is_err(), "{wrong}");
+        assert!(parse_span(wrong).is_err(), "{wrong}");
     }
     let now = SystemTime::UNIX_EPOCH + Duration::from_millis(1_500);
-    assert_eq!(stamp(ahead(now, day)), "1970-01-02T00:00:02Z");
+    assert_eq!(catalog_time(time_after(now, day)), "1970-01-02T00:00:02Z");
     assert_eq!(
-        stamp(ahead(SystemTime::UNIX_EPOCH, day)),
+        catalog_time(time_after(SystemTime::UNIX_EPOCH, day)),
         "1970-01-02T00:00:00Z"
     );
 }
 
 #[test]
 fn ids_are_names_and_no_secrets() {
-    assert!(Id::of("acme/prod").is_ok_and(|id| (id.caller, id.name) == ("acme", "prod")));
+    assert!(Id::parse("acme/prod").is_ok_and(|id| (id.caller, id.name) == ("acme", "prod")));
     for wrong in [
         "",
         "acme",
@@ -42,7 +47,7 @@ fn ids_are_names_and_no_secrets() {
         "a b/c",
     ] {
         assert!(
-            Id::of(wrong).is_err_and(|why| !why.contains("CaNaRy")),
+            Id::parse(wrong).is_err_and(|why| !why.contains("CaNaRy")),
             "{wrong}"
         );
     }

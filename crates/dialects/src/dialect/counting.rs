@@ -25,25 +25,28 @@ impl Dialect {
 
     /// Counts the tokens of a request if the account calls nobody. Returns the answer for the
     /// callers of a front door.
-    pub fn count_here(&self, front: &Front, said: &Outbound) -> Option<Vec<u8>> {
+    pub fn count_here(&self, front: &Front, request: &Outbound) -> Option<Vec<u8>> {
         let form = front
             .counting
             .as_ref()
             .filter(|_| self.protocol.calls_nobody())?;
-        Some(written(form.field, demo::count(&said.body.concat())))
+        Some(write_number(
+            form.field,
+            demo::count_tokens(&request.body.concat()),
+        ))
     }
 
     /// Makes a request that counts the tokens of another one. Returns `None` if its servers would
     /// not count exactly what that request says.
-    pub fn to_count(&self, model: &str, said: Outbound) -> Option<Outbound> {
+    pub fn to_count(&self, model: &str, request: Outbound) -> Option<Outbound> {
         let counting = self.counting(model)?;
-        let path = (counting.path)(&said.path)?.into();
-        let body = (counting.body)(model, &said.body.concat())?;
+        let path = (counting.path)(&request.path)?.into();
+        let body = (counting.body)(model, &request.body.concat())?;
         Some(Outbound {
             path,
             copied: body.len(),
             body: vec![body.into()],
-            ..said
+            ..request
         })
     }
 
@@ -62,12 +65,12 @@ impl Dialect {
             if from == to {
                 answer.to_vec()
             } else {
-                written(to, number)
+                write_number(to, number)
             }
         })
     }
 }
 
-fn written(field: &str, number: u64) -> Vec<u8> {
+fn write_number(field: &str, number: u64) -> Vec<u8> {
     format!(r#"{{"{field}":{number}}}"#).into_bytes()
 }

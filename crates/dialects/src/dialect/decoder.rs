@@ -51,7 +51,7 @@ impl Decoder {
         bytes: &[u8],
         each: impl FnMut(&[u8], &[u8]) -> Result<bool, StreamFault>,
     ) -> Result<bool, StreamFault> {
-        let mut taker = Taker {
+        let mut taker = EventTaker {
             each,
             is_told: false,
             fault: None,
@@ -112,7 +112,7 @@ impl EventDecoder {
         each: impl FnMut(&[u8], &[u8]) -> Result<bool, StreamFault>,
     ) -> Result<bool, StreamFault> {
         let Self { events, strays } = self;
-        let mut taker = Taker {
+        let mut taker = EventTaker {
             each,
             is_told: false,
             fault: None,
@@ -146,13 +146,13 @@ impl EventDecoder {
 
 /// Takes the events of some bytes. A fault is large: it is kept here, and not handed through the
 /// decoder.
-struct Taker<F> {
+struct EventTaker<F> {
     each: F,
     is_told: bool,
     fault: Option<StreamFault>,
 }
 
-impl<F: FnMut(&[u8], &[u8]) -> Result<bool, StreamFault>> Taker<F> {
+impl<F: FnMut(&[u8], &[u8]) -> Result<bool, StreamFault>> EventTaker<F> {
     #[inline]
     fn take(&mut self, event: Event<'_>) -> ControlFlow<()> {
         match (self.each)(event.name, event.data) {

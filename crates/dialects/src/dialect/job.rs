@@ -89,7 +89,7 @@ impl<'a> Translate<'a> {
         write: impl FnOnce(&neutral::Request<'_>, &Target<'_>) -> Result<Written, FieldRefused>,
     ) -> Result<WrittenAndRead<'_>, Refused> {
         let (mut request, names) = (self.envelope.front.read)(self.body)?;
-        let opened = OpenedThoughts::of(&mut request, self.sealed);
+        let opened = OpenedThoughts::open(&mut request, self.sealed);
         let is_all_here = opened.lost.is_empty() && !matches!(self.sealed, Sealed::LeftOut);
         let target = Target {
             model: self.model,

@@ -52,7 +52,7 @@ impl PassedBytes {
             return Ok(false);
         };
         let mut state = (&mut self.usage, &mut self.has_begun, &mut self.goes_on);
-        let is_told = events.feed(bytes, |_, data| event(data, &mut state))?;
+        let is_told = events.feed(bytes, |_, data| read_event(data, &mut state))?;
         // What is held has no end, but it may have the beginning of one.
         let known = self.held.len().saturating_sub(3);
         self.held.extend_from_slice(bytes);
@@ -82,7 +82,7 @@ impl PassedBytes {
             events.finish(
                 |_, data| match data.starts_with(b"{") && !json::is_whole(data) {
                     true => Err(StreamFault::Cut),
-                    false => event(data, &mut state),
+                    false => read_event(data, &mut state),
                 },
             )?;
         }
@@ -98,7 +98,10 @@ impl PassedBytes {
 }
 
 /// Reads an event. Returns whether the answer is told.
-fn event(data: &[u8], state: &mut (&mut Usage, &mut bool, &mut bool)) -> Result<bool, StreamFault> {
+fn read_event(
+    data: &[u8],
+    state: &mut (&mut Usage, &mut bool, &mut bool),
+) -> Result<bool, StreamFault> {
     *state.2 = other_endpoints::passing_event(data, state.0)?;
     *state.1 = true;
     Ok(data.trim_ascii() == b"[DONE]")

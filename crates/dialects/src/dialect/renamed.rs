@@ -4,7 +4,7 @@
 use bytes::Bytes;
 
 use super::{Dialect, OtherModel, Translate};
-use crate::front::{Asked, Envelope};
+use crate::front::{Envelope, PathRequest};
 use crate::neutral::Refused;
 use crate::wire::splice::Edits;
 
@@ -32,7 +32,7 @@ impl Dialect {
         let read = match (front.envelope(&body), &front.counting) {
             // A request whose tokens are counted may lack fields that a conversation needs.
             (Err(_), Some(form)) => {
-                let asked = Asked {
+                let asked = PathRequest {
                     model: None,
                     stream: false,
                 };
@@ -99,7 +99,7 @@ impl Dialect {
     /// Returns whether the request goes to the server in the format in which it came.
     fn passes_request(&self, job: &Translate<'_>) -> bool {
         let front = job.envelope.front;
-        let way = self.way(front, job.model, job.hide_reasoning);
+        let way = self.choose_protocol(front, job.model, job.hide_reasoning);
         way.native.is_some() || (front.passes() && way.protocol.passes())
     }
 }

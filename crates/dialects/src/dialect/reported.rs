@@ -1,12 +1,12 @@
 //! What an upstream has counted for a whole answer that reaches nobody: it may charge for that.
 
-use super::{Dialect, Recipient, Way};
+use super::{ChosenProtocol, Dialect, Recipient};
 use crate::neutral::Event;
 use crate::neutral::answer::Tally;
 use crate::neutral::usage::Usage;
 use crate::neutral::vectors::Vectors;
 use crate::upstream::openai;
-use crate::wire::json::repaired;
+use crate::wire::json::repaired_text;
 
 impl Dialect {
     /// Returns the usage that a body of this model reports, though it is no answer for the caller:
@@ -15,12 +15,13 @@ impl Dialect {
     pub fn reported_usage(&self, model: &str, to: &Recipient<'_>, body: &[u8]) -> Usage {
         let read = |body: &[u8]| self.usage_in(model, to, body);
         read(body)
-            .or_else(|| read(&repaired(body)?))
+            .or_else(|| read(&repaired_text(body)?))
             .unwrap_or_default()
     }
 
     fn usage_in(&self, model: &str, to: &Recipient<'_>, body: &[u8]) -> Option<Usage> {
-        let Way { protocol, .. } = self.way(to.front, model, to.options.hide_reasoning);
+        let ChosenProtocol { protocol, .. } =
+            self.choose_protocol(to.front, model, to.options.hide_reasoning);
         let Some(translation) = &protocol.translation else {
             return openai::reported_usage(to.header, self.settings.quirks, body);
         };
@@ -94,14 +95,18 @@ mod tests {
         let vectors = r#"{"data":[],"usage":{"prompt_tokens":7,"total_tokens":7}}"#;
         check(
             &EMBEDDINGS,
-            openai::PROTOCOL.at(crate::Endpoint::Embeddings).unwrap(),
+            openai::PROTOCOL
+                .for_endpoint(crate::Endpoint::Embeddings)
+                .unwrap(),
             vectors,
             Some((7, 0)),
         );
         let ranked = r#"{"message":"no","meta":{"tokens":{"input_tokens":7}}}"#;
         check(
             Front::find("rerank").unwrap(),
-            cohere::PROTOCOL.at(crate::Endpoint::Rerank).unwrap(),
+            cohere::PROTOCOL
+                .for_endpoint(crate::Endpoint::Rerank)
+                .unwrap(),
             ranked,
             Some((7, 0)),
         );

@@ -95,7 +95,7 @@ impl Passing {
         } else {
             out
         };
-        let [before, between, _] = self.native.around;
+        let [before, between, _] = self.native.event_separators;
         out.extend_from_slice(if self.events > 0 { between } else { before });
         self.events += 1;
         (self.native.event)(&event, &self.answer, out);
@@ -393,7 +393,7 @@ impl Stream {
                 *is_told = *is_told || translated.end_of_file()?;
                 let usage = translated.finish(trail)?;
                 out.append(&mut passing.last);
-                let [.., after] = passing.native.around;
+                let [.., after] = passing.native.event_separators;
                 out.extend_from_slice(after);
                 Ok(usage)
             }

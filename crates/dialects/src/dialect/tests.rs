@@ -573,7 +573,7 @@ fn the_trail_goes_with_the_usage_whatever_the_dialect() {
 #[test]
 fn every_dialect_is_at_its_address() {
     let url = |protocol: &'static Protocol| {
-        let BaseUrl::At(base) = protocol.base_url else {
+        let BaseUrl::Fixed(base) = protocol.base_url else {
             panic!("{:?}", protocol.base_url)
         };
         format!("{base}{}", protocol.path(&Settings::NONE, "m", false))

@@ -6,7 +6,7 @@ use crate::front::Front;
 use crate::neutral::answer::{AnswerProgress, Draft, Kept, Unfinished};
 use crate::neutral::usage::Usage;
 use crate::neutral::{AnswerFault, Reader, StreamFault};
-use crate::wire::json::{self, repaired};
+use crate::wire::json::{self, repaired_text};
 
 /// What turns a dialect's events into the caller's.
 pub(super) struct Translated {
@@ -45,14 +45,14 @@ impl Translated {
         let Self { reader, draft, .. } = self;
         let mut read = reader.event(name, data, &mut |event| draft.take(event));
         if let Err(StreamFault::Broken(_)) = read
-            && let Some(repaired) = repaired(data)
+            && let Some(repaired) = repaired_text(data)
         {
             read = reader.event(name, &repaired, &mut |event| draft.take(event));
         }
         match read {
             Ok(()) => self.is_told(),
             Err(StreamFault::Upstream(error)) => Err(StreamFault::Upstream(
-                self.front.named(self.upstream_front, error),
+                self.front.name_error_field(self.upstream_front, error),
             )),
             Err(fault) => Err(fault),
         }
@@ -122,15 +122,15 @@ impl fmt::Debug for Translated {
 
 /// Reads a buffered answer, and where it cannot be read for what no JSON may hold, once more
 /// without that.
-pub(super) fn repairing<T>(
+pub(super) fn read_repaired<T>(
     body: &[u8],
     read: impl Fn(&[u8]) -> Result<T, AnswerFault>,
 ) -> Result<T, AnswerFault> {
     match read(body) {
         Err(AnswerFault::Nonsense(why)) => {
-            repaired(body).map_or(Err(AnswerFault::Nonsense(why)), |body| read(&body))
+            repaired_text(body).map_or(Err(AnswerFault::Nonsense(why)), |body| read(&body))
         }
-        told => told,
+        answer => answer,
     }
 }
 

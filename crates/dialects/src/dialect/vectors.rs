@@ -17,7 +17,7 @@ use crate::neutral::{
     Answer, AnswerFault, AnswerHeader, EndReasons, Flaws, Refused, Request, Undo, Written,
 };
 use crate::upstream::VectorForm;
-use crate::upstream::openai::hidden;
+use crate::upstream::openai::hidden_error;
 use crate::wire::json::{self, Cursor, Span};
 
 impl Dialect {
@@ -28,7 +28,7 @@ impl Dialect {
             .translation
             .as_ref()
             .and_then(|translation| translation.vectors);
-        form.map_or(usize::MAX, |form| (form.most)(model))
+        form.map_or(usize::MAX, |form| (form.max_inputs)(model))
     }
 
     /// Writes a request for vectors in the servers' form.
@@ -59,10 +59,10 @@ impl Dialect {
             };
             embedding.purpose.get_or_insert(purpose);
         }
-        embedding.usual = job.traits.input_type.map(|(purpose, _)| purpose);
-        let most = (form.most)(model);
-        let written = if embedding.inputs.len() > most {
-            let why = format!("This model takes no more than {most} of these at once.");
+        embedding.default_purpose = job.traits.input_type.map(|(purpose, _)| purpose);
+        let max_inputs = (form.max_inputs)(model);
+        let written = if embedding.inputs.len() > max_inputs {
+            let why = format!("This model takes no more than {max_inputs} of these at once.");
             Err(Refused::unsupported(Embedding::input_field(), why))
         } else {
             (form.write)(&embedding, model)
@@ -97,11 +97,12 @@ impl Dialect {
             options,
         } = to;
         let asked = options.undo.vectors.clone().unwrap_or_default();
-        let nonsense = |why| hidden(body).map_or(AnswerFault::Nonsense(why), AnswerFault::Upstream);
+        let nonsense =
+            |why| hidden_error(body).map_or(AnswerFault::Nonsense(why), AnswerFault::Upstream);
         let found = Vectors::read(body, form.places).map_err(nonsense)?;
         let mut tally = Tally::new(header);
         tally.count(found.tokens());
-        let vectors = vectors(&asked, found.list())?;
+        let vectors = convert_vectors(&asked, found.list())?;
         let prompt = tally.usage().prompt;
         let passed = if passes {
             found.passed(header, &vectors, prompt)
@@ -113,13 +114,13 @@ impl Dialect {
             (None, Some(door)) => (door.write)(&vectors, header, &tally),
             (None, None) => return Err(AnswerFault::Nonsense("nobody asked for vectors")),
         };
-        Ok(answer(body, tally.usage()))
+        Ok(make_answer(body, tally.usage()))
     }
 }
 
 /// Returns the vectors in the form that was asked for, if there are as many as were asked for and
 /// all have the same length.
-fn vectors<'t>(
+fn convert_vectors<'t>(
     asked: &Inputs,
     list: impl ExactSizeIterator<Item = &'t [u8]>,
 ) -> Result<Vec<VectorText<'t>>, AnswerFault> {
@@ -140,7 +141,7 @@ fn vectors<'t>(
     .map_err(AnswerFault::Nonsense)
 }
 
-fn answer(body: Vec<u8>, usage: Usage) -> Answer {
+fn make_answer(body: Vec<u8>, usage: Usage) -> Answer {
     let (flaws, reasons) = (Flaws::default(), EndReasons::default());
     Answer {
         body,
@@ -160,7 +161,7 @@ const MOST_BESIDE: usize = 64 << 10;
 pub struct Slices {
     body: Bytes,
     list: Span,
-    most: usize,
+    max_texts: usize,
     /// Where the texts of each slice stand.
     texts: Vec<Span>,
 }
@@ -168,12 +169,16 @@ pub struct Slices {
 impl Slices {
     /// Finds where a request is cut into requests of at most so many texts, which all other fields
     /// stand in too. Returns `None` if it has no more.
-    pub fn of(envelope: &Envelope, body: &Bytes, most: usize) -> Result<Option<Slices>, Refused> {
+    pub fn cut(
+        envelope: &Envelope,
+        body: &Bytes,
+        max_texts: usize,
+    ) -> Result<Option<Slices>, Refused> {
         let inputs = envelope
             .places
             .inputs
             .as_ref()
-            .filter(|inputs| inputs.calls(most) > 1);
+            .filter(|inputs| inputs.request_count(max_texts) > 1);
         let Some(list) = inputs.and_then(|inputs| inputs.list.clone()) else {
             return Ok(None);
         };
@@ -188,7 +193,7 @@ impl Slices {
         // The body was read before.
         let _read = Cursor::starting_at(body, list.start).array(|cursor, index| {
             let span = cursor.value()?;
-            if index > 0 && index % most.max(1) == 0 {
+            if index > 0 && index % max_texts.max(1) == 0 {
                 texts.push(std::mem::replace(&mut part, span.clone()));
             }
             part.end = span.end;
@@ -198,7 +203,7 @@ impl Slices {
         Ok(Some(Slices {
             body: body.clone(),
             list,
-            most: most.max(1),
+            max_texts: max_texts.max(1),
             texts,
         }))
     }
@@ -210,7 +215,7 @@ impl Slices {
 
     /// Returns the place that the first text of a slice has among all texts.
     pub fn first(&self, slice: usize) -> usize {
-        slice.saturating_mul(self.most)
+        slice.saturating_mul(self.max_texts)
     }
 
     /// Returns the size of a slice.
@@ -225,13 +230,13 @@ impl Slices {
 
     fn parts(&self, slice: usize) -> [&[u8]; 5] {
         let texts = self.texts.get(slice).cloned().unwrap_or_default();
-        let of = |span: Span| json::slice(&self.body, &span);
+        let bytes_of = |span: Span| json::span_bytes(&self.body, &span);
         [
-            of(0..self.list.start),
+            bytes_of(0..self.list.start),
             b"[",
-            of(texts),
+            bytes_of(texts),
             b"]",
-            of(self.list.end..self.body.len()),
+            bytes_of(self.list.end..self.body.len()),
         ]
     }
 }
@@ -261,7 +266,7 @@ pub fn in_whole(text: &str, first: usize) -> String {
 }
 
 /// Joins the answers to the slices of a request, in their order.
-pub fn join(
+pub fn join_answers(
     front: &Front,
     inputs: &Inputs,
     header: &AnswerHeader,
@@ -277,14 +282,14 @@ pub fn join(
         .collect::<Result<Vec<_>, _>>()
         .map_err(AnswerFault::Nonsense)?;
     let list: Vec<&[u8]> = found.iter().flat_map(Vectors::list).collect();
-    let vectors = vectors(inputs, list.into_iter())?;
+    let vectors = convert_vectors(inputs, list.into_iter())?;
     let mut tally = Tally::new(header);
     let sum = answers
         .iter()
         .map(|answer| answer.usage)
         .fold(Usage::default(), Usage::and);
     tally.count_again(&sum);
-    Ok(answer((door.write)(&vectors, header, &tally), sum))
+    Ok(make_answer((door.write)(&vectors, header, &tally), sum))
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ pub(crate) mod read;
 mod references;
 pub(crate) mod write;
 
-pub(super) use envelope::{part, stream_options};
+pub(super) use envelope::{scan_part, stream_options};
 
 use super::{Contents, Front};
 use crate::neutral::Endpoint;
@@ -16,22 +16,22 @@ use crate::neutral::Endpoint;
 /// OpenAI's chat completions.
 pub static CHAT: Front = Front {
     probes: include_str!("chat/probes.json"),
-    envelope: |_, body| envelope::read(body),
+    envelope: |_, body| envelope::read_envelope(body),
     contents: Contents {
         fields: &["messages"],
         is_plain: references::is_plain_in,
         results: &[],
         may_call: |body| memchr::memmem::find(body, b"\"tool_calls\"").is_some(),
     },
-    read: read::read,
-    field_name: fields::name,
+    read: read::read_request,
+    field_name: fields::field_name,
     flaw_names: [
         "tool_calls[].function.arguments",
         "response_format",
         "tool_calls[].extra_content",
         "annotations",
     ],
-    stream: |header| Box::new(write::Chunks::new(header)),
-    whole: |header| Box::new(write::Whole::new(header)),
+    stream: |header| Box::new(write::ChunksWriter::new(header)),
+    whole: |header| Box::new(write::WholeWriter::new(header)),
     ..Front::of_endpoint(Endpoint::Chat)
 };

@@ -22,7 +22,7 @@ pub struct Contents {
 }
 
 /// The reading of one body.
-struct Look<'c> {
+struct ContentCheck<'c> {
     contents: &'c Contents,
     allowed: AllowedReferences,
     refused: Option<Refused>,
@@ -31,7 +31,7 @@ struct Look<'c> {
 impl Contents {
     /// Refuses a conversation that refers to what it may not. The body was read before.
     pub(super) fn check(&self, allowed: &AllowedReferences, body: &[u8]) -> Result<(), Refused> {
-        let mut look = Look {
+        let mut content_check = ContentCheck {
             contents: self,
             allowed: *allowed,
             refused: None,
@@ -39,16 +39,16 @@ impl Contents {
         // What is no JSON was refused before.
         let _read = Cursor::new(body).object(|cursor, key| {
             let name = name_of(body, &key);
-            match self.fields.contains(&Folded::of(&name).word()) {
-                true => look.value(cursor, &BodyPlace::of(&name)),
+            match self.fields.contains(&Folded::fold(&name).word()) {
+                true => content_check.value(cursor, &BodyPlace::at_field(&name)),
                 false => cursor.value().map(drop),
             }
         });
-        look.refused.map_or(Ok(()), Err)
+        content_check.refused.map_or(Ok(()), Err)
     }
 }
 
-impl Look<'_> {
+impl ContentCheck<'_> {
     /// Reads any value. The scanner bounds the depth.
     fn value(&mut self, cursor: &mut Cursor<'_>, place: &BodyPlace<'_>) -> Result<(), Broken> {
         match cursor.kind()? {

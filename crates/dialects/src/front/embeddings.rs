@@ -2,7 +2,7 @@
 
 use super::other_endpoints::{self, NATIVE, door};
 use super::reading::{others, value};
-use super::{Choices, Envelope, Fault, Front, Heard, Native, PassedRequest, VectorDoor};
+use super::{Choices, Envelope, Fault, Front, Native, PassedRequest, RequestExtras, VectorDoor};
 use crate::neutral::answer::Tally;
 use crate::neutral::embedding::{Embedding, Input};
 use crate::neutral::purpose::Purpose;
@@ -14,19 +14,19 @@ use crate::wire::splice::Edits;
 
 /// Vectors of texts.
 pub static EMBEDDINGS: Front = Front {
-    heard: Heard {
-        passed: &[INPUT_TYPE],
-        ..Front::COMMON.heard
+    extras: RequestExtras {
+        passed_headers: &[INPUT_TYPE],
+        ..Front::COMMON.extras
     },
     native: Some(Native {
         format: "embeddings",
-        request: passed,
+        request: edit_request,
         ..NATIVE
     }),
-    envelope: |_, body| envelope(body),
+    envelope: |_, body| read_envelope(body),
     vectors: Some(VectorDoor {
-        read,
-        write,
+        read: read_embedding,
+        write: write_answer,
         places: OF_OPENAI,
     }),
     ..door(Endpoint::Embeddings)
@@ -36,22 +36,22 @@ pub static EMBEDDINGS: Front = Front {
 pub(crate) const INPUT_TYPE: &str = "x-portcullis-input-type";
 
 /// The most inputs of a request, as OpenAI has it.
-pub(super) const MOST: usize = 2048;
+pub(super) const MAX_INPUTS: usize = 2048;
 
 /// Reads what decides where a body goes.
-fn envelope(body: &[u8]) -> Result<Envelope, Fault> {
-    let mut envelope = other_endpoints::read(body, &EMBEDDINGS, &["input"])?;
+fn read_envelope(body: &[u8]) -> Result<Envelope, Fault> {
+    let mut envelope = other_endpoints::read_envelope(body, &EMBEDDINGS, &["input"])?;
     let mut inputs = Inputs::default();
     let mut fault = None;
     // The body was read before.
     let _read = Cursor::new(body).object(|cursor, key| {
         match &*json::name_of(body, &key) {
-            b"input" => fault = input(cursor, &mut inputs)?.or(fault.take()),
+            b"input" => fault = scan_input(cursor, &mut inputs)?.or(fault.take()),
             b"input_type" => {
                 cursor.value()?;
                 inputs.say_purpose = true;
             }
-            b"encoding_format" => match json::slice(body, &cursor.value()?) {
+            b"encoding_format" => match json::span_bytes(body, &cursor.value()?) {
                 b"\"float\"" | b"null" => {}
                 b"\"base64\"" => inputs.base64 = true,
                 _ => {
@@ -71,7 +71,7 @@ fn envelope(body: &[u8]) -> Result<Envelope, Fault> {
 
 /// Consumes the input: a text, tokens, or a list of texts or of lists of tokens. Some servers take
 /// lists of objects, too. Returns what is wrong with it.
-fn input(cursor: &mut Cursor<'_>, inputs: &mut Inputs) -> Result<Option<Fault>, Broken> {
+fn scan_input(cursor: &mut Cursor<'_>, inputs: &mut Inputs) -> Result<Option<Fault>, Broken> {
     let kind = cursor.kind()?;
     if kind != Kind::Array {
         inputs.count = 1;
@@ -92,7 +92,7 @@ fn input(cursor: &mut Cursor<'_>, inputs: &mut Inputs) -> Result<Option<Fault>, 
     let list = cursor.array(|cursor, _| {
         let kind = cursor.kind()?;
         let span = cursor.value()?;
-        let is_empty = matches!(json::slice(text, &span), br#""""# | b"[]");
+        let is_empty = matches!(json::span_bytes(text, &span), br#""""# | b"[]");
         is_odd |= is_empty
             || *first.get_or_insert(kind) != kind
             || matches!(kind, Kind::Bool | Kind::Null);
@@ -111,16 +111,16 @@ fn input(cursor: &mut Cursor<'_>, inputs: &mut Inputs) -> Result<Option<Fault>, 
         _ if is_odd => fault(
             "`input` must hold only texts that are not empty, only tokens, or only lists of tokens",
         ),
-        1..=MOST => None,
+        1..=MAX_INPUTS => None,
         _ => fault("`input` must hold at most 2048 texts: send several requests"),
     })
 }
 
 /// Changes what must change in a request that passes. What its vectors are for, servers of the
 /// format say in their own ways: the operator's word for it is the server's.
-fn passed(job: &PassedRequest<'_>, edits: &mut Edits<'_>) -> Result<Losses, Refused> {
+fn edit_request(job: &PassedRequest<'_>, edits: &mut Edits<'_>) -> Result<Losses, Refused> {
     let mut losses = (NATIVE.request)(job, edits)?;
-    let says = job
+    let says_purpose = job
         .envelope
         .places
         .inputs
@@ -133,7 +133,7 @@ fn passed(job: &PassedRequest<'_>, edits: &mut Edits<'_>) -> Result<Losses, Refu
         .any(|(name, _)| *name == INPUT_TYPE)
     {
         losses.add(INPUT_TYPE);
-    } else if let Some((_, word)) = job.traits.input_type.filter(|_| !says) {
+    } else if let Some((_, word)) = job.traits.input_type.filter(|_| !says_purpose) {
         edits.insert_member(
             job.envelope.places.open,
             format!(r#""input_type":"{word}""#).into_bytes(),
@@ -143,36 +143,36 @@ fn passed(job: &PassedRequest<'_>, edits: &mut Edits<'_>) -> Result<Losses, Refu
 }
 
 /// Reads a request whole.
-fn read<'a>(_: &Envelope, body: &'a [u8]) -> Result<Embedding<'a>, Refused> {
+fn read_embedding<'a>(_: &Envelope, body: &'a [u8]) -> Result<Embedding<'a>, Refused> {
     let mut embedding = Embedding::default();
-    let read = value::body(body, |name, mut value| {
+    let read = value::read_body(body, |name, mut value| {
         match &**name {
             "model" | "encoding_format" => value.skip()?,
-            "input" if value.kind()? == Kind::String => embedding.inputs.extend(one(value)?),
+            "input" if value.kind()? == Kind::String => embedding.inputs.extend(text_input(value)?),
             "input" => value.array(|_, mut value| {
                 if value.kind()? != Kind::String {
                     return Err(value.place.unsupported(
                         "only accounts whose servers speak OpenAI's format take anything but texts: this model has none",
                     ));
                 }
-                embedding.inputs.extend(one(value)?);
+                embedding.inputs.extend(text_input(value)?);
                 Ok(())
             })?,
             "dimensions" => embedding.dimensions = value.count(1, &[])?,
-            "input_type" => embedding.purpose = purpose(value, &[])?,
-            _ => others::field(&mut embedding.others, "", name, value)?,
+            "input_type" => embedding.purpose = read_purpose(value, &[])?,
+            _ => others::note_field(&mut embedding.others, "", name, value)?,
         }
         Ok(())
     });
     read.map(|()| embedding).map_err(|why| *why)
 }
 
-fn one<'a>(value: value::Value<'_, 'a>) -> Result<Option<Input<'a>>, value::ReadFault> {
+fn text_input<'a>(value: value::Value<'_, 'a>) -> Result<Option<Input<'a>>, value::ReadFault> {
     Ok(value.text()?.map(|text| Input { text, title: None }))
 }
 
 /// Reads what vectors are for. The words of `silent` say nothing.
-pub(super) fn purpose(
+pub(super) fn read_purpose(
     value: value::Value<'_, '_>,
     silent: &[&str],
 ) -> Result<Option<Purpose>, value::ReadFault> {
@@ -187,7 +187,7 @@ pub(super) fn purpose(
 }
 
 /// Writes an answer.
-fn write(vectors: &[VectorText<'_>], header: &AnswerHeader, tally: &Tally) -> Vec<u8> {
+fn write_answer(vectors: &[VectorText<'_>], header: &AnswerHeader, tally: &Tally) -> Vec<u8> {
     let size: usize = vectors.iter().map(|vector| vector.len() + 64).sum();
     let mut out = Vec::with_capacity(size + 256);
     out.push(b'{');

@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 
 use super::references::AllowedReferences;
-use super::{Asked, Front, Named};
+use super::{Front, Named, PathRequest};
 use crate::neutral::Refused;
 use crate::neutral::usage::Units;
 use crate::neutral::vectors::Inputs;
@@ -26,10 +26,10 @@ pub struct Envelope {
     /// Whether the model's thoughts are not shown.
     pub hide_thoughts: bool,
     /// Whether `max_tokens` or `max_completion_tokens` has a value.
-    pub max_tokens_said: bool,
+    pub has_max_tokens: bool,
     /// The most tokens that an answer may have, as the request says: the larger, where it says so
     /// twice.
-    pub most_tokens: Option<u64>,
+    pub max_tokens: Option<u64>,
     /// How many answers are asked for.
     pub choices: Choices,
     /// Whether the answer must be JSON.
@@ -55,7 +55,7 @@ pub struct Envelope {
     pub more_bytes: usize,
     /// The most tokens that its prompt can be taken for: all of the body at four bytes each but for
     /// the base64 of media, which stand for tokens by kind and size.
-    pub most_prompt: u64,
+    pub max_prompt_tokens: u64,
     /// What is asked for besides tokens, at most; the length of sound is an estimate.
     pub units: Units,
 }
@@ -100,7 +100,7 @@ pub struct Places {
     /// The value of `stream_options.include_usage`, a bool or `null`.
     pub include_usage: Option<Span>,
     /// The value of the most tokens, if it stands at one place.
-    pub most_tokens: Option<Span>,
+    pub max_tokens: Option<Span>,
     /// The value of `max_tokens` where it is an explicit `null`.
     pub max_tokens_null: Option<Span>,
     /// The value of `thinking`.
@@ -147,8 +147,8 @@ impl Envelope {
             stream: false,
             include_usage: false,
             hide_thoughts: false,
-            max_tokens_said: false,
-            most_tokens: None,
+            has_max_tokens: false,
+            max_tokens: None,
             choices: Choices::ONE,
             wants_json: false,
             headers: Vec::new(),
@@ -159,7 +159,7 @@ impl Envelope {
             refers: false,
             named: Vec::new(),
             more_bytes: 0,
-            most_prompt: 0,
+            max_prompt_tokens: 0,
             units: Units::NONE,
         }
     }
@@ -196,7 +196,7 @@ impl Envelope {
 
     /// Adds what the path says of the request, where the format says it there.
     #[must_use]
-    pub fn at(self, asked: Asked) -> Self {
+    pub fn with_path(self, asked: PathRequest) -> Self {
         match asked.model {
             Some(model) if self.model.is_empty() => Self {
                 model,

@@ -2,7 +2,7 @@
 //! server.
 
 use super::named::{Finder, field_reading};
-use super::{Asked, Envelope, Fault, Front};
+use super::{Envelope, Fault, Front, PathRequest};
 use crate::neutral::usage::Units;
 use crate::neutral::{Endpoint, EndpointAnswer};
 use crate::wire::json::Span;
@@ -14,7 +14,7 @@ const FIELDS: [&str; 6] = ["model", "n", "file_id", "file_url", "image_url", "ur
 const REFERENCES: [&str; 4] = ["file_id", "file_url", "image_url", "url"];
 
 /// Returns what is read of a field of this name.
-pub fn reading(name: &str) -> FieldReading {
+pub fn form_field_reading(name: &str) -> FieldReading {
     // Some servers read `name[]`, ` name` and `Name` as `name`.
     let plain = name.split('[').next().unwrap_or_default().trim();
     let known = FIELDS
@@ -40,17 +40,17 @@ pub struct FormRead {
 impl Front {
     /// Returns whether requests are forms, which may have large files.
     pub fn is_form(&self) -> bool {
-        self.only.is_some_and(Endpoint::takes_forms)
+        self.only_endpoint.is_some_and(Endpoint::takes_forms)
     }
 
     /// Returns whether an answer may be other than JSON: it then passes as it comes.
     pub fn gives_bytes(&self) -> bool {
-        self.only.is_some_and(Endpoint::gives_bytes)
+        self.only_endpoint.is_some_and(Endpoint::gives_bytes)
     }
 
     /// Returns whether an answer may be a stream.
     pub(super) fn streams(&self) -> bool {
-        self.gives_bytes() || self.only.is_none_or(Endpoint::writes)
+        self.gives_bytes() || self.only_endpoint.is_none_or(Endpoint::writes)
     }
 }
 
@@ -59,10 +59,10 @@ const BYTES_A_MILLISECOND: usize = 16;
 
 /// Reads what decides where a form goes. `asked` is what the path says of it, and `length` is that
 /// of the form.
-pub fn read(
+pub fn read_form(
     front: &'static Front,
     fields: &[FormField],
-    asked: &Asked,
+    asked: &PathRequest,
     length: usize,
 ) -> Result<FormRead, Fault> {
     if let Some(field) = fields
@@ -80,9 +80,9 @@ pub fn read(
         });
     }
     let model_field = known_field(fields, "model");
-    let model = model(model_field, asked)?;
-    let choices = choices(known_field(fields, "n"))?;
-    let answer = front.only.map(|endpoint| endpoint.facts().answer);
+    let model = form_model(model_field, asked)?;
+    let choices = form_choices(known_field(fields, "n"))?;
+    let answer = front.only_endpoint.map(|endpoint| endpoint.facts().answer);
     let units = if answer == Some(EndpointAnswer::Pictures) {
         Units {
             images: u32::try_from(choices).unwrap_or(u32::MAX),
@@ -104,7 +104,7 @@ pub fn read(
         .map(|field| field.value.clone())
         .unwrap_or_default();
     envelope.places.model = 0..texts.len();
-    let places = vec![model_field.map_or(0..0, |field| field.place.clone())];
+    let places = vec![model_field.map_or(0..0, |field| field.span.clone())];
     let mut read = FormRead {
         envelope,
         texts,
@@ -121,7 +121,7 @@ fn known_field<'f>(fields: &'f [FormField], name: &'static str) -> Option<&'f Fo
 }
 
 /// Returns the name of the model, which the form or the path says.
-fn model(field: Option<&FormField>, asked: &Asked) -> Result<String, Fault> {
+fn form_model(field: Option<&FormField>, asked: &PathRequest) -> Result<String, Fault> {
     let text = field.map(|field| {
         std::str::from_utf8(&field.value)
             .ok()
@@ -143,7 +143,7 @@ fn model(field: Option<&FormField>, asked: &Asked) -> Result<String, Fault> {
 }
 
 /// Returns how many answers are asked for. What is paid for must not be guessed.
-fn choices(field: Option<&FormField>) -> Result<u64, Fault> {
+fn form_choices(field: Option<&FormField>) -> Result<u64, Fault> {
     let Some(field) = field else { return Ok(1) };
     let number = std::str::from_utf8(&field.value)
         .ok()
@@ -170,7 +170,7 @@ impl FormRead {
                 .form_field(field, &self.texts, span)
                 .map_err(|why| fault_of_field(&field.name, why))?;
             if finder.found.len() > named {
-                self.places.push(field.place.clone());
+                self.places.push(field.span.clone());
             } else {
                 self.texts.truncate(end);
             }
@@ -191,18 +191,18 @@ impl FormRead {
             ..
         } = self;
         let mut start = 0;
-        for (text, place) in texts.split(|byte| *byte == 0).zip(places) {
+        for (text, form_span) in texts.split(|byte| *byte == 0).zip(places) {
             let span = start..start + text.len();
             if start == 0 {
-                envelope.places.model = place.clone();
+                envelope.places.model = form_span.clone();
             }
             for named in envelope
                 .named
                 .iter_mut()
                 .filter(|named| named.span.start > 0 && span.contains(&named.span.start))
             {
-                named.span =
-                    named.span.start - start + place.start..named.span.end - start + place.start;
+                named.span = named.span.start - start + form_span.start
+                    ..named.span.end - start + form_span.start;
             }
             start = span.end + 1;
         }
@@ -211,7 +211,7 @@ impl FormRead {
 }
 
 /// Reads a form that is there as a whole, with the boundary of its first line.
-pub(super) fn whole(front: &'static Front, body: &[u8]) -> Result<Envelope, Fault> {
+pub(super) fn read_whole_form(front: &'static Front, body: &[u8]) -> Result<Envelope, Fault> {
     let line = body
         .split(|byte| *byte == b'\r')
         .next()
@@ -220,24 +220,24 @@ pub(super) fn whole(front: &'static Front, body: &[u8]) -> Result<Envelope, Faul
         .and_then(|line| std::str::from_utf8(line).ok())
         .filter(|line| !line.is_empty());
     let mut scanner = FormScanner::new(
-        boundary.ok_or_else(|| broken("does not begin with a boundary"))?,
-        reading,
+        boundary.ok_or_else(|| broken_form("does not begin with a boundary"))?,
+        form_field_reading,
     );
-    scanner.feed(body).map_err(fault)?;
-    let read = read(
+    scanner.feed(body).map_err(form_fault)?;
+    let read = read_form(
         front,
-        &scanner.finish().map_err(fault)?,
-        &Asked::default(),
+        &scanner.finish().map_err(form_fault)?,
+        &PathRequest::default(),
         body.len(),
     )?;
     Ok(read.in_form())
 }
 
 /// Returns the fault of a form that cannot be read.
-pub fn fault(fault: FormFault) -> Fault {
+pub fn form_fault(fault: FormFault) -> Fault {
     match fault.field {
         Some(field) => fault_of_field(&field, fault.why),
-        None => broken(fault.why),
+        None => broken_form(fault.why),
     }
 }
 
@@ -254,7 +254,7 @@ fn fault_of_field(field: &str, why: &str) -> Fault {
 const SHOWN: usize = 40;
 
 /// Returns the fault of a form that is none.
-pub fn broken(why: &str) -> Fault {
+pub fn broken_form(why: &str) -> Fault {
     Fault::plain(format!("the form {why}"))
 }
 
@@ -268,7 +268,7 @@ mod tests {
             name: name.into(),
             reading,
             value: value.into(),
-            place,
+            span: place,
             is_whole: true,
         }
     }
@@ -277,11 +277,11 @@ mod tests {
         fields: Vec<FormField>,
         model: Option<&str>,
     ) -> Result<(Envelope, Option<Span>), Fault> {
-        let asked = Asked {
+        let asked = PathRequest {
             model: model.map(str::to_owned),
             stream: false,
         };
-        let read = super::read(
+        let read = super::read_form(
             Front::find("transcriptions").unwrap(),
             &fields,
             &asked,
@@ -316,10 +316,10 @@ mod tests {
             "an estimate"
         );
         let fields = [field("model", "m", 1), field("n", "3", 9)];
-        let changed = super::read(
+        let changed = super::read_form(
             Front::find("image_edits").unwrap(),
             &fields,
-            &Asked::default(),
+            &PathRequest::default(),
             9,
         )
         .unwrap();

@@ -15,7 +15,7 @@ mod write;
 
 use std::borrow::Cow;
 
-use super::{AroundStream, Contents, CountForm, ErrorForm, Front, Heard, Native};
+use super::{Contents, CountForm, ErrorForm, Front, Native, RequestExtras, StreamFrame};
 use crate::wire::json;
 pub use embed::{GEMINI_EMBED, GEMINI_EMBEDS};
 use write::StreamForm;
@@ -24,10 +24,10 @@ use write::StreamForm;
 pub static GEMINI: Front = Front {
     counting: Some(CountForm {
         path: "/v1beta/models/{model}:countTokens",
-        route: route::count,
-        read: count::read,
+        route: route::route_count,
+        read: count::read_count,
         field: "totalTokens",
-        nobody: 501,
+        uncountable_status: 501,
     }),
     ..EVENTS
 };
@@ -36,23 +36,23 @@ pub static GEMINI: Front = Front {
 pub static GEMINI_ARRAY: Front = Front {
     name: "gemini_array",
     paths: &[STREAM_PATH],
-    route: |_, path, query| route::route(path, query, StreamForm::Array),
+    route: |_, path, query| route::route_path(path, query, StreamForm::Array),
     errors: ErrorForm {
         // An array holds the error as an element, so it may end.
         cuts: false,
-        event: errors::element,
+        event: errors::error_element,
         ..EVENTS.errors
     },
     // An element before the first one would need the beginning of the array.
-    around: AroundStream {
+    stream_frame: StreamFrame {
         content_type: "application/json",
         late_header: |_, _| String::new(),
-        ..AROUND
+        ..STREAM_FRAME
     },
     probes: "",
     native: Some(Native {
-        event: pass::element,
-        around: [b"[", b",\n", b"]\n"],
+        event: pass::write_element,
+        event_separators: [b"[", b",\n", b"]\n"],
         ..NATIVE
     }),
     stream: |header| {
@@ -66,7 +66,7 @@ pub static GEMINI_ARRAY: Front = Front {
 
 const STREAM_PATH: &str = "/v1beta/models/{model}:streamGenerateContent";
 
-const AROUND: AroundStream = AroundStream {
+const STREAM_FRAME: StreamFrame = StreamFrame {
     content_type: "text/event-stream",
     // Clients lose all that follows a comment. A blank line between events, or between the elements
     // of an array, they skip.
@@ -76,33 +76,33 @@ const AROUND: AroundStream = AroundStream {
         let name = name.rsplit('-').next().unwrap_or(name);
         format!(
             "data: {{\"x_portcullis\":{{{}:{}}}}}\n\n",
-            json::quote(name),
-            json::quote(value)
+            json::quote_string(name),
+            json::quote_string(value)
         )
     },
 };
 
 const EVENTS: Front = Front {
     stream_path: Some(STREAM_PATH),
-    route: |_, path, query| route::route(path, query, StreamForm::Events),
-    owns: |_, path| route::owns(path),
-    heard: Heard {
+    route: |_, path, query| route::route_path(path, query, StreamForm::Events),
+    owns: |_, path| route::owns_path(path),
+    extras: RequestExtras {
         query_key: Some("key"),
-        ..Front::COMMON.heard
+        ..Front::COMMON.extras
     },
     errors: ErrorForm {
         // Google's clients try again after any 5xx.
         hopeless: 400,
         cuts: true,
-        body: errors::body,
-        event: errors::event,
+        body: errors::error_body,
+        event: errors::error_event,
         ..Front::COMMON.errors
     },
     models: models::LISTS,
     probes: include_str!("gemini/probes.json"),
     native: Some(NATIVE),
-    around: AROUND,
-    envelope: |front, body| envelope::read(body, front),
+    stream_frame: STREAM_FRAME,
+    envelope: |front, body| envelope::read_envelope(body, front),
     contents: Contents {
         fields: &["contents", "systeminstruction"],
         is_plain: references::is_plain,
@@ -113,8 +113,8 @@ const EVENTS: Front = Front {
                 .any(|name| memchr::memmem::find(body, name).is_some())
         },
     },
-    read: read::read,
-    field_name: fields::name,
+    read: read::read_request,
+    field_name: fields::field_name,
     flaw_names: [
         "candidates[].content.parts[].functionCall.args",
         "generationConfig.responseJsonSchema",
@@ -133,14 +133,14 @@ const EVENTS: Front = Front {
 
 const NATIVE: Native = Native {
     format: "gemini",
-    request: pass::request,
-    event: pass::event,
-    around: [b"", b"", b""],
-    whole: pass::whole,
+    request: pass::edit_request,
+    event: pass::write_event,
+    event_separators: [b"", b"", b""],
+    whole: pass::write_answer,
 };
 
 /// Returns a field's name as it is usually written. Google reads `mime_type` as `mimeType`.
-fn camel(name: &str) -> Cow<'_, str> {
+fn camel_name(name: &str) -> Cow<'_, str> {
     if !name.contains('_') {
         return Cow::Borrowed(name);
     }

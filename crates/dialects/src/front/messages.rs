@@ -9,53 +9,53 @@ mod read;
 mod references;
 mod write;
 
-use super::{AroundStream, Contents, CountForm, ErrorForm, Front, Heard, Native, route};
+use super::{Contents, CountForm, ErrorForm, Front, Native, RequestExtras, StreamFrame, route};
 use crate::neutral::Endpoint;
 
 /// Anthropic's Messages.
 pub static MESSAGES: Front = Front {
-    heard: Heard {
-        sessions: &["x-claude-code-session-id"],
-        passed: &["anthropic-beta"],
-        ..Front::COMMON.heard
+    extras: RequestExtras {
+        session_headers: &["x-claude-code-session-id"],
+        passed_headers: &["anthropic-beta"],
+        ..Front::COMMON.extras
     },
     errors: ErrorForm {
         overloaded: Some(529),
         id_header: Some("request-id"),
-        body: errors::body,
-        event: errors::event,
+        body: errors::error_body,
+        event: errors::error_event,
         ..Front::COMMON.errors
     },
     models: models::LISTS,
     probes: include_str!("messages/probes.json"),
     native: Some(Native {
         format: "messages",
-        request: pass::request,
-        event: pass::event,
-        around: [b"", b"", b""],
-        whole: pass::whole,
+        request: pass::edit_request,
+        event: pass::write_event,
+        event_separators: [b"", b"", b""],
+        whole: pass::write_answer,
     }),
     counting: Some(CountForm {
         path: "/v1/messages/count_tokens",
-        route: |path, _| route::fixed(path, "/v1/messages/count_tokens"),
+        route: |path, _| route::route_fixed(path, "/v1/messages/count_tokens"),
         read: |body, _| envelope::to_count(&body).map(|envelope| (body, envelope)),
         field: "input_tokens",
-        nobody: 404,
+        uncountable_status: 404,
     }),
-    around: AroundStream {
+    stream_frame: StreamFrame {
         // Clients skip this event, wherever it comes.
         keepalive: b"event: ping\ndata: {\"type\":\"ping\"}\n\n",
-        ..Front::COMMON.around
+        ..Front::COMMON.stream_frame
     },
-    envelope: |_, body| envelope::read(body),
+    envelope: |_, body| envelope::read_envelope(body),
     contents: Contents {
         fields: &["messages", "system"],
         is_plain: references::is_plain,
         results: &["search_result", "web_search_result", "web_fetch_result"],
         may_call: |body| memchr::memmem::find(body, b"\"tool_use\"").is_some(),
     },
-    read: read::read,
-    field_name: fields::name,
+    read: read::read_request,
+    field_name: fields::field_name,
     flaw_names: [
         "content[].input",
         "output_config.format",

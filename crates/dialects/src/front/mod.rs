@@ -41,9 +41,9 @@ pub use names::FieldNames;
 use other_endpoints::OTHERS;
 pub(crate) use passing::PassedAnswer;
 pub use responses::RESPONSES;
-pub use route::Asked;
+pub use route::PathRequest;
 
-use crate::neutral::answer::{AnswerWriter, Nothing, Tally};
+use crate::neutral::answer::{AnswerWriter, NullWriter, Tally};
 use crate::neutral::embedding::Embedding;
 use crate::neutral::seal::Sealed;
 use crate::neutral::traits::Traits;
@@ -66,14 +66,14 @@ pub struct Front {
     pub stream_path: Option<&'static str>,
     /// Returns what a path and its query say of a request, or `None` if the path does not lead
     /// here.
-    pub(crate) route: fn(&Front, &str, Option<&str>) -> Option<Asked>,
+    pub(crate) route: fn(&Front, &str, Option<&str>) -> Option<PathRequest>,
     /// Returns whether callers at this path speak the format, also if nothing is there.
     pub(crate) owns: fn(&Front, &str) -> bool,
     /// The one kind of endpoint that can answer. `None` for conversations, which any kind can
     /// answer that holds them.
-    pub only: Option<Endpoint>,
+    pub only_endpoint: Option<Endpoint>,
     /// What is read of a request besides its path and its body.
-    pub heard: Heard,
+    pub extras: RequestExtras,
     /// How its callers are told of errors.
     pub errors: ErrorForm,
     /// How it lists models.
@@ -89,7 +89,7 @@ pub struct Front {
     /// What the ids of answers begin with.
     pub id_prefix: &'static str,
     /// What a stream has besides its events.
-    pub around: AroundStream,
+    pub stream_frame: StreamFrame,
     /// Reads what decides where a body goes.
     pub(crate) envelope: fn(&'static Front, &[u8]) -> Result<Envelope, Fault>,
     /// Where the conversation stands, and what of it refers to nothing.
@@ -135,7 +135,7 @@ pub struct Native {
     /// Writes an event of a stream: its name, and its data.
     pub(crate) event: fn(&Event<'_>, &PassedAnswer, &mut Vec<u8>),
     /// Stands before the first event of a stream, between two, and after the last.
-    pub(crate) around: [&'static [u8]; 3],
+    pub(crate) event_separators: [&'static [u8]; 3],
     /// Writes a whole answer.
     pub(crate) whole: fn(&[u8], &PassedAnswer) -> Vec<u8>,
 }
@@ -154,7 +154,7 @@ impl Native {
                 }
             })
             .collect();
-        let [before, _, after] = self.around;
+        let [before, _, after] = self.event_separators;
         [before, b"data: ", &line, b"\n\n", after].concat()
     }
 }
@@ -175,13 +175,13 @@ pub struct CountForm {
     pub path: &'static str,
     /// Returns what a path and its query say of the request, or `None` if the path does not lead
     /// here.
-    pub route: fn(&str, Option<&str>) -> Option<Asked>,
+    pub route: fn(&str, Option<&str>) -> Option<PathRequest>,
     /// Returns the request whose tokens are asked for, and what decides where it goes.
-    pub read: fn(Bytes, &Asked) -> Result<ToCount, Fault>,
+    pub read: fn(Bytes, &PathRequest) -> Result<ToCount, Fault>,
     /// The field of the answer that has the number.
     pub(crate) field: &'static str,
     /// The status if nobody can count. Clients then go on with an estimate of their own.
-    pub nobody: u16,
+    pub uncountable_status: u16,
 }
 
 /// A request whose tokens are counted, and what decides where it goes.
@@ -237,18 +237,18 @@ pub static DOORS: [&Front; OWN.len() + OTHERS.len()] = {
 
 /// What is read of a request besides its path and its body.
 #[derive(Clone, Copy)]
-pub struct Heard {
+pub struct RequestExtras {
     /// The headers in which clients name a conversation: the first that is there counts.
-    pub sessions: &'static [&'static str],
+    pub session_headers: &'static [&'static str],
     /// The headers that an account of the same format gets too.
-    pub passed: &'static [&'static str],
+    pub passed_headers: &'static [&'static str],
     /// The parameter of the query in which clients may send the key.
     pub query_key: Option<&'static str>,
 }
 
 /// What a stream has besides its events.
 #[derive(Clone, Copy)]
-pub struct AroundStream {
+pub struct StreamFrame {
     /// The `content-type`.
     pub content_type: &'static str,
     /// Keeps a silent stream open, and is no part of the answer.
@@ -341,13 +341,13 @@ impl Front {
         stream_path: None,
         route: |front, path, _| {
             let mut paths = front.paths.iter();
-            paths.find_map(|wanted| route::fixed(path, wanted))
+            paths.find_map(|wanted| route::route_fixed(path, wanted))
         },
         owns: route::owns,
-        only: None,
-        heard: Heard {
-            sessions: &[],
-            passed: &[],
+        only_endpoint: None,
+        extras: RequestExtras {
+            session_headers: &[],
+            passed_headers: &[],
             query_key: None,
         },
         errors: ErrorForm {
@@ -359,8 +359,8 @@ impl Front {
             obeys_waits: false,
             asks_upgrade: false,
             id_header: None,
-            body: chat::errors::body,
-            event: chat::errors::event,
+            body: chat::errors::error_body,
+            event: chat::errors::error_event,
         },
         models: chat::models::LISTS,
         probes: "",
@@ -368,7 +368,7 @@ impl Front {
         vectors: None,
         counting: None,
         id_prefix: "",
-        around: AroundStream {
+        stream_frame: StreamFrame {
             content_type: "text/event-stream",
             keepalive: b": keepalive\n\n",
             late_header: |name, value| format!(": {name}: {value}\n\n"),
@@ -388,8 +388,8 @@ impl Front {
         },
         field_name: |request, field| (CHAT.field_name)(request, field),
         flaw_names: [""; 4],
-        stream: |_| Box::new(Nothing::default()),
-        whole: |_| Box::new(Nothing::default()),
+        stream: |_| Box::new(NullWriter::default()),
+        whole: |_| Box::new(NullWriter::default()),
     };
 
     /// Returns a front door of this name at these paths, with the values that most share.
@@ -417,7 +417,7 @@ impl Front {
 
     /// Returns what a path and its query say of a request, or `None` if the path does not lead
     /// here.
-    pub fn route(&self, path: &str, query: Option<&str>) -> Option<Asked> {
+    pub fn route(&self, path: &str, query: Option<&str>) -> Option<PathRequest> {
         (self.route)(self, path, query)
     }
 
@@ -433,7 +433,7 @@ impl Front {
 
     /// Returns the format in which callers at this path expect an answer, also if nothing is there.
     /// Where several formats share a path, the headers and the query decide.
-    pub fn of(path: &str, query: Option<&str>, has: &HasHeader<'_>) -> &'static Front {
+    pub fn for_path(path: &str, query: Option<&str>, has: &HasHeader<'_>) -> &'static Front {
         let owner = || DOORS.into_iter().find(|front| (front.owns)(front, path));
         let asks = || {
             FRONTS
@@ -452,7 +452,7 @@ impl Front {
     pub fn request(
         &'static self,
         mut body: Bytes,
-        asked: Asked,
+        asked: PathRequest,
     ) -> Result<(Bytes, Envelope), Fault> {
         let mut envelope = self.envelope(&body);
         if let Some(model) = &asked.model {
@@ -472,19 +472,19 @@ impl Front {
                 ));
             }
         }
-        Ok((body, envelope?.at(asked)))
+        Ok((body, envelope?.with_path(asked)))
     }
 
     /// Returns each key that a query has. One that is empty is none; a key that cannot be decoded
     /// is returned as an empty one.
     pub fn keys_in_query(&self, query: Option<&str>) -> Vec<Vec<u8>> {
-        let name = self.heard.query_key;
+        let name = self.extras.query_key;
         let pairs = query
             .unwrap_or_default()
             .split('&')
             .filter_map(|pair| pair.split_once('='));
         let keys = pairs.filter(|(found, key)| Some(*found) == name && !key.is_empty());
-        keys.map(|(_, key)| percent::decode(key).unwrap_or_default())
+        keys.map(|(_, key)| percent::decode_text(key).unwrap_or_default())
             .collect()
     }
 
@@ -508,7 +508,7 @@ impl Front {
         if names.is_empty() {
             String::new()
         } else {
-            (self.around.late_header)("x-portcullis-dropped", &names.join(", "))
+            (self.stream_frame.late_header)("x-portcullis-dropped", &names.join(", "))
         }
     }
 
@@ -548,11 +548,16 @@ impl Front {
 
     /// Names the field that an upstream's error is about in the callers' words. A server that
     /// speaks the format of a front door, `of`, calls it as the callers of that door do.
-    pub(crate) fn named(&self, of: Option<&Front>, mut error: UpstreamError) -> UpstreamError {
-        if let Some(of) = of.filter(|of| *of != self)
+    pub(crate) fn name_error_field(
+        &self,
+        upstream_front: Option<&Front>,
+        mut error: UpstreamError,
+    ) -> UpstreamError {
+        if let Some(upstream_front) =
+            upstream_front.filter(|upstream_front| *upstream_front != self)
             && let Some(param) = error.param.take()
         {
-            error.field = Some(of.field(&param).into());
+            error.field = Some(upstream_front.field(&param).into());
         }
         if let Some(field) = error.field.take() {
             error.param = Some((self.field_name)(&Request::default(), &field).into());
@@ -570,7 +575,7 @@ fn with_model(body: &[u8], model: &str) -> Bytes {
     } else {
         ","
     };
-    let field = format!("\"model\":{}{comma}", json::quote(model));
+    let field = format!("\"model\":{}{comma}", json::quote_string(model));
     [before, field.as_bytes(), rest].concat().into()
 }
 
@@ -654,7 +659,7 @@ mod tests {
         };
         for path in ["/api/chat", "/api/tags", "/api/generate"] {
             assert_eq!(
-                (Front::of(path, None, &|_| false).errors.body)(&error),
+                (Front::for_path(path, None, &|_| false).errors.body)(&error),
                 br#"{"error":"no"}"#
             );
         }
@@ -662,7 +667,7 @@ mod tests {
 
     #[test]
     fn a_path_may_name_the_model_that_the_body_does_not_contradict() {
-        let asked = |model: Option<&str>| Asked {
+        let asked = |model: Option<&str>| PathRequest {
             model: model.map(str::to_owned),
             stream: false,
         };

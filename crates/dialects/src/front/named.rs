@@ -1,7 +1,7 @@
 //! What a request names beside its conversation: other models, what is stored at the account, files
 //! and URLs. They are found as the body is scanned, and judged before anything goes up.
 //!
-//! A name of a member decides what its value is ([`row`]), wherever it stands in the settings: so a
+//! A name of a member decides what its value is ([`find_row`]), wherever it stands in the settings: so a
 //! place that is new today is judged too.
 
 use std::borrow::Cow;
@@ -9,7 +9,7 @@ use std::borrow::Cow;
 use super::place::{BodyPlace, Folded};
 use super::references::{AllowedReferences, Judgement, names_file, names_place};
 use crate::neutral::Refused;
-use crate::wire::json::{Broken, Cursor, Kind, Span, name_of, quote, slice, text_of};
+use crate::wire::json::{Broken, Cursor, Kind, Span, name_of, quote_string, span_bytes, text_of};
 
 mod form;
 
@@ -18,7 +18,7 @@ pub(super) use form::field_reading;
 /// A thing that a request names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Named {
-    what: What,
+    kind: NamedKind,
     /// Where it stands, for the caller.
     pub(crate) param: String,
     /// Where its text stands.
@@ -28,7 +28,7 @@ pub struct Named {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum What {
+enum NamedKind {
     /// A model.
     Model,
     /// A model, in a tool of which nobody knows what it does with it.
@@ -98,7 +98,7 @@ const ROWS: [(&str, Row); 30] = [
 ];
 
 /// Returns what a member of this folded name holds.
-fn row(name: &str) -> Row {
+fn find_row(name: &str) -> Row {
     const MODELS: [&str; 3] = ["model", "models", "fallbacks"];
     match ROWS.iter().find(|(known, _)| *known == name) {
         Some((_, row)) => *row,
@@ -118,27 +118,27 @@ fn is_known(kind: &str) -> bool {
         || kind == "image_generation"
         || ["advisor_", "openrouter:"]
             .iter()
-            .any(|of| kind.starts_with(of))
+            .any(|prefix| kind.starts_with(prefix))
 }
 
 /// No request needs more. The bound keeps the list small beside the body.
-const MOST: usize = 256;
+const MAX_NAMED: usize = 256;
 
 impl Named {
     /// Returns whether it is a model.
     pub(crate) fn is_model(&self) -> bool {
-        matches!(self.what, What::Model | What::ModelOfUnknownTool)
+        matches!(self.kind, NamedKind::Model | NamedKind::ModelOfUnknownTool)
     }
 
     /// Returns whether it is a model in a tool of which nobody knows what it does with it.
     pub(crate) fn is_of_unknown_tool(&self) -> bool {
-        self.what == What::ModelOfUnknownTool
+        self.kind == NamedKind::ModelOfUnknownTool
     }
 
     /// Returns its text, unless it is no text or empty.
     pub(crate) fn text<'b>(&self, body: &'b [u8]) -> Option<Cow<'b, str>> {
         let text = if self.is_plain {
-            std::str::from_utf8(slice(body, &self.span))
+            std::str::from_utf8(span_bytes(body, &self.span))
                 .ok()
                 .map(Cow::Borrowed)
         } else {
@@ -152,22 +152,24 @@ impl Named {
         if self.is_plain {
             text.as_bytes().to_vec()
         } else {
-            quote(text).into_bytes()
+            quote_string(text).into_bytes()
         }
     }
 
     /// Returns why the account does not let callers name it, if it does not.
     pub(super) fn refused(&self, allowed: &AllowedReferences, body: &[u8]) -> Option<Refused> {
         let stored = |is_allowed: bool, judgement| (!is_allowed).then_some(judgement);
-        let judgement = match &self.what {
-            What::Model | What::ModelOfUnknownTool => None,
-            What::Stored(StoredKind::Files) => stored(allowed.files, Judgement::STORED),
-            What::Stored(StoredKind::Cached) => stored(allowed.cached, Judgement::CACHED),
-            What::Stored(StoredKind::Data) => stored(allowed.data_sources, Judgement::DATA_SOURCES),
-            What::Text(name) if self.is_plain => self
+        let judgement = match &self.kind {
+            NamedKind::Model | NamedKind::ModelOfUnknownTool => None,
+            NamedKind::Stored(StoredKind::Files) => stored(allowed.files, Judgement::STORED),
+            NamedKind::Stored(StoredKind::Cached) => stored(allowed.cached, Judgement::CACHED),
+            NamedKind::Stored(StoredKind::Data) => {
+                stored(allowed.data_sources, Judgement::DATA_SOURCES)
+            }
+            NamedKind::Text(name) if self.is_plain => self
                 .text(body)
                 .and_then(|text| allowed.judge_text(name.as_bytes(), &text)),
-            What::Text(name) => allowed.judge(name.as_bytes(), body, &self.span),
+            NamedKind::Text(name) => allowed.judge(name.as_bytes(), body, &self.span),
         };
         judgement.map(|judgement| Refused::unsupported(self.param.clone(), judgement.message()))
     }
@@ -190,9 +192,11 @@ impl Finder {
     pub(super) fn field(&mut self, cursor: &mut Cursor<'_>, name: &[u8]) -> Result<(), Broken> {
         match cursor.kind()? {
             Kind::Number | Kind::Bool | Kind::Null => cursor.value().map(drop),
-            Kind::String | Kind::Array | Kind::Object => {
-                self.value(cursor, &BodyPlace::of(name), row(Folded::of(name).word()))
-            }
+            Kind::String | Kind::Array | Kind::Object => self.value(
+                cursor,
+                &BodyPlace::at_field(name),
+                find_row(Folded::fold(name).word()),
+            ),
         }
     }
 
@@ -206,7 +210,7 @@ impl Finder {
             (Row::Stored(store), _) => {
                 let span = cursor.value()?;
                 if says_something(cursor.text(), &span) {
-                    self.push(What::Stored(store), place.shown(), span);
+                    self.push(NamedKind::Stored(store), place.shown(), span);
                 }
             }
             (Row::Model | Row::OfModel | Row::Other, Kind::Array) => {
@@ -219,24 +223,24 @@ impl Finder {
                 if self.known == known {
                     texts
                         .into_iter()
-                        .for_each(|(param, span)| self.push(What::Model, param, span));
+                        .for_each(|(param, span)| self.push(NamedKind::Model, param, span));
                 }
             }
             (Row::OfModel | Row::Other, Kind::Object) => self.object(cursor, place, row)?,
             (Row::Model, Kind::String) => {
                 let span = cursor.value()?;
                 self.known += 1;
-                self.push(What::Model, place.shown(), span);
+                self.push(NamedKind::Model, place.shown(), span);
             }
             (Row::OfModel | Row::Other, Kind::String) => {
                 let span = cursor.value()?;
                 let name = place.name();
-                if row == Row::OfModel && self.texts.len() <= MOST {
+                if row == Row::OfModel && self.texts.len() <= MAX_NAMED {
                     self.texts.push((place.shown(), span.clone()));
                 }
                 if names_place(name) || names_file(name) {
                     self.push(
-                        What::Text(String::from_utf8_lossy(name).into_owned()),
+                        NamedKind::Text(String::from_utf8_lossy(name).into_owned()),
                         place.shown(),
                         span,
                     );
@@ -254,10 +258,10 @@ impl Finder {
         &mut self,
         cursor: &mut Cursor<'_>,
         place: &BodyPlace<'_>,
-        of: Row,
+        parent_row: Row,
     ) -> Result<(), Broken> {
         let (text, start) = (cursor.text(), self.found.len());
-        let is_tool = || Folded::of(place.name()).word() == "tools";
+        let is_tool = || Folded::fold(place.name()).word() == "tools";
         // Each server reads a type in its own way, so all of them count.
         let mut is_typed = false;
         let mut is_all_callers = true;
@@ -266,7 +270,7 @@ impl Finder {
         let mut of_parameters = Vec::new();
         cursor.object(|cursor, key| {
             let name = name_of(text, &key);
-            let (folded, inside) = (Folded::of(&name), place.member(&name));
+            let (folded, inside) = (Folded::fold(&name), place.member(&name));
             match (folded.word(), cursor.kind()?) {
                 ("type", Kind::String) => {
                     let kind = text_of(text, &cursor.value()?).unwrap_or_default();
@@ -284,10 +288,10 @@ impl Finder {
                     of_parameters.push(before..self.found.len());
                 }
                 // A map of models to lists of models, or an object that describes one.
-                ("id" | "name" | "slug", Kind::String) if of == Row::Model => {
+                ("id" | "name" | "slug", Kind::String) if parent_row == Row::Model => {
                     self.value(cursor, &inside, Row::Model)?;
                 }
-                (word, Kind::Array) if of == Row::Model && row(word) == Row::Other => {
+                (word, Kind::Array) if parent_row == Row::Model && find_row(word) == Row::Other => {
                     cursor.array(|cursor, index| {
                         let row = if cursor.kind()? == Kind::String {
                             Row::Model
@@ -298,12 +302,16 @@ impl Finder {
                     })?;
                 }
                 (word, _) => {
-                    let is_of_model =
-                        matches!(of, Row::Model | Row::OfModel) && row(word) == Row::Other;
+                    let is_of_model = matches!(parent_row, Row::Model | Row::OfModel)
+                        && find_row(word) == Row::Other;
                     self.value(
                         cursor,
                         &inside,
-                        if is_of_model { Row::OfModel } else { row(word) },
+                        if is_of_model {
+                            Row::OfModel
+                        } else {
+                            find_row(word)
+                        },
                     )?;
                 }
             }
@@ -321,15 +329,15 @@ impl Finder {
             let of_tool = self.found.iter_mut().skip(start);
             of_tool
                 .filter(|named| named.is_model())
-                .for_each(|named| named.what = What::ModelOfUnknownTool);
+                .for_each(|named| named.kind = NamedKind::ModelOfUnknownTool);
         }
         Ok(())
     }
 
-    fn push(&mut self, what: What, param: String, span: Span) {
-        if self.found.len() < MOST {
+    fn push(&mut self, kind: NamedKind, param: String, span: Span) {
+        if self.found.len() < MAX_NAMED {
             self.found.push(Named {
-                what,
+                kind,
                 param,
                 span,
                 is_plain: false,
@@ -343,15 +351,17 @@ impl Finder {
 /// Returns whether a value names anything. A container that is made for the request is none that is
 /// stored.
 fn says_something(text: &[u8], span: &Span) -> bool {
-    let value = slice(text, span);
+    let value = span_bytes(text, span);
     if !value.starts_with(b"{") {
         return !matches!(value, b"null" | b"\"\"" | b"[]" | b"false");
     }
     let mut is_new = false;
     let mut has_files = false;
     let _read = Cursor::new(value).members(|key, member| match &*name_of(value, &key) {
-        b"type" => is_new = slice(value, &member) == br#""auto""#,
-        b"file_ids" | b"skills" => has_files |= !matches!(slice(value, &member), b"null" | b"[]"),
+        b"type" => is_new = span_bytes(value, &member) == br#""auto""#,
+        b"file_ids" | b"skills" => {
+            has_files |= !matches!(span_bytes(value, &member), b"null" | b"[]")
+        }
         _ => {}
     });
     !is_new || has_files

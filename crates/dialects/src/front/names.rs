@@ -10,7 +10,7 @@ use crate::neutral::{
 /// What the caller of one request calls its fields.
 #[derive(Debug, Clone)]
 pub struct FieldNames {
-    usual: fn(&Request<'_>, &Field) -> Cow<'static, str>,
+    default_name: fn(&Request<'_>, &Field) -> Cow<'static, str>,
     /// Other names that the caller wrote: older ones, or newer ones. A loss or a refusal names
     /// those.
     pub(super) written: Vec<(Field, &'static str)>,
@@ -20,9 +20,9 @@ pub struct FieldNames {
 
 impl FieldNames {
     /// Returns the usual names.
-    pub fn new(usual: fn(&Request<'_>, &Field) -> Cow<'static, str>) -> Self {
+    pub fn new(default_name: fn(&Request<'_>, &Field) -> Cow<'static, str>) -> Self {
         Self {
-            usual,
+            default_name,
             written: Vec::new(),
             echo: None,
         }
@@ -37,7 +37,7 @@ impl FieldNames {
     pub(crate) fn name(&self, request: &Request<'_>, field: &Field) -> Cow<'static, str> {
         match self.written.iter().find(|(written, _)| written == field) {
             Some((_, name)) => Cow::Borrowed(name),
-            None => (self.usual)(request, field),
+            None => (self.default_name)(request, field),
         }
     }
 

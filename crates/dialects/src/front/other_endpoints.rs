@@ -6,11 +6,11 @@ use std::borrow::Cow;
 
 use serde::Deserialize;
 
-use super::chat::{part, stream_options};
-use super::reading::count::{Read, elements};
-use super::reading::scan::{Scan, number};
+use super::chat::{scan_part, stream_options};
+use super::reading::count::{ReadTotals, each_element};
+use super::reading::scan::{Scan, lenient_number};
 use super::{Choices, Envelope, Fault, Front, Native, PassedAnswer, PassedRequest, form, passing};
-use crate::neutral::usage::MOST;
+use crate::neutral::usage::MAX_TOKENS;
 use crate::neutral::{Endpoint, EndpointAnswer, EndpointBody, Losses, Refused};
 use crate::wire::Event;
 use crate::wire::json::{self, Broken, Cursor, Kind};
@@ -54,7 +54,7 @@ const fn passes(endpoint: Endpoint) -> bool {
 pub(super) const fn door(endpoint: Endpoint) -> Front {
     let facts = endpoint.facts();
     Front {
-        only: Some(endpoint),
+        only_endpoint: Some(endpoint),
         native: Some(Native {
             format: facts.name,
             ..NATIVE
@@ -65,11 +65,11 @@ pub(super) const fn door(endpoint: Endpoint) -> Front {
 
 /// Reads a request body, and what of it is paid for other than tokens.
 pub(super) fn envelope(front: &'static Front, body: &[u8]) -> Result<Envelope, Fault> {
-    let facts = front.only.unwrap_or_default().facts();
+    let facts = front.only_endpoint.unwrap_or_default().facts();
     let EndpointBody::Json(texts) = facts.body else {
-        return form::whole(front, body);
+        return form::read_whole_form(front, body);
     };
-    let mut envelope = read(body, front, texts)?;
+    let mut envelope = read_envelope(body, front, texts)?;
     match facts.answer {
         EndpointAnswer::Pictures => {
             envelope.units.images = u32::try_from(envelope.choices.written).unwrap_or(u32::MAX);
@@ -97,14 +97,14 @@ struct Spoken<'a> {
 /// How bodies pass.
 pub(super) const NATIVE: Native = Native {
     format: "",
-    request,
-    event,
-    around: [b"", b"", b"data: [DONE]\n\n"],
-    whole,
+    request: edit_request,
+    event: write_event,
+    event_separators: [b"", b"", b"data: [DONE]\n\n"],
+    whole: write_answer,
 };
 
 /// Reads a request body. The model reads the texts of these fields; the first one must be there.
-pub(super) fn read(
+pub(super) fn read_envelope(
     body: &[u8],
     front: &'static Front,
     texts: &[&'static str],
@@ -126,22 +126,22 @@ pub(super) fn read(
             b"stream_options" => stream_options(scan, cursor),
             b"max_tokens" => {
                 let span = cursor.value()?;
-                scan.envelope.most_tokens = number(cursor, &span);
-                scan.envelope.max_tokens_said = scan.envelope.most_tokens.is_some();
+                scan.envelope.max_tokens = lenient_number(cursor, &span);
+                scan.envelope.has_max_tokens = scan.envelope.max_tokens.is_some();
                 Ok(())
             }
             b"n" => {
                 let span = cursor.value()?;
                 scan.envelope
                     .choices
-                    .show(number(cursor, &span).unwrap_or(1));
+                    .show(lenient_number(cursor, &span).unwrap_or(1));
                 Ok(())
             }
-            b"best_of" if front.only == Some(Endpoint::Completions) => {
+            b"best_of" if front.only_endpoint == Some(Endpoint::Completions) => {
                 let span = cursor.value()?;
                 scan.envelope
                     .choices
-                    .write(number(cursor, &span).unwrap_or(1));
+                    .write(lenient_number(cursor, &span).unwrap_or(1));
                 Ok(())
             }
             b"user" => {
@@ -149,12 +149,12 @@ pub(super) fn read(
                 scan.envelope.user = Some(cursor.value()?).filter(|_| kind == Kind::String);
                 Ok(())
             }
-            b"prompt" if front.only == Some(Endpoint::Completions) => {
-                prompts = self::prompts(cursor, &mut scan.read)?;
+            b"prompt" if front.only_endpoint == Some(Endpoint::Completions) => {
+                prompts = self::scan_prompts(cursor, &mut scan.read)?;
                 Ok(())
             }
             name if texts.iter().any(|text| text.as_bytes() == name) => {
-                text(cursor, &mut scan.read)
+                scan_text(cursor, &mut scan.read)
             }
             name => {
                 let known = ["model", "stream", "stream_options", "n"]
@@ -176,58 +176,58 @@ pub(super) fn read(
 }
 
 /// Consumes a prompt, or a list of them. Returns how many there are.
-fn prompts(cursor: &mut Cursor<'_>, read: &mut Read) -> Result<u64, Broken> {
+fn scan_prompts(cursor: &mut Cursor<'_>, read: &mut ReadTotals) -> Result<u64, Broken> {
     if cursor.kind()? != Kind::Array {
-        return text(cursor, read).map(|()| 1);
+        return scan_text(cursor, read).map(|()| 1);
     }
     let mut count = 0;
-    elements(cursor, read, |cursor, read| {
+    each_element(cursor, read, |cursor, read| {
         // Numbers are the tokens of one prompt.
         count += u64::from(cursor.kind()? != Kind::Number);
-        text(cursor, read)
+        scan_text(cursor, read)
     })?;
     Ok(count.max(1))
 }
 
 /// Consumes a text, or tokens, or a list of either. What else there is may refer to something.
-fn text(cursor: &mut Cursor<'_>, read: &mut Read) -> Result<(), Broken> {
+fn scan_text(cursor: &mut Cursor<'_>, read: &mut ReadTotals) -> Result<(), Broken> {
     match cursor.kind()? {
         Kind::String => read.text(cursor),
-        Kind::Array => elements(cursor, read, text),
+        Kind::Array => each_element(cursor, read, scan_text),
         Kind::Number => {
             read.tokens = read.tokens.saturating_add(1);
             cursor.value().map(drop)
         }
         Kind::Object => {
             read.refers = true;
-            part(cursor, read)
+            scan_part(cursor, read)
         }
         Kind::Bool | Kind::Null => cursor.value().map(drop),
     }
 }
 
 /// Changes what must change in a request.
-fn request(job: &PassedRequest<'_>, edits: &mut Edits<'_>) -> Result<Losses, Refused> {
+fn edit_request(job: &PassedRequest<'_>, edits: &mut Edits<'_>) -> Result<Losses, Refused> {
     let envelope = job.envelope;
     let place = envelope.places.model.clone();
     if envelope.front.is_form() {
         edits.replace(place, job.model.as_bytes().to_vec());
     } else if envelope.model != job.model {
-        edits.replace(place, json::quote(job.model).into_bytes());
+        edits.replace(place, json::quote_string(job.model).into_bytes());
     }
-    if envelope.stream && envelope.front.only == Some(Endpoint::Completions) {
+    if envelope.stream && envelope.front.only_endpoint == Some(Endpoint::Completions) {
         passing::stream_options(envelope, job.ask_usage, edits);
     }
     Ok(Losses::default())
 }
 
 /// Writes an event of a stream. The usage is for callers who asked for it.
-fn event(event: &Event<'_>, answer: &PassedAnswer, out: &mut Vec<u8>) {
+fn write_event(event: &Event<'_>, answer: &PassedAnswer, out: &mut Vec<u8>) {
     if !answer.shows_usage && is_usage(event.data) {
         return;
     }
     out.extend_from_slice(b"data: ");
-    out.extend_from_slice(&whole(event.data, answer));
+    out.extend_from_slice(&write_answer(event.data, answer));
     out.extend_from_slice(b"\n\n");
 }
 
@@ -236,25 +236,25 @@ fn is_usage(data: &[u8]) -> bool {
     let (mut is_empty, mut counts) = (false, false);
     let _read = Cursor::new(data).maybe_members(|key, value| match &*json::name_of(data, &key) {
         b"choices" => {
-            is_empty = json::slice(data, &value)
+            is_empty = json::span_bytes(data, &value)
                 .iter()
                 .all(|byte| b"[] \t".contains(byte))
         }
-        b"usage" => counts = json::slice(data, &value).starts_with(b"{"),
+        b"usage" => counts = json::span_bytes(data, &value).starts_with(b"{"),
         _ => {}
     });
     is_empty && counts
 }
 
 /// Writes a whole answer.
-fn whole(body: &[u8], answer: &PassedAnswer) -> Vec<u8> {
-    passing::edited(body, |cursor, edits| {
+fn write_answer(body: &[u8], answer: &PassedAnswer) -> Vec<u8> {
+    passing::edit_answer(body, |cursor, edits| {
         let text = cursor.text();
         cursor.maybe_object(|cursor, key| match &*json::name_of(text, &key) {
             b"model" => answer.model(cursor, edits),
             b"usage" => {
                 let value = cursor.value()?;
-                if !can_be_usage(json::slice(text, &value)) {
+                if !can_be_usage(json::span_bytes(text, &value)) {
                     edits.remove_member(&key, &value);
                 }
                 Ok(value)
@@ -270,30 +270,34 @@ fn can_be_usage(usage: &[u8]) -> bool {
     let mut can_be = true;
     let mut cursor = Cursor::new(usage);
     // The answer was read before.
-    let _read = counts(&mut cursor, &mut can_be);
+    let _read = check_counts(&mut cursor, &mut can_be);
     can_be
 }
 
 /// Consumes a usage, or a part of one, and looks at its numbers.
-fn counts(cursor: &mut Cursor<'_>, can_be: &mut bool) -> Result<(), Broken> {
+fn check_counts(cursor: &mut Cursor<'_>, can_be: &mut bool) -> Result<(), Broken> {
     let text = cursor.text();
     match cursor.kind()? {
         Kind::Number => {
             let span = cursor.value()?;
-            let number: Option<f64> = std::str::from_utf8(json::slice(text, &span))
+            let number: Option<f64> = std::str::from_utf8(json::span_bytes(text, &span))
                 .ok()
                 .and_then(|n| n.parse().ok());
-            *can_be &= number.is_some_and(|number| (0.0..=MOST_COUNT).contains(&number));
+            *can_be &= number.is_some_and(|number| (0.0..=MAX_COUNT).contains(&number));
             Ok(())
         }
-        Kind::Object => cursor.object(|cursor, _| counts(cursor, can_be)).map(drop),
-        Kind::Array => cursor.array(|cursor, _| counts(cursor, can_be)).map(drop),
+        Kind::Object => cursor
+            .object(|cursor, _| check_counts(cursor, can_be))
+            .map(drop),
+        Kind::Array => cursor
+            .array(|cursor, _| check_counts(cursor, can_be))
+            .map(drop),
         Kind::String | Kind::Bool | Kind::Null => cursor.value().map(drop),
     }
 }
 
 /// No request uses more of anything.
-const MOST_COUNT: f64 = MOST as f64;
+const MAX_COUNT: f64 = MAX_TOKENS as f64;
 
 #[cfg(test)]
 mod tests;

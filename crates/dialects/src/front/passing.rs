@@ -8,7 +8,7 @@ use crate::neutral::answer::AnswerOptions;
 use crate::neutral::seal::{AnswerSeal, Sealed, is_sealed};
 use crate::neutral::{AnswerHeader, Thought};
 use crate::wire::Event;
-use crate::wire::json::{Broken, Cursor, Span, name_of, quote, slice, text_of};
+use crate::wire::json::{Broken, Cursor, Span, name_of, quote_string, span_bytes, text_of};
 use crate::wire::splice::Edits;
 
 /// What the callers of an answer that passes see in place of what the account says.
@@ -27,7 +27,7 @@ impl PassedAnswer {
     /// Returns what the callers of an answer see.
     pub(crate) fn new(header: &AnswerHeader, options: &AnswerOptions) -> Self {
         Self {
-            model: quote(&header.model),
+            model: quote_string(&header.model),
             seal: options.seal.clone(),
             shows_usage: header.show_usage,
             has_signed: false,
@@ -57,7 +57,7 @@ impl PassedAnswer {
         };
         let text = text_of(edits.text(), &value).filter(|text| !text.is_empty());
         if let Some(sealed) = text.and_then(|text| seal(with, &text)) {
-            edits.replace(value, quote(&sealed).into_bytes());
+            edits.replace(value, quote_string(&sealed).into_bytes());
         }
     }
 }
@@ -65,34 +65,34 @@ impl PassedAnswer {
 /// What becomes of a text that a caller carries for the account.
 pub(super) enum Carried {
     /// It is the account's own.
-    Stays,
+    Unchanged,
     /// It was sealed. The account gets its own text, which is a JSON text here.
-    Opens(String),
+    Opened(String),
     /// It means nothing to the account, which would refuse it.
-    IsLost,
+    Lost,
 }
 
 impl Carried {
     /// Returns what becomes of a text. `own` finds the account's own text in what was sealed.
-    pub(super) fn of(
+    pub(super) fn for_text(
         text: &str,
         sealed: Sealed<'_>,
         own: impl FnOnce(Thought<'static>) -> Option<Cow<'static, str>>,
     ) -> Self {
         match sealed {
-            Sealed::LeftOut => Self::IsLost,
+            Sealed::LeftOut => Self::Lost,
             Sealed::Closed | Sealed::Opened(_) if is_sealed(text) => sealed
-                .one(text)
+                .open_one(text)
                 .and_then(own)
-                .map_or(Self::IsLost, |own| Self::Opens(quote(&own))),
-            Sealed::Closed | Sealed::Opened(_) if text.is_empty() => Self::IsLost,
-            Sealed::Closed | Sealed::Opened(_) => Self::Stays,
+                .map_or(Self::Lost, |own| Self::Opened(quote_string(&own))),
+            Sealed::Closed | Sealed::Opened(_) if text.is_empty() => Self::Lost,
+            Sealed::Closed | Sealed::Opened(_) => Self::Unchanged,
         }
     }
 }
 
 /// Returns a whole answer after some edits.
-pub(super) fn edited<'t>(
+pub(super) fn edit_answer<'t>(
     body: &'t [u8],
     edit: impl FnOnce(&mut Cursor<'t>, &mut Edits<'t>) -> Result<Span, Broken>,
 ) -> Vec<u8> {
@@ -112,8 +112,12 @@ pub(super) fn append_event<'d>(
     out: &mut Vec<u8>,
 ) {
     let Event { name, data } = *event;
-    let said = if name.is_empty() { kind(data) } else { None };
-    let name = said.as_deref().map_or(name, str::as_bytes);
+    let type_name = if name.is_empty() {
+        event_type(data)
+    } else {
+        None
+    };
+    let name = type_name.as_deref().map_or(name, str::as_bytes);
     out.extend_from_slice(b"event: ");
     out.extend_from_slice(name);
     out.extend_from_slice(b"\ndata: ");
@@ -124,7 +128,7 @@ pub(super) fn append_event<'d>(
 }
 
 /// Returns the type of an event, if it can be a name.
-fn kind(data: &[u8]) -> Option<String> {
+fn event_type(data: &[u8]) -> Option<String> {
     let mut kind = None;
     let _read = Cursor::new(data).maybe_members(|key, value| {
         if *name_of(data, &key) == *b"type" {
@@ -154,9 +158,9 @@ pub(crate) fn stream_options(envelope: &Envelope, ask_usage: bool, edits: &mut E
             envelope.places.open,
             &br#""stream_options":{"include_usage":true}"#[..],
         ),
-        (Some(_), Some(said)) if slice(body, said) == b"true" => {}
+        (Some(_), Some(said)) if span_bytes(body, said) == b"true" => {}
         (Some(_), Some(said)) => edits.replace(said.clone(), &b"true"[..]),
-        (Some(options), None) if slice(body, options) == b"null" => {
+        (Some(options), None) if span_bytes(body, options) == b"null" => {
             edits.replace(options.clone(), &br#"{"include_usage":true}"#[..]);
         }
         (Some(options), None) => {

@@ -19,7 +19,7 @@ const SHOWN_BYTES: usize = 40;
 
 impl<'p> BodyPlace<'p> {
     /// Returns the place of a field.
-    pub(super) fn of(field: &'p [u8]) -> Self {
+    pub(super) fn at_field(field: &'p [u8]) -> Self {
         Self {
             above: None,
             part: Part::Name(field),
@@ -91,7 +91,7 @@ pub(super) struct Folded {
 
 impl Folded {
     /// Folds a name. One that is too long for every table folds to nothing.
-    pub(super) fn of(name: &[u8]) -> Self {
+    pub(super) fn fold(name: &[u8]) -> Self {
         let mut folded = Self {
             bytes: [0; 48],
             len: 0,

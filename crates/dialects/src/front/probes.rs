@@ -5,7 +5,7 @@ use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::{Asked, Envelope, FRONTS, Fault, Front};
+use super::{Envelope, FRONTS, Fault, Front, PathRequest};
 
 /// The parts of a format, as its file `probes.json` has them.
 #[derive(Default, Deserialize)]
@@ -33,11 +33,13 @@ impl Front {
         parts.into_iter().map(move |(name, members)| {
             let members: Map<_, _> = needed.clone().into_iter().chain(members).collect();
             let body = Bytes::from(Value::from(members).to_string());
-            let asked = Asked {
+            let asked = PathRequest {
                 model: Some("m".to_owned()),
                 stream: false,
             };
-            let envelope = self.envelope(&body).map(|envelope| envelope.at(asked));
+            let envelope = self
+                .envelope(&body)
+                .map(|envelope| envelope.with_path(asked));
             (name, body, envelope)
         })
     }

@@ -68,7 +68,7 @@ impl AllowedReferences {
     /// if it may not.
     pub fn judge(&self, name: &[u8], text: &[u8], span: &Span) -> Option<Judgement> {
         // A picture of megabytes is not copied for an escape in it.
-        let raw = json::slice(text, span).get(1..).unwrap_or_default();
+        let raw = json::span_bytes(text, span).get(1..).unwrap_or_default();
         if raw
             .get(..5)
             .is_some_and(|scheme| scheme.eq_ignore_ascii_case(b"data:"))
@@ -84,7 +84,7 @@ impl AllowedReferences {
         let refers = if names_file(name) {
             Refers::File
         } else {
-            Refers::of(name, text)
+            Refers::from_text(name, text)
         };
         let (is_allowed, why, word) = match (refers, self.urls) {
             (Refers::No, _) => return None,
@@ -197,7 +197,7 @@ enum Refers {
 }
 
 impl Refers {
-    fn of(name: &[u8], text: &str) -> Self {
+    fn from_text(name: &[u8], text: &str) -> Self {
         // Who fetches URLs looks past blanks at either end, and past line ends and tabs wherever
         // they are.
         let clean = text.trim_matches(|c: char| c <= ' ');
@@ -238,8 +238,8 @@ impl Refers {
     fn of_path(name: &[u8], text: &str) -> Self {
         let names_place = names_place(name);
         let mut other = false;
-        for at in memchr::memmem::find_iter(text.as_bytes(), b"://") {
-            let before = text.get(..at).unwrap_or_default();
+        for offset in memchr::memmem::find_iter(text.as_bytes(), b"://") {
+            let before = text.get(..offset).unwrap_or_default();
             let glued = before.trim_end_matches(|c: char| {
                 c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.')
             });

@@ -10,14 +10,14 @@ mod read;
 mod references;
 mod write;
 
-use super::{Contents, ErrorForm, Front, Heard, Native};
+use super::{Contents, ErrorForm, Front, Native, RequestExtras};
 use crate::neutral::Endpoint;
 
 /// OpenAI's Responses.
 pub static RESPONSES: Front = Front {
-    heard: Heard {
-        sessions: &["session-id", "session_id", "thread-id"],
-        ..Front::COMMON.heard
+    extras: RequestExtras {
+        session_headers: &["session-id", "session_id", "thread-id"],
+        ..Front::COMMON.extras
     },
     // Codex sends thirty requests after each status of 500 and more. After 429 it sends few, and
     // none without a time to wait.
@@ -27,27 +27,27 @@ pub static RESPONSES: Front = Front {
         failed: Some(429),
         obeys_waits: true,
         asks_upgrade: true,
-        body: errors::body,
-        event: errors::event,
+        body: errors::error_body,
+        event: errors::error_event,
         ..Front::COMMON.errors
     },
     probes: include_str!("responses/probes.json"),
     native: Some(Native {
         format: "responses",
-        request: pass::request,
-        event: pass::event,
-        around: [b"", b"", b""],
-        whole: pass::whole,
+        request: pass::edit_request,
+        event: pass::write_event,
+        event_separators: [b"", b"", b""],
+        whole: pass::write_answer,
     }),
-    envelope: |_, body| envelope::read(body),
+    envelope: |_, body| envelope::read_envelope(body),
     contents: Contents {
         fields: &["input", "instructions"],
         is_plain: references::is_plain,
         results: &[],
         may_call: |body| memchr::memmem::find(body, b"_call\"").is_some(),
     },
-    read: read::read,
-    field_name: fields::name,
+    read: read::read_request,
+    field_name: fields::field_name,
     flaw_names: [
         "output[].arguments",
         "text.format",

@@ -8,7 +8,7 @@ use crate::wire::percent;
 
 /// What a path says of a request, where the format says it there and not in the body.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Asked {
+pub struct PathRequest {
     /// The model's id, decoded. `None` if only the body says which model is asked for, and whether
     /// for a stream.
     pub model: Option<String>,
@@ -17,7 +17,7 @@ pub struct Asked {
 }
 
 /// Routes a path that says nothing, but for the model if it is one of Azure's.
-pub(super) fn fixed(path: &str, wanted: &'static str) -> Option<Asked> {
+pub(super) fn route_fixed(path: &str, wanted: &'static str) -> Option<PathRequest> {
     let wanted = bare(wanted);
     // Most paths are those of other doors, and end otherwise. The last part of each of ours has at
     // least five bytes, so slashes too many make no difference.
@@ -27,20 +27,20 @@ pub(super) fn fixed(path: &str, wanted: &'static str) -> Option<Asked> {
     if !path.ends_with(end) && !path.ends_with('/') {
         return None;
     }
-    let ends = after(path, wanted).is_some_and(|rest| rest.trim_end_matches('/').is_empty());
+    let ends = path_after(path, wanted).is_some_and(|rest| rest.trim_end_matches('/').is_empty());
     if ends {
-        Some(Asked::default())
+        Some(PathRequest::default())
     } else {
-        deployed(path, wanted)
+        route_deployment(path, wanted)
     }
 }
 
 /// Returns whether callers at this path speak the format of a front door. Whatever stands below the
 /// path of conversations is in their format.
 pub(super) fn owns(front: &Front, path: &str) -> bool {
-    front.paths.iter().any(|wanted| match front.only {
-        None => after(path, bare(wanted)).is_some(),
-        Some(_) => fixed(path, wanted).is_some(),
+    front.paths.iter().any(|wanted| match front.only_endpoint {
+        None => path_after(path, bare(wanted)).is_some(),
+        Some(_) => route_fixed(path, wanted).is_some(),
     })
 }
 
@@ -56,16 +56,16 @@ fn is_at(servers: Servers, wanted: &str) -> bool {
 }
 
 /// Routes `/openai/deployments/{model}/…`.
-fn deployed(path: &str, wanted: &str) -> Option<Asked> {
-    let path = under(under(skip_slashes(path)?, "openai")?, "deployments")?;
+fn route_deployment(path: &str, wanted: &str) -> Option<PathRequest> {
+    let path = path_under(path_under(skip_slashes(path)?, "openai")?, "deployments")?;
     is_at(Servers::DatedAzure, wanted).then_some(())?;
     let model = path
         .trim_end_matches('/')
         .strip_suffix(wanted)?
         .strip_suffix('/')?
         .trim_end_matches('/');
-    let model = String::from_utf8(percent::decode(model)?).ok()?;
-    (!model.is_empty()).then_some(Asked {
+    let model = String::from_utf8(percent::decode_text(model)?).ok()?;
+    (!model.is_empty()).then_some(PathRequest {
         model: Some(model),
         stream: false,
     })
@@ -76,18 +76,18 @@ fn deployed(path: &str, wanted: &str) -> Option<Asked> {
 pub(super) fn without_azure<'p>(path: &'p str, wanted: &str) -> Option<&'p str> {
     let path = skip_slashes(path)?;
     let is_known = |_: &&str| wanted == "models" || is_at(Servers::OpenAi, wanted);
-    Some(under(path, "openai").filter(is_known).unwrap_or(path))
+    Some(path_under(path, "openai").filter(is_known).unwrap_or(path))
 }
 
 /// Reads what a path without its version asks of the models.
-pub(super) fn listed(path: &str) -> Option<ModelsAsked> {
+pub(super) fn route_models(path: &str) -> Option<ModelsAsked> {
     let rest = path.strip_prefix("models")?;
     match skip_slashes(rest) {
         None => rest.is_empty().then_some(ModelsAsked::List),
         // Slashes between are a part of the id.
         Some(id) => match id.trim_end_matches('/') {
             "" => Some(ModelsAsked::List),
-            id => String::from_utf8(percent::decode(id)?)
+            id => String::from_utf8(percent::decode_text(id)?)
                 .ok()
                 .map(ModelsAsked::One),
         },
@@ -95,9 +95,9 @@ pub(super) fn listed(path: &str) -> Option<ModelsAsked> {
 }
 
 /// Returns what follows this path: nothing, or a slash and more.
-pub(super) fn after<'p>(path: &'p str, wanted: &str) -> Option<&'p str> {
+pub(super) fn path_after<'p>(path: &'p str, wanted: &str) -> Option<&'p str> {
     let path = without_azure(path, wanted)?;
-    let mut rest = under(path, "v1").unwrap_or(path);
+    let mut rest = path_under(path, "v1").unwrap_or(path);
     // Most paths are those of other doors, and those of this one have one slash between their
     // parts.
     if rest.as_bytes().first() != wanted.as_bytes().first() {
@@ -118,7 +118,7 @@ pub(super) fn after<'p>(path: &'p str, wanted: &str) -> Option<&'p str> {
 }
 
 /// Returns the path below a first part.
-pub(super) fn under<'p>(path: &'p str, part: &str) -> Option<&'p str> {
+pub(super) fn path_under<'p>(path: &'p str, part: &str) -> Option<&'p str> {
     path.strip_prefix(part).and_then(skip_slashes)
 }
 
@@ -140,10 +140,10 @@ mod tests {
 
     use super::*;
 
-    /// Returns what [`after`] does, part by part.
+    /// Returns what [`path_after`] does, part by part.
     fn after_each_part<'p>(path: &'p str, wanted: &str) -> Option<&'p str> {
         let path = without_azure(path, wanted)?;
-        let mut rest = under(path, "v1").unwrap_or(path);
+        let mut rest = path_under(path, "v1").unwrap_or(path);
         for (number, part) in wanted.split('/').enumerate() {
             rest = if number == 0 {
                 rest
@@ -165,7 +165,7 @@ mod tests {
             wanted in select(vec!["chat/completions", "completions", "messages", "messages/count_tokens", "v2/rerank"]),
         ) {
             let path = parts.concat();
-            prop_assert_eq!(after(&path, wanted), after_each_part(&path, wanted), "{}", path);
+            prop_assert_eq!(path_after(&path, wanted), after_each_part(&path, wanted), "{}", path);
         }
     }
 
@@ -177,8 +177,8 @@ mod tests {
             "//v1//chat//completions//",
         ] {
             assert_eq!(
-                fixed(path, "chat/completions"),
-                Some(Asked::default()),
+                route_fixed(path, "chat/completions"),
+                Some(PathRequest::default()),
                 "{path}"
             );
         }
@@ -189,17 +189,20 @@ mod tests {
             "/v1/chatcompletions",
             "/v2/chat/completions",
         ] {
-            assert_eq!(after(path, "chat/completions"), None, "{path}");
+            assert_eq!(path_after(path, "chat/completions"), None, "{path}");
         }
-        assert_eq!(fixed("/v1/messages/batches", "messages"), None);
-        assert_eq!(after("/v1/messages/batches", "messages"), Some("/batches"));
-        assert_eq!(after("/v1/messagesx", "messages"), None);
+        assert_eq!(route_fixed("/v1/messages/batches", "messages"), None);
+        assert_eq!(
+            path_after("/v1/messages/batches", "messages"),
+            Some("/batches")
+        );
+        assert_eq!(path_after("/v1/messagesx", "messages"), None);
     }
 
     #[test]
     fn the_paths_of_azure_stand_for_those_of_openai() {
         let of = |model: &str| {
-            Some(Asked {
+            Some(PathRequest {
                 model: Some(model.to_owned()),
                 stream: false,
             })
@@ -208,9 +211,13 @@ mod tests {
             (
                 "/openai/v1/chat/completions",
                 "chat/completions",
-                Some(Asked::default()),
+                Some(PathRequest::default()),
             ),
-            ("/openai/responses", "responses", Some(Asked::default())),
+            (
+                "/openai/responses",
+                "responses",
+                Some(PathRequest::default()),
+            ),
             (
                 "/openai/deployments/m/chat/completions",
                 "chat/completions",
@@ -245,10 +252,10 @@ mod tests {
             ("/v1/openai/embeddings", "embeddings", None),
             ("/openai/v1/openai/v1/embeddings", "embeddings", None),
         ] {
-            assert_eq!(fixed(path, wanted), expected, "{path}");
+            assert_eq!(route_fixed(path, wanted), expected, "{path}");
         }
         assert_eq!(
-            fixed("/openai/deployments/m/chat/completions", "completions"),
+            route_fixed("/openai/deployments/m/chat/completions", "completions"),
             of("m/chat"),
             "the doors' order decides"
         );

@@ -17,7 +17,9 @@ mod writer;
 pub(crate) use draft::Draft;
 pub(crate) use progress::AnswerProgress;
 pub(crate) use tally::Tally;
-pub(crate) use writer::{AnswerWriter, Carries, NewCall, Nothing, TextKind, is_picture, omitted};
+pub(crate) use writer::{
+    AnswerWriter, Carries, NewCall, NullWriter, TextKind, is_picture, omitted_media_text,
+};
 #[cfg(test)]
 pub(crate) use {ids::MAX_CALLS, progress::MAX_HELD, thoughts::MAX_KEPT};
 

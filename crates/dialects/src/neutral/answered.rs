@@ -9,7 +9,7 @@ use super::refused::FieldRefused;
 use super::request::{Message, PartKind, Request, Role};
 
 /// Refuses a conversation in which a call has no result, even if the call is the last message.
-pub fn answered(request: &Request<'_>) -> Result<(), FieldRefused> {
+pub fn check_calls_answered(request: &Request<'_>) -> Result<(), FieldRefused> {
     // The calls that wait for a result, and the message that made them.
     let mut open: Vec<(usize, &str)> = Vec::new();
     let mut has_results = false;
@@ -17,8 +17,8 @@ pub fn answered(request: &Request<'_>) -> Result<(), FieldRefused> {
         match message.role {
             Role::Assistant => {
                 // Messages of the assistant that follow each other count as one.
-                if has_results && speaks(message) {
-                    all(&open)?;
+                if has_results && has_speech(message) {
+                    refuse_open_call(&open)?;
                     open.clear();
                     has_results = false;
                 }
@@ -27,18 +27,18 @@ pub fn answered(request: &Request<'_>) -> Result<(), FieldRefused> {
             Role::Tool | Role::Function => {
                 has_results = true;
                 let id = message.tool_call_id.as_deref().unwrap_or_default();
-                if let Some(place) = open.iter().position(|(_, call)| *call == id) {
-                    open.remove(place);
+                if let Some(position) = open.iter().position(|(_, call)| *call == id) {
+                    open.remove(position);
                 }
             }
-            Role::User => has_results |= speaks(message),
+            Role::User => has_results |= has_speech(message),
             Role::System | Role::Developer => {}
         }
     }
-    all(&open)
+    refuse_open_call(&open)
 }
 
-fn all(open: &[(usize, &str)]) -> Result<(), FieldRefused> {
+fn refuse_open_call(open: &[(usize, &str)]) -> Result<(), FieldRefused> {
     let Some((index, _)) = open.first() else {
         return Ok(());
     };
@@ -49,7 +49,7 @@ fn all(open: &[(usize, &str)]) -> Result<(), FieldRefused> {
     ))
 }
 
-fn speaks(message: &Message<'_>) -> bool {
+fn has_speech(message: &Message<'_>) -> bool {
     !message.calls.is_empty()
         || message.content.iter().any(|part| match &part.kind {
             PartKind::Text(text) => !text.is_blank(),
@@ -60,7 +60,7 @@ fn speaks(message: &Message<'_>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::front::chat::read::read;
+    use crate::front::chat::read::read_request;
 
     /// The conversation in short: `u` and `s` speak, `a` says something, `e` nothing, `c12` calls 1
     /// and 2, `r1` is the result of 1.
@@ -86,7 +86,7 @@ mod tests {
         };
         let messages: Vec<_> = conversation.split(' ').map(message).collect();
         let body = format!(r#"{{"messages":[{}]}}"#, messages.join(","));
-        let found = match answered(&read(body.as_bytes()).unwrap().0) {
+        let found = match check_calls_answered(&read_request(body.as_bytes()).unwrap().0) {
             Ok(()) => None,
             Err(FieldRefused::Invalid(complaint)) => Some(complaint.param),
             Err(FieldRefused::Unsupported(complaint)) => panic!("{complaint:?}"),

@@ -15,12 +15,12 @@ pub struct Citation<'a> {
     /// The words of the source that are meant.
     pub quote: &'a str,
     /// The text that the source is for.
-    pub place: CitedPlace,
+    pub cited_range: CitedRange,
 }
 
 /// The part of a choice's text that a citation is for.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub enum CitedPlace {
+pub enum CitedRange {
     /// The end of the text so far: the source is for no part of its own.
     #[default]
     End,
@@ -43,11 +43,11 @@ pub(crate) struct PlacedCitation<'a> {
     /// The same as bytes of UTF-8.
     pub(crate) bytes: Range<usize>,
     /// The characters that the text has so far.
-    pub(crate) said: usize,
+    pub(crate) text_length: usize,
 }
 
 /// The most bytes of text whose characters are known.
-const MOST: usize = 1 << 20;
+const MAX_MARKED_BYTES: usize = 1 << 20;
 /// The bits of a word.
 const BITS: usize = 64;
 
@@ -72,53 +72,56 @@ impl TextSoFar {
     }
 
     fn mark(&mut self, text: &str) {
-        for (at, _) in text
+        for (offset, _) in text
             .bytes()
             .enumerate()
             .filter(|(_, byte)| is_inside(*byte))
         {
-            let place = self.bytes + at;
-            if place >= MOST {
+            let position = self.bytes + offset;
+            if position >= MAX_MARKED_BYTES {
                 return;
             }
-            if self.marks.len() <= place / BITS {
-                self.marks.resize(place / BITS + 1, 0);
+            if self.marks.len() <= position / BITS {
+                self.marks.resize(position / BITS + 1, 0);
             }
-            if let Some(word) = self.marks.get_mut(place / BITS) {
-                *word |= 1 << (place % BITS);
+            if let Some(word) = self.marks.get_mut(position / BITS) {
+                *word |= 1 << (position % BITS);
                 self.marked += 1;
             }
         }
     }
 
     /// Places a citation. Returns `None` if the text is too long to know its characters.
-    pub(crate) fn place<'c>(&self, source: &'c Citation<'c>) -> Option<PlacedCitation<'c>> {
-        if self.bytes > MOST && !self.marks.is_empty() {
+    pub(crate) fn place_citation<'c>(
+        &self,
+        source: &'c Citation<'c>,
+    ) -> Option<PlacedCitation<'c>> {
+        if self.bytes > MAX_MARKED_BYTES && !self.marks.is_empty() {
             return None;
         }
-        let said = self.bytes - self.marked;
-        let characters = match &source.place {
-            CitedPlace::End => said..said,
-            CitedPlace::Characters(range) => range.clone(),
-            CitedPlace::OfLast(length, range) => {
-                let start = said.saturating_sub(*length);
+        let text_length = self.bytes - self.marked;
+        let characters = match &source.cited_range {
+            CitedRange::End => text_length..text_length,
+            CitedRange::Characters(range) => range.clone(),
+            CitedRange::OfLast(length, range) => {
+                let start = text_length.saturating_sub(*length);
                 start.saturating_add(range.start)..start.saturating_add(range.end)
             }
-            CitedPlace::Bytes(range) => {
+            CitedRange::Bytes(range) => {
                 self.character_at(range.start)..self.character_at(range.end)
             }
-            CitedPlace::LastBytes(length) => {
-                self.character_at(self.bytes.saturating_sub(*length))..said
+            CitedRange::LastBytes(length) => {
+                self.character_at(self.bytes.saturating_sub(*length))..text_length
             }
         };
-        let end = characters.end.min(said);
+        let end = characters.end.min(text_length);
         let characters = characters.start.min(end)..end;
         let bytes = self.byte_at(characters.start)..self.byte_at(characters.end);
         Some(PlacedCitation {
             source,
             characters,
             bytes,
-            said,
+            text_length,
         })
     }
 
@@ -129,12 +132,12 @@ impl TextSoFar {
             .marks
             .iter()
             .take(byte / BITS)
-            .map(|word| ones(*word))
+            .map(|word| ones_in_word(*word))
             .sum();
         let rest = self
             .marks
             .get(byte / BITS)
-            .map_or(0, |word| ones(word & ((1 << (byte % BITS)) - 1)));
+            .map_or(0, |word| ones_in_word(word & ((1 << (byte % BITS)) - 1)));
         byte - whole - rest
     }
 
@@ -142,7 +145,7 @@ impl TextSoFar {
     fn byte_at(&self, character: usize) -> usize {
         let mut left = character;
         for (number, word) in self.marks.iter().enumerate() {
-            let begun = BITS - ones(*word);
+            let begun = BITS - ones_in_word(*word);
             if left < begun {
                 let begins = (0..BITS).filter(|bit| word & (1 << bit) == 0);
                 return number * BITS + begins.into_iter().nth(left).unwrap_or_default();
@@ -153,7 +156,7 @@ impl TextSoFar {
     }
 }
 
-fn ones(word: u64) -> usize {
+fn ones_in_word(word: u64) -> usize {
     usize::try_from(word.count_ones()).unwrap_or_default()
 }
 
@@ -174,14 +177,14 @@ mod tests {
     use proptest::prelude::*;
 
     #[track_caller]
-    fn check(pieces: &[&str], place: CitedPlace, characters: Range<usize>, bytes: Range<usize>) {
+    fn check(pieces: &[&str], place: CitedRange, characters: Range<usize>, bytes: Range<usize>) {
         let mut text = TextSoFar::default();
         pieces.iter().for_each(|piece| text.take(piece));
         let source = Citation {
-            place,
+            cited_range: place,
             ..Citation::default()
         };
-        let placed = text.place(&source).unwrap();
+        let placed = text.place_citation(&source).unwrap();
         assert_eq!(
             (placed.characters, placed.bytes),
             (characters, bytes),
@@ -192,27 +195,30 @@ mod tests {
     #[test]
     fn each_way_to_name_a_part_means_the_same() {
         let text = &["Hé", "llo ", "wörld", "!"];
-        check(text, CitedPlace::Characters(6..11), 6..11, 7..13);
-        check(text, CitedPlace::Bytes(7..13), 6..11, 7..13);
-        check(text, CitedPlace::OfLast(6, 0..5), 6..11, 7..13);
-        check(text, CitedPlace::LastBytes(7), 6..12, 7..14);
-        check(text, CitedPlace::End, 12..12, 14..14);
+        check(text, CitedRange::Characters(6..11), 6..11, 7..13);
+        check(text, CitedRange::Bytes(7..13), 6..11, 7..13);
+        check(text, CitedRange::OfLast(6, 0..5), 6..11, 7..13);
+        check(text, CitedRange::LastBytes(7), 6..12, 7..14);
+        check(text, CitedRange::End, 12..12, 14..14);
         // What is not there is cut.
-        check(text, CitedPlace::Characters(8..99), 8..12, 10..14);
-        check(text, CitedPlace::Bytes(99..100), 12..12, 14..14);
-        check(text, CitedPlace::LastBytes(99), 0..12, 0..14);
-        check(&[], CitedPlace::OfLast(5, 1..2), 0..0, 0..0);
+        check(text, CitedRange::Characters(8..99), 8..12, 10..14);
+        check(text, CitedRange::Bytes(99..100), 12..12, 14..14);
+        check(text, CitedRange::LastBytes(99), 0..12, 0..14);
+        check(&[], CitedRange::OfLast(5, 1..2), 0..0, 0..0);
     }
 
     #[test]
     fn what_is_kept_of_a_long_text_is_bounded() {
         let mut text = TextSoFar::default();
         (0..600).for_each(|_| text.take(&"é".repeat(1000)));
-        assert!(text.marks.len() * BITS <= MOST && text.place(&Citation::default()).is_none());
+        assert!(
+            text.marks.len() * BITS <= MAX_MARKED_BYTES
+                && text.place_citation(&Citation::default()).is_none()
+        );
         let mut ascii = TextSoFar::default();
         (0..600).for_each(|_| ascii.take(&"ab".repeat(1000)));
         assert_eq!(
-            ascii.place(&Citation::default()).unwrap().bytes,
+            ascii.place_citation(&Citation::default()).unwrap().bytes,
             1_200_000..1_200_000
         );
     }

@@ -19,7 +19,7 @@ pub struct Embedding<'a> {
     /// What the vectors are for, as the caller says.
     pub purpose: Option<Purpose>,
     /// What the vectors are for if the caller does not say it.
-    pub usual: Option<Purpose>,
+    pub default_purpose: Option<Purpose>,
     /// The names of other fields, which no dialect has.
     pub others: Vec<Cow<'a, str>>,
 }
@@ -36,11 +36,11 @@ pub struct Input<'a> {
 impl Embedding<'_> {
     /// Returns what the vectors are for.
     pub(crate) fn purpose(&self) -> Option<Purpose> {
-        self.purpose.or(self.usual)
+        self.purpose.or(self.default_purpose)
     }
 
     /// Returns what a dialect loses that can say so much.
-    fn lost(&self, has: Says) -> LostFields {
+    fn lost(&self, has: EmbeddingSupport) -> LostFields {
         let mut losses = LostFields::default();
         losses.add_if(
             !has.purpose && self.purpose.is_some(),
@@ -57,10 +57,10 @@ impl Embedding<'_> {
     }
 
     /// Returns a request with this body, from a dialect that can say so much.
-    pub(crate) fn written(&self, body: Writer, says: Says) -> Written {
+    pub(crate) fn written(&self, body: Writer, support: EmbeddingSupport) -> Written {
         Written {
             body: body.into_bytes(),
-            losses: self.lost(says),
+            losses: self.lost(support),
             undo: Undo::default(),
             headers: Vec::new(),
         }
@@ -84,7 +84,7 @@ impl Embedding<'_> {
 
 /// What a dialect can say of vectors.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Says {
+pub(crate) struct EmbeddingSupport {
     /// What they are for.
     pub(crate) purpose: bool,
     /// The titles of documents.
@@ -114,13 +114,13 @@ mod tests {
             ..Embedding::default()
         };
         assert_eq!(
-            names(&said, Says::default()),
+            names(&said, EmbeddingSupport::default()),
             r#"Other("input_type") Other("title") Other("user")"#
         );
         assert_eq!(
             names(
                 &said,
-                Says {
+                EmbeddingSupport {
                     purpose: true,
                     titles: true
                 }
@@ -128,11 +128,11 @@ mod tests {
             r#"Other("user")"#
         );
         let usual = Embedding {
-            usual: Some(Purpose::Query),
+            default_purpose: Some(Purpose::Query),
             ..Embedding::default()
         };
         assert_eq!(
-            (names(&usual, Says::default()), usual.purpose()),
+            (names(&usual, EmbeddingSupport::default()), usual.purpose()),
             (String::new(), Some(Purpose::Query))
         );
     }

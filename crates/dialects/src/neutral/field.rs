@@ -2,7 +2,7 @@
 //!
 //! A dialect refuses, loses or weakens fields. The front door says them in the caller's words.
 
-use super::shown::shown;
+use super::shown::shown_name;
 
 /// One thing that a request can say. A comment names it in general words; a front door has the
 /// caller's name for it.
@@ -111,12 +111,12 @@ impl Field {
     /// Returns a field by the name that the caller wrote, or as `other` if the name is not safe to
     /// show. So names that a caller invents count once.
     pub(crate) fn other(name: &str) -> Self {
-        Self::Other(shown(name).to_owned())
+        Self::Other(shown_name(name).to_owned())
     }
 
     /// Returns a field of a message in the same way.
     pub(crate) fn other_of_message(name: &str) -> Self {
-        Self::OtherOfMessage(shown(name).to_owned())
+        Self::OtherOfMessage(shown_name(name).to_owned())
     }
 }
 

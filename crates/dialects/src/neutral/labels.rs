@@ -1,7 +1,7 @@
 //! The labels of an answer are what its provider calls it: for traces. They are read beside the
 //! answer, and only if somebody wants them.
 
-use crate::wire::json::{Broken, Cursor, slice};
+use crate::wire::json::{Broken, Cursor, span_bytes};
 
 /// The longest label that is taken for one.
 const MAX_LABEL: usize = 128;
@@ -39,9 +39,9 @@ impl Labels {
     /// Makes labels of the values of an answer, as they stand in it.
     pub(crate) fn of_values(id: &[u8], model: &[u8], tier: &[u8]) -> Labels {
         Labels {
-            id: label(id),
-            model: label(model),
-            tier: label(tier),
+            id: read_label(id),
+            model: read_label(model),
+            tier: read_label(tier),
         }
     }
 
@@ -60,7 +60,7 @@ impl Labels {
     fn object(&mut self, cursor: &mut Cursor<'_>, outer: bool) -> Result<(), Broken> {
         let text = cursor.text();
         cursor.maybe_object(|cursor, key| {
-            let place = match slice(text, &key) {
+            let target = match span_bytes(text, &key) {
                 br#""id""# | br#""responseId""# => &mut self.id,
                 br#""model""# | br#""modelVersion""# => &mut self.model,
                 br#""service_tier""# => &mut self.tier,
@@ -69,8 +69,8 @@ impl Labels {
                 _ => return cursor.value().map(drop),
             };
             let value = cursor.value()?;
-            if place.is_none() {
-                *place = label(slice(text, &value));
+            if target.is_none() {
+                *target = read_label(span_bytes(text, &value));
             }
             Ok(())
         })?;
@@ -79,7 +79,7 @@ impl Labels {
 }
 
 /// Returns the label that a value is, if it looks like one.
-fn label(value: &[u8]) -> Option<String> {
+fn read_label(value: &[u8]) -> Option<String> {
     let inner = value.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
     if has_escapes(inner) {
         let label: String = serde_json::from_slice(value).ok()?;
@@ -115,7 +115,7 @@ pub struct Start {
 #[derive(Debug)]
 struct Text {
     /// Where its content begins in what is kept.
-    at: usize,
+    content_start: usize,
     /// True if it is too long for a label, so that no more of it is kept.
     is_long: bool,
     /// True after a backslash.
@@ -137,7 +137,7 @@ impl Start {
         let Some(text) = &mut self.text else {
             self.kept.push(byte);
             self.text = (byte == b'"').then_some(Text {
-                at: self.kept.len(),
+                content_start: self.kept.len(),
                 is_long: false,
                 is_escaped: false,
             });
@@ -146,9 +146,9 @@ impl Start {
         // A line that ends in a text was no JSON.
         let has_ended = (byte == b'"' && !text.is_escaped) || matches!(byte, b'\n' | b'\r');
         text.is_escaped = byte == b'\\' && !text.is_escaped;
-        if !text.is_long && !has_ended && self.kept.len() - text.at >= MAX_TEXT {
+        if !text.is_long && !has_ended && self.kept.len() - text.content_start >= MAX_TEXT {
             text.is_long = true;
-            self.kept.truncate(text.at);
+            self.kept.truncate(text.content_start);
         }
         if !text.is_long || has_ended {
             self.kept.push(byte);

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use super::field::Field;
-use super::shown::shown;
+use super::shown::shown_name;
 
 /// The fields of a request that a dialect left out, weakened or added to, each once. `F` is the
 /// type that names a field: a text as the caller wrote it, without indexes (`messages[].name`), or,
@@ -19,7 +19,7 @@ pub struct Losses<F = Cow<'static, str>> {
 pub type LostFields = Losses<Field>;
 
 /// The most fields that are noted. If a caller invents more, the last entry stands for the rest.
-const MOST: usize = 64;
+const MAX_NAMES: usize = 64;
 
 impl<F> Default for Losses<F> {
     fn default() -> Self {
@@ -39,12 +39,12 @@ impl<F: PartialEq> Losses<F> {
     /// Notes a field, or `rest` if there are too many. Returns the index of the field in the list.
     fn note(&mut self, name: F, rest: F) -> u8 {
         // There are at most `MOST` of them.
-        let index = |place: usize| u8::try_from(place).unwrap_or(u8::MAX);
-        if let Some(place) = self.names.iter().position(|known| *known == name) {
-            return index(place);
+        let index = |position: usize| u8::try_from(position).unwrap_or(u8::MAX);
+        if let Some(position) = self.names.iter().position(|known| *known == name) {
+            return index(position);
         }
-        if self.names.len() < MOST {
-            self.names.push(if self.names.len() + 1 < MOST {
+        if self.names.len() < MAX_NAMES {
+            self.names.push(if self.names.len() + 1 < MAX_NAMES {
                 name
             } else {
                 rest
@@ -57,8 +57,8 @@ impl<F: PartialEq> Losses<F> {
 impl LostFields {
     /// Notes that a field is lost.
     pub fn add(&mut self, field: Field) {
-        let place = self.note(field, Field::Rest);
-        self.first.get_or_insert(place);
+        let index = self.note(field, Field::Rest);
+        self.first.get_or_insert(index);
     }
 
     /// Notes that a field is lost, if `is_lost` is true.
@@ -77,9 +77,9 @@ impl LostFields {
     /// Names the fields in other words.
     pub(crate) fn in_words(self, name: impl Fn(&Field) -> Cow<'static, str>) -> Losses {
         let mut losses = Losses::default();
-        for (place, field) in (0..).zip(&self.names) {
+        for (index, field) in (0..).zip(&self.names) {
             let place_of_name = losses.name(name(field));
-            if self.first == Some(place) {
+            if self.first == Some(index) {
                 losses.first = Some(place_of_name);
             }
         }
@@ -90,8 +90,8 @@ impl LostFields {
 impl Losses {
     /// Notes that a field is lost.
     pub fn add(&mut self, name: impl Into<Cow<'static, str>>) {
-        let place = self.name(name.into());
-        self.first.get_or_insert(place);
+        let index = self.name(name.into());
+        self.first.get_or_insert(index);
     }
 
     /// Notes a name, and returns its index in the list.
@@ -106,7 +106,7 @@ impl Losses {
     /// Notes that a field is lost, by the name that the caller wrote. A name that must not be shown
     /// becomes `other`.
     pub fn add_written(&mut self, prefix: &str, name: &str) {
-        self.add(format!("{prefix}{}", shown(name)));
+        self.add(format!("{prefix}{}", shown_name(name)));
     }
 
     /// Returns the first field that is left out or weakened.

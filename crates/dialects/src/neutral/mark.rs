@@ -2,13 +2,13 @@
 //! estimate, and has the trail for keys that debug.
 
 use super::usage::Source;
-use crate::wire::json::{Cursor, slice};
+use crate::wire::json::{Cursor, span_bytes};
 
 const ESTIMATED: &str = r#""usage":"estimated""#;
 
 /// Returns the object, or `None` if it would be empty. `trail` is members as JSON text, on one
 /// line.
-pub(crate) fn write(source: Source, trail: Option<&str>) -> Option<String> {
+pub(crate) fn mark_json(source: Source, trail: Option<&str>) -> Option<String> {
     let estimated = (source == Source::Estimated).then_some(ESTIMATED);
     match (estimated, trail.filter(|trail| !trail.is_empty())) {
         (None, None) => None,
@@ -18,8 +18,8 @@ pub(crate) fn write(source: Source, trail: Option<&str>) -> Option<String> {
 }
 
 /// Appends the object as a member that is not the first, unless it would be empty.
-pub(crate) fn append(out: &mut Vec<u8>, source: Source, trail: Option<&str>) {
-    if let Some(mark) = write(source, trail) {
+pub(crate) fn append_mark(out: &mut Vec<u8>, source: Source, trail: Option<&str>) {
+    if let Some(mark) = mark_json(source, trail) {
         out.extend_from_slice(br#","x_portcullis":"#);
         out.extend_from_slice(mark.as_bytes());
     }
@@ -31,7 +31,8 @@ pub(crate) fn is_estimated(object: &[u8]) -> bool {
     let mut found = false;
     let read = Cursor::new(object).object(|cursor, key| {
         let value = cursor.value()?;
-        found |= slice(object, &key) == br#""usage""# && slice(object, &value) == br#""estimated""#;
+        found |= span_bytes(object, &key) == br#""usage""#
+            && span_bytes(object, &value) == br#""estimated""#;
         Ok(())
     });
     read.is_ok() && found
@@ -74,7 +75,7 @@ mod tests {
                 true,
             ),
         ] {
-            let written = write(source, trail);
+            let written = mark_json(source, trail);
             assert_eq!(written.as_deref(), expected);
             assert_eq!(
                 is_estimated(written.unwrap_or_default().as_bytes()),

@@ -51,7 +51,7 @@ pub(crate) enum Naming {
 
 /// The ways in which a provider's API and a model can give an answer the format that is asked for.
 #[derive(Debug)]
-pub(crate) struct Ways<'w> {
+pub(crate) struct AllowedForms<'w> {
     /// True if the API has a field for the format.
     pub(crate) native: bool,
     /// True if the model can be made to call a tool whose input is the answer.
@@ -68,7 +68,7 @@ pub(crate) struct Ways<'w> {
 
 /// The way in which an answer gets its format.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Form<'r, 'a> {
+pub(crate) enum AnswerForm<'r, 'a> {
     /// The answer has no format: none was asked for, or the format is a loss.
     Free,
     /// A field of the API has the format.
@@ -99,7 +99,7 @@ const ANY_OBJECT: Raw<'static> = Raw(r#"{"type":"object","additionalProperties":
 impl<'r, 'a> Offer<'r, 'a> {
     /// Decides which tools are shown and which must be called. Refuses, with the sentence
     /// `refusal`, a choice that the model cannot be held to.
-    pub(crate) fn of(
+    pub(crate) fn decide(
         request: &'r Request<'a>,
         traits: &Traits,
         naming: Naming,
@@ -149,25 +149,25 @@ impl<'r, 'a> Offer<'r, 'a> {
     pub(crate) fn form(
         &self,
         format: Option<&'r Format<'a>>,
-        ways: Ways<'_>,
+        ways: AllowedForms<'_>,
         losses: &mut LostFields,
-    ) -> Result<Form<'r, 'a>, FieldRefused> {
+    ) -> Result<AnswerForm<'r, 'a>, FieldRefused> {
         let Some(format) = format else {
-            return Ok(Form::Free);
+            return Ok(AnswerForm::Free);
         };
         if ways.native {
-            return Ok(Form::Native(format));
+            return Ok(AnswerForm::Native(format));
         }
         if self.choice.is_forced() {
             losses.add(Field::Format);
-            return Ok(Form::Free);
+            return Ok(AnswerForm::Free);
         }
         if ways.tool {
-            return Ok(Form::Tool(AnswerTool::of(format)));
+            return Ok(AnswerForm::Tool(AnswerTool::for_format(format)));
         }
         if ways.words {
             losses.add(Field::Format);
-            return Ok(Form::Words);
+            return Ok(AnswerForm::Words);
         }
         let refusal = if self.tools.is_empty() {
             ways.refusal
@@ -186,7 +186,7 @@ impl Choice<'_> {
 }
 
 impl<'r> AnswerTool<'r> {
-    fn of(format: &'r Format<'_>) -> Self {
+    fn for_format(format: &'r Format<'_>) -> Self {
         match format {
             Format::JsonObject => Self {
                 name: "",

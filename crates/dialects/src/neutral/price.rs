@@ -23,11 +23,11 @@ impl Usd {
 
     /// The largest amount, some thousand million dollars. Every counter can hold it, and can hold
     /// the sum of two such amounts.
-    pub const MOST: Usd = Usd(1 << 62);
+    pub const MAX: Usd = Usd(1 << 62);
 
     /// Returns an amount from millionths of a dollar.
     pub fn of_millionths(millionths: u64) -> Usd {
-        Usd(millionths.saturating_mul(1_000)).min(Self::MOST)
+        Usd(millionths.saturating_mul(1_000)).min(Self::MAX)
     }
 
     /// Returns the nearest float, in dollars.
@@ -40,7 +40,7 @@ impl Usd {
     /// Returns the sum of both amounts.
     #[must_use]
     pub fn plus(self, other: Usd) -> Usd {
-        Usd(self.0.saturating_add(other.0)).min(Self::MOST)
+        Usd(self.0.saturating_add(other.0)).min(Self::MAX)
     }
 }
 
@@ -53,7 +53,7 @@ impl serde::Serialize for Usd {
 
 impl fmt::Display for Usd {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        decimal(f, self.0, NANOS, 9)
+        write_decimal(f, self.0, NANOS, 9)
     }
 }
 
@@ -64,7 +64,7 @@ pub struct Each(pub u64);
 
 impl fmt::Display for Each {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        decimal(f, self.0, 1_000_000_000_000, 12)
+        write_decimal(f, self.0, 1_000_000_000_000, 12)
     }
 }
 
@@ -75,12 +75,17 @@ pub struct Million(pub u64);
 
 impl fmt::Display for Million {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        decimal(f, self.0, 1_000_000, 6)
+        write_decimal(f, self.0, 1_000_000, 6)
     }
 }
 
 /// Writes `parts` of a whole as a decimal without zeros at its end.
-fn decimal(f: &mut fmt::Formatter<'_>, parts: u64, in_one: u64, digits: usize) -> fmt::Result {
+fn write_decimal(
+    f: &mut fmt::Formatter<'_>,
+    parts: u64,
+    in_one: u64,
+    digits: usize,
+) -> fmt::Result {
     let (whole, rest) = (parts / in_one, parts % in_one);
     if rest == 0 {
         return f.pad(&whole.to_string());
@@ -129,12 +134,12 @@ pub struct Price {
     /// What each character costs that is spoken.
     pub per_character: Option<Each>,
     /// What all tokens of an answer cost instead, where its prompt is a long one.
-    pub long: Option<Long>,
+    pub long: Option<LongPrices>,
 }
 
 /// The prices of answers to long prompts. They replace the prices of [`Price`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Long {
+pub struct LongPrices {
     /// A prompt with more tokens than this is long.
     pub above: u64,
     /// What their tokens cost, and those of their answers.
@@ -171,7 +176,7 @@ impl Price {
         let cache_write = usage.cache_write.min(usage.prompt - cached);
         let thinking = usage.reasoning.min(usage.completion);
         let plain = usage.prompt - cached - cache_write;
-        let each = self.at(usage.prompt);
+        let each = self.rates_for(usage.prompt);
         let tokens = [
             (plain, each.input),
             (cached, each.cached_input),
@@ -184,9 +189,9 @@ impl Price {
 
     /// Returns the highest possible cost of an answer with at most so many tokens, of any kind, and
     /// so many other units.
-    pub fn most(&self, prompt: u64, completion: u64, units: &Units) -> Usd {
-        let (read, written) = self.at(0).highest();
-        let (long_read, long_written) = self.at(prompt).highest();
+    pub fn highest_cost(&self, prompt: u64, completion: u64, units: &Units) -> Usd {
+        let (read, written) = self.rates_for(0).highest();
+        let (long_read, long_written) = self.rates_for(prompt).highest();
         self.sum(
             &[
                 (prompt, read.max(long_read)),
@@ -209,7 +214,7 @@ impl Price {
     }
 
     /// What each token costs where the prompt has so many.
-    fn at(&self, prompt: u64) -> Rates {
+    fn rates_for(&self, prompt: u64) -> Rates {
         self.long
             .filter(|long| prompt > long.above)
             .map_or(self.rates.unwrap_or_default(), |long| long.rates)
@@ -250,17 +255,17 @@ pub enum ShowCost {
     No,
     /// The usage shows the cost at this price, if the price is known. A cost that an upstream says
     /// is removed.
-    At(Option<Price>),
+    AtPrice(Option<Price>),
     /// The usage shows this cost.
     Sum(Usd),
 }
 
 impl ShowCost {
     /// Returns the cost that is shown.
-    pub fn of(&self, usage: &Usage) -> Option<Usd> {
+    pub fn shown_cost(&self, usage: &Usage) -> Option<Usd> {
         match self {
-            Self::No | Self::At(None) => None,
-            Self::At(Some(price)) => Some(price.cost(usage)),
+            Self::No | Self::AtPrice(None) => None,
+            Self::AtPrice(Some(price)) => Some(price.cost(usage)),
             Self::Sum(cost) => Some(*cost),
         }
     }

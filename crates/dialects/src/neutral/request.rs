@@ -6,8 +6,8 @@
 use std::borrow::Cow;
 
 use super::field::Field;
-use super::said::Said;
-use super::schema::{find, members, string};
+use super::lazy_text::LazyText;
+use super::schema::{find_member, read_members, string_value};
 use crate::wire::json::{Cursor, Kind};
 use crate::wire::starts_with_any_case;
 
@@ -62,7 +62,11 @@ impl Request<'_> {
     /// Returns where a message is in the caller's body: its place in this list, or this field
     /// outside of it.
     pub(crate) fn message_path(&self, index: usize, list: &str, outside: &str) -> String {
-        match self.messages.get(index).and_then(|message| message.place) {
+        match self
+            .messages
+            .get(index)
+            .and_then(|message| message.caller_index)
+        {
             Some(place) => format!("{list}[{place}]"),
             None => outside.to_owned(),
         }
@@ -71,10 +75,13 @@ impl Request<'_> {
     /// the one that is nearest to the settings of thinking.
     pub fn effort(&self) -> Option<Effort> {
         self.thinking.effort.or_else(|| {
-            let members = members(self.thinking.settings?.0)?;
-            match find(&members, "type").and_then(string).as_deref() {
+            let members = read_members(self.thinking.settings?.0)?;
+            match find_member(&members, "type")
+                .and_then(string_value)
+                .as_deref()
+            {
                 Some("disabled") => Some(Effort::None),
-                Some("enabled") => find(&members, "budget_tokens")
+                Some("enabled") => find_member(&members, "budget_tokens")
                     .and_then(|budget| budget.parse().ok())
                     .map(Effort::of_budget),
                 _ => None,
@@ -85,7 +92,8 @@ impl Request<'_> {
     /// Returns whether thinking has a budget, which no effort says exactly.
     pub(crate) fn has_budget(&self) -> bool {
         self.thinking.settings.is_some_and(|Raw(thinking)| {
-            members(thinking).is_some_and(|members| find(&members, "budget_tokens").is_some())
+            read_members(thinking)
+                .is_some_and(|members| find_member(&members, "budget_tokens").is_some())
         })
     }
 }
@@ -149,7 +157,7 @@ pub enum Role {
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Message<'a> {
     /// The index in the caller's own list; `None` for a text that stands outside it.
-    pub place: Option<usize>,
+    pub caller_index: Option<usize>,
     /// The role of the author.
     pub role: Role,
     /// The parts. A string is one part; `null` and the empty string are none.
@@ -190,7 +198,7 @@ impl<'a> From<PartKind<'a>> for Part<'a> {
 
 impl<'a> Part<'a> {
     /// Returns a part of text without a hint for a cache.
-    pub fn text(text: impl Into<Said<'a>>) -> Self {
+    pub fn text(text: impl Into<LazyText<'a>>) -> Self {
         PartKind::Text(text.into()).into()
     }
 }
@@ -199,7 +207,7 @@ impl<'a> Part<'a> {
 #[derive(Debug, Clone, PartialEq)]
 pub enum PartKind<'a> {
     /// Text, never empty. An assistant's `refusal` is text too.
-    Text(Said<'a>),
+    Text(LazyText<'a>),
     /// A picture, and `detail` as written.
     Image(Media<'a>, Option<Cow<'a, str>>),
     /// Sound in base64, and its format (`wav`, `mp3`).
@@ -333,7 +341,7 @@ pub struct Tool<'a> {
     /// The name; empty for [`ToolKind::Other`].
     pub name: Cow<'a, str>,
     /// The description.
-    pub description: Option<Said<'a>>,
+    pub description: Option<LazyText<'a>>,
     /// The kind.
     pub kind: ToolKind<'a>,
     /// The hint that a prompt cache may end here.

@@ -1,19 +1,19 @@
 //! The room of a request is the estimated size of its written form. A buffer with this room need
 //! not grow while the request is written, even if the request has a picture of megabytes.
 
+use super::lazy_text::LazyText;
 use super::request::{Media, Message, Part, PartKind, Request, Tool, ToolKind};
-use super::said::Said;
 
 impl Request<'_> {
     /// Returns roughly the number of bytes that the request takes in any dialect.
     pub fn room(&self) -> usize {
-        self.messages.iter().map(message).sum::<usize>()
-            + self.tools.iter().map(tool).sum::<usize>()
+        self.messages.iter().map(message_room).sum::<usize>()
+            + self.tools.iter().map(tool_room).sum::<usize>()
             + 512
     }
 }
 
-fn message(message: &Message<'_>) -> usize {
+fn message_room(message: &Message<'_>) -> usize {
     let calls = message
         .calls
         .iter()
@@ -25,7 +25,7 @@ fn message(message: &Message<'_>) -> usize {
     message
         .content
         .iter()
-        .map(part)
+        .map(part_room)
         .chain(calls)
         .chain(thoughts)
         .sum::<usize>()
@@ -33,7 +33,7 @@ fn message(message: &Message<'_>) -> usize {
         + 160
 }
 
-fn part(part: &Part<'_>) -> usize {
+fn part_room(part: &Part<'_>) -> usize {
     match &part.kind {
         // Escaped characters take more bytes.
         PartKind::Text(text) => text.written_len() + text.written_len() / 16 + 64,
@@ -44,17 +44,17 @@ fn part(part: &Part<'_>) -> usize {
     }
 }
 
-fn tool(tool: &Tool<'_>) -> usize {
+fn tool_room(tool: &Tool<'_>) -> usize {
     let schema = match &tool.kind {
         ToolKind::Function(Some(schema), _) => schema.len(),
         ToolKind::Function(None, _) | ToolKind::Custom | ToolKind::Other => 0,
     };
-    schema + tool.description.as_ref().map_or(0, Said::written_len) + 160
+    schema + tool.description.as_ref().map_or(0, LazyText::written_len) + 160
 }
 
 #[cfg(test)]
 mod tests {
-    use crate::front::chat::read::read;
+    use crate::front::chat::read::read_request;
 
     #[test]
     fn there_is_room_for_what_is_said() {
@@ -73,7 +73,7 @@ mod tests {
                 r#"{{"messages":[],"tools":[{{"function":{{"name":"f","parameters":{{"description":"{long}"}}}}}}]}}"#
             ),
         ] {
-            let room = read(body.as_bytes()).unwrap().0.room();
+            let room = read_request(body.as_bytes()).unwrap().0.room();
             assert!((long.len()..long.len() * 6 / 5).contains(&room), "{room}");
         }
     }

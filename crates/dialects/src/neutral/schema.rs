@@ -11,7 +11,7 @@ use crate::wire::json::{Broken, Cursor, Kind, text_of};
 
 /// The most values of a schema. A value takes some hundred bytes here, and of a caller's body it
 /// may be two.
-const MOST: usize = 1 << 17;
+const MAX_VALUES: usize = 1 << 17;
 
 /// A value that was read: its text, and the values in it. The members of an object have names.
 #[derive(Debug)]
@@ -31,9 +31,9 @@ impl<'a> Node<'a> {
 
     fn next(cursor: &mut Cursor<'a>, all: &'a str, count: &mut usize) -> Result<Self, Broken> {
         *count += 1;
-        if *count > MOST {
+        if *count > MAX_VALUES {
             return Err(Broken {
-                at: cursor.at(),
+                offset: cursor.offset(),
                 why: "too many values",
             });
         }
@@ -98,7 +98,7 @@ impl<'a> Node<'a> {
 pub(crate) type Members<'a> = Vec<(Cow<'a, str>, &'a str)>;
 
 /// Reads the names and values of an object.
-pub(crate) fn members(object: &str) -> Option<Members<'_>> {
+pub(crate) fn read_members(object: &str) -> Option<Members<'_>> {
     let text = object.as_bytes();
     let mut members = Vec::new();
     let read = Cursor::new(text).members(|key, value| {
@@ -111,13 +111,13 @@ pub(crate) fn members(object: &str) -> Option<Members<'_>> {
 }
 
 /// Returns the value of the first member of this name.
-pub(crate) fn find<'a>(members: &Members<'a>, name: &str) -> Option<&'a str> {
+pub(crate) fn find_member<'a>(members: &Members<'a>, name: &str) -> Option<&'a str> {
     members
         .iter()
         .find_map(|(member, value)| (member == name).then_some(*value))
 }
 
 /// Returns the text of a literal if it is a string.
-pub(crate) fn string(value: &str) -> Option<Cow<'_, str>> {
+pub(crate) fn string_value(value: &str) -> Option<Cow<'_, str>> {
     text_of(value.as_bytes(), &(0..value.len()))
 }

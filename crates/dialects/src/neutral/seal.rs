@@ -20,7 +20,7 @@ use crate::wire::json::text_of;
 pub const MARK: &str = "pcsealv1";
 
 /// The most bytes of a sealed text.
-pub const LONGEST: usize = 2 << 20;
+pub const MAX_SEALED_BYTES: usize = 2 << 20;
 
 /// The thoughts that must come back with a call, and those that a caller carries.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -53,7 +53,7 @@ pub struct AnswerSeal(pub Arc<dyn Seal>);
 impl AnswerSeal {
     /// Seals the signature of a thought. The caller is shown the thought.
     pub(crate) fn signature(&self, text: &str) -> Option<String> {
-        self.one(Thought {
+        self.seal_thought(Thought {
             signature: Some(text.to_owned().into()),
             ..Thought::default()
         })
@@ -61,7 +61,7 @@ impl AnswerSeal {
 
     /// Seals a redacted thought.
     pub(crate) fn redacted(&self, text: &str) -> Option<String> {
-        self.one(Thought {
+        self.seal_thought(Thought {
             redacted: Some(text.to_owned().into()),
             ..Thought::default()
         })
@@ -69,14 +69,14 @@ impl AnswerSeal {
 
     /// Seals the signature of a call, with which it comes back.
     pub(crate) fn signature_of_call(&self, text: &str) -> Option<String> {
-        self.one(Thought {
+        self.seal_thought(Thought {
             signature: Some(text.to_owned().into()),
             of_call: true,
             ..Thought::default()
         })
     }
 
-    fn one(&self, thought: Thought<'static>) -> Option<String> {
+    fn seal_thought(&self, thought: Thought<'static>) -> Option<String> {
         self.0.seal(&Kept {
             call: String::new(),
             thoughts: vec![thought],
@@ -85,7 +85,7 @@ impl AnswerSeal {
 
     /// Seals what led to a call. `is_shown` says that its thoughts are sealed where they are shown,
     /// and only the call's own signature is not.
-    pub(crate) fn of_call(&self, kept: &Kept, is_shown: bool) -> Option<String> {
+    pub(crate) fn seal_call(&self, kept: &Kept, is_shown: bool) -> Option<String> {
         if !is_shown {
             return self.0.seal(kept);
         }
@@ -133,7 +133,7 @@ pub enum Sealed<'a> {
 
 impl Sealed<'_> {
     /// Returns the thought in a sealed text, if it is only one.
-    pub(crate) fn one(&self, text: &str) -> Option<Thought<'static>> {
+    pub(crate) fn open_one(&self, text: &str) -> Option<Thought<'static>> {
         let thoughts: [_; 1] = self.open(text)?.thoughts.try_into().ok()?;
         thoughts.into_iter().next()
     }
@@ -166,7 +166,10 @@ pub fn sealed_in(body: &[u8]) -> impl Iterator<Item = Cow<'_, str>> {
         if !before.ends_with(b"\"") || before.ends_with(b"\\\"") {
             return None;
         }
-        let length = memchr::memchr(b'"', body.get(start..body.len().min(start + LONGEST))?)?;
+        let length = memchr::memchr(
+            b'"',
+            body.get(start..body.len().min(start + MAX_SEALED_BYTES))?,
+        )?;
         // Some programs escape the slash and the plus.
         text_of(body, &(start.checked_sub(1)?..start + length + 1))
     });
@@ -184,7 +187,7 @@ pub(crate) struct OpenedThoughts {
 
 impl OpenedThoughts {
     /// Opens what is sealed in a request. Leaves out what does not open.
-    pub(crate) fn of(request: &mut Request<'_>, sealed: Sealed<'_>) -> Self {
+    pub(crate) fn open(request: &mut Request<'_>, sealed: Sealed<'_>) -> Self {
         let mut opened = Self::default();
         let all_out = matches!(sealed, Sealed::LeftOut);
         request.messages.retain_mut(|message| {

@@ -2,7 +2,7 @@
 
 /// Returns the name that the caller wrote, or `other` if it is not safe to show. Names that a
 /// caller invents must not fill logs or headers.
-pub(crate) fn shown(name: &str) -> &str {
+pub(crate) fn shown_name(name: &str) -> &str {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'-');
     // A long word may be a key that slipped in among the names.
     let is_word = |word: &str| word.bytes().all(is_plain) && !word.split('.').any(looks_secret);

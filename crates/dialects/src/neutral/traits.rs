@@ -82,7 +82,7 @@ impl Traits {
     };
 
     /// Returns the traits of the same model at a server that reads only these fields.
-    pub fn at(self, server: Server) -> Traits {
+    pub fn for_server(self, server: Server) -> Traits {
         Traits {
             structured: self.structured && server.output_config,
             server,
@@ -120,16 +120,16 @@ impl Traits {
             if self.images {
                 continue;
             }
-            for (place, part) in message.content.iter().enumerate() {
+            for (part_index, part) in message.content.iter().enumerate() {
                 let is_image = match &part.kind {
                     PartKind::Image(..) => true,
                     PartKind::File(Media::Inline(kind, _), _) => kind.starts_with("image/"),
                     PartKind::Text(_) | PartKind::Audio(..) | PartKind::File(..) => false,
                 };
                 if is_image {
-                    let place = Field::Part(index, place);
+                    let field = Field::Part(index, part_index);
                     return Err(FieldRefused::unsupported(
-                        place,
+                        field,
                         "This model does not accept pictures.",
                     ));
                 }
@@ -195,7 +195,7 @@ impl Efforts {
     pub const NO: Self = Self(0);
 
     /// Returns the set of these words.
-    pub const fn of(words: &[Effort]) -> Self {
+    pub const fn from_list(words: &[Effort]) -> Self {
         let mut set = 0;
         let mut rest = words;
         while let [first, after @ ..] = rest {
@@ -238,13 +238,13 @@ impl fmt::Debug for Efforts {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::front::chat::read::read;
+    use crate::front::chat::read::read_request;
     use crate::neutral::Refused;
 
     #[track_caller]
     fn check(traits: Traits, fields: &str, refused: Option<&str>) {
         let body = format!("{{{fields}}}");
-        let (request, spelling) = read(body.as_bytes()).unwrap();
+        let (request, spelling) = read_request(body.as_bytes()).unwrap();
         let found = match traits
             .check(&request)
             .map_err(|why| spelling.refused(&request, why))
@@ -307,7 +307,7 @@ mod tests {
     #[test]
     fn the_nearest_word_is_no_stronger_unless_it_must_be() {
         use Effort::{High, Low, Max, Medium, Minimal, Xhigh};
-        let some = Efforts::of(&[Low, High, Max]);
+        let some = Efforts::from_list(&[Low, High, Max]);
         for (meant, said) in [
             (Minimal, Low),
             (Low, Low),

@@ -48,7 +48,7 @@ pub enum Item<'r, 'a> {
 #[derive(Debug)]
 pub enum Thoughts<'r, 'a> {
     /// The caller sent them.
-    Said(&'r [Thought<'a>]),
+    Sent(&'r [Thought<'a>]),
     /// They were kept here.
     Kept(Kept),
 }
@@ -57,7 +57,7 @@ impl Thoughts<'_, '_> {
     /// Returns the thoughts, in order.
     pub fn all(&self) -> &[Thought<'_>] {
         match self {
-            Self::Said(thoughts) => thoughts,
+            Self::Sent(thoughts) => thoughts,
             Self::Kept(thoughts) => thoughts,
         }
     }
@@ -79,7 +79,7 @@ pub struct Outcome<'r, 'a> {
 
 /// Puts a conversation into turns. The names of participants and the unknown fields of messages are
 /// lost.
-pub fn turns<'r, 'a>(
+pub fn group_turns<'r, 'a>(
     request: &'r Request<'a>,
     kept: &dyn Fn(&str) -> Option<Kept>,
     losses: &mut LostFields,
@@ -94,7 +94,7 @@ pub fn turns<'r, 'a>(
         losses.add_if(message.cache.is_some() && !answers, Field::CacheHint);
         match message.role {
             Role::System | Role::Developer => draft.system(message, losses),
-            Role::User => draft.say(false, message.content.iter().map(Item::Part)),
+            Role::User => draft.add_items(false, message.content.iter().map(Item::Part)),
             Role::Assistant => draft.assistant(index, message, kept, losses),
             Role::Tool | Role::Function => draft.result(message, losses),
         }
@@ -107,7 +107,7 @@ pub fn turns<'r, 'a>(
 struct Draft<'r, 'a> {
     system: Vec<&'r Part<'a>>,
     turns: Vec<OpenTurn<'r, 'a>>,
-    calls: HashMap<&'r str, Made<'r>>,
+    calls: HashMap<&'r str, MadeCalls<'r>>,
     count: usize,
 }
 
@@ -122,7 +122,7 @@ struct OpenTurn<'r, 'a> {
 
 /// The calls with one id, in the last message that has any. Several calls share an id if a server
 /// does not number them.
-struct Made<'r> {
+struct MadeCalls<'r> {
     message: usize,
     /// The number and the function of each call.
     calls: Vec<(usize, &'r str)>,
@@ -157,7 +157,7 @@ impl<'r, 'a> Draft<'r, 'a> {
             .chunk_by(|one, other| one.is_whole() == other.is_whole())
         {
             if thoughts.first().is_some_and(Thought::is_whole) {
-                items.push(Item::Thoughts(Thoughts::Said(thoughts)));
+                items.push(Item::Thoughts(Thoughts::Sent(thoughts)));
             } else {
                 losses.add(Field::Thoughts);
             }
@@ -175,7 +175,7 @@ impl<'r, 'a> Draft<'r, 'a> {
         items.extend(message.content.iter().map(Item::Part));
 
         let mut remembered = says_thoughts;
-        for (place, call) in message.calls.iter().enumerate() {
+        for (call_index, call) in message.calls.iter().enumerate() {
             self.note(index, call);
             let mut signature = call.signature.as_deref().map(Cow::Borrowed);
             if let Some(kept) = kept(&call.id) {
@@ -183,28 +183,28 @@ impl<'r, 'a> Draft<'r, 'a> {
                     let of_call = kept.iter().find(|thought| thought.of_call);
                     signature = of_call.and_then(|thought| thought.signature.clone());
                 }
-                if let Some(thoughts) = news(kept, &mut known) {
+                if let Some(thoughts) = new_thoughts(kept, &mut known) {
                     remembered = true;
                     // An answer begins with its thoughts, so the text of the message comes after
                     // them.
-                    let at = if place == 0 && !says_thoughts {
+                    let item_index = if call_index == 0 && !says_thoughts {
                         0
                     } else {
                         items.len()
                     };
-                    items.insert(at, Item::Thoughts(Thoughts::Kept(thoughts)));
+                    items.insert(item_index, Item::Thoughts(Thoughts::Kept(thoughts)));
                 }
             }
             remembered |= signature.is_some();
             items.push(Item::Call(call, signature));
         }
         losses.add_if(message.reasoning.is_some() && !remembered, Field::Reasoning);
-        self.say(true, items);
+        self.add_items(true, items);
     }
 
     /// Notes a call, so that its result can find it.
     fn note(&mut self, message: usize, call: &'r Call<'a>) {
-        let made = self.calls.entry(&call.id).or_insert(Made {
+        let made = self.calls.entry(&call.id).or_insert(MadeCalls {
             message,
             calls: Vec::new(),
             answered: 0,
@@ -212,7 +212,7 @@ impl<'r, 'a> Draft<'r, 'a> {
         });
         if made.message != message {
             // Some servers begin to count again with every answer.
-            *made = Made {
+            *made = MadeCalls {
                 message,
                 calls: Vec::new(),
                 answered: 0,
@@ -240,7 +240,7 @@ impl<'r, 'a> Draft<'r, 'a> {
             None => Some((usize::MAX, message.name.as_deref().unwrap_or_default())),
         };
         if let Some((number, name)) = call {
-            let Some((index, turn)) = open(&mut self.turns, false) else {
+            let Some((index, turn)) = open_turn(&mut self.turns, false) else {
                 return;
             };
             if let Some(made) = made {
@@ -259,11 +259,11 @@ impl<'r, 'a> Draft<'r, 'a> {
         // This is a second result of one call, which providers refuse. The later result counts. It
         // stands in the place of the first one, beside its call.
         losses.add(Field::SecondResult);
-        let (turn, place) = made.map_or((0, 0), |made| made.last);
+        let (turn, result_index) = made.map_or((0, 0), |made| made.last);
         if let Some((_, first)) = self
             .turns
             .get_mut(turn)
-            .and_then(|turn| turn.results.get_mut(place))
+            .and_then(|turn| turn.results.get_mut(result_index))
         {
             first.parts = &message.content;
             first.cache = cache;
@@ -271,10 +271,10 @@ impl<'r, 'a> Draft<'r, 'a> {
     }
 
     /// Adds items to the turn of this side. Begins the turn if there is an item.
-    fn say(&mut self, is_assistant: bool, items: impl IntoIterator<Item = Item<'r, 'a>>) {
+    fn add_items(&mut self, is_assistant: bool, items: impl IntoIterator<Item = Item<'r, 'a>>) {
         let mut items = items.into_iter().peekable();
         if items.peek().is_some()
-            && let Some((_, turn)) = open(&mut self.turns, is_assistant)
+            && let Some((_, turn)) = open_turn(&mut self.turns, is_assistant)
         {
             turn.items.extend(items);
         }
@@ -324,7 +324,7 @@ impl Thought<'_> {
 }
 
 /// Returns the kept thoughts that this message does not have yet.
-fn news(kept: Kept, known: &mut HashSet<Cow<'_, str>>) -> Option<Kept> {
+fn new_thoughts(kept: Kept, known: &mut HashSet<Cow<'_, str>>) -> Option<Kept> {
     let mut new: Vec<&Thought<'static>> = kept.iter().collect();
     new.retain(|thought| {
         thought.is_whole()
@@ -343,7 +343,7 @@ fn news(kept: Kept, known: &mut HashSet<Cow<'_, str>>) -> Option<Kept> {
 
 /// Returns the last turn, and its index. Begins a new turn if the last one is of the other side.
 /// Never returns `None`.
-fn open<'t, 'r, 'a>(
+fn open_turn<'t, 'r, 'a>(
     turns: &'t mut Vec<OpenTurn<'r, 'a>>,
     is_assistant: bool,
 ) -> Option<(usize, &'t mut OpenTurn<'r, 'a>)> {

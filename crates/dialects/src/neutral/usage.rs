@@ -9,7 +9,7 @@
 /// The most tokens of one kind that an answer can have. It is ten times the longest context of any
 /// model. A negative number that was read as one without a sign is larger than this. If a count is
 /// larger, none of the counts that came with it is used.
-pub const MOST: u64 = 1 << 30;
+pub const MAX_TOKENS: u64 = 1 << 30;
 
 /// The tokens of one answer.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -73,8 +73,8 @@ impl Usage {
     /// nobody counted.
     pub fn estimated(prompt_bytes: u64, completion_bytes: u64) -> Self {
         Self {
-            prompt: estimate(prompt_bytes),
-            completion: estimate(completion_bytes),
+            prompt: estimate_tokens(prompt_bytes),
+            completion: estimate_tokens(completion_bytes),
             source: Source::Estimated,
             ..Self::default()
         }
@@ -112,7 +112,7 @@ pub enum Source {
     None,
     /// The upstream counted.
     Reported,
-    /// The gateway counted, from bytes. At least one of prompt and completion is an [`estimate`].
+    /// The gateway counted, from bytes. At least one of prompt and completion is an [`estimate_tokens`].
     Estimated,
 }
 
@@ -139,7 +139,7 @@ impl Source {
 ///
 /// The estimate is crude on purpose. It is marked wherever it shows, it needs no model's tokenizer,
 /// and everyone can check it by hand.
-pub fn estimate(utf8_bytes: u64) -> u64 {
+pub fn estimate_tokens(utf8_bytes: u64) -> u64 {
     utf8_bytes.div_ceil(4)
 }
 
@@ -150,7 +150,7 @@ mod tests {
     #[test]
     fn an_estimate_is_a_quarter_rounded_up() {
         for (bytes, tokens) in [(0, 0), (1, 1), (4, 1), (5, 2), (u64::MAX, u64::MAX / 4 + 1)] {
-            assert_eq!(estimate(bytes), tokens, "{bytes} bytes");
+            assert_eq!(estimate_tokens(bytes), tokens, "{bytes} bytes");
         }
     }
 

@@ -7,7 +7,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use memchr::memchr;
 
-use crate::wire::json::{Broken, Cursor, Kind, slice, text_of};
+use crate::wire::json::{Broken, Cursor, Kind, span_bytes, text_of};
 
 /// A vector as JSON text.
 pub(crate) type VectorText<'v> = Cow<'v, [u8]>;
@@ -24,7 +24,7 @@ pub(crate) fn in_form(
     if vector.first() != Some(&b'"') {
         let length = 4 * each_number(vector, |_| {})?;
         let vector = if base64 {
-            Cow::Owned(packed(vector)?)
+            Cow::Owned(encode_vector(vector)?)
         } else {
             Cow::Borrowed(vector)
         };
@@ -45,7 +45,7 @@ pub(crate) fn in_form(
     match base64 {
         true if length > 0 => Ok((Cow::Borrowed(vector), length)),
         true => Err(NO_BASE64),
-        false => unpacked(&text).map(|list| (Cow::Owned(list), length)),
+        false => decode_vector(&text).map(|list| (Cow::Owned(list), length)),
     }
 }
 
@@ -61,12 +61,12 @@ fn each_number(vector: &[u8], mut each: impl FnMut(&[u8])) -> Result<usize, &'st
     let read = Cursor::new(vector).array(|cursor, _| {
         if cursor.kind()? != Kind::Number {
             return Err(Broken {
-                at: cursor.at(),
+                offset: cursor.offset(),
                 why: NO_LIST,
             });
         }
         count += 1;
-        each(slice(vector, &cursor.value()?));
+        each(span_bytes(vector, &cursor.value()?));
         Ok(())
     });
     if read.is_ok() && count > 0 {
@@ -77,7 +77,7 @@ fn each_number(vector: &[u8], mut each: impl FnMut(&[u8])) -> Result<usize, &'st
 }
 
 /// Returns the base64 of a list of numbers.
-fn packed(vector: &[u8]) -> Result<Vec<u8>, &'static str> {
+fn encode_vector(vector: &[u8]) -> Result<Vec<u8>, &'static str> {
     // A number usually has more bytes than four.
     let mut bytes = Vec::with_capacity(vector.len() / 2);
     let mut is_finite = true;
@@ -104,7 +104,7 @@ fn packed(vector: &[u8]) -> Result<Vec<u8>, &'static str> {
 }
 
 /// Returns the list of the numbers in base64.
-fn unpacked(text: &str) -> Result<Vec<u8>, &'static str> {
+fn decode_vector(text: &str) -> Result<Vec<u8>, &'static str> {
     let bytes = STANDARD.decode(text).map_err(|_| NO_BASE64)?;
     let (numbers, rest) = bytes.as_chunks::<4>();
     if numbers.is_empty() || !rest.is_empty() {

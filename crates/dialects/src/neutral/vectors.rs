@@ -4,9 +4,11 @@ use std::borrow::Cow;
 
 use super::AnswerHeader;
 use super::event::Tokens;
-use super::usage::MOST;
+use super::usage::MAX_TOKENS;
 use super::vector::VectorText;
-use crate::wire::json::{Broken, Cursor, Kind, Span, integer_of, name_of, quote, slice};
+use crate::wire::json::{
+    Broken, Cursor, Kind, Span, integer_of, name_of, quote_string, span_bytes,
+};
 use crate::wire::splice::Edits;
 
 /// What a front door knows of the inputs of a request before it is read whole.
@@ -26,9 +28,9 @@ pub struct Inputs {
 
 impl Inputs {
     /// Returns how many requests of at most so many texts ask for all.
-    pub fn calls(&self, most: usize) -> usize {
+    pub fn request_count(&self, max_texts: usize) -> usize {
         if self.list.is_some() {
-            self.count.div_ceil(most.max(1))
+            self.count.div_ceil(max_texts.max(1))
         } else {
             1
         }
@@ -157,7 +159,8 @@ impl<'t> Vectors<'t> {
 
     fn take(&mut self, found: Found, span: Span) {
         let count = || integer_of(self.text, &span);
-        if matches!(found, Found::Tokens | Found::Total) && count().is_none_or(|count| count > MOST)
+        if matches!(found, Found::Tokens | Found::Total)
+            && count().is_none_or(|count| count > MAX_TOKENS)
         {
             self.impossible.push(span.clone());
         }
@@ -170,7 +173,8 @@ impl<'t> Vectors<'t> {
             Found::Total => self.total = count(),
             Found::Id => self.has_id = true,
             Found::Model => {
-                self.model = Some(span).filter(|span| slice(self.text, span).starts_with(b"\""))
+                self.model =
+                    Some(span).filter(|span| span_bytes(self.text, span).starts_with(b"\""))
             }
         }
     }
@@ -200,7 +204,7 @@ impl<'t> Vectors<'t> {
 
     /// Returns the vectors, in the order of the inputs.
     pub(crate) fn list(&self) -> impl ExactSizeIterator<Item = &'t [u8]> {
-        self.vectors.iter().map(|span| slice(self.text, span))
+        self.vectors.iter().map(|span| span_bytes(self.text, span))
     }
 
     /// Returns the tokens that were counted.
@@ -225,7 +229,7 @@ impl<'t> Vectors<'t> {
         let mut edits = Edits::new(self.text);
         let mut out = Vec::new();
         if let Some(span) = &self.model {
-            edits.replace(span.clone(), quote(&header.model).into_bytes());
+            edits.replace(span.clone(), quote_string(&header.model).into_bytes());
         }
         for span in &self.impossible {
             edits.replace(span.clone(), prompt.to_string().into_bytes());
@@ -237,7 +241,10 @@ impl<'t> Vectors<'t> {
             .position(|byte| *byte == b'{')
             .filter(|_| !self.has_id && !header.id.is_empty());
         if let Some(open) = open {
-            edits.insert_member(open, format!(r#""id":{}"#, quote(&header.id)).into_bytes());
+            edits.insert_member(
+                open,
+                format!(r#""id":{}"#, quote_string(&header.id)).into_bytes(),
+            );
         }
         for (span, vector) in self.vectors.iter().zip(vectors) {
             if let Cow::Owned(vector) = vector {

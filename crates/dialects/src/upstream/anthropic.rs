@@ -1,7 +1,7 @@
 //! Anthropic's Messages API.
 //!
 //! The API answers 400 to every field that it does not know, and to many combinations of fields
-//! that it knows. So a table ([`traits`]) says what each model refuses. A refused field is left out
+//! that it knows. So a table ([`model_traits`]) says what each model refuses. A refused field is left out
 //! before the request is sent, and it is named as a loss. Ids of calls and names of tools that the
 //! API would refuse are rewritten, in the request and in the answer. Thoughts go back exactly as
 //! they came, or not at all.
@@ -14,22 +14,22 @@ mod request;
 mod stream;
 mod tools;
 
-pub use answer::{answer, count};
-pub use error::error;
-pub use models::traits;
-pub use request::request;
+pub use answer::{emit_usage, read_answer};
+pub use error::read_error;
+pub use models::model_traits;
+pub use request::write_request;
 pub use stream::AnthropicReader;
 
 use super::listing::ModelListing;
 use super::protocol::{BaseUrl, Counting, ENDPOINTS, Endpoints, Protocol, Translation};
 use crate::neutral::Family;
-use crate::wire::splice::without;
+use crate::wire::splice::without_members;
 
 /// Anthropic's Messages API.
 pub static PROTOCOL: Protocol = Protocol {
     name: "anthropic",
     about: "Anthropic's Messages. `key` is sent as `x-api-key`.",
-    base_url: BaseUrl::At("https://api.anthropic.com/v1"),
+    base_url: BaseUrl::Fixed("https://api.anthropic.com/v1"),
     path: |_, _, _, _| "/messages".into(),
     endpoints: Endpoints {
         listing: Some(ModelListing {
@@ -43,9 +43,9 @@ pub static PROTOCOL: Protocol = Protocol {
     key_variable: Some("ANTHROPIC_API_KEY"),
     headers: &[("anthropic-version", "2023-06-01")],
     family: Some(Family::Claude),
-    traits,
+    traits: model_traits,
     translation: Some(TRANSLATION),
-    error: |_, head, body| error(head.status, head.content_type, body),
+    error: |_, head, body| read_error(head.status, head.content_type, body),
     ..Protocol::COMMON
 };
 
@@ -71,7 +71,7 @@ pub(crate) const COUNTING: Counting = Counting {
             "stop_sequences",
             "metadata",
         ];
-        Some(without(body, |name| {
+        Some(without_members(body, |name| {
             answers.contains(&name) || name == "service_tier"
         }))
     },
@@ -80,9 +80,9 @@ pub(crate) const COUNTING: Counting = Counting {
 
 /// The translation of all servers that have Claude in this format.
 pub(crate) const TRANSLATION: Translation = Translation {
-    request,
-    answer: |_, body, emit| answer(body, emit),
-    count: |_, body, emit| count(body, emit),
+    request: write_request,
+    answer: |_, body, emit| read_answer(body, emit),
+    count: |_, body, emit| emit_usage(body, emit),
     reader: |_| Box::new(AnthropicReader::default()),
     max_tokens: "/max_tokens",
     counting: Some(COUNTING),

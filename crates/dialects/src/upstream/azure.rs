@@ -10,7 +10,7 @@ use super::protocol::{BaseUrl, ENDPOINTS, Endpoints, Prices, Protocol};
 use super::quirks::Rule::{Cannot, Format, Omit};
 use super::quirks::{FieldRule, Formats, MAX_TOKENS, Quirks};
 use crate::neutral::{Endpoint, Servers, UpstreamError};
-use crate::wire::percent::segment;
+use crate::wire::percent::encode_segment;
 
 /// Azure OpenAI. A server knows only the fields of its version, and deployments have their own
 /// names.
@@ -18,11 +18,13 @@ pub static PROTOCOL: Protocol = Protocol {
     name: "azure",
     about: "Azure OpenAI. `key` is sent as `api-key`, or as a bearer with `auth: bearer`.",
     base_url: BaseUrl::Own,
-    path: |endpoint, settings, model, _| path(endpoint, settings.version.as_deref(), model).into(),
+    path: |endpoint, settings, model, _| {
+        chat_path(endpoint, settings.version.as_deref(), model).into()
+    },
     model_in_path: |settings| settings.version.is_some(),
     endpoints: Endpoints {
         protocols: &PROTOCOLS,
-        usual: |settings, _| match settings.version.as_deref().and_then(date) {
+        default_endpoints: |settings, _| match settings.version.as_deref().and_then(version_date) {
             None => &KINDS,
             Some(_) => &OLDER,
         },
@@ -31,9 +33,9 @@ pub static PROTOCOL: Protocol = Protocol {
     key_header: Some("api-key"),
     key_variable: Some("AZURE_OPENAI_API_KEY"),
     prices: |_| Prices::Unlisted,
-    error: |_, head, body| error(head.status, body, head.content_type),
-    quirks_of_version: Some(quirks),
-    traits: openai::traits,
+    error: |_, head, body| read_error(head.status, body, head.content_type),
+    quirks_of_version: Some(version_quirks),
+    traits: openai::model_traits,
     ..Protocol::COMMON
 };
 
@@ -43,14 +45,14 @@ static OLDER: [Endpoint; Servers::DatedAzure.count()] = Servers::DatedAzure.kind
 
 /// Returns the path and query of an endpoint after `https://{resource}.openai.azure.com`. Without a
 /// version it is the newer API, which takes the deployment's name as the model.
-pub fn path(endpoint: Endpoint, api_version: Option<&str>, model: &str) -> String {
+pub fn chat_path(endpoint: Endpoint, api_version: Option<&str>, model: &str) -> String {
     let path = endpoint.path();
     let Some(version) = api_version else {
         return format!("/openai/v1{path}");
     };
-    let (model, query) = (segment(model), segment(version));
+    let (model, query) = (encode_segment(model), encode_segment(version));
     // `preview`: a version of the newer API.
-    let begin = if date(version).is_none() {
+    let begin = if version_date(version).is_none() {
         "/openai/v1".to_owned()
     } else if endpoint.is_at(Servers::DatedAzure) {
         format!("/openai/deployments/{model}")
@@ -62,8 +64,8 @@ pub fn path(endpoint: Endpoint, api_version: Option<&str>, model: &str) -> Strin
 
 /// Returns the quirks of a version: the fields that it does not know yet. The server would answer
 /// 400 to them, and a loss does less harm.
-pub fn quirks(api_version: Option<&str>) -> &'static Quirks {
-    let Some(date) = api_version.and_then(date) else {
+pub fn version_quirks(api_version: Option<&str>) -> &'static Quirks {
+    let Some(date) = api_version.and_then(version_date) else {
         return &Quirks::NONE;
     };
     VERSIONS
@@ -73,8 +75,8 @@ pub fn quirks(api_version: Option<&str>) -> &'static Quirks {
 }
 
 /// Reads the body of an answer whose status is that of an error.
-pub fn error(status: u16, body: &[u8], content_type: Option<&str>) -> UpstreamError {
-    let error = openai::refusal(&Quirks::NONE, status, body, content_type);
+pub fn read_error(status: u16, body: &[u8], content_type: Option<&str>) -> UpstreamError {
+    let error = openai::read_refusal(&Quirks::NONE, status, body, content_type);
     // The deployment has another kind of model, or the version does not exist. That is not the
     // caller's fault, though the status is 400.
     let is_ours = error.code.as_deref() == Some("OperationNotSupported")
@@ -146,10 +148,10 @@ const NEW_OMITTED: FieldRule = (
 const NEW_REFUSED: FieldRule = (&["audio", "modalities", "web_search_options"], Cannot);
 
 /// Returns the date at the start of a version. Such dates can be compared as text.
-fn date(version: &str) -> Option<&str> {
+fn version_date(version: &str) -> Option<&str> {
     let date = version.get(..10)?;
-    let is_date = date.bytes().enumerate().all(|(at, byte)| {
-        if at == 4 || at == 7 {
+    let is_date = date.bytes().enumerate().all(|(index, byte)| {
+        if index == 4 || index == 7 {
             byte == b'-'
         } else {
             byte.is_ascii_digit()

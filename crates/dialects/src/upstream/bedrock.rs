@@ -23,35 +23,35 @@ mod models;
 mod request;
 mod tools;
 
-pub use answer::{ConverseReader, answer, count};
-pub use error::error;
-pub use models::traits;
-pub use request::request;
+pub use answer::{ConverseReader, emit_usage, read_answer};
+pub use error::read_error;
+pub use models::model_traits;
+pub use request::write_request;
 
 use super::protocol::{BaseUrl, ENDPOINTS, Endpoints, Framing, Protocol, SignsWith, Translation};
 use crate::neutral::{Endpoint, Family};
-use crate::wire::percent::segment;
+use crate::wire::percent::encode_segment;
 
 /// Amazon Bedrock, through its Converse API.
 pub static PROTOCOL: Protocol = Protocol {
     name: "bedrock",
     about: "AWS Bedrock's Converse, and Claude's own format for callers of Messages, with `region`. The credential is `aws`, or a Bedrock API key in `key`. The base URL follows from `region`.",
-    base_url: BaseUrl::OfPlace {
-        usual: "us-east-1",
-        at: base_url,
+    base_url: BaseUrl::PerRegion {
+        default_region: "us-east-1",
+        address_in: base_url,
     },
-    path: |_, _, model, stream| path(model, stream).into(),
+    path: |_, _, model, stream| model_path(model, stream).into(),
     model_in_path: |_| true,
     key_variable: Some("AWS_BEARER_TOKEN_BEDROCK"),
     signs_with: SignsWith::AccessKey,
     error_type: Some("x-amzn-errortype"),
     framing: Framing::Frames,
     family: Some(Family::Claude),
-    traits,
+    traits: model_traits,
     translation: Some(Translation {
-        request,
-        answer,
-        count,
+        request: write_request,
+        answer: read_answer,
+        count: emit_usage,
         reader: |model| Box::new(ConverseReader::new(model)),
         max_tokens: "/inferenceConfig/maxTokens",
         counting: None,
@@ -62,11 +62,11 @@ pub static PROTOCOL: Protocol = Protocol {
     }),
     endpoints: Endpoints {
         protocols: std::slice::from_ref(&embed::EMBEDDINGS),
-        usual: |_, _| &[Endpoint::Chat, Endpoint::Embeddings],
-        beside: |_, model| models::is_claude(model).then_some(&invoke::CLAUDE),
+        default_endpoints: |_, _| &[Endpoint::Chat, Endpoint::Embeddings],
+        other_protocol: |_, model| models::is_claude(model).then_some(&invoke::CLAUDE),
         ..ENDPOINTS
     },
-    error: |_, head, body| error(head.status, head.error_type, head.content_type, body),
+    error: |_, head, body| read_error(head.status, head.error_type, head.content_type, body),
     ..Protocol::COMMON
 };
 
@@ -77,13 +77,13 @@ pub fn base_url(region: &str) -> String {
 
 /// Returns the path after the base URL. A model's id may be an ARN, with `:` and `/` in it. The
 /// whole id is one segment.
-pub fn path(model: &str, stream: bool) -> String {
+pub fn model_path(model: &str, stream: bool) -> String {
     let action = if stream {
         "converse-stream"
     } else {
         "converse"
     };
-    format!("/model/{}/{action}", segment(model))
+    format!("/model/{}/{action}", encode_segment(model))
 }
 
 #[cfg(test)]

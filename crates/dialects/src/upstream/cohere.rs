@@ -10,9 +10,9 @@ mod error;
 mod request;
 mod tools;
 
-pub use answer::{CohereReader, answer, count};
-pub use error::error;
-pub use request::request;
+pub use answer::{CohereReader, emit_usage, read_answer};
+pub use error::read_error;
+pub use request::write_request;
 
 use super::listing::ModelListing;
 use super::openai::other_endpoints::translation;
@@ -24,11 +24,11 @@ use crate::neutral::traits::{Thinking, Traits};
 pub static PROTOCOL: Protocol = Protocol {
     name: "cohere",
     about: "Cohere's chat, v2. `key` is sent as a bearer.",
-    base_url: BaseUrl::At("https://api.cohere.com/v2"),
+    base_url: BaseUrl::Fixed("https://api.cohere.com/v2"),
     path: |_, _, _, _| "/chat".into(),
     endpoints: Endpoints {
         protocols: &OTHERS,
-        usual: |_, _| &[Endpoint::Chat, Endpoint::Embeddings, Endpoint::Rerank],
+        default_endpoints: |_, _| &[Endpoint::Chat, Endpoint::Embeddings, Endpoint::Rerank],
         listing: Some(ModelListing {
             // The second version of the API has no list.
             path: |base| {
@@ -41,11 +41,11 @@ pub static PROTOCOL: Protocol = Protocol {
         ..ENDPOINTS
     },
     key_variable: Some("COHERE_API_KEY"),
-    traits,
+    traits: model_traits,
     translation: Some(Translation {
-        request,
-        answer: |_, body, emit| answer(body, emit),
-        count: |_, body, emit| count(body, emit),
+        request: write_request,
+        answer: |_, body, emit| read_answer(body, emit),
+        count: |_, body, emit| emit_usage(body, emit),
         reader: |_| Box::new(CohereReader::default()),
         max_tokens: "/max_tokens",
         counting: None,
@@ -54,7 +54,7 @@ pub static PROTOCOL: Protocol = Protocol {
         vectors: None,
         cloud: None,
     }),
-    error: |_, head, body| error(head.status, head.content_type, body),
+    error: |_, head, body| read_error(head.status, head.content_type, body),
     ..Protocol::COMMON
 };
 
@@ -70,7 +70,7 @@ static RERANK: Protocol = Protocol {
 };
 
 /// Returns the abilities of a model, by its name. No model takes a format beside tools.
-pub fn traits(model: &str) -> Traits {
+pub fn model_traits(model: &str) -> Traits {
     let unknown = Traits {
         structured_with_tools: false,
         ..Traits::UNKNOWN
@@ -146,7 +146,7 @@ mod tests {
                 images,
                 structured_with_tools,
                 ..
-            } = traits(model);
+            } = model_traits(model);
             assert!(!structured_with_tools, "{model}");
             (thinking, tools, forced_tools, images)
         };

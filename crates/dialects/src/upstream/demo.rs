@@ -28,7 +28,7 @@ pub static PROTOCOL: Protocol = Protocol {
     base_url: BaseUrl::Nowhere,
     endpoints: Endpoints {
         protocols: &PROTOCOLS,
-        usual: |_, _| &openai::OF_OTHERS,
+        default_endpoints: |_, _| &openai::OF_OTHERS,
         ..ENDPOINTS
     },
     traits: |_| Traits {
@@ -36,7 +36,7 @@ pub static PROTOCOL: Protocol = Protocol {
         ..Traits::UNKNOWN
     },
     prices: |_| Prices::Free,
-    error: |_, head, body| openai::error(body, head.content_type),
+    error: |_, head, body| openai::read_error(body, head.content_type),
     is_imitated: true,
     family: Some(Family::Demo),
     ..Protocol::COMMON
@@ -76,15 +76,17 @@ pub struct Piece {
 
 /// Returns the answer to a request's body at a path. `length` is that of the whole body, of which
 /// a form shows no more. Returns `None` if the model that it names is down, so that nobody answers.
-pub fn reply(path: &str, body: &[u8], length: usize, stream: bool) -> Option<Reply> {
-    if let Some(answer) = others::answer(path, body, length) {
-        return Some(answer.map_or_else(refusal, |(content_type, pieces)| Reply {
-            status: 200,
-            retry_after: None,
-            content_type,
-            pieces: paused(pieces),
-            breaks: false,
-        }));
+pub fn demo_reply(path: &str, body: &[u8], length: usize, stream: bool) -> Option<Reply> {
+    if let Some(answer) = others::answer_path(path, body, length) {
+        return Some(
+            answer.map_or_else(refusal_reply, |(content_type, pieces)| Reply {
+                status: 200,
+                retry_after: None,
+                content_type,
+                pieces: add_pauses(pieces),
+                breaks: false,
+            }),
+        );
     }
     let model = STANDARD
         .envelope(body)
@@ -92,14 +94,14 @@ pub fn reply(path: &str, body: &[u8], length: usize, stream: bool) -> Option<Rep
         .unwrap_or_default();
     match model.as_str() {
         "demo-down" => return None,
-        "demo-429" => return Some(busy()),
+        "demo-429" => return Some(busy_reply()),
         _ => {}
     }
     let request = (STANDARD.read)(body)
         .map(|(request, _)| request)
         .unwrap_or_default();
-    let said = Said::to(&request);
-    let mut pieces = said.pieces(stream);
+    let demo_answer = DemoAnswer::for_request(&request);
+    let mut pieces = demo_answer.pieces(stream);
     let breaks = model == "demo-broken";
     if breaks && stream {
         pieces.truncate(pieces.len() / 2);
@@ -126,13 +128,13 @@ pub fn reply(path: &str, body: &[u8], length: usize, stream: bool) -> Option<Rep
 }
 
 /// Returns the tokens of a request's body, as its answer reports them.
-pub fn count(body: &[u8]) -> u64 {
+pub fn count_tokens(body: &[u8]) -> u64 {
     let words = (STANDARD.read)(body).map(|(request, _)| words_read(&request));
     u64::try_from(words.unwrap_or_default()).unwrap_or(u64::MAX)
 }
 
 /// Returns the answer of a server that has too many requests.
-fn busy() -> Reply {
+fn busy_reply() -> Reply {
     let bytes = br#"{"error":{"message":"The demo-429 model always has too many requests.","type":"requests","param":null,"code":"rate_limit_exceeded"}}"#;
     Reply {
         status: 429,
@@ -147,9 +149,9 @@ fn busy() -> Reply {
 }
 
 /// Returns the answer to a request that asks for too much.
-fn refusal(message: String) -> Reply {
+fn refusal_reply(message: String) -> Reply {
     let error = serde_json::json!({ "error": { "message": message, "type": "invalid_request_error", "param": null, "code": null } });
-    let pieces = paused(vec![error.to_string().into_bytes()]);
+    let pieces = add_pauses(vec![error.to_string().into_bytes()]);
     Reply {
         status: 400,
         retry_after: None,
@@ -160,7 +162,7 @@ fn refusal(message: String) -> Reply {
 }
 
 /// Puts a pause before each piece but the first.
-fn paused(pieces: Vec<Vec<u8>>) -> Vec<Piece> {
+fn add_pauses(pieces: Vec<Vec<u8>>) -> Vec<Piece> {
     let pause = |index| {
         if index == 0 {
             Duration::ZERO
@@ -180,7 +182,7 @@ fn paused(pieces: Vec<Vec<u8>>) -> Vec<Piece> {
 
 /// What the demo says.
 #[derive(Default)]
-struct Said {
+struct DemoAnswer {
     reasoning: &'static str,
     text: String,
     /// The names of the tools that it calls, and the arguments.
@@ -190,7 +192,7 @@ struct Said {
     /// True if the text is cut, because it would be longer than the request allows.
     is_cut: bool,
     /// The place of the answer in the conversation, for the ids of its calls.
-    place: usize,
+    answer_index: usize,
     /// The words that were read.
     prompt: usize,
 }
@@ -199,44 +201,45 @@ struct Said {
 const THINKING: &str =
     "The demo does not think. It shows these words where the thinking of a model would stand.";
 
-impl Said {
-    fn to(request: &Request<'_>) -> Said {
-        let mut said = Said {
-            place: request.messages.len(),
+impl DemoAnswer {
+    fn for_request(request: &Request<'_>) -> DemoAnswer {
+        let mut demo_answer = DemoAnswer {
+            answer_index: request.messages.len(),
             prompt: words_read(request),
-            ..Said::default()
+            ..DemoAnswer::default()
         };
         if request
             .effort()
             .is_some_and(|effort| effort != Effort::None)
         {
-            said.reasoning = THINKING;
+            demo_answer.reasoning = THINKING;
         }
         match calls::next_act(request) {
-            NextAct::Call(calls) => said.calls = calls,
-            NextAct::Say(text) => said.say(text, request.max_tokens),
+            NextAct::Call(calls) => demo_answer.calls = calls,
+            NextAct::Text(text) => demo_answer.set_text(text, request.max_tokens),
             NextAct::Answer => match &request.format {
-                None => said.say(plain(request), request.max_tokens),
-                Some(Format::JsonObject) => said.text = r#"{"demo":"an object"}"#.to_owned(),
+                None => demo_answer.set_text(plain_answer(request), request.max_tokens),
+                Some(Format::JsonObject) => demo_answer.text = r#"{"demo":"an object"}"#.to_owned(),
                 Some(Format::JsonSchema { schema, .. }) => {
                     match sample::of_schema(schema.as_deref().unwrap_or("{}"), "demo") {
-                        Some(json) => said.text = json,
+                        Some(json) => demo_answer.text = json,
                         None => {
-                            said.declines = true;
-                            said.text = "The demo cannot make up an answer for this JSON Schema."
-                                .to_owned();
+                            demo_answer.declines = true;
+                            demo_answer.text =
+                                "The demo cannot make up an answer for this JSON Schema."
+                                    .to_owned();
                         }
                     }
                 }
             },
         }
-        said
+        demo_answer
     }
 
     /// Says a text, or as much of it as the request allows.
-    fn say(&mut self, text: String, most: Option<u64>) {
+    fn set_text(&mut self, text: String, most: Option<u64>) {
         let most = most
-            .and_then(|most| usize::try_from(most).ok())
+            .and_then(|max_tokens| usize::try_from(max_tokens).ok())
             .unwrap_or(usize::MAX);
         self.is_cut = text.split_inclusive(' ').count() > most;
         self.text = if self.is_cut {
@@ -260,15 +263,15 @@ impl Said {
         };
         let mut draft = Draft::new(&header, AnswerOptions::default(), writer(&header));
         let mut written = Vec::new();
-        let mut tell = |draft: &mut Draft, event: Event<'_>| {
+        let mut send_event = |draft: &mut Draft, event: Event<'_>| {
             draft.take(event);
             written.push(std::mem::take(draft.out()));
         };
-        for word in words(self.reasoning) {
-            tell(&mut draft, Event::Reasoning(0, word));
+        for word in split_words(self.reasoning) {
+            send_event(&mut draft, Event::Reasoning(0, word));
         }
-        for word in words(&self.text) {
-            tell(
+        for word in split_words(&self.text) {
+            send_event(
                 &mut draft,
                 if self.declines {
                     Event::Refusal(0, word)
@@ -278,14 +281,14 @@ impl Said {
             );
         }
         for (number, (name, arguments)) in self.calls.iter().enumerate() {
-            let id = format!("call_demo_{}_{number}", self.place);
+            let id = format!("call_demo_{}_{number}", self.answer_index);
             draft.take(Event::Call {
                 choice: 0,
                 id: Some(&id),
                 name,
                 signature: None,
             });
-            tell(&mut draft, Event::Arguments(0, arguments));
+            send_event(&mut draft, Event::Arguments(0, arguments));
         }
         draft.take(Event::Usage(self.usage()));
         draft.take(Event::Finish(
@@ -301,7 +304,7 @@ impl Said {
         let _usage = draft.end(None);
         written.push(std::mem::take(draft.out()));
         written.retain(|bytes| !bytes.is_empty());
-        paused(written)
+        add_pauses(written)
     }
 
     /// Returns the usage: one token for each word that was read, thought or said.
@@ -329,7 +332,7 @@ const MOST_WORDS: usize = 200;
 const BETWEEN_WORDS: Duration = Duration::from_millis(15);
 
 /// Returns the words of a text, and what is left of a long one.
-fn words(text: &str) -> impl Iterator<Item = &str> {
+fn split_words(text: &str) -> impl Iterator<Item = &str> {
     let words = text.split_inclusive(' ').take(MOST_WORDS);
     let rest = text
         .get(words.clone().map(str::len).sum()..)
@@ -337,12 +340,12 @@ fn words(text: &str) -> impl Iterator<Item = &str> {
     words.chain(rest)
 }
 
-fn plain(request: &Request<'_>) -> String {
+fn plain_answer(request: &Request<'_>) -> String {
     let count =
-        |count: usize, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
-    let tools = match calls::shown(request) {
+        |count: usize, noun: &str| format!("{count} {noun}{}", if count == 1 { "" } else { "s" });
+    let tools = match calls::suggested_tool(request) {
         Some(tool) => {
-            let name = calls::quoted(tool);
+            let name = calls::short_name(tool);
             format!(
                 " and {}: write \"call {name}\", and the demo calls it",
                 count(request.tools.len(), "tool")

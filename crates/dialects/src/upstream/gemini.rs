@@ -19,26 +19,26 @@ mod schema;
 mod tools;
 mod vertex;
 
-pub use answer::{GeminiReader, answer, count};
-pub use error::error;
-pub use models::traits;
-pub use request::request;
+pub use answer::{GeminiReader, emit_usage, read_answer};
+pub use error::read_error;
+pub use models::model_traits;
+pub use request::write_request;
 pub use vertex::VERTEX;
 
 use super::listing::ModelListing;
 use super::protocol::{BaseUrl, ENDPOINTS, Endpoints, Protocol, Settings, Translation};
 use crate::neutral::{Endpoint, Family};
-use crate::wire::percent::segment;
+use crate::wire::percent::encode_segment;
 
 /// The Gemini API of AI Studio.
 pub static PROTOCOL: Protocol = Protocol {
     name: "gemini",
     about: "Google's Gemini API. `key` is sent as `x-goog-api-key`.",
-    base_url: BaseUrl::At("https://generativelanguage.googleapis.com/v1beta"),
-    path: |_, _, model, stream| path(model, stream).into(),
+    base_url: BaseUrl::Fixed("https://generativelanguage.googleapis.com/v1beta"),
+    path: |_, _, model, stream| model_path(model, stream).into(),
     endpoints: Endpoints {
         protocols: std::slice::from_ref(&embed::BATCH),
-        usual: USUAL,
+        default_endpoints: DEFAULT_ENDPOINTS,
         listing: Some(ModelListing {
             path: |base| format!("{base}/models?pageSize=1000"),
             next: "pageToken",
@@ -56,16 +56,16 @@ pub static PROTOCOL: Protocol = Protocol {
 const COMMON: Protocol = Protocol {
     model_in_path: |_| true,
     family: Some(Family::Gemini),
-    traits,
-    error: |_, head, body| error(head.status, head.content_type, body),
+    traits: model_traits,
+    error: |_, head, body| read_error(head.status, head.content_type, body),
     ..Protocol::COMMON
 };
 
 /// The translation that both protocols share.
 const TRANSLATION: Translation = Translation {
-    request,
-    answer: |_, body, emit| answer(body, emit),
-    count: |_, body, emit| count(body, emit),
+    request: write_request,
+    answer: |_, body, emit| read_answer(body, emit),
+    count: |_, body, emit| emit_usage(body, emit),
     reader: |_| Box::new(GeminiReader::default()),
     max_tokens: "/generationConfig/maxOutputTokens",
     counting: Some(counting::GEMINI),
@@ -76,20 +76,20 @@ const TRANSLATION: Translation = Translation {
 };
 
 /// Returns the path after the base URL for a model. The model's name may begin with `models/`.
-pub fn path(model: &str, stream: bool) -> String {
-    of_model(model, action(stream))
+pub fn model_path(model: &str, stream: bool) -> String {
+    of_model(model, method_suffix(stream))
 }
 
 /// Returns the path of a method.
 fn of_model(model: &str, method: &str) -> String {
     format!(
         "/models/{}{method}",
-        segment(model.strip_prefix("models/").unwrap_or(model))
+        encode_segment(model.strip_prefix("models/").unwrap_or(model))
     )
 }
 
 /// The kinds of endpoint of both services.
-const USUAL: fn(&Settings, &str) -> &'static [Endpoint] =
+const DEFAULT_ENDPOINTS: fn(&Settings, &str) -> &'static [Endpoint] =
     |_, _| &[Endpoint::Chat, Endpoint::Embeddings];
 
 /// The service that runs a Gemini.
@@ -102,7 +102,7 @@ enum Service {
 }
 
 /// Returns the method in the path. Without `alt=sse` a stream is one long JSON array.
-fn action(stream: bool) -> &'static str {
+fn method_suffix(stream: bool) -> &'static str {
     if stream {
         ":streamGenerateContent?alt=sse"
     } else {

@@ -6,8 +6,8 @@ use std::fmt;
 use serde::de::{SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
-use crate::wire::json::repaired;
-use crate::wire::percent::segment;
+use crate::wire::json::repaired_text;
+use crate::wire::percent::encode_segment;
 
 /// How the servers of a dialect list their models.
 #[derive(Clone, Copy)]
@@ -84,14 +84,14 @@ impl ModelListing {
         let path = (self.path)(base);
         next.map_or(path.clone(), |next| {
             let joint = if path.contains('?') { '&' } else { '?' };
-            format!("{path}{joint}{}={}", self.next, segment(next))
+            format!("{path}{joint}{}={}", self.next, encode_segment(next))
         })
     }
 
     /// Reads a page. Returns `None` if it is none.
     pub fn page(&self, body: &[u8]) -> Option<ModelPage> {
         // What is no text costs only the name that it stands in.
-        let clean = repaired(body);
+        let clean = repaired_text(body);
         let body = clean.as_deref().unwrap_or(body);
         // A few servers write nothing but the names.
         let page = if body.trim_ascii_start().starts_with(b"[") {

@@ -60,7 +60,7 @@ impl Protocol {
     }
 
     /// Returns the protocol of a kind of endpoint, if its servers may have one.
-    pub fn at(&'static self, endpoint: Endpoint) -> Option<&'static Protocol> {
+    pub fn for_endpoint(&'static self, endpoint: Endpoint) -> Option<&'static Protocol> {
         if endpoint == self.endpoint {
             return Some(self);
         }

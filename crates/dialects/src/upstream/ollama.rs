@@ -9,9 +9,9 @@ mod embed;
 mod error;
 mod request;
 
-pub use answer::{OllamaReader, answer, count};
-pub use error::error;
-pub use request::request;
+pub use answer::{OllamaReader, emit_usage, read_answer};
+pub use error::read_error;
+pub use request::write_request;
 
 use super::listing::ModelListing;
 use super::protocol::{BaseUrl, ENDPOINTS, Endpoints, Framing, Prices, Protocol, Translation};
@@ -22,11 +22,11 @@ use crate::neutral::traits::{Thinking, Traits};
 pub static PROTOCOL: Protocol = Protocol {
     name: "ollama",
     about: "Ollama's own chat. The server needs no `key`.",
-    base_url: BaseUrl::At("http://127.0.0.1:11434"),
+    base_url: BaseUrl::Fixed("http://127.0.0.1:11434"),
     path: |_, _, _, _| "/api/chat".into(),
     endpoints: Endpoints {
         protocols: std::slice::from_ref(&embed::EMBEDDINGS),
-        usual: |_, _| &[Endpoint::Chat, Endpoint::Embeddings],
+        default_endpoints: |_, _| &[Endpoint::Chat, Endpoint::Embeddings],
         listing: Some(ModelListing {
             path: |base| format!("{base}/api/tags"),
             next: "",
@@ -36,12 +36,12 @@ pub static PROTOCOL: Protocol = Protocol {
     },
     key_variable: Some("OLLAMA_API_KEY"),
     framing: Framing::Lines,
-    traits,
+    traits: model_traits,
     prices: |_| Prices::Unlisted,
     translation: Some(Translation {
-        request,
-        answer: |_, body, emit| answer(body, emit),
-        count: |_, body, emit| count(body, emit),
+        request: write_request,
+        answer: |_, body, emit| read_answer(body, emit),
+        count: |_, body, emit| emit_usage(body, emit),
         reader: |_| Box::new(OllamaReader),
         max_tokens: "/options/num_predict",
         counting: None,
@@ -50,14 +50,14 @@ pub static PROTOCOL: Protocol = Protocol {
         vectors: None,
         cloud: None,
     }),
-    error: |_, head, body| error(head.status, head.content_type, body),
+    error: |_, head, body| read_error(head.status, head.content_type, body),
     ..Protocol::COMMON
 };
 
 /// Returns the abilities of a model, by its name (`library/qwen3:8b`). [`Thinking::Budget`] stands
 /// for thinking that is switched on and off. Models of other kinds than `Budget` and `Effort`
 /// refuse to be told. A format holds for the whole answer, so no tool can be called beside it.
-pub fn traits(model: &str) -> Traits {
+pub fn model_traits(model: &str) -> Traits {
     let unknown = Traits {
         forced_tools: false,
         structured_with_tools: false,
@@ -120,7 +120,7 @@ mod tests {
                 forced_tools,
                 structured_with_tools,
                 ..
-            } = traits(model);
+            } = model_traits(model);
             assert!(!forced_tools && !structured_with_tools, "{model}");
             (thinking, thinking_off, images)
         };

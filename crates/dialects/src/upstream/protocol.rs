@@ -102,7 +102,7 @@ pub(crate) struct VectorForm {
     /// Writes a request for this model.
     pub(crate) write: fn(&Embedding<'_>, &str) -> Result<Written, FieldRefused>,
     /// Returns the most inputs that a request for this model may have.
-    pub(crate) most: fn(&str) -> usize,
+    pub(crate) max_inputs: fn(&str) -> usize,
     /// What an answer has.
     pub(crate) places: &'static [VectorPlace],
 }
@@ -130,12 +130,12 @@ pub struct Endpoints {
     pub protocols: &'static [Protocol],
     /// Returns the kinds that a server has if its account does not say it. The arguments are the
     /// settings and the server's host.
-    pub usual: fn(&Settings, &str) -> &'static [Endpoint],
+    pub default_endpoints: fn(&Settings, &str) -> &'static [Endpoint],
     /// Returns the protocol in which models of this name are asked, if it is another one of the
     /// same servers.
-    pub of_model: fn(&str) -> Option<&'static Protocol>,
+    pub protocol_for_model: fn(&str) -> Option<&'static Protocol>,
     /// Returns another protocol of the same servers, in which only callers of its format ask.
-    pub beside: fn(&Settings, &str) -> Option<&'static Protocol>,
+    pub other_protocol: fn(&Settings, &str) -> Option<&'static Protocol>,
     /// How the servers list their models. `None` if they do not list what an account may ask for.
     pub listing: Option<ModelListing>,
 }
@@ -150,20 +150,20 @@ pub struct Settings {
     /// The project that the account belongs to.
     pub project: Option<Arc<str>>,
     /// The region or location in which it runs.
-    pub place: Option<Arc<str>>,
+    pub region: Option<Arc<str>>,
 }
 
 /// The address of a dialect's servers.
 #[derive(Debug, Clone, Copy)]
 pub enum BaseUrl {
     /// One address.
-    At(&'static str),
+    Fixed(&'static str),
     /// An address for each region or location.
-    OfPlace {
+    PerRegion {
         /// The place if an account names none.
-        usual: &'static str,
+        default_region: &'static str,
         /// Returns the address in a place.
-        at: fn(&str) -> String,
+        address_in: fn(&str) -> String,
     },
     /// Each account has its own address.
     Own,
@@ -208,16 +208,16 @@ pub enum Prices {
 /// The endpoints of most dialects.
 pub(crate) const ENDPOINTS: Endpoints = Endpoints {
     protocols: &[],
-    usual: |_, _| &[Endpoint::Chat],
-    of_model: |_| None,
-    beside: |_, _| None,
+    default_endpoints: |_, _| &[Endpoint::Chat],
+    protocol_for_model: |_| None,
+    other_protocol: |_, _| None,
     listing: None,
 };
 
 impl Framing {
     /// Returns the framing that a content type names, if it is one of a stream. The type is in
     /// lower case and has no parameters.
-    pub fn of(content_type: &[u8]) -> Option<Framing> {
+    pub fn from_content_type(content_type: &[u8]) -> Option<Framing> {
         match content_type {
             b"text/event-stream" => Some(Framing::Events),
             b"application/x-ndjson" | b"application/ndjson" => Some(Framing::Lines),
@@ -288,7 +288,7 @@ impl Protocol {
 
     /// Returns the protocol in which a model of this name is asked.
     pub(crate) fn for_model(&'static self, model: &str) -> &'static Protocol {
-        (self.endpoints.of_model)(model).unwrap_or(self)
+        (self.endpoints.protocol_for_model)(model).unwrap_or(self)
     }
 
     /// Returns the value of the header `accept`.
@@ -321,6 +321,6 @@ impl Settings {
         quirks: &Quirks::NONE,
         version: None,
         project: None,
-        place: None,
+        region: None,
     };
 }

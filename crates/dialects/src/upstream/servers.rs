@@ -28,7 +28,7 @@ pub enum HostPattern {
     Port(u16),
 }
 
-const fn at(
+const fn known_server(
     host: HostPattern,
     protocol: &'static Protocol,
     paths: &'static [&'static str],
@@ -44,181 +44,181 @@ const fn at(
 
 use HostPattern::{Ends, Is, Port};
 const ALL: &[KnownServer] = &[
-    at(
+    known_server(
         Is("api.openai.com"),
         &openai::PROTOCOL,
         &["/v1"],
         Some("OPENAI_API_KEY"),
     ),
-    at(
+    known_server(
         Is("eu.api.openai.com"),
         &openai::PROTOCOL,
         &["/v1"],
         Some("OPENAI_API_KEY"),
     ),
-    at(
+    known_server(
         Is("us.api.openai.com"),
         &openai::PROTOCOL,
         &["/v1"],
         Some("OPENAI_API_KEY"),
     ),
-    at(
+    known_server(
         Is("api.mistral.ai"),
         &openai::PROTOCOL,
         &["/v1"],
         Some("MISTRAL_API_KEY"),
     ),
-    at(
+    known_server(
         Is("api.x.ai"),
         &openai::PROTOCOL,
         &["/v1"],
         Some("XAI_API_KEY"),
     ),
-    at(
+    known_server(
         Is("api.groq.com"),
         &openai::PROTOCOL,
         &["/openai/v1"],
         Some("GROQ_API_KEY"),
     ),
     // Served with a version in the path and without.
-    at(
+    known_server(
         Is("api.deepseek.com"),
         &openai::PROTOCOL,
         &["/v1", "", "/beta"],
         Some("DEEPSEEK_API_KEY"),
     ),
-    at(
+    known_server(
         Is("openrouter.ai"),
         &openai::PROTOCOL,
         &["/api/v1"],
         Some("OPENROUTER_API_KEY"),
     ),
-    at(
+    known_server(
         Is("api.perplexity.ai"),
         &openai::PROTOCOL,
         &["", "/v1"],
         Some("PERPLEXITY_API_KEY"),
     ),
-    at(
+    known_server(
         Is("api.together.xyz"),
         &openai::PROTOCOL,
         &["/v1"],
         Some("TOGETHER_API_KEY"),
     ),
-    at(
+    known_server(
         Is("api.together.ai"),
         &openai::PROTOCOL,
         &["/v1"],
         Some("TOGETHER_API_KEY"),
     ),
-    at(
+    known_server(
         Is("api.fireworks.ai"),
         &openai::PROTOCOL,
         &["/inference/v1"],
         Some("FIREWORKS_API_KEY"),
     ),
-    at(
+    known_server(
         Is("api.cerebras.ai"),
         &openai::PROTOCOL,
         &["/v1"],
         Some("CEREBRAS_API_KEY"),
     ),
     // The addresses at which other providers' servers speak OpenAI's dialect.
-    at(
+    known_server(
         Is("api.anthropic.com"),
         &openai::PROTOCOL,
         &["/v1"],
         Some("ANTHROPIC_API_KEY"),
     ),
-    at(
+    known_server(
         Is("generativelanguage.googleapis.com"),
         &openai::PROTOCOL,
         &["/v1beta/openai"],
         Some("GEMINI_API_KEY"),
     ),
-    at(
+    known_server(
         Is("api.cohere.com"),
         &openai::PROTOCOL,
         &["/compatibility/v1"],
         Some("COHERE_API_KEY"),
     ),
-    at(
+    known_server(
         Is("api.cohere.ai"),
         &openai::PROTOCOL,
         &["/compatibility/v1"],
         Some("COHERE_API_KEY"),
     ),
-    at(
+    known_server(
         Ends(".openai.azure.com"),
         &openai::PROTOCOL,
         &["/openai/v1"],
         Some("AZURE_OPENAI_API_KEY"),
     ),
-    at(Port(11434), &openai::PROTOCOL, &["/v1"], None),
+    known_server(Port(11434), &openai::PROTOCOL, &["/v1"], None),
     // The addresses at which they speak their own dialects.
-    at(
+    known_server(
         Is("api.anthropic.com"),
         &anthropic::PROTOCOL,
         &["/v1"],
         Some("ANTHROPIC_API_KEY"),
     ),
-    at(
+    known_server(
         Is("generativelanguage.googleapis.com"),
         &gemini::PROTOCOL,
         &["/v1beta", "/v1", "/v1alpha"],
         Some("GEMINI_API_KEY"),
     ),
-    at(
+    known_server(
         Is("api.cohere.com"),
         &cohere::PROTOCOL,
         &["/v2"],
         Some("COHERE_API_KEY"),
     ),
-    at(
+    known_server(
         Is("api.cohere.ai"),
         &cohere::PROTOCOL,
         &["/v2"],
         Some("COHERE_API_KEY"),
     ),
-    at(
+    known_server(
         Ends(".openai.azure.com"),
         &azure::PROTOCOL,
         &[""],
         Some("AZURE_OPENAI_API_KEY"),
     ),
-    at(
+    known_server(
         Ends(".services.ai.azure.com"),
         &azure::PROTOCOL,
         &[""],
         Some("AZURE_OPENAI_API_KEY"),
     ),
-    at(
+    known_server(
         Ends(".cognitiveservices.azure.com"),
         &azure::PROTOCOL,
         &[""],
         Some("AZURE_OPENAI_API_KEY"),
     ),
-    at(
+    known_server(
         Is("aiplatform.googleapis.com"),
         &gemini::VERTEX,
         &[""],
         None,
     ),
-    at(
+    known_server(
         Ends("-aiplatform.googleapis.com"),
         &gemini::VERTEX,
         &[""],
         None,
     ),
-    at(Ends(".rep.googleapis.com"), &gemini::VERTEX, &[""], None),
-    at(Ends(".amazonaws.com"), &bedrock::PROTOCOL, &[""], None),
-    at(
+    known_server(Ends(".rep.googleapis.com"), &gemini::VERTEX, &[""], None),
+    known_server(Ends(".amazonaws.com"), &bedrock::PROTOCOL, &[""], None),
+    known_server(
         Is("ollama.com"),
         &ollama::PROTOCOL,
         &[""],
         Some("OLLAMA_API_KEY"),
     ),
-    at(Port(11434), &ollama::PROTOCOL, &[""], None),
+    known_server(Port(11434), &ollama::PROTOCOL, &[""], None),
 ];
 
 impl KnownServer {

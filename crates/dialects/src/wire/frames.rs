@@ -16,7 +16,7 @@ use std::ops::ControlFlow;
 
 use super::Event;
 use super::json::Writer;
-use super::sse::empty;
+use super::sse::clear_buffer;
 
 /// The fault of bytes that are no event stream, or of a frame longer than the limit. The decoder
 /// must not be used after it. The text never quotes the bytes.
@@ -64,7 +64,7 @@ impl FrameDecoder {
         let mut rest = bytes;
         // The loop runs at most twice: first for the lengths, then for the rest of the frame.
         while !self.pending.is_empty() {
-            let lengths = Lengths::of(&self.pending, self.limit)?;
+            let lengths = Lengths::read_prelude(&self.pending, self.limit)?;
             let missing = lengths
                 .as_ref()
                 .map_or(PRELUDE, |lengths| lengths.total)
@@ -76,17 +76,17 @@ impl FrameDecoder {
             }
             rest = after;
             if let Some(lengths) = lengths {
-                let flow = show(&self.pending, &lengths, &mut event)?;
-                empty(&mut self.pending);
+                let flow = emit_frame(&self.pending, &lengths, &mut event)?;
+                clear_buffer(&mut self.pending);
                 if let Some(ControlFlow::Break(value)) = flow {
                     return Ok(ControlFlow::Break(value));
                 }
             }
         }
-        while let Some(lengths) = Lengths::of(rest, self.limit)?
+        while let Some(lengths) = Lengths::read_prelude(rest, self.limit)?
             && let Some((frame, after)) = rest.split_at_checked(lengths.total)
         {
-            if let Some(ControlFlow::Break(value)) = show(frame, &lengths, &mut event)? {
+            if let Some(ControlFlow::Break(value)) = emit_frame(frame, &lengths, &mut event)? {
                 return Ok(ControlFlow::Break(value));
             }
             rest = after;
@@ -110,7 +110,7 @@ struct Lengths {
 
 impl Lengths {
     /// Reads and checks the prelude, if all of its bytes have come.
-    fn of(bytes: &[u8], limit: usize) -> Result<Option<Self>, Broken> {
+    fn read_prelude(bytes: &[u8], limit: usize) -> Result<Option<Self>, Broken> {
         let Some([total, headers, checksum]) = prelude_words(bytes) else {
             return Ok(None);
         };
@@ -134,9 +134,9 @@ impl Lengths {
 }
 
 fn prelude_words(bytes: &[u8]) -> Option<[u32; 3]> {
-    let (total, rest) = word(bytes)?;
-    let (headers, rest) = word(rest)?;
-    let (checksum, _) = word(rest)?;
+    let (total, rest) = read_word(bytes)?;
+    let (headers, rest) = read_word(rest)?;
+    let (checksum, _) = read_word(rest)?;
     Some([total, headers, checksum])
 }
 
@@ -145,7 +145,7 @@ fn prelude_words(bytes: &[u8]) -> Option<[u32; 3]> {
 /// The name of an event is its `:event-type`. The name of an exception is `exception/` and its
 /// type, and that of an error is `error/` and its code. The data is the payload. Only an error has
 /// its text in a header, so its data is `{"message":…}`.
-fn show<R>(
+fn emit_frame<R>(
     frame: &[u8],
     lengths: &Lengths,
     event: impl FnOnce(Event<'_>) -> R,
@@ -199,7 +199,7 @@ impl<'a> Headers<'a> {
         let mut rest = bytes;
         while !rest.is_empty() {
             let (name, value, after) =
-                header(rest).ok_or(Broken("a frame's headers are malformed"))?;
+                read_header(rest).ok_or(Broken("a frame's headers are malformed"))?;
             rest = after;
             match name {
                 b":message-type" => headers.message_type = value,
@@ -216,7 +216,7 @@ impl<'a> Headers<'a> {
 
 /// Returns the name and the value of a header, and the bytes after it. A value that is no text is
 /// returned as empty.
-fn header(bytes: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
+fn read_header(bytes: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
     const STRING: u8 = 7;
     let (length, rest) = bytes.split_first()?;
     let (name, rest) = rest.split_at_checked(usize::from(*length))?;
@@ -245,7 +245,7 @@ fn header(bytes: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
 }
 
 /// Returns a big-endian word, and what comes after it.
-fn word(bytes: &[u8]) -> Option<(u32, &[u8])> {
+fn read_word(bytes: &[u8]) -> Option<(u32, &[u8])> {
     let (word, rest) = bytes.split_first_chunk()?;
     Some((u32::from_be_bytes(*word), rest))
 }

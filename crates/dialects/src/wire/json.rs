@@ -16,12 +16,14 @@ use std::ops::Range;
 
 pub use kind::Kind;
 pub use pieces::Pieces;
-pub(crate) use repair::{repaired, repaired_line};
-pub(crate) use text::decoded;
-pub use text::{folds_to, integer_of, is_whole, name_of, one_line, quote, text_len, text_of};
+pub(crate) use repair::{repaired_line, repaired_text};
+pub(crate) use text::decode_string;
+pub use text::{
+    folds_to, integer_of, is_whole, name_of, one_line, quote_string, text_len, text_of,
+};
 pub use write::{Writer, escape_into, put_text};
 
-use plain::{HIGH_BITS, ascii, plain};
+use plain::{HIGH_BITS, plain_ascii_length, plain_length};
 use text::code_point;
 
 /// The place of a value in the text, in bytes. The span of a string includes its quotes.
@@ -35,7 +37,7 @@ pub const MAX_DEPTH: usize = 127;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Broken {
     /// The offset of the first byte that does not fit.
-    pub at: usize,
+    pub offset: usize,
     /// The reason. It may be shown, because it never quotes the text.
     pub why: &'static str,
 }
@@ -44,11 +46,11 @@ impl Broken {
     /// Returns the line and the column of the fault. Both count from 1, and the column counts
     /// characters.
     pub fn line_and_column(&self, text: &[u8]) -> (usize, usize) {
-        let before = text.get(..self.at).unwrap_or(text);
+        let before = text.get(..self.offset).unwrap_or(text);
         let line = memchr::memchr_iter(b'\n', before).count() + 1;
         let start = memchr::memrchr(b'\n', before).map_or(0, |newline| newline + 1);
         let is_start = |byte: &&u8| **byte & 0xC0 != 0x80;
-        let column = slice(before, &(start..before.len()))
+        let column = span_bytes(before, &(start..before.len()))
             .iter()
             .filter(is_start)
             .count()
@@ -61,7 +63,7 @@ impl Broken {
 #[derive(Debug, Clone)]
 pub struct Cursor<'a> {
     text: &'a [u8],
-    at: usize,
+    offset: usize,
     depth: usize,
 }
 
@@ -70,21 +72,25 @@ impl<'a> Cursor<'a> {
     pub fn new(text: &'a [u8]) -> Self {
         Self {
             text,
-            at: 0,
+            offset: 0,
             depth: 0,
         }
     }
 
     /// Returns a cursor before a value that an earlier scan has found at this place.
-    pub fn starting_at(text: &'a [u8], at: usize) -> Self {
-        Self { text, at, depth: 0 }
+    pub fn starting_at(text: &'a [u8], offset: usize) -> Self {
+        Self {
+            text,
+            offset,
+            depth: 0,
+        }
     }
 
     /// Returns a cursor at this place, for which a value with more levels than this is too deep.
-    pub fn starting_at_with_levels(text: &'a [u8], at: usize, levels: usize) -> Self {
+    pub fn starting_at_with_levels(text: &'a [u8], offset: usize, levels: usize) -> Self {
         Self {
             text,
-            at,
+            offset,
             depth: MAX_DEPTH.saturating_sub(levels),
         }
     }
@@ -95,26 +101,26 @@ impl<'a> Cursor<'a> {
     }
 
     /// Returns the cursor's offset.
-    pub fn at(&self) -> usize {
-        self.at
+    pub fn offset(&self) -> usize {
+        self.offset
     }
 
     /// Returns the kind of the next value. Consumes only white space.
     pub fn kind(&mut self) -> Result<Kind, Broken> {
         self.skip_blank();
         self.peek()
-            .and_then(Kind::of)
-            .ok_or_else(|| self.broken("expected a value"))
+            .and_then(Kind::from_byte)
+            .ok_or_else(|| self.broken_here("expected a value"))
     }
 
     /// Consumes and checks one whole value.
     pub fn value(&mut self) -> Result<Span, Broken> {
         self.skip_blank();
-        let start = self.at;
+        let start = self.offset;
         // Most values are strings.
         if self.peek() == Some(b'"') {
             self.string()?;
-            return Ok(start..self.at);
+            return Ok(start..self.offset);
         }
         let outside = self.depth;
         // One bit for each level, the innermost one lowest: 1 for an object. MAX_DEPTH bits fit.
@@ -140,12 +146,12 @@ impl<'a> Cursor<'a> {
                 Some(b't') => self.literal(b"true")?,
                 Some(b'f') => self.literal(b"false")?,
                 Some(b'n') => self.literal(b"null")?,
-                _ => return Err(self.broken("expected a value")),
+                _ => return Err(self.broken_here("expected a value")),
             }
             // A value has ended. Close the levels that end with it, or go on to the next value.
             loop {
                 if self.depth == outside {
-                    return Ok(start..self.at);
+                    return Ok(start..self.offset);
                 }
                 let in_object = objects & 1 == 1;
                 if self.more(if in_object { b'}' } else { b']' })? {
@@ -211,9 +217,9 @@ impl<'a> Cursor<'a> {
         mut each: impl FnMut(&mut Self, usize) -> Result<R, Broken>,
     ) -> Result<Span, Broken> {
         self.skip_blank();
-        let start = self.at;
+        let start = self.offset;
         if self.peek() != Some(open) {
-            return Err(self.broken(expected));
+            return Err(self.broken_here(expected));
         }
         self.enter()?;
         if !self.skip_over(close) {
@@ -225,7 +231,7 @@ impl<'a> Cursor<'a> {
             }
         }
         self.depth -= 1;
-        Ok(start..self.at)
+        Ok(start..self.offset)
     }
 
     /// Consumes a value. If it is an object, `each` gets its members as in
@@ -268,19 +274,19 @@ impl<'a> Cursor<'a> {
         self.skip_blank();
         match self.peek() {
             None => Ok(()),
-            Some(_) => Err(self.broken("expected nothing after the value")),
+            Some(_) => Err(self.broken_here("expected nothing after the value")),
         }
     }
 
     #[inline]
     fn peek(&self) -> Option<u8> {
-        self.text.get(self.at).copied()
+        self.text.get(self.offset).copied()
     }
 
     #[inline]
     fn skip_blank(&mut self) {
         while let Some(b' ' | b'\n' | b'\r' | b'\t') = self.peek() {
-            self.at += 1;
+            self.offset += 1;
         }
     }
 
@@ -289,7 +295,7 @@ impl<'a> Cursor<'a> {
     fn skip_over(&mut self, byte: u8) -> bool {
         self.skip_blank();
         let found = self.peek() == Some(byte);
-        self.at += usize::from(found);
+        self.offset += usize::from(found);
         found
     }
 
@@ -297,10 +303,10 @@ impl<'a> Cursor<'a> {
     #[inline]
     fn enter(&mut self) -> Result<(), Broken> {
         if self.depth == MAX_DEPTH {
-            return Err(self.broken("nested deeper than 127 levels"));
+            return Err(self.broken_here("nested deeper than 127 levels"));
         }
         self.depth += 1;
-        self.at += 1;
+        self.offset += 1;
         self.skip_blank();
         Ok(())
     }
@@ -312,10 +318,10 @@ impl<'a> Cursor<'a> {
             return Ok(true);
         }
         if self.peek() == Some(close) {
-            self.at += 1;
+            self.offset += 1;
             return Ok(false);
         }
-        Err(self.broken(if close == b'}' {
+        Err(self.broken_here(if close == b'}' {
             "expected `,` or `}`"
         } else {
             "expected `,` or `]`"
@@ -326,44 +332,44 @@ impl<'a> Cursor<'a> {
     #[inline]
     fn key(&mut self) -> Result<Span, Broken> {
         self.skip_blank();
-        let start = self.at;
+        let start = self.offset;
         if self.peek() != Some(b'"') {
-            return Err(self.broken("expected a key in double quotes"));
+            return Err(self.broken_here("expected a key in double quotes"));
         }
         self.string()?;
-        let key = start..self.at;
+        let key = start..self.offset;
         if !self.skip_over(b':') {
-            return Err(self.broken("expected `:` after the key"));
+            return Err(self.broken_here("expected `:` after the key"));
         }
         Ok(key)
     }
 
     fn literal(&mut self, word: &'static [u8]) -> Result<(), Broken> {
-        if !self.rest(self.at).starts_with(word) {
-            return Err(self.broken("expected a value"));
+        if !self.rest(self.offset).starts_with(word) {
+            return Err(self.broken_here("expected a value"));
         }
-        self.at += word.len();
+        self.offset += word.len();
         Ok(())
     }
 
     fn number(&mut self) -> Result<(), Broken> {
-        self.at += usize::from(self.peek() == Some(b'-'));
+        self.offset += usize::from(self.peek() == Some(b'-'));
         if self.peek() == Some(b'0') {
-            self.at += 1;
+            self.offset += 1;
             if let Some(b'0'..=b'9') = self.peek() {
-                return Err(self.broken("a number must not begin with 0"));
+                return Err(self.broken_here("a number must not begin with 0"));
             }
         } else {
             self.digits()?;
         }
         if self.peek() == Some(b'.') {
-            self.at += 1;
+            self.offset += 1;
             self.digits()?;
         }
         if let Some(b'e' | b'E') = self.peek() {
-            self.at += 1;
+            self.offset += 1;
             if let Some(b'+' | b'-') = self.peek() {
-                self.at += 1;
+                self.offset += 1;
             }
             self.digits()?;
         }
@@ -373,12 +379,12 @@ impl<'a> Cursor<'a> {
     /// Steps over one or more digits.
     #[inline]
     fn digits(&mut self) -> Result<(), Broken> {
-        let start = self.at;
+        let start = self.offset;
         while let Some(b'0'..=b'9') = self.peek() {
-            self.at += 1;
+            self.offset += 1;
         }
-        if self.at == start {
-            return Err(self.broken("expected a digit"));
+        if self.offset == start {
+            return Err(self.broken_here("expected a digit"));
         }
         Ok(())
     }
@@ -386,13 +392,13 @@ impl<'a> Cursor<'a> {
     /// Steps over a string, from its opening quote. Returns the length of its decoded text.
     #[inline]
     fn string(&mut self) -> Result<usize, Broken> {
-        let start = self.at + 1;
-        self.at = start + ascii(self.rest(start));
+        let start = self.offset + 1;
+        self.offset = start + plain_ascii_length(self.rest(start));
         if self.peek() != Some(b'"') {
             return self.long_string(start);
         }
-        self.at += 1;
-        Ok(self.at - 1 - start)
+        self.offset += 1;
+        Ok(self.offset - 1 - start)
     }
 
     /// Steps over the rest of a string that begins at `start`, and is longer than most, or has
@@ -401,28 +407,30 @@ impl<'a> Cursor<'a> {
         let mut high = 0;
         let mut saved = 0;
         loop {
-            self.at += plain(self.rest(self.at), &mut high);
+            self.offset += plain_length(self.rest(self.offset), &mut high);
             match self.peek() {
                 Some(b'"') => break,
                 Some(b'\\') => saved += self.escape()?,
-                Some(_) => return Err(self.broken("control characters in strings must be escaped")),
-                None => return Err(self.broken("the text ends inside a string")),
+                Some(_) => {
+                    return Err(self.broken_here("control characters in strings must be escaped"));
+                }
+                None => return Err(self.broken_here("the text ends inside a string")),
             }
         }
         if high & HIGH_BITS != 0 {
             self.check_utf8(start)?;
         }
-        let len = self.at - start - saved;
-        self.at += 1;
+        let len = self.offset - start - saved;
+        self.offset += 1;
         Ok(len)
     }
 
     fn check_utf8(&mut self, start: usize) -> Result<(), Broken> {
-        match std::str::from_utf8(slice(self.text, &(start..self.at))) {
+        match std::str::from_utf8(span_bytes(self.text, &(start..self.offset))) {
             Ok(_) => Ok(()),
             Err(error) => {
-                self.at = start + error.valid_up_to();
-                Err(self.broken("invalid UTF-8"))
+                self.offset = start + error.valid_up_to();
+                Err(self.broken_here("invalid UTF-8"))
             }
         }
     }
@@ -430,21 +438,21 @@ impl<'a> Cursor<'a> {
     /// Steps over an escape. Returns the number of bytes that decoding saves.
     #[inline]
     fn escape(&mut self) -> Result<usize, Broken> {
-        match self.text.get(self.at + 1) {
+        match self.text.get(self.offset + 1) {
             Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => {
-                self.at += 2;
+                self.offset += 2;
                 Ok(1)
             }
             Some(b'u') => {
-                let rest = self.rest(self.at + 2);
+                let rest = self.rest(self.offset + 2);
                 let Some((character, after)) = code_point(rest) else {
-                    return Err(self.broken("expected four hexadecimal digits after `\\u`"));
+                    return Err(self.broken_here("expected four hexadecimal digits after `\\u`"));
                 };
                 let written = 2 + rest.len() - after.len();
-                self.at += written;
+                self.offset += written;
                 Ok(written - character.len_utf8())
             }
-            _ => Err(self.broken("invalid escape in a string")),
+            _ => Err(self.broken_here("invalid escape in a string")),
         }
     }
 
@@ -455,9 +463,9 @@ impl<'a> Cursor<'a> {
 
     /// Returns the fault at this place. If the text's encoding is the cause, the reason says so.
     #[cold]
-    fn broken(&self, why: &'static str) -> Broken {
+    fn broken_here(&self, why: &'static str) -> Broken {
         let why = match self.text {
-            [0xEF, 0xBB, 0xBF, ..] if self.at == 0 => "a byte order mark (BOM) is not allowed",
+            [0xEF, 0xBB, 0xBF, ..] if self.offset == 0 => "a byte order mark (BOM) is not allowed",
             [0xFF, 0xFE, ..] | [0xFE, 0xFF, ..] => {
                 "the text must be UTF-8, and this looks like UTF-16"
             }
@@ -466,18 +474,21 @@ impl<'a> Cursor<'a> {
             [0, _, ..] | [_, 0, ..] => {
                 "the text must be UTF-8, and this looks like UTF-16 or UTF-32"
             }
-            _ if self.at >= self.text.len() && why.starts_with("expected") => {
+            _ if self.offset >= self.text.len() && why.starts_with("expected") => {
                 "the text ends too early"
             }
             _ => why,
         };
-        Broken { at: self.at, why }
+        Broken {
+            offset: self.offset,
+            why,
+        }
     }
 }
 
 /// Returns the bytes of a span. They are empty if the text does not reach that far.
 #[inline]
-pub fn slice<'a>(text: &'a [u8], span: &Span) -> &'a [u8] {
+pub fn span_bytes<'a>(text: &'a [u8], span: &Span) -> &'a [u8] {
     text.get(span.clone()).unwrap_or_default()
 }
 

@@ -11,7 +11,7 @@ use std::ops::ControlFlow;
 use memchr::memchr;
 
 use super::Event;
-use super::sse::{TooLarge, append, check, empty, without_mark};
+use super::sse::{TooLarge, append_bytes, check_length, clear_buffer, without_mark};
 
 /// The decoder's place in the stream, and the bytes of a line whose end has not come yet.
 #[derive(Debug)]
@@ -47,35 +47,39 @@ impl LineDecoder {
     ) -> Result<ControlFlow<B>, TooLarge> {
         let mut rest = bytes;
         while let Some(end) = memchr(b'\n', rest) {
-            check(self.line.len() + end, self.limit)?;
+            check_length(self.line.len() + end, self.limit)?;
             let (line, after) = rest.split_at_checked(end).unwrap_or_default();
             rest = after.get(1..).unwrap_or_default();
             let flow = if self.line.is_empty() {
-                show(&mut self.first_line, line, &mut event)
+                emit_line(&mut self.first_line, line, &mut event)
             } else {
-                append(&mut self.line, line, self.limit);
+                append_bytes(&mut self.line, line, self.limit);
                 self.finish(&mut event)
             };
             if let Some(ControlFlow::Break(value)) = flow {
                 return Ok(ControlFlow::Break(value));
             }
         }
-        check(self.line.len() + rest.len(), self.limit)?;
-        append(&mut self.line, rest, self.limit);
+        check_length(self.line.len() + rest.len(), self.limit)?;
+        append_bytes(&mut self.line, rest, self.limit);
         Ok(ControlFlow::Continue(()))
     }
 
     /// Calls `event` for the gathered line, unless it is blank. At the end of the stream this is a
     /// last line without a line end. The caller must check if that line is whole.
     pub fn finish<R>(&mut self, event: impl FnOnce(Event<'_>) -> R) -> Option<R> {
-        let shown = show(&mut self.first_line, &self.line, event);
-        empty(&mut self.line);
+        let shown = emit_line(&mut self.first_line, &self.line, event);
+        clear_buffer(&mut self.line);
         shown
     }
 }
 
 /// Calls `event` for a line, unless it is blank.
-fn show<R>(first_line: &mut bool, line: &[u8], event: impl FnOnce(Event<'_>) -> R) -> Option<R> {
+fn emit_line<R>(
+    first_line: &mut bool,
+    line: &[u8],
+    event: impl FnOnce(Event<'_>) -> R,
+) -> Option<R> {
     let data = without_mark(first_line, line).trim_ascii();
     (!data.is_empty()).then(|| event(Event { name: b"", data }))
 }

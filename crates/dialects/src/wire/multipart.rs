@@ -47,7 +47,7 @@ pub struct FormField {
     /// Its value, or the beginning of it.
     pub value: Vec<u8>,
     /// The place of these bytes in the form.
-    pub place: Span,
+    pub span: Span,
     /// False if the value goes on.
     pub is_whole: bool,
 }
@@ -71,7 +71,7 @@ pub struct FormScanner {
     /// The bytes that are not read yet.
     rest: Vec<u8>,
     /// The place of the first of them in the form.
-    at: usize,
+    rest_start: usize,
     state: State,
     parts: usize,
     found: Vec<FormField>,
@@ -93,7 +93,7 @@ enum State {
 }
 
 /// Reads the boundary from a content type. Returns `None` if the type is no form.
-pub fn boundary(content_type: &[u8]) -> Option<Result<&str, &'static str>> {
+pub fn form_boundary(content_type: &[u8]) -> Option<Result<&str, &'static str>> {
     const WHY: &str =
         "has no usable `boundary` in its content type: 1 to 70 letters, digits and `'()+_,-./:=?`";
     let end = content_type
@@ -104,7 +104,7 @@ pub fn boundary(content_type: &[u8]) -> Option<Result<&str, &'static str>> {
     kind.trim_ascii()
         .eq_ignore_ascii_case(b"multipart/form-data")
         .then(|| {
-            let parameters = parameters(rest).ok_or(WHY)?;
+            let parameters = read_parameters(rest).ok_or(WHY)?;
             let mut named = parameters
                 .iter()
                 .filter(|(name, _)| name.eq_ignore_ascii_case(b"boundary"));
@@ -128,7 +128,7 @@ impl FormScanner {
             delimiter: memmem::Finder::new(format!("--{boundary}").as_bytes()).into_owned(),
             reading,
             rest: Vec::new(),
-            at: 0,
+            rest_start: 0,
             state: State::Start,
             parts: 0,
             found: Vec::new(),
@@ -151,7 +151,9 @@ impl FormScanner {
     pub fn finish(self) -> Result<Vec<FormField>, FormFault> {
         match (self.state, self.rest.as_slice()) {
             (State::Over, b"" | b"\r\n") => Ok(self.found),
-            _ => Err(broken("ends before its last boundary, or goes on after it")),
+            _ => Err(broken_form(
+                "ends before its last boundary, or goes on after it",
+            )),
         }
     }
 
@@ -163,7 +165,7 @@ impl FormScanner {
             State::Start if self.rest.starts_with(self.delimiter.needle()) => {
                 self.go(delimiter, State::Delimiter)
             }
-            State::Start => Err(broken("does not begin with its boundary")),
+            State::Start => Err(broken_form("does not begin with its boundary")),
             State::Delimiter => match self.rest.get(..2) {
                 None => Ok(false),
                 Some(b"--") => self.go(2, State::Over),
@@ -171,22 +173,22 @@ impl FormScanner {
                     self.parts += 1;
                     self.go(2, State::Head)
                 }
-                Some(b"\r\n") => Err(broken("has more than 256 parts")),
-                Some(_) => Err(broken(INSIDE)),
+                Some(b"\r\n") => Err(broken_form("has more than 256 parts")),
+                Some(_) => Err(broken_form(INSIDE)),
             },
             State::Head => match memmem::find(&self.rest, b"\r\n\r\n") {
                 Some(end) if end <= HEAD => {
                     let head = self.rest.get(..end).unwrap_or_default();
                     if self.delimiter.find(head).is_some() {
-                        return Err(broken(INSIDE));
+                        return Err(broken_form(INSIDE));
                     }
-                    let field = self.begin_field(part_name(head)?, self.at + end + 4)?;
+                    let field = self.begin_field(part_name(head)?, self.rest_start + end + 4)?;
                     let reads = field.is_some();
                     self.found.extend(field);
                     self.go(end + 4, State::Content(reads))
                 }
                 None if self.rest.len() < HEAD + 4 => Ok(false),
-                Some(_) | None => Err(broken("has a part with a head of more than 8 KiB")),
+                Some(_) | None => Err(broken_form("has a part with a head of more than 8 KiB")),
             },
             State::Content(reads) => match self.delimiter.find(&self.rest) {
                 Some(found) => {
@@ -196,7 +198,7 @@ impl FormScanner {
                     let reads = self.keep(reads, length)?;
                     self.end_field(reads);
                     if self.rest.get(length..found) != Some(b"\r\n") {
-                        return Err(broken(INSIDE));
+                        return Err(broken_form(INSIDE));
                     }
                     self.go(found + delimiter, State::Delimiter)
                 }
@@ -209,7 +211,9 @@ impl FormScanner {
                     }
                 },
             },
-            State::Over if self.rest.len() > 2 => Err(broken("goes on after its last boundary")),
+            State::Over if self.rest.len() > 2 => {
+                Err(broken_form("goes on after its last boundary"))
+            }
             State::Over => Ok(false),
         }
     }
@@ -217,7 +221,7 @@ impl FormScanner {
     /// Drops the bytes that were read, and changes the state.
     fn go(&mut self, read: usize, state: State) -> Result<bool, FormFault> {
         self.rest.drain(..read.min(self.rest.len()));
-        self.at += read;
+        self.rest_start += read;
         self.state = state;
         Ok(true)
     }
@@ -228,18 +232,18 @@ impl FormScanner {
             return Ok(false);
         };
         let bytes = self.rest.get(..length).unwrap_or_default();
-        let begin = || Begin::of(&field.value, bytes);
-        let (most, fault) = match field.reading {
+        let begin = || ValueStart::classify(&field.value, bytes);
+        let (max_bytes, fault) = match field.reading {
             FieldReading::Once(_) => (VALUE, Some("is too long")),
             FieldReading::Nothing | FieldReading::Whole => (self.room(), Some(TOO_MUCH)),
             FieldReading::Json | FieldReading::Beginning => match begin() {
-                Begin::Json => (self.room(), Some(TOO_MUCH)),
-                Begin::Unknown => (VALUE, Some("begins with too many blanks")),
-                Begin::Other if field.reading == FieldReading::Json => return Ok(false),
-                Begin::Other => (VALUE, None),
+                ValueStart::Json => (self.room(), Some(TOO_MUCH)),
+                ValueStart::Unknown => (VALUE, Some("begins with too many blanks")),
+                ValueStart::Other if field.reading == FieldReading::Json => return Ok(false),
+                ValueStart::Other => (VALUE, None),
             },
         };
-        let kept = length.min(most.saturating_sub(field.value.len()));
+        let kept = length.min(max_bytes.saturating_sub(field.value.len()));
         field.is_whole &= kept == length;
         if let Some(why) = fault.filter(|_| kept < length) {
             return Err(FormFault {
@@ -250,7 +254,7 @@ impl FormScanner {
         field
             .value
             .extend_from_slice(bytes.get(..kept).unwrap_or_default());
-        field.place.end += kept;
+        field.span.end += kept;
         self.found.push(field);
         Ok(true)
     }
@@ -305,7 +309,7 @@ impl FormScanner {
                     name,
                     reading,
                     value: Vec::new(),
-                    place: start..start,
+                    span: start..start,
                     is_whole: true,
                 }));
             }
@@ -322,7 +326,7 @@ const TOO_MUCH: &str =
 
 /// How a value begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Begin {
+enum ValueStart {
     /// As an object or a list.
     Json,
     /// In another way.
@@ -331,9 +335,9 @@ enum Begin {
     Unknown,
 }
 
-impl Begin {
+impl ValueStart {
     /// Looks at a value in two pieces. Some servers look past blanks and marks that are no JSON.
-    fn of(value: &[u8], more: &[u8]) -> Begin {
+    fn classify(value: &[u8], more: &[u8]) -> ValueStart {
         let start: Vec<u8> = value.iter().chain(more).take(VALUE).copied().collect();
         let (text, is_broken) = match std::str::from_utf8(&start) {
             Ok(text) => (text, false),
@@ -346,10 +350,10 @@ impl Begin {
             }
         };
         match text.trim_start_matches(is_blank).chars().next() {
-            Some('{' | '[') => Begin::Json,
-            Some(_) => Begin::Other,
-            None if is_broken => Begin::Other,
-            None => Begin::Unknown,
+            Some('{' | '[') => ValueStart::Json,
+            Some(_) => ValueStart::Other,
+            None if is_broken => ValueStart::Other,
+            None => ValueStart::Unknown,
         }
     }
 }
@@ -361,13 +365,14 @@ pub(crate) fn is_blank(letter: char) -> bool {
 
 impl FormField {
     fn is_json_or_whole(&self) -> bool {
-        self.reading == FieldReading::Whole || Begin::of(&self.value, b"") == Begin::Json
+        self.reading == FieldReading::Whole
+            || ValueStart::classify(&self.value, b"") == ValueStart::Json
     }
 }
 
 const INSIDE: &str = "has its boundary inside a part: choose a longer boundary";
 
-fn broken(why: &'static str) -> FormFault {
+fn broken_form(why: &'static str) -> FormFault {
     FormFault { field: None, why }
 }
 
@@ -393,19 +398,19 @@ fn part_name(head: &[u8]) -> Result<PartName<'_>, FormFault> {
     let mut has_odd_charset = false;
     let line_feeds = memchr::memchr_iter(b'\n', head).count();
     if memmem::find_iter(head, b"\r\n").count() != line_feeds {
-        return Err(broken(ODD));
+        return Err(broken_form(ODD));
     }
     for line in head
         .split(|byte| *byte == b'\n')
         .map(|line| line.strip_suffix(b"\r").unwrap_or(line))
     {
         let Some(colon) = line.iter().position(|byte| *byte == b':') else {
-            return Err(broken(ODD));
+            return Err(broken_form(ODD));
         };
         let (name, value) = line.split_at(colon);
         let is_odd = |byte: &u8| *byte < b' ' && *byte != b'\t' || *byte == 0x7f;
         if name.is_empty() || !name.iter().all(|byte| is_token(*byte)) || value.iter().any(is_odd) {
-            return Err(broken(ODD));
+            return Err(broken_form(ODD));
         }
         let text = value
             .get(1..)
@@ -420,14 +425,14 @@ fn part_name(head: &[u8]) -> Result<PartName<'_>, FormFault> {
             || is(b"content-transfer-encoding") && is_coded()
             || is(b"content-type") && text.starts_with(b"multipart/")
         {
-            return Err(broken(ODD));
+            return Err(broken_form(ODD));
         }
     }
-    let part = disposition(found.unwrap_or_default()).ok_or(broken(ODD))?;
+    let part = read_disposition(found.unwrap_or_default()).ok_or(broken_form(ODD))?;
     // It would change how servers read the other fields.
     let sets_charset = part.name.eq_ignore_ascii_case(b"_charset_");
     if sets_charset || has_odd_charset && part.file != PartFile::Surely {
-        return Err(broken(ODD));
+        return Err(broken_form(ODD));
     }
     Ok(part)
 }
@@ -436,9 +441,9 @@ fn part_name(head: &[u8]) -> Result<PartName<'_>, FormFault> {
 /// one than it looks.
 fn is_like_ascii(content_type: &[u8]) -> bool {
     const KNOWN: [&[u8]; 5] = [b"utf-8", b"utf8", b"us-ascii", b"ascii", b"iso-8859-1"];
-    memmem::find_iter(content_type, b"charset").all(|at| {
+    memmem::find_iter(content_type, b"charset").all(|position| {
         let rest = content_type
-            .get(at + b"charset".len()..)
+            .get(position + b"charset".len()..)
             .unwrap_or_default();
         let value = rest
             .trim_ascii_start()
@@ -461,11 +466,11 @@ fn is_like_ascii(content_type: &[u8]) -> bool {
 const ODD: &str = "has a part whose head is not `content-disposition: form-data; name=\"…\"`, whose name has escapes, or that is encoded or a form";
 
 /// Reads the value of a `content-disposition`, from its colon on.
-fn disposition(value: &[u8]) -> Option<PartName<'_>> {
+fn read_disposition(value: &[u8]) -> Option<PartName<'_>> {
     let rest = value.strip_prefix(b":")?.trim_ascii();
     let (kind, rest) = rest.split_at(rest.iter().position(|byte| *byte == b';')?);
     let parameters =
-        parameters(rest).filter(|_| kind.trim_ascii().eq_ignore_ascii_case(b"form-data"))?;
+        read_parameters(rest).filter(|_| kind.trim_ascii().eq_ignore_ascii_case(b"form-data"))?;
     // Some servers know `name*` and `name*0`, and others do not.
     let mut names = parameters
         .iter()
@@ -497,7 +502,7 @@ fn disposition(value: &[u8]) -> Option<PartName<'_>> {
 }
 
 /// Reads parameters, each after a `;`: their names and values.
-fn parameters(mut text: &[u8]) -> Option<Vec<(&[u8], &[u8])>> {
+fn read_parameters(mut text: &[u8]) -> Option<Vec<(&[u8], &[u8])>> {
     let mut found = Vec::new();
     loop {
         text = text.trim_ascii_start();

@@ -3,7 +3,7 @@
 /// Encodes text as one segment of a path, or as a value in a query. Encodes everything but
 /// unreserved characters (§2.3). A segment of only dots would be a step in the tree of paths, so it
 /// becomes a name that nothing has.
-pub fn segment(text: &str) -> String {
+pub fn encode_segment(text: &str) -> String {
     if text.bytes().all(|byte| byte == b'.') {
         return "_".repeat(text.len().max(1));
     }
@@ -24,7 +24,7 @@ fn hex_digit(nibble: u8) -> char {
 }
 
 /// Decodes a text. Returns `None` if a `%` is not followed by two hexadecimal digits.
-pub fn decode(text: &str) -> Option<Vec<u8>> {
+pub fn decode_text(text: &str) -> Option<Vec<u8>> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.bytes();
     while let Some(byte) = rest.next() {
@@ -39,34 +39,42 @@ pub fn decode(text: &str) -> Option<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
-    use super::{decode, segment};
+    use super::{decode_text, encode_segment};
 
     #[test]
     fn what_is_encoded_is_decoded() {
         let text = "a:b/c d%é?#&=+";
-        assert_eq!(decode(&segment(text)).as_deref(), Some(text.as_bytes()));
-        assert_eq!(decode("%4a%4Ax%00").as_deref(), Some(&b"JJx\0"[..]));
+        assert_eq!(
+            decode_text(&encode_segment(text)).as_deref(),
+            Some(text.as_bytes())
+        );
+        assert_eq!(decode_text("%4a%4Ax%00").as_deref(), Some(&b"JJx\0"[..]));
         for broken in ["%", "%4", "%4x", "%+4", "a%%41"] {
-            assert_eq!(decode(broken), None, "{broken}");
+            assert_eq!(decode_text(broken), None, "{broken}");
         }
     }
 
     #[test]
     fn only_what_is_unreserved_stays() {
-        assert_eq!(segment("aZ09-._~"), "aZ09-._~");
+        assert_eq!(encode_segment("aZ09-._~"), "aZ09-._~");
         assert_eq!(
-            segment("a:b/c d%é?#&=+"),
+            encode_segment("a:b/c d%é?#&=+"),
             "a%3Ab%2Fc%20d%25%C3%A9%3F%23%26%3D%2B"
         );
-        assert_eq!(segment("\0\x7f"), "%00%7F");
+        assert_eq!(encode_segment("\0\x7f"), "%00%7F");
     }
 
     #[test]
     fn no_segment_is_a_step_in_the_tree() {
         assert_eq!(
-            [segment(""), segment("."), segment(".."), segment("...")],
+            [
+                encode_segment(""),
+                encode_segment("."),
+                encode_segment(".."),
+                encode_segment("...")
+            ],
             ["_", "_", "__", "___"]
         );
-        assert_eq!(segment("..a"), "..a");
+        assert_eq!(encode_segment("..a"), "..a");
     }
 }

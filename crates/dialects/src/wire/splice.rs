@@ -8,7 +8,7 @@ use std::borrow::Cow;
 
 use bytes::Bytes;
 
-use super::json::{Cursor, Span, name_of, slice};
+use super::json::{Cursor, Span, name_of, span_bytes};
 
 /// The size up to which one copy is cheaper than several parts.
 pub(crate) const SHORT_BODY: usize = 64 * 1024;
@@ -19,17 +19,17 @@ pub struct Edits<'e> {
     text: &'e [u8],
     list: Vec<Edit<'e>>,
     /// The most edits that are gathered.
-    most: usize,
+    max_edits: usize,
 }
 
 #[derive(Debug)]
 struct Edit<'e> {
     span: Span,
-    what: What<'e>,
+    kind: EditKind<'e>,
 }
 
 #[derive(Debug)]
-enum What<'e> {
+enum EditKind<'e> {
     Replace(Cow<'e, [u8]>),
     /// Inserts a member. The span is empty and is just after the `{`.
     InsertMember(Cow<'e, [u8]>),
@@ -41,26 +41,26 @@ enum What<'e> {
 impl<'e> Edits<'e> {
     /// Returns an empty set of edits to this text.
     pub fn new(text: &'e [u8]) -> Self {
-        Self::at_most(text, usize::MAX)
+        Self::with_limit(text, usize::MAX)
     }
 
     /// Returns an empty set of edits that takes no more than `most`, and says if there were more.
-    pub fn at_most(text: &'e [u8], most: usize) -> Self {
+    pub fn with_limit(text: &'e [u8], max_edits: usize) -> Self {
         Self {
             text,
             list: Vec::new(),
-            most,
+            max_edits,
         }
     }
 
     /// Returns whether there were more edits than may be gathered.
     pub fn is_over(&self) -> bool {
-        self.list.len() > self.most
+        self.list.len() > self.max_edits
     }
 
-    fn push(&mut self, span: Span, what: What<'e>) {
+    fn push(&mut self, span: Span, kind: EditKind<'e>) {
         if !self.is_over() {
-            self.list.push(Edit { span, what });
+            self.list.push(Edit { span, kind });
         }
     }
 
@@ -71,19 +71,19 @@ impl<'e> Edits<'e> {
 
     /// Replaces a span by `with`. If a span is replaced twice, the first replacement counts.
     pub fn replace(&mut self, span: Span, with: impl Into<Cow<'e, [u8]>>) {
-        self.push(span, What::Replace(with.into()));
+        self.push(span, EditKind::Replace(with.into()));
     }
 
     /// Inserts a member (`"key":value`, without a comma) as the first one of the object whose `{`
     /// is at `open`. Several inserted members keep their order.
     pub fn insert_member(&mut self, open: usize, member: impl Into<Cow<'e, [u8]>>) {
-        self.push(open + 1..open + 1, What::InsertMember(member.into()));
+        self.push(open + 1..open + 1, EditKind::InsertMember(member.into()));
     }
 
     /// Removes a member, and the comma that is then superfluous. Any set of an object's members may
     /// be removed.
     pub fn remove_member(&mut self, key: &Span, value: &Span) {
-        self.push(key.start..value.end, What::RemoveMember);
+        self.push(key.start..value.end, EditKind::RemoveMember);
     }
 
     /// Appends the edited text to `out`. The edits stay, and may be applied again.
@@ -94,7 +94,7 @@ impl<'e> Edits<'e> {
         }
         out.reserve(text.len() + self.list.iter().map(Edit::added).sum::<usize>());
         self.apply(|part| match part {
-            Part::Old(span) => out.extend_from_slice(slice(text, &span)),
+            Part::Old(span) => out.extend_from_slice(span_bytes(text, &span)),
             Part::New(bytes) => out.extend_from_slice(bytes),
         });
     }
@@ -114,8 +114,12 @@ impl<'e> Edits<'e> {
         let text = self.text;
         // The sort is stable, so insertions keep their order. An insertion comes before other edits
         // at its place.
-        self.list
-            .sort_by_key(|edit| (edit.span.start, !matches!(edit.what, What::InsertMember(_))));
+        self.list.sort_by_key(|edit| {
+            (
+                edit.span.start,
+                !matches!(edit.kind, EditKind::InsertMember(_)),
+            )
+        });
 
         let mut copied = 0;
         let mut edits = self.list.as_slice();
@@ -124,13 +128,13 @@ impl<'e> Edits<'e> {
             if edit.span.start < copied {
                 continue;
             }
-            match &edit.what {
-                What::Replace(with) => {
+            match &edit.kind {
+                EditKind::Replace(with) => {
                     put(Part::Old(copied..edit.span.start));
                     put(Part::New(with));
                     copied = edit.span.end;
                 }
-                What::InsertMember(member) => {
+                EditKind::InsertMember(member) => {
                     put(Part::Old(copied..edit.span.start));
                     put(Part::New(member));
                     copied = edit.span.start;
@@ -138,7 +142,7 @@ impl<'e> Edits<'e> {
                         put(Part::New(b","));
                     }
                 }
-                What::RemoveMember => {
+                EditKind::RemoveMember => {
                     let run = RemovedRun::from(text, edit, later);
                     let start = if run.is_last {
                         comma_before(text, edit.span.start)
@@ -158,7 +162,7 @@ impl<'e> Edits<'e> {
     pub fn parts(mut self, body: &Bytes) -> (Vec<Bytes>, usize) {
         const SHORT: usize = 4096;
         let is_short = body.len() <= SHORT_BODY;
-        let longest = if is_short { SHORT_BODY } else { SHORT };
+        let max_copied = if is_short { SHORT_BODY } else { SHORT };
         let room = if is_short {
             body.len() + self.list.iter().map(Edit::added).sum::<usize>()
         } else {
@@ -169,11 +173,11 @@ impl<'e> Edits<'e> {
         let mut copied = 0;
         self.apply(|part| {
             let bytes = match &part {
-                Part::Old(span) if span.len() > longest => {
+                Part::Old(span) if span.len() > max_copied => {
                     parts.push(Bytes::from(std::mem::take(&mut short)));
                     return parts.push(body.slice(span.clone()));
                 }
-                Part::Old(span) => slice(body, span),
+                Part::Old(span) => span_bytes(body, span),
                 Part::New(bytes) => bytes,
             };
             copied += bytes.len();
@@ -186,7 +190,7 @@ impl<'e> Edits<'e> {
 }
 
 /// Returns an object without the members of these names.
-pub fn without(object: &[u8], mut is_left_out: impl FnMut(&str) -> bool) -> Vec<u8> {
+pub fn without_members(object: &[u8], mut is_left_out: impl FnMut(&str) -> bool) -> Vec<u8> {
     let mut edits = Edits::new(object);
     let mut rest = Vec::new();
     // What is no object stays as it is.
@@ -210,10 +214,10 @@ pub enum Part<'a> {
 
 impl Edit<'_> {
     fn added(&self) -> usize {
-        match &self.what {
-            What::Replace(with) => with.len(),
-            What::InsertMember(member) => member.len() + 1,
-            What::RemoveMember => 0,
+        match &self.kind {
+            EditKind::Replace(with) => with.len(),
+            EditKind::InsertMember(member) => member.len() + 1,
+            EditKind::RemoveMember => 0,
         }
     }
 }
@@ -231,7 +235,7 @@ impl RemovedRun {
     fn from(text: &[u8], first: &Edit<'_>, later: &[Edit<'_>]) -> Self {
         let mut removed = later
             .iter()
-            .filter(|edit| matches!(edit.what, What::RemoveMember))
+            .filter(|edit| matches!(edit.kind, EditKind::RemoveMember))
             .peekable();
         let mut end = first.span.end;
         loop {
@@ -259,35 +263,36 @@ impl RemovedRun {
 fn is_followed(text: &[u8], open: usize, later: &[Edit<'_>]) -> bool {
     let first = after_blank(text, open);
     for (index, edit) in later.iter().enumerate() {
-        match edit.what {
-            What::InsertMember(_) if edit.span.start == open => return true,
-            What::RemoveMember if edit.span.start == first => {
+        match edit.kind {
+            EditKind::InsertMember(_) if edit.span.start == open => return true,
+            EditKind::RemoveMember if edit.span.start == first => {
                 return !RemovedRun::from(text, edit, later.get(index + 1..).unwrap_or_default())
                     .is_last;
             }
             _ if edit.span.start > first => break,
-            What::Replace(_) | What::InsertMember(_) | What::RemoveMember => {}
+            EditKind::Replace(_) | EditKind::InsertMember(_) | EditKind::RemoveMember => {}
         }
     }
     text.get(first) != Some(&b'}')
 }
 
 /// Returns the first place at or after `at` that is not white space.
-fn after_blank(text: &[u8], at: usize) -> usize {
-    let rest = text.get(at..).unwrap_or_default();
-    at + rest
-        .iter()
-        .position(|byte| !is_blank(*byte))
-        .unwrap_or(rest.len())
+fn after_blank(text: &[u8], start: usize) -> usize {
+    let rest = text.get(start..).unwrap_or_default();
+    start
+        + rest
+            .iter()
+            .position(|byte| !is_blank(*byte))
+            .unwrap_or(rest.len())
 }
 
 /// Returns the place of the comma before the member at `at`, or `at` itself if that member is the
 /// first one.
-fn comma_before(text: &[u8], at: usize) -> usize {
-    let before = text.get(..at).unwrap_or_default();
+fn comma_before(text: &[u8], member_start: usize) -> usize {
+    let before = text.get(..member_start).unwrap_or_default();
     match before.iter().rposition(|byte| !is_blank(*byte)) {
         Some(comma) if text.get(comma) == Some(&b',') => comma,
-        Some(_) | None => at,
+        Some(_) | None => member_start,
     }
 }
 

@@ -112,7 +112,7 @@ impl Decoder {
             if first == b'e'
                 && let Some(after) = self.same_name(rest)
             {
-                check(gathered + self.name_line.len() - 1, self.limit)?;
+                check_length(gathered + self.name_line.len() - 1, self.limit)?;
                 rest = after;
                 continue;
             }
@@ -122,11 +122,11 @@ impl Decoder {
                 memchr2(b'\n', b'\r', rest)
             };
             let Some(end) = end else {
-                check(gathered + rest.len(), self.limit)?;
-                append(&mut self.line, rest, self.limit);
+                check_length(gathered + rest.len(), self.limit)?;
+                append_bytes(&mut self.line, rest, self.limit);
                 break;
             };
-            check(gathered + end, self.limit)?;
+            check_length(gathered + end, self.limit)?;
             let (line, after) = rest.split_at_checked(end).unwrap_or_default();
             rest = match after {
                 [b'\r', b'\n', after @ ..] => after,
@@ -139,7 +139,7 @@ impl Decoder {
             };
 
             let found = if !self.line.is_empty() {
-                append(&mut self.line, line, self.limit);
+                append_bytes(&mut self.line, line, self.limit);
                 if let Some(earlier) = borrowed.take() {
                     self.data.push(earlier, self.limit);
                 }
@@ -241,7 +241,7 @@ impl Decoder {
             }
             None => found = self.field(content).map(stray),
         }
-        empty(&mut line);
+        clear_buffer(&mut line);
         self.line = line;
         found
     }
@@ -273,7 +273,7 @@ impl Decoder {
                 data,
             })
         });
-        empty(&mut self.name);
+        clear_buffer(&mut self.name);
         self.data.clear();
         shown
     }
@@ -290,21 +290,21 @@ impl Data {
 
     fn push(&mut self, value: &[u8], limit: usize) {
         if self.any_line {
-            append(&mut self.buffer, b"\n", limit);
+            append_bytes(&mut self.buffer, b"\n", limit);
         }
-        append(&mut self.buffer, value, limit);
+        append_bytes(&mut self.buffer, value, limit);
         self.any_line = true;
     }
 
     fn clear(&mut self) {
-        empty(&mut self.buffer);
+        clear_buffer(&mut self.buffer);
         self.start = 0;
         self.any_line = false;
     }
 }
 
 /// Checks that a length is within the limit.
-pub(super) fn check(length: usize, limit: usize) -> Result<(), TooLarge> {
+pub(super) fn check_length(length: usize, limit: usize) -> Result<(), TooLarge> {
     if length > limit {
         Err(TooLarge)
     } else {
@@ -338,7 +338,7 @@ fn value_of<'l>(line: &'l [u8], name: &[u8]) -> Option<&'l [u8]> {
 
 /// Appends bytes. The capacity doubles, but it never grows beyond the limit unless the bytes need
 /// it.
-pub(super) fn append(buffer: &mut Vec<u8>, bytes: &[u8], limit: usize) {
+pub(super) fn append_bytes(buffer: &mut Vec<u8>, bytes: &[u8], limit: usize) {
     let needed = buffer.len() + bytes.len();
     if needed > buffer.capacity() {
         let capacity = needed.max(limit.min(buffer.capacity() * 2));
@@ -348,7 +348,7 @@ pub(super) fn append(buffer: &mut Vec<u8>, bytes: &[u8], limit: usize) {
 }
 
 /// Empties a buffer, and frees its memory if it is large.
-pub(super) fn empty(buffer: &mut Vec<u8>) {
+pub(super) fn clear_buffer(buffer: &mut Vec<u8>) {
     buffer.clear();
     if buffer.capacity() > KEPT {
         *buffer = Vec::new();

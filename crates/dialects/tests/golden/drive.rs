@@ -2,7 +2,7 @@
 //! without the network in between.
 
 use bytes::Bytes;
-use dialects::front::{Asked, CHAT, Front, GEMINI_ARRAY};
+use dialects::front::{CHAT, Front, GEMINI_ARRAY, PathRequest};
 use dialects::neutral::answer::{self, AnswerOptions};
 use dialects::neutral::{Kept, Losses, Refused, Thought, Undo};
 use dialects::upstream::{Endpoints, bedrock};
@@ -95,7 +95,7 @@ impl Dialect {
     fn spoken(self, translates: bool) -> dialects::Dialect {
         static CONVERSE: Protocol = Protocol {
             endpoints: Endpoints {
-                beside: |_, _| None,
+                other_protocol: |_, _| None,
                 ..bedrock::PROTOCOL.endpoints
             },
             ..bedrock::PROTOCOL
@@ -103,12 +103,12 @@ impl Dialect {
         let settings = Settings {
             version: Some("2025-04-01-preview".into()),
             project: Some("acme".into()),
-            place: Some("europe-west1".into()),
+            region: Some("europe-west1".into()),
             ..Settings::NONE
         };
         if self == RESPONSES {
             return dialects::Dialect::new(Protocol::find("openai").expect("a dialect"), settings)
-                .at(Endpoint::Responses);
+                .for_endpoint(Endpoint::Responses);
         }
         let protocol = Protocol::find(self.name).expect("a dialect");
         let is_converse = translates && *protocol == CONVERSE;
@@ -133,11 +133,11 @@ impl Dialect {
         let body = Bytes::copy_from_slice(body.as_bytes());
         let envelope = front.envelope(&body).expect("a request");
         // Where the body does not say it, the path does.
-        let asked = Asked {
+        let asked = PathRequest {
             model: envelope.model.is_empty().then(|| "m".to_owned()),
             stream: *front == GEMINI_ARRAY,
         };
-        let envelope = envelope.at(asked);
+        let envelope = envelope.with_path(asked);
         let of = |id: &str| {
             kept.iter()
                 .find(|kept| kept.call == id)

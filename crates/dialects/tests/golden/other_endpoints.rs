@@ -27,7 +27,9 @@ const MODEL: &str = "up/a \"1\"";
 #[test]
 fn requests_and_answers_of_other_endpoints() {
     let mut differences = Differences::default();
-    let doors = DOORS.into_iter().filter(|front| front.only.is_some());
+    let doors = DOORS
+        .into_iter()
+        .filter(|front| front.only_endpoint.is_some());
     // Vectors have a folder of their own.
     for front in doors.filter(|front| !front.name.contains("embed")) {
         let path = root().join(format!("other_endpoints/{}.txt", front.name));
@@ -67,7 +69,7 @@ fn requests_and_answers_of_other_endpoints() {
 
 /// The dialects that have the door's kind of endpoint, as columns of a table.
 fn dialects(front: &Front) -> Vec<(String, Dialect)> {
-    let kind = front.only.expect("one kind");
+    let kind = front.only_endpoint.expect("one kind");
     let versions = |name| {
         if name == "azure" {
             vec![Some("2024-10-21"), None]
@@ -82,7 +84,7 @@ fn dialects(front: &Front) -> Vec<(String, Dialect)> {
     });
     let has = all.filter(|(dialect, _)| {
         let protocol = Protocol::find(dialect.name).expect("a dialect");
-        protocol.at(kind).is_some()
+        protocol.for_endpoint(kind).is_some()
     });
     let spoken = has.map(|(dialect, version)| {
         let settings = Settings {
@@ -93,7 +95,7 @@ fn dialects(front: &Front) -> Vec<(String, Dialect)> {
         let name = format!("{} {}", dialect.name, version.unwrap_or_default());
         (
             name.trim_end().to_owned(),
-            Dialect::new(protocol, settings).at(kind),
+            Dialect::new(protocol, settings).for_endpoint(kind),
         )
     });
     spoken.collect()
@@ -136,14 +138,14 @@ fn requests(front: &'static Front, path: &str, given: &str) -> Vec<(String, Stri
         .strip_prefix("--")
         .expect("a boundary");
     let scanned = |size: usize| {
-        let mut scanner = FormScanner::new(boundary, form::reading);
+        let mut scanner = FormScanner::new(boundary, form::form_field_reading);
         form.as_bytes()
             .chunks(size)
             .try_for_each(|piece| scanner.feed(piece))
-            .map_err(form::fault)?;
-        form::read(
+            .map_err(form::form_fault)?;
+        form::read_form(
             front,
-            &scanner.finish().map_err(form::fault)?,
+            &scanner.finish().map_err(form::form_fault)?,
             &asked,
             form.len(),
         )

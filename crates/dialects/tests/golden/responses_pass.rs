@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use crate::files::root;
 
 fn responses(dialect: &str) -> Dialect {
-    Dialect::from(Protocol::find(dialect).expect("a dialect")).at(Endpoint::Responses)
+    Dialect::from(Protocol::find(dialect).expect("a dialect")).for_endpoint(Endpoint::Responses)
 }
 
 /// Passes a request: what the server gets, and what is lost.

@@ -5,7 +5,7 @@
 //! vectors, and `.out` beside it is what the callers of each door get.
 
 use bytes::Bytes;
-use dialects::front::{Asked, EMBEDDINGS, Front, GEMINI_EMBED, GEMINI_EMBEDS};
+use dialects::front::{EMBEDDINGS, Front, GEMINI_EMBED, GEMINI_EMBEDS, PathRequest};
 use dialects::neutral::answer::AnswerOptions;
 use dialects::neutral::{Refused, Undo};
 use dialects::{
@@ -41,10 +41,11 @@ fn spoken(name: &str) -> Dialect {
     let settings = Settings {
         version: Some("2024-10-21".into()),
         project: Some("acme".into()),
-        place: Some("europe-west1".into()),
+        region: Some("europe-west1".into()),
         ..Settings::NONE
     };
-    Dialect::new(Protocol::find(name).expect("a dialect"), settings).at(Endpoint::Embeddings)
+    Dialect::new(Protocol::find(name).expect("a dialect"), settings)
+        .for_endpoint(Endpoint::Embeddings)
 }
 
 fn write(
@@ -54,11 +55,11 @@ fn write(
     body: &str,
 ) -> Result<dialects::Outbound, Refused> {
     let body = Bytes::from(body.to_owned());
-    let asked = Asked {
+    let asked = PathRequest {
         model: (*front != EMBEDDINGS).then(|| "m".to_owned()),
         stream: false,
     };
-    let envelope = front.envelope(&body).expect("a request").at(asked);
+    let envelope = front.envelope(&body).expect("a request").with_path(asked);
     spoken(name).write(&Translate::new(&body, &envelope, model))
 }
 

@@ -19,7 +19,7 @@ mod messages;
 mod responses;
 
 use bytes::Bytes;
-use dialects::front::{Asked, Front};
+use dialects::front::{Front, PathRequest};
 use dialects::neutral::Refused;
 use dialects::{Dialect, Endpoint, Protocol, Settings, Translate};
 use proptest::prelude::*;
@@ -208,7 +208,7 @@ impl Tables {
             Protocol::find(if is_responses { "openai" } else { dialect }).expect("a dialect");
         let settings = Settings {
             project: Some("p".into()),
-            place: Some("europe-west1".into()),
+            region: Some("europe-west1".into()),
             ..Settings::NONE
         };
         let envelope = self
@@ -218,7 +218,7 @@ impl Tables {
         let model_of_path = envelope.model.is_empty().then(|| "m".to_owned());
         let spoken = Dialect::new(protocol, settings);
         let spoken = if is_responses {
-            spoken.at(Endpoint::Responses)
+            spoken.for_endpoint(Endpoint::Responses)
         } else {
             spoken
         };
@@ -229,7 +229,7 @@ impl Tables {
             other: &|_| dialects::OtherModel::Elsewhere,
             ..Translate::new(
                 &body,
-                &envelope.at(Asked {
+                &envelope.with_path(PathRequest {
                     model: model_of_path,
                     stream: false,
                 }),

@@ -284,7 +284,7 @@ const BESIDE: &str = "does not count beside an access group with only some targe
 
 /// Says that an access group has not all targets of a model.
 fn of_some(model: &str) -> String {
-    let model = portcullis::base::problem::shown(model);
+    let model = portcullis::base::problem::quote_safely(model);
     format!(
         "is an access group with only some targets of {model}, so it does not give this model here: give these targets a model of \
          their own"

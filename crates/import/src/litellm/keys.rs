@@ -22,7 +22,7 @@ use portcullis::base::problem::Problem;
 use portcullis::catalog::Catalog;
 use portcullis::catalog::globs::Globs;
 use portcullis::catalog::raw::Digest;
-use portcullis::catalog::resolve::digest;
+use portcullis::catalog::resolve::sha256_of;
 use portcullis::conf::price::Usd;
 use portcullis::conf::yaml::edit::New;
 
@@ -99,7 +99,7 @@ pub(super) fn import(
             line: None,
             path: "total_count".to_owned(),
             grade: Grade::Manual,
-            what: of_file.what,
+            what: of_file.message,
             became: String::new(),
             unset: None,
             after: None,
@@ -170,7 +170,7 @@ impl Importer<'_, '_> {
             .and_then(|row| row.get(alias))
             .and_then(|at| entry_name(at.text()?, 50));
         let wish = alias.or_else(|| entry_name(id, 50)).unwrap_or_else(|| {
-            let digits = Digest(digest(id)).to_string();
+            let digits = Digest(sha256_of(id)).to_string();
             let what = if matches!(owner, Owner::Team(_)) {
                 "team"
             } else {
@@ -355,7 +355,7 @@ impl Importer<'_, '_> {
                 Some(seconds) => {
                     fields.push((
                         "expires",
-                        New::text(portcullis::base::calendar::time(
+                        New::text(portcullis::base::calendar::format_time(
                             seconds.saturating_mul(1000),
                         )),
                     ));
@@ -430,7 +430,7 @@ impl Importer<'_, '_> {
             } else {
                 let first = lacks
                     .as_ref()
-                    .map(|id| portcullis::base::problem::shown(id))
+                    .map(|id| portcullis::base::problem::quote_safely(id))
                     .unwrap_or_default();
                 let why = format!(
                     "has a budget, and the price of a model that it may use is unknown ({first}): write `price` at the model"
@@ -557,5 +557,5 @@ fn hash_of(token: &str) -> Option<String> {
     }
     token
         .starts_with("sk-")
-        .then(|| Digest(digest(token)).to_string())
+        .then(|| Digest(sha256_of(token)).to_string())
 }

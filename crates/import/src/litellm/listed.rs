@@ -59,7 +59,7 @@ fn of_base_model(
             Grade::Approximate,
             format!(
                 "has the price of this model in Portcullis' list of {}",
-                list::date()
+                list::price_date()
             ),
         ),
         None => (Grade::Manual, NO_PRICE.to_owned()),
@@ -73,7 +73,7 @@ fn is_known(draft: &Draft, model: &str) -> bool {
     let provider = draft.text("preset").or(draft.text("dialect"));
     let is_at_provider =
         draft.text("base_url").is_none() && draft.text("location").is_none_or(|at| at == "global");
-    is_at_provider && provider.is_some_and(|provider| list::find(provider, model).is_some())
+    is_at_provider && provider.is_some_and(|provider| list::find_price(provider, model).is_some())
 }
 
 /// Returns the list's word for a provider. What runs at Azure costs what it costs at OpenAI.
@@ -86,7 +86,7 @@ fn provider_in_list(word: &str) -> &str {
 }
 
 fn listed(provider: &str, model: &str) -> Option<New> {
-    list::find(provider, model).and_then(written)
+    list::find_price(provider, model).and_then(written)
 }
 
 /// Writes a price as the catalog has it.

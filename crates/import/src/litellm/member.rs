@@ -8,7 +8,7 @@ use super::node::At;
 use super::rows::{RowIn, Rows};
 use super::settings::Common;
 use crate::notes::{Finding, Grade};
-use portcullis::base::problem::shown;
+use portcullis::base::problem::quote_safely;
 
 /// Fields of a membership that bound nothing.
 const FREE: [&str; 4] = ["user_id", "team_id", "spend", "total_spend"];
@@ -68,7 +68,7 @@ pub(super) fn bounds(
 
 /// Returns the reason that stops a key whose team does not say what its members may use.
 fn without_memberships(row: Option<&At<'_>>, team: &str) -> String {
-    let team = shown(team);
+    let team = quote_safely(team);
     match row {
         Some(row) => format!(
             "the row of its team {team} in {} has no field `team_memberships`, which says what each member may use: \

@@ -13,7 +13,7 @@ use node::At;
 use params::World;
 use portcullis::base::problem::{Problem, Problems};
 use portcullis::catalog::Catalog;
-use portcullis::catalog::resolve::resolve;
+use portcullis::catalog::resolve::resolve_catalog;
 use portcullis::conf::config;
 use portcullis::conf::secret_ref::{ASSUMED, Reference};
 use portcullis::conf::yaml::{self, Node};
@@ -108,7 +108,7 @@ impl ImportFrom for LiteLlm {
             secrets: Vec::new(),
         };
         // What the keys may use is known from the catalog itself.
-        let alone = resolve(&imported.files, &mut assume).ok();
+        let alone = resolve_catalog(&imported.files, &mut assume).ok();
         if !inputs.keys.is_empty() {
             let text = keys::import(
                 &rows,
@@ -349,12 +349,12 @@ fn check(files: &[(String, String)]) -> Checked {
         .cloned()
         .partition(|(name, _)| name == "server.yaml");
     for (name, text) in &server {
-        match config::read(name, text, &mut assume) {
+        match config::parse_server(name, text, &mut assume) {
             Ok(server) => take(Problems(Vec::new(), server.warnings)),
             Err(problems) => take(problems),
         }
     }
-    match resolve(&catalog, &mut assume) {
+    match resolve_catalog(&catalog, &mut assume) {
         Ok(Catalog { warnings, .. }) => take(Problems(Vec::new(), warnings)),
         Err(problems) => take(problems),
     }

@@ -141,7 +141,7 @@ impl<'a> At<'a> {
             file: self.file.to_owned(),
             line: self.line,
             path: self.path.clone(),
-            what: what.into(),
+            message: what.into(),
         }
     }
 }

@@ -11,8 +11,8 @@ use serde_json::{Map, Value};
 use super::node::{At, of_json};
 use crate::Given;
 use crate::notes::{place, step};
-use portcullis::base::problem::{Problem, shown};
-use portcullis::catalog::resolve::digest;
+use portcullis::base::problem::{Problem, quote_safely};
+use portcullis::catalog::resolve::sha256_of;
 use portcullis::conf::yaml::Node;
 
 /// The kinds of rows.
@@ -35,7 +35,7 @@ pub(super) struct RowIn {
 impl RowIn {
     fn new(file: &str, path: String, map: Map<String, Value>) -> Self {
         let value = Value::Object(map);
-        let said = digest(&value.to_string());
+        let said = sha256_of(&value.to_string());
         Self {
             file: file.to_owned(),
             path,
@@ -215,7 +215,13 @@ impl Rows {
             }
             (false, Some(user), Some(team), _) if !is_user => {
                 let id = (team, user);
-                let what = || format!("user {} of team {}", shown(&id.1), shown(&id.0));
+                let what = || {
+                    format!(
+                        "user {} of team {}",
+                        quote_safely(&id.1),
+                        quote_safely(&id.0)
+                    )
+                };
                 if is_new(self.memberships.get(&id), &row, what)? {
                     self.memberships.insert(id, row);
                 }
@@ -223,20 +229,22 @@ impl Rows {
             // A user's row names teams too, and a team's row no user.
             (false, Some(user), ..) => {
                 if is_new(self.users.get(&user), &row, || {
-                    format!("user {}", shown(&user))
+                    format!("user {}", quote_safely(&user))
                 })? {
                     self.users.insert(user, row);
                 }
             }
             (false, None, Some(team), _) => {
-                if is_new(self.team(&team), &row, || format!("team {}", shown(&team)))? {
+                if is_new(self.team(&team), &row, || {
+                    format!("team {}", quote_safely(&team))
+                })? {
                     self.team_places.insert(team.clone(), self.teams.len());
                     self.teams.push((team, row));
                 }
             }
             (false, None, None, Some(budget)) => {
                 if is_new(self.budgets.get(&budget), &row, || {
-                    format!("budget {}", shown(&budget))
+                    format!("budget {}", quote_safely(&budget))
                 })? {
                     self.budgets.insert(budget, row);
                 }

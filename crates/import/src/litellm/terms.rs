@@ -9,7 +9,7 @@ use super::node::At;
 use super::number::{number, tighten};
 use super::params::Params;
 use crate::notes::{Finding, Grade};
-use portcullis::base::problem::shown;
+use portcullis::base::problem::quote_safely;
 
 /// What bounds the keys that may use a model.
 #[derive(Default)]
@@ -81,7 +81,7 @@ impl<'a> Terms<'a> {
             let why = format!(
                 "in LiteLLM some or all may not use {}, and here a pattern answers to this name. To allow it, remove its entry from the \
                  file; else write the models of the pattern by name",
-                shown(self.name)
+                quote_safely(self.name)
             );
             to.stop(Bound { loosen: None, why });
         }

@@ -2,7 +2,7 @@
 //! of who is fit, and against time.
 
 use super::*;
-use crate::account::breaker::{BreakerState, Outcome, PATIENCE};
+use crate::account::breaker::{BreakerState, Outcome, PROBE_TIMEOUT};
 use crate::account::failure::{Class, REFUSALS_IN_A_ROW, REFUSED_COOL, Setback, rate_cool};
 use crate::account::track::{AttemptGuard, TargetHealth};
 use std::sync::Arc;
@@ -27,7 +27,7 @@ impl Target {
     /// What the issue calls fit, by the model: neither full nor resting, and not kept away from but
     /// by one probe at a time.
     fn is_fit(&self, now: Instant) -> bool {
-        let probed = self.probe.is_some_and(|since| now - since < PATIENCE);
+        let probed = self.probe.is_some_and(|since| now - since < PROBE_TIMEOUT);
         !self.is_full()
             && !self.is_resting(now)
             && self.kept_away.is_none_or(|until| until <= now && !probed)
@@ -102,7 +102,7 @@ impl Crowd {
     /// The first that takes a request, and whether it took it because nobody else was left.
     fn ask(&mut self, sticky: Option<u64>) -> Option<(Asked, bool)> {
         let (views, random) = (self.views(), &mut self.random);
-        let order = order(self.strategy, &views, sticky, &mut self.smooth, || {
+        let order = order_targets(self.strategy, &views, sticky, &mut self.smooth, || {
             random.f64()
         });
         for (alone, &place) in [false, true]
@@ -146,7 +146,7 @@ impl Crowd {
         let state = match outcome {
             Outcome::Ok => {
                 target.refused = (0, None);
-                trial.answered(true, self.now - began, self.now)
+                trial.record_answer(true, self.now - began, self.now)
             }
             Outcome::Failed(class) => {
                 match class {
@@ -164,7 +164,7 @@ impl Crowd {
                     | Class::Ours => {}
                 }
                 trial
-                    .failed(
+                    .record_failure(
                         Setback { class, retry_after },
                         true,
                         self.now - began,
@@ -235,7 +235,7 @@ proptest! {
                         prop_assert!(!target.is_resting(now), "even the last one left is not asked while it rests");
                         if asked.trial.is_probe() {
                             // Where nobody else is left, it is one a second.
-                            let patience = if alone { Duration::from_secs(1) } else { PATIENCE };
+                            let patience = if alone { Duration::from_secs(1) } else { PROBE_TIMEOUT };
                             let lapsed = |since: Instant| now - since >= patience;
                             prop_assert!(target.kept_away.is_some() && target.probe.is_none_or(lapsed), "one probe at a time");
                             // From now on it is half open, also where an early probe comes to

@@ -10,7 +10,7 @@ fn limits_are_read_exactly_and_what_makes_no_sense_is_said() {
             "catalog.yaml".to_owned(),
             format!("{models}callers:\n  acme:\n    {callers}\n"),
         )];
-        resolve(&files, &mut |_| unreachable!("it names nothing"))
+        resolve_catalog(&files, &mut |_| unreachable!("it names nothing"))
     };
     let hash = format!("hash: sha256:{}", "0".repeat(64));
     let catalog = read(&format!(

@@ -1,7 +1,7 @@
 //! What targets cost.
 
 use super::*;
-use crate::conf::price::{Each, Long, Origin, Price, Rates, Usd};
+use crate::conf::price::{Each, LongPrices, Origin, Price, Rates, Usd};
 
 /// Accounts of many kinds, and the model `m` with these fields, in line 14.
 fn catalog(fields: &str) -> String {
@@ -76,7 +76,7 @@ fn a_price_is_read_exactly_and_fills_itself_in() {
         cache_write: 300_000,
         thinking: 900_000,
     };
-    let long = Long {
+    let long = LongPrices {
         above: 200_000,
         rates,
     };
@@ -392,7 +392,7 @@ fn all_callers_and_keys_are_told_once_and_a_few_models_of_each() {
     );
     assert!(
         problems.iter().all(|problem| problem
-            .what
+            .message
             .contains("\"m2\" at account \"b\" and 6 more; write")),
         "{problems:?}"
     );

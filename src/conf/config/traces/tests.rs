@@ -1,10 +1,10 @@
 use super::*;
 use crate::base::problem::Problems;
-use crate::conf::config::{Server, read};
+use crate::conf::config::{Server, parse_server};
 
 /// Reads a file with these environment variables.
 fn with(text: &str, variables: &[(&str, &str)]) -> Result<Server, Problems> {
-    read("server.yaml", text, &mut |reference| match reference {
+    parse_server("server.yaml", text, &mut |reference| match reference {
         Reference::Env(name) => {
             let found = variables.iter().find(|(known, _)| *known == name);
             found
@@ -420,7 +420,7 @@ fn what_is_switched_off_is_off_and_says_so() {
 
 #[test]
 fn where_variables_are_not_read_an_address_is_assumed() {
-    let read = |text: &str| read("server.yaml", text, &mut |_| Ok(ASSUMED.to_owned()));
+    let read = |text: &str| parse_server("server.yaml", text, &mut |_| Ok(ASSUMED.to_owned()));
     assert!(read("traces: {}").is_ok_and(|server| {
         server
             .traces

@@ -1,6 +1,6 @@
 //! A new value is one that an edit writes. This module has its type, and writes it as YAML.
 
-use super::place::Quotes;
+use super::region::Quotes;
 use crate::conf::yaml::read::reads_as_text;
 use crate::conf::yaml::{Entry, Node, Value};
 
@@ -73,7 +73,7 @@ impl New {
                 .iter()
                 .map(|(key, value)| {
                     let value = value.block(indent + step, step, eol);
-                    format!("{eol}{:indent$}{}:{value}", "", scalar(key, false))
+                    format!("{eol}{:indent$}{}:{value}", "", write_scalar(key, false))
                 })
                 .collect(),
             Self::Noted(new, note) => format!("{} # {note}", new.block(indent, step, eol)),
@@ -98,7 +98,7 @@ impl New {
     fn on_a_line(&self, flow: bool) -> String {
         let joined = |parts: Vec<String>| parts.join(", ");
         match self {
-            Self::Text(text) => scalar(text, flow),
+            Self::Text(text) => write_scalar(text, flow),
             Self::Number(number) => number.clone(),
             Self::Bool(value) => value.to_string(),
             Self::List(items) => format!("[{}]", joined(items.iter().map(New::flow).collect())),
@@ -106,7 +106,7 @@ impl New {
             Self::Map(entries) => {
                 let entries = entries
                     .iter()
-                    .map(|(key, value)| format!("{}: {}", scalar(key, true), value.flow()));
+                    .map(|(key, value)| format!("{}: {}", write_scalar(key, true), value.flow()));
                 format!("{{ {} }}", joined(entries.collect()))
             }
             Self::Noted(new, _) => new.on_a_line(flow),
@@ -120,9 +120,12 @@ impl New {
             Self::Number(number) => Value::Plain(number.clone().into()),
             Self::Bool(value) => Value::Plain(value.to_string().into()),
             Self::List(items) => Value::List(items.iter().map(New::node).collect()),
-            Self::Map(entries) => {
-                Value::Map(entries.iter().map(|(key, new)| entry(key, new)).collect())
-            }
+            Self::Map(entries) => Value::Map(
+                entries
+                    .iter()
+                    .map(|(key, new)| new_entry(key, new))
+                    .collect(),
+            ),
             Self::Noted(new, _) => return new.node(),
         };
         Node {
@@ -133,7 +136,7 @@ impl New {
     }
 }
 
-pub(super) fn entry<'t>(key: &str, new: &New) -> Entry<'t> {
+pub(super) fn new_entry<'t>(key: &str, new: &New) -> Entry<'t> {
     Entry {
         key: key.to_owned().into(),
         line: 0,
@@ -143,7 +146,7 @@ pub(super) fn entry<'t>(key: &str, new: &New) -> Entry<'t> {
 }
 
 /// Writes a text as a scalar. It gets quotes if it would be read as something else.
-pub(super) fn scalar(text: &str, flow: bool) -> String {
+pub(super) fn write_scalar(text: &str, flow: bool) -> String {
     let is_word = text.bytes().enumerate().all(|(index, byte)| match byte {
         b':' => {
             let next = text.as_bytes().get(index + 1);

@@ -1,9 +1,9 @@
 //! A path in a text is the chain of places that a [`Path`](crate::conf::yaml::Path) leads through,
 //! as far as they are written. A change at the end of the path becomes the bytes that change.
 
-use super::new::scalar;
-use super::place::PlacedEntry;
-use super::{ALIAS, ANCHORED, LAST, New, Place, PlacedValue, Splice, UNSURE, nested};
+use super::new::write_scalar;
+use super::region::EntryRegion;
+use super::{ALIAS, ANCHORED, LAST, New, RegionKind, Splice, TextRegion, UNSURE, wrap_in_maps};
 use crate::conf::yaml::Step;
 
 type Splices = Result<Vec<Splice>, &'static str>;
@@ -12,7 +12,7 @@ type Splices = Result<Vec<Splice>, &'static str>;
 pub(super) struct PathInText<'p, 't> {
     text: &'t str,
     /// The places from the document to the innermost one that is written.
-    chain: Vec<&'p Place<'t>>,
+    chain: Vec<&'p TextRegion<'t>>,
     /// The rest of the path, which is not written.
     missing: &'p [Step<'p>],
     /// The last step that is written: the entry or item that the chain ends with.
@@ -20,9 +20,9 @@ pub(super) struct PathInText<'p, 't> {
 }
 
 impl<'p, 't> PathInText<'p, 't> {
-    pub(super) fn at(
+    pub(super) fn locate(
         text: &'t str,
-        root: &'p Place<'t>,
+        root: &'p TextRegion<'t>,
         path: &'p [Step<'p>],
     ) -> Result<Self, &'static str> {
         let mut found = PathInText {
@@ -31,30 +31,30 @@ impl<'p, 't> PathInText<'p, 't> {
             missing: path,
             last: None,
         };
-        let mut place = root;
+        let mut region = root;
         while let Some((step, rest)) = found.missing.split_first() {
-            if place.anchored {
+            if region.anchored {
                 return Err(ANCHORED);
             }
-            let next = match (&place.kind, step) {
-                (PlacedValue::Map { entries, .. }, Step::Key(key)) => entries
+            let next = match (&region.kind, step) {
+                (RegionKind::Map { entries, .. }, Step::Key(key)) => entries
                     .iter()
                     .find(|entry| entry.name == *key)
                     .map(|entry| &entry.value),
-                (PlacedValue::List { items, .. }, Step::Index(index)) => {
+                (RegionKind::List { items, .. }, Step::Index(index)) => {
                     Some(items.get(*index).ok_or(UNSURE)?)
                 }
-                (PlacedValue::Alias, _) => return Err(ALIAS),
+                (RegionKind::Alias, _) => return Err(ALIAS),
                 _ => return Err(UNSURE),
             };
             let Some(next) = next else { break };
-            (place, found.missing, found.last) = (next, rest, Some(*step));
+            (region, found.missing, found.last) = (next, rest, Some(*step));
             found.chain.push(next);
         }
-        if matches!(place.kind, PlacedValue::Alias) {
+        if matches!(region.kind, RegionKind::Alias) {
             return Err(ALIAS);
         }
-        if place.anchored {
+        if region.anchored {
             Err(ANCHORED)
         } else {
             Ok(found)
@@ -69,30 +69,32 @@ impl<'p, 't> PathInText<'p, 't> {
     pub(super) fn set(&self, new: &New) -> Splices {
         match self.missing.split_first() {
             None => self.replace(new),
-            Some((Step::Key(key), rest)) => self.insert(key, &nested(rest, new).ok_or(UNSURE)?),
+            Some((Step::Key(key), rest)) => {
+                self.insert(key, &wrap_in_maps(rest, new).ok_or(UNSURE)?)
+            }
             Some((Step::Hidden(_) | Step::Index(_), _)) => Err(UNSURE),
         }
     }
 
-    fn place(&self) -> Result<&'p Place<'t>, &'static str> {
+    fn innermost(&self) -> Result<&'p TextRegion<'t>, &'static str> {
         self.chain.last().copied().ok_or(UNSURE)
     }
 
     /// Returns the list or map around the innermost place.
-    fn around(&self) -> Result<&'p Place<'t>, &'static str> {
+    fn enclosing(&self) -> Result<&'p TextRegion<'t>, &'static str> {
         self.chain.iter().rev().nth(1).copied().ok_or(UNSURE)
     }
 
     fn replace(&self, new: &New) -> Splices {
-        let place = self.place()?;
-        let (PlacedValue::Scalar(_, quotes), Some(end)) = (&place.kind, place.end) else {
+        let region = self.innermost()?;
+        let (RegionKind::Scalar(_, quotes), Some(end)) = (&region.kind, region.end) else {
             return Err(UNSURE);
         };
         let flow = matches!(
-            self.around()?.kind,
-            PlacedValue::Map { flow: true, .. } | PlacedValue::List { flow: true, .. }
+            self.enclosing()?.kind,
+            RegionKind::Map { flow: true, .. } | RegionKind::List { flow: true, .. }
         );
-        let mut splices = vec![(place.start..end, new.instead_of(*quotes, flow))];
+        let mut splices = vec![(region.start..end, new.instead_of(*quotes, flow))];
         if let Some(line) = self.rest_of_line(end)
             && !flow
             && let Some(note) = new.note()
@@ -104,16 +106,16 @@ impl<'p, 't> PathInText<'p, 't> {
                 && old.ends_with('…')
                 && !old.contains(char::is_whitespace)
             {
-                let at = end + behind.find(old).ok_or(UNSURE)?;
-                splices.push((at..at + old.len(), note.to_owned()));
+                let note_start = end + behind.find(old).ok_or(UNSURE)?;
+                splices.push((note_start..note_start + old.len(), note.to_owned()));
             }
         }
         Ok(splices)
     }
 
     fn insert(&self, key: &str, new: &New) -> Splices {
-        let map = self.place()?;
-        let PlacedValue::Map { flow, entries } = &map.kind else {
+        let map = self.innermost()?;
+        let RegionKind::Map { flow, entries } = &map.kind else {
             return Err(UNSURE);
         };
         if *flow {
@@ -129,7 +131,7 @@ impl<'p, 't> PathInText<'p, 't> {
             return self.in_brackets(
                 map,
                 last,
-                &format!("{}: {}", scalar(key, true), new.flow()),
+                &format!("{}: {}", write_scalar(key, true), new.flow()),
                 true,
             );
         }
@@ -149,14 +151,14 @@ impl<'p, 't> PathInText<'p, 't> {
         format!(
             "{eol}{:indent$}{}:{}",
             "",
-            scalar(key, false),
+            write_scalar(key, false),
             new.block(indent + step, step, eol)
         )
     }
 
     pub(super) fn push(&self, item: &New) -> Splices {
-        let list = self.place()?;
-        let PlacedValue::List { flow, items } = &list.kind else {
+        let list = self.innermost()?;
+        let RegionKind::List { flow, items } = &list.kind else {
             return Err(UNSURE);
         };
         if *flow {
@@ -177,8 +179,8 @@ impl<'p, 't> PathInText<'p, 't> {
     /// Adds an entry or item at the end of a map or list in flow style.
     fn in_brackets(
         &self,
-        around: &Place<'_>,
-        last: Option<&Place<'_>>,
+        enclosing: &TextRegion<'_>,
+        last: Option<&TextRegion<'_>>,
         new: &str,
         spaced: bool,
     ) -> Splices {
@@ -186,7 +188,7 @@ impl<'p, 't> PathInText<'p, 't> {
             let end = last.end.ok_or(UNSURE)?;
             return Ok(vec![(end..end, format!(", {new}"))]);
         }
-        let inner = around.start + 1..around.end.ok_or(UNSURE)?.saturating_sub(1);
+        let inner = enclosing.start + 1..enclosing.end.ok_or(UNSURE)?.saturating_sub(1);
         if !self
             .text
             .get(inner.clone())
@@ -205,9 +207,9 @@ impl<'p, 't> PathInText<'p, 't> {
     }
 
     pub(super) fn remove(&self) -> Splices {
-        let place = self.place()?;
-        match (&self.around()?.kind, self.last) {
-            (PlacedValue::Map { flow, entries }, Some(Step::Key(key))) => {
+        let region = self.innermost()?;
+        match (&self.enclosing()?.kind, self.last) {
+            (RegionKind::Map { flow, entries }, Some(Step::Key(key))) => {
                 let index = entries
                     .iter()
                     .position(|entry| entry.name == key)
@@ -225,17 +227,17 @@ impl<'p, 't> PathInText<'p, 't> {
                     1 => vec![self.emptied()?],
                     _ => Vec::new(),
                 };
-                splices.extend(self.lines(start, place.end.ok_or(UNSURE)?, Some(indent))?);
+                splices.extend(self.lines(start, region.end.ok_or(UNSURE)?, Some(indent))?);
                 Ok(splices)
             }
-            (PlacedValue::List { flow, items }, Some(Step::Index(index))) => {
+            (RegionKind::List { flow, items }, Some(Step::Index(index))) => {
                 let spans: Vec<_> = items.iter().map(|item| (item.start, item.end)).collect();
                 match (flow, spans.len()) {
                     (true, _) => self.out_of_brackets(&spans, index),
                     (false, 1) => Err(LAST),
                     (false, _) => {
-                        let (_, dash) = self.dash(place.start)?;
-                        self.lines(dash, place.end.ok_or(UNSURE)?, None)
+                        let (_, dash) = self.dash(region.start)?;
+                        self.lines(dash, region.end.ok_or(UNSURE)?, None)
                     }
                 }
             }
@@ -245,8 +247,13 @@ impl<'p, 't> PathInText<'p, 't> {
 
     /// Adds the first entry of a map that is written `{}` after a key in block style. The entry
     /// gets lines of its own.
-    fn in_place_of_braces(&self, map: &Place<'_>, key: &str, new: &New) -> Option<Vec<Splice>> {
-        let (start, colon) = self.colon_before(map, self.around().ok()?).ok()?;
+    fn in_place_of_braces(
+        &self,
+        map: &TextRegion<'_>,
+        key: &str,
+        new: &New,
+    ) -> Option<Vec<Splice>> {
+        let (start, colon) = self.colon_before(map, self.enclosing().ok()?).ok()?;
         let end = map.end?;
         let inside = self
             .text
@@ -274,13 +281,13 @@ impl<'p, 't> PathInText<'p, 't> {
     /// Returns the key's first byte, and the byte after its colon.
     fn colon_before(
         &self,
-        value: &Place<'_>,
-        around: &Place<'_>,
+        value: &TextRegion<'_>,
+        enclosing: &TextRegion<'_>,
     ) -> Result<(usize, usize), &'static str> {
-        let PlacedValue::Map {
+        let RegionKind::Map {
             flow: false,
             entries,
-        } = &around.kind
+        } = &enclosing.kind
         else {
             return Err(LAST);
         };
@@ -301,7 +308,7 @@ impl<'p, 't> PathInText<'p, 't> {
 
     /// Writes `{}` after the colon of a map in block style that loses its only entry.
     fn emptied(&self) -> Result<Splice, &'static str> {
-        let map = self.around()?;
+        let map = self.enclosing()?;
         let (_, colon) = self.colon_before(map, self.chain.iter().rev().nth(2).ok_or(LAST)?)?;
         // The map must begin on a line of its own.
         if self.rest_of_line(colon).is_none_or(|end| end >= map.start) {
@@ -351,28 +358,28 @@ impl<'p, 't> PathInText<'p, 't> {
 
     pub(super) fn split(&self, name: &str, items: &[New; 2]) -> Splices {
         let [first, second] = items;
-        let (place, Some(Step::Key(key))) = (self.place()?, self.last) else {
+        let (region, Some(Step::Key(key))) = (self.innermost()?, self.last) else {
             return Err(UNSURE);
         };
-        let PlacedValue::Map { flow, entries } = &self.around()?.kind else {
+        let RegionKind::Map { flow, entries } = &self.enclosing()?.kind else {
             return Err(UNSURE);
         };
-        let PlacedEntry { key, .. } = entries
+        let EntryRegion { key, .. } = entries
             .iter()
             .find(|entry| entry.name == key)
             .ok_or(UNSURE)?;
-        let (PlacedValue::Scalar(..), Some(end)) = (&place.kind, place.end) else {
+        let (RegionKind::Scalar(..), Some(end)) = (&region.kind, region.end) else {
             return Err(UNSURE);
         };
         // If the value stands on a line of its own, a comment may stand after the key.
         let between = self
             .text
-            .get(key.end.ok_or(UNSURE)?..place.start)
+            .get(key.end.ok_or(UNSURE)?..region.start)
             .ok_or(UNSURE)?;
         if between.contains('#') {
             return Err(UNSURE);
         }
-        let name = scalar(name, *flow);
+        let name = write_scalar(name, *flow);
         if *flow {
             return Ok(vec![(
                 key.start..end,
@@ -396,25 +403,25 @@ impl<'p, 't> PathInText<'p, 't> {
 
     // Lines.
 
-    fn line_start(&self, at: usize) -> usize {
+    fn line_start(&self, offset: usize) -> usize {
         self.text
-            .get(..at)
+            .get(..offset)
             .and_then(|before| before.rfind(['\n', '\r']))
             .map_or(0, |end| end + 1)
     }
 
     /// Returns the end of this line, if nothing but a comment follows on it.
-    fn rest_of_line(&self, at: usize) -> Option<usize> {
-        let behind = self.text.get(at..)?;
+    fn rest_of_line(&self, offset: usize) -> Option<usize> {
+        let behind = self.text.get(offset..)?;
         let rest = behind.get(..behind.find(['\n', '\r']).unwrap_or(behind.len()))?;
-        let told = rest.trim_start_matches([' ', '\t']);
-        (told.is_empty() || (told.starts_with('#') && told.len() < rest.len()))
-            .then_some(at + rest.len())
+        let trimmed = rest.trim_start_matches([' ', '\t']);
+        (trimmed.is_empty() || (trimmed.starts_with('#') && trimmed.len() < rest.len()))
+            .then_some(offset + rest.len())
     }
 
     /// Returns the line end at this byte.
-    fn line_end(&self, at: usize) -> &'static str {
-        let behind = self.text.get(at..).unwrap_or_default();
+    fn line_end(&self, offset: usize) -> &'static str {
+        let behind = self.text.get(offset..).unwrap_or_default();
         ["\r\n", "\n", "\r"]
             .into_iter()
             .find(|end| behind.starts_with(end))
@@ -423,11 +430,11 @@ impl<'p, 't> PathInText<'p, 't> {
 
     /// Returns the line end to write here: this line's own, or, at the end of a text, that of the
     /// first line.
-    fn eol(&self, at: usize) -> &'static str {
+    fn eol(&self, offset: usize) -> &'static str {
         let first = self.text.find(['\n', '\r']).unwrap_or(self.text.len());
-        [at, first]
+        [offset, first]
             .into_iter()
-            .map(|at| self.line_end(at))
+            .map(|offset| self.line_end(offset))
             .find(|end| !end.is_empty())
             .unwrap_or("\n")
     }
@@ -443,8 +450,8 @@ impl<'p, 't> PathInText<'p, 't> {
             let text = text
                 .get(..text.find(['\n', '\r']).unwrap_or(text.len()))
                 .unwrap_or_default();
-            let told = text.trim_start_matches(' ');
-            if !told.starts_with('#') || text.len() - told.len() <= indent {
+            let trimmed = text.trim_start_matches(' ');
+            if !trimmed.starts_with('#') || text.len() - trimmed.len() <= indent {
                 return line;
             }
             line = next + text.len();
@@ -464,8 +471,11 @@ impl<'p, 't> PathInText<'p, 't> {
     }
 
     /// Returns the indentation of a key that stands first on its line.
-    fn indent_of_line(&self, at: usize) -> Result<usize, &'static str> {
-        let before = self.text.get(self.line_start(at)..at).ok_or(UNSURE)?;
+    fn indent_of_line(&self, offset: usize) -> Result<usize, &'static str> {
+        let before = self
+            .text
+            .get(self.line_start(offset)..offset)
+            .ok_or(UNSURE)?;
         if before.bytes().all(|b| b == b' ') {
             Ok(before.len())
         } else {
@@ -491,11 +501,11 @@ impl<'p, 't> PathInText<'p, 't> {
     /// Returns the indentation of a map's entries below `indent`. It is the same step by which
     /// `indent` is deeper than what is around it.
     fn step(&self, indent: usize) -> usize {
-        let indents = self.chain.iter().filter_map(|place| {
-            let PlacedValue::Map {
+        let indents = self.chain.iter().filter_map(|region| {
+            let RegionKind::Map {
                 flow: false,
                 entries,
-            } = &place.kind
+            } = &region.kind
             else {
                 return None;
             };

@@ -11,7 +11,7 @@ fn steps(path: &str) -> Vec<Step<'_>> {
 
 /// The text after the changes.
 fn text_after(text: &str, changes: &[Change<'_>]) -> Result<String, Problem> {
-    edit(text, changes).map(|(edited, _)| edited)
+    apply_changes(text, changes).map(|(edited, _)| edited)
 }
 
 fn text(text: &str) -> New {
@@ -36,7 +36,7 @@ fn check_refused(before: &str, change: Change<'_>, line: usize, why: &str) {
     match text_after(before, &[change]) {
         Ok(edited) => panic!("{before} became {edited}"),
         Err(refused) => assert_eq!(
-            (refused.line, &*refused.what),
+            (refused.line, &*refused.message),
             (Some(line), why),
             "{before}"
         ),
@@ -397,7 +397,7 @@ impl Hand<'_> {
         let word = match self.roll(3) {
             0 => format!("'{}'", text.replace('\'', "''")),
             1 => format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\"")),
-            _ => new::scalar(text, flow),
+            _ => new::write_scalar(text, flow),
         };
         self.out.push_str(&word);
     }
@@ -613,7 +613,7 @@ proptest! {
     #[test]
     fn every_text_is_read_as_it_was(word in any::<String>()) {
         for (flow, around) in [(false, ["k: ", "\n"]), (true, ["k: [", ", x]\n"])] {
-            let written = format!("{}{}{}", around[0], new::scalar(&word, flow), around[1]);
+            let written = format!("{}{}{}", around[0], new::write_scalar(&word, flow), around[1]);
             let (tree, _) = parse(&written).map_err(|fault| TestCaseError::fail(format!("{fault:?} in {written}")))?;
             let Value::Map(entries) = &tree.value else { return Err(TestCaseError::fail("no map")) };
             let node = match &entries[0].node.value {
@@ -658,9 +658,9 @@ fn words_of_older_yaml_get_quotes() {
         "0b11",
         "1.5",
     ] {
-        assert_eq!(new::scalar(text, false), format!("\"{text}\""));
+        assert_eq!(new::write_scalar(text, false), format!("\"{text}\""));
     }
     for text in ["gpt-4o", "yes-model", "o1", "2024-model", "a:1"] {
-        assert_eq!(new::scalar(text, false), text);
+        assert_eq!(new::write_scalar(text, false), text);
     }
 }

@@ -82,7 +82,7 @@ impl<'de> MapAccess<'de> for MapReader<'_, '_> {
 pub(super) struct ListReader<'a, 't> {
     pub(super) all: NodeReader<'a, 't>,
     pub(super) items: &'a [Node<'t>],
-    pub(super) at: usize,
+    pub(super) next_index: usize,
 }
 
 impl<'de> SeqAccess<'de> for ListReader<'_, '_> {
@@ -93,11 +93,11 @@ impl<'de> SeqAccess<'de> for ListReader<'_, '_> {
         seed: T,
     ) -> Result<Option<T::Value>, ReadError> {
         let NodeReader { path, progress, .. } = self.all;
-        let Some(node) = self.items.get(self.at) else {
+        let Some(node) = self.items.get(self.next_index) else {
             return Ok(None);
         };
-        let path = Path::In(path, Step::Index(self.at));
-        self.at += 1;
+        let path = Path::In(path, Step::Index(self.next_index));
+        self.next_index += 1;
         let item = seed.deserialize(NodeReader {
             node,
             path: &path,

@@ -42,13 +42,13 @@ fn told(text: &str) -> (Option<Outer>, Vec<String>) {
     let (tree, mut faults) = parse(text).unwrap_or_else(|fault| panic!("{text}: {fault:?}"));
     let shows = |section: Option<&str>, key: &str| section == Some("inner") && key != "hunter2";
     let habits = "farbe | colour | write `colour: red`";
-    let outer = read(&tree, FileKind { shows, habits }, &mut faults);
+    let outer = read_value(&tree, FileKind { shows, habits }, &mut faults);
     faults.sort_by_key(|fault| fault.line);
     (
         outer,
         faults
             .iter()
-            .map(|fault| format!("{} {}: {}", fault.line.unwrap(), fault.path, fault.what))
+            .map(|fault| format!("{} {}: {}", fault.line.unwrap(), fault.path, fault.message))
             .collect(),
     )
 }
@@ -72,7 +72,7 @@ fn what_is_right_is_read() {
         (Some("7"), Some(true), Some(u32::MAX))
     );
     assert_eq!(
-        items(outer.list.as_ref())
+        list_items(outer.list.as_ref())
             .map(|(index, text)| format!("{index}{text}"))
             .collect::<Vec<_>>(),
         ["0a", "1true", "210.0.0.0/8"]
@@ -266,7 +266,7 @@ fn s06_what_is_no_word_of_ours_is_told_by_its_place() {
         ] {
             let parsed = parse_as(&text, |_, _| false).map(|(tree, doubles)| {
                 let mut faults = doubles;
-                drop(read::<Outer>(
+                drop(read_value::<Outer>(
                     &tree,
                     FileKind {
                         shows: |_, _| false,
@@ -280,14 +280,14 @@ fn s06_what_is_no_word_of_ours_is_told_by_its_place() {
             assert!(!faults.is_empty(), "{text}");
             for fault in faults {
                 assert!(
-                    !fault.path.contains(secret) && !fault.what.contains(secret),
+                    !fault.path.contains(secret) && !fault.message.contains(secret),
                     "{text}: {fault:?}"
                 );
                 assert!(
                     fault.line > Some(0)
-                        && (fault.what.contains("(column ")
-                            || fault.what.contains("not text")
-                            || fault.what.contains("not a ")),
+                        && (fault.message.contains("(column ")
+                            || fault.message.contains("not text")
+                            || fault.message.contains("not a ")),
                     "{fault:?}"
                 );
             }
@@ -324,7 +324,7 @@ fn what_could_not_be_read_keeps_its_place() {
     let (outer, _) = told("list: [a, 1, b]\ninner:\n  bad: 5\n  good: {size: 1}\n");
     let outer = outer.unwrap();
     assert_eq!(
-        items(outer.list.as_ref())
+        list_items(outer.list.as_ref())
             .map(|(index, text)| (index, text.as_str()))
             .collect::<Vec<_>>(),
         [(0, "a"), (2, "b")]

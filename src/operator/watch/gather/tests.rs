@@ -4,32 +4,32 @@ use crate::account::track::Trouble;
 use crate::series::Sums;
 
 /// A target that failed, or was given up, a minute ago.
-fn troubled(outcome: &'static str, failed: Sums, at: Moment) -> TargetHealth {
+fn troubled(outcome: &'static str, failed: Sums, at: ClockReadings) -> TargetHealth {
     let track = TargetHealth::default();
     track.troubled(Trouble {
         outcome,
         detail: None,
-        at: at.now.checked_sub(MINUTE).expect("a minute ago"),
+        failed_at: at.now.checked_sub(MINUTE).expect("a minute ago"),
     });
     ends(&track, failed, at);
     track
 }
 
 /// An attempt ends.
-fn ends(track: &TargetHealth, attempt: Sums, at: Moment) {
+fn ends(track: &TargetHealth, attempt: Sums, at: ClockReadings) {
     track.series.add(
         &Sums {
             requests: 1,
             ..attempt
         },
         None,
-        Step::of(at.now),
+        Step::at_instant(at.now),
     );
 }
 
 #[test]
 fn a_target_is_quiet_until_something_is_asked_after_its_last_trouble() {
-    let at = Moment {
+    let at = ClockReadings {
         now: Instant::now() + 2 * MINUTE,
         clock: SystemTime::now(),
         ms: 0,
@@ -47,15 +47,15 @@ fn a_target_is_quiet_until_something_is_asked_after_its_last_trouble() {
     );
     for (outcome, trouble) in [("status", failed), (GIVEN_UP, given_up)] {
         let track = troubled(outcome, trouble, at);
-        assert_eq!(quiet(&track, at), Some(60_000), "{outcome}");
+        assert_eq!(quiet_ms(&track, at), Some(60_000), "{outcome}");
         // A probe whose caller leaves decides nothing, and was asked all the same.
         ends(&track, Sums::default(), at);
-        assert_eq!(quiet(&track, at), None, "{outcome}");
+        assert_eq!(quiet_ms(&track, at), None, "{outcome}");
     }
     // The last trouble counts, of whatever kind it is.
     for (outcome, first, last) in [(GIVEN_UP, failed, given_up), ("status", given_up, failed)] {
         let track = troubled(outcome, first, at);
         ends(&track, last, at);
-        assert_eq!(quiet(&track, at), Some(60_000), "{outcome}");
+        assert_eq!(quiet_ms(&track, at), Some(60_000), "{outcome}");
     }
 }

@@ -7,22 +7,21 @@ use std::time::{Duration, SystemTime};
 
 use tokio::time::Instant;
 
-use super::{Patient, said};
+use super::{CheckedAccount, failure_text};
 use crate::doctor::report::{CheckState, Finding};
-use crate::doctor::words::some;
+use crate::doctor::words::first_three;
 use dialects::Endpoint;
-use dialects::neutral::ModelKind;
 use portcullis::account::failure::{Class, Failure};
 use portcullis::base::alarm::Alarm;
-use portcullis::base::problem::shown;
+use portcullis::base::problem::quote_safely;
 use portcullis::exchange::outgoing::{Outgoing, own_id};
 use portcullis::exchange::upstream::Upstream;
 use portcullis::exchange::{advice, credential, lists};
 
 /// The longest time for all endpoints of an account.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PROBE_TIMEOUT: Duration = Duration::from_secs(10);
 /// The most bytes of an answer.
-const MOST: usize = 1 << 20;
+const MAX_ANSWER_BYTES: usize = 1 << 20;
 
 /// What a server says to requests for nothing.
 pub(super) struct EndpointAnswers {
@@ -60,19 +59,19 @@ enum Verdict {
 }
 
 /// Sends a request for nothing to each endpoint. The time that the server tells is noted in `date`.
-pub(super) async fn ask(
-    patient: &Patient,
+pub(super) async fn probe_endpoints(
+    checked_account: &CheckedAccount,
     upstream: &Upstream,
     date: &mut Option<SystemTime>,
 ) -> EndpointAnswers {
-    let account = patient.account();
-    let over = Instant::now() + PATIENCE;
+    let account = checked_account.account();
+    let over = Instant::now() + PROBE_TIMEOUT;
     let (mut answers, mut without_model, mut late) = (Vec::new(), Vec::new(), Vec::new());
     for (kind, dialect) in &account.serves {
         let in_path = dialect.has_model_in_path();
         // Where the path has a model, one that is for something else would be missing.
         let needed = kind.facts().made_for;
-        let model = patient
+        let model = checked_account
             .models
             .iter()
             .find(|(_, made_for)| **made_for == needed)
@@ -85,12 +84,12 @@ pub(super) async fn ask(
             late.push(*kind);
             continue;
         }
-        let due = over.min(Instant::now() + PATIENCE / 2);
+        let due = over.min(Instant::now() + PROBE_TIMEOUT / 2);
         let outbound = dialect.empty(model.as_deref().unwrap_or_default());
         let (mut alarm, connect) = (Alarm::default(), account.timeouts.connect);
-        let headers = credential::of_place(
+        let headers = credential::account_headers(
             upstream,
-            &patient.place,
+            &checked_account.ready_account,
             connect,
             &outbound,
             due,
@@ -112,7 +111,14 @@ pub(super) async fn ask(
                     total: due,
                     fresh: true,
                 };
-                lists::send(upstream, &patient.place, &outgoing, MOST, date).await
+                lists::send_request(
+                    upstream,
+                    &checked_account.ready_account,
+                    &outgoing,
+                    MAX_ANSWER_BYTES,
+                    date,
+                )
+                .await
             }
         };
         let path = format!("{}{}", account.base.path, outbound.path);
@@ -162,37 +168,44 @@ impl EndpointAnswers {
     }
 
     /// Tells of the endpoints, those with the same answer together.
-    pub(super) fn tell(&self, patient: &Patient, findings: &mut Vec<Finding>) {
+    pub(super) fn add_findings(
+        &self,
+        checked_account: &CheckedAccount,
+        findings: &mut Vec<Finding>,
+    ) {
         let there: Vec<_> = self.answers.iter().filter(|one| one.is_there()).collect();
-        let is_written = !is_assumed(patient);
+        let is_written = !is_assumed(checked_account);
         let missing: Vec<_> = self
             .answers
             .iter()
-            .filter(|one| self.may_be_missing(one, patient))
+            .filter(|one| self.may_be_missing(one, checked_account))
             .collect();
         if let Some(first) = there.first().filter(|_| !self.show_one()) {
-            let (kinds, why) = (kinds(&there).join(", "), first.why(patient));
+            let (kinds, why) = (
+                kind_names(&there).join(", "),
+                first.reason_text(checked_account),
+            );
             let seen = format!(
                 "{kinds}: it is not known what works (--ask tells), since the server answers a request for nothing with a fault of its own{why}"
             );
-            findings.push(patient.finding(CheckState::Skip, "endpoints", seen));
+            findings.push(checked_account.finding(CheckState::Skip, "endpoints", seen));
         } else if !there.is_empty() {
             let seen = format!(
                 "{}: the server has what the gateway asks for",
-                kinds(&there).join(", ")
+                kind_names(&there).join(", ")
             );
-            let finding = patient.finding(CheckState::Ok, "endpoints", seen);
+            let finding = checked_account.finding(CheckState::Ok, "endpoints", seen);
             findings.push(if missing.is_empty() {
                 finding
             } else {
-                finding.with(without(patient, &missing))
+                finding.with_remedy(without_missing(checked_account, &missing))
             });
         }
         let mut alike: BTreeMap<_, Vec<&EndpointAnswer>> = BTreeMap::new();
         for one in self
             .answers
             .iter()
-            .filter(|one| !one.is_there() && !self.may_be_missing(one, patient))
+            .filter(|one| !one.is_there() && !self.may_be_missing(one, checked_account))
         {
             let status = one
                 .failure
@@ -203,16 +216,16 @@ impl EndpointAnswers {
                 .or_default()
                 .push(one);
         }
-        for ((verdict, ..), of) in alike {
-            let told = AlikeAnswers {
+        for ((verdict, ..), skipped) in alike {
+            let alike_answers = AlikeAnswers {
                 verdict,
-                of: &of,
+                answers: &skipped,
                 is_written,
                 is_alone: there.is_empty(),
             };
-            findings.extend(told.finding(patient));
+            findings.extend(alike_answers.finding(checked_account));
         }
-        for (of, why) in [
+        for (group, why) in [
             (
                 &self.without_model,
                 "the path has a model, and no target names one for it",
@@ -222,17 +235,17 @@ impl EndpointAnswers {
                 "no time was left: the endpoints above answer too slowly",
             ),
         ] {
-            let names: Vec<&str> = of.iter().map(|kind| kind.name()).collect();
+            let names: Vec<&str> = group.iter().map(|kind| kind.name()).collect();
             if !names.is_empty() {
                 let seen = format!("{}: {why}", names.join(", "));
-                findings.push(patient.finding(CheckState::Skip, "endpoints", seen));
+                findings.push(checked_account.finding(CheckState::Skip, "endpoints", seen));
             }
         }
     }
 
     /// Returns whether an endpoint is missing, and need not be there: it is only assumed, others
     /// are there, and no model of the catalog is for it alone.
-    fn may_be_missing(&self, one: &EndpointAnswer, patient: &Patient) -> bool {
+    fn may_be_missing(&self, one: &EndpointAnswer, patient: &CheckedAccount) -> bool {
         let made_for = |one: &EndpointAnswer| one.kind.facts().made_for;
         let mut there = self.answers.iter().filter(|other| other.is_there());
         let is_wanted = patient.models.values().any(|model| *model == made_for(one));
@@ -247,7 +260,7 @@ impl EndpointAnswers {
 /// Endpoints at which the server answers alike.
 struct AlikeAnswers<'a> {
     verdict: Verdict,
-    of: &'a [&'a EndpointAnswer],
+    answers: &'a [&'a EndpointAnswer],
     /// Whether the catalog says that the server has them. Else they are only assumed.
     is_written: bool,
     /// Whether the server has no endpoint at all.
@@ -255,23 +268,27 @@ struct AlikeAnswers<'a> {
 }
 
 impl AlikeAnswers<'_> {
-    fn finding(&self, patient: &Patient) -> Option<Finding> {
-        let first = self.of.first()?;
-        let paths: Vec<&str> = self.of.iter().map(|one| one.path.as_str()).collect();
-        let kinds = kinds(self.of);
+    fn finding(&self, checked_account: &CheckedAccount) -> Option<Finding> {
+        let first = self.answers.first()?;
+        let paths: Vec<&str> = self.answers.iter().map(|one| one.path.as_str()).collect();
+        let kinds = kind_names(self.answers);
         // Of what is only assumed, the names of some are enough.
         let kinds = if self.is_written {
             kinds.join(", ")
         } else {
-            some(&kinds)
+            first_three(&kinds)
         };
-        let (paths, why, id) = (some(&paths), first.why(patient), &patient.account().id);
+        let (paths, why, id) = (
+            first_three(&paths),
+            first.reason_text(checked_account),
+            &checked_account.account().id,
+        );
         let nothing = || "there is nothing at".to_owned();
         let (state, seen, remedy) = match self.verdict {
             Verdict::There | Verdict::Perhaps => return None,
             Verdict::Refused | Verdict::Forbidden => {
                 let remedy = match &first.failure {
-                    Some(failure) if advice::is_about_money(failure) => advice::act(failure, patient.account()),
+                    Some(failure) if advice::is_about_money(failure) => advice::advised_action(failure, checked_account.account()),
                     _ if self.is_alone => {
                         "is the credential right, and does the provider let it ask models? --ask tells".to_owned()
                     }
@@ -287,7 +304,7 @@ impl AlikeAnswers<'_> {
                 Some(model) => {
                     let remedy = format!(
                         "are {} and the rest of the path right? --ask tells",
-                        shown(model)
+                        quote_safely(model)
                     );
                     (CheckState::Warn, nothing(), remedy)
                 }
@@ -311,8 +328,8 @@ impl AlikeAnswers<'_> {
             ),
         };
         let seen = format!("{kinds}: {seen} POST {paths}{why}");
-        let finding = patient.finding(state, "endpoints", seen);
-        Some(finding.with(remedy))
+        let finding = checked_account.finding(state, "endpoints", seen);
+        Some(finding.with_remedy(remedy))
     }
 
     /// Says how the gateway does not ask for these kinds any more.
@@ -325,13 +342,13 @@ impl AlikeAnswers<'_> {
     }
 }
 
-fn kinds(of: &[&EndpointAnswer]) -> Vec<&'static str> {
-    of.iter().map(|one| one.kind.name()).collect()
+fn kind_names(answers: &[&EndpointAnswer]) -> Vec<&'static str> {
+    answers.iter().map(|one| one.kind.name()).collect()
 }
 
 /// Says which endpoints the server does not have, and how the gateway knows.
-fn without(patient: &Patient, missing: &[&EndpointAnswer]) -> String {
-    let account = patient.account();
+fn without_missing(checked_account: &CheckedAccount, missing: &[&EndpointAnswer]) -> String {
+    let account = checked_account.account();
     let is_missing = |kind: &Endpoint| missing.iter().any(|one| one.kind == *kind);
     let rest = account
         .serves
@@ -340,18 +357,21 @@ fn without(patient: &Patient, missing: &[&EndpointAnswer]) -> String {
         .map(|(kind, _)| kind.name());
     format!(
         "it does not have {}: with `serves: [{}]` at accounts.{} it is not asked for them",
-        kinds(missing).join(", "),
+        kind_names(missing).join(", "),
         rest.collect::<Vec<_>>().join(", "),
         account.id
     )
 }
 
 /// Returns whether the account serves what its dialect says, and so perhaps more than its server.
-fn is_assumed(patient: &Patient) -> bool {
-    let account = patient.account();
-    let usual = account.dialect.serves(&account.base.host);
-    account.serves.len() == usual.len()
-        && account.serves.iter().all(|(kind, _)| usual.contains(kind))
+fn is_assumed(checked_account: &CheckedAccount) -> bool {
+    let account = checked_account.account();
+    let default_kinds = account.dialect.serves(&account.base.host);
+    account.serves.len() == default_kinds.len()
+        && account
+            .serves
+            .iter()
+            .all(|(kind, _)| default_kinds.contains(kind))
 }
 
 impl EndpointAnswer {
@@ -386,7 +406,7 @@ impl EndpointAnswer {
     }
 
     /// Returns what the server says, as the end of a sentence.
-    fn why(&self, patient: &Patient) -> String {
+    fn reason_text(&self, checked_account: &CheckedAccount) -> String {
         let Some(failure) = &self.failure else {
             return String::new();
         };
@@ -395,7 +415,7 @@ impl EndpointAnswer {
             .status
             .map(|status| format!(" (HTTP {status})"))
             .unwrap_or_default();
-        format!("{status}: {}", said(patient, failure))
+        format!("{status}: {}", failure_text(checked_account, failure))
     }
 }
 

@@ -10,138 +10,163 @@ use tokio::time::{Instant, timeout};
 
 use super::endpoints::{self, EndpointAnswers};
 use super::reach::speaks_tls;
-use super::{Heard, Patient, lacks_secret, said};
+use super::{CheckedAccount, ServerReport, failure_text, lacks_secret};
 use crate::doctor::report::{CheckState, Finding};
-use crate::doctor::words::{some, span};
+use crate::doctor::words::{duration_text, first_three};
 use portcullis::account::failure::{Class, Failure};
-use portcullis::base::problem::{nearest, shown};
+use portcullis::base::problem::{nearest_name, quote_safely};
 use portcullis::catalog::listing::ListedNames;
 use portcullis::catalog::{Account, Signer, globs};
 use portcullis::conf::proxy::Proxies;
-use portcullis::error::scrub;
+use portcullis::error::scrub_secret_words;
 use portcullis::exchange::upstream::Upstream;
 use portcullis::exchange::{advice, credential, lists};
-use portcullis::live::place::{Place, beside};
+use portcullis::live::ready_account::{ReadyAccount, server_account};
 use portcullis::signers::google::ServiceAccount;
 
 /// The longest time for an answer.
-const PATIENCE: Duration = Duration::from_secs(10);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 /// The most bytes of an answer of which only the head counts.
-const MOST: usize = 1 << 20;
+const MAX_ANSWER_BYTES: usize = 1 << 20;
 /// The check of the credential.
 const CREDENTIAL: &str = "credential";
 
 /// Looks at the credential and the models. Whoever is refused, or at the wrong address, hears
 /// nothing else from the endpoints.
-pub(super) async fn look(
-    patient: &Patient,
+pub(super) async fn check_credential(
+    checked_account: &CheckedAccount,
     upstream: &Upstream,
     findings: &mut Vec<Finding>,
-) -> Heard {
+) -> ServerReport {
     let (before, mut date, mut is_refused) = (SystemTime::now(), None, false);
-    let account = patient.account();
+    let account = checked_account.account();
     let protocol = account.dialect.protocol;
     if lacks_secret(account) {
-        findings.push(patient.finding(
+        findings.push(checked_account.finding(
             CheckState::Skip,
             CREDENTIAL,
             "its secret could not be read: see configuration",
         ));
-        return Heard::default();
+        return ServerReport::default();
     }
     if let Some(Signer::Google(service, _)) = &account.signer {
-        let finding = token(patient, upstream, service).await;
+        let finding = fetch_token(checked_account, upstream, service).await;
         is_refused = finding.is_failure();
         findings.push(finding);
-        findings.push(patient.finding(
+        findings.push(checked_account.finding(
             CheckState::Skip,
             "models",
             "its provider has no list of models that is asked here: --ask tells",
         ));
         if !is_refused {
-            endpoints::ask(patient, upstream, &mut date)
+            endpoints::probe_endpoints(checked_account, upstream, &mut date)
                 .await
-                .tell(patient, findings);
+                .add_findings(checked_account, findings);
         }
     } else if account.signer.is_some() || protocol.endpoints.listing.is_none() {
-        let answers = endpoints::ask(patient, upstream, &mut date).await;
+        let answers = endpoints::probe_endpoints(checked_account, upstream, &mut date).await;
         match answers.refusal() {
             Some(failure) => {
                 is_refused = true;
-                findings.push(refused(patient, failure));
+                findings.push(refused_finding(checked_account, failure));
             }
             None => {
-                findings.push(without_list(patient, &answers));
-                answers.tell(patient, findings);
+                findings.push(without_list(checked_account, &answers));
+                answers.add_findings(checked_account, findings);
             }
         }
     } else {
-        let fetched = timeout(PATIENCE, lists::fetch(upstream, &patient.place, &mut date)).await;
+        let fetched = timeout(
+            ANSWER_TIMEOUT,
+            lists::fetch_list(upstream, &checked_account.ready_account, &mut date),
+        )
+        .await;
         match fetched.unwrap_or(Err(Failure::TotalTimeout)) {
             Ok(names) => {
-                let (credential, is_proved) = listed_for(patient, upstream).await;
-                let answers = endpoints::ask(patient, upstream, &mut date).await;
+                let (credential, is_proved) = listed_for(checked_account, upstream).await;
+                let answers =
+                    endpoints::probe_endpoints(checked_account, upstream, &mut date).await;
                 // A list is free also for whoever has not paid.
                 let counts = |failure: &&Failure| !is_proved || advice::is_about_money(failure);
                 let refusal = answers.refusal().filter(counts);
                 is_refused = refusal.is_some();
-                findings.push(refusal.map_or(credential, |failure| refused(patient, failure)));
-                models(patient, &names, findings);
+                findings.push(refusal.map_or(credential, |failure| {
+                    refused_finding(checked_account, failure)
+                }));
+                compare_models(checked_account, &names, findings);
                 if refusal.is_none() {
-                    answers.tell(patient, findings);
+                    answers.add_findings(checked_account, findings);
                 }
             }
             Err(failure) => {
-                let finding = no_list(patient, upstream, &failure).await;
+                let finding = no_list(checked_account, upstream, &failure).await;
                 if finding.is_failure() {
                     is_refused = failure.class() == Class::Credential;
                     findings.push(finding);
                 } else {
-                    let answers = endpoints::ask(patient, upstream, &mut date).await;
+                    let answers =
+                        endpoints::probe_endpoints(checked_account, upstream, &mut date).await;
                     if let Some(refusal) = answers.refusal() {
                         is_refused = true;
-                        findings.push(refused(patient, refusal));
+                        findings.push(refused_finding(checked_account, refusal));
                     } else {
-                        findings.push(unlisted(patient, &failure, &answers).unwrap_or(finding));
-                        answers.tell(patient, findings);
+                        findings.push(
+                            unlisted_finding(checked_account, &failure, &answers)
+                                .unwrap_or(finding),
+                        );
+                        answers.add_findings(checked_account, findings);
                     }
                 }
             }
         }
     }
-    Heard {
-        clock: date.map(|told| (before, told)),
+    ServerReport {
+        clock: date.map(|server_time| (before, server_time)),
         is_refused,
     }
 }
 
 /// Fetches a token for a service account, and returns the finding.
-async fn token(patient: &Patient, upstream: &Upstream, service: &ServiceAccount) -> Finding {
-    let (place, account) = (&patient.place, patient.account());
-    match credential::fetch(upstream, place, service, Instant::now() + PATIENCE).await {
+async fn fetch_token(
+    checked_account: &CheckedAccount,
+    upstream: &Upstream,
+    service: &ServiceAccount,
+) -> Finding {
+    let (ready_account, account) = (&checked_account.ready_account, checked_account.account());
+    match credential::fetch_token(
+        upstream,
+        ready_account,
+        service,
+        Instant::now() + ANSWER_TIMEOUT,
+    )
+    .await
+    {
         Ok((token, lasts)) => {
-            place.state.tokens.put(token, lasts, account.fingerprint);
-            patient.finding(
+            ready_account
+                .state
+                .tokens
+                .put(token, lasts, account.fingerprint);
+            checked_account.finding(
                 CheckState::Ok,
                 CREDENTIAL,
-                format!("the token server gave a token for {}", span(lasts)),
+                format!("the token server gave a token for {}", duration_text(lasts)),
             )
         }
         Err(failure) => {
-            let server = place
+            let server = ready_account
                 .issuer
                 .as_ref()
                 .map(|issuer| issuer.account.base.authority.clone())
                 .unwrap_or_default();
-            let finding = failed(
-                patient,
+            let finding = failed_finding(
+                checked_account,
                 &failure,
                 &format!("the token server {server} gave no token"),
             );
             let is_unheard =
                 failure.facts().status.is_none() && failure.class() == Class::Transient;
             if is_unheard {
-                finding.with("this machine must reach that server: its address is `token_uri` in the service account")
+                finding.with_remedy("this machine must reach that server: its address is `token_uri` in the service account")
             } else {
                 finding
             }
@@ -151,24 +176,28 @@ async fn token(patient: &Patient, upstream: &Upstream, service: &ServiceAccount)
 
 /// Returns the finding for a server that gives no list, where its endpoints show that the way is
 /// right.
-fn unlisted(patient: &Patient, failure: &Failure, answers: &EndpointAnswers) -> Option<Finding> {
-    let skip = |seen: String| Some(patient.finding(CheckState::Skip, CREDENTIAL, seen));
+fn unlisted_finding(
+    checked_account: &CheckedAccount,
+    failure: &Failure,
+    answers: &EndpointAnswers,
+) -> Option<Finding> {
+    let skip = |seen: String| Some(checked_account.finding(CheckState::Skip, CREDENTIAL, seen));
     match failure.facts().status? {
         status @ (404 | 405 | 501) if answers.show_one() => skip(format!(
             "the server has no list of models (HTTP {status}), so key and models cannot be checked for free: --ask tells"
         )),
         403 if answers.is_let_in() => skip(format!(
             "may not read the list of models (HTTP 403), so the models are not checked: --ask tells; {}",
-            said(patient, failure)
+            failure_text(checked_account, failure)
         )),
         _ => None,
     }
 }
 
 /// Returns the finding for a credential that no list is read with.
-fn without_list(patient: &Patient, answers: &EndpointAnswers) -> Finding {
-    if patient.account().signer.is_some() && answers.is_let_in() {
-        return patient.finding(
+fn without_list(checked_account: &CheckedAccount, answers: &EndpointAnswers) -> Finding {
+    if checked_account.account().signer.is_some() && answers.is_let_in() {
+        return checked_account.finding(
             CheckState::Ok,
             CREDENTIAL,
             "its provider takes the signature",
@@ -176,26 +205,32 @@ fn without_list(patient: &Patient, answers: &EndpointAnswers) -> Finding {
     }
     let seen =
         "only a request that is charged for shows whether the provider takes it: --ask makes one";
-    patient.finding(CheckState::Skip, CREDENTIAL, seen)
+    checked_account.finding(CheckState::Skip, CREDENTIAL, seen)
 }
 
-fn refused(patient: &Patient, failure: &Failure) -> Finding {
-    failed(patient, failure, "is refused")
+fn refused_finding(checked_account: &CheckedAccount, failure: &Failure) -> Finding {
+    failed_finding(checked_account, failure, "is refused")
 }
 
 /// Returns the finding for a server that gives a list, and whether it proves the credential. The
 /// key is proved only if the list does not come without it.
-async fn listed_for(patient: &Patient, upstream: &Upstream) -> (Finding, bool) {
-    let account = patient.account();
-    let ok = |seen: &str| patient.finding(CheckState::Ok, CREDENTIAL, seen);
+async fn listed_for(checked_account: &CheckedAccount, upstream: &Upstream) -> (Finding, bool) {
+    let account = checked_account.account();
+    let ok = |seen: &str| checked_account.finding(CheckState::Ok, CREDENTIAL, seen);
     if account.key.is_none() {
         return (ok("its list of models comes without a key"), false);
     }
-    let mut stranger = Place::apart(keyless(account), &Proxies::default());
-    stranger.proxy.clone_from(&patient.place.proxy);
-    let stranger = Arc::new(stranger);
-    let fetched = timeout(PATIENCE, lists::fetch(upstream, &stranger, &mut None)).await;
-    let skip = |seen: &str| patient.finding(CheckState::Skip, CREDENTIAL, seen);
+    let mut anonymous = ReadyAccount::standalone(without_key(account), &Proxies::default());
+    anonymous
+        .proxy
+        .clone_from(&checked_account.ready_account.proxy);
+    let anonymous = Arc::new(anonymous);
+    let fetched = timeout(
+        ANSWER_TIMEOUT,
+        lists::fetch_list(upstream, &anonymous, &mut None),
+    )
+    .await;
+    let skip = |seen: &str| checked_account.finding(CheckState::Skip, CREDENTIAL, seen);
     match fetched.unwrap_or(Err(Failure::TotalTimeout)) {
         Ok(_) => (
             skip("its list of models is public, so it says nothing of the key: --ask tells"),
@@ -214,13 +249,13 @@ async fn listed_for(patient: &Patient, upstream: &Upstream) -> (Finding, bool) {
 }
 
 /// Returns the account as somebody without its key has it.
-fn keyless(account: &Account) -> Account {
+fn without_key(account: &Account) -> Account {
     let (id, base, timeouts) = (account.id.clone(), account.base.clone(), account.timeouts);
     Account {
         dialect: account.dialect.clone(),
         network: account.network.clone(),
         headers: account.headers.clone(),
-        ..beside(
+        ..server_account(
             id,
             base,
             timeouts,
@@ -230,29 +265,35 @@ fn keyless(account: &Account) -> Account {
 }
 
 /// Returns the finding for a server that gives no list.
-async fn no_list(patient: &Patient, upstream: &Upstream, failure: &Failure) -> Finding {
-    let account = patient.account();
+async fn no_list(
+    checked_account: &CheckedAccount,
+    upstream: &Upstream,
+    failure: &Failure,
+) -> Finding {
+    let account = checked_account.account();
     let status = failure.facts().status;
     match (failure.class(), status) {
-        (Class::Credential, _) => failed(patient, failure, "is refused"),
+        (Class::Credential, _) => failed_finding(checked_account, failure, "is refused"),
         (_, Some(403)) => {
-            let said = said(patient, failure);
-            let finding = patient.finding(
+            let reason = failure_text(checked_account, failure);
+            let finding = checked_account.finding(
                 CheckState::Warn,
                 CREDENTIAL,
-                format!("may not read the list of models (HTTP 403): {said}"),
+                format!("may not read the list of models (HTTP 403): {reason}"),
             );
-            finding.with(
+            finding.with_remedy(
                 "the key may be wrong, or may be allowed to ask models only: --ask tells which",
             )
         }
         (_, Some(404 | 405 | 501)) => {
             let base = &account.base.path;
-            if !base.ends_with("/v1") && lists_at(patient, upstream, &format!("{base}/v1")).await {
+            if !base.ends_with("/v1")
+                && lists_at(checked_account, upstream, &format!("{base}/v1")).await
+            {
                 let seen = "there is no list of models at `base_url`, but there is one at `base_url` with /v1 behind it";
-                return patient
+                return checked_account
                     .finding(CheckState::Fail, "address", seen)
-                    .with(format!(
+                    .with_remedy(format!(
                         "write /v1 at the end of accounts.{}.base_url",
                         account.id
                     ));
@@ -261,41 +302,41 @@ async fn no_list(patient: &Patient, upstream: &Upstream, failure: &Failure) -> F
             let seen = format!(
                 "the server has no list of models (HTTP {status}), so key and models cannot be checked for free"
             );
-            patient
+            checked_account
                 .finding(CheckState::Warn, CREDENTIAL, seen)
-                .with("is the path of `base_url` right? --ask tells whether it works")
+                .with_remedy("is the path of `base_url` right? --ask tells whether it works")
         }
         (_, Some(status @ 300..400)) => {
-            let finding = patient.finding(
+            let finding = checked_account.finding(
                 CheckState::Fail,
                 "address",
                 format!("the server sends callers elsewhere (HTTP {status})"),
             );
-            finding.with("write the address that it names into `base_url`: the gateway follows nobody elsewhere")
+            finding.with_remedy("write the address that it names into `base_url`: the gateway follows nobody elsewhere")
         }
         (Class::Overloaded, _) => {
-            let finding = patient.finding(
+            let finding = checked_account.finding(
                 CheckState::Warn,
                 CREDENTIAL,
                 "the provider is overloaded now",
             );
-            finding.with("wait, and run this again")
+            finding.with_remedy("wait, and run this again")
         }
         (Class::Rate, _) => {
-            let finding = patient.finding(
+            let finding = checked_account.finding(
                 CheckState::Warn,
                 CREDENTIAL,
                 "the provider takes no more requests now (HTTP 429)",
             );
-            finding.with("wait, and run this again")
+            finding.with_remedy("wait, and run this again")
         }
-        _ if is_odd(failure) && speaks_tls(patient).await => {
-            let finding = patient.finding(
+        _ if is_odd(failure) && speaks_tls(checked_account).await => {
+            let finding = checked_account.finding(
                 CheckState::Fail,
                 "address",
                 "the server speaks TLS, and its address is http:",
             );
-            finding.with(format!(
+            finding.with_remedy(format!(
                 "write https: into accounts.{}.base_url",
                 account.id
             ))
@@ -304,12 +345,12 @@ async fn no_list(patient: &Patient, upstream: &Upstream, failure: &Failure) -> F
             let sent = failure.detail().unwrap_or_default();
             let seen = format!(
                 "what answers is no such server: it sent {}",
-                scrub(&sent, &patient.place.secrets(None))
+                scrub_secret_words(&sent, &checked_account.ready_account.secrets(None))
             );
-            let finding = patient.finding(CheckState::Fail, "address", seen);
-            finding.with("are the host, the port and the path of `base_url` right?")
+            let finding = checked_account.finding(CheckState::Fail, "address", seen);
+            finding.with_remedy("are the host, the port and the path of `base_url` right?")
         }
-        _ => failed(patient, failure, "the list of models did not come"),
+        _ => failed_finding(checked_account, failure, "the list of models did not come"),
     }
 }
 
@@ -322,92 +363,106 @@ fn is_odd(failure: &Failure) -> bool {
 }
 
 /// Returns whether the server has a list of models at another base path.
-async fn lists_at(patient: &Patient, upstream: &Upstream, base: &str) -> bool {
-    let Some(listing) = patient.account().dialect.protocol.endpoints.listing else {
+async fn lists_at(checked_account: &CheckedAccount, upstream: &Upstream, base: &str) -> bool {
+    let Some(listing) = checked_account.account().dialect.protocol.endpoints.listing else {
         return false;
     };
-    let (path, due) = (listing.path(base, None), Instant::now() + PATIENCE);
-    let body = lists::get(upstream, &patient.place, &path, (8 * MOST, due), &mut None).await;
+    let (path, due) = (listing.path(base, None), Instant::now() + ANSWER_TIMEOUT);
+    let body = lists::get_bytes(
+        upstream,
+        &checked_account.ready_account,
+        &path,
+        (8 * MAX_ANSWER_BYTES, due),
+        &mut None,
+    )
+    .await;
     body.is_ok_and(|body| listing.page(&body).is_some())
 }
 
 /// Returns the finding for a failure that stands for itself.
-fn failed(patient: &Patient, failure: &Failure, what: &str) -> Finding {
+fn failed_finding(checked_account: &CheckedAccount, failure: &Failure, message: &str) -> Finding {
     let status = failure.facts().status.filter(|_| failure.error().is_some());
     let status = status
         .map(|status| format!(" (HTTP {status})"))
         .unwrap_or_default();
-    let finding = patient.finding(
+    let finding = checked_account.finding(
         CheckState::Fail,
         CREDENTIAL,
-        format!("{what}{status}: {}", said(patient, failure)),
+        format!(
+            "{message}{status}: {}",
+            failure_text(checked_account, failure)
+        ),
     );
     if failure.class() == Class::Credential {
-        finding.with(advice::act(failure, patient.account()))
+        finding.with_remedy(advice::advised_action(failure, checked_account.account()))
     } else {
-        finding.with("look at the server, or wait until its provider has mended it")
+        finding.with_remedy("look at the server, or wait until its provider has mended it")
     }
 }
 
 /// Compares the models of the catalog with the list.
-fn models(patient: &Patient, listed: &ListedNames, findings: &mut Vec<Finding>) {
-    let missing: Vec<&Arc<str>> = patient
+fn compare_models(
+    checked_account: &CheckedAccount,
+    listed: &ListedNames,
+    findings: &mut Vec<Finding>,
+) {
+    let missing: Vec<&Arc<str>> = checked_account
         .models
         .keys()
         .filter(|name| !is_listed(listed, name))
         .collect();
-    let (all, of) = (patient.models.len(), listed.names.len());
+    let (all, listed_count) = (checked_account.models.len(), listed.names.len());
     if missing.len() < all {
         let seen = format!(
-            "{} of {all} models of the catalog are in the provider's list of {of}",
+            "{} of {all} models of the catalog are in the provider's list of {listed_count}",
             all - missing.len()
         );
-        findings.push(patient.finding(CheckState::Ok, "models", seen));
+        findings.push(checked_account.finding(CheckState::Ok, "models", seen));
     }
     for name in missing {
-        let near = nearest(name, listed.names.iter().map(|name| &**name));
+        let near = nearest_name(name, listed.names.iter().map(|name| &**name));
         let near = near
-            .map(|near| format!("; did you mean {}?", shown(near)))
+            .map(|near| format!("; did you mean {}?", quote_safely(near)))
             .unwrap_or_default();
         let seen = format!(
-            "{} is not in the provider's list of {of}{near}",
-            shown(name)
+            "{} is not in the provider's list of {listed_count}{near}",
+            quote_safely(name)
         );
         let remedy = "correct `targets[].model`, or ask the provider whether this account may use the model; some serve models that they do not \
                       list";
         findings.push(
-            patient
+            checked_account
                 .finding(CheckState::Warn, "models", seen)
-                .with(remedy),
+                .with_remedy(remedy),
         );
     }
-    for pattern in &patient.patterns {
+    for pattern in &checked_account.patterns {
         let matching: Vec<&str> = listed
             .names
             .iter()
             .map(|name| &**name)
-            .filter(|name| globs::matches(pattern, name))
+            .filter(|name| globs::glob_matches(pattern, name))
             .collect();
         findings.push(match matching.as_slice() {
-            [] => patient
+            [] => checked_account
                 .finding(
                     CheckState::Warn,
                     "models",
                     format!(
-                        "no model of the provider's list of {of} matches {}",
-                        shown(pattern)
+                        "no model of the provider's list of {listed_count} matches {}",
+                        quote_safely(pattern)
                     ),
                 )
-                .with("correct `targets[].model`: the pattern serves nothing here"),
+                .with_remedy("correct `targets[].model`: the pattern serves nothing here"),
             some_names => {
                 let names = matching.len();
-                patient.finding(
+                checked_account.finding(
                     CheckState::Ok,
                     "models",
                     format!(
                         "{names} models of the provider's list match {}: {}",
-                        shown(pattern),
-                        some(some_names)
+                        quote_safely(pattern),
+                        first_three(some_names)
                     ),
                 )
             }

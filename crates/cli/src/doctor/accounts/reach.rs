@@ -8,39 +8,43 @@ use rustls_pki_types::CertificateDer;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout};
 
-use super::Patient;
-use crate::doctor::listeners::lasts;
+use super::CheckedAccount;
+use crate::doctor::listeners::chain_lifetime;
 use crate::doctor::report::{CheckState, Finding};
-use crate::doctor::words::some;
+use crate::doctor::words::first_three;
 use portcullis::account::failure::Failure;
 use portcullis::base::alarm::Alarm;
-use portcullis::base::calendar::rfc3339;
+use portcullis::base::calendar::format_system_time;
 use portcullis::conf::proxy::Proxy;
 use portcullis::exchange::upstream::Upstream;
-use portcullis::tls::Term;
+use portcullis::tls::CertificateTerm;
 use portcullis::tls::trust::{Doubt, Trust};
 
 /// The longest time for a name, a connection or a handshake.
-const PATIENCE: Duration = Duration::from_secs(10);
+const STEP_TIMEOUT: Duration = Duration::from_secs(10);
 /// The error EAFNOSUPPORT: the system has no such version of IP.
 const NO_SUCH_VERSION: i32 = if cfg!(target_os = "linux") { 97 } else { 47 };
 /// The most addresses that are tried.
-const MOST: usize = 4;
+const MAX_ADDRESSES: usize = 4;
 
 /// Looks at the way. Returns whether the server can be reached.
-pub(super) async fn look(
-    patient: &Patient,
+pub(super) async fn check_reach(
+    checked_account: &CheckedAccount,
     upstream: &Upstream,
     findings: &mut Vec<Finding>,
 ) -> bool {
-    if let Some(proxy) = &patient.place.proxy {
-        return through(patient, proxy, upstream, findings).await;
+    if let Some(proxy) = &checked_account.ready_account.proxy {
+        return check_proxy(checked_account, proxy, upstream, findings).await;
     }
-    let account = patient.account();
+    let account = checked_account.account();
     let host = &account.base.host;
     let looked_up = timeout(
-        PATIENCE,
-        patient.place.state.addresses.of(patient.place.hop()),
+        STEP_TIMEOUT,
+        checked_account
+            .ready_account
+            .state
+            .addresses
+            .addresses_for(checked_account.ready_account.hop()),
     )
     .await;
     let addresses = match looked_up
@@ -54,7 +58,11 @@ pub(super) async fn look(
             } else {
                 "is the host in `base_url` right, and does this machine's resolver (/etc/resolv.conf) work?"
             };
-            findings.push(patient.finding(CheckState::Fail, "name", why).with(remedy));
+            findings.push(
+                checked_account
+                    .finding(CheckState::Fail, "name", why)
+                    .with_remedy(remedy),
+            );
             return false;
         }
     };
@@ -63,23 +71,23 @@ pub(super) async fn look(
             .iter()
             .map(|address| address.ip().to_string())
             .collect();
-        findings.push(patient.finding(
+        findings.push(checked_account.finding(
             CheckState::Ok,
             "name",
-            format!("{host} is {}", some(&shown)),
+            format!("{host} is {}", first_three(&shown)),
         ));
     }
-    let Some(stream) = connect(patient, &addresses, findings).await else {
+    let Some(stream) = connect_all(checked_account, &addresses, findings).await else {
         return false;
     };
-    let Some(trust) = &patient.place.trust else {
+    let Some(trust) = &checked_account.ready_account.trust else {
         return true;
     };
-    let within = account.timeouts.connect.min(PATIENCE);
+    let within = account.timeouts.connect.min(STEP_TIMEOUT);
     let why = match timeout(within, trust.connect(host, stream)).await {
         Ok(Ok(secured)) => {
-            findings.push(certificate(
-                patient,
+            findings.push(certificate_finding(
+                checked_account,
                 secured.get_ref().1.peer_certificates().unwrap_or_default(),
             ));
             return true;
@@ -89,15 +97,19 @@ pub(super) async fn look(
     };
     let untrusted = "without a certificate that is believed no request is sent. Mend the server's certificate or the host in `base_url`; \
                      `tls: { ca: … }` at the account names an authority or a certificate of your own";
-    let remedy = secure(&why, untrusted);
-    findings.push(patient.finding(CheckState::Fail, "tls", why).with(remedy));
+    let remedy = tls_remedy(&why, untrusted);
+    findings.push(
+        checked_account
+            .finding(CheckState::Fail, "tls", why)
+            .with_remedy(remedy),
+    );
     false
 }
 
 /// Returns what to do about a failed handshake, by its reason in words. `untrusted` is for a
 /// certificate that nobody signed whom the gateway trusts, or that is for another name.
-fn secure(why: &str, untrusted: &str) -> String {
-    match Doubt::of(why) {
+fn tls_remedy(why: &str, untrusted: &str) -> String {
+    match Doubt::from_reason(why) {
         Doubt::Certificate => untrusted.to_owned(),
         Doubt::Handshake => {
             "correct host and port of `base_url`; for a server that speaks no TLS write http: there"
@@ -107,56 +119,70 @@ fn secure(why: &str, untrusted: &str) -> String {
         Doubt::Dates => format!(
             "it is {} by this machine's clock: if that is wrong, let NTP set the clock; else renew the server's certificate if it is \
              yours, or tell its provider",
-            rfc3339(SystemTime::now())
+            format_system_time(SystemTime::now())
         ),
     }
 }
 
 /// Returns whether a server of an `http:` address speaks TLS, so that it should be `https:`.
-pub(super) async fn speaks_tls(patient: &Patient) -> bool {
-    let (account, place) = (patient.account(), &patient.place);
-    if account.base.tls || place.proxy.is_some() {
+pub(super) async fn speaks_tls(checked_account: &CheckedAccount) -> bool {
+    let (account, ready_account) = (checked_account.account(), &checked_account.ready_account);
+    if account.base.tls || ready_account.proxy.is_some() {
         return false;
     }
-    let within = account.timeouts.connect.min(PATIENCE);
-    let trust = Trust::of_the_system(&[]);
-    let said = timeout(within, async {
-        let address = *place.state.addresses.of(place.hop()).await.ok()?.first()?;
+    let within = account.timeouts.connect.min(STEP_TIMEOUT);
+    let trust = Trust::system_only(&[]);
+    let handshake = timeout(within, async {
+        let address = *ready_account
+            .state
+            .addresses
+            .addresses_for(ready_account.hop())
+            .await
+            .ok()?
+            .first()?;
         let stream = TcpStream::connect(address).await.ok()?;
         Some(trust.connect(&account.base.host, stream).await)
     });
-    match said.await {
+    match handshake.await {
         Ok(Some(Ok(_))) => true,
-        Ok(Some(Err(distrust))) => Doubt::of(&distrust.why) != Doubt::Handshake,
+        Ok(Some(Err(distrust))) => Doubt::from_reason(&distrust.why) != Doubt::Handshake,
         Ok(None) | Err(_) => false,
     }
 }
 
 /// Looks at the way through a proxy, which alone looks the server's name up.
-async fn through(
-    patient: &Patient,
+async fn check_proxy(
+    checked_account: &CheckedAccount,
     proxy: &Proxy,
     upstream: &Upstream,
     findings: &mut Vec<Finding>,
 ) -> bool {
     if proxy.is_assumed() {
         let seen = "its proxy's URL could not be read: see configuration";
-        findings.push(patient.finding(CheckState::Skip, "proxy", seen));
+        findings.push(checked_account.finding(CheckState::Skip, "proxy", seen));
         return false;
     }
-    let due = Instant::now() + patient.account().timeouts.connect.min(PATIENCE);
+    let due = Instant::now() + checked_account.account().timeouts.connect.min(STEP_TIMEOUT);
     let Err(failure) = upstream
-        .dial(&patient.place, true, due, &mut Alarm::default())
+        .dial(
+            &checked_account.ready_account,
+            true,
+            due,
+            &mut Alarm::default(),
+        )
         .await
     else {
-        findings.push(patient.finding(
+        findings.push(checked_account.finding(
             CheckState::Ok,
             "proxy",
             format!("its server is reached through {proxy}"),
         ));
-        let due = Instant::now() + patient.account().timeouts.connect.min(PATIENCE);
-        if let Some(chain) = upstream.certificates(&patient.place, due).await {
-            findings.push(certificate(patient, &chain));
+        let due = Instant::now() + checked_account.account().timeouts.connect.min(STEP_TIMEOUT);
+        if let Some(chain) = upstream
+            .certificates(&checked_account.ready_account, due)
+            .await
+        {
+            findings.push(certificate_finding(checked_account, &chain));
         }
         return true;
     };
@@ -167,25 +193,29 @@ async fn through(
     let untrusted = "it is reached through the proxy. Mend the server's certificate, or write the authority of a proxy that opens TLS into \
                      `tls: { ca: … }` at the account";
     let (check, remedy) = if matches!(failure, Failure::Tls { .. }) {
-        ("tls", secure(&seen, untrusted))
+        ("tls", tls_remedy(&seen, untrusted))
     } else {
         let proxy = "if it could not connect, look at the host and the port in `base_url` first. Else mend the proxy, or write \
                      another one as `proxy` at the account; `proxy: none` uses none";
         ("proxy", proxy.to_owned())
     };
-    findings.push(patient.finding(CheckState::Fail, check, seen).with(remedy));
+    findings.push(
+        checked_account
+            .finding(CheckState::Fail, check, seen)
+            .with_remedy(remedy),
+    );
     false
 }
 
 /// Connects to each address. Returns the first connection.
-async fn connect(
-    patient: &Patient,
+async fn connect_all(
+    checked_account: &CheckedAccount,
     addresses: &[SocketAddr],
     findings: &mut Vec<Finding>,
 ) -> Option<TcpStream> {
-    let within = patient.account().timeouts.connect.min(PATIENCE);
+    let within = checked_account.account().timeouts.connect.min(STEP_TIMEOUT);
     let (mut good, mut answered, mut failed) = (None, Vec::new(), Vec::new());
-    for address in addresses.iter().take(MOST) {
+    for address in addresses.iter().take(MAX_ADDRESSES) {
         match timeout(within, TcpStream::connect(address)).await {
             Ok(Ok(stream)) => {
                 answered.push(*address);
@@ -207,7 +237,7 @@ async fn connect(
                 shown(others)
             ),
         };
-        findings.push(patient.finding(
+        findings.push(checked_account.finding(
             CheckState::Ok,
             "tcp",
             format!("{} answers{besides}", shown(&answered)),
@@ -229,14 +259,18 @@ async fn connect(
                 "does the server run, are host and port of `base_url` right, and does a firewall let this machine out?",
             )
         };
-        findings.push(patient.finding(state, "tcp", why).with(remedy));
+        findings.push(
+            checked_account
+                .finding(state, "tcp", why)
+                .with_remedy(remedy),
+        );
     }
     good
 }
 
 fn shown(addresses: &[SocketAddr]) -> String {
     let addresses: Vec<String> = addresses.iter().map(ToString::to_string).collect();
-    some(&addresses)
+    first_three(&addresses)
 }
 
 /// Returns whether an address failed at once only because this machine does not have that version
@@ -258,12 +292,15 @@ fn has_no_way(answered: &[SocketAddr], address: SocketAddr, why: Option<&io::Err
             .all(|other| other.is_ipv4() != address.is_ipv4())
 }
 
-fn certificate(patient: &Patient, chain: &[CertificateDer<'_>]) -> Finding {
+fn certificate_finding(checked_account: &CheckedAccount, chain: &[CertificateDer<'_>]) -> Finding {
     let now = SystemTime::now();
-    let terms: Vec<Term> = chain.iter().filter_map(|der| Term::of(der)).collect();
+    let terms: Vec<CertificateTerm> = chain
+        .iter()
+        .filter_map(|der| CertificateTerm::parse(der))
+        .collect();
     // It was believed without the authorities that have ended: servers send such ones for old
     // callers.
-    let terms: Vec<Term> = terms
+    let terms: Vec<CertificateTerm> = terms
         .into_iter()
         .enumerate()
         .filter(|(nth, term)| *nth == 0 || term.ends > now)
@@ -271,17 +308,17 @@ fn certificate(patient: &Patient, chain: &[CertificateDer<'_>]) -> Finding {
         .collect();
     let names = terms
         .first()
-        .map(|term| some(&term.names))
+        .map(|term| first_three(&term.names))
         .unwrap_or_default();
-    let (state, lasts) = lasts(&terms, now);
-    let finding = patient.finding(
+    let (state, lasts) = chain_lifetime(&terms, now);
+    let finding = checked_account.finding(
         state,
         "tls",
         format!("the certificate is believed: for {names}, {lasts}"),
     );
     match state {
         CheckState::Ok | CheckState::Skip => finding,
-        CheckState::Warn | CheckState::Fail => finding.with(
+        CheckState::Warn | CheckState::Fail => finding.with_remedy(
             "renew the server's certificate if it is yours, else tell its provider: then no request is sent any more",
         ),
     }

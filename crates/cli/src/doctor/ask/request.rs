@@ -28,9 +28,9 @@ use portcullis::exchange::{advice, credential};
 use portcullis::plan::Candidate;
 
 /// The longest time for an answer.
-const PATIENCE: Duration = Duration::from_secs(60);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 /// The most bytes of an answer.
-const MOST: usize = 1 << 20;
+const MAX_ANSWER_BYTES: usize = 1 << 20;
 
 /// What a target is asked with.
 pub(super) struct Asker<'a> {
@@ -56,13 +56,13 @@ pub(super) struct NoAnswer {
     pub(super) is_about_the_request: bool,
     /// True if nothing was sent.
     pub(super) was_not_sent: bool,
-    pub(super) said: String,
-    pub(super) act: String,
+    pub(super) message: String,
+    pub(super) remedy: String,
 }
 
 impl GoodAnswer {
     /// Says what is left of the target's quota.
-    pub(super) fn room(&self) -> String {
+    pub(super) fn quota_text(&self) -> String {
         self.headroom
             .map(|share| format!("; {:.0} % of its quota are left", share * 100.0))
             .unwrap_or_default()
@@ -118,7 +118,7 @@ impl Asker<'_> {
     /// Sends a request, and reads its whole answer.
     pub(super) async fn ask(&self, body: &Value) -> Result<GoodAnswer, NoAnswer> {
         let candidate = self.candidate;
-        let front = front(candidate.track.endpoint);
+        let front = door_for_endpoint(candidate.track.endpoint);
         let body = Bytes::from(body.to_string());
         let envelope = front
             .envelope(&body)
@@ -130,15 +130,15 @@ impl Asker<'_> {
             traits.structured,
             traits.structured_with_tools,
         ) = (true, true, true);
-        let said = candidate.dialect().write(&Translate {
+        let message = candidate.dialect().write(&Translate {
             traits,
-            stream_usage: candidate.place.account.added.stream_usage,
+            stream_usage: candidate.ready_account.account.added.stream_usage,
             other: &|_| OtherModel::Forbidden,
             sealed: Sealed::Closed,
             ..Translate::new(&body, &envelope, &candidate.upstream_model)
         });
-        let said = said.map_err(|_| not_written("its format cannot say it".to_owned()))?;
-        self.send(front, envelope.stream, &said)
+        let outbound = message.map_err(|_| not_written("its format cannot say it".to_owned()))?;
+        self.send(front, envelope.stream, &outbound)
             .await
             .map_err(|failure| self.unanswered(&failure))
     }
@@ -147,45 +147,55 @@ impl Asker<'_> {
         &self,
         front: &'static Front,
         stream: bool,
-        said: &Outbound,
+        outbound: &Outbound,
     ) -> Result<GoodAnswer, Failure> {
         let (candidate, mut alarm) = (self.candidate, Alarm::default());
-        let (place, total) = (
-            &candidate.place,
-            Instant::now() + PATIENCE.min(candidate.timeouts.total),
+        let (ready_account, total) = (
+            &candidate.ready_account,
+            Instant::now() + ANSWER_TIMEOUT.min(candidate.timeouts.total),
         );
         let headers =
-            credential::headers(self.upstream, candidate, said, total, &mut alarm).await?;
+            credential::candidate_headers(self.upstream, candidate, outbound, total, &mut alarm)
+                .await?;
         let request_id = own_id();
         let outgoing = Outgoing {
             request_id: &request_id,
-            path: &said.path,
+            path: &outbound.path,
             headers: &headers,
-            body: &said.body,
+            body: &outbound.body,
             upload: None,
             stream,
             timeouts: candidate.timeouts,
             total,
             fresh: true,
         };
-        let permit = place.state.admit().map(Arc::new).ok_or(Failure::Reset)?;
+        let permit = ready_account
+            .state
+            .admit()
+            .map(Arc::new)
+            .ok_or(Failure::Reset)?;
         let mut attempt =
-            Attempt::begin(self.upstream, place, permit, &outgoing, &mut alarm).await?;
+            Attempt::connect_and_send(self.upstream, ready_account, permit, &outgoing, &mut alarm)
+                .await?;
         let head = alarm
             .until(total, pin!(attempt.head()))
             .await
             .ok_or(Failure::TotalTimeout)?;
         let (status, headers) = head?;
-        let headroom = quota::headroom(|name| headers.text(name), SystemTime::now());
-        let headroom = headroom.and_then(|headroom| headroom.at(SystemTime::now()));
+        let headroom = quota::tightest_headroom(|name| headers.text(name), SystemTime::now());
+        let headroom = headroom.and_then(|headroom| headroom.current_share(SystemTime::now()));
         let is_events = headers
             .text("content-type")
             .is_none_or(|kind| !kind.starts_with("application/json"));
         let dialect = candidate.dialect();
         if status != StatusCode::OK {
-            return Err(attempt.refused(dialect, front, total, &mut alarm).await);
+            return Err(attempt
+                .read_refusal(dialect, front, total, &mut alarm)
+                .await);
         }
-        let body = attempt.rest(MOST, total, &mut alarm).await?;
+        let body = attempt
+            .read_rest(MAX_ANSWER_BYTES, total, &mut alarm)
+            .await?;
         attempt.finish().await;
         let header = AnswerHeader {
             model: "m".to_owned(),
@@ -194,7 +204,7 @@ impl Asker<'_> {
             ..AnswerHeader::default()
         };
         let options = AnswerOptions {
-            undo: said.undo.clone(),
+            undo: outbound.undo.clone(),
             ..AnswerOptions::default()
         };
         let (model, to) = (
@@ -207,7 +217,7 @@ impl Asker<'_> {
         );
         let is_stream = stream && is_events;
         let (usage, body) = if is_stream {
-            let (mut reading, mut out) = (dialect.stream(model, to, MOST), Vec::new());
+            let (mut reading, mut out) = (dialect.stream(model, to, MAX_ANSWER_BYTES), Vec::new());
             let fed = reading.feed(&body, &mut out);
             fed.map_err(stream_failure)?;
             let usage = reading.finish(&mut out, None);
@@ -224,7 +234,7 @@ impl Asker<'_> {
             })?;
             (answer.usage, answer.body)
         };
-        let losses = said
+        let losses = outbound
             .losses
             .names()
             .iter()
@@ -240,22 +250,22 @@ impl Asker<'_> {
     }
 
     fn unanswered(&self, failure: &Failure) -> NoAnswer {
-        let account = &self.candidate.place.account;
-        let token = self.candidate.place.state.tokens.present();
-        let secrets = self.candidate.place.secrets(token.as_ref());
-        let said = words::failed(failure, &secrets);
+        let account = &self.candidate.ready_account.account;
+        let token = self.candidate.ready_account.state.tokens.present();
+        let secrets = self.candidate.ready_account.secrets(token.as_ref());
+        let message = words::failure_words(failure, &secrets);
         let status = failure.facts().status.filter(|_| failure.error().is_some());
-        let said = status
-            .map(|status| format!("HTTP {status}, {said}"))
-            .unwrap_or(said);
-        let act = match failure.class() {
-            Class::Credential => advice::act(failure, account),
+        let message = status
+            .map(|status| format!("HTTP {status}, {message}"))
+            .unwrap_or(message);
+        let remedy = match failure.class() {
+            Class::Credential => advice::advised_action(failure, account),
             Class::Refused => format!(
                 "is `targets[].model` right, and may accounts.{} use it?",
                 account.id
             ),
             Class::Rate | Class::Overloaded => "wait, and ask again".to_owned(),
-            Class::Caller if said.contains("max_completion_tokens") => format!(
+            Class::Caller if message.contains("max_completion_tokens") => format!(
                 "the server does not know this field: write the name of the server in `portcullis presets` that is like it as `quirks` at \
                  accounts.{}",
                 account.id
@@ -287,8 +297,8 @@ impl Asker<'_> {
         NoAnswer {
             is_about_the_request: has_failed || failure.class() == Class::Caller,
             was_not_sent,
-            said,
-            act,
+            message,
+            remedy,
         }
     }
 }
@@ -297,8 +307,8 @@ fn not_written(said: String) -> NoAnswer {
     NoAnswer {
         is_about_the_request: true,
         was_not_sent: true,
-        said,
-        act: "its format cannot say such a request".to_owned(),
+        message: said,
+        remedy: "its format cannot say such a request".to_owned(),
     }
 }
 
@@ -311,9 +321,9 @@ fn stream_failure(fault: StreamFault) -> Failure {
 }
 
 /// Returns the front door whose requests an endpoint takes.
-fn front(endpoint: Endpoint) -> &'static Front {
+fn door_for_endpoint(endpoint: Endpoint) -> &'static Front {
     DOORS
         .into_iter()
-        .find(|front| front.only == Some(endpoint))
+        .find(|front| front.only_endpoint == Some(endpoint))
         .unwrap_or(STANDARD)
 }

@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use super::*;
 use portcullis::conf::yaml;
-use portcullis::conf::yaml::edit::edit;
+use portcullis::conf::yaml::edit::apply_changes;
 
 const DAY: Duration = Duration::from_secs(86_400);
 
@@ -10,22 +10,22 @@ const DAY: Duration = Duration::from_secs(86_400);
 #[track_caller]
 fn check(before: &str, overlap: Duration, after: &str) {
     let around = |fields: &str| format!("callers:\n  acme:\n    keys:\n      prod:{fields}\n");
-    let (before, now) = (around(before), time("2030-01-10").unwrap());
-    let id = Id::of("acme/prod").unwrap();
+    let (before, now) = (around(before), parse_time("2030-01-10").unwrap());
+    let id = Id::parse("acme/prod").unwrap();
     let (tree, _) = yaml::parse(&before).ok().unwrap();
     let key = ["callers", "acme", "keys", "prod"]
         .into_iter()
-        .try_fold(&tree, field)
+        .try_fold(&tree, find_field)
         .unwrap();
-    let until = (!overlap.is_zero()).then(|| ahead(now, overlap));
+    let until = (!overlap.is_zero()).then(|| time_after(now, overlap));
     let secret = NewSecret {
         text: String::new(),
         hash: "s:new".to_owned(),
         note: "sk-new-…".to_owned(),
     };
-    let changes = changes(id, &written(key).unwrap(), &secret, until, now);
+    let changes = rotation_changes(id, &read_hashes(key).unwrap(), &secret, until, now);
     assert_eq!(
-        edit(&before, &changes).map(|(text, _)| text),
+        apply_changes(&before, &changes).map(|(text, _)| text),
         Ok(around(after))
     );
 }

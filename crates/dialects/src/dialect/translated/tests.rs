@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::dialect::Stream;
 use crate::front::CHAT;
-use crate::front::chat::write::Chunks;
+use crate::front::chat::write::ChunksWriter;
 use crate::front::chat::write::tests::{
     Told, any_options, conforms, header, options, plausible, told,
 };
@@ -192,7 +192,7 @@ fn stream_of(
     reader: Box<dyn Reader>,
     limit: usize,
 ) -> Stream {
-    let draft = Draft::new(header, options, Box::new(Chunks::new(header)));
+    let draft = Draft::new(header, options, Box::new(ChunksWriter::new(header)));
     Stream::translated(framing, Translated::new(&CHAT, None, reader, draft), limit)
 }
 

@@ -2,7 +2,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::front::{Asked, EMBEDDINGS, GEMINI_EMBED, GEMINI_EMBEDS};
+use crate::front::{EMBEDDINGS, GEMINI_EMBED, GEMINI_EMBEDS, PathRequest};
 use crate::neutral::Endpoint;
 use crate::neutral::answer::AnswerOptions;
 use crate::neutral::traits::Traits;
@@ -13,18 +13,18 @@ use crate::upstream::{Protocol, Settings};
 fn at(name: &str) -> Dialect {
     let settings = Settings {
         project: Some("p".into()),
-        place: Some("eu".into()),
+        region: Some("eu".into()),
         ..Settings::NONE
     };
-    Dialect::new(Protocol::find(name).unwrap(), settings).at(Endpoint::Embeddings)
+    Dialect::new(Protocol::find(name).unwrap(), settings).for_endpoint(Endpoint::Embeddings)
 }
 
 fn envelope(front: &'static Front, body: &str) -> Envelope {
-    let asked = Asked {
+    let asked = PathRequest {
         model: (*front != EMBEDDINGS).then(|| "m".to_owned()),
         stream: false,
     };
-    front.envelope(body.as_bytes()).unwrap().at(asked)
+    front.envelope(body.as_bytes()).unwrap().with_path(asked)
 }
 
 fn header() -> AnswerHeader {
@@ -369,7 +369,7 @@ fn told(front: &Front, numbers: &[usize]) -> Answer {
     };
     let mut tally = Tally::new(&header());
     tally.count_again(&usage);
-    answer(
+    make_answer(
         (front.vectors.as_ref().unwrap().write)(&vectors, &header(), &tally),
         usage,
     )
@@ -391,7 +391,7 @@ proptest! {
         let whole = envelope(front, &body);
         let inputs = whole.places.inputs.clone().unwrap();
         prop_assert_eq!(inputs.count, count);
-        let Some(slices) = Slices::of(&whole, &body.clone().into(), most).unwrap() else {
+        let Some(slices) = Slices::cut(&whole, &body.clone().into(), most).unwrap() else {
             prop_assert!(count <= most);
             return Ok(());
         };
@@ -410,16 +410,16 @@ proptest! {
             said.extend(list.as_array().unwrap().iter().cloned());
             prop_assert_eq!(slice.get("x"), Some(&json!([1])));
         }
-        prop_assert_eq!(slices.count(), inputs.calls(most));
+        prop_assert_eq!(slices.count(), inputs.request_count(most));
         prop_assert!(slices.write(slices.count()).len() < 80, "there is no such slice");
         let text = |value: &Value| value.pointer("/content/parts/0/text").unwrap_or(value).as_str().unwrap().to_owned();
         prop_assert_eq!(said.iter().map(text).collect::<Vec<_>>(), texts);
-        let joined = join(front, &inputs, &header(), &answers).unwrap();
+        let joined = join_answers(front, &inputs, &header(), &answers).unwrap();
         let requests = u32::try_from(slices.count()).unwrap();
         prop_assert_eq!(joined.usage.units.requests, requests, "each is charged for");
         prop_assert_eq!(joined.body, told(front, &(0..count).collect::<Vec<_>>()).body);
         answers.pop();
-        prop_assert!(join(front, &inputs, &header(), &answers).is_err());
+        prop_assert!(join_answers(front, &inputs, &header(), &answers).is_err());
     }
 }
 
@@ -434,7 +434,7 @@ fn an_estimate_among_the_slices_marks_the_whole() {
         count: 2,
         ..Inputs::default()
     };
-    let joined = join(&EMBEDDINGS, &inputs, &header(), &answers).unwrap();
+    let joined = join_answers(&EMBEDDINGS, &inputs, &header(), &answers).unwrap();
     assert_eq!(
         (joined.usage.prompt, joined.usage.source),
         (2, Source::Estimated)
@@ -445,7 +445,7 @@ fn an_estimate_among_the_slices_marks_the_whole() {
 fn what_stands_beside_the_texts_is_not_sent_often_if_it_is_long() {
     let cut = |front, list: &str, length: usize| {
         let body = format!(r#"{{"model":"m","{list},"x":"{}"}}"#, "x".repeat(length));
-        Slices::of(&envelope(front, &body), &body.into(), 1)
+        Slices::cut(&envelope(front, &body), &body.into(), 1)
     };
     assert_eq!(
         cut(&EMBEDDINGS, r#"input":["a","b"]"#, 1000)

@@ -3,10 +3,10 @@
 
 mod content;
 
-use content::message;
-pub(in crate::front) use content::part;
+use content::scan_message;
+pub(in crate::front) use content::scan_part;
 
-use crate::front::reading::scan::{Scan, number};
+use crate::front::reading::scan::{Scan, lenient_number};
 use crate::front::{CHAT, Envelope, Fault};
 use crate::wire::json::{self, Broken, Cursor, Kind};
 
@@ -25,7 +25,7 @@ const KNOWN: [&str; 8] = [
 ];
 
 /// Returns the one of these names that a name is but for its case.
-fn nearly<'k>(name: &[u8], known: &[&'k str]) -> Option<&'k str> {
+fn find_other_case<'k>(name: &[u8], known: &[&'k str]) -> Option<&'k str> {
     let may_fold = name
         .iter()
         .any(|byte| byte.is_ascii_uppercase() || !byte.is_ascii());
@@ -36,27 +36,27 @@ fn nearly<'k>(name: &[u8], known: &[&'k str]) -> Option<&'k str> {
 }
 
 /// Reads a request body.
-pub(super) fn read(body: &[u8]) -> Result<Envelope, Fault> {
+pub(super) fn read_envelope(body: &[u8]) -> Result<Envelope, Fault> {
     let mut has_messages = false;
     let scan = Scan::over(body, &CHAT, |scan, cursor, name| {
         has_messages |= name == b"messages";
-        field(scan, cursor, name)
+        scan_field(scan, cursor, name)
     })?;
     scan.envelope((!has_messages).then_some("messages"))
 }
 
 /// Consumes the value of a top-level field.
-fn field<'a>(scan: &mut Scan<'a>, cursor: &mut Cursor<'a>, name: &[u8]) -> Result<(), Broken> {
+fn scan_field<'a>(scan: &mut Scan<'a>, cursor: &mut Cursor<'a>, name: &[u8]) -> Result<(), Broken> {
     match name {
         b"model" => scan.model(cursor)?,
-        b"messages" => scan.messages(cursor, "messages", message)?,
+        b"messages" => scan.messages(cursor, "messages", scan_message)?,
         b"stream" => scan.envelope.stream = scan.flag(cursor, "stream")?.0.unwrap_or(false),
         b"stream_options" => stream_options(scan, cursor)?,
         b"max_tokens" | b"max_completion_tokens" => {
             let is_null = cursor.kind()? == Kind::Null;
             let span = cursor.value()?;
-            scan.envelope.max_tokens_said |= !is_null;
-            scan.envelope.most_tokens = scan.envelope.most_tokens.max(number(cursor, &span));
+            scan.envelope.has_max_tokens |= !is_null;
+            scan.envelope.max_tokens = scan.envelope.max_tokens.max(lenient_number(cursor, &span));
             if name == b"max_tokens" {
                 scan.envelope.places.max_tokens_null = is_null.then_some(span);
             }
@@ -65,20 +65,20 @@ fn field<'a>(scan: &mut Scan<'a>, cursor: &mut Cursor<'a>, name: &[u8]) -> Resul
             let span = cursor.value()?;
             scan.envelope
                 .choices
-                .show(number(cursor, &span).unwrap_or(1));
+                .show(lenient_number(cursor, &span).unwrap_or(1));
         }
         b"best_of" => {
             let span = cursor.value()?;
             scan.envelope
                 .choices
-                .write(number(cursor, &span).unwrap_or(1));
+                .write(lenient_number(cursor, &span).unwrap_or(1));
         }
         b"tools" => scan.read.tools(cursor)?,
         b"functions" => scan.read.more += cursor.value()?.len(),
         b"response_format" => {
             let span = cursor.value()?;
             scan.read.more += span.len();
-            scan.envelope.wants_json = is_json_format(json::slice(cursor.text(), &span));
+            scan.envelope.wants_json = is_json_format(json::span_bytes(cursor.text(), &span));
         }
         b"prompt_cache_key" | b"user" | b"safety_identifier" => {
             let kind = cursor.kind()?;
@@ -91,7 +91,7 @@ fn field<'a>(scan: &mut Scan<'a>, cursor: &mut Cursor<'a>, name: &[u8]) -> Resul
             }
         }
         name => {
-            if let Some(known) = nearly(name, &KNOWN) {
+            if let Some(known) = find_other_case(name, &KNOWN) {
                 scan.note(|| Fault::case(name, known));
             }
             scan.read.setting(cursor, name)?;
@@ -110,7 +110,7 @@ pub(in crate::front) fn stream_options<'a>(
         cursor.object(|cursor, key| {
             let name = json::name_of(cursor.text(), &key);
             if *name != *b"include_usage" {
-                if let Some(known) = nearly(&name, &["include_usage"]) {
+                if let Some(known) = find_other_case(&name, &["include_usage"]) {
                     scan.note(|| Fault::case(&name, known));
                 }
                 return cursor.value().map(drop);

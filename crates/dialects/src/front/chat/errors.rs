@@ -4,7 +4,7 @@ use crate::front::CallerError;
 use crate::wire::json::Writer;
 
 /// Writes an error.
-pub(in crate::front) fn body(error: &CallerError<'_>) -> Vec<u8> {
+pub(in crate::front) fn error_body(error: &CallerError<'_>) -> Vec<u8> {
     let mut w = Writer::with_capacity(error.message.len() + 256);
     w.object(|w| {
         w.key("error").object(|w| {
@@ -17,8 +17,8 @@ pub(in crate::front) fn body(error: &CallerError<'_>) -> Vec<u8> {
 }
 
 /// Writes an error as the last event of a stream.
-pub(in crate::front) fn event(error: &CallerError<'_>) -> Vec<u8> {
-    [b"data: ".as_slice(), &body(error), b"\n\n"].concat()
+pub(in crate::front) fn error_event(error: &CallerError<'_>) -> Vec<u8> {
+    [b"data: ".as_slice(), &error_body(error), b"\n\n"].concat()
 }
 
 #[cfg(test)]
@@ -41,9 +41,9 @@ mod tests {
             answer: AnswerSoFar::default(),
         };
         let text = r#"{"error":{"message":"no","type":"invalid_request_error","param":null,"code":"unknown_url"}}"#;
-        assert_eq!(String::from_utf8_lossy(&body(&error)), text);
+        assert_eq!(String::from_utf8_lossy(&error_body(&error)), text);
         assert_eq!(
-            String::from_utf8_lossy(&event(&error)),
+            String::from_utf8_lossy(&error_event(&error)),
             format!("data: {text}\n\n")
         );
     }

@@ -2,11 +2,11 @@
 
 use std::borrow::Cow;
 
-use crate::neutral::{Field, Part, PartKind, Request, shown};
+use crate::neutral::{Field, Part, PartKind, Request, shown_name};
 
 /// Returns the usual name of a field: where it has an older or a newer one too, the one that most
 /// callers write.
-pub(crate) fn name(request: &Request<'_>, field: &Field) -> Cow<'static, str> {
+pub(crate) fn field_name(request: &Request<'_>, field: &Field) -> Cow<'static, str> {
     Cow::Borrowed(match field {
         Field::Message(index) => return format!("messages[{index}]").into(),
         Field::Part(message, part) => {
@@ -14,14 +14,14 @@ pub(crate) fn name(request: &Request<'_>, field: &Field) -> Cow<'static, str> {
                 .messages
                 .get(*message)
                 .map_or(&[][..], |message| &message.content);
-            let kind = parts.get(*part).map_or("text", kind);
+            let kind = parts.get(*part).map_or("text", part_type);
             return format!("messages[{message}].content[{part}].{kind}").into();
         }
         Field::Calls(index) => return format!("messages[{index}].tool_calls").into(),
         Field::CallId(index) => return format!("messages[{index}].tool_call_id").into(),
-        Field::OtherOfMessage(name) => return format!("messages[].{}", shown(name)).into(),
+        Field::OtherOfMessage(name) => return format!("messages[].{}", shown_name(name)).into(),
         Field::Tool(index) => return format!("tools[{index}]").into(),
-        Field::Other(name) => return shown(name).to_owned().into(),
+        Field::Other(name) => return shown_name(name).to_owned().into(),
         Field::Rest => "other",
         Field::Messages => "messages",
         Field::SecondResult => "messages[]",
@@ -66,7 +66,7 @@ pub(crate) fn name(request: &Request<'_>, field: &Field) -> Cow<'static, str> {
     })
 }
 
-fn kind(part: &Part<'_>) -> &'static str {
+fn part_type(part: &Part<'_>) -> &'static str {
     match part.kind {
         PartKind::Text(_) => "text",
         PartKind::Image(..) => "image_url",
@@ -79,7 +79,7 @@ fn kind(part: &Part<'_>) -> &'static str {
 pub(crate) mod tests {
     use super::*;
     use crate::front::FieldNames;
-    use crate::front::chat::read::read;
+    use crate::front::chat::read::read_request;
     use crate::neutral::{FieldRefused, Losses, LostFields, Refused, Target, Written};
 
     /// A request that a dialect wrote; what it does not say is in the caller's words.
@@ -92,13 +92,13 @@ pub(crate) mod tests {
         target: &Target<'_>,
         write: Write,
     ) -> Result<Worded, Refused> {
-        let (request, names) = read(body)?;
+        let (request, names) = read_request(body)?;
         names.written(&request, write(&request, target))
     }
 
     /// The fields, in the words of a caller with the usual spelling.
     pub(crate) fn in_words(losses: LostFields) -> Losses {
-        FieldNames::new(name).losses(&Request::default(), losses)
+        FieldNames::new(field_name).losses(&Request::default(), losses)
     }
 
     #[test]
@@ -108,7 +108,7 @@ pub(crate) mod tests {
         let body = format!(
             r#"{{"messages":[{{"role":"user","content":{parts}}}],"max_completion_tokens":1}}"#
         );
-        let (request, names) = read(body.as_bytes()).unwrap();
+        let (request, names) = read_request(body.as_bytes()).unwrap();
         let check = |field, name| assert_eq!(names.name(&request, &field), name);
         check(Field::Part(0, 1), "messages[0].content[1].image_url");
         check(Field::MaxTokens, "max_completion_tokens");

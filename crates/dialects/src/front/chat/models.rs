@@ -1,6 +1,6 @@
 //! OpenAI's lists of models.
 
-use crate::front::route::{listed, under, without_azure};
+use crate::front::route::{path_under, route_models, without_azure};
 use crate::front::{ListedModel, ModelLists};
 use crate::neutral::ModelKind;
 use crate::wire::json::Writer;
@@ -8,26 +8,26 @@ use crate::wire::json::Writer;
 pub(in crate::front) const LISTS: ModelLists = ModelLists {
     route: |path| {
         let path = without_azure(path, "models")?;
-        listed(under(path, "v1").unwrap_or(path))
+        route_models(path_under(path, "v1").unwrap_or(path))
     },
     // Everybody gets this format who does not ask for another.
     is_wanted: |_, _| false,
     one: |model| {
         let mut w = Writer::default();
-        write(&mut w, model);
+        write_model(&mut w, model);
         w.into_bytes()
     },
     all: |models| {
         let mut w = Writer::default();
         w.object(|w| {
             w.key("object").text("list");
-            w.key("data").each(models, write);
+            w.key("data").each(models, write_model);
         });
         w.into_bytes()
     },
 };
 
-fn write(w: &mut Writer, model: &ListedModel<'_>) {
+fn write_model(w: &mut Writer, model: &ListedModel<'_>) {
     w.object(|w| {
         w.texts([("id", model.id), ("object", "model")]);
         w.key("created").number(model.created);

@@ -18,15 +18,15 @@ use crate::front::reading::others;
 use crate::front::reading::value::{self, Name, ReadFault, Value};
 use crate::neutral::{Effort, Field, Format, Raw, Refused, Request};
 use crate::wire::json::Kind;
-use message::{Pending, message};
+use message::{Pending, read_message};
 use tools::Tools;
 
 /// Reads a body: the request, and what the caller calls its fields.
-pub(crate) fn read(body: &[u8]) -> Result<(Request<'_>, FieldNames), Refused> {
-    whole(body).map_err(|why| *why)
+pub(crate) fn read_request(body: &[u8]) -> Result<(Request<'_>, FieldNames), Refused> {
+    parse_request(body).map_err(|why| *why)
 }
 
-fn whole(body: &[u8]) -> Result<(Request<'_>, FieldNames), ReadFault> {
+fn parse_request(body: &[u8]) -> Result<(Request<'_>, FieldNames), ReadFault> {
     let mut reading = Reading::default();
     // Room for ordinary messages, so that the list does not grow step by step; a body of pictures
     // has few.
@@ -34,7 +34,7 @@ fn whole(body: &[u8]) -> Result<(Request<'_>, FieldNames), ReadFault> {
         .request
         .messages
         .reserve((body.len() / 256).clamp(4, 128));
-    value::body(body, |name, value| reading.field(name, value))?;
+    value::read_body(body, |name, value| reading.field(name, value))?;
     reading.request()
 }
 
@@ -60,18 +60,17 @@ impl<'a> Reading<'a> {
         let request = &mut self.request;
         match &**name {
             "model" | "stream" | "stream_options" => value.skip()?,
-            "messages" => {
-                value.array(|_, value| message(value, &mut request.messages, &mut self.pending))?
-            }
+            "messages" => value
+                .array(|_, value| read_message(value, &mut request.messages, &mut self.pending))?,
             "tools" => self.tools.tools(value)?,
             "functions" => self.tools.functions(value)?,
-            "tool_choice" => self.tool_choice = tools::choice(value)?,
+            "tool_choice" => self.tool_choice = tools::read_tool_choice(value)?,
             "function_call" => {
                 let raw = value.ahead()?;
                 self.function_call = tools::function_call(value)?.map(|choice| (choice, raw));
             }
             "parallel_tool_calls" => request.parallel_tool_calls = value.flag()?,
-            "response_format" => request.format = format(value, &mut self.tools.others)?,
+            "response_format" => request.format = read_format(value, &mut self.tools.others)?,
             "max_completion_tokens" => self.max_completion_tokens = value.count(1, &NO_LIMIT)?,
             "max_tokens" => {
                 let raw = value.ahead()?;
@@ -82,7 +81,7 @@ impl<'a> Reading<'a> {
             "top_k" => request.top_k = value.count(0, &ALL_TOKENS)?,
             "frequency_penalty" => request.penalties.frequency = value.number()?,
             "presence_penalty" => request.penalties.presence = value.number()?,
-            "stop" => stop(value, &mut request.stop)?,
+            "stop" => read_stop_words(value, &mut request.stop)?,
             "seed" => request.seed = value.integer()?,
             "n" => request.n = value.count(1, &[])?.filter(|n| *n > 1),
             "logprobs" => self.logprobs = value.flag()?.unwrap_or(false),
@@ -109,7 +108,7 @@ impl<'a> Reading<'a> {
 
     fn request(self) -> Result<(Request<'a>, FieldNames), ReadFault> {
         let mut request = self.request;
-        let mut names = FieldNames::new(fields::name);
+        let mut names = FieldNames::new(fields::field_name);
         let first = self.max_completion_tokens;
         if first.is_some() {
             names.write(Field::MaxTokens, "max_completion_tokens");
@@ -134,7 +133,7 @@ impl<'a> Reading<'a> {
                 Some(_) => request.others.push(("user".into(), raw)),
             }
         }
-        request.logprobs = self.logprobs || self.top_logprobs.is_some_and(|most| most > 0);
+        request.logprobs = self.logprobs || self.top_logprobs.is_some_and(|count| count > 0);
         let choice = match (self.tool_choice, self.function_call) {
             (None, Some((choice, _))) => {
                 names.write(Field::ToolChoice, "function_call");
@@ -148,7 +147,7 @@ impl<'a> Reading<'a> {
         };
         let (known, has_tools) = (&self.tools.names, !self.tools.list.is_empty());
         request.tool_choice = choice
-            .map(|choice| choice.of(|name| known.contains(name), has_tools))
+            .map(|choice| choice.resolve(|name| known.contains(name), has_tools))
             .transpose()?;
         if self.tools.are_functions {
             names.write(Field::Tools, "functions");
@@ -160,7 +159,7 @@ impl<'a> Reading<'a> {
 }
 
 /// `response_format`.
-fn format<'a>(
+fn read_format<'a>(
     value: Value<'_, 'a>,
     others: &mut Vec<(Name<'a>, Raw<'a>)>,
 ) -> Result<Option<Format<'a>>, ReadFault> {
@@ -172,7 +171,7 @@ fn format<'a>(
             "type" => kind = value.text()?,
             "json_schema" => schema = json_schema(value, others)?,
             // Some servers take a schema beside `json_object`.
-            _ => others::inner(others, "response_format.", name, value)?,
+            _ => others::note_inner_field(others, "response_format.", name, value)?,
         }
         Ok(())
     })?;
@@ -207,7 +206,7 @@ fn json_schema<'a>(
             "description" => description = value.text()?,
             "schema" => schema = value.raw_object()?.map(Cow::from),
             "strict" => strict = value.flag()?,
-            _ => others::inner(others, "response_format.json_schema.", key, value)?,
+            _ => others::note_inner_field(others, "response_format.json_schema.", key, value)?,
         }
         Ok(())
     })?;
@@ -224,7 +223,10 @@ fn json_schema<'a>(
 }
 
 /// A string or several.
-fn stop<'a>(mut value: Value<'_, 'a>, list: &mut Vec<Cow<'a, str>>) -> Result<(), ReadFault> {
+fn read_stop_words<'a>(
+    mut value: Value<'_, 'a>,
+    list: &mut Vec<Cow<'a, str>>,
+) -> Result<(), ReadFault> {
     match value.kind()? {
         Kind::Array => value.strings(list),
         Kind::String | Kind::Null => {

@@ -1,5 +1,5 @@
 //! [`Event`](crate::neutral::Event)s → the standard answer, as the chunks of a stream
-//! ([`Chunks`]) or whole ([`Whole`]).
+//! ([`ChunksWriter`]) or whole ([`WholeWriter`]).
 //!
 //! Both are the writer of a [`Draft`](crate::neutral::answer), so that they say the same and cost
 //! the same.
@@ -8,8 +8,8 @@ mod chunks;
 mod whole;
 mod words;
 
-pub(crate) use chunks::Chunks;
-pub(crate) use whole::Whole;
+pub(crate) use chunks::ChunksWriter;
+pub(crate) use whole::WholeWriter;
 
 #[cfg(test)]
 pub(crate) mod tests;

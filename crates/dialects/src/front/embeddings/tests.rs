@@ -1,7 +1,7 @@
 use super::*;
 
 fn of(body: &str) -> Result<Envelope, (String, Option<String>)> {
-    envelope(body.as_bytes()).map_err(|fault| (fault.message, fault.param.map(String::from)))
+    read_envelope(body.as_bytes()).map_err(|fault| (fault.message, fault.param.map(String::from)))
 }
 
 #[test]
@@ -31,7 +31,7 @@ fn a_request_asks_for_so_many_vectors() {
 fn what_is_no_input_is_refused() {
     let many = format!(
         r#"{{"model":"m","input":[{}]}}"#,
-        vec![r#""a""#; MOST + 1].join(",")
+        vec![r#""a""#; MAX_INPUTS + 1].join(",")
     );
     let refused = |body: &str, param: &str| {
         assert_eq!(of(body).unwrap_err().1.as_deref(), Some(param), "{body}")
@@ -69,7 +69,7 @@ fn what_is_no_input_is_refused() {
 #[test]
 fn a_request_is_read_whole() {
     let read_of = |body: &str| {
-        read(&Envelope::new(&EMBEDDINGS), body.as_bytes()).map(|read| format!("{read:?}"))
+        read_embedding(&Envelope::new(&EMBEDDINGS), body.as_bytes()).map(|read| format!("{read:?}"))
     };
     let all = r#"{"model":"m","input":["a","b"],"encoding_format":"base64","dimensions":8,"user":"u","truncate":null,
 "input_type":"search_query","task":"x"}"#;
@@ -82,7 +82,7 @@ fn a_request_is_read_whole() {
             .to_vec(),
         dimensions: Some(8),
         purpose: Some(Purpose::Query),
-        usual: None,
+        default_purpose: None,
         others: vec!["user".into(), "task".into()],
     };
     assert_eq!(read_of(all), Ok(format!("{expected:?}")));

@@ -3,14 +3,14 @@
 
 use bytes::Bytes;
 
-use super::{camel, envelope, route};
-use crate::front::{Asked, Fault, GEMINI, ToCount};
+use super::{camel_name, envelope, route};
+use crate::front::{Fault, GEMINI, PathRequest, ToCount};
 use crate::wire::json::{self, Cursor, Kind, Span, name_of};
-use crate::wire::splice::without;
+use crate::wire::splice::without_members;
 
 /// Reads the body of a count. Returns the request whose tokens are counted.
-pub(super) fn read(body: Bytes, asked: &Asked) -> Result<ToCount, Fault> {
-    let inner = inner(&body);
+pub(super) fn read_count(body: Bytes, asked: &PathRequest) -> Result<ToCount, Fault> {
+    let inner = find_inner_request(&body);
     let request = match inner {
         Some((_, true)) => {
             let message =
@@ -18,24 +18,24 @@ pub(super) fn read(body: Bytes, asked: &Asked) -> Result<ToCount, Fault> {
             return Err(Fault::of_value("generateContentRequest", message));
         }
         Some((span, false)) => {
-            let inner = json::slice(&body, &span);
+            let inner = json::span_bytes(&body, &span);
             check_model(inner, asked)?;
-            without(inner, |name| name == "model").into()
+            without_members(inner, |name| name == "model").into()
         }
         None => body,
     };
-    let envelope = envelope::read(&request, &GEMINI)?;
+    let envelope = envelope::read_envelope(&request, &GEMINI)?;
     Ok((request, envelope))
 }
 
 /// Finds a request inside the body. Returns also whether anything stands beside it.
-fn inner(body: &[u8]) -> Option<(Span, bool)> {
+fn find_inner_request(body: &[u8]) -> Option<(Span, bool)> {
     let mut inner = None;
     let mut count = 0;
     // What is no JSON is told when the request is read.
     let _read = Cursor::new(body).maybe_object(|cursor, key| {
         count += 1;
-        let is_inner = camel(&String::from_utf8_lossy(&name_of(body, &key)))
+        let is_inner = camel_name(&String::from_utf8_lossy(&name_of(body, &key)))
             == "generateContentRequest"
             && cursor.kind()? == Kind::Object;
         let span = cursor.value()?;
@@ -48,14 +48,14 @@ fn inner(body: &[u8]) -> Option<(Span, bool)> {
 }
 
 /// Refuses a model that is not the one of the path: nobody has looked whether the key may use it.
-fn check_model(request: &[u8], asked: &Asked) -> Result<(), Fault> {
+fn check_model(request: &[u8], asked: &PathRequest) -> Result<(), Fault> {
     let mut is_other = false;
     let _read = Cursor::new(request).members(|key, value| {
         if *name_of(request, &key) == *b"model" {
             let named = json::text_of(request, &value);
             let named = named
                 .as_deref()
-                .map(|named| route::model(named).unwrap_or(named));
+                .map(|named| route::model_id(named).unwrap_or(named));
             is_other |= named != asked.model.as_deref();
         }
     });
@@ -72,11 +72,11 @@ mod tests {
     use super::*;
 
     fn of(body: &str) -> Result<String, (Option<String>, String)> {
-        let asked = Asked {
+        let asked = PathRequest {
             model: Some("m".to_owned()),
             stream: false,
         };
-        match read(body.to_owned().into(), &asked) {
+        match read_count(body.to_owned().into(), &asked) {
             Ok((request, envelope)) => {
                 assert!(!envelope.stream && envelope.prompt_bytes > 0);
                 Ok(String::from_utf8(request.to_vec()).unwrap())

@@ -1,14 +1,15 @@
 //! Gemini's `embedContent` and `batchEmbedContents`, as callers speak them. The first asks for one
 //! vector, the second for many. Google's clients ask for one by either.
 
-use super::{EVENTS, NATIVE, camel, envelope, route};
-use crate::front::embeddings::{INPUT_TYPE, MOST, purpose};
-use crate::front::reading::count::{Read, members};
+use super::{EVENTS, NATIVE, camel_name, envelope, route};
+use crate::front::embeddings::{INPUT_TYPE, MAX_INPUTS, read_purpose};
+use crate::front::reading::count::{ReadTotals, each_member};
 use crate::front::reading::others;
 use crate::front::reading::scan::Scan;
 use crate::front::reading::value::{self, Name, ReadFault, Value};
 use crate::front::{
-    Asked, Contents, Envelope, Fault, Front, Heard, Native, PassedRequest, STANDARD, VectorDoor,
+    Contents, Envelope, Fault, Front, Native, PassedRequest, PathRequest, RequestExtras, STANDARD,
+    VectorDoor,
 };
 use crate::neutral::answer::Tally;
 use crate::neutral::embedding::{Embedding, Input};
@@ -58,10 +59,10 @@ pub static GEMINI_EMBED: Front = Front {
 /// The fields that both front doors have in common.
 const EMBED: Front = Front {
     stream_path: None,
-    only: Some(Endpoint::Embeddings),
-    heard: Heard {
-        passed: &[INPUT_TYPE],
-        ..EVENTS.heard
+    only_endpoint: Some(Endpoint::Embeddings),
+    extras: RequestExtras {
+        passed_headers: &[INPUT_TYPE],
+        ..EVENTS.extras
     },
     probes: "",
     contents: Contents {
@@ -85,8 +86,8 @@ const EMBED_NATIVE: Native = Native {
     ..NATIVE
 };
 
-fn asked_model(path: &str, verb: &str) -> Option<Asked> {
-    route::verb(path, verb).map(|model| Asked {
+fn asked_model(path: &str, verb: &str) -> Option<PathRequest> {
+    route::model_for_verb(path, verb).map(|model| PathRequest {
         model: Some(model),
         stream: false,
     })
@@ -114,11 +115,11 @@ fn read_envelope(
         let list = cursor.array(|cursor, _| {
             inputs.count += 1;
             let mut length: &[u8] = b"";
-            members(cursor, &mut scan.read, |cursor, name, read| {
-                let from = cursor.at();
+            each_member(cursor, &mut scan.read, |cursor, name, read| {
+                let from = cursor.offset();
                 count_member(cursor, name, read)?;
                 if is_length(name) {
-                    length = json::slice(cursor.text(), &(from..cursor.at()));
+                    length = json::span_bytes(cursor.text(), &(from..cursor.offset()));
                 }
                 Ok(())
             })?;
@@ -128,7 +129,8 @@ fn read_envelope(
         inputs.list = Some(list);
         Ok(())
     })?;
-    if is_there && (is_batch != inputs.list.is_some() || !(1..=MOST).contains(&inputs.count)) {
+    if is_there && (is_batch != inputs.list.is_some() || !(1..=MAX_INPUTS).contains(&inputs.count))
+    {
         scan.note(|| {
             Fault::of_value(
                 "requests",
@@ -142,9 +144,9 @@ fn read_envelope(
 
 /// Consumes a member of a request for one vector. Whether `model` is the model of the path is
 /// checked later.
-fn count_member(cursor: &mut Cursor<'_>, name: &[u8], read: &mut Read) -> Result<(), Broken> {
+fn count_member(cursor: &mut Cursor<'_>, name: &[u8], read: &mut ReadTotals) -> Result<(), Broken> {
     match name {
-        b"content" => envelope::content(cursor, read).map(drop),
+        b"content" => envelope::scan_content(cursor, read).map(drop),
         b"model" => cursor.value().map(drop),
         name => read.setting(cursor, name),
     }
@@ -169,7 +171,7 @@ fn set_models(job: &PassedRequest<'_>, edits: &mut Edits<'_>) -> Result<Losses, 
             let message = format!("`{param}` must be the model of the path");
             return Err(Refused::invalid(param, message));
         }
-        edits.replace(model, json::quote(&account_model).into_bytes());
+        edits.replace(model, json::quote_string(&account_model).into_bytes());
     }
     let mut losses: Losses = Losses::default();
     let headers = &job.envelope.headers;
@@ -183,10 +185,10 @@ fn set_models(job: &PassedRequest<'_>, edits: &mut Edits<'_>) -> Result<Losses, 
 fn find_models(body: &[u8]) -> Vec<(&'static str, Span)> {
     let mut models = Vec::new();
     // The body was read before.
-    let _read = Cursor::new(body).object(|cursor, key| match &*camel_name(body, &key) {
+    let _read = Cursor::new(body).object(|cursor, key| match &*camel_key(body, &key) {
         "requests" => cursor.maybe_array(|cursor, _| {
             cursor.maybe_members(|key, value| {
-                if camel_name(body, &key) == "model" {
+                if camel_key(body, &key) == "model" {
                     models.push(("requests[].model", value));
                 }
             })
@@ -199,14 +201,14 @@ fn find_models(body: &[u8]) -> Vec<(&'static str, Span)> {
     models
 }
 
-fn camel_name(body: &[u8], key: &Span) -> String {
-    camel(&String::from_utf8_lossy(&json::name_of(body, key))).into_owned()
+fn camel_key(body: &[u8], key: &Span) -> String {
+    camel_name(&String::from_utf8_lossy(&json::name_of(body, key))).into_owned()
 }
 
 /// Returns whether a model in a body is the model of the path. Only for the latter it is known that
 /// the key may use it.
 fn is_path_model(named: Option<&str>, path_model: &str) -> bool {
-    named.is_some_and(|named| route::model(named).unwrap_or(named) == path_model)
+    named.is_some_and(|named| route::model_id(named).unwrap_or(named) == path_model)
 }
 
 /// Reads a request whole.
@@ -220,7 +222,7 @@ fn read_embedding<'a>(
     } else {
         single_embedding()
     };
-    let read = value::body(body, |name, value| match &*camel(name) {
+    let read = value::read_body(body, |name, value| match &*camel_name(name) {
         "requests" if is_batch => value.array(|index, value| {
             let place = value.place;
             let mut one = single_embedding();
@@ -236,7 +238,7 @@ fn read_embedding<'a>(
             all.others.append(&mut one.others);
             Ok(())
         }),
-        _ if is_batch => others::field(&mut all.others, "", name, value),
+        _ if is_batch => others::note_field(&mut all.others, "", name, value),
         _ => read_member(&mut all, &envelope.model, name, value),
     });
     read.map_err(|why| *why)?;
@@ -261,7 +263,7 @@ fn read_member<'a>(
     value: Value<'_, 'a>,
 ) -> Result<(), ReadFault> {
     let place = value.place;
-    match &*camel(name) {
+    match &*camel_name(name) {
         "model" => {
             if !is_path_model(value.text()?.as_deref(), path_model) {
                 return Err(place.refuse("must be the model of the path"));
@@ -273,7 +275,7 @@ fn read_member<'a>(
                 .iter_mut()
                 .for_each(|input| input.text = text.clone().into());
         }
-        "taskType" => one.purpose = purpose(value, &["TASK_TYPE_UNSPECIFIED"])?,
+        "taskType" => one.purpose = read_purpose(value, &["TASK_TYPE_UNSPECIFIED"])?,
         "title" => {
             let title = value.text()?;
             one.inputs
@@ -285,7 +287,7 @@ fn read_member<'a>(
         "embedContentConfig" => {
             value.object(|name, value| read_member(one, path_model, name, value))?;
         }
-        _ => others::field(&mut one.others, "", name, value)?,
+        _ => others::note_field(&mut one.others, "", name, value)?,
     }
     Ok(())
 }
@@ -302,7 +304,7 @@ fn read_content<'a>(value: Value<'_, 'a>, lost: &mut Vec<Name<'a>>) -> Result<St
             })
         }),
         "role" => value.skip(),
-        _ => others::field(lost, "content.", name, value),
+        _ => others::note_field(lost, "content.", name, value),
     })?;
     Ok(texts.join("\n"))
 }

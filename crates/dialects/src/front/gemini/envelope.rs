@@ -1,27 +1,27 @@
 //! The envelope of a Gemini request: the few fields that decide what it may cost and how it is
 //! answered. Which model it is for, and whether a stream is asked for, its path says.
 
-use super::{camel, references};
-use crate::front::reading::count::{Read, members};
-use crate::front::reading::media::{self, MediaPlace};
-use crate::front::reading::scan::{Scan, number};
+use super::{camel_name, references};
+use crate::front::reading::count::{ReadTotals, each_member};
+use crate::front::reading::media::{self, MediaKind};
+use crate::front::reading::scan::{Scan, lenient_number};
 use crate::front::{Envelope, Fault, Front};
-use crate::wire::json::{self, Broken, Cursor, Kind, slice};
+use crate::wire::json::{self, Broken, Cursor, Kind, span_bytes};
 
 /// Reads a request body.
-pub(super) fn read(body: &[u8], front: &'static Front) -> Result<Envelope, Fault> {
+pub(super) fn read_envelope(body: &[u8], front: &'static Front) -> Result<Envelope, Fault> {
     let mut seen = Vec::new();
     let mut found = Found::default();
     let mut scan = Scan::over(body, front, |scan, cursor, name| {
-        let name = text(name);
-        if let Some(known) = FIELDS.into_iter().find(|known| *known == camel(&name)) {
+        let name = name_text(name);
+        if let Some(known) = FIELDS.into_iter().find(|known| *known == camel_name(&name)) {
             // One name may be written in two ways.
             if seen.contains(&known) {
                 scan.note(|| Fault::duplicate(known));
             }
             seen.push(known);
         }
-        field(scan, cursor, &camel(&name), &mut found)
+        scan_field(scan, cursor, &camel_name(&name), &mut found)
     })?;
     scan.envelope.include_usage = true;
     scan.envelope.hide_thoughts = !found.thoughts;
@@ -41,7 +41,7 @@ struct Found {
 }
 
 /// Consumes the value of a top-level field.
-fn field<'a>(
+fn scan_field<'a>(
     scan: &mut Scan<'a>,
     cursor: &mut Cursor<'a>,
     name: &str,
@@ -49,22 +49,22 @@ fn field<'a>(
 ) -> Result<(), Broken> {
     match name {
         "contents" if cursor.kind()? == Kind::Object => {
-            let start = cursor.at();
-            if content(cursor, &mut scan.read)? {
-                scan.envelope.beginning = Some(start..cursor.at());
+            let start = cursor.offset();
+            if scan_content(cursor, &mut scan.read)? {
+                scan.envelope.beginning = Some(start..cursor.offset());
             }
         }
-        "contents" => scan.messages(cursor, "contents", content)?,
-        "systemInstruction" => drop(content(cursor, &mut scan.read)?),
+        "contents" => scan.messages(cursor, "contents", scan_content)?,
+        "systemInstruction" => drop(scan_content(cursor, &mut scan.read)?),
         "tools" => scan.read.tools(cursor)?,
-        "generationConfig" => settings(scan, cursor, found)?,
+        "generationConfig" => scan_settings(scan, cursor, found)?,
         name => scan.read.setting(cursor, name.as_bytes())?,
     }
     Ok(())
 }
 
 /// Consumes the settings of the answer.
-fn settings<'a>(
+fn scan_settings<'a>(
     scan: &mut Scan<'a>,
     cursor: &mut Cursor<'a>,
     found: &mut Found,
@@ -74,18 +74,18 @@ fn settings<'a>(
     }
     cursor.object(|cursor, key| {
         let body = cursor.text();
-        let name = text(&json::name_of(body, &key)).into_owned();
-        match &*camel(&name) {
+        let name = name_text(&json::name_of(body, &key)).into_owned();
+        match &*camel_name(&name) {
             "maxOutputTokens" => {
                 let span = cursor.value()?;
                 // Zero says nothing.
-                let most = number(cursor, &span).filter(|most| *most > 0);
-                scan.envelope.most_tokens = scan.envelope.most_tokens.max(most);
-                scan.envelope.max_tokens_said = scan.envelope.most_tokens.is_some();
+                let max_tokens = lenient_number(cursor, &span).filter(|max_tokens| *max_tokens > 0);
+                scan.envelope.max_tokens = scan.envelope.max_tokens.max(max_tokens);
+                scan.envelope.has_max_tokens = scan.envelope.max_tokens.is_some();
             }
             "candidateCount" => {
                 let span = cursor.value()?;
-                let count = number(cursor, &span).unwrap_or(1);
+                let count = lenient_number(cursor, &span).unwrap_or(1);
                 scan.envelope.choices.show(count);
             }
             "responseMimeType" => {
@@ -98,8 +98,8 @@ fn settings<'a>(
             }
             "thinkingConfig" => {
                 cursor.maybe_members(|key, value| {
-                    if camel(&text(&json::name_of(body, &key))) == "includeThoughts" {
-                        found.thoughts = slice(body, &value) == b"true";
+                    if camel_name(&name_text(&json::name_of(body, &key))) == "includeThoughts" {
+                        found.thoughts = span_bytes(body, &value) == b"true";
                     }
                 })?;
             }
@@ -111,12 +111,12 @@ fn settings<'a>(
 }
 
 /// Consumes a content, counts what is in it, and returns whether it is a user's.
-pub(super) fn content(cursor: &mut Cursor<'_>, read: &mut Read) -> Result<bool, Broken> {
+pub(super) fn scan_content(cursor: &mut Cursor<'_>, read: &mut ReadTotals) -> Result<bool, Broken> {
     let mut is_users = true;
-    members(cursor, read, |cursor, name, read| match name {
+    each_member(cursor, read, |cursor, name, read| match name {
         b"role" => {
             let role = cursor.value()?;
-            is_users = matches!(slice(cursor.text(), &role), br#""user""# | b"null");
+            is_users = matches!(span_bytes(cursor.text(), &role), br#""user""# | b"null");
             Ok(())
         }
         b"parts" => one_or_more(cursor, read),
@@ -129,40 +129,42 @@ pub(super) fn content(cursor: &mut Cursor<'_>, read: &mut Read) -> Result<bool, 
 }
 
 /// Consumes parts: an array, or one.
-fn one_or_more(cursor: &mut Cursor<'_>, read: &mut Read) -> Result<(), Broken> {
+fn one_or_more(cursor: &mut Cursor<'_>, read: &mut ReadTotals) -> Result<(), Broken> {
     if cursor.kind()? == Kind::Array {
-        cursor.array(|cursor, _| part(cursor, read)).map(drop)
+        cursor.array(|cursor, _| scan_part(cursor, read)).map(drop)
     } else {
-        part(cursor, read)
+        scan_part(cursor, read)
     }
 }
 
 /// Consumes a part.
-fn part(cursor: &mut Cursor<'_>, read: &mut Read) -> Result<(), Broken> {
-    members(cursor, read, |cursor, name, read| {
-        match &*camel(&text(name)) {
+fn scan_part(cursor: &mut Cursor<'_>, read: &mut ReadTotals) -> Result<(), Broken> {
+    each_member(cursor, read, |cursor, name, read| {
+        match &*camel_name(&name_text(name)) {
             "text" | "output" | "code" => read.text(cursor),
-            "inlineData" => data(cursor, read),
+            "inlineData" => scan_data(cursor, read),
             "fileData" => {
                 // Somebody else has it: how large it is nobody knows.
                 read.refers = true;
-                read.medium(media::elsewhere(), true);
+                read.medium(media::remote_file(), true);
                 read.other(cursor)
             }
-            "functionCall" | "functionResponse" => members(cursor, read, |cursor, name, read| {
-                match &*camel(&text(name)) {
-                    "args" | "response" => {
-                        read.text += cursor.value()?.len();
-                        Ok(())
+            "functionCall" | "functionResponse" => {
+                each_member(cursor, read, |cursor, name, read| {
+                    match &*camel_name(&name_text(name)) {
+                        "args" | "response" => {
+                            read.text += cursor.value()?.len();
+                            Ok(())
+                        }
+                        "parts" => one_or_more(cursor, read),
+                        _ => {
+                            read.refers |= !references::is_plain(name, false, false);
+                            read.other(cursor)
+                        }
                     }
-                    "parts" => one_or_more(cursor, read),
-                    _ => {
-                        read.refers |= !references::is_plain(name, false, false);
-                        read.other(cursor)
-                    }
-                }
-            }),
-            "executableCode" | "codeExecutionResult" => part(cursor, read),
+                })
+            }
+            "executableCode" | "codeExecutionResult" => scan_part(cursor, read),
             _ => {
                 read.refers |= !references::is_plain(name, false, false);
                 read.other(cursor)
@@ -172,18 +174,18 @@ fn part(cursor: &mut Cursor<'_>, read: &mut Read) -> Result<(), Broken> {
 }
 
 /// Consumes media in base64.
-fn data(cursor: &mut Cursor<'_>, read: &mut Read) -> Result<(), Broken> {
+fn scan_data(cursor: &mut Cursor<'_>, read: &mut ReadTotals) -> Result<(), Broken> {
     if cursor.kind()? != Kind::Object {
         return read.other(cursor);
     }
     let body = cursor.text();
     let mut media_type: &[u8] = b"";
     let mut data: &[u8] = b"";
-    let before = cursor.at();
+    let before = cursor.offset();
     cursor.object(|cursor, key| {
         let name = json::name_of(body, &key);
-        let value = slice(body, &cursor.value()?);
-        match &*camel(&text(&name)) {
+        let value = span_bytes(body, &cursor.value()?);
+        match &*camel_name(&name_text(&name)) {
             "mimeType" => media_type = value,
             "data" => data = value,
             _ => {}
@@ -193,26 +195,26 @@ fn data(cursor: &mut Cursor<'_>, read: &mut Read) -> Result<(), Broken> {
     let media_type = media_type
         .get(1..media_type.len().saturating_sub(1))
         .unwrap_or_default();
-    let place = match media_type.get(..6) {
-        Some(b"image/") => MediaPlace::Image,
-        Some(b"audio/") => MediaPlace::Audio,
-        _ => MediaPlace::File,
+    let media_kind = match media_type.get(..6) {
+        Some(b"image/") => MediaKind::Image,
+        Some(b"audio/") => MediaKind::Audio,
+        _ => MediaKind::File,
     };
     read.medium(
-        media::of_base64(place, data, media_type, cursor.at() - before),
+        media::of_base64(media_kind, data, media_type, cursor.offset() - before),
         true,
     );
     Ok(())
 }
 
-fn text(name: &[u8]) -> std::borrow::Cow<'_, str> {
+fn name_text(name: &[u8]) -> std::borrow::Cow<'_, str> {
     String::from_utf8_lossy(name)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::front::{Asked, GEMINI};
+    use crate::front::{GEMINI, PathRequest};
 
     fn of(body: &str) -> Envelope {
         GEMINI.envelope(body.as_bytes()).expect("a request")
@@ -223,14 +225,14 @@ mod tests {
         let body = r#"{"systemInstruction":{"parts":{"text":"abc"}},"generationConfig":{"maxOutputTokens":7,"candidateCount":2,
             "thinkingConfig":{"includeThoughts":true}},"contents":[{"role":"model","parts":[{"text":"x"}]},
             {"parts":[{"text":"hello"}]}]}"#;
-        let envelope = of(body).at(Asked {
+        let envelope = of(body).with_path(PathRequest {
             model: Some("m".into()),
             stream: true,
         });
         assert_eq!((envelope.model.as_str(), envelope.stream), ("m", true));
         assert_eq!(
             (
-                envelope.most_tokens,
+                envelope.max_tokens,
                 envelope.choices.shown,
                 envelope.prompt_bytes
             ),
@@ -248,7 +250,7 @@ mod tests {
         );
         let snake = r#"{"contents":{"parts":{"text":"hello"}},"generation_config":{"max_output_tokens":7}}"#;
         let envelope = of(snake);
-        assert_eq!((envelope.most_tokens, envelope.prompt_bytes), (Some(7), 5));
+        assert_eq!((envelope.max_tokens, envelope.prompt_bytes), (Some(7), 5));
         assert!(envelope.hide_thoughts && envelope.beginning.is_some());
     }
 
@@ -296,16 +298,16 @@ mod tests {
             ] {
                 let envelope = of(&body);
                 assert!(
-                    !envelope.refers && envelope.most_prompt < 2_000,
+                    !envelope.refers && envelope.max_prompt_tokens < 2_000,
                     "{} {body:.60}",
-                    envelope.most_prompt
+                    envelope.max_prompt_tokens
                 );
             }
         }
         let far = of(
             r#"{"contents":[{"parts":[{"fileData":{"mimeType":"image/png","fileUri":"https://x/y"}}]}]}"#,
         );
-        assert!(far.refers && far.most_prompt > 1_500);
+        assert!(far.refers && far.max_prompt_tokens > 1_500);
     }
 
     #[test]
@@ -340,6 +342,6 @@ mod tests {
     fn a_maximum_of_zero_says_nothing() {
         let body =
             r#"{"contents":[{"parts":[{"text":"x"}]}],"generationConfig":{"maxOutputTokens":0}}"#;
-        assert_eq!(of(body).most_tokens, None);
+        assert_eq!(of(body).max_tokens, None);
     }
 }

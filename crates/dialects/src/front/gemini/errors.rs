@@ -4,14 +4,14 @@ use crate::front::CallerError;
 use crate::wire::json::Writer;
 
 /// Writes an error.
-pub(super) fn body(error: &CallerError<'_>) -> Vec<u8> {
+pub(super) fn error_body(error: &CallerError<'_>) -> Vec<u8> {
     let mut w = Writer::with_capacity(error.message.len() + 256);
     w.object(|w| {
         w.key("error").object(|w| {
             w.key("code").number(error.status.into());
             w.texts([
                 ("message", error.message),
-                ("status", status(error.status, error.kind)),
+                ("status", status_word(error.status, error.kind)),
             ]);
             let (wait, field) = (
                 error.retry_after.map(Detail::Wait),
@@ -55,19 +55,19 @@ impl Detail<'_> {
 }
 
 /// Writes an error as the last event of a stream.
-pub(super) fn event(error: &CallerError<'_>) -> Vec<u8> {
-    [b"data: ".as_slice(), &body(error), b"\n\n"].concat()
+pub(super) fn error_event(error: &CallerError<'_>) -> Vec<u8> {
+    [b"data: ".as_slice(), &error_body(error), b"\n\n"].concat()
 }
 
 /// Writes an error as the last element of an array, with the array's end, and its beginning if that
 /// was not written yet.
-pub(super) fn element(error: &CallerError<'_>) -> Vec<u8> {
+pub(super) fn error_element(error: &CallerError<'_>) -> Vec<u8> {
     let before: &[u8] = if error.answer.has_begun { b",\n" } else { b"[" };
-    [before, &body(error), b"]\n"].concat()
+    [before, &error_body(error), b"]\n"].concat()
 }
 
 /// Returns Google's word for an HTTP status, and for the type of the error in OpenAI's words.
-fn status(status: u16, kind: &str) -> &'static str {
+fn status_word(status: u16, kind: &str) -> &'static str {
     match status {
         // It is no fault of the caller's.
         400 if kind == "upstream_error" => "FAILED_PRECONDITION",
@@ -110,7 +110,7 @@ mod tests {
     #[test]
     fn an_error_has_googles_status() {
         assert_eq!(
-            text(body(&error(404))),
+            text(error_body(&error(404))),
             r#"{"error":{"code":404,"message":"no","status":"NOT_FOUND"}}"#
         );
         for (code, word) in [
@@ -125,7 +125,7 @@ mod tests {
             (503, "UNAVAILABLE"),
             (504, "DEADLINE_EXCEEDED"),
         ] {
-            assert!(text(body(&error(code))).contains(word), "{code}");
+            assert!(text(error_body(&error(code))).contains(word), "{code}");
         }
     }
 
@@ -135,13 +135,13 @@ mod tests {
             kind: "upstream_error",
             ..error(400)
         };
-        assert!(text(body(&error)).ends_with(r#""status":"FAILED_PRECONDITION"}}"#));
+        assert!(text(error_body(&error)).ends_with(r#""status":"FAILED_PRECONDITION"}}"#));
     }
 
     #[test]
     fn the_wait_and_the_field_are_details() {
         let details = |error| {
-            text(body(&error))
+            text(error_body(&error))
                 .split_once(r#""details":"#)
                 .map(|(_, rest)| rest.to_owned())
                 .unwrap()
@@ -165,10 +165,10 @@ mod tests {
     #[test]
     fn a_stream_ends_with_the_error() {
         let body = r#"{"error":{"code":502,"message":"no","status":"UNAVAILABLE"}}"#;
-        assert_eq!(text(event(&error(502))), format!("data: {body}\n\n"));
-        assert_eq!(text(element(&error(502))), format!("[{body}]\n"));
+        assert_eq!(text(error_event(&error(502))), format!("data: {body}\n\n"));
+        assert_eq!(text(error_element(&error(502))), format!("[{body}]\n"));
         assert_eq!(
-            text(element(&CallerError {
+            text(error_element(&CallerError {
                 answer: AnswerSoFar {
                     has_begun: true,
                     ..AnswerSoFar::default()

@@ -6,24 +6,24 @@ use crate::neutral::ModelKind;
 use crate::wire::json::Writer;
 
 pub(super) const LISTS: ModelLists = ModelLists {
-    route: super::route::listed,
+    route: super::route::route_models,
     is_wanted: |has, query| {
         has("x-goog-api-key") || has("x-goog-api-client") || !GEMINI.keys_in_query(query).is_empty()
     },
     one: |model| {
         let mut w = Writer::default();
-        write(&mut w, model);
+        write_model(&mut w, model);
         w.into_bytes()
     },
     all: |models| {
         let mut w = Writer::default();
         // There is no token for a next page: it is the last one.
-        w.object(|w| w.key("models").each(models, write));
+        w.object(|w| w.key("models").each(models, write_model));
         w.into_bytes()
     },
 };
 
-fn write(w: &mut Writer, model: &ListedModel<'_>) {
+fn write_model(w: &mut Writer, model: &ListedModel<'_>) {
     w.object(|w| {
         w.texts([
             ("name", &format!("models/{}", model.id)),

@@ -5,41 +5,48 @@
 
 use std::borrow::Cow;
 
-use super::camel;
+use super::camel_name;
 use crate::front::passing::{self, Carried};
-use crate::front::reading::scan::number;
+use crate::front::reading::scan::lenient_number;
 use crate::front::{PassedAnswer, PassedRequest};
 use crate::neutral::seal::AnswerSeal;
 use crate::neutral::traits::Thinking;
 use crate::neutral::{Losses, NO_SIGNATURE, Refused};
 use crate::wire::Event;
-use crate::wire::json::{Broken, Cursor, Kind, Span, name_of, quote, text_of};
+use crate::wire::json::{Broken, Cursor, Kind, Span, name_of, quote_string, text_of};
 use crate::wire::splice::Edits;
 
 /// Changes what must change in a request.
-pub(super) fn request(job: &PassedRequest<'_>, edits: &mut Edits<'_>) -> Result<Losses, Refused> {
+pub(super) fn edit_request(
+    job: &PassedRequest<'_>,
+    edits: &mut Edits<'_>,
+) -> Result<Losses, Refused> {
     let text = edits.text();
     let mut losses: Losses = Losses::default();
     // The body was read before.
-    let _read = Cursor::new(text).object(|cursor, key| match &*name(text, &key) {
+    let _read = Cursor::new(text).object(|cursor, key| match &*member_name(text, &key) {
         "model" => {
             let value = cursor.value()?;
             edits.remove_member(&key, &value);
             Ok(value)
         }
-        "contents" => each(cursor, &mut |cursor| {
-            cursor.maybe_object(|cursor, key| match &*name(text, &key) {
-                "parts" => each(cursor, &mut |cursor| part(cursor, job, edits, &mut losses)),
+        "contents" => visit_each(cursor, &mut |cursor| {
+            cursor.maybe_object(|cursor, key| match &*member_name(text, &key) {
+                "parts" => visit_each(cursor, &mut |cursor| {
+                    edit_part(cursor, job, edits, &mut losses)
+                }),
                 _ => cursor.value(),
             })
         }),
         "generationConfig" => cursor.maybe_members(|key, value| {
-            if name(text, &key) == "maxOutputTokens"
-                && let (Some(asked), Some(most)) =
-                    (number(&Cursor::new(text), &value), job.traits.max_output)
-                && asked > most
+            if member_name(text, &key) == "maxOutputTokens"
+                && let (Some(asked), Some(max_tokens)) = (
+                    lenient_number(&Cursor::new(text), &value),
+                    job.traits.max_output,
+                )
+                && asked > max_tokens
             {
-                edits.replace(value, most.to_string().into_bytes());
+                edits.replace(value, max_tokens.to_string().into_bytes());
                 losses.add("generationConfig.maxOutputTokens");
             }
         }),
@@ -49,7 +56,7 @@ pub(super) fn request(job: &PassedRequest<'_>, edits: &mut Edits<'_>) -> Result<
 }
 
 /// Consumes a list, or one thing in the place of a list.
-fn each<'a>(
+fn visit_each<'a>(
     cursor: &mut Cursor<'a>,
     item: &mut dyn FnMut(&mut Cursor<'a>) -> Result<Span, Broken>,
 ) -> Result<Span, Broken> {
@@ -61,7 +68,7 @@ fn each<'a>(
 }
 
 /// Consumes a part, and opens its signature. Leaves out a signature that means nothing to Google.
-fn part(
+fn edit_part(
     cursor: &mut Cursor<'_>,
     job: &PassedRequest<'_>,
     edits: &mut Edits<'_>,
@@ -70,7 +77,7 @@ fn part(
     let text = cursor.text();
     let mut carried = None;
     let mut calls = false;
-    let span = cursor.maybe_members(|key, value| match &*name(text, &key) {
+    let span = cursor.maybe_members(|key, value| match &*member_name(text, &key) {
         "thoughtSignature" => {
             carried = text_of(text, &value).map(|signature| (key, value, signature))
         }
@@ -80,71 +87,71 @@ fn part(
     let Some((key, value, signature)) = carried else {
         return Ok(span);
     };
-    let carried = Carried::of(&signature, job.sealed, |thought| thought.signature);
-    if matches!(carried, Carried::IsLost) && !signature.is_empty() {
+    let carried = Carried::for_text(&signature, job.sealed, |thought| thought.signature);
+    if matches!(carried, Carried::Lost) && !signature.is_empty() {
         losses.add("contents[].parts[].thoughtSignature");
     }
     match carried {
-        Carried::Stays => {}
-        Carried::Opens(own) => edits.replace(value, own.into_bytes()),
+        Carried::Unchanged => {}
+        Carried::Opened(own) => edits.replace(value, own.into_bytes()),
         // Newer models refuse a call without any.
-        Carried::IsLost
+        Carried::Lost
             if calls && matches!(job.traits.thinking, Thinking::Effort | Thinking::Unknown) =>
         {
-            edits.replace(value, quote(NO_SIGNATURE).into_bytes());
+            edits.replace(value, quote_string(NO_SIGNATURE).into_bytes());
         }
-        Carried::IsLost => edits.remove_member(&key, &value),
+        Carried::Lost => edits.remove_member(&key, &value),
     }
     Ok(span)
 }
 
 /// Returns a member's name as it is usually written.
-fn name<'t>(text: &'t [u8], key: &Span) -> Cow<'t, str> {
+fn member_name<'t>(text: &'t [u8], key: &Span) -> Cow<'t, str> {
     let written = match name_of(text, key) {
         Cow::Borrowed(name) => String::from_utf8_lossy(name),
         Cow::Owned(name) => Cow::Owned(String::from_utf8_lossy(&name).into_owned()),
     };
-    match camel(&written) {
+    match camel_name(&written) {
         Cow::Owned(name) => Cow::Owned(name),
         Cow::Borrowed(_) => written,
     }
 }
 
 /// Writes an event of a stream.
-pub(super) fn event(event: &Event<'_>, answer: &PassedAnswer, out: &mut Vec<u8>) {
+pub(super) fn write_event(event: &Event<'_>, answer: &PassedAnswer, out: &mut Vec<u8>) {
     out.extend_from_slice(b"data: ");
-    element(event, answer, out);
+    write_element(event, answer, out);
     out.extend_from_slice(b"\n\n");
 }
 
 /// Writes an element of a stream that is an array.
-pub(super) fn element(event: &Event<'_>, answer: &PassedAnswer, out: &mut Vec<u8>) {
+pub(super) fn write_element(event: &Event<'_>, answer: &PassedAnswer, out: &mut Vec<u8>) {
     let mut edits = Edits::new(event.data);
-    let _read = response(&mut Cursor::new(event.data), answer, &mut edits);
+    let _read = edit_response(&mut Cursor::new(event.data), answer, &mut edits);
     edits.apply_into(out);
 }
 
 /// Writes a whole answer.
-pub(super) fn whole(body: &[u8], answer: &PassedAnswer) -> Vec<u8> {
-    passing::edited(body, |cursor, edits| response(cursor, answer, edits))
+pub(super) fn write_answer(body: &[u8], answer: &PassedAnswer) -> Vec<u8> {
+    passing::edit_answer(body, |cursor, edits| edit_response(cursor, answer, edits))
 }
 
 /// Consumes an answer, or a piece of one. Replaces its model, and seals what each part has signed.
-fn response(
+fn edit_response(
     cursor: &mut Cursor<'_>,
     answer: &PassedAnswer,
     edits: &mut Edits<'_>,
 ) -> Result<Span, Broken> {
     let text = cursor.text();
-    cursor.maybe_object(|cursor, key| match &*name(text, &key) {
+    cursor.maybe_object(|cursor, key| match &*member_name(text, &key) {
         "modelVersion" => answer.model(cursor, edits),
-        "candidates" => each(cursor, &mut |cursor| {
-            cursor.maybe_object(|cursor, key| match &*name(text, &key) {
-                "content" => cursor.maybe_object(|cursor, key| match &*name(text, &key) {
-                    "parts" => each(cursor, &mut |cursor| {
+        "candidates" => visit_each(cursor, &mut |cursor| {
+            cursor.maybe_object(|cursor, key| match &*member_name(text, &key) {
+                "content" => cursor.maybe_object(|cursor, key| match &*member_name(text, &key) {
+                    "parts" => visit_each(cursor, &mut |cursor| {
                         let mut signature = None;
                         let part = cursor.maybe_members(|key, value| {
-                            if name(text, &key) == "thoughtSignature" {
+                            if member_name(text, &key) == "thoughtSignature" {
                                 signature = Some(value);
                             }
                         })?;
@@ -163,7 +170,7 @@ fn response(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::front::{Asked, GEMINI};
+    use crate::front::{GEMINI, PathRequest};
     use crate::neutral::AnswerHeader;
     use crate::neutral::answer::AnswerOptions;
     use crate::neutral::seal::Sealed;
@@ -175,7 +182,7 @@ mod tests {
     /// Passes a body to the model `up`.
     fn passed(body: &str) -> (String, String) {
         let envelope = GEMINI.envelope(body.as_bytes()).expect("a request");
-        let envelope = envelope.at(Asked {
+        let envelope = envelope.with_path(PathRequest {
             model: Some("m".to_owned()),
             stream: false,
         });
@@ -192,7 +199,7 @@ mod tests {
             sealed: Sealed::Closed,
         };
         let (mut edits, mut out) = (Edits::new(body.as_bytes()), Vec::new());
-        let losses = request(&job, &mut edits).expect("it passes");
+        let losses = edit_request(&job, &mut edits).expect("it passes");
         edits.apply_into(&mut out);
         (String::from_utf8(out).unwrap(), losses.names().join(" "))
     }
@@ -251,7 +258,7 @@ mod tests {
         };
         let answer = PassedAnswer::new(&header, &AnswerOptions::default());
         assert_eq!(
-            String::from_utf8(super::whole(before.as_bytes(), &answer)).unwrap(),
+            String::from_utf8(super::write_answer(before.as_bytes(), &answer)).unwrap(),
             after
         );
         let (mut one, mut other) = (Vec::new(), Vec::new());
@@ -259,8 +266,8 @@ mod tests {
             name: b"x",
             data: before.as_bytes(),
         };
-        super::event(&data, &answer, &mut one);
-        super::element(&data, &answer, &mut other);
+        super::write_event(&data, &answer, &mut one);
+        super::write_element(&data, &answer, &mut other);
         assert_eq!(
             String::from_utf8(one).unwrap(),
             format!("data: {after}\n\n")

@@ -11,30 +11,30 @@ mod schema;
 mod settings;
 mod tools;
 
-use super::{camel, fields};
+use super::{camel_name, fields};
 use crate::front::FieldNames;
 use crate::front::reading::value::{self, Name, ReadFault, Value};
 use crate::neutral::{Message, Raw, Refused, Request, Role};
 use crate::wire::json::Kind;
 
 /// Reads a body: the request, and what the caller calls its fields.
-pub(super) fn read(body: &[u8]) -> Result<(Request<'_>, FieldNames), Refused> {
-    whole(body).map_err(|why| *why)
+pub(super) fn read_request(body: &[u8]) -> Result<(Request<'_>, FieldNames), Refused> {
+    parse_request(body).map_err(|why| *why)
 }
 
-fn whole(body: &[u8]) -> Result<(Request<'_>, FieldNames), ReadFault> {
+fn parse_request(body: &[u8]) -> Result<(Request<'_>, FieldNames), ReadFault> {
     let mut reading = ReadSoFar {
         request: Request::default(),
         system: Message::default(),
         tools: tools::DeclaredTools::default(),
         calls: calls::Calls::default(),
-        names: FieldNames::new(fields::name),
+        names: FieldNames::new(fields::field_name),
     };
     reading
         .request
         .messages
         .reserve((body.len() / 1024).clamp(4, 128));
-    value::body(body, |name, value| reading.field(name, value))?;
+    value::read_body(body, |name, value| reading.field(name, value))?;
     reading.request()
 }
 
@@ -53,13 +53,13 @@ impl<'a> ReadSoFar<'a> {
     /// Consumes a top-level field.
     fn field(&mut self, name: &Name<'a>, mut value: Value<'_, 'a>) -> Result<(), ReadFault> {
         let (request, place) = (&mut self.request, value.place);
-        match &*camel(name) {
+        match &*camel_name(name) {
             // The path says it.
             "model" => value.skip()?,
-            "contents" => each(value, |index, value| self.content(index, value))?,
+            "contents" => read_each(value, |index, value| self.content(index, value))?,
             "systemInstruction" if value.kind()? == Kind::String => {
-                let text = value.said()?.unwrap_or_default();
-                parts::say(&mut self.system, text);
+                let text = value.lazy_text()?.unwrap_or_default();
+                parts::push_text(&mut self.system, text);
             }
             "systemInstruction" => {
                 let mut read = parts::Parts::new(None);
@@ -68,14 +68,14 @@ impl<'a> ReadSoFar<'a> {
             }
             "tools" => self.tools.read(value)?,
             "toolConfig" => self.tools.config(value, &mut request.others)?,
-            "generationConfig" => settings::read(value, request, &mut self.names)?,
+            "generationConfig" => settings::read_settings(value, request, &mut self.names)?,
             "cachedContent" => {
                 if value.says_something()? {
                     return Err(place
                         .unsupported("what was stored at Google is not at hand here: send the contents themselves"));
                 }
             }
-            "serviceTier" => request.service_tier = settings::tier(value)?,
+            "serviceTier" => request.service_tier = settings::read_service_tier(value)?,
             _ => {
                 let raw = value.raw()?;
                 if !is_idle(raw) {
@@ -119,7 +119,7 @@ impl<'a> ReadSoFar<'a> {
 }
 
 /// Reads an array, or a single element without its array, as Google does.
-fn each<'a>(
+fn read_each<'a>(
     mut value: Value<'_, 'a>,
     mut read: impl FnMut(usize, Value<'_, 'a>) -> Result<(), ReadFault>,
 ) -> Result<(), ReadFault> {
@@ -131,11 +131,11 @@ fn each<'a>(
 }
 
 /// Reads an object whose members may be written in either way.
-fn members<'a>(
+fn read_camel_members<'a>(
     value: Value<'_, 'a>,
     mut read: impl FnMut(&str, &Name<'a>, Value<'_, 'a>) -> Result<(), ReadFault>,
 ) -> Result<bool, ReadFault> {
-    value.object(|name, value| read(&camel(name), name, value))
+    value.object(|name, value| read(&camel_name(name), name, value))
 }
 
 /// Returns whether a value is empty, as a default is.

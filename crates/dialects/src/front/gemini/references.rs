@@ -1,13 +1,13 @@
 //! What of a Gemini request's contents refers to nothing. References are the addresses of files, in
 //! any part.
 
-use super::camel;
+use super::camel_name;
 
 /// Members that refer to nothing: a server makes text of them, or they are what tools were asked,
 /// and what they said.
 pub(super) fn is_plain(name: &[u8], _is_message: bool, _is_text: bool) -> bool {
     matches!(
-        &*camel(&String::from_utf8_lossy(name)),
+        &*camel_name(&String::from_utf8_lossy(name)),
         "role"
             | "text"
             | "thought"

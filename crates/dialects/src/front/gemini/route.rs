@@ -1,8 +1,8 @@
 //! The paths of Gemini. A path names the model, and its last colon stands before what is asked.
 
 use super::write::StreamForm;
-use crate::front::route::{self, skip_slashes, under};
-use crate::front::{Asked, ModelsAsked};
+use crate::front::route::{self, path_under, skip_slashes};
+use crate::front::{ModelsAsked, PathRequest};
 use crate::wire::percent;
 
 /// The versions in paths. SDKs differ in which they ask for.
@@ -21,8 +21,8 @@ const VERBS: [&str; 8] = [
 ];
 
 /// Routes a path to the door whose streams have this form.
-pub(super) fn route(path: &str, query: Option<&str>, form: StreamForm) -> Option<Asked> {
-    let (model, verb) = place(path)?;
+pub(super) fn route_path(path: &str, query: Option<&str>, form: StreamForm) -> Option<PathRequest> {
+    let (model, verb) = split_model_verb(path)?;
     let stream = match &*verb {
         "generateContent" => false,
         "streamGenerateContent" => true,
@@ -33,46 +33,48 @@ pub(super) fn route(path: &str, query: Option<&str>, form: StreamForm) -> Option
     } else {
         StreamForm::Events
     };
-    (form == wanted).then_some(Asked {
+    (form == wanted).then_some(PathRequest {
         model: Some(model),
         stream,
     })
 }
 
 /// Returns the model of which a path asks this.
-pub(super) fn verb(path: &str, wanted: &str) -> Option<String> {
-    place(path)
+pub(super) fn model_for_verb(path: &str, wanted: &str) -> Option<String> {
+    split_model_verb(path)
         .filter(|(_, verb)| verb == wanted)
         .map(|(model, _)| model)
 }
 
 /// Routes a path that asks for the number of tokens.
-pub(super) fn count(path: &str, _query: Option<&str>) -> Option<Asked> {
-    verb(path, "countTokens").map(|model| Asked {
+pub(super) fn route_count(path: &str, _query: Option<&str>) -> Option<PathRequest> {
+    model_for_verb(path, "countTokens").map(|model| PathRequest {
         model: Some(model),
         stream: false,
     })
 }
 
 /// Reads what a path asks of the models.
-pub(super) fn listed(path: &str) -> Option<ModelsAsked> {
-    if place(path).is_some() {
+pub(super) fn route_models(path: &str) -> Option<ModelsAsked> {
+    if split_model_verb(path).is_some() {
         return None;
     }
     let path = skip_slashes(path)?;
     let path = VERSIONS
         .into_iter()
-        .find_map(|version| under(path, version))
+        .find_map(|version| path_under(path, version))
         .unwrap_or(path);
-    match route::listed(path)? {
+    match route::route_models(path)? {
         ModelsAsked::List => Some(ModelsAsked::List),
         // Clients put `models/` before an id that has it already.
-        ModelsAsked::One(id) => Some(ModelsAsked::One(model(&format!("models/{id}"))?.to_owned())),
+        ModelsAsked::One(id) => Some(ModelsAsked::One(
+            model_id(&format!("models/{id}"))?.to_owned(),
+        )),
     }
 }
 
 /// Returns whether a path is one of Gemini's, also if nothing is there.
-pub(super) fn owns(sent: &str) -> bool {
+pub(super) fn owns_path(sent: &str) -> bool {
     let Some(path) = skip_slashes(sent) else {
         return false;
     };
@@ -80,8 +82,8 @@ pub(super) fn owns(sent: &str) -> bool {
     let is_googles =
         ["v1beta", "v1beta1", "v1alpha"].contains(&first) || first.starts_with("v1internal");
     is_googles
-        || under(path, "upload").is_some_and(|path| path.starts_with("v1"))
-        || place(sent).is_some()
+        || path_under(path, "upload").is_some_and(|path| path.starts_with("v1"))
+        || split_model_verb(sent).is_some()
 }
 
 /// Returns whether a query asks for server-sent events.
@@ -94,32 +96,33 @@ fn has_events(query: Option<&str>) -> bool {
 }
 
 /// Returns the model that a path names, and what is asked of it.
-fn place(path: &str) -> Option<(String, String)> {
+fn split_model_verb(path: &str) -> Option<(String, String)> {
     // Most paths have no colon, be it encoded or not.
     memchr::memchr2(b':', b'%', path.as_bytes())?;
     let path = skip_slashes(path)?;
     let path = VERSIONS
         .into_iter()
-        .find_map(|version| under(path, version))
+        .find_map(|version| path_under(path, version))
         .unwrap_or(path);
-    let decoded = String::from_utf8(percent::decode(path)?).ok()?;
+    let decoded = String::from_utf8(percent::decode_text(path)?).ok()?;
     let (name, verb) = decoded.trim_end_matches('/').rsplit_once(':')?;
     // It may be as long as the model of a body.
-    let model = model(name).filter(|model| model.len() <= 512 && VERBS.contains(&verb))?;
+    let model = model_id(name).filter(|model| model.len() <= 512 && VERBS.contains(&verb))?;
     Some((model.to_owned(), verb.to_owned()))
 }
 
 /// Returns the model's id. Clients put `models/` before it, some of them twice; Vertex AI puts a
 /// project, a location and a publisher before that.
-pub(super) fn model(name: &str) -> Option<&str> {
-    let publisher = |path| under(path, "publishers").and_then(|path| under(path, "google"));
+pub(super) fn model_id(name: &str) -> Option<&str> {
+    let publisher =
+        |path| path_under(path, "publishers").and_then(|path| path_under(path, "google"));
     let name = under_location(name).unwrap_or(name);
     let name = publisher(name).unwrap_or(name);
-    if under(name, "tunedModels").is_some_and(|tuned| !tuned.is_empty()) {
+    if path_under(name, "tunedModels").is_some_and(|tuned| !tuned.is_empty()) {
         return Some(name);
     }
-    let mut name = under(name, "models")?;
-    while let Some(inner) = under(publisher(name).unwrap_or(name), "models") {
+    let mut name = path_under(name, "models")?;
+    while let Some(inner) = path_under(publisher(name).unwrap_or(name), "models") {
         name = inner;
     }
     (!name.is_empty()).then_some(name)
@@ -127,8 +130,8 @@ pub(super) fn model(name: &str) -> Option<&str> {
 
 /// Returns the part of a path after Vertex AI's project and location.
 fn under_location(path: &str) -> Option<&str> {
-    let (_, path) = under(path, "projects")?.split_once('/')?;
-    let (_, path) = under(path.trim_start_matches('/'), "locations")?.split_once('/')?;
+    let (_, path) = path_under(path, "projects")?.split_once('/')?;
+    let (_, path) = path_under(path.trim_start_matches('/'), "locations")?.split_once('/')?;
     Some(path.trim_start_matches('/'))
 }
 
@@ -144,10 +147,10 @@ mod tests {
                 (true, StreamForm::Events) => ("streamGenerateContent", Some("key=x&alt=sse")),
                 (true, StreamForm::Array) => ("streamGenerateContent", None),
             };
-            route(&format!("{path}:{verb}"), query, form)
+            route_path(&format!("{path}:{verb}"), query, form)
         };
         let expected = |stream| {
-            Some(Asked {
+            Some(PathRequest {
                 model: Some(model.to_owned()),
                 stream,
             })
@@ -182,7 +185,7 @@ mod tests {
         check("/v1beta/models/tunedModels/x", "tunedModels/x");
         check("/v1beta/models/%C3%A9", "é");
         assert!(
-            route(
+            route_path(
                 "/v1beta/models/m%3AgenerateContent/",
                 None,
                 StreamForm::Events
@@ -191,7 +194,7 @@ mod tests {
         );
         for query in ["alt=sse", "$alt=sse", "%24alt=sse", "a=b&alt=sse&key=x"] {
             assert!(
-                route(
+                route_path(
                     "/v1/models/m:streamGenerateContent",
                     Some(query),
                     StreamForm::Events
@@ -202,7 +205,7 @@ mod tests {
         }
         for query in ["alt=json", "alt=", "alt", "salt=sse", ""] {
             assert!(
-                route(
+                route_path(
                     "/v1/models/m:streamGenerateContent",
                     Some(query),
                     StreamForm::Array
@@ -230,7 +233,7 @@ mod tests {
             ("/v1/models/models/m", one("m")),
             ("/v1alpha/models", None),
         ] {
-            assert_eq!(listed(path), asked, "{path}");
+            assert_eq!(route_models(path), asked, "{path}");
         }
     }
 
@@ -257,7 +260,7 @@ mod tests {
             "/v1/chat/completions",
         ] {
             for form in [StreamForm::Events, StreamForm::Array] {
-                assert_eq!(route(path, None, form), None, "{path}");
+                assert_eq!(route_path(path, None, form), None, "{path}");
             }
         }
     }
@@ -276,7 +279,7 @@ mod tests {
             "/v1internal:generateContent",
             "/models/m:embedContent",
         ] {
-            assert!(owns(path), "{path}");
+            assert!(owns_path(path), "{path}");
         }
         for path in [
             "/v1/models",
@@ -287,7 +290,7 @@ mod tests {
             "v1beta",
             "/v1betax",
         ] {
-            assert!(!owns(path), "{path}");
+            assert!(!owns_path(path), "{path}");
         }
     }
 }

@@ -20,7 +20,7 @@ pub(super) enum StreamForm {
 }
 
 /// Returns the word for why the answer ended.
-fn reason(finish: Finish) -> &'static str {
+fn finish_word(finish: Finish) -> &'static str {
     match finish {
         Finish::Stop | Finish::Calls => "STOP",
         Finish::Length => "MAX_TOKENS",
@@ -29,7 +29,7 @@ fn reason(finish: Finish) -> &'static str {
 }
 
 /// Appends a part that is a call.
-fn call(out: &mut Vec<u8>, call: &Call<'_>) {
+fn write_call(out: &mut Vec<u8>, call: &Call<'_>) {
     put_text(out, r#"{"functionCall":{"id":"#, &call.id);
     put_text(out, r#","name":"#, &call.name);
     out.extend_from_slice(br#","args":"#);
@@ -50,21 +50,25 @@ fn call(out: &mut Vec<u8>, call: &Call<'_>) {
 }
 
 /// Appends a part that is a picture or another file.
-fn media(out: &mut Vec<u8>, mime: &str, data: &str) {
+fn write_media(out: &mut Vec<u8>, mime: &str, data: &str) {
     put_text(out, r#"{"inlineData":{"mimeType":"#, mime);
     put_text(out, r#","data":"#, data);
     out.extend_from_slice(b"}}");
 }
 
 /// Appends the reason of a candidate's end, and the candidate's end.
-fn finish(out: &mut Vec<u8>, finish: Finish, choice: usize) {
+fn write_finish(out: &mut Vec<u8>, finish: Finish, choice: usize) {
     out.extend_from_slice(
-        format!(r#","finishReason":"{}","index":{choice}}}"#, reason(finish)).as_bytes(),
+        format!(
+            r#","finishReason":"{}","index":{choice}}}"#,
+            finish_word(finish)
+        )
+        .as_bytes(),
     );
 }
 
 /// Appends the usage, as a member that is not the first.
-fn usage(out: &mut Vec<u8>, tally: &Tally) {
+fn write_usage(out: &mut Vec<u8>, tally: &Tally) {
     let (usage, counted) = (tally.usage(), tally.counted());
     let counts = [
         ("promptTokenCount", Some(usage.prompt)),
@@ -93,7 +97,7 @@ fn usage(out: &mut Vec<u8>, tally: &Tally) {
 }
 
 /// Returns what every chunk ends with: who answers, and the answer's id.
-fn tail(header: &AnswerHeader) -> Vec<u8> {
+fn chunk_tail(header: &AnswerHeader) -> Vec<u8> {
     let mut out = Vec::new();
     put_text(&mut out, r#","modelVersion":"#, &header.model);
     put_text(&mut out, r#","responseId":"#, &header.id);

@@ -1,38 +1,38 @@
 //! The envelope of a Messages request: the few fields that decide where it goes, with their exact
 //! spans.
 
-use crate::front::reading::count::{Read, elements, members, spoken};
-use crate::front::reading::media::{self, MediaPlace};
-use crate::front::reading::scan::{Scan, asks_json, number};
+use crate::front::reading::count::{ReadTotals, each_element, each_member, each_message_member};
+use crate::front::reading::media::{self, MediaKind};
+use crate::front::reading::scan::{Scan, asks_json, lenient_number};
 use crate::front::{Envelope, Fault, MESSAGES};
-use crate::wire::json::{self, Broken, Cursor, Kind, Span, slice};
+use crate::wire::json::{self, Broken, Cursor, Kind, Span, span_bytes};
 
 /// Reads a request body.
-pub(super) fn read(body: &[u8]) -> Result<Envelope, Fault> {
-    envelope(body, true)
+pub(super) fn read_envelope(body: &[u8]) -> Result<Envelope, Fault> {
+    scan_envelope(body, true)
 }
 
 /// Reads the body of a request whose tokens are counted: nobody answers it.
 pub(super) fn to_count(body: &[u8]) -> Result<Envelope, Fault> {
-    envelope(body, false).map(|envelope| Envelope {
+    scan_envelope(body, false).map(|envelope| Envelope {
         stream: false,
         ..envelope
     })
 }
 
-fn envelope(body: &[u8], is_answered: bool) -> Result<Envelope, Fault> {
+fn scan_envelope(body: &[u8], is_answered: bool) -> Result<Envelope, Fault> {
     let mut has_messages = false;
-    let mut has_most = false;
+    let mut has_max_tokens = false;
     let mut scan = Scan::over(body, &MESSAGES, |scan, cursor, name| {
         has_messages |= name == b"messages";
-        has_most |= name == b"max_tokens";
-        field(scan, cursor, name)
+        has_max_tokens |= name == b"max_tokens";
+        scan_field(scan, cursor, name)
     })?;
     // Every answer has its usage here.
     scan.envelope.include_usage = true;
     let missing = [
         (has_messages, "messages"),
-        (has_most || !is_answered, "max_tokens"),
+        (has_max_tokens || !is_answered, "max_tokens"),
     ];
     scan.envelope(
         missing
@@ -43,42 +43,43 @@ fn envelope(body: &[u8], is_answered: bool) -> Result<Envelope, Fault> {
 }
 
 /// Consumes the value of a top-level field.
-fn field<'a>(scan: &mut Scan<'a>, cursor: &mut Cursor<'a>, name: &[u8]) -> Result<(), Broken> {
+fn scan_field<'a>(scan: &mut Scan<'a>, cursor: &mut Cursor<'a>, name: &[u8]) -> Result<(), Broken> {
     match name {
         b"model" => scan.model(cursor)?,
         b"messages" => {
             cursor.kind()?;
-            let start = cursor.at();
-            scan.messages(cursor, "messages", message)?;
-            scan.envelope.places.thoughts = scan.read.has_thoughts.then_some(start..cursor.at());
+            let start = cursor.offset();
+            scan.messages(cursor, "messages", scan_message)?;
+            scan.envelope.places.thoughts =
+                scan.read.has_thoughts.then_some(start..cursor.offset());
         }
-        b"system" => content(cursor, &mut scan.read)?,
+        b"system" => scan_content(cursor, &mut scan.read)?,
         b"stream" => scan.envelope.stream = scan.flag(cursor, "stream")?.0.unwrap_or(false),
         b"max_tokens" => {
             let kind = cursor.kind()?;
             let span = cursor.value()?;
-            let most = number(cursor, &span);
+            let most = lenient_number(cursor, &span);
             if most.is_none_or(|most| most == 0) {
                 scan.note(|| Fault::of_type("max_tokens", "a whole number above 0", kind));
             }
-            scan.envelope.max_tokens_said = true;
-            scan.envelope.most_tokens = most;
-            scan.envelope.places.most_tokens = Some(span);
+            scan.envelope.has_max_tokens = true;
+            scan.envelope.max_tokens = most;
+            scan.envelope.places.max_tokens = Some(span);
         }
         b"thinking" => {
             cursor.kind()?;
-            let start = cursor.at();
+            let start = cursor.offset();
             scan.read.setting(cursor, name)?;
-            scan.envelope.places.thinking = Some(start..cursor.at());
+            scan.envelope.places.thinking = Some(start..cursor.offset());
         }
         b"tools" => scan.read.tools(cursor)?,
         b"output_config" | b"output_format" => {
             let span = cursor.value()?;
             scan.read.more += span.len();
-            scan.envelope.wants_json |= asks_json(slice(cursor.text(), &span));
+            scan.envelope.wants_json |= asks_json(span_bytes(cursor.text(), &span));
         }
         b"metadata" => {
-            scan.envelope.user = member(cursor, b"user_id")?;
+            scan.envelope.user = find_text_member(cursor, b"user_id")?;
         }
         _ => scan.read.setting(cursor, name)?,
     }
@@ -86,17 +87,17 @@ fn field<'a>(scan: &mut Scan<'a>, cursor: &mut Cursor<'a>, name: &[u8]) -> Resul
 }
 
 /// Consumes a message, counts what is in it, and returns whether it is a user's.
-fn message(cursor: &mut Cursor<'_>, read: &mut Read) -> Result<bool, Broken> {
-    spoken(cursor, read, |cursor, name, read| match name {
-        b"content" => content(cursor, read),
+fn scan_message(cursor: &mut Cursor<'_>, read: &mut ReadTotals) -> Result<bool, Broken> {
+    each_message_member(cursor, read, |cursor, name, read| match name {
+        b"content" => scan_content(cursor, read),
         _ => read.other(cursor),
     })
 }
 
 /// Consumes a content: a text, or blocks.
-fn content(cursor: &mut Cursor<'_>, read: &mut Read) -> Result<(), Broken> {
+fn scan_content(cursor: &mut Cursor<'_>, read: &mut ReadTotals) -> Result<(), Broken> {
     match cursor.kind()? {
-        Kind::Array => elements(cursor, read, block),
+        Kind::Array => each_element(cursor, read, scan_block),
         Kind::Object => {
             read.refers = true;
             read.text(cursor)
@@ -106,18 +107,18 @@ fn content(cursor: &mut Cursor<'_>, read: &mut Read) -> Result<(), Broken> {
 }
 
 /// Consumes a block.
-fn block(cursor: &mut Cursor<'_>, read: &mut Read) -> Result<(), Broken> {
-    members(cursor, read, |cursor, name, read| match name {
+fn scan_block(cursor: &mut Cursor<'_>, read: &mut ReadTotals) -> Result<(), Broken> {
+    each_member(cursor, read, |cursor, name, read| match name {
         b"text" | b"thinking" | b"title" | b"context" => read.text(cursor),
-        b"content" => content(cursor, read),
+        b"content" => scan_content(cursor, read),
         b"input" => {
             read.text += cursor.value()?.len();
             Ok(())
         }
-        b"source" if cursor.kind()? == Kind::Object => source(cursor, read),
+        b"source" if cursor.kind()? == Kind::Object => scan_source(cursor, read),
         b"type" => {
             let kind = cursor.value()?;
-            read.has_thoughts |= !is_plain(slice(cursor.text(), &kind));
+            read.has_thoughts |= !is_plain(span_bytes(cursor.text(), &kind));
             Ok(())
         }
         b"id" | b"name" | b"tool_use_id" | b"tool_name" | b"is_error" | b"cache_control"
@@ -135,18 +136,18 @@ fn is_plain(kind: &[u8]) -> bool {
 }
 
 /// Consumes the source of a picture or a document.
-fn source(cursor: &mut Cursor<'_>, read: &mut Read) -> Result<(), Broken> {
+fn scan_source(cursor: &mut Cursor<'_>, read: &mut ReadTotals) -> Result<(), Broken> {
     let mut kind: Option<Span> = None;
     let mut said: Option<Span> = None;
     let mut data: Option<Span> = None;
-    let before = cursor.at();
+    let before = cursor.offset();
     let mut inside = false;
     cursor.object(|cursor, key| {
         let name = json::name_of(cursor.text(), &key);
         match &*name {
             b"content" => {
                 inside = true;
-                return content(cursor, read);
+                return scan_content(cursor, read);
             }
             b"type" => kind = Some(cursor.value()?),
             b"media_type" => said = Some(cursor.value()?),
@@ -159,35 +160,40 @@ fn source(cursor: &mut Cursor<'_>, read: &mut Read) -> Result<(), Broken> {
         Ok(())
     })?;
     let text = cursor.text();
-    let is_base64 = kind.is_some_and(|kind| slice(text, &kind) == br#""base64""#);
+    let is_base64 = kind.is_some_and(|kind| span_bytes(text, &kind) == br#""base64""#);
     match data {
         Some(data) if is_base64 => {
-            let said = said.map(|said| slice(text, &said)).unwrap_or_default();
+            let said = said.map(|said| span_bytes(text, &said)).unwrap_or_default();
             let said = said
                 .get(1..said.len().saturating_sub(1))
                 .unwrap_or_default();
-            let place = if said.starts_with(b"image/") {
-                MediaPlace::Image
+            let media_kind = if said.starts_with(b"image/") {
+                MediaKind::Image
             } else {
-                MediaPlace::File
+                MediaKind::File
             };
-            let medium = media::of_base64(place, slice(text, &data), said, cursor.at() - before);
+            let medium = media::of_base64(
+                media_kind,
+                span_bytes(text, &data),
+                said,
+                cursor.offset() - before,
+            );
             read.medium(medium, true);
         }
         Some(data) => read.text += data.len(),
         // Somebody else has it. It counts as a file does of which nobody knows the size.
-        None if !inside => read.medium(media::elsewhere(), true),
+        None if !inside => read.medium(media::remote_file(), true),
         None => {}
     }
     Ok(())
 }
 
 /// Consumes a value, and returns one of its members, if that is a text.
-fn member(cursor: &mut Cursor<'_>, wanted: &[u8]) -> Result<Option<Span>, Broken> {
+fn find_text_member(cursor: &mut Cursor<'_>, wanted: &[u8]) -> Result<Option<Span>, Broken> {
     let text = cursor.text();
     let mut found = None;
     cursor.maybe_members(|key, value| {
-        if *json::name_of(text, &key) == *wanted && slice(text, &value).starts_with(b"\"") {
+        if *json::name_of(text, &key) == *wanted && span_bytes(text, &value).starts_with(b"\"") {
             found = Some(value);
         }
     })?;
@@ -199,7 +205,7 @@ mod tests {
     use super::*;
 
     fn of(body: &str) -> Envelope {
-        read(body.as_bytes()).expect("a request")
+        read_envelope(body.as_bytes()).expect("a request")
     }
 
     #[test]
@@ -211,7 +217,7 @@ mod tests {
             (
                 envelope.model.as_str(),
                 envelope.stream,
-                envelope.most_tokens
+                envelope.max_tokens
             ),
             ("m", true, Some(7))
         );
@@ -256,7 +262,7 @@ mod tests {
             ),
             ("[]", None, None),
         ] {
-            let fault = read(body.as_bytes()).unwrap_err();
+            let fault = read_envelope(body.as_bytes()).unwrap_err();
             assert_eq!(
                 (fault.param.as_deref(), fault.code),
                 (param, code),
@@ -281,12 +287,20 @@ mod tests {
             r#"[{{"type":"tool_result","tool_use_id":"a","content":[{block}]}}]"#
         )));
         assert!(!plain.refers && !inside.refers);
-        assert!(plain.most_prompt < 2_000, "{}", plain.most_prompt);
-        assert!(inside.most_prompt < 2_000, "{}", inside.most_prompt);
+        assert!(
+            plain.max_prompt_tokens < 2_000,
+            "{}",
+            plain.max_prompt_tokens
+        );
+        assert!(
+            inside.max_prompt_tokens < 2_000,
+            "{}",
+            inside.max_prompt_tokens
+        );
         let url = of(&body(
             r#"[{"type":"image","source":{"type":"url","url":"https://x/y.png"}}]"#,
         ));
-        assert!(url.refers && url.most_prompt > 1_500);
+        assert!(url.refers && url.max_prompt_tokens > 1_500);
     }
 
     #[test]

@@ -6,23 +6,32 @@ use crate::front::{CallerError, OVERLOADED};
 use crate::wire::json::Writer;
 
 /// Writes an error.
-pub(super) fn body(error: &CallerError<'_>) -> Vec<u8> {
+pub(super) fn error_body(error: &CallerError<'_>) -> Vec<u8> {
     let mut w = Writer::with_capacity(error.message.len() + 256);
     w.object(|w| {
         w.key("type").text("error");
-        w.key("error")
-            .object(|w| w.texts([("type", kind(error)), ("message", &message(error))]));
+        w.key("error").object(|w| {
+            w.texts([
+                ("type", error_type(error)),
+                ("message", &error_message(error)),
+            ])
+        });
         w.key("request_id").text(error.request_id);
     });
     w.into_bytes()
 }
 
 /// Writes an error as the last event of a stream.
-pub(super) fn event(error: &CallerError<'_>) -> Vec<u8> {
-    [b"event: error\ndata: ".as_slice(), &body(error), b"\n\n"].concat()
+pub(super) fn error_event(error: &CallerError<'_>) -> Vec<u8> {
+    [
+        b"event: error\ndata: ".as_slice(),
+        &error_body(error),
+        b"\n\n",
+    ]
+    .concat()
 }
 
-fn kind(error: &CallerError<'_>) -> &'static str {
+fn error_type(error: &CallerError<'_>) -> &'static str {
     match error.status {
         // In a stream, too, whose status has left.
         _ if error.code == Some(OVERLOADED) => "overloaded_error",
@@ -41,7 +50,7 @@ fn kind(error: &CallerError<'_>) -> &'static str {
 }
 
 /// Returns the text. Clients know a prompt that is too long by these words, and make it shorter.
-fn message<'e>(error: &CallerError<'e>) -> Cow<'e, str> {
+fn error_message<'e>(error: &CallerError<'e>) -> Cow<'e, str> {
     const TOO_LONG: &str = "prompt is too long";
     if error.code != Some("context_length_exceeded") || error.message.starts_with(TOO_LONG) {
         return Cow::Borrowed(error.message);
@@ -80,7 +89,7 @@ mod tests {
 
     #[test]
     fn an_error_has_anthropics_type_and_the_requests_id() {
-        let text = |status| String::from_utf8(body(&error(status, None, "no"))).unwrap();
+        let text = |status| String::from_utf8(error_body(&error(status, None, "no"))).unwrap();
         assert_eq!(
             text(404),
             r#"{"type":"error","error":{"type":"not_found_error","message":"no"},"request_id":"r"}"#
@@ -96,11 +105,11 @@ mod tests {
         ] {
             assert!(text(status).contains(kind), "{status}");
         }
-        for written in [body, event] {
+        for written in [error_body, error_event] {
             let text = String::from_utf8(written(&error(503, Some(OVERLOADED), "no"))).unwrap();
             assert!(text.contains("\"overloaded_error\""), "{text}");
         }
-        let event = String::from_utf8(event(&error(502, None, "no"))).unwrap();
+        let event = String::from_utf8(error_event(&error(502, None, "no"))).unwrap();
         assert!(
             event.starts_with("event: error\ndata: {\"type\":\"error\"")
                 && event.ends_with("}\n\n"),
@@ -126,12 +135,12 @@ mod tests {
             ("too many tokens", "prompt is too long: too many tokens"),
         ] {
             assert_eq!(
-                message(&error(400, Some("context_length_exceeded"), said)),
+                error_message(&error(400, Some("context_length_exceeded"), said)),
                 told
             );
         }
         assert_eq!(
-            message(&error(400, None, "too many tokens")),
+            error_message(&error(400, None, "too many tokens")),
             "too many tokens"
         );
     }

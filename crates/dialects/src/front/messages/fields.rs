@@ -2,19 +2,19 @@
 
 use std::borrow::Cow;
 
-use crate::neutral::{Field, Request, shown};
+use crate::neutral::{Field, Request, shown_name};
 
 /// Returns the name of a field.
-pub(super) fn name(request: &Request<'_>, field: &Field) -> Cow<'static, str> {
+pub(super) fn field_name(request: &Request<'_>, field: &Field) -> Cow<'static, str> {
     let message = |index: &usize| request.message_path(*index, "messages", "system");
     Cow::Borrowed(match field {
         Field::Message(index) => return message(index).into(),
         Field::Part(index, _) | Field::Calls(index) | Field::CallId(index) => {
             return format!("{}.content", message(index)).into();
         }
-        Field::OtherOfMessage(name) => return format!("messages[].{}", shown(name)).into(),
+        Field::OtherOfMessage(name) => return format!("messages[].{}", shown_name(name)).into(),
         Field::Tool(index) => return format!("tools[{index}]").into(),
-        Field::Other(name) => return shown(name).to_owned().into(),
+        Field::Other(name) => return shown_name(name).to_owned().into(),
         Field::Rest => "other",
         Field::Messages => "messages",
         Field::SecondResult => "messages[].content[].tool_use_id",

@@ -9,13 +9,13 @@ pub(super) const LISTS: ModelLists = ModelLists {
     is_wanted: |has, _| has("anthropic-version"),
     one: |model| {
         let mut w = Writer::default();
-        write(&mut w, model);
+        write_model(&mut w, model);
         w.into_bytes()
     },
     all: |models| {
         let mut w = Writer::default();
         w.object(|w| {
-            w.key("data").each(models, write);
+            w.key("data").each(models, write_model);
             // Clients ask for pages until there is no more.
             w.key("has_more").bool(false);
             w.or_null("first_id", models.first(), |w, model| w.text(model.id));
@@ -25,7 +25,7 @@ pub(super) const LISTS: ModelLists = ModelLists {
     },
 };
 
-fn write(w: &mut Writer, model: &ListedModel<'_>) {
+fn write_model(w: &mut Writer, model: &ListedModel<'_>) {
     w.object(|w| {
         w.texts([
             ("type", "model"),

@@ -12,21 +12,24 @@ use crate::front::{PassedAnswer, PassedRequest};
 use crate::neutral::seal::{AnswerSeal, Sealed};
 use crate::neutral::{Losses, Refused};
 use crate::wire::Event;
-use crate::wire::json::{self, Broken, Cursor, Span, slice, text_of};
+use crate::wire::json::{self, Broken, Cursor, Span, span_bytes, text_of};
 use crate::wire::splice::Edits;
 
 /// Changes what must change in a request.
-pub(super) fn request(job: &PassedRequest<'_>, edits: &mut Edits<'_>) -> Result<Losses, Refused> {
+pub(super) fn edit_request(
+    job: &PassedRequest<'_>,
+    edits: &mut Edits<'_>,
+) -> Result<Losses, Refused> {
     let (body, envelope) = (edits.text(), job.envelope);
     let mut losses: Losses = Losses::default();
     if envelope.model != job.model {
         edits.replace(
             envelope.places.model.clone(),
-            json::quote(job.model).into_bytes(),
+            json::quote_string(job.model).into_bytes(),
         );
     }
     let thinking = envelope.places.thinking.as_ref();
-    let thinking = |name| Some(member(body, thinking?.start, name)?.1);
+    let thinking = |name| Some(find_member(body, thinking?.start, name)?.1);
     let mut thoughts = PassedThoughts {
         sealed: job.sealed,
         edits,
@@ -45,9 +48,9 @@ pub(super) fn request(job: &PassedRequest<'_>, edits: &mut Edits<'_>) -> Result<
         ..
     } = thoughts;
     if let (Some(asked), Some(most), Some(span)) = (
-        envelope.most_tokens,
+        envelope.max_tokens,
         job.traits.max_output,
-        &envelope.places.most_tokens,
+        &envelope.places.max_tokens,
     ) && asked > most
     {
         edits.replace(span.clone(), most.to_string().into_bytes());
@@ -68,7 +71,8 @@ pub(super) fn request(job: &PassedRequest<'_>, edits: &mut Edits<'_>) -> Result<
         losses.add("messages[].content[].thinking");
     }
     // With a budget, the API wants the thoughts that led to the current calls.
-    let is_enabled = || thinking("type").is_some_and(|kind| slice(body, &kind) == br#""enabled""#);
+    let is_enabled =
+        || thinking("type").is_some_and(|kind| span_bytes(body, &kind) == br#""enabled""#);
     if let Some(span) = envelope
         .places
         .thinking
@@ -77,8 +81,8 @@ pub(super) fn request(job: &PassedRequest<'_>, edits: &mut Edits<'_>) -> Result<
     {
         edits.replace(span, &br#"{"type":"disabled"}"#[..]);
         losses.add("thinking");
-        if let Some((key, value)) = member(body, envelope.places.open, "context_management")
-            && memchr::memmem::find(slice(body, &value), b"clear_thinking").is_some()
+        if let Some((key, value)) = find_member(body, envelope.places.open, "context_management")
+            && memchr::memmem::find(span_bytes(body, &value), b"clear_thinking").is_some()
         {
             edits.remove_member(&key, &value);
             losses.add("context_management");
@@ -88,9 +92,9 @@ pub(super) fn request(job: &PassedRequest<'_>, edits: &mut Edits<'_>) -> Result<
 }
 
 /// Returns the key and the value of a member of the object that stands at a place.
-fn member(body: &[u8], at: usize, wanted: &str) -> Option<(Span, Span)> {
+fn find_member(body: &[u8], start: usize, wanted: &str) -> Option<(Span, Span)> {
     let mut found = None;
-    let _read = Cursor::starting_at(body, at).maybe_members(|key, value| {
+    let _read = Cursor::starting_at(body, start).maybe_members(|key, value| {
         if *json::name_of(body, &key) == *wanted.as_bytes() {
             found = Some((key, value));
         }
@@ -125,7 +129,7 @@ impl PassedThoughts<'_, '_, '_> {
         let message = cursor.maybe_object(|cursor, key| match &*json::name_of(text, &key) {
             b"role" => {
                 let role = cursor.value()?;
-                is_assistants = slice(text, &role) == br#""assistant""#;
+                is_assistants = span_bytes(text, &role) == br#""assistant""#;
                 Ok(role)
             }
             b"content" => cursor.maybe_array(|cursor, _| {
@@ -133,10 +137,10 @@ impl PassedThoughts<'_, '_, '_> {
                 calls |= &*block.kind == "tool_use";
                 match block.carried(self.sealed) {
                     None => {}
-                    Some(Carried::IsLost) => lost.push(block.span),
+                    Some(Carried::Lost) => lost.push(block.span),
                     Some(kept) => {
                         begins |= count == lost.len();
-                        if let (Carried::Opens(own), Some((place, _))) = (kept, block.text) {
+                        if let (Carried::Opened(own), Some((place, _))) = (kept, block.text) {
                             self.edits.replace(place, own.into_bytes());
                         }
                     }
@@ -192,8 +196,10 @@ impl<'t> Block<'t> {
             .map(|(_, text)| &**text)
             .unwrap_or_default();
         match &*self.kind {
-            "thinking" => Some(Carried::of(text, sealed, |thought| thought.signature)),
-            "redacted_thinking" => Some(Carried::of(text, sealed, |thought| thought.redacted)),
+            "thinking" => Some(Carried::for_text(text, sealed, |thought| thought.signature)),
+            "redacted_thinking" => {
+                Some(Carried::for_text(text, sealed, |thought| thought.redacted))
+            }
             _ => None,
         }
     }
@@ -201,17 +207,17 @@ impl<'t> Block<'t> {
     /// Seals what a caller carries of a thought, or of a piece of one. A thought is signed in one
     /// piece. If there are several, each is sealed, and clients keep the last one.
     fn seal(self, answer: &PassedAnswer, edits: &mut Edits<'_>) {
-        let place = self.text.map(|(place, _)| place);
+        let span = self.text.map(|(span, _)| span);
         match &*self.kind {
-            "thinking" | "signature_delta" => answer.seal(place, edits, AnswerSeal::signature),
-            "redacted_thinking" => answer.seal(place, edits, AnswerSeal::redacted),
+            "thinking" | "signature_delta" => answer.seal(span, edits, AnswerSeal::signature),
+            "redacted_thinking" => answer.seal(span, edits, AnswerSeal::redacted),
             _ => {}
         }
     }
 }
 
 /// Writes an event of a stream.
-pub(super) fn event(event: &Event<'_>, answer: &PassedAnswer, out: &mut Vec<u8>) {
+pub(super) fn write_event(event: &Event<'_>, answer: &PassedAnswer, out: &mut Vec<u8>) {
     passing::append_event(event, |name, edits| edit_event(name, answer, edits), out);
 }
 
@@ -225,19 +231,19 @@ fn edit_event(name: &[u8], answer: &PassedAnswer, edits: &mut Edits<'_>) {
         return;
     }
     let _read = Cursor::new(data).maybe_object(|cursor, key| match &*json::name_of(data, &key) {
-        b"message" => message(cursor, answer, edits),
-        b"content_block" | b"delta" => block(cursor, answer, edits),
+        b"message" => edit_message(cursor, answer, edits),
+        b"content_block" | b"delta" => edit_block(cursor, answer, edits),
         _ => cursor.value(),
     });
 }
 
 /// Writes a whole answer.
-pub(super) fn whole(body: &[u8], answer: &PassedAnswer) -> Vec<u8> {
-    passing::edited(body, |cursor, edits| message(cursor, answer, edits))
+pub(super) fn write_answer(body: &[u8], answer: &PassedAnswer) -> Vec<u8> {
+    passing::edit_answer(body, |cursor, edits| edit_message(cursor, answer, edits))
 }
 
 /// Consumes an answer. Replaces its model, and seals its thoughts.
-fn message(
+fn edit_message(
     cursor: &mut Cursor<'_>,
     answer: &PassedAnswer,
     edits: &mut Edits<'_>,
@@ -245,12 +251,12 @@ fn message(
     let text = cursor.text();
     cursor.maybe_object(|cursor, key| match &*json::name_of(text, &key) {
         b"model" => answer.model(cursor, edits),
-        b"content" => cursor.maybe_array(|cursor, _| block(cursor, answer, edits)),
+        b"content" => cursor.maybe_array(|cursor, _| edit_block(cursor, answer, edits)),
         _ => cursor.value(),
     })
 }
 
-fn block(
+fn edit_block(
     cursor: &mut Cursor<'_>,
     answer: &PassedAnswer,
     edits: &mut Edits<'_>,

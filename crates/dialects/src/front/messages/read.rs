@@ -17,18 +17,18 @@ use crate::neutral::{Effort, Field, Format, Message, Raw, Refused, Request, Role
 use crate::wire::json::Kind;
 
 /// Reads a body: the request, and what the caller calls its fields.
-pub(super) fn read(body: &[u8]) -> Result<(Request<'_>, FieldNames), Refused> {
-    whole(body).map_err(|why| *why)
+pub(super) fn read_request(body: &[u8]) -> Result<(Request<'_>, FieldNames), Refused> {
+    parse_request(body).map_err(|why| *why)
 }
 
-fn whole(body: &[u8]) -> Result<(Request<'_>, FieldNames), ReadFault> {
+fn parse_request(body: &[u8]) -> Result<(Request<'_>, FieldNames), ReadFault> {
     let mut reading = Reading::default();
     reading
         .request
         .messages
         .reserve((body.len() / 1024).clamp(4, 128));
-    value::body(body, |name, value| reading.field(name, value))?;
-    let mut names = FieldNames::new(fields::name);
+    value::read_body(body, |name, value| reading.field(name, value))?;
+    let mut names = FieldNames::new(fields::field_name);
     if reading.has_old_format {
         names.write(Field::Format, "output_format");
         names.write(Field::FormatSchema, "output_format.schema");
@@ -65,16 +65,16 @@ impl<'a> Reading<'a> {
             // A hint for a cache is advice, and says nothing to the model.
             "cache_control" => value.skip()?,
             "messages" => value.array(|index, value| self.message(index, value))?,
-            "system" => blocks::system(value, &mut self.system)?,
+            "system" => blocks::read_system(value, &mut self.system)?,
             "max_tokens" => request.max_tokens = value.count(1, &[])?,
             "tools" => self.tools.read(value)?,
-            "tool_choice" => tools::choice(value, request)?,
+            "tool_choice" => tools::read_tool_choice(value, request)?,
             "thinking" => request.thinking.settings = value.raw_object()?,
             "output_config" => output_config(value, request)?,
-            "output_format" => self.has_old_format = format(value, "output_format.", request)?,
+            "output_format" => self.has_old_format = read_format(value, "output_format.", request)?,
             "metadata" => {
                 let texts = value.texts(["user_id"], |name, value| {
-                    others::inner(&mut request.others, "metadata.", name, value)
+                    others::note_inner_field(&mut request.others, "metadata.", name, value)
                 })?;
                 [request.user] = texts.unwrap_or_default();
             }
@@ -118,13 +118,13 @@ impl<'a> Reading<'a> {
                         own.format
                             .map(|_| (Cow::Borrowed("output_config.format"), Raw(""))),
                     );
-                    own.others
-                        .iter()
-                        .for_each(|(name, _)| others::note(&mut read.message.others, "", name));
+                    own.others.iter().for_each(|(name, _)| {
+                        others::note_name(&mut read.message.others, "", name)
+                    });
                 }
                 // It says when the message may be cleared, which never happens here.
                 "clear_at" => value.skip()?,
-                _ => others::field(&mut read.message.others, "", name, value)?,
+                _ => others::note_field(&mut read.message.others, "", name, value)?,
             }
             Ok(())
         })?;
@@ -175,8 +175,8 @@ fn output_config<'a>(value: Value<'_, 'a>, request: &mut Request<'a>) -> Result<
     value.object(|name, value| {
         match &**name {
             "effort" => request.thinking.effort = value.effort(Effort::Low)?,
-            "format" => drop(format(value, "output_config.format.", request)?),
-            _ => others::inner(&mut request.others, "output_config.", name, value)?,
+            "format" => drop(read_format(value, "output_config.format.", request)?),
+            _ => others::note_inner_field(&mut request.others, "output_config.", name, value)?,
         }
         Ok(())
     })?;
@@ -185,7 +185,7 @@ fn output_config<'a>(value: Value<'_, 'a>, request: &mut Request<'a>) -> Result<
 
 /// Reads `{type: json_schema, schema}`; returns whether it is there. `prefix` stands before the
 /// names of its other members.
-fn format<'a>(
+fn read_format<'a>(
     value: Value<'_, 'a>,
     prefix: &str,
     request: &mut Request<'a>,
@@ -199,7 +199,7 @@ fn format<'a>(
             "type" => kind = value.text()?,
             "schema" => schema = value.raw_object()?,
             "name" => name = value.text()?,
-            _ => others::inner(&mut request.others, prefix, key, value)?,
+            _ => others::note_inner_field(&mut request.others, prefix, key, value)?,
         }
         Ok(())
     })?;

@@ -9,7 +9,7 @@ use crate::neutral::answer::Tally;
 
 /// Returns the word for why the answer ended. `refuses` says that the model refused in words of its
 /// own.
-fn reason(finish: Finish, refuses: bool) -> &'static str {
+fn stop_reason(finish: Finish, refuses: bool) -> &'static str {
     match finish {
         Finish::Stop if refuses => "refusal",
         Finish::Stop => "end_turn",
@@ -20,7 +20,7 @@ fn reason(finish: Finish, refuses: bool) -> &'static str {
 }
 
 /// Appends the usage. The tokens of the prompt are told apart by where they came from.
-fn usage(out: &mut Vec<u8>, tally: &Tally) {
+fn write_usage(out: &mut Vec<u8>, tally: &Tally) {
     let (usage, counted) = (tally.usage(), tally.counted());
     let fresh = usage.prompt - usage.cached - usage.cache_write;
     out.extend_from_slice(format!(r#"{{"input_tokens":{fresh}"#).as_bytes());

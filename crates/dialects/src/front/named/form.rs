@@ -4,7 +4,8 @@
 //! `x.model`. Its value may be JSON.
 
 use super::{
-    BodyPlace, Finder, Folded, MOST, Named, Row, StoredKind, What, names_file, names_place, row,
+    BodyPlace, Finder, Folded, MAX_NAMED, Named, NamedKind, Row, StoredKind, find_row, names_file,
+    names_place,
 };
 use crate::wire::json::{Broken, Cursor, Span};
 use crate::wire::multipart::{FieldReading, FormField, is_blank};
@@ -15,19 +16,19 @@ const LEVELS: usize = 16;
 
 /// Returns what is read of a field of this name, to find what it names.
 pub(in crate::front) fn field_reading(name: &str) -> FieldReading {
-    let names = words(name);
+    let names = name_words(name);
     match row_of_way(&names) {
         _ if names.len() == 1 && is_text(name) => FieldReading::Nothing,
         _ if is_json(name) => FieldReading::Whole,
         Row::Model | Row::OfModel | Row::Stored(_) => FieldReading::Whole,
         Row::Nothing => FieldReading::Nothing,
-        Row::Other if names.last().is_some_and(|name| refers(name)) => FieldReading::Beginning,
+        Row::Other if names.last().is_some_and(|name| can_refer(name)) => FieldReading::Beginning,
         Row::Other => FieldReading::Json,
     }
 }
 
 /// Returns the words of a field's name, from outside to inside.
-fn words(name: &str) -> Vec<&str> {
+fn name_words(name: &str) -> Vec<&str> {
     let is_outside = |letter: char| !letter.is_ascii_alphanumeric() && !matches!(letter, '_' | '-');
     name.split(is_outside)
         .filter(|word| !word.is_empty())
@@ -40,14 +41,14 @@ fn row_of_way(names: &[&str]) -> Row {
     names
         .iter()
         .fold(Row::Other, |outside, name| match outside {
-            Row::Other => row(Folded::of(name.as_bytes()).word()),
+            Row::Other => find_row(Folded::fold(name.as_bytes()).word()),
             Row::Model | Row::Stored(_) | Row::Nothing | Row::OfModel => outside,
         })
 }
 
 /// A text that a model reads, whatever it looks like.
 fn is_text(name: &str) -> bool {
-    let folded = Folded::of(name.as_bytes());
+    let folded = Folded::fold(name.as_bytes());
     ["prompt", "hotwords", "instructions"]
         .iter()
         .any(|end| folded.word().ends_with(end))
@@ -55,10 +56,10 @@ fn is_text(name: &str) -> bool {
 
 /// A field that servers read as JSON only.
 fn is_json(name: &str) -> bool {
-    Folded::of(name.as_bytes()).word() == "extrabody"
+    Folded::fold(name.as_bytes()).word() == "extrabody"
 }
 
-fn refers(name: &str) -> bool {
+fn can_refer(name: &str) -> bool {
     names_place(name.as_bytes()) || names_file(name.as_bytes())
 }
 
@@ -71,7 +72,7 @@ impl Finder {
         body: &[u8],
         span: Span,
     ) -> Result<(), &'static str> {
-        let names = words(&field.name);
+        let names = name_words(&field.name);
         if names.len() > LEVELS {
             return Err("has a name of more than 16 levels");
         }
@@ -117,7 +118,7 @@ impl Finder {
     ) -> Result<(), &'static str> {
         const WHY: &str = "must be JSON, of at most 16 levels";
         let (first, rest) = names.split_first().unwrap_or((&"", &[]));
-        let read = self.json_at(cursor, &BodyPlace::of(first.as_bytes()), rest, row);
+        let read = self.json_at(cursor, &BodyPlace::at_field(first.as_bytes()), rest, row);
         read.and_then(|()| cursor.end()).map_err(|_| WHY)
     }
 
@@ -143,14 +144,14 @@ impl Finder {
         row: Row,
         span: Span,
     ) -> Result<(), &'static str> {
-        let what = match row {
-            Row::Model | Row::OfModel => What::Model,
-            Row::Stored(kind) if says_something(&field.value) => What::Stored(kind),
-            Row::Other if refers(name) => {
+        let named_kind = match row {
+            Row::Model | Row::OfModel => NamedKind::Model,
+            Row::Stored(kind) if says_something(&field.value) => NamedKind::Stored(kind),
+            Row::Other if can_refer(name) => {
                 if !field.is_whole && !is_url_or_data(&field.value) {
                     return Err("is too long");
                 }
-                What::Text(name.to_owned())
+                NamedKind::Text(name.to_owned())
             }
             Row::Stored(StoredKind::Files | StoredKind::Cached | StoredKind::Data)
             | Row::Nothing
@@ -159,9 +160,9 @@ impl Finder {
             }
         };
         let param = field.name.chars().take(40).collect();
-        if self.found.len() < MOST {
+        if self.found.len() < MAX_NAMED {
             self.found.push(Named {
-                what,
+                kind: named_kind,
                 param,
                 span,
                 is_plain: true,

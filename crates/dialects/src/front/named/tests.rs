@@ -2,7 +2,7 @@ use bytes::Bytes;
 use proptest::prelude::*;
 
 use crate::front::references::{AllowedReferences, Urls};
-use crate::front::{Asked, CHAT, Envelope, Front, GEMINI, MESSAGES, RESPONSES};
+use crate::front::{CHAT, Envelope, Front, GEMINI, MESSAGES, PathRequest, RESPONSES};
 use crate::neutral::Endpoint;
 use crate::neutral::Refused;
 use crate::upstream::{anthropic, gemini, openai};
@@ -35,10 +35,13 @@ fn doors() -> [(&'static Front, Dialect, &'static str); 4] {
 
 fn envelope(front: &'static Front, body: &[u8]) -> Envelope {
     let model = (*front == GEMINI).then(|| "m".to_owned());
-    front.envelope(body).expect("a request").at(Asked {
-        model,
-        stream: false,
-    })
+    front
+        .envelope(body)
+        .expect("a request")
+        .with_path(PathRequest {
+            model,
+            stream: false,
+        })
 }
 
 /// Writes a request for the account's model `up`. The caller may use `ours`, which is `theirs`
@@ -256,7 +259,7 @@ fn a_request_to_count_is_written_with_the_accounts_names_too() {
     let form = MESSAGES.counting.as_ref().unwrap();
     let (body, envelope) = (form.read)(
         body,
-        &Asked {
+        &PathRequest {
             model: None,
             stream: false,
         },
@@ -286,7 +289,7 @@ fn a_request_to_count_is_written_with_the_accounts_names_too() {
 /// Tools may stand in items of the conversation too, and in namespaces.
 #[test]
 fn tools_of_items_and_namespaces_are_judged_like_all_others() {
-    let dialect = Dialect::from(&openai::PROTOCOL).at(Endpoint::Responses);
+    let dialect = Dialect::from(&openai::PROTOCOL).for_endpoint(Endpoint::Responses);
     for (place, param_ends) in [
         (
             r#""input":[{"type":"additional_tools","role":"developer","tools":[TOOL]}]"#,
@@ -363,11 +366,11 @@ fn many_schemas_are_not_counted_as_names() {
         r#"{"name":"f","parameters":{"properties":{"a":1},"model":"dear"},"type":"function"}"#;
     let body = |tools: usize| format!(r#"{base},"tools":[{}]}}"#, vec![tool; tools].join(","));
     assert!(
-        envelope(front, body(2 * super::MOST).as_bytes())
+        envelope(front, body(2 * super::MAX_NAMED).as_bytes())
             .named
             .is_empty()
     );
-    let named = body(2 * super::MOST).replace("function", "openrouter:x");
+    let named = body(2 * super::MAX_NAMED).replace("function", "openrouter:x");
     assert!(RESPONSES.envelope(named.as_bytes()).is_err());
 }
 
@@ -602,8 +605,11 @@ fn a_body_that_names_more_than_a_request_needs_is_refused() {
             r#","m""#.repeat(count - 1)
         )
     };
-    assert!(CHAT.envelope(many(super::MOST).as_bytes()).is_ok());
-    assert!(CHAT.envelope(many(super::MOST + 1).as_bytes()).is_err());
+    assert!(CHAT.envelope(many(super::MAX_NAMED).as_bytes()).is_ok());
+    assert!(
+        CHAT.envelope(many(super::MAX_NAMED + 1).as_bytes())
+            .is_err()
+    );
 }
 
 /// A form for the model `m`, with these fields more.
@@ -624,7 +630,8 @@ fn a_form_is_judged_and_written_like_a_body() {
         Front::find("transcriptions").unwrap(),
         Front::find("image_edits").unwrap(),
     ] {
-        let dialect = Dialect::from(&openai::PROTOCOL).at(front.only.expect("one kind"));
+        let dialect =
+            Dialect::from(&openai::PROTOCOL).for_endpoint(front.only_endpoint.expect("one kind"));
         for (field, value) in [
             ("fallbacks", "NAME"),
             ("models[]", "NAME"),
@@ -805,7 +812,7 @@ proptest! {
         ] {
             let fields = if before { [(&*name, &*value), ("prompt", "x")] } else { [("prompt", "x"), (&*name, &*value)] };
             for front in [Front::find("transcriptions").unwrap(), Front::find("image_edits").unwrap()] {
-                let dialect = Dialect::from(&openai::PROTOCOL).at(front.only.expect("one kind"));
+                let dialect = Dialect::from(&openai::PROTOCOL).for_endpoint(front.only_endpoint.expect("one kind"));
                 let body = form(&fields);
                 prop_assert!(is_refused(front, &dialect, &body), "{body}");
             }

@@ -20,7 +20,7 @@ fn sent(front: &'static Front, body: &str, stream_usage: bool) -> String {
         Bytes::copy_from_slice(body.as_bytes()),
         envelope(front, body).unwrap(),
     );
-    let dialect = Dialect::from(&openai::PROTOCOL).at(front.only.unwrap());
+    let dialect = Dialect::from(&openai::PROTOCOL).for_endpoint(front.only_endpoint.unwrap());
     let outbound = dialect
         .write(&Translate {
             stream_usage,
@@ -92,7 +92,7 @@ fn the_envelope_has_what_it_may_cost() {
         r#"{"model":"m","prompt":["four","four"],"max_tokens":9,"n":3,"user":"u"}"#,
     );
     assert_eq!(
-        (texts.prompt_bytes, texts.most_tokens, texts.choices.written),
+        (texts.prompt_bytes, texts.max_tokens, texts.choices.written),
         (8, Some(9), 6),
         "three for each prompt"
     );
@@ -209,7 +209,8 @@ fn of_a_form_only_the_name_is_written() {
                 ..Envelope::new(front)
             };
             envelope.places.model = place;
-            let dialect = Dialect::from(&openai::PROTOCOL).at(front.only.unwrap());
+            let dialect =
+                Dialect::from(&openai::PROTOCOL).for_endpoint(front.only_endpoint.unwrap());
             let body = Bytes::from_static(mine.as_bytes());
             let outbound = dialect
                 .write(&Translate::new(&body, &envelope, "up \"x\""))
@@ -343,7 +344,7 @@ fn a_usage_that_cannot_be_is_shown_to_nobody() {
     let passed = PassedAnswer::new(&header, &AnswerOptions::default());
     let shown = |usage: &str| {
         let body = format!(r#"{{"text":"hello","usage":{usage},"model":"up"}}"#);
-        String::from_utf8(whole(body.as_bytes(), &passed)).unwrap()
+        String::from_utf8(write_answer(body.as_bytes(), &passed)).unwrap()
     };
     for usage in [
         r#"{"input_tokens":-5}"#,

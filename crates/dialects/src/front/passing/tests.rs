@@ -6,7 +6,7 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::front::{Asked, Front, GEMINI, GEMINI_ARRAY, MESSAGES, RESPONSES};
+use crate::front::{Front, GEMINI, GEMINI_ARRAY, MESSAGES, PathRequest, RESPONSES};
 use crate::neutral::Endpoint;
 use crate::neutral::seal::tests::Word;
 use crate::neutral::seal::{Kept, MARK, Seal};
@@ -88,7 +88,7 @@ fn passes() -> [Pass; 5] {
         without,
         lost,
     };
-    let responses = Dialect::from(&openai::PROTOCOL).at(Endpoint::Responses);
+    let responses = Dialect::from(&openai::PROTOCOL).for_endpoint(Endpoint::Responses);
     let (thinking, signature) = (
         "messages[].content[].thinking",
         "contents[].parts[].thoughtSignature",
@@ -260,13 +260,13 @@ fn what_is_too_long_and_what_nobody_seals_passes_as_it_came() {
 /// Passes a turn: what the account gets, and what is lost.
 fn sent(pass: &Pass, turn: &str, sealed: Sealed<'_>) -> (String, String) {
     let body = Bytes::copy_from_slice(turn.as_bytes());
-    let asked = Asked {
+    let asked = PathRequest {
         model: Some(pass.model.to_owned()),
         stream: false,
     };
     let envelope = pass.front.envelope(&body).unwrap();
     let envelope = if pass.front.name.starts_with("gemini") {
-        envelope.at(asked)
+        envelope.with_path(asked)
     } else {
         envelope
     };

@@ -41,7 +41,7 @@ impl<'a> ReadChoice<'a> {
     }
 
     /// Returns what is chosen, if it can be. `is_known` says whether there is a tool of this name.
-    pub(in crate::front) fn of(
+    pub(in crate::front) fn resolve(
         self,
         is_known: impl Fn(&str) -> bool,
         has_tools: bool,
@@ -62,7 +62,7 @@ impl<'a> ReadChoice<'a> {
 }
 
 /// Returns what a word means.
-pub(in crate::front) fn word<'a>(
+pub(in crate::front) fn choice_from_word<'a>(
     word: &str,
     place: Place<'_>,
 ) -> Result<ToolChoice<'a>, ReadFault> {
@@ -75,12 +75,12 @@ pub(in crate::front) fn word<'a>(
 }
 
 /// Returns the choice of one tool.
-pub(in crate::front) fn one(tool: NamedTool<'_>) -> (ToolChoice<'_>, Vec<NamedTool<'_>>) {
+pub(in crate::front) fn choose_one(tool: NamedTool<'_>) -> (ToolChoice<'_>, Vec<NamedTool<'_>>) {
     (ToolChoice::Named(tool.0.clone()), vec![tool])
 }
 
 /// Returns the choice among some tools. `empty` is the refusal where there are none.
-pub(in crate::front) fn some<'a>(
+pub(in crate::front) fn choose_some<'a>(
     mode: Option<&str>,
     tools: Vec<NamedTool<'a>>,
     empty: &str,

@@ -8,7 +8,7 @@ use crate::wire::json::{self, Broken, Cursor, Kind};
 
 /// What a model may read.
 #[derive(Default)]
-pub(in crate::front) struct Read {
+pub(in crate::front) struct ReadTotals {
     /// UTF-8 bytes of text.
     pub(in crate::front) text: usize,
     /// Bytes of what else it reads.
@@ -25,7 +25,7 @@ pub(in crate::front) struct Read {
     pub(in crate::front) named: Finder,
 }
 
-impl Read {
+impl ReadTotals {
     /// Settings are shorter; what is longer may be a text that some upstream reads.
     const SETTING: usize = 64;
 
@@ -53,9 +53,9 @@ impl Read {
         cursor: &mut Cursor<'_>,
         name: &[u8],
     ) -> Result<(), Broken> {
-        let start = cursor.at();
+        let start = cursor.offset();
         self.named.field(cursor, name)?;
-        let bytes = cursor.at().saturating_sub(start);
+        let bytes = cursor.offset().saturating_sub(start);
         if bytes > Self::SETTING {
             self.more += bytes;
         }
@@ -64,9 +64,9 @@ impl Read {
 
     /// Consumes tools, and finds what they name.
     pub(in crate::front) fn tools(&mut self, cursor: &mut Cursor<'_>) -> Result<(), Broken> {
-        let start = cursor.at();
+        let start = cursor.offset();
         self.named.field(cursor, b"tools")?;
-        self.more += cursor.at().saturating_sub(start);
+        self.more += cursor.offset().saturating_sub(start);
         Ok(())
     }
 
@@ -83,18 +83,18 @@ impl Read {
     }
 
     /// In a body of so many bytes.
-    pub(in crate::front) fn most(&self, bytes: usize) -> u64 {
+    pub(in crate::front) fn max_tokens(&self, bytes: usize) -> u64 {
         let number = |size: usize| u64::try_from(size).unwrap_or(u64::MAX);
-        usage::estimate(number(bytes.saturating_sub(self.base64)))
+        usage::estimate_tokens(number(bytes.saturating_sub(self.base64)))
             .saturating_add(number(self.tokens))
     }
 }
 
 /// Consumes any value, member by member if it is an object.
-pub(in crate::front) fn members<'a>(
+pub(in crate::front) fn each_member<'a>(
     cursor: &mut Cursor<'a>,
-    read: &mut Read,
-    mut each: impl FnMut(&mut Cursor<'a>, &[u8], &mut Read) -> Result<(), Broken>,
+    read: &mut ReadTotals,
+    mut each: impl FnMut(&mut Cursor<'a>, &[u8], &mut ReadTotals) -> Result<(), Broken>,
 ) -> Result<(), Broken> {
     if cursor.kind()? != Kind::Object {
         return read.other(cursor);
@@ -106,29 +106,29 @@ pub(in crate::front) fn members<'a>(
     Ok(())
 }
 
-/// Consumes what somebody says, as [`members`] does. Returns whether its role is the user's.
-pub(in crate::front) fn spoken<'a>(
+/// Consumes what somebody says, as [`each_member`] does. Returns whether its role is the user's.
+pub(in crate::front) fn each_message_member<'a>(
     cursor: &mut Cursor<'a>,
-    read: &mut Read,
-    mut each: impl FnMut(&mut Cursor<'a>, &[u8], &mut Read) -> Result<(), Broken>,
+    read: &mut ReadTotals,
+    mut each: impl FnMut(&mut Cursor<'a>, &[u8], &mut ReadTotals) -> Result<(), Broken>,
 ) -> Result<bool, Broken> {
     let mut is_users = false;
-    members(cursor, read, |cursor, name, read| {
+    each_member(cursor, read, |cursor, name, read| {
         if name != b"role" {
             return each(cursor, name, read);
         }
         let role = cursor.value()?;
-        is_users = json::slice(cursor.text(), &role) == br#""user""#;
+        is_users = json::span_bytes(cursor.text(), &role) == br#""user""#;
         Ok(())
     })?;
     Ok(is_users)
 }
 
 /// Consumes any value, element by element if it is an array.
-pub(in crate::front) fn elements<'a>(
+pub(in crate::front) fn each_element<'a>(
     cursor: &mut Cursor<'a>,
-    read: &mut Read,
-    mut each: impl FnMut(&mut Cursor<'a>, &mut Read) -> Result<(), Broken>,
+    read: &mut ReadTotals,
+    mut each: impl FnMut(&mut Cursor<'a>, &mut ReadTotals) -> Result<(), Broken>,
 ) -> Result<(), Broken> {
     if cursor.kind()? != Kind::Array {
         return read.other(cursor);

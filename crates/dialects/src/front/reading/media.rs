@@ -14,19 +14,19 @@ const LARGEST_PICTURE: u64 = 5_000;
 
 /// The kinds of parts that hold media, by the name of their member, which is their type too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::front) enum MediaPlace {
+pub(in crate::front) enum MediaKind {
     Image,
     Audio,
     File,
 }
 
-impl MediaPlace {
+impl MediaKind {
     /// Returns the place that a member or a type of this name means.
-    pub(in crate::front) fn of(name: &[u8]) -> Option<MediaPlace> {
+    pub(in crate::front) fn from_name(name: &[u8]) -> Option<MediaKind> {
         match name {
-            b"image_url" => Some(MediaPlace::Image),
-            b"input_audio" => Some(MediaPlace::Audio),
-            b"file" => Some(MediaPlace::File),
+            b"image_url" => Some(MediaKind::Image),
+            b"input_audio" => Some(MediaKind::Audio),
+            b"file" => Some(MediaKind::File),
             _ => None,
         }
     }
@@ -34,9 +34,9 @@ impl MediaPlace {
     /// Returns the name of the member that holds the data.
     fn member(self) -> &'static [u8] {
         match self {
-            MediaPlace::Image => b"url",
-            MediaPlace::Audio => b"data",
-            MediaPlace::File => b"file_data",
+            MediaKind::Image => b"url",
+            MediaKind::Audio => b"data",
+            MediaKind::File => b"file_data",
         }
     }
 }
@@ -60,7 +60,10 @@ struct Data<'a> {
 }
 
 /// Reads the value of a member that holds a medium.
-pub(in crate::front) fn read(cursor: &mut Cursor<'_>, place: MediaPlace) -> Result<Medium, Broken> {
+pub(in crate::front) fn read_medium(
+    cursor: &mut Cursor<'_>,
+    media_kind: MediaKind,
+) -> Result<Medium, Broken> {
     let mut data: Option<Span> = None;
     let mut names: Option<Span> = None;
     let span = match cursor.kind()? {
@@ -69,7 +72,7 @@ pub(in crate::front) fn read(cursor: &mut Cursor<'_>, place: MediaPlace) -> Resu
             let is_text = cursor.kind()? == Kind::String;
             let value = cursor.value()?;
             // Of several members of one name, the last one is taken, and the others count as text.
-            if *name == *place.member() {
+            if *name == *media_kind.member() {
                 data = is_text.then_some(value);
             } else if *name == *b"filename" {
                 names = is_text.then_some(value);
@@ -77,7 +80,7 @@ pub(in crate::front) fn read(cursor: &mut Cursor<'_>, place: MediaPlace) -> Resu
             Ok(())
         })?,
         // As Mistral has it.
-        Kind::String if place == MediaPlace::Image => {
+        Kind::String if media_kind == MediaKind::Image => {
             let span = cursor.value()?;
             data = Some(span.clone());
             span
@@ -85,11 +88,11 @@ pub(in crate::front) fn read(cursor: &mut Cursor<'_>, place: MediaPlace) -> Resu
         Kind::String | Kind::Array | Kind::Number | Kind::Bool | Kind::Null => cursor.value()?,
     };
     let text = cursor.text();
-    let data = data.and_then(|data| data_of(json::slice(text, &data), place));
+    let data = data.and_then(|data| data_of(json::span_bytes(text, &data), media_kind));
     let name = names
-        .map(|name| json::slice(text, &name))
+        .map(|name| json::span_bytes(text, &name))
         .and_then(|quoted| quoted.get(1..quoted.len().saturating_sub(1)));
-    let tokens = tokens(place, data, name.unwrap_or_default());
+    let tokens = medium_tokens(media_kind, data, name.unwrap_or_default());
     Ok(Medium {
         bytes: span.len(),
         base64: data.map_or(0, |data| data.base64.len()),
@@ -100,7 +103,7 @@ pub(in crate::front) fn read(cursor: &mut Cursor<'_>, place: MediaPlace) -> Resu
 /// Returns the medium for base64 of this media type. `quoted` is the JSON text of the base64, and
 /// `bytes` is the length of the value that holds it.
 pub(in crate::front) fn of_base64(
-    place: MediaPlace,
+    media_kind: MediaKind,
     quoted: &[u8],
     media_type: &[u8],
     bytes: usize,
@@ -112,21 +115,21 @@ pub(in crate::front) fn of_base64(
     Medium {
         bytes,
         base64: data.map_or(0, |data| data.base64.len()),
-        tokens: tokens(place, data, b""),
+        tokens: medium_tokens(media_kind, data, b""),
     }
 }
 
 /// Returns a file that another server has: its size is not known.
-pub(in crate::front) fn elsewhere() -> Medium {
+pub(in crate::front) fn remote_file() -> Medium {
     Medium {
         bytes: 0,
         base64: 0,
-        tokens: tokens(MediaPlace::File, None, b""),
+        tokens: medium_tokens(MediaKind::File, None, b""),
     }
 }
 
 /// Returns the base64 of a data URL, or base64 alone where servers understand that too.
-fn data_of(quoted: &[u8], place: MediaPlace) -> Option<Data<'_>> {
+fn data_of(quoted: &[u8], media_kind: MediaKind) -> Option<Data<'_>> {
     const HEAD: usize = 256;
     let text = quoted.get(1..quoted.len().saturating_sub(1))?;
     let data = if starts_with_any_case(text, "data:") {
@@ -141,7 +144,7 @@ fn data_of(quoted: &[u8], place: MediaPlace) -> Option<Data<'_>> {
             base64,
             media_type: media_type.trim_ascii(),
         })?
-    } else if place == MediaPlace::Image {
+    } else if media_kind == MediaKind::Image {
         return None;
     } else {
         Data {
@@ -164,13 +167,13 @@ fn is_base64(data: &[u8]) -> bool {
 }
 
 /// Estimates the tokens of a medium, by the table in docs/src/limits.md.
-fn tokens(place: MediaPlace, data: Option<Data<'_>>, name: &[u8]) -> u64 {
+fn medium_tokens(media_kind: MediaKind, data: Option<Data<'_>>, name: &[u8]) -> u64 {
     let Some(data) = data else {
         // Another server has it: its size is not known.
-        return match place {
-            MediaPlace::Image => 1_500,
-            MediaPlace::Audio => 1_000,
-            MediaPlace::File => 5_000,
+        return match media_kind {
+            MediaKind::Image => 1_500,
+            MediaKind::Audio => 1_000,
+            MediaKind::File => 5_000,
         };
     };
     let bytes = u64::try_from(data.base64.len())
@@ -180,20 +183,20 @@ fn tokens(place: MediaPlace, data: Option<Data<'_>>, name: &[u8]) -> u64 {
     let picture = (1_000 + bytes / 256).min(LARGEST_PICTURE);
     let pdf = 1_000 + bytes / 16;
     let signature = read_signature(data.base64);
-    match declared_nature(place, data.media_type, name) {
+    match declared_nature(media_kind, data.media_type, name) {
         Some(Nature::Picture) if signature.picture => picture,
         Some(Nature::Pdf) if signature.pdf => pdf,
         Some(Nature::Sound) if signature.wave => 100 + bytes / 512,
         // A compressed sound, or a film. Raw sound may have any first bytes, but no server reads
         // the data of `input_audio` as text.
-        Some(Nature::Sound) if signature.recording || place == MediaPlace::Audio => {
+        Some(Nature::Sound) if signature.recording || media_kind == MediaKind::Audio => {
             100 + bytes / 128
         }
         // The model may read the data as text, and a server that goes by the first bytes alone may
         // read them as a picture or a PDF. The largest estimate counts.
         Some(Nature::Picture | Nature::Pdf | Nature::Sound) | None => {
             let pdf = if signature.pdf { pdf } else { 0 };
-            let picture = if signature.picture || place == MediaPlace::Image {
+            let picture = if signature.picture || media_kind == MediaKind::Image {
                 picture
             } else {
                 0
@@ -214,12 +217,12 @@ enum Nature {
 
 /// Returns the nature that the media type declares, else the ending of the file's name. Both are
 /// still JSON, where PHP writes `\/`.
-fn declared_nature(place: MediaPlace, media_type: &[u8], name: &[u8]) -> Option<Nature> {
+fn declared_nature(place: MediaKind, media_type: &[u8], name: &[u8]) -> Option<Nature> {
     match place {
         _ if !media_type.is_empty() => nature_of_type(media_type),
-        MediaPlace::Image => None,
-        MediaPlace::Audio => Some(Nature::Sound),
-        MediaPlace::File => nature_of_name(name),
+        MediaKind::Image => None,
+        MediaKind::Audio => Some(Nature::Sound),
+        MediaKind::File => nature_of_name(name),
     }
 }
 
@@ -303,13 +306,13 @@ fn read_signature(base64: &[u8]) -> Signature {
 mod tests {
     use super::*;
 
-    fn medium(place: MediaPlace, value: &str) -> (usize, u64) {
+    fn medium(place: MediaKind, value: &str) -> (usize, u64) {
         let mut cursor = Cursor::new(value.as_bytes());
         let Medium {
             bytes,
             base64,
             tokens,
-        } = read(&mut cursor, place).expect("JSON");
+        } = read_medium(&mut cursor, place).expect("JSON");
         assert_eq!(bytes, value.len());
         (base64, tokens)
     }
@@ -318,93 +321,93 @@ mod tests {
     fn a_figure_goes_by_kind_and_size() {
         let long = |begin: &str| format!("{begin}{}", "A".repeat(400_000 - begin.len()));
         for (place, kind, name, data, tokens) in [
-            (MediaPlace::Image, "image/png", "", "A".repeat(4), 1_000),
+            (MediaKind::Image, "image/png", "", "A".repeat(4), 1_000),
             (
-                MediaPlace::Image,
+                MediaKind::Image,
                 "image/png",
                 "",
                 long("iVBORw0KGgoAAAA"),
                 1_000 + 300_000 / 256,
             ),
             (
-                MediaPlace::Image,
+                MediaKind::Image,
                 "IMAGE/*",
                 "",
                 long("/9j/4AAQ"),
                 1_000 + 300_000 / 256,
             ),
             (
-                MediaPlace::Image,
+                MediaKind::Image,
                 "image/heic",
                 "",
                 long("AAAAIGZ0eXBoZWlj"),
                 1_000 + 300_000 / 256,
             ),
             (
-                MediaPlace::Image,
+                MediaKind::Image,
                 r"image\/gif",
                 "",
                 format!("R0lGOD{}", "A".repeat(40_000_000)),
                 5_000,
             ),
             (
-                MediaPlace::Audio,
+                MediaKind::Audio,
                 "audio/wav",
                 "",
                 long("UklGRiQAAABXQVZFZm10"),
                 100 + 300_000 / 512,
             ),
             (
-                MediaPlace::Audio,
+                MediaKind::Audio,
                 "audio/mpeg",
                 "",
                 long("SUQzBAA"),
                 100 + 300_000 / 128,
             ),
             (
-                MediaPlace::Audio,
+                MediaKind::Audio,
                 "audio/mpeg",
                 "",
                 long("AAAA"),
                 100 + 300_000 / 128,
             ),
             (
-                MediaPlace::File,
+                MediaKind::File,
                 "application/pdf",
                 "a.pdf",
                 long("JVBERi0xLjcK"),
                 1_000 + 300_000 / 16,
             ),
             (
-                MediaPlace::File,
+                MediaKind::File,
                 "image/png",
                 "a.PNG",
                 long("iVBORw0KGgoAAAA"),
                 1_000 + 300_000 / 256,
             ),
             (
-                MediaPlace::File,
+                MediaKind::File,
                 "image/webp",
                 "a.webp",
                 long("UklGRiQAAABXRUJQVlA4"),
                 1_000 + 300_000 / 256,
             ),
             (
-                MediaPlace::File,
+                MediaKind::File,
                 "video/mp4",
                 "a.mp4",
                 long("AAAAIGZ0eXBpc29t"),
                 100 + 300_000 / 128,
             ),
             (
-                MediaPlace::File,
+                MediaKind::File,
                 "audio/mpeg",
                 "a.b.mp3",
                 long("//uQxAA"),
                 100 + 300_000 / 128,
             ),
             (
-                MediaPlace::File,
+                MediaKind::File,
                 "text/plain",
                 "a.txt",
                 long("SGVsbG8s"),
@@ -422,7 +425,7 @@ mod tests {
                     data
                 );
             }
-            if place != MediaPlace::Image {
+            if place != MediaKind::Image {
                 let value = format!(r#"{{"{member}": "{data}", "filename": "{name}"}}"#);
                 assert_eq!(medium(place, &value), (data.len(), tokens), "alone, {name}");
             }
@@ -457,13 +460,13 @@ mod tests {
             ] {
                 let url = format!("data:{kind};base64,{data}");
                 assert_eq!(
-                    medium(MediaPlace::Image, &format!(r#"{{"url":"{url}"}}"#)),
+                    medium(MediaKind::Image, &format!(r#"{{"url":"{url}"}}"#)),
                     (data.len(), text),
                     "{kind} {:.8}",
                     data
                 );
                 assert_eq!(
-                    medium(MediaPlace::Image, &format!(r#""{url}""#)),
+                    medium(MediaKind::Image, &format!(r#""{url}""#)),
                     (data.len(), text),
                     "{kind} {:.8}",
                     data
@@ -471,7 +474,7 @@ mod tests {
                 for name in ["a.pdf", "a.png", "a.mp3", "a"] {
                     let value = format!(r#"{{"file_data":"{url}","filename":"{name}"}}"#);
                     assert_eq!(
-                        medium(MediaPlace::File, &value),
+                        medium(MediaKind::File, &value),
                         (data.len(), text),
                         "{kind} {:.8}",
                         data
@@ -479,7 +482,7 @@ mod tests {
                 }
                 assert_eq!(
                     medium(
-                        MediaPlace::Audio,
+                        MediaKind::Audio,
                         &format!(r#"{{"data":"{url}","format":"wav"}}"#)
                     ),
                     (data.len(), text),
@@ -491,13 +494,13 @@ mod tests {
                 let value =
                     |head: &str| format!(r#"{{"file_data":"{head}{data}","filename":"{name}"}}"#);
                 assert_eq!(
-                    medium(MediaPlace::File, &value("")),
+                    medium(MediaKind::File, &value("")),
                     (data.len(), text),
                     "{name} {:.8}",
                     data
                 );
                 assert_eq!(
-                    medium(MediaPlace::File, &value("data:;base64,")),
+                    medium(MediaKind::File, &value("data:;base64,")),
                     (data.len(), text),
                     "{name} {:.8}",
                     data
@@ -508,7 +511,7 @@ mod tests {
         for data in ["SGVsbG8s", "JVBERi0", "SUQz", "//5BAA", "PHN2ZyB4"].map(long) {
             assert_eq!(
                 medium(
-                    MediaPlace::Image,
+                    MediaKind::Image,
                     &format!(r#""data:image/png;base64,{data}""#)
                 ),
                 (data.len(), text),
@@ -517,7 +520,7 @@ mod tests {
             );
             let value = format!(r#"{{"file_data":"{data}","filename":"a.gif"}}"#);
             assert_eq!(
-                medium(MediaPlace::File, &value),
+                medium(MediaKind::File, &value),
                 (data.len(), text),
                 "{:.8}",
                 data
@@ -527,12 +530,12 @@ mod tests {
             r#"{{"file_data":"{}","filename":"a.pdf","filename":"a.txt"}}"#,
             long("JVBERi0")
         );
-        assert_eq!(medium(MediaPlace::File, &value), (400_000, text));
+        assert_eq!(medium(MediaKind::File, &value), (400_000, text));
     }
 
     #[test]
     fn what_is_no_base64_is_not_left_out() {
-        let image = |url: &str| medium(MediaPlace::Image, &format!(r#"{{"url":"{url}"}}"#));
+        let image = |url: &str| medium(MediaKind::Image, &format!(r#"{{"url":"{url}"}}"#));
         assert_eq!(image("https://example.com/a.png"), (0, 1_500));
         assert_eq!(image("AAAAAAAA"), (0, 1_500), "a path");
         assert_eq!(image("data:image/png;base64,tell me all of it"), (0, 1_500));
@@ -544,25 +547,22 @@ mod tests {
             "as PHP writes it"
         );
         assert_eq!(
-            medium(MediaPlace::Image, r#""data:image/png;base64,AAAA""#),
+            medium(MediaKind::Image, r#""data:image/png;base64,AAAA""#),
             (4, 1_000)
         );
         assert_eq!(
-            medium(MediaPlace::File, r#"{"file_id":"file-1"}"#),
+            medium(MediaKind::File, r#"{"file_id":"file-1"}"#),
             (0, 5_000)
         );
         assert_eq!(
-            medium(MediaPlace::File, r#"{"file_data":"https://x/y.pdf"}"#),
+            medium(MediaKind::File, r#"{"file_data":"https://x/y.pdf"}"#),
             (0, 5_000)
         );
         assert_eq!(
-            medium(MediaPlace::File, r#"{"file_data":"AAAA","file_data":7}"#),
+            medium(MediaKind::File, r#"{"file_data":"AAAA","file_data":7}"#),
             (0, 5_000)
         );
-        assert_eq!(
-            medium(MediaPlace::Audio, r#"{"data":["AAAA"]}"#),
-            (0, 1_000)
-        );
-        assert_eq!(medium(MediaPlace::Audio, r#""AAAA""#), (0, 1_000));
+        assert_eq!(medium(MediaKind::Audio, r#"{"data":["AAAA"]}"#), (0, 1_000));
+        assert_eq!(medium(MediaKind::Audio, r#""AAAA""#), (0, 1_000));
     }
 }

@@ -6,35 +6,35 @@ use super::value::{Name, ReadFault, Value};
 use crate::neutral::Raw;
 
 /// More names than this are `other`: they come from the caller, and go into logs.
-const MOST: usize = 64;
+const MAX_NAMES: usize = 64;
 
 /// Consumes a field of a message, and notes it if it says something.
-pub(in crate::front) fn field<'a>(
+pub(in crate::front) fn note_field<'a>(
     others: &mut Vec<Name<'a>>,
     prefix: &str,
     name: &Name<'a>,
     value: Value<'_, 'a>,
 ) -> Result<(), ReadFault> {
     if value.says_something()? {
-        note(others, prefix, name);
+        note_name(others, prefix, name);
     }
     Ok(())
 }
 
 /// Notes the name of a message's field.
-pub(in crate::front) fn note<'a>(others: &mut Vec<Name<'a>>, prefix: &str, name: &Name<'a>) {
-    if others.len() >= MOST || others.iter().any(|noted| is(noted, prefix, name)) {
+pub(in crate::front) fn note_name<'a>(others: &mut Vec<Name<'a>>, prefix: &str, name: &Name<'a>) {
+    if others.len() >= MAX_NAMES || others.iter().any(|noted| is_same_name(noted, prefix, name)) {
         return;
     }
     others.push(match prefix {
-        _ if others.len() + 1 == MOST => Cow::Borrowed("other"),
+        _ if others.len() + 1 == MAX_NAMES => Cow::Borrowed("other"),
         "" => name.clone(),
         _ => Cow::Owned(format!("{prefix}{name}")),
     });
 }
 
 /// Consumes a field inside a top-level one, and notes it with its value if it says something.
-pub(in crate::front) fn inner<'a>(
+pub(in crate::front) fn note_inner_field<'a>(
     others: &mut Vec<(Name<'a>, Raw<'a>)>,
     prefix: &str,
     name: &Name<'a>,
@@ -42,23 +42,23 @@ pub(in crate::front) fn inner<'a>(
 ) -> Result<(), ReadFault> {
     let raw = value.ahead()?;
     if value.says_something()? {
-        lose(others, format!("{prefix}{name}"), raw);
+        note_value(others, format!("{prefix}{name}"), raw);
     }
     Ok(())
 }
 
 /// Notes what is lost, with its value.
-pub(in crate::front) fn lose<'a>(
+pub(in crate::front) fn note_value<'a>(
     others: &mut Vec<(Name<'a>, Raw<'a>)>,
     name: impl Into<Name<'a>>,
     raw: Raw<'a>,
 ) {
     let name = name.into();
-    if others.len() < MOST && !others.iter().any(|(noted, _)| *noted == name) {
+    if others.len() < MAX_NAMES && !others.iter().any(|(noted, _)| *noted == name) {
         others.push((name, raw));
     }
 }
 
-fn is(noted: &str, prefix: &str, name: &str) -> bool {
+fn is_same_name(noted: &str, prefix: &str, name: &str) -> bool {
     noted.strip_prefix(prefix) == Some(name)
 }

@@ -7,7 +7,7 @@
 
 use std::borrow::Cow;
 
-use super::count::Read;
+use super::count::ReadTotals;
 use crate::front::{Envelope, Fault, Front};
 use crate::wire::json::{self, Broken, Cursor, Kind, Span};
 
@@ -23,7 +23,7 @@ pub(in crate::front) struct Scan<'a> {
     names: Vec<Cow<'a, [u8]>>,
     fault: Option<Fault>,
     /// What the model reads.
-    pub(in crate::front) read: Read,
+    pub(in crate::front) read: ReadTotals,
     /// What is known of the request.
     pub(in crate::front) envelope: Envelope,
     bytes: usize,
@@ -57,7 +57,7 @@ impl<'a> Scan<'a> {
         let mut scan = Self {
             names,
             fault: None,
-            read: Read::default(),
+            read: ReadTotals::default(),
             envelope,
             bytes: body.len(),
         };
@@ -112,7 +112,7 @@ impl<'a> Scan<'a> {
         let kind = cursor.kind()?;
         let span = cursor.value()?;
         let flag = match kind {
-            Kind::Bool => Some(json::slice(cursor.text(), &span) == b"true"),
+            Kind::Bool => Some(json::span_bytes(cursor.text(), &span) == b"true"),
             Kind::Null => None,
             Kind::Object | Kind::Array | Kind::String | Kind::Number => {
                 self.note(|| Fault::of_type(param, "true or false", kind));
@@ -127,7 +127,7 @@ impl<'a> Scan<'a> {
         &mut self,
         cursor: &mut Cursor<'a>,
         field: &'static str,
-        mut message: impl FnMut(&mut Cursor<'a>, &mut Read) -> Result<bool, Broken>,
+        mut message: impl FnMut(&mut Cursor<'a>, &mut ReadTotals) -> Result<bool, Broken>,
     ) -> Result<(), Broken> {
         let kind = cursor.kind()?;
         if kind != Kind::Array {
@@ -142,10 +142,10 @@ impl<'a> Scan<'a> {
             if kind != Kind::Object {
                 self.note(|| Fault::of_type(format!("{field}[{index}]"), "an object", kind));
             }
-            let start = *begins.get_or_insert(cursor.at());
+            let start = *begins.get_or_insert(cursor.offset());
             let is_users = message(cursor, &mut self.read)?;
             if is_users && self.envelope.beginning.is_none() {
-                self.envelope.beginning = Some(start..cursor.at());
+                self.envelope.beginning = Some(start..cursor.offset());
             }
             Ok(())
         })?;
@@ -180,7 +180,7 @@ impl<'a> Scan<'a> {
         mut self,
         missing: Option<&'static str>,
     ) -> Result<Envelope, Fault> {
-        if let Some(name) = duplicate(&mut self.names) {
+        if let Some(name) = find_duplicate(&mut self.names) {
             return Err(Fault::duplicate(&String::from_utf8_lossy(name)));
         }
         if let Some(fault) = self.fault {
@@ -192,7 +192,7 @@ impl<'a> Scan<'a> {
         if self.read.named.is_full {
             return Err(Fault::too_many_names());
         }
-        let most_prompt = self.read.most(self.bytes);
+        let most_prompt = self.read.max_tokens(self.bytes);
         Ok(Envelope {
             refers: self.read.refers,
             named: self.read.named.found,
@@ -201,14 +201,14 @@ impl<'a> Scan<'a> {
                 .read
                 .more
                 .saturating_add(self.read.tokens.saturating_mul(4)),
-            most_prompt,
+            max_prompt_tokens: most_prompt,
             ..self.envelope
         })
     }
 }
 
 /// Returns a name that stands twice in the list.
-fn duplicate<'n>(names: &'n mut [Cow<'_, [u8]>]) -> Option<&'n [u8]> {
+fn find_duplicate<'n>(names: &'n mut [Cow<'_, [u8]>]) -> Option<&'n [u8]> {
     // A handful is compared faster than sorted; many must not be compared each with each.
     const FEW: usize = 32;
     if names.len() > FEW {
@@ -250,13 +250,13 @@ fn is_json_type(text: &[u8], key: &Span, value: &Span) -> bool {
 
 /// Returns a number as anybody behind us may read it: `1e3` and `"1000"` are a thousand, too, and
 /// what is not whole is rounded up. What is none is for the upstream to judge.
-pub(in crate::front) fn number(cursor: &Cursor<'_>, span: &Span) -> Option<u64> {
+pub(in crate::front) fn lenient_number(cursor: &Cursor<'_>, span: &Span) -> Option<u64> {
     let text = cursor.text();
     let number: f64 = match json::integer_of(text, span) {
         Some(whole) => return Some(whole),
         None => json::text_of(text, span).map_or_else(
             || {
-                std::str::from_utf8(json::slice(text, span))
+                std::str::from_utf8(json::span_bytes(text, span))
                     .ok()?
                     .parse()
                     .ok()

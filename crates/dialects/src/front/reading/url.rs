@@ -7,7 +7,7 @@ use crate::neutral::Media;
 use crate::wire::starts_with_any_case;
 
 /// Reads a URL: takes a `data:` URL apart, and keeps any other URL as it is.
-pub(in crate::front) fn media<'a>(
+pub(in crate::front) fn read_media_url<'a>(
     url: Cow<'a, str>,
     place: Place<'_>,
 ) -> Result<Media<'a>, ReadFault> {
@@ -27,7 +27,7 @@ pub(in crate::front) fn read_sound<'a>(
     data: Cow<'a, str>,
     place: Place<'_>,
 ) -> Result<Cow<'a, str>, ReadFault> {
-    media(data, place).map(|media| match media {
+    read_media_url(data, place).map(|media| match media {
         Media::Inline(_, data) | Media::Url(data) | Media::Id(data) => data,
     })
 }
@@ -40,7 +40,7 @@ pub(in crate::front) fn read_file<'a>(
     place: Place<'_>,
 ) -> Result<Media<'a>, ReadFault> {
     let named_type = || filename.and_then(media_type).unwrap_or_default().into();
-    Ok(match media(data, place)? {
+    Ok(match read_media_url(data, place)? {
         Media::Url(data) if !has_scheme(&data) => Media::Inline(named_type(), data),
         Media::Inline(kind, data) if kind.is_empty() => Media::Inline(named_type(), data),
         media @ (Media::Inline(..) | Media::Url(_) | Media::Id(_)) => media,
@@ -48,7 +48,7 @@ pub(in crate::front) fn read_file<'a>(
 }
 
 /// Returns base64 of a media type as a medium.
-pub(in crate::front) fn inline<'a>(
+pub(in crate::front) fn inline_media<'a>(
     kind: Cow<'a, str>,
     data: Cow<'a, str>,
     place: Place<'_>,

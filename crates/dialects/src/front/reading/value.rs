@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::cell::Cell;
 use std::fmt::Write;
 
-use crate::neutral::{Cache, Effort, Number, Raw, Refused, Said};
+use crate::neutral::{Cache, Effort, LazyText, Number, Raw, Refused};
 use crate::wire::json::{self, Broken, Cursor, Kind};
 
 /// A value not yet read.
@@ -45,7 +45,7 @@ enum Step<'p> {
 
 /// A request may have so many messages, parts, calls, tools and the like together: what is kept of
 /// a small one is many times its text.
-pub(in crate::front) const MOST: usize = 100_000;
+pub(in crate::front) const MAX_ELEMENTS: usize = 100_000;
 
 /// Of so many names of an object it is known whether they come twice.
 const MOST_NAMES: usize = 64;
@@ -57,7 +57,7 @@ pub(in crate::front) type ReadFault = Box<Refused>;
 pub(in crate::front) type Name<'a> = Cow<'a, str>;
 
 /// Reads a body, which is an object.
-pub(in crate::front) fn body<'a>(
+pub(in crate::front) fn read_body<'a>(
     body: &'a [u8],
     read: impl FnMut(&Name<'a>, Value<'_, 'a>) -> Result<(), ReadFault>,
 ) -> Result<(), ReadFault> {
@@ -77,14 +77,14 @@ pub(in crate::front) fn body<'a>(
         place,
     }
     .element(read)?;
-    cursor.end().map_err(syntax)
+    cursor.end().map_err(syntax_refused)
 }
 
 impl<'c, 'a> Value<'c, 'a> {
     /// Returns the kind of the value, without consuming the value.
     pub(in crate::front) fn kind(&mut self) -> Result<Kind, ReadFault> {
         self.once()?;
-        self.cursor.kind().map_err(syntax)
+        self.cursor.kind().map_err(syntax_refused)
     }
 
     /// Returns the text of the value, without consuming the value.
@@ -92,8 +92,8 @@ impl<'c, 'a> Value<'c, 'a> {
         self.cursor
             .clone()
             .value()
-            .map(|span| Raw(str_of(json::slice(self.cursor.text(), &span))))
-            .map_err(syntax)
+            .map(|span| Raw(str_of(json::span_bytes(self.cursor.text(), &span))))
+            .map_err(syntax_refused)
     }
 
     /// Reads the value with `read`, and returns it as it is written.
@@ -107,23 +107,23 @@ impl<'c, 'a> Value<'c, 'a> {
             is_second,
             place,
         } = self;
-        cursor.kind().map_err(syntax)?;
-        let start = cursor.at();
+        cursor.kind().map_err(syntax_refused)?;
+        let start = cursor.offset();
         read(Value {
             cursor: &mut *cursor,
             body,
             is_second,
             place,
         })?;
-        Ok(Raw(str_of(json::slice(
+        Ok(Raw(str_of(json::span_bytes(
             cursor.text(),
-            &(start..cursor.at()),
+            &(start..cursor.offset()),
         ))))
     }
 
     /// Skips the value.
     pub(in crate::front) fn skip(self) -> Result<(), ReadFault> {
-        self.cursor.value().map(drop).map_err(syntax)
+        self.cursor.value().map(drop).map_err(syntax_refused)
     }
 
     /// Reads the value as it is written, `null` included.
@@ -145,16 +145,16 @@ impl<'c, 'a> Value<'c, 'a> {
 
     /// Reads a string that may be long: it is decoded where it is read. A text with half a
     /// character is decoded at once, since no server need accept such a literal.
-    pub(in crate::front) fn said(mut self) -> Result<Option<Said<'a>>, ReadFault> {
+    pub(in crate::front) fn lazy_text(mut self) -> Result<Option<LazyText<'a>>, ReadFault> {
         if self.kind()? != Kind::String {
-            return Ok(self.text()?.map(Said::from));
+            return Ok(self.text()?.map(LazyText::from));
         }
-        let literal = self.cursor.string_literal().map_err(syntax)?;
+        let literal = self.cursor.string_literal().map_err(syntax_refused)?;
         Ok(
             if self.body.has_codes && memchr::memmem::find(literal, br"\u").is_some() {
-                json::decoded(literal).map(Said::from)
+                json::decode_string(literal).map(LazyText::from)
             } else {
-                Some(Said::literal(literal))
+                Some(LazyText::literal(literal))
             },
         )
     }
@@ -166,10 +166,10 @@ impl<'c, 'a> Value<'c, 'a> {
             is_second: false,
             ..self
         };
-        if once.cursor.kind().map_err(syntax)? == Kind::String {
+        if once.cursor.kind().map_err(syntax_refused)? == Kind::String {
             return once.text().map(|text| (text, false));
         }
-        once.says_something().map(|says| (None, says))
+        once.says_something().map(|has_value| (None, has_value))
     }
 
     /// Reads `true` or `false`.
@@ -195,7 +195,7 @@ impl<'c, 'a> Value<'c, 'a> {
     pub(in crate::front) fn integer(self) -> Result<Option<i64>, ReadFault> {
         let place = self.place;
         let text = self.of_kind(Kind::Number, "an integer")?;
-        text.map(|text| whole(str_of(text)))
+        text.map(|text| parse_integer(str_of(text)))
             .transpose()
             .map_err(|why| place.refuse(why))
     }
@@ -306,7 +306,7 @@ impl<'c, 'a> Value<'c, 'a> {
         let mut seen: Vec<Name<'a>> = Vec::with_capacity(8);
         let mut refused = None;
         let scanned = cursor.object(|cursor, key| {
-            let name = utf8(json::name_of(cursor.text(), &key));
+            let name = utf8_name(json::name_of(cursor.text(), &key));
             let is_second = seen.contains(&name);
             if !is_second && seen.len() < MOST_NAMES {
                 seen.push(name.clone());
@@ -320,11 +320,11 @@ impl<'c, 'a> Value<'c, 'a> {
                     step: Step::Field(&name),
                 },
             };
-            each(&name, value).map_err(|why| stop(&mut refused, why))
+            each(&name, value).map_err(|why| stop_scan(&mut refused, why))
         });
         scanned
             .map(|_| true)
-            .map_err(|broken| refused.unwrap_or_else(|| syntax(broken)))
+            .map_err(|broken| refused.unwrap_or_else(|| syntax_refused(broken)))
     }
 
     /// Reads an object that must not be `null`: an element of an array.
@@ -361,8 +361,8 @@ impl<'c, 'a> Value<'c, 'a> {
                 step: Step::Index(index),
             };
             body.elements.set(body.elements.get() + 1);
-            if body.elements.get() > MOST {
-                return Err(stop(&mut refused, too_many()));
+            if body.elements.get() > MAX_ELEMENTS {
+                return Err(stop_scan(&mut refused, too_many()));
             }
             each(
                 index,
@@ -373,11 +373,11 @@ impl<'c, 'a> Value<'c, 'a> {
                     place,
                 },
             )
-            .map_err(|why| stop(&mut refused, why))
+            .map_err(|why| stop_scan(&mut refused, why))
         });
         scanned
             .map(drop)
-            .map_err(|broken| refused.unwrap_or_else(|| syntax(broken)))
+            .map_err(|broken| refused.unwrap_or_else(|| syntax_refused(broken)))
     }
 
     /// Returns whether the value is of this kind; false for `null`. Refuses all other kinds.
@@ -393,7 +393,7 @@ impl<'c, 'a> Value<'c, 'a> {
         let text = self.scan()?;
         let kind = text
             .first()
-            .and_then(|first| Kind::of(*first))
+            .and_then(|first| Kind::from_byte(*first))
             .unwrap_or(Kind::Null);
         Ok(place.check(kind, wanted, name)?.then_some(text))
     }
@@ -408,8 +408,8 @@ impl<'c, 'a> Value<'c, 'a> {
     }
 
     fn scan(self) -> Result<&'a [u8], ReadFault> {
-        let span = self.cursor.value().map_err(syntax)?;
-        Ok(json::slice(self.cursor.text(), &span))
+        let span = self.cursor.value().map_err(syntax_refused)?;
+        Ok(json::span_bytes(self.cursor.text(), &span))
     }
 }
 
@@ -482,7 +482,7 @@ fn str_of(value: &[u8]) -> &str {
 }
 
 /// Returns the value of a number that is an integer; else the reason why it is none.
-fn whole(text: &str) -> Result<i64, &'static str> {
+fn parse_integer(text: &str) -> Result<i64, &'static str> {
     const FRACTION: &str = "must be an integer";
     const RANGE: &str = "is out of range";
     if let Ok(value) = text.parse() {
@@ -520,30 +520,30 @@ fn whole(text: &str) -> Result<i64, &'static str> {
 #[cold]
 fn too_many() -> ReadFault {
     let message = format!(
-        "the request has more than {MOST} messages, parts, calls, tools and other elements"
+        "the request has more than {MAX_ELEMENTS} messages, parts, calls, tools and other elements"
     );
     Box::new(Refused::invalid("messages", message))
 }
 
 /// Ends the scan with a refusal.
-fn stop(refused: &mut Option<ReadFault>, why: ReadFault) -> Broken {
+fn stop_scan(refused: &mut Option<ReadFault>, why: ReadFault) -> Broken {
     *refused = Some(why);
     Broken {
-        at: 0,
+        offset: 0,
         why: "refused",
     }
 }
 
 /// Refuses a body that is not valid JSON. The envelope has checked every body of a caller before.
 #[cold]
-pub(in crate::front) fn syntax(broken: Broken) -> ReadFault {
+pub(in crate::front) fn syntax_refused(broken: Broken) -> ReadFault {
     Box::new(Refused::invalid(
         "",
         format!("the request body is not valid JSON: {}", broken.why),
     ))
 }
 
-fn utf8(name: Cow<'_, [u8]>) -> Name<'_> {
+fn utf8_name(name: Cow<'_, [u8]>) -> Name<'_> {
     match name {
         Cow::Borrowed(name) => {
             str::from_utf8(name).map_or_else(|_| String::from_utf8_lossy(name), Cow::Borrowed)

@@ -4,24 +4,24 @@
 use std::borrow::Cow;
 
 use super::references;
-use crate::front::reading::count::{Read, elements, members};
-use crate::front::reading::media::{self, MediaPlace};
-use crate::front::reading::scan::{Scan, asks_json, number};
+use crate::front::reading::count::{ReadTotals, each_element, each_member};
+use crate::front::reading::media::{self, MediaKind};
+use crate::front::reading::scan::{Scan, asks_json, lenient_number};
 use crate::front::{Envelope, Fault, ItemReference, RESPONSES};
-use crate::wire::json::{self, Broken, Cursor, Kind, Span, slice};
+use crate::wire::json::{self, Broken, Cursor, Kind, Span, span_bytes};
 
 /// Reads a request body.
-pub(super) fn read(body: &[u8]) -> Result<Envelope, Fault> {
+pub(super) fn read_envelope(body: &[u8]) -> Result<Envelope, Fault> {
     let mut has_input = false;
     let mut refuses_store = false;
     let mut scan = Scan::over(body, &RESPONSES, |scan, cursor, name| {
         has_input |= name == b"input";
         if name == b"store" {
             let value = cursor.value()?;
-            refuses_store = slice(cursor.text(), &value) == b"false";
+            refuses_store = span_bytes(cursor.text(), &value) == b"false";
             return Ok(());
         }
-        field(scan, cursor, name)
+        scan_field(scan, cursor, name)
     })?;
     // Every answer has its usage here.
     scan.envelope.include_usage = true;
@@ -30,25 +30,25 @@ pub(super) fn read(body: &[u8]) -> Result<Envelope, Fault> {
 }
 
 /// Consumes the value of a top-level field.
-fn field<'a>(scan: &mut Scan<'a>, cursor: &mut Cursor<'a>, name: &[u8]) -> Result<(), Broken> {
+fn scan_field<'a>(scan: &mut Scan<'a>, cursor: &mut Cursor<'a>, name: &[u8]) -> Result<(), Broken> {
     match name {
         b"model" => scan.model(cursor)?,
         b"input" if cursor.kind()? == Kind::String => {
-            let start = cursor.at();
+            let start = cursor.offset();
             scan.read.text(cursor)?;
-            scan.envelope.beginning = Some(start..cursor.at());
+            scan.envelope.beginning = Some(start..cursor.offset());
         }
         b"input" => {
             let mut found = Vec::new();
             let mut next = 0;
             scan.messages(cursor, "input", |cursor, read| {
-                let start = cursor.at();
-                let (is_users, id) = item(cursor, read)?;
+                let start = cursor.offset();
+                let (is_users, id) = scan_item(cursor, read)?;
                 let index = next;
                 next += 1;
                 found.extend(id.map(|id| ItemReference {
                     index,
-                    span: start..cursor.at(),
+                    span: start..cursor.offset(),
                     id,
                 }));
                 Ok(is_users)
@@ -67,31 +67,33 @@ fn field<'a>(scan: &mut Scan<'a>, cursor: &mut Cursor<'a>, name: &[u8]) -> Resul
             let kind = cursor.kind()?;
             let span = cursor.value()?;
             if kind != Kind::Null {
-                let most = number(cursor, &span);
-                if most.is_none_or(|most| most == 0) {
+                let max_tokens = lenient_number(cursor, &span);
+                if max_tokens.is_none_or(|max_tokens| max_tokens == 0) {
                     scan.note(|| {
                         Fault::of_type("max_output_tokens", "a whole number above 0", kind)
                     });
                 }
-                scan.envelope.max_tokens_said = true;
-                scan.envelope.most_tokens = most;
-                scan.envelope.places.most_tokens = Some(span);
+                scan.envelope.has_max_tokens = true;
+                scan.envelope.max_tokens = max_tokens;
+                scan.envelope.places.max_tokens = Some(span);
             }
         }
         b"tools" => scan.read.tools(cursor)?,
         b"text" => {
             let span = cursor.value()?;
             scan.read.more += span.len();
-            scan.envelope.wants_json |= asks_json(slice(cursor.text(), &span));
+            scan.envelope.wants_json |= asks_json(span_bytes(cursor.text(), &span));
         }
-        b"prompt_cache_key" => scan.envelope.cache_key = text(cursor)?,
-        b"safety_identifier" => scan.envelope.user = text(cursor)?.or(scan.envelope.user.take()),
+        b"prompt_cache_key" => scan.envelope.cache_key = scan_text(cursor)?,
+        b"safety_identifier" => {
+            scan.envelope.user = scan_text(cursor)?.or(scan.envelope.user.take())
+        }
         b"user" => {
-            let user = text(cursor)?;
+            let user = scan_text(cursor)?;
             scan.envelope.user = scan.envelope.user.take().or(user);
         }
         b"previous_response_id" | b"conversation" | b"prompt" | b"background" => {
-            stored(scan, cursor, name)?
+            refuse_stored(scan, cursor, name)?
         }
         _ => scan.read.setting(cursor, name)?,
     }
@@ -99,16 +101,16 @@ fn field<'a>(scan: &mut Scan<'a>, cursor: &mut Cursor<'a>, name: &[u8]) -> Resul
 }
 
 /// Consumes a value, and returns where it stands if it is a text.
-fn text(cursor: &mut Cursor<'_>) -> Result<Option<Span>, Broken> {
+fn scan_text(cursor: &mut Cursor<'_>) -> Result<Option<Span>, Broken> {
     let is_text = cursor.kind()? == Kind::String;
     let span = cursor.value()?;
     Ok(is_text.then_some(span))
 }
 
 /// Refuses what only a server can do that stores responses.
-fn stored(scan: &mut Scan<'_>, cursor: &mut Cursor<'_>, name: &[u8]) -> Result<(), Broken> {
+fn refuse_stored(scan: &mut Scan<'_>, cursor: &mut Cursor<'_>, name: &[u8]) -> Result<(), Broken> {
     let span = cursor.value()?;
-    let value = slice(cursor.text(), &span);
+    let value = span_bytes(cursor.text(), &span);
     if matches!(value, b"null" | b"false") {
         return Ok(());
     }
@@ -138,15 +140,18 @@ fn stored(scan: &mut Scan<'_>, cursor: &mut Cursor<'_>, name: &[u8]) -> Result<(
 
 /// Consumes an item, and counts what is in it. Returns whether it is a message of the user's; and
 /// the id of another item, if it only refers to that.
-fn item(cursor: &mut Cursor<'_>, read: &mut Read) -> Result<(bool, Option<String>), Broken> {
+fn scan_item(
+    cursor: &mut Cursor<'_>,
+    read: &mut ReadTotals,
+) -> Result<(bool, Option<String>), Broken> {
     let mut kind = None;
     let mut id = None;
     let mut role = None;
-    members(cursor, read, |cursor, name, read| match name {
-        b"type" => text(cursor).map(|span| kind = span),
-        b"id" => text(cursor).map(|span| id = span),
+    each_member(cursor, read, |cursor, name, read| match name {
+        b"type" => scan_text(cursor).map(|span| kind = span),
+        b"id" => scan_text(cursor).map(|span| id = span),
         b"role" => cursor.value().map(|span| role = Some(span)),
-        b"content" | b"output" => content(cursor, read),
+        b"content" | b"output" => scan_content(cursor, read),
         b"tools" => read.tools(cursor),
         b"container_id" | b"environment" => read.setting(cursor, name),
         b"arguments" | b"input" => {
@@ -163,7 +168,7 @@ fn item(cursor: &mut Cursor<'_>, read: &mut Read) -> Result<(bool, Option<String
     let body = cursor.text();
     let is_users = role
         .as_ref()
-        .is_some_and(|role| slice(body, role) == br#""user""#);
+        .is_some_and(|role| span_bytes(body, role) == br#""user""#);
     let is_reference = match kind.and_then(|kind| json::text_of(body, &kind)) {
         Some(kind) => kind == "item_reference",
         None => role.is_none(),
@@ -178,36 +183,36 @@ fn item(cursor: &mut Cursor<'_>, read: &mut Read) -> Result<(bool, Option<String
 }
 
 /// Consumes a content: a text, or parts.
-fn content(cursor: &mut Cursor<'_>, read: &mut Read) -> Result<(), Broken> {
+fn scan_content(cursor: &mut Cursor<'_>, read: &mut ReadTotals) -> Result<(), Broken> {
     match cursor.kind()? {
-        Kind::Array => elements(cursor, read, part),
-        Kind::Object => part(cursor, read),
+        Kind::Array => each_element(cursor, read, scan_part),
+        Kind::Object => scan_part(cursor, read),
         Kind::String | Kind::Number | Kind::Bool | Kind::Null => read.text(cursor),
     }
 }
 
 /// Consumes a part.
-fn part(cursor: &mut Cursor<'_>, read: &mut Read) -> Result<(), Broken> {
-    members(cursor, read, |cursor, name, read| match name {
+fn scan_part(cursor: &mut Cursor<'_>, read: &mut ReadTotals) -> Result<(), Broken> {
+    each_member(cursor, read, |cursor, name, read| match name {
         b"text" | b"refusal" => read.text(cursor),
         b"image_url" => {
             read.refers = true;
-            read.medium(media::read(cursor, MediaPlace::Image)?, true);
+            read.medium(media::read_medium(cursor, MediaKind::Image)?, true);
             Ok(())
         }
         b"input_audio" => {
             read.refers = true;
-            read.medium(media::read(cursor, MediaPlace::Audio)?, true);
+            read.medium(media::read_medium(cursor, MediaKind::Audio)?, true);
             Ok(())
         }
         b"file_data" => {
             read.refers = true;
-            file(cursor, read)
+            scan_file(cursor, read)
         }
         b"file_url" | b"file_id" => {
             read.refers = true;
             // Somebody else has it. It counts as a file does of which nobody knows the size.
-            read.medium(media::elsewhere(), true);
+            read.medium(media::remote_file(), true);
             cursor.value().map(drop)
         }
         _ => {
@@ -218,9 +223,9 @@ fn part(cursor: &mut Cursor<'_>, read: &mut Read) -> Result<(), Broken> {
 }
 
 /// Consumes the data of a file: a data URL, or base64 alone.
-fn file(cursor: &mut Cursor<'_>, read: &mut Read) -> Result<(), Broken> {
+fn scan_file(cursor: &mut Cursor<'_>, read: &mut ReadTotals) -> Result<(), Broken> {
     let span = cursor.value()?;
-    let quoted = slice(cursor.text(), &span);
+    let quoted = span_bytes(cursor.text(), &span);
     // The comma before the base64 stands where the first quote would.
     let comma = quoted
         .iter()
@@ -228,10 +233,13 @@ fn file(cursor: &mut Cursor<'_>, read: &mut Read) -> Result<(), Broken> {
         .position(|byte| *byte == b',')
         .unwrap_or_default();
     let (head, base64) = quoted.split_at_checked(comma).unwrap_or((b"", quoted));
-    let said = head.strip_prefix(b"\"data:").unwrap_or_default();
-    let said = said.split(|byte| *byte == b';').next().unwrap_or_default();
+    let media_type = head.strip_prefix(b"\"data:").unwrap_or_default();
+    let media_type = media_type
+        .split(|byte| *byte == b';')
+        .next()
+        .unwrap_or_default();
     read.medium(
-        media::of_base64(MediaPlace::File, base64, said, span.len()),
+        media::of_base64(MediaKind::File, base64, media_type, span.len()),
         true,
     );
     Ok(())
@@ -242,7 +250,7 @@ mod tests {
     use super::*;
 
     fn of(body: &str) -> Envelope {
-        read(body.as_bytes()).expect("a request")
+        read_envelope(body.as_bytes()).expect("a request")
     }
 
     #[test]
@@ -256,7 +264,7 @@ mod tests {
             (
                 envelope.model.as_str(),
                 envelope.stream,
-                envelope.most_tokens
+                envelope.max_tokens
             ),
             ("m", true, Some(7))
         );
@@ -272,10 +280,7 @@ mod tests {
 
         let body = r#"{"model":"m","input":"hello"}"#;
         let envelope = of(body);
-        assert_eq!(
-            (envelope.prompt_bytes, envelope.max_tokens_said),
-            (5, false)
-        );
+        assert_eq!((envelope.prompt_bytes, envelope.has_max_tokens), (5, false));
         assert_eq!(
             envelope.beginning.map(|span| &body[span]),
             Some(r#""hello""#)
@@ -322,7 +327,7 @@ mod tests {
                 None,
             ),
         ] {
-            let fault = read(body.as_bytes()).unwrap_err();
+            let fault = read_envelope(body.as_bytes()).unwrap_err();
             assert_eq!(
                 (fault.param.as_deref(), fault.code),
                 (param, code),
@@ -356,19 +361,20 @@ mod tests {
             ),
             (r#""prompt":{"id":"p"}"#, "prompt", "unsupported_parameter"),
         ] {
-            let fault =
-                read(format!(r#"{{"model":"m","input":"x",{field}}}"#).as_bytes()).unwrap_err();
+            let fault = read_envelope(format!(r#"{{"model":"m","input":"x",{field}}}"#).as_bytes())
+                .unwrap_err();
             assert_eq!(
                 (fault.param.as_deref(), fault.code),
                 (Some(param), Some(code)),
                 "{field}"
             );
             // It is the reason even where nothing else is said.
-            let fault = read(format!(r#"{{"model":"m",{field}}}"#).as_bytes()).unwrap_err();
+            let fault =
+                read_envelope(format!(r#"{{"model":"m",{field}}}"#).as_bytes()).unwrap_err();
             assert_eq!(fault.param.as_deref(), Some(param));
         }
-        let fault =
-            read(br#"{"model":"m","input":"x","previous_response_id":"resp_1"}"#).unwrap_err();
+        let fault = read_envelope(br#"{"model":"m","input":"x","previous_response_id":"resp_1"}"#)
+            .unwrap_err();
         assert_eq!(
             fault.message,
             "Previous response with id 'resp_1' not found."
@@ -437,16 +443,20 @@ mod tests {
             ] {
                 let envelope = of(&format!(r#"{{"model":"m","input":[{item}]}}"#));
                 assert!(
-                    envelope.most_prompt < 4_000 && envelope.most_prompt > 1_000,
+                    envelope.max_prompt_tokens < 4_000 && envelope.max_prompt_tokens > 1_000,
                     "{}",
-                    envelope.most_prompt
+                    envelope.max_prompt_tokens
                 );
             }
         }
         let url = of(
             r#"{"model":"m","input":[{"role":"user","content":[{"type":"input_file","file_url":"https://x/y"}]}]}"#,
         );
-        assert!(url.refers && url.most_prompt > 4_000, "{}", url.most_prompt);
+        assert!(
+            url.refers && url.max_prompt_tokens > 4_000,
+            "{}",
+            url.max_prompt_tokens
+        );
     }
 
     #[test]

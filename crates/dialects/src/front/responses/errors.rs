@@ -1,15 +1,15 @@
 //! Errors in the form that callers of Responses know.
 
 use super::write::response::{ResponseHead, State};
-pub(super) use crate::front::chat::errors::body;
+pub(super) use crate::front::chat::errors::error_body;
 use crate::front::{AnswerSoFar, CallerError};
 use crate::neutral::{AnswerHeader, Echo};
 use crate::wire::json::Writer;
 
 /// Writes the end of a stream that has begun and cannot go on. Some clients fail on the first event
 /// only, and others on the second only.
-pub(super) fn event(error: &CallerError<'_>) -> Vec<u8> {
-    let code = code(error);
+pub(super) fn error_event(error: &CallerError<'_>) -> Vec<u8> {
+    let code = error_code(error);
     let AnswerSoFar {
         id,
         events,
@@ -18,8 +18,8 @@ pub(super) fn event(error: &CallerError<'_>) -> Vec<u8> {
         ..
     } = error.answer;
     let head = ResponseHead::with_id(id.to_owned(), header.unwrap_or(&AnswerHeader::default()));
-    let mut told = Writer::default();
-    told.object(|w| {
+    let mut error_json = Writer::default();
+    error_json.object(|w| {
         w.texts([("type", "error")]);
         w.key("sequence_number").number(events);
         w.texts([("code", code), ("message", error.message)]);
@@ -44,10 +44,10 @@ pub(super) fn event(error: &CallerError<'_>) -> Vec<u8> {
         };
         head.write(w.key("response"), echo.unwrap_or(&Echo::default()), state);
     });
-    let (told, failed) = (told.into_bytes(), failed.into_bytes());
+    let (error_json, failed) = (error_json.into_bytes(), failed.into_bytes());
     [
         b"event: error\ndata: ".as_slice(),
-        &told,
+        &error_json,
         b"\n\nevent: response.failed\ndata: ",
         &failed,
         b"\n\n",
@@ -56,7 +56,7 @@ pub(super) fn event(error: &CallerError<'_>) -> Vec<u8> {
 }
 
 /// Returns the code of a response that failed. Clients know few, and try again for most.
-fn code(error: &CallerError<'_>) -> &'static str {
+fn error_code(error: &CallerError<'_>) -> &'static str {
     match (error.code, error.status) {
         (Some("context_length_exceeded"), _) => "context_length_exceeded",
         (_, 429) => "rate_limit_exceeded",
@@ -85,7 +85,10 @@ mod tests {
     #[test]
     fn the_body_has_all_four_keys() {
         let text = r#"{"error":{"message":"no","type":"upstream_error","param":null,"code":"x"}}"#;
-        assert_eq!(String::from_utf8_lossy(&body(&error(404, Some("x")))), text);
+        assert_eq!(
+            String::from_utf8_lossy(&error_body(&error(404, Some("x")))),
+            text
+        );
     }
 
     #[test]
@@ -96,7 +99,7 @@ mod tests {
             has_begun: true,
             ..AnswerSoFar::default()
         };
-        let event = String::from_utf8(event(&CallerError {
+        let event = String::from_utf8(error_event(&CallerError {
             answer,
             ..error(502, None)
         }))
@@ -146,7 +149,7 @@ mod tests {
             ),
             (400, Some("content_filter"), "invalid_prompt"),
         ] {
-            assert_eq!(code(&error(status, theirs)), expected);
+            assert_eq!(error_code(&error(status, theirs)), expected);
         }
     }
 }

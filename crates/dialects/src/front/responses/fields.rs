@@ -2,17 +2,17 @@
 
 use std::borrow::Cow;
 
-use crate::neutral::{Field, Request, shown};
+use crate::neutral::{Field, Request, shown_name};
 
 /// Returns the name of a field.
-pub(super) fn name(request: &Request<'_>, field: &Field) -> Cow<'static, str> {
+pub(super) fn field_name(request: &Request<'_>, field: &Field) -> Cow<'static, str> {
     let item = |index: &usize| request.message_path(*index, "input", "instructions");
     Cow::Borrowed(match field {
         Field::Message(index) | Field::Calls(index) => return item(index).into(),
         Field::Part(index, _) => return format!("{}.content", item(index)).into(),
         Field::CallId(index) => return format!("{}.call_id", item(index)).into(),
-        Field::OtherOfMessage(name) => return format!("input[].{}", shown(name)).into(),
-        Field::Other(name) => return shown(name).to_owned().into(),
+        Field::OtherOfMessage(name) => return format!("input[].{}", shown_name(name)).into(),
+        Field::Other(name) => return shown_name(name).to_owned().into(),
         Field::Rest => "other",
         Field::Messages => "input",
         Field::SecondResult => "input[].call_id",

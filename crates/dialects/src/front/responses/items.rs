@@ -1,7 +1,7 @@
 //! The items of an answer, to which a later request may refer by their ids.
 
 use crate::front::{Front, RESPONSES};
-use crate::wire::json::{self, Broken, Cursor, Span, slice};
+use crate::wire::json::{self, Broken, Cursor, Span, span_bytes};
 
 impl Front {
     /// Calls with each item of an answer to which a later request may refer: its id, and the item
@@ -34,12 +34,12 @@ fn each_of(answer: &[u8], is_stream: bool, each: &mut dyn FnMut(&str, &[u8])) {
 fn in_response(cursor: &mut Cursor<'_>, each: &mut dyn FnMut(&str, &[u8])) -> Result<Span, Broken> {
     let text = cursor.text();
     cursor.maybe_object(|cursor, key| match &*json::name_of(text, &key) {
-        b"output" => cursor.maybe_array(|cursor, _| item(cursor, each)),
+        b"output" => cursor.maybe_array(|cursor, _| visit_item(cursor, each)),
         _ => cursor.value(),
     })
 }
 
-fn item(cursor: &mut Cursor<'_>, each: &mut dyn FnMut(&str, &[u8])) -> Result<Span, Broken> {
+fn visit_item(cursor: &mut Cursor<'_>, each: &mut dyn FnMut(&str, &[u8])) -> Result<Span, Broken> {
     let text = cursor.text();
     let mut id = None;
     let span = cursor.maybe_members(|key, value| {
@@ -48,7 +48,7 @@ fn item(cursor: &mut Cursor<'_>, each: &mut dyn FnMut(&str, &[u8])) -> Result<Sp
         }
     })?;
     if let Some(id) = id.filter(|id| !id.is_empty()) {
-        each(&id, slice(text, &span));
+        each(&id, span_bytes(text, &span));
     }
     Ok(span)
 }

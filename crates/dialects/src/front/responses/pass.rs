@@ -11,11 +11,14 @@ use crate::front::{PassedAnswer, PassedRequest};
 use crate::neutral::seal::{AnswerSeal, Sealed};
 use crate::neutral::{ENCRYPTED, Losses, Refused};
 use crate::wire::Event;
-use crate::wire::json::{self, Broken, Cursor, Kind, Span, slice, text_of};
+use crate::wire::json::{self, Broken, Cursor, Kind, Span, span_bytes, text_of};
 use crate::wire::splice::Edits;
 
 /// Changes what must change in a request.
-pub(super) fn request(job: &PassedRequest<'_>, edits: &mut Edits<'_>) -> Result<Losses, Refused> {
+pub(super) fn edit_request(
+    job: &PassedRequest<'_>,
+    edits: &mut Edits<'_>,
+) -> Result<Losses, Refused> {
     let (body, envelope) = (edits.text(), job.envelope);
     let approvals = HashSet::new();
     let mut pass = Pass {
@@ -28,17 +31,17 @@ pub(super) fn request(job: &PassedRequest<'_>, edits: &mut Edits<'_>) -> Result<
     if envelope.model != job.model {
         pass.edits.replace(
             envelope.places.model.clone(),
-            json::quote(job.model).into_bytes(),
+            json::quote_string(job.model).into_bytes(),
         );
     }
-    if let (Some(asked), Some(most), Some(span)) = (
-        envelope.most_tokens,
+    if let (Some(asked), Some(max_tokens), Some(span)) = (
+        envelope.max_tokens,
         job.traits.max_output,
-        &envelope.places.most_tokens,
-    ) && asked > most
+        &envelope.places.max_tokens,
+    ) && asked > max_tokens
     {
         pass.edits
-            .replace(span.clone(), most.to_string().into_bytes());
+            .replace(span.clone(), max_tokens.to_string().into_bytes());
         pass.losses.add("max_output_tokens");
     }
     let mut stores = true;
@@ -98,7 +101,7 @@ const NAMELESS: [&str; 9] = [
 impl<'e> Pass<'_, '_, 'e> {
     /// Asks the server to store nothing.
     fn not_stored(&mut self, value: &Span) {
-        if slice(self.edits.text(), value) != b"false" {
+        if span_bytes(self.edits.text(), value) != b"false" {
             self.edits.replace(value.clone(), &b"false"[..]);
         }
     }
@@ -141,7 +144,7 @@ impl<'e> Pass<'_, '_, 'e> {
         let span = cursor.maybe_members(|key, value| match &*json::name_of(text, &key) {
             b"type" => kind = text_of(text, &value).unwrap_or_default(),
             b"role" => has_role = true,
-            b"id" if slice(text, &value) != b"null" => id = Some((key, value)),
+            b"id" if span_bytes(text, &value) != b"null" => id = Some((key, value)),
             b"encrypted_content" => encrypted = Some(value),
             b"result" => has_result = text_of(text, &value).is_some(),
             b"approval_request_id" => approves = Some(text_of(text, &value).unwrap_or_default()),
@@ -178,14 +181,14 @@ impl<'e> Pass<'_, '_, 'e> {
 
     /// Opens what is sealed in a thought. Leaves the thought out if the server could not read it.
     fn thought(&mut self, item: &Span, encrypted: Option<Span>) {
-        let place = encrypted.unwrap_or_default();
-        let text = text_of(self.edits.text(), &place).unwrap_or_default();
-        match Carried::of(&text, self.sealed, |thought| {
+        let encrypted_span = encrypted.unwrap_or_default();
+        let text = text_of(self.edits.text(), &encrypted_span).unwrap_or_default();
+        match Carried::for_text(&text, self.sealed, |thought| {
             thought.redacted.or(thought.signature)
         }) {
-            Carried::Stays => {}
-            Carried::Opens(own) => self.edits.replace(place, own.into_bytes()),
-            Carried::IsLost => {
+            Carried::Unchanged => {}
+            Carried::Opened(own) => self.edits.replace(encrypted_span, own.into_bytes()),
+            Carried::Lost => {
                 self.edits.remove_member(item, item);
                 self.losses.add("input[].reasoning");
             }
@@ -194,7 +197,7 @@ impl<'e> Pass<'_, '_, 'e> {
 }
 
 /// Writes an event of a stream. What is in several of them is sealed to the same text each time.
-pub(super) fn event(event: &Event<'_>, answer: &PassedAnswer, out: &mut Vec<u8>) {
+pub(super) fn write_event(event: &Event<'_>, answer: &PassedAnswer, out: &mut Vec<u8>) {
     passing::append_event(event, |name, edits| edit_event(name, answer, edits), out);
 }
 
@@ -205,19 +208,19 @@ fn edit_event(name: &[u8], answer: &PassedAnswer, edits: &mut Edits<'_>) {
     }
     let data = edits.text();
     let _read = Cursor::new(data).maybe_object(|cursor, key| match &*json::name_of(data, &key) {
-        b"response" => response(cursor, answer, edits),
-        b"item" => item(cursor, answer, edits),
+        b"response" => edit_response(cursor, answer, edits),
+        b"item" => edit_item(cursor, answer, edits),
         _ => cursor.value(),
     });
 }
 
 /// Writes a whole answer.
-pub(super) fn whole(body: &[u8], answer: &PassedAnswer) -> Vec<u8> {
-    passing::edited(body, |cursor, edits| response(cursor, answer, edits))
+pub(super) fn write_answer(body: &[u8], answer: &PassedAnswer) -> Vec<u8> {
+    passing::edit_answer(body, |cursor, edits| edit_response(cursor, answer, edits))
 }
 
 /// Consumes an answer. Replaces its model, and seals its thoughts.
-fn response(
+fn edit_response(
     cursor: &mut Cursor<'_>,
     answer: &PassedAnswer,
     edits: &mut Edits<'_>,
@@ -225,12 +228,12 @@ fn response(
     let text = cursor.text();
     cursor.maybe_object(|cursor, key| match &*json::name_of(text, &key) {
         b"model" => answer.model(cursor, edits),
-        b"output" => cursor.maybe_array(|cursor, _| item(cursor, answer, edits)),
+        b"output" => cursor.maybe_array(|cursor, _| edit_item(cursor, answer, edits)),
         _ => cursor.value(),
     })
 }
 
-fn item(
+fn edit_item(
     cursor: &mut Cursor<'_>,
     answer: &PassedAnswer,
     edits: &mut Edits<'_>,
@@ -239,7 +242,7 @@ fn item(
     let mut thinks = false;
     let mut encrypted = None;
     let span = cursor.maybe_members(|key, value| match &*json::name_of(text, &key) {
-        b"type" => thinks = slice(text, &value) == br#""reasoning""#,
+        b"type" => thinks = span_bytes(text, &value) == br#""reasoning""#,
         b"encrypted_content" => encrypted = Some(value),
         _ => {}
     })?;

@@ -19,23 +19,23 @@ use crate::front::reading::choice::ReadChoice;
 use crate::front::reading::others;
 use crate::front::reading::value::{self, Name, Place, ReadFault, Value};
 use crate::neutral::{
-    Echo, Effort, Field, Format, Message, Part, PartKind, Raw, Refused, Request, Role, Said,
+    Echo, Effort, Field, Format, LazyText, Message, Part, PartKind, Raw, Refused, Request, Role,
 };
 use crate::wire::json::Kind;
 use echoed::Echoed;
 
 /// Reads a body: the request, and what the caller calls its fields.
-pub(super) fn read(body: &[u8]) -> Result<(Request<'_>, FieldNames), Refused> {
-    whole(body).map_err(|why| *why)
+pub(super) fn read_request(body: &[u8]) -> Result<(Request<'_>, FieldNames), Refused> {
+    parse_request(body).map_err(|why| *why)
 }
 
-fn whole(body: &[u8]) -> Result<(Request<'_>, FieldNames), ReadFault> {
+fn parse_request(body: &[u8]) -> Result<(Request<'_>, FieldNames), ReadFault> {
     let mut reading = ReadingItems::default();
     reading
         .items
         .messages
         .reserve((body.len() / 1024).clamp(4, 128));
-    value::body(body, |name, value| reading.field(name, value))?;
+    value::read_body(body, |name, value| reading.field(name, value))?;
     reading.end()
 }
 
@@ -43,7 +43,7 @@ fn whole(body: &[u8]) -> Result<(Request<'_>, FieldNames), ReadFault> {
 #[derive(Default)]
 struct ReadingItems<'a> {
     request: Request<'a>,
-    instructions: Option<Said<'a>>,
+    instructions: Option<LazyText<'a>>,
     items: items::Items<'a>,
     tools: tools::CallableTools<'a>,
     choice: Option<ReadChoice<'a>>,
@@ -75,7 +75,7 @@ impl<'a> ReadingItems<'a> {
             // How the stream is padded, and how many calls the server may make by itself: none.
             "stream_options" | "max_tool_calls" => value.skip()?,
             "input" if value.kind()? == Kind::String => {
-                let text = value.said()?.filter(|text| !text.is_empty());
+                let text = value.lazy_text()?.filter(|text| !text.is_empty());
                 let content = text
                     .map(|text| Part {
                         kind: PartKind::Text(text),
@@ -84,20 +84,22 @@ impl<'a> ReadingItems<'a> {
                     .into_iter()
                     .collect();
                 self.items.messages.push(Message {
-                    place: Some(0),
+                    caller_index: Some(0),
                     content,
                     ..Message::default()
                 });
             }
             "input" => value.array(|index, value| self.items.item(index, value))?,
-            "instructions" => self.instructions = value.said()?.filter(|text| !text.is_empty()),
+            "instructions" => {
+                self.instructions = value.lazy_text()?.filter(|text| !text.is_empty())
+            }
             "max_output_tokens" => request.max_tokens = value.count(1, &[])?,
             "parallel_tool_calls" => request.parallel_tool_calls = value.flag()?,
             "tools" => {
                 let tools = &mut self.tools;
                 value.array(|_, value| tools.read(value))?;
             }
-            "tool_choice" => self.choice = tools::choice(value, &mut request.others)?,
+            "tool_choice" => self.choice = tools::read_tool_choice(value, &mut request.others)?,
             "text" => self.text(value)?,
             "reasoning" => self.reasoning(value)?,
             "include" => value.array(|_, value| {
@@ -106,7 +108,7 @@ impl<'a> ReadingItems<'a> {
                     self.carries_thoughts = true;
                     return Ok(());
                 }
-                others::lose(
+                others::note_value(
                     &mut request.others,
                     format!("include[].{name}"),
                     Raw("true"),
@@ -138,7 +140,7 @@ impl<'a> ReadingItems<'a> {
             match &**name {
                 "format" => {
                     echoed.format = Some(value.ahead()?);
-                    request.format = format(value, &mut request.others)?;
+                    request.format = read_format(value, &mut request.others)?;
                 }
                 "verbosity" => {
                     let raw = value.ahead()?;
@@ -146,9 +148,9 @@ impl<'a> ReadingItems<'a> {
                     if raw.0 == r#""medium""# {
                         return value.skip();
                     }
-                    others::inner(&mut request.others, "text.", name, value)?;
+                    others::note_inner_field(&mut request.others, "text.", name, value)?;
                 }
-                _ => others::inner(&mut request.others, "text.", name, value)?,
+                _ => others::note_inner_field(&mut request.others, "text.", name, value)?,
             }
             Ok(())
         })?;
@@ -181,7 +183,7 @@ impl<'a> ReadingItems<'a> {
                     self.shows_thinking |= shows;
                 }
                 "context" if raw.0 == r#""auto""# => value.skip()?,
-                _ => others::inner(&mut request.others, "reasoning.", name, value)?,
+                _ => others::note_inner_field(&mut request.others, "reasoning.", name, value)?,
             }
             Ok(())
         })?;
@@ -227,7 +229,7 @@ impl<'a> ReadingItems<'a> {
             others: of_tools,
         } = tools;
         request.tool_choice = choice
-            .map(|choice| choice.of(|name| known.contains_key(name), !list.is_empty()))
+            .map(|choice| choice.resolve(|name| known.contains_key(name), !list.is_empty()))
             .transpose()?;
         if list.is_empty() {
             request.tool_choice = None;
@@ -240,7 +242,7 @@ impl<'a> ReadingItems<'a> {
         request.others.extend(of_tools);
         request.others.extend(others);
         let [identifier, user] = users;
-        let mut names = FieldNames::new(fields::name);
+        let mut names = FieldNames::new(fields::field_name);
         if identifier.is_none() && user.is_some() {
             names.write(Field::User, "user");
         }
@@ -258,7 +260,7 @@ impl<'a> ReadingItems<'a> {
 }
 
 /// Reads `text`, `json_object`, or a schema that stands beside its name.
-fn format<'a>(
+fn read_format<'a>(
     value: Value<'_, 'a>,
     lost: &mut Vec<(Name<'a>, Raw<'a>)>,
 ) -> Result<Option<Format<'a>>, ReadFault> {
@@ -275,7 +277,7 @@ fn format<'a>(
             "description" => description = value.text()?,
             "schema" => schema = value.raw_object()?,
             "strict" => strict = value.flag()?,
-            _ => others::inner(lost, "text.format.", key, value)?,
+            _ => others::note_inner_field(lost, "text.format.", key, value)?,
         }
         Ok(())
     })?;

@@ -1,14 +1,14 @@
 //! [`Event`](crate::neutral::Event)s → a response, as the events of a stream or whole. One writer
 //! makes both, so both say the same.
 //!
-//! The last event of a stream repeats all of the answer, so all of it is kept, up to [`MOST`].
+//! The last event of a stream repeats all of the answer, so all of it is kept, up to [`MAX_KEPT_BYTES`].
 
 mod item;
 pub(super) mod response;
 
 use std::sync::Arc;
 
-use crate::neutral::answer::{AnswerWriter, Carries, NewCall, Tally, TextKind, omitted};
+use crate::neutral::answer::{AnswerWriter, Carries, NewCall, Tally, TextKind, omitted_media_text};
 use crate::neutral::citation::PlacedCitation;
 use crate::neutral::{AnswerHeader, CallKind, Echo, Finish, mark};
 use crate::wire::json::Writer;
@@ -16,7 +16,7 @@ use item::{CallOfItem, Item, Kind};
 use response::{ResponseHead, State};
 
 /// The most bytes of a stream's answer that are kept.
-const MOST: usize = 16 << 20;
+const MAX_KEPT_BYTES: usize = 16 << 20;
 
 /// Writes a response.
 #[derive(Debug)]
@@ -98,7 +98,7 @@ impl ResponseWriter {
     }
 
     /// Writes the first events, once.
-    fn begin(&mut self) {
+    fn begin_response(&mut self) {
         if std::mem::replace(&mut self.has_begun, true) {
             return;
         }
@@ -119,13 +119,13 @@ impl ResponseWriter {
         if self.open.as_ref().is_none_or(|item| item.kind != kind) {
             self.close(true);
             let item = Item::new(kind, &self.head.tail, self.items);
-            item.begin(&mut self.events);
+            item.write_begin(&mut self.events);
             self.open = Some(item);
             // About what an item without text takes.
             self.bytes += 256;
         }
         if let Some(item) = &mut self.open {
-            item.say(piece, &mut self.events);
+            item.add_text(piece, &mut self.events);
         }
     }
 
@@ -142,7 +142,7 @@ impl ResponseWriter {
         {
             self.close(true);
             let item = Item::new(Kind::Sealed, &self.head.tail, self.items);
-            item.begin(&mut self.events);
+            item.write_begin(&mut self.events);
             self.open = Some(item);
         }
         self.bytes += sealed.len() + 256;
@@ -190,7 +190,7 @@ impl AnswerWriter for ResponseWriter {
     }
 
     fn fault(&self) -> Option<&'static str> {
-        (self.kept() > MOST)
+        (self.kept() > MAX_KEPT_BYTES)
             .then_some("the answer is too large to be repeated at the end of the stream")
     }
 
@@ -210,10 +210,10 @@ impl AnswerWriter for ResponseWriter {
     fn id(&mut self, _id: &str) {}
 
     fn open(&mut self, _choice: usize) {
-        self.begin();
+        self.begin_response();
     }
 
-    fn say(&mut self, choice: usize, kind: TextKind, piece: &str) {
+    fn write_text(&mut self, choice: usize, kind: TextKind, piece: &str) {
         if choice > 0 || kind == TextKind::Reasoning && !self.echo.shows_thinking {
             return;
         }
@@ -244,19 +244,19 @@ impl AnswerWriter for ResponseWriter {
         });
         self.bytes += call.id.len() + call.name.len() + 256;
         let item = Item::new(kind, &self.head.tail, self.items);
-        item.begin(&mut self.events);
+        item.write_begin(&mut self.events);
         self.open = Some(item);
     }
 
     fn arguments(&mut self, choice: usize, _number: usize, piece: &str) {
         if let (0, Some(item)) = (choice, self.open.as_mut().filter(|item| item.is_call())) {
             self.bytes += piece.len();
-            item.say(piece, &mut self.events);
+            item.add_text(piece, &mut self.events);
         }
     }
 
     fn media(&mut self, choice: usize, _number: usize, mime: &str, _data: &str) {
-        self.say(choice, TextKind::Content, &omitted(mime));
+        self.write_text(choice, TextKind::Content, &omitted_media_text(mime));
     }
 
     fn cite(&mut self, choice: usize, citation: &PlacedCitation<'_>) -> bool {
@@ -284,7 +284,7 @@ impl AnswerWriter for ResponseWriter {
     }
 
     fn end(&mut self, tally: &Tally, trail: Option<&str>) {
-        self.begin();
+        self.begin_response();
         let state = State::Ended {
             output: &self.output,
             reason: self.reason,
@@ -301,7 +301,7 @@ impl AnswerWriter for ResponseWriter {
             Finish::Stop | Finish::Calls => "response.completed",
             Finish::Length | Finish::Filtered => "response.incomplete",
         };
-        let mark = mark::write(tally.usage().source, trail);
+        let mark = mark::mark_json(tally.usage().source, trail);
         self.events.send(name, |w| {
             head.write(w.key("response"), echo, state);
             w.optional("x_portcullis", mark, |w, mark| w.raw(&mark));

@@ -49,7 +49,7 @@ impl Draft {
     /// Returns what is known of the answer, if it cannot go on.
     pub(crate) fn so_far(&self) -> Unfinished {
         let (id, echo) = (
-            self.writer.told_id().map(str::to_owned),
+            self.writer.shown_id().map(str::to_owned),
             self.writer.echoed().cloned(),
         );
         Unfinished {
@@ -75,9 +75,9 @@ impl Draft {
     /// Writes a buffered answer. `tell` emits its events.
     pub(crate) fn whole(
         mut self,
-        tell: impl FnOnce(Emit<'_>) -> Result<(), AnswerFault>,
+        emit_answer: impl FnOnce(Emit<'_>) -> Result<(), AnswerFault>,
     ) -> Result<(Answer, Vec<Kept>), AnswerFault> {
-        tell(&mut |event| self.take(event))?;
+        emit_answer(&mut |event| self.take(event))?;
         let usage = self.end(None).map_err(AnswerFault::Nonsense)?;
         let (declined, flaws, reasons) = (
             self.progress.declined(),

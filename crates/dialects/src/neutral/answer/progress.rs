@@ -120,7 +120,7 @@ impl AnswerProgress {
             Event::Refusal(index, text) => self.refusal(index, text, writer)?,
             Event::Signed(signature) => {
                 (self.opened, self.has_signed) = (true, true);
-                self.tally.think_sealed(signature);
+                self.tally.add_sealed_thought(signature);
                 self.thoughts
                     .iter_mut()
                     .for_each(|thoughts| thoughts.signed(signature));
@@ -131,7 +131,7 @@ impl AnswerProgress {
             }
             Event::Redacted(data) => {
                 (self.opened, self.has_signed) = (true, true);
-                self.tally.think_sealed(data);
+                self.tally.add_sealed_thought(data);
                 self.thoughts
                     .iter_mut()
                     .for_each(|thoughts| thoughts.redacted(data));
@@ -261,12 +261,12 @@ impl AnswerProgress {
             return Err("the answer is empty");
         };
         self.show(last, writer);
-        for (at, choice) in self.choices.iter_mut().enumerate() {
-            choice.release(at, writer);
+        for (choice_index, choice) in self.choices.iter_mut().enumerate() {
+            choice.release(choice_index, writer);
             let reason = match *choice.finish.get_or_insert(Finish::Stop) {
                 cut @ (Finish::Length | Finish::Filtered) => cut,
                 Finish::Stop | Finish::Calls => {
-                    choice.close_call(at, writer);
+                    choice.close_call(choice_index, writer);
                     if choice.calls > 0 {
                         Finish::Calls
                     } else {
@@ -274,7 +274,7 @@ impl AnswerProgress {
                     }
                 }
             };
-            writer.finish(at, reason);
+            writer.finish(choice_index, reason);
             self.flaws.add(choice.flaws());
             self.reasons.add_finish(reason);
         }
@@ -290,22 +290,22 @@ impl AnswerProgress {
         text: &str,
         writer: &mut dyn AnswerWriter,
     ) -> Result<(), &'static str> {
-        self.tally.say(text);
-        let (at, choice) = self.choice(index)?;
+        self.tally.add_text(text);
+        let (choice_index, choice) = self.choice(index)?;
         choice.answers = true;
         choice.is_interrupted = true;
         match &mut choice.content {
             ContentProgress::Text => {
-                choice.hear(text);
-                choice.said.take(text);
-                self.show(at, writer);
-                writer.say(at, TextKind::Content, text);
+                choice.take_json(text);
+                choice.text_so_far.take(text);
+                self.show(choice_index, writer);
+                writer.write_text(choice_index, TextKind::Content, text);
             }
             ContentProgress::Held(held) => {
                 held.push_str(text);
                 if held.len() > MAX_HELD {
-                    self.show(at, writer);
-                    self.choice(index)?.1.release(at, writer);
+                    self.show(choice_index, writer);
+                    self.choice(index)?.1.release(choice_index, writer);
                 }
             }
             ContentProgress::Tool => {}
@@ -316,15 +316,15 @@ impl AnswerProgress {
     /// Writes a citation, or notes that the caller does not see it. One of a choice that has said
     /// nothing is for no text.
     fn cite(&mut self, index: u32, citation: &Citation<'_>, writer: &mut dyn AnswerWriter) {
-        let at = usize::try_from(index).unwrap_or(usize::MAX);
+        let choice_index = usize::try_from(index).unwrap_or(usize::MAX);
         let choice = self
             .choices
-            .get(at)
+            .get(choice_index)
             .filter(|choice| matches!(choice.content, ContentProgress::Text));
         let placed = choice
-            .filter(|_| at < self.shown)
-            .and_then(|choice| choice.said.place(citation));
-        self.flaws.not_cited |= !placed.is_some_and(|placed| writer.cite(at, &placed));
+            .filter(|_| choice_index < self.shown)
+            .and_then(|choice| choice.text_so_far.place_citation(citation));
+        self.flaws.not_cited |= !placed.is_some_and(|placed| writer.cite(choice_index, &placed));
     }
 
     fn reasoning(
@@ -333,16 +333,16 @@ impl AnswerProgress {
         text: &str,
         writer: &mut dyn AnswerWriter,
     ) -> Result<(), &'static str> {
-        self.tally.think(text);
+        self.tally.add_thought(text);
         self.unsigned = self.seal.as_ref().and_then(|seal| seal.0.signature());
-        let (at, _) = self.choice(index)?;
-        if let Some(thoughts) = self.thoughts.as_mut().filter(|_| at == 0) {
+        let (choice_index, _) = self.choice(index)?;
+        if let Some(thoughts) = self.thoughts.as_mut().filter(|_| choice_index == 0) {
             thoughts.thought(text);
         }
         if !self.hide_reasoning {
             self.choice(index)?.1.is_interrupted = true;
-            self.show(at, writer);
-            writer.say(at, TextKind::Reasoning, text);
+            self.show(choice_index, writer);
+            writer.write_text(choice_index, TextKind::Reasoning, text);
         }
         Ok(())
     }
@@ -353,12 +353,12 @@ impl AnswerProgress {
         text: &str,
         writer: &mut dyn AnswerWriter,
     ) -> Result<(), &'static str> {
-        self.tally.say(text);
-        let (at, choice) = self.choice(index)?;
+        self.tally.add_text(text);
+        let (choice_index, choice) = self.choice(index)?;
         choice.refuses = true;
         choice.is_interrupted = true;
-        self.show(at, writer);
-        writer.say(at, TextKind::Refusal, text);
+        self.show(choice_index, writer);
+        writer.write_text(choice_index, TextKind::Refusal, text);
         Ok(())
     }
 
@@ -376,19 +376,19 @@ impl AnswerProgress {
         if name.is_empty() {
             return Err("a tool call without a name");
         }
-        self.tally.say(name);
+        self.tally.add_text(name);
         if self.undo.stubs.iter().any(|stub| stub == name) {
-            let (at, choice) = self.choice(index)?;
-            choice.close_call(at, writer);
-            choice.current = Current::Nobodys;
+            let (choice_index, choice) = self.choice(index)?;
+            choice.close_call(choice_index, writer);
+            choice.current = Current::Stub;
             return Ok(());
         }
         let is_format = self.undo.format_tool.as_deref() == Some(name);
-        let (at, choice) = self.choice(index)?;
+        let (choice_index, choice) = self.choice(index)?;
         choice.answers = true;
-        self.show(at, writer);
+        self.show(choice_index, writer);
         let (_, choice) = self.choice(index)?;
-        choice.close_call(at, writer);
+        choice.close_call(choice_index, writer);
         if is_format {
             return choice.begin_format();
         }
@@ -402,11 +402,11 @@ impl AnswerProgress {
             choice.is_bare,
             choice.is_interrupted,
         ) = (number + 1, Current::Call, true, false);
-        let id = self.ids.unique(id, at, number);
+        let id = self.ids.unique(id, choice_index, number);
         let kept = self
             .thoughts
             .as_mut()
-            .and_then(|thoughts| thoughts.called(at == 0, &id, signature));
+            .and_then(|thoughts| thoughts.called(choice_index == 0, &id, signature));
         let sealed;
         let signature = match writer.carries() {
             Carries::Nowhere => signature,
@@ -417,7 +417,7 @@ impl AnswerProgress {
                     .seal
                     .as_ref()
                     .zip(kept)
-                    .and_then(|(seal, kept)| seal.of_call(kept, is_shown));
+                    .and_then(|(seal, kept)| seal.seal_call(kept, is_shown));
                 let is_lost =
                     sealed.is_none() && self.seal.is_some() && (!is_shown || signature.is_some());
                 self.flaws.not_sealed |= is_lost
@@ -432,7 +432,7 @@ impl AnswerProgress {
             .find(|(theirs, _)| theirs == name)
             .map_or(name, |(_, callers)| callers);
         writer.call(
-            at,
+            choice_index,
             number,
             &NewCall {
                 id: &id,
@@ -449,8 +449,8 @@ impl AnswerProgress {
         text: &str,
         writer: &mut dyn AnswerWriter,
     ) -> Result<(), &'static str> {
-        self.tally.say(text);
-        let (at, choice) = self.choice(index)?;
+        self.tally.add_text(text);
+        let (choice_index, choice) = self.choice(index)?;
         choice.is_bare = false;
         match choice.current {
             Current::None => return Err("arguments without a tool call"),
@@ -461,16 +461,16 @@ impl AnswerProgress {
             Current::Call => {
                 choice.arguments.take(text);
                 let number = choice.calls.saturating_sub(1);
-                writer.arguments(at, number, text);
+                writer.arguments(choice_index, number, text);
                 if writer.is_full() {
                     return Err("the arguments of the calls are too large");
                 }
             }
             Current::Format => {
-                choice.hear(text);
-                writer.say(at, TextKind::Content, text);
+                choice.take_json(text);
+                writer.write_text(choice_index, TextKind::Content, text);
             }
-            Current::Surplus | Current::Nobodys => {}
+            Current::Surplus | Current::Stub => {}
         }
         Ok(())
     }
@@ -482,7 +482,7 @@ impl AnswerProgress {
         data: &str,
         writer: &mut dyn AnswerWriter,
     ) -> Result<(), &'static str> {
-        let (at, choice) = self.choice(index)?;
+        let (choice_index, choice) = self.choice(index)?;
         choice.answers = true;
         choice.is_interrupted = true;
         let count = if is_picture(mime) {
@@ -492,20 +492,20 @@ impl AnswerProgress {
         };
         let number = *count;
         *count += 1;
-        self.show(at, writer);
-        writer.media(at, number, mime, data);
+        self.show(choice_index, writer);
+        writer.media(choice_index, number, mime, data);
         Ok(())
     }
 
     /// Returns the choice of this index, and adds it if it is new. The answer has then begun.
     #[inline]
     fn choice(&mut self, index: u32) -> Result<(usize, &mut ChoiceProgress), &'static str> {
-        let at = usize::try_from(index).unwrap_or(usize::MAX);
-        if at >= MAX_CHOICES {
+        let choice_index = usize::try_from(index).unwrap_or(usize::MAX);
+        if choice_index >= MAX_CHOICES {
             return Err("more than 128 choices");
         }
         self.opened = true;
-        while self.choices.len() <= at {
+        while self.choices.len() <= choice_index {
             let waits = self.undo.format_tool.is_some();
             let content = if waits {
                 ContentProgress::Held(String::new())
@@ -520,15 +520,15 @@ impl AnswerProgress {
             });
         }
         self.choices
-            .get_mut(at)
-            .map(|choice| (at, choice))
+            .get_mut(choice_index)
+            .map(|choice| (choice_index, choice))
             .ok_or("more than 128 choices")
     }
 
     /// Opens this choice, and those before it, for the caller.
     #[inline]
-    fn show(&mut self, at: usize, writer: &mut dyn AnswerWriter) {
-        while self.shown <= at {
+    fn show(&mut self, choice_index: usize, writer: &mut dyn AnswerWriter) {
+        while self.shown <= choice_index {
             writer.open(self.shown);
             self.shown += 1;
         }

@@ -4,7 +4,7 @@
 use super::AnswerHeader;
 use crate::neutral::Tokens;
 use crate::neutral::price::{ShowCost, Usd};
-use crate::neutral::usage::{MOST, Source, Units, Usage, estimate};
+use crate::neutral::usage::{MAX_TOKENS, Source, Units, Usage, estimate_tokens};
 
 /// The counts so far.
 #[derive(Debug, Default)]
@@ -16,11 +16,11 @@ pub(crate) struct Tally {
     doubted: Option<&'static str>,
     prompt_bytes: u64,
     /// The UTF-8 bytes of the text so far, shown or not.
-    said: u64,
+    answer_bytes: u64,
     /// The bytes of the thought so far that was said as text.
-    thought: u64,
+    thought_bytes: u64,
     /// The part of `said` that the upstream's count of the completion covers.
-    covered: u64,
+    counted_bytes: u64,
     /// True if the counts are an estimate that was made before.
     is_estimate: bool,
     cost: ShowCost,
@@ -37,31 +37,33 @@ impl Tally {
 
     /// Counts a piece of text.
     #[inline]
-    pub(crate) fn say(&mut self, text: &str) {
-        self.said = self.said.saturating_add(text.len() as u64);
+    pub(crate) fn add_text(&mut self, text: &str) {
+        self.answer_bytes = self.answer_bytes.saturating_add(text.len() as u64);
     }
 
     /// Counts a piece of a thought.
     #[inline]
-    pub(crate) fn think(&mut self, text: &str) {
-        self.say(text);
-        self.thought = self.thought.saturating_add(text.len() as u64);
+    pub(crate) fn add_thought(&mut self, text: &str) {
+        self.add_text(text);
+        self.thought_bytes = self.thought_bytes.saturating_add(text.len() as u64);
     }
 
     /// Counts a thought that came in base64, as long as the upstream has not counted the answer.
     /// Its text, or a part of it, may have been said before.
-    pub(crate) fn think_sealed(&mut self, base64: &str) {
-        let said = std::mem::take(&mut self.thought);
+    pub(crate) fn add_sealed_thought(&mut self, base64: &str) {
+        let shown_bytes = std::mem::take(&mut self.thought_bytes);
         if self.tokens.completion.is_none() {
             let bytes = base64.len() as u64 / 4 * 3;
-            self.said = self.said.saturating_add(bytes.saturating_sub(said));
+            self.answer_bytes = self
+                .answer_bytes
+                .saturating_add(bytes.saturating_sub(shown_bytes));
         }
     }
 
     /// Takes the upstream's counts; the last ones count. If prompt and completion are both zero,
     /// the upstream counted nothing.
     pub(crate) fn count(&mut self, tokens: Tokens) {
-        self.doubted = doubted(&tokens);
+        self.doubted = find_doubted_count(&tokens);
         if self.doubted.is_some() {
             self.tokens = Tokens::default();
             return;
@@ -70,7 +72,7 @@ impl Tally {
             return;
         }
         if tokens.completion.is_some() {
-            self.covered = self.said;
+            self.counted_bytes = self.answer_bytes;
         }
         self.tokens = Tokens {
             prompt: tokens.prompt.or(self.tokens.prompt),
@@ -108,9 +110,11 @@ impl Tally {
     /// Returns the usage of a whole answer. No part is larger than its whole.
     pub(crate) fn usage(&self) -> Usage {
         let tokens = &self.tokens;
-        let prompt = tokens.prompt.unwrap_or_else(|| estimate(self.prompt_bytes));
+        let prompt = tokens
+            .prompt
+            .unwrap_or_else(|| estimate_tokens(self.prompt_bytes));
         let counted = self.completion();
-        let completion = counted.unwrap_or_else(|| estimate(self.said));
+        let completion = counted.unwrap_or_else(|| estimate_tokens(self.answer_bytes));
         let cached = tokens.cached.unwrap_or(0).min(prompt);
         Usage {
             prompt,
@@ -132,7 +136,7 @@ impl Tally {
     fn completion(&self) -> Option<u64> {
         self.tokens
             .completion
-            .filter(|count| *count > 0 || self.said == 0)
+            .filter(|count| *count > 0 || self.answer_bytes == 0)
     }
 
     /// Returns the usage of an answer that was cut. Some upstreams count while they write, and then
@@ -140,8 +144,9 @@ impl Tally {
     pub(crate) fn so_far(&self) -> Usage {
         let usage = self.usage();
         match self.completion() {
-            Some(counted) if self.said > self.covered => {
-                let completion = counted.saturating_add(estimate(self.said - self.covered));
+            Some(counted) if self.answer_bytes > self.counted_bytes => {
+                let completion =
+                    counted.saturating_add(estimate_tokens(self.answer_bytes - self.counted_bytes));
                 Usage {
                     completion,
                     source: Source::Estimated,
@@ -159,7 +164,7 @@ impl Tally {
 
     /// Returns the cost of a whole answer, if it is shown.
     pub(crate) fn cost(&self) -> Option<Usd> {
-        self.cost.of(&self.usage())
+        self.cost.shown_cost(&self.usage())
     }
 
     /// Appends the end of the usage object, with the cost if it is shown.
@@ -173,7 +178,7 @@ impl Tally {
 
 /// Returns the name, as callers know it, of the first count that is too large for tokens. A sum of
 /// plausible counts can be too large, too.
-fn doubted(tokens: &Tokens) -> Option<&'static str> {
+fn find_doubted_count(tokens: &Tokens) -> Option<&'static str> {
     let counts = [
         ("prompt_tokens", tokens.prompt),
         ("completion_tokens", tokens.completion),
@@ -183,7 +188,7 @@ fn doubted(tokens: &Tokens) -> Option<&'static str> {
     ];
     counts
         .into_iter()
-        .find(|(_, count)| count.is_some_and(|count| count > MOST))
+        .find(|(_, count)| count.is_some_and(|count| count > MAX_TOKENS))
         .map(|(name, _)| name)
 }
 
@@ -211,7 +216,7 @@ mod tests {
             }
         );
         tally.count(Tokens {
-            prompt: Some(MOST + 1),
+            prompt: Some(MAX_TOKENS + 1),
             ..Tokens::default()
         });
         assert_eq!(
@@ -228,26 +233,26 @@ mod tests {
         let mut tally = Tally::default();
         let sealed = "A".repeat(400);
         // A part of it is told as text.
-        tally.think("12345678");
-        tally.think_sealed(&sealed);
-        assert_eq!(tally.usage().completion, estimate(300));
-        tally.think_sealed(&sealed);
-        assert_eq!(tally.usage().completion, estimate(600));
+        tally.add_thought("12345678");
+        tally.add_sealed_thought(&sealed);
+        assert_eq!(tally.usage().completion, estimate_tokens(300));
+        tally.add_sealed_thought(&sealed);
+        assert_eq!(tally.usage().completion, estimate_tokens(600));
         tally.count(Tokens {
             prompt: Some(3),
             ..Tokens::default()
         });
-        tally.think_sealed(&sealed);
+        tally.add_sealed_thought(&sealed);
         assert_eq!(
             tally.usage().completion,
-            estimate(900),
+            estimate_tokens(900),
             "only the prompt was counted"
         );
         tally.count(Tokens {
             completion: Some(5),
             ..Tokens::default()
         });
-        tally.think_sealed(&sealed);
+        tally.add_sealed_thought(&sealed);
         assert_eq!(tally.usage().completion, 5);
     }
 }

@@ -28,7 +28,7 @@ pub(crate) trait AnswerWriter: fmt::Debug + Send {
         0
     }
     /// Returns the upstream's id of the answer, if the caller sees that.
-    fn told_id(&self) -> Option<&str> {
+    fn shown_id(&self) -> Option<&str> {
         None
     }
     /// Returns why the answer cannot be written, if it cannot.
@@ -44,7 +44,7 @@ pub(crate) trait AnswerWriter: fmt::Debug + Send {
     /// Opens the next choice.
     fn open(&mut self, choice: usize);
     /// Writes a piece of one of a choice's texts; never empty.
-    fn say(&mut self, choice: usize, kind: TextKind, text: &str);
+    fn write_text(&mut self, choice: usize, kind: TextKind, text: &str);
     /// Writes the signature of the thinking so far.
     fn signed(&mut self, _signature: &str) {}
     /// Writes thinking that nobody may read.
@@ -76,23 +76,23 @@ pub(crate) trait AnswerWriter: fmt::Debug + Send {
 
 /// Writes nothing: the answer passes as it came, and only its progress is followed.
 #[derive(Debug, Default)]
-pub(crate) struct Nothing {
+pub(crate) struct NullWriter {
     out: Vec<u8>,
     id: Option<String>,
 }
 
-impl AnswerWriter for Nothing {
+impl AnswerWriter for NullWriter {
     fn out(&mut self) -> &mut Vec<u8> {
         &mut self.out
     }
     fn id(&mut self, id: &str) {
         self.id = Some(id.to_owned());
     }
-    fn told_id(&self) -> Option<&str> {
+    fn shown_id(&self) -> Option<&str> {
         self.id.as_deref()
     }
     fn open(&mut self, _choice: usize) {}
-    fn say(&mut self, _choice: usize, _kind: TextKind, _text: &str) {}
+    fn write_text(&mut self, _choice: usize, _kind: TextKind, _text: &str) {}
     fn call(&mut self, _choice: usize, _number: usize, _call: &NewCall<'_>) {}
     fn arguments(&mut self, _choice: usize, _number: usize, _text: &str) {}
     fn media(&mut self, _choice: usize, _number: usize, _mime: &str, _data: &str) {}
@@ -152,11 +152,11 @@ pub(crate) fn is_picture(mime: &str) -> bool {
 }
 
 /// Returns the text that stands for media where a format cannot hold them.
-pub(crate) fn omitted(mime: &str) -> String {
-    let what = if is_picture(mime) {
+pub(crate) fn omitted_media_text(mime: &str) -> String {
+    let noun = if is_picture(mime) {
         "a picture"
     } else {
         "a file"
     };
-    format!("[The model sent {what} here ({mime}). This format cannot carry it.]")
+    format!("[The model sent {noun} here ({mime}). This format cannot carry it.]")
 }

@@ -71,7 +71,10 @@ fn each_kind_of_token_has_its_price() {
         "0.013105",
         "100 x 3 + 600 x 0.3 + 300 x 3.75 + 100 x 15 millionths, and a cent"
     );
-    assert_eq!(price.most(1_000, 100, &Units::NONE).to_string(), "0.01525");
+    assert_eq!(
+        price.highest_cost(1_000, 100, &Units::NONE).to_string(),
+        "0.01525"
+    );
 }
 
 #[test]
@@ -84,7 +87,7 @@ fn a_long_prompt_makes_all_of_it_dearer() {
         thinking: 5_000,
     };
     let price = Price {
-        long: Some(Long {
+        long: Some(LongPrices {
             above: 1_000,
             rates,
         }),
@@ -95,9 +98,12 @@ fn a_long_prompt_makes_all_of_it_dearer() {
         price.cost(&usage(1_001, 10, 600, 300, 4)),
         Usd(101 * 2 + 300 + 300 * 4 + 6 * 3 + 4 * 5 + 7)
     );
-    assert_eq!(price.most(1_000, 10, &Units::NONE), Usd(1_000 + 10 + 7));
     assert_eq!(
-        price.most(1_001, 10, &Units::NONE),
+        price.highest_cost(1_000, 10, &Units::NONE),
+        Usd(1_000 + 10 + 7)
+    );
+    assert_eq!(
+        price.highest_cost(1_001, 10, &Units::NONE),
         Usd(1_001 * 4 + 10 * 5 + 7)
     );
 }
@@ -268,7 +274,7 @@ fn too_much_is_the_most_there_is() {
     let price = price([u64::MAX, u64::MAX, u64::MAX, u64::MAX, u64::MAX, u64::MAX]);
     assert_eq!(
         price.cost(&usage(u64::MAX, u64::MAX, u64::MAX, u64::MAX, u64::MAX)),
-        Usd::MOST
+        Usd::MAX
     );
     let each = Some(Each(u64::MAX));
     let price = Price {
@@ -282,9 +288,9 @@ fn too_much_is_the_most_there_is() {
             units: ALL,
             ..usage(u64::MAX, u64::MAX, 0, 0, 0)
         }),
-        Usd::MOST
+        Usd::MAX
     );
-    assert_eq!(price.most(u64::MAX, u64::MAX, &ALL), Usd::MOST);
+    assert_eq!(price.highest_cost(u64::MAX, u64::MAX, &ALL), Usd::MAX);
 }
 
 fn prices() -> impl Strategy<Value = Price> {
@@ -298,7 +304,7 @@ fn prices() -> impl Strategy<Value = Price> {
 fn long_prices() -> impl Strategy<Value = Price> {
     let above = prop_oneof![0..=10_000_000_u64, any::<u64>()];
     (prices(), prices(), above, any::<bool>()).prop_map(|(short, long, above, has_long)| Price {
-        long: has_long.then_some(Long {
+        long: has_long.then_some(LongPrices {
             above,
             rates: long.rates.unwrap(),
         }),
@@ -372,7 +378,7 @@ proptest! {
             .map(|(tokens, each)| u128::from(tokens) * u128::from(each)).iter().sum();
         let nanos = picos / 1_000 + u128::from(picos % 1_000 >= 500) + u128::from(per_request);
         let cost = price.cost(&usage(plain + cached + written, said + thought, cached, written, thought));
-        prop_assert_eq!(cost, Usd(u64::try_from(nanos).unwrap_or(u64::MAX)).min(Usd::MOST));
+        prop_assert_eq!(cost, Usd(u64::try_from(nanos).unwrap_or(u64::MAX)).min(Usd::MAX));
     }
 
     #[test]
@@ -389,14 +395,14 @@ proptest! {
     #[test]
     fn to_reserve_more_never_costs_less(price in long_prices(), usage in usages(), prompt: u64, completion: u64) {
         let more = (usage.prompt.saturating_add(prompt), usage.completion.saturating_add(completion));
-        let more = price.most(more.0, more.1, &Units::NONE);
-        prop_assert!(price.most(usage.prompt, usage.completion, &Units::NONE) <= more);
+        let more = price.highest_cost(more.0, more.1, &Units::NONE);
+        prop_assert!(price.highest_cost(usage.prompt, usage.completion, &Units::NONE) <= more);
     }
 
     #[test]
     fn nothing_costs_more_than_was_reserved(price in long_prices(), usage in usages(), prompt: u64, completion: u64) {
         let most = (usage.prompt.saturating_add(prompt), usage.completion.saturating_add(completion));
-        prop_assert!(price.cost(&usage) <= price.most(most.0, most.1, &usage.units));
+        prop_assert!(price.cost(&usage) <= price.highest_cost(most.0, most.1, &usage.units));
     }
 
     /// In numbers that are small enough for plain sums.
@@ -417,7 +423,7 @@ proptest! {
         let all = nanos + u128::from(per_request) * u128::from(requests.max(1));
         let units = Units { requests, images, millis, characters };
         let cost = price.cost(&Usage { units, ..usage(tokens, 0, 0, 0, 0) });
-        prop_assert_eq!(cost, Usd(u64::try_from(all).unwrap_or(u64::MAX)).min(Usd::MOST));
+        prop_assert_eq!(cost, Usd(u64::try_from(all).unwrap_or(u64::MAX)).min(Usd::MAX));
     }
 
     #[test]
@@ -429,6 +435,6 @@ proptest! {
             characters: units.characters.saturating_add(more.characters),
         };
         let cost = price.cost(&Usage { units, ..usage(1, 1, 0, 0, 0) });
-        prop_assert!(cost <= price.most(1, 1, &all));
+        prop_assert!(cost <= price.highest_cost(1, 1, &all));
     }
 }

@@ -115,7 +115,7 @@ fn part(part: &Part<'_>) -> String {
 fn item(item: &Item<'_, '_>) -> String {
     match item {
         Item::Part(it) => part(it),
-        Item::Thoughts(Thoughts::Said(thoughts)) => format!("said({})", shown(thoughts)),
+        Item::Thoughts(Thoughts::Sent(thoughts)) => format!("said({})", shown(thoughts)),
         Item::Thoughts(Thoughts::Kept(thoughts)) => format!("kept({})", shown(thoughts)),
         Item::Call(call, None) => format!("call({})", call.id),
         Item::Call(call, Some(signature)) => format!("call({}~{signature})", call.id),
@@ -145,7 +145,7 @@ fn told(messages: Vec<Message<'static>>, kept: &dyn Fn(&str) -> Option<Kept>) ->
         ..Request::default()
     };
     let mut losses = LostFields::default();
-    let turns = turns(&request, kept, &mut losses);
+    let turns = group_turns(&request, kept, &mut losses);
     let system: Vec<String> = turns.system.iter().map(|it| part(it)).collect();
     let mut told = system.join(", ");
     for (index, turn) in turns.turns.iter().enumerate() {

@@ -12,13 +12,13 @@ use serde::de::{Deserialize, Deserializer, Error, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
 use super::error;
-use crate::neutral::{AnswerFault, Citation, CitedPlace, Emit, Event, Finish, Tokens};
+use crate::neutral::{AnswerFault, Citation, CitedRange, Emit, Event, Finish, Tokens};
 use crate::upstream::shared::citations;
-use crate::upstream::shared::lenient::{Count, Object, counts, counts_in, unquoted};
+use crate::upstream::shared::lenient::{Count, Object, counts_in, read_counts, unquote_input};
 use crate::upstream::shared::text::Text;
 
 /// Reads a buffered answer.
-pub fn answer(body: &[u8], emit: Emit<'_>) -> Result<(), AnswerFault> {
+pub fn read_answer(body: &[u8], emit: Emit<'_>) -> Result<(), AnswerFault> {
     let body = body.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(body);
     let lossy;
     let message: AnthropicMessage<'_> = match serde_json::from_slice(body) {
@@ -32,7 +32,7 @@ pub fn answer(body: &[u8], emit: Emit<'_>) -> Result<(), AnswerFault> {
         }
     };
     if message.kind.as_str() == "error" || message.error.is_some() {
-        return Err(AnswerFault::Upstream(error::hidden(body)));
+        return Err(AnswerFault::Upstream(error::hidden_error(body)));
     }
     let Some(blocks) = message.content else {
         return Err(AnswerFault::Nonsense("the answer has no content"));
@@ -40,12 +40,12 @@ pub fn answer(body: &[u8], emit: Emit<'_>) -> Result<(), AnswerFault> {
     message.id.emit(Event::Id, emit);
     blocks.iter().for_each(|block| block.emit(emit));
     emit(Event::Usage(message.usage.unwrap_or_default().tokens()));
-    finish(&message.stop_reason, message.stop_details.as_ref(), emit);
+    emit_finish(&message.stop_reason, message.stop_details.as_ref(), emit);
     Ok(())
 }
 
 /// Emits the counts of a whole answer, whatever else it is.
-pub fn count(body: &[u8], emit: Emit<'_>) {
+pub fn emit_usage(body: &[u8], emit: Emit<'_>) {
     if let Some(usage) = counts_in::<AnthropicUsage>(body, "usage") {
         emit(Event::Usage(usage.tokens()));
     }
@@ -58,17 +58,19 @@ struct AnthropicMessage<'a> {
     kind: Text<'a>,
     id: Text<'a>,
     /// `null` is empty content. Without this field the body is no answer.
-    #[serde(deserialize_with = "blocks")]
+    #[serde(deserialize_with = "read_blocks")]
     content: Option<Vec<Object<Block<'a>>>>,
     stop_reason: Text<'a>,
     stop_details: Option<Details<'a>>,
-    #[serde(deserialize_with = "counts")]
+    #[serde(deserialize_with = "read_counts")]
     usage: Option<AnthropicUsage>,
     error: Option<&'a RawValue>,
 }
 
 /// Reads the blocks of an answer. Some servers that imitate the API write a text instead.
-fn blocks<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Vec<Object<Block<'de>>>>, D::Error> {
+fn read_blocks<'de, D: Deserializer<'de>>(
+    from: D,
+) -> Result<Option<Vec<Object<Block<'de>>>>, D::Error> {
     from.deserialize_any(ContentVisitor).map(Some)
 }
 
@@ -141,7 +143,7 @@ impl BlockCitation<'_> {
                 .or(self.document_title.filled())
                 .unwrap_or_default(),
             quote: self.cited_text.as_str(),
-            place: CitedPlace::LastBytes(bytes),
+            cited_range: CitedRange::LastBytes(bytes),
         };
         emit(Event::Citation(0, &citation));
     }
@@ -168,7 +170,7 @@ impl<'a> Block<'a> {
         match self.kind.as_str() {
             "text" => {
                 self.text.emit(|text| Event::Text(0, text), emit);
-                let cited: Vec<BlockCitation<'_>> = citations::list(self.citations);
+                let cited: Vec<BlockCitation<'_>> = citations::read_list(self.citations);
                 cited
                     .iter()
                     .for_each(|citation| citation.emit(self.text_bytes(), emit));
@@ -205,7 +207,7 @@ impl<'a> Block<'a> {
 
     /// Returns the input of a call, if it is not empty.
     pub(super) fn input(&self) -> Option<Cow<'_, str>> {
-        let input = unquoted(self.input?);
+        let input = unquote_input(self.input?);
         let inside = input
             .strip_prefix('{')
             .and_then(|rest| rest.strip_suffix('}'))
@@ -215,7 +217,7 @@ impl<'a> Block<'a> {
 }
 
 /// Emits the reason why the answer ended.
-pub(super) fn finish(reason: &Text<'_>, details: Option<&Details<'_>>, emit: Emit<'_>) {
+pub(super) fn emit_finish(reason: &Text<'_>, details: Option<&Details<'_>>, emit: Emit<'_>) {
     let finish = match reason.as_str() {
         "max_tokens" | "model_context_window_exceeded" => Finish::Length,
         "refusal" => Finish::Filtered,
@@ -236,15 +238,15 @@ pub(super) struct AnthropicUsage {
     cache_creation_input_tokens: Count,
     cache_read_input_tokens: Count,
     output_tokens: Count,
-    #[serde(deserialize_with = "counts")]
+    #[serde(deserialize_with = "read_counts")]
     output_tokens_details: Option<OutputDetails>,
     /// The counts of each step, if the server took several. The counts above may leave some out.
-    #[serde(deserialize_with = "steps")]
+    #[serde(deserialize_with = "read_steps")]
     iterations: Option<Vec<AnthropicUsage>>,
 }
 
 /// Reads the counts of steps. What cannot be read is none.
-fn steps<'de, D: serde::Deserializer<'de>>(
+fn read_steps<'de, D: serde::Deserializer<'de>>(
     input: D,
 ) -> Result<Option<Vec<AnthropicUsage>>, D::Error> {
     let steps: serde_json::Value = serde::Deserialize::deserialize(input)?;
@@ -289,23 +291,27 @@ impl AnthropicUsage {
     }
 
     /// Returns a count, or the sum of its steps if that is more.
-    fn most(&self, count: fn(&Self) -> Option<u64>) -> Option<u64> {
+    fn highest_count(&self, count: fn(&Self) -> Option<u64>) -> Option<u64> {
         let steps = self.iterations.iter().flatten().filter_map(count);
         count(self).max(steps.reduce(u64::saturating_add))
     }
 
     /// Returns the tokens as other providers count them.
     pub(super) fn tokens(&self) -> Tokens {
-        let cached = self.most(|usage| usage.cache_read_input_tokens.0);
-        let cache_write = self.most(|usage| usage.cache_creation_input_tokens.0);
-        let parts = [self.most(|usage| usage.input_tokens.0), cache_write, cached];
+        let cached = self.highest_count(|usage| usage.cache_read_input_tokens.0);
+        let cache_write = self.highest_count(|usage| usage.cache_creation_input_tokens.0);
+        let parts = [
+            self.highest_count(|usage| usage.input_tokens.0),
+            cache_write,
+            cached,
+        ];
         let sum = parts
             .iter()
             .flatten()
             .fold(0u64, |sum, part| sum.saturating_add(*part));
         Tokens {
             prompt: parts.iter().any(Option::is_some).then_some(sum),
-            completion: self.most(|usage| usage.output_tokens.0),
+            completion: self.highest_count(|usage| usage.output_tokens.0),
             cached,
             cache_write,
             reasoning: self

@@ -52,8 +52,8 @@ impl MediaSource<'_> {
 
 impl Breakpoints {
     /// Selects the hints that the API takes out of `count`.
-    pub(super) fn of(count: usize, losses: &mut LostFields) -> Self {
-        Self(CacheHints::of(count, 4, losses))
+    pub(super) fn select(count: usize, losses: &mut LostFields) -> Self {
+        Self(CacheHints::keep_last(count, 4, losses))
     }
 
     /// Writes the member `cache_control`, if there is a hint here.
@@ -162,7 +162,9 @@ impl Blocks<'_, '_> {
             return;
         }
         // Parts without a source were refused before anything was written.
-        let Ok(source) = source(kind) else { return };
+        let Ok(source) = media_source(kind) else {
+            return;
+        };
         let is_image = source.is_image();
         w.object(|w| {
             w.key("type")
@@ -202,7 +204,7 @@ impl Blocks<'_, '_> {
 }
 
 /// Returns the source of a part, or the reason why it cannot be sent.
-pub(super) fn source<'p>(kind: &'p PartKind<'_>) -> Result<MediaSource<'p>, &'static str> {
+pub(super) fn media_source<'p>(kind: &'p PartKind<'_>) -> Result<MediaSource<'p>, &'static str> {
     match kind {
         PartKind::Text(_) => Err("This is a text."),
         PartKind::Audio(..) => Err("Claude does not accept audio."),
@@ -235,7 +237,7 @@ pub(super) fn source<'p>(kind: &'p PartKind<'_>) -> Result<MediaSource<'p>, &'st
                 text if text.starts_with("text/")
                     || matches!(text, "application/json" | "application/xml") =>
                 {
-                    decoded(data)
+                    decode_text(data)
                         .map(MediaSource::Text)
                         .ok_or("The file must be text in UTF-8, encoded in base64.")
                 }
@@ -246,7 +248,7 @@ pub(super) fn source<'p>(kind: &'p PartKind<'_>) -> Result<MediaSource<'p>, &'st
 }
 
 /// Decodes base64 of a text that is not blank.
-fn decoded(data: &str) -> Option<String> {
+fn decode_text(data: &str) -> Option<String> {
     const ENGINE: GeneralPurpose = GeneralPurpose::new(
         &base64::alphabet::STANDARD,
         GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),

@@ -7,17 +7,17 @@ use crate::upstream::openai;
 use crate::upstream::shared::text::Text;
 
 /// Reads the body of an answer whose status is that of an error.
-pub fn error(status: u16, content_type: Option<&str>, body: &[u8]) -> UpstreamError {
-    corrected(
-        openai::error(body, content_type),
+pub fn read_error(status: u16, content_type: Option<&str>, body: &[u8]) -> UpstreamError {
+    correct_error(
+        openai::read_error(body, content_type),
         Some(status),
-        &cause(body),
+        &error_cause(body),
     )
 }
 
 /// Reads an error that came in the place of an answer.
-pub(super) fn hidden(data: &[u8]) -> UpstreamError {
-    corrected(openai::error(data, None), None, &cause(data))
+pub(super) fn hidden_error(data: &[u8]) -> UpstreamError {
+    correct_error(openai::read_error(data, None), None, &error_cause(data))
 }
 
 /// The status of each type, and OpenAI's code for it.
@@ -84,7 +84,7 @@ const TOO_LONG_WORDS: [&str; 4] = [
 const TOO_LONG: &str = "context_length_exceeded";
 const NO_MONEY: &str = "insufficient_quota";
 
-fn corrected(mut error: UpstreamError, status: Option<u16>, cause: &str) -> UpstreamError {
+fn correct_error(mut error: UpstreamError, status: Option<u16>, cause: &str) -> UpstreamError {
     let by_cause = CAUSES.iter().find(|(name, ..)| *name == cause);
     if error.code.is_none() && !cause.is_empty() {
         error.code = Some(cause.chars().take(64).collect());
@@ -123,7 +123,7 @@ fn corrected(mut error: UpstreamError, status: Option<u16>, cause: &str) -> Upst
 }
 
 /// Returns the cause that newer answers have beside the type; empty if there is none.
-fn cause(body: &[u8]) -> String {
+fn error_cause(body: &[u8]) -> String {
     #[derive(Deserialize)]
     struct Body<'a> {
         #[serde(borrow)]
@@ -154,7 +154,7 @@ mod tests {
 
     #[track_caller]
     fn check(status: u16, body: &str, expected: (Option<u16>, Option<&str>, Option<&str>)) {
-        let error = error(status, Some("application/json"), body.as_bytes());
+        let error = read_error(status, Some("application/json"), body.as_bytes());
         assert_eq!(
             (error.status, error.kind.as_deref(), error.code.as_deref()),
             expected,
@@ -171,7 +171,7 @@ mod tests {
     #[test]
     fn a_cause_counts_beside_text_that_cannot_be_decoded() {
         let body = r#"{"error":{"type":"invalid_request_error","message":"x \ud83d","details":{"error_code":"organization_on_hold"}}}"#;
-        assert_eq!(cause(body.as_bytes()), "organization_on_hold");
+        assert_eq!(error_cause(body.as_bytes()), "organization_on_hold");
     }
 
     #[test]
@@ -266,7 +266,8 @@ mod tests {
             filtered,
         );
         assert!(
-            hidden(invalid("Output blocked by content filtering policy").as_bytes()).is_filtered()
+            hidden_error(invalid("Output blocked by content filtering policy").as_bytes())
+                .is_filtered()
         );
         check(
             400,
@@ -356,7 +357,7 @@ mod tests {
             (Some(400), None, Some("context_length_exceeded")),
         );
         assert_eq!(
-            error(502, Some("text/html"), b"<html>").message,
+            read_error(502, Some("text/html"), b"<html>").message,
             "the upstream answered with a web page"
         );
     }
@@ -364,10 +365,16 @@ mod tests {
     #[test]
     fn what_is_told_in_an_answer_has_the_status_of_its_type() {
         for (kind, meant, ..) in TYPES {
-            assert_eq!(hidden(body(kind, "no").as_bytes()).status, Some(meant));
+            assert_eq!(
+                hidden_error(body(kind, "no").as_bytes()).status,
+                Some(meant)
+            );
         }
-        assert_eq!(hidden(body("new_error", "no").as_bytes()).status, None);
-        let flat = hidden(br#"{"type":"overloaded_error","message":"Overloaded"}"#);
+        assert_eq!(
+            hidden_error(body("new_error", "no").as_bytes()).status,
+            None
+        );
+        let flat = hidden_error(br#"{"type":"overloaded_error","message":"Overloaded"}"#);
         assert_eq!(
             (flat.status, flat.message.as_str()),
             (Some(529), "Overloaded")

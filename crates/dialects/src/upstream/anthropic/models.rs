@@ -9,18 +9,20 @@ use crate::neutral::traits::{Efforts, Sampling, Server, Thinking, Traits};
 
 /// Returns the abilities of a model. `us.anthropic.claude-opus-4-1-20250805-v1:0`,
 /// `claude-opus-4-1@20250805` and `anthropic/claude-4.1-opus` are the same model.
-pub fn traits(model: &str) -> Traits {
-    match version(model) {
+pub fn model_traits(model: &str) -> Traits {
+    match family_and_version(model) {
         Some((family, version)) => {
             let row = TABLE.iter().find(|(families, versions, _)| {
                 families.contains(&family) && versions.contains(&version)
             });
             row.map_or(UNLISTED, |(.., traits)| *traits)
         }
-        None if contains(model, "claude") && LEGACY.iter().any(|name| contains(model, name)) => {
+        None if contains_name(model, "claude")
+            && LEGACY.iter().any(|name| contains_name(model, name)) =>
+        {
             CLAUDE_2
         }
-        None if contains(model, "claude") => UNLISTED,
+        None if contains_name(model, "claude") => UNLISTED,
         None => Traits {
             structured: false,
             ..Traits::UNKNOWN
@@ -150,7 +152,7 @@ const CLAUDE_4_5: Traits = Traits {
 const CLAUDE_4_6: Traits = Traits {
     max_output: Some(128_000),
     thinking: Thinking::Effort,
-    efforts: Efforts::of(&[Low, Medium, High, Max]),
+    efforts: Efforts::from_list(&[Low, Medium, High, Max]),
     prefill: false,
     ..CLAUDE_4_5
 };
@@ -158,7 +160,7 @@ const CLAUDE_4_6: Traits = Traits {
 /// Since 4.7, budgets and all fields of sampling are refused.
 const CLAUDE_4_7: Traits = Traits {
     sampling: Sampling::Neither,
-    efforts: Efforts::of(&[Low, Medium, High, Xhigh, Max]),
+    efforts: Efforts::from_list(&[Low, Medium, High, Xhigh, Max]),
     ..CLAUDE_4_6
 };
 
@@ -186,25 +188,28 @@ const UNLISTED: Traits = Traits {
 
 /// Returns the family and the version in a name. The version is the number after the family
 /// (`opus-4-1`), else the one before it (`3-5-sonnet`), else 0.0.
-fn version(model: &str) -> Option<(&'static str, (u8, u8))> {
+fn family_and_version(model: &str) -> Option<(&'static str, (u8, u8))> {
     let words = || model.split(|c: char| !c.is_ascii_alphanumeric());
-    let (place, family) = words().enumerate().find_map(|(place, word)| {
+    let (word_index, family) = words().enumerate().find_map(|(word_index, word)| {
         let family = FAMILIES
             .iter()
             .find(|family| word.eq_ignore_ascii_case(family))?;
-        Some((place, *family))
+        Some((word_index, *family))
     })?;
-    let mut after = words().skip(place + 1);
-    if let Some(major) = after.next().and_then(number) {
-        return Some((family, (major, after.next().and_then(number).unwrap_or(0))));
+    let mut after = words().skip(word_index + 1);
+    if let Some(major) = after.next().and_then(version_number) {
+        return Some((
+            family,
+            (major, after.next().and_then(version_number).unwrap_or(0)),
+        ));
     }
     let mut before = words()
-        .take(place)
-        .skip(place.saturating_sub(2))
-        .map(number);
+        .take(word_index)
+        .skip(word_index.saturating_sub(2))
+        .map(version_number);
     let version = match (before.next().flatten(), before.next().flatten()) {
         (Some(major), Some(minor)) => (major, minor),
-        (Some(major), None) if place < 2 => (major, 0),
+        (Some(major), None) if word_index < 2 => (major, 0),
         (None, Some(major)) => (major, 0),
         (Some(_) | None, None) => (0, 0),
     };
@@ -212,11 +217,11 @@ fn version(model: &str) -> Option<(&'static str, (u8, u8))> {
 }
 
 /// Reads a part of a version. Longer numbers are dates.
-fn number(word: &str) -> Option<u8> {
+fn version_number(word: &str) -> Option<u8> {
     word.parse().ok().filter(|_| word.len() <= 2)
 }
 
-fn contains(model: &str, name: &str) -> bool {
+fn contains_name(model: &str, name: &str) -> bool {
     model
         .as_bytes()
         .windows(name.len())
@@ -230,7 +235,7 @@ mod tests {
     #[track_caller]
     fn check(models: &[&str], expected: Traits) {
         for model in models {
-            assert_eq!(traits(model), expected, "{model}");
+            assert_eq!(model_traits(model), expected, "{model}");
         }
     }
 

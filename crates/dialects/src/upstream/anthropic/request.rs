@@ -1,41 +1,41 @@
 //! This module writes a request for the Messages API.
 
-use super::blocks::{Blocks, Breakpoints, source};
+use super::blocks::{Blocks, Breakpoints, media_source};
 use super::tools;
 use crate::neutral::traits::Traits;
 use crate::neutral::{Field, FieldRefused, LostFields, Request, Target, Written, turns};
 use crate::upstream::claude::conversation::Conversation;
 use crate::upstream::claude::fields::{Dials, is_meant, lose_numbers, lose_others, write_stops};
-use crate::upstream::claude::refuse::refuse;
+use crate::upstream::claude::refuse::refuse_unsupported;
 use crate::upstream::claude::thinking::Thinking;
 use crate::upstream::claude::tools::{Situation, Tools};
 use crate::upstream::shared::options;
 use crate::wire::json::Writer;
 
 /// Writes a request.
-pub fn request(request: &Request<'_>, target: &Target<'_>) -> Result<Written, FieldRefused> {
+pub fn write_request(request: &Request<'_>, target: &Target<'_>) -> Result<Written, FieldRefused> {
     let traits = &target.traits;
-    refuse(request, traits, true, |kind| {
-        source(kind).map(|source| source.is_image())
+    refuse_unsupported(request, traits, true, |kind| {
+        media_source(kind).map(|source| source.is_image())
     })?;
     let mut losses = LostFields::default();
-    let turns = turns::turns(request, target.kept, &mut losses);
+    let turns = turns::group_turns(request, target.kept, &mut losses);
     let refusal = "Claude needs a user message that is not empty.";
-    let mut conversation = Conversation::of(request, &turns, traits, refusal, &mut losses)?;
+    let mut conversation = Conversation::read(request, &turns, traits, refusal, &mut losses)?;
 
-    let mut thinking = Thinking::of(request, target, &mut losses)?;
+    let mut thinking = Thinking::decide(request, target, &mut losses)?;
     if !traits.server.output_config {
         thinking.leave_out_effort(&mut losses);
     }
     conversation.check_thoughts(&mut thinking, &mut losses);
-    let stubs = tools::stubs(request, &mut losses);
+    let stubs = tools::stub_names(request, &mut losses);
     let situation = Situation {
         api: tools::API,
         traits,
         conversation: &conversation,
         stubs,
     };
-    let tools = Tools::of(request, situation, &mut thinking, &mut losses)?;
+    let tools = Tools::decide(request, situation, &mut thinking, &mut losses)?;
     let may_think = thinking.may_be_on(traits);
     conversation.sends_thoughts = may_think && conversation.has_thoughts();
     losses.add_if(
@@ -51,15 +51,15 @@ pub fn request(request: &Request<'_>, target: &Target<'_>) -> Result<Written, Fi
         if target.stream {
             w.key("stream").bool(true);
         }
-        sample(w, request, traits, thinking.is_on(), &mut losses);
-        describe(w, request, &mut losses);
+        write_sampling(w, request, traits, thinking.is_on(), &mut losses);
+        write_stops_and_user(w, request, &mut losses);
         thinking.write(
             w,
             conversation.sends_thoughts && traits.bound_thoughts,
             &mut headers,
         );
         tools::write_output(w, &tools, thinking.effort);
-        let mut breakpoints = Breakpoints::of(
+        let mut breakpoints = Breakpoints::select(
             tools.cache_hints() + conversation.cache_hints(),
             &mut losses,
         );
@@ -87,7 +87,7 @@ pub fn request(request: &Request<'_>, target: &Target<'_>) -> Result<Written, Fi
 
 /// Writes `temperature`, `top_p` and `top_k`, as far as the model allows them. A default is not
 /// written.
-fn sample(
+fn write_sampling(
     w: &mut Writer,
     request: &Request<'_>,
     traits: &Traits,
@@ -109,7 +109,7 @@ fn sample(
 }
 
 /// Writes the stop sequences, the user, and the service tier.
-fn describe(w: &mut Writer, request: &Request<'_>, losses: &mut LostFields) {
+fn write_stops_and_user(w: &mut Writer, request: &Request<'_>, losses: &mut LostFields) {
     write_stops(w, "stop_sequences", &request.stop, losses);
     match &request.user {
         // The API's own limit.
@@ -119,7 +119,7 @@ fn describe(w: &mut Writer, request: &Request<'_>, losses: &mut LostFields) {
     }
     w.optional(
         "service_tier",
-        options::tier(request, &TIERS, losses),
+        options::service_tier(request, &TIERS, losses),
         Writer::text,
     );
 }

@@ -6,11 +6,11 @@
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
-use super::answer::{AnthropicUsage, Block, BlockCitation, Details, finish};
+use super::answer::{AnthropicUsage, Block, BlockCitation, Details, emit_finish};
 use super::error;
 use crate::neutral::{self, Emit, Event, Finish, StreamFault};
 use crate::upstream::shared::citations::CitedBlock;
-use crate::upstream::shared::lenient::{Count, Object, counts, object};
+use crate::upstream::shared::lenient::{Count, Object, read_counts, read_object};
 use crate::upstream::shared::repeat::Repeat;
 use crate::upstream::shared::text::Text;
 
@@ -60,7 +60,7 @@ struct Data<'a> {
     delta: Option<Object<Delta<'a>>>,
     content_block: Option<Object<Block<'a>>>,
     message: Option<Object<Start<'a>>>,
-    #[serde(deserialize_with = "counts")]
+    #[serde(deserialize_with = "read_counts")]
     usage: Option<AnthropicUsage>,
     error: Option<&'a RawValue>,
 }
@@ -70,7 +70,7 @@ struct Data<'a> {
 struct Start<'a> {
     #[serde(borrow)]
     id: Text<'a>,
-    #[serde(deserialize_with = "counts")]
+    #[serde(deserialize_with = "read_counts")]
     usage: Option<AnthropicUsage>,
 }
 
@@ -85,7 +85,7 @@ struct Delta<'a> {
     partial_json: Text<'a>,
     citation: Option<&'a RawValue>,
     /// `null` is not the same as absent here.
-    #[serde(deserialize_with = "present")]
+    #[serde(deserialize_with = "read_present")]
     stop_reason: Option<Text<'a>>,
     stop_details: Option<Details<'a>>,
 }
@@ -96,7 +96,7 @@ impl neutral::Reader for AnthropicReader {
             return Ok(());
         }
         if name == b"error" {
-            return Err(StreamFault::Upstream(error::hidden(data)));
+            return Err(StreamFault::Upstream(error::hidden_error(data)));
         }
         if let Some((piece, text)) = self.last.follow(data) {
             self.cited.bytes += if matches!(piece, BlockPiece::Text) {
@@ -108,7 +108,7 @@ impl neutral::Reader for AnthropicReader {
             return Ok(());
         }
         self.last.forget();
-        let Some(event) = object::<Data<'_>>(data) else {
+        let Some(event) = read_object::<Data<'_>>(data) else {
             return self.unreadable(data);
         };
         // The name is repeated inside the data. Some servers that imitate the API have it in one
@@ -150,13 +150,13 @@ impl neutral::Reader for AnthropicReader {
                 self.ending |= delta.stop_reason.is_some();
                 if let Some(reason) = delta.stop_reason.filter(|reason| reason.filled().is_some()) {
                     self.finished = true;
-                    finish(&reason, delta.stop_details.as_ref(), emit);
+                    emit_finish(&reason, delta.stop_details.as_ref(), emit);
                 }
                 Ok(())
             }
             "message_stop" => self.stop(emit),
-            "error" => Err(StreamFault::Upstream(error::hidden(data))),
-            "" if event.error.is_some() => Err(StreamFault::Upstream(error::hidden(data))),
+            "error" => Err(StreamFault::Upstream(error::hidden_error(data))),
+            "" if event.error.is_some() => Err(StreamFault::Upstream(error::hidden_error(data))),
             // `ping`, and any future event.
             _ => Ok(()),
         }
@@ -269,7 +269,7 @@ impl AnthropicReader {
         if data.trim_ascii() == b"[DONE]" {
             return Ok(());
         }
-        if let Some(kinds) = object::<Kinds<'_>>(data) {
+        if let Some(kinds) = read_object::<Kinds<'_>>(data) {
             let is_known = match kinds.kind.as_str() {
                 "content_block_delta" => [
                     "",
@@ -315,12 +315,12 @@ impl BlockPiece {
 
 /// Emits a citation from its JSON text.
 fn emit_citation(json: &str, bytes: usize, emit: Emit<'_>) {
-    object::<BlockCitation<'_>>(json.as_bytes())
+    read_object::<BlockCitation<'_>>(json.as_bytes())
         .unwrap_or_default()
         .emit(bytes, emit);
 }
 
-fn present<'de: 'a, 'a, D: Deserializer<'de>>(from: D) -> Result<Option<Text<'a>>, D::Error> {
+fn read_present<'de: 'a, 'a, D: Deserializer<'de>>(from: D) -> Result<Option<Text<'a>>, D::Error> {
     Text::deserialize(from).map(Some)
 }
 
@@ -337,7 +337,7 @@ struct Kinds<'a> {
 
 /// Returns the type of a part of an event; empty if the part is no object.
 fn kind_of(part: Option<&RawValue>) -> Text<'_> {
-    part.and_then(|part| object::<Kinds<'_>>(part.get().as_bytes()))
+    part.and_then(|part| read_object::<Kinds<'_>>(part.get().as_bytes()))
         .map(|kinds| kinds.kind)
         .unwrap_or_default()
 }

@@ -41,13 +41,13 @@ fn kept(id: &str) -> Option<Kept> {
 pub(crate) fn write(model: &str, body: &str) -> Result<Worded, Refused> {
     let target = Target {
         model,
-        traits: traits(model),
+        traits: model_traits(model),
         default_max_tokens: None,
         stream: false,
         within: None,
         kept: &kept,
     };
-    through(body.as_bytes(), &target, request)
+    through(body.as_bytes(), &target, write_request)
 }
 
 /// Writes a request of one message with these fields besides: what stands between `max_tokens` and
@@ -167,9 +167,9 @@ fn mutated(text: &'static str) -> impl Strategy<Value = Vec<u8>> {
 proptest! {
     #[test]
     fn no_request_panics_and_what_is_written_is_json(body in mutated(REQUEST), model in proptest::sample::select(vec![OPUS_4_1, SONNET_4, HAIKU_3_5, OPUS_4_6, OPUS_5, OPUS_5_5, "glm"])) {
-        let Ok((read, _)) = read::read(&body) else { return Ok(()) };
-        let target = Target { model, traits: traits(model), default_max_tokens: Some(50), stream: true, within: None, kept: &kept };
-        if let Ok(written) = request(&read, &target) {
+        let Ok((read, _)) = read::read_request(&body) else { return Ok(()) };
+        let target = Target { model, traits: model_traits(model), default_max_tokens: Some(50), stream: true, within: None, kept: &kept };
+        if let Ok(written) = write_request(&read, &target) {
             let value: serde_json::Value = serde_json::from_slice(&written.body).unwrap();
             for message in value["messages"].as_array().unwrap() {
                 prop_assert!(!message["content"].as_array().unwrap().is_empty());
@@ -179,8 +179,8 @@ proptest! {
 
     #[test]
     fn no_answer_panics(body in mutated(ANSWER)) {
-        drop(answer(&body, &mut |event| drop(shown(&event))));
-        drop(error(400, None, &body));
+        drop(read_answer(&body, &mut |event| drop(shown(&event))));
+        drop(read_error(400, None, &body));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use crate::neutral::offer::{Choice, Naming};
 use crate::neutral::{Field, LostFields, Request};
 use crate::upstream::claude::schema;
 use crate::upstream::claude::tools::{Api, Tools};
-use crate::upstream::shared::names::called;
+use crate::upstream::shared::names::called_names;
 use crate::wire::json::Writer;
 
 /// The abilities of the API.
@@ -20,11 +20,11 @@ pub(super) const API: Api = Api {
 
 /// Returns the functions that were called before, if the request has no tools. The API refuses
 /// calls without tools, so these functions must be declared.
-pub(super) fn stubs<'r>(request: &'r Request<'_>, losses: &mut LostFields) -> Vec<&'r str> {
+pub(super) fn stub_names<'r>(request: &'r Request<'_>, losses: &mut LostFields) -> Vec<&'r str> {
     if !request.tools.is_empty() {
         return Vec::new();
     }
-    let called: BTreeSet<&str> = called(request).collect();
+    let called: BTreeSet<&str> = called_names(request).collect();
     if !called.is_empty() {
         losses.add_to(Field::Tools);
     }
@@ -59,7 +59,8 @@ pub(super) fn write_tools(
         for name in &tools.stubs {
             w.object(|w| {
                 w.key("name").text(tools.names.written(name));
-                w.key("input_schema").raw(&schema::parameters(None).schema);
+                w.key("input_schema")
+                    .raw(&schema::object_parameters(None).schema);
             });
         }
         tools.describe(losses, |name, described, cache, losses| {

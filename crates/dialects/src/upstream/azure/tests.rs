@@ -2,7 +2,7 @@ use super::*;
 use crate::dialect::Stream;
 use crate::front::CHAT;
 use crate::neutral::{Answer, AnswerHeader, Refused, StreamFault};
-use crate::upstream::openai::{To, answer, request};
+use crate::upstream::openai::{WriteTarget, correct_answer, write_request};
 use bytes::Bytes;
 use std::time::Duration;
 
@@ -37,7 +37,7 @@ fn addresses() {
         ),
         (Some(""), "m", "/openai/v1/chat/completions?api-version=_"),
     ] {
-        assert_eq!(path(Endpoint::Chat, version, model), expected);
+        assert_eq!(chat_path(Endpoint::Chat, version, model), expected);
     }
 }
 
@@ -46,13 +46,13 @@ fn check(version: &str, before: &str, after: &str, losses: &str) {
     let [before, after] = [before, after]
         .map(|fields| format!(r#"{{"model":"m","messages":[{{"role":"user"}}]{fields}}}"#));
     let envelope = CHAT.envelope(before.as_bytes()).unwrap();
-    let to = To {
+    let to = WriteTarget {
         model: "m",
         ask_usage: true,
         fill_max_tokens: None,
-        quirks: quirks(Some(version)),
+        quirks: version_quirks(Some(version)),
     };
-    let (parts, lost) = request(&Bytes::from(before.clone()), &envelope, &to).unwrap();
+    let (parts, lost) = write_request(&Bytes::from(before.clone()), &envelope, &to).unwrap();
     assert_eq!(
         String::from_utf8(parts.concat()).unwrap(),
         after,
@@ -111,7 +111,7 @@ fn old_versions_are_asked_for_what_they_know() {
     ] {
         check(version, all, all, "");
     }
-    assert_eq!(quirks(None), &Quirks::NONE);
+    assert_eq!(version_quirks(None), &Quirks::NONE);
 }
 
 #[test]
@@ -125,14 +125,17 @@ fn old_versions_know_no_schemas() {
         ("2024-08-01-preview", false),
         ("2024-10-21", false),
     ] {
-        let to = To {
+        let to = WriteTarget {
             model: "m",
             ask_usage: false,
             fill_max_tokens: None,
-            quirks: quirks(Some(version)),
+            quirks: version_quirks(Some(version)),
         };
         assert_eq!(
-            matches!(request(&body, &envelope, &to), Err(Refused::Unsupported(_))),
+            matches!(
+                write_request(&body, &envelope, &to),
+                Err(Refused::Unsupported(_))
+            ),
             is_refused,
             "{version}"
         );
@@ -298,7 +301,7 @@ fn a_whole_answer_keeps_what_the_filter_says() {
         r#"{{"choices":[{{{SAFE},"finish_reason":"content_filter","index":0,"logprobs":null,"message":{{"content":"Hi","refusal":null,"role":"assistant"}}}}],"created":1700000000,"id":"chatcmpl-az","model":"gpt-4o-2024-08-06","object":"chat.completion","prompt_filter_results":[{{"prompt_index":0,"content_filter_results":{{}}}}],"usage":{{"completion_tokens":1,"prompt_tokens":9,"total_tokens":10}}}}"#
     );
     let Answer { body: out, .. } =
-        answer(&header(false), &Quirks::NONE, true, body.as_bytes()).unwrap();
+        correct_answer(&header(false), &Quirks::NONE, true, body.as_bytes()).unwrap();
     assert_eq!(
         String::from_utf8(out).unwrap(),
         body.replace("gpt-4o-2024-08-06", "fast")
@@ -306,7 +309,7 @@ fn a_whole_answer_keeps_what_the_filter_says() {
     // A filter that failed is not the answer's failure.
     let failed = body
         .replace(SAFE, r#""content_filter_result":{"error":{"code":"content_filter_error","message":"The contents are not filtered"}}"#);
-    assert!(answer(&header(false), &Quirks::NONE, true, failed.as_bytes()).is_ok());
+    assert!(correct_answer(&header(false), &Quirks::NONE, true, failed.as_bytes()).is_ok());
 }
 
 /// The HTTP status and the body; how it is to be classed, its code, its param.
@@ -318,7 +321,7 @@ fn check_error(
     code: Option<&str>,
     param: Option<&str>,
 ) -> UpstreamError {
-    let error = error(status, body.as_bytes(), Some("application/json"));
+    let error = read_error(status, body.as_bytes(), Some("application/json"));
     assert_eq!(error.status.unwrap_or(status), class, "{body}");
     assert_eq!(
         (error.code.as_deref(), error.param.as_deref()),

@@ -11,12 +11,14 @@ use super::cited::{CitedContent, emit_citation};
 use super::{error, models};
 use crate::neutral::{self, AnswerFault, Emit, Event, Finish, StreamFault, Tokens, UpstreamError};
 use crate::upstream::shared::citations::CitedBlock;
-use crate::upstream::shared::lenient::{Count, Object, counts, counts_in, object, unquoted};
+use crate::upstream::shared::lenient::{
+    Count, Object, counts_in, read_counts, read_object, unquote_input,
+};
 use crate::upstream::shared::text::Text;
 
 /// Reads a buffered answer of this model.
-pub fn answer(model: &str, body: &[u8], emit: Emit<'_>) -> Result<(), AnswerFault> {
-    let Some(answer) = object::<Converse<'_>>(body) else {
+pub fn read_answer(model: &str, body: &[u8], emit: Emit<'_>) -> Result<(), AnswerFault> {
+    let Some(answer) = read_object::<Converse<'_>>(body) else {
         return Err(AnswerFault::Nonsense(
             "the answer is not JSON as Converse sends it",
         ));
@@ -26,12 +28,12 @@ pub fn answer(model: &str, body: &[u8], emit: Emit<'_>) -> Result<(), AnswerFaul
         .and_then(|output| output.message)
         .and_then(|message| message.content)
     else {
-        return Err(match error::hidden(body) {
+        return Err(match error::hidden_error(body) {
             Some(error) => AnswerFault::Upstream(error),
             None => AnswerFault::Nonsense("the answer has no message"),
         });
     };
-    let finish = finish(answer.stop_reason.as_str()).map_err(AnswerFault::Upstream)?;
+    let finish = finish_reason(answer.stop_reason.as_str()).map_err(AnswerFault::Upstream)?;
     for block in &content {
         block.emit(emit);
     }
@@ -43,7 +45,7 @@ pub fn answer(model: &str, body: &[u8], emit: Emit<'_>) -> Result<(), AnswerFaul
 }
 
 /// Emits the counts of a whole answer of this model, whatever else it is.
-pub fn count(model: &str, body: &[u8], emit: Emit<'_>) {
+pub fn emit_usage(model: &str, body: &[u8], emit: Emit<'_>) {
     if let Some(usage) = counts_in::<ConverseUsage>(body, "usage") {
         emit(Event::Usage(usage.tokens(models::is_claude(model))));
     }
@@ -154,7 +156,7 @@ impl neutral::Reader for ConverseReader {
     fn event(&mut self, name: &[u8], data: &[u8], emit: Emit<'_>) -> Result<(), StreamFault> {
         match name {
             b"contentBlockDelta" => {
-                let event = read(data)?;
+                let event = read_event(data)?;
                 self.delta(
                     event.content_block_index.0,
                     &event.delta.unwrap_or_default(),
@@ -162,7 +164,7 @@ impl neutral::Reader for ConverseReader {
                 )?;
             }
             b"contentBlockStart" => {
-                let event = read(data)?;
+                let event = read_event(data)?;
                 self.cited.end(emit_citation, emit);
                 let call = event.start.and_then(|Object(block)| block.call);
                 let kind = match &call {
@@ -179,14 +181,14 @@ impl neutral::Reader for ConverseReader {
                 }
             }
             b"contentBlockStop" => {
-                let index = read(data)?.content_block_index.0;
+                let index = read_event(data)?.content_block_index.0;
                 self.cited.end(emit_citation, emit);
                 self.open = self.open.filter(|open| !open.is_at(index));
             }
             b"messageStop" => {
                 self.has_stopped = true;
                 self.cited.end(emit_citation, emit);
-                match finish(read(data)?.stop_reason.as_str()) {
+                match finish_reason(read_event(data)?.stop_reason.as_str()) {
                     Ok(finish) => emit(Event::Finish(0, finish)),
                     Err(error) if self.has_usage => return Err(StreamFault::Upstream(error)),
                     Err(error) => self.failed = Some(Box::new(error)),
@@ -194,7 +196,7 @@ impl neutral::Reader for ConverseReader {
                 self.end(emit);
             }
             b"metadata" => {
-                let event = read(data)?;
+                let event = read_event(data)?;
                 self.has_usage = true;
                 if let Some(usage) = event.usage {
                     emit(Event::Usage(usage.tokens(self.is_claude)));
@@ -217,18 +219,18 @@ impl neutral::Reader for ConverseReader {
     }
 }
 
-fn read(data: &[u8]) -> Result<Converse<'_>, StreamFault> {
-    object(data).ok_or(StreamFault::Broken(
+fn read_event(data: &[u8]) -> Result<Converse<'_>, StreamFault> {
+    read_object(data).ok_or(StreamFault::Broken(
         "an event is not JSON as ConverseStream sends it",
     ))
 }
 
 /// Returns the reason of the end, or an error if the model broke its own format.
-fn finish(reason: &str) -> Result<Finish, UpstreamError> {
+fn finish_reason(reason: &str) -> Result<Finish, UpstreamError> {
     match reason {
         "max_tokens" | "model_context_window_exceeded" => Ok(Finish::Length),
         "guardrail_intervened" | "content_filtered" | "refusal" => Ok(Finish::Filtered),
-        "malformed_model_output" | "malformed_tool_use" => Err(error::malformed(reason)),
+        "malformed_model_output" | "malformed_tool_use" => Err(error::malformed_answer(reason)),
         _ => Ok(Finish::Stop),
     }
 }
@@ -240,7 +242,7 @@ struct Converse<'a> {
     #[serde(borrow)]
     output: Option<Output<'a>>,
     stop_reason: Text<'a>,
-    #[serde(deserialize_with = "counts")]
+    #[serde(deserialize_with = "read_counts")]
     usage: Option<ConverseUsage>,
     content_block_index: Count,
     start: Option<Object<Start<'a>>>,
@@ -368,7 +370,11 @@ impl ToolUse<'_> {
             name: self.name.as_str(),
             signature: None,
         });
-        if let Some(input) = self.input.map(unquoted).filter(|input| !input.is_empty()) {
+        if let Some(input) = self
+            .input
+            .map(unquote_input)
+            .filter(|input| !input.is_empty())
+        {
             emit(Event::Arguments(0, &input));
         }
     }

@@ -38,10 +38,10 @@ pub(super) enum MediaSource<'p> {
 
 impl CachePoints {
     /// Selects the hints that the model takes out of `count`.
-    pub(super) fn of(count: usize, family: Family, losses: &mut LostFields) -> Self {
+    pub(super) fn select(count: usize, family: Family, losses: &mut LostFields) -> Self {
         Self {
             family,
-            hints: CacheHints::of(count, if family.caches() { 4 } else { 0 }, losses),
+            hints: CacheHints::keep_last(count, if family.caches() { 4 } else { 0 }, losses),
         }
     }
 
@@ -160,9 +160,9 @@ impl Blocks<'_, '_> {
             self.losses.add(Field::ImageDetail);
         }
         // Parts without a source were refused before anything was written.
-        match source(kind) {
+        match media_source(kind) {
             Ok(MediaSource::Image(format, data)) => {
-                w.object(|w| w.key("image").object(|w| media(w, format, data)))
+                w.object(|w| w.key("image").object(|w| write_media(w, format, data)))
             }
             Ok(MediaSource::Document(format, data)) => {
                 let name = if let PartKind::File(_, Some(name)) = kind {
@@ -174,7 +174,7 @@ impl Blocks<'_, '_> {
                 w.object(|w| {
                     w.key("document").object(|w| {
                         w.key("name").text(&name);
-                        media(w, format, data);
+                        write_media(w, format, data);
                     });
                 });
             }
@@ -221,17 +221,18 @@ fn needs_text(side: Side<'_, '_, '_>) -> bool {
             .any(|item| matches!(item, Item::Part(part) if wanted(&part.kind)))
     };
     is(|kind| {
-        matches!(kind, PartKind::File(..)) && matches!(source(kind), Ok(MediaSource::Document(..)))
+        matches!(kind, PartKind::File(..))
+            && matches!(media_source(kind), Ok(MediaSource::Document(..)))
     }) && !is(|kind| matches!(kind, PartKind::Text(_)))
 }
 
-fn media(w: &mut Writer, format: &str, data: &str) {
+fn write_media(w: &mut Writer, format: &str, data: &str) {
     w.key("format").text(format);
     w.key("source").object(|w| w.key("bytes").text(data));
 }
 
 /// Returns the source of a part, or the reason why it cannot be sent.
-pub(super) fn source<'p>(kind: &'p PartKind<'_>) -> Result<MediaSource<'p>, &'static str> {
+pub(super) fn media_source<'p>(kind: &'p PartKind<'_>) -> Result<MediaSource<'p>, &'static str> {
     let (media, name) = match kind {
         PartKind::Text(_) => return Err("This is a text."),
         PartKind::Audio(..) => return Err("This model's provider does not accept audio."),
@@ -270,7 +271,7 @@ fn document_format(media_type: &str, name: &str, data: &str) -> Option<&'static 
     const ENDINGS: [&str; 9] = [
         "pdf", "csv", "doc", "docx", "xls", "xlsx", "html", "txt", "md",
     ];
-    let said = match media_type {
+    let known_format = match media_type {
         "application/pdf" => Some("pdf"),
         "text/csv" => Some("csv"),
         "text/html" => Some("html"),
@@ -292,5 +293,8 @@ fn document_format(media_type: &str, name: &str, data: &str) -> Option<&'static 
     };
     let by_kind = || media_type.starts_with("text/").then_some("txt");
     let by_bytes = || is_pdf(media_type, data).then_some("pdf");
-    said.or_else(by_name).or_else(by_kind).or_else(by_bytes)
+    known_format
+        .or_else(by_name)
+        .or_else(by_kind)
+        .or_else(by_bytes)
 }

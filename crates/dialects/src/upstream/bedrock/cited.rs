@@ -4,9 +4,9 @@
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::neutral::{Citation, CitedPlace, Emit, Event};
-use crate::upstream::shared::citations::{list, web_address};
-use crate::upstream::shared::lenient::{Object, object};
+use crate::neutral::{Citation, CitedRange, Emit, Event};
+use crate::upstream::shared::citations::{read_list, web_address};
+use crate::upstream::shared::lenient::{Object, read_object};
 use crate::upstream::shared::text::Text;
 
 /// A block of text with its sources.
@@ -59,7 +59,7 @@ impl CitedContent<'_> {
             bytes += piece.text.as_str().len();
             piece.text.emit(|text| Event::Text(0, text), emit);
         }
-        for citation in list::<SourceCitation<'_>>(self.citations) {
+        for citation in read_list::<SourceCitation<'_>>(self.citations) {
             citation.emit(bytes, emit);
         }
     }
@@ -67,7 +67,7 @@ impl CitedContent<'_> {
 
 /// Emits a citation from its JSON text, for so many bytes at the end of the text.
 pub(super) fn emit_citation(json: &str, bytes: usize, emit: Emit<'_>) {
-    object::<SourceCitation<'_>>(json.as_bytes())
+    read_object::<SourceCitation<'_>>(json.as_bytes())
         .unwrap_or_default()
         .emit(bytes, emit);
 }
@@ -93,7 +93,7 @@ impl SourceCitation<'_> {
             url,
             title: self.title.filled().or(name).unwrap_or_default(),
             quote: &quote,
-            place: CitedPlace::LastBytes(bytes),
+            cited_range: CitedRange::LastBytes(bytes),
         };
         emit(Event::Citation(0, &citation));
     }

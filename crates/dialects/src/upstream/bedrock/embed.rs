@@ -3,40 +3,40 @@
 
 use super::PROTOCOL;
 use crate::neutral::Endpoint;
-use crate::neutral::embedding::{Embedding, Says};
+use crate::neutral::embedding::{Embedding, EmbeddingSupport};
 use crate::neutral::vectors::Found;
 use crate::neutral::{FieldRefused, Written};
 use crate::upstream::VectorForm;
 use crate::upstream::cohere;
-use crate::upstream::openai::other_endpoints::passing;
+use crate::upstream::openai::other_endpoints::passing_translation;
 use crate::upstream::protocol::{ENDPOINTS, Protocol, Translation};
 use crate::wire::json::Writer;
-use crate::wire::percent::segment;
+use crate::wire::percent::encode_segment;
 
 /// Vectors of texts.
 pub(super) static EMBEDDINGS: Protocol = Protocol {
     endpoint: Endpoint::Embeddings,
-    path: |_, _, model, _| format!("/model/{}/invoke", segment(model)).into(),
+    path: |_, _, model, _| format!("/model/{}/invoke", encode_segment(model)).into(),
     endpoints: ENDPOINTS,
     translation: Some(Translation {
         vectors: Some(&FORM),
-        ..passing("")
+        ..passing_translation("")
     }),
     ..PROTOCOL
 };
 
 static FORM: VectorForm = VectorForm {
     write: |embedding, model| match model {
-        model if is_coheres(model) => cohere::embed::write(embedding, model, false),
-        model if model.contains("amazon.titan-embed-text") => titan(embedding, model),
+        model if is_coheres(model) => cohere::embed::write_embedding(embedding, model, false),
+        model if model.contains("amazon.titan-embed-text") => write_titan(embedding, model),
         _ => {
             let why = "This account can ask only Titan's and Cohere's models for vectors, by names that say which it is.";
             Err(FieldRefused::unsupported(Embedding::input_field(), why))
         }
     },
-    most: |model| {
+    max_inputs: |model| {
         if is_coheres(model) {
-            cohere::embed::MOST
+            cohere::embed::MAX_TEXTS
         } else {
             1
         }
@@ -53,7 +53,7 @@ fn is_coheres(model: &str) -> bool {
 }
 
 /// Writes a request for one of Amazon's models. The first of them knows only the text.
-fn titan(embedding: &Embedding<'_>, model: &str) -> Result<Written, FieldRefused> {
+fn write_titan(embedding: &Embedding<'_>, model: &str) -> Result<Written, FieldRefused> {
     if embedding.dimensions.is_some() && !model.contains("-v2") {
         let why = "This model has one number of dimensions.";
         return Err(FieldRefused::unsupported(
@@ -69,5 +69,5 @@ fn titan(embedding: &Embedding<'_>, model: &str) -> Result<Written, FieldRefused
             .for_each(|input| w.key("inputText").text(&input.text));
         w.optional("dimensions", embedding.dimensions, Writer::number);
     });
-    Ok(embedding.written(w, Says::default()))
+    Ok(embedding.written(w, EmbeddingSupport::default()))
 }

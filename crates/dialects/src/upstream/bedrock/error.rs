@@ -11,17 +11,17 @@ use crate::neutral::{StreamFault, UpstreamError};
 use crate::upstream::openai;
 
 /// Reads an answer with the status of an error. `errortype` is the header `x-amzn-errortype`.
-pub fn error(
+pub fn read_error(
     status: u16,
     errortype: Option<&str>,
     content_type: Option<&str>,
     body: &[u8],
 ) -> UpstreamError {
     let reported: ErrorBody = serde_json::from_slice(body).unwrap_or_default();
-    let name = errortype.and_then(bare).or_else(|| reported.name());
-    let mut error = openai::error(body, content_type);
+    let name = errortype.and_then(bare_name).or_else(|| reported.name());
+    let mut error = openai::read_error(body, content_type);
     reported.fill(&mut error);
-    classify(name.unwrap_or_default(), Some(status), &mut error);
+    classify_error(name.unwrap_or_default(), Some(status), &mut error);
     error
 }
 
@@ -34,12 +34,14 @@ pub(super) fn of_event(name: &[u8], data: &[u8]) -> Option<StreamFault> {
         return None;
     }
     let reported: ErrorBody = serde_json::from_slice(data).unwrap_or_default();
-    let mut error = openai::error(data, None);
+    let mut error = openai::read_error(data, None);
     error.excerpt = None;
     reported.fill(&mut error);
     let is_status = name.len() == 3 && name.bytes().all(|byte| byte.is_ascii_digit());
-    classify(
-        bare(name).or(is_status.then_some(name)).unwrap_or_default(),
+    classify_error(
+        bare_name(name)
+            .or(is_status.then_some(name))
+            .unwrap_or_default(),
         None,
         &mut error,
     );
@@ -48,14 +50,14 @@ pub(super) fn of_event(name: &[u8], data: &[u8]) -> Option<StreamFault> {
 }
 
 /// Reads the error in a body that should be an answer.
-pub(super) fn hidden(body: &[u8]) -> Option<UpstreamError> {
+pub(super) fn hidden_error(body: &[u8]) -> Option<UpstreamError> {
     let reported: ErrorBody = serde_json::from_slice(body).ok()?;
     let is_error = reported.message.is_some() || reported.name().is_some();
-    is_error.then(|| error(502, None, None, body))
+    is_error.then(|| read_error(502, None, None, body))
 }
 
 /// Returns the error of an answer in which the model broke its own format.
-pub(super) fn malformed(reason: &str) -> UpstreamError {
+pub(super) fn malformed_answer(reason: &str) -> UpstreamError {
     UpstreamError {
         status: Some(502),
         ..openai::gave_up(reason)
@@ -91,7 +93,7 @@ impl ErrorBody {
             .output
             .as_ref()
             .and_then(|output| output.kind.as_deref());
-        self.kind.as_deref().or(output).and_then(bare)
+        self.kind.as_deref().or(output).and_then(bare_name)
     }
 
     /// Adds the message, if it is not in the field that OpenAI has.
@@ -119,7 +121,7 @@ const MAX_MESSAGE: usize = 1024;
 /// Returns the name alone, out of `ValidationException:http://…` or
 /// `com.amazon.coral.validate#ValidationException`. The name is shown to callers. So a name is
 /// returned only if it is known, or looks like the name of an error.
-fn bare(name: &str) -> Option<&str> {
+fn bare_name(name: &str) -> Option<&str> {
     let name = name.rsplit_once('#').map_or(name, |(_, name)| name);
     let end = name
         .find(|c: char| !c.is_ascii_alphanumeric())
@@ -134,7 +136,7 @@ fn bare(name: &str) -> Option<&str> {
 /// Sets the status and the code of an error. In streams the names begin with a small letter. A
 /// message may quote the request, and a caller's text must not decide anything about our account.
 /// So only the beginning of a sentence of Amazon's counts.
-fn classify(name: &str, status: Option<u16>, error: &mut UpstreamError) {
+fn classify_error(name: &str, status: Option<u16>, error: &mut UpstreamError) {
     let is = |known: &str| name.eq_ignore_ascii_case(known);
     let begins = |sentences: &[&str]| {
         sentences

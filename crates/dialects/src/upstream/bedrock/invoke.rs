@@ -11,7 +11,7 @@ use crate::upstream::Cloud;
 use crate::upstream::anthropic::{self, AnthropicReader};
 use crate::upstream::protocol::{ENDPOINTS, Protocol, Translation};
 use crate::upstream::shared::text::Text;
-use crate::wire::percent::segment;
+use crate::wire::percent::encode_segment;
 
 /// Claude through `invoke`.
 pub(super) static CLAUDE: Protocol = Protocol {
@@ -21,12 +21,12 @@ pub(super) static CLAUDE: Protocol = Protocol {
         } else {
             "invoke"
         };
-        format!("/model/{}/{action}", segment(model)).into()
+        format!("/model/{}/{action}", encode_segment(model)).into()
     },
     endpoints: ENDPOINTS,
     translation: Some(Translation {
         reader: |_| Box::new(InvokeReader::default()),
-        inner,
+        inner: inner_event,
         cloud: Some(&Cloud {
             version: "bedrock-2023-05-31",
             is_bare: true,
@@ -44,7 +44,7 @@ struct Chunk<'a> {
 }
 
 /// Returns Anthropic's event that a frame holds.
-fn inner(data: &[u8]) -> Option<Vec<u8>> {
+fn inner_event(data: &[u8]) -> Option<Vec<u8>> {
     STANDARD
         .decode(
             serde_json::from_slice::<Chunk<'_>>(data)

@@ -11,9 +11,9 @@ use crate::upstream::anthropic;
 /// Returns the abilities of a model. Examples of names:
 /// `us.anthropic.claude-sonnet-4-5-20250929-v1:0`, an ARN that ends in it,
 /// `meta.llama3-3-70b-instruct-v1:0`.
-pub fn traits(model: &str) -> Traits {
+pub fn model_traits(model: &str) -> Traits {
     if is_claude(model) {
-        let traits = anthropic::traits(model);
+        let traits = anthropic::model_traits(model);
         // Bedrock has structured answers only since Claude 4.5.
         return Traits {
             structured: traits.structured && !model.contains("opus-4-1"),
@@ -46,7 +46,7 @@ pub(super) enum Family {
 impl Family {
     /// Returns the family by the name. If the name does not show it, the traits do: only Claudes
     /// have a budget of thinking.
-    pub(super) fn of(model: &str, traits: &Traits) -> Self {
+    pub(super) fn for_model(model: &str, traits: &Traits) -> Self {
         let has = |name: &str| model.contains(name);
         match () {
             () if is_claude(model) => Self::Claude,
@@ -240,7 +240,7 @@ const TABLE: &[(&str, Traits)] = &[
     ("ai21.", SERVED),
 ];
 
-const EFFORTS: Efforts = Efforts::of(&[Low, Medium, High]);
+const EFFORTS: Efforts = Efforts::from_list(&[Low, Medium, High]);
 
 /// The abilities of unknown models. Most models answer in a format only through a tool that they
 /// must call; few do it natively.
@@ -275,8 +275,8 @@ mod tests {
 
     #[track_caller]
     fn check(model: &str, family: Family, expected: Traits) {
-        assert_eq!(traits(model), expected);
-        assert_eq!(Family::of(model, &expected), family);
+        assert_eq!(model_traits(model), expected);
+        assert_eq!(Family::for_model(model, &expected), family);
     }
 
     #[test]
@@ -286,7 +286,7 @@ mod tests {
             "us.anthropic.claude-sonnet-4-5-20250929-v1:0",
             "arn:aws:bedrock:us-east-1:123456789012:inference-profile/global.anthropic.claude-opus-4-6-v1",
         ] {
-            check(model, Family::Claude, anthropic::traits(model));
+            check(model, Family::Claude, anthropic::model_traits(model));
         }
         let opus = "us.anthropic.claude-opus-4-1-20250805-v1:0";
         check(
@@ -294,7 +294,7 @@ mod tests {
             Family::Claude,
             Traits {
                 structured: false,
-                ..anthropic::traits(opus)
+                ..anthropic::model_traits(opus)
             },
         );
     }
@@ -366,6 +366,6 @@ mod tests {
             thinking: Thinking::Budget,
             ..UNKNOWN
         };
-        assert_eq!(Family::of(arn, &told), Family::Claude);
+        assert_eq!(Family::for_model(arn, &told), Family::Claude);
     }
 }

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use super::blocks::{Blocks, CachePoints, MediaSource, source};
+use super::blocks::{Blocks, CachePoints, MediaSource, media_source};
 use super::models::Family;
 use super::tools;
 use crate::neutral::{
@@ -11,28 +11,28 @@ use crate::neutral::{
 };
 use crate::upstream::claude::conversation::Conversation;
 use crate::upstream::claude::fields::{Dials, lose_numbers, lose_others, write_stops};
-use crate::upstream::claude::refuse::refuse;
+use crate::upstream::claude::refuse::refuse_unsupported;
 use crate::upstream::claude::thinking::Thinking;
 use crate::upstream::claude::tools::{Situation, Tools};
 use crate::upstream::shared::options;
 use crate::wire::json::Writer;
 
 /// Writes a request. The path says which model it is for, and if it streams.
-pub fn request(request: &Request<'_>, target: &Target<'_>) -> Result<Written, FieldRefused> {
+pub fn write_request(request: &Request<'_>, target: &Target<'_>) -> Result<Written, FieldRefused> {
     let traits = &target.traits;
     let may_call = request.tool_choice != Some(ToolChoice::None);
-    refuse(request, traits, may_call, |kind| {
-        source(kind).map(|source| matches!(source, MediaSource::Image(..)))
+    refuse_unsupported(request, traits, may_call, |kind| {
+        media_source(kind).map(|source| matches!(source, MediaSource::Image(..)))
     })?;
-    let family = Family::of(target.model, traits);
+    let family = Family::for_model(target.model, traits);
     let mut losses = LostFields::default();
-    let turns = turns::turns(request, target.kept, &mut losses);
+    let turns = turns::group_turns(request, target.kept, &mut losses);
     let refusal = "This model needs a user message that is not empty.";
-    let mut conversation = Conversation::of(request, &turns, traits, refusal, &mut losses)?;
+    let mut conversation = Conversation::read(request, &turns, traits, refusal, &mut losses)?;
 
     let mut thinking = match request.thinking.settings {
         Some(_) if family != Family::Claude => Thinking::of_effort(request, target, &mut losses)?,
-        Some(_) | None => Thinking::of(request, target, &mut losses)?,
+        Some(_) | None => Thinking::decide(request, target, &mut losses)?,
     };
     // Only Claudes understand Anthropic's own fields of thinking.
     let is_own =
@@ -42,13 +42,13 @@ pub fn request(request: &Request<'_>, target: &Target<'_>) -> Result<Written, Fi
     }
     conversation.check_thoughts(&mut thinking, &mut losses);
     let situation = Situation {
-        api: tools::api(family),
+        api: tools::family_api(family),
         traits,
         conversation: &conversation,
         stubs: Vec::new(),
     };
-    let mut tools = Tools::of(request, situation, &mut thinking, &mut losses)?;
-    tools::complete(&mut tools, request, conversation.has_calls(), &mut losses);
+    let mut tools = Tools::decide(request, situation, &mut thinking, &mut losses)?;
+    tools::complete_tools(&mut tools, request, conversation.has_calls(), &mut losses);
     // Newer models refuse thoughts in the wrong place. A header could make them drop such thoughts,
     // but this API does not have it.
     conversation.sends_thoughts =
@@ -63,7 +63,8 @@ pub fn request(request: &Request<'_>, target: &Target<'_>) -> Result<Written, Fi
     } else {
         0
     };
-    let mut points = CachePoints::of(of_tools + conversation.cache_hints(), family, &mut losses);
+    let mut points =
+        CachePoints::select(of_tools + conversation.cache_hints(), family, &mut losses);
     let mut w = Writer::with_capacity(request.room());
     w.object(|w| {
         if tools.any() {
@@ -78,7 +79,7 @@ pub fn request(request: &Request<'_>, target: &Target<'_>) -> Result<Written, Fi
             losses: &mut losses,
         };
         conversation.write(w, tools.hint, &mut blocks);
-        let dial = Dial::of(request, target, family, &thinking, &mut losses);
+        let dial = AnswerSettings::decide(request, target, family, &thinking, &mut losses);
         w.group("inferenceConfig", |w| {
             dial.write_inference(w, request, &mut losses)
         });
@@ -93,7 +94,7 @@ pub fn request(request: &Request<'_>, target: &Target<'_>) -> Result<Written, Fi
         w.group("additionalModelRequestFields", |w| {
             dial.write_more(w, &thinking)
         });
-        describe(w, request, &mut losses);
+        write_tier_and_labels(w, request, &mut losses);
     });
     lose_numbers(request, &mut losses);
     losses.add_if(request.user.is_some(), Field::User);
@@ -111,15 +112,15 @@ pub fn request(request: &Request<'_>, target: &Target<'_>) -> Result<Written, Fi
 }
 
 /// The settings of the answer, as far as the model allows them.
-struct Dial<'r> {
+struct AnswerSettings<'r> {
     family: Family,
     max_tokens: Option<u64>,
     dials: Dials<'r>,
     effort: Option<&'static str>,
 }
 
-impl<'r> Dial<'r> {
-    fn of(
+impl<'r> AnswerSettings<'r> {
+    fn decide(
         request: &Request<'r>,
         target: &Target<'_>,
         family: Family,
@@ -199,13 +200,13 @@ impl<'r> Dial<'r> {
 }
 
 /// Writes the service tier, and the labels for the provider's log.
-fn describe(w: &mut Writer, request: &Request<'_>, losses: &mut LostFields) {
-    let tier = options::tier(request, &TIERS, losses);
+fn write_tier_and_labels(w: &mut Writer, request: &Request<'_>, losses: &mut LostFields) {
+    let tier = options::service_tier(request, &TIERS, losses);
     w.optional("serviceTier", tier, |w, tier| {
         w.object(|w| w.key("type").text(tier))
     });
     if let Some(Raw(metadata)) = request.metadata {
-        match labels(metadata) {
+        match valid_labels(metadata) {
             Some(labels) => w.group("requestMetadata", |w| {
                 labels
                     .iter()
@@ -225,16 +226,16 @@ const TIERS: [(&str, Option<&str>); 5] = [
 ];
 
 /// Returns the names and values of the labels, if the API accepts all of them.
-fn labels(metadata: &str) -> Option<Vec<(Cow<'_, str>, Cow<'_, str>)>> {
+fn valid_labels(metadata: &str) -> Option<Vec<(Cow<'_, str>, Cow<'_, str>)>> {
     let is_label = |text: &str| {
         text.len() <= 256
             && text
                 .chars()
                 .all(|c| c.is_ascii_alphanumeric() || " \t\n\r:_@$#=/+,-.".contains(c))
     };
-    let labels: Option<Vec<_>> = schema::members(metadata)?
+    let labels: Option<Vec<_>> = schema::read_members(metadata)?
         .into_iter()
-        .map(|(name, value)| Some((name, schema::string(value)?)))
+        .map(|(name, value)| Some((name, schema::string_value(value)?)))
         .collect();
     labels.filter(|labels| {
         labels.len() <= 16

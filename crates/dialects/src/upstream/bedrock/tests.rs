@@ -34,7 +34,7 @@ fn addresses() {
             "/model/a%20b%25%C3%A9%3F%23..%2F~_/converse",
         ),
     ] {
-        assert_eq!(path(model, stream), expected);
+        assert_eq!(model_path(model, stream), expected);
     }
 }
 
@@ -137,7 +137,7 @@ proptest! {
         let mut body = br#"{"output":{"message":{"role":"assistant","content":[{"text":"a"},{"toolUse":{"toolUseId":"t","name":"f","input":{"a":1}}}]}},"stopReason":"tool_use","usage":{"inputTokens":1,"outputTokens":18446744073709551615,"totalTokens":3}}"#.to_vec();
         let place = at % body.len();
         body.splice(place..(place + with.len()).min(body.len()), with.iter().copied());
-        drop(answer("m", &body, &mut |_: neutral::Event<'_>| ()));
-        drop(error(400, Some(&String::from_utf8_lossy(&with)), None, &body));
+        drop(read_answer("m", &body, &mut |_: neutral::Event<'_>| ()));
+        drop(read_error(400, Some(&String::from_utf8_lossy(&with)), None, &body));
     }
 }

@@ -12,7 +12,7 @@ use crate::upstream::claude::tools::{Api, Tools};
 use crate::wire::json::Writer;
 
 /// Returns what the API can say to models of this family.
-pub(super) fn api(family: Family) -> Api {
+pub(super) fn family_api(family: Family) -> Api {
     Api {
         none: false,
         naming: if family == Family::Mistral {
@@ -29,7 +29,7 @@ const STUB_NAME: &str = "no_tool";
 const STUB: &str = r#"{"toolSpec":{"name":"no_tool","description":"Does nothing. There are no tools any more: do not call any.","inputSchema":{"json":{"type":"object","properties":{}}}}}"#;
 
 /// Adds the tools that must be there although none may be called, and names the losses.
-pub(super) fn complete<'r, 'a>(
+pub(super) fn complete_tools<'r, 'a>(
     tools: &mut Tools<'r, 'a>,
     request: &'r Request<'a>,
     has_calls: bool,

@@ -1,7 +1,7 @@
 //! A side is everything that one speaker says between two changes of speaker. Sides alternate, and
 //! the results of a side's calls are in the next side.
 //!
-//! Every call must have its result in the very next message ([`answered`]), and every result must
+//! Every call must have its result in the very next message ([`check_calls_answered`]), and every result must
 //! have a call. OpenAI has the same rule, so a conversation that breaks it is at fault for any
 //! target. Turns without content are left out here, and the neighbours of such a turn become one
 //! side.
@@ -9,10 +9,10 @@
 use std::borrow::Cow;
 
 use super::blocks::is_blank_part;
-use crate::neutral::answered::answered;
+use crate::neutral::answered::check_calls_answered;
 use crate::neutral::turns::{Item, Turn};
 use crate::neutral::{Field, FieldRefused, Request, Role};
-use crate::upstream::shared::names::give;
+use crate::upstream::shared::names::give_name;
 use crate::upstream::shared::unique::Unique;
 
 /// The content of one side: one turn, or several turns with nothing said between them.
@@ -31,7 +31,7 @@ impl<'t, 'r, 'a> Side<'t, 'r, 'a> {
             move |item: &&Item<'_, '_>| self.turns.len() > 1 && matches!(item, Item::Result(_));
         let all = self.turns.iter().flat_map(|turn| &turn.items);
         let ahead = all.clone().filter(is_ahead);
-        ahead.chain(all.filter(move |item| !is_ahead(item) && speaks(item)))
+        ahead.chain(all.filter(move |item| !is_ahead(item) && is_writable(item)))
     }
 
     fn calls(self) -> impl Iterator<Item = &'r str> {
@@ -56,18 +56,20 @@ impl<'t, 'r, 'a> Side<'t, 'r, 'a> {
 }
 
 /// Returns the turns that have content.
-pub(crate) fn spoken<'t, 'r, 'a>(turns: &'t [Turn<'r, 'a>]) -> Vec<&'t Turn<'r, 'a>> {
+pub(crate) fn spoken_turns<'t, 'r, 'a>(turns: &'t [Turn<'r, 'a>]) -> Vec<&'t Turn<'r, 'a>> {
     turns.iter().filter(|turn| has_content(turn)).collect()
 }
 
 /// Returns whether a turn has content. Thoughts alone are none.
 pub(crate) fn has_content(turn: &Turn<'_, '_>) -> bool {
     let thinks = |item: &Item<'_, '_>| matches!(item, Item::Thoughts(_));
-    turn.items.iter().any(|item| speaks(item) && !thinks(item))
+    turn.items
+        .iter()
+        .any(|item| is_writable(item) && !thinks(item))
 }
 
 /// Returns the sides, in the order in which they speak.
-pub(crate) fn sides<'t, 'r, 'a>(
+pub(crate) fn group_sides<'t, 'r, 'a>(
     spoken: &'t [&'t Turn<'r, 'a>],
 ) -> impl DoubleEndedIterator<Item = Side<'t, 'r, 'a>> + Clone {
     let same = |one: &&Turn<'_, '_>, other: &&Turn<'_, '_>| one.is_assistant == other.is_assistant;
@@ -80,17 +82,20 @@ pub(crate) fn sides<'t, 'r, 'a>(
 
 /// Returns the ids of all calls and results in a form that the API takes, in the order in which
 /// they are written.
-pub(crate) fn ids<'r>(
+pub(crate) fn valid_ids<'r>(
     request: &'r Request<'_>,
     spoken: &[&Turn<'r, '_>],
 ) -> Result<Vec<Cow<'r, str>>, FieldRefused> {
-    answered(request)?;
+    check_calls_answered(request)?;
     let mut unique = Unique::default();
     let mut ids = Vec::new();
     let mut made: Vec<(&str, Cow<'r, str>)> = Vec::new();
-    for side in sides(spoken) {
+    for side in group_sides(spoken) {
         if side.is_assistant {
-            made = side.calls().map(|id| (id, give(&mut unique, id))).collect();
+            made = side
+                .calls()
+                .map(|id| (id, give_name(&mut unique, id)))
+                .collect();
             ids.extend(made.iter().map(|(_, given)| given.clone()));
             continue;
         }
@@ -102,7 +107,7 @@ pub(crate) fn ids<'r>(
             };
             match calls.next() {
                 Some((id, given)) if id == outcome.id => ids.push(given),
-                Some(_) | None => return orphan(request, &outcome.id),
+                Some(_) | None => return refuse_orphan(request, &outcome.id),
             }
         }
     }
@@ -110,7 +115,7 @@ pub(crate) fn ids<'r>(
 }
 
 /// Returns whether the item may be written. The API refuses text of only white space.
-fn speaks(item: &Item<'_, '_>) -> bool {
+fn is_writable(item: &Item<'_, '_>) -> bool {
     match item {
         Item::Part(part) => !is_blank_part(part),
         Item::Thoughts(_) | Item::Call(..) | Item::Result(_) => true,
@@ -126,7 +131,7 @@ pub(crate) fn is_blank(text: &str) -> bool {
         && text.trim().is_empty()
 }
 
-fn orphan<T>(request: &Request<'_>, id: &str) -> Result<T, FieldRefused> {
+fn refuse_orphan<T>(request: &Request<'_>, id: &str) -> Result<T, FieldRefused> {
     let is_it = |role, call: Option<&str>| {
         matches!(role, Role::Tool | Role::Function) && call.unwrap_or_default() == id
     };

@@ -35,10 +35,10 @@ pub(crate) struct CacheHints {
 impl CacheHints {
     /// Takes the last `most` of `count` hints, because they cover the longest prompt that comes
     /// again.
-    pub(crate) fn of(count: usize, most: usize, losses: &mut LostFields) -> Self {
-        losses.add_if(count > most, Field::CacheHint);
+    pub(crate) fn keep_last(count: usize, max_hints: usize, losses: &mut LostFields) -> Self {
+        losses.add_if(count > max_hints, Field::CacheHint);
         Self {
-            surplus: count.saturating_sub(most),
+            surplus: count.saturating_sub(max_hints),
         }
     }
 

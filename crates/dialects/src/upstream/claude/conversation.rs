@@ -47,15 +47,15 @@ pub(crate) trait BlockWriter {
 impl<'t, 'r, 'a> Conversation<'t, 'r, 'a> {
     /// Reads the turns. Refuses, with the sentence `refusal`, a conversation in which nobody
     /// speaks.
-    pub(crate) fn of(
+    pub(crate) fn read(
         request: &'r Request<'a>,
         turns: &'t Turns<'r, 'a>,
         traits: &Traits,
         refusal: &str,
         losses: &mut LostFields,
     ) -> Result<Self, FieldRefused> {
-        let spoken = alternation::spoken(&turns.turns);
-        let is_said = |item: &Item<'_, '_>| matches!(item, Item::Thoughts(Thoughts::Said(_)));
+        let spoken = alternation::spoken_turns(&turns.turns);
+        let is_said = |item: &Item<'_, '_>| matches!(item, Item::Thoughts(Thoughts::Sent(_)));
         let mut silent = turns
             .turns
             .iter()
@@ -64,7 +64,7 @@ impl<'t, 'r, 'a> Conversation<'t, 'r, 'a> {
             silent.any(|turn| turn.items.iter().any(is_said)),
             Field::Thoughts,
         );
-        let ids = alternation::ids(request, &spoken)?;
+        let ids = alternation::valid_ids(request, &spoken)?;
         let system: Vec<_> = turns
             .system
             .iter()
@@ -99,7 +99,7 @@ impl<'t, 'r, 'a> Conversation<'t, 'r, 'a> {
     }
 
     fn sides(&self) -> impl DoubleEndedIterator<Item = Side<'_, 'r, 'a>> + Clone {
-        alternation::sides(&self.spoken)
+        alternation::group_sides(&self.spoken)
     }
 
     /// Returns whether the conversation ends with the assistant's words.
@@ -120,7 +120,7 @@ impl<'t, 'r, 'a> Conversation<'t, 'r, 'a> {
     /// Returns whether the caller sent thoughts.
     pub(crate) fn has_callers_thoughts(&self) -> bool {
         self.thoughts()
-            .any(|thoughts| matches!(thoughts, Thoughts::Said(_)))
+            .any(|thoughts| matches!(thoughts, Thoughts::Sent(_)))
     }
 
     fn thoughts(&self) -> impl Iterator<Item = &'t Thoughts<'r, 'a>> {
@@ -172,14 +172,14 @@ impl<'t, 'r, 'a> Conversation<'t, 'r, 'a> {
         }
         w.key("messages").array(|w| {
             if is_only_system {
-                message(w, "user", |w| {
+                write_message(w, "user", |w| {
                     self.system
                         .iter()
                         .for_each(|part| blocks.part(w, part, false))
                 });
             }
             if self.spoken.first().is_some_and(|turn| turn.is_assistant) {
-                message(w, "user", |w| blocks.text(w, "."));
+                write_message(w, "user", |w| blocks.text(w, "."));
             }
             let mut ids = self.ids.iter().map(AsRef::as_ref);
             let mut sides = self.sides().peekable();
@@ -190,7 +190,7 @@ impl<'t, 'r, 'a> Conversation<'t, 'r, 'a> {
                 } else {
                     "user"
                 };
-                message(w, role, |w| {
+                write_message(w, role, |w| {
                     let mut items = side.items().peekable();
                     while let Some(item) = items.next() {
                         let is_end = side.is_assistant && is_last && items.peek().is_none();
@@ -218,7 +218,7 @@ impl<'t, 'r, 'a> Conversation<'t, 'r, 'a> {
     }
 }
 
-fn message(w: &mut Writer, role: &str, content: impl FnOnce(&mut Writer)) {
+fn write_message(w: &mut Writer, role: &str, content: impl FnOnce(&mut Writer)) {
     w.object(|w| {
         w.key("role").text(role);
         w.key("content").array(content);

@@ -4,12 +4,12 @@
 use std::borrow::Cow;
 
 use super::schema::{self, Fit, Fitted};
-use crate::neutral::{Field, LostFields, Said, Tool, ToolKind};
+use crate::neutral::{Field, LazyText, LostFields, Tool, ToolKind};
 
 /// The description and the parameters of a tool, as the model is shown them.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Described<'t> {
-    pub(crate) about: Option<Cow<'t, Said<'t>>>,
+    pub(crate) about: Option<Cow<'t, LazyText<'t>>>,
     /// The schema of the input, which is an object.
     pub(crate) schema: Cow<'t, str>,
     /// True if the input is held to the schema.
@@ -18,7 +18,7 @@ pub(crate) struct Described<'t> {
 
 impl<'t> Described<'t> {
     /// Describes a tool of the caller's. `limits` is `None` if models cannot be held to a schema.
-    pub(crate) fn of(
+    pub(crate) fn from_tool(
         tool: &'t Tool<'_>,
         limits: Option<&mut Limits>,
         losses: &mut LostFields,
@@ -49,12 +49,12 @@ impl<'t> Described<'t> {
     /// Describes a tool whose input is not held to its schema. The keywords that may not stand at
     /// the top of the schema become text in the description, and `lost` is then a loss.
     pub(crate) fn loosely(
-        about: Option<Cow<'t, Said<'t>>>,
+        about: Option<Cow<'t, LazyText<'t>>>,
         schema: Option<&'t str>,
         lost: Field,
         losses: &mut LostFields,
     ) -> Self {
-        let parameters = schema::parameters(schema);
+        let parameters = schema::object_parameters(schema);
         let Some(moved) = parameters.moved else {
             return Self {
                 about,
@@ -88,7 +88,7 @@ pub(crate) struct Limits {
 }
 
 impl Limits {
-    pub(crate) const MOST: Self = Self {
+    pub(crate) const MAX: Self = Self {
         tools: 20,
         optional: 24,
         unions: 16,
@@ -113,8 +113,8 @@ impl Limits {
             return None;
         }
         self.tries = self.tries.checked_sub(1)?;
-        let parameters = schema::parameters(schema);
-        let fitted = schema::fit(&parameters.schema, None);
+        let parameters = schema::object_parameters(schema);
+        let fitted = schema::fit_schema(&parameters.schema, None);
         let taken =
             parameters.moved.is_none() && !matches!(fitted.fit, Fit::No(_)) && self.take(&fitted);
         self.tools -= usize::from(taken);

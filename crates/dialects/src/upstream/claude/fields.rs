@@ -86,8 +86,8 @@ impl Dials<'_> {
             Range {
                 field,
                 key,
-                least: "0",
-                most: "1",
+                minimum: "0",
+                maximum: "1",
             }
             .write(w, number, losses);
         }
@@ -101,9 +101,9 @@ pub(crate) fn is_meant(number: Number<'_>) -> bool {
 
 /// Notes the numbers that no Claude takes.
 pub(crate) fn lose_numbers(request: &Request<'_>, losses: &mut LostFields) {
-    let says = |number: Option<Number<'_>>| number.is_some_and(|number| number.value != 0.0);
-    losses.add_if(says(request.penalties.frequency), Field::FrequencyPenalty);
-    losses.add_if(says(request.penalties.presence), Field::PresencePenalty);
+    let is_set = |number: Option<Number<'_>>| number.is_some_and(|number| number.value != 0.0);
+    losses.add_if(is_set(request.penalties.frequency), Field::FrequencyPenalty);
+    losses.add_if(is_set(request.penalties.presence), Field::PresencePenalty);
     losses.add_if(request.seed.is_some(), Field::Seed);
 }
 

@@ -6,7 +6,7 @@ use crate::neutral::{Field, FieldRefused, Message, PartKind, Request, Role, Tool
 
 /// Refuses what cannot be sent. `shows_tools` says if the model is shown the tools. `is_image`
 /// returns whether a part is an image, or the reason why it cannot be sent.
-pub(crate) fn refuse(
+pub(crate) fn refuse_unsupported(
     request: &Request<'_>,
     traits: &Traits,
     shows_tools: bool,
@@ -63,7 +63,7 @@ fn of_message(
     if matches!(message.role, Role::System | Role::Developer) {
         return Ok(());
     }
-    for (place, part) in message.content.iter().enumerate() {
+    for (part_index, part) in message.content.iter().enumerate() {
         if matches!(part.kind, PartKind::Text(_)) {
             continue;
         }
@@ -75,7 +75,10 @@ fn of_message(
             Ok(true) if !traits.images => "This model does not accept pictures.",
             Ok(_) => continue,
         };
-        return Err(FieldRefused::unsupported(Field::Part(index, place), why));
+        return Err(FieldRefused::unsupported(
+            Field::Part(index, part_index),
+            why,
+        ));
     }
     Ok(())
 }

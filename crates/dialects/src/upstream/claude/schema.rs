@@ -9,7 +9,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use crate::neutral::schema::{Node, find, members, string};
+use crate::neutral::schema::{Node, find_member, read_members, string_value};
 use crate::wire::json::Writer;
 
 /// A schema after it was fitted.
@@ -39,7 +39,7 @@ pub(crate) enum Fit {
 
 /// Fits a schema to `output_config.format` and to strict tools. `about` is put before the schema's
 /// description.
-pub(crate) fn fit(schema: &str, about: Option<&str>) -> Fitted {
+pub(crate) fn fit_schema(schema: &str, about: Option<&str>) -> Fitted {
     let mut fitter = Fitter {
         fit: Fit::Whole,
         depth: 0,
@@ -80,7 +80,7 @@ pub(crate) struct Parameters<'a> {
 
 /// Makes `type` an object, and removes `anyOf`, `oneOf` and `allOf` from the top, because the API
 /// refuses them there.
-pub(crate) fn parameters(schema: Option<&str>) -> Parameters<'_> {
+pub(crate) fn object_parameters(schema: Option<&str>) -> Parameters<'_> {
     let as_it_is = |schema| Parameters {
         schema: Cow::Borrowed(schema),
         moved: None,
@@ -94,7 +94,7 @@ pub(crate) fn parameters(schema: Option<&str>) -> Parameters<'_> {
     if begins && memchr::memmem::find(schema.as_bytes(), b"Of\"").is_none() {
         return as_it_is(schema);
     }
-    let Some(members) = members(schema) else {
+    let Some(members) = read_members(schema) else {
         return as_it_is(NOTHING);
     };
     let is_choice = |name: &str| matches!(name, "anyOf" | "oneOf" | "allOf");
@@ -132,8 +132,9 @@ pub(crate) fn parameters(schema: Option<&str>) -> Parameters<'_> {
 
 /// Returns whether the schema allows objects: it has the type of objects, or no type.
 pub(crate) fn is_of_objects(schema: &str) -> bool {
-    members(schema)
-        .is_some_and(|members| find(&members, "type").is_none_or(|kind| kind == "\"object\""))
+    read_members(schema).is_some_and(|members| {
+        find_member(&members, "type").is_none_or(|kind| kind == "\"object\"")
+    })
 }
 
 /// The schema of a tool without parameters.
@@ -185,7 +186,7 @@ impl<'a> Fitter<'a> {
     /// Writes a reference. Only definitions may stand beside it.
     fn reference(&mut self, w: &mut Writer, target: &'a str, schema: &Node<'a>) {
         w.key("$ref").raw(target);
-        let target = string(target).unwrap_or_default();
+        let target = string_value(target).unwrap_or_default();
         let name = target
             .strip_prefix("#/$defs/")
             .or_else(|| target.strip_prefix("#/definitions/"))
@@ -251,7 +252,7 @@ impl<'a> Fitter<'a> {
                     }
                     w.name(name).raw(value.text);
                 }
-                "description" => description = string(value.text).unwrap_or_default(),
+                "description" => description = string_value(value.text).unwrap_or_default(),
                 "properties" => self.properties(w, value, required),
                 "$defs" | "definitions" => self.definitions(w, name, value),
                 "items" => self.schema(w.key("items"), value, None),
@@ -263,7 +264,8 @@ impl<'a> Fitter<'a> {
                     }
                 }
                 "format"
-                    if string(value.text).is_some_and(|format| FORMATS.contains(&&*format)) =>
+                    if string_value(value.text)
+                        .is_some_and(|format| FORMATS.contains(&&*format)) =>
                 {
                     w.key("format").raw(value.text)
                 }

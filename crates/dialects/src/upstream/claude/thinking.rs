@@ -1,6 +1,6 @@
 //! This module decides how long the answer may be, and how much of it may be thinking.
 
-use crate::neutral::schema::{members, string};
+use crate::neutral::schema::{read_members, string_value};
 use crate::neutral::traits::{Efforts, Thinking as Kind, Traits};
 use crate::neutral::{Effort, Field, FieldRefused, LostFields, Raw, Request, Target};
 use crate::wire::json::Writer;
@@ -24,7 +24,7 @@ pub(crate) struct Thinking<'a> {
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Mode<'a> {
     /// The request does not mention thinking.
-    Unsaid,
+    Unset,
     /// The model must not think.
     Off,
     /// The model thinks as much as it finds right.
@@ -32,11 +32,11 @@ enum Mode<'a> {
     /// The model thinks with this number of tokens.
     Budget(u64),
     /// The caller used Anthropic's own field.
-    Own(&'a str, Own),
+    Own(&'a str, OwnMode),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Own {
+enum OwnMode {
     Off,
     Adaptive,
     Budget,
@@ -51,15 +51,15 @@ const MIN_BUDGET: u64 = 1024;
 
 impl<'a> Thinking<'a> {
     /// Decides by the request and by the model's abilities.
-    pub(crate) fn of(
+    pub(crate) fn decide(
         request: &Request<'a>,
         target: &Target<'_>,
         losses: &mut LostFields,
     ) -> Result<Self, FieldRefused> {
-        Self::by(
+        Self::decide_by(
             request,
             target,
-            (own(request), request.thinking.effort),
+            (own_settings(request), request.thinking.effort),
             losses,
         )
     }
@@ -71,10 +71,10 @@ impl<'a> Thinking<'a> {
         target: &Target<'_>,
         losses: &mut LostFields,
     ) -> Result<Self, FieldRefused> {
-        Self::by(request, target, (None, request.effort()), losses)
+        Self::decide_by(request, target, (None, request.effort()), losses)
     }
 
-    fn by(
+    fn decide_by(
         request: &Request<'a>,
         target: &Target<'_>,
         (settings, effort): (Option<&'a str>, Option<Effort>),
@@ -83,16 +83,18 @@ impl<'a> Thinking<'a> {
         let traits = &target.traits;
         let cap = traits.max_output.unwrap_or(u64::MAX);
         let silent = traits.max_output.unwrap_or(MAX_TOKENS);
-        let said = request.max_tokens.or(target.default_max_tokens);
+        let asked_tokens = request.max_tokens.or(target.default_max_tokens);
         let in_time = target.within.map_or(u64::MAX, in_time);
-        let is_bounded = said.is_none() && in_time < silent;
-        let plain = said.unwrap_or(silent.min(in_time)).clamp(1, cap.max(1));
+        let is_bounded = asked_tokens.is_none() && in_time < silent;
+        let plain = asked_tokens
+            .unwrap_or(silent.min(in_time))
+            .clamp(1, cap.max(1));
         losses.add_if(
-            request.max_tokens.is_some_and(|said| said != plain),
+            request.max_tokens.is_some_and(|asked| asked != plain),
             Field::MaxTokens,
         );
         let mut thinking = Self {
-            mode: Mode::Unsaid,
+            mode: Mode::Unset,
             effort: None,
             plain,
             max_tokens: plain,
@@ -109,12 +111,13 @@ impl<'a> Thinking<'a> {
         let own = if traits.thinking == Kind::None {
             None
         } else {
-            settings.map(read).transpose()?.flatten()
+            settings.map(read_settings).transpose()?.flatten()
         };
         losses.add_if(settings.is_some() && own.is_none(), Field::Thinking);
         // A model that thinks by a budget refuses to think as it likes. An effort says how much.
-        let is_known =
-            |(own, _): &(Own, f64)| *own != Own::Adaptive || traits.thinking != Kind::Budget;
+        let is_known = |(own, _): &(OwnMode, f64)| {
+            *own != OwnMode::Adaptive || traits.thinking != Kind::Budget
+        };
         let (settings, own) = match own {
             Some(read) if !is_known(&read) => {
                 losses.add_if(effort.is_none(), Field::Thinking);
@@ -124,15 +127,15 @@ impl<'a> Thinking<'a> {
         };
         if let Some((raw, (own, budget))) = settings.zip(own) {
             thinking.mode = Mode::Own(raw, own);
-            thinking.max_tokens = room(whole(budget));
-            if budget > 0.0 && whole(budget) >= thinking.max_tokens {
+            thinking.max_tokens = room(whole_tokens(budget));
+            if budget > 0.0 && whole_tokens(budget) >= thinking.max_tokens {
                 let message = "`thinking.budget_tokens` must be less than the answer's largest number of tokens";
                 return Err(FieldRefused::invalid(Field::ThinkingBudget, message));
             }
             match effort {
                 // A model may think as it likes, and with this effort.
-                Some(effort) if own == Own::Adaptive && effort != Effort::None => {
-                    thinking.say(effort, traits.efforts, losses)
+                Some(effort) if own == OwnMode::Adaptive && effort != Effort::None => {
+                    thinking.set_effort(effort, traits.efforts, losses)
                 }
                 Some(_) => losses.add(Field::Effort),
                 None => {}
@@ -150,7 +153,7 @@ impl<'a> Thinking<'a> {
                 if effort != Effort::None {
                     thinking.mode = Mode::Adaptive;
                 }
-                thinking.say(effort, traits.efforts, losses);
+                thinking.set_effort(effort, traits.efforts, losses);
             }
             (Some(effort), Kind::Budget) => {
                 let wanted = effort.budget();
@@ -176,13 +179,13 @@ impl<'a> Thinking<'a> {
     pub(crate) fn is_on(&self) -> bool {
         matches!(
             self.mode,
-            Mode::Adaptive | Mode::Budget(_) | Mode::Own(_, Own::Adaptive | Own::Budget)
+            Mode::Adaptive | Mode::Budget(_) | Mode::Own(_, OwnMode::Adaptive | OwnMode::Budget)
         )
     }
 
     /// Returns whether the model is told not to think.
     pub(crate) fn is_off(&self) -> bool {
-        matches!(self.mode, Mode::Off | Mode::Own(_, Own::Off))
+        matches!(self.mode, Mode::Off | Mode::Own(_, OwnMode::Off))
     }
 
     /// Returns whether the model may think, even if nobody told it to.
@@ -192,7 +195,7 @@ impl<'a> Thinking<'a> {
 
     /// Returns whether the API requires the thoughts that led to the current calls.
     pub(crate) fn needs_thoughts(&self) -> bool {
-        matches!(self.mode, Mode::Budget(_) | Mode::Own(_, Own::Budget))
+        matches!(self.mode, Mode::Budget(_) | Mode::Own(_, OwnMode::Budget))
     }
 
     /// Leaves thinking out, because it does not work with something else in the request.
@@ -202,7 +205,7 @@ impl<'a> Thinking<'a> {
         } else {
             Field::Effort
         });
-        (self.mode, self.max_tokens) = (Mode::Unsaid, self.plain);
+        (self.mode, self.max_tokens) = (Mode::Unset, self.plain);
     }
 
     /// Writes the settings. `binds` says that the request has thoughts, and that the model would
@@ -227,8 +230,8 @@ impl<'a> Thinking<'a> {
             binds
         };
         let needs_header = match self.mode {
-            Mode::Unsaid if binds => kind("adaptive", true, &|_| ()),
-            Mode::Unsaid => false,
+            Mode::Unset if binds => kind("adaptive", true, &|_| ()),
+            Mode::Unset => false,
             Mode::Off => kind("disabled", false, &|_| ()),
             // Newer models show their thoughts only if they are asked to.
             Mode::Adaptive => kind("adaptive", binds, &|w| w.key("display").text("summarized")),
@@ -250,7 +253,7 @@ impl<'a> Thinking<'a> {
         losses.add_if(self.effort.take().is_some(), Field::Effort);
     }
 
-    fn say(&mut self, meant: Effort, known: Efforts, losses: &mut LostFields) {
+    fn set_effort(&mut self, meant: Effort, known: Efforts, losses: &mut LostFields) {
         let word = known.nearest(meant);
         self.effort = word.map(|word| match word {
             Effort::None | Effort::Minimal | Effort::Low => "low",
@@ -271,7 +274,7 @@ fn in_time(within: Duration) -> u64 {
 }
 
 /// Returns the field `thinking`, which is Anthropic's own.
-fn own<'a>(request: &Request<'a>) -> Option<&'a str> {
+fn own_settings<'a>(request: &Request<'a>) -> Option<&'a str> {
     let others = || {
         request
             .others
@@ -288,8 +291,8 @@ fn own<'a>(request: &Request<'a>) -> Option<&'a str> {
 /// Reads Anthropic's own object. Returns its type and its budget, which is 0 if it has none.
 /// Returns `None` if it is no object. An unknown type is refused, because it could cost more than
 /// was reserved.
-fn read(raw: &str) -> Result<Option<(Own, f64)>, FieldRefused> {
-    let Some(members) = members(raw) else {
+fn read_settings(raw: &str) -> Result<Option<(OwnMode, f64)>, FieldRefused> {
+    let Some(members) = read_members(raw) else {
         return Ok(None);
     };
     // If a name comes twice, the last one counts, as elsewhere.
@@ -299,17 +302,17 @@ fn read(raw: &str) -> Result<Option<(Own, f64)>, FieldRefused> {
             .rev()
             .find_map(|(name, value)| (name == wanted).then_some(*value))
     };
-    let own = match find("type").and_then(string).as_deref() {
-        Some("disabled") => Own::Off,
-        Some("enabled") => Own::Budget,
-        Some("adaptive" | "between_tools") => Own::Adaptive,
+    let own = match find("type").and_then(string_value).as_deref() {
+        Some("disabled") => OwnMode::Off,
+        Some("enabled") => OwnMode::Budget,
+        Some("adaptive" | "between_tools") => OwnMode::Adaptive,
         Some(_) | None => {
             let message = "`thinking.type` must be one of `enabled`, `adaptive`, `disabled` and `between_tools`";
             return Err(FieldRefused::invalid(Field::ThinkingType, message));
         }
     };
     let budget = find("budget_tokens")
-        .filter(|_| own == Own::Budget)
+        .filter(|_| own == OwnMode::Budget)
         .and_then(|number| number.parse().ok());
     Ok(Some((own, budget.unwrap_or(0.0))))
 }
@@ -320,7 +323,7 @@ fn read(raw: &str) -> Result<Option<(Own, f64)>, FieldRefused> {
     clippy::cast_sign_loss,
     reason = "it saturates"
 )]
-fn whole(budget: f64) -> u64 {
+fn whole_tokens(budget: f64) -> u64 {
     budget as u64
 }
 

@@ -12,7 +12,7 @@ use super::conversation::Conversation;
 use super::describe::{Described, Limits};
 use super::schema::{self, Fit};
 use super::thinking::Thinking;
-use crate::neutral::offer::{Choice, Form, Naming, Offer, Ways};
+use crate::neutral::offer::{AllowedForms, AnswerForm, Choice, Naming, Offer};
 use crate::neutral::traits::Traits;
 use crate::neutral::{Cache, Field, FieldRefused, Format, LostFields, Raw, Request, Undo};
 use crate::upstream::shared::names::Names;
@@ -61,7 +61,7 @@ pub(crate) struct Api {
     pub(crate) none: bool,
     /// The number of tools that a choice can name.
     pub(crate) naming: Naming,
-    /// True if the API takes only schemas that Claude knows ([`schema::fit`]).
+    /// True if the API takes only schemas that Claude knows ([`schema::fit_schema`]).
     pub(crate) fitted_schemas: bool,
     /// True if the API has a field for the description of a format. Otherwise the schema has the
     /// description.
@@ -86,7 +86,7 @@ const ABOUT_ANSWER_TOOL: &str =
 
 impl<'r, 'a> Tools<'r, 'a> {
     /// Decides which tools are shown, and how the answer gets its format.
-    pub(crate) fn of(
+    pub(crate) fn decide(
         request: &'r Request<'a>,
         situation: Situation<'_, 'r, 'a>,
         thinking: &mut Thinking<'_>,
@@ -98,7 +98,7 @@ impl<'r, 'a> Tools<'r, 'a> {
             conversation,
             stubs,
         } = situation;
-        let mut offer = Offer::of(
+        let mut offer = Offer::decide(
             request,
             traits,
             api.naming,
@@ -118,10 +118,10 @@ impl<'r, 'a> Tools<'r, 'a> {
         let can_force = traits.tools && traits.forced_tools && !prefilled;
 
         let format = request.format.as_ref();
-        let mut limits = Limits::MOST;
+        let mut limits = Limits::MAX;
         let schema = format.and_then(Format::schema);
         let (native, misfit) = match format.filter(|_| is_native && schema.is_some()) {
-            Some(format) => match Native::of(format, api, &mut limits, losses) {
+            Some(format) => match Native::for_format(format, api, &mut limits, losses) {
                 Ok(native) => (Some(native), None),
                 Err(misfit) => (None, Some(misfit)),
             },
@@ -130,9 +130,9 @@ impl<'r, 'a> Tools<'r, 'a> {
         let refusal = if prefilled {
             PREFILLED.into()
         } else {
-            refusal(can_force, misfit)
+            schema_refusal(can_force, misfit)
         };
-        let ways = Ways {
+        let ways = AllowedForms {
             native: native.is_some(),
             tool: can_force
                 && schema.map_or(!thinks_too, |Raw(schema)| schema::is_of_objects(schema)),
@@ -141,13 +141,13 @@ impl<'r, 'a> Tools<'r, 'a> {
             refusal: &refusal,
             refusal_beside_tools: &refusal,
         };
-        let names = Names::of(request);
+        let names = Names::assign(request);
         let mut answer = None;
         let mut hint = None;
         match offer.form(format, ways, losses)? {
-            Form::Free | Form::Native(_) => {}
-            Form::Words => hint = Some(HINT),
-            Form::Tool(tool) => {
+            AnswerForm::Free | AnswerForm::Native(_) => {}
+            AnswerForm::Words => hint = Some(HINT),
+            AnswerForm::Tool(tool) => {
                 if thinks_too {
                     thinking.leave_out(losses);
                 }
@@ -213,7 +213,7 @@ impl<'r, 'a> Tools<'r, 'a> {
     ) {
         let mut limits = self.limits;
         for tool in &self.offer.tools {
-            let described = Described::of(tool, limits.as_mut(), losses);
+            let described = Described::from_tool(tool, limits.as_mut(), losses);
             write(
                 self.names.written(&tool.name),
                 &described,
@@ -250,7 +250,7 @@ impl<'r, 'a> Tools<'r, 'a> {
 impl<'r> Native<'r> {
     /// Returns the format for the API's own field, or the reason why the API does not take the
     /// schema.
-    fn of(
+    fn for_format(
         format: &'r Format<'_>,
         api: Api,
         limits: &mut Limits,
@@ -273,7 +273,7 @@ impl<'r> Native<'r> {
                 about,
             });
         }
-        let fitted = schema::fit(schema, about.filter(|_| !api.format_description));
+        let fitted = schema::fit_schema(schema, about.filter(|_| !api.format_description));
         match fitted.fit {
             Fit::No(why) => return Err(why),
             _ if !limits.take(&fitted) => {
@@ -292,7 +292,7 @@ impl<'r> Native<'r> {
 
 /// Returns the reason of a refusal of a schema. `misfit` is the reason why the API does not take
 /// it.
-fn refusal(can_force: bool, misfit: Option<&str>) -> Cow<'static, str> {
+fn schema_refusal(can_force: bool, misfit: Option<&str>) -> Cow<'static, str> {
     match misfit {
         _ if can_force => {
             "This model supports only the JSON Schema of an object. Make this schema the one of a property.".into()

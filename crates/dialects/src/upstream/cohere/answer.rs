@@ -12,14 +12,14 @@ use super::error::gave_up;
 use crate::neutral::{self, AnswerFault, Emit, Event, Finish, StreamFault, Tokens, UpstreamError};
 use crate::upstream::openai;
 use crate::upstream::shared::flat::shapes::{Several, ToolCall};
-use crate::upstream::shared::lenient::{Count, Object, counts, counts_in, object};
+use crate::upstream::shared::lenient::{Count, Object, counts_in, read_counts, read_object};
 use crate::upstream::shared::text::Text;
 
 /// Reads a whole answer.
-pub fn answer(body: &[u8], emit: Emit<'_>) -> Result<(), AnswerFault> {
+pub fn read_answer(body: &[u8], emit: Emit<'_>) -> Result<(), AnswerFault> {
     let body = body.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(body);
     let nonsense = || AnswerFault::Nonsense("the answer is not a JSON object as Cohere sends it");
-    let top: EventTop<'_> = object(body).ok_or_else(nonsense)?;
+    let top: EventTop<'_> = read_object(body).ok_or_else(nonsense)?;
     let Some(message) = top
         .message
         .filter(|message| message.get().starts_with('{') && top.error.is_none())
@@ -29,9 +29,10 @@ pub fn answer(body: &[u8], emit: Emit<'_>) -> Result<(), AnswerFault> {
             None => AnswerFault::Nonsense("the answer has no message"),
         });
     };
-    let message: SpokenMessage<'_> = object(message.get().as_bytes()).ok_or_else(nonsense)?;
+    let message: SpokenMessage<'_> = read_object(message.get().as_bytes()).ok_or_else(nonsense)?;
     let reason = top.finish_reason.as_str();
-    let finish = finish(reason).ok_or_else(|| AnswerFault::Upstream(gave_up(reason, None)))?;
+    let finish =
+        finish_reason(reason).ok_or_else(|| AnswerFault::Upstream(gave_up(reason, None)))?;
     if !message.tool_calls.list().iter().all(ToolCall::is_named) {
         return Err(AnswerFault::Nonsense("a tool call without a name"));
     }
@@ -39,7 +40,7 @@ pub fn answer(body: &[u8], emit: Emit<'_>) -> Result<(), AnswerFault> {
     top.id.emit(Event::Id, emit);
     message.emit(emit);
     for call in message.tool_calls.list() {
-        call.begin(emit);
+        call.emit_begin(emit);
         let mut arguments = Arguments::default();
         arguments.push(call, emit);
         arguments.end(emit);
@@ -50,7 +51,7 @@ pub fn answer(body: &[u8], emit: Emit<'_>) -> Result<(), AnswerFault> {
 }
 
 /// Emits the counts of a whole answer, whatever else it is.
-pub fn count(body: &[u8], emit: Emit<'_>) {
+pub fn emit_usage(body: &[u8], emit: Emit<'_>) {
     counts_in::<UsageReport>(body, "usage")
         .unwrap_or_default()
         .emit(emit);
@@ -91,7 +92,7 @@ impl neutral::Reader for CohereReader {
             return Ok(());
         }
         let broken = || StreamFault::Broken("an event is not a JSON object as Cohere sends it");
-        let top: EventTop<'_> = object(data).ok_or_else(broken)?;
+        let top: EventTop<'_> = read_object(data).ok_or_else(broken)?;
         let kind = top.kind.filled().map_or(name, str::as_bytes);
         let is_known = matches!(
             kind,
@@ -114,7 +115,7 @@ impl neutral::Reader for CohereReader {
             return Ok(());
         }
         let delta: Delta<'_> = match top.delta {
-            Some(delta) => object(delta.get().as_bytes()).ok_or_else(broken)?,
+            Some(delta) => read_object(delta.get().as_bytes()).ok_or_else(broken)?,
             None => Delta::default(),
         };
         let message = delta.message.unwrap_or_default();
@@ -127,7 +128,7 @@ impl neutral::Reader for CohereReader {
                 }
                 for call in calls {
                     self.end_call(emit);
-                    call.begin(emit);
+                    call.emit_begin(emit);
                     let open = self.open.insert(OpenCall {
                         index: top.index,
                         ..OpenCall::default()
@@ -151,7 +152,7 @@ impl neutral::Reader for CohereReader {
                 self.end_call(emit);
                 // What an answer that is none has used counts, too.
                 delta.usage.unwrap_or_default().emit(emit);
-                let Some(finish) = finish(reason).filter(|_| error.is_none()) else {
+                let Some(finish) = finish_reason(reason).filter(|_| error.is_none()) else {
                     return Err(StreamFault::Upstream(gave_up(reason, error)));
                 };
                 emit(Event::Finish(0, finish));
@@ -165,7 +166,9 @@ impl neutral::Reader for CohereReader {
 
 /// Emits the citation of an event. The answer does not fail because of one.
 fn emit_cited(top: &EventTop<'_>, emit: Emit<'_>) {
-    let delta: Option<Delta<'_>> = top.delta.and_then(|delta| object(delta.get().as_bytes()));
+    let delta: Option<Delta<'_>> = top
+        .delta
+        .and_then(|delta| read_object(delta.get().as_bytes()));
     match delta.and_then(|delta| delta.message?.citations) {
         Some(citation) => cited::emit_all(Some(citation), emit),
         None => cited::emit_unknown(emit),
@@ -184,7 +187,7 @@ struct EventTop<'a> {
     /// The message of an answer, or the text of an error.
     message: Option<&'a RawValue>,
     finish_reason: Text<'a>,
-    #[serde(deserialize_with = "counts")]
+    #[serde(deserialize_with = "read_counts")]
     usage: Option<UsageReport>,
     error: Option<&'a RawValue>,
 }
@@ -195,7 +198,7 @@ impl EventTop<'_> {
         let is_said = |value: &&RawValue| !matches!(value.get(), "\"\"" | "false");
         let is_text = |value: &&RawValue| is_said(value) && value.get().starts_with('"');
         (self.error.filter(is_said).is_some() || self.message.filter(is_text).is_some())
-            .then(|| openai::error(json, None))
+            .then(|| openai::read_error(json, None))
     }
 }
 
@@ -205,7 +208,7 @@ struct Delta<'a> {
     #[serde(borrow)]
     message: Option<Object<SpokenMessage<'a>>>,
     finish_reason: Text<'a>,
-    #[serde(deserialize_with = "counts")]
+    #[serde(deserialize_with = "read_counts")]
     usage: Option<UsageReport>,
     error: Text<'a>,
 }
@@ -231,9 +234,9 @@ struct ContentItem<'a> {
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct UsageReport {
-    #[serde(deserialize_with = "counts")]
+    #[serde(deserialize_with = "read_counts")]
     tokens: Option<Units>,
-    #[serde(deserialize_with = "counts")]
+    #[serde(deserialize_with = "read_counts")]
     billed_units: Option<Units>,
     cached_tokens: Count,
 }
@@ -262,13 +265,13 @@ impl UsageReport {
     /// Emits the tokens that the model read and wrote. If they are missing, it emits the billed
     /// tokens, which do not include Cohere's own prompt to the model.
     fn emit(self, emit: Emit<'_>) {
-        let of = |units: Option<Units>| {
+        let token_counts = |units: Option<Units>| {
             units.map_or((None, None), |units| {
                 (units.input_tokens.0, units.output_tokens.0)
             })
         };
-        let (read, written) = of(self.tokens);
-        let (billed_in, billed_out) = of(self.billed_units);
+        let (read, written) = token_counts(self.tokens);
+        let (billed_in, billed_out) = token_counts(self.billed_units);
         let tokens = Tokens {
             prompt: read.or(billed_in),
             completion: written.or(billed_out),
@@ -346,7 +349,7 @@ impl Arguments {
 
 /// Returns the reason of the end, or `None` if the model gave up. An unknown or missing reason is
 /// the normal end.
-fn finish(reason: &str) -> Option<Finish> {
+fn finish_reason(reason: &str) -> Option<Finish> {
     match reason {
         // The last two are from version 1.
         "MAX_TOKENS" | "ERROR_LIMIT" => Some(Finish::Length),

@@ -5,9 +5,9 @@
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::neutral::{Citation, CitedPlace, Emit, Event};
-use crate::upstream::shared::citations::{list, number, web_address};
-use crate::upstream::shared::lenient::{Count, object};
+use crate::neutral::{Citation, CitedRange, Emit, Event};
+use crate::upstream::shared::citations::{count_to_index, read_list, web_address};
+use crate::upstream::shared::lenient::{Count, read_object};
 use crate::upstream::shared::text::Text;
 
 #[derive(Default, Deserialize)]
@@ -39,7 +39,7 @@ struct SourceMembers<'a> {
 
 /// Emits citations: a list, or the one of an event.
 pub(super) fn emit_all(citations: Option<&RawValue>, emit: Emit<'_>) {
-    for citation in list::<SpanCitation<'_>>(citations) {
+    for citation in read_list::<SpanCitation<'_>>(citations) {
         citation.emit(emit);
     }
 }
@@ -51,30 +51,30 @@ pub(super) fn emit_unknown(emit: Emit<'_>) {
 
 impl SpanCitation<'_> {
     fn emit(&self, emit: Emit<'_>) {
-        let sources: Vec<CitedSource<'_>> = list(self.sources);
+        let sources: Vec<CitedSource<'_>> = read_list(self.sources);
         // No format can cite for thinking or for a plan.
         let is_of_text = matches!(self.kind.as_str(), "" | "TEXT_CONTENT");
         if !is_of_text || sources.is_empty() {
             return emit_unknown(emit);
         }
-        let range = number(self.start)
-            .zip(number(self.end))
+        let range = count_to_index(self.start)
+            .zip(count_to_index(self.end))
             .filter(|(start, end)| start <= end);
-        let place = range.map_or(CitedPlace::End, |(start, end)| {
-            CitedPlace::Characters(start..end)
+        let cited_range = range.map_or(CitedRange::End, |(start, end)| {
+            CitedRange::Characters(start..end)
         });
         for source in sources {
-            source.emit(place.clone(), emit);
+            source.emit(cited_range.clone(), emit);
         }
     }
 }
 
 impl CitedSource<'_> {
-    fn emit(&self, place: CitedPlace, emit: Emit<'_>) {
+    fn emit(&self, cited_range: CitedRange, emit: Emit<'_>) {
         let members = self
             .document
             .or(self.tool_output)
-            .and_then(|members| object(members.get().as_bytes()));
+            .and_then(|members| read_object(members.get().as_bytes()));
         let members: SourceMembers<'_> = members.unwrap_or_default();
         let url = web_address(members.url.as_str());
         // An id such as `doc:0` is no title of a page.
@@ -86,7 +86,7 @@ impl CitedSource<'_> {
                 url,
                 title,
                 quote: "",
-                place,
+                cited_range,
             },
         ));
     }

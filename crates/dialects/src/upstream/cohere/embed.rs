@@ -2,12 +2,12 @@
 
 use super::PROTOCOL;
 use crate::neutral::Endpoint;
-use crate::neutral::embedding::{Embedding, Says};
+use crate::neutral::embedding::{Embedding, EmbeddingSupport};
 use crate::neutral::purpose::Purpose;
 use crate::neutral::vectors::Found;
 use crate::neutral::{FieldRefused, Written};
 use crate::upstream::VectorForm;
-use crate::upstream::openai::other_endpoints::passing;
+use crate::upstream::openai::other_endpoints::passing_translation;
 use crate::upstream::protocol::{ENDPOINTS, Protocol, Translation};
 use crate::wire::json::Writer;
 
@@ -18,14 +18,14 @@ pub(super) static EMBEDDINGS: Protocol = Protocol {
     endpoints: ENDPOINTS,
     translation: Some(Translation {
         vectors: Some(&FORM),
-        ..passing("")
+        ..passing_translation("")
     }),
     ..PROTOCOL
 };
 
 static FORM: VectorForm = VectorForm {
-    write: |embedding, model| write(embedding, model, true),
-    most: |_| MOST,
+    write: |embedding, model| write_embedding(embedding, model, true),
+    max_inputs: |_| MAX_TEXTS,
     places: &[
         (Found::Vector, &["embeddings", "float", "*"]),
         (Found::Tokens, &["meta", "billed_units", "input_tokens"]),
@@ -33,10 +33,10 @@ static FORM: VectorForm = VectorForm {
 };
 
 /// The most texts of a request.
-pub(crate) const MOST: usize = 96;
+pub(crate) const MAX_TEXTS: usize = 96;
 
 /// Writes a request. A text that is too long is refused and not cut, as at other servers.
-pub(crate) fn write(
+pub(crate) fn write_embedding(
     embedding: &Embedding<'_>,
     model: &str,
     names_model: bool,
@@ -70,7 +70,7 @@ pub(crate) fn write(
     });
     Ok(embedding.written(
         w,
-        Says {
+        EmbeddingSupport {
             purpose: nearest == purpose,
             titles: false,
         },

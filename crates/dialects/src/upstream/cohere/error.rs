@@ -6,8 +6,8 @@ use crate::upstream::shared::flat::is_overflow;
 use crate::wire::json::Writer;
 
 /// Reads the body of an answer with a status other than 200.
-pub fn error(status: u16, content_type: Option<&str>, body: &[u8]) -> UpstreamError {
-    let mut error = openai::error(body, content_type);
+pub fn read_error(status: u16, content_type: Option<&str>, body: &[u8]) -> UpstreamError {
+    let mut error = openai::read_error(body, content_type);
     let status = error.status.unwrap_or(status);
     let words = error.message.to_ascii_lowercase();
     match status {
@@ -27,7 +27,7 @@ pub fn error(status: u16, content_type: Option<&str>, body: &[u8]) -> UpstreamEr
         404 if words.starts_with("model ") => error.code = Some("model_not_found".to_owned()),
         _ => {}
     }
-    corrected(error, status)
+    correct_error(error, status)
 }
 
 /// Returns whether the calls of a month are used up. Only the beginning of Cohere's own sentence
@@ -49,15 +49,15 @@ pub(super) fn gave_up(reason: &str, words: Option<&str>) -> UpstreamError {
     };
     let mut json = Writer::default();
     json.object(|json| json.key("error").text(&message));
-    let mut error = openai::error(&json.into_bytes(), None);
+    let mut error = openai::read_error(&json.into_bytes(), None);
     let status = if reason == "TIMEOUT" { 504 } else { 502 };
     error.status = Some(status);
     error.code = Some(reason.to_ascii_lowercase()).filter(|code| !code.is_empty());
-    corrected(error, status)
+    correct_error(error, status)
 }
 
 /// Corrects an error if its text is more exact than its status.
-fn corrected(mut error: UpstreamError, status: u16) -> UpstreamError {
+fn correct_error(mut error: UpstreamError, status: u16) -> UpstreamError {
     let words = error.message.to_ascii_lowercase();
     let is_refused = matches!(status, 400 | 413);
     if words.starts_with("too many tokens: max tokens must") {
@@ -85,7 +85,7 @@ mod tests {
         expected: (Option<u16>, Option<&str>, Option<Field>),
         message: &str,
     ) {
-        let error = error(status, Some("application/json"), body.as_bytes());
+        let error = read_error(status, Some("application/json"), body.as_bytes());
         assert_eq!(
             (
                 error.status,

@@ -13,9 +13,9 @@ use crate::upstream::shared::options::{self, Range};
 use crate::wire::json::Writer;
 
 /// Writes a request.
-pub fn request(request: &Request<'_>, target: &Target<'_>) -> Result<Written, FieldRefused> {
+pub fn write_request(request: &Request<'_>, target: &Target<'_>) -> Result<Written, FieldRefused> {
     let traits = &target.traits;
-    flat::refuse(request, traits, true)?;
+    flat::refuse_unsupported(request, traits, true)?;
     if request.stop.len() > MAX_STOPS {
         return Err(FieldRefused::unsupported(
             Field::Stop,
@@ -23,8 +23,8 @@ pub fn request(request: &Request<'_>, target: &Target<'_>) -> Result<Written, Fi
         ));
     }
     let mut losses = LostFields::default();
-    let tools = Tools::of(request, traits, &mut losses)?;
-    flat::lost(request, &mut losses);
+    let tools = Tools::decide(request, traits, &mut losses)?;
+    flat::note_losses(request, &mut losses);
 
     let mut w = Writer::with_capacity(request.room());
     w.object(|w| {
@@ -113,7 +113,10 @@ fn write_assistant(
             w.object(|w| {
                 w.texts([("id", &call.id), ("type", "function")]);
                 w.key("function").object(|w| {
-                    w.texts([("name", &call.name), ("arguments", &flat::arguments(call))])
+                    w.texts([
+                        ("name", &call.name),
+                        ("arguments", &flat::object_arguments(call)),
+                    ])
                 });
             });
         });
@@ -185,7 +188,7 @@ fn write_options(
     let traits = &target.traits;
     let max_tokens = options::max_tokens(request, target.default_max_tokens, traits, losses);
     w.optional("max_tokens", max_tokens, Writer::number);
-    let (temperature, top_p) = options::sampling(request, traits, losses);
+    let (temperature, top_p) = options::allowed_sampling(request, traits, losses);
     TEMPERATURE.write(w, temperature, losses);
     TOP_P.write(w, top_p, losses);
     w.optional(
@@ -207,7 +210,11 @@ fn write_options(
         range.write(w, penalty.filter(|penalty| !is_praise(penalty)), losses);
     }
     w.list("stop_sequences", &request.stop, |w, stop| w.text(stop));
-    w.optional("seed", options::seed(request, losses), Writer::number);
+    w.optional(
+        "seed",
+        options::fitting_seed(request, losses),
+        Writer::number,
+    );
     if let Some(effort) = request.effort() {
         write_thinking(w, effort, max_tokens, traits, losses);
     }
@@ -218,26 +225,26 @@ const MAX_K: u64 = 500;
 const TEMPERATURE: Range = Range {
     field: Field::Temperature,
     key: "temperature",
-    least: "0",
-    most: "",
+    minimum: "0",
+    maximum: "",
 };
 const TOP_P: Range = Range {
     field: Field::TopP,
     key: "p",
-    least: "0.01",
-    most: "0.99",
+    minimum: "0.01",
+    maximum: "0.99",
 };
 const FREQUENCY_PENALTY: Range = Range {
     field: Field::FrequencyPenalty,
     key: "frequency_penalty",
-    least: "0",
-    most: "1",
+    minimum: "0",
+    maximum: "1",
 };
 const PRESENCE_PENALTY: Range = Range {
     field: Field::PresencePenalty,
     key: "presence_penalty",
-    least: "0",
-    most: "1",
+    minimum: "0",
+    maximum: "1",
 };
 
 fn write_thinking(
@@ -272,7 +279,7 @@ fn write_thinking(
         // Thinking counts toward the maximum of tokens, so half of it is left for the answer.
         let budget = budget.map(|budget: u64| {
             max_tokens
-                .map_or(budget, |most| budget.min(most / 2))
+                .map_or(budget, |limit| budget.min(limit / 2))
                 .max(1)
         });
         w.optional("token_budget", budget, Writer::number);

@@ -4,7 +4,7 @@
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
-use crate::neutral::offer::{AnswerTool, Choice, Form, Ways};
+use crate::neutral::offer::{AllowedForms, AnswerForm, AnswerTool, Choice};
 use crate::neutral::traits::Traits;
 use crate::neutral::{Field, FieldRefused, Format, LostFields, Raw, Request, Tool};
 use crate::upstream::shared::flat;
@@ -17,18 +17,18 @@ pub(super) struct Tools<'r, 'a> {
     /// `tool_choice`.
     choice: Option<&'static str>,
     /// The way in which the answer gets its format.
-    form: Form<'r, 'a>,
+    form: AnswerForm<'r, 'a>,
 }
 
 impl<'r, 'a> Tools<'r, 'a> {
     /// Decides which tools are shown, what is said about the choice, and how the answer gets its
     /// format.
-    pub(super) fn of(
+    pub(super) fn decide(
         request: &'r Request<'a>,
         traits: &Traits,
         losses: &mut LostFields,
     ) -> Result<Self, FieldRefused> {
-        let mut offer = flat::offer(request, traits)?;
+        let mut offer = flat::choose_tools(request, traits)?;
         // Tools that must not be called are not shown if Cohere cannot be told so, or if there is a
         // format.
         if offer.choice == Choice::Never && (request.format.is_some() || !traits.forced_tools) {
@@ -38,7 +38,7 @@ impl<'r, 'a> Tools<'r, 'a> {
             .format
             .as_ref()
             .is_some_and(|format| format.schema().is_some());
-        let ways = Ways {
+        let ways = AllowedForms {
             native: traits.structured && (traits.structured_with_tools || offer.tools.is_empty()),
             tool: traits.tools && traits.forced_tools && has_schema,
             words: false,
@@ -47,7 +47,7 @@ impl<'r, 'a> Tools<'r, 'a> {
             refusal_beside_tools: "This model does not support a format for its answer together with tools.",
         };
         let form = offer.form(request.format.as_ref(), ways, losses)?;
-        if let Form::Native(Format::JsonSchema {
+        if let AnswerForm::Native(Format::JsonSchema {
             description: Some(_),
             ..
         }) = form
@@ -55,7 +55,7 @@ impl<'r, 'a> Tools<'r, 'a> {
             losses.add(Field::FormatDescription);
         }
         let choice = match offer.choice {
-            _ if matches!(form, Form::Tool(_)) => Some("REQUIRED"),
+            _ if matches!(form, AnswerForm::Tool(_)) => Some("REQUIRED"),
             _ if offer.tools.is_empty() => None,
             Choice::Free => None,
             Choice::Any | Choice::One(_) => Some("REQUIRED"),
@@ -72,7 +72,7 @@ impl<'r, 'a> Tools<'r, 'a> {
     /// this name.
     fn answer(&self) -> Option<(String, AnswerTool<'r>)> {
         const NAME: &str = "give_answer";
-        let Form::Tool(tool) = self.form else {
+        let AnswerForm::Tool(tool) = self.form else {
             return None;
         };
         let alike = self
@@ -80,9 +80,12 @@ impl<'r, 'a> Tools<'r, 'a> {
             .iter()
             .map(|tool| &*tool.name)
             .filter(|name| name.starts_with(NAME));
-        let longest = alike.max_by_key(|name| name.len());
+        let longest_name = alike.max_by_key(|name| name.len());
         Some((
-            longest.map_or_else(|| NAME.to_owned(), |longest| format!("{longest}_")),
+            longest_name.map_or_else(
+                || NAME.to_owned(),
+                |longest_name| format!("{longest_name}_"),
+            ),
             tool,
         ))
     }
@@ -102,7 +105,7 @@ impl<'r, 'a> Tools<'r, 'a> {
                         w,
                         &tool.name,
                         tool.description.as_ref(),
-                        flat::parameters(tool),
+                        flat::tool_parameters(tool),
                     );
                 }
                 if let Some((name, tool)) = answer {
@@ -122,7 +125,7 @@ impl<'r, 'a> Tools<'r, 'a> {
         }
         w.optional("tool_choice", self.choice, Writer::text);
         self.write_strict(w, losses);
-        if let Form::Native(format) = self.form {
+        if let AnswerForm::Native(format) = self.form {
             w.key("response_format").object(|w| {
                 w.key("type").text("json_object");
                 w.optional("json_schema", format.schema(), |w, Raw(schema)| {
@@ -135,7 +138,7 @@ impl<'r, 'a> Tools<'r, 'a> {
     /// Writes if tools are strict. Either all tools are strict or none is, and each strict tool
     /// needs a required parameter.
     fn write_strict(&self, w: &mut Writer, losses: &mut LostFields) {
-        let answer = if let Form::Tool(tool) = self.form {
+        let answer = if let AnswerForm::Tool(tool) = self.form {
             Some(tool)
         } else {
             None
@@ -150,7 +153,7 @@ impl<'r, 'a> Tools<'r, 'a> {
         let mut schemas = self
             .tools
             .iter()
-            .map(|tool| flat::parameters(tool))
+            .map(|tool| flat::tool_parameters(tool))
             .chain(answer.map(|tool| tool.schema));
         if all && schemas.all(requires_something) {
             return w.key("strict_tools").bool(true);

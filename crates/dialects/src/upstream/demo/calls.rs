@@ -15,7 +15,7 @@ pub(super) enum NextAct {
     /// It calls tools: their names, and the arguments.
     Call(Vec<(String, String)>),
     /// It says this.
-    Say(String),
+    Text(String),
     /// It answers the request.
     Answer,
 }
@@ -58,7 +58,7 @@ pub(super) fn next_act(request: &Request<'_>) -> NextAct {
     };
     let mut results = turn.messages.iter().filter(is_result);
     if let Some(first) = results.next() {
-        let text: String = texts(first)
+        let text: String = message_texts(first)
             .collect::<Vec<_>>()
             .join(" ")
             .chars()
@@ -68,7 +68,7 @@ pub(super) fn next_act(request: &Request<'_>) -> NextAct {
             0 => String::new(),
             more => format!(" {more} more came with it."),
         };
-        return NextAct::Say(format!(
+        return NextAct::Text(format!(
             "The demo called a tool. Its result begins with {text:?}.{more}"
         ));
     }
@@ -78,17 +78,21 @@ pub(super) fn next_act(request: &Request<'_>) -> NextAct {
         .filter(|message| message.role == Role::User);
     // Agents put texts of their own beside the user's. They begin with a tag.
     let own = |text: &&str| !text.trim_start().starts_with('<');
-    let words = users.flat_map(texts).filter(own).last().unwrap_or_default();
-    let chosen = chosen(request, &Words::of(words), turn.is_handed_over);
+    let words = users
+        .flat_map(message_texts)
+        .filter(own)
+        .last()
+        .unwrap_or_default();
+    let chosen = choose_tools(request, &Words::split(words), turn.is_handed_over);
     let mut calls = Vec::with_capacity(chosen.len());
     for tool in chosen {
         let word = if is_shell(tool) { "echo demo" } else { "demo" };
-        match arguments(tool, word) {
+        match sample_arguments(tool, word) {
             Some(arguments) => calls.push((tool.name.clone().into_owned(), arguments)),
             None => {
-                return NextAct::Say(format!(
+                return NextAct::Text(format!(
                     "The demo cannot make up the arguments of {:?}.",
-                    quoted(tool)
+                    short_name(tool)
                 ));
             }
         }
@@ -114,7 +118,7 @@ fn newest_turn<'r>(request: &'r Request<'_>) -> NewestTurn<'r> {
             .messages
             .iter()
             .rposition(is_last)
-            .map_or(0, |place| place + 1)
+            .map_or(0, |index| index + 1)
     };
     let hands_over = |message: &Message<'_>| {
         message.role == Role::Assistant
@@ -124,7 +128,7 @@ fn newest_turn<'r>(request: &'r Request<'_>) -> NewestTurn<'r> {
     let spoke = after(&|message| message.role == Role::Assistant);
     let last = spoke
         .checked_sub(1)
-        .and_then(|place| request.messages.get(place));
+        .and_then(|index| request.messages.get(index));
     let is_handed_over = last.is_some_and(hands_over);
     let start = if is_handed_over {
         after(&|message| message.role == Role::Assistant && !hands_over(message))
@@ -161,7 +165,7 @@ fn last_part(name: &str) -> &str {
 }
 
 /// Returns the tools that the demo can call.
-pub(super) fn callable<'r>(request: &'r Request<'_>) -> impl Iterator<Item = &'r Tool<'r>> {
+pub(super) fn callable_tools<'r>(request: &'r Request<'_>) -> impl Iterator<Item = &'r Tool<'r>> {
     let allowed = |tool: &&Tool<'_>| match &request.tool_choice {
         Some(ToolChoice::None) => false,
         Some(ToolChoice::Named(name)) => tool.name == *name,
@@ -177,25 +181,25 @@ pub(super) fn callable<'r>(request: &'r Request<'_>) -> impl Iterator<Item = &'r
 }
 
 /// Returns the tool to name to the user: the first that only reads, or the first of all.
-pub(super) fn shown<'r>(request: &'r Request<'_>) -> Option<&'r Tool<'r>> {
-    callable(request)
-        .find(|tool| reads(tool))
-        .or_else(|| callable(request).next())
+pub(super) fn suggested_tool<'r>(request: &'r Request<'_>) -> Option<&'r Tool<'r>> {
+    callable_tools(request)
+        .find(|tool| is_reading(tool))
+        .or_else(|| callable_tools(request).next())
 }
 
 /// Returns a tool's name, or its beginning.
-pub(super) fn quoted(tool: &Tool<'_>) -> String {
+pub(super) fn short_name(tool: &Tool<'_>) -> String {
     tool.name.chars().take(QUOTED).collect()
 }
 
 /// Returns the tools to call: none, one, or two.
-fn chosen<'r>(
+fn choose_tools<'r>(
     request: &'r Request<'_>,
     words: &Words<'_>,
     is_handed_over: bool,
 ) -> Vec<&'r Tool<'r>> {
     let callable = |request: &'r Request<'_>| {
-        callable(request).filter(move |tool| !(is_handed_over && is_handover(&tool.name)))
+        callable_tools(request).filter(move |tool| !(is_handed_over && is_handover(&tool.name)))
     };
     let is_named = |tool: &&Tool<'_>| {
         matches!(&request.tool_choice, Some(ToolChoice::Named(name)) if tool.name == *name)
@@ -207,13 +211,13 @@ fn chosen<'r>(
         Some(ToolChoice::Required | ToolChoice::Allowed(true, _))
     );
     let are_few = callable(request).count() <= FEW;
-    let may = must || words.ask() || are_few;
+    let may = must || words.asks_for_call() || are_few;
     let mut tools: Vec<_> = callable(request).filter(is_named).collect();
-    if tools.is_empty() || words.say("parallel") {
+    if tools.is_empty() || words.has_word("parallel") {
         let is_meant =
             |tool: &&Tool<'_>| may || words.are_a_question && words.suggest(&tool.name) > 0;
         let mut others: Vec<_> = callable(request)
-            .filter(|tool| reads(tool) && !is_named(tool))
+            .filter(|tool| is_reading(tool) && !is_named(tool))
             .collect();
         others.retain(is_meant);
         others.sort_by_key(|tool| Reverse(words.suggest(&tool.name)));
@@ -222,7 +226,7 @@ fn chosen<'r>(
     if tools.is_empty() && must && are_few {
         tools.extend(callable(request).find(|tool| !is_shell(tool)));
     }
-    let is_twice = words.say("parallel") && request.parallel_tool_calls != Some(false);
+    let is_twice = words.has_word("parallel") && request.parallel_tool_calls != Some(false);
     match tools.first() {
         Some(only) if is_twice && tools.len() == 1 => tools.push(only),
         Some(_) | None => tools.truncate(if is_twice { 2 } else { 1 }),
@@ -230,7 +234,7 @@ fn chosen<'r>(
     tools
 }
 
-fn arguments(tool: &Tool<'_>, word: &str) -> Option<String> {
+fn sample_arguments(tool: &Tool<'_>, word: &str) -> Option<String> {
     match &tool.kind {
         ToolKind::Function(None, _) => Some("{}".to_owned()),
         ToolKind::Function(Some(schema), _) => {
@@ -241,7 +245,7 @@ fn arguments(tool: &Tool<'_>, word: &str) -> Option<String> {
 }
 
 /// Returns whether the first word of a tool's name says that it only reads.
-fn reads(tool: &Tool<'_>) -> bool {
+fn is_reading(tool: &Tool<'_>) -> bool {
     // Who hands over changes nothing.
     is_handover(&tool.name)
         || [&*tool.name, last_part(&tool.name)]
@@ -283,7 +287,7 @@ fn is_shell(tool: &Tool<'_>) -> bool {
     SHELLS.iter().any(|part| name.contains(part))
 }
 
-fn texts<'m>(message: &'m Message<'_>) -> impl Iterator<Item = &'m str> {
+fn message_texts<'m>(message: &'m Message<'_>) -> impl Iterator<Item = &'m str> {
     message.content.iter().filter_map(|part| match &part.kind {
         PartKind::Text(text) => Some(&**text),
         PartKind::Image(..) | PartKind::Audio(..) | PartKind::File(..) => None,
@@ -297,7 +301,7 @@ struct Words<'w> {
 }
 
 impl<'w> Words<'w> {
-    fn of(text: &'w str) -> Self {
+    fn split(text: &'w str) -> Self {
         let is_part = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '.');
         let words = text
             .split(|c| !is_part(c))
@@ -309,20 +313,24 @@ impl<'w> Words<'w> {
         }
     }
 
-    fn say(&self, word: &str) -> bool {
-        self.list.iter().any(|said| said.eq_ignore_ascii_case(word))
+    fn has_word(&self, word: &str) -> bool {
+        self.list
+            .iter()
+            .any(|known| known.eq_ignore_ascii_case(word))
     }
 
     /// Returns whether the words ask for a call.
-    fn ask(&self) -> bool {
-        ["tool", "tools", "call"].iter().any(|word| self.say(word))
+    fn asks_for_call(&self) -> bool {
+        ["tool", "tools", "call"]
+            .iter()
+            .any(|word| self.has_word(word))
     }
 
     /// Returns how many words of a tool's name are among them, besides what the tool does.
     fn suggest(&self, name: &str) -> usize {
         let is_thing = |word: &str| !READS.iter().any(|known| word.eq_ignore_ascii_case(known));
         words_of_name(name)
-            .filter(|word| word.len() > 2 && is_thing(word) && self.say(word))
+            .filter(|word| word.len() > 2 && is_thing(word) && self.has_word(word))
             .count()
     }
 
@@ -330,6 +338,6 @@ impl<'w> Words<'w> {
     /// only if the words also ask for a call.
     fn name(&self, name: &str) -> bool {
         let is_plain = name.chars().all(char::is_alphabetic);
-        self.list.contains(&name) && (!is_plain || self.ask())
+        self.list.contains(&name) && (!is_plain || self.asks_for_call())
     }
 }

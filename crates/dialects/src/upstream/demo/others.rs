@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::neutral::Endpoint;
 
 /// The most bytes of a body of JSON.
-const LONGEST: usize = 1 << 20;
+const MAX_BODY_BYTES: usize = 1 << 20;
 /// The most numbers of an answer with vectors.
 const MOST_NUMBERS: usize = 1 << 18;
 /// The dimensions of a vector, if the request does not say it.
@@ -45,34 +45,38 @@ pub(super) type Pieces = (&'static str, Vec<Vec<u8>>);
 
 /// Returns the answer at a path below the version, or why there is none. `length` is that of the
 /// whole body, of which a form shows no more. Returns `None` where conversations are held.
-pub(super) fn answer(path: &str, body: &[u8], length: usize) -> Option<Result<Pieces, String>> {
+pub(super) fn answer_path(
+    path: &str,
+    body: &[u8],
+    length: usize,
+) -> Option<Result<Pieces, String>> {
     let write = |value: Value| ("application/json", vec![value.to_string().into_bytes()]);
     let read = || -> Result<Value, String> {
-        let message = format!("The demo takes at most {LONGEST} bytes here.");
-        if length <= LONGEST {
+        let message = format!("The demo takes at most {MAX_BODY_BYTES} bytes here.");
+        if length <= MAX_BODY_BYTES {
             Ok(serde_json::from_slice(body).unwrap_or_default())
         } else {
             Err(message)
         }
     };
-    let heard =
+    let transcription =
         || json!({ "text": format!("The demo cannot hear. It got a form of {length} bytes.") });
     let endpoint = Endpoint::ALL.into_iter().find(|one| one.path() == path)?;
     Some(match endpoint {
         Endpoint::Chat | Endpoint::Responses | Endpoint::Messages => return None,
-        Endpoint::Embeddings => read().and_then(|asked| embeddings(&asked)).map(write),
-        Endpoint::Completions => read().map(|asked| completion(&asked)),
-        Endpoint::Rerank => read().map(|asked| write(rerank(&asked))),
-        Endpoint::Moderations => read().map(|asked| write(moderations(&asked))),
-        Endpoint::Images => read().map(|asked| write(images(&asked))),
-        Endpoint::Edits => Ok(write(images(&Value::Null))),
-        Endpoint::Speech => Ok(("audio/wav", vec![beep()])),
-        Endpoint::Transcriptions | Endpoint::Translations => Ok(write(heard())),
+        Endpoint::Embeddings => read().and_then(|asked| make_embeddings(&asked)).map(write),
+        Endpoint::Completions => read().map(|asked| complete_prompts(&asked)),
+        Endpoint::Rerank => read().map(|asked| write(rank_documents(&asked))),
+        Endpoint::Moderations => read().map(|asked| write(moderate_texts(&asked))),
+        Endpoint::Images => read().map(|asked| write(paint_images(&asked))),
+        Endpoint::Edits => Ok(write(paint_images(&Value::Null))),
+        Endpoint::Speech => Ok(("audio/wav", vec![write_beep()])),
+        Endpoint::Transcriptions | Endpoint::Translations => Ok(write(transcription())),
     })
 }
 
 /// Returns the texts of an input: one or several, or the numbers of their tokens.
-fn texts(input: Option<&Value>) -> Vec<String> {
+fn input_texts(input: Option<&Value>) -> Vec<String> {
     let text = |value: &Value| {
         value
             .as_str()
@@ -87,35 +91,38 @@ fn texts(input: Option<&Value>) -> Vec<String> {
     }
 }
 
-fn words(text: &str) -> impl Iterator<Item = String> {
+fn split_words(text: &str) -> impl Iterator<Item = String> {
     text.split(|c: char| !c.is_alphanumeric())
         .filter(|word| !word.is_empty())
         .map(str::to_lowercase)
 }
 
 /// Counts each word as a token.
-fn tokens<'t>(texts: impl IntoIterator<Item = &'t String>) -> usize {
-    texts.into_iter().map(|text| words(text).count()).sum()
+fn count_words<'t>(texts: impl IntoIterator<Item = &'t String>) -> usize {
+    texts
+        .into_iter()
+        .map(|text| split_words(text).count())
+        .sum()
 }
 
-fn number(asked: &Value, name: &str, usual: u64, most: u64) -> u64 {
+fn read_number(asked: &Value, name: &str, default_value: u64, max_value: u64) -> u64 {
     asked
         .get(name)
         .and_then(Value::as_u64)
-        .unwrap_or(usual)
-        .clamp(1, most)
+        .unwrap_or(default_value)
+        .clamp(1, max_value)
 }
 
 /// Returns the same number for the same text, whatever the machine (FNV-1a).
-fn hash(text: &str) -> u64 {
+fn text_hash(text: &str) -> u64 {
     let mix = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
     text.bytes().fold(0xcbf2_9ce4_8422_2325, mix)
 }
 
 /// Makes a vector of length 1 for each text. Texts with many words in common have near vectors.
-fn embeddings(asked: &Value) -> Result<Value, String> {
-    let texts = texts(asked.get("input"));
-    let dimensions = number(asked, "dimensions", DIMENSIONS, 4096);
+fn make_embeddings(asked: &Value) -> Result<Value, String> {
+    let texts = input_texts(asked.get("input"));
+    let dimensions = read_number(asked, "dimensions", DIMENSIONS, 4096);
     let size = usize::try_from(dimensions).unwrap_or(1);
     if texts.len().saturating_mul(size) > MOST_NUMBERS {
         return Err(format!(
@@ -125,9 +132,9 @@ fn embeddings(asked: &Value) -> Result<Value, String> {
     let in_base64 = asked.get("encoding_format").and_then(Value::as_str) == Some("base64");
     let vector = |text: &String| {
         let mut vector = vec![0_f32; size];
-        for hash in words(text).map(|word| hash(&word)) {
-            let place = usize::try_from(hash % dimensions).unwrap_or(0);
-            if let Some(number) = vector.get_mut(place) {
+        for hash in split_words(text).map(|word| text_hash(&word)) {
+            let position = usize::try_from(hash % dimensions).unwrap_or(0);
+            if let Some(number) = vector.get_mut(position) {
                 *number += if hash >> 63 == 0 { 1.0 } else { -1.0 };
             }
         }
@@ -154,27 +161,31 @@ fn embeddings(asked: &Value) -> Result<Value, String> {
         |(index, text)| json!({ "object": "embedding", "index": index, "embedding": vector(text) }),
     );
     let data: Value = data.collect();
-    let read = tokens(&texts);
+    let read = count_words(&texts);
     Ok(
         json!({ "object": "list", "data": data, "model": "demo", "usage": { "prompt_tokens": read, "total_tokens": read } }),
     )
 }
 
 /// Continues each prompt with the same words, whole or as a stream.
-fn completion(asked: &Value) -> Pieces {
-    let prompts = texts(asked.get("prompt"));
-    let most = usize::try_from(number(asked, "max_tokens", WORDS, 1000)).unwrap_or(usize::MAX);
-    let choices = usize::try_from(number(asked, "n", 1, 10)).unwrap_or(1);
+fn complete_prompts(asked: &Value) -> Pieces {
+    let prompts = input_texts(asked.get("prompt"));
+    let max_words =
+        usize::try_from(read_number(asked, "max_tokens", WORDS, 1000)).unwrap_or(usize::MAX);
+    let choices = usize::try_from(read_number(asked, "n", 1, 10)).unwrap_or(1);
     let echo = asked.get("echo").and_then(Value::as_bool).unwrap_or(false);
-    let said = || CONTINUED.split(' ').skip(1).map(|word| format!(" {word}"));
-    let (is_cut, said) = (said().count() > most, said().take(most).collect::<Vec<_>>());
+    let continuation = || CONTINUED.split(' ').skip(1).map(|word| format!(" {word}"));
+    let (is_cut, said) = (
+        continuation().count() > max_words,
+        continuation().take(max_words).collect::<Vec<_>>(),
+    );
     let finish = if is_cut { "length" } else { "stop" };
     let all: Vec<&String> = prompts
         .iter()
         .flat_map(|prompt| std::iter::repeat_n(prompt, choices))
         .take(1000)
         .collect();
-    let (read, written) = (tokens(&prompts), said.len().saturating_mul(all.len()));
+    let (read, written) = (count_words(&prompts), said.len().saturating_mul(all.len()));
     let usage = json!({ "prompt_tokens": read, "completion_tokens": written, "total_tokens": read + written });
     let choice = |index: usize, text: String, finish: Option<&str>| json!({ "index": index, "text": text, "logprobs": null, "finish_reason": finish });
     let object = |choices: Vec<Value>| json!({ "id": "cmpl-demo", "object": "text_completion", "created": 0, "model": "demo", "choices": choices });
@@ -213,8 +224,8 @@ fn completion(asked: &Value) -> Pieces {
 }
 
 /// Orders documents by the share of the query's words that they have.
-fn rerank(asked: &Value) -> Value {
-    let query: HashSet<String> = words(
+fn rank_documents(asked: &Value) -> Value {
+    let query: HashSet<String> = split_words(
         asked
             .get("query")
             .and_then(Value::as_str)
@@ -236,7 +247,7 @@ fn rerank(asked: &Value) -> Value {
     };
     let documents: Vec<String> = documents.iter().map(text).collect();
     let score = |text: &String| {
-        let found = words(text)
+        let found = split_words(text)
             .filter(|word| query.contains(word))
             .collect::<HashSet<_>>()
             .len();
@@ -245,22 +256,23 @@ fn rerank(asked: &Value) -> Value {
     };
     let mut scored: Vec<(usize, f64)> = documents.iter().map(score).enumerate().collect();
     scored.sort_by(|one, other| other.1.total_cmp(&one.1));
-    let most = usize::try_from(number(asked, "top_n", u64::MAX, u64::MAX)).unwrap_or(usize::MAX);
+    let max_results =
+        usize::try_from(read_number(asked, "top_n", u64::MAX, u64::MAX)).unwrap_or(usize::MAX);
     let results: Value = scored
         .iter()
-        .take(most)
+        .take(max_results)
         .map(|(index, score)| json!({ "index": index, "relevance_score": score, "document": { "text": documents.get(*index) } }))
         .collect();
-    json!({ "id": "rerank-demo", "model": "demo", "results": results, "usage": { "total_tokens": tokens(&documents) + query.len() } })
+    json!({ "id": "rerank-demo", "model": "demo", "results": results, "usage": { "total_tokens": count_words(&documents) + query.len() } })
 }
 
 /// Takes a text for harmful if it says so.
-fn moderations(asked: &Value) -> Value {
-    let results: Value = texts(asked.get("input"))
+fn moderate_texts(asked: &Value) -> Value {
+    let results: Value = input_texts(asked.get("input"))
         .iter()
         .map(|text| {
-            let flagged = words(text).any(|word| word == HARMFUL);
-            let of = |value: fn(bool) -> Value| -> Value {
+            let flagged = split_words(text).any(|word| word == HARMFUL);
+            let per_category = |value: fn(bool) -> Value| -> Value {
                 CATEGORIES
                     .iter()
                     .map(|name| ((*name).to_owned(), value(flagged && *name == "violence")))
@@ -268,9 +280,9 @@ fn moderations(asked: &Value) -> Value {
             };
             json!({
                 "flagged": flagged,
-                "categories": of(Value::from),
-                "category_scores": of(|is_so| json!(if is_so { 1.0 } else { 0.0 })),
-                "category_applied_input_types": of(|_| json!(["text"])),
+                "categories": per_category(Value::from),
+                "category_scores": per_category(|is_so| json!(if is_so { 1.0 } else { 0.0 })),
+                "category_applied_input_types": per_category(|_| json!(["text"])),
             })
         })
         .collect();
@@ -278,24 +290,25 @@ fn moderations(asked: &Value) -> Value {
 }
 
 /// Paints pictures in one colour, which depends on the prompt.
-fn images(asked: &Value) -> Value {
-    let [usual, largest] = SIZE;
+fn paint_images(asked: &Value) -> Value {
+    let [default_side, largest] = SIZE;
     let size = asked
         .get("size")
         .and_then(Value::as_str)
         .and_then(|size| size.split_once('x'));
-    let side = |side: &str| side.parse().unwrap_or(usual).clamp(1, largest);
-    let (width, height) = size.map_or((usual, usual), |(width, height)| {
+    let side = |side: &str| side.parse().unwrap_or(default_side).clamp(1, largest);
+    let (width, height) = size.map_or((default_side, default_side), |(width, height)| {
         (side(width), side(height))
     });
     let prompt = asked
         .get("prompt")
         .and_then(Value::as_str)
         .unwrap_or_default();
-    let [red, green, blue, ..] = hash(prompt).to_le_bytes();
-    let picture = json!({ "b64_json": BASE64.encode(png(width, height, [red, green, blue])) });
-    let count = usize::try_from(number(asked, "n", 1, 10)).unwrap_or(1);
-    let read = words(prompt).count();
+    let [red, green, blue, ..] = text_hash(prompt).to_le_bytes();
+    let picture =
+        json!({ "b64_json": BASE64.encode(write_png(width, height, [red, green, blue])) });
+    let count = usize::try_from(read_number(asked, "n", 1, 10)).unwrap_or(1);
+    let read = split_words(prompt).count();
     let usage = json!({
         "input_tokens": read,
         "input_tokens_details": { "text_tokens": read, "image_tokens": 0 },
@@ -306,7 +319,7 @@ fn images(asked: &Value) -> Value {
 }
 
 /// Writes a picture in one colour: one bit for each point, and a palette of one entry.
-fn png(width: u32, height: u32, colour: [u8; 3]) -> Vec<u8> {
+fn write_png(width: u32, height: u32, colour: [u8; 3]) -> Vec<u8> {
     let chunk = |name: &[u8; 4], data: &[u8]| {
         let body = [name.as_slice(), data].concat();
         let length = u32::try_from(data.len()).unwrap_or(u32::MAX);
@@ -347,10 +360,10 @@ fn png(width: u32, height: u32, colour: [u8; 3]) -> Vec<u8> {
 }
 
 /// Writes a beep of a quarter of a second: 8,000 bytes a second, one channel.
-fn beep() -> Vec<u8> {
+fn write_beep() -> Vec<u8> {
     const RATE: u32 = 8_000;
     let samples: Vec<u8> = (0..RATE / 4)
-        .map(|at| if at / 8 % 2 == 0 { 0xa0 } else { 0x60 })
+        .map(|sample| if sample / 8 % 2 == 0 { 0xa0 } else { 0x60 })
         .collect();
     let length = RATE / 4;
     let (whole, rate) = ((length + 36).to_le_bytes(), RATE.to_le_bytes());

@@ -5,8 +5,8 @@
 
 use std::borrow::Cow;
 
-use crate::neutral::schema::{Node, string};
-use crate::wire::json::quote;
+use crate::neutral::schema::{Node, string_value};
+use crate::wire::json::quote_string;
 
 /// The steps that one sample may take. Each value, each part of a schema and each look at some
 /// names is a step.
@@ -22,7 +22,7 @@ const FULL_LEVELS: usize = 4;
 /// The most parts of a schema that together describe one value.
 const MOST_PARTS: usize = 32;
 /// The longest text that is made because a schema asks for it, and the longest that is compared.
-const LONGEST: usize = 4_096;
+const MAX_TEXT_BYTES: usize = 4_096;
 /// The most bytes of all values, each counted at every level that it is in.
 const MOST_BYTES: usize = 256 * 1024;
 /// Keywords that may stand beside a fixed value, since they forbid nothing else of it.
@@ -122,13 +122,13 @@ impl<'s> Maker<'s> {
 
     /// Returns the place in the schema that a reference names.
     fn referred(&mut self, reference: &Node<'_>) -> Option<&'s Node<'s>> {
-        let reference = short(reference)?;
-        let mut place = self.root;
+        let reference = short_string(reference)?;
+        let mut node = self.root;
         for step in reference.strip_prefix('#')?.split('/').skip(1) {
-            self.look_at(place.parts.len())?;
-            place = place.get(&step.replace("~1", "/").replace("~0", "~"))?;
+            self.look_at(node.parts.len())?;
+            node = node.get(&step.replace("~1", "/").replace("~0", "~"))?;
         }
-        (reference == "#" || reference.starts_with("#/")).then_some(place)
+        (reference == "#" || reference.starts_with("#/")).then_some(node)
     }
 
     /// Makes a value. Of the lists of alternatives, the first `settled` ones are settled.
@@ -159,9 +159,9 @@ impl<'s> Maker<'s> {
             }
             return None;
         }
-        let made = match (find(parts, "const")?, find(parts, "enum")?) {
-            (None, None) => self.of_kind(&kind(parts)?, parts, level)?,
-            (value, list) => fixed(parts, value, list)?.to_owned(),
+        let made = match (find_keyword(parts, "const")?, find_keyword(parts, "enum")?) {
+            (None, None) => self.of_kind(&value_type(parts)?, parts, level)?,
+            (value, list) => fixed_value(parts, value, list)?.to_owned(),
         };
         self.room = self.room.checked_sub(made.len())?;
         Some(made)
@@ -174,7 +174,7 @@ impl<'s> Maker<'s> {
         part: &'s Node<'s>,
         list: &'s Node<'s>,
     ) -> Option<bool> {
-        let tag = tag(part);
+        let tag = discriminator_name(part);
         for other in list.elements() {
             if std::ptr::eq(other, alternative) || have_other_types(other, alternative) {
                 continue;
@@ -204,7 +204,7 @@ impl<'s> Maker<'s> {
             "object" => self.object(parts, level),
             "array" => self.array(parts, level),
             "string" => self.text(parts),
-            "integer" | "number" => number(parts, kind == "integer"),
+            "integer" | "number" => sample_number(parts, kind == "integer"),
             "boolean" => Some("true".to_owned()),
             "null" => Some("null".to_owned()),
             _ => None,
@@ -221,11 +221,16 @@ impl<'s> Maker<'s> {
             .filter_map(|part| part.get("properties"))
             .flat_map(|all| &all.parts);
         self.look_at(lists.clone().count() + known.clone().count())?;
-        if known.clone().any(|(name, _)| name.len() > LONGEST) {
+        if known.clone().any(|(name, _)| name.len() > MAX_TEXT_BYTES) {
             return None;
         }
-        let required: Vec<_> = lists.map(|(_, name)| short(name)).collect::<Option<_>>()?;
-        let tags: Vec<_> = parts.iter().filter_map(|part| tag(part)).collect();
+        let required: Vec<_> = lists
+            .map(|(_, name)| short_string(name))
+            .collect::<Option<_>>()?;
+        let tags: Vec<_> = parts
+            .iter()
+            .filter_map(|part| discriminator_name(part))
+            .collect();
         let mut members: Vec<(&str, Option<String>)> = Vec::new();
         for name in known
             .map(|(name, _)| &**name)
@@ -243,21 +248,21 @@ impl<'s> Maker<'s> {
             }
             members.push((name, value));
         }
-        let made = members
-            .iter()
-            .filter_map(|(name, value)| Some(format!("{}:{}", quote(name), value.as_ref()?)));
+        let made = members.iter().filter_map(|(name, value)| {
+            Some(format!("{}:{}", quote_string(name), value.as_ref()?))
+        });
         let mut made: Vec<_> = made.collect();
-        let least = bound(parts, "minProperties")?.unwrap_or(0);
-        let most = bound(parts, "maxProperties")?.unwrap_or(usize::MAX);
+        let least = read_bound(parts, "minProperties")?.unwrap_or(0);
+        let max_members = read_bound(parts, "maxProperties")?.unwrap_or(usize::MAX);
         while made.len() < least {
             let name = format!("{} {}", self.word, made.len() + 1);
             if members.iter().any(|(known, _)| *known == name) {
                 return None;
             }
             let value = self.member(parts, &name, level)?;
-            made.push(format!("{}:{value}", quote(&name)));
+            made.push(format!("{}:{value}", quote_string(&name)));
         }
-        (made.len() <= most).then(|| format!("{{{}}}", made.join(",")))
+        (made.len() <= max_members).then(|| format!("{{{}}}", made.join(",")))
     }
 
     fn member(&mut self, parts: &Schemas<'s>, name: &str, level: usize) -> Option<String> {
@@ -272,22 +277,23 @@ impl<'s> Maker<'s> {
     }
 
     fn array(&mut self, parts: &Schemas<'s>, level: usize) -> Option<String> {
-        let items = find(parts, "items")?;
-        let tuple = find(parts, "prefixItems")?.or(items.filter(|items| items.is_array()));
+        let items = find_keyword(parts, "items")?;
+        let tuple = find_keyword(parts, "prefixItems")?.or(items.filter(|items| items.is_array()));
         let mut kinds: Vec<_> = tuple
             .into_iter()
             .flat_map(Node::elements)
             .take(MOST_STEPS)
             .collect();
-        let least = bound(parts, "minItems")?.unwrap_or(0);
-        let is_unique = find(parts, "uniqueItems")?.is_some_and(|node| node.text != "false");
-        let most = bound(parts, "maxItems")?
-            .unwrap_or(LONGEST)
-            .min(if is_unique { 1 } else { LONGEST });
+        let least = read_bound(parts, "minItems")?.unwrap_or(0);
+        let is_unique =
+            find_keyword(parts, "uniqueItems")?.is_some_and(|node| node.text != "false");
+        let max_items = read_bound(parts, "maxItems")?
+            .unwrap_or(MAX_TEXT_BYTES)
+            .min(if is_unique { 1 } else { MAX_TEXT_BYTES });
         let wished = least
             .max(kinds.len())
             .max(usize::from(level < FULL_LEVELS))
-            .min(most);
+            .min(max_items);
         if wished < least || least > MOST_STEPS {
             return None;
         }
@@ -307,7 +313,7 @@ impl<'s> Maker<'s> {
             }
         }
         // Without a schema for the elements, anything is one.
-        let word = quote(self.word);
+        let word = quote_string(self.word);
         if items.is_none() && tuple.is_none() {
             made.resize(least, word);
         }
@@ -315,36 +321,36 @@ impl<'s> Maker<'s> {
     }
 
     fn text(&self, parts: &Schemas<'s>) -> Option<String> {
-        let (least, most) = (
-            bound(parts, "minLength")?.unwrap_or(0),
-            bound(parts, "maxLength")?.unwrap_or(usize::MAX),
+        let (least, max_length) = (
+            read_bound(parts, "minLength")?.unwrap_or(0),
+            read_bound(parts, "maxLength")?.unwrap_or(usize::MAX),
         );
-        if find(parts, "pattern")?.is_some() {
+        if find_keyword(parts, "pattern")?.is_some() {
             return None;
         }
-        let format = find(parts, "format")?.and_then(short);
+        let format = find_keyword(parts, "format")?.and_then(short_string);
         let known = format.and_then(|format| FORMATS.iter().find(|(name, _)| *name == format));
         let text: String = match known {
             Some((_, sample)) => (*sample).to_owned(),
-            None if least > LONGEST => return None,
+            None if least > MAX_TEXT_BYTES => return None,
             None => self
                 .word
                 .chars()
                 .cycle()
-                .take(self.word.chars().count().max(least).min(most))
+                .take(self.word.chars().count().max(least).min(max_length))
                 .collect(),
         };
-        (least..=most)
+        (least..=max_length)
             .contains(&text.chars().count())
-            .then(|| quote(&text))
+            .then(|| quote_string(&text))
     }
 }
 
 /// Returns the string that a value is, unless it is long.
-fn short<'s>(value: &Node<'s>) -> Option<Cow<'s, str>> {
+fn short_string<'s>(value: &Node<'s>) -> Option<Cow<'s, str>> {
     Some(value.text)
-        .filter(|text| text.len() <= LONGEST)
-        .and_then(string)
+        .filter(|text| text.len() <= MAX_TEXT_BYTES)
+        .and_then(string_value)
 }
 
 /// Returns the value of a keyword. Returns `None` if two parts have different ones.
@@ -352,7 +358,7 @@ fn short<'s>(value: &Node<'s>) -> Option<Cow<'s, str>> {
     clippy::option_option,
     reason = "a keyword that is not there is no contradiction"
 )]
-fn find<'s>(parts: &Schemas<'s>, name: &str) -> Option<Option<&'s Node<'s>>> {
+fn find_keyword<'s>(parts: &Schemas<'s>, name: &str) -> Option<Option<&'s Node<'s>>> {
     let mut all = parts
         .iter()
         .flat_map(|part| &part.parts)
@@ -362,7 +368,7 @@ fn find<'s>(parts: &Schemas<'s>, name: &str) -> Option<Option<&'s Node<'s>>> {
         return Some(None);
     };
     let is_same = |node: &Node<'_>| {
-        std::ptr::eq(node, first) || node.text.len() <= LONGEST && node.text == first.text
+        std::ptr::eq(node, first) || node.text.len() <= MAX_TEXT_BYTES && node.text == first.text
     };
     all.all(is_same).then_some(Some(first))
 }
@@ -372,15 +378,15 @@ fn find<'s>(parts: &Schemas<'s>, name: &str) -> Option<Option<&'s Node<'s>>> {
     clippy::option_option,
     reason = "a keyword that is not there is no contradiction"
 )]
-fn bound<T: std::str::FromStr>(parts: &Schemas<'_>, name: &str) -> Option<Option<T>> {
-    find(parts, name)?
+fn read_bound<T: std::str::FromStr>(parts: &Schemas<'_>, name: &str) -> Option<Option<T>> {
+    find_keyword(parts, name)?
         .map(|node| node.text.parse())
         .transpose()
         .ok()
 }
 
 /// Returns the value that the schema fixes, if nothing else can forbid it.
-fn fixed<'s>(
+fn fixed_value<'s>(
     parts: &Schemas<'s>,
     value: Option<&'s Node<'s>>,
     list: Option<&'s Node<'s>>,
@@ -391,9 +397,10 @@ fn fixed<'s>(
     {
         return None;
     }
-    let said = find(parts, "type")?;
-    let is_allowed =
-        |text: &str| said.is_none_or(|said| types(said).any(|kind| is_of_type(text, &kind)));
+    let type_node = find_keyword(parts, "type")?;
+    let is_allowed = |text: &str| {
+        type_node.is_none_or(|type_node| type_names(type_node).any(|kind| is_of_type(text, &kind)))
+    };
     let mut values = value.into_iter().chain(
         list.into_iter()
             .flat_map(Node::elements)
@@ -402,7 +409,7 @@ fn fixed<'s>(
     values
         .find(|value| is_allowed(value.text))
         .map(|value| value.text)
-        .filter(|text| text.len() <= LONGEST)
+        .filter(|text| text.len() <= MAX_TEXT_BYTES)
 }
 
 fn is_of_type(text: &str, kind: &str) -> bool {
@@ -418,27 +425,28 @@ fn is_of_type(text: &str, kind: &str) -> bool {
 }
 
 /// Returns the names of the types that a schema allows.
-fn types<'s>(said: &'s Node<'s>) -> impl Iterator<Item = Cow<'s, str>> {
-    said.elements()
+fn type_names<'s>(type_node: &'s Node<'s>) -> impl Iterator<Item = Cow<'s, str>> {
+    type_node
+        .elements()
         .take(MOST_KEYWORDS)
-        .chain([said])
-        .filter_map(short)
+        .chain([type_node])
+        .filter_map(short_string)
 }
 
 /// Returns whether no value is allowed by both schemas, since each names one type.
 fn have_other_types<'s>(one: &Node<'s>, other: &Node<'s>) -> bool {
-    let kind = |schema: &Node<'s>| schema.get("type").and_then(short);
+    let kind = |schema: &Node<'s>| schema.get("type").and_then(short_string);
     let is_number = |kind: &str| matches!(kind, "number" | "integer");
     let pair = kind(one).zip(kind(other));
     pair.is_some_and(|(one, other)| one != other && !(is_number(&one) && is_number(&other)))
 }
 
 /// Returns the name of the property that tells the alternatives of a schema apart.
-fn tag<'s>(schema: &Node<'s>) -> Option<Cow<'s, str>> {
+fn discriminator_name<'s>(schema: &Node<'s>) -> Option<Cow<'s, str>> {
     schema
         .get("discriminator")?
         .get("propertyName")
-        .and_then(short)
+        .and_then(short_string)
 }
 
 /// Returns whether a value of the first schema has a property that must be another text in the
@@ -449,7 +457,7 @@ fn have_other_tags<'s>(one: &Node<'s>, other: &Node<'s>, tag: Option<&str>) -> b
             .get("required")
             .into_iter()
             .flat_map(Node::elements)
-            .filter_map(short);
+            .filter_map(short_string);
         tag == Some(name) || names.any(|known| known == name)
     };
     let properties = one.get("properties").into_iter().flat_map(|all| &all.parts);
@@ -463,16 +471,16 @@ fn have_other_tags<'s>(one: &Node<'s>, other: &Node<'s>, tag: Option<&str>) -> b
 /// Returns the only text that a schema allows.
 fn only_text<'s>(schema: &Node<'s>) -> Option<Cow<'s, str>> {
     match schema.get("enum").map(|list| list.parts.as_slice()) {
-        Some([(_, only)]) => short(only),
+        Some([(_, only)]) => short_string(only),
         Some(_) => None,
-        None => schema.get("const").and_then(short),
+        None => schema.get("const").and_then(short_string),
     }
 }
 
 /// Returns the type of a value, also if only its keywords say it.
-fn kind<'s>(parts: &Schemas<'s>) -> Option<Cow<'s, str>> {
-    if let Some(said) = find(parts, "type")? {
-        let kinds: Vec<_> = types(said).collect();
+fn value_type<'s>(parts: &Schemas<'s>) -> Option<Cow<'s, str>> {
+    if let Some(type_node) = find_keyword(parts, "type")? {
+        let kinds: Vec<_> = type_names(type_node).collect();
         return kinds
             .iter()
             .find(|kind| **kind != "null")
@@ -496,18 +504,19 @@ fn kind<'s>(parts: &Schemas<'s>) -> Option<Cow<'s, str>> {
 const EXACT: f64 = 9e15;
 
 /// Makes a number: the first of some that is allowed.
-fn number(parts: &Schemas<'_>, is_whole: bool) -> Option<String> {
+fn sample_number(parts: &Schemas<'_>, is_whole: bool) -> Option<String> {
     let (min, max, step): (Option<f64>, Option<f64>, Option<f64>) = (
-        bound(parts, "minimum")?,
-        bound(parts, "maximum")?,
-        bound(parts, "multipleOf")?,
+        read_bound(parts, "minimum")?,
+        read_bound(parts, "maximum")?,
+        read_bound(parts, "multipleOf")?,
     );
     // In older schemas, the word says of the other bound that it is not allowed itself.
-    let open = |name: &str, other: Option<f64>| match find(parts, name)?.map(|node| node.text) {
-        Some("true") => Some(other),
-        Some("false") | None => Some(None),
-        Some(number) => number.parse::<f64>().ok().map(Some),
-    };
+    let open =
+        |name: &str, other: Option<f64>| match find_keyword(parts, name)?.map(|node| node.text) {
+            Some("true") => Some(other),
+            Some("false") | None => Some(None),
+            Some(number) => number.parse::<f64>().ok().map(Some),
+        };
     let (above, below) = (
         open("exclusiveMinimum", min)?,
         open("exclusiveMaximum", max)?,

@@ -136,7 +136,7 @@ const AGENT: [&str; 6] = [
 
 /// The answer to a conversation.
 fn replied(body: &[u8], stream: bool) -> Option<Reply> {
-    reply("/chat/completions", body, body.len(), stream)
+    demo_reply("/chat/completions", body, body.len(), stream)
 }
 
 #[test]

@@ -13,18 +13,18 @@ use serde_json::value::RawValue;
 
 use super::error;
 use super::grounding::{self, CitedAlready};
-use super::lenient::{compact, required};
+use super::lenient::{compact_json, read_required};
 use crate::neutral::{self, AnswerFault, Emit, Event, Finish, StreamFault, Tokens, UpstreamError};
 use crate::upstream::shared::flat::shapes::Several;
-use crate::upstream::shared::lenient::{Count, Object, counts, counts_in, unquoted};
+use crate::upstream::shared::lenient::{Count, Object, counts_in, read_counts, unquote_input};
 use crate::upstream::shared::text::Text;
 
 /// Reads a buffered answer. Also reads a stream's objects as an array, which is what comes if
 /// `alt=sse` was lost on the way.
-pub fn answer(body: &[u8], emit: Emit<'_>) -> Result<(), AnswerFault> {
+pub fn read_answer(body: &[u8], emit: Emit<'_>) -> Result<(), AnswerFault> {
     let body = body.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(body);
     let lossy = String::from_utf8_lossy(body);
-    let responses = read(&lossy).ok_or(AnswerFault::Nonsense(
+    let responses = read_responses(&lossy).ok_or(AnswerFault::Nonsense(
         "the answer is not JSON as Gemini sends it",
     ))?;
     let mut reader = GeminiReader::default();
@@ -49,10 +49,10 @@ pub fn answer(body: &[u8], emit: Emit<'_>) -> Result<(), AnswerFault> {
 }
 
 /// Emits the counts of a whole answer, whatever else it is.
-pub fn count(body: &[u8], emit: Emit<'_>) {
+pub fn emit_usage(body: &[u8], emit: Emit<'_>) {
     let of_the_last = || {
         let text = std::str::from_utf8(body).ok()?;
-        read(text)?
+        read_responses(text)?
             .list()
             .iter()
             .rev()
@@ -65,7 +65,7 @@ pub fn count(body: &[u8], emit: Emit<'_>) {
 }
 
 /// Reads the objects in a text.
-fn read(text: &str) -> Option<Several<Response<'_>>> {
+fn read_responses(text: &str) -> Option<Several<Response<'_>>> {
     if text.trim_ascii_start().starts_with('[') {
         let list: Vec<Object<_>> = serde_json::from_str(text).ok()?;
         return Some(Several::Many(
@@ -119,7 +119,7 @@ impl neutral::Reader for GeminiReader {
         }
         let broken = StreamFault::Broken("an event is not JSON as Gemini sends it");
         let text = std::str::from_utf8(data).map_err(|_| broken.clone())?;
-        for response in read(text).ok_or(broken)?.list() {
+        for response in read_responses(text).ok_or(broken)?.list() {
             self.take(response, text, emit)
                 .map_err(StreamFault::Upstream)?;
         }
@@ -170,7 +170,7 @@ impl GeminiReader {
             .error
             .is_some_and(|error| !matches!(error.get(), "false" | r#""""#))
         {
-            return Err(error::read(whole.as_bytes(), None));
+            return Err(error::read_any_error(whole.as_bytes(), None));
         }
         if let Some(id) = response.response_id.filled().filter(|_| !self.has_id) {
             self.has_id = true;
@@ -206,8 +206,8 @@ impl GeminiReader {
             .0
             .and_then(|index| u32::try_from(index).ok())
             .unwrap_or_default();
-        let place = match self.candidates.iter().position(|seen| seen.index == index) {
-            Some(place) => place,
+        let state_index = match self.candidates.iter().position(|seen| seen.index == index) {
+            Some(known_index) => known_index,
             None if self.candidates.len() == MAX_CANDIDATES => return Ok(()),
             None => {
                 self.candidates.push(CandidateState {
@@ -220,7 +220,7 @@ impl GeminiReader {
                 self.candidates.len() - 1
             }
         };
-        let Some(seen) = self.candidates.get_mut(place) else {
+        let Some(seen) = self.candidates.get_mut(state_index) else {
             return Ok(());
         };
         for part in candidate
@@ -232,7 +232,7 @@ impl GeminiReader {
         }
         if let Some(metadata) = candidate.grounding_metadata {
             let is_last = seen.ended || !candidate.finish_reason.as_str().is_empty();
-            grounding::emit(metadata, is_last, index, &mut seen.cited, emit);
+            grounding::emit_sources(metadata, is_last, index, &mut seen.cited, emit);
         }
         let is_zero = candidate.finish_reason.as_str() == ZERO;
         seen.zero = match seen.zero {
@@ -240,7 +240,7 @@ impl GeminiReader {
             Zero::NotSeen => Zero::NotSeen,
             Zero::IsLast | Zero::IsInEachEvent => Zero::IsInEachEvent,
         };
-        let finish = match finish(candidate.finish_reason.as_str()) {
+        let finish = match finish_reason(candidate.finish_reason.as_str()) {
             Ok(None) => return Ok(()),
             Ok(Some(finish)) => finish,
             // Content from before the failure is still an answer. Without content there is no
@@ -258,7 +258,7 @@ const ZERO: &str = "FINISH_REASON_UNSPECIFIED";
 
 /// Returns the reason of a candidate's end, or `None` if the candidate goes on. If the model made
 /// something that is no answer, the error is Google's word for it.
-fn finish(reason: &str) -> Result<Option<Finish>, &str> {
+fn finish_reason(reason: &str) -> Result<Option<Finish>, &str> {
     match reason {
         "" | ZERO => Ok(None),
         "MAX_TOKENS" | "CONTINUATION" => Ok(Some(Finish::Length)),
@@ -293,7 +293,7 @@ struct Response<'a> {
     #[serde(borrow)]
     candidates: Option<Vec<Object<Candidate<'a>>>>,
     prompt_feedback: Option<Feedback<'a>>,
-    #[serde(deserialize_with = "counts")]
+    #[serde(deserialize_with = "read_counts")]
     usage_metadata: Option<UsageMetadata>,
     response_id: Text<'a>,
     error: Option<&'a RawValue>,
@@ -367,8 +367,8 @@ impl CandidatePart<'_> {
                 name: &call.name,
                 signature: self.thought_signature.filled(),
             });
-            if let Some(args) = call.args.map(unquoted).filter(|args| !args.is_empty()) {
-                emit(Event::Arguments(choice, &compact(&args)));
+            if let Some(args) = call.args.map(unquote_input).filter(|args| !args.is_empty()) {
+                emit(Event::Arguments(choice, &compact_json(&args)));
             }
             spoke = true;
         }
@@ -394,7 +394,7 @@ struct FunctionCall<'a> {
     #[serde(borrow, default)]
     id: Text<'a>,
     /// The name is required: a call without a function cannot be passed on.
-    #[serde(borrow, deserialize_with = "required")]
+    #[serde(borrow, deserialize_with = "read_required")]
     name: Cow<'a, str>,
     args: Option<&'a RawValue>,
 }
@@ -420,13 +420,13 @@ struct UsageMetadata {
 
 impl UsageMetadata {
     fn tokens(&self) -> Tokens {
-        let of = |count: &Count| count.0.unwrap_or_default();
-        let prompt =
-            of(&self.prompt_token_count).saturating_add(of(&self.tool_use_prompt_token_count));
-        let written =
-            of(&self.candidates_token_count).saturating_add(of(&self.thoughts_token_count));
+        let value_of = |count: &Count| count.0.unwrap_or_default();
+        let prompt = value_of(&self.prompt_token_count)
+            .saturating_add(value_of(&self.tool_use_prompt_token_count));
+        let written = value_of(&self.candidates_token_count)
+            .saturating_add(value_of(&self.thoughts_token_count));
         // Some models think without counting it separately. The total includes it.
-        let rest = of(&self.total_token_count).saturating_sub(prompt);
+        let rest = value_of(&self.total_token_count).saturating_sub(prompt);
         Tokens {
             prompt: Some(prompt),
             completion: Some(written.max(rest)),

@@ -8,7 +8,7 @@ use crate::neutral::turns::{Item, Outcome, Thoughts, Turn, Turns};
 use crate::neutral::{
     Call, Field, FieldRefused, LostFields, NO_SIGNATURE, Part, PartKind, Request, Target,
 };
-use crate::upstream::shared::text::joined;
+use crate::upstream::shared::text::joined_text;
 use crate::wire::json::{Cursor, Kind, Writer};
 
 /// The writer of one conversation.
@@ -26,7 +26,7 @@ impl<'r, 'a> Contents<'_, 'r, 'a, '_> {
     /// Writes both members. If only the system speaks, the user says the system's texts, because
     /// somebody must speak.
     pub(super) fn write(&mut self, turns: &Turns<'r, 'a>, w: &mut Writer) {
-        let model = Model::of(self.target.model);
+        let model = Model::read(self.target.model);
         let hears_system = model.hears_system() && !turns.turns.is_empty();
         if !turns.system.is_empty() && hears_system {
             w.key("systemInstruction")
@@ -94,11 +94,11 @@ impl<'r, 'a> Contents<'_, 'r, 'a, '_> {
     }
 
     fn carried<'p>(&mut self, part: &'p Part<'a>) -> Option<Carried<'p>> {
-        match media::carried(&part.kind, self.target, self.service, self.losses) {
+        match media::carry_part(&part.kind, self.target, self.service, self.losses) {
             Ok(carried) => Some(carried),
             Err(why) => {
                 self.refused
-                    .get_or_insert_with(|| media::refused(self.request, part, why));
+                    .get_or_insert_with(|| media::part_refused(self.request, part, why));
                 None
             }
         }
@@ -124,7 +124,7 @@ impl<'r, 'a> Contents<'_, 'r, 'a, '_> {
     fn result(&mut self, outcome: &Outcome<'r, 'a>, w: &mut Writer) {
         if outcome.name.is_empty() {
             self.refused
-                .get_or_insert_with(|| orphaned(self.request, &outcome.id));
+                .get_or_insert_with(|| orphan_refused(self.request, &outcome.id));
         }
         self.losses
             .add_if(outcome.cache.is_some(), Field::CacheHint);
@@ -137,7 +137,7 @@ impl<'r, 'a> Contents<'_, 'r, 'a, '_> {
             media.extend(self.carried(part));
         }
         // Since the third generation a result may have media inside.
-        let holds_media = !media.is_empty() && Model::of(self.target.model).is_gemini_since(3, 0);
+        let holds_media = !media.is_empty() && Model::read(self.target.model).is_gemini_since(3, 0);
         w.object(|w| {
             w.key("functionResponse").object(|w| {
                 w.optional(
@@ -178,10 +178,10 @@ fn current_turn(turns: &[Turn<'_, '_>]) -> usize {
 
 /// Removes the thoughts, and the turns that had nothing else. Google signs calls. Other signed
 /// thoughts are another provider's.
-pub(super) fn prune(turns: &mut Turns<'_, '_>, losses: &mut LostFields) {
+pub(super) fn remove_thoughts(turns: &mut Turns<'_, '_>, losses: &mut LostFields) {
     for turn in &mut turns.turns {
         turn.items.retain(|item| match item {
-            Item::Thoughts(Thoughts::Said(_)) => {
+            Item::Thoughts(Thoughts::Sent(_)) => {
                 losses.add(Field::Thoughts);
                 false
             }
@@ -231,7 +231,7 @@ fn write_arguments(call: &Call<'_>, w: &mut Writer) -> bool {
 
 /// Writes a call's result: an object as it is, and any other text as its `output`.
 fn write_response(parts: &[Part<'_>], w: &mut Writer) {
-    let text = joined(parts);
+    let text = joined_text(parts);
     if kind_of(text.trim_ascii()) == Some(Kind::Object) {
         w.raw(text.trim_ascii());
     } else {
@@ -254,7 +254,7 @@ fn write_carried(carried: &Carried<'_>, w: &mut Writer) {
             w.key("inlineData")
                 .object(|w| w.texts([("mimeType", kind), ("data", data)]));
         }
-        Carried::At(kind, url) => w.key("fileData").object(|w| {
+        Carried::FromUrl(kind, url) => w.key("fileData").object(|w| {
             w.optional("mimeType", *kind, Writer::text);
             w.key("fileUri").text(url);
         }),
@@ -262,12 +262,12 @@ fn write_carried(carried: &Carried<'_>, w: &mut Writer) {
 }
 
 /// Returns the refusal of a result that belongs to no call.
-fn orphaned(request: &Request<'_>, id: &str) -> FieldRefused {
-    let place = request
+fn orphan_refused(request: &Request<'_>, id: &str) -> FieldRefused {
+    let message_index = request
         .messages
         .iter()
         .position(|message| message.tool_call_id.as_deref() == Some(id));
-    let param = place.map_or(Field::Messages, Field::CallId);
+    let param = message_index.map_or(Field::Messages, Field::CallId);
     FieldRefused::invalid(
         param,
         "A tool message must answer a tool call of the assistant's message before it, with the same id.",

@@ -2,15 +2,15 @@
 
 use crate::upstream::protocol::Counting;
 use crate::wire::json;
-use crate::wire::splice::without;
+use crate::wire::splice::without_members;
 
 /// The Gemini API counts a whole request, and wants the model's name in it.
 pub(super) const GEMINI: Counting = Counting {
-    path,
+    path: counting_path,
     body: |model, body| {
-        let body = without(body, |name| name == "model");
+        let body = without_members(body, |name| name == "model");
         let members = body.trim_ascii_start().strip_prefix(b"{")?;
-        let model = json::quote(&format!(
+        let model = json::quote_string(&format!(
             "models/{}",
             model.strip_prefix("models/").unwrap_or(model)
         ));
@@ -22,10 +22,10 @@ pub(super) const GEMINI: Counting = Counting {
 
 /// Vertex AI counts the parts of a request that it names, and refuses the others.
 pub(super) const VERTEX: Counting = Counting {
-    path,
+    path: counting_path,
     body: |_, body| {
         let mut is_exact = true;
-        let counted = without(body, |name| {
+        let counted = without_members(body, |name| {
             match &*name.replace('_', "").to_ascii_lowercase() {
                 "contents" | "systeminstruction" | "tools" | "generationconfig" => false,
                 // These are no part of the prompt.
@@ -41,7 +41,7 @@ pub(super) const VERTEX: Counting = Counting {
     field: "totalTokens",
 };
 
-fn path(path: &str) -> Option<String> {
+fn counting_path(path: &str) -> Option<String> {
     path.strip_suffix(":generateContent")
         .map(|model| format!("{model}:countTokens"))
 }
@@ -53,10 +53,10 @@ mod tests {
     #[test]
     fn each_service_gets_what_it_counts() {
         assert_eq!(
-            path("/models/m:generateContent").as_deref(),
+            counting_path("/models/m:generateContent").as_deref(),
             Some("/models/m:countTokens")
         );
-        assert_eq!(path("/models/m:rawPredict"), None);
+        assert_eq!(counting_path("/models/m:rawPredict"), None);
         let of = |counting: Counting, body: &str| {
             (counting.body)("m", body.as_bytes()).map(|body| String::from_utf8(body).unwrap())
         };

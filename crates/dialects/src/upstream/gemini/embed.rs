@@ -4,10 +4,10 @@
 use super::{PROTOCOL, of_model};
 use crate::neutral::Endpoint;
 use crate::neutral::Written;
-use crate::neutral::embedding::{Embedding, Input, Says};
+use crate::neutral::embedding::{Embedding, EmbeddingSupport, Input};
 use crate::neutral::vectors::{Found, OF_GEMINI};
 use crate::upstream::VectorForm;
-use crate::upstream::openai::other_endpoints::passing;
+use crate::upstream::openai::other_endpoints::passing_translation;
 use crate::upstream::protocol::{ENDPOINTS, Endpoints, Protocol, Translation};
 use crate::wire::json::Writer;
 
@@ -16,12 +16,12 @@ pub(super) static BATCH: Protocol = Protocol {
     endpoint: Endpoint::Embeddings,
     path: |_, _, model, _| of_model(model, ":batchEmbedContents").into(),
     endpoints: Endpoints {
-        beside: |_, _| Some(&ONE),
+        other_protocol: |_, _| Some(&ONE),
         ..ENDPOINTS
     },
     translation: Some(Translation {
         vectors: Some(&FORM),
-        ..passing("batch_embed_contents")
+        ..passing_translation("batch_embed_contents")
     }),
     ..PROTOCOL
 };
@@ -31,14 +31,14 @@ static ONE: Protocol = Protocol {
     path: |_, _, model, _| of_model(model, ":embedContent").into(),
     translation: Some(Translation {
         vectors: Some(&FORM),
-        ..passing("embed_content")
+        ..passing_translation("embed_content")
     }),
     ..PROTOCOL
 };
 
 static FORM: VectorForm = VectorForm {
-    write: |embedding, model| Ok(write(embedding, model)),
-    most: |_| 100,
+    write: |embedding, model| Ok(write_embedding(embedding, model)),
+    max_inputs: |_| 100,
     places: OF_GEMINI,
 };
 
@@ -47,11 +47,11 @@ pub(super) static VERTEX_FORM: VectorForm = VectorForm {
         Ok(if reads_purpose(model) {
             write_one(embedding)
         } else {
-            predict(embedding)
+            write_prediction(embedding)
         })
     },
     // Newer models than the first ones take one text.
-    most: |model| if model.contains("gemini") { 1 } else { 250 },
+    max_inputs: |model| if model.contains("gemini") { 1 } else { 250 },
     places: &[
         (Found::Vector, &["predictions", "*", "embeddings", "values"]),
         (
@@ -75,19 +75,19 @@ pub(super) fn reads_purpose(model: &str) -> bool {
     model.contains("gemini-embedding-2")
 }
 
-fn write(embedding: &Embedding<'_>, model: &str) -> Written {
+fn write_embedding(embedding: &Embedding<'_>, model: &str) -> Written {
     let name = format!("models/{}", model.strip_prefix("models/").unwrap_or(model));
-    let says = !reads_purpose(model);
-    let says = Says {
-        purpose: says,
-        titles: says,
+    let says_purpose = !reads_purpose(model);
+    let says = EmbeddingSupport {
+        purpose: says_purpose,
+        titles: says_purpose,
     };
     let mut w = Writer::default();
     w.object(|w| {
         w.key("requests").each(&embedding.inputs, |w, input| {
             w.object(|w| {
                 w.key("model").text(&name);
-                content(w, input);
+                write_content(w, input);
                 let purpose = embedding.purpose().filter(|_| says.purpose);
                 w.optional("taskType", purpose, |w, purpose| w.text(purpose.googles()));
                 w.optional(
@@ -102,7 +102,7 @@ fn write(embedding: &Embedding<'_>, model: &str) -> Written {
     embedding.written(w, says)
 }
 
-fn content(w: &mut Writer, input: &Input<'_>) {
+fn write_content(w: &mut Writer, input: &Input<'_>) {
     w.key("content").object(|w| {
         w.key("parts").each([&input.text], |w, text| {
             w.object(|w| w.texts([("text", text)]))
@@ -113,16 +113,19 @@ fn content(w: &mut Writer, input: &Input<'_>) {
 fn write_one(embedding: &Embedding<'_>) -> Written {
     let mut w = Writer::default();
     w.object(|w| {
-        embedding.inputs.iter().for_each(|input| content(w, input));
+        embedding
+            .inputs
+            .iter()
+            .for_each(|input| write_content(w, input));
         w.key("embedContentConfig").object(|w| {
             w.optional("outputDimensionality", embedding.dimensions, Writer::number);
             w.key("autoTruncate").bool(false);
         });
     });
-    embedding.written(w, Says::default())
+    embedding.written(w, EmbeddingSupport::default())
 }
 
-fn predict(embedding: &Embedding<'_>) -> Written {
+fn write_prediction(embedding: &Embedding<'_>) -> Written {
     let mut w = Writer::default();
     w.object(|w| {
         w.key("instances").each(&embedding.inputs, |w, input| {
@@ -141,7 +144,7 @@ fn predict(embedding: &Embedding<'_>) -> Written {
     });
     embedding.written(
         w,
-        Says {
+        EmbeddingSupport {
             purpose: true,
             titles: true,
         },

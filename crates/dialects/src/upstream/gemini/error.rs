@@ -9,13 +9,13 @@ use crate::neutral::UpstreamError;
 use crate::upstream::openai;
 
 /// Reads the body of an answer whose status is that of an error.
-pub fn error(_status: u16, content_type: Option<&str>, body: &[u8]) -> UpstreamError {
-    read(body, content_type)
+pub fn read_error(_status: u16, content_type: Option<&str>, body: &[u8]) -> UpstreamError {
+    read_any_error(body, content_type)
 }
 
 /// Reads an error in any place: alone, in an array of one, or inside a stream.
-pub(super) fn read(body: &[u8], content_type: Option<&str>) -> UpstreamError {
-    let mut error = openai::error(body, content_type);
+pub(super) fn read_any_error(body: &[u8], content_type: Option<&str>) -> UpstreamError {
+    let mut error = openai::read_error(body, content_type);
     // Google's code is the status again, in digits.
     error.code = error.code.filter(|code| code.parse::<u16>().is_err());
     let word = error.kind.clone().unwrap_or_default();
@@ -148,7 +148,7 @@ impl Details {
             let kind = text(detail, "@type").unwrap_or_default();
             match kind.rsplit('.').next().unwrap_or_default() {
                 "ErrorInfo" => details.reason = text(detail, "reason"),
-                "RetryInfo" => details.retry_after = detail.get("retryDelay").and_then(wait),
+                "RetryInfo" => details.retry_after = detail.get("retryDelay").and_then(read_wait),
                 "QuotaFailure" => {
                     let is_daily = |violation: &Value| {
                         let words = ["quotaId", "quotaMetric", "description"]
@@ -187,7 +187,7 @@ impl Details {
 }
 
 /// Reads a duration in the forms of JSON: `"37s"`, `"0.5s"`, or its two fields.
-fn wait(value: &Value) -> Option<Duration> {
+fn read_wait(value: &Value) -> Option<Duration> {
     let seconds = match value {
         Value::String(text) => text.trim().strip_suffix('s')?.parse::<f64>().ok()?,
         Value::Number(number) => number.as_f64()?,

@@ -7,9 +7,9 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::neutral::{Citation, CitedPlace, Emit, Event};
-use crate::upstream::shared::citations::{list, number, web_address};
-use crate::upstream::shared::lenient::{Count, Object, object};
+use crate::neutral::{Citation, CitedRange, Emit, Event};
+use crate::upstream::shared::citations::{count_to_index, read_list, web_address};
+use crate::upstream::shared::lenient::{Count, Object, read_object};
 use crate::upstream::shared::text::Text;
 
 /// Hashes of what was told: each chunk of a stream may repeat the sources.
@@ -18,7 +18,7 @@ pub(super) struct CitedAlready(BTreeSet<u64>);
 
 impl CitedAlready {
     /// Emits a citation that was not told yet.
-    fn tell(&mut self, choice: u32, citation: &Citation<'_>, emit: Emit<'_>) {
+    fn emit_new(&mut self, choice: u32, citation: &Citation<'_>, emit: Emit<'_>) {
         if self.is_new(citation) {
             emit(Event::Citation(choice, citation));
         }
@@ -27,15 +27,15 @@ impl CitedAlready {
     fn is_new(&mut self, citation: &Citation<'_>) -> bool {
         let mut hash = DefaultHasher::new();
         (citation.url, citation.title).hash(&mut hash);
-        if let CitedPlace::Bytes(range) = &citation.place {
+        if let CitedRange::Bytes(range) = &citation.cited_range {
             (range.start, range.end).hash(&mut hash);
         }
-        self.0.len() < MOST && self.0.insert(hash.finish())
+        self.0.len() < MAX_SUPPORTS && self.0.insert(hash.finish())
     }
 }
 
 /// The most places with a source.
-const MOST: usize = 4_096;
+const MAX_SUPPORTS: usize = 4_096;
 
 #[derive(Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
@@ -80,36 +80,36 @@ struct Segment {
 
 /// Emits the sources of a candidate. With its last ones, `is_last`, those are told too that are for
 /// no place of the text.
-pub(super) fn emit(
+pub(super) fn emit_sources(
     metadata: &RawValue,
     is_last: bool,
     choice: u32,
     cited: &mut CitedAlready,
     emit: Emit<'_>,
 ) {
-    let Some(metadata) = object::<Metadata<'_>>(metadata.get().as_bytes()) else {
+    let Some(metadata) = read_object::<Metadata<'_>>(metadata.get().as_bytes()) else {
         return;
     };
-    let chunks: Vec<Chunk<'_>> = list(metadata.grounding_chunks);
+    let chunks: Vec<Chunk<'_>> = read_list(metadata.grounding_chunks);
     let mut used = BTreeSet::new();
-    for support in list::<Support<'_>>(metadata.grounding_supports) {
+    for support in read_list::<Support<'_>>(metadata.grounding_supports) {
         let segment = support.segment.unwrap_or_default();
         // Zero is left out.
-        let range =
-            number(segment.start_index).unwrap_or(0)..number(segment.end_index).unwrap_or(0);
+        let range = count_to_index(segment.start_index).unwrap_or(0)
+            ..count_to_index(segment.end_index).unwrap_or(0);
         let places: Vec<Count> = support
             .grounding_chunk_indices
             .and_then(|all| serde_json::from_str(all.get()).ok())
             .unwrap_or_default();
-        for (place, chunk) in places
+        for (chunk_index, chunk) in places
             .into_iter()
-            .filter_map(number)
-            .filter_map(|at| Some((at, chunks.get(at)?)))
+            .filter_map(count_to_index)
+            .filter_map(|chunk_index| Some((chunk_index, chunks.get(chunk_index)?)))
         {
-            used.insert(place);
-            cited.tell(
+            used.insert(chunk_index);
+            cited.emit_new(
                 choice,
-                &chunk.citation(CitedPlace::Bytes(range.clone())),
+                &chunk.citation(CitedRange::Bytes(range.clone())),
                 emit,
             );
         }
@@ -118,26 +118,28 @@ pub(super) fn emit(
         let unused = chunks
             .iter()
             .enumerate()
-            .filter(|(place, _)| !used.contains(place));
-        unused.for_each(|(_, chunk)| cited.tell(choice, &chunk.citation(CitedPlace::End), emit));
+            .filter(|(chunk_index, _)| !used.contains(chunk_index));
+        unused
+            .for_each(|(_, chunk)| cited.emit_new(choice, &chunk.citation(CitedRange::End), emit));
     }
 }
 
 impl Chunk<'_> {
-    fn citation(&self, place: CitedPlace) -> Citation<'_> {
+    fn citation(&self, cited_range: CitedRange) -> Citation<'_> {
         let source = self
             .web
             .as_ref()
             .or(self.retrieved_context.as_ref())
             .or(self.maps.as_ref());
-        let text =
-            |of: for<'s> fn(&'s Source<'_>) -> &'s str| source.map_or("", |source| of(source));
+        let text = |field_of: for<'s> fn(&'s Source<'_>) -> &'s str| {
+            source.map_or("", |source| field_of(source))
+        };
         Citation {
             // Documents may be in a store that only Google's servers read.
             url: web_address(text(|source| source.uri.as_str())),
             title: text(|source| source.title.as_str()),
             quote: text(|source| source.text.as_str()),
-            place,
+            cited_range,
         }
     }
 }

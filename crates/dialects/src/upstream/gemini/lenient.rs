@@ -8,7 +8,7 @@ use serde::de::{Deserialize, Deserializer, Error};
 use crate::upstream::shared::text::Text;
 
 /// Reads a text that must be there and must not be empty.
-pub(super) fn required<'de: 'a, 'a, D: Deserializer<'de>>(
+pub(super) fn read_required<'de: 'a, 'a, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Cow<'a, str>, D::Error> {
     let text = Text::deserialize(deserializer)?
@@ -18,20 +18,20 @@ pub(super) fn required<'de: 'a, 'a, D: Deserializer<'de>>(
 }
 
 /// Returns JSON without the white space between its tokens. Numbers and strings stay as they are.
-pub(super) fn compact(json: &str) -> Cow<'_, str> {
+pub(super) fn compact_json(json: &str) -> Cow<'_, str> {
     let mut compacted = String::new();
     let mut start = 0;
     let mut in_string = false;
     let mut escaped = false;
-    for (at, byte) in json.bytes().enumerate() {
+    for (index, byte) in json.bytes().enumerate() {
         if in_string {
             in_string = escaped || byte != b'"';
             escaped = !escaped && byte == b'\\';
         } else if byte == b'"' {
             in_string = true;
         } else if matches!(byte, b' ' | b'\n' | b'\r' | b'\t') {
-            compacted.push_str(json.get(start..at).unwrap_or_default());
-            start = at + 1;
+            compacted.push_str(json.get(start..index).unwrap_or_default());
+            start = index + 1;
         }
     }
     if start == 0 {
@@ -47,7 +47,7 @@ mod tests {
 
     #[test]
     fn white_space_goes_but_not_out_of_strings() {
-        let check = |json, expected| assert_eq!(compact(json), expected);
+        let check = |json, expected| assert_eq!(compact_json(json), expected);
         check(r#"{"a":1.0}"#, r#"{"a":1.0}"#);
         check(
             "{\n  \"a b\": [ 1 ,\t2 ],\r\n \"c\\\" d\\\\\" : \" e \"\n}",
@@ -56,6 +56,6 @@ mod tests {
         check(" {}", "{}");
         check("{ }", "{}");
         check(r#"{"é ü": "ß"}"#, r#"{"é ü":"ß"}"#);
-        assert!(matches!(compact(r#"{"a b":1}"#), Cow::Borrowed(_)));
+        assert!(matches!(compact_json(r#"{"a b":1}"#), Cow::Borrowed(_)));
     }
 }

@@ -13,12 +13,12 @@ pub(super) enum Carried<'p> {
     /// In the request: media type and base64.
     Inline(Cow<'p, str>, &'p str),
     /// From an address, with the media type if Google does not know it.
-    At(Option<&'static str>, &'p str),
+    FromUrl(Option<&'static str>, &'p str),
 }
 
 /// Returns the way in which Google gets a part that is no text, or a sentence that says why it
 /// cannot.
-pub(super) fn carried<'p>(
+pub(super) fn carry_part<'p>(
     part: &'p PartKind<'_>,
     target: &Target<'_>,
     service: Service,
@@ -36,7 +36,7 @@ pub(super) fn carried<'p>(
                 Carried::Inline(kind, _) if !is_image(&kind) => Err(
                     "This model accepts pictures as PNG, JPEG, WebP, GIF, BMP, HEIC or HEIF only.",
                 ),
-                carried @ (Carried::Inline(..) | Carried::At(..)) => Ok(carried),
+                carried @ (Carried::Inline(..) | Carried::FromUrl(..)) => Ok(carried),
             }
         }
         PartKind::Audio(data, format) => {
@@ -81,7 +81,7 @@ fn of_url<'p>(url: &'p str, model: &str, service: Service) -> Result<Carried<'p>
         }
         let kind = type_of(url)
             .ok_or("The URL must end with an extension such as .png, which shows the type.")?;
-        return Ok(Carried::At(Some(kind), url));
+        return Ok(Carried::FromUrl(Some(kind), url));
     }
     let Some(rest) = lower
         .strip_prefix("https://")
@@ -93,15 +93,15 @@ fn of_url<'p>(url: &'p str, model: &str, service: Service) -> Result<Carried<'p>
     match host {
         "generativelanguage.googleapis.com" if rest.contains("/files/") => match service {
             // Google learned the type when the file was uploaded.
-            Service::Gemini => Ok(Carried::At(None, url)),
+            Service::Gemini => Ok(Carried::FromUrl(None, url)),
             Service::Vertex => {
                 Err("Vertex AI cannot read files of the Gemini API. Send the data itself.")
             }
         },
         "www.youtube.com" | "youtube.com" | "m.youtube.com" | "youtu.be" => {
-            Ok(Carried::At(Some("video/mp4"), url))
+            Ok(Carried::FromUrl(Some("video/mp4"), url))
         }
-        _ if !Model::of(model).reads_urls() => {
+        _ if !Model::read(model).reads_urls() => {
             Err("This model does not fetch URLs. Send the data itself.")
         }
         // Only the path's extension counts. The extension of a host is a country.
@@ -109,7 +109,7 @@ fn of_url<'p>(url: &'p str, model: &str, service: Service) -> Result<Carried<'p>
             .get(url.len() - rest.len() + host.len()..)
             .and_then(type_of)
         {
-            Some(kind) if is_fetched(kind) => Ok(Carried::At(Some(kind), url)),
+            Some(kind) if is_fetched(kind) => Ok(Carried::FromUrl(Some(kind), url)),
             Some(_) => {
                 Err("This model does not fetch files of this type from URLs. Send the data itself.")
             }
@@ -189,17 +189,21 @@ fn media_type(extension: &str) -> Option<&'static str> {
 }
 
 /// Returns the refusal of a part. It names the place of the part.
-pub(super) fn refused(request: &Request<'_>, part: &Part<'_>, why: &'static str) -> FieldRefused {
-    let place = request
+pub(super) fn part_refused(
+    request: &Request<'_>,
+    part: &Part<'_>,
+    why: &'static str,
+) -> FieldRefused {
+    let field = request
         .messages
         .iter()
         .enumerate()
         .find_map(|(message, one)| {
-            let place = one
+            let part_index = one
                 .content
                 .iter()
                 .position(|other| std::ptr::eq(other, part))?;
-            Some(Field::Part(message, place))
+            Some(Field::Part(message, part_index))
         });
-    FieldRefused::unsupported(place.unwrap_or(Field::Messages), why)
+    FieldRefused::unsupported(field.unwrap_or(Field::Messages), why)
 }

@@ -6,8 +6,8 @@ use crate::neutral::Effort;
 use crate::neutral::traits::{Thinking, Traits};
 
 /// Returns the abilities of a model.
-pub fn traits(model: &str) -> Traits {
-    let model = Model::of(model);
+pub fn model_traits(model: &str) -> Traits {
+    let model = Model::read(model);
     let traits = match (model.maker, model.generation) {
         (Maker::Gemma, Some((4.., _))) => return Traits::UNKNOWN,
         (Maker::Gemma, _) => Traits {
@@ -88,7 +88,7 @@ const LATEST: (u8, u8) = (3, 5);
 
 impl Model {
     /// Reads a name such as `gemini-2.5-flash-lite-preview-06-17`, with any path before it.
-    pub(super) fn of(name: &str) -> Self {
+    pub(super) fn read(name: &str) -> Self {
         let name = name.rsplit('/').next().unwrap_or(name);
         let (maker, rest) = match (name.strip_prefix("gemini-"), name.strip_prefix("gemma-")) {
             (Some(rest), _) => (Maker::Gemini, rest),
@@ -125,7 +125,7 @@ impl Model {
     /// Returns the number of tokens of thinking, and whether it differs from what was asked for.
     /// Pro models cannot stop thinking.
     pub(super) fn budget(&self, effort: Effort, can_stop: bool) -> (u64, bool) {
-        let most = if self.family == Family::Pro {
+        let max_budget = if self.family == Family::Pro {
             32_768
         } else {
             24_576
@@ -139,7 +139,7 @@ impl Model {
             Effort::Low => (1_024, false),
             Effort::Medium => (8_192, false),
             Effort::High => (24_576, false),
-            Effort::Xhigh | Effort::Max => (most, most == 24_576),
+            Effort::Xhigh | Effort::Max => (max_budget, max_budget == 24_576),
         }
     }
 
@@ -205,7 +205,7 @@ mod tests {
     #[test]
     fn names_are_read() {
         let check = |name, maker, generation, family| {
-            let model = Model::of(name);
+            let model = Model::read(name);
             assert_eq!(
                 (model.maker, model.generation, model.family),
                 (maker, generation, family),
@@ -265,13 +265,13 @@ mod tests {
 
     #[test]
     fn traits_by_name() {
-        assert_eq!(traits("my-tuned-model"), Traits::UNKNOWN);
-        assert_eq!(traits("gemma-4-31b-it"), Traits::UNKNOWN);
+        assert_eq!(model_traits("my-tuned-model"), Traits::UNKNOWN);
+        assert_eq!(model_traits("gemma-4-31b-it"), Traits::UNKNOWN);
         let guessed = ["gemini-3.1-pro", "gemini-3.8-flash", "gemini-flash-latest"]
-            .map(|name| traits(name).guessed);
+            .map(|name| model_traits(name).guessed);
         assert_eq!(guessed, [false, true, true]);
         let check = |name, max_output, thinking, thinking_off, tools, with_tools| {
-            let it = traits(name);
+            let it = model_traits(name);
             let found = (
                 it.max_output,
                 it.thinking,
@@ -364,7 +364,8 @@ mod tests {
     fn efforts() {
         use Effort::{High, Low, Max, Medium, Minimal, None, Xhigh};
         let all = [None, Minimal, Low, Medium, High, Xhigh, Max];
-        let budgets = |model, can_stop| all.map(|effort| Model::of(model).budget(effort, can_stop));
+        let budgets =
+            |model, can_stop| all.map(|effort| Model::read(model).budget(effort, can_stop));
         let (same, other) = (false, true);
         assert_eq!(
             budgets("gemini-2.5-flash", true),
@@ -390,7 +391,7 @@ mod tests {
                 (32768, same)
             ]
         );
-        let levels = |model| all.map(|effort| Model::of(model).level(effort, false));
+        let levels = |model| all.map(|effort| Model::read(model).level(effort, false));
         assert_eq!(
             levels("gemini-3-flash-preview"),
             [
@@ -416,11 +417,11 @@ mod tests {
             ]
         );
         assert_eq!(
-            Model::of("gemini-3-pro-preview").level(Medium, false),
+            Model::read("gemini-3-pro-preview").level(Medium, false),
             ("HIGH", other)
         );
         assert_eq!(
-            Model::of("gemini-3.8-flash").level(None, true),
+            Model::read("gemini-3.8-flash").level(None, true),
             ("MINIMAL", same)
         );
     }
@@ -428,7 +429,7 @@ mod tests {
     #[test]
     fn habits() {
         let check = |name, signatures, urls, system, penalties| {
-            let model = Model::of(name);
+            let model = Model::read(name);
             let penalties_taken = (
                 model.takes_penalties(Service::Gemini),
                 model.takes_penalties(Service::Vertex),

@@ -20,15 +20,15 @@ pub(super) struct FunctionNames<'r> {
 }
 
 impl<'r> FunctionNames<'r> {
-    pub(super) fn of(request: &'r Request<'_>) -> Self {
+    pub(super) fn from_request(request: &'r Request<'_>) -> Self {
         let mut names = Self::default();
         for tool in request
             .tools
             .iter()
-            .filter(|tool| !fits(&tool.name) && !tool.name.is_empty())
+            .filter(|tool| !is_valid_name(&tool.name) && !tool.name.is_empty())
         {
             if !names.renamed.contains_key(&*tool.name) {
-                let new = names.free(request, fitting(&tool.name));
+                let new = names.free(request, valid_name(&tool.name));
                 names.renamed.insert(&tool.name, new);
             }
         }
@@ -40,8 +40,8 @@ impl<'r> FunctionNames<'r> {
     pub(super) fn theirs<'n>(&'n self, name: &'n str) -> Cow<'n, str> {
         match self.renamed.get(name) {
             Some(new) => Cow::Borrowed(new),
-            None if fits(name) => Cow::Borrowed(name),
-            None => Cow::Owned(fitting(name)),
+            None if is_valid_name(name) => Cow::Borrowed(name),
+            None => Cow::Owned(valid_name(name)),
         }
     }
 
@@ -71,7 +71,7 @@ impl<'r> FunctionNames<'r> {
     }
 }
 
-fn fits(name: &str) -> bool {
+fn is_valid_name(name: &str) -> bool {
     let starts = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
     starts && name.len() <= MAX && name.bytes().all(is_plain)
 }
@@ -81,7 +81,7 @@ fn is_plain(byte: u8) -> bool {
 }
 
 /// Returns the name with `_` for every character that is not valid.
-pub(super) fn fitting(name: &str) -> String {
+pub(super) fn valid_name(name: &str) -> String {
     let starts = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
     let plain = name.chars().map(|c| {
         u8::try_from(c)
@@ -110,7 +110,7 @@ mod tests {
             tools: tools.iter().map(tool).collect(),
             ..Request::default()
         };
-        let found = FunctionNames::of(&request).undo();
+        let found = FunctionNames::from_request(&request).undo();
         let found: Vec<_> = found
             .iter()
             .map(|(new, old)| (new.as_str(), old.as_str()))

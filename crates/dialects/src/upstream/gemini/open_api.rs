@@ -13,10 +13,10 @@ use crate::wire::json::Writer;
 /// The most references that are replaced inside each other.
 const DEEPEST: usize = 8;
 /// The most parts of a written schema. References can make a schema grow, and it is cut here.
-const MOST: usize = 2000;
+const MAX_PARTS: usize = 2000;
 
 /// Writes a schema. Returns whether a part of its meaning is lost.
-pub(super) fn write(Schema(schema): &Schema<'_>, w: &mut Writer) -> bool {
+pub(super) fn write_schema(Schema(schema): &Schema<'_>, w: &mut Writer) -> bool {
     let mut form = Form {
         defs: Vec::new(),
         depth: 0,
@@ -113,7 +113,9 @@ impl<'s, 'a> Form<'s, 'a> {
             .and_then(|name| self.defs.iter().find(|(known, _)| *known == name))
             .map(|(_, schema)| *schema);
         match found {
-            Some(schema) if schema.is_object() && self.depth < DEEPEST && self.written < MOST => {
+            Some(schema)
+                if schema.is_object() && self.depth < DEEPEST && self.written < MAX_PARTS =>
+            {
                 self.depth += 1;
                 if has_company {
                     // Beside other keywords the definition might repeat one of them.
@@ -210,7 +212,7 @@ mod tests {
     #[track_caller]
     fn check(schema: &str, expected: &str, lost: bool) {
         let mut w = Writer::default();
-        let found = write(&Schema::read(schema), &mut w);
+        let found = write_schema(&Schema::read(schema), &mut w);
         assert_eq!(
             (String::from_utf8(w.into_bytes()).unwrap().as_str(), found),
             (expected, lost),
@@ -292,7 +294,7 @@ mod tests {
         );
         let mut w = Writer::default();
         let circle = r##"{"$ref":"#/$defs/N","$defs":{"N":{"type":"object","properties":{"next":{"$ref":"#/$defs/N"},"other":{"$ref":"#/$defs/N"}}}}}"##;
-        assert!(write(&Schema::read(circle), &mut w));
+        assert!(write_schema(&Schema::read(circle), &mut w));
         let text = String::from_utf8(w.into_bytes()).unwrap();
         assert!(
             serde_json::from_str::<serde_json::Value>(&text).is_ok()

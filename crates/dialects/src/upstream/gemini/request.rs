@@ -7,10 +7,10 @@ use super::Service;
 use super::contents::{self, Contents};
 use super::models::Model;
 use super::tools::{self, Plan};
-use crate::neutral::answered::answered;
-use crate::neutral::schema::{members, string};
+use crate::neutral::answered::check_calls_answered;
+use crate::neutral::schema::{read_members, string_value};
 use crate::neutral::traits::Thinking;
-use crate::neutral::turns::turns;
+use crate::neutral::turns::group_turns;
 use crate::neutral::{
     Effort, Field, FieldRefused, LostFields, Raw, Request, Target, Undo, Written,
 };
@@ -18,22 +18,22 @@ use crate::upstream::shared::options::{self, Range};
 use crate::wire::json::Writer;
 
 /// Writes a request for the Gemini API.
-pub fn request(request: &Request<'_>, target: &Target<'_>) -> Result<Written, FieldRefused> {
-    write(request, target, Service::Gemini)
+pub fn write_request(request: &Request<'_>, target: &Target<'_>) -> Result<Written, FieldRefused> {
+    write_for_service(request, target, Service::Gemini)
 }
 
 /// Writes a request for either service.
-pub(super) fn write(
+pub(super) fn write_for_service(
     request: &Request<'_>,
     target: &Target<'_>,
     service: Service,
 ) -> Result<Written, FieldRefused> {
-    refuse(request)?;
+    refuse_unsupported(request)?;
     let mut losses = LostFields::default();
-    answered(request)?;
-    let plan = Plan::of(request, target, &mut losses)?;
-    let mut turns = turns(request, target.kept, &mut losses);
-    contents::prune(&mut turns, &mut losses);
+    check_calls_answered(request)?;
+    let plan = Plan::decide(request, target, &mut losses)?;
+    let mut turns = group_turns(request, target.kept, &mut losses);
+    contents::remove_thoughts(&mut turns, &mut losses);
     let is_silent = turns.turns.is_empty() && turns.system.is_empty();
     let is_prefilled =
         turns.turns.last().is_some_and(|turn| turn.is_assistant) && !target.traits.prefill;
@@ -64,10 +64,10 @@ pub(super) fn write(
         refused = contents.refused;
         plan.write(&mut losses, w);
         w.group("generationConfig", |w| {
-            sampling(request, target, &mut losses, w);
-            penalties(
+            write_sampling(request, target, &mut losses, w);
+            write_penalties(
                 request,
-                Model::of(target.model).takes_penalties(service),
+                Model::read(target.model).takes_penalties(service),
                 &mut losses,
                 w,
             );
@@ -79,20 +79,20 @@ pub(super) fn write(
                     w,
                 );
             }
-            thinking(request, target, &mut losses, w);
+            write_thinking(request, target, &mut losses, w);
         });
         losses.add_if(request.user.is_some(), Field::User);
         let fitting = request
             .metadata
             .filter(|_| service == Service::Vertex)
-            .and_then(labels);
+            .and_then(valid_labels);
         losses.add_if(
             fitting.is_none() && request.metadata.is_some_and(|metadata| !is_empty(metadata)),
             Field::Metadata,
         );
         w.optional(
             "serviceTier",
-            options::tier(request, &TIERS, &mut losses),
+            options::service_tier(request, &TIERS, &mut losses),
             Writer::text,
         );
         w.optional("labels", fitting, Writer::raw);
@@ -128,7 +128,7 @@ const TIERS: [(&str, Option<&str>); 5] = [
 ];
 
 /// Refuses what would change the meaning of the request if it were left out.
-fn refuse(request: &Request<'_>) -> Result<(), FieldRefused> {
+fn refuse_unsupported(request: &Request<'_>) -> Result<(), FieldRefused> {
     let (choices, stops) = (request.n.unwrap_or(1), request.stop.len());
     FieldRefused::any([
         (
@@ -157,32 +157,37 @@ fn refuse(request: &Request<'_>) -> Result<(), FieldRefused> {
 const TEMPERATURE: Range = Range {
     field: Field::Temperature,
     key: "temperature",
-    least: "0",
-    most: "2",
+    minimum: "0",
+    maximum: "2",
 };
 const TOP_P: Range = Range {
     field: Field::TopP,
     key: "topP",
-    least: "0",
-    most: "1",
+    minimum: "0",
+    maximum: "1",
 };
 // Google says that the upper bound of penalties, 2, is out of bounds.
 const PRESENCE_PENALTY: Range = Range {
     field: Field::PresencePenalty,
     key: "presencePenalty",
-    least: "-2",
-    most: "1.99",
+    minimum: "-2",
+    maximum: "1.99",
 };
 const FREQUENCY_PENALTY: Range = Range {
     field: Field::FrequencyPenalty,
     key: "frequencyPenalty",
-    least: "-2",
-    most: "1.99",
+    minimum: "-2",
+    maximum: "1.99",
 };
 
 /// Writes the settings of sampling, the numbers of candidates and tokens, and the stop sequences.
-fn sampling(request: &Request<'_>, target: &Target<'_>, losses: &mut LostFields, w: &mut Writer) {
-    let (temperature, top_p) = options::sampling(request, &target.traits, losses);
+fn write_sampling(
+    request: &Request<'_>,
+    target: &Target<'_>,
+    losses: &mut LostFields,
+    w: &mut Writer,
+) {
+    let (temperature, top_p) = options::allowed_sampling(request, &target.traits, losses);
     TEMPERATURE.write(w, temperature, losses);
     TOP_P.write(w, top_p, losses);
     losses.add_if(request.top_k == Some(0), Field::TopK);
@@ -197,13 +202,15 @@ fn sampling(request: &Request<'_>, target: &Target<'_>, losses: &mut LostFields,
     w.optional("maxOutputTokens", max_tokens, Writer::number);
     let stops = request.stop.iter().filter(|stop| !stop.is_empty());
     w.list("stopSequences", stops, |w, stop| w.text(stop));
-    w.optional("seed", options::seed::<i32>(request, losses), |w, seed| {
-        w.raw(&seed.to_string())
-    });
+    w.optional(
+        "seed",
+        options::fitting_seed::<i32>(request, losses),
+        |w, seed| w.raw(&seed.to_string()),
+    );
 }
 
 /// Writes the penalties, if the model takes any.
-fn penalties(request: &Request<'_>, takes: bool, losses: &mut LostFields, w: &mut Writer) {
+fn write_penalties(request: &Request<'_>, takes: bool, losses: &mut LostFields, w: &mut Writer) {
     for (range, penalty) in [
         (PRESENCE_PENALTY, request.penalties.presence),
         (FREQUENCY_PENALTY, request.penalties.frequency),
@@ -216,7 +223,12 @@ fn penalties(request: &Request<'_>, takes: bool, losses: &mut LostFields, w: &mu
 
 /// Writes the settings of thinking. Thoughts are shown if the model can think, unless it is told
 /// not to think. They cost the same if they are not shown.
-fn thinking(request: &Request<'_>, target: &Target<'_>, losses: &mut LostFields, w: &mut Writer) {
+fn write_thinking(
+    request: &Request<'_>,
+    target: &Target<'_>,
+    losses: &mut LostFields,
+    w: &mut Writer,
+) {
     let Some(effort) = request.effort() else {
         if matches!(target.traits.thinking, Thinking::Budget | Thinking::Effort) {
             w.key("thinkingConfig")
@@ -224,8 +236,8 @@ fn thinking(request: &Request<'_>, target: &Target<'_>, losses: &mut LostFields,
         }
         return;
     };
-    let (model, can_stop) = (Model::of(target.model), target.traits.thinking_off);
-    let (said, is_other) = match target.traits.thinking {
+    let (model, can_stop) = (Model::read(target.model), target.traits.thinking_off);
+    let (thinking_order, is_other) = match target.traits.thinking {
         Thinking::None | Thinking::Unknown => {
             losses.add_if(
                 effort != Effort::None || target.traits.thinking == Thinking::Unknown,
@@ -236,10 +248,10 @@ fn thinking(request: &Request<'_>, target: &Target<'_>, losses: &mut LostFields,
         Thinking::Budget => {
             let (wanted, is_other) = model.budget(effort, can_stop);
             // The answer needs tokens too. It gets a quarter of those that the caller allows.
-            let most = request
+            let allowed_tokens = request
                 .max_tokens
                 .map(|limit| limit.min(target.traits.max_output.unwrap_or(u64::MAX)) / 4 * 3);
-            let tokens = wanted.min(most.unwrap_or(u64::MAX));
+            let tokens = wanted.min(allowed_tokens.unwrap_or(u64::MAX));
             match wanted > 0 && tokens < model.least_budget() {
                 true => (ThinkingOrder::Nothing, true),
                 false => (ThinkingOrder::Tokens(tokens), is_other),
@@ -251,11 +263,11 @@ fn thinking(request: &Request<'_>, target: &Target<'_>, losses: &mut LostFields,
         }
     };
     losses.add_if(is_other, Field::Effort);
-    if matches!(said, ThinkingOrder::Nothing) && effort == Effort::None {
+    if matches!(thinking_order, ThinkingOrder::Nothing) && effort == Effort::None {
         return;
     }
     w.key("thinkingConfig").object(|w| {
-        match said {
+        match thinking_order {
             ThinkingOrder::Nothing => {}
             ThinkingOrder::Tokens(tokens) => w.key("thinkingBudget").number(tokens),
             ThinkingOrder::Word(word) => w.key("thinkingLevel").text(word),
@@ -276,18 +288,18 @@ enum ThinkingOrder {
 
 /// Returns the request's metadata if it can be labels. Vertex AI takes lower-case letters, digits,
 /// `_` and `-`, up to 63 characters. A key begins with a letter.
-fn labels(metadata: Raw<'_>) -> Option<&str> {
+fn valid_labels(metadata: Raw<'_>) -> Option<&str> {
     let is_plain = |word: &str| {
         word.len() <= 63
             && word
                 .bytes()
                 .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || matches!(b, b'_' | b'-'))
     };
-    let labels = members(metadata.0)?;
+    let labels = read_members(metadata.0)?;
     let fits = |(name, value): &(Cow<'_, str>, &str)| {
         is_plain(name)
             && name.starts_with(|c: char| c.is_ascii_lowercase())
-            && string(value).is_some_and(|value| is_plain(&value))
+            && string_value(value).is_some_and(|value| is_plain(&value))
     };
     ((1..=64).contains(&labels.len()) && labels.iter().all(fits)).then_some(metadata.0)
 }

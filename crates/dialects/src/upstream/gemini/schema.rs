@@ -132,7 +132,7 @@ impl SchemaWriter {
         let is_null = schema
             .get("const")
             .is_some_and(|value| value.text == "null");
-        let nullable = nullable(schema);
+        let nullable = nullable_enum_types(schema);
         let older = schema.get("definitions").filter(|older| older.is_object());
         for (name, value) in &schema.parts {
             match &**name {
@@ -227,7 +227,7 @@ impl SchemaWriter {
 
 /// Returns the types of an `enum` that has `null` among its values. Google takes only strings and
 /// numbers there.
-fn nullable<'a>(schema: &Node<'a>) -> Option<Vec<&'a str>> {
+fn nullable_enum_types<'a>(schema: &Node<'a>) -> Option<Vec<&'a str>> {
     let values = schema.get("enum").filter(|values| values.is_array())?;
     let has_null = values.elements().any(|value| value.text == "null")
         && values.elements().any(|value| is_constant(value.text));

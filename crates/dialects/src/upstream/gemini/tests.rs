@@ -2,7 +2,7 @@ use super::*;
 
 #[test]
 fn paths_name_the_model_and_cannot_leave_their_place() {
-    let check = |model, stream, expected| assert_eq!(path(model, stream), expected);
+    let check = |model, stream, expected| assert_eq!(model_path(model, stream), expected);
     check(
         "gemini-2.5-pro",
         false,

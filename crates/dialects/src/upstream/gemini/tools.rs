@@ -4,7 +4,7 @@
 use super::names::{self, FunctionNames};
 use super::open_api;
 use super::schema::Schema;
-use crate::neutral::offer::{AnswerTool, Choice, Form, Naming, Offer, Ways};
+use crate::neutral::offer::{AllowedForms, AnswerForm, AnswerTool, Choice, Naming, Offer};
 use crate::neutral::traits::Traits;
 use crate::neutral::{
     Field, FieldRefused, Format, LostFields, Raw, Request, Target, Tool, ToolChoice, ToolKind,
@@ -27,15 +27,15 @@ pub(super) struct Plan<'r, 'a> {
 
 impl<'r, 'a> Plan<'r, 'a> {
     /// Decides which functions are declared, and how the answer gets its format.
-    pub(super) fn of(
+    pub(super) fn decide(
         request: &'r Request<'a>,
         target: &Target<'_>,
         losses: &mut LostFields,
     ) -> Result<Self, FieldRefused> {
         let traits = &target.traits;
-        check(request, traits, losses)?;
+        check_tools(request, traits, losses)?;
         let refusal = "This model cannot be forced to call a tool.";
-        let mut offer = Offer::of(request, traits, Naming::Several, refusal)?;
+        let mut offer = Offer::decide(request, traits, Naming::Several, refusal)?;
         let format = request.format.as_ref();
         let goes_with_tools = traits.structured && traits.structured_with_tools;
         let stands_in_the_way =
@@ -47,7 +47,7 @@ impl<'r, 'a> Plan<'r, 'a> {
         let native = goes_with_tools || (traits.structured && offer.tools.is_empty());
         let is_object = |schema: Raw<'_>| Schema::read(schema.0).is_object();
         let fits_tool = || format.and_then(Format::schema).is_some_and(is_object);
-        let ways = Ways {
+        let ways = AllowedForms {
             native,
             tool: !native && traits.tools && traits.forced_tools && fits_tool(),
             words: false,
@@ -56,9 +56,9 @@ impl<'r, 'a> Plan<'r, 'a> {
             refusal_beside_tools: "This model does not support this format for its answer together with tools.",
         };
         let form = offer.form(format, ways, losses)?;
-        let mut names = FunctionNames::of(request);
-        let answer = if let Form::Tool(tool) = form {
-            let name = names::fitting(if tool.name.is_empty() {
+        let mut names = FunctionNames::from_request(request);
+        let answer = if let AnswerForm::Tool(tool) = form {
+            let name = names::valid_name(if tool.name.is_empty() {
                 "answer"
             } else {
                 tool.name
@@ -71,7 +71,7 @@ impl<'r, 'a> Plan<'r, 'a> {
             request.parallel_tool_calls == Some(false) && !offer.tools.is_empty(),
             Field::ParallelCalls,
         );
-        let native = if let Form::Native(format) = form {
+        let native = if let AnswerForm::Native(format) = form {
             Some(format)
         } else {
             None
@@ -157,11 +157,13 @@ impl<'r, 'a> Plan<'r, 'a> {
         losses: &mut LostFields,
         w: &mut Writer,
     ) {
-        const WHAT: &str = "Gives the final answer. When no other function needs to be called any more, call this one; its arguments are the answer.";
+        const ANSWER_DESCRIPTION: &str = "Gives the final answer. When no other function needs to be called any more, call this one; its arguments are the answer.";
         w.key("name").text(name);
         match tool.description {
-            Some(description) => w.key("description").text(&format!("{WHAT} {description}")),
-            None => w.key("description").text(WHAT),
+            Some(description) => w
+                .key("description")
+                .text(&format!("{ANSWER_DESCRIPTION} {description}")),
+            None => w.key("description").text(ANSWER_DESCRIPTION),
         }
         losses.add_if(
             write_parameters(&Schema::read(tool.schema.0), self.in_json_schema, w),
@@ -171,7 +173,7 @@ impl<'r, 'a> Plan<'r, 'a> {
 }
 
 /// Refuses tools that cannot be declared.
-fn check(
+fn check_tools(
     request: &Request<'_>,
     traits: &Traits,
     losses: &mut LostFields,
@@ -206,7 +208,7 @@ fn write_parameters(schema: &Schema<'_>, in_json_schema: bool, w: &mut Writer) -
     if in_json_schema {
         schema.write(w.key("parametersJsonSchema"))
     } else {
-        open_api::write(schema, w.key("parameters"))
+        open_api::write_schema(schema, w.key("parameters"))
     }
 }
 
@@ -230,7 +232,7 @@ pub(super) fn write_format(
             let lost = if in_json_schema {
                 schema.write(w.key("responseJsonSchema"))
             } else {
-                open_api::write(&schema, w.key("responseSchema"))
+                open_api::write_schema(&schema, w.key("responseSchema"))
             };
             losses.add_if(lost, Field::FormatSchema);
         }

@@ -1,49 +1,52 @@
 //! This module has the parts that only Vertex AI has: its hosts by region, paths that name the
 //! project, and Claude, which is asked in Anthropic's format.
 
-use super::{COMMON, Service, TRANSLATION, USUAL, action, counting, embed, error, request, traits};
+use super::{
+    COMMON, DEFAULT_ENDPOINTS, Service, TRANSLATION, counting, embed, method_suffix, model_traits,
+    read_error, request,
+};
 use crate::neutral::{Endpoint, Family, FieldRefused, Request, Target, Written};
-use crate::upstream::openai::other_endpoints::passing;
+use crate::upstream::openai::other_endpoints::passing_translation;
 use crate::upstream::protocol::{
     BaseUrl, Counting, ENDPOINTS, Endpoints, Prices, Protocol, Settings, SignsWith, Translation,
 };
 use crate::upstream::{Cloud, anthropic};
-use crate::wire::json::{Cursor, name_of, quote, slice};
-use crate::wire::percent::segment;
+use crate::wire::json::{Cursor, name_of, quote_string, span_bytes};
+use crate::wire::percent::encode_segment;
 
 /// Gemini and Claude on Vertex AI.
 pub static VERTEX: Protocol = Protocol {
     name: "vertex",
     about: "Gemini and Claude on Vertex AI, with `project` and `location`. The credential is `service_account`, or a token in `key`. The base URL follows from `location`.",
-    base_url: BaseUrl::OfPlace {
-        usual: GLOBAL,
-        at: vertex_base,
+    base_url: BaseUrl::PerRegion {
+        default_region: GLOBAL,
+        address_in: vertex_base,
     },
-    path: |_, settings, model, stream| googles_path(settings, model, action(stream)).into(),
+    path: |_, settings, model, stream| googles_path(settings, model, method_suffix(stream)).into(),
     traits: |model| {
         if is_claude(model) {
-            anthropic::traits(model)
+            anthropic::model_traits(model)
         } else {
-            traits(model)
+            model_traits(model)
         }
     },
     endpoints: Endpoints {
         protocols: std::slice::from_ref(&EMBEDDINGS),
-        usual: USUAL,
-        of_model: |model| is_claude(model).then_some(&CLAUDE),
+        default_endpoints: DEFAULT_ENDPOINTS,
+        protocol_for_model: |model| is_claude(model).then_some(&CLAUDE),
         ..ENDPOINTS
     },
     error: |_, head, body| {
         let read = if is_anthropics_error(body) {
-            anthropic::error
+            anthropic::read_error
         } else {
-            error
+            read_error
         };
         read(head.status, head.content_type, body)
     },
     signs_with: SignsWith::ServiceAccount,
     // Some models cost more outside the global location.
-    prices: |settings| match settings.place.as_deref() {
+    prices: |settings| match settings.region.as_deref() {
         Some(GLOBAL) | None => Prices::Listed,
         Some(_) => Prices::Unlisted,
     },
@@ -58,14 +61,14 @@ pub static VERTEX: Protocol = Protocol {
 /// Claude on Vertex AI.
 static CLAUDE: Protocol = Protocol {
     path: |_, settings, model, stream| {
-        let (project, place) = (settings.project.as_deref(), settings.place.as_deref());
+        let (project, location) = (settings.project.as_deref(), settings.region.as_deref());
         let action = if stream {
             ":streamRawPredict"
         } else {
             ":rawPredict"
         };
         vertex_path(
-            (project.unwrap_or_default(), place.unwrap_or(GLOBAL)),
+            (project.unwrap_or_default(), location.unwrap_or(GLOBAL)),
             ("anthropic", model),
             action,
         )
@@ -94,7 +97,7 @@ const CLAUDE_COUNTING: Counting = Counting {
     body: |model, body| {
         let body = (anthropic::COUNTING.body)(model, body)?;
         let members = body.trim_ascii_start().strip_prefix(b"{")?;
-        let model = quote(model.rsplit('/').next().unwrap_or(model));
+        let model = quote_string(model.rsplit('/').next().unwrap_or(model));
         Some([format!(r#"{{"model":{model},"#).as_bytes(), members].concat())
     },
     ..anthropic::COUNTING
@@ -114,7 +117,7 @@ static EMBEDDINGS: Protocol = Protocol {
     endpoints: ENDPOINTS,
     translation: Some(Translation {
         vectors: Some(&embed::VERTEX_FORM),
-        ..passing("")
+        ..passing_translation("")
     }),
     ..VERTEX
 };
@@ -129,7 +132,7 @@ fn is_claude(model: &str) -> bool {
 fn is_anthropics_error(body: &[u8]) -> bool {
     let mut found = false;
     let _read = Cursor::new(body).maybe_members(|key, value| {
-        found |= *name_of(body, &key) == *b"type" && slice(body, &value) == br#""error""#;
+        found |= *name_of(body, &key) == *b"type" && span_bytes(body, &value) == br#""error""#;
     });
     found
 }
@@ -154,9 +157,9 @@ fn vertex_base(location: &str) -> String {
 
 /// Returns the path of a method of one of Google's models.
 fn googles_path(settings: &Settings, model: &str, method: &str) -> String {
-    let (project, place) = (settings.project.as_deref(), settings.place.as_deref());
+    let (project, location) = (settings.project.as_deref(), settings.region.as_deref());
     vertex_path(
-        (project.unwrap_or_default(), place.unwrap_or(GLOBAL)),
+        (project.unwrap_or_default(), location.unwrap_or(GLOBAL)),
         ("google", model),
         method,
     )
@@ -169,13 +172,16 @@ fn vertex_path(
     (publisher, model): (&str, &str),
     action: &str,
 ) -> String {
-    let place = format!(
+    let location_path = format!(
         "/v1/projects/{}/locations/{}",
-        segment(project),
-        segment(location)
+        encode_segment(project),
+        encode_segment(location)
     );
     if let Some(endpoint) = model.strip_prefix("endpoints/") {
-        return format!("{place}/endpoints/{}{action}", segment(endpoint));
+        return format!(
+            "{location_path}/endpoints/{}{action}",
+            encode_segment(endpoint)
+        );
     }
     let published = model
         .strip_prefix("publishers/")
@@ -183,9 +189,9 @@ fn vertex_path(
     let (publisher, model) =
         published.unwrap_or((publisher, model.strip_prefix("models/").unwrap_or(model)));
     format!(
-        "{place}/publishers/{}/models/{}{action}",
-        segment(publisher),
-        segment(model)
+        "{location_path}/publishers/{}/models/{}{action}",
+        encode_segment(publisher),
+        encode_segment(model)
     )
 }
 
@@ -194,7 +200,7 @@ pub(super) fn vertex_request(
     request: &Request<'_>,
     target: &Target<'_>,
 ) -> Result<Written, FieldRefused> {
-    request::write(request, target, Service::Vertex)
+    request::write_for_service(request, target, Service::Vertex)
 }
 
 #[cfg(test)]
@@ -225,7 +231,7 @@ mod tests {
     fn paths_name_project_location_and_model() {
         let check = |model, stream, path: &str| {
             assert_eq!(
-                vertex_path(("p-1", "eu"), ("google", model), action(stream)),
+                vertex_path(("p-1", "eu"), ("google", model), method_suffix(stream)),
                 path
             );
         };
@@ -271,7 +277,7 @@ mod tests {
             "/v1/projects/p-1/locations/eu/publishers/__/models/x:generateContent",
         );
         assert_eq!(
-            vertex_path(("..", "a/b?c"), ("google", "m"), action(false)),
+            vertex_path(("..", "a/b?c"), ("google", "m"), method_suffix(false)),
             "/v1/projects/__/locations/a%2Fb%3Fc/publishers/google/models/m:generateContent"
         );
     }
@@ -285,7 +291,7 @@ mod tests {
             let body = bytes::Bytes::from(body);
             let settings = Settings {
                 project: Some("p".into()),
-                place: Some("eu".into()),
+                region: Some("eu".into()),
                 ..Settings::NONE
             };
             let outbound = Dialect::new(&VERTEX, settings).write(&Translate {

@@ -4,16 +4,16 @@
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::error::{hidden, unanswered};
+use super::error::{hidden_error, unanswered_error};
 use crate::neutral::{self, AnswerFault, Emit, Event, Finish, StreamFault, Tokens};
 use crate::upstream::shared::flat::shapes::{Several, ToolCall};
-use crate::upstream::shared::lenient::{Count, Object, member, object, unquoted};
+use crate::upstream::shared::lenient::{Count, Object, find_member, read_object, unquote_input};
 use crate::upstream::shared::text::Text;
 
 /// Reads a whole answer.
-pub fn answer(body: &[u8], emit: Emit<'_>) -> Result<(), AnswerFault> {
+pub fn read_answer(body: &[u8], emit: Emit<'_>) -> Result<(), AnswerFault> {
     let body = body.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(body);
-    let line = read(body)?;
+    let line = read_line(body)?;
     if line.message.is_none() || line.done != Some(true) {
         return Err(AnswerFault::Nonsense(
             "the answer has no message, or is not complete",
@@ -24,8 +24,12 @@ pub fn answer(body: &[u8], emit: Emit<'_>) -> Result<(), AnswerFault> {
 }
 
 /// Emits the counts of a whole answer, whatever else it is.
-pub fn count(body: &[u8], emit: Emit<'_>) {
-    let counted = |name| Some(Count::read(std::str::from_utf8(member(body, name)?).ok()?));
+pub fn emit_usage(body: &[u8], emit: Emit<'_>) {
+    let counted = |name| {
+        Some(Count::read(
+            std::str::from_utf8(find_member(body, name)?).ok()?,
+        ))
+    };
     let [prompt, completion] =
         ["prompt_eval_count", "eval_count"].map(|name| counted(name).unwrap_or_default());
     emit_counts(prompt, completion, emit);
@@ -37,7 +41,7 @@ pub struct OllamaReader;
 
 impl neutral::Reader for OllamaReader {
     fn event(&mut self, _name: &[u8], data: &[u8], emit: Emit<'_>) -> Result<(), StreamFault> {
-        let line = read(data)?;
+        let line = read_line(data)?;
         line.emit(emit);
         if line.done == Some(true) {
             emit(Event::End);
@@ -46,17 +50,17 @@ impl neutral::Reader for OllamaReader {
     }
 }
 
-fn read(json: &[u8]) -> Result<Line<'_>, AnswerFault> {
+fn read_line(json: &[u8]) -> Result<Line<'_>, AnswerFault> {
     let nonsense = AnswerFault::Nonsense("the answer is not a JSON object as Ollama sends it");
-    let line: Line<'_> = object(json).ok_or(nonsense)?;
+    let line: Line<'_> = read_object(json).ok_or(nonsense)?;
     if line
         .error
         .is_some_and(|error| !matches!(error.get(), "\"\"" | "false"))
     {
-        return Err(AnswerFault::Upstream(hidden(json)));
+        return Err(AnswerFault::Upstream(hidden_error(json)));
     }
     if let reason @ ("load" | "unload") = line.done_reason.as_str() {
-        return Err(AnswerFault::Upstream(unanswered(reason)));
+        return Err(AnswerFault::Upstream(unanswered_error(reason)));
     }
     let calls = line
         .message
@@ -128,12 +132,12 @@ impl LineMessage<'_> {
             .emit(|thinking| Event::Reasoning(0, thinking), emit);
         self.content.emit(|text| Event::Text(0, text), emit);
         for call in self.tool_calls.list() {
-            call.begin(emit);
+            call.emit_begin(emit);
             let arguments = call
                 .arguments()
                 .copied()
                 .flatten()
-                .map(unquoted)
+                .map(unquote_input)
                 .unwrap_or_default();
             if !matches!(&*arguments, "" | "{}" | "null") {
                 emit(Event::Arguments(0, &arguments));

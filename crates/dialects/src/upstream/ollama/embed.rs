@@ -3,9 +3,9 @@
 use super::PROTOCOL;
 use crate::neutral::Endpoint;
 use crate::neutral::Written;
-use crate::neutral::embedding::{Embedding, Says};
+use crate::neutral::embedding::{Embedding, EmbeddingSupport};
 use crate::neutral::vectors::Found;
-use crate::upstream::openai::other_endpoints::passing;
+use crate::upstream::openai::other_endpoints::passing_translation;
 use crate::upstream::protocol::{ENDPOINTS, Protocol, Translation};
 use crate::upstream::{ANY_NUMBER, VectorForm};
 use crate::wire::json::Writer;
@@ -17,14 +17,14 @@ pub(super) static EMBEDDINGS: Protocol = Protocol {
     endpoints: ENDPOINTS,
     translation: Some(Translation {
         vectors: Some(&FORM),
-        ..passing("")
+        ..passing_translation("")
     }),
     ..PROTOCOL
 };
 
 static FORM: VectorForm = VectorForm {
-    write: |embedding, model| Ok(write(embedding, model)),
-    most: |_| ANY_NUMBER,
+    write: |embedding, model| Ok(write_embedding(embedding, model)),
+    max_inputs: |_| ANY_NUMBER,
     places: &[
         (Found::Vector, &["embeddings", "*"]),
         (Found::Tokens, &["prompt_eval_count"]),
@@ -32,7 +32,7 @@ static FORM: VectorForm = VectorForm {
 };
 
 /// Writes a request. A text that is too long is refused and not cut, as at other servers.
-fn write(embedding: &Embedding<'_>, model: &str) -> Written {
+fn write_embedding(embedding: &Embedding<'_>, model: &str) -> Written {
     let mut w = Writer::default();
     w.object(|w| {
         w.key("model").text(model);
@@ -41,5 +41,5 @@ fn write(embedding: &Embedding<'_>, model: &str) -> Written {
         w.key("truncate").bool(false);
         w.optional("dimensions", embedding.dimensions, Writer::number);
     });
-    embedding.written(w, Says::default())
+    embedding.written(w, EmbeddingSupport::default())
 }

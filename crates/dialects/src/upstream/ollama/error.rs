@@ -5,18 +5,18 @@ use crate::upstream::openai;
 use crate::upstream::shared::flat::is_overflow;
 
 /// Reads the body of an answer with a status other than 200.
-pub fn error(status: u16, content_type: Option<&str>, body: &[u8]) -> UpstreamError {
-    corrected(openai::error(body, content_type), status)
+pub fn read_error(status: u16, content_type: Option<&str>, body: &[u8]) -> UpstreamError {
+    correct_error(openai::read_error(body, content_type), status)
 }
 
 /// Reads an error that came with the status 200. Only its text says what kind it is.
-pub(super) fn hidden(json: &[u8]) -> UpstreamError {
-    corrected(openai::error(json, None), 200)
+pub(super) fn hidden_error(json: &[u8]) -> UpstreamError {
+    correct_error(openai::read_error(json, None), 200)
 }
 
 /// Returns the error of a model that was loaded or unloaded, but not asked. It may answer the next
 /// time.
-pub(super) fn unanswered(reason: &str) -> UpstreamError {
+pub(super) fn unanswered_error(reason: &str) -> UpstreamError {
     UpstreamError {
         status: Some(503),
         code: Some(reason.to_owned()),
@@ -28,7 +28,7 @@ pub(super) fn unanswered(reason: &str) -> UpstreamError {
 /// Corrects an error if its text is more exact than its status. A message may quote the request,
 /// and a caller's text must not decide anything about the account. So only the beginning of a
 /// sentence counts, except for a prompt that was refused.
-fn corrected(mut error: UpstreamError, status: u16) -> UpstreamError {
+fn correct_error(mut error: UpstreamError, status: u16) -> UpstreamError {
     let words = error.message.to_ascii_lowercase();
     let begins = |sentences: &[&str]| sentences.iter().any(|sentence| words.starts_with(sentence));
     // The text after the model's name, which may be in quotes.
@@ -73,14 +73,17 @@ mod tests {
 
     #[track_caller]
     fn check(message: &str, expected: Option<(u16, &str)>) {
-        let body = format!(r#"{{"error":{}}}"#, crate::wire::json::quote(message));
+        let body = format!(
+            r#"{{"error":{}}}"#,
+            crate::wire::json::quote_string(message)
+        );
         for found in [
-            error(
+            read_error(
                 500,
                 Some("application/json; charset=utf-8"),
                 body.as_bytes(),
             ),
-            hidden(body.as_bytes()),
+            hidden_error(body.as_bytes()),
         ] {
             assert_eq!(
                 found.status.zip(found.code.as_deref()),
@@ -153,19 +156,22 @@ mod tests {
         }
         check("model returned 'it was not found'", None);
         check("no: prompt is too long", None);
-        let refused = error(400, None, br#"{"error":"no: prompt is too long"}"#);
+        let refused = read_error(400, None, br#"{"error":"no: prompt is too long"}"#);
         assert_eq!(refused.code.as_deref(), Some("context_length_exceeded"));
     }
 
     #[test]
     fn other_shapes_are_read_too() {
         assert_eq!(
-            error(404, Some("text/plain"), b"404 page not found").message,
+            read_error(404, Some("text/plain"), b"404 page not found").message,
             "the upstream's reason is not in a known format"
         );
-        assert_eq!(error(502, None, b"").message, "the upstream gave no reason");
         assert_eq!(
-            error(
+            read_error(502, None, b"").message,
+            "the upstream gave no reason"
+        );
+        assert_eq!(
+            read_error(
                 500,
                 None,
                 br#"{"error":{"message":"m","type":"api_error"}}"#

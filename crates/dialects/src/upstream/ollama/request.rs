@@ -7,16 +7,16 @@ use crate::neutral::{
     Effort, Field, FieldRefused, Format, LostFields, Media, Message, PartKind, Request, Role,
     Target, Tool, Undo, Written,
 };
-use crate::upstream::shared::text::joined;
+use crate::upstream::shared::text::joined_text;
 use crate::upstream::shared::{flat, options};
 use crate::wire::json::Writer;
 
 /// Writes a request.
-pub fn request(request: &Request<'_>, target: &Target<'_>) -> Result<Written, FieldRefused> {
+pub fn write_request(request: &Request<'_>, target: &Target<'_>) -> Result<Written, FieldRefused> {
     let traits = &target.traits;
-    flat::refuse(request, traits, false)?;
+    flat::refuse_unsupported(request, traits, false)?;
     // No field can make a model call a tool, whatever the catalog says about the model.
-    let offer = flat::offer(
+    let offer = flat::choose_tools(
         request,
         &Traits {
             forced_tools: false,
@@ -37,7 +37,7 @@ pub fn request(request: &Request<'_>, target: &Target<'_>) -> Result<Written, Fi
         ));
     }
     let mut losses = LostFields::default();
-    flat::lost(request, &mut losses);
+    flat::note_losses(request, &mut losses);
 
     let mut w = Writer::with_capacity(request.room());
     w.object(|w| {
@@ -48,7 +48,7 @@ pub fn request(request: &Request<'_>, target: &Target<'_>) -> Result<Written, Fi
         let spoken = request
             .messages
             .iter()
-            .filter(|message| flat::speaks(message));
+            .filter(|message| flat::has_content(message));
         w.key("messages").each(spoken, |w, message| {
             write_message(w, message, &mut names, &mut losses)
         });
@@ -85,7 +85,7 @@ fn write_message<'r>(
     };
     w.object(|w| {
         w.key("role").text(role);
-        w.key("content").text(&joined(&message.content));
+        w.key("content").text(&joined_text(&message.content));
         write_images(w, message, losses);
         w.optional(
             "thinking",
@@ -98,7 +98,7 @@ fn write_message<'r>(
                 w.key("id").text(&call.id);
                 w.key("function").object(|w| {
                     w.key("name").text(&call.name);
-                    w.key("arguments").raw(&flat::arguments(call));
+                    w.key("arguments").raw(&flat::object_arguments(call));
                 });
             });
         });
@@ -135,7 +135,7 @@ fn write_tools(w: &mut Writer, tools: &[&Tool<'_>], losses: &mut LostFields) {
             w,
             &tool.name,
             tool.description.as_ref(),
-            flat::parameters(tool),
+            flat::tool_parameters(tool),
         );
     });
 }
@@ -165,7 +165,7 @@ fn write_options(
 ) {
     let max_tokens =
         options::max_tokens(request, target.default_max_tokens, &target.traits, losses);
-    let (temperature, top_p) = options::sampling(request, &target.traits, losses);
+    let (temperature, top_p) = options::allowed_sampling(request, &target.traits, losses);
     let numbers = [
         ("temperature", temperature),
         ("top_p", top_p),

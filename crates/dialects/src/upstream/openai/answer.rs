@@ -8,18 +8,18 @@ use std::borrow::Cow;
 use super::choice::{Choice, Common, Ended, Finishes};
 use super::chunks::Chunks;
 use super::meter::{self, Counts};
-use super::shape::{CallShape, ChoiceShape, set};
+use super::shape::{CallShape, ChoiceShape, set_member};
 use super::{finish, plain, reasoning};
 use crate::neutral::price::ShowCost;
 use crate::neutral::usage::{Source, Usage};
 use crate::neutral::{Answer, AnswerFault, AnswerHeader, StreamFault};
 use crate::upstream::quirks::Quirks;
-use crate::upstream::shared::lenient::member;
-use crate::wire::json::{integer_of, slice};
+use crate::upstream::shared::lenient::find_member;
+use crate::wire::json::{integer_of, span_bytes};
 use crate::wire::splice::Edits;
 
 /// Reads a buffered answer. An event stream is refused, even if it has a whole answer.
-pub fn answer(
+pub fn correct_answer(
     header: &AnswerHeader,
     quirks: &'static Quirks,
     show_reasoning: bool,
@@ -29,7 +29,7 @@ pub fn answer(
         .strip_prefix(b"\xEF\xBB\xBF")
         .unwrap_or(body)
         .trim_ascii();
-    let plain = plain::answer(header, quirks, show_reasoning, body);
+    let plain = plain::read_plain_answer(header, quirks, show_reasoning, body);
     plain.map_or_else(|| of_any_form(header, quirks, show_reasoning, body), Ok)
 }
 
@@ -42,11 +42,11 @@ pub(super) fn of_any_form(
 ) -> Result<Answer, AnswerFault> {
     Chunks::new(header, quirks, show_reasoning)
         .whole_answer(body)
-        .map_err(fault)
+        .map_err(answer_fault)
 }
 
 /// Reads a buffered answer in place of a stream that was asked for, and writes it as a stream.
-pub fn converted(
+pub fn answer_as_stream(
     header: &AnswerHeader,
     quirks: &'static Quirks,
     show_reasoning: bool,
@@ -59,13 +59,15 @@ pub fn converted(
         flaws,
         reasons,
         labels,
-    } = answer(header, quirks, show_reasoning, body)?;
+    } = correct_answer(header, quirks, show_reasoning, body)?;
     let mut chunks = Chunks::new(header, &Quirks::NONE, show_reasoning);
     let mut events = Vec::new();
-    chunks.event(b"", &body, &mut events).map_err(fault)?;
+    chunks
+        .event(b"", &body, &mut events)
+        .map_err(answer_fault)?;
     chunks.asked = 0;
     chunks.reported.is_estimate = usage.source == Source::Estimated;
-    chunks.finish(&mut events, None).map_err(fault)?;
+    chunks.finish(&mut events, None).map_err(answer_fault)?;
     Ok(Answer {
         body: events,
         usage,
@@ -83,7 +85,7 @@ pub fn reported_usage(
     quirks: &'static Quirks,
     body: &[u8],
 ) -> Option<Usage> {
-    let usage = member(body, "usage")?;
+    let usage = find_member(body, "usage")?;
     let counts = Counts::read(usage, &(0..usage.len()))?;
     Some(counts.settle(quirks, header.prompt_bytes, 0))
 }
@@ -98,9 +100,9 @@ impl Chunks {
         }
         self.head.learn(text, shape);
         let mut edits = Edits::new(text);
-        for (entry, index) in shape.list.iter().zip(indices(text, &shape.list)) {
+        for (entry, index) in shape.list.iter().zip(choice_indices(text, &shape.list)) {
             let mut choice = Choice::new(0, index);
-            self.said +=
+            self.passed_bytes +=
                 edit_choice(&mut choice, entry, &shape.calls, &self.common, &mut edits)? as u64;
             self.choices.push(choice);
         }
@@ -117,14 +119,14 @@ impl Chunks {
             .usage
             .as_ref()
             .filter(|_| counts.is_some_and(|counts| counts.are_believed()));
-        let old = old.map(|old| slice(text, &old.value));
+        let old = old.map(|old| span_bytes(text, &old.value));
         let object = match old.filter(|_| {
-            self.cost == ShowCost::No && counts.is_some_and(|counts| counts.say(&usage))
+            self.cost == ShowCost::No && counts.is_some_and(|counts| counts.match_usage(&usage))
         }) {
             Some(right) => Cow::Borrowed(right),
-            None => meter::write(old, &usage, self.cost),
+            None => meter::write_usage(old, &usage, self.cost),
         };
-        set(
+        set_member(
             &mut edits,
             self.shape.open,
             br#""usage""#,
@@ -146,7 +148,7 @@ impl Chunks {
 }
 
 /// Returns the index of each choice: its own if the indexes are complete, else its place.
-fn indices(text: &[u8], choices: &[ChoiceShape]) -> Vec<usize> {
+fn choice_indices(text: &[u8], choices: &[ChoiceShape]) -> Vec<usize> {
     let mut seen = vec![false; choices.len()];
     let own = choices.iter().map(|choice| {
         let index = usize::try_from(integer_of(text, &choice.index.as_ref()?.value)?).ok()?;
@@ -173,7 +175,7 @@ fn edit_choice(
             if let Some(delta) = delta
                 && !common.show_reasoning
             {
-                reasoning::edit(delta, false, edits);
+                reasoning::edit_thinking(delta, false, edits);
             }
             message
         }
@@ -187,7 +189,7 @@ fn edit_choice(
         }
         _ => return Err(StreamFault::Broken("a choice has no message")),
     };
-    let mut said = choice.edit_body(body, common, edits)?;
+    let mut passed_bytes = choice.edit_body(body, common, edits)?;
     if body.content.is_none() {
         let content = if body.is_special || !body.call_range.is_empty() {
             &br#""content":null"#[..]
@@ -202,17 +204,17 @@ fn edit_choice(
     });
     let ended = choice.ended.insert(ended);
     let calls = calls.get(body.call_range.clone()).unwrap_or_default();
-    said += choice.calls.edit_whole(
+    passed_bytes += choice.calls.edit_whole(
         calls,
         finish::is_cut(ended.reason),
         &common.answer_id,
         edits,
     )?;
     choice.edit_finish(entry, Finishes::Shown, edits);
-    Ok(said)
+    Ok(passed_bytes)
 }
 
-fn fault(fault: StreamFault) -> AnswerFault {
+fn answer_fault(fault: StreamFault) -> AnswerFault {
     match fault {
         StreamFault::Upstream(found) => AnswerFault::Upstream(found),
         StreamFault::Broken(why) => AnswerFault::Nonsense(why),

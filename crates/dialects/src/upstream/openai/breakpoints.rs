@@ -3,7 +3,7 @@
 //! texts, pictures and files of all but the assistant. The others are lost, and named.
 
 use crate::neutral::traits::Traits;
-use crate::neutral::{Cache, Field, LostFields, Message, Part, PartKind, Request, Role, Said};
+use crate::neutral::{Cache, Field, LazyText, LostFields, Message, Part, PartKind, Request, Role};
 use crate::upstream::shared::options;
 use crate::wire::json::Writer;
 
@@ -55,7 +55,7 @@ fn can_have_hint(role: Role, part: &Part<'_>) -> bool {
 }
 
 /// Writes the member of a part that has a hint.
-pub(super) fn write(w: &mut Writer, hint: Option<&Cache<'_>>, losses: &mut LostFields) {
+pub(super) fn write_breakpoint(w: &mut Writer, hint: Option<&Cache<'_>>, losses: &mut LostFields) {
     let Some(hint) = hint else { return };
     let is_longer = hint.ttl.as_deref().is_some_and(|ttl| !SHORT.contains(&ttl));
     losses.add_if(is_longer, Field::CacheHint);
@@ -89,7 +89,7 @@ pub(super) fn write_content(
             w.object(|w| {
                 w.texts([("type", kind)]);
                 text.write(w.key("text"));
-                write(w, hint_of(part, message.role, traits).or(of_whole), losses);
+                write_breakpoint(w, hint_of(part, message.role, traits).or(of_whole), losses);
             });
         }
     });
@@ -105,7 +105,7 @@ pub(super) fn write_texts(w: &mut Writer, content: &[Part<'_>]) {
         PartKind::Text(text) => Some(text),
         PartKind::Image(..) | PartKind::Audio(..) | PartKind::File(..) => None,
     });
-    Said::write_joined(texts, "\n\n", w);
+    LazyText::write_joined(texts, "\n\n", w);
 }
 
 #[cfg(test)]
@@ -124,7 +124,7 @@ mod tests {
     }
 
     fn responses() -> Dialect {
-        chat().at(Endpoint::Responses)
+        chat().for_endpoint(Endpoint::Responses)
     }
 
     /// Writes a request for a model with the traits of its name; returns it, and what is lost.

@@ -15,20 +15,20 @@ use crate::wire::splice::Edits;
 type Short = [u8; 9];
 
 /// Gives the ids at these places the server's form. An id that already has this form stays.
-pub(super) fn shorten(places: &[Span], edits: &mut Edits<'_>) {
+pub(super) fn shorten_ids(places: &[Span], edits: &mut Edits<'_>) {
     let text = edits.text();
     let ids: Vec<(&Span, Cow<'_, str>)> = places
         .iter()
-        .filter_map(|place| Some((place, text_of(text, place).filter(|id| !id.is_empty())?)))
+        .filter_map(|span| Some((span, text_of(text, span).filter(|id| !id.is_empty())?)))
         .collect();
     let mut taken: BTreeSet<Short> = ids.iter().filter_map(|(_, id)| as_short(id)).collect();
     let mut known: BTreeMap<&str, Short> = BTreeMap::new();
-    for (place, id) in ids.iter().filter(|(_, id)| as_short(id).is_none()) {
+    for (span, id) in ids.iter().filter(|(_, id)| as_short(id).is_none()) {
         let count = known.len();
         let short = *known
             .entry(id)
-            .or_insert_with(|| free(id, count, &mut taken));
-        edits.replace((*place).clone(), [&b"\""[..], &short, b"\""].concat());
+            .or_insert_with(|| find_free_id(id, count, &mut taken));
+        edits.replace((*span).clone(), [&b"\""[..], &short, b"\""].concat());
     }
 }
 
@@ -41,14 +41,14 @@ fn as_short(id: &str) -> Option<Short> {
 
 /// Returns a short id that is not taken, and notes it as taken. `count` is the number of ids that
 /// were renamed before.
-fn free(id: &str, count: usize, taken: &mut BTreeSet<Short>) -> Short {
-    let hash = fnv(id.as_bytes());
+fn find_free_id(id: &str, count: usize, taken: &mut BTreeSet<Short>) -> Short {
+    let hash = fnv_hash(id.as_bytes());
     // Each id begins its retries with a salt of its own. Otherwise a caller who makes ids of one
     // hash on purpose would make us try all earlier salts each time.
     let salts = std::iter::once(0).chain(count as u64 + 1..);
     let mut short = [0; 9];
     for salt in salts {
-        short = letters(mixed(
+        short = id_letters(mix_bits(
             hash.wrapping_add(salt.wrapping_mul(0x9E37_79B9_7F4A_7C15)),
         ));
         if taken.insert(short) {
@@ -59,25 +59,25 @@ fn free(id: &str, count: usize, taken: &mut BTreeSet<Short>) -> Short {
 }
 
 /// Hashes bytes with FNV-1a.
-fn fnv(bytes: &[u8]) -> u64 {
+fn fnv_hash(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xCBF2_9CE4_8422_2325, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01B3)
     })
 }
 
 /// Mixes bits with the last step of SplitMix64. Every bit then depends on every other.
-fn mixed(mut x: u64) -> u64 {
+fn mix_bits(mut x: u64) -> u64 {
     x = (x ^ (x >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     x = (x ^ (x >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
     x ^ (x >> 31)
 }
 
-fn letters(mut x: u64) -> Short {
+fn id_letters(mut x: u64) -> Short {
     const LETTERS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
     std::array::from_fn(|_| {
         let letter = usize::try_from(x % 62)
             .ok()
-            .and_then(|at| LETTERS.get(at).copied())
+            .and_then(|index| LETTERS.get(index).copied())
             .unwrap_or(b'0');
         x /= 62;
         letter
@@ -99,7 +99,7 @@ mod tests {
             })
             .unwrap();
         let mut edits = Edits::new(text.as_bytes());
-        shorten(&places, &mut edits);
+        shorten_ids(&places, &mut edits);
         let mut out = Vec::new();
         edits.apply_into(&mut out);
         serde_json::from_slice(&out).unwrap()

@@ -7,10 +7,10 @@
 
 use std::borrow::Cow;
 
-use super::shape::{CallShape, MAX_CALLS, Member, set};
-use super::{digits, filled};
+use super::shape::{CallShape, MAX_CALLS, Member, set_member};
+use super::{filled_literal, number_literal};
 use crate::neutral::{StreamFault, flaws};
-use crate::wire::json::{self, Cursor, Kind, Pieces, integer_of, slice};
+use crate::wire::json::{self, Cursor, Kind, Pieces, integer_of, span_bytes};
 use crate::wire::splice::Edits;
 
 /// The calls of one choice.
@@ -128,17 +128,17 @@ impl Calls {
         out.clear();
         out.push(b'[');
         let mut clean = true;
-        let mut said = 0;
+        let mut argument_bytes = 0;
         for call in calls {
             clean &= self.fragment(text, call, answer_id, &mut out)?;
-            said += arguments_len(text, call);
+            argument_bytes += arguments_len(text, call);
         }
         out.push(b']');
         if !clean {
             edits.replace(member.value.clone(), out.clone());
         }
         self.scratch = out;
-        Ok(said)
+        Ok(argument_bytes)
     }
 
     /// Appends the corrected fragment. Returns whether it is the same as the fragment that came.
@@ -149,7 +149,7 @@ impl Calls {
         answer_id: &str,
         out: &mut Vec<u8>,
     ) -> Result<bool, StreamFault> {
-        let slot = self.place(text, call)?;
+        let slot = self.find_call(text, call)?;
         let introduced = self.introduced;
         let Some(open) = self.list.get_mut(slot) else {
             return Ok(false);
@@ -158,7 +158,7 @@ impl Calls {
             open.id
                 .extend_from_slice(id_of(text, call).unwrap_or_default());
         }
-        let arguments = arguments(text, call);
+        let arguments = literal_arguments(text, call);
         open.arguments.take_literal(&arguments);
         let was_text = call
             .arguments
@@ -226,13 +226,17 @@ impl Calls {
         let has_kind = call
             .kind
             .as_ref()
-            .is_some_and(|kind| filled(text, &kind.value).is_some());
+            .is_some_and(|kind| filled_literal(text, &kind.value).is_some());
         Ok(has_id && has_kind && was_text && held.is_empty() && is_number(text, call, introduced))
     }
 
     /// Returns the place of the call that a fragment belongs to. A fragment that begins a call gets
     /// a new place.
-    pub(super) fn place(&mut self, text: &[u8], call: &CallShape) -> Result<usize, StreamFault> {
+    pub(super) fn find_call(
+        &mut self,
+        text: &[u8],
+        call: &CallShape,
+    ) -> Result<usize, StreamFault> {
         let (id, name) = (id_of(text, call), name_of(text, call));
         let number = call
             .index
@@ -282,11 +286,11 @@ impl Calls {
         edits: &mut Edits<'_>,
     ) -> Result<usize, StreamFault> {
         let text = edits.text();
-        let mut said = 0;
+        let mut argument_bytes = 0;
         self.introduced = calls.len();
         for (number, call) in calls.iter().enumerate() {
             if id_of(text, call).is_none() {
-                set(
+                set_member(
                     edits,
                     call.span.start,
                     br#""id""#,
@@ -297,9 +301,9 @@ impl Calls {
             if call
                 .kind
                 .as_ref()
-                .is_none_or(|kind| filled(text, &kind.value).is_none())
+                .is_none_or(|kind| filled_literal(text, &kind.value).is_none())
             {
-                set(
+                set_member(
                     edits,
                     call.span.start,
                     br#""type""#,
@@ -313,8 +317,8 @@ impl Calls {
             let (Some(function), Some(_)) = (&call.function, name_of(text, call)) else {
                 return Err(UNNAMED);
             };
-            let inside = arguments(text, call);
-            said += arguments_len(text, call);
+            let inside = literal_arguments(text, call);
+            argument_bytes += arguments_len(text, call);
             let mut open = OpenCall::default();
             open.arguments.take_literal(&inside);
             self.list.push(open);
@@ -328,7 +332,7 @@ impl Calls {
             {
                 let inside: &[u8] = if takes_none { b"{}" } else { &inside };
                 let literal = [b"\"", inside, b"\""].concat();
-                set(
+                set_member(
                     edits,
                     function.value.start,
                     br#""arguments""#,
@@ -337,7 +341,7 @@ impl Calls {
                 );
             }
         }
-        Ok(said)
+        Ok(argument_bytes)
     }
 }
 
@@ -345,7 +349,7 @@ impl Calls {
 pub(super) fn take_old(text: &[u8], call: &Member, to: &mut Pieces) {
     let arguments = Member::find(text, call.value.start, br#""arguments""#);
     if let Some(literal) = arguments.filter(|arguments| arguments.kind(text) == Kind::String) {
-        to.take_literal(between_quotes(slice(text, &literal.value)));
+        to.take_literal(between_quotes(span_bytes(text, &literal.value)));
     }
 }
 
@@ -372,7 +376,7 @@ impl Fragment<'_> {
             out.push(b',');
         }
         out.extend_from_slice(br#"{"index":"#);
-        out.extend_from_slice(&digits(self.index));
+        out.extend_from_slice(&number_literal(self.index));
         if let Some(id) = self.id {
             out.extend_from_slice(br#","id":"#);
             out.extend_from_slice(id);
@@ -380,7 +384,7 @@ impl Fragment<'_> {
             out.extend_from_slice(kind_of(text, call));
         }
         copy_others(
-            slice(text, &call.span),
+            span_bytes(text, &call.span),
             &[br#""index""#, br#""id""#, br#""type""#, br#""function""#],
             out,
         );
@@ -395,7 +399,7 @@ impl Fragment<'_> {
             out.extend_from_slice(self.arguments);
             out.push(b'"');
             copy_others(
-                slice(text, &function.value),
+                span_bytes(text, &function.value),
                 &[br#""name""#, br#""arguments""#],
                 out,
             );
@@ -409,31 +413,31 @@ impl Fragment<'_> {
 fn copy_others(object: &[u8], known: &[&[u8]], out: &mut Vec<u8>) {
     // The text was scanned before, so this cannot fail.
     let _read = Cursor::new(object).members(|key, value| {
-        if !known.contains(&slice(object, &key)) {
+        if !known.contains(&span_bytes(object, &key)) {
             out.push(b',');
-            out.extend_from_slice(slice(object, &key));
+            out.extend_from_slice(span_bytes(object, &key));
             out.push(b':');
-            out.extend_from_slice(slice(object, &value));
+            out.extend_from_slice(span_bytes(object, &value));
         }
     });
 }
 
 /// Returns the id's literal. Mistral's old servers send "null" if there is no id.
 fn id_of<'a>(text: &'a [u8], call: &CallShape) -> Option<&'a [u8]> {
-    filled(text, &call.id.as_ref()?.value).filter(|id| *id != br#""null""#)
+    filled_literal(text, &call.id.as_ref()?.value).filter(|id| *id != br#""null""#)
 }
 
 fn name_of<'a>(text: &'a [u8], call: &CallShape) -> Option<&'a [u8]> {
-    filled(text, &call.name.as_ref()?.value)
+    filled_literal(text, &call.name.as_ref()?.value)
 }
 
 /// Returns the type's literal.
 fn kind_of<'a>(text: &'a [u8], call: &CallShape) -> &'a [u8] {
-    let said = call
+    let literal = call
         .kind
         .as_ref()
-        .and_then(|kind| filled(text, &kind.value));
-    said.unwrap_or(if call.is_custom {
+        .and_then(|kind| filled_literal(text, &kind.value));
+    literal.unwrap_or(if call.is_custom {
         br#""custom""#
     } else {
         br#""function""#
@@ -443,7 +447,7 @@ fn kind_of<'a>(text: &'a [u8], call: &CallShape) -> &'a [u8] {
 fn is_number(text: &[u8], call: &CallShape, index: usize) -> bool {
     call.index
         .as_ref()
-        .is_some_and(|member| slice(text, &member.value) == &*digits(index))
+        .is_some_and(|member| span_bytes(text, &member.value) == &*number_literal(index))
 }
 
 fn arguments_len(text: &[u8], call: &CallShape) -> usize {
@@ -458,16 +462,16 @@ fn arguments_len(text: &[u8], call: &CallShape) -> usize {
 
 /// Returns the arguments as they stand between the quotes of a literal: text as it is, any other
 /// value as JSON text.
-fn arguments<'a>(text: &'a [u8], call: &CallShape) -> Cow<'a, [u8]> {
+fn literal_arguments<'a>(text: &'a [u8], call: &CallShape) -> Cow<'a, [u8]> {
     let Some(member) = &call.arguments else {
         return Cow::Borrowed(b"");
     };
-    let value = slice(text, &member.value);
+    let value = span_bytes(text, &member.value);
     match member.kind(text) {
         Kind::Null => Cow::Borrowed(b""),
         Kind::String => Cow::Borrowed(between_quotes(value)),
         Kind::Object | Kind::Array | Kind::Number | Kind::Bool => Cow::Owned(
-            between_quotes(json::quote(&String::from_utf8_lossy(value)).as_bytes()).to_vec(),
+            between_quotes(json::quote_string(&String::from_utf8_lossy(value)).as_bytes()).to_vec(),
         ),
     }
 }

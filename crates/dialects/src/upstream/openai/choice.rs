@@ -3,10 +3,10 @@
 
 use super::calls::{self, Calls};
 use super::finish::{self, Finish};
-use super::shape::{CallShape, ChoiceShape, LISTS, MAX_CHOICES, MessageShape, set};
-use super::{content, digits, error, reasoning};
+use super::shape::{CallShape, ChoiceShape, LISTS, MAX_CHOICES, MessageShape, set_member};
+use super::{content, error, number_literal, reasoning};
 use crate::neutral::{AnswerHeader, Flaws, StreamFault, flaws};
-use crate::wire::json::{self, Cursor, Kind, Pieces, integer_of, slice};
+use crate::wire::json::{self, Cursor, Kind, Pieces, integer_of, span_bytes};
 use crate::wire::splice::Edits;
 
 /// A choice of a stream, or of a whole answer.
@@ -79,8 +79,8 @@ impl Ended {
         let Some(member) = &entry.finish else {
             return Ok(None);
         };
-        match finish::read(text, &member.value) {
-            Finish::Unsaid => Ok(None),
+        match finish::read_finish(text, &member.value) {
+            Finish::Missing => Ok(None),
             Finish::Ended(reason) => Ok(Some(Self {
                 reason,
                 native: None,
@@ -90,7 +90,7 @@ impl Ended {
                 native: Some(word),
             })),
             Finish::Failed(word) => Err(StreamFault::Upstream(
-                error::hidden(text).unwrap_or_else(|| error::gave_up(word)),
+                error::hidden_error(text).unwrap_or_else(|| error::gave_up(word)),
             )),
         }
     }
@@ -150,7 +150,7 @@ impl Choice {
     pub(super) fn shown_reason(&self) -> Option<&'static str> {
         self.ended
             .as_ref()
-            .map(|ended| finish::shown(ended.reason, self.calls.any()))
+            .map(|ended| finish::shown_reason(ended.reason, self.calls.any()))
     }
 
     /// Returns the flaws of a whole choice. A choice that says that it may be cut short has none.
@@ -192,7 +192,7 @@ impl Choice {
             return Ok(None);
         };
         self.has_delta |= !is_message && body.speaks;
-        Ok(reasoning::only(text, body))
+        Ok(reasoning::only_thinking(text, body))
     }
 
     /// Returns whether an entry only repeats the piece of reasoning before it. A short piece may be
@@ -205,7 +205,7 @@ impl Choice {
         else {
             return false;
         };
-        let piece = slice(text, span);
+        let piece = span_bytes(text, span);
         if piece == self.last_reasoning {
             return true;
         }
@@ -261,12 +261,12 @@ impl Choice {
 
     /// Corrects the parts of an entry beside its delta or message.
     pub(super) fn edit_entry(&self, entry: &ChoiceShape, edits: &mut Edits<'_>) {
-        set(
+        set_member(
             edits,
             entry.open,
             br#""index""#,
             &entry.index,
-            digits(self.shown),
+            number_literal(self.shown),
         );
         if let Some(logprobs) = &entry.logprobs
             && !logprobs.is_logprobs(edits.text())
@@ -291,11 +291,12 @@ impl Choice {
         self.refuses |= body.refuses;
         self.answers = self.answers || body.answers(text);
         self.edit_role(body, edits);
-        let bytes = body.said
-            + content::edit(body, common.show_reasoning, edits).map_err(StreamFault::Broken)?;
-        reasoning::edit(body, common.show_reasoning, edits);
+        let bytes = body.spoken_bytes
+            + content::edit_content(body, common.show_reasoning, edits)
+                .map_err(StreamFault::Broken)?;
+        reasoning::edit_thinking(body, common.show_reasoning, edits);
         if common.wants_json {
-            content::take(text, body, &mut self.content);
+            content::take_content(text, body, &mut self.content);
         }
         if let Some(call) = &body.old_call {
             calls::take_old(text, call, self.old_call.get_or_insert_default());
@@ -314,13 +315,13 @@ impl Choice {
             edits.remove_member(&message.member.key, &message.member.value);
         }
         let null = entry.delta.as_ref().map(|null| null.member.clone());
-        set(edits, entry.open, br#""delta""#, &null, delta);
+        set_member(edits, entry.open, br#""delta""#, &null, delta);
     }
 
     /// Shows the role in the first delta or message only.
     fn edit_role(&mut self, body: &MessageShape, edits: &mut Edits<'_>) {
         if !std::mem::replace(&mut self.has_role, true) {
-            set(
+            set_member(
                 edits,
                 body.open,
                 br#""role""#,
@@ -341,7 +342,7 @@ impl Choice {
     ) {
         let Some(ended) = self.ended.as_ref().filter(|_| finishes == Finishes::Shown) else {
             if entry.finish.is_some() {
-                set(
+                set_member(
                     edits,
                     entry.open,
                     br#""finish_reason""#,
@@ -351,8 +352,9 @@ impl Choice {
             }
             return;
         };
-        let reason = json::quote(finish::shown(ended.reason, self.calls.any())).into_bytes();
-        set(
+        let reason =
+            json::quote_string(finish::shown_reason(ended.reason, self.calls.any())).into_bytes();
+        set_member(
             edits,
             entry.open,
             br#""finish_reason""#,
@@ -364,7 +366,7 @@ impl Choice {
             .as_ref()
             .filter(|_| entry.native_finish.is_none())
         {
-            let native = format!(r#""native_finish_reason":{}"#, json::quote(word));
+            let native = format!(r#""native_finish_reason":{}"#, json::quote_string(word));
             edits.insert_member(entry.open, native.into_bytes());
         }
     }
@@ -374,17 +376,20 @@ impl Choice {
         let text = edits.text();
         // The text was scanned before, so this cannot fail.
         let _read = Cursor::starting_at(text, body.open).object(|cursor, key| {
-            let place = LISTS.iter().position(|list| *list == slice(text, &key));
-            let Some(listed) = place.and_then(|place| self.listed.get_mut(place)) else {
+            let list_index = LISTS
+                .iter()
+                .position(|list| *list == span_bytes(text, &key));
+            let Some(listed) = list_index.and_then(|list_index| self.listed.get_mut(list_index))
+            else {
                 return cursor.value().map(drop);
             };
-            let each = |cursor: &mut Cursor<'_>, at| {
-                if at >= MAX_LISTED || cursor.kind()? != Kind::Object {
+            let each = |cursor: &mut Cursor<'_>, entry_index| {
+                if entry_index >= MAX_LISTED || cursor.kind()? != Kind::Object {
                     return cursor.value().map(drop);
                 }
                 let mut has_index = false;
-                let entry =
-                    cursor.members(|key, _| has_index |= slice(text, &key) == br#""index""#)?;
+                let entry = cursor
+                    .members(|key, _| has_index |= span_bytes(text, &key) == br#""index""#)?;
                 if !has_index {
                     edits.insert_member(entry.start, format!(r#""index":{listed}"#).into_bytes());
                 }
@@ -411,33 +416,35 @@ pub(super) fn choice_of<'c>(
     choices: &'c mut Vec<Choice>,
     text: &[u8],
     entry: &ChoiceShape,
-    place: usize,
-    most: usize,
+    list_index: usize,
+    max_shown: usize,
 ) -> Result<&'c mut Choice, StreamFault> {
     let index = entry
         .index
         .as_ref()
         .and_then(|index| integer_of(text, &index.value));
-    let number = index.unwrap_or(place as u64);
-    let at = choices
+    let number = index.unwrap_or(list_index as u64);
+    let choice_index = choices
         .iter()
         .position(|choice| choice.number == number)
         .unwrap_or(choices.len());
-    if at == choices.len() && at < MAX_CHOICES {
+    if choice_index == choices.len() && choice_index < MAX_CHOICES {
         // As in a shape: mostly there is one choice.
         choices.reserve_exact(usize::from(choices.is_empty()));
         let is_free = |shown: &usize| choices.iter().all(|choice| choice.shown != *shown);
         let own = usize::try_from(number)
             .ok()
-            .filter(|own| *own < most.min(MAX_CHOICES))
+            .filter(|own| *own < max_shown.min(MAX_CHOICES))
             .filter(is_free);
-        let shown = own.or_else(|| (0..MAX_CHOICES).find(is_free)).unwrap_or(at);
+        let shown = own
+            .or_else(|| (0..MAX_CHOICES).find(is_free))
+            .unwrap_or(choice_index);
         choices.push(Choice {
             shown,
-            ..Choice::new(number, at)
+            ..Choice::new(number, choice_index)
         });
     }
     choices
-        .get_mut(at)
+        .get_mut(choice_index)
         .ok_or(StreamFault::Broken("more than 128 choices"))
 }

@@ -14,13 +14,13 @@ use super::event::{edit_usage, write_event};
 use super::head::Head;
 use super::meter;
 use super::pattern::{Pattern, Probe};
-use super::shape::{ChoiceShape, MessageShape, Shape, set};
+use super::shape::{ChoiceShape, MessageShape, Shape, set_member};
 use super::{error, finish};
 use crate::neutral::price::ShowCost;
 use crate::neutral::usage::{Source, Usage};
 use crate::neutral::{AnswerHeader, EndReasons, Flaws, StreamFault, mark};
 use crate::upstream::quirks::Quirks;
-use crate::wire::json::{self, Kind, Pieces, slice};
+use crate::wire::json::{self, Kind, Pieces, span_bytes};
 use crate::wire::splice::Edits;
 use reported::Reported;
 
@@ -50,7 +50,7 @@ pub(crate) struct Chunks {
     /// The citations from a chunk that is not shown.
     citations: Vec<u8>,
     /// The UTF-8 bytes that were passed on, for the estimate.
-    pub(super) said: u64,
+    pub(super) passed_bytes: u64,
     /// True if the answer has begun.
     pub(crate) opened: bool,
 }
@@ -85,7 +85,7 @@ impl Chunks {
             asked: usize::try_from(header.choices).unwrap_or(usize::MAX),
             reported: Reported::default(),
             citations: Vec::new(),
-            said: 0,
+            passed_bytes: 0,
             opened: false,
         }
     }
@@ -100,10 +100,10 @@ impl Chunks {
     ) -> Result<bool, StreamFault> {
         let data = data.trim_ascii();
         if name == b"error" {
-            return Err(StreamFault::Upstream(error::error(data, None)));
+            return Err(StreamFault::Upstream(error::read_error(data, None)));
         }
         if let Some((text, length)) = self.pattern.follow(data, out) {
-            self.said = self.said.saturating_add(length as u64);
+            self.passed_bytes = self.passed_bytes.saturating_add(length as u64);
             self.opened |= length > 0;
             if let Some(pieces) = self.pieces() {
                 pieces.take_literal(between_quotes(text));
@@ -163,9 +163,8 @@ impl Chunks {
                 .into_bytes()
                 .into();
             if self.shape.read(&text).is_err() {
-                return Err(
-                    error::hidden(data).map_or(StreamFault::Broken(broken), StreamFault::Upstream)
-                );
+                return Err(error::hidden_error(data)
+                    .map_or(StreamFault::Broken(broken), StreamFault::Upstream));
             }
         }
         if let Some(found) = self.shape.error(&text) {
@@ -204,7 +203,7 @@ impl Chunks {
         {
             return Ok(());
         }
-        if let Some(choice) = holds.and_then(|at| self.choices.get_mut(at)) {
+        if let Some(choice) = holds.and_then(|choice_index| self.choices.get_mut(choice_index)) {
             choice.last.clear();
             choice.last.extend_from_slice(text);
             self.opened = true;
@@ -242,18 +241,18 @@ impl Chunks {
 
     /// Learns the output for chunks like the one that was just written.
     fn learn(&mut self, text: &[u8], probe: Probe) -> Result<(), StreamFault> {
-        let (said, opened) = (self.said, self.opened);
+        let (bytes_before, opened) = (self.passed_bytes, self.opened);
         self.followed = self.goes_on_with(text)?;
         // The probe's text is not part of the answer.
         let so_far = self.pieces().map(std::mem::take);
         let mut written = Vec::new();
         if self.shape.read(&probe.text).is_ok() {
             self.write(&probe.text, Finishes::Held, &mut written)?;
-            if self.said - said == probe.says() {
+            if self.passed_bytes - bytes_before == probe.text_length() {
                 self.pattern.learn(probe, &written);
             }
         }
-        (self.said, self.opened) = (said, opened);
+        (self.passed_bytes, self.opened) = (bytes_before, opened);
         if let (Some(pieces), Some(so_far)) = (self.pieces(), so_far) {
             *pieces = so_far;
         }
@@ -270,7 +269,7 @@ impl Chunks {
         };
         let choice = choice_of(&mut self.choices, text, entry, 0, self.asked)?;
         Ok(match self.shape.calls.get(body.call_range.clone()) {
-            Some([call]) => match choice.calls.place(text, call) {
+            Some([call]) => match choice.calls.find_call(text, call) {
                 Ok(slot) => Followed::Arguments(choice.index, slot),
                 Err(_) => Followed::Nothing,
             },
@@ -286,8 +285,13 @@ impl Chunks {
     fn pieces(&mut self) -> Option<&mut Pieces> {
         match self.followed {
             Followed::Nothing => None,
-            Followed::Content(at) => self.choices.get_mut(at).map(|choice| &mut choice.content),
-            Followed::Arguments(at, slot) => self.choices.get_mut(at)?.calls.arguments_of(slot),
+            Followed::Content(choice_index) => self
+                .choices
+                .get_mut(choice_index)
+                .map(|choice| &mut choice.content),
+            Followed::Arguments(choice_index, slot) => {
+                self.choices.get_mut(choice_index)?.calls.arguments_of(slot)
+            }
         }
     }
 
@@ -298,7 +302,7 @@ impl Chunks {
         let Some(member) = self.shape.citations.as_ref().filter(|_| !is_shown) else {
             return;
         };
-        let citations = slice(text, &member.value);
+        let citations = span_bytes(text, &member.value);
         if citations.starts_with(b"[") && (3..=MAX_HELD).contains(&citations.len()) {
             self.citations.clear();
             self.citations.extend_from_slice(citations);
@@ -316,15 +320,15 @@ impl Chunks {
         {
             return Ok(false);
         }
-        let mut said = 0_usize;
-        for (place, entry) in self.shape.list.iter().enumerate() {
-            let choice = choice_of(&mut self.choices, text, entry, place, self.asked)?;
+        let mut thought_bytes = 0_usize;
+        for (list_index, entry) in self.shape.list.iter().enumerate() {
+            let choice = choice_of(&mut self.choices, text, entry, list_index, self.asked)?;
             let Some(thought) = choice.only_thinks(text, entry)? else {
                 return Ok(false);
             };
-            said = said.saturating_add(thought);
+            thought_bytes = thought_bytes.saturating_add(thought);
         }
-        self.said = self.said.saturating_add(said as u64);
+        self.passed_bytes = self.passed_bytes.saturating_add(thought_bytes as u64);
         self.opened = true;
         Ok(true)
     }
@@ -333,11 +337,11 @@ impl Chunks {
     /// nothing but the end of that choice.
     fn note_finishes(&mut self, text: &[u8]) -> Result<Option<usize>, StreamFault> {
         let mut only = None;
-        for (place, entry) in self.shape.list.iter().enumerate() {
+        for (list_index, entry) in self.shape.list.iter().enumerate() {
             let Some(ended) = Ended::read(text, entry)? else {
                 continue;
             };
-            let choice = choice_of(&mut self.choices, text, entry, place, self.asked)?;
+            let choice = choice_of(&mut self.choices, text, entry, list_index, self.asked)?;
             choice.ended = Some(ended);
             self.opened = true;
             let speaks = choice
@@ -360,12 +364,12 @@ impl Chunks {
         let mut edits = Edits::new(text);
         self.head.edit(&self.shape, OBJECT, &mut edits);
         edit_usage(&self.shape, self.show_usage, &mut edits);
-        for (place, entry) in self.shape.list.iter().enumerate() {
-            let choice = choice_of(&mut self.choices, text, entry, place, self.asked)?;
+        for (list_index, entry) in self.shape.list.iter().enumerate() {
+            let choice = choice_of(&mut self.choices, text, entry, list_index, self.asked)?;
             let (bytes, speaks) =
                 choice.edit(entry, &self.shape.calls, &self.common, &mut edits)?;
             choice.edit_finish(entry, finishes, &mut edits);
-            self.said = self.said.saturating_add(bytes as u64);
+            self.passed_bytes = self.passed_bytes.saturating_add(bytes as u64);
             self.opened |= speaks;
         }
         write_event(&mut edits, out);
@@ -420,8 +424,8 @@ impl Chunks {
     /// Returns the usage for the counts and the text so far.
     pub(super) fn usage(&self) -> Usage {
         let mut usage = match self.reported.counts {
-            Some(counts) => counts.settle(self.quirks, self.prompt_bytes, self.said),
-            None => Usage::estimated(self.prompt_bytes, self.said),
+            Some(counts) => counts.settle(self.quirks, self.prompt_bytes, self.passed_bytes),
+            None => Usage::estimated(self.prompt_bytes, self.passed_bytes),
         };
         if self.reported.is_estimate {
             usage.source = Source::Estimated;
@@ -450,8 +454,8 @@ impl Chunks {
                 out,
             );
         }
-        for at in 0..self.choices.len() {
-            self.write_finish(at, out)?;
+        for choice_index in 0..self.choices.len() {
+            self.write_finish(choice_index, out)?;
         }
         let usage = self.usage();
         if self.show_usage {
@@ -462,8 +466,8 @@ impl Chunks {
     }
 
     /// Writes the finish of a choice, after the fragments that its calls still need.
-    fn write_finish(&mut self, at: usize, out: &mut Vec<u8>) -> Result<(), StreamFault> {
-        let Some(choice) = self.choices.get_mut(at) else {
+    fn write_finish(&mut self, choice_index: usize, out: &mut Vec<u8>) -> Result<(), StreamFault> {
+        let Some(choice) = self.choices.get_mut(choice_index) else {
             return Ok(());
         };
         let Some(ended) = &choice.ended else {
@@ -476,11 +480,11 @@ impl Chunks {
             choice.calls.empty()
         };
         let last = std::mem::take(&mut choice.last);
-        let reason = finish::shown(ended.reason, choice.calls.any());
+        let reason = finish::shown_reason(ended.reason, choice.calls.any());
         let native = ended
             .native
             .as_ref()
-            .map(|word| format!(r#","native_finish_reason":{}"#, json::quote(word)));
+            .map(|word| format!(r#","native_finish_reason":{}"#, json::quote_string(word)));
         let native = native.unwrap_or_default();
         if !empty.is_empty() {
             let calls = format!(
@@ -523,7 +527,7 @@ impl Chunks {
     /// Writes the chunk of the usage.
     fn write_usage(&mut self, usage: &Usage, trail: Option<&str>, out: &mut Vec<u8>) {
         let object = Some(&*self.reported.object).filter(|object| !object.is_empty());
-        let object = meter::write(object, usage, self.cost).into_owned();
+        let object = meter::write_usage(object, usage, self.cost).into_owned();
         let chunk = std::mem::take(&mut self.reported.chunk);
         let chunk = if chunk.is_empty() {
             br#"{"choices":[],"usage":null}"#.to_vec()
@@ -532,7 +536,7 @@ impl Chunks {
         };
         self.write_ours(
             &chunk,
-            Some((object, mark::write(usage.source, trail))),
+            Some((object, mark::mark_json(usage.source, trail))),
             out,
         );
     }
@@ -553,7 +557,7 @@ impl Chunks {
             if let Some(usage) = self.shape.groq_usage(text) {
                 edits.remove_member(&usage.key, &usage.value);
             }
-            set(
+            set_member(
                 &mut edits,
                 self.shape.open,
                 br#""usage""#,
@@ -563,7 +567,7 @@ impl Chunks {
             // An upstream gateway's own trail is not for the caller.
             let old = &self.shape.x_portcullis;
             if let Some(mark) = mark {
-                set(
+                set_member(
                     &mut edits,
                     self.shape.open,
                     br#""x_portcullis""#,
@@ -580,7 +584,7 @@ impl Chunks {
             .as_ref()
             .is_none_or(|choices| choices.kind(text) == Kind::Null)
         {
-            set(
+            set_member(
                 &mut edits,
                 self.shape.open,
                 br#""choices""#,

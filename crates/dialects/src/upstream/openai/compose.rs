@@ -3,7 +3,7 @@
 
 use super::breakpoints::{self, is_medium, write_texts};
 use super::nesting::{Nesting, most_tokens, write_labels};
-use crate::neutral::answered::answered;
+use crate::neutral::answered::check_calls_answered;
 use crate::neutral::traits::{Thinking, Traits};
 use crate::neutral::{
     Cache, Call, Effort, Field, FieldRefused, LostFields, Media, Message, Part, PartKind, Request,
@@ -17,18 +17,18 @@ use crate::wire::json::Writer;
 const MAX_STOPS: usize = 4;
 
 /// Writes a request. `fetches` says that the server fetches pictures.
-pub(crate) fn compose(
+pub(crate) fn compose_request(
     request: &Request<'_>,
     target: &Target<'_>,
     fetches: bool,
 ) -> Result<Written, FieldRefused> {
-    answered(request)?;
+    check_calls_answered(request)?;
     if !fetches {
         refuse_urls(request)?;
     }
     target.traits.check(request)?;
     let mut losses = LostFields::default();
-    let names = Names::of(request);
+    let names = Names::assign(request);
     let mut refused = None;
     let mut w = Writer::with_capacity(request.room());
     w.object(|w| {
@@ -41,7 +41,7 @@ pub(crate) fn compose(
             most_tokens(request, target, &mut losses),
             Writer::number,
         );
-        let (temperature, top_p) = options::sampling(request, &target.traits, &mut losses);
+        let (temperature, top_p) = options::allowed_sampling(request, &target.traits, &mut losses);
         let numbers = [
             ("temperature", temperature),
             ("top_p", top_p),
@@ -116,11 +116,11 @@ fn refuse_urls(request: &Request<'_>) -> Result<(), FieldRefused> {
                 .content
                 .iter()
                 .position(is_elsewhere)
-                .map(|place| Field::Part(index, place))
+                .map(|part_index| Field::Part(index, part_index))
         });
     match places.next() {
-        Some(place) => Err(FieldRefused::unsupported(
-            place,
+        Some(field) => Err(FieldRefused::unsupported(
+            field,
             "This model's server fetches no pictures: send the data itself.",
         )),
         None => Ok(()),
@@ -138,7 +138,7 @@ fn write_effort(
     let Some(effort) = request.effort() else {
         return;
     };
-    if !thinks(target.model, &target.traits) {
+    if !is_thinking_model(target.model, &target.traits) {
         losses.add_if(effort != Effort::None, Field::Effort);
         return;
     }
@@ -146,7 +146,7 @@ fn write_effort(
 }
 
 /// Returns whether a model thinks: as its traits say, or else if its name is one of OpenAI's.
-pub(crate) fn thinks(model: &str, traits: &Traits) -> bool {
+pub(crate) fn is_thinking_model(model: &str, traits: &Traits) -> bool {
     match traits.thinking {
         Thinking::Unknown => {}
         Thinking::None => return false,
@@ -160,10 +160,13 @@ pub(crate) fn thinks(model: &str, traits: &Traits) -> bool {
 }
 
 /// Returns why an assistant's message cannot be sent, if it shows a picture or a file.
-pub(super) fn shows(index: usize, message: &Message<'_>) -> Option<FieldRefused> {
-    let place = message.content.iter().position(is_medium)?;
+pub(super) fn assistant_media_refused(index: usize, message: &Message<'_>) -> Option<FieldRefused> {
+    let part_index = message.content.iter().position(is_medium)?;
     let why = "Pictures and files are accepted in the user's messages only.";
-    Some(FieldRefused::unsupported(Field::Part(index, place), why))
+    Some(FieldRefused::unsupported(
+        Field::Part(index, part_index),
+        why,
+    ))
 }
 
 /// Writes the messages.
@@ -211,7 +214,7 @@ impl<'r, 'a> Messages<'_, 'r, 'a> {
             }
             Role::User => self.user(index, message),
             Role::Assistant => {
-                if let Some(why) = shows(index, message) {
+                if let Some(why) = assistant_media_refused(index, message) {
                     self.refused.get_or_insert(why);
                 }
                 self.assistant(message);
@@ -282,14 +285,14 @@ impl<'r, 'a> Messages<'_, 'r, 'a> {
         self.w.object(|w| {
             w.key("role").text("user");
             w.key("content").array(|w| {
-                for (place, part) in content.iter().enumerate() {
+                for (part_index, part) in content.iter().enumerate() {
                     let hint = breakpoints::hint_of(part, Role::User, traits);
                     write_part(
                         w,
                         part,
-                        (index, place),
+                        (index, part_index),
                         refused,
-                        &mut Beside { hint, losses },
+                        &mut PartExtras { hint, losses },
                     );
                 }
             });
@@ -308,9 +311,9 @@ impl<'r, 'a> Messages<'_, 'r, 'a> {
             w.key("content").array(|w| {
                 for (index, result) in media {
                     let id = result.tool_call_id.as_deref().unwrap_or_default();
-                    let of = format!("The media of the result of {id}:");
-                    w.object(|w| w.texts([("type", "text"), ("text", &of)]));
-                    for (place, part) in result
+                    let caption = format!("The media of the result of {id}:");
+                    w.object(|w| w.texts([("type", "text"), ("text", &caption)]));
+                    for (part_index, part) in result
                         .content
                         .iter()
                         .enumerate()
@@ -320,9 +323,9 @@ impl<'r, 'a> Messages<'_, 'r, 'a> {
                         write_part(
                             w,
                             part,
-                            (index, place),
+                            (index, part_index),
                             refused,
-                            &mut Beside { hint, losses },
+                            &mut PartExtras { hint, losses },
                         );
                     }
                 }
@@ -332,7 +335,7 @@ impl<'r, 'a> Messages<'_, 'r, 'a> {
 }
 
 /// What is said beside a part, and what is not.
-struct Beside<'b> {
+struct PartExtras<'b> {
     hint: Option<&'b Cache<'b>>,
     losses: &'b mut LostFields,
 }
@@ -340,18 +343,20 @@ struct Beside<'b> {
 fn write_part(
     w: &mut Writer,
     part: &Part<'_>,
-    (message, place): (usize, usize),
+    (message, part_index): (usize, usize),
     refused: &mut Option<FieldRefused>,
-    beside: &mut Beside<'_>,
+    extras: &mut PartExtras<'_>,
 ) {
-    let Beside { hint, losses } = beside;
+    let PartExtras { hint, losses } = extras;
     let url = |media: &Media<'_>| match media {
         Media::Inline(kind, data) => Some(format!("data:{kind};base64,{data}")),
         Media::Url(url) => Some(url.to_string()),
         Media::Id(_) => None,
     };
     let mut refuse = |why: &str| {
-        refused.get_or_insert_with(|| FieldRefused::unsupported(Field::Part(message, place), why));
+        refused.get_or_insert_with(|| {
+            FieldRefused::unsupported(Field::Part(message, part_index), why)
+        });
     };
     const ELSEWHERE: &str =
         "This model's provider does not have files that were uploaded to another one.";
@@ -359,7 +364,7 @@ fn write_part(
         PartKind::Text(text) => w.object(|w| {
             w.key("type").text("text");
             text.write(w.key("text"));
-            breakpoints::write(w, *hint, losses);
+            breakpoints::write_breakpoint(w, *hint, losses);
         }),
         PartKind::Image(media, detail) => match url(media) {
             Some(url) => w.object(|w| {
@@ -368,7 +373,7 @@ fn write_part(
                     w.key("url").text(&url);
                     w.optional("detail", detail.as_deref(), Writer::text);
                 });
-                breakpoints::write(w, *hint, losses);
+                breakpoints::write_breakpoint(w, *hint, losses);
             }),
             None => refuse(ELSEWHERE),
         },
@@ -389,7 +394,7 @@ fn write_part(
                 w.key("file_data")
                     .text(&format!("data:{kind};base64,{data}"));
             });
-            breakpoints::write(w, *hint, losses);
+            breakpoints::write_breakpoint(w, *hint, losses);
         }),
         PartKind::File(Media::Url(_), _) => {
             refuse("This model's provider fetches no files: send the data itself.")

@@ -1,8 +1,8 @@
 //! Vectors, as OpenAI's servers and those that imitate them give them.
 
-use super::other_endpoints::passing;
+use super::other_endpoints::passing_translation;
 use crate::neutral::Written;
-use crate::neutral::embedding::{Embedding, Says};
+use crate::neutral::embedding::{Embedding, EmbeddingSupport};
 use crate::neutral::vectors::OF_OPENAI;
 use crate::upstream::{ANY_NUMBER, Translation, VectorForm};
 use crate::wire::json::Writer;
@@ -10,18 +10,18 @@ use crate::wire::json::Writer;
 /// How vectors of texts are asked for.
 pub(crate) const TRANSLATION: Translation = Translation {
     vectors: Some(&FORM),
-    ..passing("embeddings")
+    ..passing_translation("embeddings")
 };
 
 /// Servers have bounds of their own, which nobody knows before they are met.
 static FORM: VectorForm = VectorForm {
-    write: |embedding, model| Ok(write(embedding, model)),
-    most: |_| ANY_NUMBER,
+    write: |embedding, model| Ok(write_embedding(embedding, model)),
+    max_inputs: |_| ANY_NUMBER,
     places: OF_OPENAI,
 };
 
 /// Writes a request of callers of another format.
-fn write(embedding: &Embedding<'_>, model: &str) -> Written {
+fn write_embedding(embedding: &Embedding<'_>, model: &str) -> Written {
     let mut w = Writer::default();
     w.object(|w| {
         w.key("model").text(model);
@@ -29,5 +29,5 @@ fn write(embedding: &Embedding<'_>, model: &str) -> Written {
             .each(&embedding.inputs, |w, input| w.text(&input.text));
         w.optional("dimensions", embedding.dimensions, Writer::number);
     });
-    embedding.written(w, Says::default())
+    embedding.written(w, EmbeddingSupport::default())
 }

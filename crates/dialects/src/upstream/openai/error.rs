@@ -12,13 +12,13 @@ use crate::neutral::{NO_REASON, UpstreamError};
 use crate::upstream::quirks::Quirks;
 
 /// Reads an answer whose status is that of an error. The server's quirks may change the status.
-pub fn refusal(
+pub fn read_refusal(
     quirks: &Quirks,
     status: u16,
     body: &[u8],
     content_type: Option<&str>,
 ) -> UpstreamError {
-    let error = error(body, content_type);
+    let error = read_error(body, content_type);
     let meant = Some(quirks.status(status)).filter(|meant| *meant != status);
     UpstreamError {
         status: meant.or(error.status),
@@ -27,9 +27,9 @@ pub fn refusal(
 }
 
 /// Reads the body of an answer whose status is that of an error.
-pub fn error(body: &[u8], content_type: Option<&str>) -> UpstreamError {
-    if let Some(object) = object(body) {
-        let error = of(&object);
+pub fn read_error(body: &[u8], content_type: Option<&str>) -> UpstreamError {
+    if let Some(object) = read_object(body) {
+        let error = error_from_object(&object);
         return if error.message == NO_REASON {
             error.with_excerpt(body)
         } else {
@@ -50,13 +50,14 @@ pub fn error(body: &[u8], content_type: Option<&str>) -> UpstreamError {
 }
 
 /// Finds the error in a body or an event that should be an answer or a chunk, if it has one.
-pub(crate) fn hidden(json: &[u8]) -> Option<UpstreamError> {
-    let object = object(Some(json).filter(|json| json.len() <= MAX_HIDDEN)?)?;
-    if object.get("error").is_some_and(speaks) {
-        return Some(of(&object));
+pub(crate) fn hidden_error(json: &[u8]) -> Option<UpstreamError> {
+    let object = read_object(Some(json).filter(|json| json.len() <= MAX_HIDDEN)?)?;
+    if object.get("error").is_some_and(reports_error) {
+        return Some(error_from_object(&object));
     }
     let in_place = |error: &Value| {
-        speaks(error).then(|| of(&Map::from_iter([("error".to_owned(), error.clone())])))
+        reports_error(error)
+            .then(|| error_from_object(&Map::from_iter([("error".to_owned(), error.clone())])))
     };
     if let Some(error) = object
         .get("x_groq")
@@ -65,13 +66,13 @@ pub(crate) fn hidden(json: &[u8]) -> Option<UpstreamError> {
         return Some(error);
     }
     let Some(choices) = object.get("choices").and_then(Value::as_array) else {
-        return is_flat_error(&object).then(|| of(&object));
+        return is_flat_error(&object).then(|| error_from_object(&object));
     };
     choices.iter().find_map(|choice| {
         choice.get("error").and_then(in_place).or_else(|| {
-            match finish::of(choice.get("finish_reason")?.as_str()?) {
+            match finish::finish_from_word(choice.get("finish_reason")?.as_str()?) {
                 Finish::Failed(word) => Some(gave_up(word)),
-                Finish::Unsaid | Finish::Ended(_) | Finish::EndedBy(_) => None,
+                Finish::Missing | Finish::Ended(_) | Finish::EndedBy(_) => None,
             }
         })
     })
@@ -106,7 +107,7 @@ const MAX_WORD: usize = 128;
 const MAX_EXCERPT: usize = 512;
 
 /// Returns the object in a body. Gemini's errors come as an array of one.
-fn object(body: &[u8]) -> Option<Map<String, Value>> {
+fn read_object(body: &[u8]) -> Option<Map<String, Value>> {
     let body = body.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(body);
     let mut value: Value = serde_json::from_slice(body).ok()?;
     if let Value::Array(list) = value {
@@ -121,7 +122,7 @@ fn object(body: &[u8]) -> Option<Map<String, Value>> {
 
 /// Returns whether an `error` member reports an error. Many servers always send the member, with
 /// the value `null`.
-fn speaks(error: &Value) -> bool {
+fn reports_error(error: &Value) -> bool {
     match error {
         Value::Null | Value::Bool(false) => false,
         Value::String(text) => !text.is_empty(),
@@ -141,15 +142,15 @@ fn is_flat_error(object: &Map<String, Value>) -> bool {
         || is("type", "error")
         || has_text("message")
         || has_text("error_type")
-        || object.get("detail").is_some_and(speaks)
-        || status(object).is_some()
+        || object.get("detail").is_some_and(reports_error)
+        || own_status(object).is_some()
 }
 
-fn of(object: &Map<String, Value>) -> UpstreamError {
+fn error_from_object(object: &Map<String, Value>) -> UpstreamError {
     let nothing = Map::new();
     let (inner, text) = match object.get("error") {
         Some(Value::Object(inner)) => (inner, None),
-        other => (&nothing, other.filter(|other| speaks(other))),
+        other => (&nothing, other.filter(|other| reports_error(other))),
     };
     let both = [inner, object];
     let message = [
@@ -160,9 +161,9 @@ fn of(object: &Map<String, Value>) -> UpstreamError {
         "title",
         "statusText",
     ];
-    let message = text.and_then(words).or_else(|| {
+    let message = text.and_then(find_text).or_else(|| {
         both.iter()
-            .find_map(|from| message.iter().find_map(|name| words(from.get(*name)?)))
+            .find_map(|from| message.iter().find_map(|name| find_text(from.get(*name)?)))
     });
     let kind = first_word(&both, &["type", "error_type"]).filter(|kind| kind != "error");
     // Gemini's status is a word.
@@ -170,12 +171,12 @@ fn of(object: &Map<String, Value>) -> UpstreamError {
         .or_else(|| first_word(&both, &["status"]).filter(|status| status.parse::<u16>().is_err()));
     let message = message.unwrap_or_else(|| NO_REASON.to_owned());
     let mut error = UpstreamError {
-        status: both.iter().find_map(|from| status(from)),
+        status: both.iter().find_map(|from| own_status(from)),
         kind,
         code: first_word(&both, &["code"]),
         param: first_word(&both, &["param"]).map(String::into_boxed_str),
         field: None,
-        retry_after: wait(&message),
+        retry_after: read_wait(&message),
         message,
         excerpt: None,
     };
@@ -241,7 +242,7 @@ fn is_filtered(
         // Anthropic
         "Output blocked by content filtering policy",
     ];
-    let is_word = |said: &Option<String>| said.as_deref().is_some_and(|said| WORDS.contains(&said));
+    let is_word = |word: &Option<String>| word.as_deref().is_some_and(|word| WORDS.contains(&word));
     // OpenRouter's moderation, with 403.
     let is_flagged = || {
         inner
@@ -260,7 +261,7 @@ fn is_filtered(
 
 /// Reads the time to wait from a message: "Please retry after 6 seconds.", "Please try again in
 /// 1m2.5s."
-fn wait(message: &str) -> Option<Duration> {
+fn read_wait(message: &str) -> Option<Duration> {
     let (_, mut rest) = ["retry after ", "try again in "]
         .iter()
         .find_map(|words| message.split_once(words))?;
@@ -288,7 +289,7 @@ fn wait(message: &str) -> Option<Duration> {
 const MAX_WAIT: f64 = 86_400.0;
 
 /// Finds the text in a value of any form.
-fn words(value: &Value) -> Option<String> {
+fn find_text(value: &Value) -> Option<String> {
     let text = match value {
         Value::Null | Value::Bool(_) => return None,
         Value::String(text) => text.clone(),
@@ -300,35 +301,35 @@ fn words(value: &Value) -> Option<String> {
             .join("; "),
         Value::Object(object) => match ["message", "detail", "msg"]
             .iter()
-            .find_map(|name| words(object.get(*name)?))
+            .find_map(|name| find_text(object.get(*name)?))
         {
             Some(text) => text,
             None => value.to_string(),
         },
         Value::Number(number) => number.to_string(),
     };
-    (!text.is_empty()).then(|| cut(&text, MAX_MESSAGE))
+    (!text.is_empty()).then(|| shorten_text(&text, MAX_MESSAGE))
 }
 
 fn place_and_words(entry: &Value) -> Option<String> {
-    let text = words(entry)?;
-    let Some(place) = entry.get("loc").and_then(Value::as_array) else {
+    let text = find_text(entry)?;
+    let Some(location) = entry.get("loc").and_then(Value::as_array) else {
         return Some(text);
     };
-    let place: Vec<_> = place
+    let location: Vec<_> = location
         .iter()
         .map(|step| {
             step.as_str()
                 .map_or_else(|| step.to_string(), str::to_owned)
         })
         .collect();
-    Some(format!("{}: {text}", place.join(".")))
+    Some(format!("{}: {text}", location.join(".")))
 }
 
 fn first_word(objects: &[&Map<String, Value>], names: &[&str]) -> Option<String> {
     objects.iter().find_map(|object| {
         names.iter().find_map(|name| match object.get(*name)? {
-            Value::String(word) if !word.is_empty() => Some(cut(word, MAX_WORD)),
+            Value::String(word) if !word.is_empty() => Some(shorten_text(word, MAX_WORD)),
             Value::Number(number) => Some(number.to_string()),
             Value::Null
             | Value::Bool(_)
@@ -340,7 +341,7 @@ fn first_word(objects: &[&Map<String, Value>], names: &[&str]) -> Option<String>
 }
 
 /// Returns the status that an error has for itself, as a number or as digits.
-fn status(object: &Map<String, Value>) -> Option<u16> {
+fn own_status(object: &Map<String, Value>) -> Option<u16> {
     [
         "status_code",
         "http_status_code",
@@ -361,7 +362,7 @@ fn status(object: &Map<String, Value>) -> Option<u16> {
 
 /// Returns the start of a text as one line. It has at most `limit` bytes, and an ellipsis if the
 /// text was longer.
-fn cut(text: &str, limit: usize) -> String {
+fn shorten_text(text: &str, limit: usize) -> String {
     let end = text.floor_char_boundary(limit);
     let kept = text.get(..end).unwrap_or_default();
     let mut line: String = kept
@@ -383,8 +384,8 @@ impl UpstreamError {
     fn with_excerpt(mut self, body: &[u8]) -> Self {
         let body = body.trim_ascii();
         let head = body.get(..MAX_EXCERPT * 2).unwrap_or(body);
-        self.excerpt =
-            (!body.is_empty()).then(|| cut(&String::from_utf8_lossy(head), MAX_EXCERPT).into());
+        self.excerpt = (!body.is_empty())
+            .then(|| shorten_text(&String::from_utf8_lossy(head), MAX_EXCERPT).into());
         self
     }
 }

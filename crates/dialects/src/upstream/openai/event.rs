@@ -2,7 +2,7 @@
 //! is shown once and at the end.
 
 use super::shape::Shape;
-use crate::wire::json::slice;
+use crate::wire::json::span_bytes;
 use crate::wire::splice::Edits;
 
 /// Removes the usage from a chunk that is not the last one. A client would count it there, and
@@ -11,7 +11,7 @@ use crate::wire::splice::Edits;
 pub(super) fn edit_usage(shape: &Shape, show_usage: bool, edits: &mut Edits<'_>) {
     let text = edits.text();
     if let Some(usage) = &shape.usage {
-        match slice(text, &usage.value) {
+        match span_bytes(text, &usage.value) {
             b"null" if show_usage => {}
             _ if show_usage => edits.replace(usage.value.clone(), &b"null"[..]),
             _ => edits.remove_member(&usage.key, &usage.value),

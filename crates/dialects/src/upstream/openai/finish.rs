@@ -8,7 +8,7 @@ use crate::wire::json::{Span, text_of};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Finish {
     /// The choice goes on: the value is `null`, an empty string, or no string.
-    Unsaid,
+    Missing,
     /// The choice ended, for one of OpenAI's reasons.
     Ended(&'static str),
     /// The choice ended, with an unknown reason. The caller sees `stop`, because the upstream did
@@ -25,15 +25,15 @@ pub(super) const STOP: &str = "stop";
 pub(super) const FILTERED: &str = "content_filter";
 
 /// Reads the value of a `finish_reason`.
-pub(super) fn read(text: &[u8], value: &Span) -> Finish {
-    text_of(text, value).map_or(Finish::Unsaid, |word| of(&word))
+pub(super) fn read_finish(text: &[u8], value: &Span) -> Finish {
+    text_of(text, value).map_or(Finish::Missing, |word| finish_from_word(&word))
 }
 
 /// Reads the word of a `finish_reason`.
-pub(super) fn of(word: &str) -> Finish {
+pub(super) fn finish_from_word(word: &str) -> Finish {
     let word = word.trim();
     if word.is_empty() {
-        return Finish::Unsaid;
+        return Finish::Missing;
     }
     // Gemini, through Google's server for OpenAI's clients: `content_filter: SAFETY`.
     let word = word
@@ -54,7 +54,7 @@ pub(super) fn of(word: &str) -> Finish {
 
 /// Returns the reason that is shown. It is `tool_calls` if calls were made, unless the last call
 /// may be cut short.
-pub(super) fn shown(reason: &'static str, made_calls: bool) -> &'static str {
+pub(super) fn shown_reason(reason: &'static str, made_calls: bool) -> &'static str {
     if made_calls && !is_cut(reason) {
         "tool_calls"
     } else {
@@ -149,9 +149,9 @@ mod tests {
     #[test]
     fn words_are_mapped_and_none_is_made_up() {
         for (value, expected) in [
-            ("null", Finish::Unsaid),
-            (r#""""#, Finish::Unsaid),
-            ("0", Finish::Unsaid),
+            ("null", Finish::Missing),
+            (r#""""#, Finish::Missing),
+            ("0", Finish::Missing),
             (r#""stop""#, Finish::Ended("stop")),
             (r#""eos""#, Finish::Ended("stop")),
             (r#""eos_token""#, Finish::Ended("stop")),
@@ -178,7 +178,7 @@ mod tests {
             (r#""<|im_end|>""#, Finish::EndedBy("<|im_end|>".into())),
         ] {
             assert_eq!(
-                read(value.as_bytes(), &(0..value.len())),
+                read_finish(value.as_bytes(), &(0..value.len())),
                 expected,
                 "{value}"
             );
@@ -187,10 +187,10 @@ mod tests {
 
     #[test]
     fn calls_show_as_tool_calls_unless_they_may_be_cut_short() {
-        assert_eq!(shown("stop", true), "tool_calls");
-        assert_eq!(shown("function_call", true), "tool_calls");
-        assert_eq!(shown("length", true), "length");
-        assert_eq!(shown("content_filter", true), "content_filter");
-        assert_eq!(shown("stop", false), "stop");
+        assert_eq!(shown_reason("stop", true), "tool_calls");
+        assert_eq!(shown_reason("function_call", true), "tool_calls");
+        assert_eq!(shown_reason("length", true), "length");
+        assert_eq!(shown_reason("content_filter", true), "content_filter");
+        assert_eq!(shown_reason("stop", false), "stop");
     }
 }

@@ -1,7 +1,7 @@
 //! A head is the fields that are the same in every chunk of a stream. They also stand at the top of
 //! a whole answer.
 
-use super::shape::{Shape, set};
+use super::shape::{Shape, set_member};
 use crate::neutral::AnswerHeader;
 use crate::wire::json;
 use crate::wire::splice::Edits;
@@ -21,8 +21,8 @@ pub(super) struct Head {
 impl Head {
     pub(super) fn new(header: &AnswerHeader) -> Self {
         Self {
-            model: json::quote(&header.model).into_bytes(),
-            id: json::quote(&header.id).into_bytes(),
+            model: json::quote_string(&header.model).into_bytes(),
+            id: json::quote_string(&header.id).into_bytes(),
             created: header.created.to_string().into_bytes(),
             has_id: false,
             has_created: false,
@@ -54,16 +54,16 @@ impl Head {
         edits: &mut Edits<'e>,
     ) {
         (self.has_id, self.has_created) = (true, true);
-        set(edits, shape.open, br#""id""#, &shape.id, self.id.as_slice());
-        set(edits, shape.open, br#""object""#, &shape.object, object);
-        set(
+        set_member(edits, shape.open, br#""id""#, &shape.id, self.id.as_slice());
+        set_member(edits, shape.open, br#""object""#, &shape.object, object);
+        set_member(
             edits,
             shape.open,
             br#""created""#,
             &shape.created,
             self.created.as_slice(),
         );
-        set(
+        set_member(
             edits,
             shape.open,
             br#""model""#,

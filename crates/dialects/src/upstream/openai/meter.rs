@@ -6,10 +6,10 @@
 use std::borrow::Cow;
 
 use crate::neutral::price::ShowCost;
-use crate::neutral::usage::{MOST, Source, Units, Usage, estimate};
+use crate::neutral::usage::{MAX_TOKENS, Source, Units, Usage, estimate_tokens};
 use crate::upstream::quirks::Quirks;
 use crate::upstream::shared::lenient::Count;
-use crate::wire::json::{Broken, Cursor, Span, integer_of, slice};
+use crate::wire::json::{Broken, Cursor, Span, integer_of, span_bytes};
 use crate::wire::splice::Edits;
 
 /// The numbers of a usage object. A missing number is `None`.
@@ -37,7 +37,7 @@ impl Counts {
 
     /// Returns whether the object with these numbers says exactly this usage, so that it may pass
     /// as it is.
-    pub(super) fn say(&self, usage: &Usage) -> bool {
+    pub(super) fn match_usage(&self, usage: &Usage) -> bool {
         let numbers = [self.prompt, self.completion, self.total];
         let is_right =
             self.is_plain && numbers == [usage.prompt, usage.completion, usage.total()].map(Some);
@@ -46,7 +46,7 @@ impl Counts {
 
     /// Reads a usage object. Returns `None` if it is no object, or counts nothing.
     pub(super) fn read(text: &[u8], usage: &Span) -> Option<Self> {
-        Self::next(&mut Cursor::new(slice(text, usage))).ok()?
+        Self::next(&mut Cursor::new(span_bytes(text, usage))).ok()?
     }
 
     /// Reads the usage object that comes next. Returns `None` if it counts nothing.
@@ -58,7 +58,7 @@ impl Counts {
         let mut number = |value: Span| {
             numbers = (
                 numbers.0 + 1,
-                numbers.1 && slice(object, &value).iter().all(u8::is_ascii_digit),
+                numbers.1 && span_bytes(object, &value).iter().all(u8::is_ascii_digit),
             );
             value
         };
@@ -66,15 +66,15 @@ impl Counts {
         let mut details = 0;
         let mut cached = (0, true);
         let mut count = |name, value: Span| {
-            let odd = || Count::read(std::str::from_utf8(slice(object, &value)).ok()?).0;
+            let odd = || Count::read(std::str::from_utf8(span_bytes(object, &value)).ok()?).0;
             let count = integer_of(object, &value).or_else(odd);
-            if count.is_some_and(|count| count > MOST) {
+            if count.is_some_and(|count| count > MAX_TOKENS) {
                 doubted = doubted.or(Some(name));
             }
             count
         };
         cursor.object(|cursor, key| {
-            match slice(object, &key) {
+            match span_bytes(object, &key) {
                 br#""prompt_tokens""# => {
                     counts.prompt = count("prompt_tokens", number(cursor.value()?))
                 }
@@ -93,7 +93,7 @@ impl Counts {
                 }
                 br#""prompt_tokens_details""# => {
                     details += 1;
-                    cursor.maybe_members(|key, value| match slice(object, &key) {
+                    cursor.maybe_members(|key, value| match span_bytes(object, &key) {
                         br#""cached_tokens""# => {
                             cached = (
                                 cached.0 + 1,
@@ -109,7 +109,7 @@ impl Counts {
                 }
                 br#""completion_tokens_details""# => {
                     cursor.maybe_members(|key, value| {
-                        if slice(object, &key) == br#""reasoning_tokens""# {
+                        if span_bytes(object, &key) == br#""reasoning_tokens""# {
                             counts.reasoning = count("reasoning_tokens", value);
                         }
                     })?;
@@ -125,7 +125,7 @@ impl Counts {
             (counts.prompt, counts.cached, "cached_tokens"),
             (counts.completion, counts.reasoning, "reasoning_tokens"),
         ] {
-            if whole.unwrap_or(0).saturating_add(part.unwrap_or(0)) > MOST {
+            if whole.unwrap_or(0).saturating_add(part.unwrap_or(0)) > MAX_TOKENS {
                 doubted = doubted.or(Some(name));
             }
         }
@@ -162,10 +162,11 @@ impl Counts {
                 } else {
                     None
                 };
-                let completion = completion
-                    .unwrap_or_else(|| estimate(completion_bytes).min(total.unwrap_or(u64::MAX)));
+                let completion = completion.unwrap_or_else(|| {
+                    estimate_tokens(completion_bytes).min(total.unwrap_or(u64::MAX))
+                });
                 let prompt = prompt.unwrap_or_else(|| {
-                    total.map_or_else(|| estimate(prompt_bytes), |total| total - completion)
+                    total.map_or_else(|| estimate_tokens(prompt_bytes), |total| total - completion)
                 });
                 (prompt, completion)
             }
@@ -209,7 +210,11 @@ impl Counts {
 
 /// Writes the usage object with correct numbers, and with the cost if it is shown. Writes a new
 /// object if there was none.
-pub(super) fn write<'a>(object: Option<&'a [u8]>, usage: &Usage, shown: ShowCost) -> Cow<'a, [u8]> {
+pub(super) fn write_usage<'a>(
+    object: Option<&'a [u8]>,
+    usage: &Usage,
+    shown: ShowCost,
+) -> Cow<'a, [u8]> {
     let numbers = [
         (&br#""prompt_tokens""#[..], usage.prompt),
         (br#""completion_tokens""#, usage.completion),
@@ -219,15 +224,17 @@ pub(super) fn write<'a>(object: Option<&'a [u8]>, usage: &Usage, shown: ShowCost
     let mut edits = Edits::new(object);
     let mut missing = [true; 3];
     let mut has_details = false;
-    let cost = shown.of(usage).map(|cost| cost.to_string().into_bytes());
+    let cost = shown
+        .shown_cost(usage)
+        .map(|cost| cost.to_string().into_bytes());
     let mut has_cost = false;
     let read = Cursor::new(object).members(|key, value| {
-        let name = slice(object, &key);
+        let name = span_bytes(object, &key);
         for (missing, (field, number)) in missing.iter_mut().zip(numbers) {
             if name == field {
                 *missing = false;
                 // A number may be right, and yet not be written as one: `9.0`.
-                let is_plain = slice(object, &value).iter().all(u8::is_ascii_digit);
+                let is_plain = span_bytes(object, &value).iter().all(u8::is_ascii_digit);
                 if !is_plain || integer_of(object, &value) != Some(number) {
                     edits.replace(value.clone(), number.to_string().into_bytes());
                 }
@@ -241,7 +248,7 @@ pub(super) fn write<'a>(object: Option<&'a [u8]>, usage: &Usage, shown: ShowCost
             has_cost = true;
         }
         if name == br#""prompt_tokens_details""# {
-            has_details = slice(object, &value) != b"null";
+            has_details = span_bytes(object, &value) != b"null";
             if has_details && usage.cached > 0 {
                 tell_cached(&value, usage.cached, &mut edits);
             } else if usage.cached > 0 {
@@ -250,7 +257,7 @@ pub(super) fn write<'a>(object: Option<&'a [u8]>, usage: &Usage, shown: ShowCost
         }
     });
     let Ok(span) = read else {
-        return write(None, usage, shown);
+        return write_usage(None, usage, shown);
     };
     for (_, (field, number)) in missing.iter().zip(numbers).filter(|(missing, _)| **missing) {
         edits.insert_member(
@@ -276,7 +283,7 @@ fn tell_cached(details: &Span, cached: u64, edits: &mut Edits<'_>) {
     let text = edits.text();
     let mut is_told = false;
     let read = Cursor::starting_at(text, details.start).members(|key, value| {
-        if slice(text, &key) == br#""cached_tokens""# {
+        if span_bytes(text, &key) == br#""cached_tokens""# {
             is_told = true;
             if integer_of(text, &value) != Some(cached) {
                 edits.replace(value, cached.to_string().into_bytes());
@@ -487,11 +494,11 @@ mod tests {
             let object = format!("{{{}}}", members.join(","));
             if let Some(counts) = Counts::read(object.as_bytes(), &(0..object.len())) {
                 let usage = counts.settle(&Quirks::NONE, 400, 40);
-                if counts.say(&usage) {
-                    let written = write(Some(object.as_bytes()), &usage, ShowCost::No);
+                if counts.match_usage(&usage) {
+                    let written = write_usage(Some(object.as_bytes()), &usage, ShowCost::No);
                     proptest::prop_assert_eq!(&*written, object.as_bytes());
                 }
-                proptest::prop_assert!(counts.say(&usage) || !is_whole || members.len() > 1, "{} is not plain", object);
+                proptest::prop_assert!(counts.match_usage(&usage) || !is_whole || members.len() > 1, "{} is not plain", object);
             }
         }
     }
@@ -524,7 +531,7 @@ mod tests {
                 r#"{"prompt_tokens":9,"completion_tokens":3,"total_tokens":12,"x":{"prompt_tokens":1}}"#,
             ),
         ] {
-            let written = write(object.map(str::as_bytes), &usage, ShowCost::No);
+            let written = write_usage(object.map(str::as_bytes), &usage, ShowCost::No);
             assert_eq!(std::str::from_utf8(&written).unwrap(), expected);
         }
     }
@@ -541,7 +548,8 @@ mod tests {
         let object =
             br#"{"prompt_tokens":9,"completion_tokens":3,"total_tokens":12,"prompt_cache_hit_tokens":4,"prompt_tokens_details":null}"#;
         let written =
-            String::from_utf8(write(Some(object), &usage, ShowCost::No).into_owned()).unwrap();
+            String::from_utf8(write_usage(Some(object), &usage, ShowCost::No).into_owned())
+                .unwrap();
         assert_eq!(
             written,
             r#"{"prompt_tokens_details":{"cached_tokens":4},"prompt_tokens":9,"completion_tokens":3,"total_tokens":12,"prompt_cache_hit_tokens":4}"#
@@ -566,12 +574,12 @@ mod tests {
             let counts = Counts::read(came.as_bytes(), &(0..came.len())).unwrap();
             assert_eq!(counts.settle(&Quirks::NONE, 400, 40), usage);
             assert_eq!(
-                counts.say(&usage),
+                counts.match_usage(&usage),
                 details == r#"{"cached_tokens":4}"#,
                 "{details}"
             );
             assert_eq!(
-                write(Some(came.as_bytes()), &usage, ShowCost::No),
+                write_usage(Some(came.as_bytes()), &usage, ShowCost::No),
                 right.as_bytes(),
                 "{details}"
             );
@@ -602,12 +610,12 @@ mod tests {
         let numbers = r#""prompt_tokens":900,"completion_tokens":300,"total_tokens":1200,"prompt_tokens_details":{"cached_tokens":400}"#;
         let check = |object: String, shown, expected: String| {
             assert_eq!(
-                String::from_utf8(write(Some(object.as_bytes()), &usage, shown).into_owned())
+                String::from_utf8(write_usage(Some(object.as_bytes()), &usage, shown).into_owned())
                     .unwrap(),
                 expected
             );
         };
-        let known = ShowCost::At(Some(price));
+        let known = ShowCost::AtPrice(Some(price));
         // 500 x 0.15 + 400 x 0.02 + 200 x 0.6 + 100 x 0.7 millionths.
         check(
             format!("{{{numbers}}}"),
@@ -623,7 +631,7 @@ mod tests {
             );
             check(
                 object.clone(),
-                ShowCost::At(None),
+                ShowCost::AtPrice(None),
                 format!(r#"{{{numbers},"x":1}}"#),
             );
             check(object.clone(), ShowCost::No, object);
@@ -635,10 +643,10 @@ mod tests {
         );
         check(
             format!(r#"{{"cost":1,{numbers},"cost":2}}"#),
-            ShowCost::At(None),
+            ShowCost::AtPrice(None),
             format!("{{{numbers}}}"),
         );
-        let zero = write(None, &usage, ShowCost::At(Some(Price::default())));
+        let zero = write_usage(None, &usage, ShowCost::AtPrice(Some(Price::default())));
         assert!(
             std::str::from_utf8(&zero)
                 .unwrap()

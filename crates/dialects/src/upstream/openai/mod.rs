@@ -37,13 +37,13 @@ mod shape;
 mod standard;
 mod stray;
 
-pub use answer::{answer, converted, reported_usage};
+pub use answer::{answer_as_stream, correct_answer, reported_usage};
 pub(crate) use chunks::Chunks;
-pub(crate) use compose::{compose, thinks};
-pub use error::{error, refusal};
-pub(crate) use error::{gave_up, hidden};
+pub(crate) use compose::{compose_request, is_thinking_model};
+pub(crate) use error::{gave_up, hidden_error};
+pub use error::{read_error, read_refusal};
 use other_endpoints::protocols;
-pub use request::{To, request};
+pub use request::{WriteTarget, write_request};
 pub(crate) use standard::{StandardChunks, read_answer};
 pub use stray::Strays;
 
@@ -53,10 +53,10 @@ use super::listing::ModelListing;
 use super::protocol::{BaseUrl, ENDPOINTS, Endpoints, Protocol};
 use crate::neutral::traits::Traits;
 use crate::neutral::{Endpoint, Servers};
-use crate::wire::json::{Span, slice};
+use crate::wire::json::{Span, span_bytes};
 
 /// Returns what is known of a model by its name.
-pub(super) fn traits(model: &str) -> Traits {
+pub(super) fn model_traits(model: &str) -> Traits {
     Traits {
         cache_breakpoints: breakpoints::knows_breakpoints(model),
         ..Traits::UNKNOWN
@@ -67,10 +67,10 @@ pub(super) fn traits(model: &str) -> Traits {
 pub static PROTOCOL: Protocol = Protocol {
     name: "openai",
     about: "OpenAI, and every server that imitates its chat completions. `key` is sent as a bearer.",
-    base_url: BaseUrl::At("https://api.openai.com/v1"),
+    base_url: BaseUrl::Fixed("https://api.openai.com/v1"),
     endpoints: Endpoints {
         protocols: &PROTOCOLS,
-        usual: |_, host| if is_own(host) { &OF_OPENAI } else { &OF_OTHERS },
+        default_endpoints: |_, host| if is_own(host) { &OF_OPENAI } else { &OF_OTHERS },
         listing: Some(ModelListing {
             path: |base| format!("{base}/models"),
             next: "",
@@ -78,9 +78,11 @@ pub static PROTOCOL: Protocol = Protocol {
         }),
         ..ENDPOINTS
     },
-    traits,
+    traits: model_traits,
     key_variable: Some("OPENAI_API_KEY"),
-    error: |settings, head, body| refusal(settings.quirks, head.status, body, head.content_type),
+    error: |settings, head, body| {
+        read_refusal(settings.quirks, head.status, body, head.content_type)
+    },
     is_imitated: true,
     ..Protocol::COMMON
 };
@@ -96,7 +98,7 @@ fn is_own(host: &str) -> bool {
 }
 
 /// Returns a small count as a JSON number. Usually nothing is allocated.
-fn digits(number: usize) -> Cow<'static, [u8]> {
+fn number_literal(number: usize) -> Cow<'static, [u8]> {
     const ONE: &[u8; 10] = b"0123456789";
     match ONE.get(number..=number) {
         Some(digit) => Cow::Borrowed(digit),
@@ -105,8 +107,8 @@ fn digits(number: usize) -> Cow<'static, [u8]> {
 }
 
 /// Returns the literal of a string as it stands in the text, if it is a string and not empty.
-fn filled<'a>(text: &'a [u8], span: &Span) -> Option<&'a [u8]> {
-    let literal = slice(text, span);
+fn filled_literal<'a>(text: &'a [u8], span: &Span) -> Option<&'a [u8]> {
+    let literal = span_bytes(text, span);
     (literal.len() > 2 && literal.starts_with(b"\"")).then_some(literal)
 }
 

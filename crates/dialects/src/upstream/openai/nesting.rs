@@ -66,7 +66,7 @@ fn most_output(model: &str) -> Option<u64> {
     MODELS
         .iter()
         .find(|(prefix, _)| name.starts_with(prefix))
-        .map(|(_, most)| *most)
+        .map(|(_, tokens)| *tokens)
 }
 
 /// Writes for whom the request is made, its labels and its tier.
@@ -82,7 +82,7 @@ pub(super) fn write_labels(w: &mut Writer, request: &Request<'_>, losses: &mut L
     });
     w.optional(
         "service_tier",
-        options::tier(request, &TIERS, losses),
+        options::service_tier(request, &TIERS, losses),
         Writer::text,
     );
 }

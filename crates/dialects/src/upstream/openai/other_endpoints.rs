@@ -7,14 +7,14 @@ use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
-use super::error::hidden;
+use super::error::hidden_error;
 use super::{embed, responses};
-use crate::neutral::usage::{MOST, Source, Units, Usage};
+use crate::neutral::usage::{MAX_TOKENS, Source, Units, Usage};
 use crate::neutral::{
     AnswerFault, Emit, Endpoint, EndpointAnswer, Event, Family, Field, FieldRefused, Finish,
     Reader, StreamFault, Tokens,
 };
-use crate::upstream::shared::lenient::{Count, Object, counts, counts_in};
+use crate::upstream::shared::lenient::{Count, Object, counts_in, read_counts};
 use crate::upstream::shared::text::Text;
 use crate::upstream::{Protocol, Translation, anthropic};
 
@@ -70,24 +70,30 @@ const fn protocol(chat: &Protocol, endpoint: Endpoint) -> Protocol {
 /// Returns how requests of a kind of endpoint that holds no conversation pass.
 pub(crate) const fn translation(endpoint: Endpoint) -> Translation {
     use EndpointAnswer::*;
-    let passing = passing(endpoint.name());
+    let passing = passing_translation(endpoint.name());
     let answer: ReadAnswer = match endpoint.facts().answer {
         Message => passing.answer,
         Vectors => return embed::TRANSLATION,
         Choices => {
             return Translation {
                 answer: |_, body, emit| {
-                    Answer::read(body, |answer| begins(answer.choices, '['), emit)
+                    Answer::read(body, |answer| begins_with(answer.choices, '['), emit)
                 },
                 reader: |_| Box::new(Continuation::default()),
                 ..passing
             };
         }
-        Results => |_, body, emit| Answer::read(body, |answer| begins(answer.results, '['), emit),
-        Pictures => |_, body, emit| Answer::read(body, |answer| begins(answer.data, '['), emit),
+        Results => {
+            |_, body, emit| Answer::read(body, |answer| begins_with(answer.results, '['), emit)
+        }
+        Pictures => {
+            |_, body, emit| Answer::read(body, |answer| begins_with(answer.data, '['), emit)
+        }
         // Whatever is JSON is no sound.
         Sound => |_, body, emit| Answer::read(body, |_| false, emit),
-        Transcript => |_, body, emit| Answer::read(body, |answer| begins(answer.text, '"'), emit),
+        Transcript => {
+            |_, body, emit| Answer::read(body, |answer| begins_with(answer.text, '"'), emit)
+        }
     };
     Translation { answer, ..passing }
 }
@@ -98,7 +104,7 @@ type ReadAnswer = fn(&str, &[u8], Emit<'_>) -> Result<(), AnswerFault>;
 /// goes on after it.
 pub(crate) fn passing_event(data: &[u8], usage: &mut Usage) -> Result<bool, StreamFault> {
     if memchr::memmem::find(data, b"\"error\"").is_some()
-        && let Some(error) = hidden(data)
+        && let Some(error) = hidden_error(data)
     {
         return Err(StreamFault::Upstream(error));
     }
@@ -115,8 +121,8 @@ pub(crate) fn passing_event(data: &[u8], usage: &mut Usage) -> Result<bool, Stre
         usage.units.millis = counts.seconds;
     }
     let tokens = counts.tokens();
-    let most = tokens.prompt.max(tokens.completion);
-    if most.is_some_and(|most| most <= MOST) {
+    let largest_count = tokens.prompt.max(tokens.completion);
+    if largest_count.is_some_and(|largest_count| largest_count <= MAX_TOKENS) {
         let (prompt, completion) = (tokens.prompt.unwrap_or(0), tokens.completion.unwrap_or(0));
         *usage = Usage {
             prompt,
@@ -129,7 +135,7 @@ pub(crate) fn passing_event(data: &[u8], usage: &mut Usage) -> Result<bool, Stre
 }
 
 /// Returns the translation of an endpoint whose requests only pass.
-pub(crate) const fn passing(format: &'static str) -> Translation {
+pub(crate) const fn passing_translation(format: &'static str) -> Translation {
     Translation {
         request: |_, _| {
             Err(FieldRefused::unsupported(
@@ -138,7 +144,7 @@ pub(crate) const fn passing(format: &'static str) -> Translation {
             ))
         },
         answer: |_, _, _| Err(AnswerFault::Nonsense("an answer of another endpoint")),
-        count: |_, body, emit| count(body, emit),
+        count: |_, body, emit| emit_usage(body, emit),
         reader: |_| Box::new(NoStream),
         max_tokens: "/max_tokens",
         counting: None,
@@ -150,7 +156,7 @@ pub(crate) const fn passing(format: &'static str) -> Translation {
 }
 
 /// Emits the tokens of a whole answer, whatever else it is.
-fn count(body: &[u8], emit: Emit<'_>) {
+fn emit_usage(body: &[u8], emit: Emit<'_>) {
     let of_meta = || counts_in::<Meta>(body, "meta").and_then(|meta| meta.tokens);
     if let Some(counts) = counts_in::<Counts>(body, "usage").or_else(of_meta) {
         let tokens = counts.tokens();
@@ -176,12 +182,12 @@ struct Answer<'a> {
     data: Option<&'a RawValue>,
     #[serde(borrow)]
     text: Option<&'a RawValue>,
-    #[serde(deserialize_with = "millis")]
+    #[serde(deserialize_with = "read_millis")]
     duration: u32,
-    #[serde(deserialize_with = "counts")]
+    #[serde(deserialize_with = "read_counts")]
     usage: Option<Counts>,
     /// Cohere counts here.
-    #[serde(deserialize_with = "counts")]
+    #[serde(deserialize_with = "read_counts")]
     meta: Option<Meta>,
     #[serde(borrow)]
     error: Option<&'a RawValue>,
@@ -190,9 +196,9 @@ struct Answer<'a> {
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Meta {
-    #[serde(deserialize_with = "counts")]
+    #[serde(deserialize_with = "read_counts")]
     tokens: Option<Counts>,
-    #[serde(deserialize_with = "counts")]
+    #[serde(deserialize_with = "read_counts")]
     billed_units: Option<Billed>,
 }
 
@@ -207,7 +213,7 @@ struct Billed {
 }
 
 /// Returns whether a value is there, and begins so.
-fn begins(value: Option<&RawValue>, with: char) -> bool {
+fn begins_with(value: Option<&RawValue>, with: char) -> bool {
     value.is_some_and(|value| value.get().starts_with(with))
 }
 
@@ -220,12 +226,12 @@ struct Counts {
     completion_tokens: Count,
     output_tokens: Count,
     total_tokens: Count,
-    #[serde(deserialize_with = "millis")]
+    #[serde(deserialize_with = "read_millis")]
     seconds: u32,
 }
 
 /// Reads seconds, as a number or a text. What is none is 0.
-fn millis<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
+fn read_millis<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
     let value = serde_json::Value::deserialize(from)?;
     let seconds = value
         .as_f64()
@@ -263,7 +269,7 @@ impl<'a> Answer<'a> {
             .map_err(|_| AnswerFault::Nonsense("the answer is no object of JSON"))?;
         if !is_one(&answer) {
             let nonsense = AnswerFault::Nonsense("the answer has no list of results, and no text");
-            return Err(hidden(body).map_or(nonsense, AnswerFault::Upstream));
+            return Err(hidden_error(body).map_or(nonsense, AnswerFault::Upstream));
         }
         // What is not written token by token has no completion.
         let meta = || answer.meta.as_ref()?.tokens.as_ref();
@@ -347,7 +353,7 @@ struct Continuation {
 
 impl Continuation {
     /// More choices than these are asked for by nobody.
-    const MOST: usize = 1 << 16;
+    const MAX_CHOICES: usize = 1 << 16;
 
     fn end(&self, emit: Emit<'_>) {
         if self.has_ended() {
@@ -378,7 +384,7 @@ impl Reader for Continuation {
         let nonsense = |_| StreamFault::Broken("an event that is no object of JSON");
         let piece: Object<Answer<'_>> = serde_json::from_slice(data).map_err(nonsense)?;
         if piece.error.is_some()
-            && let Some(error) = hidden(data)
+            && let Some(error) = hidden_error(data)
         {
             return Err(StreamFault::Upstream(error));
         }
@@ -390,7 +396,7 @@ impl Reader for Continuation {
                 .0
                 .and_then(|index| usize::try_from(index).ok())
                 .unwrap_or(0);
-            if index >= Self::MOST {
+            if index >= Self::MAX_CHOICES {
                 return Err(StreamFault::Broken("an answer with too many choices"));
             }
             if self.ended.len() <= index {

@@ -1,7 +1,7 @@
 //! A part is one element of content that is a list. This module reads the text of the parts, and
 //! the thinking among them.
 
-use crate::wire::json::{Broken, Cursor, Kind, Span, slice, text_of};
+use crate::wire::json::{Broken, Cursor, Kind, Span, span_bytes, text_of};
 
 /// The text and the thinking of the parts.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -11,7 +11,7 @@ pub(super) struct Parts {
 }
 
 /// Reads an array of parts, or a single one.
-pub(super) fn parts(json: &[u8]) -> Parts {
+pub(super) fn read_parts(json: &[u8]) -> Parts {
     let mut parts = Parts::default();
     let mut cursor = Cursor::new(json);
     // The text was scanned before, so this cannot fail.
@@ -26,34 +26,34 @@ pub(super) fn parts(json: &[u8]) -> Parts {
 impl Parts {
     fn part(&mut self, cursor: &mut Cursor<'_>) -> Result<Span, Broken> {
         if cursor.kind()? != Kind::Object {
-            return append(&mut self.text, cursor);
+            return append_string(&mut self.text, cursor);
         }
         let json = cursor.text();
-        cursor.object(|cursor, key| match slice(json, &key) {
-            br#""text""# => append(&mut self.text, cursor),
+        cursor.object(|cursor, key| match span_bytes(json, &key) {
+            br#""text""# => append_string(&mut self.text, cursor),
             br#""thinking""# if cursor.kind()? == Kind::Array => {
-                cursor.array(|cursor, _| texts(&mut self.thinking, cursor))
+                cursor.array(|cursor, _| append_texts(&mut self.thinking, cursor))
             }
-            br#""thinking""# => append(&mut self.thinking, cursor),
+            br#""thinking""# => append_string(&mut self.thinking, cursor),
             _ => cursor.value(),
         })
     }
 }
 
 /// Appends the `text` of an object.
-fn texts(to: &mut String, cursor: &mut Cursor<'_>) -> Result<Span, Broken> {
+fn append_texts(to: &mut String, cursor: &mut Cursor<'_>) -> Result<Span, Broken> {
     if cursor.kind()? != Kind::Object {
-        return append(to, cursor);
+        return append_string(to, cursor);
     }
     let json = cursor.text();
-    cursor.object(|cursor, key| match slice(json, &key) {
-        br#""text""# => append(to, cursor),
+    cursor.object(|cursor, key| match span_bytes(json, &key) {
+        br#""text""# => append_string(to, cursor),
         _ => cursor.value(),
     })
 }
 
 /// Appends a string. Any other value is ignored.
-fn append(to: &mut String, cursor: &mut Cursor<'_>) -> Result<Span, Broken> {
+fn append_string(to: &mut String, cursor: &mut Cursor<'_>) -> Result<Span, Broken> {
     let value = cursor.value()?;
     to.push_str(&text_of(cursor.text(), &value).unwrap_or_default());
     Ok(value)
@@ -84,7 +84,7 @@ mod tests {
                 text: text.into(),
                 thinking: thinking.into(),
             };
-            assert_eq!(parts(json.as_bytes()), expected, "{json}");
+            assert_eq!(read_parts(json.as_bytes()), expected, "{json}");
         }
     }
 }

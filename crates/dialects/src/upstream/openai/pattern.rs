@@ -9,15 +9,15 @@
 
 use memchr::memmem;
 
-use super::filled;
+use super::filled_literal;
 use super::shape::Shape;
-use crate::upstream::shared::repeat::Around;
-use crate::wire::json::{Kind, Span, slice};
+use crate::upstream::shared::repeat::RepeatPattern;
+use crate::wire::json::{Kind, Span, span_bytes};
 
 /// The bytes around the last chunk's text, as they come and as they are written.
 #[derive(Debug)]
 pub(super) struct Pattern {
-    around: Around,
+    around: RepeatPattern,
     shown: Vec<Vec<u8>>,
     /// The budget for learning. Learning costs as much as reading, so it must pay.
     credit: u8,
@@ -33,7 +33,7 @@ pub(super) struct Probe {
 impl Probe {
     /// Returns the number of bytes that the placeholder of the text adds. If the chunk adds a
     /// different number, later chunks would be counted wrongly.
-    pub(super) fn says(&self) -> u64 {
+    pub(super) fn text_length(&self) -> u64 {
         // The length without the quotes. The placeholder has no escapes.
         HOLES
             .get(self.text_at)
@@ -54,7 +54,7 @@ const MAX_CREDIT: u8 = 32;
 impl Default for Pattern {
     fn default() -> Self {
         Self {
-            around: Around::default(),
+            around: RepeatPattern::default(),
             shown: Vec::new(),
             credit: MAX_CREDIT / 2,
         }
@@ -106,15 +106,15 @@ impl Pattern {
             reads: Vec::new(),
             text_at: holes.iter().position(|(_, is_text)| *is_text)?,
         };
-        let mut at = 0;
+        let mut offset = 0;
         for ((span, _), hole) in holes.iter().zip(HOLES) {
-            let before = slice(text, &(at..span.start));
+            let before = span_bytes(text, &(offset..span.start));
             probe.reads.push(before.to_vec());
             probe.text.extend_from_slice(before);
             probe.text.extend_from_slice(hole);
-            at = span.end;
+            offset = span.end;
         }
-        let last = slice(text, &(at..text.len()));
+        let last = span_bytes(text, &(offset..text.len()));
         probe.reads.push(last.to_vec());
         probe.text.extend_from_slice(last);
         let is_clear = HOLES.iter().all(|hole| memmem::find(text, hole).is_none());
@@ -137,8 +137,9 @@ impl Pattern {
         let mut shown = Vec::new();
         let mut rest = written;
         for hole in holes {
-            let place = memmem::find(rest, hole);
-            let Some((before, after)) = place.and_then(|place| rest.split_at_checked(place)) else {
+            let position = memmem::find(rest, hole);
+            let Some((before, after)) = position.and_then(|place| rest.split_at_checked(place))
+            else {
                 return;
             };
             shown.push(before.to_vec());
@@ -146,7 +147,7 @@ impl Pattern {
         }
         shown.push(rest.to_vec());
         self.shown = shown;
-        self.around = Around::new(probe.reads, probe.text_at);
+        self.around = RepeatPattern::new(probe.reads, probe.text_at);
     }
 }
 
@@ -157,7 +158,7 @@ fn text_of(text: &[u8], shape: &Shape) -> Option<Span> {
         return None;
     };
     let body = entry.delta.as_ref()?;
-    let is_null = |value: &Span| slice(text, value) == b"null";
+    let is_null = |value: &Span| span_bytes(text, value) == b"null";
     let adds = shape.usage.as_ref().is_some_and(|usage| !is_null(&usage.value))
         || shape.x_groq.is_some()
         || entry.usage.is_some()
@@ -181,7 +182,7 @@ fn text_of(text: &[u8], shape: &Shape) -> Option<Span> {
                 && call.name.is_none() =>
         {
             let arguments = call.arguments.as_ref()?.value.clone();
-            filled(text, &arguments).map(|_| arguments)
+            filled_literal(text, &arguments).map(|_| arguments)
         }
         _ => None,
     }

@@ -1,17 +1,17 @@
 //! A plain answer is a whole answer that is standard already: nothing of it changes but the model's
 //! name. Most answers are plain. One scan reads them.
 //!
-//! Whatever may have to change, or to be refused, is left to [`answer`](super::answer), which makes
+//! Whatever may have to change, or to be refused, is left to [`read_plain_answer`](super::answer), which makes
 //! exactly the same of a plain answer.
 
-use super::digits;
 use super::meter::Counts;
 use super::names::{SHORT, STANDARD};
+use super::number_literal;
 use super::shape::MAX_CHOICES;
 use crate::neutral::price::ShowCost;
 use crate::neutral::{Answer, AnswerHeader, EndReasons, Finish, Flaws, Labels};
 use crate::upstream::quirks::Quirks;
-use crate::wire::json::{Broken, Cursor, Kind, Span, put_text, slice};
+use crate::wire::json::{Broken, Cursor, Kind, Span, put_text, span_bytes};
 
 /// The longest id that is taken for one.
 const MAX_ID: usize = 256;
@@ -20,13 +20,13 @@ const MAX_TIME: usize = 19;
 
 /// The reason why a scan ends: the answer is not plain.
 const NOT_PLAIN: Broken = Broken {
-    at: 0,
+    offset: 0,
     why: "the answer is not plain",
 };
 
-/// Reads a whole answer, as [`answer`](super::answer::answer) does. Returns `None` if it is not
+/// Reads a whole answer, as [`read_plain_answer`](super::answer::answer) does. Returns `None` if it is not
 /// plain.
-pub(super) fn answer(
+pub(super) fn read_plain_answer(
     header: &AnswerHeader,
     quirks: &'static Quirks,
     show_reasoning: bool,
@@ -50,14 +50,20 @@ pub(super) fn answer(
     let counts = counts.filter(Counts::are_believed)?;
     // Counts that say the usage are all there. None of them is estimated from the text.
     let usage = counts.settle(quirks, header.prompt_bytes, 0);
-    if !counts.say(&usage) {
+    if !counts.match_usage(&usage) {
         return None;
     }
     let mut body = Vec::with_capacity(text.len() + header.model.len() + 2);
-    body.extend_from_slice(slice(text, &(0..model.start)));
+    body.extend_from_slice(span_bytes(text, &(0..model.start)));
     put_text(&mut body, "", &header.model);
-    body.extend_from_slice(slice(text, &(model.end..text.len())));
-    let of_values = || Labels::of_values(slice(text, &id), slice(text, &model), slice(text, &tier));
+    body.extend_from_slice(span_bytes(text, &(model.end..text.len())));
+    let of_values = || {
+        Labels::of_values(
+            span_bytes(text, &id),
+            span_bytes(text, &model),
+            span_bytes(text, &tier),
+        )
+    };
     let labels = header.wants_labels.then(|| Box::new(of_values()));
     Some(Answer {
         body,
@@ -73,7 +79,7 @@ pub(super) fn answer(
 #[derive(Default)]
 struct Plain {
     show_reasoning: bool,
-    met: Met,
+    met: SeenMembers,
     id: Span,
     model: Span,
     tier: Span,
@@ -83,18 +89,18 @@ struct Plain {
 
 /// The members of an object that were met: one bit for each.
 #[derive(Default)]
-struct Met(u8);
+struct SeenMembers(u8);
 
-impl Met {
+impl SeenMembers {
     /// Notes a member. A plain answer has none twice.
-    fn once(&mut self, member: u8) -> Result<(), Broken> {
+    fn see_once(&mut self, member: u8) -> Result<(), Broken> {
         let is_new = self.0 & member == 0;
         self.0 |= member;
         plain_if(is_new)
     }
 
     /// Checks that all of these members were met.
-    fn all(&self, members: u8) -> Result<(), Broken> {
+    fn saw_all(&self, members: u8) -> Result<(), Broken> {
         plain_if(self.0 & members == members)
     }
 }
@@ -107,52 +113,52 @@ impl Plain {
             .object(|cursor, key| self.member(cursor, &key))
             .ok()?;
         cursor.end().ok()?;
-        self.met.all(0b11_1111).ok()?;
+        self.met.saw_all(0b11_1111).ok()?;
         Some(self)
     }
 
     /// Consumes the value of a member of the answer.
     fn member(&mut self, cursor: &mut Cursor<'_>, key: &Span) -> Result<(), Broken> {
         let text = cursor.text();
-        match slice(text, key) {
+        match span_bytes(text, key) {
             br#""id""# => {
-                self.met.once(0b1)?;
+                self.met.see_once(0b1)?;
                 self.id = cursor.value()?;
-                let id = slice(text, &self.id);
+                let id = span_bytes(text, &self.id);
                 plain_if(id.starts_with(b"\"") && (3..=MAX_ID).contains(&id.len()))
             }
             br#""object""# => {
-                self.met.once(0b10)?;
-                is(cursor, &[br#""chat.completion""#])
+                self.met.see_once(0b10)?;
+                expect_one_of(cursor, &[br#""chat.completion""#])
             }
             br#""created""# => {
-                self.met.once(0b100)?;
-                let time = slice(text, &cursor.value()?);
+                self.met.see_once(0b100)?;
+                let time = span_bytes(text, &cursor.value()?);
                 plain_if(
                     time.len() <= MAX_TIME && time != b"0" && time.iter().all(u8::is_ascii_digit),
                 )
             }
             br#""model""# => {
-                self.met.once(0b1000)?;
+                self.met.see_once(0b1000)?;
                 self.model = cursor.value()?;
                 Ok(())
             }
             br#""choices""# => {
-                self.met.once(0b1_0000)?;
+                self.met.see_once(0b1_0000)?;
                 let mut choices = 0;
-                cursor.array(|cursor, place| {
+                cursor.array(|cursor, list_index| {
                     choices += 1;
-                    self.choice(cursor, place)
+                    self.choice(cursor, list_index)
                 })?;
                 plain_if((1..=MAX_CHOICES).contains(&choices))
             }
             br#""usage""# => {
-                self.met.once(0b10_0000)?;
+                self.met.see_once(0b10_0000)?;
                 self.counts = Counts::next(cursor)?;
                 Ok(())
             }
             br#""service_tier""# => {
-                self.met.once(0b100_0000)?;
+                self.met.see_once(0b100_0000)?;
                 self.tier = cursor.value()?;
                 Ok(())
             }
@@ -162,69 +168,69 @@ impl Plain {
     }
 
     /// Consumes an entry of `choices`.
-    fn choice(&mut self, cursor: &mut Cursor<'_>, place: usize) -> Result<(), Broken> {
+    fn choice(&mut self, cursor: &mut Cursor<'_>, list_index: usize) -> Result<(), Broken> {
         let text = cursor.text();
-        let mut met = Met::default();
-        cursor.object(|cursor, key| match slice(text, &key) {
+        let mut met = SeenMembers::default();
+        cursor.object(|cursor, key| match span_bytes(text, &key) {
             br#""index""# => {
-                met.once(0b1)?;
-                is(cursor, &[&digits(place)])
+                met.see_once(0b1)?;
+                expect_one_of(cursor, &[&number_literal(list_index)])
             }
             br#""message""# => {
-                met.once(0b10)?;
+                met.see_once(0b10)?;
                 self.message(cursor)
             }
             br#""finish_reason""# => {
-                met.once(0b100)?;
+                met.see_once(0b100)?;
                 self.reasons
-                    .add_finish(match slice(text, &cursor.value()?) {
+                    .add_finish(match span_bytes(text, &cursor.value()?) {
                         br#""stop""# => Finish::Stop,
                         br#""length""# => Finish::Length,
                         _ => return Err(NOT_PLAIN),
                     });
                 Ok(())
             }
-            br#""logprobs""# => is(cursor, &[b"null"]),
+            br#""logprobs""# => expect_one_of(cursor, &[b"null"]),
             br#""delta""# | br#""usage""# | br#""error""# | br#""native_finish_reason""# => {
                 Err(NOT_PLAIN)
             }
             _ => cursor.value().map(drop),
         })?;
-        met.all(0b111)
+        met.saw_all(0b111)
     }
 
     /// Consumes a message. It has a text, and nothing else that is not empty.
     fn message(&self, cursor: &mut Cursor<'_>) -> Result<(), Broken> {
         let text = cursor.text();
-        let mut met = Met::default();
-        cursor.object(|cursor, key| match slice(text, &key) {
+        let mut met = SeenMembers::default();
+        cursor.object(|cursor, key| match span_bytes(text, &key) {
             br#""role""# => {
-                met.once(0b1)?;
-                is(cursor, &[br#""assistant""#])
+                met.see_once(0b1)?;
+                expect_one_of(cursor, &[br#""assistant""#])
             }
             br#""content""# => {
-                met.once(0b10)?;
+                met.see_once(0b10)?;
                 cursor.string_literal().map(drop)
             }
             STANDARD if self.show_reasoning && cursor.kind()? == Kind::String => {
-                met.once(0b100)?;
+                met.see_once(0b100)?;
                 cursor.value().map(drop)
             }
-            STANDARD | SHORT if self.show_reasoning => is(cursor, &[b"null"]),
+            STANDARD | SHORT if self.show_reasoning => expect_one_of(cursor, &[b"null"]),
             br#""annotations""# => cursor.value().map(drop),
             br#""refusal""# | br#""audio""# | br#""function_call""# | br#""tool_calls""# => {
-                is(cursor, &[b"null", b"[]"])
+                expect_one_of(cursor, &[b"null", b"[]"])
             }
             _ => Err(NOT_PLAIN),
         })?;
-        met.all(0b11)
+        met.saw_all(0b11)
     }
 }
 
 /// Consumes a value, which must be one of these.
-fn is(cursor: &mut Cursor<'_>, plain: &[&[u8]]) -> Result<(), Broken> {
+fn expect_one_of(cursor: &mut Cursor<'_>, plain: &[&[u8]]) -> Result<(), Broken> {
     let value = cursor.value()?;
-    plain_if(plain.contains(&slice(cursor.text(), &value)))
+    plain_if(plain.contains(&span_bytes(cursor.text(), &value)))
 }
 
 fn plain_if(is_plain: bool) -> Result<(), Broken> {

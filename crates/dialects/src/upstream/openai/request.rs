@@ -3,7 +3,7 @@
 
 use bytes::Bytes;
 
-use super::rewrite::rewrite;
+use super::rewrite::apply_quirks;
 use crate::front::{Envelope, passing};
 use crate::neutral::{Losses, Refused};
 use crate::upstream::quirks::Quirks;
@@ -12,7 +12,7 @@ use crate::wire::splice::Edits;
 
 /// The target for which a request is written.
 #[derive(Debug, Clone, Copy)]
-pub struct To<'a> {
+pub struct WriteTarget<'a> {
     /// The target's name for the model.
     pub model: &'a str,
     /// True if a stream is asked for its usage. It is false if the server refuses the field; then
@@ -28,26 +28,26 @@ pub struct To<'a> {
 ///
 /// The result has several parts, which are sent one after the other. So the unchanged spans of a
 /// large body are not copied.
-pub fn request(
+pub fn write_request(
     body: &Bytes,
     envelope: &Envelope,
-    to: &To<'_>,
+    target: &WriteTarget<'_>,
 ) -> Result<(Vec<Bytes>, Losses), Refused> {
     let mut edits = Edits::new(body);
-    if envelope.model != to.model {
+    if envelope.model != target.model {
         edits.replace(
             envelope.places.model.clone(),
-            json::quote(to.model).into_bytes(),
+            json::quote_string(target.model).into_bytes(),
         );
     }
     if envelope.stream {
         passing::stream_options(
             envelope,
-            to.ask_usage && to.quirks.stream_options,
+            target.ask_usage && target.quirks.stream_options,
             &mut edits,
         );
     }
-    if let Some(limit) = to.fill_max_tokens.filter(|_| !envelope.max_tokens_said) {
+    if let Some(limit) = target.fill_max_tokens.filter(|_| !envelope.has_max_tokens) {
         match &envelope.places.max_tokens_null {
             Some(null) => edits.replace(null.clone(), limit.to_string().into_bytes()),
             None => edits.insert_member(
@@ -56,8 +56,8 @@ pub fn request(
             ),
         }
     }
-    let losses = if to.quirks.touches_requests() {
-        rewrite(envelope.stream, to.quirks, &mut edits)?
+    let losses = if target.quirks.touches_requests() {
+        apply_quirks(envelope.stream, target.quirks, &mut edits)?
     } else {
         Losses::default()
     };
@@ -73,19 +73,19 @@ mod tests {
     #[track_caller]
     fn check(body: &str, ask_usage: bool, fill: Option<u64>, expected: &str) {
         let envelope = CHAT.envelope(body.as_bytes()).expect("a good request");
-        let to = To {
+        let to = WriteTarget {
             ask_usage,
             fill_max_tokens: fill,
             ..plain("up/stream \"1\"")
         };
         let (written, losses) =
-            request(&Bytes::copy_from_slice(body.as_bytes()), &envelope, &to).unwrap();
+            write_request(&Bytes::copy_from_slice(body.as_bytes()), &envelope, &to).unwrap();
         assert_eq!(String::from_utf8(written.concat()).unwrap(), expected);
         assert!(losses.names().is_empty());
     }
 
-    fn plain(model: &str) -> To<'_> {
-        To {
+    fn plain(model: &str) -> WriteTarget<'_> {
+        WriteTarget {
             model,
             ask_usage: true,
             fill_max_tokens: None,
@@ -109,7 +109,7 @@ mod tests {
         let body = Bytes::from_static(br#"{"model":"f\u0061st","messages":[{}]}"#);
         let envelope = CHAT.envelope(&body).unwrap();
         assert_eq!(
-            request(&body, &envelope, &plain("fast")),
+            write_request(&body, &envelope, &plain("fast")),
             Ok((vec![body], Losses::default()))
         );
     }
@@ -121,7 +121,7 @@ mod tests {
             r#"{{"model":"fast","messages":[{{"content":"{content}"}}],"stream":true}}"#
         ));
         let envelope = CHAT.envelope(&body).unwrap();
-        let (parts, _) = request(&body, &envelope, &plain("up")).unwrap();
+        let (parts, _) = write_request(&body, &envelope, &plain("up")).unwrap();
         let expected = format!(
             r#"{{"stream_options":{{"include_usage":true}},"model":"up","messages":[{{"content":"{content}"}}],"stream":true}}"#
         );

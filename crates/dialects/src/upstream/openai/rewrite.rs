@@ -10,7 +10,7 @@ use super::call_ids;
 use super::shape::is_hollow;
 use crate::neutral::{Losses, Refused};
 use crate::upstream::quirks::{Choices, Formats, Quirks, Rule};
-use crate::wire::json::{self, Broken, Cursor, Span, integer_of, slice, text_of};
+use crate::wire::json::{self, Broken, Cursor, Span, integer_of, span_bytes, text_of};
 use crate::wire::splice::Edits;
 
 /// A top-level field.
@@ -21,7 +21,7 @@ struct Field<'a> {
 }
 
 /// Gathers the edits that `quirks` require. The `stream_options` of a stream are edited elsewhere.
-pub(super) fn rewrite(
+pub(super) fn apply_quirks(
     stream: bool,
     quirks: &Quirks,
     edits: &mut Edits<'_>,
@@ -48,9 +48,9 @@ pub(super) fn rewrite(
     if let Some(refused) = messages.refused {
         return Err(refused);
     }
-    call_ids::shorten(&messages.call_ids, edits);
+    call_ids::shorten_ids(&messages.call_ids, edits);
 
-    let mut top = Top {
+    let mut top = TopFields {
         fields: &fields,
         edits,
         losses: messages.losses,
@@ -70,15 +70,15 @@ pub(super) fn rewrite(
 }
 
 /// The top-level fields, and the edits and losses that they cause.
-struct Top<'t, 'e> {
+struct TopFields<'t, 'e> {
     fields: &'t [Field<'e>],
     edits: &'t mut Edits<'e>,
     losses: Losses,
 }
 
-impl Top<'_, '_> {
+impl TopFields<'_, '_> {
     fn apply(&mut self, name: &'static str, rule: Rule, field: &Field<'_>) -> Result<(), Refused> {
-        let value = slice(self.edits.text(), &field.value);
+        let value = span_bytes(self.edits.text(), &field.value);
         if value == b"null" {
             self.remove(field);
             return Ok(());
@@ -88,7 +88,7 @@ impl Top<'_, '_> {
             Rule::Rename(other) => self.rename(field, other),
             Rule::Omit => self.omit(name, field),
             Rule::Cannot if says_nothing(name, value) => self.remove(field),
-            Rule::Cannot => return Err(unsupported(name)),
+            Rule::Cannot => return Err(unsupported_field(name)),
             Rule::OneOf(words) if word().is_some_and(|word| words.contains(&&*word)) => {}
             Rule::OneOf(_) => self.omit(name, field),
             Rule::Nearest(words) => {
@@ -97,8 +97,10 @@ impl Top<'_, '_> {
                     .iter()
                     .find(|(theirs, _)| word.as_deref() == Some(*theirs))
                 {
-                    self.edits
-                        .replace(field.value.clone(), json::quote(nearest).into_bytes());
+                    self.edits.replace(
+                        field.value.clone(),
+                        json::quote_string(nearest).into_bytes(),
+                    );
                     self.losses.add(name);
                 }
             }
@@ -126,18 +128,18 @@ impl Top<'_, '_> {
             .find(|field| *field.name == *other.as_bytes())
         {
             self.remove(own);
-            let own = slice(text, &own.value);
-            if own != b"null" && own != slice(text, &field.value) {
+            let own = span_bytes(text, &own.value);
+            if own != b"null" && own != span_bytes(text, &field.value) {
                 self.losses.add(other);
             }
         }
         self.edits
-            .replace(field.key.clone(), json::quote(other).into_bytes());
+            .replace(field.key.clone(), json::quote_string(other).into_bytes());
     }
 
     fn omit(&mut self, name: &'static str, field: &Field<'_>) {
         self.remove(field);
-        if !says_nothing(name, slice(self.edits.text(), &field.value)) {
+        if !says_nothing(name, span_bytes(self.edits.text(), &field.value)) {
             self.losses.add(name);
         }
     }
@@ -158,16 +160,18 @@ impl Top<'_, '_> {
                     self.remove(field);
                 }
             }
-            (Choices::Words | Choices::Auto, _) => return Err(unsupported("tool_choice")),
+            (Choices::Words | Choices::Auto, _) => return Err(unsupported_field("tool_choice")),
         }
         Ok(())
     }
 
     fn format(&mut self, formats: Formats, field: &Field<'_>) -> Result<(), Refused> {
         const ANY_OBJECT: &[u8] = br#"{"type":"object"}"#;
-        let format = AskedFormat::read(slice(self.edits.text(), &field.value));
+        let format = AskedFormat::read(span_bytes(self.edits.text(), &field.value));
         let as_schema = match (formats, format.kind.as_deref()) {
-            (Formats::NoSchema, Some("json_schema")) => return Err(unsupported("response_format")),
+            (Formats::NoSchema, Some("json_schema")) => {
+                return Err(unsupported_field("response_format"));
+            }
             (Formats::SchemaOnly, Some("json_object")) => [
                 br#"{"type":"json_schema","json_schema":{"schema":"#,
                 ANY_OBJECT,
@@ -210,8 +214,8 @@ impl<'a> AskedFormat<'a> {
                 b"json_schema" => {
                     cursor.maybe_members(|key, value| {
                         if *json::name_of(text, &key) == *b"schema" {
-                            format.schema =
-                                Some(slice(text, &value)).filter(|schema| schema.starts_with(b"{"));
+                            format.schema = Some(span_bytes(text, &value))
+                                .filter(|schema| schema.starts_with(b"{"));
                         }
                     })?;
                 }
@@ -295,7 +299,7 @@ impl Messages<'_> {
         if self.knows(field) {
             return;
         }
-        let says_something = !is_hollow(slice(edits.text(), value));
+        let says_something = !is_hollow(span_bytes(edits.text(), value));
         if field == b"function_call" && says_something {
             return self.refuse("function_call");
         }
@@ -323,7 +327,7 @@ impl Messages<'_> {
     /// Looks for pictures that the server would have to fetch.
     fn parts(&mut self, cursor: &mut Cursor<'_>) -> Result<Span, Broken> {
         let text = cursor.text();
-        cursor.maybe_array(|cursor, at| {
+        cursor.maybe_array(|cursor, index| {
             cursor.maybe_object(|cursor, key| {
                 if *json::name_of(text, &key) != *b"image_url" {
                     return cursor.value();
@@ -334,11 +338,11 @@ impl Messages<'_> {
                         url = Some(value);
                     }
                 })?;
-                if !matches!(slice(text, &value).first(), Some(b'{' | b'n')) {
+                if !matches!(span_bytes(text, &value).first(), Some(b'{' | b'n')) {
                     url = Some(value.clone());
                 }
                 if url.is_some_and(|url| is_elsewhere(text, &url)) {
-                    self.refuse(&format!("content[{at}].image_url"));
+                    self.refuse(&format!("content[{index}].image_url"));
                 }
                 Ok(value)
             })
@@ -348,13 +352,13 @@ impl Messages<'_> {
     fn refuse(&mut self, field: &str) {
         let index = self.index;
         self.refused
-            .get_or_insert_with(|| unsupported(&format!("messages[{index}].{field}")));
+            .get_or_insert_with(|| unsupported_field(&format!("messages[{index}].{field}")));
     }
 }
 
 /// Returns whether a picture's URL is an address, and not the picture itself.
 fn is_elsewhere(text: &[u8], url: &Span) -> bool {
-    let inside = slice(text, url).get(1..).unwrap_or_default();
+    let inside = span_bytes(text, url).get(1..).unwrap_or_default();
     inside
         .get(..5)
         .is_none_or(|scheme| !scheme.eq_ignore_ascii_case(b"data:"))
@@ -384,7 +388,7 @@ fn says_nothing(name: &str, value: &[u8]) -> bool {
     }
 }
 
-fn unsupported(param: &str) -> Refused {
+fn unsupported_field(param: &str) -> Refused {
     Refused::unsupported(
         param,
         format!("`{param}` is not supported by the model's server"),

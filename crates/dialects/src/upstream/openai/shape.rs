@@ -6,10 +6,10 @@
 
 use std::borrow::Cow;
 
-use super::parts::parts;
-use super::{error, filled, names};
+use super::parts::read_parts;
+use super::{error, filled_literal, names};
 use crate::neutral::UpstreamError;
-use crate::wire::json::{self, Broken, Cursor, Kind, Span, integer_of, slice};
+use crate::wire::json::{self, Broken, Cursor, Kind, Span, integer_of, span_bytes};
 use crate::wire::splice::Edits;
 
 /// A member of an object: the key with its quotes, and the value.
@@ -22,11 +22,11 @@ pub(super) struct Member {
 impl Member {
     /// Finds a member by its name, in a value that was scanned before and starts at `at`. If the
     /// name comes twice, the last one counts.
-    pub(super) fn find(text: &[u8], at: usize, name: &[u8]) -> Option<Self> {
+    pub(super) fn find(text: &[u8], start: usize, name: &[u8]) -> Option<Self> {
         let mut found = None;
         // A value that is no object has no members.
-        let _read = Cursor::starting_at(text, at).members(|key, value| {
-            if slice(text, &key) == name {
+        let _read = Cursor::starting_at(text, start).members(|key, value| {
+            if span_bytes(text, &key) == name {
                 found = Some(Self { key, value });
             }
         });
@@ -35,7 +35,7 @@ impl Member {
 
     /// Returns whether the value has any content: it is not `null`, `false` or an empty string.
     pub(super) fn speaks(&self, text: &[u8]) -> bool {
-        !matches!(slice(text, &self.value), b"null" | b"false" | b"\"\"")
+        !matches!(span_bytes(text, &self.value), b"null" | b"false" | b"\"\"")
     }
 
     /// Returns whether the value is `logprobs` in the form that clients read, or `null`. Together
@@ -43,7 +43,7 @@ impl Member {
     pub(super) fn is_logprobs(&self, text: &[u8]) -> bool {
         match self.kind(text) {
             Kind::Null => true,
-            Kind::Object if slice(text, &self.value).starts_with(br#"{"content""#) => true,
+            Kind::Object if span_bytes(text, &self.value).starts_with(br#"{"content""#) => true,
             Kind::Object => {
                 let has = |name| Self::find(text, self.value.start, name).is_some();
                 !has(br#""tokens""#) && !has(br#""token_logprobs""#)
@@ -54,16 +54,16 @@ impl Member {
 
     /// Returns the kind of the value.
     pub(super) fn kind(&self, text: &[u8]) -> Kind {
-        slice(text, &self.value)
+        span_bytes(text, &self.value)
             .first()
-            .and_then(|first| Kind::of(*first))
+            .and_then(|first| Kind::from_byte(*first))
             .unwrap_or(Kind::Null)
     }
 }
 
 /// Gives a member this value, unless it already has it. If there is no member, inserts one into the
 /// object that opens at `open`.
-pub(super) fn set<'e>(
+pub(super) fn set_member<'e>(
     edits: &mut Edits<'e>,
     open: usize,
     key: &[u8],
@@ -72,7 +72,7 @@ pub(super) fn set<'e>(
 ) {
     let value = value.into();
     match member {
-        Some(member) if slice(edits.text(), &member.value) == &*value => {}
+        Some(member) if span_bytes(edits.text(), &member.value) == &*value => {}
         Some(member) => edits.replace(member.value.clone(), value),
         None => edits.insert_member(open, [key, b":", &value].concat()),
     }
@@ -169,7 +169,7 @@ pub(super) struct MessageShape {
     /// True if the audio has a time of expiry, which is how a spoken answer ends.
     pub(super) ends_audio: bool,
     /// The UTF-8 bytes of reasoning, of a refusal, and of a call of the old kind.
-    pub(super) said: usize,
+    pub(super) spoken_bytes: usize,
     /// The number of strings of content or reasoning, except empty ones.
     pub(super) texts: usize,
     /// The place of that string, if there is exactly one.
@@ -209,7 +209,7 @@ impl Shape {
 
         let mut cursor = Cursor::new(text);
         let span = cursor.object(|cursor, key| {
-            let slot = match slice(text, &key) {
+            let slot = match span_bytes(text, &key) {
                 br#""choices""# => {
                     // If a key comes twice, the last one counts, as it does for clients.
                     self.list.clear();
@@ -253,12 +253,12 @@ impl Shape {
         if !is_error && !may_be {
             return None;
         }
-        error::hidden(text).or_else(|| is_error.then(error::without_reason))
+        error::hidden_error(text).or_else(|| is_error.then(error::without_reason))
     }
 
     /// Returns the upstream's id as a literal, if it is a string of a reasonable length.
     pub(super) fn id<'a>(&self, text: &'a [u8]) -> Option<&'a [u8]> {
-        filled(text, &self.id.as_ref()?.value).filter(|id| id.len() <= 256)
+        filled_literal(text, &self.id.as_ref()?.value).filter(|id| id.len() <= 256)
     }
 
     /// Returns the upstream's time, if it has one.
@@ -280,12 +280,12 @@ impl Shape {
         let mut choice = ChoiceShape::default();
         let calls = &mut self.calls;
         let span = cursor.object(|cursor, key| {
-            let slot = match slice(text, &key) {
+            let slot = match span_bytes(text, &key) {
                 br#""delta""# => {
-                    return body(cursor, key, calls).map(|body| choice.delta = Some(body));
+                    return read_body(cursor, key, calls).map(|body| choice.delta = Some(body));
                 }
                 br#""message""# => {
-                    return body(cursor, key, calls).map(|body| choice.message = Some(body));
+                    return read_body(cursor, key, calls).map(|body| choice.message = Some(body));
                 }
                 br#""index""# => &mut choice.index,
                 br#""finish_reason""# => &mut choice.finish,
@@ -341,14 +341,14 @@ impl MessageShape {
         self.has_answer
             || self
                 .parts_of_content(text)
-                .is_some_and(|content| !parts(content).text.is_empty())
+                .is_some_and(|content| !read_parts(content).text.is_empty())
     }
 
     /// Returns the content, if it is in parts.
     pub(super) fn parts_of_content<'a>(&self, text: &'a [u8]) -> Option<&'a [u8]> {
         let content = self.content.as_ref()?;
         matches!(content.kind(text), Kind::Array | Kind::Object)
-            .then(|| slice(text, &content.value))
+            .then(|| span_bytes(text, &content.value))
     }
 
     /// Returns whether the only string of content or reasoning is the content.
@@ -367,18 +367,21 @@ impl MessageShape {
         self.only_text
             .as_ref()
             .filter(|_| !has_more)
-            .filter(|span| slice(text, span).starts_with(b"\""))
+            .filter(|span| span_bytes(text, span).starts_with(b"\""))
     }
 
     /// Notes a member of the message, except its calls.
     fn note(&mut self, text: &[u8], member: Member) {
-        let (name, value) = (slice(text, &member.key), slice(text, &member.value));
+        let (name, value) = (
+            span_bytes(text, &member.key),
+            span_bytes(text, &member.value),
+        );
         let is_full = !is_hollow(value);
         match name {
             br#""role""# => self.role = Some(member),
             br#""content""# => {
                 self.speaks |= !matches!(value, b"null" | b"\"\"" | b"[]");
-                self.has_answer |= filled(text, &member.value).is_some();
+                self.has_answer |= filled_literal(text, &member.value).is_some();
                 self.note_text(text, &member.value);
                 self.content = Some(member);
             }
@@ -403,7 +406,7 @@ impl MessageShape {
             names::BESIDES => self.thinking.is_there = true,
             br#""refusal""# if is_full => {
                 (self.speaks, self.is_special, self.refuses) = (true, true, true);
-                self.said += json::text_len(text, &member.value);
+                self.spoken_bytes += json::text_len(text, &member.value);
             }
             br#""audio""# if is_full => {
                 (self.speaks, self.is_special, self.has_answer) = (true, true, true);
@@ -412,7 +415,7 @@ impl MessageShape {
             }
             br#""function_call""# if is_full => {
                 (self.speaks, self.is_special, self.has_answer) = (true, true, true);
-                self.said += value.len();
+                self.spoken_bytes += value.len();
                 self.old_call = Some(member);
             }
             name if LISTS.contains(&name) => {
@@ -430,7 +433,7 @@ impl MessageShape {
     }
 
     fn note_text(&mut self, text: &[u8], value: &Span) {
-        if filled(text, value).is_some() {
+        if filled_literal(text, value).is_some() {
             self.texts += 1;
             self.only_text = (self.texts == 1).then(|| value.clone());
         }
@@ -438,7 +441,7 @@ impl MessageShape {
 }
 
 /// Reads the delta or the message that follows its key. Appends its calls to `calls`.
-fn body(
+fn read_body(
     cursor: &mut Cursor<'_>,
     key: Span,
     calls: &mut Vec<CallShape>,
@@ -447,18 +450,18 @@ fn body(
     let mut body = MessageShape::default();
     let first_call = calls.len();
     let value = cursor.maybe_object(|cursor, key| {
-        if slice(text, &key) != br#""tool_calls""# {
+        if span_bytes(text, &key) != br#""tool_calls""# {
             let value = cursor.value()?;
             body.note(text, Member { key, value });
             return Ok(());
         }
         calls.truncate(first_call);
-        let value = cursor.maybe_array(|cursor, at| {
+        let value = cursor.maybe_array(|cursor, index| {
             // One call too many shows that there are too many.
-            if at > MAX_CALLS || calls.len() > MAX_CHOICES * MAX_CALLS {
+            if index > MAX_CALLS || calls.len() > MAX_CHOICES * MAX_CALLS {
                 return cursor.value().map(drop);
             }
-            calls.push(call(cursor)?);
+            calls.push(read_call(cursor)?);
             Ok(())
         })?;
         body.calls = Some(Member { key, value });
@@ -469,15 +472,15 @@ fn body(
     body.call_range = first_call..calls.len();
     body.speaks |= !body.call_range.is_empty();
     body.has_answer |= !body.call_range.is_empty();
-    body.said += body.thinking.bytes;
+    body.spoken_bytes += body.thinking.bytes;
     Ok(body)
 }
 
-fn call(cursor: &mut Cursor<'_>) -> Result<CallShape, Broken> {
+fn read_call(cursor: &mut Cursor<'_>) -> Result<CallShape, Broken> {
     let text = cursor.text();
     let mut call = CallShape::default();
     call.span = cursor.object(|cursor, key| {
-        let slot = match slice(text, &key) {
+        let slot = match span_bytes(text, &key) {
             br#""index""# => &mut call.index,
             br#""id""# => &mut call.id,
             br#""type""# => &mut call.kind,
@@ -486,7 +489,7 @@ fn call(cursor: &mut Cursor<'_>) -> Result<CallShape, Broken> {
                 return cursor.value().map(drop);
             }
             br#""function""# if cursor.kind()? == Kind::Object => {
-                let value = cursor.members(|key, value| match slice(text, &key) {
+                let value = cursor.members(|key, value| match span_bytes(text, &key) {
                     br#""name""# => call.name = Some(Member { key, value }),
                     br#""arguments""# => call.arguments = Some(Member { key, value }),
                     _ => {}

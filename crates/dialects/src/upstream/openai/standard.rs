@@ -10,10 +10,10 @@ use std::collections::VecDeque;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::neutral::{Citation, CitedPlace, Emit, Event, Finish};
-use crate::upstream::shared::citations::{Annotation, list};
+use crate::neutral::{Citation, CitedRange, Emit, Event, Finish};
+use crate::upstream::shared::citations::{Annotation, read_list};
 use crate::upstream::shared::repeat::Repeat;
-use crate::wire::json::{Pieces, repaired};
+use crate::wire::json::{Pieces, repaired_text};
 
 /// The most bytes of calls and texts that wait for the end of the call before them.
 pub(super) const MAX_WAITING: usize = 4 << 20;
@@ -114,7 +114,7 @@ pub(crate) struct StandardChunks {
 #[derive(Debug, Clone, Copy)]
 enum TextPlace {
     /// It is what a choice says.
-    Said(u32, Speech),
+    Spoken(u32, Speech),
     /// It is a fragment of the arguments of a choice's call with this number.
     Arguments(u32, usize),
 }
@@ -174,23 +174,23 @@ impl StandardChunks {
 
     fn body(&mut self, body: &[u8], emit: Emit<'_>) -> Result<(), &'static str> {
         const UNREADABLE: &str = "a chunk cannot be read";
-        if let Some((place, text)) = self.last.follow(body) {
-            return self.again(place, text, emit);
+        if let Some((text_place, text)) = self.last.follow(body) {
+            return self.again(text_place, text, emit);
         }
         self.last.forget();
         let Ok(completion) = serde_json::from_slice::<Completion<'_>>(body) else {
             // Half a character passes to callers of the standard format as it is.
-            let clean = repaired(body).ok_or(UNREADABLE)?;
+            let clean = repaired_text(body).ok_or(UNREADABLE)?;
             return self.completion(
                 serde_json::from_slice(&clean).map_err(|_| UNREADABLE)?,
                 emit,
             );
         };
         if let [choice] = completion.choices.as_slice()
-            && let Some((place, text)) = choice.only_text()
+            && let Some((text_place, text)) = choice.only_text()
         {
             self.last
-                .learn(body, text, completion.obfuscation.as_deref(), place);
+                .learn(body, text, completion.obfuscation.as_deref(), text_place);
         }
         self.completion(completion, emit)
     }
@@ -215,12 +215,14 @@ impl StandardChunks {
     /// Takes a chunk that differs from the last one in its text only.
     fn again(
         &mut self,
-        place: TextPlace,
+        text_place: TextPlace,
         text: Cow<'_, str>,
         emit: Emit<'_>,
     ) -> Result<(), &'static str> {
-        match place {
-            TextPlace::Said(choice, speech) => self.calls(choice)?.say(choice, speech, &text, emit),
+        match text_place {
+            TextPlace::Spoken(choice, speech) => {
+                self.calls(choice)?.take_speech(choice, speech, &text, emit)
+            }
             TextPlace::Arguments(choice, number) => {
                 let function = Some(Function {
                     name: None,
@@ -256,13 +258,13 @@ impl StandardChunks {
             (Speech::Text, &body.content),
             (Speech::Refusal, &body.refusal),
         ] {
-            calls.say(index, speech, text.as_deref().unwrap_or_default(), emit)?;
+            calls.take_speech(index, speech, text.as_deref().unwrap_or_default(), emit)?;
         }
-        for annotation in list::<Annotation<'_>>(body.annotations) {
-            annotation.emit(index, CitedPlace::Characters, emit);
+        for annotation in read_list::<Annotation<'_>>(body.annotations) {
+            annotation.emit(index, CitedRange::Characters, emit);
         }
-        for (place, call) in body.tool_calls.into_iter().flatten().enumerate() {
-            let number = call.index.filter(|_| !is_whole).unwrap_or(place);
+        for (list_index, call) in body.tool_calls.into_iter().flatten().enumerate() {
+            let number = call.index.filter(|_| !is_whole).unwrap_or(list_index);
             calls.call(index, number, call, emit)?;
         }
         let images: Option<Vec<Image<'_>>> = body
@@ -273,7 +275,7 @@ impl StandardChunks {
             .flatten()
             .filter_map(|image| image.image_url)
         {
-            calls.say(index, Speech::Picture, &url.url, emit)?;
+            calls.take_speech(index, Speech::Picture, &url.url, emit)?;
         }
         if let Some(reason) = finish_reason {
             calls.flush(index, emit);
@@ -292,14 +294,15 @@ impl StandardChunks {
 
     fn calls(&mut self, index: u32) -> Result<&mut ChoiceCalls, &'static str> {
         const TOO_MANY: &str = "more than 128 choices";
-        let at = usize::try_from(index).unwrap_or(usize::MAX);
-        if at >= MAX_ENTRIES {
+        let choice_index = usize::try_from(index).unwrap_or(usize::MAX);
+        if choice_index >= MAX_ENTRIES {
             return Err(TOO_MANY);
         }
-        if self.choices.len() <= at {
-            self.choices.resize_with(at + 1, ChoiceCalls::default);
+        if self.choices.len() <= choice_index {
+            self.choices
+                .resize_with(choice_index + 1, ChoiceCalls::default);
         }
-        self.choices.get_mut(at).ok_or(TOO_MANY)
+        self.choices.get_mut(choice_index).ok_or(TOO_MANY)
     }
 
     /// Ends a whole answer.
@@ -350,14 +353,14 @@ impl StandardChoice<'_> {
             (Speech::Text, content),
             (Speech::Refusal, refusal),
         ];
-        let mut said = texts.into_iter().filter(|(_, text)| filled(text));
+        let mut spoken = texts.into_iter().filter(|(_, text)| filled(text));
         match (
-            said.next(),
-            said.next(),
+            spoken.next(),
+            spoken.next(),
             tool_calls.as_deref().unwrap_or_default(),
         ) {
             (Some((speech, text)), None, []) => {
-                Some((TextPlace::Said(*index, speech), text.as_deref()?))
+                Some((TextPlace::Spoken(*index, speech), text.as_deref()?))
             }
             (
                 None,
@@ -380,7 +383,7 @@ impl StandardChoice<'_> {
 
 impl ChoiceCalls {
     /// Takes what is said beside calls. In the middle of a call it waits for the call's end.
-    fn say(
+    fn take_speech(
         &mut self,
         choice: u32,
         speech: Speech,
@@ -391,12 +394,12 @@ impl ChoiceCalls {
             return Ok(());
         }
         if self.open.is_empty() {
-            speech.tell(choice, text, emit);
+            speech.emit_speech(choice, text, emit);
             return Ok(());
         }
         match self.late.last_mut() {
-            Some((last, said)) if *last == speech && speech != Speech::Picture => {
-                said.push_str(text)
+            Some((last, late_text)) if *last == speech && speech != Speech::Picture => {
+                late_text.push_str(text)
             }
             Some(_) | None => self.late.push((speech, text.to_owned())),
         }
@@ -444,7 +447,7 @@ impl ChoiceCalls {
         open.arguments.push_str(&arguments);
         open.state.take(&arguments);
         self.waits(id.len() + name.len() + arguments.len())?;
-        self.tell(choice, emit);
+        self.emit_ready(choice, emit);
         Ok(())
     }
 
@@ -460,43 +463,43 @@ impl ChoiceCalls {
 
     /// Tells what can be told: the first call as far as it has come, and those after it if it is
     /// whole.
-    fn tell(&mut self, choice: u32, emit: Emit<'_>) {
+    fn emit_ready(&mut self, choice: u32, emit: Emit<'_>) {
         while let Some(first) = self.open.front_mut() {
             // A name may come in pieces, and has come when the arguments begin.
             if !first.arguments.is_empty() {
-                first.tell(choice, emit);
+                first.emit_progress(choice, emit);
             }
             if !first.state.is_object() {
                 break;
             }
             self.next = first.number + 1;
             self.open.pop_front();
-            self.tell_late(choice, emit);
+            self.emit_late(choice, emit);
         }
         if self.open.len() <= 1 && self.late.is_empty() {
             self.bytes = 0;
         }
     }
 
-    fn tell_late(&mut self, choice: u32, emit: Emit<'_>) {
+    fn emit_late(&mut self, choice: u32, emit: Emit<'_>) {
         self.late
             .drain(..)
-            .for_each(|(speech, text)| speech.tell(choice, &text, emit));
+            .for_each(|(speech, text)| speech.emit_speech(choice, &text, emit));
     }
 
     /// Tells all that waits.
     fn flush(&mut self, choice: u32, emit: Emit<'_>) {
         while let Some(mut first) = self.open.pop_front() {
             self.next = first.number + 1;
-            first.tell(choice, emit);
-            self.tell_late(choice, emit);
+            first.emit_progress(choice, emit);
+            self.emit_late(choice, emit);
         }
         self.bytes = 0;
     }
 }
 
 impl WaitingCall {
-    fn tell(&mut self, choice: u32, emit: Emit<'_>) {
+    fn emit_progress(&mut self, choice: u32, emit: Emit<'_>) {
         if !std::mem::replace(&mut self.has_begun, true) {
             let id = Some(&*self.id).filter(|id| !id.is_empty());
             emit(Event::Call {
@@ -512,7 +515,7 @@ impl WaitingCall {
 }
 
 impl Speech {
-    fn tell(self, choice: u32, text: &str, emit: Emit<'_>) {
+    fn emit_speech(self, choice: u32, text: &str, emit: Emit<'_>) {
         match self {
             Speech::Reasoning => emit(Event::Reasoning(choice, text)),
             Speech::Text => emit(Event::Text(choice, text)),

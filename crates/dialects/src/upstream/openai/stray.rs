@@ -24,7 +24,7 @@ impl Strays {
     pub fn line(&mut self, line: &[u8]) -> Option<UpstreamError> {
         if let Some(reason) = line.strip_prefix(b"error:") {
             self.forget();
-            return Some(error::error(reason, None));
+            return Some(error::read_error(reason, None));
         }
         if self.text.is_empty() && !matches!(line.first(), Some(b'{' | b'[')) {
             return None;
@@ -34,7 +34,7 @@ impl Strays {
             return None;
         }
         self.text.extend_from_slice(line);
-        let found = error::hidden(&self.text);
+        let found = error::hidden_error(&self.text);
         if found.is_some() || serde_json::from_slice::<IgnoredAny>(&self.text).is_ok() {
             self.forget();
         }

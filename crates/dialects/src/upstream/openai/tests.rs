@@ -113,7 +113,7 @@ fn check_answer(quirks: &'static Quirks, body: &str, expected: &str, usage: (u64
         body: out,
         usage: found,
         ..
-    } = answer(&header(false), quirks, true, body.as_bytes()).unwrap();
+    } = correct_answer(&header(false), quirks, true, body.as_bytes()).unwrap();
     assert_eq!(String::from_utf8(out).unwrap(), expected);
     assert_eq!((found.prompt, found.completion, found.cached), usage);
 }
@@ -233,7 +233,7 @@ fn xai() {
     check_answer(&XAI, body, &expected, (110, 302, 100));
 
     // An error where an answer was announced.
-    let found = answer(
+    let found = correct_answer(
         &header(false),
         &XAI,
         true,
@@ -411,7 +411,7 @@ fn openrouter() {
         .status,
         Some(502)
     );
-    let inside = answer(
+    let inside = correct_answer(
         &header(false),
         &OPENROUTER,
         true,

@@ -4,12 +4,12 @@
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::lenient::{Count, object};
+use super::lenient::{Count, read_object};
 use super::text::Text;
-use crate::neutral::{Citation, CitedPlace, Emit, Event};
+use crate::neutral::{Citation, CitedRange, Emit, Event};
 
 /// Reads a list of citations. One object that stands alone is a list of one.
-pub(crate) fn list<'a, T: Deserialize<'a> + Default>(list: Option<&'a RawValue>) -> Vec<T> {
+pub(crate) fn read_list<'a, T: Deserialize<'a> + Default>(list: Option<&'a RawValue>) -> Vec<T> {
     let Some(list) = list
         .map(RawValue::get)
         .filter(|list| !matches!(*list, "null" | "{}" | "false" | "\"\""))
@@ -19,9 +19,9 @@ pub(crate) fn list<'a, T: Deserialize<'a> + Default>(list: Option<&'a RawValue>)
     match serde_json::from_str::<Vec<&RawValue>>(list) {
         Ok(entries) => entries
             .into_iter()
-            .map(|entry| object(entry.get().as_bytes()).unwrap_or_default())
+            .map(|entry| read_object(entry.get().as_bytes()).unwrap_or_default())
             .collect(),
-        Err(_) => vec![object(list.as_bytes()).unwrap_or_default()],
+        Err(_) => vec![read_object(list.as_bytes()).unwrap_or_default()],
     }
 }
 
@@ -87,18 +87,21 @@ impl Annotation<'_> {
     pub(crate) fn emit(
         &self,
         choice: u32,
-        place: impl FnOnce(std::ops::Range<usize>) -> CitedPlace,
+        to_cited_range: impl FnOnce(std::ops::Range<usize>) -> CitedRange,
         emit: Emit<'_>,
     ) {
         let inner: Option<Annotation<'_>> = self
             .url_citation
-            .and_then(|inner| object(inner.get().as_bytes()));
+            .and_then(|inner| read_object(inner.get().as_bytes()));
         let all = inner.as_ref().unwrap_or(self);
-        let (start, end) = (number(all.start_index), number(all.end_index));
-        let place = start
+        let (start, end) = (
+            count_to_index(all.start_index),
+            count_to_index(all.end_index),
+        );
+        let cited_range = start
             .zip(end)
             .filter(|(start, end)| start <= end)
-            .map(|(start, end)| place(start..end));
+            .map(|(start, end)| to_cited_range(start..end));
         let title = all
             .title
             .filled()
@@ -109,13 +112,13 @@ impl Annotation<'_> {
             url: all.url.as_str(),
             title,
             quote: "",
-            place: place.unwrap_or(CitedPlace::End),
+            cited_range: cited_range.unwrap_or(CitedRange::End),
         };
         emit(Event::Citation(choice, &citation));
     }
 }
 
 /// Returns a count as a number that may be an index.
-pub(crate) fn number(count: Count) -> Option<usize> {
+pub(crate) fn count_to_index(count: Count) -> Option<usize> {
     count.0.and_then(|count| usize::try_from(count).ok())
 }

@@ -9,12 +9,12 @@ pub(crate) mod shapes;
 
 use std::borrow::Cow;
 
-use crate::neutral::answered::answered;
+use crate::neutral::answered::check_calls_answered;
 use crate::neutral::offer::{Choice, Naming, Offer};
 use crate::neutral::traits::Traits;
 use crate::neutral::{
-    Call, Field, FieldRefused, LostFields, Media, Message, Part, PartKind, Raw, Request, Role,
-    Said, Tool, ToolChoice, ToolKind,
+    Call, Field, FieldRefused, LazyText, LostFields, Media, Message, Part, PartKind, Raw, Request,
+    Role, Tool, ToolChoice, ToolKind,
 };
 use crate::upstream::shared::options;
 use crate::wire::json::Writer;
@@ -22,7 +22,7 @@ use crate::wire::json::Writer;
 /// Refuses what neither dialect can send: several choices, probabilities, sound, and content of
 /// messages other than text and a user's pictures. A picture must be in the request, or at a URL if
 /// the provider fetches URLs (`urls`).
-pub(crate) fn refuse(
+pub(crate) fn refuse_unsupported(
     request: &Request<'_>,
     traits: &Traits,
     urls: bool,
@@ -44,8 +44,8 @@ pub(crate) fn refuse(
             "This model answers in text only.",
         ),
     ])?;
-    answered(request)?;
-    if !request.messages.iter().any(speaks) {
+    check_calls_answered(request)?;
+    if !request.messages.iter().any(has_content) {
         return Err(FieldRefused::unsupported(
             Field::Messages,
             "This model needs a message that is not empty.",
@@ -58,9 +58,12 @@ pub(crate) fn refuse(
                 "A tool message must name the call that it answers (`tool_call_id`).",
             ));
         }
-        for (place, part) in message.content.iter().enumerate() {
-            if let Err(why) = carried(message.role, part, traits, urls) {
-                return Err(FieldRefused::unsupported(Field::Part(index, place), why));
+        for (part_index, part) in message.content.iter().enumerate() {
+            if let Err(why) = check_part(message.role, part, traits, urls) {
+                return Err(FieldRefused::unsupported(
+                    Field::Part(index, part_index),
+                    why,
+                ));
             }
         }
     }
@@ -80,7 +83,7 @@ pub(crate) fn refuse(
 
 /// Returns whether a message has any content. Providers refuse messages without content, or their
 /// models answer them badly.
-pub(crate) fn speaks(message: &Message<'_>) -> bool {
+pub(crate) fn has_content(message: &Message<'_>) -> bool {
     let has_thought = message
         .reasoning
         .as_ref()
@@ -92,7 +95,12 @@ pub(crate) fn speaks(message: &Message<'_>) -> bool {
 }
 
 /// Checks that a part can be sent. The error says why it cannot.
-fn carried(role: Role, part: &Part<'_>, traits: &Traits, urls: bool) -> Result<(), &'static str> {
+fn check_part(
+    role: Role,
+    part: &Part<'_>,
+    traits: &Traits,
+    urls: bool,
+) -> Result<(), &'static str> {
     let media = match &part.kind {
         PartKind::Text(_) => return Ok(()),
         PartKind::Image(media, _) => media,
@@ -117,7 +125,7 @@ fn carried(role: Role, part: &Part<'_>, traits: &Traits, urls: bool) -> Result<(
 }
 
 /// Notes the fields that neither dialect can send, and without which the answer is still useful.
-pub(crate) fn lost(request: &Request<'_>, losses: &mut LostFields) {
+pub(crate) fn note_losses(request: &Request<'_>, losses: &mut LostFields) {
     request
         .messages
         .iter()
@@ -129,7 +137,7 @@ pub(crate) fn lost(request: &Request<'_>, losses: &mut LostFields) {
     );
     losses.add_if(request.user.is_some(), Field::User);
     losses.add_if(request.metadata.is_some(), Field::Metadata);
-    options::tier(request, &[("auto", None), ("default", None)], losses);
+    options::service_tier(request, &[("auto", None), ("default", None)], losses);
     options::lose_others(request, losses);
 }
 
@@ -151,7 +159,7 @@ fn of_message(message: &Message<'_>, losses: &mut LostFields) {
 
 /// Decides which tools are shown and which must be called. To choose some tools, only these are
 /// shown.
-pub(crate) fn offer<'r, 'a>(
+pub(crate) fn choose_tools<'r, 'a>(
     request: &'r Request<'a>,
     traits: &Traits,
 ) -> Result<Offer<'r, 'a>, FieldRefused> {
@@ -159,11 +167,11 @@ pub(crate) fn offer<'r, 'a>(
     let must_not_call = request.tool_choice == Some(ToolChoice::None);
     if !must_not_call {
         let other = request.tools.iter().position(|tool| !is_function(tool));
-        let place = Field::Tool(other.unwrap_or_default());
+        let field = Field::Tool(other.unwrap_or_default());
         FieldRefused::any([
             (
                 other.is_some(),
-                place,
+                field,
                 "This provider supports tools of type `function` only.",
             ),
             (
@@ -173,7 +181,7 @@ pub(crate) fn offer<'r, 'a>(
             ),
         ])?;
     }
-    let mut offer = Offer::of(
+    let mut offer = Offer::decide(
         request,
         traits,
         Naming::None,
@@ -189,7 +197,7 @@ pub(crate) fn offer<'r, 'a>(
 }
 
 /// Returns the parameters of a tool. They must be there even if they are empty.
-pub(crate) fn parameters<'t>(tool: &'t Tool<'_>) -> Raw<'t> {
+pub(crate) fn tool_parameters<'t>(tool: &'t Tool<'_>) -> Raw<'t> {
     match &tool.kind {
         ToolKind::Function(Some(schema), _) => Raw(schema),
         ToolKind::Function(None, _) | ToolKind::Custom | ToolKind::Other => {
@@ -202,7 +210,7 @@ pub(crate) fn parameters<'t>(tool: &'t Tool<'_>) -> Raw<'t> {
 pub(crate) fn write_tool(
     w: &mut Writer,
     name: &str,
-    description: Option<&Said<'_>>,
+    description: Option<&LazyText<'_>>,
     parameters: Raw<'_>,
 ) {
     w.object(|w| {
@@ -221,12 +229,12 @@ pub(crate) fn is_strict(tool: &Tool<'_>) -> bool {
 }
 
 /// Returns the arguments of a call as an object. Arguments that are no object are put into one.
-pub(crate) fn arguments<'c>(call: &'c Call<'_>) -> Cow<'c, str> {
+pub(crate) fn object_arguments<'c>(call: &'c Call<'_>) -> Cow<'c, str> {
     match call.object() {
         Some(object) => Cow::Borrowed(object),
         None => Cow::Owned(format!(
             r#"{{"_raw":{}}}"#,
-            crate::wire::json::quote(&call.arguments)
+            crate::wire::json::quote_string(&call.arguments)
         )),
     }
 }

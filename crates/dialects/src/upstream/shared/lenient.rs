@@ -10,7 +10,7 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserialize, DeserializeOwned, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-use crate::wire::json::{Cursor, name_of, slice};
+use crate::wire::json::{Cursor, name_of, span_bytes};
 
 /// A count: an integer, a float with an integer's value, or either of them in quotes. Any other
 /// value counts as absent.
@@ -59,7 +59,7 @@ impl Count {
 }
 
 /// Reads an object of JSON. Returns `None` for any other value.
-pub fn object<'a, T: Deserialize<'a>>(json: &'a [u8]) -> Option<T> {
+pub fn read_object<'a, T: Deserialize<'a>>(json: &'a [u8]) -> Option<T> {
     serde_json::from_slice(json).ok().map(|Object(read)| read)
 }
 
@@ -92,7 +92,7 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
 }
 
 /// Reads an object of counts. Any other value counts as absent.
-pub fn counts<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+pub fn read_counts<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     from: D,
 ) -> Result<Option<T>, D::Error> {
     let json = <&RawValue>::deserialize(from)?.get();
@@ -103,7 +103,7 @@ pub fn counts<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
 }
 
 /// Returns the value of a member of an object, also if what follows it is broken.
-pub fn member<'a>(json: &'a [u8], name: &str) -> Option<&'a [u8]> {
+pub fn find_member<'a>(json: &'a [u8], name: &str) -> Option<&'a [u8]> {
     let json = json.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(json);
     let mut found = None;
     let _read = Cursor::new(json).maybe_members(|key, value| {
@@ -111,17 +111,17 @@ pub fn member<'a>(json: &'a [u8], name: &str) -> Option<&'a [u8]> {
             found = Some(value);
         }
     });
-    found.map(|value| slice(json, &value))
+    found.map(|value| span_bytes(json, &value))
 }
 
 /// Reads an object of counts that is a member of an object, also if what follows it is broken.
 pub fn counts_in<T: DeserializeOwned>(json: &[u8], name: &str) -> Option<T> {
-    object(member(json, name)?)
+    read_object(find_member(json, name)?)
 }
 
 /// Returns a call's input. Some servers that imitate an API write the input as a string, as OpenAI
 /// does.
-pub fn unquoted(input: &RawValue) -> Cow<'_, str> {
+pub fn unquote_input(input: &RawValue) -> Cow<'_, str> {
     let input = input.get();
     let quoted: Option<String> = input
         .starts_with('"')
@@ -205,16 +205,17 @@ mod tests {
             (Some(2), None, None, None)
         );
         assert!(
-            object::<Named>(b" {\"name\": 2}").is_some_and(|named| named.name == Count(Some(2)))
+            read_object::<Named>(b" {\"name\": 2}")
+                .is_some_and(|named| named.name == Count(Some(2)))
         );
-        assert!(object::<Named>(b"[]").is_none());
+        assert!(read_object::<Named>(b"[]").is_none());
     }
 
     #[test]
     fn an_object_of_counts_that_is_none_is_not_there() {
         #[derive(serde::Deserialize)]
         struct Of {
-            #[serde(default, deserialize_with = "counts")]
+            #[serde(default, deserialize_with = "read_counts")]
             counts: Option<Inner>,
         }
         #[derive(serde::Deserialize)]
@@ -242,7 +243,7 @@ mod tests {
     #[test]
     fn a_member_is_found_before_what_is_broken() {
         let check = |json: &str, expected: Option<&str>| {
-            let found = member(json.as_bytes(), "a").map(String::from_utf8_lossy);
+            let found = find_member(json.as_bytes(), "a").map(String::from_utf8_lossy);
             assert_eq!(found.as_deref(), expected, "{json}");
         };
         check(r#"{"b":{"a":1},"a": {"c":2} }"#, Some(r#"{"c":2}"#));
@@ -256,7 +257,7 @@ mod tests {
     #[test]
     fn inputs_are_taken_out_of_their_quotes() {
         let check = |json: &str, expected| {
-            assert_eq!(unquoted(serde_json::from_str(json).unwrap()), expected)
+            assert_eq!(unquote_input(serde_json::from_str(json).unwrap()), expected)
         };
         check(r#"{"a": 1.0}"#, r#"{"a": 1.0}"#);
         check(r#""{\"a\": 1.0}""#, r#"{"a": 1.0}"#);

@@ -11,8 +11,8 @@ use crate::neutral::Request;
 use crate::upstream::shared::unique::{MAX, Unique};
 
 /// Returns a valid form of this name if it is free, else a similar one.
-pub(crate) fn give<'a>(unique: &mut Unique<'a>, wanted: &'a str) -> Cow<'a, str> {
-    unique.take(fitting(wanted))
+pub(crate) fn give_name<'a>(unique: &mut Unique<'a>, wanted: &'a str) -> Cow<'a, str> {
+    unique.take(valid_name(wanted))
 }
 
 /// The names of a conversation's tools at the upstream.
@@ -25,24 +25,24 @@ pub(crate) struct Names<'r> {
 
 impl<'r> Names<'r> {
     /// Gives names to the tools, and to tools that were called but are no longer there.
-    pub(crate) fn of(request: &'r Request<'_>) -> Self {
+    pub(crate) fn assign(request: &'r Request<'_>) -> Self {
         let mut names = Self::default();
         let all = || {
             request
                 .tools
                 .iter()
                 .map(|tool| &*tool.name)
-                .chain(called(request))
+                .chain(called_names(request))
         };
-        if all().all(fits) {
+        if all().all(is_valid_name) {
             return names;
         }
-        for name in all().filter(|name| fits(name)) {
+        for name in all().filter(|name| is_valid_name(name)) {
             names.unique.reserve(name);
         }
-        for name in all().filter(|name| !fits(name)) {
+        for name in all().filter(|name| !is_valid_name(name)) {
             if !names.changed.contains_key(name) {
-                let given = give(&mut names.unique, name).into_owned();
+                let given = give_name(&mut names.unique, name).into_owned();
                 names.changed.insert(name, given);
             }
         }
@@ -61,7 +61,7 @@ impl<'r> Names<'r> {
             .tools
             .iter()
             .map(|tool| &*tool.name)
-            .chain(called(request));
+            .chain(called_names(request));
         all.for_each(|name| unique.reserve(self.written(name)));
         unique.take(Cow::Borrowed(wanted)).into_owned()
     }
@@ -76,7 +76,7 @@ impl<'r> Names<'r> {
 }
 
 /// Returns the names of the functions that were called before.
-pub(crate) fn called<'r>(request: &'r Request<'_>) -> impl Iterator<Item = &'r str> {
+pub(crate) fn called_names<'r>(request: &'r Request<'_>) -> impl Iterator<Item = &'r str> {
     request
         .messages
         .iter()
@@ -84,7 +84,7 @@ pub(crate) fn called<'r>(request: &'r Request<'_>) -> impl Iterator<Item = &'r s
         .map(|call| &*call.name)
 }
 
-fn fits(name: &str) -> bool {
+fn is_valid_name(name: &str) -> bool {
     !name.is_empty() && name.len() <= MAX && name.bytes().all(is_plain)
 }
 
@@ -92,8 +92,8 @@ fn is_plain(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-')
 }
 
-fn fitting(name: &str) -> Cow<'_, str> {
-    if fits(name) {
+fn valid_name(name: &str) -> Cow<'_, str> {
+    if is_valid_name(name) {
         return Cow::Borrowed(name);
     }
     let one = |c: char| {
@@ -124,7 +124,7 @@ mod tests {
         let mut unique = Unique::default();
         let given: Vec<String> = wanted
             .iter()
-            .map(|name| give(&mut unique, name).into_owned())
+            .map(|name| give_name(&mut unique, name).into_owned())
             .collect();
         let x = |count| "x".repeat(count);
         let expected = [

@@ -13,9 +13,9 @@ pub(crate) struct Range {
     /// The provider's name for the field.
     pub(crate) key: &'static str,
     /// The smallest number.
-    pub(crate) least: &'static str,
+    pub(crate) minimum: &'static str,
     /// The largest number; empty if there is none.
-    pub(crate) most: &'static str,
+    pub(crate) maximum: &'static str,
 }
 
 impl Range {
@@ -29,8 +29,8 @@ impl Range {
         let Some(number) = number else { return };
         let bound = |text: &str| text.parse().unwrap_or(number.value);
         let text = match () {
-            () if number.value < bound(self.least) => self.least,
-            () if number.value > bound(self.most) => self.most,
+            () if number.value < bound(self.minimum) => self.minimum,
+            () if number.value > bound(self.maximum) => self.maximum,
             () => number.text,
         };
         losses.add_if(text != number.text, self.field.clone());
@@ -40,7 +40,7 @@ impl Range {
 
 /// Returns the tier to ask for. The table has the caller's words, and the provider's word for each.
 /// It has `None` if the provider needs no word for it. A word that is not in the table is lost.
-pub(crate) fn tier(
+pub(crate) fn service_tier(
     request: &Request<'_>,
     table: &[(&str, Option<&'static str>)],
     losses: &mut LostFields,
@@ -52,7 +52,10 @@ pub(crate) fn tier(
 }
 
 /// Returns the seed, if it fits the provider's type.
-pub(crate) fn seed<N: TryFrom<i64>>(request: &Request<'_>, losses: &mut LostFields) -> Option<N> {
+pub(crate) fn fitting_seed<N: TryFrom<i64>>(
+    request: &Request<'_>,
+    losses: &mut LostFields,
+) -> Option<N> {
     let seed = N::try_from(request.seed?).ok();
     losses.add_if(seed.is_none(), Field::Seed);
     seed
@@ -66,7 +69,7 @@ pub(crate) fn max_tokens(
     losses: &mut LostFields,
 ) -> Option<u64> {
     let asked = request.max_tokens.or(default)?;
-    let allowed = traits.max_output.map_or(asked, |most| asked.min(most));
+    let allowed = traits.max_output.map_or(asked, |limit| asked.min(limit));
     losses.add_if(
         allowed < asked && request.max_tokens.is_some(),
         Field::MaxTokens,
@@ -75,7 +78,7 @@ pub(crate) fn max_tokens(
 }
 
 /// Returns `temperature` and `top_p`, as far as the model allows them.
-pub(crate) fn sampling<'a>(
+pub(crate) fn allowed_sampling<'a>(
     request: &Request<'a>,
     traits: &Traits,
     losses: &mut LostFields,
@@ -121,15 +124,16 @@ pub(crate) fn lose_cache_hints(request: &Request<'_>, losses: &mut LostFields) {
 mod tests {
     use super::*;
     use crate::front::chat::fields::tests::in_words;
-    use crate::front::chat::read::read;
+    use crate::front::chat::read::read_request;
 
     #[test]
     fn what_the_model_cannot_say_is_left_out_or_cut() {
         let (request, _) =
-            read(br#"{"model":"m","temperature":0.5,"top_p":0.9,"max_tokens":100}"#).unwrap();
+            read_request(br#"{"model":"m","temperature":0.5,"top_p":0.9,"max_tokens":100}"#)
+                .unwrap();
         let said = |traits: Traits| {
             let mut losses = LostFields::default();
-            let (temperature, top_p) = sampling(&request, &traits, &mut losses);
+            let (temperature, top_p) = allowed_sampling(&request, &traits, &mut losses);
             let most = max_tokens(&request, Some(7), &traits, &mut losses);
             (
                 temperature.is_some(),

@@ -14,28 +14,28 @@ pub(crate) const STRINGS: usize = 2;
 const MAX_LEARNED: usize = 2 * 1024;
 
 /// A string of an event with its quotes, and the number of UTF-8 bytes in it.
-pub(crate) type Changing<'a> = (&'a [u8], usize);
+pub(crate) type ChangingString<'a> = (&'a [u8], usize);
 
 /// The bytes around the strings that change.
 #[derive(Debug, Default)]
-pub(crate) struct Around {
+pub(crate) struct RepeatPattern {
     /// The strings stand between them. If the list is empty, nothing is known.
     parts: Vec<Vec<u8>>,
     /// Which of the strings is the text.
     pub(crate) text_at: usize,
 }
 
-impl Around {
+impl RepeatPattern {
     pub(crate) fn new(parts: Vec<Vec<u8>>, text_at: usize) -> Self {
         Self { parts, text_at }
     }
 
     /// Returns the strings of an event that has these bytes around them.
     #[inline]
-    pub(crate) fn strings<'a>(&self, data: &'a [u8]) -> Option<[Changing<'a>; STRINGS]> {
+    pub(crate) fn strings<'a>(&self, data: &'a [u8]) -> Option<[ChangingString<'a>; STRINGS]> {
         let (first, others) = self.parts.split_first()?;
         let mut rest = data.strip_prefix(first.as_slice())?;
-        let mut strings: [Changing<'_>; STRINGS] = Default::default();
+        let mut strings: [ChangingString<'_>; STRINGS] = Default::default();
         for ((string, length), part) in strings.iter_mut().zip(others) {
             let after = rest;
             if after.first() != Some(&b'"') {
@@ -43,7 +43,7 @@ impl Around {
             }
             let mut cursor = Cursor::new(after);
             *length = cursor.text_len().ok()?;
-            (*string, rest) = after.split_at_checked(cursor.at())?;
+            (*string, rest) = after.split_at_checked(cursor.offset())?;
             rest = rest.strip_prefix(part.as_slice())?;
         }
         rest.is_empty().then_some(strings)
@@ -62,14 +62,14 @@ impl Around {
 /// The last event with a text, and what such events mean.
 #[derive(Debug)]
 pub(crate) struct Repeat<M> {
-    around: Around,
+    around: RepeatPattern,
     meaning: Option<M>,
 }
 
 impl<M> Default for Repeat<M> {
     fn default() -> Self {
         Self {
-            around: Around::default(),
+            around: RepeatPattern::default(),
             meaning: None,
         }
     }
@@ -98,7 +98,7 @@ impl<M: Copy> Repeat<M> {
         else {
             return;
         };
-        self.around = around(data, &mut holes);
+        self.around = learn_pattern(data, &mut holes);
         self.meaning = Some(meaning);
     }
 
@@ -109,7 +109,7 @@ impl<M: Copy> Repeat<M> {
 }
 
 /// Returns what stands around the holes, of which the first is the text.
-fn around(data: &[u8], holes: &mut Vec<Span>) -> Around {
+fn learn_pattern(data: &[u8], holes: &mut Vec<Span>) -> RepeatPattern {
     let text = holes.first().map_or(0, |hole| hole.start);
     holes.sort_by_key(|hole| hole.start);
     let text_at = holes
@@ -117,21 +117,21 @@ fn around(data: &[u8], holes: &mut Vec<Span>) -> Around {
         .position(|hole| hole.start == text)
         .unwrap_or_default();
     let mut parts = Vec::with_capacity(STRINGS + 1);
-    let mut at = 0;
+    let mut offset = 0;
     for hole in holes {
-        parts.push(json::slice(data, &(at..hole.start)).to_vec());
-        at = hole.end;
+        parts.push(json::span_bytes(data, &(offset..hole.start)).to_vec());
+        offset = hole.end;
     }
-    parts.push(json::slice(data, &(at..data.len())).to_vec());
-    Around::new(parts, text_at)
+    parts.push(json::span_bytes(data, &(offset..data.len())).to_vec());
+    RepeatPattern::new(parts, text_at)
 }
 
 /// Returns where this string stands, if it stands there only, and without escapes.
 fn only_place(data: &[u8], text: &str) -> Option<Span> {
     let literal = [b"\"", text.as_bytes(), b"\""].concat();
     let mut places = memmem::find_iter(data, &literal);
-    let at = places.next().filter(|_| places.next().is_none())?;
-    (!text.is_empty()).then_some(at..at + literal.len())
+    let position = places.next().filter(|_| places.next().is_none())?;
+    (!text.is_empty()).then_some(position..position + literal.len())
 }
 
 #[cfg(test)]

@@ -64,7 +64,7 @@ pub(crate) fn text_of<'p>(part: &'p Part<'_>) -> Option<&'p str> {
 }
 
 /// Returns the texts of a message as one text, with a line for each.
-pub(crate) fn joined<'m>(content: &'m [Part<'_>]) -> Cow<'m, str> {
+pub(crate) fn joined_text<'m>(content: &'m [Part<'_>]) -> Cow<'m, str> {
     let mut texts = content.iter().filter_map(text_of);
     let Some(first) = texts.next() else {
         return Cow::Borrowed("");
@@ -83,14 +83,14 @@ pub(crate) fn joined<'m>(content: &'m [Part<'_>]) -> Cow<'m, str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::front::chat::read::read;
+    use crate::front::chat::read::read_request;
 
     #[test]
     fn texts_are_joined_by_lines() {
         let of = |content: &str| {
             let body =
                 format!(r#"{{"model":"m","messages":[{{"role":"user","content":{content}}}]}}"#);
-            joined(&read(body.as_bytes()).unwrap().0.messages[0].content).into_owned()
+            joined_text(&read_request(body.as_bytes()).unwrap().0.messages[0].content).into_owned()
         };
         assert_eq!(of("null"), "");
         assert_eq!(of(r#""a""#), "a");

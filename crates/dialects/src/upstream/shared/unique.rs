@@ -28,7 +28,7 @@ impl<'a> Unique<'a> {
         };
         let mut next = *next;
         loop {
-            let name = numbered(&wanted, next);
+            let name = numbered_name(&wanted, next);
             next += 1;
             if !self.given.contains_key(name.as_str()) {
                 self.given.insert(wanted, next);
@@ -40,7 +40,7 @@ impl<'a> Unique<'a> {
 }
 
 /// Returns the name with a number, shortened to the longest length.
-fn numbered(name: &str, number: u64) -> String {
+fn numbered_name(name: &str, number: u64) -> String {
     let number = format!("_{number}");
     let start = name.get(..MAX.saturating_sub(number.len())).unwrap_or(name);
     format!("{start}{number}")

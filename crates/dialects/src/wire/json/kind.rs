@@ -20,7 +20,7 @@ pub enum Kind {
 impl Kind {
     /// Returns the kind of value that begins with this byte.
     #[inline]
-    pub fn of(first: u8) -> Option<Self> {
+    pub fn from_byte(first: u8) -> Option<Self> {
         Some(match first {
             b'{' => Self::Object,
             b'[' => Self::Array,

@@ -8,7 +8,7 @@
 use memchr::memchr;
 
 use super::Kind;
-use super::text::escaped;
+use super::text::read_escape;
 
 /// The number of levels in one number.
 const HELD: usize = 128;
@@ -16,12 +16,12 @@ const HELD: usize = 128;
 /// The state after the text so far.
 #[derive(Debug, Clone)]
 pub struct Pieces {
-    at: At,
+    state: ReaderState,
     /// One bit for each level, the innermost one lowest: 1 for an object. It holds up to [`HELD`]
     /// of the innermost levels.
     objects: u128,
     /// The levels around those, [`HELD`] in each number. Hardly any text has so many.
-    around: Vec<u128>,
+    outer_levels: Vec<u128>,
     depth: usize,
     /// The kind of the whole text, once its first byte has come.
     kind: Option<Kind>,
@@ -29,7 +29,7 @@ pub struct Pieces {
 
 /// The state of the reader, which says what may come next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum At {
+enum ReaderState {
     Value,
     /// After `[`: a value, or `]`.
     FirstItem,
@@ -67,9 +67,9 @@ enum Number {
 impl Default for Pieces {
     fn default() -> Self {
         Self {
-            at: At::Value,
+            state: ReaderState::Value,
             objects: 0,
-            around: Vec::new(),
+            outer_levels: Vec::new(),
             depth: 0,
             kind: None,
         }
@@ -85,11 +85,11 @@ impl Pieces {
     /// Takes the next piece, as it is between the quotes of a scanned string literal.
     pub fn take_literal(&mut self, inside: &[u8]) {
         let mut rest = inside;
-        while let Some(at) = memchr(b'\\', rest) {
-            let (plain, escape) = rest.split_at(at);
+        while let Some(position) = memchr(b'\\', rest) {
+            let (plain, escape) = rest.split_at(position);
             self.bytes(plain);
-            let Some((character, after)) = escaped(escape.get(1..).unwrap_or_default()) else {
-                self.at = At::Broken;
+            let Some((character, after)) = read_escape(escape.get(1..).unwrap_or_default()) else {
+                self.state = ReaderState::Broken;
                 return;
             };
             self.bytes(character.encode_utf8(&mut [0; 4]).as_bytes());
@@ -100,7 +100,7 @@ impl Pieces {
 
     /// Returns whether the text has only white space.
     pub fn is_blank(&self) -> bool {
-        self.kind.is_none() && self.at != At::Broken
+        self.kind.is_none() && self.state != ReaderState::Broken
     }
 
     /// Returns whether the text is exactly one whole value.
@@ -108,8 +108,8 @@ impl Pieces {
         use Number::{Exponent, Fraction, Whole, Zero};
         self.depth == 0
             && matches!(
-                self.at,
-                At::After | At::Number(Zero | Whole | Fraction | Exponent)
+                self.state,
+                ReaderState::After | ReaderState::Number(Zero | Whole | Fraction | Exponent)
             )
     }
 
@@ -120,7 +120,7 @@ impl Pieces {
 
     /// Returns whether the text is an object, or may still become one.
     pub fn may_be_object(&self) -> bool {
-        self.at != At::Broken && matches!(self.kind, None | Some(Kind::Object))
+        self.state != ReaderState::Broken && matches!(self.kind, None | Some(Kind::Object))
     }
 
     /// Returns whether the text is `null`.
@@ -130,11 +130,11 @@ impl Pieces {
 
     fn bytes(&mut self, mut rest: &[u8]) {
         while let Some((&byte, after)) = rest.split_first() {
-            if self.at == At::Broken {
+            if self.state == ReaderState::Broken {
                 return;
             }
             // Most of a text is inside strings.
-            if let At::Text(_) = self.at {
+            if let ReaderState::Text(_) = self.state {
                 let plain = rest
                     .iter()
                     .position(|byte| matches!(byte, b'"' | b'\\' | 0..0x20))
@@ -150,98 +150,105 @@ impl Pieces {
     }
 
     fn byte(&mut self, byte: u8) {
-        self.at = match (self.at, byte) {
+        self.state = match (self.state, byte) {
             (
-                At::Value | At::FirstItem | At::FirstKey | At::Key | At::Colon | At::After,
+                ReaderState::Value
+                | ReaderState::FirstItem
+                | ReaderState::FirstKey
+                | ReaderState::Key
+                | ReaderState::Colon
+                | ReaderState::After,
                 b' ' | b'\n' | b'\r' | b'\t',
-            ) => self.at,
-            (At::FirstItem, b']') | (At::FirstKey, b'}') => self.close(),
-            (At::Value | At::FirstItem, _) => self.begin(byte),
-            (At::FirstKey | At::Key, b'"') => At::Text(true),
-            (At::Colon, b':') => At::Value,
-            (At::After, _) => self.more(byte),
-            (At::Text(true), b'"') => At::Colon,
-            (At::Text(false), b'"') => At::After,
-            (At::Text(is_key), b'\\') => At::Escape(is_key),
-            (At::Text(is_key), 0x20..) => At::Text(is_key),
-            (At::Escape(is_key), b'u') => At::Hex(is_key, 4),
-            (At::Escape(is_key), b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => {
-                At::Text(is_key)
-            }
-            (At::Hex(is_key, left), b'0'..=b'9' | b'a'..=b'f' | b'A'..=b'F') => match left {
-                ..=1 => At::Text(is_key),
-                2.. => At::Hex(is_key, left - 1),
+            ) => self.state,
+            (ReaderState::FirstItem, b']') | (ReaderState::FirstKey, b'}') => self.close_level(),
+            (ReaderState::Value | ReaderState::FirstItem, _) => self.begin_value(byte),
+            (ReaderState::FirstKey | ReaderState::Key, b'"') => ReaderState::Text(true),
+            (ReaderState::Colon, b':') => ReaderState::Value,
+            (ReaderState::After, _) => self.take_after_value(byte),
+            (ReaderState::Text(true), b'"') => ReaderState::Colon,
+            (ReaderState::Text(false), b'"') => ReaderState::After,
+            (ReaderState::Text(is_key), b'\\') => ReaderState::Escape(is_key),
+            (ReaderState::Text(is_key), 0x20..) => ReaderState::Text(is_key),
+            (ReaderState::Escape(is_key), b'u') => ReaderState::Hex(is_key, 4),
+            (
+                ReaderState::Escape(is_key),
+                b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't',
+            ) => ReaderState::Text(is_key),
+            (ReaderState::Hex(is_key, left), b'0'..=b'9' | b'a'..=b'f' | b'A'..=b'F') => match left
+            {
+                ..=1 => ReaderState::Text(is_key),
+                2.. => ReaderState::Hex(is_key, left - 1),
             },
-            (At::Number(number), _) => self.digit(number, byte),
-            (At::Word(word), _) => match word.split_first() {
-                Some((wanted, [])) if *wanted == byte => At::After,
-                Some((wanted, rest)) if *wanted == byte => At::Word(rest),
-                Some(_) | None => At::Broken,
+            (ReaderState::Number(number), _) => self.take_digit(number, byte),
+            (ReaderState::Word(word), _) => match word.split_first() {
+                Some((wanted, [])) if *wanted == byte => ReaderState::After,
+                Some((wanted, rest)) if *wanted == byte => ReaderState::Word(rest),
+                Some(_) | None => ReaderState::Broken,
             },
             (
-                At::FirstKey
-                | At::Key
-                | At::Colon
-                | At::Text(_)
-                | At::Escape(_)
-                | At::Hex(..)
-                | At::Broken,
+                ReaderState::FirstKey
+                | ReaderState::Key
+                | ReaderState::Colon
+                | ReaderState::Text(_)
+                | ReaderState::Escape(_)
+                | ReaderState::Hex(..)
+                | ReaderState::Broken,
                 _,
-            ) => At::Broken,
+            ) => ReaderState::Broken,
         };
     }
 
     /// Takes the first byte of a value.
-    fn begin(&mut self, byte: u8) -> At {
-        self.kind = self.kind.or(Kind::of(byte));
+    fn begin_value(&mut self, byte: u8) -> ReaderState {
+        self.kind = self.kind.or(Kind::from_byte(byte));
         match byte {
             b'{' | b'[' => {
                 if self.depth > 0 && self.depth.is_multiple_of(HELD) {
-                    self.around.push(std::mem::take(&mut self.objects));
+                    self.outer_levels.push(std::mem::take(&mut self.objects));
                 }
                 self.depth += 1;
                 self.objects = self.objects << 1 | u128::from(byte == b'{');
                 if byte == b'{' {
-                    At::FirstKey
+                    ReaderState::FirstKey
                 } else {
-                    At::FirstItem
+                    ReaderState::FirstItem
                 }
             }
-            b'"' => At::Text(false),
-            b'-' => At::Number(Number::Minus),
-            b'0' => At::Number(Number::Zero),
-            b'1'..=b'9' => At::Number(Number::Whole),
-            b't' => At::Word(b"rue"),
-            b'f' => At::Word(b"alse"),
-            b'n' => At::Word(b"ull"),
-            _ => At::Broken,
+            b'"' => ReaderState::Text(false),
+            b'-' => ReaderState::Number(Number::Minus),
+            b'0' => ReaderState::Number(Number::Zero),
+            b'1'..=b'9' => ReaderState::Number(Number::Whole),
+            b't' => ReaderState::Word(b"rue"),
+            b'f' => ReaderState::Word(b"alse"),
+            b'n' => ReaderState::Word(b"ull"),
+            _ => ReaderState::Broken,
         }
     }
 
     /// Takes the byte after a value.
-    fn more(&mut self, byte: u8) -> At {
+    fn take_after_value(&mut self, byte: u8) -> ReaderState {
         let in_object = self.objects & 1 == 1;
         match byte {
-            _ if self.depth == 0 => At::Broken,
-            b',' if in_object => At::Key,
-            b',' => At::Value,
-            b'}' if in_object => self.close(),
-            b']' if !in_object => self.close(),
-            _ => At::Broken,
+            _ if self.depth == 0 => ReaderState::Broken,
+            b',' if in_object => ReaderState::Key,
+            b',' => ReaderState::Value,
+            b'}' if in_object => self.close_level(),
+            b']' if !in_object => self.close_level(),
+            _ => ReaderState::Broken,
         }
     }
 
-    fn close(&mut self) -> At {
+    fn close_level(&mut self) -> ReaderState {
         self.depth = self.depth.saturating_sub(1);
         self.objects >>= 1;
         if self.depth.is_multiple_of(HELD) {
-            self.objects = self.around.pop().unwrap_or_default();
+            self.objects = self.outer_levels.pop().unwrap_or_default();
         }
-        At::After
+        ReaderState::After
     }
 
     /// Takes the next byte of a number, or the byte that ends it.
-    fn digit(&mut self, number: Number, byte: u8) -> At {
+    fn take_digit(&mut self, number: Number, byte: u8) -> ReaderState {
         use Number::{E, Exponent, Fraction, Minus, Point, Sign, Whole, Zero};
         let next = match (number, byte) {
             (Minus, b'0') => Zero,
@@ -251,18 +258,20 @@ impl Pieces {
             (Zero | Whole | Fraction, b'e' | b'E') => E,
             (E, b'+' | b'-') => Sign,
             (E | Sign | Exponent, b'0'..=b'9') => Exponent,
-            (Zero | Whole | Fraction | Exponent, b' ' | b'\n' | b'\r' | b'\t') => return At::After,
-            (Zero | Whole | Fraction | Exponent, _) => return self.more(byte),
-            (Minus | Point | E | Sign, _) => return At::Broken,
+            (Zero | Whole | Fraction | Exponent, b' ' | b'\n' | b'\r' | b'\t') => {
+                return ReaderState::After;
+            }
+            (Zero | Whole | Fraction | Exponent, _) => return self.take_after_value(byte),
+            (Minus | Point | E | Sign, _) => return ReaderState::Broken,
         };
-        At::Number(next)
+        ReaderState::Number(next)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::json::{Cursor, quote};
+    use crate::wire::json::{Cursor, quote_string};
     use proptest::prelude::*;
 
     fn of<'t>(pieces: impl IntoIterator<Item = &'t str>) -> Pieces {
@@ -370,7 +379,7 @@ mod tests {
             for cut in cuts.iter().cycle() {
                 let piece: String = characters.by_ref().take(*cut).collect();
                 plain.take(&piece);
-                let quoted = quote(&piece);
+                let quoted = quote_string(&piece);
                 literal.take_literal(&quoted.as_bytes()[1..quoted.len() - 1]);
                 if characters.peek().is_none() {
                     break;

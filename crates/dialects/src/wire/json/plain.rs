@@ -9,15 +9,15 @@ pub(super) const HIGH_BITS: u64 = ONES << 7;
 /// Returns the number of bytes before the first quote, backslash, control character or non-ASCII
 /// byte, or fewer: it looks at the first blocks only, and at whole ones. Most strings end there.
 #[inline]
-pub(super) fn ascii(text: &[u8]) -> usize {
+pub(super) fn plain_ascii_length(text: &[u8]) -> usize {
     const BLOCKS: usize = 8;
     let (blocks, _) = text.as_chunks::<16>();
     let blocks = blocks.iter().take(BLOCKS);
     let mut plain = 0;
     for block in blocks {
         let mut stops = [0; 16];
-        for (at, stop) in stops.iter_mut().enumerate() {
-            let byte = block.get(at).copied().unwrap_or_default();
+        for (index, stop) in stops.iter_mut().enumerate() {
+            let byte = block.get(index).copied().unwrap_or_default();
             // Non-ASCII bytes are negative.
             let is_stop = (byte.cast_signed() < 0x20) | (byte == b'"') | (byte == b'\\');
             *stop = if is_stop { u8::MAX } else { 0 };
@@ -37,7 +37,7 @@ pub(super) fn ascii(text: &[u8]) -> usize {
 ///
 /// Short strings are read in words, and long ones (images in base64) in large blocks.
 #[inline]
-pub(super) fn plain(text: &[u8], high: &mut u64) -> usize {
+pub(super) fn plain_length(text: &[u8], high: &mut u64) -> usize {
     const SHORT: usize = 8;
     let (words, tail) = text.as_chunks::<8>();
     for (index, word) in words.iter().take(SHORT).enumerate() {
@@ -51,23 +51,23 @@ pub(super) fn plain(text: &[u8], high: &mut u64) -> usize {
     words.len() * 8 + plain_bytes(tail, high)
 }
 
-fn long_plain(text: &[u8], at: usize, high: &mut u64) -> usize {
+fn long_plain(text: &[u8], start: usize, high: &mut u64) -> usize {
     // One test for each block costs less in a large block, and finds the end in a small one.
-    let at = plain_blocks::<64>(text, plain_blocks::<512>(text, at, high), high);
-    let (words, tail) = text.get(at..).unwrap_or_default().as_chunks::<8>();
+    let start = plain_blocks::<64>(text, plain_blocks::<512>(text, start, high), high);
+    let (words, tail) = text.get(start..).unwrap_or_default().as_chunks::<8>();
     for (index, word) in words.iter().enumerate() {
         if let Some(within) = stop_in(*word, high) {
-            return at + index * 8 + within;
+            return start + index * 8 + within;
         }
     }
-    at + words.len() * 8 + plain_bytes(tail, high)
+    start + words.len() * 8 + plain_bytes(tail, high)
 }
 
 /// Returns the offset of the first block that does not hold plain bytes only.
 #[inline]
-fn plain_blocks<const N: usize>(text: &[u8], at: usize, high: &mut u64) -> usize {
-    let (blocks, _) = text.get(at..).unwrap_or_default().as_chunks::<N>();
-    let mut plain = at;
+fn plain_blocks<const N: usize>(text: &[u8], start: usize, high: &mut u64) -> usize {
+    let (blocks, _) = text.get(start..).unwrap_or_default().as_chunks::<N>();
+    let mut plain = start;
     for block in blocks {
         let (least, stops, any) =
             block

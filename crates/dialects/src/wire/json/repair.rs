@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use memchr::memchr;
 
 /// The text with U+FFFD for all that is half a character; `None` if there was nothing to repair.
-pub(crate) fn repaired(text: &[u8]) -> Option<Vec<u8>> {
+pub(crate) fn repaired_text(text: &[u8]) -> Option<Vec<u8>> {
     if is_plain(text) || (memchr(b'\\', text).is_none() && std::str::from_utf8(text).is_ok()) {
         return None;
     }
@@ -26,7 +26,7 @@ pub(crate) fn repaired_line(text: &[u8]) -> Option<Vec<u8>> {
         return None;
     }
     let is_end = |byte: &u8| matches!(byte, b'\n' | b'\r');
-    let clean = repaired(text);
+    let clean = repaired_text(text);
     if !text.iter().any(is_end) {
         return clean;
     }
@@ -59,11 +59,11 @@ fn is_plain_step(step: &[u8]) -> bool {
 fn replace_lone_surrogates(text: &mut [u8]) -> bool {
     let mut any = false;
     let mut rest = text;
-    while let Some(at) = memchr(b'\\', rest) {
-        let escape = rest.get_mut(at..).unwrap_or_default();
+    while let Some(position) = memchr(b'\\', rest) {
+        let escape = rest.get_mut(position..).unwrap_or_default();
         let step = match (
-            surrogate(escape),
-            surrogate(escape.get(6..).unwrap_or_default()),
+            surrogate_half(escape),
+            surrogate_half(escape.get(6..).unwrap_or_default()),
         ) {
             (Some(Half::High), Some(Half::Low)) => 12,
             (Some(_), _) => {
@@ -89,7 +89,7 @@ enum Half {
 }
 
 /// What a text begins with, if it is the escape of a surrogate.
-fn surrogate(text: &[u8]) -> Option<Half> {
+fn surrogate_half(text: &[u8]) -> Option<Half> {
     let digits = text.strip_prefix(br"\u")?.first_chunk::<4>()?;
     match digits.map(|digit| digit.to_ascii_lowercase()) {
         [b'd', b'8' | b'9' | b'a' | b'b', _, _] if digits.iter().all(u8::is_ascii_hexdigit) => {
@@ -108,7 +108,7 @@ mod tests {
 
     #[track_caller]
     fn check(text: &[u8], expected: Option<&str>) {
-        let found = repaired(text).map(|text| String::from_utf8(text).unwrap());
+        let found = repaired_text(text).map(|text| String::from_utf8(text).unwrap());
         assert_eq!(found.as_deref(), expected);
     }
 

@@ -25,7 +25,7 @@ pub(crate) fn documents() -> impl Strategy<Value = String> {
             r#""Ünïcode 😀""#,
         ])
         .prop_map(str::to_owned),
-        "[ -~é😀]{0,90}".prop_map(|text| quote(&text)),
+        "[ -~é😀]{0,90}".prop_map(|text| quote_string(&text)),
     ];
     let blank = || prop::sample::select(vec!["", "", "", " ", "\n\t", "\r\n  "]);
     scalar.prop_recursive(5, 40, 6, move |inner| {
@@ -50,7 +50,7 @@ pub(crate) fn documents() -> impl Strategy<Value = String> {
 
 fn keys() -> impl Strategy<Value = String> {
     prop_oneof![
-        "[a-c]{0,2}".prop_map(|key| quote(&key)),
+        "[a-c]{0,2}".prop_map(|key| quote_string(&key)),
         Just(r#""\u0061\n""#.to_owned())
     ]
 }
@@ -95,14 +95,14 @@ fn build(cursor: &mut Cursor<'_>) -> Result<Value, Broken> {
         }
         Kind::Number | Kind::Bool | Kind::Null => {
             let span = cursor.value()?;
-            Ok(serde_json::from_slice(slice(cursor.text(), &span)).expect("a scalar"))
+            Ok(serde_json::from_slice(span_bytes(cursor.text(), &span)).expect("a scalar"))
         }
     }
 }
 
 #[track_caller]
 fn check_broken(text: impl AsRef<[u8]>, at: usize, why: &'static str) {
-    assert_eq!(scan(text.as_ref()), Err(Broken { at, why }));
+    assert_eq!(scan(text.as_ref()), Err(Broken { offset: at, why }));
     let mut cursor = Cursor::new(text.as_ref());
     assert!(
         build(&mut cursor).and_then(|_| cursor.end()).is_err(),
@@ -159,7 +159,13 @@ fn faults_say_where_and_why() {
 
 #[test]
 fn lines_and_columns_count_characters_from_one() {
-    let at = |text: &str, at| Broken { at, why: "" }.line_and_column(text.as_bytes());
+    let at = |text: &str, at| {
+        Broken {
+            offset: at,
+            why: "",
+        }
+        .line_and_column(text.as_bytes())
+    };
     assert_eq!(at("", 0), (1, 1));
     assert_eq!(at("ab", 2), (1, 3));
     assert_eq!(at("a\r\néé x", 7), (2, 3));
@@ -202,7 +208,7 @@ fn long_strings_are_scanned_to_the_byte() {
         }
         for bad in [&b"\n"[..], b"\x1F", b"\xFF", b"\x80"] {
             let text = [b"\"", "x".repeat(len).as_bytes(), bad, &[b'y'; 100], b"\""].concat();
-            assert_eq!(scan(&text).expect_err("refused").at, len + 1);
+            assert_eq!(scan(&text).expect_err("refused").offset, len + 1);
         }
         let delete = format!("\"{}\x7F\"", "x".repeat(len));
         assert_eq!(scan(delete.as_bytes()), Ok(0..delete.len()));
@@ -236,10 +242,10 @@ fn integers_are_exact_or_none() {
 
 #[test]
 fn spans_outside_the_text_are_harmless() {
-    assert_eq!(slice(b"abc", &(2..9)), b"");
+    assert_eq!(span_bytes(b"abc", &(2..9)), b"");
     #[expect(clippy::reversed_empty_ranges, reason = "on purpose")]
     let reversed = 2..1;
-    assert_eq!(slice(b"abc", &reversed), b"");
+    assert_eq!(span_bytes(b"abc", &reversed), b"");
     for text in ["\"", "", "\"a", "a\"", "\"\\\"", "\"\\u00\""] {
         assert_eq!(text_of(text.as_bytes(), &(0..text.len())), None, "{text}");
     }
@@ -294,7 +300,7 @@ proptest! {
 
     #[test]
     fn quotes_as_serde_json_reads(text in any::<String>()) {
-        let literal = quote(&text);
+        let literal = quote_string(&text);
         prop_assert_eq!(serde_json::from_str::<String>(&literal).ok(), Some(text.clone()));
         prop_assert!(!literal.contains(['\n', '\r']));
         let decoded = text_of(literal.as_bytes(), &(0..literal.len()));
@@ -303,18 +309,18 @@ proptest! {
 
     #[test]
     fn a_string_ends_where_the_scanner_says(text in "[a\\\\\"é\n]{0,50}", rest in "[,\"\\\\a]{0,5}") {
-        let literal = quote(&text);
+        let literal = quote_string(&text);
         let all = format!(" {literal}{rest}");
         let mut cursor = Cursor::new(all.as_bytes());
         let inside = literal.as_bytes().get(1..literal.len() - 1).unwrap();
         prop_assert_eq!(cursor.string_literal(), Ok(inside));
-        prop_assert_eq!(cursor.at(), 1 + literal.len());
+        prop_assert_eq!(cursor.offset(), 1 + literal.len());
     }
 
     #[test]
     fn any_bytes_are_survived(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
         if let Err(broken) = scan(&bytes) {
-            prop_assert!(broken.at <= bytes.len());
+            prop_assert!(broken.offset <= bytes.len());
             broken.line_and_column(&bytes);
         }
         Cursor::new(&bytes).string_literal().ok();
@@ -345,7 +351,7 @@ fn a_run_ends_at_each_byte_that_ends_one_and_at_no_other() {
                 text[at] = byte;
                 let (mut high, ends) = (0, byte < 0x20 || matches!(byte, b'"' | b'\\'));
                 assert_eq!(
-                    plain(&text, &mut high),
+                    plain_length(&text, &mut high),
                     if ends { at } else { length },
                     "{byte} at {at} of {length}"
                 );
@@ -359,7 +365,11 @@ fn a_run_ends_at_each_byte_that_ends_one_and_at_no_other() {
                 } else {
                     whole
                 };
-                assert_eq!(ascii(&text), first, "{byte} at {at} of {length}");
+                assert_eq!(
+                    plain_ascii_length(&text),
+                    first,
+                    "{byte} at {at} of {length}"
+                );
             }
         }
     }

@@ -7,18 +7,18 @@ use std::borrow::Cow;
 
 use memchr::{memchr, memchr2};
 
-use super::{Broken, Cursor, Span, Writer, slice};
+use super::{Broken, Cursor, Span, Writer, span_bytes};
 
 impl<'a> Cursor<'a> {
     /// Consumes a string, and returns what stands between its quotes.
     pub fn string_literal(&mut self) -> Result<&'a [u8], Broken> {
         self.skip_blank();
         if self.peek() != Some(b'"') {
-            return Err(self.broken("expected a string"));
+            return Err(self.broken_here("expected a string"));
         }
-        let start = self.at + 1;
+        let start = self.offset + 1;
         self.string()?;
-        Ok(slice(self.text, &(start..self.at - 1)))
+        Ok(span_bytes(self.text, &(start..self.offset - 1)))
     }
 }
 
@@ -26,15 +26,15 @@ impl<'a> Cursor<'a> {
 /// if the span holds no string. A lone surrogate becomes U+FFFD.
 #[inline]
 pub fn text_of<'a>(text: &'a [u8], string: &Span) -> Option<Cow<'a, str>> {
-    decoded(inside(text, string)?)
+    decode_string(inside_quotes(text, string)?)
 }
 
 /// Returns the decoded value of what stands between the quotes of a string.
 #[inline]
-pub(crate) fn decoded(inside: &[u8]) -> Option<Cow<'_, str>> {
+pub(crate) fn decode_string(inside: &[u8]) -> Option<Cow<'_, str>> {
     match memchr(b'\\', inside) {
         None => std::str::from_utf8(inside).ok().map(Cow::Borrowed),
-        Some(_) => unescape(inside).map(Cow::Owned),
+        Some(_) => decode_escapes(inside).map(Cow::Owned),
     }
 }
 
@@ -42,9 +42,9 @@ pub(crate) fn decoded(inside: &[u8]) -> Option<Cow<'_, str>> {
 /// They are empty if the span holds no string.
 #[inline]
 pub fn name_of<'a>(text: &'a [u8], key: &Span) -> Cow<'a, [u8]> {
-    let inside = inside(text, key).unwrap_or_default();
+    let inside = inside_quotes(text, key).unwrap_or_default();
     if inside.contains(&b'\\') {
-        return Cow::Owned(unescape(inside).unwrap_or_default().into_bytes());
+        return Cow::Owned(decode_escapes(inside).unwrap_or_default().into_bytes());
     }
     Cow::Borrowed(inside)
 }
@@ -74,11 +74,11 @@ fn fold_letter(letter: char) -> char {
 /// Returns the number of UTF-8 bytes in the result of [`text_of`], without decoding; 0 if the span
 /// holds no string. `Cursor::text_len` returns it in the same pass that finds the span.
 pub fn text_len(text: &[u8], string: &Span) -> usize {
-    let mut rest = inside(text, string).unwrap_or_default();
+    let mut rest = inside_quotes(text, string).unwrap_or_default();
     let mut len = 0;
     while let Some(plain) = memchr(b'\\', rest) {
         let escape = rest.get(plain + 1..).unwrap_or_default();
-        let Some((character, after)) = escaped(escape) else {
+        let Some((character, after)) = read_escape(escape) else {
             break;
         };
         len += plain + character.len_utf8();
@@ -90,12 +90,13 @@ pub fn text_len(text: &[u8], string: &Span) -> usize {
 /// Returns the exact value of a number that is a non-negative integer, written as `12` or as
 /// `12.0`.
 pub fn integer_of(text: &[u8], number: &Span) -> Option<u64> {
-    let number = slice(text, number);
+    let number = span_bytes(text, number);
     let mut value = 0u64;
-    for (at, byte) in number.iter().enumerate() {
+    for (index, byte) in number.iter().enumerate() {
         if *byte == b'.' {
-            let zeros = number.get(at + 1..).unwrap_or_default();
-            let is_whole = at > 0 && !zeros.is_empty() && zeros.iter().all(|digit| *digit == b'0');
+            let zeros = number.get(index + 1..).unwrap_or_default();
+            let is_whole =
+                index > 0 && !zeros.is_empty() && zeros.iter().all(|digit| *digit == b'0');
             return is_whole.then_some(value);
         }
         let digit = byte.is_ascii_digit().then(|| u64::from(byte - b'0'))?;
@@ -119,19 +120,21 @@ pub fn one_line(text: &str) -> Cow<'_, str> {
 }
 
 /// Returns a JSON string literal with this value. It has no raw line ends.
-pub fn quote(s: &str) -> String {
+pub fn quote_string(s: &str) -> String {
     let mut literal = Writer::with_capacity(s.len() + 2);
     literal.text(s);
     String::from_utf8(literal.into_bytes()).unwrap_or_default()
 }
 
 /// Returns the text between the quotes of a string.
-fn inside<'a>(text: &'a [u8], string: &Span) -> Option<&'a [u8]> {
-    slice(text, string).strip_prefix(b"\"")?.strip_suffix(b"\"")
+fn inside_quotes<'a>(text: &'a [u8], string: &Span) -> Option<&'a [u8]> {
+    span_bytes(text, string)
+        .strip_prefix(b"\"")?
+        .strip_suffix(b"\"")
 }
 
 /// Decodes a string with escapes. Returns `None` if one is malformed.
-fn unescape(mut rest: &[u8]) -> Option<String> {
+fn decode_escapes(mut rest: &[u8]) -> Option<String> {
     let mut decoded = Vec::with_capacity(rest.len());
     loop {
         let Some(end) = memchr(b'\\', rest) else {
@@ -139,7 +142,7 @@ fn unescape(mut rest: &[u8]) -> Option<String> {
             return String::from_utf8(decoded).ok();
         };
         decoded.extend_from_slice(rest.get(..end)?);
-        let (character, after) = escaped(rest.get(end + 1..)?)?;
+        let (character, after) = read_escape(rest.get(end + 1..)?)?;
         match u8::try_from(character) {
             Ok(byte) if byte.is_ascii() => decoded.push(byte),
             Ok(_) | Err(_) => {
@@ -152,7 +155,7 @@ fn unescape(mut rest: &[u8]) -> Option<String> {
 
 /// Returns the character that an escape stands for, and the text after the escape. `rest` begins
 /// just after the backslash.
-pub(super) fn escaped(rest: &[u8]) -> Option<(char, &[u8])> {
+pub(super) fn read_escape(rest: &[u8]) -> Option<(char, &[u8])> {
     let (&letter, after) = rest.split_first()?;
     let character = match letter {
         b'"' | b'\\' | b'/' => char::from(letter),
@@ -170,9 +173,10 @@ pub(super) fn escaped(rest: &[u8]) -> Option<(char, &[u8])> {
 /// Returns the character of a `\u` escape, and the text after it. `rest` begins just after the `u`.
 /// A pair of surrogates is one character.
 pub(super) fn code_point(rest: &[u8]) -> Option<(char, &[u8])> {
-    let (high, after) = hex4(rest)?;
+    let (high, after) = read_four_hex(rest)?;
     if let 0xD800..0xDC00 = high
-        && let Some((low @ 0xDC00..0xE000, after)) = after.strip_prefix(b"\\u").and_then(hex4)
+        && let Some((low @ 0xDC00..0xE000, after)) =
+            after.strip_prefix(b"\\u").and_then(read_four_hex)
     {
         let code = 0x1_0000 + ((high - 0xD800) << 10 | (low - 0xDC00));
         return Some((char::from_u32(code)?, after));
@@ -183,7 +187,7 @@ pub(super) fn code_point(rest: &[u8]) -> Option<(char, &[u8])> {
     ))
 }
 
-fn hex4(text: &[u8]) -> Option<(u32, &[u8])> {
+fn read_four_hex(text: &[u8]) -> Option<(u32, &[u8])> {
     let (digits, after) = text.split_at_checked(4)?;
     let code = digits.iter().try_fold(0, |code, digit| {
         Some(code << 4 | char::from(*digit).to_digit(16)?)

@@ -1,7 +1,7 @@
 //! A writer writes JSON straight into a buffer. It builds no values, and text that is already JSON
 //! is written unchanged.
 
-use super::plain;
+use super::plain::plain_length;
 
 /// A JSON text while it is written. The writer adds the commas. The caller must write keys only in
 /// objects.
@@ -44,7 +44,7 @@ impl Writer {
     #[inline]
     pub fn key(&mut self, name: &'static str) -> &mut Self {
         debug_assert!(
-            plain(name.as_bytes(), &mut 0) == name.len(),
+            plain_length(name.as_bytes(), &mut 0) == name.len(),
             "{name:?} is to be escaped"
         );
         self.comma();
@@ -193,7 +193,7 @@ impl Writer {
 pub fn escape_into(text: &str, out: &mut Vec<u8>) {
     let mut rest = text.as_bytes();
     loop {
-        let end = plain(rest, &mut 0);
+        let end = plain_length(rest, &mut 0);
         let (before, from) = rest.split_at_checked(end).unwrap_or((rest, &[]));
         out.extend_from_slice(before);
         let Some((byte, after)) = from.split_first() else {

@@ -63,11 +63,7 @@ fn model(form: &[u8]) -> Result<String, String> {
         .into_iter()
         .find(|field| field.name == "model")
         .ok_or("none")?;
-    assert_eq!(
-        &form[field.place.clone()],
-        field.value,
-        "the place is right"
-    );
+    assert_eq!(&form[field.span.clone()], field.value, "the place is right");
     Ok(String::from_utf8(field.value).expect("text"))
 }
 
@@ -311,15 +307,15 @@ fn a_boundary_is_read_from_the_content_type() {
         ("multipart/form-data; boundary=ä", None),
     ] {
         assert_eq!(
-            boundary(kind.as_bytes()).and_then(Result::ok),
+            form_boundary(kind.as_bytes()).and_then(Result::ok),
             expected,
             "{kind}"
         );
     }
     let long = format!("multipart/form-data; boundary={}", "b".repeat(71));
-    assert!(boundary(long.as_bytes()).is_some_and(|read| read.is_err()));
-    assert_eq!(boundary(b"multipart/mixed; boundary=a"), None);
-    assert_eq!(boundary(b"application/json"), None);
+    assert!(form_boundary(long.as_bytes()).is_some_and(|read| read.is_err()));
+    assert_eq!(form_boundary(b"multipart/mixed; boundary=a"), None);
+    assert_eq!(form_boundary(b"application/json"), None);
 }
 
 /// Pieces of forms, right and wrong.
@@ -366,7 +362,7 @@ proptest! {
         prop_assert_eq!(&read_in(&whole, cuts.into_iter()), &at_once);
         prop_assert_eq!(&read_in(&whole, std::iter::repeat_n(1, whole.len())), &at_once);
         for field in at_once.into_iter().flatten() {
-            prop_assert_eq!(&whole[field.place], field.value);
+            prop_assert_eq!(&whole[field.span], field.value);
         }
     }
 

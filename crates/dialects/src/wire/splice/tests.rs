@@ -12,7 +12,7 @@ fn check(text: &str, remove: &[&str], zero: &[&str], insert: &[&str], expected: 
     let mut cursor = Cursor::new(text.as_bytes());
     let span = cursor.object(|cursor, key| {
         let value = cursor.value()?;
-        let name = slice(text.as_bytes(), &(key.start + 1..key.end - 1));
+        let name = span_bytes(text.as_bytes(), &(key.start + 1..key.end - 1));
         if remove.iter().any(|removed| removed.as_bytes() == name) {
             edits.remove_member(&key, &value);
         } else if zero.iter().any(|zeroed| zeroed.as_bytes() == name) {
@@ -37,7 +37,7 @@ fn apply(edits: &mut Edits<'_>) -> String {
 fn no_more_edits_are_gathered_than_may_be() {
     let text = "[1,2,3,4]";
     let gathered = |count: usize| {
-        let mut edits = Edits::at_most(text.as_bytes(), 2);
+        let mut edits = Edits::with_limit(text.as_bytes(), 2);
         (0..count).for_each(|at| edits.replace(2 * at + 1..2 * at + 2, &b"0"[..]));
         (edits.is_over(), edits.list.len())
     };
@@ -176,7 +176,7 @@ fn plan(
     fates: &mut impl Iterator<Item = u8>,
 ) -> Result<String, Broken> {
     let text = cursor.text();
-    let raw = |span: &Span| String::from_utf8_lossy(slice(text, span)).into_owned();
+    let raw = |span: &Span| String::from_utf8_lossy(span_bytes(text, span)).into_owned();
     match cursor.kind()? {
         Kind::Object => {
             let inserts = fates.next().unwrap_or(0).saturating_sub(9);

@@ -1,25 +1,25 @@
 //! What a model reads of a chat request's messages.
 
 use crate::front::chat::references::{is_plain, is_plain_in_message};
-use crate::front::reading::count::{Read, elements, members, spoken};
-use crate::front::reading::media::{self, MediaPlace};
+use crate::front::reading::count::{ReadTotals, each_element, each_member, each_message_member};
+use crate::front::reading::media::{self, MediaKind};
 use crate::wire::json::{self, Broken, Cursor, Kind};
 
 /// Consumes a message, counts what is in it, and returns whether it is a user's.
-pub(super) fn message(cursor: &mut Cursor<'_>, read: &mut Read) -> Result<bool, Broken> {
-    spoken(cursor, read, |cursor, name, read| match name {
-        b"content" if cursor.kind()? == Kind::Array => elements(cursor, read, part),
+pub(super) fn scan_message(cursor: &mut Cursor<'_>, read: &mut ReadTotals) -> Result<bool, Broken> {
+    each_message_member(cursor, read, |cursor, name, read| match name {
+        b"content" if cursor.kind()? == Kind::Array => each_element(cursor, read, scan_part),
         b"content" => {
             read.refers |= cursor.kind()? == Kind::Object;
             read.text(cursor)
         }
-        b"tool_calls" => elements(cursor, read, |cursor, read| {
-            members(cursor, read, |cursor, name, read| match name {
-                b"function" | b"custom" => call(cursor, read),
+        b"tool_calls" => each_element(cursor, read, |cursor, read| {
+            each_member(cursor, read, |cursor, name, read| match name {
+                b"function" | b"custom" => scan_call(cursor, read),
                 _ => read.other(cursor),
             })
         }),
-        b"function_call" => call(cursor, read),
+        b"function_call" => scan_call(cursor, read),
         name => {
             read.refers |= !is_plain_in_message(name)
                 && matches!(cursor.kind()?, Kind::Array | Kind::Object | Kind::String);
@@ -29,25 +29,28 @@ pub(super) fn message(cursor: &mut Cursor<'_>, read: &mut Read) -> Result<bool, 
 }
 
 /// Consumes a part of a message's content. Its type may come last.
-pub(in crate::front) fn part(cursor: &mut Cursor<'_>, read: &mut Read) -> Result<(), Broken> {
+pub(in crate::front) fn scan_part(
+    cursor: &mut Cursor<'_>,
+    read: &mut ReadTotals,
+) -> Result<(), Broken> {
     let mut of_type = None;
     let mut media = [None; 3];
-    members(cursor, read, |cursor, name, read| {
+    each_member(cursor, read, |cursor, name, read| {
         read.refers |= !is_plain(name);
-        match (name, MediaPlace::of(name)) {
+        match (name, MediaKind::from_name(name)) {
             (b"type", _) => {
                 let span = cursor.value()?;
                 of_type = json::text_of(cursor.text(), &span)
-                    .and_then(|name| MediaPlace::of(name.as_bytes()));
+                    .and_then(|name| MediaKind::from_name(name.as_bytes()));
                 Ok(())
             }
             (b"text", _) => read.text(cursor),
-            (_, Some(place)) => {
-                let medium = media::read(cursor, place)?;
+            (_, Some(media_kind)) => {
+                let medium = media::read_medium(cursor, media_kind)?;
                 // Of several the last one is taken, and the others count by their bytes.
                 if let Some(Some(before)) = media
-                    .get_mut(place as usize)
-                    .map(|held| held.replace((place, medium)))
+                    .get_mut(media_kind as usize)
+                    .map(|held| held.replace((media_kind, medium)))
                 {
                     read.medium(before.1, false);
                 }
@@ -59,13 +62,13 @@ pub(in crate::front) fn part(cursor: &mut Cursor<'_>, read: &mut Read) -> Result
     media
         .iter()
         .flatten()
-        .for_each(|(place, medium)| read.medium(*medium, of_type == Some(*place)));
+        .for_each(|(media_kind, medium)| read.medium(*medium, of_type == Some(*media_kind)));
     Ok(())
 }
 
 /// Consumes what a tool call holds under its type's name, and counts its arguments.
-fn call(cursor: &mut Cursor<'_>, read: &mut Read) -> Result<(), Broken> {
-    members(cursor, read, |cursor, name, read| {
+fn scan_call(cursor: &mut Cursor<'_>, read: &mut ReadTotals) -> Result<(), Broken> {
+    each_member(cursor, read, |cursor, name, read| {
         if matches!(name, b"arguments" | b"input") {
             read.text(cursor)
         } else {

@@ -16,7 +16,7 @@ fn with(fields: &str) -> String {
 
 #[track_caller]
 fn check_fault(body: impl AsRef<[u8]>, param: Option<&str>, message: &str) {
-    let fault = read(body.as_ref()).expect_err("refused");
+    let fault = read_envelope(body.as_ref()).expect_err("refused");
     assert_eq!(
         (fault.param.as_deref(), fault.message.as_str()),
         (param, message)
@@ -25,7 +25,7 @@ fn check_fault(body: impl AsRef<[u8]>, param: Option<&str>, message: &str) {
 
 #[track_caller]
 fn accepted(body: &str) -> Envelope {
-    read(body.as_bytes()).unwrap_or_else(|fault| panic!("{}: {body}", fault.message))
+    read_envelope(body.as_bytes()).unwrap_or_else(|fault| panic!("{}: {body}", fault.message))
 }
 
 #[test]
@@ -49,7 +49,7 @@ fn an_envelope_knows_its_spans() {
         Some("null")
     );
     assert_eq!(envelope.places.open, 1);
-    assert!(envelope.stream && envelope.include_usage && !envelope.max_tokens_said);
+    assert!(envelope.stream && envelope.include_usage && !envelope.has_max_tokens);
 }
 
 #[test]
@@ -133,11 +133,11 @@ fn b03_nesting() {
         None,
         "the request body is not valid JSON: nested deeper than 127 levels (line 1, column 144)",
     );
-    assert!(read("[".repeat(1_000_000).as_bytes()).is_err());
-    assert!(read(nested(1_000_000).as_bytes()).is_err());
-    assert!(read("{\"messages\":".repeat(1_000_000).as_bytes()).is_err());
+    assert!(read_envelope("[".repeat(1_000_000).as_bytes()).is_err());
+    assert!(read_envelope(nested(1_000_000).as_bytes()).is_err());
+    assert!(read_envelope("{\"messages\":".repeat(1_000_000).as_bytes()).is_err());
     assert!(
-        read(
+        read_envelope(
             "{\"messages\":[{\"content\":[{\"text\":"
                 .repeat(1_000_000)
                 .as_bytes()
@@ -251,7 +251,7 @@ fn stream_options() {
 
 #[test]
 fn max_tokens_is_said_by_either_name() {
-    let said = |fields: &str| accepted(&with(&format!(r#""model":"m",{fields}"#))).max_tokens_said;
+    let said = |fields: &str| accepted(&with(&format!(r#""model":"m",{fields}"#))).has_max_tokens;
     assert!(said(r#""max_tokens":5"#));
     assert!(said(r#""max_completion_tokens":5"#));
     assert!(said(r#""max_tokens":5,"max_completion_tokens":null"#));
@@ -264,7 +264,7 @@ fn max_tokens_is_said_by_either_name() {
 fn what_an_answer_may_need_is_read_where_it_is_a_number() {
     let read = |fields: &str| {
         let envelope = accepted(&with(&format!(r#""model":"m",{fields}"#)));
-        (envelope.most_tokens, envelope.choices.shown)
+        (envelope.max_tokens, envelope.choices.shown)
     };
     assert_eq!(read(r#""x":5"#), (None, 1));
     assert_eq!(read(r#""max_tokens":5,"n":3"#), (Some(5), 3));
@@ -445,10 +445,10 @@ proptest! {
         body["messages"] = serde_json::json!([{"role": "user", "content": content}, message]);
         let text = if blank { serde_json::to_string_pretty(&body) } else { serde_json::to_string(&body) }.expect("JSON");
         // Some of those names must be numbers or the like at the top.
-        if let Ok(envelope) = read(text.as_bytes()) {
+        if let Ok(envelope) = read_envelope(text.as_bytes()) {
             let counts = text.len() - media(&body);
-            prop_assert!(envelope.most_prompt >= u64::try_from(counts.div_ceil(4)).unwrap(), "{} of {counts}: {text}", envelope.most_prompt);
-            prop_assert!(envelope.most_prompt >= u64::try_from((envelope.prompt_bytes + envelope.more_bytes) / 4).unwrap(), "{text}");
+            prop_assert!(envelope.max_prompt_tokens >= u64::try_from(counts.div_ceil(4)).unwrap(), "{} of {counts}: {text}", envelope.max_prompt_tokens);
+            prop_assert!(envelope.max_prompt_tokens >= u64::try_from((envelope.prompt_bytes + envelope.more_bytes) / 4).unwrap(), "{text}");
         }
     }
 }
@@ -500,7 +500,7 @@ proptest! {
             "application/pdf" => "pdf",
             kind => kind.split('/').next().unwrap(),
         };
-        let most = accepted(&body).most_prompt;
+        let most = accepted(&body).max_prompt_tokens;
         let all = u64::try_from(data.len() / 4 * 3 / 4).unwrap();
         // Raw sound begins with anything.
         if (called != is || is == "text") && !(of == "input_audio" && called == "audio") {
@@ -529,8 +529,8 @@ fn fields_given_twice_are_refused() {
         "`x` is given more than once",
     );
     let long = format!("\"{}\":1,", "é".repeat(60));
-    let fault =
-        read(with(&format!("{long}{long}\"model\":\"m\"")).as_bytes()).expect_err("refused");
+    let fault = read_envelope(with(&format!("{long}{long}\"model\":\"m\"")).as_bytes())
+        .expect_err("refused");
     assert_eq!(fault.param, Some(format!("{}…", "é".repeat(40)).into()));
     // Only the top level is looked at.
     accepted(&with(r#""model":"m","x":{"a":1,"a":2}"#));
@@ -670,7 +670,7 @@ proptest! {
                 _ => if let Some(place) = body.get_mut(at) { *place = byte },
             }
         }
-        match read(&body) {
+        match read_envelope(&body) {
             Ok(envelope) => {
                 let value: Value = serde_json::from_slice(&body).expect("what was accepted is JSON");
                 prop_assert_eq!(value["model"].as_str(), Some(envelope.model.as_str()));

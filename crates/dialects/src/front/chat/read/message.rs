@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 use std::collections::VecDeque;
 
-use super::parts::{self, filled};
+use super::parts::{self, non_empty};
 use crate::front::reading::others;
 use crate::front::reading::value::{Name, Place, ReadFault, Value};
 use crate::neutral::{Call, Message, Role};
@@ -21,14 +21,14 @@ pub(super) struct Pending<'a> {
 }
 
 /// Reads a message to the end of the list.
-pub(super) fn message<'a>(
+pub(super) fn read_message<'a>(
     value: Value<'_, 'a>,
     list: &mut Vec<Message<'a>>,
     pending: &mut Pending<'a>,
 ) -> Result<(), ReadFault> {
     let place = value.place;
     let mut message = Message {
-        place: Some(list.len()),
+        caller_index: Some(list.len()),
         ..Message::default()
     };
     let mut role = None;
@@ -38,15 +38,19 @@ pub(super) fn message<'a>(
     let mut details = Vec::new();
     value.element(|key, value| {
         match &**key {
-            "role" => role = self::role(value)?,
-            "content" => parts::content(value, &mut message)?,
-            "name" => message.name = filled(value.text()?),
+            "role" => role = self::read_role(value)?,
+            "content" => parts::read_content(value, &mut message)?,
+            "name" => message.name = non_empty(value.text()?),
             "tool_call_id" => message.tool_call_id = value.text()?,
             "tool_calls" => value.array(|_, value| tool_call(value, &mut message))?,
             "function_call" => {
-                function_call = function(value, "function_call.", &mut message.others)?
+                function_call = read_function(value, "function_call.", &mut message.others)?
             }
-            "refusal" => refusal = value.said()?.filter(|said| !said.is_empty()),
+            "refusal" => {
+                refusal = value
+                    .lazy_text()?
+                    .filter(|refusal_text| !refusal_text.is_empty())
+            }
             "thinking_blocks" => {
                 value.array(|_, value| parts::thinking_block(value, &mut message))?
             }
@@ -59,16 +63,16 @@ pub(super) fn message<'a>(
                 } else {
                     &mut message.reasoning
                 };
-                *slot = filled(text);
+                *slot = non_empty(text);
                 if is_other {
-                    others::note(&mut message.others, "", key);
+                    others::note_name(&mut message.others, "", key);
                 }
             }
             "reasoning_details" => details = parts::reasoning_details(value, &mut message)?,
             "cache_control" | "prompt_cache_breakpoint" => {
                 message.cache = value.cache()?.or(message.cache.take())
             }
-            _ => others::field(&mut message.others, "", key, value)?,
+            _ => others::note_field(&mut message.others, "", key, value)?,
         }
         Ok(())
     })?;
@@ -88,14 +92,14 @@ pub(super) fn message<'a>(
     }
     match message.role {
         Role::Assistant => {
-            parts::say(&mut message, refusal.unwrap_or_default(), None);
+            parts::push_text(&mut message, refusal.unwrap_or_default(), None);
             pending.calls(list.len(), &mut message.calls);
         }
         Role::Tool => pending.tool(&mut message, place)?,
         Role::Function => pending.function(&mut message, place)?,
         Role::System | Role::Developer | Role::User => {
             let id = message.tool_call_id.take().is_some();
-            lose(
+            note_lost_fields(
                 &mut message,
                 [("refusal", refusal.is_some()), ("tool_call_id", id)],
             );
@@ -105,7 +109,7 @@ pub(super) fn message<'a>(
         let thoughts = !std::mem::take(&mut message.thoughts).is_empty();
         let calls = !std::mem::take(&mut message.calls).is_empty();
         let reasoning = message.reasoning.take().is_some();
-        lose(
+        note_lost_fields(
             &mut message,
             [
                 ("thinking_blocks", thoughts),
@@ -125,7 +129,7 @@ pub(super) fn message<'a>(
     Ok(())
 }
 
-fn role(value: Value<'_, '_>) -> Result<Option<Role>, ReadFault> {
+fn read_role(value: Value<'_, '_>) -> Result<Option<Role>, ReadFault> {
     let place = value.place;
     let Some(word) = value.text()? else {
         return Ok(None);
@@ -146,9 +150,9 @@ fn role(value: Value<'_, '_>) -> Result<Option<Role>, ReadFault> {
 }
 
 /// Notes the fields that are there although this role cannot have them.
-fn lose<const N: usize>(message: &mut Message<'_>, fields: [(&'static str, bool); N]) {
+fn note_lost_fields<const N: usize>(message: &mut Message<'_>, fields: [(&'static str, bool); N]) {
     for (name, _) in fields.into_iter().filter(|(_, is_there)| *is_there) {
-        others::note(&mut message.others, "", &name.into());
+        others::note_name(&mut message.others, "", &name.into());
     }
 }
 
@@ -162,13 +166,14 @@ fn tool_call<'a>(value: Value<'_, 'a>, message: &mut Message<'a>) -> Result<(), 
         match &**name {
             "id" => id = value.text()?,
             "function" => {
-                function = self::function(value, "tool_calls[].function.", &mut message.others)?
+                function =
+                    self::read_function(value, "tool_calls[].function.", &mut message.others)?
             }
-            "custom" => custom = self::custom(value, &mut message.others)?,
-            "extra_content" => signature = google(value)?,
+            "custom" => custom = self::read_custom(value, &mut message.others)?,
+            "extra_content" => signature = read_google_signature(value)?,
             // What is there under its name says the type; answers' fragments have an index.
             "type" | "index" => value.skip()?,
-            _ => others::field(&mut message.others, "tool_calls[].", name, value)?,
+            _ => others::note_field(&mut message.others, "tool_calls[].", name, value)?,
         }
         Ok(())
     })?;
@@ -189,7 +194,7 @@ fn tool_call<'a>(value: Value<'_, 'a>, message: &mut Message<'a>) -> Result<(), 
 /// A name and arguments.
 type NameAndArguments<'a> = (Cow<'a, str>, Cow<'a, str>);
 
-fn function<'a>(
+fn read_function<'a>(
     value: Value<'_, 'a>,
     prefix: &str,
     others: &mut Vec<Name<'a>>,
@@ -205,34 +210,34 @@ fn function<'a>(
                 arguments = Some(Cow::Borrowed(value.raw()?.0))
             }
             "arguments" => arguments = value.text()?,
-            _ => others::field(others, prefix, key, value)?,
+            _ => others::note_field(others, prefix, key, value)?,
         }
         Ok(())
     })?;
     if is_there {
-        named(name, arguments, place).map(Some)
+        check_named(name, arguments, place).map(Some)
     } else {
         Ok(None)
     }
 }
 
-fn custom<'a>(
+fn read_custom<'a>(
     value: Value<'_, 'a>,
     others: &mut Vec<Name<'a>>,
 ) -> Result<Option<NameAndArguments<'a>>, ReadFault> {
     let place = value.place;
     let texts = value.texts(["name", "input"], |name, value| {
-        others::field(others, "tool_calls[].custom.", name, value)
+        others::note_field(others, "tool_calls[].custom.", name, value)
     })?;
     let Some([name, input]) = texts else {
         return Ok(None);
     };
-    named(name, input, place).map(Some)
+    check_named(name, input, place).map(Some)
 }
 
-fn named<'a>(
+fn check_named<'a>(
     name: Option<Cow<'a, str>>,
-    said: Option<Cow<'a, str>>,
+    input: Option<Cow<'a, str>>,
     place: Place<'_>,
 ) -> Result<NameAndArguments<'a>, ReadFault> {
     let place = place.field("name");
@@ -240,12 +245,12 @@ fn named<'a>(
     if name.is_empty() {
         return Err(place.refuse("must not be empty"));
     }
-    Ok((name, said.unwrap_or_default()))
+    Ok((name, input.unwrap_or_default()))
 }
 
 /// Reads the signature in `{google:{thought_signature}}`, as Google's own compatible API has it.
 /// A value of another shape has none.
-fn google<'a>(mut value: Value<'_, 'a>) -> Result<Option<Cow<'a, str>>, ReadFault> {
+fn read_google_signature<'a>(mut value: Value<'_, 'a>) -> Result<Option<Cow<'a, str>>, ReadFault> {
     let mut signature = None;
     if value.kind()? != Kind::Object {
         return value.skip().map(|()| None);
@@ -258,7 +263,7 @@ fn google<'a>(mut value: Value<'_, 'a>) -> Result<Option<Cow<'a, str>>, ReadFaul
             if name != "thought_signature" {
                 return value.skip();
             }
-            signature = filled(value.text_or_not()?.0);
+            signature = non_empty(value.text_or_not()?.0);
             Ok(())
         })?;
         Ok(())
@@ -308,7 +313,7 @@ impl<'a> Pending<'a> {
             .calls
             .front()
             .is_some_and(|(function, _)| function == name);
-        message.tool_call_id = match filled(message.tool_call_id.take()) {
+        message.tool_call_id = match non_empty(message.tool_call_id.take()) {
             None if is_next => self.calls.pop_front().map(|(_, id)| id),
             said => said,
         };

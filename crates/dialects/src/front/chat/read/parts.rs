@@ -4,11 +4,15 @@ use std::borrow::Cow;
 
 use crate::front::reading::value::{Name, ReadFault, Value};
 use crate::front::reading::{others, url};
-use crate::neutral::{Cache, Media, Message, Part, PartKind, Said, Thought};
+use crate::neutral::{Cache, LazyText, Media, Message, Part, PartKind, Thought};
 use crate::wire::json::Kind;
 
 /// Adds text to a message, if it is any.
-pub(super) fn say<'a>(message: &mut Message<'a>, text: Said<'a>, cache: Option<Cache<'a>>) {
+pub(super) fn push_text<'a>(
+    message: &mut Message<'a>,
+    text: LazyText<'a>,
+    cache: Option<Cache<'a>>,
+) {
     if !text.is_empty() {
         let part = Part::text(text);
         message.content.push(Part { cache, ..part });
@@ -16,17 +20,17 @@ pub(super) fn say<'a>(message: &mut Message<'a>, text: Said<'a>, cache: Option<C
 }
 
 /// Reads a message's `content`.
-pub(super) fn content<'a>(
+pub(super) fn read_content<'a>(
     mut value: Value<'_, 'a>,
     message: &mut Message<'a>,
 ) -> Result<(), ReadFault> {
     match value.kind()? {
-        Kind::Array => value.array(|_, value| part(value, message)),
+        Kind::Array => value.array(|_, value| read_part(value, message)),
         Kind::String | Kind::Null => {
             // As a rule it is all there is.
-            if let Some(text) = value.said()? {
+            if let Some(text) = value.lazy_text()? {
                 message.content.reserve_exact(1);
-                say(message, text, None);
+                push_text(message, text, None);
             }
             Ok(())
         }
@@ -46,10 +50,10 @@ pub(super) fn thinking_block<'a>(
     value.element(|name, value| {
         match &**name {
             "thinking" => text = value.text()?,
-            "signature" => thought.signature = filled(value.text()?),
-            "data" => thought.redacted = filled(value.text()?),
+            "signature" => thought.signature = non_empty(value.text()?),
+            "data" => thought.redacted = non_empty(value.text()?),
             "type" | "cache_control" => value.skip()?,
-            _ => others::field(&mut message.others, "thinking_blocks[].", name, value)?,
+            _ => others::note_field(&mut message.others, "thinking_blocks[].", name, value)?,
         }
         Ok(())
     })?;
@@ -81,8 +85,8 @@ pub(super) fn reasoning_details<'a>(
                 let text = value.text_or_not()?.0;
                 match &**name {
                     "text" => thought.text = text.unwrap_or_default(),
-                    "signature" => thought.signature = filled(text),
-                    "data" => thought.redacted = filled(text),
+                    "signature" => thought.signature = non_empty(text),
+                    "data" => thought.redacted = non_empty(text),
                     "format" => {
                         is_claudes = text.is_none_or(|format| format.starts_with("anthropic"))
                     }
@@ -99,13 +103,13 @@ pub(super) fn reasoning_details<'a>(
         })?;
     }
     if is_lost {
-        others::note(&mut message.others, "", &Cow::Borrowed("reasoning_details"));
+        others::note_name(&mut message.others, "", &Cow::Borrowed("reasoning_details"));
     }
     Ok(details)
 }
 
 /// Returns the text unless it is empty.
-pub(super) fn filled(text: Option<Cow<'_, str>>) -> Option<Cow<'_, str>> {
+pub(super) fn non_empty(text: Option<Cow<'_, str>>) -> Option<Cow<'_, str>> {
     text.filter(|text| !text.is_empty())
 }
 
@@ -113,7 +117,7 @@ pub(super) fn filled(text: Option<Cow<'_, str>>) -> Option<Cow<'_, str>> {
 const SHOWN: [&str; 5] = ["text", "refusal", "image_url", "input_audio", "file"];
 
 /// Reads a part. Its type may come last, so the members of all types are kept until then.
-fn part<'a>(value: Value<'_, 'a>, message: &mut Message<'a>) -> Result<(), ReadFault> {
+fn read_part<'a>(value: Value<'_, 'a>, message: &mut Message<'a>) -> Result<(), ReadFault> {
     let place = value.place;
     let mut kind = None;
     let mut cache = None;
@@ -124,11 +128,11 @@ fn part<'a>(value: Value<'_, 'a>, message: &mut Message<'a>) -> Result<(), ReadF
     value.element(|name, value| {
         match &**name {
             "type" => kind = value.text()?,
-            "text" => *text = value.said()?.map(PartKind::Text),
-            "refusal" => *refusal = value.said()?.map(PartKind::Text),
-            "image_url" => *image = self::image(value, &mut message.others)?,
-            "input_audio" => *audio = self::audio(value, &mut message.others)?,
-            "file" => *file = self::file(value, &mut message.others)?,
+            "text" => *text = value.lazy_text()?.map(PartKind::Text),
+            "refusal" => *refusal = value.lazy_text()?.map(PartKind::Text),
+            "image_url" => *image = self::read_image(value, &mut message.others)?,
+            "input_audio" => *audio = self::read_audio(value, &mut message.others)?,
+            "file" => *file = self::read_file(value, &mut message.others)?,
             "cache_control" | "prompt_cache_breakpoint" => cache = value.cache()?.or(cache.take()),
             // Mistral's is a list of parts.
             "thinking" => {
@@ -136,13 +140,14 @@ fn part<'a>(value: Value<'_, 'a>, message: &mut Message<'a>) -> Result<(), ReadF
                 has_thinking = is_list || text.is_some();
                 thought.text = text.unwrap_or_default();
             }
-            "signature" => thought.signature = filled(value.text_or_not()?.0),
-            "data" => thought.redacted = filled(value.text_or_not()?.0),
-            _ => others::field(&mut message.others, "content[].", name, value)?,
+            "signature" => thought.signature = non_empty(value.text_or_not()?.0),
+            "data" => thought.redacted = non_empty(value.text_or_not()?.0),
+            _ => others::note_field(&mut message.others, "content[].", name, value)?,
         }
         Ok(())
     })?;
-    let mut lose = |name| others::note(&mut message.others, "content[].", &Cow::Borrowed(name));
+    let mut lose =
+        |name| others::note_name(&mut message.others, "content[].", &Cow::Borrowed(name));
     let kind = kind.ok_or_else(|| place.field("type").missing())?;
     if matches!(&*kind, "thinking" | "redacted_thinking") {
         if thought.signature.is_some() || thought.redacted.is_some() {
@@ -168,7 +173,7 @@ fn part<'a>(value: Value<'_, 'a>, message: &mut Message<'a>) -> Result<(), ReadF
         lose("thinking");
     }
     match shown {
-        PartKind::Text(text) => say(message, text, cache),
+        PartKind::Text(text) => push_text(message, text, cache),
         kind @ (PartKind::Image(..) | PartKind::Audio(..) | PartKind::File(..)) => {
             message.content.push(Part { kind, cache })
         }
@@ -177,55 +182,61 @@ fn part<'a>(value: Value<'_, 'a>, message: &mut Message<'a>) -> Result<(), ReadF
 }
 
 /// Reads `{url, detail}`, or the bare URL as Mistral has it.
-fn image<'a>(
+fn read_image<'a>(
     mut value: Value<'_, 'a>,
     others: &mut Vec<Name<'a>>,
 ) -> Result<Option<PartKind<'a>>, ReadFault> {
     let place = value.place;
     if value.kind()? == Kind::String {
-        let url = filled(value.text()?).ok_or_else(|| place.refuse("must not be empty"))?;
-        return Ok(Some(PartKind::Image(url::media(url, place)?, None)));
+        let url = non_empty(value.text()?).ok_or_else(|| place.refuse("must not be empty"))?;
+        return Ok(Some(PartKind::Image(
+            url::read_media_url(url, place)?,
+            None,
+        )));
     }
     let texts = value.texts(["url", "detail"], |name, value| {
-        others::field(others, "content[].image_url.", name, value)
+        others::note_field(others, "content[].image_url.", name, value)
     })?;
     let Some([url, detail]) = texts else {
         return Ok(None);
     };
     let place = place.field("url");
-    let url = filled(url).ok_or_else(|| place.missing())?;
-    Ok(Some(PartKind::Image(url::media(url, place)?, detail)))
+    let url = non_empty(url).ok_or_else(|| place.missing())?;
+    Ok(Some(PartKind::Image(
+        url::read_media_url(url, place)?,
+        detail,
+    )))
 }
 
-fn audio<'a>(
+fn read_audio<'a>(
     value: Value<'_, 'a>,
     others: &mut Vec<Name<'a>>,
 ) -> Result<Option<PartKind<'a>>, ReadFault> {
     let place = value.place;
     let texts = value.texts(["data", "format"], |name, value| {
-        others::field(others, "content[].input_audio.", name, value)
+        others::note_field(others, "content[].input_audio.", name, value)
     })?;
     let Some([data, format]) = texts else {
         return Ok(None);
     };
-    let data = filled(data).ok_or_else(|| place.field("data").missing())?;
-    let format = filled(format).ok_or_else(|| place.field("format").missing())?;
+    let data = non_empty(data).ok_or_else(|| place.field("data").missing())?;
+    let format = non_empty(format).ok_or_else(|| place.field("format").missing())?;
     let data = url::read_sound(data, place.field("data"))?;
     Ok(Some(PartKind::Audio(data, format)))
 }
 
-fn file<'a>(
+fn read_file<'a>(
     value: Value<'_, 'a>,
     others: &mut Vec<Name<'a>>,
 ) -> Result<Option<PartKind<'a>>, ReadFault> {
     let place = value.place;
     let texts = value.texts(["file_data", "file_id", "filename"], |name, value| {
-        others::field(others, "content[].file.", name, value)
+        others::note_field(others, "content[].file.", name, value)
     })?;
     let Some([data, id, filename]) = texts else {
         return Ok(None);
     };
-    let media = match (filled(data), filled(id)) {
+    let media = match (non_empty(data), non_empty(id)) {
         // OpenAI takes only data URLs, and OpenRouter takes other URLs, too.
         (Some(data), _) => url::read_file(data, filename.as_deref(), place.field("file_data"))?,
         (None, Some(id)) => Media::Id(id),

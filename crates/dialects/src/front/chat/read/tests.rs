@@ -29,7 +29,7 @@ fn request(fields: &str) -> Request<'static> {
 /// The same, and which other names than the usual ones are in it.
 #[track_caller]
 fn spelled(fields: &str) -> (Request<'static>, Vec<(Field, &'static str)>) {
-    let (mut request, names) = read(body(&format!(
+    let (mut request, names) = read_request(body(&format!(
         r#"{{"role":"user","content":"x"}}~{fields}"#
     )))
     .unwrap();
@@ -92,7 +92,7 @@ fn message(message: &Message<'_>) -> String {
         thoughts,
         cache,
         others,
-        place: _,
+        caller_index: _,
     } = message;
     let mut told = vec![format!("{role:?}")];
     told.extend(content.iter().map(part));
@@ -109,7 +109,8 @@ fn message(message: &Message<'_>) -> String {
 /// The messages, one a line.
 #[track_caller]
 fn said(messages: &str, expected: &[&str]) {
-    let (request, _) = read(body(messages)).unwrap_or_else(|why| panic!("{messages}: {why:?}"));
+    let (request, _) =
+        read_request(body(messages)).unwrap_or_else(|why| panic!("{messages}: {why:?}"));
     let told: Vec<String> = request.messages.iter().map(message).collect();
     assert_eq!(told, expected, "{messages}");
 }
@@ -117,7 +118,7 @@ fn said(messages: &str, expected: &[&str]) {
 /// The content of a user's message.
 #[track_caller]
 fn parts(content: &str, expected: &[&str]) {
-    let (request, _) = read(body(&format!(r#"{{"role":"user","content":{content}}}"#)))
+    let (request, _) = read_request(body(&format!(r#"{{"role":"user","content":{content}}}"#)))
         .unwrap_or_else(|why| panic!("{content}: {why:?}"));
     let told: Vec<String> = request.messages[0].content.iter().map(part).collect();
     assert_eq!(told, expected, "{content}");
@@ -125,7 +126,7 @@ fn parts(content: &str, expected: &[&str]) {
 
 #[track_caller]
 fn told(body: &[u8]) -> String {
-    match read(body) {
+    match read_request(body) {
         Ok((request, _)) => panic!("read {}: {request:?}", String::from_utf8_lossy(body)),
         Err(Refused::Invalid(complaint)) => format!("{} | {}", complaint.param, complaint.message),
         Err(Refused::Unsupported(complaint)) => {
@@ -992,7 +993,7 @@ fn a_picture_is_not_copied() {
     let body = body(
         r#"{"role":"user","content":[{"type":"image_url","image_url":{"url":"data:image/png;base64,AAAA"}}]}"#,
     );
-    let (request, _) = read(body).unwrap();
+    let (request, _) = read_request(body).unwrap();
     let PartKind::Image(Media::Inline(_, data), None) = &request.messages[0].content[0].kind else {
         panic!()
     };
@@ -1179,7 +1180,7 @@ fn thoughts() {
         &["Assistant"],
     );
     let words = |field: &str| {
-        read(body(&format!(r#"{{"role":"assistant",{field}}}"#)))
+        read_request(body(&format!(r#"{{"role":"assistant",{field}}}"#)))
             .unwrap()
             .1
             .written
@@ -1219,7 +1220,8 @@ fn other_fields_of_messages_are_named() {
     let many: Vec<String> = (0..100)
         .map(|number| format!(r#","x{number}":1"#))
         .collect();
-    let (request, _) = read(body(&format!(r#"{{"role":"user"{}}}"#, many.concat()))).unwrap();
+    let (request, _) =
+        read_request(body(&format!(r#"{{"role":"user"{}}}"#, many.concat()))).unwrap();
     let others = &request.messages[0].others;
     assert_eq!(
         (others.len(), others[0].as_ref(), others[63].as_ref()),
@@ -1567,7 +1569,7 @@ fn what_nobody_checked_before_is_refused() {
         "{} x",
         "{\"messages\":\"\u{1}\"}",
     ] {
-        assert!(read(body.as_bytes()).is_err(), "{body}");
+        assert!(read_request(body.as_bytes()).is_err(), "{body}");
     }
     assert_eq!(
         told(b"{\"n\":1,}"),
@@ -1608,7 +1610,7 @@ proptest! {
             }
             if body.is_empty() { body.push(byte); }
         }
-        let _read = read(&body);
+        let _read = read_request(&body);
     }
 
     #[test]
@@ -1618,7 +1620,7 @@ proptest! {
         let mut cursor = Cursor::new(&WHOLE.as_bytes()[colon + 2..]);
         let span = cursor.value().unwrap();
         let body = format!("{}{value}{}", &WHOLE[..colon + 2], &WHOLE[colon + 2 + span.end..]);
-        match read(body.as_bytes()) {
+        match read_request(body.as_bytes()) {
             Ok(_) => {}
             Err(Refused::Invalid(complaint) | Refused::Unsupported(complaint)) => prop_assert!(!complaint.param.is_empty(), "{}", complaint.message),
         }
@@ -1634,10 +1636,12 @@ fn more_elements_than_anybody_needs_are_refused() {
             r#"{{"model":"m","messages":[{messages}],"stop":[{}]}}"#,
             list(r#""a""#, stops)
         );
-        read(body.as_bytes()).map(drop).map_err(|why| match why {
-            Refused::Invalid(why) => why.param,
-            Refused::Unsupported(_) => String::new(),
-        })
+        read_request(body.as_bytes())
+            .map(drop)
+            .map_err(|why| match why {
+                Refused::Invalid(why) => why.param,
+                Refused::Unsupported(_) => String::new(),
+            })
     };
     let too_many = Err("messages".to_owned());
     let call = r#"{"id":"a","function":{"name":"f"}}"#;
@@ -1672,10 +1676,12 @@ fn more_elements_than_anybody_needs_are_refused() {
         list(r#"{"type":"odd"}"#, 100_001)
     );
     assert_eq!(
-        read(tools.as_bytes()).map(drop).map_err(|why| match why {
-            Refused::Invalid(why) => why.param,
-            Refused::Unsupported(_) => String::new(),
-        }),
+        read_request(tools.as_bytes())
+            .map(drop)
+            .map_err(|why| match why {
+                Refused::Invalid(why) => why.param,
+                Refused::Unsupported(_) => String::new(),
+            }),
         too_many
     );
 }

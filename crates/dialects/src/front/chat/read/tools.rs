@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use crate::front::reading::choice::{self, NamedTool, ReadChoice};
 use crate::front::reading::others;
 use crate::front::reading::value::{Name, Place, ReadFault, Value};
-use crate::neutral::{Raw, Said, Tool, ToolChoice, ToolKind};
+use crate::neutral::{LazyText, Raw, Tool, ToolChoice, ToolKind};
 use crate::wire::json::Kind;
 
 /// The tools of a request.
@@ -40,7 +40,7 @@ impl<'a> Tools<'a> {
                     "cache_control" | "prompt_cache_breakpoint" => {
                         cache = value.cache()?.or(cache.take())
                     }
-                    _ => others::inner(&mut self.others, "tools[].", name, value)?,
+                    _ => others::note_inner_field(&mut self.others, "tools[].", name, value)?,
                 }
                 Ok(())
             })?;
@@ -100,13 +100,13 @@ impl<'a> Tools<'a> {
         let is_there = value.object(|key, value| {
             match &**key {
                 "name" => name = value.text()?,
-                "description" => description = value.said()?,
+                "description" => description = value.lazy_text()?,
                 "parameters" => parameters = value.raw_object()?,
                 "strict" => strict = value.flag()?,
                 "cache_control" | "prompt_cache_breakpoint" => {
                     cache = value.cache()?.or(cache.take())
                 }
-                _ => others::inner(&mut self.others, prefix, key, value)?,
+                _ => others::note_inner_field(&mut self.others, prefix, key, value)?,
             }
             Ok(())
         })?;
@@ -125,13 +125,13 @@ impl<'a> Tools<'a> {
     fn custom(&mut self, value: Value<'_, 'a>) -> Result<Option<Tool<'a>>, ReadFault> {
         let place = value.place;
         let texts = value.texts(["name", "description"], |name, value| {
-            others::inner(&mut self.others, "tools[].custom.", name, value)
+            others::note_inner_field(&mut self.others, "tools[].custom.", name, value)
         })?;
         let [name, description] = texts.unwrap_or_default();
         let name = name.ok_or_else(|| place.field("name").missing())?;
         Ok(Some(Tool {
             name,
-            description: description.map(Said::from),
+            description: description.map(LazyText::from),
             kind: ToolKind::Custom,
             cache: None,
         }))
@@ -152,21 +152,23 @@ impl<'a> Tools<'a> {
 }
 
 /// Reads `tool_choice`.
-pub(super) fn choice<'a>(value: Value<'_, 'a>) -> Result<Option<ReadChoice<'a>>, ReadFault> {
-    ReadChoice::read(value, choice_word, chosen)
+pub(super) fn read_tool_choice<'a>(
+    value: Value<'_, 'a>,
+) -> Result<Option<ReadChoice<'a>>, ReadFault> {
+    ReadChoice::read(value, choice_word, read_choice_object)
 }
 
 /// Returns what a word means. Mistral's word for `required` is `any`.
 fn choice_word<'a>(word: &str, place: Place<'_>) -> Result<ToolChoice<'a>, ReadFault> {
-    choice::word(if word == "any" { "required" } else { word }, place)
+    choice::choice_from_word(if word == "any" { "required" } else { word }, place)
 }
 
 /// Reads the deprecated `function_call`, which may hold the name itself.
 pub(super) fn function_call<'a>(value: Value<'_, 'a>) -> Result<Option<ReadChoice<'a>>, ReadFault> {
     ReadChoice::read(value, function_call_word, |value| {
         let place = value.place;
-        named(value)?
-            .map(choice::one)
+        read_named_tool(value)?
+            .map(choice::choose_one)
             .ok_or_else(|| place.missing())
     })
 }
@@ -179,7 +181,9 @@ fn function_call_word<'a>(word: &str, place: Place<'_>) -> Result<ToolChoice<'a>
     }
 }
 
-fn chosen<'a>(value: Value<'_, 'a>) -> Result<(ToolChoice<'a>, Vec<NamedTool<'a>>), ReadFault> {
+fn read_choice_object<'a>(
+    value: Value<'_, 'a>,
+) -> Result<(ToolChoice<'a>, Vec<NamedTool<'a>>), ReadFault> {
     let place = value.place;
     let mut kind = None;
     let mut function = None;
@@ -188,9 +192,9 @@ fn chosen<'a>(value: Value<'_, 'a>) -> Result<(ToolChoice<'a>, Vec<NamedTool<'a>
     value.object(|name, value| {
         match &**name {
             "type" => kind = value.text()?,
-            "function" => function = named(value)?,
-            "custom" => custom = named(value)?,
-            "allowed_tools" => some = allowed(value)?,
+            "function" => function = read_named_tool(value)?,
+            "custom" => custom = read_named_tool(value)?,
+            "allowed_tools" => some = read_allowed_tools(value)?,
             _ => value.skip()?,
         }
         Ok(())
@@ -206,11 +210,11 @@ fn chosen<'a>(value: Value<'_, 'a>) -> Result<(ToolChoice<'a>, Vec<NamedTool<'a>
         None if function.is_some() => (function, "function"),
         None => return Err(place.field("type").missing()),
     };
-    tool.map(choice::one)
+    tool.map(choice::choose_one)
         .ok_or_else(|| place.field(field).missing())
 }
 
-fn allowed<'a>(
+fn read_allowed_tools<'a>(
     value: Value<'_, 'a>,
 ) -> Result<Option<(ToolChoice<'a>, Vec<NamedTool<'a>>)>, ReadFault> {
     let place = value.place;
@@ -237,7 +241,7 @@ fn allowed<'a>(
     if mode.is_some() && tools.is_none() {
         return Err(place.field("tools").missing());
     }
-    choice::some(
+    choice::choose_some(
         mode.as_deref(),
         tools.unwrap_or_default(),
         "must hold at least one tool",
@@ -252,8 +256,8 @@ fn allowed_tool<'a>(value: Value<'_, 'a>) -> Result<NamedTool<'a>, ReadFault> {
     let mut custom = None;
     value.element(|name, value| {
         match &**name {
-            "function" => function = named(value)?,
-            "custom" => custom = named(value)?,
+            "function" => function = read_named_tool(value)?,
+            "custom" => custom = read_named_tool(value)?,
             _ => value.skip()?,
         }
         Ok(())
@@ -264,7 +268,7 @@ fn allowed_tool<'a>(value: Value<'_, 'a>) -> Result<NamedTool<'a>, ReadFault> {
 }
 
 /// `{name}`: the name, and where it stands.
-fn named<'a>(value: Value<'_, 'a>) -> Result<Option<NamedTool<'a>>, ReadFault> {
+fn read_named_tool<'a>(value: Value<'_, 'a>) -> Result<Option<NamedTool<'a>>, ReadFault> {
     let place = value.place;
     let Some([name]) = value.texts(["name"], |_, value| value.skip())? else {
         return Ok(None);

@@ -42,7 +42,7 @@ fn part(part: &str) -> String {
 }
 
 fn image(url: &str) -> String {
-    let url = json::quote(url);
+    let url = json::quote_string(url);
     part(&format!(
         r#"{{"type":"image_url","image_url":{{"url":{url},"detail":"low"}}}}"#
     ))

@@ -11,7 +11,7 @@ use crate::wire::json::put_text;
 
 /// Writes the chunks of a stream.
 #[derive(Debug)]
-pub(crate) struct Chunks {
+pub(crate) struct ChunksWriter {
     head: Head,
     show_usage: bool,
     /// The number of citations of each choice.
@@ -19,7 +19,7 @@ pub(crate) struct Chunks {
     out: Vec<u8>,
 }
 
-impl Chunks {
+impl ChunksWriter {
     /// Returns the writer of a stream at its start.
     pub(crate) fn new(header: &AnswerHeader) -> Self {
         let head = Head::new(br#"data: {"id":""#, "chat.completion.chunk", header);
@@ -36,7 +36,7 @@ impl Chunks {
     fn before(&mut self, choice: usize) {
         self.out.extend_from_slice(self.head.bytes());
         self.out.extend_from_slice(br#","choices":[{"index":"#);
-        words::number(&mut self.out, choice);
+        words::write_number(&mut self.out, choice);
         self.out.extend_from_slice(br#","delta":{"#);
     }
 
@@ -51,7 +51,7 @@ impl Chunks {
     }
 }
 
-impl AnswerWriter for Chunks {
+impl AnswerWriter for ChunksWriter {
     fn out(&mut self) -> &mut Vec<u8> {
         &mut self.out
     }
@@ -68,7 +68,7 @@ impl AnswerWriter for Chunks {
         self.after();
     }
 
-    fn say(&mut self, choice: usize, kind: TextKind, text: &str) {
+    fn write_text(&mut self, choice: usize, kind: TextKind, text: &str) {
         // Most texts are short, and grow little by being escaped.
         self.out.reserve(self.head.bytes().len() + text.len() + 160);
         self.before(choice);
@@ -84,9 +84,9 @@ impl AnswerWriter for Chunks {
     fn call(&mut self, choice: usize, number: usize, call: &NewCall<'_>) {
         self.before(choice);
         self.out.extend_from_slice(br#""tool_calls":[{"index":"#);
-        words::number(&mut self.out, number);
+        words::write_number(&mut self.out, number);
         self.out.push(b',');
-        words::call(&mut self.out, call.id, call.name, "", call.signature);
+        words::write_call(&mut self.out, call.id, call.name, "", call.signature);
         self.out.push(b']');
         self.after();
     }
@@ -95,7 +95,7 @@ impl AnswerWriter for Chunks {
         self.out.reserve(self.head.bytes().len() + text.len() + 160);
         self.before(choice);
         self.out.extend_from_slice(br#""tool_calls":[{"index":"#);
-        words::number(&mut self.out, number);
+        words::write_number(&mut self.out, number);
         put_text(&mut self.out, r#","function":{"arguments":"#, text);
         self.out.extend_from_slice(b"}}]");
         self.after();
@@ -108,7 +108,7 @@ impl AnswerWriter for Chunks {
         self.out
             .extend_from_slice(words::media_list(mime).as_bytes());
         self.out.extend_from_slice(br#"":["#);
-        words::media(&mut self.out, number, mime, data);
+        words::write_media(&mut self.out, number, mime, data);
         self.out.push(b']');
         self.after();
     }
@@ -127,7 +127,7 @@ impl AnswerWriter for Chunks {
         *number += 1;
         self.before(choice);
         self.out.extend_from_slice(br#""annotations":["#);
-        words::citation(&mut self.out, Some(index), citation);
+        words::write_citation(&mut self.out, Some(index), citation);
         self.out.push(b']');
         self.after();
         true
@@ -138,7 +138,7 @@ impl AnswerWriter for Chunks {
         put_text(
             &mut self.out,
             r#"},"logprobs":null,"finish_reason":"#,
-            words::reason(reason),
+            words::finish_word(reason),
         );
         let usage = if self.show_usage {
             &b"}],\"usage\":null}\n\n"[..]
@@ -151,9 +151,9 @@ impl AnswerWriter for Chunks {
     fn end(&mut self, tally: &Tally, trail: Option<&str>) {
         if self.show_usage {
             self.out.extend_from_slice(self.head.bytes());
-            mark::append(&mut self.out, tally.usage().source, trail);
+            mark::append_mark(&mut self.out, tally.usage().source, trail);
             self.out.extend_from_slice(br#","choices":[],"usage":"#);
-            words::usage(&mut self.out, tally);
+            words::write_usage(&mut self.out, tally);
             self.out.extend_from_slice(b"}\n\n");
         }
         self.out.extend_from_slice(b"data: [DONE]\n\n");

@@ -64,7 +64,7 @@ impl Chunks {
         Self(Draft::new(
             header,
             options,
-            Box::new(super::Chunks::new(header)),
+            Box::new(super::ChunksWriter::new(header)),
         ))
     }
 
@@ -97,7 +97,7 @@ fn answer(
     options: AnswerOptions,
     tell: impl Fn(Emit<'_>) -> Result<(), AnswerFault>,
 ) -> Written {
-    written(header, options, Box::new(Whole::new(header)), &tell)
+    written(header, options, Box::new(WholeWriter::new(header)), &tell)
 }
 
 /// A buffered answer for who asked for a stream.
@@ -106,7 +106,12 @@ fn converted(
     options: AnswerOptions,
     tell: impl Fn(Emit<'_>) -> Result<(), AnswerFault>,
 ) -> Written {
-    written(header, options, Box::new(super::Chunks::new(header)), &tell)
+    written(
+        header,
+        options,
+        Box::new(super::ChunksWriter::new(header)),
+        &tell,
+    )
 }
 
 /// The chunks of a stream that ends well, without `[DONE]`.

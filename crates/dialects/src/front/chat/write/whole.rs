@@ -8,7 +8,7 @@ use crate::wire::json::put_text;
 
 /// Writes a whole answer, once all of it was told.
 #[derive(Debug)]
-pub(crate) struct Whole {
+pub(crate) struct WholeWriter {
     head: Head,
     choices: Vec<ChoiceText>,
     out: Vec<u8>,
@@ -28,7 +28,7 @@ struct ChoiceText {
     reason: Option<Finish>,
 }
 
-impl Whole {
+impl WholeWriter {
     /// Returns the writer of an answer of which nothing is known yet.
     pub(crate) fn new(header: &AnswerHeader) -> Self {
         Self {
@@ -66,7 +66,7 @@ impl ChoiceText {
 
     fn write(&self, at: usize, out: &mut Vec<u8>) {
         out.extend_from_slice(br#"{"index":"#);
-        words::number(out, at);
+        words::write_number(out, at);
         out.extend_from_slice(br#","message":{"role":"assistant""#);
         if self.content.is_empty() && !self.calls.is_empty() {
             out.extend_from_slice(br#","content":null"#);
@@ -85,7 +85,7 @@ impl ChoiceText {
         for call in &self.calls {
             out.extend_from_slice(before.as_bytes());
             out.push(b'{');
-            words::call(
+            words::write_call(
                 out,
                 &call.id,
                 &call.name,
@@ -112,13 +112,13 @@ impl ChoiceText {
         put_text(
             out,
             r#"},"logprobs":null,"finish_reason":"#,
-            words::reason(self.reason.unwrap_or(Finish::Stop)),
+            words::finish_word(self.reason.unwrap_or(Finish::Stop)),
         );
         out.push(b'}');
     }
 }
 
-impl AnswerWriter for Whole {
+impl AnswerWriter for WholeWriter {
     fn out(&mut self) -> &mut Vec<u8> {
         &mut self.out
     }
@@ -131,7 +131,7 @@ impl AnswerWriter for Whole {
         self.choices.push(ChoiceText::default());
     }
 
-    fn say(&mut self, choice: usize, kind: TextKind, text: &str) {
+    fn write_text(&mut self, choice: usize, kind: TextKind, text: &str) {
         self.with(choice, |choice| match kind {
             TextKind::Content => choice.content.push_str(text),
             TextKind::Reasoning => choice.reasoning.push_str(text),
@@ -163,7 +163,7 @@ impl AnswerWriter for Whole {
             if !list.is_empty() {
                 list.push(b',');
             }
-            words::media(list, number, mime, data);
+            words::write_media(list, number, mime, data);
         });
     }
 
@@ -175,7 +175,7 @@ impl AnswerWriter for Whole {
             if !choice.annotations.is_empty() {
                 choice.annotations.push(b',');
             }
-            words::citation(&mut choice.annotations, None, citation);
+            words::write_citation(&mut choice.annotations, None, citation);
         });
         true
     }
@@ -189,12 +189,12 @@ impl AnswerWriter for Whole {
         out.reserve(512 + self.choices.iter().map(ChoiceText::room).sum::<usize>());
         out.extend_from_slice(self.head.bytes());
         out.extend_from_slice(br#","choices":"#);
-        for (at, choice) in self.choices.iter().enumerate() {
-            out.push(if at == 0 { b'[' } else { b',' });
-            choice.write(at, out);
+        for (index, choice) in self.choices.iter().enumerate() {
+            out.push(if index == 0 { b'[' } else { b',' });
+            choice.write(index, out);
         }
         out.extend_from_slice(br#"],"usage":"#);
-        words::usage(out, tally);
+        words::write_usage(out, tally);
         out.push(b'}');
     }
 }

@@ -56,7 +56,7 @@ impl Head {
 }
 
 /// Returns the word for why a choice ended.
-pub(super) fn reason(finish: Finish) -> &'static str {
+pub(super) fn finish_word(finish: Finish) -> &'static str {
     match finish {
         Finish::Stop => "stop",
         Finish::Calls => "tool_calls",
@@ -66,7 +66,7 @@ pub(super) fn reason(finish: Finish) -> &'static str {
 }
 
 /// Appends the usage object. Details that nobody knows are left out.
-pub(super) fn usage(out: &mut Vec<u8>, tally: &Tally) {
+pub(super) fn write_usage(out: &mut Vec<u8>, tally: &Tally) {
     let (usage, counted) = (tally.usage(), tally.counted());
     append_count(out, r#"{"prompt_tokens":"#, usage.prompt);
     append_count(out, r#","completion_tokens":"#, usage.completion);
@@ -104,7 +104,7 @@ fn append_count(out: &mut Vec<u8>, before: &str, count: u64) {
 
 /// Appends a small number.
 #[inline]
-pub(super) fn number(out: &mut Vec<u8>, number: usize) {
+pub(super) fn write_number(out: &mut Vec<u8>, number: usize) {
     match u8::try_from(number) {
         Ok(digit @ 0..10) => out.push(b'0' + digit),
         Ok(_) | Err(_) => out.extend_from_slice(number.to_string().as_bytes()),
@@ -112,7 +112,7 @@ pub(super) fn number(out: &mut Vec<u8>, number: usize) {
 }
 
 /// Appends what a call is, from its id on, and closes its object.
-pub(super) fn call(
+pub(super) fn write_call(
     out: &mut Vec<u8>,
     id: &str,
     name: &str,
@@ -141,9 +141,9 @@ pub(super) fn media_list(mime: &str) -> &'static str {
 }
 
 /// Appends an entry of either list. The index is what clients merge lists by.
-pub(super) fn media(out: &mut Vec<u8>, index: usize, mime: &str, data: &str) {
+pub(super) fn write_media(out: &mut Vec<u8>, index: usize, mime: &str, data: &str) {
     out.extend_from_slice(br#"{"index":"#);
-    number(out, index);
+    write_number(out, index);
     out.extend_from_slice(if is_picture(mime) {
         br#","type":"image_url","image_url":{"url":"data:"#.as_slice()
     } else {
@@ -161,18 +161,22 @@ pub(super) fn can_cite(citation: &PlacedCitation<'_>) -> bool {
 }
 
 /// Appends a citation. The index is what clients merge lists by.
-pub(super) fn citation(out: &mut Vec<u8>, index: Option<usize>, citation: &PlacedCitation<'_>) {
+pub(super) fn write_citation(
+    out: &mut Vec<u8>,
+    index: Option<usize>,
+    citation: &PlacedCitation<'_>,
+) {
     let (source, characters) = (citation.source, &citation.characters);
     out.push(b'{');
     if let Some(index) = index {
         out.extend_from_slice(br#""index":"#);
-        number(out, index);
+        write_number(out, index);
         out.push(b',');
     }
     out.extend_from_slice(br#""type":"url_citation","url_citation":{"start_index":"#);
-    number(out, characters.start);
+    write_number(out, characters.start);
     out.extend_from_slice(br#","end_index":"#);
-    number(out, characters.end);
+    write_number(out, characters.end);
     put_text(out, r#","title":"#, source.title);
     put_text(out, r#","url":"#, source.url);
     out.extend_from_slice(b"}}");

@@ -58,7 +58,10 @@ fn a_request_asks_for_one_vector_or_for_many() {
     ] {
         assert!(of(&GEMINI_EMBEDS, body).is_err(), "{body}");
     }
-    let many = format!(r#"{{"requests":[{}]}}"#, vec![ONE; MOST + 1].join(","));
+    let many = format!(
+        r#"{{"requests":[{}]}}"#,
+        vec![ONE; MAX_INPUTS + 1].join(",")
+    );
     assert!(of(&GEMINI_EMBEDS, &many).unwrap_err().contains("2048"));
     for body in [
         "{}",
@@ -83,7 +86,7 @@ fn settings_stand_beside_the_content_or_in_an_object() {
         }],
         dimensions: Some(8),
         purpose: Some(Purpose::Document),
-        usual: None,
+        default_purpose: None,
         others: Vec::new(),
     };
     let content =

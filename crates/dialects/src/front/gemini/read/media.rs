@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::members;
+use super::read_camel_members;
 use crate::front::reading::value::{Name, Place, ReadFault, Value};
 use crate::front::reading::{others, url};
 use crate::neutral::{Media, PartKind};
@@ -20,17 +20,17 @@ impl<'a> Blob<'a> {
     /// Reads the object of this name; `None` for `null`. `lost` gets what nobody understands.
     fn read(
         value: Value<'_, 'a>,
-        of: &str,
+        field_name: &str,
         lost: &mut Vec<Name<'a>>,
     ) -> Result<Option<Self>, ReadFault> {
         let mut blob = Self::default();
-        let is_there = members(value, |known, name, value| {
+        let is_there = read_camel_members(value, |known, name, value| {
             match known {
                 "mimeType" => blob.kind = value.text()?.filter(|kind| !kind.is_empty()),
                 "data" => blob.data = value.text()?,
                 "fileUri" => blob.uri = value.text()?,
                 "displayName" => blob.name = value.text()?,
-                _ => others::field(lost, &format!("parts[].{of}."), name, value)?,
+                _ => others::note_field(lost, &format!("parts[].{field_name}."), name, value)?,
             }
             Ok(())
         })?;
@@ -39,18 +39,18 @@ impl<'a> Blob<'a> {
 }
 
 /// Notes the name of a picture or of a sound, which nobody can say.
-fn lose_name(name: Option<Cow<'_, str>>, of: &str, lost: &mut Vec<Name<'_>>) {
+fn lose_name(name: Option<Cow<'_, str>>, field_name: &str, lost: &mut Vec<Name<'_>>) {
     if name.is_some_and(|name| !name.is_empty()) {
-        others::note(
+        others::note_name(
             lost,
-            &format!("parts[].{of}."),
+            &format!("parts[].{field_name}."),
             &Cow::Borrowed("displayName"),
         );
     }
 }
 
 /// Reads `inlineData`.
-pub(super) fn inline<'a>(
+pub(super) fn read_inline_data<'a>(
     value: Value<'_, 'a>,
     lost: &mut Vec<Name<'a>>,
 ) -> Result<Option<PartKind<'a>>, ReadFault> {
@@ -67,11 +67,11 @@ pub(super) fn inline<'a>(
     if memchr::memchr(b':', data.as_bytes()).is_some() {
         return Err(place.field("data").refuse("must be base64"));
     }
-    if let Some(format) = sound(&kind) {
+    if let Some(format) = sound_format(&kind) {
         lose_name(name, "inlineData", lost);
         return Ok(Some(PartKind::Audio(data, format)));
     }
-    let media = url::inline(kind, data, place.field("mimeType"))?;
+    let media = url::inline_media(kind, data, place.field("mimeType"))?;
     let is_picture = matches!(&media, Media::Inline(kind, _) if kind.starts_with("image/"));
     if is_picture {
         lose_name(name, "inlineData", lost);
@@ -81,7 +81,7 @@ pub(super) fn inline<'a>(
 }
 
 /// Reads `fileData`.
-pub(super) fn file<'a>(
+pub(super) fn read_file_data<'a>(
     value: Value<'_, 'a>,
     lost: &mut Vec<Name<'a>>,
 ) -> Result<Option<PartKind<'a>>, ReadFault> {
@@ -95,7 +95,7 @@ pub(super) fn file<'a>(
     let uri = uri
         .filter(|uri| !uri.is_empty())
         .ok_or_else(|| place.field("fileUri").missing())?;
-    check(&uri, place.field("fileUri"))?;
+    check_uri(&uri, place.field("fileUri"))?;
     let of_name = || url::media_type(&uri).unwrap_or_default();
     let is_picture = kind
         .as_deref()
@@ -111,7 +111,7 @@ pub(super) fn file<'a>(
 }
 
 /// Refuses what is no address, and the address of a file that was uploaded to Google.
-fn check(uri: &str, place: Place<'_>) -> Result<(), ReadFault> {
+fn check_uri(uri: &str, place: Place<'_>) -> Result<(), ReadFault> {
     let is_uploaded = uri.starts_with("files/")
         || uri
             .to_ascii_lowercase()
@@ -129,7 +129,7 @@ fn check(uri: &str, place: Place<'_>) -> Result<(), ReadFault> {
 }
 
 /// Returns the format of a sound.
-fn sound(kind: &str) -> Option<Cow<'static, str>> {
+fn sound_format(kind: &str) -> Option<Cow<'static, str>> {
     let kind = kind
         .split(';')
         .next()

@@ -5,7 +5,7 @@
 use std::borrow::Cow;
 
 use crate::neutral::Raw;
-use crate::wire::json::{self, Broken, Cursor, Kind, Span, slice};
+use crate::wire::json::{self, Broken, Cursor, Kind, Span, span_bytes};
 use crate::wire::splice::Edits;
 
 /// The form of a schema, by the name of the member that it stands in.
@@ -26,7 +26,7 @@ pub(super) struct Standard<'a> {
 }
 
 /// Returns a schema as JSON Schema. What is JSON Schema already stays as it is.
-pub(super) fn standard(schema: Raw<'_>, written: SchemaForm) -> Standard<'_> {
+pub(super) fn standard_schema(schema: Raw<'_>, written: SchemaForm) -> Standard<'_> {
     let text = schema.0;
     let mut form = Form {
         edits: Edits::new(text.as_bytes()),
@@ -152,21 +152,21 @@ impl Form<'_> {
             b"type" => self.type_of(&key, cursor, notes)?,
             b"nullable" => {
                 let value = cursor.value()?;
-                if slice(text, &value) == b"true" {
+                if span_bytes(text, &value) == b"true" {
                     notes.nullable = Some((key, value));
                 }
             }
             b"enum" if kind == Kind::Array => {
                 let mut has_null = false;
                 let list = cursor.array(|cursor, _| {
-                    has_null |= slice(text, &cursor.value()?) == b"null";
+                    has_null |= span_bytes(text, &cursor.value()?) == b"null";
                     Ok(())
                 })?;
                 notes.list(list, has_null, "null");
             }
             b"const" => {
                 let value = cursor.value()?;
-                if slice(text, &value) != b"null" {
+                if span_bytes(text, &value) != b"null" {
                     notes.others.push((key, value, "const"));
                 }
             }
@@ -243,7 +243,7 @@ impl Form<'_> {
             self.replace(span.clone(), format!(r#"["{name}","null"]"#));
         }
         for (list, null) in &notes.lists {
-            let is_empty = slice(text, &(list.start + 1..list.end - 1))
+            let is_empty = span_bytes(text, &(list.start + 1..list.end - 1))
                 .trim_ascii()
                 .is_empty();
             self.replace(
@@ -301,7 +301,7 @@ impl Form<'_> {
         let name = json::text_of(text, &span)
             .and_then(|text| text.strip_prefix(theirs).map(str::to_owned));
         if let Some(name) = name {
-            self.replace(span, json::quote(&format!("{standard}{name}")));
+            self.replace(span, json::quote_string(&format!("{standard}{name}")));
         }
     }
 
@@ -313,8 +313,8 @@ impl Form<'_> {
         notes: &mut Notes,
     ) -> Result<(), Broken> {
         let before = cursor.clone().value()?;
-        notes.one = named(cursor)?;
-        if slice(cursor.text(), &before) == br#""TYPE_UNSPECIFIED""# {
+        notes.one = read_type_name(cursor)?;
+        if span_bytes(cursor.text(), &before) == br#""TYPE_UNSPECIFIED""# {
             self.edits.remove_member(key, &before);
             self.has_changed = true;
         } else {
@@ -325,7 +325,7 @@ impl Form<'_> {
 
     /// Consumes one of the types of a schema. Returns whether it is the type of `null`.
     fn one_of_types(&mut self, cursor: &mut Cursor<'_>) -> Result<bool, Broken> {
-        let Some((span, name)) = named(cursor)? else {
+        let Some((span, name)) = read_type_name(cursor)? else {
             return Ok(false);
         };
         self.rename(cursor.text(), span, name);
@@ -335,7 +335,7 @@ impl Form<'_> {
     /// Writes the name of a type as it is in JSON Schema.
     fn rename(&mut self, text: &[u8], span: Span, name: &str) {
         let name = format!(r#""{name}""#);
-        if slice(text, &span) != name.as_bytes() {
+        if span_bytes(text, &span) != name.as_bytes() {
             self.replace(span, name);
         }
     }
@@ -356,9 +356,9 @@ impl Notes {
 }
 
 /// Consumes a value, and returns the type that it names, if it names one.
-fn named(cursor: &mut Cursor<'_>) -> Result<Option<(Span, &'static str)>, Broken> {
+fn read_type_name(cursor: &mut Cursor<'_>) -> Result<Option<(Span, &'static str)>, Broken> {
     let span = cursor.value()?;
-    let written = slice(cursor.text(), &span);
+    let written = span_bytes(cursor.text(), &span);
     let word = written
         .get(1..written.len().saturating_sub(1))
         .unwrap_or_default();
@@ -381,7 +381,7 @@ mod tests {
 
     #[track_caller]
     fn check_form(form: SchemaForm, schema: &str, expected: &str) {
-        let standard = |schema| standard(Raw(schema), form);
+        let standard = |schema| standard_schema(Raw(schema), form);
         assert_eq!(
             (&*standard(schema).text, standard(schema).forbids_null),
             (expected, false),
@@ -498,7 +498,7 @@ mod tests {
                 r##"{"anyOf":[{"type":"null"}],"allOf":[{"anyOf":[{"allOf":[{}]},{"type":"null"}]}],"oneOf":[{}]}"##,
             ),
         ] {
-            let Standard { text, forbids_null } = standard(Raw(schema), SchemaForm::Google);
+            let Standard { text, forbids_null } = standard_schema(Raw(schema), SchemaForm::Google);
             assert_eq!((&*text, forbids_null), (expected, true));
         }
     }
@@ -541,7 +541,7 @@ mod tests {
         ] {
             for form in [SchemaForm::Google, SchemaForm::JsonSchema] {
                 assert!(
-                    matches!(standard(Raw(schema), form).text, Cow::Borrowed(text) if text == schema),
+                    matches!(standard_schema(Raw(schema), form).text, Cow::Borrowed(text) if text == schema),
                     "{schema}"
                 );
             }

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use super::schema::{self, SchemaForm};
-use super::{is_idle, members};
+use super::{is_idle, read_camel_members};
 use crate::front::FieldNames;
 use crate::front::reading::others;
 use crate::front::reading::value::{Name, Place, ReadFault, Value};
@@ -19,14 +19,14 @@ struct Wanted<'a> {
 }
 
 /// Reads `generationConfig`. Notes what the caller calls the schema of the answer.
-pub(super) fn read<'a>(
+pub(super) fn read_settings<'a>(
     value: Value<'_, 'a>,
     request: &mut Request<'a>,
     names: &mut FieldNames,
 ) -> Result<(), ReadFault> {
     let mut wanted = Wanted::default();
     let place = value.place;
-    members(value, |known, name, value| {
+    read_camel_members(value, |known, name, value| {
         let place = value.place;
         match known {
             "temperature" => request.temperature = value.number()?,
@@ -46,9 +46,9 @@ pub(super) fn read<'a>(
                     SchemaForm::JsonSchema
                 };
                 if let Some(schema) = value.raw_object()? {
-                    let standard = schema::standard(schema, form);
+                    let standard = schema::standard_schema(schema, form);
                     if standard.forbids_null {
-                        others::lose(
+                        others::note_value(
                             &mut request.others,
                             format!("generationConfig.{name}"),
                             schema,
@@ -60,7 +60,9 @@ pub(super) fn read<'a>(
                         .find(|known| known.ends_with(&**name));
                 }
             }
-            "thinkingConfig" => request.thinking.effort = thinking(value, &mut request.others)?,
+            "thinkingConfig" => {
+                request.thinking.effort = read_thinking(value, &mut request.others)?
+            }
             "responseModalities" => value.array(|_, value| {
                 let place = value.place;
                 match value.text()? {
@@ -73,7 +75,7 @@ pub(super) fn read<'a>(
                     return Err(only_text(place));
                 }
             }
-            _ => others::inner(&mut request.others, "generationConfig.", name, value)?,
+            _ => others::note_inner_field(&mut request.others, "generationConfig.", name, value)?,
         }
         Ok(())
     })?;
@@ -89,7 +91,7 @@ pub(super) fn read<'a>(
         .into_iter()
         .for_each(|field| names.write(field, name));
     }
-    request.format = format(wanted, place)?;
+    request.format = answer_format(wanted, place)?;
     Ok(())
 }
 
@@ -106,7 +108,10 @@ fn only_text(place: Place<'_>) -> ReadFault {
     place.unsupported("this model can be asked for text only")
 }
 
-fn format<'a>(wanted: Wanted<'a>, place: Place<'_>) -> Result<Option<Format<'a>>, ReadFault> {
+fn answer_format<'a>(
+    wanted: Wanted<'a>,
+    place: Place<'_>,
+) -> Result<Option<Format<'a>>, ReadFault> {
     let Wanted { mime, schema, .. } = wanted;
     match (mime.as_deref(), schema) {
         (Some("application/json"), None) => Ok(Some(Format::JsonObject)),
@@ -130,13 +135,13 @@ fn format<'a>(wanted: Wanted<'a>, place: Place<'_>) -> Result<Option<Format<'a>>
 }
 
 /// Reads the effort of thinking. Whether thoughts are shown, the envelope says.
-fn thinking<'a>(
+fn read_thinking<'a>(
     value: Value<'_, 'a>,
     lost: &mut Vec<(Name<'a>, Raw<'a>)>,
 ) -> Result<Option<Effort>, ReadFault> {
     let mut level = None;
     let mut budget = None;
-    members(value, |known, name, mut value| {
+    read_camel_members(value, |known, name, mut value| {
         let place = value.place;
         match known {
             "includeThoughts" => value.skip()?,
@@ -165,7 +170,7 @@ fn thinking<'a>(
                     lost.push((Cow::Owned(format!("{THINKING}thinkingBudget")), raw));
                 }
             }
-            _ => others::inner(lost, THINKING, name, value)?,
+            _ => others::note_inner_field(lost, THINKING, name, value)?,
         }
         Ok(())
     })?;
@@ -182,7 +187,9 @@ const THINKING: &str = "generationConfig.thinkingConfig.";
 const LEAST: u64 = 512;
 
 /// Reads `serviceTier`.
-pub(super) fn tier<'a>(value: Value<'_, 'a>) -> Result<Option<Cow<'a, str>>, ReadFault> {
+pub(super) fn read_service_tier<'a>(
+    value: Value<'_, 'a>,
+) -> Result<Option<Cow<'a, str>>, ReadFault> {
     let tier = value.text()?.map(|tier| tier.to_ascii_lowercase());
     Ok(match tier.as_deref() {
         None | Some("" | "unspecified") => None,

@@ -1,12 +1,12 @@
 use super::*;
-use crate::front::{Asked, GEMINI};
+use crate::front::{GEMINI, PathRequest};
 use crate::neutral::{Effort, Field, Format, Media, PartKind, ToolChoice, ToolKind};
 use crate::upstream::{anthropic, gemini, openai};
 use crate::{Dialect, Translate};
 
 fn request(body: &str) -> Request<'_> {
     GEMINI.envelope(body.as_bytes()).expect("an envelope");
-    read(body.as_bytes())
+    read_request(body.as_bytes())
         .unwrap_or_else(|why| panic!("{why:?} {body}"))
         .0
 }
@@ -50,7 +50,7 @@ fn check_said(contents: &str, expected: &[&str]) {
 
 #[track_caller]
 fn check_refused(body: &str, param: &str) {
-    let refused = read(body.as_bytes()).expect_err(body);
+    let refused = read_request(body.as_bytes()).expect_err(body);
     let (Refused::Invalid(why) | Refused::Unsupported(why)) = refused;
     assert_eq!(why.param, param, "{body}: {}", why.message);
 }
@@ -257,10 +257,10 @@ fn no_body_panics() {
     };
     let try_it = |body: &[u8]| {
         if GEMINI.envelope(body).is_ok() {
-            let _read = read(body);
+            let _read = read_request(body);
         }
         let _read = (
-            read(body).is_ok(),
+            read_request(body).is_ok(),
             GEMINI.contents.check(&nothing, body).is_ok(),
         );
     };
@@ -652,7 +652,7 @@ fn settings_of_the_answer() {
 fn written(dialect: &Dialect, body: &str, model: &str) -> (serde_json::Value, String) {
     let body = bytes::Bytes::copy_from_slice(body.as_bytes());
     let envelope = GEMINI.envelope(&body).unwrap();
-    let envelope = envelope.at(Asked {
+    let envelope = envelope.with_path(PathRequest {
         model: Some("callers".into()),
         stream: true,
     });
@@ -736,7 +736,8 @@ fn an_agents_turn_is_written_for_anthropic_and_for_gemini() {
 #[test]
 fn a_schema_is_named_as_it_is_written() {
     let names = |body: &str| {
-        let (request, names) = read(body.as_bytes()).unwrap_or_else(|why| panic!("{why:?} {body}"));
+        let (request, names) =
+            read_request(body.as_bytes()).unwrap_or_else(|why| panic!("{why:?} {body}"));
         [Field::FormatSchema, Field::ToolParameters]
             .map(|field| names.name(&request, &field).into_owned())
     };

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::HashSet;
 
 use super::schema::{self, SchemaForm};
-use super::{each, members};
+use super::{read_camel_members, read_each};
 use crate::front::FieldNames;
 use crate::front::reading::others;
 use crate::front::reading::value::{Name, ReadFault, Value};
@@ -43,9 +43,9 @@ enum Mode {
 impl<'a> DeclaredTools<'a> {
     /// Reads `tools`.
     pub(super) fn read(&mut self, value: Value<'_, 'a>) -> Result<(), ReadFault> {
-        each(value, |_, value| {
-            members(value, |known, _, mut value| match known {
-                "functionDeclarations" => each(value, |_, value| self.function(value)),
+        read_each(value, |_, value| {
+            read_camel_members(value, |known, _, mut value| match known {
+                "functionDeclarations" => read_each(value, |_, value| self.function(value)),
                 // An empty object asks for the tool, too.
                 _ if value.kind()? != Kind::Null => Err(value.place.unsupported(
                     "only Google's own models and servers have this tool; remove the tool for this model",
@@ -61,10 +61,10 @@ impl<'a> DeclaredTools<'a> {
         let mut name = None;
         let mut description = None;
         let mut parameters = None;
-        let is_there = members(value, |known, written, value| {
+        let is_there = read_camel_members(value, |known, written, value| {
             match known {
                 "name" => name = value.text()?,
-                "description" => description = value.said()?,
+                "description" => description = value.lazy_text()?,
                 "parametersJsonSchema" => {
                     let schema = value.raw_object()?;
                     parameters = schema
@@ -77,7 +77,7 @@ impl<'a> DeclaredTools<'a> {
                         .take()
                         .or(schema.map(|schema| (schema, SchemaForm::Google, written.clone())));
                 }
-                _ => others::inner(
+                _ => others::note_inner_field(
                     &mut self.others,
                     "tools[].functionDeclarations[].",
                     written,
@@ -98,9 +98,9 @@ impl<'a> DeclaredTools<'a> {
         }
         let schema = parameters.map(|(schema, form, written)| {
             self.note_name(&written);
-            let standard = schema::standard(schema, form);
+            let standard = schema::standard_schema(schema, form);
             if standard.forbids_null {
-                others::lose(
+                others::note_value(
                     &mut self.others,
                     format!("tools[].functionDeclarations[].{written}"),
                     schema,
@@ -139,12 +139,12 @@ impl<'a> DeclaredTools<'a> {
         value: Value<'_, 'a>,
         lost: &mut Vec<(Name<'a>, Raw<'a>)>,
     ) -> Result<(), ReadFault> {
-        members(value, |known, name, value| match known {
-            "functionCallingConfig" => members(value, |known, name, value| {
+        read_camel_members(value, |known, name, value| match known {
+            "functionCallingConfig" => read_camel_members(value, |known, name, value| {
                 self.calling_field(known, name, value, lost)
             })
             .map(drop),
-            _ => others::inner(lost, "toolConfig.", name, value),
+            _ => others::note_inner_field(lost, "toolConfig.", name, value),
         })?;
         Ok(())
     }
@@ -160,7 +160,7 @@ impl<'a> DeclaredTools<'a> {
         match known {
             "mode" => {
                 let raw = value.ahead()?;
-                self.mode = mode(value)?;
+                self.mode = read_mode(value)?;
                 // No other provider promises that calls match their schemas.
                 if raw.0.eq_ignore_ascii_case(r#""VALIDATED""#) {
                     lost.push((format!("{PREFIX}mode").into(), raw));
@@ -171,7 +171,7 @@ impl<'a> DeclaredTools<'a> {
                 self.allowed.extend(value.text()?);
                 Ok(())
             }),
-            _ => others::inner(lost, PREFIX, name, value),
+            _ => others::note_inner_field(lost, PREFIX, name, value),
         }
     }
 
@@ -182,7 +182,7 @@ impl<'a> DeclaredTools<'a> {
             return Ok(None);
         };
         if allowed.iter().any(|name| !self.names.contains(name)) {
-            return Err(unknown());
+            return Err(unknown_function());
         }
         Ok(Some(match (mode, allowed.len()) {
             (Mode::None, _) => ToolChoice::None,
@@ -196,7 +196,7 @@ impl<'a> DeclaredTools<'a> {
     }
 }
 
-fn mode(value: Value<'_, '_>) -> Result<Option<Mode>, ReadFault> {
+fn read_mode(value: Value<'_, '_>) -> Result<Option<Mode>, ReadFault> {
     let place = value.place;
     let word = value.text()?.map(|word| word.to_ascii_uppercase());
     match word.as_deref() {
@@ -208,7 +208,7 @@ fn mode(value: Value<'_, '_>) -> Result<Option<Mode>, ReadFault> {
     }
 }
 
-fn unknown() -> ReadFault {
+fn unknown_function() -> ReadFault {
     let field = "toolConfig.functionCallingConfig.allowedFunctionNames";
     Box::new(Refused::invalid(
         field,

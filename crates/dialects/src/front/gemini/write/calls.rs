@@ -6,7 +6,7 @@ use crate::neutral::answer::NewCall;
 use crate::wire::json::Pieces;
 
 /// The most bytes of arguments that wait, of all choices together.
-pub(super) const MOST: usize = 4 << 20;
+pub(super) const MAX_WAITING_BYTES: usize = 4 << 20;
 
 /// The call of each choice that has begun and not ended.
 #[derive(Debug, Default)]
@@ -24,12 +24,12 @@ struct Waiting {
 
 impl WaitingCalls {
     /// Begins a call. The choice's call before it has ended.
-    pub(super) fn begin(&mut self, choice: usize, call: &NewCall<'_>) {
+    pub(super) fn begin_call(&mut self, choice: usize, call: &NewCall<'_>) {
         if self.open.len() <= choice {
             self.open.resize_with(choice + 1, || None);
         }
-        if let Some(place) = self.open.get_mut(choice) {
-            *place = Some(Waiting {
+        if let Some(waiting_call) = self.open.get_mut(choice) {
+            *waiting_call = Some(Waiting {
                 call: call.begun(),
                 arguments: Pieces::default(),
             });
@@ -64,6 +64,6 @@ impl WaitingCalls {
 
     /// Returns whether more waits than is kept.
     pub(super) fn is_full(&self) -> bool {
-        self.bytes > MOST
+        self.bytes > MAX_WAITING_BYTES
     }
 }

@@ -3,7 +3,7 @@
 
 use super::calls::WaitingCalls;
 use super::grounding::Grounding;
-use super::{StreamForm, call, finish, media, tail, usage};
+use super::{StreamForm, chunk_tail, write_call, write_finish, write_media, write_usage};
 use crate::neutral::answer::{AnswerWriter, Carries, NewCall, Tally, TextKind};
 use crate::neutral::citation::PlacedCitation;
 use crate::neutral::{AnswerHeader, Call, Finish, mark};
@@ -35,8 +35,8 @@ struct WrittenCandidate {
 
 impl WrittenCandidate {
     /// Begins another part.
-    fn begin(&mut self) -> &mut Vec<u8> {
-        self.close();
+    fn begin_part(&mut self) -> &mut Vec<u8> {
+        self.close_text();
         if !self.parts.is_empty() {
             self.parts.push(b',');
         }
@@ -44,15 +44,15 @@ impl WrittenCandidate {
     }
 
     /// Ends the text that goes on.
-    fn close(&mut self) {
+    fn close_text(&mut self) {
         if let Some(is_thought) = self.open.take() {
             self.parts.extend_from_slice(end_of_text(is_thought));
         }
     }
 
-    fn say(&mut self, is_thought: bool, piece: &str) {
+    fn add_text(&mut self, is_thought: bool, piece: &str) {
         if self.open != Some(is_thought) {
-            self.begin().extend_from_slice(TEXT);
+            self.begin_part().extend_from_slice(TEXT);
             self.open = Some(is_thought);
         }
         escape_into(piece, &mut self.parts);
@@ -76,7 +76,7 @@ impl CandidatesWriter {
         let (calls, candidates) = (WaitingCalls::default(), Vec::new());
         Self {
             form,
-            tail: tail(header),
+            tail: chunk_tail(header),
             has_begun: false,
             calls,
             candidates,
@@ -85,7 +85,7 @@ impl CandidatesWriter {
     }
 
     /// Writes what stands before a response.
-    fn begin(&mut self) {
+    fn begin_response(&mut self) {
         let has_begun = std::mem::replace(&mut self.has_begun, true);
         self.out.extend_from_slice(match (self.form, has_begun) {
             (None, _) => b"",
@@ -107,10 +107,10 @@ impl CandidatesWriter {
     fn part(&mut self, choice: usize, part: impl FnOnce(&mut Vec<u8>)) {
         if self.form.is_none() {
             return if let Some(candidate) = self.candidates.get_mut(choice) {
-                part(candidate.begin())
+                part(candidate.begin_part())
             };
         }
-        self.begin();
+        self.begin_response();
         self.out
             .extend_from_slice(br#"{"candidates":[{"content":{"parts":["#);
         part(&mut self.out);
@@ -121,7 +121,7 @@ impl CandidatesWriter {
 
     fn called(&mut self, choice: usize, ended: Option<Call<'static>>) {
         if let Some(ended) = ended {
-            self.part(choice, |out| call(out, &ended));
+            self.part(choice, |out| write_call(out, &ended));
         }
     }
 }
@@ -142,7 +142,7 @@ impl AnswerWriter for CandidatesWriter {
         self.candidates.push(WrittenCandidate::default());
     }
 
-    fn say(&mut self, choice: usize, kind: TextKind, piece: &str) {
+    fn write_text(&mut self, choice: usize, kind: TextKind, piece: &str) {
         let before = self.calls.end_if_whole(choice);
         self.called(choice, before);
         let is_thought = kind == TextKind::Reasoning;
@@ -151,7 +151,7 @@ impl AnswerWriter for CandidatesWriter {
             .get_mut(choice)
             .filter(|_| self.form.is_none())
         {
-            Some(candidate) => candidate.say(is_thought, piece),
+            Some(candidate) => candidate.add_text(is_thought, piece),
             None => self.part(choice, |out| {
                 out.extend_from_slice(TEXT);
                 escape_into(piece, out);
@@ -163,7 +163,7 @@ impl AnswerWriter for CandidatesWriter {
     fn call(&mut self, choice: usize, _number: usize, call: &NewCall<'_>) {
         let before = self.calls.end(choice);
         self.called(choice, before);
-        self.calls.begin(choice, call);
+        self.calls.begin_call(choice, call);
     }
 
     fn arguments(&mut self, choice: usize, _number: usize, piece: &str) {
@@ -173,7 +173,7 @@ impl AnswerWriter for CandidatesWriter {
     fn media(&mut self, choice: usize, _number: usize, mime: &str, data: &str) {
         let before = self.calls.end_if_whole(choice);
         self.called(choice, before);
-        self.part(choice, |out| media(out, mime, data));
+        self.part(choice, |out| write_media(out, mime, data));
     }
 
     fn cite(&mut self, choice: usize, citation: &PlacedCitation<'_>) -> bool {
@@ -186,7 +186,8 @@ impl AnswerWriter for CandidatesWriter {
         let last = self.calls.end(choice);
         if let Some(candidate) = self.candidates.get_mut(choice) {
             candidate.reason = Some(reason);
-            last.iter().for_each(|last| call(candidate.begin(), last));
+            last.iter()
+                .for_each(|last| write_call(candidate.begin_part(), last));
         }
     }
 
@@ -199,11 +200,11 @@ impl AnswerWriter for CandidatesWriter {
     }
 
     fn end(&mut self, tally: &Tally, trail: Option<&str>) {
-        self.begin();
+        self.begin_response();
         let out = &mut self.out;
         out.extend_from_slice(br#"{"candidates":["#);
         for (choice, candidate) in self.candidates.iter_mut().enumerate() {
-            candidate.close();
+            candidate.close_text();
             if choice > 0 {
                 out.push(b',');
             }
@@ -214,12 +215,12 @@ impl AnswerWriter for CandidatesWriter {
             }
             out.extend_from_slice(br#"],"role":"model"}"#);
             candidate.grounding.write(out);
-            finish(out, candidate.reason.unwrap_or(Finish::Stop), choice);
+            write_finish(out, candidate.reason.unwrap_or(Finish::Stop), choice);
         }
         out.push(b']');
-        usage(out, tally);
+        write_usage(out, tally);
         if self.form.is_some() {
-            mark::append(out, tally.usage().source, trail);
+            mark::append_mark(out, tally.usage().source, trail);
         }
         self.end_response();
         if self.form == Some(StreamForm::Array) {

@@ -4,7 +4,7 @@ use crate::neutral::citation::PlacedCitation;
 use crate::wire::json::Writer;
 
 /// The most sources of a candidate, and the most places that have one.
-const MOST: usize = 1_000;
+const MAX_SUPPORTS: usize = 1_000;
 
 /// The sources, and the places of the text that have them.
 #[derive(Debug, Default)]
@@ -18,18 +18,18 @@ pub(super) struct Grounding {
 impl Grounding {
     /// Takes a citation. Returns whether it can be said.
     pub(super) fn take(&mut self, citation: &PlacedCitation<'_>) -> bool {
-        let Some(chunk) = chunk(citation) else {
+        let Some(chunk) = source_chunk(citation) else {
             return false;
         };
         let known = self.chunks.iter().position(|known| *known == chunk);
-        if self.supports.len() >= MOST {
+        if self.supports.len() >= MAX_SUPPORTS {
             return false;
         }
-        let place = known.unwrap_or(self.chunks.len());
+        let chunk_index = known.unwrap_or(self.chunks.len());
         if known.is_none() {
             self.chunks.push(chunk);
         }
-        let support = (citation.bytes.start, citation.bytes.end, place);
+        let support = (citation.bytes.start, citation.bytes.end, chunk_index);
         if !self.supports.contains(&support) {
             self.supports.push(support);
         }
@@ -63,7 +63,7 @@ impl Grounding {
 }
 
 /// Returns a source as JSON text: a page of the web, or a text that the caller gave.
-fn chunk(citation: &PlacedCitation<'_>) -> Option<String> {
+fn source_chunk(citation: &PlacedCitation<'_>) -> Option<String> {
     let source = citation.source;
     let mut w = Writer::default();
     match (source.url, source.title, source.quote) {

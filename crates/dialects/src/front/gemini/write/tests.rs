@@ -1,6 +1,6 @@
 use serde_json::Value;
 
-use super::calls::MOST;
+use super::calls::MAX_WAITING_BYTES;
 use super::*;
 use crate::front::{AnswerSoFar, Front, GEMINI, GEMINI_ARRAY};
 use crate::neutral::answer::AnswerOptions;
@@ -245,7 +245,7 @@ fn a_broken_array_ends_with_the_error() {
         wire.split_inclusive("\n\n").next().unwrap(),
         1,
     );
-    let keepalive = std::str::from_utf8(GEMINI_ARRAY.around.keepalive).unwrap();
+    let keepalive = std::str::from_utf8(GEMINI_ARRAY.stream_frame.keepalive).unwrap();
     let array: Vec<Value> =
         serde_json::from_str(&format!("{keepalive}{begun}{keepalive}{}", error(true))).unwrap();
     assert_eq!(
@@ -335,7 +335,7 @@ fn arguments_that_are_no_object_are_never_written() {
 #[test]
 fn arguments_do_not_grow_without_bound() {
     let dialect = Dialect::from(&openai::PROTOCOL);
-    let text = "x".repeat(MOST / 4);
+    let text = "x".repeat(MAX_WAITING_BYTES / 4);
     let first = r#""tool_calls":[{"index":0,"id":"a","type":"function","function":{"name":"f","arguments":"{\"a\":\""}}]"#;
     let more = format!(r#""tool_calls":[{{"index":0,"function":{{"arguments":"{text}"}}}}]"#);
     let (_, end) = streamed(
@@ -476,21 +476,27 @@ fn claudes_answer_keeps_its_order() {
 
 #[test]
 fn nothing_but_data_is_ever_in_a_stream() {
-    let late = (GEMINI.around.late_header)("x-portcullis-dropped", "a, \"b\"");
+    let late = (GEMINI.stream_frame.late_header)("x-portcullis-dropped", "a, \"b\"");
     assert_eq!(
         late,
         "data: {\"x_portcullis\":{\"dropped\":\"a, \\\"b\\\"\"}}\n\n"
     );
     assert_eq!(
-        (GEMINI_ARRAY.around.late_header)("x-portcullis-dropped", "a"),
+        (GEMINI_ARRAY.stream_frame.late_header)("x-portcullis-dropped", "a"),
         ""
     );
     assert_eq!(
-        (GEMINI.around.keepalive, GEMINI_ARRAY.around.keepalive),
+        (
+            GEMINI.stream_frame.keepalive,
+            GEMINI_ARRAY.stream_frame.keepalive
+        ),
         (&b"\n"[..], &b"\n"[..])
     );
     assert_eq!(
-        (GEMINI.around.content_type, GEMINI_ARRAY.around.content_type),
+        (
+            GEMINI.stream_frame.content_type,
+            GEMINI_ARRAY.stream_frame.content_type
+        ),
         ("text/event-stream", "application/json")
     );
 }

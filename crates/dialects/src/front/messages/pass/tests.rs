@@ -26,7 +26,7 @@ fn passed(body: &str) -> (String, String) {
         sealed: Sealed::Closed,
     };
     let (mut edits, mut out) = (Edits::new(&body), Vec::new());
-    let losses = request(&job, &mut edits).expect("it passes");
+    let losses = edit_request(&job, &mut edits).expect("it passes");
     edits.apply_into(&mut out);
     (String::from_utf8(out).unwrap(), losses.names().join(" "))
 }
@@ -180,14 +180,15 @@ fn an_answer_says_the_model_that_was_asked_for() {
         ..AnswerHeader::default()
     };
     let answer = PassedAnswer::new(&header, &AnswerOptions::default());
-    let whole = |body: &str| String::from_utf8(super::whole(body.as_bytes(), &answer)).unwrap();
+    let whole =
+        |body: &str| String::from_utf8(super::write_answer(body.as_bytes(), &answer)).unwrap();
     assert_eq!(
         whole(r#"{"type":"message", "model":"up","new":{"model":"x"}}"#),
         r#"{"type":"message", "model":"m","new":{"model":"x"}}"#
     );
     let event = |name: &str, data: &str| {
         let mut out = Vec::new();
-        super::event(
+        super::write_event(
             &Event {
                 name: name.as_bytes(),
                 data: data.as_bytes(),

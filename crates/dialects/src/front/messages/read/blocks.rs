@@ -4,8 +4,8 @@ use std::borrow::Cow;
 
 use crate::front::reading::value::{Name, Place, ReadFault, Value};
 use crate::front::reading::{others, url};
-use crate::neutral::schema::{find, members};
-use crate::neutral::{Cache, Call, Media, Message, Part, PartKind, Raw, Role, Said, Thought};
+use crate::neutral::schema::{find_member, read_members};
+use crate::neutral::{Cache, Call, LazyText, Media, Message, Part, PartKind, Raw, Role, Thought};
 use crate::wire::json::Kind;
 
 /// The start of a text that Claude Code puts first. It names the client's build, and would only
@@ -20,11 +20,14 @@ pub(super) struct Blocks<'a> {
     results: Vec<Message<'a>>,
     /// The names of the deferred tools that a result has shown to the model.
     pub(super) shown: Vec<Cow<'a, str>>,
-    place: Option<usize>,
+    caller_index: Option<usize>,
 }
 
 /// Reads `system`: a text, or blocks of text.
-pub(super) fn system<'a>(value: Value<'_, 'a>, message: &mut Message<'a>) -> Result<(), ReadFault> {
+pub(super) fn read_system<'a>(
+    value: Value<'_, 'a>,
+    message: &mut Message<'a>,
+) -> Result<(), ReadFault> {
     let place = value.place;
     let mut blocks = Blocks::new(None);
     blocks.content(value)?;
@@ -47,16 +50,16 @@ impl<'a> Blocks<'a> {
         Self::new(Some(index))
     }
 
-    fn new(place: Option<usize>) -> Self {
+    fn new(caller_index: Option<usize>) -> Self {
         let message = Message {
-            place,
+            caller_index,
             ..Message::default()
         };
         Self {
             message,
             results: Vec::new(),
             shown: Vec::new(),
-            place,
+            caller_index,
         }
     }
 
@@ -65,7 +68,7 @@ impl<'a> Blocks<'a> {
         match value.kind()? {
             Kind::Array => value.array(|_, value| self.block(value)),
             Kind::String | Kind::Null => {
-                let part = value.said()?.and_then(text_part);
+                let part = value.lazy_text()?.and_then(text_part);
                 self.message.content.extend(part);
                 Ok(())
             }
@@ -152,14 +155,14 @@ impl<'a> Blocks<'a> {
                 self.shown.append(&mut block.shown);
                 let mut result = Message {
                     role: Role::Tool,
-                    place: self.place,
+                    caller_index: self.caller_index,
                     tool_call_id: Some(id),
                     content: block.content,
                     cache: block.cache,
                     ..Message::default()
                 };
                 if block.is_error {
-                    result.content = failed(result.content);
+                    result.content = mark_failed(result.content);
                 }
                 self.results.push(result);
             }
@@ -172,7 +175,7 @@ impl<'a> Blocks<'a> {
                 self.push(texts.collect(), block.cache);
             }
             // A step of Anthropic's servers. The text of the answer has its outcome.
-            _ => others::note(
+            _ => others::note_name(
                 &mut self.message.others,
                 "content[].",
                 &Cow::Owned(kind.into_owned()),
@@ -198,12 +201,13 @@ impl<'a> Blocks<'a> {
 /// Returns whether `citations` is a list with citations, or asks for some in the answer.
 fn asks_or_cites(citations: Raw<'_>) -> bool {
     let citations = citations.0;
-    let asked = members(citations).map(|settings| find(&settings, "enabled") == Some("true"));
+    let asked =
+        read_members(citations).map(|settings| find_member(&settings, "enabled") == Some("true"));
     asked.unwrap_or(!matches!(citations, "null" | "[]"))
 }
 
 /// Marks the content of a result as a failure.
-fn failed(mut content: Vec<Part<'_>>) -> Vec<Part<'_>> {
+fn mark_failed(mut content: Vec<Part<'_>>) -> Vec<Part<'_>> {
     match content.first_mut() {
         Some(Part {
             kind: PartKind::Text(text),
@@ -215,7 +219,7 @@ fn failed(mut content: Vec<Part<'_>>) -> Vec<Part<'_>> {
 }
 
 /// Returns a text as a part, unless it is empty.
-fn text_part<'a>(text: impl Into<Said<'a>>) -> Option<Part<'a>> {
+fn text_part<'a>(text: impl Into<LazyText<'a>>) -> Option<Part<'a>> {
     let text = text.into();
     (!text.is_empty()).then(|| Part::text(text))
 }
@@ -224,7 +228,7 @@ fn text_part<'a>(text: impl Into<Said<'a>>) -> Option<Part<'a>> {
 #[derive(Default)]
 struct ReadBlock<'a> {
     kind: Option<Cow<'a, str>>,
-    text: Option<Said<'a>>,
+    text: Option<LazyText<'a>>,
     source: Option<Source<'a>>,
     /// The `source` of a search result is its URL.
     url: Option<Cow<'a, str>>,
@@ -248,7 +252,7 @@ impl<'a> ReadBlock<'a> {
     fn field(&mut self, name: &Name<'a>, mut value: Value<'_, 'a>) -> Result<(), ReadFault> {
         match &**name {
             "type" => self.kind = value.text()?,
-            "text" => self.text = value.said()?,
+            "text" => self.text = value.lazy_text()?,
             "title" => self.title = value.text()?,
             "thinking" => self.thinking = value.text()?,
             "signature" => self.signature = value.text()?,
@@ -267,13 +271,13 @@ impl<'a> ReadBlock<'a> {
             "content" => self.inner_content(value)?,
             "citations" => {
                 if asks_or_cites(value.ahead()?) {
-                    others::note(&mut self.others, "", name);
+                    others::note_name(&mut self.others, "", name);
                 }
                 value.skip()?;
             }
             // No model needs to know who called.
             "caller" | "toolset_name" => value.skip()?,
-            _ => others::field(&mut self.others, "", name, value)?,
+            _ => others::note_field(&mut self.others, "", name, value)?,
         }
         Ok(())
     }
@@ -292,7 +296,7 @@ impl<'a> ReadBlock<'a> {
 
     fn note_others(&self, noted: &mut Vec<Name<'a>>, prefix: &str) {
         let names = self.others.iter();
-        names.for_each(|name| others::note(noted, prefix, name));
+        names.for_each(|name| others::note_name(noted, prefix, name));
     }
 
     /// Returns the parts of a search result: a text with its title and URL, and its media.
@@ -317,7 +321,7 @@ impl<'a> ReadBlock<'a> {
     fn inner_content(&mut self, mut value: Value<'_, 'a>) -> Result<(), ReadFault> {
         match value.kind()? {
             Kind::String => {
-                self.content.extend(value.said()?.and_then(text_part));
+                self.content.extend(value.lazy_text()?.and_then(text_part));
                 Ok(())
             }
             Kind::Array => value.array(|_, value| self.inner_block(value)),
@@ -351,12 +355,12 @@ impl<'a> ReadBlock<'a> {
                 self.content.push(Part::text(text));
                 self.shown.push(name);
             }
-            Some(kind) => others::note(
+            Some(kind) => others::note_name(
                 &mut self.others,
                 "",
                 &Cow::Owned(format!("content[].{kind}")),
             ),
-            None => others::note(&mut self.others, "", &Cow::Borrowed("content[]")),
+            None => others::note_name(&mut self.others, "", &Cow::Borrowed("content[]")),
         }
         Ok(())
     }
@@ -378,7 +382,7 @@ impl<'a> Source<'a> {
             ["type", "media_type", "data", "url", "file_id"],
             |name, value| {
                 if name != "content" {
-                    return others::field(lost, "source.", name, value);
+                    return others::note_field(lost, "source.", name, value);
                 }
                 let mut inner = ReadBlock::default();
                 inner.inner_content(value)?;
@@ -402,7 +406,7 @@ impl<'a> Source<'a> {
             Some("base64") => {
                 let data = data.ok_or_else(|| place.field("data").missing())?;
                 let kind = media_type.ok_or_else(|| place.field("media_type").missing())?;
-                url::inline(kind, data, place.field("media_type"))?
+                url::inline_media(kind, data, place.field("media_type"))?
             }
             Some("url") => Media::Url(url.ok_or_else(|| place.field("url").missing())?),
             Some("file") => Media::Id(file_id.ok_or_else(|| place.field("file_id").missing())?),

@@ -46,7 +46,7 @@ fn message(message: &Message<'_>) -> String {
         Role::Tool => format!("result of {}", message.tool_call_id.as_deref().unwrap()),
         Role::Developer | Role::Function => panic!("{message:?}"),
     }];
-    said.extend(message.place.map(|place| format!("@{place}")));
+    said.extend(message.caller_index.map(|place| format!("@{place}")));
     said.extend(message.thoughts.iter().map(|thought| {
         match (&thought.redacted, &thought.signature) {
             (Some(data), _) => format!("redacted({data})"),
@@ -140,7 +140,8 @@ fn tool(tool: &crate::neutral::Tool<'_>) -> String {
 #[track_caller]
 fn check_messages(members: Value, expected: &[&str]) {
     let body = body(members);
-    let (request, _) = read(body.as_bytes()).unwrap_or_else(|why| panic!("{body}\n{why:?}"));
+    let (request, _) =
+        read_request(body.as_bytes()).unwrap_or_else(|why| panic!("{body}\n{why:?}"));
     assert_eq!(messages(&request), expected, "{body}");
 }
 
@@ -157,7 +158,8 @@ fn check_content(content: Value, expected: &[&str]) {
 #[track_caller]
 fn check_settings(members: Value, expected: &str) {
     let body = body(members);
-    let (request, _) = read(body.as_bytes()).unwrap_or_else(|why| panic!("{body}\n{why:?}"));
+    let (request, _) =
+        read_request(body.as_bytes()).unwrap_or_else(|why| panic!("{body}\n{why:?}"));
     assert_eq!(
         settings(&request),
         format!("max=9 {expected}").trim_end(),
@@ -166,7 +168,7 @@ fn check_settings(members: Value, expected: &str) {
 }
 
 fn refusal(body: &str) -> (&'static str, String, String) {
-    match read(body.as_bytes()) {
+    match read_request(body.as_bytes()) {
         Err(Refused::Invalid(why)) => ("invalid", why.param, why.message),
         Err(Refused::Unsupported(why)) => ("unsupported", why.param, why.message),
         Ok((request, _)) => panic!("{body}\n{request:?}"),
@@ -378,7 +380,7 @@ fn thoughts_keep_their_order_their_signatures_and_their_secrets() {
 fn the_input_of_a_call_keeps_its_text() {
     let text = r#"{"model":"m","max_tokens":1,"messages":[{"role":"assistant","content":[
         {"type":"tool_use","id":"a","name":"f","input":{ "b" : 1.0, "a":"\u00e9", "deep":[[],{}] }}]}]}"#;
-    let (request, _) = read(text.as_bytes()).unwrap();
+    let (request, _) = read_request(text.as_bytes()).unwrap();
     assert_eq!(
         request.messages[0].calls[0].arguments,
         r#"{ "b" : 1.0, "a":"\u00e9", "deep":[[],{}] }"#
@@ -555,7 +557,7 @@ fn the_format_stands_at_either_place() {
         (json!({"output_format": more}), "output_format"),
     ] {
         let body = body(members);
-        let (request, _) = read(body.as_bytes()).unwrap();
+        let (request, _) = read_request(body.as_bytes()).unwrap();
         assert!(
             settings(&request).ends_with(&lost(path)),
             "{}",
@@ -1178,7 +1180,7 @@ fn names_that_callers_invent_are_bounded() {
         r#""content":[{"#,
         r#""content":[{"type":"text","text":"x","#,
     );
-    let (request, _) = read(body.as_bytes()).unwrap();
+    let (request, _) = read_request(body.as_bytes()).unwrap();
     assert!(
         request.messages[0].others.len() <= 64,
         "{}",
@@ -1259,8 +1261,8 @@ fn advice_is_left_out_without_a_word() {
         .push(json!({"name": "g", "input_schema": {}, "defer_loading": true}));
     let (plain, advised) = (body(plain), body(advised));
     assert_eq!(
-        read(plain.as_bytes()).unwrap().0,
-        read(advised.as_bytes()).unwrap().0
+        read_request(plain.as_bytes()).unwrap().0,
+        read_request(advised.as_bytes()).unwrap().0
     );
 }
 
@@ -1293,7 +1295,7 @@ fn whatever_stands_anywhere_a_refusal_names_the_place() {
         "service_tier": "auto", "container": null, "mcp_servers": [], "speed": "fast",
     })))
     .unwrap();
-    assert!(read(whole.to_string().as_bytes()).is_ok());
+    assert!(read_request(whole.to_string().as_bytes()).is_ok());
     let mut places = Vec::new();
     gather(&whole, String::new(), String::new(), &mut places);
     assert!(places.len() > 100, "{}", places.len());
@@ -1312,7 +1314,8 @@ fn whatever_stands_anywhere_a_refusal_names_the_place() {
             let mut body = whole.clone();
             *body.pointer_mut(&pointer).unwrap() = other;
             let body = body.to_string();
-            let Err(Refused::Invalid(why) | Refused::Unsupported(why)) = read(body.as_bytes())
+            let Err(Refused::Invalid(why) | Refused::Unsupported(why)) =
+                read_request(body.as_bytes())
             else {
                 continue;
             };
@@ -1460,7 +1463,7 @@ fn a_coding_agents_requests_are_read() {
         let envelope = crate::front::MESSAGES.envelope(body.as_bytes()).unwrap();
         assert_eq!(envelope.model, "fast");
         assert!(!envelope.refers, "{body}");
-        let (request, _) = read(body.as_bytes()).unwrap();
+        let (request, _) = read_request(body.as_bytes()).unwrap();
         assert_eq!(
             (
                 request.messages.len(),
@@ -1496,7 +1499,7 @@ fn fields_have_the_callers_names() {
             {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t", "content": "r"}, {"type": "text", "text": "b"}]},
         ],
     }));
-    let (request, names) = read(body.as_bytes()).unwrap();
+    let (request, names) = read_request(body.as_bytes()).unwrap();
     assert_eq!(request.messages.len(), 5);
     for (field, name) in [
         (Field::Messages, "messages"),
@@ -1559,7 +1562,7 @@ fn fields_have_the_callers_names() {
         ),
     ] {
         let body = self::body(members);
-        let (request, names) = read(body.as_bytes()).unwrap();
+        let (request, names) = read_request(body.as_bytes()).unwrap();
         assert_eq!(names.name(&request, &field), name, "{body}");
     }
     let mut lost = LostFields::default();

@@ -36,7 +36,7 @@ impl<'a> ToolList<'a> {
             match &**key {
                 "type" => kind = value.text()?,
                 "name" => name = value.text()?,
-                "description" => description = value.said()?,
+                "description" => description = value.lazy_text()?,
                 "input_schema" => schema = value.raw_object()?,
                 "strict" => strict = value.flag()?,
                 "cache_control" => {
@@ -53,7 +53,7 @@ impl<'a> ToolList<'a> {
                 }
                 // This is about how the call comes, not about the tool.
                 "eager_input_streaming" => value.skip()?,
-                _ => others::inner(&mut self.others, "tools[].", key, value)?,
+                _ => others::note_inner_field(&mut self.others, "tools[].", key, value)?,
             }
             Ok(())
         })?;
@@ -98,7 +98,10 @@ impl<'a> ToolList<'a> {
 }
 
 /// Reads `tool_choice`: what is chosen, and whether several calls may be made at once.
-pub(super) fn choice<'a>(value: Value<'_, 'a>, request: &mut Request<'a>) -> Result<(), ReadFault> {
+pub(super) fn read_tool_choice<'a>(
+    value: Value<'_, 'a>,
+    request: &mut Request<'a>,
+) -> Result<(), ReadFault> {
     let place = value.place;
     let mut kind = None;
     let mut name = None;
@@ -108,7 +111,7 @@ pub(super) fn choice<'a>(value: Value<'_, 'a>, request: &mut Request<'a>) -> Res
             "type" => kind = value.text()?,
             "name" => name = value.text()?,
             "disable_parallel_tool_use" => is_single = value.flag()?,
-            _ => others::inner(&mut request.others, "tool_choice.", key, value)?,
+            _ => others::note_inner_field(&mut request.others, "tool_choice.", key, value)?,
         }
         Ok(())
     })?;

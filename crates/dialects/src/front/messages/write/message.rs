@@ -3,8 +3,8 @@
 
 use std::ops::Range;
 
-use super::{reason, usage};
-use crate::neutral::answer::{AnswerWriter, Carries, NewCall, Tally, TextKind, omitted};
+use super::{stop_reason, write_usage};
+use crate::neutral::answer::{AnswerWriter, Carries, NewCall, Tally, TextKind, omitted_media_text};
 use crate::neutral::citation::PlacedCitation;
 use crate::neutral::{AnswerHeader, Finish, mark};
 use crate::wire::json::{Pieces, escape_into, put_text};
@@ -18,7 +18,7 @@ pub(in crate::front::messages) struct MessageWriter {
     has_begun: bool,
     /// The number of blocks that have begun.
     blocks: usize,
-    open: Open,
+    open: OpenBlock,
     /// The start of a delta of the block that is open, in a stream.
     delta: Vec<u8>,
     /// The blocks of a whole message, as the elements of an array.
@@ -40,7 +40,7 @@ pub(in crate::front::messages) struct MessageWriter {
 
 /// The block that is open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Open {
+enum OpenBlock {
     None,
     Text,
     Thinking,
@@ -48,15 +48,15 @@ enum Open {
     Call,
 }
 
-impl Open {
+impl OpenBlock {
     /// Returns what a block ends with if nothing more comes.
     fn tail(self) -> &'static [u8] {
         match self {
-            Open::None => b"",
-            Open::Text => br#""}"#,
-            Open::Thinking => br#"","signature":""}"#,
-            Open::Redacted => b"}",
-            Open::Call => b"{}}",
+            OpenBlock::None => b"",
+            OpenBlock::Text => br#""}"#,
+            OpenBlock::Thinking => br#"","signature":""}"#,
+            OpenBlock::Redacted => b"}",
+            OpenBlock::Call => b"{}}",
         }
     }
 }
@@ -70,7 +70,7 @@ impl MessageWriter {
             model: header.model.clone(),
             has_begun: false,
             blocks: 0,
-            open: Open::None,
+            open: OpenBlock::None,
             delta: Vec::new(),
             content: Vec::new(),
             last: 0,
@@ -86,7 +86,7 @@ impl MessageWriter {
 
     /// Writes the first event of a stream, once. What was used nobody knows yet: the last event
     /// says it.
-    fn begin(&mut self) {
+    fn begin_message(&mut self) {
         if !self.is_stream || std::mem::replace(&mut self.has_begun, true) {
             return;
         }
@@ -109,17 +109,17 @@ impl MessageWriter {
 
     /// Begins a block of this kind; `head` writes it up to its tail. `delta` stands before each
     /// piece of it.
-    fn start(&mut self, open: Open, delta: &str, head: impl FnOnce(&mut Vec<u8>)) {
-        self.begin();
+    fn start(&mut self, open: OpenBlock, delta: &str, head: impl FnOnce(&mut Vec<u8>)) {
+        self.begin_message();
         self.stop();
         if self.is_stream {
-            event(&mut self.out, "content_block_start", self.blocks);
+            begin_event(&mut self.out, "content_block_start", self.blocks);
             self.out.extend_from_slice(br#","content_block":"#);
             head(&mut self.out);
             self.out.extend_from_slice(open.tail());
             self.out.extend_from_slice(b"}\n\n");
             self.delta.clear();
-            event(&mut self.delta, "content_block_delta", self.blocks);
+            begin_event(&mut self.delta, "content_block_delta", self.blocks);
             self.delta.extend_from_slice(delta.as_bytes());
         } else {
             self.last = self.content.len();
@@ -134,19 +134,19 @@ impl MessageWriter {
 
     /// Ends the block that is open.
     fn stop(&mut self) {
-        match std::mem::replace(&mut self.open, Open::None) {
-            Open::None => {}
+        match std::mem::replace(&mut self.open, OpenBlock::None) {
+            OpenBlock::None => {}
             _ if self.is_stream => {
-                event(&mut self.out, "content_block_stop", self.blocks - 1);
+                begin_event(&mut self.out, "content_block_stop", self.blocks - 1);
                 self.out.extend_from_slice(b"}\n\n");
             }
-            Open::Call => self.end_call(),
-            Open::Text if !self.citations.is_empty() => {
+            OpenBlock::Call => self.end_call(),
+            OpenBlock::Text if !self.citations.is_empty() => {
                 self.content.extend_from_slice(br#"","citations":["#);
                 self.content.append(&mut self.citations);
                 self.content.extend_from_slice(b"]}");
             }
-            open @ (Open::Text | Open::Thinking | Open::Redacted) => {
+            open @ (OpenBlock::Text | OpenBlock::Thinking | OpenBlock::Redacted) => {
                 self.content.extend_from_slice(open.tail())
             }
         }
@@ -158,7 +158,7 @@ impl MessageWriter {
         let mut pieces = Pieces::default();
         pieces.take(input.trim_ascii());
         if matches!(input.trim_ascii(), "" | "null") {
-            self.content.extend_from_slice(Open::Call.tail());
+            self.content.extend_from_slice(OpenBlock::Call.tail());
             self.bare.push(self.last..self.content.len());
         } else if pieces.is_object() {
             self.content
@@ -180,9 +180,9 @@ impl MessageWriter {
     }
 
     fn think(&mut self) {
-        if self.open != Open::Thinking {
+        if self.open != OpenBlock::Thinking {
             self.start(
-                Open::Thinking,
+                OpenBlock::Thinking,
                 r#","delta":{"type":"thinking_delta","thinking":"#,
                 |out| {
                     out.extend_from_slice(br#"{"type":"thinking","thinking":""#);
@@ -192,9 +192,9 @@ impl MessageWriter {
     }
 
     fn speak(&mut self) {
-        if self.open != Open::Text {
+        if self.open != OpenBlock::Text {
             self.start(
-                Open::Text,
+                OpenBlock::Text,
                 r#","delta":{"type":"text_delta","text":"#,
                 |out| {
                     out.extend_from_slice(br#"{"type":"text","text":""#);
@@ -217,10 +217,10 @@ impl AnswerWriter for MessageWriter {
     fn id(&mut self, _id: &str) {}
 
     fn open(&mut self, _choice: usize) {
-        self.begin();
+        self.begin_message();
     }
 
-    fn say(&mut self, choice: usize, kind: TextKind, piece: &str) {
+    fn write_text(&mut self, choice: usize, kind: TextKind, piece: &str) {
         if choice > 0 {
             return;
         }
@@ -235,7 +235,7 @@ impl AnswerWriter for MessageWriter {
     fn signed(&mut self, signature: &str) {
         self.think();
         if self.is_stream {
-            event(&mut self.out, "content_block_delta", self.blocks - 1);
+            begin_event(&mut self.out, "content_block_delta", self.blocks - 1);
             put_text(
                 &mut self.out,
                 r#","delta":{"type":"signature_delta","signature":"#,
@@ -246,12 +246,12 @@ impl AnswerWriter for MessageWriter {
         } else {
             put_text(&mut self.content, r#"","signature":"#, signature);
             self.content.push(b'}');
-            self.open = Open::None;
+            self.open = OpenBlock::None;
         }
     }
 
     fn redacted(&mut self, data: &str) {
-        self.start(Open::Redacted, "", |out| {
+        self.start(OpenBlock::Redacted, "", |out| {
             put_text(out, r#"{"type":"redacted_thinking","data":"#, data)
         });
         self.stop();
@@ -265,7 +265,7 @@ impl AnswerWriter for MessageWriter {
             .into_iter()
             .for_each(|sealed| self.redacted(sealed));
         self.start(
-            Open::Call,
+            OpenBlock::Call,
             r#","delta":{"type":"input_json_delta","partial_json":"#,
             |out| {
                 put_text(out, r#"{"type":"tool_use","id":"#, call.id);
@@ -277,7 +277,7 @@ impl AnswerWriter for MessageWriter {
     }
 
     fn arguments(&mut self, choice: usize, _number: usize, piece: &str) {
-        if choice > 0 || self.open != Open::Call {
+        if choice > 0 || self.open != OpenBlock::Call {
             return;
         }
         if !self.is_stream {
@@ -299,19 +299,19 @@ impl AnswerWriter for MessageWriter {
     fn media(&mut self, choice: usize, _number: usize, mime: &str, _data: &str) {
         if choice == 0 {
             self.speak();
-            self.piece(&omitted(mime));
+            self.piece(&omitted_media_text(mime));
         }
     }
 
     // A block of text is what a citation is for. Text that has left cannot be put into blocks, so
     // all citations of a text stand at its one block.
     fn cite(&mut self, choice: usize, citation: &PlacedCitation<'_>) -> bool {
-        let can_say = self.open == Open::Text && !citation.source.url.is_empty();
+        let can_say = self.open == OpenBlock::Text && !citation.source.url.is_empty();
         if choice > 0 || !can_say {
             return choice > 0;
         }
         if self.is_stream {
-            event(&mut self.out, "content_block_delta", self.blocks - 1);
+            begin_event(&mut self.out, "content_block_delta", self.blocks - 1);
             self.out
                 .extend_from_slice(br#","delta":{"type":"citations_delta","citation":"#);
             found_in_the_web(&mut self.out, citation);
@@ -336,15 +336,15 @@ impl AnswerWriter for MessageWriter {
     }
 
     fn end(&mut self, tally: &Tally, trail: Option<&str>) {
-        self.begin();
+        self.begin_message();
         self.stop();
-        let (out, word) = (&mut self.out, reason(self.reason, self.refuses));
+        let (out, word) = (&mut self.out, stop_reason(self.reason, self.refuses));
         if self.is_stream {
             let start = "event: message_delta\ndata: {\"type\":\"message_delta\",\"delta\":{\"stop_reason\":";
             put_text(out, start, word);
             out.extend_from_slice(br#","stop_sequence":null},"usage":"#);
-            usage(out, tally);
-            mark::append(out, tally.usage().source, trail);
+            write_usage(out, tally);
+            mark::append_mark(out, tally.usage().source, trail);
             out.extend_from_slice(
                 b"}\n\nevent: message_stop\ndata: {\"type\":\"message_stop\"}\n\n",
             );
@@ -367,7 +367,7 @@ impl AnswerWriter for MessageWriter {
         out.extend_from_slice(self.content.strip_prefix(b",").unwrap_or(&self.content));
         put_text(out, r#"],"stop_reason":"#, word);
         out.extend_from_slice(br#","stop_sequence":null,"usage":"#);
-        usage(out, tally);
+        write_usage(out, tally);
         out.push(b'}');
     }
 }
@@ -387,7 +387,7 @@ fn found_in_the_web(out: &mut Vec<u8>, citation: &PlacedCitation<'_>) {
 }
 
 /// Begins an event of the block at this index.
-fn event(out: &mut Vec<u8>, name: &str, index: usize) {
+fn begin_event(out: &mut Vec<u8>, name: &str, index: usize) {
     out.extend_from_slice(
         format!("event: {name}\ndata: {{\"type\":\"{name}\",\"index\":{index}").as_bytes(),
     );

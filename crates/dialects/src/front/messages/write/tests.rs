@@ -811,7 +811,7 @@ fn an_estimate_is_marked_and_what_was_asked_for_stands_beside_it() {
         ..Price::default()
     };
     let shows = AnswerHeader {
-        cost: ShowCost::At(Some(price)),
+        cost: ShowCost::AtPrice(Some(price)),
         ..header()
     };
     assert_eq!(end(&told, &shows, None)["usage"]["cost"], json!(0.000033));

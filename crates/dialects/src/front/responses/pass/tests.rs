@@ -24,7 +24,7 @@ fn tried(body: &str, thinks: bool) -> Result<(String, String), Refused> {
         sealed: Sealed::Closed,
     };
     let (mut edits, mut out) = (Edits::new(body.as_bytes()), Vec::new());
-    let losses = request(&job, &mut edits)?;
+    let losses = edit_request(&job, &mut edits)?;
     edits.apply_into(&mut out);
     Ok((String::from_utf8(out).unwrap(), losses.names().join(" ")))
 }
@@ -254,12 +254,12 @@ fn an_answer_says_the_model_that_was_asked_for() {
     };
     let answer = PassedAnswer::new(&header, &AnswerOptions::default());
     assert_eq!(
-        String::from_utf8(whole(before.as_bytes(), &answer)).unwrap(),
+        String::from_utf8(write_answer(before.as_bytes(), &answer)).unwrap(),
         after
     );
     let told = |data: &str| {
         let mut out = Vec::new();
-        event(
+        write_event(
             &Event {
                 name: b"",
                 data: data.as_bytes(),
@@ -312,7 +312,7 @@ fn streamed(bytes: &[u8], size: usize) -> (String, Result<(u64, u64), StreamFaul
         header: &header,
         options: AnswerOptions::default(),
     };
-    let dialect = Dialect::from(&openai::PROTOCOL).at(Endpoint::Responses);
+    let dialect = Dialect::from(&openai::PROTOCOL).for_endpoint(Endpoint::Responses);
     let (mut stream, mut out) = (dialect.stream("up", to, 1 << 20), Vec::new());
     let fed = bytes
         .chunks(size.max(1))

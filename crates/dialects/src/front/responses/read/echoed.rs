@@ -32,7 +32,7 @@ const FIELDS: [(&str, &str); 17] = [
 
 /// The longest field that is repeated: a stream says each of them three times, and no program needs
 /// to be told what it sent.
-const LONGEST: usize = 64 * 1024;
+const MAX_FIELD_BYTES: usize = 64 * 1024;
 
 /// The members that descriptions of a function want, and of a JSON Schema for the answer; and what
 /// whoever leaves one out means.
@@ -57,8 +57,8 @@ impl<'a> Echoed<'a> {
     /// Takes a top-level field.
     pub(super) fn field(&mut self, name: &Name<'a>, value: Raw<'a>) {
         let mut fields = FIELDS.iter().zip(&mut self.fields);
-        if let Some((_, place)) = fields.find(|((known, _), _)| known == name) {
-            *place = Some(value);
+        if let Some((_, stored_value)) = fields.find(|((known, _), _)| known == name) {
+            *stored_value = Some(value);
         }
     }
 
@@ -83,20 +83,20 @@ impl<'a> Echoed<'a> {
         for ((name, default), value) in FIELDS.into_iter().zip(self.fields) {
             let value = value.filter(|value| name != "service_tier" || value.0 != r#""auto""#);
             w.key(name).raw(&match name {
-                "tools" => with_members(written(value, default), "function", &OF_FUNCTION),
-                _ => written(value, default),
+                "tools" => with_members(field_text(value, default), "function", &OF_FUNCTION),
+                _ => field_text(value, default),
             });
         }
         w.key("reasoning").object(|w| {
-            w.key("effort").raw(&written(self.effort, "null"));
-            w.key("summary").raw(&written(self.summary, "null"));
+            w.key("effort").raw(&field_text(self.effort, "null"));
+            w.key("summary").raw(&field_text(self.summary, "null"));
         });
         w.key("text").object(|w| {
-            let format = written(self.format, r#"{"type":"text"}"#);
+            let format = field_text(self.format, r#"{"type":"text"}"#);
             w.key("format")
                 .raw(&with_members(format, "json_schema", &OF_SCHEMA));
             w.optional("verbosity", self.verbosity, |w, value| {
-                w.raw(&written(Some(value), "null"))
+                w.raw(&field_text(Some(value), "null"))
             });
         });
         String::from_utf8(w.into_bytes()).unwrap_or_default()
@@ -109,9 +109,9 @@ pub(in crate::front::responses) fn unknown_members() -> String {
 }
 
 /// Returns a field as the request says it, on one line, or its default.
-fn written<'v>(value: Option<Raw<'v>>, default: &'static str) -> Cow<'v, str> {
+fn field_text<'v>(value: Option<Raw<'v>>, default: &'static str) -> Cow<'v, str> {
     match value {
-        Some(Raw(text)) if text != "null" && text.len() <= LONGEST => json::one_line(text),
+        Some(Raw(text)) if text != "null" && text.len() <= MAX_FIELD_BYTES => json::one_line(text),
         Some(_) | None => Cow::Borrowed(default),
     }
 }

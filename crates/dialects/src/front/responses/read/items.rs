@@ -192,7 +192,7 @@ impl<'a> Items<'a> {
             return Ok(());
         }
         let mut message = Message {
-            place: Some(index),
+            caller_index: Some(index),
             role,
             content: list,
             ..Message::default()
@@ -240,7 +240,7 @@ impl<'a> Items<'a> {
             .filter(|id| !id.is_empty())
             .ok_or_else(|| place.field("call_id").missing())?;
         let mut message = Message {
-            place: Some(index),
+            caller_index: Some(index),
             role: Role::Tool,
             tool_call_id: Some(id),
             content,
@@ -248,7 +248,8 @@ impl<'a> Items<'a> {
         };
         lose_in(&mut message, item.others.into_iter());
         // Providers want results before anything else that was said since the call.
-        let follows = |said: &Message<'_>| said.role == Role::Tool || !said.calls.is_empty();
+        let follows =
+            |earlier: &Message<'_>| earlier.role == Role::Tool || !earlier.calls.is_empty();
         let later = self
             .messages
             .iter()
@@ -273,7 +274,7 @@ impl<'a> Items<'a> {
             .is_none_or(|last| last.role != Role::Assistant)
         {
             self.messages.push(Message {
-                place: Some(index),
+                caller_index: Some(index),
                 role: Role::Assistant,
                 ..Message::default()
             });
@@ -285,12 +286,12 @@ impl<'a> Items<'a> {
     }
 
     fn lose(&mut self, kind: &str) {
-        others::lose(&mut self.others, format!("input[].{kind}"), Raw("true"));
+        others::note_value(&mut self.others, format!("input[].{kind}"), Raw("true"));
     }
 }
 
 fn lose_in<'a>(message: &mut Message<'a>, names: impl Iterator<Item = Name<'a>>) {
-    names.for_each(|name| others::note(&mut message.others, "", &name));
+    names.for_each(|name| others::note_name(&mut message.others, "", &name));
 }
 
 impl<'a> Item<'a> {
@@ -338,7 +339,7 @@ impl<'a> Item<'a> {
             // Whether an item is whole shows by itself; the rest belongs to types that are dropped.
             "status" | "execution" | "summary" | "queries" | "results" => value.skip()?,
             "encrypted_content" => self.encrypted = value.text_or_not()?.0,
-            _ => others::field(&mut self.others, "", name, value)?,
+            _ => others::note_field(&mut self.others, "", name, value)?,
         }
         Ok(())
     }

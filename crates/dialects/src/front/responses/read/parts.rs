@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use crate::front::reading::value::{Name, Place, ReadFault, Value};
 use crate::front::reading::{others, url};
-use crate::neutral::{Part, PartKind, Said};
+use crate::neutral::{LazyText, Part, PartKind};
 use crate::wire::json::Kind;
 
 /// What a list of parts says.
@@ -44,8 +44,8 @@ impl<'a> Parts<'a> {
                 value.skip()
             }),
             Kind::String | Kind::Null => {
-                if let Some(text) = value.said()? {
-                    self.say(text);
+                if let Some(text) = value.lazy_text()? {
+                    self.push_text(text);
                 }
                 Ok(())
             }
@@ -58,7 +58,7 @@ impl<'a> Parts<'a> {
         }
     }
 
-    fn say(&mut self, text: Said<'a>) {
+    fn push_text(&mut self, text: LazyText<'a>) {
         if !text.is_empty() {
             self.list.push(Part::text(text));
         }
@@ -74,17 +74,17 @@ impl<'a> Parts<'a> {
         let mut others = Vec::new();
         let texts = value.texts(TEXTS, |name, value| {
             match &**name {
-                "text" => text = value.said()?,
-                "refusal" => refusal = value.said()?,
+                "text" => text = value.lazy_text()?,
+                "refusal" => refusal = value.lazy_text()?,
                 "prompt_cache_breakpoint" => cache = value.cache()?,
                 "input_audio" => {
                     audio = value.texts(["data", "format"], |name, value| {
-                        others::field(&mut others, "input_audio.", name, value)
+                        others::note_field(&mut others, "input_audio.", name, value)
                     })?;
                 }
                 // No model needs to know how likely a text was.
                 "logprobs" => value.skip()?,
-                _ => others::field(&mut others, "", name, value)?,
+                _ => others::note_field(&mut others, "", name, value)?,
             }
             Ok(())
         })?;
@@ -101,7 +101,7 @@ impl<'a> Parts<'a> {
                 };
                 others
                     .iter()
-                    .for_each(|name| others::note(&mut self.others, prefix, name));
+                    .for_each(|name| others::note_name(&mut self.others, prefix, name));
             }
             Err(why) => drop(self.refused.get_or_insert(why)),
         }
@@ -111,8 +111,8 @@ impl<'a> Parts<'a> {
     fn add(
         &mut self,
         texts: [Option<Cow<'a, str>>; TEXTS.len()],
-        text: Option<Said<'a>>,
-        refusal: Option<Said<'a>>,
+        text: Option<LazyText<'a>>,
+        refusal: Option<LazyText<'a>>,
         audio: Option<[Option<Cow<'a, str>>; 2]>,
         place: Place<'_>,
     ) -> Result<(), ReadFault> {
@@ -129,11 +129,11 @@ impl<'a> Parts<'a> {
         let missing = |name: &str| place.field(name).missing();
         let media = match &*kind {
             "input_text" | "output_text" | "text" => {
-                self.say(text.ok_or_else(|| missing("text"))?);
+                self.push_text(text.ok_or_else(|| missing("text"))?);
                 None
             }
             "refusal" => {
-                self.say(refusal.ok_or_else(|| missing("refusal"))?);
+                self.push_text(refusal.ok_or_else(|| missing("refusal"))?);
                 None
             }
             "input_image" | "input_file" if file_id.is_some() => {
@@ -153,14 +153,14 @@ impl<'a> Parts<'a> {
                         detail
                     }
                 });
-                Some(PartKind::Image(url::media(url, place)?, detail))
+                Some(PartKind::Image(url::read_media_url(url, place)?, detail))
             }
             "input_file" => {
                 let media = match (file_data, file_url) {
                     (Some(data), _) => {
                         url::read_file(data, filename.as_deref(), place.field("file_data"))?
                     }
-                    (None, Some(url)) => url::media(url, place.field("file_url"))?,
+                    (None, Some(url)) => url::read_media_url(url, place.field("file_url"))?,
                     (None, None) => return Err(place.refuse("must have `file_data` or `file_url`")),
                 };
                 Some(PartKind::File(media, filename))

@@ -51,7 +51,7 @@ fn check_lost(fields: &Json, expected: &[&str]) {
 
 #[track_caller]
 fn check_refused(fields: &Json, param: &str) {
-    let refused = read(fields.to_string().as_bytes()).err();
+    let refused = read_request(fields.to_string().as_bytes()).err();
     let found = refused.map(|refused| match refused {
         Refused::Unsupported(why) | Refused::Invalid(why) => why.param,
     });
@@ -677,7 +677,7 @@ fn a_tool_may_be_shown_and_declared() {
                 r#"{{"tools":[{{{tool}}},{{"type":"function","name":"g"}}],"input":[{shown}]}}"#
             ),
         ] {
-            let request = read(body.as_bytes()).map(|(request, _)| request);
+            let request = read_request(body.as_bytes()).map(|(request, _)| request);
             let names = request.map(|request| {
                 request
                     .tools
@@ -704,13 +704,13 @@ fn what_a_user_says_before_a_result_comes_after_it() {
         {"type": "function_call_output", "call_id": "c1", "output": "one"},
         {"type": "function_call_output", "call_id": "c9", "output": "nobody's"},
     ]);
-    let (request, _) = read(json!({"input": input}).to_string().as_bytes())
+    let (request, _) = read_request(json!({"input": input}).to_string().as_bytes())
         .map(|(request, names)| {
             (
                 request
                     .messages
                     .iter()
-                    .map(|message| (message.role, message.place))
+                    .map(|message| (message.role, message.caller_index))
                     .collect::<Vec<_>>(),
                 names,
             )

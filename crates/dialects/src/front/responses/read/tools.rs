@@ -7,7 +7,7 @@ use std::collections::hash_map::Entry;
 use crate::front::reading::choice::{self, NamedTool, ReadChoice};
 use crate::front::reading::others;
 use crate::front::reading::value::{Name, Place, ReadFault, Value};
-use crate::neutral::{CallKind, CallersTool, Raw, Refused, Said, Tool, ToolKind};
+use crate::neutral::{CallKind, CallersTool, LazyText, Raw, Refused, Tool, ToolKind};
 use crate::wire::json::Kind;
 
 /// The name of the tool that searches for tools.
@@ -30,7 +30,7 @@ pub(super) struct CallableTools<'a> {
 
 /// What becomes of a tool that is there already. A conversation may show one several times.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Again {
+enum OnDuplicate {
     Refused,
     Skipped,
 }
@@ -40,7 +40,7 @@ enum Again {
 struct Declared<'a> {
     kind: Option<Cow<'a, str>>,
     name: Option<Cow<'a, str>>,
-    description: Option<Said<'a>>,
+    description: Option<LazyText<'a>>,
     parameters: Option<Raw<'a>>,
     strict: Option<bool>,
     grammar: Option<String>,
@@ -66,7 +66,8 @@ impl<'a> CallableTools<'a> {
     pub(super) fn read(&mut self, value: Value<'_, 'a>) -> Result<(), ReadFault> {
         let place = value.place;
         let declared = Declared::read(value)?;
-        self.add(declared, None, place, Again::Refused).map(drop)
+        self.add(declared, None, place, OnDuplicate::Refused)
+            .map(drop)
     }
 
     /// Reads a tool that the conversation shows, perhaps once more. Returns the names of the tools
@@ -77,7 +78,7 @@ impl<'a> CallableTools<'a> {
     ) -> Result<Result<Vec<String>, ReadFault>, ReadFault> {
         let place = value.place;
         let declared = Declared::read(value)?;
-        Ok(self.add(declared, None, place, Again::Skipped))
+        Ok(self.add(declared, None, place, OnDuplicate::Skipped))
     }
 
     /// Adds the tools that the conversation shows.
@@ -98,8 +99,8 @@ impl<'a> CallableTools<'a> {
                         "`tools` has a tool of the same name as another tool that `input` shows";
                     return Err(Box::new(Refused::invalid("tools", message)));
                 }
-                Entry::Vacant(place) => {
-                    place.insert(shown);
+                Entry::Vacant(vacant) => {
+                    vacant.insert(shown);
                     self.list.push(tool);
                 }
             }
@@ -113,7 +114,7 @@ impl<'a> CallableTools<'a> {
         declared: Declared<'a>,
         namespace: Option<&str>,
         place: Place<'_>,
-        again: Again,
+        again: OnDuplicate,
     ) -> Result<Vec<String>, ReadFault> {
         let kind = declared.kind.ok_or_else(|| place.field("type").missing())?;
         let (parameters, strict, call) = match &*kind {
@@ -173,7 +174,7 @@ impl<'a> CallableTools<'a> {
         };
         let names = vec![tool.name.clone()];
         match self.known.entry(tool.name.clone()) {
-            Entry::Occupied(known) if again == Again::Skipped && *known.get() == tool => {
+            Entry::Occupied(known) if again == OnDuplicate::Skipped && *known.get() == tool => {
                 return Ok(names);
             }
             Entry::Occupied(_) => {
@@ -181,7 +182,7 @@ impl<'a> CallableTools<'a> {
                     .field("name")
                     .refuse("is also the name of another tool"));
             }
-            Entry::Vacant(place) => drop(place.insert(tool)),
+            Entry::Vacant(vacant) => drop(vacant.insert(tool)),
         }
         let description = match declared.grammar {
             Some(grammar) => {
@@ -209,12 +210,12 @@ impl<'a> CallableTools<'a> {
     fn lose_inside(&mut self, others: Vec<(Name<'a>, Raw<'a>)>) {
         others
             .into_iter()
-            .for_each(|(name, raw)| others::lose(&mut self.others, name, raw));
+            .for_each(|(name, raw)| others::note_value(&mut self.others, name, raw));
     }
 
     /// Notes what is lost. It stands for no tool.
     fn lose(&mut self, name: &'static str) -> Vec<String> {
-        others::lose(&mut self.others, name, Raw("true"));
+        others::note_value(&mut self.others, name, Raw("true"));
         Vec::new()
     }
 }
@@ -230,10 +231,10 @@ impl<'a> Declared<'a> {
         match &**name {
             "type" => self.kind = value.text()?,
             "name" => self.name = value.text()?,
-            "description" => self.description = value.said()?,
+            "description" => self.description = value.lazy_text()?,
             "parameters" => self.parameters = value.raw_object()?,
             "strict" => self.strict = value.flag()?,
-            "format" if value.kind()? == Kind::Object => self.grammar = grammar(value)?,
+            "format" if value.kind()? == Kind::Object => self.grammar = read_grammar(value)?,
             "tools" => value.array(|_, value| {
                 self.inside.push(Self::read(value)?);
                 Ok(())
@@ -251,14 +252,14 @@ impl<'a> Declared<'a> {
                 })?;
                 self.is_barred = !is_empty && !is_direct;
             }
-            _ => others::inner(&mut self.others, "tools[].", name, value)?,
+            _ => others::note_inner_field(&mut self.others, "tools[].", name, value)?,
         }
         Ok(())
     }
 }
 
 /// Reads the format of a free input. Returns the words that ask for it.
-fn grammar(value: Value<'_, '_>) -> Result<Option<String>, ReadFault> {
+fn read_grammar(value: Value<'_, '_>) -> Result<Option<String>, ReadFault> {
     let texts = value.texts(["type", "syntax", "definition"], |_, value| value.skip())?;
     let [kind, syntax, definition] = texts.unwrap_or_default();
     Ok(match (kind.as_deref(), definition) {
@@ -273,11 +274,11 @@ fn grammar(value: Value<'_, '_>) -> Result<Option<String>, ReadFault> {
 }
 
 /// Reads `tool_choice`.
-pub(super) fn choice<'a>(
+pub(super) fn read_tool_choice<'a>(
     value: Value<'_, 'a>,
     lost: &mut Vec<(Name<'a>, Raw<'a>)>,
 ) -> Result<Option<ReadChoice<'a>>, ReadFault> {
-    ReadChoice::read(value, choice::word, |value| {
+    ReadChoice::read(value, choice::choice_from_word, |value| {
         let place = value.place;
         let mut tools = Vec::new();
         let texts = value.texts(
@@ -286,7 +287,7 @@ pub(super) fn choice<'a>(
                 "tools" => value.array(|_, value| {
                     let place = value.place;
                     let tool = value.texts(["type", "name", "namespace"], |name, value| {
-                        others::inner(lost, "tool_choice.", name, value)
+                        others::note_inner_field(lost, "tool_choice.", name, value)
                     })?;
                     let tool = tool.ok_or_else(|| place.wrong("an object", Kind::Null))?;
                     // A tool that is dropped cannot be called.
@@ -298,14 +299,14 @@ pub(super) fn choice<'a>(
                     }
                     Ok(())
                 }),
-                _ => others::inner(lost, "tool_choice.", name, value),
+                _ => others::note_inner_field(lost, "tool_choice.", name, value),
             },
         )?;
         let [kind, name, namespace, mode] = texts.unwrap_or_default();
         if kind.as_deref() != Some("allowed_tools") {
-            return named_tool([kind, name, namespace], place).map(choice::one);
+            return named_tool([kind, name, namespace], place).map(choice::choose_one);
         }
-        choice::some(
+        choice::choose_some(
             mode.as_deref(),
             tools,
             "must hold at least one tool that this model can call",

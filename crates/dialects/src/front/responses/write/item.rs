@@ -96,18 +96,18 @@ impl Item {
     }
 
     /// Writes the events with which the item begins.
-    pub(super) fn begin(&self, events: &mut Events) {
+    pub(super) fn write_begin(&self, events: &mut Events) {
         if self.waits() {
             return;
         }
         self.added(events);
         match self.kind {
             Kind::Text | Kind::Refusal => events.send("response.content_part.added", |w| {
-                self.place(w);
+                self.write_position(w);
                 self.part(w.key("part"), "");
             }),
             Kind::Thinking => events.send("response.reasoning_summary_part.added", |w| {
-                self.place(w);
+                self.write_position(w);
                 self.part(w.key("part"), "");
             }),
             Kind::Sealed | Kind::Call(_) => {}
@@ -115,7 +115,7 @@ impl Item {
     }
 
     /// Takes a piece of the text or of the arguments.
-    pub(super) fn say(&mut self, piece: &str, events: &mut Events) {
+    pub(super) fn add_text(&mut self, piece: &str, events: &mut Events) {
         self.text.push_str(piece);
         if self.waits() {
             return;
@@ -135,7 +135,7 @@ impl Item {
     pub(super) fn cite(&mut self, citation: &PlacedCitation<'_>, events: &mut Events) -> bool {
         let (own, range) = (count_characters(&self.text), &citation.characters);
         // Characters are counted in the item. It has words that are not the model's, too.
-        let within = |place: usize| (place + own).checked_sub(citation.said);
+        let within = |position: usize| (position + own).checked_sub(citation.text_length);
         let (Some(start), Some(end)) = (within(range.start), within(range.end)) else {
             return false;
         };
@@ -154,7 +154,7 @@ impl Item {
         });
         let annotation = String::from_utf8_lossy(&w.into_bytes()).into_owned();
         events.send("response.output_text.annotation.added", |w| {
-            self.place(w);
+            self.write_position(w);
             w.key("annotation_index")
                 .number(self.annotations.len() as u64);
             w.key("annotation").raw(&annotation);
@@ -167,17 +167,17 @@ impl Item {
     /// answer was not cut. Returns `None` for a call of which nobody can know what it was to be.
     pub(super) fn end(&self, is_whole: bool, events: &mut Events) -> Option<Vec<u8>> {
         let Item { text, .. } = self;
-        let is_done = is_whole || self.is_call() && object(text).is_some();
+        let is_done = is_whole || self.is_call() && object_line(text).is_some();
         let text: Cow<'_, str> = match &self.kind {
             Kind::Call(CallOfItem {
                 kind: CallKind::Search,
                 ..
-            }) => Cow::Owned(object(text)?),
+            }) => Cow::Owned(object_line(text)?),
             // Some models write the text itself.
             Kind::Call(CallOfItem {
                 kind: CallKind::Custom,
                 ..
-            }) if is_done => input(text).map_or(Cow::Borrowed(text), Cow::Owned),
+            }) if is_done => custom_input(text).map_or(Cow::Borrowed(text), Cow::Owned),
             Kind::Call(CallOfItem {
                 kind: CallKind::Custom,
                 ..
@@ -253,7 +253,7 @@ impl Item {
 
     fn delta(&self, events: &mut Events, name: &'static str, piece: &str) {
         events.send(name, |w| {
-            self.place(w);
+            self.write_position(w);
             w.texts([("delta", piece)]);
             self.logprobs(w);
         });
@@ -261,7 +261,7 @@ impl Item {
 
     fn done(&self, events: &mut Events, name: &'static str, member: &'static str, text: &str) {
         events.send(name, |w| {
-            self.place(w);
+            self.write_position(w);
             w.texts([(member, text)]);
             self.logprobs(w);
             match &self.kind {
@@ -275,13 +275,13 @@ impl Item {
 
     fn part_done(&self, events: &mut Events, name: &'static str, text: &str) {
         events.send(name, |w| {
-            self.place(w);
+            self.write_position(w);
             self.part(w.key("part"), text);
         });
     }
 
     /// Writes where an event belongs.
-    fn place(&self, w: &mut Writer) {
+    fn write_position(&self, w: &mut Writer) {
         w.texts([("item_id", &self.id)]);
         w.key("output_index").number(self.index as u64);
         match self.kind {
@@ -318,7 +318,7 @@ impl Item {
             Progress::Ended(text, true) => (Some(text), "completed"),
             Progress::Ended(text, false) => (Some(text), "incomplete"),
         };
-        let said = text.unwrap_or_default();
+        let item_text = text.unwrap_or_default();
         w.object(|w| {
             w.texts([("id", &self.id)]);
             match &self.kind {
@@ -344,7 +344,7 @@ impl Item {
                                 ("status", status),
                                 ("call_id", &call.id),
                             ]);
-                            w.texts([("name", &call.name), ("arguments", said)]);
+                            w.texts([("name", &call.name), ("arguments", item_text)]);
                         }
                         CallKind::Custom => {
                             w.texts([
@@ -352,7 +352,7 @@ impl Item {
                                 ("status", status),
                                 ("call_id", &call.id),
                             ]);
-                            w.texts([("name", &call.name), ("input", said)]);
+                            w.texts([("name", &call.name), ("input", item_text)]);
                         }
                         CallKind::Search => {
                             w.texts([
@@ -372,7 +372,7 @@ impl Item {
 }
 
 /// Returns the arguments on one line, if they are an object.
-fn object(arguments: &str) -> Option<String> {
+fn object_line(arguments: &str) -> Option<String> {
     let call = Call {
         arguments: arguments.into(),
         ..Call::default()
@@ -381,7 +381,7 @@ fn object(arguments: &str) -> Option<String> {
 }
 
 /// Returns the text that the arguments of a custom tool hold.
-fn input(arguments: &str) -> Option<String> {
+fn custom_input(arguments: &str) -> Option<String> {
     let text = arguments.as_bytes();
     let mut found = None;
     let mut cursor = Cursor::new(text);

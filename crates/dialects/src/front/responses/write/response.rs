@@ -94,7 +94,7 @@ impl ResponseHead {
             } else {
                 None
             };
-            w.or_null("usage", tally, usage);
+            w.or_null("usage", tally, write_usage);
             let error = if let State::Failed { code, message } = state {
                 Some((code, message))
             } else {
@@ -117,7 +117,7 @@ impl ResponseHead {
     }
 }
 
-fn usage(w: &mut Writer, tally: &Tally) {
+fn write_usage(w: &mut Writer, tally: &Tally) {
     let usage = tally.usage();
     w.object(|w| {
         w.key("input_tokens").number(usage.prompt);

@@ -24,7 +24,7 @@ pub(super) struct ChoiceProgress {
     /// The content so far, if it must be JSON.
     pub(super) json: Option<Pieces>,
     /// The length of the content so far, for citations.
-    pub(super) said: TextSoFar,
+    pub(super) text_so_far: TextSoFar,
     pub(super) pictures: usize,
     pub(super) files: usize,
     /// True if the choice has text, a call, or media. Thinking does not count.
@@ -58,7 +58,7 @@ pub(super) enum Current {
     /// A second call of the format's tool. A choice has only one content.
     Surplus,
     /// A call of a tool that the caller does not offer.
-    Nobodys,
+    Stub,
 }
 
 impl ChoiceProgress {
@@ -76,7 +76,7 @@ impl ChoiceProgress {
 
     /// Takes a piece of the content.
     #[inline]
-    pub(super) fn hear(&mut self, text: &str) {
+    pub(super) fn take_json(&mut self, text: &str) {
         if let Some(json) = &mut self.json {
             json.take(text);
         }
@@ -101,30 +101,30 @@ impl ChoiceProgress {
     }
 
     /// Ends the current call. A call without arguments gets `{}`.
-    pub(super) fn close_call(&mut self, at: usize, writer: &mut dyn AnswerWriter) {
+    pub(super) fn close_call(&mut self, choice_index: usize, writer: &mut dyn AnswerWriter) {
         self.broken += u32::from(flaws::is_broken(&std::mem::take(&mut self.arguments)));
         if !std::mem::take(&mut self.is_bare) {
             return;
         }
         match self.current {
-            Current::Call => writer.arguments(at, self.calls.saturating_sub(1), "{}"),
+            Current::Call => writer.arguments(choice_index, self.calls.saturating_sub(1), "{}"),
             Current::Format => {
-                self.hear("{}");
-                writer.say(at, TextKind::Content, "{}");
+                self.take_json("{}");
+                writer.write_text(choice_index, TextKind::Content, "{}");
             }
-            Current::None | Current::Surplus | Current::Nobodys => {}
+            Current::None | Current::Surplus | Current::Stub => {}
         }
     }
 
     /// Stops waiting for the format's tool, and writes the held text.
-    pub(super) fn release(&mut self, at: usize, writer: &mut dyn AnswerWriter) {
+    pub(super) fn release(&mut self, choice_index: usize, writer: &mut dyn AnswerWriter) {
         if let ContentProgress::Held(held) = &mut self.content {
             let held = std::mem::take(held);
             self.content = ContentProgress::Text;
             if !held.is_empty() {
-                self.hear(&held);
-                self.said.take(&held);
-                writer.say(at, TextKind::Content, &held);
+                self.take_json(&held);
+                self.text_so_far.take(&held);
+                writer.write_text(choice_index, TextKind::Content, &held);
             }
         }
     }

@@ -4,7 +4,7 @@ use crate::upstream::anthropic::tests::shown;
 #[track_caller]
 fn check(body: &str, expected: &[&str]) {
     let mut told = Vec::new();
-    answer(body.as_bytes(), &mut |event| told.push(shown(&event))).unwrap();
+    read_answer(body.as_bytes(), &mut |event| told.push(shown(&event))).unwrap();
     assert_eq!(told, expected, "{body}");
 }
 
@@ -114,7 +114,7 @@ fn a_refusal_says_why() {
 fn check_usage(usage: &str, expected: [Option<u64>; 5]) {
     let mut tokens = None;
     let body = format!(r#"{{"content":[],"usage":{usage}}}"#);
-    answer(body.as_bytes(), &mut |event| {
+    read_answer(body.as_bytes(), &mut |event| {
         if let Event::Usage(told) = event {
             tokens = Some(told);
         }
@@ -173,18 +173,19 @@ fn other_blocks_and_fields_are_passed_over() {
 #[test]
 fn half_a_character_costs_that_character() {
     let mut told = Vec::new();
-    answer(
+    read_answer(
         b"{\"content\":[{\"type\":\"text\",\"text\":\"a\xF0\x9F\"}]}",
         &mut |event| told.push(shown(&event)),
     )
     .unwrap();
     assert_eq!(told, ["Text(0, \"a\u{FFFD}\")", NO_USAGE, STOP]);
-    answer(b"\xEF\xBB\xBF{\"content\":[]}", &mut |_| ()).unwrap();
+    read_answer(b"\xEF\xBB\xBF{\"content\":[]}", &mut |_| ()).unwrap();
 }
 
 #[test]
 fn what_is_no_answer_is_a_fault() {
-    let fault = |body: &str| answer(body.as_bytes(), &mut |event| panic!("{event:?}")).unwrap_err();
+    let fault =
+        |body: &str| read_answer(body.as_bytes(), &mut |event| panic!("{event:?}")).unwrap_err();
     for body in [
         "",
         "[]",

@@ -232,11 +232,11 @@ fn what_would_change_the_meaning_is_refused() {
 
 #[test]
 fn a_stream_is_asked_for() {
-    let (read, _) = crate::front::chat::read::read(
+    let (read, _) = crate::front::chat::read::read_request(
         br#"{"model":"x","messages":[{"role":"user","content":"hi"}]}"#,
     )
     .unwrap();
-    let traits = super::super::traits(OPUS_4_1);
+    let traits = super::super::model_traits(OPUS_4_1);
     let target = crate::neutral::Target {
         model: "m\"",
         traits,
@@ -245,6 +245,6 @@ fn a_stream_is_asked_for() {
         within: None,
         kept: &|_| None,
     };
-    let body = super::request(&read, &target).unwrap().body;
+    let body = super::write_request(&read, &target).unwrap().body;
     assert!(body.starts_with(br#"{"model":"m\"","max_tokens":1000,"stream":true,"messages""#));
 }

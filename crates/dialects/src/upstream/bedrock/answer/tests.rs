@@ -6,7 +6,7 @@ const NOVA: &str = "amazon.nova-pro-v1:0";
 
 fn told_of(model: &str, body: &str) -> Vec<String> {
     let mut told = Vec::new();
-    if let Err(fault) = answer(model, body.as_bytes(), &mut |event| {
+    if let Err(fault) = read_answer(model, body.as_bytes(), &mut |event| {
         told.push(format!("{event:?}"))
     }) {
         told.push(match fault {

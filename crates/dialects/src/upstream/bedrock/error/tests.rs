@@ -8,7 +8,7 @@ fn check(
     body: &str,
     expected: (Option<u16>, Option<&str>, Option<&str>, &str),
 ) {
-    let error = error(status, errortype, Some("application/json"), body.as_bytes());
+    let error = read_error(status, errortype, Some("application/json"), body.as_bytes());
     assert_eq!(
         (
             error.status,
@@ -212,7 +212,7 @@ fn messages_are_where_amazon_puts_them() {
         (None, None, None, "the upstream answered with a web page"),
     );
     let long = format!(r#"{{"Message":"{}"}}"#, "é".repeat(5000));
-    let error = error(400, None, None, long.as_bytes());
+    let error = read_error(400, None, None, long.as_bytes());
     assert_eq!((error.message.chars().count(), error.excerpt), (1024, None));
 }
 

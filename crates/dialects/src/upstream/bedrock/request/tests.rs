@@ -6,7 +6,7 @@ use super::*;
 use crate::front::chat::fields::tests::{Worded, through};
 use crate::front::chat::read;
 use crate::neutral::{Kept, Refused, Thought, Undo};
-use crate::upstream::bedrock::traits;
+use crate::upstream::bedrock::model_traits;
 
 const CLAUDE: &str = "us.anthropic.claude-sonnet-4-5-20250929-v1:0";
 const CLAUDE_3: &str = "anthropic.claude-3-haiku-20240307-v1:0";
@@ -32,13 +32,13 @@ fn written_with(
 ) -> Result<Worded, Refused> {
     let target = Target {
         model,
-        traits: traits(model),
+        traits: model_traits(model),
         default_max_tokens,
         stream: true,
         within: None,
         kept,
     };
-    through(body.as_bytes(), &target, request)
+    through(body.as_bytes(), &target, write_request)
 }
 
 /// A whole request: its body, and the names of what is lost.
@@ -1339,10 +1339,10 @@ proptest! {
             let at = at.index(body.len());
             body.replace_range(at..(at + length).min(body.len()), &with);
         }
-        let read = read::read(body.as_bytes());
+        let read = read::read_request(body.as_bytes());
         let Ok((read, _)) = read else { return Ok(()) };
-        let target = Target { model, traits: traits(model), default_max_tokens: None, stream: false, within: None, kept: &|_| None };
-        if let Ok(written) = request(&read, &target) {
+        let target = Target { model, traits: model_traits(model), default_max_tokens: None, stream: false, within: None, kept: &|_| None };
+        if let Ok(written) = write_request(&read, &target) {
             let text = String::from_utf8(written.body).unwrap();
             prop_assert!(serde_json::from_str::<serde_json::Value>(&text).is_ok(), "{text}");
         }

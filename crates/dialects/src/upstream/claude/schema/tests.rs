@@ -2,7 +2,7 @@ use super::*;
 
 #[track_caller]
 fn check(schema: &str, expected: &str, fit: Fit) {
-    let fitted = super::fit(schema, None);
+    let fitted = super::fit_schema(schema, None);
     assert_eq!(
         (fitted.text.as_str(), fitted.fit),
         (expected, fit),
@@ -13,7 +13,7 @@ fn check(schema: &str, expected: &str, fit: Fit) {
 #[track_caller]
 fn check_no(schema: &str) {
     assert!(
-        matches!(super::fit(schema, None).fit, Fit::No(_)),
+        matches!(super::fit_schema(schema, None).fit, Fit::No(_)),
         "{schema}"
     );
 }
@@ -206,7 +206,7 @@ fn what_would_mean_something_else_does_not_fit() {
 
 #[test]
 fn what_limits_apply_to_is_counted() {
-    let fitted = super::fit(
+    let fitted = super::fit_schema(
         r#"{"type":"object","properties":{"a":{"type":["string","null"]},"b":{"anyOf":[{"type":"null"}]},"c":{"oneOf":[{"type":"null"}]},"d":{"type":"null"}},"required":["a"]}"#,
         Some("For this."),
     );
@@ -225,7 +225,7 @@ fn what_limits_apply_to_is_counted() {
 
 #[track_caller]
 fn check_parameters(schema: Option<&str>, expected: &str, moved: Option<&str>) {
-    let parameters = super::parameters(schema);
+    let parameters = super::object_parameters(schema);
     assert_eq!(
         (&*parameters.schema, parameters.moved.as_deref()),
         (expected, moved)

@@ -59,7 +59,7 @@ fn older_models_get_a_budget() {
 
 #[test]
 fn what_nobody_bounds_grows_by_what_is_thought() {
-    let (read, _) = crate::front::chat::read::read(
+    let (read, _) = crate::front::chat::read::read_request(
         br#"{"model":"x","messages":[{"role":"user","content":"hi"}],"reasoning_effort":"medium"}"#,
     )
     .unwrap();
@@ -73,7 +73,7 @@ fn what_nobody_bounds_grows_by_what_is_thought() {
             r#""max_tokens":32000,"thinking":{"type":"enabled","budget_tokens":8192}"#,
         ),
     ] {
-        let traits = crate::upstream::anthropic::traits(OPUS_4_1);
+        let traits = crate::upstream::anthropic::model_traits(OPUS_4_1);
         let target = crate::neutral::Target {
             model: "m",
             traits,
@@ -83,7 +83,7 @@ fn what_nobody_bounds_grows_by_what_is_thought() {
             kept: &|_| None,
         };
         let body = String::from_utf8(
-            crate::upstream::anthropic::request(&read, &target)
+            crate::upstream::anthropic::write_request(&read, &target)
                 .unwrap()
                 .body,
         )
@@ -98,9 +98,9 @@ fn a_buffered_answer_that_nobody_bounds_comes_in_time() {
     let most = |more: &str, within: Option<u64>| {
         let body =
             format!(r#"{{"model":"x","messages":[{{"role":"user","content":"hi"}}]{more}}}"#);
-        let (read, _) = crate::front::chat::read::read(body.as_bytes()).unwrap();
+        let (read, _) = crate::front::chat::read::read_request(body.as_bytes()).unwrap();
         let within = within.map(std::time::Duration::from_secs);
-        let traits = crate::upstream::anthropic::traits(SONNET_4_5);
+        let traits = crate::upstream::anthropic::model_traits(SONNET_4_5);
         let target = crate::neutral::Target {
             model: "m",
             traits,
@@ -109,7 +109,7 @@ fn a_buffered_answer_that_nobody_bounds_comes_in_time() {
             within,
             kept: &|_| None,
         };
-        let written = crate::upstream::anthropic::request(&read, &target).unwrap();
+        let written = crate::upstream::anthropic::write_request(&read, &target).unwrap();
         let body: serde_json::Value = serde_json::from_slice(&written.body).unwrap();
         (
             body["max_tokens"].as_u64().unwrap(),

@@ -26,7 +26,7 @@ fn check(events: &[&str], expected: &[&str]) {
 #[track_caller]
 fn check_answer(body: &str, expected: &[&str]) {
     let mut lines = Vec::new();
-    let end = answer(body.as_bytes(), &mut |event| {
+    let end = read_answer(body.as_bytes(), &mut |event| {
         lines.push(format!("{event:?}"))
     });
     if let Err(fault) = end {
@@ -61,7 +61,7 @@ const CALL_END: &str = r#"{"type":"tool-call-end","index":0}"#;
 fn arguments(text: &str) -> String {
     format!(
         r#"{{"type":"tool-call-delta","index":0,"delta":{{"message":{{"tool_calls":{{"function":{{"arguments":{}}}}}}}}}}}"#,
-        crate::wire::json::quote(text)
+        crate::wire::json::quote_string(text)
     )
 }
 
@@ -365,7 +365,7 @@ fn an_answer_that_was_given_up_is_an_error() {
 
     let body = r#"{"id":"1","message":{"content":[{"type":"text","text":"half"}]},"finish_reason":"TIMEOUT"}"#;
     let Err(AnswerFault::Upstream(error)) =
-        answer(body.as_bytes(), &mut |event| panic!("{event:?}"))
+        read_answer(body.as_bytes(), &mut |event| panic!("{event:?}"))
     else {
         panic!()
     };
@@ -518,7 +518,8 @@ fn a_whole_answer_tells_the_same() {
 
 #[test]
 fn what_is_no_answer_is_a_fault() {
-    let upstream = |body: &str| match answer(body.as_bytes(), &mut |event| panic!("{event:?}")) {
+    let upstream = |body: &str| match read_answer(body.as_bytes(), &mut |event| panic!("{event:?}"))
+    {
         Err(AnswerFault::Upstream(error)) => error.message,
         other => panic!("{body}: {other:?}"),
     };
@@ -564,8 +565,8 @@ proptest! {
         let mut reader = CohereReader::default();
         for event in &events {
             drop(reader.event(b"", event, &mut |_| {}));
-            drop(answer(event, &mut |_| {}));
-            drop(super::super::error(429, None, event));
+            drop(read_answer(event, &mut |_| {}));
+            drop(super::super::read_error(429, None, event));
         }
     }
 }

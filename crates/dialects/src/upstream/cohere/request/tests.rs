@@ -2,9 +2,9 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::front::chat::fields::tests::{Worded, through};
-use crate::front::chat::read::read;
+use crate::front::chat::read::read_request;
 use crate::neutral::{Losses, Refused};
-use crate::upstream::cohere::traits;
+use crate::upstream::cohere::model_traits;
 
 const MODEL: &str = "command-a-03-2025";
 const THINKER: &str = "command-a-reasoning-08-2025";
@@ -14,13 +14,13 @@ const SEER: &str = "command-a-vision-07-2025";
 fn written(body: &str, model: &str) -> Result<Worded, Refused> {
     let target = Target {
         model,
-        traits: traits(model),
+        traits: model_traits(model),
         default_max_tokens: None,
         stream: false,
         within: None,
         kept: &|_| None,
     };
-    through(body.as_bytes(), &target, request)
+    through(body.as_bytes(), &target, write_request)
 }
 
 #[track_caller]
@@ -265,7 +265,7 @@ fn the_target_says_the_rest() {
         let written = through(
             br#"{"model":"x","messages":[{"role":"user","content":"hi"}],"stream":true}"#,
             &target,
-            super::request,
+            super::write_request,
         );
         String::from_utf8(written.unwrap().body).unwrap()
     };
@@ -547,7 +547,7 @@ fn the_catalog_may_know_better() {
         };
         let body =
             format!(r#"{{"model":"x","messages":[{{"role":"user","content":"hi"}}],{fields}}}"#);
-        let written = through(body.as_bytes(), &target, super::request)
+        let written = through(body.as_bytes(), &target, super::write_request)
             .map_err(|refused| format!("{refused:?}"))?;
         Ok::<_, String>(String::from_utf8(written.body).unwrap())
     };
@@ -586,9 +586,9 @@ proptest! {
         let mut body = RICH.as_bytes().to_vec();
         let at = at % body.len();
         body[at] = byte;
-        let Ok((read, _)) = read(&body) else { return Ok(()) };
-        let target = Target { model, traits: traits(model), default_max_tokens: None, stream: true, within: None, kept: &|_| None };
-        if let Ok(written) = request(&read, &target) {
+        let Ok((read, _)) = read_request(&body) else { return Ok(()) };
+        let target = Target { model, traits: model_traits(model), default_max_tokens: None, stream: true, within: None, kept: &|_| None };
+        if let Ok(written) = write_request(&read, &target) {
             let json: Result<serde_json::Value, _> = serde_json::from_slice(&written.body);
             prop_assert!(json.is_ok(), "{}", String::from_utf8_lossy(&written.body));
         }

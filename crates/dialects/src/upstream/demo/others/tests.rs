@@ -3,7 +3,9 @@ use super::*;
 /// The answer to a body of JSON, as JSON.
 fn of(path: &str, asked: &Value) -> Value {
     let body = asked.to_string();
-    let (kind, pieces) = answer(path, body.as_bytes(), body.len()).unwrap().unwrap();
+    let (kind, pieces) = answer_path(path, body.as_bytes(), body.len())
+        .unwrap()
+        .unwrap();
     assert_eq!(kind, "application/json");
     serde_json::from_slice(&pieces.concat()).unwrap()
 }
@@ -73,11 +75,15 @@ fn vectors_are_the_same_in_both_forms_and_as_long_as_asked() {
     let usage = of("/embeddings", &json!({ "input": ["a b", "c"] }))["usage"].clone();
     assert_eq!(usage, json!({ "prompt_tokens": 3, "total_tokens": 3 }));
     let many = json!({ "input": vec!["x"; 100], "dimensions": 4096 }).to_string();
-    let why = answer("/embeddings", many.as_bytes(), many.len())
+    let why = answer_path("/embeddings", many.as_bytes(), many.len())
         .unwrap()
         .unwrap_err();
     assert!(why.contains("262144 numbers"), "{why}");
-    assert!(answer("/embeddings", b"", LONGEST + 1).unwrap().is_err());
+    assert!(
+        answer_path("/embeddings", b"", MAX_BODY_BYTES + 1)
+            .unwrap()
+            .is_err()
+    );
 }
 
 #[test]
@@ -107,7 +113,7 @@ fn texts_are_continued_whole_and_as_a_stream() {
         json!({ "prompt_tokens": 2, "completion_tokens": 12, "total_tokens": 14 })
     );
     let body = json!({ "prompt": "x", "stream": true, "max_tokens": 100 }).to_string();
-    let (kind, pieces) = answer("/completions", body.as_bytes(), body.len())
+    let (kind, pieces) = answer_path("/completions", body.as_bytes(), body.len())
         .unwrap()
         .unwrap();
     let text = String::from_utf8(pieces.concat()).unwrap();
@@ -225,7 +231,7 @@ fn a_picture_has_the_size_that_was_asked_for_and_one_colour() {
 
 #[test]
 fn sound_is_a_beep_and_a_form_is_told_its_size() {
-    let (kind, pieces) = answer("/audio/speech", br#"{"input":"hello"}"#, 17)
+    let (kind, pieces) = answer_path("/audio/speech", br#"{"input":"hello"}"#, 17)
         .unwrap()
         .unwrap();
     let wav = pieces.concat();
@@ -239,7 +245,7 @@ fn sound_is_a_beep_and_a_form_is_told_its_size() {
         )
     );
     assert_eq!(u32::from_le_bytes(wav[40..44].try_into().unwrap()), 2_000);
-    let (_, pieces) = answer("/audio/transcriptions", b"demo", 123_456_789)
+    let (_, pieces) = answer_path("/audio/transcriptions", b"demo", 123_456_789)
         .unwrap()
         .unwrap();
     assert!(
@@ -247,5 +253,5 @@ fn sound_is_a_beep_and_a_form_is_told_its_size() {
             .unwrap()
             .contains("123456789 bytes")
     );
-    assert!(answer("/chat/completions", b"{}", 2).is_none());
+    assert!(answer_path("/chat/completions", b"{}", 2).is_none());
 }

@@ -37,7 +37,7 @@ fn check(events: &[&str], expected: &[&str]) {
 #[track_caller]
 fn check_answer(body: &str, expected: &[&str]) {
     let mut lines = Vec::new();
-    let read = answer(body.as_bytes(), &mut |event| {
+    let read = read_answer(body.as_bytes(), &mut |event| {
         lines.push(format!("{event:?}"))
     });
     match read {
@@ -261,7 +261,7 @@ fn every_reason() {
         let body = format!(
             r#"{{"candidates":[{{"content":{{"parts":[{content}]}},"finishReason":{reason},"finishMessage":"why"}}]}}"#
         );
-        let answered = answer(body.as_bytes(), &mut |_| {});
+        let answered = read_answer(body.as_bytes(), &mut |_| {});
         (told(&[&body]), answered)
     };
     #[track_caller]
@@ -385,7 +385,7 @@ fn usage_is_summed() {
     fn check(counts: &str, expected: (u64, u64, Option<u64>, Option<u64>)) {
         let mut found = None;
         let body = format!(r#"{{"candidates":[{{}}],"usageMetadata":{counts}}}"#);
-        answer(body.as_bytes(), &mut |event| {
+        read_answer(body.as_bytes(), &mut |event| {
             if let Event::Usage(tokens) = event {
                 found = Some((
                     tokens.prompt.unwrap(),
@@ -509,7 +509,7 @@ proptest! {
         let mut body = GOOD.as_bytes().to_vec();
         body.splice(at..(at + bytes.len()).min(GOOD.len()), bytes);
         for data in [&body[..], &body[..cut.min(body.len())]] {
-            drop(answer(data, &mut |_| {}));
+            drop(read_answer(data, &mut |_| {}));
             let mut reader = GeminiReader::default();
             drop(reader.event(b"", data, &mut |_| {}));
             drop(reader.end_of_file(&mut |_| {}));

@@ -1,8 +1,8 @@
 use std::sync::Arc;
 
-use super::super::request;
 use super::super::request::tests::{nothing_kept, shown, target, written};
 use super::super::vertex::vertex_request;
+use super::super::write_request;
 use crate::front::chat::fields::tests::through;
 use crate::neutral::{Kept, Thought};
 
@@ -285,7 +285,7 @@ fn a_blind_model_gets_no_pictures() {
         let mut target = target(PLAIN, &nothing_kept);
         target.traits.images = false;
         assert_eq!(
-            shown(through(body.as_bytes(), &target, request))
+            shown(through(body.as_bytes(), &target, write_request))
                 .unwrap_err()
                 .0,
             format!("unsupported messages[0].content[0].{field}")
@@ -524,7 +524,8 @@ fn signatures_come_back() {
         r#"{{"messages":[{}]}}"#,
         conversation(&[("call_1", "f", "", "")], &[("call_1", "x")])
     );
-    let (body, losses) = shown(through(body.as_bytes(), &target(NEW, &kept), request)).unwrap();
+    let (body, losses) =
+        shown(through(body.as_bytes(), &target(NEW, &kept), write_request)).unwrap();
     let expected = format!(
         r#"{{"contents":[{QUESTION},{{"role":"model","parts":[{}]}},{{"role":"user","parts":[{}]}}]}}"#,
         call("f", r#","thoughtSignature":"eQ==""#),

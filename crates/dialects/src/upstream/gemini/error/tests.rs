@@ -5,7 +5,7 @@ use super::*;
 /// Status, code, when to come back (ms), and the message.
 #[track_caller]
 fn check(body: &str, expected: (Option<u16>, Option<&str>, Option<u128>, &str)) {
-    let error = error(400, Some("application/json"), body.as_bytes());
+    let error = read_error(400, Some("application/json"), body.as_bytes());
     let wait = error.retry_after.map(|wait| wait.as_millis());
     assert_eq!(
         (error.status, error.code.as_deref(), wait, &*error.message),
@@ -47,7 +47,7 @@ fn every_status() {
         let alone = format!(r#"[{{"error":{{"message":"no","status":"{status}"}}}}]"#);
         check(&alone, (Some(class), code, None, "no"));
         assert_eq!(
-            error(http, None, alone.as_bytes()).kind.as_deref(),
+            read_error(http, None, alone.as_bytes()).kind.as_deref(),
             Some(status)
         );
     }
@@ -203,13 +203,16 @@ fn quotas_and_delays() {
 
 #[test]
 fn bodies_of_no_known_shape() {
-    let page = error(404, Some("text/html"), b"<html>404</html>");
+    let page = read_error(404, Some("text/html"), b"<html>404</html>");
     assert_eq!(
         (page.status, &*page.message),
         (None, "the upstream answered with a web page")
     );
-    assert_eq!(error(500, None, b"").message, "the upstream gave no reason");
-    assert_eq!(error(500, None, b"[[]]").status, None);
+    assert_eq!(
+        read_error(500, None, b"").message,
+        "the upstream gave no reason"
+    );
+    assert_eq!(read_error(500, None, b"[[]]").status, None);
 }
 
 #[test]
@@ -231,6 +234,6 @@ proptest! {
             *place = byte;
         }
         bytes.truncate(cut.max(1));
-        let _ = error(429, None, &bytes);
+        let _ = read_error(429, None, &bytes);
     }
 }

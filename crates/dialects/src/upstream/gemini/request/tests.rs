@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 
-use super::super::traits;
+use super::super::model_traits;
 use super::super::vertex::vertex_request;
 use super::*;
 use crate::front::chat::fields::tests::{Worded, through};
@@ -17,7 +17,7 @@ pub(in super::super) fn target<'t>(
 ) -> Target<'t> {
     Target {
         model,
-        traits: traits(model),
+        traits: model_traits(model),
         default_max_tokens: None,
         stream: false,
         within: None,
@@ -37,7 +37,7 @@ pub(in super::super) fn written(
     shown(through(
         body.as_bytes(),
         &target(model, &nothing_kept),
-        super::request,
+        super::write_request,
     ))
 }
 
@@ -187,7 +187,7 @@ fn the_catalog_has_its_say() {
         };
         let expected = format!(r#"{{{SAID},"generationConfig":{{{config}}}}}"#);
         assert_eq!(
-            shown(through(request.as_bytes(), &target, super::request)),
+            shown(through(request.as_bytes(), &target, super::write_request)),
             Ok((expected, losses.to_owned()))
         );
     }
@@ -509,7 +509,7 @@ fn the_last_word() {
         through(
             body.as_bytes(),
             &target(PLAIN, &nothing_kept),
-            super::request
+            super::write_request
         )
         .is_ok()
     );
@@ -521,7 +521,7 @@ fn the_last_word() {
         ..target("tuned", &nothing_kept)
     };
     assert_eq!(
-        shown(through(body.as_bytes(), &target, super::request))
+        shown(through(body.as_bytes(), &target, super::write_request))
             .unwrap_err()
             .0,
         "unsupported messages"
@@ -540,9 +540,9 @@ proptest! {
         let model = ["gemini-2.5-pro", "gemini-3.8-flash", "gemma-3-27b-it", "tuned"][model];
         // The way of a body: who checks it is JSON comes before.
         if serde_json::from_slice::<serde_json::Value>(&body).is_ok()
-            && let Ok((request, _)) = read::read(&body)
+            && let Ok((request, _)) = read::read_request(&body)
         {
-            for written in [super::request(&request, &target(model, &kept)), vertex_request(&request, &target(model, &kept))].into_iter().flatten() {
+            for written in [super::write_request(&request, &target(model, &kept)), vertex_request(&request, &target(model, &kept))].into_iter().flatten() {
                 prop_assert!(serde_json::from_slice::<serde_json::Value>(&written.body).is_ok());
             }
         }

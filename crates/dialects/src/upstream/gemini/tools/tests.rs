@@ -1,5 +1,5 @@
 use super::super::request::tests::{nothing_kept, target};
-use super::super::{models, request};
+use super::super::{models, write_request};
 use crate::front::chat::fields::tests::through;
 use crate::neutral::Refused;
 
@@ -20,7 +20,12 @@ fn check(
     undo: (&[(&str, &str)], Option<&str>),
 ) {
     let body = format!("{HI},{fields}}}");
-    let written = through(body.as_bytes(), &target(model, &nothing_kept), request).unwrap();
+    let written = through(
+        body.as_bytes(),
+        &target(model, &nothing_kept),
+        write_request,
+    )
+    .unwrap();
     let text = String::from_utf8(written.body).unwrap();
     let text = text
         .replace(
@@ -45,7 +50,11 @@ fn check(
 #[track_caller]
 fn check_refused(model: &str, fields: &str, param: &str) {
     let body = format!("{HI},{fields}}}");
-    match through(body.as_bytes(), &target(model, &nothing_kept), request) {
+    match through(
+        body.as_bytes(),
+        &target(model, &nothing_kept),
+        write_request,
+    ) {
         Err(Refused::Unsupported(complaint)) => assert_eq!(complaint.param, param),
         other => panic!("{other:?}"),
     }
@@ -184,7 +193,7 @@ fn tools_that_cannot_be() {
     let mut target = target(OLD, &nothing_kept);
     target.traits.forced_tools = false;
     assert!(
-        matches!(through(body.as_bytes(), &target, request), Err(Refused::Unsupported(complaint)) if complaint.param == "tool_choice")
+        matches!(through(body.as_bytes(), &target, write_request), Err(Refused::Unsupported(complaint)) if complaint.param == "tool_choice")
     );
 }
 
@@ -202,7 +211,7 @@ fn newer_models_take_tools_and_a_format() {
         "response_format.json_schema.description",
         NOTHING,
     );
-    assert!(models::traits(NEW).structured_with_tools);
+    assert!(models::model_traits(NEW).structured_with_tools);
 }
 
 #[test]
@@ -287,7 +296,7 @@ fn a_model_without_formats_answers_by_a_call_too() {
     let body = format!("{HI},{SCHEMA}}}");
     let mut target = target("tuned", &nothing_kept);
     target.traits.structured = false;
-    let written = through(body.as_bytes(), &target, request).unwrap();
+    let written = through(body.as_bytes(), &target, write_request).unwrap();
     let expected = format!(
         r#"{SAID},"tools":[{{"functionDeclarations":[{ANSWER}]}}],"toolConfig":{{"functionCallingConfig":{{"mode":"ANY"}}}}}}"#
     );
@@ -295,7 +304,7 @@ fn a_model_without_formats_answers_by_a_call_too() {
     assert_eq!(written.undo.format_tool.as_deref(), Some("out_put"));
 
     let body = format!(r#"{HI},"tools":[{TOOL}],"tool_choice":"none",{SCHEMA}}}"#);
-    let written = through(body.as_bytes(), &target, request).unwrap();
+    let written = through(body.as_bytes(), &target, write_request).unwrap();
     assert_eq!(String::from_utf8(written.body).unwrap(), expected);
     assert_eq!(written.losses.names(), ["tools"]);
 }
@@ -310,11 +319,11 @@ fn servers_that_know_no_json_schema_are_asked_in_older_words() {
     let ask = |model: &'static str, fields: &str| {
         let body = format!("{HI},{fields}}}");
         let target = target(model, &nothing_kept);
-        let traits = target.traits.at(server);
+        let traits = target.traits.for_server(server);
         let written = through(
             body.as_bytes(),
             &crate::neutral::Target { traits, ..target },
-            request,
+            write_request,
         )
         .unwrap();
         (

@@ -22,7 +22,7 @@ fn check(lines: &[&str], expected: &[&str]) {
 #[track_caller]
 fn check_answer(body: &str, expected: &[&str]) {
     let mut told = Vec::new();
-    if let Err(fault) = answer(body.as_bytes(), &mut |event| {
+    if let Err(fault) = read_answer(body.as_bytes(), &mut |event| {
         told.push(format!("{event:?}"))
     }) {
         told.push(format!("{fault:?}"));
@@ -43,7 +43,7 @@ fn check_error(json: &str, status: Option<u16>, message: &str) {
         "{json}"
     );
     assert_eq!(
-        answer(json.as_bytes(), &mut |event| panic!("{event:?}")),
+        read_answer(json.as_bytes(), &mut |event| panic!("{event:?}")),
         Err(AnswerFault::Upstream(streamed)),
         "{json}"
     );
@@ -182,7 +182,7 @@ fn counts_that_are_nothing_are_none() {
     let usage = |counts: &str| {
         let mut told = Vec::new();
         let line = format!(r#"{{"message":{{}},"done":true{counts}}}"#);
-        answer(line.as_bytes(), &mut |event| {
+        read_answer(line.as_bytes(), &mut |event| {
             told.push(event_tokens(&event))
         })
         .unwrap();
@@ -278,7 +278,7 @@ proptest! {
             line.truncate(at);
         }
         drop(OllamaReader.event(b"", &line, &mut |_| {}));
-        drop(answer(&line, &mut |_| {}));
-        drop(super::super::error(500, None, &line));
+        drop(read_answer(&line, &mut |_| {}));
+        drop(super::super::read_error(500, None, &line));
     }
 }

@@ -2,22 +2,22 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::front::chat::fields::tests::{Worded, through};
-use crate::front::chat::read::read;
+use crate::front::chat::read::read_request;
 use crate::neutral::Refused;
-use crate::upstream::ollama::traits;
+use crate::upstream::ollama::model_traits;
 
 const MODEL: &str = "gemma3:12b";
 
 fn written(body: &str, model: &str) -> Result<Worded, Refused> {
     let target = Target {
         model,
-        traits: traits(model),
+        traits: model_traits(model),
         default_max_tokens: None,
         stream: false,
         within: None,
         kept: &|_| None,
     };
-    through(body.as_bytes(), &target, request)
+    through(body.as_bytes(), &target, write_request)
 }
 
 #[track_caller]
@@ -83,7 +83,7 @@ fn arguments_are_objects_and_results_name_their_function() {
     let call = |id: &str, name: &str, arguments: &str| {
         format!(
             r#"{{"id":"{id}","type":"function","function":{{"name":"{name}","arguments":{}}}}}"#,
-            crate::wire::json::quote(arguments)
+            crate::wire::json::quote_string(arguments)
         )
     };
     let one = call("c1", "get", r#" {"q": 1.0, "é": ["\u0041"]}"#);
@@ -224,7 +224,7 @@ fn whether_it_streams_is_always_said() {
     let written = through(
         br#"{"model":"x","messages":[{"role":"user","content":"hi"}],"stream":true}"#,
         &target,
-        request,
+        write_request,
     )
     .unwrap();
     let expected = r#"{"model":"m","stream":true,"messages":[{"role":"user","content":"hi"}],"options":{"num_predict":9}}"#;
@@ -292,7 +292,7 @@ fn nothing_makes_a_model_call_a_tool() {
         within: None,
         kept: &|_| None,
     };
-    let refused = through(body.as_bytes(), &target, request).unwrap_err();
+    let refused = through(body.as_bytes(), &target, write_request).unwrap_err();
     assert!(matches!(refused, Refused::Unsupported(complaint) if complaint.param == "tool_choice"));
 }
 
@@ -392,9 +392,9 @@ proptest! {
         let mut body = RICH.as_bytes().to_vec();
         let at = at % body.len();
         body[at] = byte;
-        let Ok((read, _)) = read(&body) else { return Ok(()) };
-        let target = Target { model, traits: traits(model), default_max_tokens: None, stream: true, within: None, kept: &|_| None };
-        if let Ok(written) = request(&read, &target) {
+        let Ok((read, _)) = read_request(&body) else { return Ok(()) };
+        let target = Target { model, traits: model_traits(model), default_max_tokens: None, stream: true, within: None, kept: &|_| None };
+        if let Ok(written) = write_request(&read, &target) {
             let json: Result<serde_json::Value, _> = serde_json::from_slice(&written.body);
             prop_assert!(json.is_ok(), "{}", String::from_utf8_lossy(&written.body));
         }

@@ -38,7 +38,7 @@ fn spelled(text: &str, model: &str) -> String {
 
 #[track_caller]
 fn check_usage(input: &str, expected: &str, usage: Usage) {
-    let answer = answer(
+    let answer = correct_answer(
         &header(false),
         &Quirks::NONE,
         true,
@@ -76,12 +76,12 @@ fn check_message(input: &str, finish: &str, expected: &str, shown: &str) {
 fn check_fault(input: &str, fault: AnswerFault) {
     let input = spelled(input, "up");
     assert_eq!(
-        answer(&header(false), &Quirks::NONE, true, input.as_bytes()),
+        correct_answer(&header(false), &Quirks::NONE, true, input.as_bytes()),
         Err(fault.clone()),
         "{input}"
     );
     assert_eq!(
-        converted(&header(false), &Quirks::NONE, true, input.as_bytes()),
+        answer_as_stream(&header(false), &Quirks::NONE, true, input.as_bytes()),
         Err(fault),
         "{input}"
     );
@@ -191,7 +191,7 @@ fn wrong_heads_are_replaced() {
 fn blank_lines_and_a_mark_in_front_are_cut() {
     let body = spelled(&format!(r#"{{@,"choices":[{PLAIN}],$}}"#), "up");
     for before in ["\n\n \r\n", "\u{FEFF}"] {
-        let answer = answer(
+        let answer = correct_answer(
             &header(false),
             &Quirks::NONE,
             true,
@@ -477,7 +477,8 @@ fn an_answer_becomes_a_stream() {
             ],
         ),
     ] {
-        let answer = converted(&header(show_usage), &Quirks::NONE, true, body.as_bytes()).unwrap();
+        let answer =
+            answer_as_stream(&header(show_usage), &Quirks::NONE, true, body.as_bytes()).unwrap();
         let expected: String = chunks
             .iter()
             .map(|chunk| format!("data: {}\n\n", chunk.replace('@', head)))
@@ -493,7 +494,7 @@ fn an_answer_becomes_a_stream() {
 #[test]
 fn an_answer_without_usage_becomes_a_stream_with_a_marked_estimate() {
     let body = r#"{"choices":[{"message":{"content":"hi"}},{"message":{"content":"ho"}}]}"#;
-    let answer = converted(&header(true), &Quirks::NONE, true, body.as_bytes()).unwrap();
+    let answer = answer_as_stream(&header(true), &Quirks::NONE, true, body.as_bytes()).unwrap();
     assert_eq!(
         answer.usage,
         Usage {
@@ -519,14 +520,14 @@ data: [DONE]
 fn check_declined(choices: &[&str], expected: bool) {
     let body = format!(r#"{{"choices":[{}]}}"#, choices.join(","));
     for show_reasoning in [true, false] {
-        let whole = answer(
+        let whole = correct_answer(
             &header(false),
             &Quirks::NONE,
             show_reasoning,
             body.as_bytes(),
         )
         .unwrap();
-        let streamed = converted(
+        let streamed = answer_as_stream(
             &header(false),
             &Quirks::NONE,
             show_reasoning,
@@ -591,13 +592,13 @@ fn the_demo_answers_both_ways() {
     let request =
         br#"{"model":"demo","messages":[{"role":"user","content":"hi"}],"reasoning_effort":"low"}"#;
     let bytes = |stream| {
-        demo::reply("/chat/completions", request, request.len(), stream)
+        demo::demo_reply("/chat/completions", request, request.len(), stream)
             .unwrap()
             .pieces
             .into_iter()
             .map(|piece| piece.bytes)
     };
-    let whole = answer(
+    let whole = correct_answer(
         &header(false),
         &Quirks::NONE,
         true,
@@ -637,9 +638,9 @@ proptest! {
         let choices = format!(r#""choices":[{}]"#, choices.join(","));
         members.push(&choices);
         let body = format!("{{{}}}", members.join(","));
-        if let Ok(answer) = answer(&header(false), &Quirks::NONE, true, body.as_bytes()) {
+        if let Ok(answer) = correct_answer(&header(false), &Quirks::NONE, true, body.as_bytes()) {
             conforms(std::str::from_utf8(&answer.body).unwrap());
-            prop_assert!(converted(&header(true), &Quirks::NONE, true, body.as_bytes()).is_ok(), "{body}");
+            prop_assert!(answer_as_stream(&header(true), &Quirks::NONE, true, body.as_bytes()).is_ok(), "{body}");
         }
     }
 }
@@ -686,7 +687,7 @@ fn check_thinking(message: &str, shown: &str, hidden: &str, bytes: u64) {
     };
     for (show, expected) in [(true, shown), (false, hidden)] {
         let input = spelled(&body(message), "up");
-        let answer = answer(&header(false), &Quirks::NONE, show, input.as_bytes()).unwrap();
+        let answer = correct_answer(&header(false), &Quirks::NONE, show, input.as_bytes()).unwrap();
         let out = String::from_utf8(answer.body).unwrap();
         conforms(&out);
         let usage = Usage::estimated(400, bytes);
@@ -702,7 +703,8 @@ fn check_thinking(message: &str, shown: &str, hidden: &str, bytes: u64) {
         );
         assert_eq!(answer.usage, usage, "{message}");
         // The same as a stream.
-        let events = converted(&header(false), &Quirks::NONE, show, input.as_bytes()).unwrap();
+        let events =
+            answer_as_stream(&header(false), &Quirks::NONE, show, input.as_bytes()).unwrap();
         assert_eq!(events.usage, usage);
         let events = String::from_utf8(events.body).unwrap();
         assert!(events.ends_with("data: [DONE]\n\n"));
@@ -798,7 +800,7 @@ fn thinking_has_one_name_or_none() {
 #[test]
 fn a_delta_beside_the_message_hides_its_thinking_too() {
     let beside = r#"{@,"choices":[{"index":0,"message":{"role":"assistant","content":"a","reasoning":"hm"},"delta":{"reasoning_content":"hm","content":""},"finish_reason":"stop"}],$}"#;
-    let answer = answer(
+    let answer = correct_answer(
         &header(false),
         &Quirks::NONE,
         false,
@@ -825,7 +827,7 @@ fn what_thinking_cost_is_told_though_it_is_hidden() {
             "fast",
         )
     };
-    let answer = answer(
+    let answer = correct_answer(
         &header(false),
         &Quirks::NONE,
         false,
@@ -852,11 +854,11 @@ fn an_answer_that_is_whole_and_flawed_is_told_so() {
             wants_json,
             ..header(false)
         };
-        let whole = answer(&header, &Quirks::NONE, true, body.as_bytes())
+        let whole = correct_answer(&header, &Quirks::NONE, true, body.as_bytes())
             .expect("an answer")
             .flaws;
         assert_eq!(
-            converted(&header, &Quirks::NONE, true, body.as_bytes())
+            answer_as_stream(&header, &Quirks::NONE, true, body.as_bytes())
                 .expect("a stream")
                 .flaws,
             whole

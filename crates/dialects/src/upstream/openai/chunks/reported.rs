@@ -4,7 +4,7 @@ use super::super::meter::Counts;
 use super::super::shape::Shape;
 use super::MAX_HELD;
 use crate::neutral::mark;
-use crate::wire::json::slice;
+use crate::wire::json::span_bytes;
 
 /// The last usage that the upstream reported.
 #[derive(Debug, Default)]
@@ -33,10 +33,10 @@ impl Reported {
         self.is_estimate = shape
             .x_portcullis
             .as_ref()
-            .is_some_and(|mark| mark::is_estimated(slice(text, &mark.value)));
+            .is_some_and(|mark| mark::is_estimated(span_bytes(text, &mark.value)));
         self.object.clear();
         if counts.are_believed() && span.len() <= MAX_HELD {
-            self.object.extend_from_slice(slice(text, &span));
+            self.object.extend_from_slice(span_bytes(text, &span));
         }
         if keeps_chunk && shape.list.is_empty() && shape.usage.is_some() && text.len() <= MAX_HELD {
             self.chunk.clear();

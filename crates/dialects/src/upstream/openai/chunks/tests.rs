@@ -100,7 +100,7 @@ fn feed<'a>(
         result,
         opened,
         declined,
-        said: stream.chunks().said,
+        said: stream.chunks().passed_bytes,
     }
 }
 
@@ -1385,7 +1385,8 @@ fn an_end_without_done_needs_as_many_choices_as_were_asked_for() {
         ..header(false)
     };
     assert!(
-        crate::upstream::openai::converted(&header, &Quirks::NONE, true, whole.as_bytes()).is_ok()
+        crate::upstream::openai::answer_as_stream(&header, &Quirks::NONE, true, whole.as_bytes())
+            .is_ok()
     );
 }
 
@@ -2104,7 +2105,7 @@ fn repeated_chunks_take_the_short_way() {
                 .unwrap();
             assert!(stream.chunks().pattern.is_known(), "{delta} {text}");
             assert_eq!(
-                stream.chunks().said,
+                stream.chunks().passed_bytes,
                 (5 + serde_json::from_str::<String>(text).unwrap().len()) as u64
             );
             let chunks: Vec<&str> = chunks

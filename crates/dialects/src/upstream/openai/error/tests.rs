@@ -3,7 +3,7 @@ use super::*;
 /// Fields: status, kind, code, param, message.
 #[track_caller]
 fn check(body: &str, expected: (Option<u16>, Option<&str>, Option<&str>, Option<&str>, &str)) {
-    let error = error(body.as_bytes(), Some("application/json"));
+    let error = read_error(body.as_bytes(), Some("application/json"));
     let found = (
         error.status,
         error.kind.as_deref(),
@@ -161,7 +161,7 @@ fn bodies_of_no_known_shape_are_for_the_log_only() {
             excerpt: excerpt.map(Into::into),
             ..UpstreamError::default()
         };
-        assert_eq!(error(body.as_bytes(), kind), expected, "{body}");
+        assert_eq!(read_error(body.as_bytes(), kind), expected, "{body}");
     }
 }
 
@@ -171,15 +171,15 @@ fn everything_is_bounded_and_never_fails() {
     let body = format!(
         r#"{{"error":{{"message":"{long}","type":"{long}","code":"{long}","param":"{long}"}}}}"#
     );
-    let bounded = error(body.as_bytes(), None);
+    let bounded = read_error(body.as_bytes(), None);
     assert!(bounded.message.len() <= MAX_MESSAGE + 3 && bounded.message.ends_with("é…"));
     for word in [bounded.kind, bounded.code, bounded.param.map(String::from)] {
         assert!(word.unwrap().len() <= MAX_WORD + 3);
     }
     let odd: Vec<u8> = (0..=255).cycle().take(10_000).collect();
-    assert!(error(&odd, None).excerpt.unwrap().len() <= MAX_EXCERPT + 3);
+    assert!(read_error(&odd, None).excerpt.unwrap().len() <= MAX_EXCERPT + 3);
     let deep = "[".repeat(100_000);
-    assert!(error(deep.as_bytes(), None).excerpt.is_some());
+    assert!(read_error(deep.as_bytes(), None).excerpt.is_some());
 }
 
 #[test]
@@ -196,7 +196,7 @@ fn answers_and_chunks_hide_no_error() {
         "[]",
         "nonsense",
     ] {
-        assert_eq!(hidden(json.as_bytes()), None, "{json}");
+        assert_eq!(hidden_error(json.as_bytes()), None, "{json}");
     }
 }
 
@@ -255,7 +255,7 @@ fn a_prompt_that_is_too_long_is_said_in_one_word() {
             r#"{"error":{"message":"Please reduce the length of the messages or completion.","type":"invalid_request_error","param":"messages","code":"context_length_exceeded"}}"#,
         ),
     ] {
-        let error = refusal(&Quirks::NONE, status, body.as_bytes(), None);
+        let error = read_refusal(&Quirks::NONE, status, body.as_bytes(), None);
         assert_eq!(
             error.code.as_deref(),
             Some("context_length_exceeded"),
@@ -268,7 +268,7 @@ fn a_prompt_that_is_too_long_is_said_in_one_word() {
 #[test]
 fn a_filter_is_said_in_one_word() {
     let check = |status: u16, body: &str, code: &str| {
-        let error = refusal(&Quirks::NONE, status, body.as_bytes(), None);
+        let error = read_refusal(&Quirks::NONE, status, body.as_bytes(), None);
         assert_eq!(
             (error.status, error.code.as_deref(), error.is_filtered()),
             (Some(400), Some(code), true),
@@ -334,7 +334,7 @@ fn a_filter_is_said_in_one_word() {
         r#"{"error":{"message":"no","type":"invalid_request_error","code":"invalid_prompt"},"contentFilter":null}"#,
     ] {
         assert!(
-            !refusal(&Quirks::NONE, 400, body.as_bytes(), None).is_filtered(),
+            !read_refusal(&Quirks::NONE, 400, body.as_bytes(), None).is_filtered(),
             "{body}"
         );
     }
@@ -344,7 +344,7 @@ fn a_filter_is_said_in_one_word() {
 #[track_caller]
 fn check_class(quirks: &Quirks, status: u16, body: &str, class: u16) {
     assert_eq!(
-        refusal(quirks, status, body.as_bytes(), None)
+        read_refusal(quirks, status, body.as_bytes(), None)
             .status
             .unwrap_or(status),
         class,
@@ -423,6 +423,10 @@ fn waits_are_read_from_words() {
         ("Please retry after ", None),
         ("Try later", None),
     ] {
-        assert_eq!(wait(words), millis.map(Duration::from_millis), "{words}");
+        assert_eq!(
+            read_wait(words),
+            millis.map(Duration::from_millis),
+            "{words}"
+        );
     }
 }

@@ -27,7 +27,7 @@ fn recipient<'a>(front: &'static crate::front::Front, header: &'a AnswerHeader) 
 
 fn answer(front: &'static crate::front::Front, body: &str) -> Result<(String, Usage), AnswerFault> {
     let (dialect, header) = (
-        Dialect::from(&openai::PROTOCOL).at(front.only.unwrap()),
+        Dialect::from(&openai::PROTOCOL).for_endpoint(front.only_endpoint.unwrap()),
         header(),
     );
     let (answer, kept) = dialect.answer("up", &recipient(front, &header), body.as_bytes())?;
@@ -44,7 +44,7 @@ fn each_kind_has_a_path_and_an_answer_of_its_own() {
         (front_of(Endpoint::Images), "/images/generations", "data"),
     ];
     for (front, path, list) in kinds {
-        let dialect = Dialect::from(&openai::PROTOCOL).at(front.only.unwrap());
+        let dialect = Dialect::from(&openai::PROTOCOL).for_endpoint(front.only_endpoint.unwrap());
         assert_eq!(
             dialect.protocol.path(&crate::Settings::NONE, "up", false),
             path
@@ -135,13 +135,15 @@ fn a_recording_has_a_text_and_sound_is_no_json() {
         (front_of(Endpoint::Transcriptions), "audio/transcriptions"),
         (front_of(Endpoint::Translations), "audio/translations"),
     ] {
-        let (kind, settings) = (front.only.unwrap(), |version: &str| crate::Settings {
-            version: Some(version.into()),
-            ..crate::Settings::NONE
+        let (kind, settings) = (front.only_endpoint.unwrap(), |version: &str| {
+            crate::Settings {
+                version: Some(version.into()),
+                ..crate::Settings::NONE
+            }
         });
         let at = |dialect: &Dialect, settings| {
             dialect
-                .at(kind)
+                .for_endpoint(kind)
                 .protocol
                 .path(settings, "my m", false)
                 .into_owned()
@@ -233,7 +235,7 @@ fn stream_of(
     text: &str,
     size: usize,
 ) -> Result<(String, Usage), StreamFault> {
-    let dialect = Dialect::from(&openai::PROTOCOL).at(Endpoint::Completions);
+    let dialect = Dialect::from(&openai::PROTOCOL).for_endpoint(Endpoint::Completions);
     let mut stream = dialect.stream(
         "up",
         recipient(front_of(Endpoint::Completions), &header),

@@ -39,10 +39,10 @@ const PLAIN: [&str; 5] = [
 fn what_servers_write_is_plain_and_only_the_models_name_changes() {
     for plain in PLAIN {
         for model in ["fast", "a \"fast\" one", "up"] {
-            let named = |name: &str| plain.replace('~', &crate::wire::json::quote(name));
+            let named = |name: &str| plain.replace('~', &crate::wire::json::quote_string(name));
             let (came, header) = (named("up"), header(model));
-            let answer =
-                answer(&header, &Quirks::NONE, true, came.as_bytes()).expect("a plain answer");
+            let answer = read_plain_answer(&header, &Quirks::NONE, true, came.as_bytes())
+                .expect("a plain answer");
             assert_eq!(String::from_utf8_lossy(&answer.body), named(model));
             assert_eq!(
                 of_any_form(&header, &Quirks::NONE, true, came.as_bytes()),
@@ -53,7 +53,7 @@ fn what_servers_write_is_plain_and_only_the_models_name_changes() {
                 wants_labels: true,
                 ..header
             };
-            let labels = super::answer(&header, &Quirks::NONE, true, came.as_bytes())
+            let labels = super::read_plain_answer(&header, &Quirks::NONE, true, came.as_bytes())
                 .and_then(|answer| answer.labels);
             assert_eq!(
                 labels.as_deref(),
@@ -219,9 +219,9 @@ proptest! {
                 _ => text.truncate(place),
             }
         }
-        let cost = if shows_cost { ShowCost::At(None) } else { ShowCost::No };
+        let cost = if shows_cost { ShowCost::AtPrice(None) } else { ShowCost::No };
         let header = AnswerHeader { wants_json, cost, ..header("fast") };
-        if let Some(answer) = answer(&header, quirks, show_reasoning, &text) {
+        if let Some(answer) = read_plain_answer(&header, quirks, show_reasoning, &text) {
             prop_assert_eq!(of_any_form(&header, quirks, show_reasoning, &text), Ok(answer), "{}", String::from_utf8_lossy(&text));
         }
     }

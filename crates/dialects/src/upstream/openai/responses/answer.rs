@@ -11,14 +11,14 @@ use serde_json::value::RawValue;
 
 use super::super::error;
 use crate::neutral::citation::count_characters;
-use crate::neutral::{AnswerFault, CitedPlace, Emit, Event, Finish, Tokens, UpstreamError};
-use crate::upstream::shared::citations::{Annotation, list};
-use crate::upstream::shared::lenient::{Count, Object, counts, counts_in, unquoted};
+use crate::neutral::{AnswerFault, CitedRange, Emit, Event, Finish, Tokens, UpstreamError};
+use crate::upstream::shared::citations::{Annotation, read_list};
+use crate::upstream::shared::lenient::{Count, Object, counts_in, read_counts, unquote_input};
 use crate::upstream::shared::text::Text;
 use crate::wire::json;
 
 /// Reads a buffered answer.
-pub(super) fn answer(body: &[u8], emit: Emit<'_>) -> Result<(), AnswerFault> {
+pub(super) fn read_answer(body: &[u8], emit: Emit<'_>) -> Result<(), AnswerFault> {
     let body = body.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(body);
     let lossy;
     let response: Object<Response<'_>> = match serde_json::from_slice(body) {
@@ -44,7 +44,7 @@ pub(super) fn answer(body: &[u8], emit: Emit<'_>) -> Result<(), AnswerFault> {
 }
 
 /// Emits the counts of a whole answer, whatever else it is.
-pub(super) fn count(body: &[u8], emit: Emit<'_>) {
+pub(super) fn emit_usage(body: &[u8], emit: Emit<'_>) {
     if let Some(usage) = counts_in::<ResponseUsage>(body, "usage") {
         emit(Event::Usage(usage.tokens()));
     }
@@ -58,7 +58,7 @@ pub(super) struct Response<'a> {
     pub(super) id: Text<'a>,
     status: Text<'a>,
     pub(super) output: Option<Vec<Object<OutputItem<'a>>>>,
-    #[serde(deserialize_with = "counts")]
+    #[serde(deserialize_with = "read_counts")]
     usage: Option<ResponseUsage>,
     error: Option<&'a RawValue>,
     incomplete_details: Option<Object<Incomplete<'a>>>,
@@ -75,10 +75,10 @@ impl Response<'_> {
     /// Returns the error of a response that failed.
     pub(super) fn failure(&self) -> Option<UpstreamError> {
         match self.error {
-            Some(error) => Some(failure(
+            Some(error) => Some(answer_failure(
                 format!(r#"{{"error":{}}}"#, error.get()).as_bytes(),
             )),
-            None => (self.status.as_str() == "failed").then(|| failure(b"{}")),
+            None => (self.status.as_str() == "failed").then(|| answer_failure(b"{}")),
         }
     }
 
@@ -121,8 +121,8 @@ impl Response<'_> {
 }
 
 /// Reads an error that stands inside an answer. Its code says which status it means.
-pub(super) fn failure(json: &[u8]) -> UpstreamError {
-    let mut error = error::error(json, None);
+pub(super) fn answer_failure(json: &[u8]) -> UpstreamError {
+    let mut error = error::read_error(json, None);
     let status = match error.code.as_deref() {
         Some("rate_limit_exceeded") => 429,
         Some("invalid_prompt" | "context_length_exceeded") => 400,
@@ -163,9 +163,12 @@ struct PartOfOutput<'a> {
 impl PartOfOutput<'_> {
     /// Emits the citations of a text of so many characters, which was told. Some of them may be
     /// told, too.
-    fn cite(&self, characters: usize, told: usize, emit: Emit<'_>) {
-        for annotation in list::<Annotation<'_>>(self.annotations).iter().skip(told) {
-            annotation.emit(0, |range| CitedPlace::OfLast(characters, range), emit);
+    fn cite(&self, characters: usize, emitted_count: usize, emit: Emit<'_>) {
+        for annotation in read_list::<Annotation<'_>>(self.annotations)
+            .iter()
+            .skip(emitted_count)
+        {
+            annotation.emit(0, |range| CitedRange::OfLast(characters, range), emit);
         }
     }
 }
@@ -217,14 +220,14 @@ impl OutputItem<'_> {
 
     /// Emits the citations of a text that was told in pieces, which has so many characters. So many
     /// of the citations were told.
-    pub(super) fn cite(&self, characters: usize, told: usize, emit: Emit<'_>) {
+    pub(super) fn cite(&self, characters: usize, emitted_count: usize, emit: Emit<'_>) {
         let mut texts = self
             .content
             .iter()
             .flatten()
             .filter(|part| part.kind.as_str() != "refusal");
         if let Some(last) = texts.next_back() {
-            last.cite(characters, told, emit);
+            last.cite(characters, emitted_count, emit);
         }
     }
 
@@ -277,23 +280,23 @@ impl OutputItem<'_> {
         let arguments = self
             .arguments
             .filter(|_| self.kind.as_str() != "custom_tool_call");
-        arguments.map_or(Cow::Borrowed(self.input.as_str()), unquoted)
+        arguments.map_or(Cow::Borrowed(self.input.as_str()), unquote_input)
     }
 
     /// Emits all arguments of a call.
     pub(super) fn emit_arguments(&self, emit: Emit<'_>) {
         if self.kind.as_str() == "custom_tool_call" {
-            let text = format!("{FREE}{}{FREE_END}", inside(self.input.as_str()));
+            let text = format!("{FREE}{}{FREE_END}", inside_quotes(self.input.as_str()));
             emit(Event::Arguments(0, &text));
         } else if let Some(arguments) = self.arguments {
-            emit(Event::Arguments(0, &unquoted(arguments)));
+            emit(Event::Arguments(0, &unquote_input(arguments)));
         }
     }
 }
 
 /// Returns a text as it stands inside the quotes of a JSON string.
-pub(super) fn inside(text: &str) -> Cow<'static, str> {
-    let quoted = json::quote(text);
+pub(super) fn inside_quotes(text: &str) -> Cow<'static, str> {
+    let quoted = json::quote_string(text);
     quoted
         .get(1..quoted.len() - 1)
         .unwrap_or_default()
@@ -306,9 +309,9 @@ pub(super) fn inside(text: &str) -> Cow<'static, str> {
 struct ResponseUsage {
     input_tokens: Count,
     output_tokens: Count,
-    #[serde(deserialize_with = "counts")]
+    #[serde(deserialize_with = "read_counts")]
     input_tokens_details: Option<InputDetails>,
-    #[serde(deserialize_with = "counts")]
+    #[serde(deserialize_with = "read_counts")]
     output_tokens_details: Option<OutputDetails>,
 }
 

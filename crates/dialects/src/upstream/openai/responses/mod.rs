@@ -10,9 +10,9 @@ use crate::upstream::Translation;
 
 /// How Responses are asked for.
 pub(crate) const TRANSLATION: Translation = Translation {
-    request: request::write,
-    answer: |_, body, emit| answer::answer(body, emit),
-    count: |_, body, emit| answer::count(body, emit),
+    request: request::write_request,
+    answer: |_, body, emit| answer::read_answer(body, emit),
+    count: |_, body, emit| answer::emit_usage(body, emit),
     reader: |_| Box::new(stream::ResponsesReader::default()),
     max_tokens: "/max_output_tokens",
     counting: None,

@@ -4,10 +4,10 @@
 use std::borrow::Cow;
 
 use super::super::breakpoints::{self, is_medium, write_texts};
-use super::super::compose::{shows, thinks};
+use super::super::compose::{assistant_media_refused, is_thinking_model};
 use super::super::nesting::{Nesting, most_tokens, write_labels};
 use crate::neutral::Endpoint;
-use crate::neutral::answered::answered;
+use crate::neutral::answered::check_calls_answered;
 use crate::neutral::traits::{Sampling, Traits};
 use crate::neutral::{
     Cache, Call, ENCRYPTED, Effort, Field, FieldRefused, LostFields, Media, Message, Part,
@@ -21,13 +21,16 @@ use crate::wire::json::Writer;
 const SEAL: &str = "gAAAA";
 
 /// Writes a request.
-pub(super) fn write(request: &Request<'_>, target: &Target<'_>) -> Result<Written, FieldRefused> {
-    answered(request)?;
+pub(super) fn write_request(
+    request: &Request<'_>,
+    target: &Target<'_>,
+) -> Result<Written, FieldRefused> {
+    check_calls_answered(request)?;
     target.traits.check(request)?;
-    refuse(request)?;
+    refuse_unsupported(request)?;
     let mut losses = LostFields::default();
-    let names = Names::of(request);
-    let is_thinker = thinks(target.model, &target.traits);
+    let names = Names::assign(request);
+    let is_thinker = is_thinking_model(target.model, &target.traits);
     let mut refused = None;
     let mut w = Writer::with_capacity(request.room());
     w.object(|w| {
@@ -39,12 +42,15 @@ pub(super) fn write(request: &Request<'_>, target: &Target<'_>) -> Result<Writte
         if is_thinker {
             w.key("include").array(|w| w.text(ENCRYPTED));
         }
-        let most = most_tokens(request, target, &mut losses);
+        let max_tokens = most_tokens(request, target, &mut losses);
         let least = Endpoint::Responses.least_tokens();
-        losses.add_if(most.is_some_and(|most| most < least), Field::MaxTokens);
+        losses.add_if(
+            max_tokens.is_some_and(|max_tokens| max_tokens < least),
+            Field::MaxTokens,
+        );
         w.optional(
             "max_output_tokens",
-            most.map(|most| most.max(least)),
+            max_tokens.map(|max_tokens| max_tokens.max(least)),
             Writer::number,
         );
         write_sampling(w, request, &target.traits, is_thinker, &mut losses);
@@ -69,7 +75,7 @@ pub(super) fn write(request: &Request<'_>, target: &Target<'_>) -> Result<Writte
                 .for_each(|(index, message)| items.message(index, message));
             refused = items.refused.take();
         });
-        lose(request, &mut losses);
+        note_losses(request, &mut losses);
         breakpoints::lose_hints(request, &target.traits, &mut losses);
     });
     if let Some(refused) = refused {
@@ -89,7 +95,7 @@ pub(super) fn write(request: &Request<'_>, target: &Target<'_>) -> Result<Writte
 
 /// Refuses what an answer cannot have here, and tools that calls could not be told from functions
 /// of.
-fn refuse(request: &Request<'_>) -> Result<(), FieldRefused> {
+fn refuse_unsupported(request: &Request<'_>) -> Result<(), FieldRefused> {
     let one = "This model gives one choice for each request. Send several requests instead.";
     let functions = "This model supports tools of type `function` only, in this format.";
     let custom = request
@@ -117,7 +123,7 @@ fn refuse(request: &Request<'_>) -> Result<(), FieldRefused> {
 }
 
 /// Notes the fields that a request for a response has no place for.
-fn lose(request: &Request<'_>, losses: &mut LostFields) {
+fn note_losses(request: &Request<'_>, losses: &mut LostFields) {
     let penalties = request.penalties;
     losses.add_if(
         penalties
@@ -159,7 +165,7 @@ fn write_sampling(
         );
         return;
     }
-    let (temperature, top_p) = options::sampling(request, traits, losses);
+    let (temperature, top_p) = options::allowed_sampling(request, traits, losses);
     w.optional("temperature", temperature, |w, number| w.raw(number.text));
     w.optional("top_p", top_p, |w, number| w.raw(number.text));
 }
@@ -226,7 +232,7 @@ impl Items<'_, '_> {
             }
             Role::User => self.with_content(&[("role", "user")], "content", (index, message)),
             Role::Assistant => {
-                if let Some(why) = shows(index, message) {
+                if let Some(why) = assistant_media_refused(index, message) {
                     self.refused.get_or_insert(why);
                 }
                 self.assistant(message);
@@ -299,9 +305,9 @@ impl Items<'_, '_> {
         &mut self,
         head: &[(&'static str, &str)],
         name: &'static str,
-        of: (usize, &Message<'_>),
+        indexed_message: (usize, &Message<'_>),
     ) {
-        let (index, message) = of;
+        let (index, message) = indexed_message;
         let Self {
             w,
             refused,
@@ -323,16 +329,16 @@ impl Items<'_, '_> {
             }
             w.key(name).array(|w| {
                 let last = message.content.len().saturating_sub(1);
-                for (place, part) in message.content.iter().enumerate() {
+                for (part_index, part) in message.content.iter().enumerate() {
                     let of_whole = message
                         .cache
                         .as_ref()
-                        .filter(|_| target.traits.cache_breakpoints && place == last);
+                        .filter(|_| target.traits.cache_breakpoints && part_index == last);
                     let hint =
                         breakpoints::hint_of(part, message.role, &target.traits).or(of_whole);
                     if let Err(why) = write_part(w, part, hint, losses) {
                         refused.get_or_insert_with(|| {
-                            FieldRefused::unsupported(Field::Part(index, place), why)
+                            FieldRefused::unsupported(Field::Part(index, part_index), why)
                         });
                     }
                 }
@@ -374,7 +380,7 @@ fn write_part(
         PartKind::Text(text) => w.object(|w| {
             w.key("type").text("input_text");
             text.write(w.key("text"));
-            breakpoints::write(w, hint, losses);
+            breakpoints::write_breakpoint(w, hint, losses);
         }),
         PartKind::Image(media, detail) => {
             let url = match media {
@@ -385,7 +391,7 @@ fn write_part(
             w.object(|w| {
                 w.texts([("type", "input_image"), ("image_url", &url)]);
                 w.key("detail").text(detail.as_deref().unwrap_or("auto"));
-                breakpoints::write(w, hint, losses);
+                breakpoints::write_breakpoint(w, hint, losses);
             });
         }
         PartKind::Audio(base64, format) => w.object(|w| {
@@ -404,13 +410,13 @@ fn write_part(
                 ("filename", name),
                 ("file_data", &data(kind, base64)),
             ]);
-            breakpoints::write(w, hint, losses);
+            breakpoints::write_breakpoint(w, hint, losses);
         }),
         PartKind::File(Media::Url(url), name) => {
             losses.add_if(name.is_some(), Field::FileName);
             w.object(|w| {
                 w.texts([("type", "input_file"), ("file_url", url)]);
-                breakpoints::write(w, hint, losses);
+                breakpoints::write_breakpoint(w, hint, losses);
             });
         }
         PartKind::File(Media::Id(_), _) => return Err(ELSEWHERE),

@@ -8,11 +8,11 @@ use std::hash::{DefaultHasher, Hasher};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::answer::{FREE, FREE_END, OutputItem, Response, failure, inside};
+use super::answer::{FREE, FREE_END, OutputItem, Response, answer_failure, inside_quotes};
 use crate::neutral::citation::count_characters;
-use crate::neutral::{self, CitedPlace, Emit, Event, StreamFault};
+use crate::neutral::{self, CitedRange, Emit, Event, StreamFault};
 use crate::upstream::shared::citations::Annotation;
-use crate::upstream::shared::lenient::{Count, Object, object};
+use crate::upstream::shared::lenient::{Count, Object, read_object};
 use crate::upstream::shared::text::Text;
 
 /// The reader's place in a stream.
@@ -45,7 +45,7 @@ struct OpenItem {
     /// True if its end has come, and it is held all the same.
     has_ended: bool,
     /// What was told of a call's arguments.
-    told: DefaultHasher,
+    arguments_hash: DefaultHasher,
     /// The characters that were told of the last part of a message.
     characters: usize,
     /// The number of its citations that were told.
@@ -64,7 +64,7 @@ enum ItemKind {
 }
 
 impl ItemKind {
-    fn of(item: &OutputItem<'_>) -> Self {
+    fn from_item(item: &OutputItem<'_>) -> Self {
         match item.kind.as_str() {
             "message" => Self::Message,
             "reasoning" => Self::Thought,
@@ -101,8 +101,8 @@ struct KindOfEvent<'a> {
 
 impl neutral::Reader for ResponsesReader {
     fn event(&mut self, name: &[u8], data: &[u8], emit: Emit<'_>) -> Result<(), StreamFault> {
-        let Some(event) = object::<EventOfResponse<'_>>(data) else {
-            return unreadable(data);
+        let Some(event) = read_object::<EventOfResponse<'_>>(data) else {
+            return check_unknown_event(data);
         };
         // Some servers have the name in one place only.
         let kind = event
@@ -115,7 +115,7 @@ impl neutral::Reader for ResponsesReader {
         }
         match kind {
             "response.output_text.delta" => {
-                self.tell(index, ItemKind::Message, &event.delta);
+                self.note_piece(index, ItemKind::Message, &event.delta);
                 if let Some(open) = self.message(index) {
                     open.characters += count_characters(event.delta.as_str());
                 }
@@ -129,19 +129,19 @@ impl neutral::Reader for ResponsesReader {
             "response.output_text.annotation.added" => {
                 let annotation = event
                     .annotation
-                    .and_then(|all| object::<Annotation<'_>>(all.get().as_bytes()));
+                    .and_then(|all| read_object::<Annotation<'_>>(all.get().as_bytes()));
                 if let Some(open) = self.message(index) {
                     open.cited += 1;
-                    let place = |range| CitedPlace::OfLast(open.characters, range);
-                    annotation.unwrap_or_default().emit(0, place, emit);
+                    let to_cited_range = |range| CitedRange::OfLast(open.characters, range);
+                    annotation.unwrap_or_default().emit(0, to_cited_range, emit);
                 }
             }
             "response.refusal.delta" => {
-                self.tell(index, ItemKind::Message, &event.delta);
+                self.note_piece(index, ItemKind::Message, &event.delta);
                 event.delta.emit(|text| Event::Refusal(0, text), emit);
             }
             "response.reasoning_summary_text.delta" | "response.reasoning_text.delta" => {
-                self.tell(index, ItemKind::Thought, &event.delta);
+                self.note_piece(index, ItemKind::Thought, &event.delta);
                 event.delta.emit(|text| Event::Reasoning(0, text), emit);
             }
             "response.reasoning_summary_part.added" => {
@@ -157,7 +157,7 @@ impl neutral::Reader for ResponsesReader {
                 return self.arguments(index, event.delta.as_str(), emit);
             }
             "response.output_item.added" => {
-                return self.begin(index, &event.item.unwrap_or_default(), emit);
+                return self.begin_item(index, &event.item.unwrap_or_default(), emit);
             }
             "response.output_item.done" => {
                 return self.end(index, &event.item.unwrap_or_default(), emit);
@@ -185,10 +185,10 @@ impl neutral::Reader for ResponsesReader {
                 let response = event.response.unwrap_or_default();
                 response.count(emit);
                 return Err(StreamFault::Upstream(
-                    response.failure().unwrap_or_else(|| failure(b"{}")),
+                    response.failure().unwrap_or_else(|| answer_failure(b"{}")),
                 ));
             }
-            "error" => return Err(StreamFault::Upstream(failure(data))),
+            "error" => return Err(StreamFault::Upstream(answer_failure(data))),
             // `response.created`, the ends of pieces, the server's own tools, and any future event.
             _ => {
                 let response = event.response.filter(|_| !self.has_id);
@@ -204,7 +204,7 @@ impl neutral::Reader for ResponsesReader {
 
 impl ResponsesReader {
     /// Notes that a piece of an item came. Some servers send no event for its beginning.
-    fn tell(&mut self, index: Option<u64>, kind: ItemKind, piece: &Text<'_>) {
+    fn note_piece(&mut self, index: Option<u64>, kind: ItemKind, piece: &Text<'_>) {
         if piece.filled().is_none() {
             return;
         }
@@ -228,20 +228,20 @@ impl ResponsesReader {
     }
 
     fn open(&mut self, index: Option<u64>, kind: ItemKind, (is_held, is_told): (bool, bool)) {
-        let told = DefaultHasher::new();
+        let arguments_hash = DefaultHasher::new();
         self.open.push(OpenItem {
             index,
             kind,
             is_held,
             is_told,
             has_ended: false,
-            told,
+            arguments_hash,
             characters: 0,
             cited: 0,
         });
     }
 
-    fn begin(
+    fn begin_item(
         &mut self,
         index: Option<u64>,
         item: &OutputItem<'_>,
@@ -251,7 +251,7 @@ impl ResponsesReader {
             return Ok(());
         }
         self.note(item);
-        let kind = ItemKind::of(item);
+        let kind = ItemKind::from_item(item);
         let is_held = kind.is_call() && self.open.iter().any(|open| open.kind.is_call());
         if is_held
             && self
@@ -287,7 +287,9 @@ impl ResponsesReader {
         if open.is_held || piece.is_empty() {
             return Ok(());
         }
-        piece.bytes().for_each(|byte| open.told.write_u8(byte));
+        piece
+            .bytes()
+            .for_each(|byte| open.arguments_hash.write_u8(byte));
         let is_first = !std::mem::replace(&mut open.is_told, true);
         if open.kind == ItemKind::Call {
             emit(Event::Arguments(0, piece));
@@ -296,7 +298,7 @@ impl ResponsesReader {
         if is_first {
             emit(Event::Arguments(0, FREE));
         }
-        emit(Event::Arguments(0, &inside(piece)));
+        emit(Event::Arguments(0, &inside_quotes(piece)));
         Ok(())
     }
 
@@ -308,35 +310,35 @@ impl ResponsesReader {
         emit: Emit<'_>,
     ) -> Result<(), StreamFault> {
         self.note(item);
-        let kind = ItemKind::of(item);
+        let kind = ItemKind::from_item(item);
         let is_same =
             |open: &OpenItem| open.index == index || open.index.is_none() || index.is_none();
-        let place = self
+        let open_index = self
             .open
             .iter()
             .rposition(|open| open.kind == kind && is_same(open));
-        self.begun += usize::from(item.is_call() && place.is_none());
+        self.begun += usize::from(item.is_call() && open_index.is_none());
         let is_again = index.is_some_and(|index| !self.ended.insert(index));
         let mut others = self
             .open
             .iter()
             .enumerate()
-            .filter(|(at, _)| Some(*at) != place)
+            .filter(|(other_index, _)| Some(*other_index) != open_index)
             .map(|(_, open)| open);
         if item.is_call() && others.any(|open| open.kind.is_call() && !open.is_held) {
             // It would take the place of a call that is not told to its end.
-            if place.is_none() {
+            if open_index.is_none() {
                 self.open(index, kind, (true, false));
             }
-            let place = place.unwrap_or(self.open.len().saturating_sub(1));
+            let held_index = open_index.unwrap_or(self.open.len().saturating_sub(1));
             self.open
-                .get_mut(place)
+                .get_mut(held_index)
                 .into_iter()
                 .for_each(|held| held.has_ended = true);
             return Ok(());
         }
-        match place {
-            Some(place) => self.open.remove(place).end(item, emit),
+        match open_index {
+            Some(open_index) => self.open.remove(open_index).end(item, emit),
             None if is_again
                 || self
                     .open
@@ -355,7 +357,7 @@ impl ResponsesReader {
     /// Notes that an item has begun, or has come whole.
     fn note(&mut self, item: &OutputItem<'_>) {
         self.has_begun = true;
-        self.has_message |= ItemKind::of(item) == ItemKind::Message;
+        self.has_message |= ItemKind::from_item(item) == ItemKind::Message;
         if item.is_call() {
             self.calls.insert(item.id_hash());
         }
@@ -367,7 +369,7 @@ impl ResponsesReader {
         let calls = || items.iter().filter(|item| item.is_call());
         for item in items
             .iter()
-            .filter(|item| !self.has_message && ItemKind::of(item) == ItemKind::Message)
+            .filter(|item| !self.has_message && ItemKind::from_item(item) == ItemKind::Message)
         {
             item.emit(emit);
         }
@@ -388,17 +390,17 @@ impl ResponsesReader {
         emit: Emit<'_>,
     ) -> Result<(), StreamFault> {
         let open = std::mem::take(&mut self.open);
-        let told = open
+        let told_index = open
             .iter()
             .filter(|open| open.is_told)
             .filter_map(|open| open.index)
             .max();
-        let last = told.max(self.ended.last().copied());
+        let last = told_index.max(self.ended.last().copied());
         for open in open {
             let index = open.index.and_then(|index| usize::try_from(index).ok());
             let item = index
                 .and_then(|index| items.get(index))
-                .filter(|item| ItemKind::of(item) == open.kind);
+                .filter(|item| ItemKind::from_item(item) == open.kind);
             match item {
                 _ if is_cut && open.is_told && open.kind == ItemKind::Custom => {
                     emit(Event::Arguments(0, FREE_END))
@@ -426,7 +428,7 @@ impl OpenItem {
     fn is_all(&self, item: &OutputItem<'_>) -> bool {
         let mut whole = DefaultHasher::new();
         item.given().bytes().for_each(|byte| whole.write_u8(byte));
-        whole.finish() == self.told.finish()
+        whole.finish() == self.arguments_hash.finish()
     }
 
     /// Emits what of a whole item is not told.
@@ -451,7 +453,7 @@ const MOST_ENDED: usize = 8192;
 
 /// Ignores what is no event of a known kind. Fails if its kind is known.
 #[cold]
-fn unreadable(data: &[u8]) -> Result<(), StreamFault> {
+fn check_unknown_event(data: &[u8]) -> Result<(), StreamFault> {
     const KNOWN: [&str; 14] = [
         "",
         "error",
@@ -470,7 +472,7 @@ fn unreadable(data: &[u8]) -> Result<(), StreamFault> {
     ];
     // Some proxies end every stream as chat completions end.
     let is_end = data.trim_ascii() == b"[DONE]";
-    match object::<KindOfEvent<'_>>(data) {
+    match read_object::<KindOfEvent<'_>>(data) {
         Some(event) if !KNOWN.contains(&event.kind.as_str()) => Ok(()),
         Some(_) | None if is_end => Ok(()),
         Some(_) | None => Err(StreamFault::Broken("an event is not what Responses send")),

@@ -11,7 +11,7 @@ use crate::upstream::{Settings, azure, openai};
 use crate::{Outbound, endpoint_for};
 
 fn responses() -> Dialect {
-    Dialect::from(&openai::PROTOCOL).at(Endpoint::Responses)
+    Dialect::from(&openai::PROTOCOL).for_endpoint(Endpoint::Responses)
 }
 
 fn outbound(
@@ -21,11 +21,11 @@ fn outbound(
     kept: Option<Kept>,
 ) -> Result<Outbound, Refused> {
     let body = Bytes::from(body.to_string());
-    let asked = crate::front::Asked {
+    let asked = crate::front::PathRequest {
         model: front.name.starts_with("gemini").then(|| "m".to_owned()),
         stream: false,
     };
-    let envelope = front.envelope(&body).expect("a request").at(asked);
+    let envelope = front.envelope(&body).expect("a request").with_path(asked);
     responses().write(&Translate {
         kept: &|_| kept.clone(),
         ..Translate::new(&body, &envelope, model)
@@ -289,7 +289,7 @@ fn who_has_the_endpoint_is_known_by_its_address() {
         };
         let dialect = Dialect::new(&azure::PROTOCOL, settings.clone());
         let path = dialect
-            .at(Endpoint::Responses)
+            .for_endpoint(Endpoint::Responses)
             .protocol
             .path(&settings, "my model", true)
             .into_owned();
@@ -309,7 +309,7 @@ fn who_has_the_endpoint_is_known_by_its_address() {
     );
     assert_eq!(
         Dialect::from(&crate::upstream::anthropic::PROTOCOL)
-            .at(Endpoint::Responses)
+            .for_endpoint(Endpoint::Responses)
             .protocol
             .name,
         "anthropic"
@@ -357,7 +357,7 @@ const TOLD: [&str; 14] = [
 
 fn whole(body: &Value) -> Result<Vec<String>, AnswerFault> {
     let mut told = Vec::new();
-    super::answer::answer(body.to_string().as_bytes(), &mut |event| {
+    super::answer::read_answer(body.to_string().as_bytes(), &mut |event| {
         told.push(format!("{event:?}"))
     })?;
     Ok(told)

@@ -1,4 +1,4 @@
-use super::super::{To, request};
+use super::super::{WriteTarget, write_request};
 use super::*;
 use crate::front::CHAT;
 use crate::upstream::quirks::{self, *};
@@ -11,13 +11,13 @@ fn written(
     body: &str,
 ) -> Result<(String, Vec<String>), Refused> {
     let envelope = CHAT.envelope(body.as_bytes()).expect("a good request");
-    let to = To {
+    let to = WriteTarget {
         model: "m",
         ask_usage: true,
         fill_max_tokens: fill,
         quirks,
     };
-    let (parts, losses) = request(&Bytes::copy_from_slice(body.as_bytes()), &envelope, &to)?;
+    let (parts, losses) = write_request(&Bytes::copy_from_slice(body.as_bytes()), &envelope, &to)?;
     Ok((
         String::from_utf8(parts.concat()).unwrap(),
         losses.names().iter().map(ToString::to_string).collect(),
@@ -620,8 +620,8 @@ proptest! {
         members.push(r#""model":"fast""#.to_owned());
         let body = format!("{{{blank}{}{blank}}}", members.join(&format!("{blank},{blank}")));
         let Ok(envelope) = CHAT.envelope(body.as_bytes()) else { return Ok(()) };
-        let to = To { model: "m", ask_usage: true, fill_max_tokens: Some(9), quirks };
-        let Ok((parts, losses)) = request(&Bytes::from(body.clone()), &envelope, &to) else { return Ok(()) };
+        let to = WriteTarget { model: "m", ask_usage: true, fill_max_tokens: Some(9), quirks };
+        let Ok((parts, losses)) = write_request(&Bytes::from(body.clone()), &envelope, &to) else { return Ok(()) };
         let out = String::from_utf8(parts.concat()).unwrap();
         let again = CHAT.envelope(out.as_bytes());
         prop_assert!(again.is_ok(), "{} makes {out} of {body}: {again:?}", quirks.name);

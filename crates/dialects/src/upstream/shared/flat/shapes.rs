@@ -35,7 +35,7 @@ impl<A> ToolCall<'_, A> {
     }
 
     /// Emits the call without its arguments.
-    pub(crate) fn begin(&self, emit: Emit<'_>) {
+    pub(crate) fn emit_begin(&self, emit: Emit<'_>) {
         let name = self
             .function
             .as_ref()

@@ -1,13 +1,13 @@
 use super::*;
-use crate::front::chat::read::read;
+use crate::front::chat::read::read_request;
 use crate::neutral::Refused;
 
 #[track_caller]
 fn check_losses(fields: &str, expected: &[&str]) {
     let body = format!(r#"{{"model":"m",{fields}}}"#);
     let mut losses = LostFields::default();
-    let (request, spelling) = read(body.as_bytes()).unwrap();
-    lost(&request, &mut losses);
+    let (request, spelling) = read_request(body.as_bytes()).unwrap();
+    note_losses(&request, &mut losses);
     assert_eq!(
         spelling.losses(&request, losses).names(),
         expected,
@@ -95,8 +95,9 @@ fn check_refused(fields: &str, traits: Traits, urls: bool, expected: Option<&str
         r#","messages":[{"role":"user","content":"hi"}]"#
     };
     let body = format!(r#"{{"model":"m",{fields}{hi}}}"#);
-    let (request, spelling) = read(body.as_bytes()).unwrap();
-    let param = match refuse(&request, &traits, urls).map_err(|why| spelling.refused(&request, why))
+    let (request, spelling) = read_request(body.as_bytes()).unwrap();
+    let param = match refuse_unsupported(&request, &traits, urls)
+        .map_err(|why| spelling.refused(&request, why))
     {
         Ok(()) => None,
         Err(Refused::Unsupported(complaint) | Refused::Invalid(complaint)) => Some(complaint.param),
@@ -208,7 +209,7 @@ fn a_result_must_name_its_call() {
         ..Request::default()
     };
     assert!(
-        matches!(refuse(&request, &Traits::UNKNOWN, true), Err(Refused::Invalid(complaint)) if complaint.param == Field::CallId(0))
+        matches!(refuse_unsupported(&request, &Traits::UNKNOWN, true), Err(Refused::Invalid(complaint)) if complaint.param == Field::CallId(0))
     );
 }
 
@@ -216,8 +217,8 @@ fn a_result_must_name_its_call() {
 fn check_offer(fields: &str, traits: Traits, expected: Result<(&[&str], Choice), &str>) {
     let tools = r#"{"type":"function","function":{"name":"a"}},{"type":"function","function":{"name":"b"}}"#;
     let body = format!(r#"{{"model":"m",{}}}"#, fields.replace("AB", tools));
-    let (request, spelling) = read(body.as_bytes()).unwrap();
-    let offer = offer(&request, &traits).map_err(|why| spelling.refused(&request, why));
+    let (request, spelling) = read_request(body.as_bytes()).unwrap();
+    let offer = choose_tools(&request, &traits).map_err(|why| spelling.refused(&request, why));
     let expected = expected
         .map(|(tools, choice)| (tools.to_vec(), choice))
         .map_err(str::to_owned);
@@ -313,7 +314,7 @@ fn a_choice_among_tools_is_made_by_showing_no_others() {
         ..Request::default()
     };
     assert!(
-        matches!(offer(&request, &all), Err(Refused::Invalid(complaint)) if complaint.param == Field::ToolChoice)
+        matches!(choose_tools(&request, &all), Err(Refused::Invalid(complaint)) if complaint.param == Field::ToolChoice)
     );
 }
 
@@ -327,7 +328,7 @@ fn arguments_are_objects() {
             signature: None,
             is_custom: false,
         };
-        arguments(&call).into_owned()
+        object_arguments(&call).into_owned()
     };
     for (text, expected) in [
         ("", "{}"),

@@ -1,4 +1,4 @@
-//! A [`Place`] says where a part of a text stands, to the byte.
+//! A [`TextRegion`] says where a part of a text stands, to the byte.
 //!
 //! Only the places along one path are kept; all others are passed over, so that a large file costs
 //! little more than its parsing. The parser's positions are not trusted where the text itself gives
@@ -12,28 +12,28 @@ use crate::conf::yaml::Step;
 
 /// A value's place.
 #[derive(Debug)]
-pub(super) struct Place<'t> {
+pub(super) struct TextRegion<'t> {
     /// The first byte. A map in block style begins with its first key.
     pub(super) start: usize,
     /// The byte after the last one; `None` if it cannot be told, as for a block scalar.
     pub(super) end: Option<usize>,
     /// True if the value has an anchor, so that other places may use it too.
     pub(super) anchored: bool,
-    pub(super) kind: PlacedValue<'t>,
+    pub(super) kind: RegionKind<'t>,
 }
 
 /// The value at a place.
 #[derive(Debug)]
-pub(super) enum PlacedValue<'t> {
+pub(super) enum RegionKind<'t> {
     /// A scalar on one line.
     Scalar(Cow<'t, str>, Quotes),
     List {
         flow: bool,
-        items: Vec<Place<'t>>,
+        items: Vec<TextRegion<'t>>,
     },
     Map {
         flow: bool,
-        entries: Vec<PlacedEntry<'t>>,
+        entries: Vec<EntryRegion<'t>>,
     },
     Alias,
     /// A scalar of another kind, or a value that is not on the path.
@@ -49,18 +49,18 @@ pub(super) enum Quotes {
 
 /// A key of a map with its value.
 #[derive(Debug)]
-pub(super) struct PlacedEntry<'t> {
+pub(super) struct EntryRegion<'t> {
     pub(super) name: Cow<'t, str>,
-    pub(super) key: Place<'t>,
-    pub(super) value: Place<'t>,
+    pub(super) key: TextRegion<'t>,
+    pub(super) value: TextRegion<'t>,
 }
 
 /// Finds the place of the document, with the places along the path. Returns `None` if one of them
 /// cannot be told.
-pub(super) fn find<'t>(text: &'t str, path: &[Step<'_>]) -> Option<Place<'t>> {
-    let mut reader = PlaceFinder {
+pub(super) fn find_region<'t>(text: &'t str, path: &[Step<'_>]) -> Option<TextRegion<'t>> {
+    let mut reader = RegionFinder {
         text,
-        lines: lines(text),
+        lines: line_starts(text),
         ascii: text.is_ascii(),
         parser: Parser::new_from_str(text),
     };
@@ -70,13 +70,13 @@ pub(super) fn find<'t>(text: &'t str, path: &[Step<'_>]) -> Option<Place<'t>> {
             event,
             Event::Nothing | Event::StreamStart | Event::DocumentStart(_)
         ) {
-            return reader.place(event, span, Some(path));
+            return reader.read_region(event, span, Some(path));
         }
     }
 }
 
 /// Returns the byte at which each line begins. YAML's line ends are `\n`, `\r\n` and `\r`.
-fn lines(text: &str) -> Vec<usize> {
+fn line_starts(text: &str) -> Vec<usize> {
     let bytes = text.as_bytes();
     let ends = memchr::memchr2_iter(b'\n', b'\r', bytes);
     let ends =
@@ -84,14 +84,14 @@ fn lines(text: &str) -> Vec<usize> {
     std::iter::once(0).chain(ends.map(|end| end + 1)).collect()
 }
 
-struct PlaceFinder<'t> {
+struct RegionFinder<'t> {
     text: &'t str,
     lines: Vec<usize>,
     ascii: bool,
     parser: Parser<'t, StrInput<'t>>,
 }
 
-impl<'t> PlaceFinder<'t> {
+impl<'t> RegionFinder<'t> {
     fn next(&mut self) -> Option<(Event<'t>, Span)> {
         self.parser.next_event()?.ok()
     }
@@ -104,23 +104,26 @@ impl<'t> PlaceFinder<'t> {
             return Some(start + marker.col()).filter(|byte| *byte <= self.text.len());
         }
         let line = self.text.get(start..)?;
-        let mut bytes = line.char_indices().map(|(at, _)| at).chain([line.len()]);
-        bytes.nth(marker.col()).map(|at| start + at)
+        let mut bytes = line
+            .char_indices()
+            .map(|(offset, _)| offset)
+            .chain([line.len()]);
+        bytes.nth(marker.col()).map(|offset| start + offset)
     }
 
     /// Reads on to the end of a value. `path` is the part of the path that lies inside the value;
     /// `None` if the value is not on the path.
-    fn place(
+    fn read_region(
         &mut self,
         event: Event<'t>,
         span: Span,
         path: Option<&[Step<'_>]>,
-    ) -> Option<Place<'t>> {
+    ) -> Option<TextRegion<'t>> {
         let start = self.byte(span.start)?;
         match event {
             Event::Scalar(text, style, anchor, _) => {
                 let (end, kind) = self.scalar(start, span, text, style);
-                Some(Place {
+                Some(TextRegion {
                     start,
                     end,
                     anchored: anchor > 0,
@@ -129,11 +132,11 @@ impl<'t> PlaceFinder<'t> {
             }
             Event::Alias(_) => {
                 let end = self.byte(span.end).filter(|end| *end > start);
-                Some(Place {
+                Some(TextRegion {
                     start,
                     end,
                     anchored: false,
-                    kind: PlacedValue::Alias,
+                    kind: RegionKind::Alias,
                 })
             }
             Event::SequenceStart(anchor, _) => self.list(start, anchor > 0, path),
@@ -154,10 +157,10 @@ impl<'t> PlaceFinder<'t> {
         span: Span,
         text: Cow<'t, str>,
         style: ScalarStyle,
-    ) -> (Option<usize>, PlacedValue<'t>) {
+    ) -> (Option<usize>, RegionKind<'t>) {
         let (quotes, end) = match style {
-            ScalarStyle::SingleQuoted => (Quotes::Single, self.closing(start, '\'')),
-            ScalarStyle::DoubleQuoted => (Quotes::Double, self.closing(start, '"')),
+            ScalarStyle::SingleQuoted => (Quotes::Single, self.quote_end(start, '\'')),
+            ScalarStyle::DoubleQuoted => (Quotes::Double, self.quote_end(start, '"')),
             // For quoted scalars the parser's end cannot be used: it includes blanks and a comment.
             ScalarStyle::Plain | ScalarStyle::Literal | ScalarStyle::Folded => {
                 (Quotes::None, self.byte(span.end))
@@ -165,35 +168,35 @@ impl<'t> PlaceFinder<'t> {
         };
         let end = end.filter(|end| *end > start);
         let Some(written) = end.and_then(|end| self.text.get(start..end)) else {
-            return (None, PlacedValue::Other);
+            return (None, RegionKind::Other);
         };
         let on_one_line = !written.contains(['\n', '\r']);
         if quotes == Quotes::None
             && !(style == ScalarStyle::Plain && on_one_line && written == text)
         {
-            return (None, PlacedValue::Other);
+            return (None, RegionKind::Other);
         }
         (
             end,
             if on_one_line {
-                PlacedValue::Scalar(text, quotes)
+                RegionKind::Scalar(text, quotes)
             } else {
-                PlacedValue::Other
+                RegionKind::Other
             },
         )
     }
 
     /// Returns the byte after the quote that closes the one at `start`.
-    fn closing(&self, start: usize, quote: char) -> Option<usize> {
+    fn quote_end(&self, start: usize, quote: char) -> Option<usize> {
         let mut inside = self.text.get(start..)?.strip_prefix(quote)?.char_indices();
-        while let Some((at, c)) = inside.next() {
+        while let Some((offset, c)) = inside.next() {
             if c == quote {
                 // Two single quotes stand for one.
                 if quote == '\'' && inside.as_str().starts_with(quote) {
                     inside.next();
                     continue;
                 }
-                return Some(start + 1 + at + 1);
+                return Some(start + 1 + offset + 1);
             }
             if c == '\\' && quote == '"' {
                 inside.next();
@@ -207,23 +210,23 @@ impl<'t> PlaceFinder<'t> {
         start: usize,
         anchored: bool,
         path: Option<&[Step<'_>]>,
-    ) -> Option<Place<'t>> {
+    ) -> Option<TextRegion<'t>> {
         let mut items = Vec::new();
         let mut last = None;
         let mut count = 0;
         loop {
             let (event, span) = self.next()?;
             if event == Event::SequenceEnd {
-                let end = self.bracket(span, ']');
+                let end = self.bracket_end(span, ']');
                 let kind = if path.is_some() {
-                    PlacedValue::List {
+                    RegionKind::List {
                         flow: end.is_some(),
                         items,
                     }
                 } else {
-                    PlacedValue::Other
+                    RegionKind::Other
                 };
-                return Some(Place {
+                return Some(TextRegion {
                     start,
                     end: end.or(last),
                     anchored,
@@ -234,7 +237,7 @@ impl<'t> PlaceFinder<'t> {
                 [Step::Index(index), rest @ ..] if *index == count => Some(rest),
                 _ => None,
             });
-            let item = self.place(event, span, inside)?;
+            let item = self.read_region(event, span, inside)?;
             last = item.end;
             count += 1;
             if path.is_some() {
@@ -248,51 +251,51 @@ impl<'t> PlaceFinder<'t> {
         start: usize,
         anchored: bool,
         path: Option<&[Step<'_>]>,
-    ) -> Option<Place<'t>> {
-        let mut entries: Vec<PlacedEntry<'t>> = Vec::new();
+    ) -> Option<TextRegion<'t>> {
+        let mut entries: Vec<EntryRegion<'t>> = Vec::new();
         let mut last = None;
         loop {
             let (event, span) = self.next()?;
             if event == Event::MappingEnd {
-                let end = self.bracket(span, '}');
+                let end = self.bracket_end(span, '}');
                 let kind = if path.is_some() {
-                    PlacedValue::Map {
+                    RegionKind::Map {
                         flow: end.is_some(),
                         entries,
                     }
                 } else {
-                    PlacedValue::Other
+                    RegionKind::Other
                 };
-                return Some(Place {
+                return Some(TextRegion {
                     start,
                     end: end.or(last),
                     anchored,
                     kind,
                 });
             }
-            let key = self.place(event, span, None)?;
+            let key = self.read_region(event, span, None)?;
             let inside = path.and_then(|path| match (path, &key.kind) {
-                ([Step::Key(step), rest @ ..], PlacedValue::Scalar(name, _)) if name == step => {
+                ([Step::Key(step), rest @ ..], RegionKind::Scalar(name, _)) if name == step => {
                     Some(rest)
                 }
                 _ => None,
             });
             let (event, span) = self.next()?;
-            let value = self.place(event, span, inside)?;
+            let value = self.read_region(event, span, inside)?;
             last = value.end;
             if path.is_some() {
-                let name = if let PlacedValue::Scalar(name, _) = &key.kind {
+                let name = if let RegionKind::Scalar(name, _) = &key.kind {
                     name.clone()
                 } else {
                     Cow::Borrowed("")
                 };
-                entries.push(PlacedEntry { name, key, value });
+                entries.push(EntryRegion { name, key, value });
             }
         }
     }
 
     /// Returns the byte after a bracket that closes a list or map in flow style.
-    fn bracket(&self, span: Span, bracket: char) -> Option<usize> {
+    fn bracket_end(&self, span: Span, bracket: char) -> Option<usize> {
         let (start, end) = (self.byte(span.start)?, self.byte(span.end)?);
         // The span is empty if no bracket is written.
         let mut rest = self.text.get(start..).filter(|_| end > start)?;

@@ -1,20 +1,20 @@
-//! A [`Shot`] is what all viewers see at one moment.
+//! A [`LiveView`] is what all viewers see at one moment.
 
+use super::callers::CallerRow;
+use super::context::LiveContext;
 use super::models::ModelRow;
-use super::moment::Moment;
-use super::of_callers::CallerRow;
-use super::{LivePage, configuration, figures, json, models, of_callers};
-use crate::base::calendar::time;
+use super::{LivePage, callers, configuration, figures, models, to_json};
+use crate::base::calendar::format_time;
 use crate::figures::callers::CallerUse;
 use serde_json::json as value;
 use std::time::{Instant, SystemTime};
 
 /// The most bytes of all problems.
-const PROBLEMS: usize = 10 * 1024;
+const MAX_PROBLEM_BYTES: usize = 10 * 1024;
 
 /// A view of the process at one moment. Rows are written when they are first asked for.
-pub(super) struct Shot {
-    pub(super) at: Moment,
+pub(super) struct LiveView {
+    pub(super) context: LiveContext,
     /// The fields before all sections.
     pub(super) head: String,
     pub(super) figures: String,
@@ -25,9 +25,9 @@ pub(super) struct Shot {
     pub(super) callers: Vec<CallerRow>,
 }
 
-impl Shot {
+impl LiveView {
     /// Looks at the process.
-    pub(super) fn of(page: &LivePage, now: Instant, clock_ms: u64) -> Shot {
+    pub(super) fn gather(page: &LivePage, now: Instant, clock_ms: u64) -> LiveView {
         let (snapshot, clock) = (page.books.live.load_full(), SystemTime::now());
         let sums = page.books.figures.callers.sums(clock_ms);
         let mut today = CallerUse::default();
@@ -37,22 +37,22 @@ impl Shot {
             .iter()
             .map(|route| route.demand.waiting())
             .sum();
-        let accounts = Moment::accounts(&snapshot, now);
-        let models = models::rows(&snapshot, &accounts, now);
-        Shot {
-            head: head(page, now, clock_ms),
-            figures: figures::section(page, &today, waiting, now),
-            configuration: configuration::section(page, &snapshot, now),
+        let accounts = LiveContext::accounts(&snapshot, now);
+        let models = models::model_rows(&snapshot, &accounts, now);
+        LiveView {
+            head: head_fields(page, now, clock_ms),
+            figures: figures::figures_section(page, &today, waiting, now),
+            configuration: configuration::configuration_section(page, &snapshot, now),
             models,
-            callers: of_callers::rows(&snapshot, sums),
-            at: Moment {
+            callers: callers::caller_rows(&snapshot, sums),
+            context: LiveContext {
                 now,
                 clock,
                 ms: clock_ms,
                 up: now.saturating_duration_since(page.started),
                 keys: page.keys(&snapshot),
                 accounts,
-                shared: Moment::shared(&snapshot),
+                shared: LiveContext::shared(&snapshot),
                 snapshot,
             },
         }
@@ -60,25 +60,26 @@ impl Shot {
 }
 
 /// Writes the fields before all sections: what is wrong, and what the page may do.
-fn head(page: &LivePage, now: Instant, clock_ms: u64) -> String {
-    let (admin, sight) = (&page.backends.server.admin, page.watch.look());
-    let mut room = PROBLEMS;
+fn head_fields(page: &LivePage, now: Instant, clock_ms: u64) -> String {
+    let (admin, observation) = (&page.backends.server.admin, page.watch.observe());
+    let mut room = MAX_PROBLEM_BYTES;
     let fits = |problem: &String| {
         let fits = problem.len() <= room;
         room = room.saturating_sub(problem.len());
         fits
     };
-    let problems: Vec<String> = sight
+    let problems: Vec<String> = observation
         .problems
         .list
         .iter()
-        .map(json)
+        .map(to_json)
         .take_while(fits)
         .collect();
-    let more = (sight.problems.more + sight.problems.list.len()).saturating_sub(problems.len());
+    let more = (observation.problems.more + observation.problems.list.len())
+        .saturating_sub(problems.len());
     let guarded = admin.is_guarded();
     let fields = [
-        ("time", value!(time(clock_ms))),
+        ("time", value!(format_time(clock_ms))),
         ("instance", value!(page.books.ledger.instance())),
         ("version", value!(env!("CARGO_PKG_VERSION"))),
         (
@@ -86,7 +87,7 @@ fn head(page: &LivePage, now: Instant, clock_ms: u64) -> String {
             value!(now.saturating_duration_since(page.started).as_secs()),
         ),
         ("phase", value!(page.books.drain.phase())),
-        ("verdict", value!(sight.verdict)),
+        ("verdict", value!(observation.verdict)),
         ("more_problems", value!(more)),
         (
             "can",

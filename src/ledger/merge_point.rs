@@ -2,7 +2,7 @@
 //! in the file, so that a start does not look through all sums again. Versions of this program that
 //! do not know its entries of `meta` ignore them.
 
-use super::columns::number;
+use super::columns::stored_integer;
 use rusqlite::{OptionalExtension, Transaction, params};
 
 /// The entry with the day before which all sums are merged.
@@ -45,7 +45,7 @@ impl MergePoint {
         let names = serde_json::json!(self.names).to_string();
         transaction
             .prepare_cached("INSERT OR REPLACE INTO meta VALUES (?1, ?2), (?3, ?4)")?
-            .execute(params![DAY, number(self.day), NAMES, names])?;
+            .execute(params![DAY, stored_integer(self.day), NAMES, names])?;
         Ok(())
     }
 }
@@ -53,7 +53,7 @@ impl MergePoint {
 /// Has the sums of a day looked through again, since new ones have come late.
 pub(super) fn merge_again(transaction: &Transaction<'_>, day: u64) -> rusqlite::Result<()> {
     match MergePoint::read(transaction) {
-        Ok(place) if place.day >= day => MergePoint::begin_of(day).write(transaction),
+        Ok(point) if point.day >= day => MergePoint::begin_of(day).write(transaction),
         // Where somebody dropped the table, rows are written all the same; and where the file
         // cannot be read, that fails, too.
         Ok(_) | Err(_) => Ok(()),

@@ -1,9 +1,9 @@
 //! The rows of callers: what they use, and how near they are to a limit.
 
-use super::figures::money;
-use super::moment::{KeysOf, Moment};
-use super::{HasName, json};
-use crate::base::calendar::time;
+use super::context::{CallerKeys, LiveContext};
+use super::figures::known_money;
+use super::{HasName, to_json};
+use crate::base::calendar::format_time;
 use crate::catalog::{Catalog, Key};
 use crate::conf::price::Usd;
 use crate::figures::callers::{CallerSums, CallerUse};
@@ -41,7 +41,7 @@ struct LiveUse {
 
 impl From<&CallerUse> for LiveUse {
     fn from(used: &CallerUse) -> LiveUse {
-        let (usd, usd_known) = money(used);
+        let (usd, usd_known) = known_money(used);
         LiveUse {
             requests: used.requests,
             tokens: used.tokens,
@@ -68,7 +68,7 @@ type UsedLimit = (Kind, u64, u64, Option<u64>);
 
 /// Lists the callers: those that spend most today come first. A caller that was removed is listed
 /// as long as it has used something this month.
-pub(super) fn rows(
+pub(super) fn caller_rows(
     snapshot: &Snapshot,
     mut sums: BTreeMap<Arc<str>, CallerSums>,
 ) -> Vec<CallerRow> {
@@ -93,8 +93,8 @@ pub(super) fn rows(
 }
 
 /// Lists the keys of each caller. A key with several secrets is listed several times.
-pub(super) fn keys(catalog: &Catalog) -> KeysOf {
-    let mut keys = KeysOf::new();
+pub(super) fn keys_by_caller(catalog: &Catalog) -> CallerKeys {
+    let mut keys = CallerKeys::new();
     for key in catalog.keys() {
         keys.entry(key.caller.id.clone())
             .or_default()
@@ -111,25 +111,32 @@ impl HasName for CallerRow {
 
 impl CallerRow {
     /// Writes the row, once for all viewers.
-    pub(super) fn json(&self, at: &Moment) -> &str {
+    pub(super) fn json(&self, context: &LiveContext) -> &str {
         self.row.get_or_init(|| {
-            let keys = at.keys.get(&self.id).map(Vec::as_slice).unwrap_or_default();
-            let scopes = |key: &Arc<Key>| at.snapshot.scopes.get(key.index);
-            let last = keys.iter().filter_map(|key| scopes(key)?.used.at()).max();
-            json(&LiveCaller {
+            let keys = context
+                .keys
+                .get(&self.id)
+                .map(Vec::as_slice)
+                .unwrap_or_default();
+            let scopes = |key: &Arc<Key>| context.snapshot.scopes.get(key.index);
+            let last = keys
+                .iter()
+                .filter_map(|key| scopes(key)?.used.last_used_at())
+                .max();
+            to_json(&LiveCaller {
                 id: &self.id,
                 today: (&self.sums.today).into(),
                 month: (&self.sums.month).into(),
                 limited: self.sums.limited,
-                last_used: last.map(time),
-                limit: tightest(keys, &at.snapshot, at.ms),
+                last_used: last.map(format_time),
+                limit: tightest_limit(keys, &context.snapshot, context.ms),
             })
         })
     }
 }
 
 /// Returns the limit of which the largest share is used: the caller's own, or one of its keys.
-fn tightest(keys: &[Arc<Key>], snapshot: &Snapshot, now: u64) -> Option<LiveLimit> {
+fn tightest_limit(keys: &[Arc<Key>], snapshot: &Snapshot, now: u64) -> Option<LiveLimit> {
     let mut tightest: Option<(f64, Bound<'_>, UsedLimit)> = None;
     for (number, key) in keys.iter().enumerate() {
         let scopes = snapshot
@@ -148,7 +155,10 @@ fn tightest(keys: &[Arc<Key>], snapshot: &Snapshot, now: u64) -> Option<LiveLimi
                 } else {
                     used as f64 / limit as f64
                 };
-                if tightest.as_ref().is_none_or(|(most, ..)| ratio > *most) {
+                if tightest
+                    .as_ref()
+                    .is_none_or(|(highest, ..)| ratio > *highest)
+                {
                     tightest = Some((
                         ratio,
                         bound,
@@ -173,6 +183,6 @@ fn tightest(keys: &[Arc<Key>], snapshot: &Snapshot, now: u64) -> Option<LiveLimi
         used: amount(used),
         limit: amount(limit),
         ratio: (ratio * 1000.0).round() / 1000.0,
-        resets_at: resets.map(time),
+        resets_at: resets.map(format_time),
     })
 }

@@ -2,14 +2,14 @@
 //! what it is.
 
 use super::link::{Link, call_once, error_of};
-use super::trouble::line;
+use super::trouble::error_line;
 use crate::conf::config::Store;
 use crate::tls::trust::Trust;
 use redis::{Pipeline, Value};
 use std::time::Duration;
 
 /// The longest wait for the answers.
-const PATIENCE: Duration = Duration::from_secs(3);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Writes and deletes what the scripts write: a text and a hash with an end. Returns the time.
 const PROBE: &str = "redis.call('SET', KEYS[1], '1') redis.call('DEL', KEYS[1]) \
@@ -19,7 +19,7 @@ const PROBE: &str = "redis.call('SET', KEYS[1], '1') redis.call('DEL', KEYS[1]) 
 
 /// What was seen. What the user in the store's URL may not ask is `None`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Look {
+pub struct StoreFacts {
     /// The store's clock, in milliseconds of Unix time.
     pub clock_ms: Option<u64>,
     /// The program, with its version: `Redis 7.0.15`.
@@ -33,7 +33,7 @@ pub struct Look {
 }
 
 /// Opens the store and asks it. An error is a line for operators, without secrets.
-pub async fn look(settings: &Store) -> Result<Look, String> {
+pub async fn probe_store(settings: &Store) -> Result<StoreFacts, String> {
     let tls = settings
         .address
         .tls
@@ -46,20 +46,20 @@ pub async fn look(settings: &Store) -> Result<Look, String> {
             &format!("{{{}}}:doctor-{:016x}", settings.prefix, fastrand::u64(..)),
         ));
         batch.cmd("INFO");
-        let answers = link.send(&batch, PATIENCE).await?;
+        let answers = link.send(&batch, ANSWER_TIMEOUT).await?;
         let [probed, info] = answers.as_slice() else {
             return Err("it sent too few answers".to_owned());
         };
         if let Some(error) = error_of(probed) {
             return Err(error);
         }
-        Ok(read(probed, info))
+        Ok(read_facts(probed, info))
     };
-    let seen: Result<Look, String> = seen.await;
-    seen.map_err(|why| line(&settings.address, &why))
+    let seen: Result<StoreFacts, String> = seen.await;
+    seen.map_err(|why| error_line(&settings.address, &why))
 }
 
-fn read(probed: &Value, info: &Value) -> Look {
+fn read_facts(probed: &Value, info: &Value) -> StoreFacts {
     let info = redis::from_redis_value_ref::<String>(info).unwrap_or_default();
     let field = |name: &str| {
         let mut lines = info.lines().filter_map(|line| line.split_once(':'));
@@ -67,14 +67,16 @@ fn read(probed: &Value, info: &Value) -> Look {
             .find(|(field, _)| *field == name)
             .map(|(_, value)| value.trim())
     };
-    let of = |program: &str, name: &str| field(name).map(|version| format!("{program} {version}"));
-    Look {
+    let version_of =
+        |program: &str, name: &str| field(name).map(|version| format!("{program} {version}"));
+    StoreFacts {
         clock_ms: if let Value::Int(ms) = probed {
             u64::try_from(*ms).ok()
         } else {
             None
         },
-        program: of("Valkey", "valkey_version").or_else(|| of("Redis", "redis_version")),
+        program: version_of("Valkey", "valkey_version")
+            .or_else(|| version_of("Redis", "redis_version")),
         major: field("redis_version").and_then(|version| version.split('.').next()?.parse().ok()),
         max_memory: field("maxmemory").and_then(|bytes| bytes.parse().ok()),
         policy: field("maxmemory_policy").map(str::to_owned),
@@ -88,13 +90,13 @@ mod tests {
     #[test]
     fn what_a_server_says_of_itself() {
         let info = |text: &str| Value::BulkString(text.as_bytes().to_vec());
-        let seen = read(
+        let seen = read_facts(
             &Value::Int(7),
             &info(
                 "# Server\r\nredis_version:7.2.4\r\nvalkey_version:8.0.1\r\nmaxmemory:100\r\nmaxmemory_policy:allkeys-lru\r\n",
             ),
         );
-        let expected = Look {
+        let expected = StoreFacts {
             clock_ms: Some(7),
             program: Some("Valkey 8.0.1".to_owned()),
             major: Some(7),
@@ -102,9 +104,9 @@ mod tests {
             policy: Some("allkeys-lru".to_owned()),
         };
         assert_eq!(seen, expected);
-        assert_eq!(read(&Value::Nil, &Value::Nil), Look::default());
+        assert_eq!(read_facts(&Value::Nil, &Value::Nil), StoreFacts::default());
         assert_eq!(
-            read(&Value::Nil, &info("redis_version:6.0\n"))
+            read_facts(&Value::Nil, &info("redis_version:6.0\n"))
                 .program
                 .as_deref(),
             Some("Redis 6.0")

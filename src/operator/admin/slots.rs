@@ -10,8 +10,8 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 
 /// All places of the listener.
-pub(super) struct Places {
-    most: usize,
+pub(super) struct ConnectionSlots {
+    max_connections: usize,
     taken: Lock<Taken>,
 }
 
@@ -26,14 +26,14 @@ struct Taken {
 /// A connection that has a place, and gives it back when it is dropped.
 pub(super) struct Connected {
     number: u64,
-    places: Arc<Places>,
+    slots: Arc<ConnectionSlots>,
 }
 
-impl Places {
+impl ConnectionSlots {
     /// Makes `most` places.
-    pub(super) fn new(most: usize) -> Arc<Self> {
+    pub(super) fn new(max_connections: usize) -> Arc<Self> {
         Arc::new(Self {
-            most,
+            max_connections,
             taken: Lock::default(),
         })
     }
@@ -43,7 +43,7 @@ impl Places {
     pub(super) fn take(self: &Arc<Self>) -> Option<(Connected, oneshot::Receiver<()>)> {
         let (leave, leaving) = oneshot::channel();
         let mut taken = self.taken.lock();
-        if taken.count >= self.most {
+        if taken.count >= self.max_connections {
             // The old connection gives its place back only when it is polled next. Until then there
             // is one more than the most.
             drop(taken.idle.pop_front()?);
@@ -55,7 +55,7 @@ impl Places {
         Some((
             Connected {
                 number,
-                places: self.clone(),
+                slots: self.clone(),
             },
             leaving,
         ))
@@ -66,19 +66,19 @@ impl Connected {
     /// Notes that a head has come. Returns whether it came in time, that is, before the place was
     /// given to another connection.
     pub(super) fn is_busy(&self) -> bool {
-        let mut taken = self.places.taken.lock();
-        let at = taken
+        let mut taken = self.slots.taken.lock();
+        let index = taken
             .idle
             .iter()
             .position(|(number, _)| *number == self.number);
         // The receiver of a busy connection is not looked at any more.
-        at.and_then(|at| taken.idle.remove(at)).is_some()
+        index.and_then(|index| taken.idle.remove(index)).is_some()
     }
 }
 
 impl Drop for Connected {
     fn drop(&mut self) {
-        let mut taken = self.places.taken.lock();
+        let mut taken = self.slots.taken.lock();
         taken.count = taken.count.saturating_sub(1);
         taken.idle.retain(|(number, _)| *number != self.number);
     }
@@ -90,7 +90,7 @@ mod tests {
 
     #[test]
     fn the_oldest_idle_one_goes_and_who_is_busy_stays() {
-        let places = Places::new(3);
+        let places = ConnectionSlots::new(3);
         let mut all: Vec<_> = (0..3).map(|_| places.take().unwrap()).collect();
         let gone = |leaving: &mut oneshot::Receiver<()>| {
             leaving.try_recv() == Err(oneshot::error::TryRecvError::Closed)

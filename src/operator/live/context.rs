@@ -1,4 +1,4 @@
-//! A [`Moment`] is when somebody looked, and the catalog that was live then.
+//! A [`LiveContext`] is when somebody looked, and the catalog that was live then.
 
 use crate::account::condition::{AccountSigns, AccountState, Reason};
 use crate::catalog::Key;
@@ -8,10 +8,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 /// The keys of each caller, by the caller's id.
-pub(super) type KeysOf = HashMap<Arc<str>, Vec<Arc<Key>>>;
+pub(super) type CallerKeys = HashMap<Arc<str>, Vec<Arc<Key>>>;
 
 /// The moment of a look.
-pub(super) struct Moment {
+pub(super) struct LiveContext {
     pub(super) now: Instant,
     pub(super) clock: SystemTime,
     /// The same in milliseconds of Unix time.
@@ -20,7 +20,7 @@ pub(super) struct Moment {
     pub(super) up: Duration,
     pub(super) snapshot: Arc<Snapshot>,
     /// The keys of each caller.
-    pub(super) keys: Arc<KeysOf>,
+    pub(super) keys: Arc<CallerKeys>,
     /// The accounts, in the order of the catalog.
     pub(super) accounts: Vec<LiveAccount>,
     /// The addresses of the targets that several models have.
@@ -34,15 +34,14 @@ pub(super) struct LiveAccount {
     pub(super) reason: Option<Reason>,
 }
 
-impl Moment {
+impl LiveContext {
     /// Looks at all accounts.
     pub(super) fn accounts(snapshot: &Snapshot, now: Instant) -> Vec<LiveAccount> {
-        let accounts = snapshot
-            .places
-            .iter()
-            .zip(snapshot.targets())
-            .map(|(place, targets)| {
-                let signs = place.state.signs(place.account.enabled, now);
+        let accounts = snapshot.ready_accounts.iter().zip(snapshot.targets()).map(
+            |(ready_account, targets)| {
+                let signs = ready_account
+                    .state
+                    .signs(ready_account.account.enabled, now);
                 let (state, reason) =
                     signs.account(targets.iter().map(|(_, target)| target.signs(now)));
                 LiveAccount {
@@ -50,7 +49,8 @@ impl Moment {
                     state,
                     reason,
                 }
-            });
+            },
+        );
         accounts.collect()
     }
 

@@ -17,7 +17,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 /// An account, ready for use.
-pub struct Place {
+pub struct ReadyAccount {
     /// The account, as the catalog has it.
     pub account: Arc<Account>,
     /// The state, which outlives the catalog.
@@ -26,25 +26,26 @@ pub struct Place {
     /// path on.
     pub(crate) head: Vec<u8>,
     /// The issuer of the account's tokens, if the account signs for them.
-    pub issuer: Option<Arc<Place>>,
+    pub issuer: Option<Arc<ReadyAccount>>,
     /// The certificates that are trusted; `None` with `http:`.
     pub trust: Option<Trust>,
     /// The proxy through which the account is reached, if there is one.
     pub proxy: Option<Arc<Proxy>>,
 }
 
-impl Place {
+impl ReadyAccount {
     /// Makes an account ready for use.
-    pub fn new(account: Arc<Account>, state: Arc<State>, proxies: &Proxies) -> Place {
+    pub fn new(account: Arc<Account>, state: Arc<State>, proxies: &Proxies) -> ReadyAccount {
         state.settings(&account);
-        let head = head(&account, |_| true);
+        let head = request_head(&account, |_| true);
         let trust = account
             .base
             .tls
-            .then(|| trust(account.network.ca.as_deref()));
-        let issuer = issuer(&account).map(|issuer| Arc::new(Place::apart(issuer, proxies)));
+            .then(|| account_trust(account.network.ca.as_deref()));
+        let issuer = token_issuer(&account)
+            .map(|issuer| Arc::new(ReadyAccount::standalone(issuer, proxies)));
         let proxy = account.proxy(proxies);
-        Place {
+        ReadyAccount {
             account,
             state,
             head,
@@ -55,9 +56,9 @@ impl Place {
     }
 
     /// Makes a server ready for use that is in no catalog. It has a state of its own.
-    pub fn apart(account: Account, proxies: &Proxies) -> Place {
+    pub fn standalone(account: Account, proxies: &Proxies) -> ReadyAccount {
         let state = State::new(account.id.clone());
-        Place::new(Arc::new(account), Arc::new(state), proxies)
+        ReadyAccount::new(Arc::new(account), Arc::new(state), proxies)
     }
 
     /// Returns the server that connections are made to: the account's own, or the proxy.
@@ -80,7 +81,7 @@ impl Place {
 }
 
 /// Returns the issuer of tokens as an account: it is called like any other.
-fn issuer(account: &Account) -> Option<Account> {
+fn token_issuer(account: &Account) -> Option<Account> {
     let Some(Signer::Google(_, issuer)) = &account.signer else {
         return None;
     };
@@ -98,13 +99,18 @@ fn issuer(account: &Account) -> Option<Account> {
             ..account.network.clone()
         },
         fingerprint: !account.fingerprint,
-        ..beside(account.id.clone(), issuer.clone(), account.timeouts, kind)
+        ..server_account(account.id.clone(), issuer.clone(), account.timeouts, kind)
     })
 }
 
 /// Returns a server that is no provider as an account, so that it can be called like one. It gets
 /// bodies of this content type, and no credential.
-pub fn beside(id: Arc<str>, base: Base, timeouts: Timeouts, content_type: HeaderValue) -> Account {
+pub fn server_account(
+    id: Arc<str>,
+    base: Base,
+    timeouts: Timeouts,
+    content_type: HeaderValue,
+) -> Account {
     Account {
         id,
         index: 0,
@@ -132,10 +138,10 @@ pub fn beside(id: Arc<str>, base: Base, timeouts: Timeouts, content_type: Header
 }
 
 /// The longest time for one message to a server that is only told something.
-pub const TELLING: Duration = Duration::from_secs(10);
+pub const MESSAGE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Returns a server that is only told something as an account. It gets bodies of this content type.
-pub fn told(id: &str, webhook: &Webhook, content_type: &'static str) -> Account {
+pub fn webhook_account(id: &str, webhook: &Webhook, content_type: &'static str) -> Account {
     let Webhook {
         tls,
         host,
@@ -151,14 +157,14 @@ pub fn told(id: &str, webhook: &Webhook, content_type: &'static str) -> Account 
         authority: authority.clone(),
     };
     let timeouts = Timeouts {
-        connect: TELLING / 2,
-        first_byte: TELLING,
+        connect: MESSAGE_TIMEOUT / 2,
+        first_byte: MESSAGE_TIMEOUT,
         first_token: None,
-        idle: TELLING,
-        total: TELLING,
-        total_stream: TELLING,
+        idle: MESSAGE_TIMEOUT,
+        total: MESSAGE_TIMEOUT,
+        total_stream: MESSAGE_TIMEOUT,
     };
-    beside(
+    server_account(
         id.into(),
         base,
         timeouts,
@@ -168,12 +174,12 @@ pub fn told(id: &str, webhook: &Webhook, content_type: &'static str) -> Account 
 
 /// Writes the part of an HTTP/1.1 request from the end of the path on, with those headers of the
 /// account that are wanted.
-pub(crate) fn head(account: &Account, is_wanted: impl Fn(&HeaderName) -> bool) -> Vec<u8> {
+pub(crate) fn request_head(account: &Account, is_wanted: impl Fn(&HeaderName) -> bool) -> Vec<u8> {
     let mut head = Vec::with_capacity(256);
     head.extend_from_slice(b" HTTP/1.1\r\nhost: ");
     head.extend_from_slice(account.base.authority.as_bytes());
     head.extend_from_slice(b"\r\n");
-    for (name, value) in headers(account).filter(|(name, _)| is_wanted(name)) {
+    for (name, value) in account_headers(account).filter(|(name, _)| is_wanted(name)) {
         write_header(&mut head, &name, &value);
     }
     head
@@ -189,7 +195,9 @@ pub(crate) fn write_header(head: &mut Vec<u8>, name: &HeaderName, value: &Header
 
 /// Returns the headers that depend on the account only. The catalog's own headers replace ours,
 /// except the header of the credential.
-pub(crate) fn headers(account: &Account) -> impl Iterator<Item = (HeaderName, HeaderValue)> {
+pub(crate) fn account_headers(
+    account: &Account,
+) -> impl Iterator<Item = (HeaderName, HeaderValue)> {
     let ours = [
         (
             header::CONTENT_TYPE,
@@ -219,7 +227,7 @@ pub(crate) fn headers(account: &Account) -> impl Iterator<Item = (HeaderName, He
         .key
         .as_ref()
         .and_then(|key| match account.key_header {
-            KeyHeader::Bearer => bearer(key),
+            KeyHeader::Bearer => bearer_header(key),
             KeyHeader::Named(name) => {
                 let mut value = HeaderValue::try_from(key.expose()).ok()?;
                 value.set_sensitive(true);
@@ -234,7 +242,7 @@ pub(crate) fn headers(account: &Account) -> impl Iterator<Item = (HeaderName, He
 }
 
 /// Returns the header `authorization: Bearer …`.
-pub fn bearer(token: &Secret) -> Option<(HeaderName, HeaderValue)> {
+pub fn bearer_header(token: &Secret) -> Option<(HeaderName, HeaderValue)> {
     let mut value = HeaderValue::try_from(format!("Bearer {}", token.expose())).ok()?;
     value.set_sensitive(true);
     Some((header::AUTHORIZATION, value))
@@ -243,7 +251,7 @@ pub fn bearer(token: &Secret) -> Option<(HeaderName, HeaderValue)> {
 /// Returns the trust for an account's certificates, which offers HTTP/2 and HTTP/1. All accounts
 /// that trust only the system's certificates share one trust, because it keeps what resumes their
 /// sessions.
-fn trust(ca: Option<&[u8]>) -> Trust {
+fn account_trust(ca: Option<&[u8]>) -> Trust {
     const ALPN: &[&[u8]] = &[b"h2", b"http/1.1"];
     static SYSTEM: OnceLock<Trust> = OnceLock::new();
     match ca {
@@ -255,7 +263,7 @@ fn trust(ca: Option<&[u8]>) -> Trust {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::catalog::resolve::resolve;
+    use crate::catalog::resolve::resolve_catalog;
 
     #[test]
     fn what_goes_through_the_proxies_of_the_environment() {
@@ -280,11 +288,11 @@ mod tests {
         ] {
             let text =
                 format!("accounts:\n  a: {{ dialect: {account} }}\nmodels: {{}}\ncallers: {{}}\n");
-            let read = resolve(&[("catalog.yaml".to_owned(), text)], &mut |_| {
+            let read = resolve_catalog(&[("catalog.yaml".to_owned(), text)], &mut |_| {
                 Err(String::new())
             });
             let account = read.expect("a catalog").accounts()[0].clone();
-            let place = Place::new(account, Arc::new(State::new("a".into())), &proxies);
+            let place = ReadyAccount::new(account, Arc::new(State::new("a".into())), &proxies);
             assert_eq!(
                 place.proxy.is_some(),
                 is_proxied,

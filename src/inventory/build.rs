@@ -8,7 +8,7 @@ use serde_json::json;
 use super::{
     AccountItem, Amounts, CallerItem, Inventory, KeyItem, ModelItem, TargetItem, settings,
 };
-use crate::base::calendar::rfc3339;
+use crate::base::calendar::format_system_time;
 use crate::catalog::{Account, Caller, Catalog, Key, Model, Signer, Target};
 use crate::conf::price::{Usd, costs};
 use crate::limits::{Kind, Limits, Reserve};
@@ -16,26 +16,26 @@ use dialects::upstream::SignsWith;
 
 impl Inventory {
     /// Makes the inventory of a catalog.
-    pub fn of(catalog: &Catalog) -> Inventory {
+    pub fn from_catalog(catalog: &Catalog) -> Inventory {
         let mut callers: BTreeMap<String, CallerItem> = catalog
             .callers()
             .iter()
-            .map(|caller| (caller.id.to_string(), of_caller(caller)))
+            .map(|caller| (caller.id.to_string(), caller_item(caller)))
             .collect();
         for (_, key, until) in catalog.secrets() {
             let Some(caller) = callers.get_mut(&*key.caller.id) else {
                 continue;
             };
             if caller.keys.is_empty() {
-                caller.models = texts(key.permissions.of_caller.list());
+                caller.models = owned_texts(key.permissions.of_caller.list());
             }
             let name = key.id.split_once('/').map_or(&*key.id, |(_, name)| name);
             // A key with several secrets appears several times.
             let item = caller
                 .keys
                 .entry(name.to_owned())
-                .or_insert_with(|| of_key(catalog, key));
-            item.secrets.push(until.map(rfc3339));
+                .or_insert_with(|| key_item(catalog, key));
+            item.secrets.push(until.map(format_system_time));
         }
         callers
             .values_mut()
@@ -50,17 +50,17 @@ impl Inventory {
             accounts: catalog
                 .accounts()
                 .iter()
-                .map(|one| (one.id.to_string(), of_account(one)))
+                .map(|one| (one.id.to_string(), account_item(one)))
                 .collect(),
             callers,
             models: written
-                .map(|one| (one.id.to_string(), of_model(one)))
+                .map(|one| (one.id.to_string(), model_item(one)))
                 .collect(),
         }
     }
 }
 
-fn of_account(account: &Account) -> AccountItem {
+fn account_item(account: &Account) -> AccountItem {
     let base = &account.base;
     let scheme = if base.tls { "https" } else { "http" };
     let protocol = account.dialect.protocol;
@@ -86,11 +86,11 @@ fn of_account(account: &Account) -> AccountItem {
         address,
         credential: if account.enabled { credential } else { "none" }.to_owned(),
         enabled: account.enabled,
-        settings: settings::of_account(account),
+        settings: settings::account_settings(account),
     }
 }
 
-fn of_model(model: &Model) -> ModelItem {
+fn model_item(model: &Model) -> ModelItem {
     ModelItem {
         aliases: model
             .aliases
@@ -99,14 +99,14 @@ fn of_model(model: &Model) -> ModelItem {
             .map(ToString::to_string)
             .collect(),
         pattern: model.is_pattern(),
-        settings: settings::of_model(model),
-        targets: model.targets.iter().map(of_target).collect(),
+        settings: settings::model_settings(model),
+        targets: model.targets.iter().map(target_item).collect(),
     }
 }
 
-fn of_target(target: &Target) -> TargetItem {
+fn target_item(target: &Target) -> TargetItem {
     let price = |price| {
-        costs::named(price)
+        costs::named_costs(price)
             .into_iter()
             .map(|(name, cost)| (name.to_owned(), cost))
             .collect()
@@ -115,42 +115,42 @@ fn of_target(target: &Target) -> TargetItem {
         account: target.account.id.to_string(),
         model: target.model.to_string(),
         price: target.price.as_ref().map(price),
-        settings: settings::of_target(target),
+        settings: settings::target_settings(target),
         tier: target.tier,
         weight: target.weight,
     }
 }
 
-fn of_caller(caller: &Caller) -> CallerItem {
+fn caller_item(caller: &Caller) -> CallerItem {
     CallerItem {
         enabled: caller.enabled,
-        expires: caller.expires.map(rfc3339),
+        expires: caller.expires.map(format_system_time),
         expose_cost: caller.expose_cost,
         keys: BTreeMap::new(),
-        limits: of_limits(&caller.limits),
+        limits: limit_amounts(&caller.limits),
         models: Vec::new(),
     }
 }
 
-fn of_key(catalog: &Catalog, key: &Arc<Key>) -> KeyItem {
+fn key_item(catalog: &Catalog, key: &Arc<Key>) -> KeyItem {
     let of_models = key.model_limits.iter().filter_map(|(index, limits)| {
         let model = catalog.models().get(*index)?;
-        Some((model.id.to_string(), of_limits(limits)))
+        Some((model.id.to_string(), limit_amounts(limits)))
     });
     let models = &key.permissions.of_key;
     KeyItem {
         allow_ips: key.allow_ips.iter().map(ToString::to_string).collect(),
         debug: key.debug,
         disabled: !key.enabled,
-        expires: key.expires.map(rfc3339),
-        limits: of_limits(&key.limits),
+        expires: key.expires.map(format_system_time),
+        limits: limit_amounts(&key.limits),
         model_limits: of_models.collect(),
-        models: (!models.is_everything()).then(|| texts(models.list())),
+        models: (!models.is_everything()).then(|| owned_texts(models.list())),
         secrets: Vec::new(),
     }
 }
 
-fn of_limits(limits: &Limits) -> Amounts {
+fn limit_amounts(limits: &Limits) -> Amounts {
     let amount = |kind: Kind, number| {
         if kind.is_money() {
             json!(Usd(number))
@@ -162,11 +162,11 @@ fn of_limits(limits: &Limits) -> Amounts {
         .into_iter()
         .filter_map(|kind| Some((kind, kind.limit(limits, 1)?)));
     let each = each.map(|(kind, number)| (kind.name().to_owned(), amount(kind, number)));
-    let reserve = (limits.reserve != Reserve::Usual)
+    let reserve = (limits.reserve != Reserve::Typical)
         .then(|| ("reserve".to_owned(), limits.reserve.name().into()));
     each.chain(reserve).collect()
 }
 
-fn texts(list: Vec<&str>) -> Vec<String> {
+fn owned_texts(list: Vec<&str>) -> Vec<String> {
     list.into_iter().map(str::to_owned).collect()
 }

@@ -1,4 +1,4 @@
-//! A [`Said`] is a text of a request that may be long. It is kept as it stands in the caller's
+//! A [`LazyText`] is a text of a request that may be long. It is kept as it stands in the caller's
 //! body, and is decoded only where somebody reads it: most texts are only written again.
 
 use std::borrow::Cow;
@@ -10,25 +10,25 @@ use crate::wire::json::{self, Writer};
 
 /// A text that somebody says, or that describes something.
 #[derive(Clone)]
-pub struct Said<'a> {
-    kept: Kept<'a>,
+pub struct LazyText<'a> {
+    kept: TextForm<'a>,
     /// The text of a literal with escapes, once somebody has read it.
     decoded: OnceCell<Box<str>>,
 }
 
 #[derive(Clone)]
-enum Kept<'a> {
+enum TextForm<'a> {
     /// A string literal without its quotes. It may be written again.
     Literal(&'a [u8]),
     /// The text itself.
     Text(Cow<'a, str>),
 }
 
-impl<'a> Said<'a> {
+impl<'a> LazyText<'a> {
     /// Returns the text of a string literal, which is valid JSON. `literal` has no quotes.
     pub(crate) fn literal(literal: &'a [u8]) -> Self {
         Self {
-            kept: Kept::Literal(literal),
+            kept: TextForm::Literal(literal),
             decoded: OnceCell::new(),
         }
     }
@@ -41,10 +41,10 @@ impl<'a> Said<'a> {
     /// Returns whether the text is nothing but white space. It is decoded only if it may be so.
     pub fn is_blank(&self) -> bool {
         let may_be = match &self.kept {
-            Kept::Literal(literal) => literal
+            TextForm::Literal(literal) => literal
                 .first()
                 .is_none_or(|first| matches!(first, b'\\' | b' ' | 0x80..)),
-            Kept::Text(_) => true,
+            TextForm::Text(_) => true,
         };
         may_be && self.trim().is_empty()
     }
@@ -52,8 +52,8 @@ impl<'a> Said<'a> {
     /// Returns about how many bytes it takes where it is written.
     pub fn written_len(&self) -> usize {
         match &self.kept {
-            Kept::Literal(literal) => literal.len(),
-            Kept::Text(text) => text.len(),
+            TextForm::Literal(literal) => literal.len(),
+            TextForm::Text(text) => text.len(),
         }
     }
 
@@ -61,8 +61,8 @@ impl<'a> Said<'a> {
     pub fn into_text(self) -> Cow<'a, str> {
         match (self.kept, self.decoded.into_inner()) {
             (_, Some(decoded)) => Cow::Owned(decoded.into_string()),
-            (Kept::Literal(literal), None) => json::decoded(literal).unwrap_or_default(),
-            (Kept::Text(text), None) => text,
+            (TextForm::Literal(literal), None) => json::decode_string(literal).unwrap_or_default(),
+            (TextForm::Text(text), None) => text,
         }
     }
 
@@ -89,31 +89,31 @@ impl<'a> Said<'a> {
                     w.escaped(between);
                 }
                 match &text.kept {
-                    Kept::Literal(literal) => w.literal(literal),
-                    Kept::Text(text) => w.escaped(text),
+                    TextForm::Literal(literal) => w.literal(literal),
+                    TextForm::Text(text) => w.escaped(text),
                 }
             }
         });
     }
 }
 
-impl Default for Said<'_> {
+impl Default for LazyText<'_> {
     fn default() -> Self {
         "".into()
     }
 }
 
-impl Deref for Said<'_> {
+impl Deref for LazyText<'_> {
     type Target = str;
 
     fn deref(&self) -> &str {
         match &self.kept {
-            Kept::Text(text) => text,
-            Kept::Literal(literal) if !literal.contains(&b'\\') => {
+            TextForm::Text(text) => text,
+            TextForm::Literal(literal) if !literal.contains(&b'\\') => {
                 str::from_utf8(literal).unwrap_or_default()
             }
-            Kept::Literal(literal) => self.decoded.get_or_init(|| {
-                json::decoded(literal)
+            TextForm::Literal(literal) => self.decoded.get_or_init(|| {
+                json::decode_string(literal)
                     .unwrap_or_default()
                     .into_owned()
                     .into()
@@ -122,40 +122,40 @@ impl Deref for Said<'_> {
     }
 }
 
-impl<'a> From<Cow<'a, str>> for Said<'a> {
+impl<'a> From<Cow<'a, str>> for LazyText<'a> {
     fn from(text: Cow<'a, str>) -> Self {
         Self {
-            kept: Kept::Text(text),
+            kept: TextForm::Text(text),
             decoded: OnceCell::new(),
         }
     }
 }
 
-impl<'a> From<&'a str> for Said<'a> {
+impl<'a> From<&'a str> for LazyText<'a> {
     fn from(text: &'a str) -> Self {
         Cow::Borrowed(text).into()
     }
 }
 
-impl From<String> for Said<'_> {
+impl From<String> for LazyText<'_> {
     fn from(text: String) -> Self {
         Cow::<str>::Owned(text).into()
     }
 }
 
-impl PartialEq for Said<'_> {
+impl PartialEq for LazyText<'_> {
     fn eq(&self, other: &Self) -> bool {
         **self == **other
     }
 }
 
-impl fmt::Display for Said<'_> {
+impl fmt::Display for LazyText<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self)
     }
 }
 
-impl fmt::Debug for Said<'_> {
+impl fmt::Debug for LazyText<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Debug::fmt(&**self, f)
     }
@@ -167,7 +167,7 @@ mod tests {
     use crate::wire::json::text_of;
     use proptest::prelude::*;
 
-    fn written(said: &Said<'_>) -> Vec<u8> {
+    fn written(said: &LazyText<'_>) -> Vec<u8> {
         let mut w = Writer::default();
         said.write(&mut w);
         w.into_bytes()
@@ -175,7 +175,7 @@ mod tests {
 
     #[test]
     fn it_is_written_as_it_stood_until_it_is_another() {
-        let said = Said::literal(br#"a\/\"b\n"#);
+        let said = LazyText::literal(br#"a\/\"b\n"#);
         assert_eq!(written(&said), br#""a\/\"b\n""#);
         assert_eq!(&*said, "a/\"b\n");
         assert_eq!(written(&said), br#""a\/\"b\n""#);
@@ -183,9 +183,9 @@ mod tests {
             written(&said.into_text().into_owned().into()),
             br#""a/\"b\n""#
         );
-        let (a, b) = (Said::literal(br"1\t"), Said::from("2\n"));
+        let (a, b) = (LazyText::literal(br"1\t"), LazyText::from("2\n"));
         let mut w = Writer::default();
-        Said::write_joined([&a, &b, &a].into_iter(), "\n\n", &mut w);
+        LazyText::write_joined([&a, &b, &a].into_iter(), "\n\n", &mut w);
         assert_eq!(w.into_bytes(), br#""1\t\n\n2\n\n\n1\t""#);
     }
 
@@ -200,13 +200,13 @@ mod tests {
             ("a", false, false),
             (" a", false, false),
         ] {
-            let said = Said::literal(literal.as_bytes());
+            let said = LazyText::literal(literal.as_bytes());
             assert_eq!(
                 (said.is_empty(), said.is_blank()),
                 (is_empty, is_blank),
                 "{literal:?}"
             );
-            let read = Said::from(said.to_owned().into_text());
+            let read = LazyText::from(said.to_owned().into_text());
             assert_eq!(
                 (read.is_empty(), read.is_blank()),
                 (is_empty, is_blank),
@@ -220,8 +220,8 @@ mod tests {
 
         #[test]
         fn what_is_written_says_what_was_read(text in "[a-c\\\\\"\n\t\u{1}é\u{1F600} ]{0,40}") {
-            let quoted = json::quote(&text);
-            let said = Said::literal(&quoted.as_bytes()[1..quoted.len() - 1]);
+            let quoted = json::quote_string(&text);
+            let said = LazyText::literal(&quoted.as_bytes()[1..quoted.len() - 1]);
             prop_assert_eq!(said.is_blank(), text.trim().is_empty());
             let bytes = written(&said);
             let read = text_of(&bytes, &(0..bytes.len()));
