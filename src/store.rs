@@ -37,6 +37,7 @@ mod unreadable;
 pub use probe::{StoreFacts, probe_store};
 pub use texts::Lookup;
 
+use crate::base::clock::Clock;
 use crate::base::lock::Lock;
 use crate::conf::config::{self, OnStoreDown};
 use crate::limits::{self, Ask, Bounds, Changes, LimitReached, Registry, Reservation};
@@ -120,7 +121,7 @@ impl Store {
             settings,
             registry,
             changes,
-            inbox: Lock::new(Inbox::new(instance, Instant::now())),
+            inbox: Lock::new(Inbox::new(instance, Clock::now())),
             work: Notify::new(),
             meters,
             local_admissions: AtomicU64::new(0),
@@ -218,7 +219,9 @@ impl Store {
         let inbox = self.core.inbox.lock();
         StoreReport {
             state: inbox.state,
-            for_seconds: inbox.since.elapsed().as_secs(),
+            for_seconds: Clock::now()
+                .saturating_duration_since(inbox.since)
+                .as_secs(),
             address: self.core.settings.address.to_string(),
             live: inbox.live,
             waiting,
@@ -325,7 +328,7 @@ impl Core {
             .inbox
             .lock()
             .circuit
-            .note_missed(Instant::now(), fastrand::f64());
+            .note_missed(Clock::now(), fastrand::f64());
         if too_many {
             self.too_slow();
         }

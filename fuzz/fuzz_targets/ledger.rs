@@ -46,8 +46,8 @@ fuzz_target!(|input: &[u8]| {
         }
     }
     drop(read::last_used(&FILE));
-    for beside in ["-wal", "-shm", "-journal"] {
-        // As a rule there is no such file.
+    for beside in ["", "-wal", "-shm", "-journal"] {
+        // As a rule there is only the first.
         drop(std::fs::remove_file(format!("{}{beside}", FILE.display())));
     }
 });

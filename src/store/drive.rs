@@ -4,8 +4,8 @@
 use super::Core;
 use super::link::Link;
 use super::session::Session;
+use crate::base::clock::Clock;
 use crate::tls::trust::Trust;
-use std::time::Instant;
 
 /// Keeps the connection until the process leaves.
 pub(super) async fn keep_connected(core: &Core) {
@@ -26,7 +26,7 @@ pub(super) async fn keep_connected(core: &Core) {
                 core.inbox
                     .lock()
                     .circuit
-                    .note_failed(Instant::now(), fastrand::f64());
+                    .note_failed(Clock::now(), fastrand::f64());
                 core.take_out(&why);
             }
         }
@@ -48,11 +48,11 @@ async fn wait_for_retry(core: &Core) -> bool {
             if inbox.leaving {
                 return true;
             }
-            inbox.circuit.due().filter(|due| *due > Instant::now())
+            inbox.circuit.due().filter(|due| *due > Clock::now())
         };
         let Some(due) = due else { return false };
         tokio::select! {
-            () = tokio::time::sleep_until(due.into()) => {}
+            () = Clock::sleep_until(due) => {}
             () = core.work.notified() => {}
         }
     }

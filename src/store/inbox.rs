@@ -6,6 +6,7 @@ use super::protocol::total_tally;
 use super::texts::{TextQueue, TextRequest};
 use super::totals::TotalsRequest;
 use super::unreadable::Unreadable;
+use crate::base::clock::Clock;
 use crate::limits::{
     self, Ask, Bound, Bounds, Counts, Left, LimitReached, Limits, Moment, Reservation, Scope,
 };
@@ -78,11 +79,10 @@ impl Inbox {
     /// Enters a state, if the store is not in it already.
     pub(super) fn enter(&mut self, state: StoreState) {
         if self.state != state {
-            (self.state, self.since) = (state, Instant::now());
+            (self.state, self.since) = (state, Clock::now());
         }
         if state != StoreState::Up {
-            self.outage
-                .get_or_insert_with(|| Outage::new(Instant::now()));
+            self.outage.get_or_insert_with(|| Outage::new(Clock::now()));
         }
         if state != StoreState::Down {
             self.error = None;

@@ -5,6 +5,7 @@
 //! reader of the log may have stopped, so no line is written while the inbox is locked.
 
 use super::{Core, trouble};
+use crate::base::clock::Clock;
 use crate::conf::config::OnStoreDown;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -109,7 +110,9 @@ impl Core {
         };
         let address = &self.settings.address;
         if outage.logged_down {
-            let time = outage.since.elapsed().as_secs_f64();
+            let time = Clock::now()
+                .saturating_duration_since(outage.since)
+                .as_secs_f64();
             log::info!(
                 "the store {address} is back after {time:.1} s and decides over limits{there}: {alone} requests \
                  were admitted without it; the counts of {sent_count} callers, keys and models were sent to it again"

@@ -17,6 +17,7 @@ use super::texts::TextRequest;
 use super::totals::TotalsRequest;
 use super::{Core, protocol};
 use crate::base::calendar::now_millis as clock_ms;
+use crate::base::clock::Clock;
 use crate::limits::{Moment, Scope};
 use epoch::Epoch;
 use phase::Phase;
@@ -108,16 +109,20 @@ impl<'s> Session<'s> {
                 if !(inbox.is_empty() && all_sent) {
                     return false;
                 }
-                inbox
-                    .circuit
-                    .due()
-                    .map_or(self.next_beat, |due| due.min(self.next_beat))
+                inbox.circuit.due()
             };
-            if due <= Instant::now() {
+            if self.next_beat <= Instant::now() || due.is_some_and(|due| due <= Clock::now()) {
                 return false;
             }
+            let trial = async {
+                match due {
+                    Some(due) => Clock::sleep_until(due).await,
+                    None => std::future::pending().await,
+                }
+            };
             tokio::select! {
-                () = tokio::time::sleep_until(due.into()) => {}
+                () = trial => {}
+                () = tokio::time::sleep_until(self.next_beat.into()) => {}
                 () = self.core.work.notified() => {}
                 () = self.core.changes.some.notified() => {}
             }

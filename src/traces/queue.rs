@@ -1,6 +1,7 @@
 //! The queue between exchanges, which settle, and the task that sends them. It holds a bounded
 //! number of spans. What does not fit is dropped and counted: no request waits for a receiver.
 
+use crate::base::clock::Clock;
 use crate::base::lock::{self, Lock};
 use crate::settled::MAX_PARTS;
 use std::collections::VecDeque;
@@ -93,7 +94,10 @@ impl SpanQueue {
             };
             if !is_due {
                 // Nobody waits longer than this, whatever wakes the task.
-                drop(tokio::time::timeout(MAX_WAIT, self.wake.notified()).await);
+                tokio::select! {
+                    () = self.wake.notified() => {}
+                    () = Clock::sleep_until(Clock::now() + MAX_WAIT) => {}
+                }
             }
             if let Some(batch) = self.state.lock().take() {
                 return batch;

@@ -4,6 +4,7 @@
 //! outside (`tests/sdk/clients/inside.py`).
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -15,7 +16,9 @@ use crate::support::canary::KEY;
 use crate::support::mock::Request;
 use crate::support::process::Process;
 use crate::support::said::{self, DIALECTS, Row};
-use crate::support::{Gateway, Mock, SLOWER, Said, Script, join_all, root, run_within, runs_all};
+use crate::support::{
+    Gateway, Mock, SLOWER, Said, Script, eventually_blocking, join_all, root, run_within, runs_all,
+};
 
 /// The dialects that differ most. In one, calls have ids, and their arguments are texts. In the
 /// other, calls have no ids, and their arguments are objects. One model has the name that the
@@ -189,6 +192,24 @@ pub fn has_namespaces() -> bool {
     made
 }
 
+/// Arguments of `unshare`: a client that starts itself anew ends with it, too.
+pub const WITH_ALL_THAT_IT_STARTS: [&str; 3] = ["--pid", "--fork", "--kill-child"];
+
+/// A folder of a client, removed when this is dropped. What the client has started may still be
+/// writing its last lines.
+pub struct RemovedFolder(pub PathBuf);
+
+impl Drop for RemovedFolder {
+    fn drop(&mut self) {
+        let removed = eventually_blocking("the folder is removed", || {
+            std::fs::remove_dir_all(&self.0).map_err(|why| why.to_string())
+        });
+        if let Err(why) = removed {
+            eprintln!("{}: {why}", self.0.display());
+        }
+    }
+}
+
 /// How a client's run ended.
 pub struct Ran {
     /// The code with which it ended; `None` if it was still running when its time was over.
@@ -218,6 +239,7 @@ impl Client {
             std::env::temp_dir().join(format!("portcullis-client-{}-{number}", std::process::id()));
         let file = folder.join(self.file.0);
         std::fs::create_dir_all(file.parent().unwrap()).expect("a folder");
+        let _removed = RemovedFolder(folder.clone());
         std::fs::write(&file, self.file.1).expect("a file");
         let socket = folder.join("gateway.sock");
         let listener = tokio::net::UnixListener::bind(&socket).expect("a socket");
@@ -234,7 +256,9 @@ impl Client {
         let root = root();
         let mut command = Command::new("unshare");
         command
-            .args(["-n", "python3"])
+            .arg("-n")
+            .args(WITH_ALL_THAT_IT_STARTS)
+            .arg("python3")
             .arg(root.join("tests/sdk/clients/inside.py"))
             .arg(&socket)
             .arg("9099");
@@ -272,7 +296,6 @@ impl Client {
         };
         let ran = tokio::task::spawn_blocking(wait).await.expect("a run");
         bridge.abort();
-        let _ = std::fs::remove_dir_all(&folder);
         ran
     }
 }

@@ -373,12 +373,14 @@ fn a_probe_whose_caller_leaves_decides_nothing() {
     run(async {
         let (a, b) = (Mock::start().await, Mock::start().await);
         let gateway = Gateway::start(two(&a, &b)).await;
+        gateway.hold_clock();
         a.always(Script::new().close());
         for _ in 0..5 {
             assert_eq!(gateway.post(&chat("m")).await.status, 200);
         }
         let breaker = || gateway.status()["accounts"][0]["targets"][0]["breaker"].clone();
         assert_eq!(breaker(), "open");
+        gateway.advance(Duration::from_secs(6)).await;
         eventually("a probe is due", || {
             (breaker() == "half_open").then_some(())
         })

@@ -32,13 +32,14 @@ fn usage(gateway: &Gateway, by: &str) -> Value {
 
 /// Asks until all lines are in memory.
 async fn after_lines(gateway: &Gateway, wanted: u64) -> Value {
+    gateway.advance(Duration::from_secs(1)).await;
     eventually("all lines are there", || {
         let live = live(gateway, "");
         (live["seq"] == wanted && live["figures"]["now"]["requests"] == wanted).then_some(())
     })
     .await;
     // While this was made, the last request may have settled. The next is made within a second.
-    tokio::time::sleep(Duration::from_secs(1)).await;
+    gateway.advance(Duration::from_secs(1)).await;
     live(gateway, "")
 }
 

@@ -16,8 +16,8 @@ use crate::support::canary::{self, KEY};
 use crate::support::client::{self, Connection, End};
 use crate::support::clock::FILES;
 use crate::support::{
-    Catalog, Gate, Gateway, Mock, PATIENCE, Script, chat, chat_stream, eventually, run, run_within,
-    spawn,
+    Catalog, Gate, Gateway, Mock, PATIENCE, Script, chat, chat_stream, eventually, join_all, run,
+    run_within, spawn,
 };
 
 /// A file that is written in place must stand still so long before it is taken.
@@ -449,6 +449,12 @@ pub(super) fn pair(first: &Mock, second: &Mock, version: usize) -> Catalog {
 
 #[test]
 fn f07_fifty_reloads_under_load_lose_no_request_and_mix_no_versions() {
+    // The files are what the paths are about, and not how many reloads there are.
+    let last = if module_path!().contains("relative") {
+        10
+    } else {
+        50
+    };
     run_within(Duration::from_secs(150), async {
         let (failing, good) = (Mock::start().await, Mock::start().await);
         failing.always(Script::error(500, "out of order"));
@@ -459,18 +465,22 @@ fn f07_fifty_reloads_under_load_lose_no_request_and_mix_no_versions() {
         gateway.swap(pair(&failing, &good, 1)).await;
         gateway.swap(pair(&failing, &good, 2)).await;
         let (rss, descriptors) = (gateway.rss(), gateway.process.descriptors().others.len());
-        for version in 3..=50 {
+        for version in 3..=last {
             gateway.swap(pair(&failing, &good, version)).await;
             // Whoever comes later asks both, until a breaker opens.
-            let before = failing.count();
-            eventually("the load is at both", || {
-                (failing.count() > before).then_some(())
-            })
-            .await;
+            let model = format!("v{version}");
+            let is_asked = || {
+                failing
+                    .requests()
+                    .iter()
+                    .rev()
+                    .any(|one| one.model() == model)
+            };
+            eventually("the load is at both", || is_asked().then_some(())).await;
         }
         let (answers, _) = load.end().await;
-        assert!(answers > 500, "{answers} answers are no load");
-        assert_eq!(gateway.generation(), 51);
+        assert!(answers > 10 * last, "{answers} answers are no load");
+        assert_eq!(gateway.generation(), last as u64 + 1);
         // Sockets that are just being closed count as others for a moment.
         eventually("no descriptor is new", || {
             (gateway.process.descriptors().others.len() <= descriptors).then_some(())
@@ -479,7 +489,7 @@ fn f07_fifty_reloads_under_load_lose_no_request_and_mix_no_versions() {
         let growth = gateway.rss().saturating_sub(rss);
         assert!(
             growth < 24 << 20,
-            "{} MiB more after 48 reloads",
+            "{} MiB more after {last} reloads",
             growth >> 20
         );
         let mut versions = BTreeSet::new();
@@ -499,7 +509,10 @@ fn f07_fifty_reloads_under_load_lose_no_request_and_mix_no_versions() {
                 versions.insert(tried[0].to_string());
             }
         }
-        assert!(versions.len() > 45, "the load saw both of {versions:?}");
+        assert!(
+            versions.len() > last - 5,
+            "the load saw both of {versions:?}"
+        );
     });
 }
 
@@ -666,8 +679,9 @@ fn f10_a_caller_who_is_revoked_finishes_the_stream_and_then_gets_401() {
 #[test]
 fn f11_a_reload_that_races_sigterm_ends_cleanly() {
     run(async {
-        let mock = Mock::start().await;
-        for wait in [0, 100, 150, 180, 210, 250] {
+        let waits = [0, 100, 150, 180, 210, 250];
+        join_all(waits.map(async |wait| {
+            let mock = Mock::start().await;
             let mut gateway = Gateway::start(stamped(&mock, "s0")).await;
             let (mut connection, mut head) = {
                 mock.push(
@@ -686,7 +700,8 @@ fn f11_a_reload_that_races_sigterm_ends_cleanly() {
             assert_eq!(head.end, Some(End::Whole));
             assert_eq!(gateway.exit(PATIENCE).code(), Some(0), "after {wait} ms");
             assert!(!gateway.log().contains("panicked"), "{}", gateway.log());
-        }
+        }))
+        .await;
     });
 }
 

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use crate::problems::Clock;
 use crate::support::client::{Response, request};
 use crate::support::{Catalog, Gateway, Mock, PATIENCE, chat, run};
 
@@ -173,7 +174,9 @@ async fn eventually_usage(gateway: &Gateway, key: &str, requests: u64) -> Value 
 fn it_asks_once_a_second() {
     run(async {
         let mock = Mock::start().await;
-        let gateway = Gateway::start(catalog(&mock, "false")).await;
+        let clock = Clock::new();
+        let setup = Gateway::with(catalog(&mock, "false"));
+        let gateway = clock.give(setup).start().await;
         // On a slow machine a second may be over, but hardly each time.
         let mut before = 0;
         let refused = loop {
@@ -183,7 +186,7 @@ fn it_asks_once_a_second() {
                 break second;
             }
             before += 2;
-            tokio::time::sleep(Duration::from_millis(1_010)).await;
+            clock.set(before);
         };
         refused.is_error(429, "rate_limit_exceeded");
         assert_eq!(
@@ -196,12 +199,13 @@ fn it_asks_once_a_second() {
         // Another key is another matter, and requests are never held up.
         assert_eq!(ask(&gateway, OTHER, "/portcullis/usage").await.status, 200);
         assert_eq!(post(&gateway, ONE, "m").await.status, 200);
-        tokio::time::sleep(Duration::from_millis(1_100)).await;
+        clock.set(before + 2);
         assert_eq!(ask(&gateway, ONE, "/portcullis/usage").await.status, 200);
         assert_eq!(
             ask(&gateway, "sk-wrong", "/portcullis/usage").await.status,
             401
         );
+        let before = usize::try_from(before).expect("a number");
         let lines = gateway.access_lines(before + 6).await;
         // A caller has its answer before the line is written: the lines may have another order.
         let limited: Vec<_> = lines
@@ -229,16 +233,18 @@ fn it_asks_once_a_second() {
 fn what_cannot_be_answered_says_so() {
     run(async {
         let mock = Mock::start().await;
-        let gateway = Gateway::start(catalog(&mock, "true")).await;
-        for (query, about) in [
+        let clock = Clock::new();
+        let setup = Gateway::with(catalog(&mock, "true"));
+        let gateway = clock.give(setup).start().await;
+        for (second, (query, about)) in (2..).step_by(2).zip([
             ("by=key", "by: must be of day, model, outcome, door"),
             ("by=model,account", "by: must be of"),
             ("by=upstream_model", "by: must be of"),
             ("caller=acme", "caller: is not known"),
             ("since=never", "since: must be"),
             ("since=2099-01-01", "since: must not be in the future"),
-        ] {
-            tokio::time::sleep(Duration::from_millis(1_010)).await;
+        ]) {
+            clock.set(second);
             let refused = ask(&gateway, ONE, &format!("/portcullis/usage?{query}")).await;
             let error = refused.is_error(400, "invalid_value");
             assert!(
@@ -267,10 +273,8 @@ fn what_cannot_be_answered_says_so() {
             "{}",
             unknown.text()
         );
-        let off = Gateway::with(catalog(&mock, "true"))
-            .server("ledger: { enabled: false }")
-            .start()
-            .await;
+        let setup = Gateway::with(catalog(&mock, "true")).server("ledger: { enabled: false }");
+        let off = clock.give(setup).start().await;
         let refused = ask(&off, ONE, "/portcullis/usage").await;
         let error = refused.is_error(503, "ledger_unavailable");
         assert!(
@@ -280,7 +284,7 @@ fn what_cannot_be_answered_says_so() {
             "{error}"
         );
         assert_eq!(refused.field("x-should-retry"), Some("false"));
-        tokio::time::sleep(Duration::from_millis(1_010)).await;
+        clock.set(100);
         assert_eq!(ask(&off, ONE, "/portcullis/key").await.status, 200);
     });
 }

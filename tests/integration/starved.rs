@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use crate::support::canary::hash;
 use crate::support::client::{self, Response};
 use crate::support::clock::FILES;
-use crate::support::{Catalog, Gateway, Mock, PATIENCE, chat, eventually, run_within};
+use crate::support::{Catalog, Gateway, Mock, PATIENCE, chat, eventually, join_all, run_within};
 
 /// An edit is live within two seconds; one more is for a machine that does other things too. That
 /// machine may stand still for a while, so it need not hold for each of several edits.
@@ -139,7 +139,7 @@ type Noise = fn(conf: PathBuf, current: Current) -> Box<dyn FnMut(usize) + Send>
 #[test]
 fn an_edit_is_live_within_two_seconds_however_much_is_written() {
     /// What is written meanwhile; whether it takes the file of the key with it.
-    const CASES: &[(&str, bool, Noise)] = &[
+    const CASES: &[Case] = &[
         ("lines are added to the key's own file", false, |conf, _| {
             Box::new(move |tick| append(&conf.join("catalog.d/late.yaml"), &format!("# {tick}\n")))
         }),
@@ -200,44 +200,55 @@ fn an_edit_is_live_within_two_seconds_however_much_is_written() {
     ];
     run_within(Duration::from_secs(120), async {
         let mock = Mock::start().await;
-        for (what, own, noise) in CASES {
-            let gateway = Gateway::with(Catalog::over(&mock))
-                .file("catalog.d/late.yaml", keys(true))
-                .start()
-                .await;
-            let path = gateway.conf.join("catalog.d/late.yaml");
-            let current: Current = Arc::new(Mutex::new(keys(true)));
-            let writer = Writer::start(&PAUSES, noise(gateway.conf.clone(), current.clone()));
-            writer.has_begun().await;
-            assert_eq!(ask(&gateway).await.status, 200, "{what}");
-            let mut times = Vec::new();
-            for (with, status) in [(false, 401), (true, 200), (false, 401)] {
-                if *own {
-                    *current.lock().unwrap() = keys(with);
-                } else if with {
-                    rename(&path, &keys(with));
-                } else {
-                    fs::write(&path, keys(with)).unwrap();
-                }
-                times.push(becomes(&gateway, what, status).await);
-            }
-            // The noise's own next write comes after its longest pause at the latest.
-            soon(
-                what,
-                times,
-                SOON + if *own { LONGEST } else { Duration::ZERO },
-            );
-            drop(writer);
-            assert_eq!(
-                gateway
-                    .metrics()
-                    .sum("portcullis_catalog_refusals_total", &[]),
-                0.0,
-                "{what}: {}",
-                gateway.log()
-            );
+        // A few at once: each mostly waits, but has a gateway of its own.
+        for cases in CASES.chunks(AT_ONCE) {
+            join_all(cases.iter().map(|case| edits(&mock, case))).await;
         }
     });
+}
+
+/// The gateways that wait for edits at once.
+const AT_ONCE: usize = 4;
+
+/// A kind of noise: what it is, whether it takes the file of the key with it, and what it writes.
+type Case = (&'static str, bool, Noise);
+
+async fn edits(mock: &Mock, (what, own, noise): &Case) {
+    let gateway = Gateway::with(Catalog::over(mock))
+        .file("catalog.d/late.yaml", keys(true))
+        .start()
+        .await;
+    let path = gateway.conf.join("catalog.d/late.yaml");
+    let current: Current = Arc::new(Mutex::new(keys(true)));
+    let writer = Writer::start(&PAUSES, noise(gateway.conf.clone(), current.clone()));
+    writer.has_begun().await;
+    assert_eq!(ask(&gateway).await.status, 200, "{what}");
+    let mut times = Vec::new();
+    for (with, status) in [(false, 401), (true, 200), (false, 401)] {
+        if *own {
+            *current.lock().unwrap() = keys(with);
+        } else if with {
+            rename(&path, &keys(with));
+        } else {
+            fs::write(&path, keys(with)).unwrap();
+        }
+        times.push(becomes(&gateway, what, status).await);
+    }
+    // The noise's own next write comes after its longest pause at the latest.
+    soon(
+        what,
+        times,
+        SOON + if *own { LONGEST } else { Duration::ZERO },
+    );
+    drop(writer);
+    assert_eq!(
+        gateway
+            .metrics()
+            .sum("portcullis_catalog_refusals_total", &[]),
+        0.0,
+        "{what}: {}",
+        gateway.log()
+    );
 }
 
 /// A text that is written in two parts again and again. Its first part is a catalog, too.
@@ -278,9 +289,10 @@ fn halves_that_are_written_for_ever_are_never_taken() {
     };
     run_within(Duration::from_secs(240), async {
         let mock = Mock::start().await;
-        for halves in [removes(&[100, 300]), removes(&[20, 20]), adds] {
+        let all = [removes(&[100, 300]), removes(&[20, 20]), adds];
+        join_all(all.iter().map(async |halves| {
             let mut tries = 0;
-            while let Some(why) = half_taken(&mock, &halves).await {
+            while let Some(why) = half_taken(&mock, halves).await {
                 println!("{why}");
                 tries += 1;
                 assert!(
@@ -288,7 +300,8 @@ fn halves_that_are_written_for_ever_are_never_taken() {
                     "this machine pauses for longer than it is asked to"
                 );
             }
-        }
+        }))
+        .await;
     });
 }
 

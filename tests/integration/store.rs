@@ -757,7 +757,11 @@ async fn comes(gateway: &Gateway, state: &str) {
             "the store is not {state}: {}",
             gateway.status()["store"]
         );
-        tokio::time::sleep(Duration::from_millis(5)).await;
+        if state == "up" {
+            // The longest pause between two trials.
+            gateway.advance(Duration::from_secs(12)).await;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
 

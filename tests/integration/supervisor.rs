@@ -2,6 +2,7 @@
 
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -16,7 +17,8 @@ use crate::support::{
 };
 
 /// Returns the next message.
-fn heard(socket: &UnixDatagram) -> String {
+fn heard(socket: &Socket) -> String {
+    let socket = &socket.socket;
     socket.set_read_timeout(Some(PATIENCE)).unwrap();
     let mut buffer = [0; 4096];
     let length = socket
@@ -26,7 +28,7 @@ fn heard(socket: &UnixDatagram) -> String {
 }
 
 /// Returns the next message that is not a sign of life.
-fn said(socket: &UnixDatagram) -> String {
+fn said(socket: &Socket) -> String {
     loop {
         let message = heard(socket);
         if message != "WATCHDOG=1" {
@@ -36,7 +38,7 @@ fn said(socket: &UnixDatagram) -> String {
 }
 
 /// Returns a socket with the name that `NOTIFY_SOCKET` has for it.
-fn socket(is_abstract: bool) -> (UnixDatagram, String) {
+fn socket(is_abstract: bool) -> (Socket, String) {
     let name = format!(
         "portcullis-test-{}-{}",
         std::process::id(),
@@ -44,17 +46,31 @@ fn socket(is_abstract: bool) -> (UnixDatagram, String) {
     );
     if is_abstract {
         let address = SocketAddr::from_abstract_name(&name).unwrap();
-        return (
-            UnixDatagram::bind_addr(&address).unwrap(),
-            format!("@{name}"),
-        );
+        let socket = UnixDatagram::bind_addr(&address).unwrap();
+        return (Socket { socket, path: None }, format!("@{name}"));
     }
     // The name of a socket has at most 107 bytes, so it lies in the system's folder.
     let path = std::env::temp_dir().join(name);
-    (
+    let (socket, name) = (
         UnixDatagram::bind(&path).unwrap(),
         path.to_str().unwrap().to_owned(),
-    )
+    );
+    let path = Some(path);
+    (Socket { socket, path }, name)
+}
+
+/// A socket that leaves no file behind.
+struct Socket {
+    socket: UnixDatagram,
+    path: Option<PathBuf>,
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        if let Some(path) = &self.path {
+            let _ = std::fs::remove_file(path);
+        }
+    }
 }
 
 #[test]

@@ -208,7 +208,7 @@ fn without_a_parent_the_request_id_is_the_trace_and_lists_have_none() {
         gateway.line_of(&refused).await;
         assert_eq!(gateway.post(&chat("none")).await.status, 404);
         // They come by themselves, in five seconds.
-        let spans = receiver.wait(6).await;
+        let spans = receiver.wait(&gateway, 6).await;
         let lines = gateway.access_lines(5).await;
         assert_eq!(spans.len(), 6, "{spans:#?}");
         let names: Vec<_> = spans.iter().map(|span| &*span.name).collect();
@@ -608,7 +608,7 @@ fn spans_reach_their_receiver_through_the_proxy_of_the_environment() {
         assert_eq!(gateway.raw(with(&[])).await.status, 200);
         // They come by themselves, in five seconds. At the end of the process a new connection may
         // come too late.
-        assert_eq!(receiver.wait(2).await.len(), 2);
+        assert_eq!(receiver.wait(&gateway, 2).await.len(), 2);
         end(gateway);
         assert_eq!(proxy.asked(), ["CONNECT collector.invalid:4318 HTTP/1.1"]);
         // The account is on this machine, and is reached without the proxy.

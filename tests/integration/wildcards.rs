@@ -6,8 +6,10 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::explain::explain;
+use crate::problems::Clock;
 use crate::support::canary::{ACCOUNT_KEY, KEY};
 use crate::support::client::{Response, post_as, request};
+use crate::support::clock::LISTS;
 use crate::support::mock::Request;
 use crate::support::{Catalog, Gate, Gateway, Mock, PATIENCE, Script, chat, run};
 
@@ -120,10 +122,9 @@ fn an_empty_list_takes_no_model_and_a_broken_name_only_itself() {
             .to_string()
             .replace("LONE", "b\\ud800");
         let provider = Provider::start(Script::text(200, "application/json", &odd)).await;
-        let gateway = Gateway::with(catalog(&provider))
-            .server("model_lists: { refresh: 1s }")
-            .start()
-            .await;
+        let clock = Clock::new();
+        let setup = Gateway::with(catalog(&provider)).server("model_lists: { refresh: 1s }");
+        let gateway = clock.give(setup).start().await;
         let known = taken(&gateway, 2).await;
         assert_eq!(
             (&known["left_out"], ids(&gateway, KEY).await),
@@ -139,6 +140,7 @@ fn an_empty_list_takes_no_model_and_a_broken_name_only_itself() {
         assert!(why.contains("an empty list"), "{why}");
         assert_eq!(ids(&gateway, KEY).await, ["openai/a", "openai/c"]);
         // It is one only if it lasts for ten seconds.
+        clock.set(10);
         let problem = || {
             gateway.status()["problems"]
                 .to_string()
@@ -272,6 +274,7 @@ fn a_list_outlives_a_failing_provider_and_a_restart() {
         let mut gateway = setup.start().await;
         taken(&gateway, 1).await;
         provider.now_lists(list(&["gpt-4o", "o3"]));
+        gateway.advance(Duration::from_secs(1)).await;
         taken(&gateway, 2).await;
         assert_eq!(
             ids(&gateway, KEY).await,
@@ -289,13 +292,17 @@ fn a_list_outlives_a_failing_provider_and_a_restart() {
         ] {
             let fetched = provider.fetches().len();
             provider.now_lists(broken);
+            gateway.advance(Duration::from_secs(1)).await;
             eventually("a fetch", || provider.fetches().len() > fetched).await;
             eventually("a failure", || {
                 !gateway.status()["accounts"][0]["list"]["failure"].is_null()
             })
             .await;
-            assert_eq!(ask(&gateway, KEY, "openai/o3").await.status, 200);
+            let answer = ask(&gateway, KEY, "openai/o3").await;
+            assert_eq!(answer.status, 200);
+            gateway.line_of(&answer).await;
             provider.now_lists(list(&["gpt-4o", "o3"]));
+            gateway.advance(Duration::from_secs(5)).await;
             eventually("it is mended", || {
                 gateway.status()["accounts"][0]["list"]["failure"].is_null()
             })
@@ -628,7 +635,9 @@ fn pages_are_followed() {
                 .iter()
                 .all(|request| request.field("anthropic-version").is_some())
         );
-        tokio::time::sleep(Duration::from_millis(1_500)).await;
+        for _ in 0..2 {
+            gateway.round(LISTS).await;
+        }
         assert_eq!(mock.count(), 3, "the next fetch is an hour later");
     });
 }

@@ -1,9 +1,9 @@
 //! The clock of a gateway's own periods, as tests hold and advance it. Without the feature
 //! `test-clock` it is the real one, and a test waits for as long.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use super::Gateway;
+use super::{Gateway, PATIENCE};
 
 /// Work that a gateway does in the background again and again.
 #[derive(Clone, Copy)]
@@ -50,6 +50,16 @@ impl Gateway {
     pub async fn round(&self, round: Round) {
         if !self.command(&format!("round/{}", round.name)) {
             tokio::time::sleep(round.period * 3).await;
+        }
+    }
+
+    /// Waits until something has come of spans that wait to be sent: they are due in five seconds.
+    pub async fn when_spans_are_due(&self, what: &str, mut is_so: impl FnMut() -> bool) {
+        let start = Instant::now();
+        while !is_so() {
+            assert!(start.elapsed() < 4 * PATIENCE, "waited in vain: {what}");
+            self.advance(Duration::from_secs(5)).await;
+            tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }
 

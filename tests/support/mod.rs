@@ -109,7 +109,10 @@ pub async fn eventually_within<T>(
             return found;
         }
         assert!(start.elapsed() < limit, "waited {limit:?} in vain: {what}");
-        tokio::time::sleep(Duration::from_millis(5)).await;
+        // To look costs the processor time for which others wait.
+        let pause =
+            (start.elapsed() / 8).clamp(Duration::from_millis(5), Duration::from_millis(50));
+        tokio::time::sleep(pause).await;
     }
 }
 

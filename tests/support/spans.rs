@@ -1,7 +1,5 @@
 //! A receiver of spans: it decodes what the gateway posts with OpenTelemetry's own messages.
 
-use std::time::{Duration, Instant};
-
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue};
@@ -10,10 +8,7 @@ use prost::Message;
 
 use super::gateway::Setup;
 use super::mock::Request;
-use super::{Mock, Script, canary, wire};
-
-/// The gateway sends what it has every five seconds.
-const LONG: Duration = Duration::from_secs(40);
+use super::{Gateway, Mock, Script, canary, wire};
 
 pub struct Receiver {
     pub mock: Mock,
@@ -62,20 +57,12 @@ impl Receiver {
     }
 
     /// Waits until there are at least so many spans.
-    pub async fn wait(&self, wanted: usize) -> Vec<Got> {
-        let start = Instant::now();
-        loop {
-            let spans = self.spans();
-            if spans.len() >= wanted {
-                return spans;
-            }
-            assert!(
-                start.elapsed() < LONG,
-                "{} of {wanted} spans have come: {spans:#?}",
-                spans.len()
-            );
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
+    pub async fn wait(&self, gateway: &Gateway, wanted: usize) -> Vec<Got> {
+        let what = format!("{wanted} spans");
+        gateway
+            .when_spans_are_due(&what, || self.spans().len() >= wanted)
+            .await;
+        self.spans()
     }
 }
 

@@ -3,6 +3,7 @@
 use super::epoch::NOT_SENT;
 use super::phase::{BeatState, Phase, Report};
 use super::{AdmissionRequest, JOIN_GRACE, MAX_CLOCK_DIFFERENCE, Sent, Session, clock_ms};
+use crate::base::clock::Clock;
 use crate::limits::Scope;
 use crate::status::StoreState;
 use crate::store::link::error_of;
@@ -191,7 +192,7 @@ impl Session<'_> {
             self.begin_epoch();
         }
         self.compare_clocks(beat.clock_ms);
-        let now = Instant::now();
+        let now = Clock::now();
         let hints = beat.hints.iter().filter_map(|(name, left)| {
             let (account, model) = name.split_once(' ')?;
             Some(((account.into(), model.into()), now + *left))
@@ -213,7 +214,7 @@ impl Session<'_> {
             self.phase = Phase::Deciding(last_beat);
         } else {
             self.phase = Phase::Joining(last_beat);
-            self.next_beat = self.next_beat.min(now + JOINING_INTERVAL);
+            self.next_beat = self.next_beat.min(Instant::now() + JOINING_INTERVAL);
         }
         self.update_inbox(&beat, trial, now);
         emptied

@@ -3,6 +3,7 @@
 
 use super::epoch::NOT_SENT;
 use super::{AdmissionRequest, MAX_CLOCK_DIFFERENCE, Sent, Session, TotalsRequest, clock_ms};
+use crate::base::clock::Clock;
 use crate::limits::{Moment, Scope};
 use crate::store::inbox::Inbox;
 use crate::store::link::script_call;
@@ -48,7 +49,7 @@ impl Session<'_> {
         self.clock_ms = clock_ms;
         let core = self.core;
         let mut inbox = core.inbox.lock();
-        if inbox.circuit.due().is_some_and(|due| due <= now) {
+        if inbox.circuit.due().is_some_and(|due| due <= Clock::now()) {
             self.add_beat(&mut inbox, true, &mut batch);
             return batch;
         }

@@ -1,12 +1,11 @@
 //! The blocks of a page about clients are run with the real clients, in a network namespace in
 //! which port 8080 of the loopback is the gateway, and which has nothing else.
 
-use std::path::Path;
 use std::process::Command;
 
 use super::pages::{CodeBlock, Page};
 use super::{is_the_demos, program};
-use crate::clients::has_namespaces;
+use crate::clients::{RemovedFolder, WITH_ALL_THAT_IT_STARTS, has_namespaces};
 use crate::sdk::installed;
 use crate::support::Gateway;
 use crate::support::root;
@@ -19,6 +18,7 @@ pub async fn run(gateway: &Gateway, page: &Page, block: &CodeBlock) {
     }
     let home = std::env::temp_dir().join(format!("portcullis-page-{}", gateway.address.port()));
     std::fs::create_dir_all(&home).expect("a folder");
+    let _removed = RemovedFolder(home.clone());
     for block in page
         .blocks()
         .iter()
@@ -50,7 +50,9 @@ pub async fn run(gateway: &Gateway, page: &Page, block: &CodeBlock) {
     );
     let mut command = Command::new("timeout");
     command
-        .args(["600", "unshare", "-n", "python3"])
+        .args(["600", "unshare", "-n"])
+        .args(WITH_ALL_THAT_IT_STARTS)
+        .arg("python3")
         .arg(root().join("tests/sdk/clients/inside.py"));
     command.arg(&socket).arg("8080");
     match block.kind.as_str() {
@@ -82,7 +84,6 @@ pub async fn run(gateway: &Gateway, page: &Page, block: &CodeBlock) {
         "{}: one turn only: {said}",
         block.place
     );
-    remove(&home);
 }
 
 /// Samples of conversations that have one turn: a part of each, and the reason.
@@ -163,14 +164,4 @@ fn a_second_turn_is_seen_by_the_number_of_messages() {
         "The demo called a tool. It is warm. The demo called a tool. It is cold."
     ));
     assert!(!has_two_turns("The demo called a tool. It is warm."));
-}
-
-/// Removes a folder in which a client may still be writing its last lines.
-fn remove(folder: &Path) {
-    for _ in 0..10 {
-        if std::fs::remove_dir_all(folder).is_ok() {
-            return;
-        }
-        std::thread::sleep(std::time::Duration::from_millis(100));
-    }
 }

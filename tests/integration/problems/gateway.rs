@@ -17,6 +17,9 @@ use crate::support::{
 
 const TIGHT: &str = "sk-CaNaRy-caller-tight-0123456789abcdefghijklmnopq";
 
+/// The longest pause between two tries to reach the store.
+const LONGEST_PAUSE: Duration = Duration::from_secs(12);
+
 #[test]
 fn store_down() {
     run(async {
@@ -29,6 +32,11 @@ fn store_down() {
             .await;
         goes(&gateway, "store_down").await;
         redis.kill();
+        eventually("the store is down", || {
+            (gateway.status()["store"]["state"] == "down").then_some(())
+        })
+        .await;
+        gateway.advance(Duration::from_secs(5)).await;
         let down = comes(&gateway, "store_down").await;
         assert_eq!(down["severity"], "critical");
         let (subject, what) = told(&down);
@@ -37,6 +45,7 @@ fn store_down() {
             "{subject}: {what}"
         );
         redis.again();
+        gateway.advance(LONGEST_PAUSE).await;
         goes(&gateway, "store_down").await;
     });
 }

@@ -6,9 +6,7 @@ use std::time::{Duration, Instant};
 use super::{end, with};
 use crate::support::gateway::free_port;
 use crate::support::spans::Receiver;
-use crate::support::{
-    Catalog, Gateway, Mock, Script, eventually, eventually_within, join_all, run_within,
-};
+use crate::support::{Catalog, Gateway, Mock, Script, eventually, join_all, run_within};
 
 const LONG: Duration = Duration::from_secs(180);
 
@@ -34,13 +32,18 @@ fn dropped(gateway: &Gateway, reason: &str) -> f64 {
         .sum("portcullis_spans_dropped_total", &[("reason", reason)])
 }
 
-/// Waits until spans were dropped for this reason. This takes up to five seconds and a try.
-async fn drops(gateway: &Gateway, reason: &str) {
-    let start = Instant::now();
-    while dropped(gateway, reason) == 0.0 {
-        assert!(start.elapsed() < LONG / 4, "nothing is dropped: {reason}");
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+/// Waits until so many spans were dropped for this reason.
+async fn drops(gateway: &Gateway, reason: &str, wanted: f64) {
+    let are_dropped = || dropped(gateway, reason) >= wanted;
+    gateway
+        .when_spans_are_due(&format!("{wanted} are dropped: {reason}"), are_dropped)
+        .await;
+}
+
+fn exported(gateway: &Gateway) -> f64 {
+    gateway
+        .metrics()
+        .sum("portcullis_spans_exported_total", &[])
 }
 
 #[test]
@@ -87,9 +90,7 @@ async fn fails(mock: &Mock, (case, script, reason, why): (&str, Script, &str, &s
         .start()
         .await;
     ask(&gateway, 2).await;
-    // The second may wait for the next batch.
-    let all = || (dropped(&gateway, reason) == 4.0).then_some(());
-    eventually_within(LONG / 4, "both are dropped", all).await;
+    drops(&gateway, reason, 4.0).await;
     let line = gateway
         .logged("spans cannot be sent to `traces.endpoint`")
         .await;
@@ -100,15 +101,9 @@ async fn fails(mock: &Mock, (case, script, reason, why): (&str, Script, &str, &s
         "{\"partialSuccess\":{}}",
     ));
     ask(&gateway, 1).await;
-    let exported = || {
-        gateway
-            .metrics()
-            .sum("portcullis_spans_exported_total", &[])
-    };
-    eventually_within(LONG / 4, "the others are taken", || {
-        (exported() == 2.0).then_some(())
-    })
-    .await;
+    gateway
+        .when_spans_are_due("the others are taken", || exported(&gateway) == 2.0)
+        .await;
     // What was dropped is not sent again.
     assert_eq!(dropped(&gateway, reason), 4.0, "{case}");
     let log = gateway.log();
@@ -127,17 +122,16 @@ fn a_dead_receiver_costs_no_request_and_no_memory() {
             .start()
             .await;
         ask(&gateway, 20).await;
-        drops(&gateway, "failed").await;
+        drops(&gateway, "failed", 1.0).await;
         let rss = gateway.rss();
         for _ in 0..10 {
             join_all((0..10).map(|_| ask(&gateway, 10))).await;
         }
         settled(&gateway, 1_020.0).await;
         let lost = || dropped(&gateway, "failed") + dropped(&gateway, "queue_full");
-        eventually("all spans are dropped", || {
-            (lost() == 2_040.0).then_some(())
-        })
-        .await;
+        gateway
+            .when_spans_are_due("all spans are dropped", || lost() == 2_040.0)
+            .await;
         // The queue holds at most some megabytes.
         let grown = gateway.rss().saturating_sub(rss);
         assert!(grown < 64 << 20, "{grown} bytes");
@@ -184,16 +178,15 @@ fn a_receiver_that_names_a_time_gets_the_spans_then() {
             .start()
             .await;
         ask(&gateway, 1).await;
+        gateway
+            .when_spans_are_due("the first try", || receiver.mock.count() > 0)
+            .await;
         let first = receiver.mock.request(0).await;
         let second = receiver.mock.request(1).await;
         assert_eq!(first.body, second.body);
         assert!(second.at.duration_since(first.at) >= Duration::from_millis(900));
-        let exported = || {
-            gateway
-                .metrics()
-                .sum("portcullis_spans_exported_total", &[])
-        };
-        eventually("they are counted", || (exported() == 2.0).then_some(())).await;
+        let are_counted = || (exported(&gateway) == 2.0).then_some(());
+        eventually("they are counted", are_counted).await;
         assert!(
             !gateway.log().contains("spans cannot be sent"),
             "it was no outage"
@@ -227,19 +220,12 @@ fn what_a_receiver_answers_is_bounded_and_believed_with_care() {
         for gateway in &gateways {
             ask(gateway, 2).await;
         }
-        let exported = |gateway: &Gateway| {
-            gateway
-                .metrics()
-                .sum("portcullis_spans_exported_total", &[])
-        };
-        eventually("they are taken", || {
-            (exported(&gateways[0]) == 4.0).then_some(())
-        })
-        .await;
-        eventually("half are taken", || {
-            (exported(&gateways[1]) == 2.0).then_some(())
-        })
-        .await;
+        gateways[0]
+            .when_spans_are_due("they are taken", || exported(&gateways[0]) == 4.0)
+            .await;
+        gateways[1]
+            .when_spans_are_due("half are taken", || exported(&gateways[1]) == 2.0)
+            .await;
         assert_eq!(dropped(&gateways[1], "rejected"), 2.0);
         gateways[1]
             .logged("takes spans and rejects 2 of 4: these are dropped")

@@ -38,8 +38,7 @@ impl<'de> MapAccess<'de> for MapReader<'_, '_> {
             let key: de::value::StrDeserializer<'_, ReadError> = (*entry.key).into_deserializer();
             let path = self.path(&entry.key);
             return seed.deserialize(key).map(Some).map_err(|error| {
-                let (line, column) = (entry.line, entry.node.column);
-                progress.record(error, &entry.node, line, column, &path)
+                progress.record(error, &entry.node, entry.line, entry.column, &path)
             });
         }
         Ok(None)
