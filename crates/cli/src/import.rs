@@ -1,13 +1,14 @@
 //! `portcullis import` makes a configuration folder of the files of another gateway.
 
+use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::Args;
-use clap::builder::{PossibleValue, PossibleValuesParser};
+use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
+use clap::{Arg, Args, Command};
 use serde_json::{Value, json};
 
 use super::{print_error, write_stdout};
@@ -18,7 +19,7 @@ use portcullis::conf::price::Usd;
 use portcullis::conf::yaml;
 use portcullis::error::Outcome;
 use portcullis::ledger::{Row, carry};
-use portcullis_import::litellm::{LiteLlm, Loosen};
+use portcullis_import::litellm::{LOOSEN_WORDS, LiteLlm};
 use portcullis_import::{Given, ImportFrom, Imported, Inputs, Spent};
 
 /// The largest file of keys. 100,000 keys have some 200 MiB.
@@ -41,9 +42,9 @@ pub struct ImportArgs {
     /// The folder to make. It must not exist
     #[arg(long, value_name = "DIR", default_value = "portcullis-import")]
     pub out: PathBuf,
-    /// Drop a bound that cannot be carried, instead of switching off the keys that have it. May be
-    /// repeated
-    #[arg(long, value_name = "NAME", value_parser = loosen_values())]
+    /// Drop a bound that cannot be carried, by the field that the report names, instead of switching
+    /// off the keys that have it. May be repeated. These words stand for many fields
+    #[arg(long, value_name = "FIELD", value_parser = LoosenParser)]
     pub loosen: Vec<String>,
     /// Carry what was spent from budgets so far: make a ledger with it, where a gateway that is
     /// started in this folder has its ledger, or at FILE. It must not exist
@@ -60,11 +61,28 @@ pub struct ImportArgs {
     pub json: bool,
 }
 
-/// Returns the names that `--loosen` takes, each with what it drops.
-pub(super) fn loosen_values() -> PossibleValuesParser {
-    PossibleValuesParser::new(
-        Loosen::ALL.map(|loosen| PossibleValue::new(loosen.name()).help(loosen.about())),
-    )
+/// Reads a name of `--loosen`: a field, or one of the words that are listed.
+#[derive(Clone)]
+struct LoosenParser;
+
+impl TypedValueParser for LoosenParser {
+    type Value = String;
+
+    fn parse_ref(
+        &self,
+        command: &Command,
+        argument: Option<&Arg>,
+        value: &OsStr,
+    ) -> Result<String, clap::Error> {
+        StringValueParser::new().parse_ref(command, argument, value)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        let words = LOOSEN_WORDS.iter();
+        Some(Box::new(
+            words.map(|(word, what)| PossibleValue::new(*word).help(*what)),
+        ))
+    }
 }
 
 /// Runs the command.
@@ -120,11 +138,7 @@ fn import_files(args: &ImportArgs) -> Result<bool, String> {
         config,
         keys,
         spent_at: args.spend.is_some().then(calendar::now_millis),
-        loosened: args
-            .loosen
-            .iter()
-            .filter_map(|name| Loosen::find(name))
-            .collect(),
+        loosened: args.loosen.clone(),
         include: &|name, from| include_file(&folder, name, from),
         variable: &|name| std::env::var(name).ok(),
     };

@@ -42,8 +42,8 @@ pub struct Inputs<'a> {
     pub config: Given,
     /// Files with the other gateway's keys, and with whom they belong to.
     pub keys: Vec<Given>,
-    /// The bounds that may be dropped from keys, by [`Loosen::name`](litellm::Loosen::name).
-    pub loosened: Vec<litellm::Loosen>,
+    /// The bounds that may be dropped from keys: fields, and [`litellm::LOOSEN_WORDS`].
+    pub loosened: Vec<String>,
     /// The time, in milliseconds of Unix time, if what was spent so far is to be carried.
     pub spent_at: Option<u64>,
     /// Reads a file that the configuration includes. The first name is the one that is written, the
@@ -82,8 +82,10 @@ pub struct Imported {
 pub struct Stopped {
     /// The key, such as `acme/prod`.
     pub key: String,
-    /// The name for `--loosen`; `None` if nothing can loosen it.
-    pub bound: Option<&'static str>,
+    /// The field, which is the name for `--loosen`.
+    pub field: String,
+    /// The word for `--loosen` that drops it, too; `None` if nothing drops it.
+    pub word: Option<&'static str>,
     /// The reason.
     pub why: String,
 }

@@ -8,6 +8,13 @@ use super::notes::{Finding, Grade, LEFT_OUT};
 use super::{Imported, Stopped};
 use portcullis::base::units::format_count;
 
+impl Stopped {
+    /// Returns the name that drops the bound.
+    fn name(&self) -> Option<&str> {
+        self.word.map(|_| self.field.as_str())
+    }
+}
+
 impl Imported {
     /// Writes the report for people: what is to do, in which order, then why. What is exact stands
     /// last.
@@ -157,7 +164,7 @@ impl Imported {
         let mut by: BTreeMap<Option<&str>, Vec<&Stopped>> = BTreeMap::new();
         self.stopped
             .iter()
-            .for_each(|stopped| by.entry(stopped.bound).or_default().push(stopped));
+            .for_each(|stopped| by.entry(stopped.name()).or_default().push(stopped));
         text.push_str(
             "keys that are switched off, because a bound of theirs could not be carried:\n",
         );
@@ -228,7 +235,7 @@ impl Imported {
             "keys": { "found": self.keys.0, "work": self.keys.1 },
             "findings": self.findings.iter().map(finding).collect::<Vec<_>>(),
             "switched_off": self.stopped.iter().map(|stopped| {
-                json!({"key": stopped.key, "loosen": stopped.bound, "why": stopped.why})
+                json!({"key": stopped.key, "loosen": stopped.name(), "why": stopped.why})
             }).collect::<Vec<_>>(),
             "steps": self.steps(),
             "secrets": self.secrets,

@@ -110,7 +110,11 @@ fn block(
                     text.push_str(&format!("{:inside$}  - {}\n", "", item.flow()));
                 }
             } else {
-                text.push_str(&format!("{:inside$}{field}: {}\n", "", value.flow()));
+                let note = match value {
+                    New::Noted(_, note) => format!(" # {note}"),
+                    _ => String::new(),
+                };
+                text.push_str(&format!("{:inside$}{field}: {}{note}\n", "", value.flow()));
             }
         }
         if let Some((below, entries)) = &entry.below {

@@ -7,8 +7,8 @@ use dialects::neutral::ModelKind;
 use super::models::{GroupDraft, Made, TargetDraft};
 use super::names::serves;
 use super::node::At;
-use super::rows::RowKind;
-use crate::notes::{Finding, Grade};
+use super::walk::{Bound, Walk};
+use crate::notes::Grade;
 use portcullis::catalog::Catalog;
 use portcullis::catalog::globs::Globs;
 
@@ -179,22 +179,19 @@ impl<'k, 'a> Known<'k, 'a> {
         self.made.groups.iter().map(|group| &*group.name)
     }
 
-    /// Reads the list of models. `Ok(None)` means all; an error means that it cannot be read.
-    pub(super) fn globs(
+    /// Reads the list of models of a row; `None` means all.
+    pub(super) fn allowed_models(
         &self,
-        at: Option<&At<'_>>,
-        (kind, became): (RowKind, &str),
-        findings: &mut Vec<Finding>,
-    ) -> Result<Option<Vec<String>>, ()> {
-        let Some(at) = at else { return Ok(None) };
+        row: &At<'_>,
+        is_user: bool,
+        walk: &mut Walk<'_>,
+    ) -> Option<Vec<String>> {
+        let at = row.get("models").filter(|at| !at.is_empty())?;
         if !at.is_list() {
-            findings.push(at.finding(Grade::Unsupported, became, "must be a list of models"));
-            return Err(());
+            walk.limits.stop(Bound::unreadable("models"));
+            return Some(Vec::new());
         }
         let items = at.items();
-        if items.is_empty() {
-            return Ok(None);
-        }
         let mut globs: Vec<String> = Vec::new();
         let (mut is_all, mut is_none) = (false, false);
         let has_partial = |item: &At<'_>| {
@@ -207,7 +204,7 @@ impl<'k, 'a> Known<'k, 'a> {
             let name = item.text().unwrap_or_default();
             let (grade, what) = match (name, self.id(name), self.access.get(name)) {
                 // At a user, this word is the name of no model.
-                ("all-team-models", ..) if kind == RowKind::User => {
+                ("all-team-models", ..) if is_user => {
                     is_unknown = true;
                     (Grade::Manual, UNKNOWN.to_owned())
                 }
@@ -219,7 +216,7 @@ impl<'k, 'a> Known<'k, 'a> {
                 }
                 ("no-default-models", ..) => {
                     // At a user, this word forbids what the others allow.
-                    is_none |= kind == RowKind::User;
+                    is_none |= is_user;
                     (Grade::Exact, String::new())
                 }
                 (_, Some(id), _) => {
@@ -262,18 +259,18 @@ impl<'k, 'a> Known<'k, 'a> {
                     (Grade::Manual, UNKNOWN.to_owned())
                 }
             };
-            findings.push(match is_unknown {
-                true => self.made.missing.finding(&item, grade, became, &what),
-                false => item.finding(grade, became, what),
+            walk.findings.push(match is_unknown {
+                true => self.made.missing.finding(&item, grade, walk.became, &what),
+                false => item.finding(grade, walk.became, what),
             });
         }
         globs.sort();
         globs.dedup();
-        Ok(match (is_none, is_all) {
+        match (is_none, is_all) {
             (true, _) => Some(Vec::new()),
             (false, true) => None,
             (false, false) => Some(globs),
-        })
+        }
     }
 }
 

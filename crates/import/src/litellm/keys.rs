@@ -5,20 +5,18 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use super::access::Known;
-use super::bounds::Whose;
-use super::fields;
 use super::limits::{LimitRow, LimitsOut};
-use super::loosen::{Bound, Loosen};
-use super::member;
 use super::models::Made;
 use super::names::{Taken, entry as entry_name};
 use super::node::At;
-use super::rows::{RowKind, Rows};
+use super::rows::{RowIn, Rows};
+use super::rules::{Section, Whose};
 use super::settings::Common;
+use super::walk::{Bound, Walk, member_bounds, summarize_rows};
 use crate::notes::{Finding, Grade};
-use crate::write::{EntryOut, Section, file};
+use crate::write::{self, EntryOut, file};
 use crate::{Imported, Inputs, Spent, Stopped};
-use portcullis::base::problem::Problem;
+use portcullis::base::problem::quote_safely;
 use portcullis::catalog::Catalog;
 use portcullis::catalog::globs::Globs;
 use portcullis::catalog::raw::Digest;
@@ -63,7 +61,8 @@ pub(super) fn import(
     rows: &Rows,
     made: &Made<'_>,
     catalog: Option<&Catalog>,
-    (common, inputs): (&Common, &Inputs<'_>),
+    common: &Common,
+    inputs: &Inputs<'_>,
     imported: &mut Imported,
 ) -> String {
     let known = Known::new(made, catalog);
@@ -93,20 +92,19 @@ pub(super) fn import(
             "the answers say that there are {total} keys, and {} are in the files: save all pages",
             rows.keys.len()
         );
-        let of_file = Problem::of_file(rows.total_in.clone(), what);
         imported.findings.push(Finding {
-            file: of_file.file,
+            file: rows.total_in.clone(),
             line: None,
             path: "total_count".to_owned(),
             grade: Grade::Manual,
-            what: of_file.message,
+            what,
             became: String::new(),
             unset: None,
             after: None,
         });
     }
     let callers = importer.finish(&mut imported.spent, &mut imported.findings);
-    fields::summary(rows, inputs.spent_at.is_some(), &mut imported.findings);
+    summarize_rows(rows, inputs.spent_at.is_some(), &mut imported.findings);
     let begins = match inputs.spent_at {
         Some(_) => "What was spent from `max_budget` is in the ledger that the import made.",
         None => {
@@ -118,7 +116,7 @@ pub(super) fn import(
     );
     file(
         head,
-        &[Section {
+        &[write::Section {
             name: "callers",
             entries: &callers,
         }],
@@ -135,15 +133,17 @@ enum Owner {
 
 impl Owner {
     fn of(row: &At<'_>) -> Self {
-        let id = |field: &str| {
-            row.get(field)
-                .filter(|at| !at.is_empty())
-                .and_then(|at| at.text().map(str::to_owned))
-        };
-        match (id("team_id"), id("user_id")) {
+        match (text_of(row, "team_id"), text_of(row, "user_id")) {
             (Some(team), _) => Self::Team(team),
             (None, Some(user)) => Self::User(user),
             (None, None) => Self::Nobody,
+        }
+    }
+
+    fn kind(&self) -> &'static str {
+        match self {
+            Self::Team(_) => "team",
+            Self::User(_) | Self::Nobody => "user",
         }
     }
 }
@@ -159,38 +159,22 @@ impl Importer<'_, '_> {
         if let Some(index) = self.by_source.get(&source) {
             return *index;
         }
-        let (id, alias, kind) = match owner {
-            Owner::Team(id) => (id.as_str(), "team_alias", RowKind::Team),
-            Owner::User(id) => (id.as_str(), "user_alias", RowKind::User),
-            Owner::Nobody => ("litellm", "", RowKind::User),
+        let (id, alias) = match owner {
+            Owner::Team(id) => (id.as_str(), "team_alias"),
+            Owner::User(id) => (id.as_str(), "user_alias"),
+            Owner::Nobody => ("litellm", ""),
         };
-        let row = row.map(super::rows::RowIn::at);
-        let alias = row
-            .as_ref()
-            .and_then(|row| row.get(alias))
-            .and_then(|at| entry_name(at.text()?, 50));
-        let wish = alias.or_else(|| entry_name(id, 50)).unwrap_or_else(|| {
-            let digits = Digest(sha256_of(id)).to_string();
-            let what = if matches!(owner, Owner::Team(_)) {
-                "team"
-            } else {
-                "user"
-            };
-            format!(
-                "{what}-{}",
-                digits
-                    .trim_start_matches("sha256:")
-                    .chars()
-                    .take(8)
-                    .collect::<String>()
-            )
-        });
-        let name = self.taken.give(&wish);
+        let row = row.map(RowIn::at);
+        let alias = row.as_ref().and_then(|row| text_of(row, alias));
+        let wish = [alias, Some(id.to_owned())]
+            .into_iter()
+            .flatten()
+            .find_map(|text| entry_name(&text, 50));
+        let digits = || Digest(sha256_of(id)).to_string();
+        let wish = wish.unwrap_or_else(|| format!("{}-{}", owner.kind(), first_digits(&digits())));
         let mut caller = CallerDraft {
-            from: row.as_ref().map_or_else(String::new, |row| {
-                crate::notes::place(row.file, row.line, &row.path)
-            }),
-            name,
+            from: row.as_ref().map(At::place).unwrap_or_default(),
+            name: self.taken.give(&wish),
             is_blocked: false,
             models: None,
             limits: LimitsOut::default(),
@@ -199,18 +183,13 @@ impl Importer<'_, '_> {
             has_unpriced: false,
         };
         match (&row, owner) {
-            (Some(row), _) => self.owner(row, kind, &mut caller, findings),
-            (None, Owner::Team(_)) => {
-                caller.limits.stop(Bound::new(
-                    Loosen::Teams,
-                    "the files do not say what its team may use: save /team/list",
-                ));
-            }
-            (None, Owner::User(_)) => {
-                caller
-                    .limits
-                    .stop(Bound::new(Loosen::Users, self.rows.no_user()));
-            }
+            (Some(row), _) => self.owner(row, owner, &mut caller, findings),
+            (None, Owner::Team(_)) => caller.limits.stop(Bound::because(
+                "team_id",
+                "teams",
+                "names a team that is not in the files: save /team/list",
+            )),
+            (None, Owner::User(_)) => caller.limits.stop(self.rows.no_user()),
             (None, Owner::Nobody) => {}
         }
         self.callers.push(caller);
@@ -222,147 +201,102 @@ impl Importer<'_, '_> {
     fn owner(
         &self,
         row: &At<'_>,
-        kind: RowKind,
+        owner: &Owner,
         caller: &mut CallerDraft,
         findings: &mut Vec<Finding>,
     ) {
-        let became = &format!("callers.{}", caller.name);
-        caller.limits = LimitsOut::of(
-            &LimitRow {
-                row: row.clone(),
-                budget: None,
-                became: became.to_owned(),
-                spent_at: self.inputs.spent_at,
-            },
+        let source = LimitRow {
+            row: row.clone(),
+            budget: None,
+            became: format!("callers.{}", caller.name),
+            spent_at: self.inputs.spent_at,
+        };
+        caller.limits = LimitsOut::of(&source, findings);
+        let mut walk = Walk {
+            became: &source.became,
+            limits: &mut caller.limits,
             findings,
-        );
-        match self
-            .known
-            .globs(row.get("models").as_ref(), (kind, became), findings)
-        {
-            Ok(models) => caller.models = models,
-            Err(()) => caller.limits.stop(Bound::unreadable("models")),
-        }
-        fields::bounds(row, kind, became, &mut caller.limits, findings);
-        if let Some(at) = row.get("blocked").filter(|at| !at.is_empty()) {
-            match at.flag() {
-                Some(blocked) => caller.is_blocked = blocked,
-                None => caller.limits.stop(Bound::unreadable("blocked")),
-            }
-            findings.push(at.finding(Grade::Exact, became, ""));
-        }
+        };
+        let is_user = matches!(owner, Owner::User(_));
+        caller.models = self.known.allowed_models(row, is_user, &mut walk);
+        walk.row(Section::Row, row, "", false);
+        caller.is_blocked = is_blocked(row, &mut walk);
         // Callers have no limits of single models.
         if caller.limits.models_out().is_some() {
-            let loosen = if kind == RowKind::Team {
-                Loosen::Teams
-            } else {
-                Loosen::Users
-            };
-            caller.limits.stop(Bound::new(
-                loosen,
-                "its team or user has limits of single models, and callers have none",
+            let word = if is_user { "users" } else { "teams" };
+            caller.limits.stop(Bound::because(
+                "model_max_budget",
+                word,
+                "or another limit of single models is at its team or user, and callers have none",
             ));
         }
     }
 
     /// Takes one key.
     fn key(&mut self, row: &At<'_>, imported: &mut Imported) {
-        let findings = &mut imported.findings;
         imported.keys.0 += 1;
-        let token_at = row.get("token");
-        let Some(hash) = token_at.as_ref().and_then(At::text).and_then(hash_of) else {
+        let token = row.get("token");
+        let Some(hash) = token.as_ref().and_then(At::text).and_then(hash_of) else {
             const WHAT: &str = "is no hash of a key: the key is left out";
-            findings.push(row.finding(Grade::Manual, "", WHAT));
+            imported.findings.push(row.finding(Grade::Manual, "", WHAT));
             return;
         };
         let owner = Owner::of(row);
-        let index = self.caller(&owner, findings);
+        let index = self.caller(&owner, &mut imported.findings);
         let Some(caller) = self.callers.get_mut(index) else {
             return;
         };
-        let end: String = hash.trim_start_matches("sha256:").chars().take(8).collect();
-        let alias = row
-            .get("key_alias")
-            .and_then(|at| entry_name(at.text()?, 50));
-        let name = caller
-            .taken
-            .give(&alias.unwrap_or_else(|| format!("key-{end}")));
-        let became = format!("callers.{}.keys.{name}", caller.name);
-        let mut fields = vec![("hash", New::text(hash))];
-        findings.extend(
-            token_at
-                .iter()
-                .map(|at| at.finding(Grade::Exact, &became, "")),
-        );
-        for field in ["key_alias", "team_id", "user_id"] {
-            if let Some(at) = row.get(field).filter(|at| !at.is_empty()) {
-                findings.push(at.finding(Grade::Exact, &became, ""));
-            }
-        }
-        let budget = self.rows.budgets.get(
-            row.get("budget_id")
-                .as_ref()
-                .and_then(At::text)
-                .unwrap_or_default(),
-        );
-        let budget = row
-            .get("litellm_budget_table")
-            .filter(|at| at.is_map() && !at.is_empty())
-            .or_else(|| budget.map(super::rows::RowIn::at));
-        let has_budget = row.get("budget_id").is_some_and(|at| !at.is_empty());
+        let alias = text_of(row, "key_alias").and_then(|alias| entry_name(&alias, 50));
+        let wish = alias.unwrap_or_else(|| format!("key-{}", first_digits(&hash)));
+        let name = caller.taken.give(&wish);
         let source = LimitRow {
             row: row.clone(),
-            budget,
-            became: became.clone(),
+            budget: self.rows.budget_of(row),
+            became: format!("callers.{}.keys.{name}", caller.name),
             spent_at: self.inputs.spent_at,
         };
-        let mut limits = LimitsOut::of(&source, findings);
-        if let Some(budget) = &source.budget {
-            fields::of_budget(budget, &became, &mut limits, findings);
-        }
-        if has_budget && source.budget.is_none() {
-            limits.stop(Bound::new(
-                Loosen::Budgets,
-                "`budget_id` names a budget that is not in the files: save /budget/list too",
-            ));
-        }
-        let models = match self.known.globs(
-            row.get("models").as_ref(),
-            (RowKind::Key, &became),
-            findings,
-        ) {
-            Ok(models) => models,
-            Err(()) => {
-                limits.stop(Bound::unreadable("models"));
-                Some(Vec::new())
+        let mut fields = vec![("hash", New::text(hash))];
+        for field in ["token", "key_alias", "team_id", "user_id"] {
+            if let Some(at) = row.get(field).filter(|at| !at.is_empty()) {
+                let finding = at.finding(Grade::Exact, &source.became, "");
+                imported.findings.push(finding);
             }
+        }
+        let mut limits = LimitsOut::of(&source, &mut imported.findings);
+        let mut walk = Walk {
+            became: &source.became,
+            limits: &mut limits,
+            findings: &mut imported.findings,
         };
-        fields::bounds(row, RowKind::Key, &became, &mut limits, findings);
+        match &source.budget {
+            Some(budget) => walk.row(Section::Budget, budget, "litellm_budget_table", false),
+            None if row.get("budget_id").is_some_and(|at| !at.is_empty()) => {
+                const WHY: &str = "names a budget that is not in the files: save /budget/list too";
+                walk.limits
+                    .stop(Bound::because("budget_id", "budgets", WHY));
+            }
+            None => {}
+        }
+        let models = self.known.allowed_models(row, false, &mut walk);
+        walk.row(Section::Row, row, "", true);
         if let Owner::Team(team) = &owner {
-            member::bounds(row, team, (self.rows, self.common), &mut limits, findings);
+            member_bounds(
+                &mut walk,
+                row,
+                team,
+                self.rows,
+                self.common.is_user_budget_for_teams,
+            );
         }
-        let mut works = true;
-        if let Some(at) = row.get("blocked").filter(|at| !at.is_empty()) {
-            match at.flag() {
-                Some(blocked) => works &= !blocked,
-                None => limits.stop(Bound::unreadable("blocked")),
-            }
-            findings.push(at.finding(Grade::Exact, &became, ""));
-        }
-        let expires = row.get("expires").filter(|at| !at.is_empty());
-        if let Some(at) = &expires {
-            match at.time() {
-                Some(seconds) => {
-                    fields.push((
-                        "expires",
-                        New::text(portcullis::base::calendar::format_time(
-                            seconds.saturating_mul(1000),
-                        )),
-                    ));
-                    findings.push(at.finding(Grade::Exact, &became, ""));
-                }
-                None => limits.stop(Bound::unreadable("expires")),
-            }
+        walk.became = &source.became;
+        let is_off = is_blocked(row, &mut walk);
+        if let Some(at) = row.get("expires").filter(|at| !at.is_empty())
+            && let Some(seconds) = at.time()
+        {
+            let time = portcullis::base::calendar::format_time(seconds.saturating_mul(1000));
+            fields.push(("expires", New::text(time)));
+            let finding = at.finding(Grade::Exact, &source.became, "");
+            imported.findings.push(finding);
         }
         let globs = [&caller.models, &models].map(|models| match models {
             None => Globs::everything(),
@@ -372,118 +306,42 @@ impl Importer<'_, '_> {
         if limits.place(&self.known, &globs) {
             const WHAT: &str =
                 "limits of models that are not here are left out: the key cannot use those models";
-            findings.push(row.finding(Grade::Approximate, &became, WHAT));
+            let finding = row.finding(Grade::Approximate, &source.became, WHAT);
+            imported.findings.push(finding);
         }
-        // Money cannot be counted where a price is unknown.
-        let may = |id: &str| globs.iter().all(|globs| globs.matches(id));
-        let may_match = |pattern: &str| globs.iter().all(|globs| globs.may_match(pattern));
-        let has_money = limits.has_money() || caller.limits.has_money();
-        let are_prices_needed = self
-            .common
-            .bounds
-            .iter()
-            .any(|(whose, _)| *whose == Whose::WithoutPrice);
-        let lacks = if has_money || are_prices_needed {
-            // Many keys may use the same models.
-            let find = || self.unpriced.iter().find(|id| may(id)).cloned();
-            self.lacking
-                .entry((caller.models.clone(), models.clone()))
-                .or_insert_with(find)
-                .clone()
-        } else {
-            None
+        self.price_bound(index, &models, &globs, &mut limits);
+        let bounds = self.bounds_left(index, row, &owner, &models, &globs, &limits);
+        let Some(caller) = self.callers.get_mut(index) else {
+            return;
         };
-        let is_service = row
-            .get("metadata")
-            .is_some_and(|metadata| metadata.get("service_account_id").is_some());
-        let bounds_it = |whose: Whose| match whose {
-            Whose::All => true,
-            Whose::WithoutTeam => !matches!(owner, Owner::Team(_)),
-            Whose::ServiceAccount => is_service,
-            Whose::WithoutPrice => {
-                lacks.is_some() || self.unpriced_patterns.iter().any(|name| may_match(name))
-            }
-            Whose::WithBudget => has_money || limits.money_models().next().is_some(),
-            Whose::OfKind(kind) => self.known.may_use(kind, &globs),
-        };
-        let of_file = self
-            .common
-            .bounds
-            .iter()
-            .filter(|(whose, _)| bounds_it(*whose))
-            .map(|(_, bound)| bound);
-        let of_file: Vec<&Bound> = of_file.collect();
-        let mut of_models = limits
-            .money_models()
-            .flat_map(|model| self.known.with_fallbacks(model));
-        let in_models = of_models.any(|id| self.unpriced.contains(id) && may(id));
-        drop(of_models);
-        let is_loose = self.inputs.loosened.contains(&Loosen::Prices);
-        let of_key = (limits.has_money() && lacks.is_some()) || in_models;
-        let of_caller = caller.limits.has_money() && lacks.is_some();
-        if of_key || of_caller {
-            if is_loose {
-                if of_key {
-                    limits.drop_money();
-                }
-                caller.has_unpriced |= of_caller;
-            } else {
-                let first = lacks
-                    .as_ref()
-                    .map(|id| portcullis::base::problem::quote_safely(id))
-                    .unwrap_or_default();
-                let why = format!(
-                    "has a budget, and the price of a model that it may use is unknown ({first}): write `price` at the model"
-                );
-                limits.stop(Bound::new(Loosen::Prices, why));
-            }
-        }
-        let all = of_file
-            .into_iter()
-            .chain(&caller.limits.bounds)
-            .chain(&limits.bounds);
-        let left: Vec<&Bound> = all
-            .filter(|bound| {
-                !bound
-                    .loosen
-                    .is_some_and(|loosen| self.inputs.loosened.contains(&loosen))
-            })
-            .collect();
-        for bound in &left {
-            let key = format!("{}/{name}", caller.name);
-            imported.stopped.push(Stopped {
-                key,
-                bound: bound.loosen.map(Loosen::name),
-                why: bound.why.clone(),
-            });
-            let what = match bound.loosen {
-                Some(loosen) => {
-                    format!(
-                        "is switched off: {} (`--loosen {}` drops this bound)",
-                        bound.why,
-                        loosen.name()
-                    )
-                }
-                None => format!("is switched off: {}", bound.why),
-            };
-            findings.push(row.finding(Grade::Unsupported, &became, what));
-        }
-        works &= left.is_empty();
-        if !works {
+        let key = format!("{}/{name}", caller.name);
+        let whys: Vec<&str> = bounds.iter().map(|bound| bound.why.as_str()).collect();
+        let names: BTreeSet<&str> = bounds.iter().map(|bound| bound.field.as_str()).collect();
+        let names = names.into_iter().collect::<Vec<_>>().join(", ");
+        if !bounds.is_empty() {
+            let what = format!("is switched off: {}", whys.join("; "));
+            let finding = row.finding(Grade::Unsupported, &source.became, what);
+            imported.findings.push(finding);
+            fields.push(("enabled", New::Bool(false).noted(names)));
+        } else if is_off {
             fields.push(("enabled", New::Bool(false)));
         }
-        if let Some(models) = models {
-            fields.push(("models", New::List(models.iter().map(New::text).collect())));
-        }
+        imported.keys.1 += usize::from(bounds.is_empty() && !is_off && !caller.is_blocked);
+        imported
+            .stopped
+            .extend(bounds.into_iter().map(|bound| Stopped {
+                key: key.clone(),
+                word: bound.word,
+                field: bound.field,
+                why: bound.why,
+            }));
+        fields.extend(models.iter().map(|models| ("models", New::texts(models))));
         fields.extend(limits.out().map(|limits| ("limits", limits)));
         fields.extend(limits.models_out().map(|limits| ("model_limits", limits)));
         if !self.common.addresses.is_empty() {
-            fields.push((
-                "allow_ips",
-                New::List(self.common.addresses.iter().map(New::text).collect()),
-            ));
+            fields.push(("allow_ips", New::texts(&self.common.addresses)));
         }
-        if let Some((at, usd)) = limits.carried(findings) {
+        if let Some((at, usd)) = limits.carried(&mut imported.findings) {
             imported.spent.push(Spent {
                 caller: caller.name.clone(),
                 key: name.clone(),
@@ -491,14 +349,130 @@ impl Importer<'_, '_> {
                 usd,
             });
         }
-        imported.keys.1 += usize::from(works && !caller.is_blocked);
-        let from = crate::notes::place(row.file, row.line, &row.path);
         caller.keys.push(EntryOut {
             name,
-            from,
+            from: row.place(),
             fields,
             below: None,
         });
+    }
+
+    /// Returns the first model without a price that a key may use.
+    fn unpriced_model(
+        &mut self,
+        caller: usize,
+        models: &Allowed,
+        may: &[Globs; 2],
+    ) -> Option<String> {
+        // Many keys may use the same models.
+        let of_caller = self.callers.get(caller)?.models.clone();
+        let find = || {
+            let is_usable = |id: &&String| may.iter().all(|globs| globs.matches(id));
+            self.unpriced.iter().find(is_usable).cloned()
+        };
+        self.lacking
+            .entry((of_caller, models.clone()))
+            .or_insert_with(find)
+            .clone()
+    }
+
+    /// Money cannot be counted where a price is unknown: a key with a budget is bound, or its
+    /// budget is dropped.
+    fn price_bound(
+        &mut self,
+        index: usize,
+        models: &Allowed,
+        may: &[Globs; 2],
+        limits: &mut LimitsOut,
+    ) {
+        let of_caller = self
+            .callers
+            .get(index)
+            .is_some_and(|caller| caller.limits.has_money());
+        let lacking = if of_caller || limits.has_money() {
+            self.unpriced_model(index, models, may)
+        } else {
+            None
+        };
+        let is_unpriced =
+            |id: &str| self.unpriced.contains(id) && may.iter().all(|globs| globs.matches(id));
+        let in_models = limits
+            .money_models()
+            .flat_map(|model| self.known.with_fallbacks(model))
+            .any(is_unpriced);
+        let of_key = (limits.has_money() && lacking.is_some()) || in_models;
+        let of_caller = of_caller && lacking.is_some();
+        if !of_key && !of_caller {
+            return;
+        }
+        let bound = Bound::because(
+            "price",
+            "prices",
+            &format!(
+                "of a model that it may use is unknown ({}), and it has a budget: write `price` at the model",
+                lacking.as_deref().map(quote_safely).unwrap_or_default()
+            ),
+        );
+        if !self.is_loosened(&bound) {
+            limits.stop(bound);
+            return;
+        }
+        if of_key {
+            limits.drop_money();
+        }
+        if let Some(caller) = self.callers.get_mut(index) {
+            caller.has_unpriced |= of_caller;
+        }
+    }
+
+    /// Returns what bounds a key and is not loosened: of the file, of its caller, and its own.
+    fn bounds_left(
+        &mut self,
+        index: usize,
+        row: &At<'_>,
+        owner: &Owner,
+        models: &Allowed,
+        may: &[Globs; 2],
+        limits: &LimitsOut,
+    ) -> Vec<Bound> {
+        let are_prices_needed = |(whose, _): &(Whose, Bound)| *whose == Whose::WithoutPrice;
+        let is_without_price = self.common.bounds.iter().any(are_prices_needed)
+            && (self.unpriced_model(index, models, may).is_some()
+                || self
+                    .unpriced_patterns
+                    .iter()
+                    .any(|name| may.iter().all(|globs| globs.may_match(name))));
+        let Some(caller) = self.callers.get(index) else {
+            return Vec::new();
+        };
+        let is_service_account = row
+            .get("metadata")
+            .is_some_and(|metadata| metadata.get("service_account_id").is_some());
+        let has_budget = limits.has_money()
+            || caller.limits.has_money()
+            || limits.money_models().next().is_some();
+        let binds = |whose: Whose| match whose {
+            Whose::All => true,
+            Whose::WithoutTeam => !matches!(owner, Owner::Team(_)),
+            Whose::ServiceAccount => is_service_account,
+            Whose::WithoutPrice => is_without_price,
+            Whose::WithBudget => has_budget,
+            Whose::OfKind(kind) => self.known.may_use(kind, may),
+        };
+        let of_file = self.common.bounds.iter();
+        of_file
+            .filter(|(whose, _)| binds(*whose))
+            .map(|(_, bound)| bound)
+            .chain(&caller.limits.bounds)
+            .chain(&limits.bounds)
+            .filter(|bound| !self.is_loosened(bound))
+            .cloned()
+            .collect()
+    }
+
+    fn is_loosened(&self, bound: &Bound) -> bool {
+        let is_named = |name: &String| *name == bound.field || Some(name.as_str()) == bound.word;
+        bound.word.is_some() && self.inputs.loosened.iter().any(is_named)
     }
 
     /// Writes all callers.
@@ -535,9 +509,12 @@ impl Importer<'_, '_> {
             if caller.is_blocked {
                 fields.push(("enabled", New::Bool(false)));
             }
-            if let Some(models) = &caller.models {
-                fields.push(("models", New::List(models.iter().map(New::text).collect())));
-            }
+            fields.extend(
+                caller
+                    .models
+                    .iter()
+                    .map(|models| ("models", New::texts(models))),
+            );
             fields.extend(caller.limits.out().map(|limits| ("limits", limits)));
             EntryOut {
                 name: caller.name,
@@ -548,6 +525,26 @@ impl Importer<'_, '_> {
         };
         self.callers.into_iter().map(one).collect()
     }
+}
+
+/// Returns the text of a field, if it is there.
+fn text_of(row: &At<'_>, field: &str) -> Option<String> {
+    let at = row.get(field).filter(|at| !at.is_empty())?;
+    at.text().map(str::to_owned)
+}
+
+fn first_digits(hash: &str) -> String {
+    hash.trim_start_matches("sha256:").chars().take(8).collect()
+}
+
+/// Reads whether a key or its owner is blocked.
+fn is_blocked(row: &At<'_>, walk: &mut Walk<'_>) -> bool {
+    let Some(at) = row.get("blocked").filter(|at| !at.is_empty()) else {
+        return false;
+    };
+    walk.findings
+        .push(at.finding(Grade::Exact, walk.became, ""));
+    at.flag() == Some(true)
 }
 
 /// Reads the hash of a key. A key that stands there itself, as in old databases, is hashed.

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use super::access::Known;
-use super::loosen::{Bound, Loosen};
 use super::node::At;
-use super::number::{number, tighten};
+use super::number::{ZERO, number, tighten};
+use super::walk::Bound;
 use crate::notes::{Finding, Grade};
 use portcullis::base::calendar::{day_of, month_of, start_of};
 use portcullis::catalog::globs::Globs;
@@ -52,77 +52,66 @@ impl<'a> LimitRow<'a> {
     }
 }
 
+/// LiteLLM's fields of whole numbers, with ours.
+const NUMBERS: [(&str, &str); 4] = [
+    ("rpm_limit", "requests_per_minute"),
+    ("tpm_limit", "tokens_per_minute"),
+    ("tpd_limit", "tokens_per_day"),
+    ("max_parallel_requests", "concurrency"),
+];
+
 impl LimitsOut {
-    /// Reads all limits of a row.
+    /// Reads all limits of a row. What cannot be read at all is found by the walk over its fields.
     pub(super) fn of(source: &LimitRow<'_>, findings: &mut Vec<Finding>) -> Self {
         let mut limits = Self::default();
-        for (theirs, ours) in [
-            ("rpm_limit", "requests_per_minute"),
-            ("tpm_limit", "tokens_per_minute"),
-            ("tpd_limit", "tokens_per_day"),
-            ("max_parallel_requests", "concurrency"),
-        ] {
+        let mut notes = Notes {
+            became: &source.became,
+            findings,
+        };
+        for (theirs, ours) in NUMBERS {
             if let Some(at) = source.get(theirs) {
-                let bound =
-                    number(&at, theirs).map(|number| tighten(&mut limits.fields, ours, number));
-                limits.note(
-                    &at,
-                    bound.map(|()| (Grade::Exact, "")),
-                    (theirs, &source.became),
-                    findings,
-                );
+                let read = number(&at, theirs);
+                let read = read.map(|number| tighten(&mut limits.fields, ours, number));
+                limits.note(&at, read, Grade::Exact, "", &mut notes);
             }
         }
         if let Some(at) = source.get("max_budget") {
-            let duration = source.get("budget_duration");
-            let period = duration.as_ref().and_then(At::text);
-            findings.extend(
-                duration
-                    .iter()
-                    .map(|at| at.finding(Grade::Exact, &source.became, "")),
+            let period = source.get("budget_duration");
+            notes.exact(period.as_ref());
+            let read = budget(&at, period.as_ref(), "max_budget");
+            let read = read.map(|(field, usd)| tighten(&mut limits.fields, field, usd));
+            let what = match source.spent_at {
+                Some(_) => "counts by the day or the calendar month in UTC",
+                None => "counts by the day or the calendar month in UTC, and begins at zero",
+            };
+            limits.note(&at, read, Grade::Approximate, what, &mut notes);
+            limits.of_past(source, &mut notes);
+        }
+        for window in source.get("budget_limits").iter().flat_map(At::items) {
+            const KNOWN: [&str; 3] = ["max_budget", "budget_duration", "reset_at"];
+            limits.of_entry(&window, &KNOWN, "budget_limits");
+            let usd = window.get("max_budget").unwrap_or_else(|| window.clone());
+            let read = budget(
+                &usd,
+                window.get("budget_duration").as_ref(),
+                "budget_limits",
             );
-            let bound = budget(&at, period, "max_budget")
-                .map(|(field, usd)| tighten(&mut limits.fields, field, usd));
-            let told = bound.map(|()| {
-                let told = match source.spent_at {
-                    Some(_) => "counts by the day or the calendar month in UTC",
-                    None => "counts by the day or the calendar month in UTC, and begins at zero",
-                };
-                (Grade::Approximate, told)
-            });
-            limits.note(&at, told, ("max_budget", &source.became), findings);
-            limits.of_past(source, findings);
+            let read = read.map(|(field, usd)| tighten(&mut limits.fields, field, usd));
+            limits.note(
+                &window,
+                read,
+                Grade::Approximate,
+                "begins at zero",
+                &mut notes,
+            );
         }
-        if let Some(at) = source.get("budget_limits") {
-            let windows = at.items();
-            if windows.is_empty() {
-                limits.stop(Bound::unreadable("budget_limits"));
-            }
-            for window in windows {
-                limits.of_entry(
-                    &window,
-                    &["max_budget", "budget_duration", "reset_at"],
-                    "budget_limits",
-                );
-                let usd = window.get("max_budget").unwrap_or_else(|| window.clone());
-                let period = window.get("budget_duration");
-                let bound = budget(&usd, period.as_ref().and_then(At::text), "budget_limits");
-                let bound = bound.map(|(field, usd)| tighten(&mut limits.fields, field, usd));
-                limits.note(
-                    &window,
-                    bound.map(|()| (Grade::Approximate, "begins at zero")),
-                    ("budget_limits", &source.became),
-                    findings,
-                );
-            }
-        }
-        limits.of_models(source, findings);
+        limits.of_models(source, &mut notes);
         limits
     }
 
     /// Reads what was spent from `max_budget`. A budget of a month counts it for this whole month,
     /// also if it was spent in the month before: never for too little.
-    fn of_past(&mut self, source: &LimitRow<'_>, findings: &mut Vec<Finding>) {
+    fn of_past(&mut self, source: &LimitRow<'_>, notes: &mut Notes<'_>) {
         let (Some(now), Some(at)) = (source.spent_at, source.row.get("spend")) else {
             return;
         };
@@ -133,43 +122,36 @@ impl LimitsOut {
         };
         // LiteLLM begins anew then, as soon as it looks.
         let ends = source.get("budget_reset_at");
-        findings.extend(
-            ends.iter()
-                .map(|at| at.finding(Grade::Exact, &source.became, "")),
-        );
-        if ends
-            .and_then(|at| at.time())
-            .is_some_and(|ends| ends.saturating_mul(1000) <= now)
-        {
+        notes.exact(ends.as_ref());
+        let is_over = |ends: u64| ends.saturating_mul(1000) <= now;
+        if ends.and_then(|at| at.time()).is_some_and(is_over) {
             const WHAT: &str = "the time of this budget is over, so it begins at zero";
-            findings.push(at.finding(Grade::Exact, &source.became, WHAT));
+            notes.add(&at, Grade::Exact, WHAT);
             return;
         }
         match at.amount().and_then(|amount| amount.units(9)) {
-            Some((0, _)) => findings.push(at.finding(Grade::Exact, &source.became, "")),
+            Some((0, _)) => notes.exact(Some(&at)),
             Some((usd, _)) => {
                 const WHAT: &str =
                     "is in the new ledger, and counts for this day or this calendar month";
-                let finding = at.finding(Grade::Approximate, &source.became, WHAT);
                 self.spent = Some(SpentOut {
                     at: since,
                     usd: Usd(usd),
-                    finding,
+                    finding: at.finding(Grade::Approximate, notes.became, WHAT),
                 });
             }
-            None => {
-                findings.push(at.finding(
-                    Grade::Unsupported,
-                    &source.became,
-                    "is no amount of money",
-                ));
-                self.stop(Bound::unreadable("spend"));
-            }
+            None => self.note(
+                &at,
+                Err(Bound::unreadable("spend")),
+                Grade::Exact,
+                "",
+                notes,
+            ),
         }
     }
 
     /// Reads the limits of single models.
-    fn of_models(&mut self, source: &LimitRow<'_>, findings: &mut Vec<Finding>) {
+    fn of_models(&mut self, source: &LimitRow<'_>, notes: &mut Notes<'_>) {
         let metadata = source.row.get("metadata");
         for (theirs, ours) in [
             ("model_rpm_limit", "requests_per_minute"),
@@ -178,36 +160,21 @@ impl LimitsOut {
             ("tpm_limit_per_model", "tokens_per_minute"),
         ] {
             let of_metadata = metadata.as_ref().and_then(|metadata| metadata.get(theirs));
-            for at in of_metadata
-                .into_iter()
-                .chain(source.row.get(theirs))
-                .filter(|at| !at.is_empty())
-            {
+            let all = of_metadata.into_iter().chain(source.row.get(theirs));
+            for at in all.filter(|at| !at.is_empty()) {
                 if !at.is_map() {
                     self.stop(Bound::unreadable(theirs));
                 }
                 for (model, at) in at.entries() {
                     let fields = self.models.entry(model.to_owned()).or_default();
-                    let bound = number(&at, theirs).map(|number| tighten(fields, ours, number));
-                    self.note(
-                        &at,
-                        bound.map(|()| (Grade::Exact, "")),
-                        (theirs, &source.became),
-                        findings,
-                    );
+                    let read = number(&at, theirs).map(|number| tighten(fields, ours, number));
+                    self.note(&at, read, Grade::Exact, "", notes);
                 }
             }
         }
-        let Some(at) = source.get("model_max_budget") else {
-            return;
-        };
-        if !at.is_map() {
-            self.stop(Bound::unreadable("model_max_budget"));
-        }
-        for (model, at) in at.entries() {
-            let usd = at.get("budget_limit").or_else(|| at.get("max_budget"));
-            let period = at.get("time_period").or_else(|| at.get("budget_duration"));
-            let known = [
+        let budgets = source.get("model_max_budget");
+        for (model, at) in budgets.iter().flat_map(At::entries) {
+            const KNOWN: [&str; 6] = [
                 "budget_limit",
                 "max_budget",
                 "time_period",
@@ -215,37 +182,29 @@ impl LimitsOut {
                 "rpm_limit",
                 "tpm_limit",
             ];
-            self.of_entry(&at, &known, "model_max_budget");
+            self.of_entry(&at, &KNOWN, "model_max_budget");
+            let usd = at.get("budget_limit").or_else(|| at.get("max_budget"));
+            let period = at.get("time_period").or_else(|| at.get("budget_duration"));
             let fields = self.models.entry(model.to_owned()).or_default();
-            let mut bound = Ok(());
-            if let Some(usd) = &usd {
-                bound = budget(usd, period.as_ref().and_then(At::text), "model_max_budget")
-                    .map(|(field, usd)| tighten(fields, field, usd));
-            }
-            for (theirs, ours) in [
-                ("rpm_limit", "requests_per_minute"),
-                ("tpm_limit", "tokens_per_minute"),
-            ] {
+            let mut read = match &usd {
+                Some(usd) => budget(usd, period.as_ref(), "model_max_budget")
+                    .map(|(field, usd)| tighten(fields, field, usd)),
+                // A plain number was a budget for life.
+                None if !at.is_map() => {
+                    Err(Bound::because("model_max_budget", "budgets", FOR_LIFE))
+                }
+                None => Ok(()),
+            };
+            for (theirs, ours) in NUMBERS {
                 if let Some(at) = at.get(theirs) {
-                    bound = bound
+                    read = read
                         .and_then(|()| number(&at, theirs))
                         .map(|number| tighten(fields, ours, number));
                 }
             }
-            // A plain number was a budget for life.
-            if !at.is_map() {
-                bound = Err(Bound::new(
-                    Loosen::Budgets,
-                    "`model_max_budget` has a budget without a time",
-                ));
-            }
-            let told = bound.map(|()| {
-                (
-                    Grade::Approximate,
-                    "budgets count by the day or the calendar month in UTC, and begin at zero",
-                )
-            });
-            self.note(&at, told, ("model_max_budget", &source.became), findings);
+            const WHAT: &str =
+                "budgets count by the day or the calendar month in UTC, and begin at zero";
+            self.note(&at, read, Grade::Approximate, WHAT, notes);
         }
     }
 
@@ -307,8 +266,12 @@ impl LimitsOut {
                         );
                     }
                     Some(_) => {
-                        const WHY: &str = "a limit of a single model counts several models, or those of a pattern";
-                        self.stop(Bound::new(Loosen::Budgets, WHY));
+                        let field = match MONEY.contains(field) {
+                            true => "model_max_budget",
+                            false => "model_rpm_limit",
+                        };
+                        const WHY: &str = "counts several models, or those of a pattern";
+                        self.stop(Bound::because(field, "budgets", WHY));
                     }
                 }
             }
@@ -316,34 +279,34 @@ impl LimitsOut {
         is_left_out
     }
 
-    /// Adds what a single budget says beside the fields that are known.
+    /// Adds that a single budget has more fields than those that are known.
     fn of_entry(&mut self, entry: &At<'_>, known: &[&str], field: &str) {
-        if entry
-            .entries()
+        let entries = entry.entries();
+        if entries
             .iter()
             .any(|(name, at)| !known.contains(name) && !at.is_empty())
         {
-            let why = format!("`{field}` has a field that Portcullis does not know");
-            self.stop(Bound::new(Loosen::UnknownFields, why));
+            const WHY: &str = "has a field that Portcullis does not know";
+            self.stop(Bound::because(field, "unknown-fields", WHY));
         }
     }
 
-    /// Reports what became of a bound, and keeps what cannot be carried.
+    /// Reports a limit that was read, or keeps what bounds the key in its place.
     fn note(
         &mut self,
         at: &At<'_>,
-        bound: Result<(Grade, &str), Bound>,
-        (field, became): (&str, &str),
-        findings: &mut Vec<Finding>,
+        read: Result<(), Bound>,
+        grade: Grade,
+        what: &str,
+        notes: &mut Notes<'_>,
     ) {
-        match bound {
-            Ok((grade, what)) => findings.push(at.finding(grade, became, what)),
+        match read {
+            Ok(()) => notes.add(at, grade, what),
             Err(bound) => {
-                findings.push(at.finding(Grade::Unsupported, became, bound.why.clone()));
+                notes.add(at, Grade::Unsupported, &bound.why);
                 self.stop(bound);
             }
         }
-        debug_assert!(!field.is_empty(), "a field has a name");
     }
 
     pub(super) fn stop(&mut self, bound: Bound) {
@@ -430,29 +393,42 @@ fn usd(millionths: u64) -> String {
     }
 }
 
+const FOR_LIFE: &str = "is for life: there are budgets of a day and of a month only";
+
 /// Reads a budget, in millionths of a US dollar, rounded down.
-fn budget(at: &At<'_>, period: Option<&str>, field: &str) -> Result<(&'static str, u64), Bound> {
+fn budget(at: &At<'_>, period: Option<&At<'_>>, field: &str) -> Result<(&'static str, u64), Bound> {
     let (units, exact) = at
         .amount()
         .and_then(|amount| amount.units(6))
         .ok_or_else(|| Bound::unreadable(field))?;
     let units = if exact { units } else { units - 1 };
     if units == 0 {
-        return Err(Bound {
-            loosen: None,
-            why: format!("`{field}` is 0, which forbids every request"),
-        });
+        return Err(Bound::firm(field, ZERO));
     }
-    match period.map(str::trim) {
+    match period.and_then(At::text).map(str::trim) {
         Some("1d" | "24h" | "1440m" | "86400s" | "daily") => Ok(("usd_per_day", units)),
         Some("30d" | "1mo" | "monthly") => Ok(("usd_per_month", units)),
-        Some(_) => Err(Bound::new(
-            Loosen::Budgets,
-            format!("`{field}` is for another time than a day or a month"),
-        )),
-        None => Err(Bound::new(
-            Loosen::Budgets,
-            format!("`{field}` is for life: there are budgets of a day and of a month only"),
-        )),
+        Some(_) => {
+            const WHY: &str = "is for another time than a day or a month";
+            Err(Bound::because(field, "budgets", WHY))
+        }
+        None => Err(Bound::because(field, "budgets", FOR_LIFE)),
+    }
+}
+
+/// Where the findings about a row go.
+struct Notes<'n> {
+    became: &'n str,
+    findings: &'n mut Vec<Finding>,
+}
+
+impl Notes<'_> {
+    fn add(&mut self, at: &At<'_>, grade: Grade, what: &str) {
+        self.findings.push(at.finding(grade, self.became, what));
+    }
+
+    fn exact(&mut self, at: Option<&At<'_>>) {
+        self.findings
+            .extend(at.map(|at| at.finding(Grade::Exact, self.became, "")));
     }
 }

@@ -6,8 +6,6 @@ use std::collections::{BTreeMap, HashSet};
 use super::notes::{Finding, Grade};
 use super::write::{Section, file, rest};
 use super::{Checked, Given, ImportFrom, Imported, Inputs};
-use bounds::Whose;
-use loosen::Bound;
 use models::Made;
 use node::At;
 use params::World;
@@ -17,20 +15,18 @@ use portcullis::catalog::resolve::resolve_catalog;
 use portcullis::conf::config;
 use portcullis::conf::secret_ref::{ASSUMED, Reference};
 use portcullis::conf::yaml::{self, Node};
+use rules::Whose;
 use settings::Common;
+use walk::Bound;
 
 mod access;
 mod account;
 mod address;
-mod bounds;
 mod credential;
 mod draft;
-mod fields;
 mod keys;
 mod limits;
 mod listed;
-mod loosen;
-mod member;
 mod missing;
 mod model_info;
 mod models;
@@ -42,10 +38,12 @@ mod price;
 mod provider;
 mod routing;
 mod rows;
+mod rules;
 mod settings;
 mod terms;
+mod walk;
 
-pub use loosen::Loosen;
+pub use rules::LOOSEN_WORDS;
 
 /// The most files that may include each other.
 const MOST_FILES: usize = 100;
@@ -76,7 +74,7 @@ impl ImportFrom for LiteLlm {
         guardrails(&lists, &mut common, &mut findings);
         let has = |section: &str| roots.iter().any(|root| root.get(section).is_some());
         if has("policies") || has("policy_attachments") {
-            let bound = Bound::new(Loosen::Guardrails, "policies of the file check requests");
+            let bound = Bound::new("policies", "guardrails");
             common.bounds.push((Whose::All, bound));
         }
         made.settle(&mut findings);
@@ -110,13 +108,7 @@ impl ImportFrom for LiteLlm {
         // What the keys may use is known from the catalog itself.
         let alone = resolve_catalog(&imported.files, &mut assume).ok();
         if !inputs.keys.is_empty() {
-            let text = keys::import(
-                &rows,
-                &made,
-                alone.as_ref(),
-                (&common, inputs),
-                &mut imported,
-            );
+            let text = keys::import(&rows, &made, alone.as_ref(), &common, inputs, &mut imported);
             imported.files.push((KEYS.to_owned(), text));
         }
         let mut seen = HashSet::new();
@@ -321,10 +313,7 @@ fn guardrails(lists: &Lists<'_>, common: &mut Common, findings: &mut Vec<Finding
         are_on |= always.is_some_and(|always| always.flag() != Some(false));
     }
     if are_on {
-        let bound = Bound::new(
-            Loosen::Guardrails,
-            "a guardrail of the file checks every request",
-        );
+        let bound = Bound::new("guardrails", "guardrails");
         common.bounds.push((Whose::All, bound));
     }
 }

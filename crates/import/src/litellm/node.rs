@@ -4,7 +4,7 @@
 //! LiteLLM does.
 
 use crate::amount::Amount;
-use crate::notes::{Finding, Grade, step};
+use crate::notes::{Finding, Grade, place, step};
 use portcullis::base::calendar::seconds_of;
 use portcullis::base::problem::Problem;
 use portcullis::conf::yaml::{Entry, Node, Value};
@@ -119,6 +119,11 @@ impl<'a> At<'a> {
             Value::List(items) => items.is_empty(),
             Value::Map(entries) => entries.is_empty(),
         }
+    }
+
+    /// Returns the place in the source: `config.yaml:5 model_list[0]`.
+    pub(super) fn place(&self) -> String {
+        place(self.file, self.line, &self.path)
     }
 
     /// Makes a finding about this value.

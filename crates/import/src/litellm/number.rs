@@ -2,9 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use super::loosen::Bound;
 use super::node::At;
+use super::walk::Bound;
 use crate::amount::Amount;
+
+/// The reason of a bound that nobody can keep.
+pub(super) const ZERO: &str = "is 0, which forbids every request";
 
 /// Sets a limit; of two, the tighter one counts.
 pub(super) fn tighten(fields: &mut BTreeMap<&'static str, u64>, field: &'static str, number: u64) {
@@ -18,10 +21,7 @@ pub(super) fn tighten(fields: &mut BTreeMap<&'static str, u64>, field: &'static 
 pub(super) fn number(at: &At<'_>, field: &str) -> Result<u64, Bound> {
     const LARGEST: u64 = 1 << 53;
     match at.amount().and_then(Amount::whole) {
-        Some(0) => Err(Bound {
-            loosen: None,
-            why: format!("`{field}` is 0, which forbids every request"),
-        }),
+        Some(0) => Err(Bound::firm(field, ZERO)),
         Some(number) => Ok(number.min(LARGEST)),
         None => Err(Bound::unreadable(field)),
     }

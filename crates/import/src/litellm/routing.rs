@@ -127,7 +127,7 @@ impl Rules {
         for group in &made.groups {
             let mut fields = Vec::new();
             if !group.aliases.is_empty() {
-                fields.push(("aliases", list(&group.aliases)));
+                fields.push(("aliases", New::texts(&group.aliases)));
             }
             let targets = self.targets(group, &mut fields, findings);
             fields.push(("targets", New::List(targets)));
@@ -201,7 +201,7 @@ impl Rules {
             );
         }
         if !wanted.is_empty() {
-            fields.push(("fallbacks", list(&wanted)));
+            fields.push(("fallbacks", New::texts(&wanted)));
         }
         let mut on = Vec::new();
         for (field, others) in [("context", &self.context), ("refusal", &self.refusal)] {
@@ -213,7 +213,7 @@ impl Rules {
                 .cloned()
                 .collect();
             if !names.is_empty() {
-                on.push((field.to_owned(), list(&names)));
+                on.push((field.to_owned(), New::texts(&names)));
             }
         }
         if !on.is_empty() {
@@ -401,8 +401,4 @@ fn chain(model: &str, others: &Others) -> Vec<String> {
         level = next;
     }
     all
-}
-
-fn list(names: &[String]) -> New {
-    New::List(names.iter().map(New::text).collect())
 }

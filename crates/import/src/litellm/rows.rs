@@ -9,19 +9,12 @@ use std::collections::{BTreeMap, HashMap};
 use serde_json::{Map, Value};
 
 use super::node::{At, of_json};
+use super::walk::Bound;
 use crate::Given;
 use crate::notes::{place, step};
 use portcullis::base::problem::{Problem, quote_safely};
 use portcullis::catalog::resolve::sha256_of;
 use portcullis::conf::yaml::Node;
-
-/// The kinds of rows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum RowKind {
-    Key,
-    Team,
-    User,
-}
 
 /// A row, with its place.
 pub(super) struct RowIn {
@@ -72,13 +65,26 @@ pub(super) struct Rows {
 }
 
 impl Rows {
-    /// Says why nothing is known of a user.
-    pub(super) fn no_user(&self) -> &'static str {
-        if self.users.is_empty() {
-            "the files do not say what its user may use: save /user/list"
+    /// Returns the bound of keys whose user is not in the files.
+    pub(super) fn no_user(&self) -> Bound {
+        let why = if self.users.is_empty() {
+            "names a user that is not in the files: save /user/list"
         } else {
-            "its user is not among the users of the files: save all pages of /user/list"
-        }
+            "names a user that is not in the files: save all pages of /user/list"
+        };
+        Bound::because("user_id", "users", why)
+    }
+
+    /// Returns the budget of a key: in its row, or the one that it names.
+    pub(super) fn budget_of<'r>(&'r self, row: &At<'r>) -> Option<At<'r>> {
+        let id = row.get("budget_id");
+        let named = id
+            .as_ref()
+            .and_then(At::text)
+            .and_then(|id| self.budgets.get(id));
+        row.get("litellm_budget_table")
+            .filter(|at| at.is_map() && !at.is_empty())
+            .or_else(|| named.map(RowIn::at))
     }
 
     pub(super) fn team(&self, id: &str) -> Option<&RowIn> {

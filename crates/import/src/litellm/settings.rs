@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use super::bounds::{self, Whose};
-use super::loosen::{Bound, Loosen};
 use super::models::Made;
 use super::node::At;
 use super::params::{World, variable_of};
 use super::routing::Rules;
+use super::rules::{Fate, Section, Whose, rule_of};
+use super::walk::{Bound, setting_bound};
 use crate::notes::{Finding, Grade};
 use portcullis::conf::yaml::edit::New;
 
@@ -36,7 +36,11 @@ pub(super) fn read(
     findings: &mut Vec<Finding>,
 ) -> Common {
     let mut common = Common::default();
-    for section in ["litellm_settings", "router_settings", "general_settings"] {
+    for (section, kind) in [
+        ("litellm_settings", Section::LiteLlm),
+        ("router_settings", Section::Router),
+        ("general_settings", Section::General),
+    ] {
         let Some(at) = sections.get(section) else {
             continue;
         };
@@ -62,7 +66,7 @@ pub(super) fn read(
                 "database_url" if world.has_keys => {
                     findings.push(value.finding(Grade::Manual, "", REST_OF_DATABASE))
                 }
-                _ => setting(section, key, &value, (made, &mut common), findings),
+                _ => setting(kind, key, &value, (made, &mut common), findings),
             }
         }
         common.redis = store(&redis, world, made, findings).or(common.redis);
@@ -72,18 +76,15 @@ pub(super) fn read(
 
 /// Takes one setting.
 fn setting(
-    section: &str,
+    section: Section,
     key: &str,
     at: &At<'_>,
     (made, common): (&mut Made<'_>, &mut Common),
     findings: &mut Vec<Finding>,
 ) {
-    if let Some((whose, bound)) = bounds::of_setting(section, key, at) {
-        findings.push(at.finding(
-            Grade::Unsupported,
-            "",
-            bounds::told(key, whose, bound.loosen),
-        ));
+    if let Some((whose, bound)) = setting_bound(section, at, key) {
+        let what = bound.describe(whose.describe());
+        findings.push(at.finding(Grade::Unsupported, "", what));
         common.bounds.push((whose, bound));
         return;
     }
@@ -138,10 +139,9 @@ fn setting(
                 ));
                 common.addresses = all;
             } else {
-                let why = "`allowed_ips` of the file cannot be read".to_owned();
                 common
                     .bounds
-                    .push((Whose::All, Bound { loosen: None, why }));
+                    .push((Whose::All, Bound::unreadable(&at.path)));
                 findings.push(at.finding(
                     Grade::Manual,
                     "",
@@ -155,24 +155,22 @@ fn setting(
             findings.push(at.finding(Grade::Approximate, "", WHAT));
         }
         "enable_tag_filtering" => {
-            const WHAT: &str = "Portcullis does not choose targets by tags";
             // What cannot be read may be on.
             let what = if at.flag() != Some(false) && made.has_tags {
-                let bound = Bound::new(
-                    Loosen::Tags,
-                    "the file chooses deployments by tags, and its models have some",
-                );
+                let bound = Bound::new(&at.path, "tags");
+                let what = bound.describe(Whose::All.describe());
                 common.bounds.push((Whose::All, bound));
-                format!(
-                    "{WHAT}. It bounds all keys, which are switched off unless `--loosen tags` drops it"
-                )
+                what
             } else {
-                WHAT.to_owned()
+                "Portcullis does not choose targets by tags".to_owned()
             };
             findings.push(at.finding(Grade::Unsupported, "", what));
         }
         _ => {
-            let (grade, what) = told(key);
+            let (grade, what) = match rule_of(section, key, false).1 {
+                Fate::Info(grade, what) => (grade, what),
+                _ => (Grade::Unsupported, "has no counterpart, and is left out"),
+            };
             findings.push(at.finding(grade, "", what));
         }
     }
@@ -203,95 +201,12 @@ fn of_time(setting: (&str, &str), world: &World<'_>) -> (Grade, &'static str) {
     }
 }
 
-/// Says what to do about a setting that is not carried.
-fn told(key: &str) -> (Grade, &'static str) {
-    use Grade::{Approximate, Manual, Unsupported};
-    match key {
-        "num_retries"
-        | "max_retries"
-        | "allowed_fails"
-        | "cooldown_time"
-        | "retry_policy"
-        | "allowed_fails_policy"
-        | "model_group_retry_policy"
-        | "disable_cooldowns"
-        | "max_fallbacks"
-        | "retry_after" => (
-            Approximate,
-            "Portcullis has breakers and rests of its own; `attempts` in server.yaml says how many targets one request tries",
-        ),
-        "master_key" => (
-            Unsupported,
-            "the master key is for LiteLLM's own API: here, `portcullis key` changes keys in files",
-        ),
-        "database_connection_pool_limit" => (Unsupported, "there is no database here"),
-        "store_model_in_db" => (
-            Manual,
-            "add the models of LiteLLM's database to the file, if there are some",
-        ),
-        "database_url" => (
-            Manual,
-            "what is in LiteLLM's database is not in this file: save its keys, and give them as --keys; add its models, guardrails, \
-             policies and settings to the file first, since keys may be bound by them",
-        ),
-        "enable_jwt_auth" | "litellm_jwtauth" | "enable_oauth2_auth" | "custom_sso" => (
-            Unsupported,
-            "callers have keys here: other ways to sign in have no counterpart",
-        ),
-        "cache" | "cache_params" | "enable_caching" | "redis_semantic_cache" => {
-            (Unsupported, "answers are not cached here")
-        }
-        "callbacks"
-        | "success_callback"
-        | "failure_callback"
-        | "service_callback"
-        | "audit_log_callbacks"
-        | "otel" => (
-            Unsupported,
-            "the access log, the metrics, the ledger and traces tell what happens here",
-        ),
-        "set_verbose" | "json_logs" | "debug" | "log_raw_request_response" => {
-            (Unsupported, "write `log` in server.yaml if you need it")
-        }
-        "max_parallel_requests" => (
-            Manual,
-            "write `concurrency` at accounts or callers: there is no cap for all together",
-        ),
-        "enable_pre_call_checks" => (
-            Unsupported,
-            "a request that is too long goes to `fallbacks_on.context` after the provider has refused it",
-        ),
-        "coordination_redis" | "use_redis_transaction_buffer" => (
-            Manual,
-            "several gateways share limits through `store` in server.yaml",
-        ),
-        "pass_through_endpoints" => (
-            Unsupported,
-            "requests to other paths are not passed through",
-        ),
-        "admin_only_routes" => (
-            Unsupported,
-            "these paths are LiteLLM's own, and not there here",
-        ),
-        "public_routes" => (Unsupported, "every path of the API needs a key here"),
-        "use_x_forwarded_for" => (
-            Manual,
-            "write the addresses of your load balancers into `trusted_proxies` in server.yaml",
-        ),
-        "max_request_size_mb" => (Manual, "write `limits.request_body` in server.yaml"),
-        "max_response_size_mb" => (Manual, "write `limits.response_body` in server.yaml"),
-        "disable_reset_budget" => (
-            Unsupported,
-            "budgets begin anew each day or each month here, without a switch",
-        ),
-        _ => (Unsupported, "has no counterpart, and is left out"),
-    }
-}
-
 /// Says what to do about a section that is not read.
 pub(super) fn section(name: &str) -> &'static str {
     match name {
-        "guardrails" | "policies" | "policy_attachments" => bounds::NO_CHECKS,
+        "guardrails" | "policies" | "policy_attachments" => {
+            "Portcullis does not check what texts say"
+        }
         "mcp_servers" | "search_tools" | "sandbox_tools" | "vector_store_registry" => {
             "Portcullis runs no tools and no stores of documents"
         }

@@ -4,10 +4,10 @@
 
 use std::collections::BTreeMap;
 
-use super::loosen::{Bound, Loosen};
 use super::node::At;
 use super::number::{number, tighten};
 use super::params::Params;
+use super::walk::Bound;
 use crate::notes::{Finding, Grade};
 use portcullis::base::problem::quote_safely;
 
@@ -83,7 +83,11 @@ impl<'a> Terms<'a> {
                  file; else write the models of the pattern by name",
                 quote_safely(self.name)
             );
-            to.stop(Bound { loosen: None, why });
+            to.stop(Bound {
+                field: "model_list".to_owned(),
+                word: None,
+                why,
+            });
         }
     }
 
@@ -99,41 +103,33 @@ impl<'a> Terms<'a> {
         became: &str,
         to: &mut OfKeys,
     ) -> Finding {
-        let limit = match field {
-            "default_api_key_rpm_limit" => "requests_per_minute",
-            "default_api_key_tpm_limit" => "tokens_per_minute",
-            "guardrails" if !at.is_empty() => {
-                const WHAT: &str = "guardrails of a model have no counterpart";
-                to.stop(Bound::new(
-                    Loosen::Guardrails,
-                    "guardrails of a model check its requests",
-                ));
-                return at.finding(Grade::Unsupported, became, told(WHAT, Loosen::Guardrails));
-            }
-            "ptu_shares" if !at.is_empty() => {
-                const WHAT: &str =
-                    "shares of teams in what a deployment can do have no counterpart";
-                to.stop(Bound::new(
-                    Loosen::Teams,
-                    "teams have shares of a model that it may use (`ptu_shares`)",
-                ));
-                return at.finding(Grade::Unsupported, became, told(WHAT, Loosen::Teams));
-            }
-            "max_budget" | "budget_duration" if self.has_budget() => {
-                const WHAT: &str =
-                    "a budget of a deployment has no counterpart: budgets are at callers and keys";
-                to.stop(Bound::new(
-                    Loosen::ProxyBudget,
-                    "a deployment of a model that it may use has a budget",
-                ));
-                return at.finding(Grade::Unsupported, became, told(WHAT, Loosen::ProxyBudget));
-            }
+        let word = match field {
+            "guardrails" => "guardrails",
+            "ptu_shares" => "teams",
+            "max_budget" | "budget_duration" if self.has_budget() => "proxy-budget",
             "max_budget" | "budget_duration" => {
                 const WHAT: &str =
                     "bounds nothing in LiteLLM: a budget needs `max_budget` and `budget_duration`";
                 return at.finding(Grade::Approximate, became, WHAT);
             }
-            _ => return at.finding(Grade::Exact, became, ""),
+            _ => "",
+        };
+        if !word.is_empty() {
+            if at.is_empty() {
+                return at.finding(Grade::Exact, became, "");
+            }
+            let bound = Bound::because(
+                &format!("model_list.{field}"),
+                word,
+                "of a model that it may use cannot be carried",
+            );
+            let what = bound.describe("keys that may use the model");
+            to.stop(bound);
+            return at.finding(Grade::Unsupported, became, what);
+        }
+        let limit = match field {
+            "default_api_key_rpm_limit" => "requests_per_minute",
+            _ => "tokens_per_minute",
         };
         match number(at, field) {
             Ok(number) => {
@@ -174,12 +170,4 @@ impl OfKeys {
             self.bounds.push(bound);
         }
     }
-}
-
-/// Says which keys a bound switches off.
-fn told(what: &str, loosen: Loosen) -> String {
-    format!(
-        "{what}. It bounds keys that may use the model, which are switched off unless `--loosen {}` drops it",
-        loosen.name()
-    )
 }

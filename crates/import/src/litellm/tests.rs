@@ -169,7 +169,7 @@ fn stopped(config: &str, rows: &[&str]) -> (Vec<String>, String) {
     let mut names: Vec<String> = imported
         .stopped
         .iter()
-        .map(|stopped| stopped.bound.unwrap_or(&stopped.why).to_owned())
+        .map(|stopped| stopped.word.unwrap_or(&stopped.why).to_owned())
         .collect();
     names.sort();
     names.dedup();
@@ -370,7 +370,7 @@ fn a_team_without_memberships_is_named_with_its_file() {
         .map(|stopped| &*stopped.why)
         .collect();
     assert_eq!(reasons.len(), 1, "{reasons:?}");
-    let named = "the row of its team \"red\" in keys.json has no field `team_memberships`";
+    let named = "`team_memberships` is not in the row of its team \"red\" in keys.json";
     assert!(reasons[0].starts_with(named), "{reasons:?}");
 }
 
@@ -442,7 +442,7 @@ fn a_user_bounds_the_keys_of_a_team_too() {
         (
             &config(&["m"]),
             r#""models": [], "metadata": {"scim_active": false}"#,
-            Some("its user is not active"),
+            Some("`user.metadata.scim_active` is false"),
         ),
         (
             &config(&["m"]),
@@ -452,12 +452,12 @@ fn a_user_bounds_the_keys_of_a_team_too() {
         (
             &config(&["m"]),
             r#""models": [], "rpm_limit": []"#,
-            Some("`rpm_limit` cannot be read"),
+            Some("`user.rpm_limit` cannot be read"),
         ),
         (
             &config(&["m"]),
             r#""models": [], "metadata": []"#,
-            Some("`metadata` cannot be read"),
+            Some("`user.metadata` cannot be read"),
         ),
     ] {
         let user = format!("{{\"user_id\": \"u\", {user}}}");

@@ -38,6 +38,11 @@ impl New {
         )
     }
 
+    /// Makes a list of texts.
+    pub fn texts(texts: &[String]) -> Self {
+        Self::List(texts.iter().map(Self::text).collect())
+    }
+
     /// Adds a note.
     pub fn noted(self, note: impl Into<String>) -> Self {
         Self::Noted(Box::new(self), note.into())

@@ -1,0 +1,440 @@
+//! What becomes of each field of LiteLLM's rows and settings: one table. [`super::walk`] reads it.
+
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+use dialects::neutral::ModelKind;
+
+use super::node::At;
+use crate::notes::Grade;
+use portcullis::conf::yaml::Value;
+
+/// What a map of LiteLLM describes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Section {
+    /// A key, a team or a user.
+    Row,
+    Budget,
+    /// `metadata` of a row.
+    Metadata,
+    /// `router_settings` of a row.
+    RowRouter,
+    Permissions,
+    ObjectPermission,
+    ModelTable,
+    /// What a user may do as a member of a team.
+    Membership,
+    /// A user, for the user's keys of a team.
+    Member,
+    MemberMetadata,
+    LiteLlm,
+    Router,
+    General,
+}
+
+/// The type of a value in LiteLLM.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Shape {
+    Any,
+    Text,
+    Scalar,
+    Flag,
+    Time,
+    List,
+    Map,
+}
+
+/// What becomes of a field.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Fate {
+    /// Code of its own reads it, and reports it.
+    Carry,
+    /// It bounds no key. The report says this.
+    Info(Grade, &'static str),
+    /// It bounds the keys, unless the value says otherwise. This word of `--loosen` drops it, too.
+    Bound(&'static str, Free, Whose),
+    /// It is a map with such fields.
+    Below(Section),
+    /// The key is off if it is false, whatever is loosened.
+    Required,
+}
+
+/// Values that bound nothing.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Free {
+    /// None: also an empty list or map bounds.
+    Never,
+    /// What is empty or switched off.
+    Off,
+    /// One of these words, or a list with one of them.
+    Word(&'static str),
+    /// A list of which each item is one of these words, or begins with one that ends with a slash.
+    List(&'static str),
+    /// A list without this word.
+    Without(&'static str),
+    /// Any, if the row has this map, too.
+    Beside(&'static str),
+}
+
+/// Which keys a setting bounds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Whose {
+    All,
+    WithoutTeam,
+    ServiceAccount,
+    /// Keys that may use a model without a price.
+    WithoutPrice,
+    /// Keys whose money is counted.
+    WithBudget,
+    /// Keys that may use a model which may be of this kind.
+    OfKind(ModelKind),
+}
+
+impl Whose {
+    pub(super) fn describe(self) -> &'static str {
+        match self {
+            Self::All => "all keys",
+            Self::WithoutTeam => "keys without a team",
+            Self::ServiceAccount => "keys of service accounts",
+            Self::WithoutPrice => "keys that may use a model without a known price",
+            Self::WithBudget => "keys with a budget",
+            Self::OfKind(_) => "keys that may use such a model",
+        }
+    }
+}
+
+/// The words of `--loosen` that stand for many fields, each with what it drops.
+pub const LOOSEN_WORDS: [(&str, &str); 16] = [
+    (
+        "budgets",
+        "budgets for life, for another time than a day or a month, or of several models",
+    ),
+    (
+        "prices",
+        "budgets of keys that may use a model without a known price, or that count more",
+    ),
+    (
+        "proxy-budget",
+        "budgets and limits of all callers together, of providers and deployments",
+    ),
+    ("users", "what a user may use, also with keys of a team"),
+    ("teams", "what a team may use"),
+    ("team-members", "what each member of a team may use"),
+    ("organizations", "what an organization may use"),
+    ("projects", "what a project may use"),
+    ("agents", "what an agent may use"),
+    (
+        "end-users",
+        "what an end user may use: somebody whom the requests of a key name",
+    ),
+    (
+        "routes",
+        "`allowed_routes` of keys and of the file, and `admin_only_routes`",
+    ),
+    (
+        "guardrails",
+        "guardrails, policies, and code of your own that may refuse requests",
+    ),
+    (
+        "tags",
+        "tags, which can have budgets and choose deployments",
+    ),
+    (
+        "required-fields",
+        "fields that each request must have, such as `enforced_params`",
+    ),
+    (
+        "aliases",
+        "what puts another model in the place of one, for one key or for all",
+    ),
+    (
+        "unknown-fields",
+        "fields of keys, teams, users and budgets that Portcullis does not know",
+    ),
+];
+
+/// What becomes of the fields with these names, in one kind of map.
+struct Rule(Section, &'static str, Shape, Fate);
+
+const INFO: Fate = Fate::Info(
+    Grade::Unsupported,
+    "is information for LiteLLM, and is left out",
+);
+const NOT_CARRIED: Fate = Fate::Info(Grade::Unsupported, "has no counterpart, and is left out");
+const SPENT: Fate = Fate::Info(
+    Grade::Unsupported,
+    "what was spent so far is not carried: Portcullis counts from its own ledger, so budgets begin at zero",
+);
+const DATABASE: &str = "what is in LiteLLM's database is not in this file: save its keys, and give them as --keys; add its models, \
+                        guardrails, policies and settings to the file first, since keys may be bound by them";
+
+const fn bound(word: &'static str) -> Fate {
+    Fate::Bound(word, Free::Off, Whose::All)
+}
+
+const fn bound_unless(word: &'static str, free: Free) -> Fate {
+    Fate::Bound(word, free, Whose::All)
+}
+
+const fn bound_for(whose: Whose, word: &'static str) -> Fate {
+    Fate::Bound(word, Free::Off, whose)
+}
+
+const fn unsupported(what: &'static str) -> Fate {
+    Fate::Info(Grade::Unsupported, what)
+}
+
+const fn manual(what: &'static str) -> Fate {
+    Fate::Info(Grade::Manual, what)
+}
+
+#[rustfmt::skip]
+const RULES: &[Rule] = {
+    use Fate::{Below, Carry, Required};
+    use Section::*;
+    use Shape::{Any, Flag, List, Map, Scalar, Text, Time};
+    &[
+        // Keys, teams and users.
+        Rule(Row, "token key_alias team_alias user_alias api_key key_name", Any, Carry),
+        Rule(Row, "team_id user_id budget_id budget_duration", Text, Carry),
+        Rule(Row, "rpm_limit tpm_limit tpd_limit max_parallel_requests max_budget", Scalar, Carry),
+        Rule(Row, "blocked", Flag, Carry),
+        Rule(Row, "expires", Time, Carry),
+        Rule(Row, "models budget_limits team_memberships", List, Carry),
+        Rule(Row, "model_max_budget rpm_limit_per_model tpm_limit_per_model model_rpm_limit model_tpm_limit \
+                   litellm_budget_table", Map, Carry),
+        Rule(Row, "budget_reset_at", Time, INFO),
+        Rule(Row, "admins agent_caller allow_team_guardrail_config allowed_cache_controls auto_rotate budget_fallbacks created_at \
+                   created_by created_by_user default_team_member_models end_user_id is_session_token jwt_claims key_count \
+                   key_rotation_at keys last_active last_breach_check_at last_refreshed_at last_rotation_at \
+                   litellm_organization_table litellm_changed_by members members_count members_with_roles organization_alias \
+                   organization_memberships organization_metadata parent_otel_span password password_reset_required project_alias \
+                   request_route requires_fresh_policy rotation_count rotation_interval settings_updated_at soft_budget_cooldown \
+                   sso_user_id team_member team_member_permissions teams updated_at updated_by user user_email user_role \
+                   via_virtual_key", Any, INFO),
+        Rule(Row, "spend total_spend model_spend team_member_spend team_spend", Any, SPENT),
+        Rule(Row, "access_group_ids", Any, unsupported("these groups are in LiteLLM's database: their models are not added")),
+        Rule(Row, "soft_budget", Any, unsupported("a soft budget only warns, in LiteLLM")),
+        Rule(Row, "metadata", Map, Below(Metadata)),
+        Rule(Row, "router_settings", Map, Below(RowRouter)),
+        Rule(Row, "permissions", Map, Below(Permissions)),
+        Rule(Row, "object_permission", Map, Below(ObjectPermission)),
+        Rule(Row, "object_permission_id", Any, bound_unless("unknown-fields", Free::Beside("object_permission"))),
+        Rule(Row, "litellm_model_table", Map, Below(ModelTable)),
+        Rule(Row, "model_id", Any, bound_unless("aliases", Free::Beside("litellm_model_table"))),
+        Rule(Row, "aliases model_aliases team_model_aliases", Map, bound("aliases")),
+        Rule(Row, "allowed_routes", List, bound_unless("routes", Free::Word("llm_api_routes"))),
+        Rule(Row, "key_type", Text, bound_unless("routes", Free::Word("default llm_api"))),
+        Rule(Row, "org_id organization_id", Text, bound("organizations")),
+        Rule(Row, "project_id", Text, bound("projects")),
+        Rule(Row, "agent_id", Text, bound("agents")),
+        Rule(Row, "policies", List, bound("guardrails")),
+        Rule(Row, "team_member_tpm_limit team_member_rpm_limit", Any, bound("team-members")),
+        Rule(ModelTable, "aliases model_aliases", Map, bound("aliases")),
+        Rule(Metadata, "guardrails policies", Any, bound("guardrails")),
+        Rule(Metadata, "tags tag_rpm_limit tag_tpm_limit", Any, bound("tags")),
+        Rule(Metadata, "enforced_params require_trace_id", Any, bound("required-fields")),
+        Rule(Metadata, "end_user_budget_id", Any, bound("end-users")),
+        Rule(Metadata, "password_reset_required", Any, bound("unknown-fields")),
+        Rule(Metadata, "scim_active", Any, Required),
+        Rule(Metadata, "model_rpm_limit model_tpm_limit rpm_limit_type tpm_limit_type mcp_rpm_limit temp_budget_increase \
+                        temp_budget_expiry allowed_passthrough_routes disable_global_guardrails opted_out_global_guardrails", Any, INFO),
+        Rule(RowRouter, "model_group_alias fallbacks context_window_fallbacks content_policy_fallbacks", Any, bound("aliases")),
+        Rule(RowRouter, "enable_tag_filtering", Any, bound("tags")),
+        Rule(RowRouter, "weights", Any, bound("unknown-fields")),
+        Rule(Permissions, "get_spend_routes allow_pii_controls allow_client_side_credentials", Any, INFO),
+        Rule(ObjectPermission, "object_permission_id mcp_servers mcp_access_groups mcp_tool_permissions mcp_toolsets \
+                                mcp_tool_search_enabled vector_stores agents agent_access_groups search_tools skills created_at \
+                                updated_at", Any, INFO),
+        // Budgets, and what a team and a user add to each other.
+        Rule(Budget, "budget_id budget_duration", Text, Carry),
+        Rule(Budget, "max_budget rpm_limit tpm_limit tpd_limit max_parallel_requests", Scalar, Carry),
+        Rule(Budget, "model_max_budget", Map, Carry),
+        Rule(Budget, "budget_reset_at", Time, Carry),
+        Rule(Budget, "soft_budget temp_budget_increase temp_budget_expiry created_at created_by updated_at updated_by", Any, INFO),
+        Rule(Membership, "user_id team_id spend total_spend", Any, INFO),
+        Rule(Member, "rpm_limit tpm_limit", Scalar, bound("users")),
+        Rule(Member, "model_max_budget", Map, bound("users")),
+        Rule(Member, "max_budget", Scalar, Carry),
+        Rule(Member, "metadata", Map, Below(MemberMetadata)),
+        Rule(MemberMetadata, "scim_active", Any, Required),
+        // The file.
+        Rule(General, "allowed_routes", Any, bound_unless("routes", Free::Never)),
+        Rule(General, "admin_only_routes", Any, bound_unless("routes", Free::List(
+            "/audit/ /budget/ /config/ /customer/ /global/ /health/ /key/ /model/ /organization/ /project/ /spend/ /tag/ /team/ /user/"))),
+        Rule(General, "enforced_params enforce_user_param", Any, bound("required-fields")),
+        Rule(General, "service_account_settings", Any, bound_for(Whose::ServiceAccount, "required-fields")),
+        Rule(General, "missing_session_id", Any, bound_unless("required-fields", Free::Word("omit generate"))),
+        Rule(General, "model_alias_map completion_model", Any, bound("aliases")),
+        Rule(General, "image_generation_model", Any, bound_for(Whose::OfKind(ModelKind::Image), "aliases")),
+        Rule(General, "moderation_model", Any, bound_for(Whose::OfKind(ModelKind::Moderation), "aliases")),
+        Rule(General, "guardrails pre_call_rules post_call_rules custom_auth", Any, bound("guardrails")),
+        Rule(General, "callbacks", Any, bound_unless("guardrails", Free::List(HARMLESS_CALLBACKS))),
+        Rule(General, "max_end_user_budget max_end_user_budget_id validate_end_user_id_in_db", Any, bound("end-users")),
+        Rule(General, "global_max_parallel_requests provider_budget_config", Any, bound("proxy-budget")),
+        Rule(General, "optional_pre_call_checks", Any, bound_unless("proxy-budget", Free::Without("enforce_model_rate_limits"))),
+        Rule(General, "tag_budget_config", Any, bound("tags")),
+        Rule(General, "cost_margin_config", Any, bound_for(Whose::WithBudget, "prices")),
+        Rule(General, "personal_key_model_access_from_teams", Any, bound_for(Whose::WithoutTeam, "teams")),
+        Rule(General, "block_requests_for_models_without_pricing", Any, bound_for(Whose::WithoutPrice, "prices")),
+        Rule(LiteLlm, "max_budget", Any, bound("proxy-budget")),
+        Rule(Router, "plugins", Any, bound("guardrails")),
+        Rule(Router, "redis_url redis_host redis_port redis_password", Any, Carry),
+        Rule(General, "fallbacks default_fallbacks context_window_fallbacks content_policy_fallbacks drop_params routing_strategy \
+                       model_group_alias allowed_ips apply_user_budget_to_team_keys enable_tag_filtering timeout request_timeout \
+                       stream_timeout", Any, Carry),
+        Rule(General, "num_retries max_retries allowed_fails cooldown_time retry_policy allowed_fails_policy model_group_retry_policy \
+                       disable_cooldowns max_fallbacks retry_after", Any, Fate::Info(Grade::Approximate,
+            "Portcullis has breakers and rests of its own; `attempts` in server.yaml says how many targets one request tries")),
+        Rule(General, "master_key", Any, unsupported(
+            "the master key is for LiteLLM's own API: here, `portcullis key` changes keys in files")),
+        Rule(General, "database_connection_pool_limit", Any, unsupported("there is no database here")),
+        Rule(General, "store_model_in_db", Any, manual("add the models of LiteLLM's database to the file, if there are some")),
+        Rule(General, "database_url", Any, manual(DATABASE)),
+        Rule(General, "enable_jwt_auth litellm_jwtauth enable_oauth2_auth custom_sso", Any, unsupported(
+            "callers have keys here: other ways to sign in have no counterpart")),
+        Rule(General, "cache cache_params enable_caching redis_semantic_cache", Any, unsupported("answers are not cached here")),
+        Rule(General, "success_callback failure_callback service_callback audit_log_callbacks otel", Any, unsupported(
+            "the access log, the metrics, the ledger and traces tell what happens here")),
+        Rule(General, "set_verbose json_logs debug log_raw_request_response", Any, unsupported(
+            "write `log` in server.yaml if you need it")),
+        Rule(General, "max_parallel_requests", Any, manual(
+            "write `concurrency` at accounts or callers: there is no cap for all together")),
+        Rule(General, "enable_pre_call_checks", Any, unsupported(
+            "a request that is too long goes to `fallbacks_on.context` after the provider has refused it")),
+        Rule(General, "coordination_redis use_redis_transaction_buffer", Any, manual(
+            "several gateways share limits through `store` in server.yaml")),
+        Rule(General, "pass_through_endpoints", Any, unsupported("requests to other paths are not passed through")),
+        Rule(General, "public_routes", Any, unsupported("every path of the API needs a key here")),
+        Rule(General, "use_x_forwarded_for", Any, manual(
+            "write the addresses of your load balancers into `trusted_proxies` in server.yaml")),
+        Rule(General, "max_request_size_mb", Any, manual("write `limits.request_body` in server.yaml")),
+        Rule(General, "max_response_size_mb", Any, manual("write `limits.response_body` in server.yaml")),
+        Rule(General, "disable_reset_budget", Any, unsupported(
+            "budgets begin anew each day or each month here, without a switch")),
+    ]
+};
+
+/// Callbacks that refuse no request: they watch, or they change what a request has.
+const HARMLESS_CALLBACKS: &str = "agentops anthropic_cache_control_hook argilla arize arize_phoenix athina aws_sqs azure_sentinel \
+    azure_storage batch_redis_requests bitbucket braintrust clickhouse cloudzero code_interpreter_interception \
+    compression_interception datadog datadog_cost_management datadog_llm_observability datadog_metrics deepeval dotprompt dynamodb \
+    focus galileo gcs_bucket gcs_pubsub generic_api gitlab greenscale helicone humanloop lago langfuse langfuse_otel langsmith \
+    langtrace levo literalai logfire lunary mavvrik mlflow newrelic openmeter opik otel pagerduty pointfive posthog prometheus \
+    promptlayer resend_email s3 s3_v2 sendgrid_email sentry signoz slack smtp_email supabase traceloop vantage \
+    vector_store_pre_call_hook wandb weave_otel websearch_interception zerobus";
+
+/// Beginnings of fields of a key that repeat what another row has.
+const REPEATED: [&str; 4] = ["team_", "user_", "end_user_", "organization_"];
+/// Parts of names in `metadata` that stand for a bound.
+const LIMITING: [&str; 6] = [
+    "_limit",
+    "budget",
+    "guardrail",
+    "polic",
+    "allowed",
+    "max_iterations",
+];
+
+/// Returns what a value must be, and what becomes of it.
+pub(super) fn rule_of(section: Section, field: &str, is_key: bool) -> (Shape, Fate) {
+    static TABLE: LazyLock<HashMap<(Section, &str), (Shape, Fate)>> = LazyLock::new(|| {
+        let rows = RULES.iter().flat_map(|Rule(section, fields, shape, fate)| {
+            fields
+                .split_whitespace()
+                .map(|field| ((*section, field), (*shape, *fate)))
+        });
+        rows.collect()
+    });
+    let find = |section| TABLE.get(&(section, field)).copied();
+    let of_all_settings = || match section {
+        Section::LiteLlm | Section::Router => find(Section::General),
+        _ => None,
+    };
+    if let Some(rule) = find(section).or_else(of_all_settings) {
+        return rule;
+    }
+    let fate = match section {
+        Section::Row if is_key && REPEATED.iter().any(|begin| field.starts_with(begin)) => INFO,
+        Section::Metadata if field.starts_with("team_member_") => bound("team-members"),
+        Section::Metadata if LIMITING.iter().any(|part| field.contains(part)) => {
+            bound("unknown-fields")
+        }
+        Section::Row | Section::Budget | Section::ObjectPermission => bound("unknown-fields"),
+        Section::Permissions => bound("guardrails"),
+        Section::Membership => bound("team-members"),
+        Section::Metadata
+        | Section::RowRouter
+        | Section::ModelTable
+        | Section::Member
+        | Section::MemberMetadata => INFO,
+        Section::LiteLlm | Section::Router | Section::General => NOT_CARRIED,
+    };
+    (Shape::Any, fate)
+}
+
+impl Shape {
+    /// Returns whether a value has this type. A text may be empty where something else is expected,
+    /// since some ways to save rows write null so.
+    pub(super) fn fits(self, at: &At<'_>) -> bool {
+        let is_text = matches!(at.node.value, Value::Quoted(_));
+        let is_right = match self {
+            Self::Any => true,
+            Self::Text => return is_text,
+            Self::Scalar => at.text().is_some(),
+            Self::Flag => at.flag().is_some(),
+            Self::Time => at.time().is_some(),
+            Self::List => at.is_list(),
+            Self::Map => at.is_map(),
+        };
+        is_right || (is_text && at.is_empty())
+    }
+}
+
+impl Free {
+    /// Returns whether a value of a row bounds nothing.
+    pub(super) fn allows(self, field: &str, at: &At<'_>, row: &At<'_>) -> bool {
+        if matches!(self, Self::Never) {
+            return false;
+        }
+        if is_off(field, at) {
+            return true;
+        }
+        let is_one = |words: &str, at: &At<'_>| {
+            at.text().is_some_and(|text| {
+                let begins =
+                    |word: &str| word.ends_with('/') && format!("{text}/").starts_with(word);
+                words
+                    .split_whitespace()
+                    .any(|word| word == text || begins(word))
+            })
+        };
+        match self {
+            Self::Never | Self::Off => false,
+            Self::Word(words) => is_one(words, at) || at.items().iter().any(|at| is_one(words, at)),
+            Self::List(words) => at.is_list() && at.items().iter().all(|at| is_one(words, at)),
+            Self::Without(word) => {
+                let is_word = |at: &At<'_>| at.text().is_none_or(|text| text == word);
+                at.is_list() && !at.items().iter().any(is_word)
+            }
+            Self::Beside(map) => row.get(map).is_some_and(|at| at.is_map()),
+        }
+    }
+}
+
+/// Returns whether a value switches nothing on. A quoted text may be an id, and a limit of nothing
+/// forbids everything.
+pub(super) fn is_off(field: &str, at: &At<'_>) -> bool {
+    let is_limit = ["limit", "budget", "max"]
+        .iter()
+        .any(|part| field.contains(part));
+    let is_plain = matches!(at.node.value, Value::Plain(_));
+    let is_zero = matches!(at.text(), Some("0" | "0.0"));
+    at.is_empty()
+        || (is_plain
+            && if is_zero {
+                !is_limit
+            } else {
+                at.flag() == Some(false)
+            })
+}
