@@ -8,7 +8,7 @@
 
 use dialects::front::CHAT;
 use dialects::neutral::answer::AnswerOptions;
-use dialects::upstream::{anthropic, azure, bedrock, cohere, gemini, ollama, openai};
+use dialects::upstream;
 use dialects::usage::Usage;
 use dialects::{AnswerHeader, Dialect, ErrorHead, Recipient, StreamFault};
 use libfuzzer_sys::fuzz_target;
@@ -21,15 +21,11 @@ fuzz_target!(|input: &[u8]| {
     let [which, length, bytes @ ..] = input else {
         return;
     };
-    let dialects = [
-        Dialect::from(&openai::PROTOCOL),
-        Dialect::from(&azure::PROTOCOL),
-        Dialect::from(&anthropic::PROTOCOL),
-        Dialect::from(&gemini::PROTOCOL),
-        Dialect::from(&bedrock::PROTOCOL),
-        Dialect::from(&cohere::PROTOCOL),
-        Dialect::from(&ollama::PROTOCOL),
-    ];
+    let dialects: Vec<Dialect> = upstream::ALL
+        .into_iter()
+        .filter(|protocol| !protocol.calls_nobody())
+        .map(Dialect::from)
+        .collect();
     let Some(dialect) = dialects.get(usize::from(*which) % dialects.len()) else {
         return;
     };

@@ -16,6 +16,7 @@ use crate::signers::sigv4;
 use dialects::front::references::AllowedReferences;
 use dialects::traits::Server;
 use dialects::upstream::Prices;
+use dialects::upstream::servers::listed_provider;
 use dialects::{Dialect, Endpoint};
 
 /// An account: an address of a provider, and a credential for it.
@@ -143,7 +144,7 @@ impl Account {
         match self.dialect.prices() {
             Prices::Free => Some((Price::FREE, Origin::Demo)),
             Prices::Unlisted => None,
-            Prices::Listed => list::find_price(list::provider_of_host(&self.base.host)?, model)
+            Prices::Listed => list::find_price(listed_provider(&self.base.host)?, model)
                 .map(|price| (price, Origin::List)),
         }
     }

@@ -8,6 +8,7 @@ use crate::catalog::{Account, KeyHeader, Model, Target, Timeouts};
 use crate::conf::proxy::ProxyChoice;
 use dialects::front::references::Urls;
 use dialects::traits::Traits;
+use dialects::upstream::AccountField;
 
 /// Lists the settings of an account that have no field of their own.
 pub(super) fn account_settings(account: &Account) -> Settings {
@@ -33,7 +34,7 @@ pub(super) fn account_settings(account: &Account) -> Settings {
         Urls::None => "refuse",
     };
     let is_bearer = matches!(account.key_header, KeyHeader::Bearer);
-    let place_name = if protocol.name == "bedrock" {
+    let place_name = if protocol.has(AccountField::Region) {
         "region"
     } else {
         "location"

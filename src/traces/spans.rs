@@ -363,7 +363,10 @@ impl AttemptSpan<'_> {
         let server = self
             .account
             .map(|account| words::server_kind(&account.dialect));
-        attributes.optional_text(gen_ai::PROVIDER, server.map(words::provider_name));
+        let provider = self
+            .account
+            .map(|account| words::provider_name(&account.dialect));
+        attributes.optional_text(gen_ai::PROVIDER, provider);
         attributes.text(gen_ai::MODEL, &tried.model);
         attributes.number(
             gen_ai::MAX_TOKENS,

@@ -118,26 +118,24 @@ pub(super) fn known_method(method: &str) -> &str {
     if is_known { method } else { OTHER_METHOD }
 }
 
+/// Returns the quirks of a dialect's server, if it is a kind of its own.
+fn own_quirks(dialect: &Dialect) -> Option<&'static Quirks> {
+    let quirks = dialect.settings().quirks;
+    let is_own = dialect.protocol.quirks_of_version.is_none() && quirks != &Quirks::NONE;
+    is_own.then_some(quirks)
+}
+
 /// Returns the name of the kind of server that speaks a dialect: that of the quirks if it has some,
 /// else that of the protocol.
 pub(super) fn server_kind(dialect: &Dialect) -> &'static str {
-    let (protocol, quirks) = (dialect.protocol, dialect.settings().quirks);
-    let is_own = protocol.quirks_of_version.is_none() && quirks != &Quirks::NONE;
-    if is_own { quirks.name } else { protocol.name }
+    own_quirks(dialect).map_or(dialect.protocol.name, |quirks| quirks.name)
 }
 
-/// Returns the conventions' name of a provider. `server` is our own.
-pub(super) fn provider_name(server: &'static str) -> &'static str {
-    match server {
-        "azure" => "azure.ai.openai",
-        "bedrock" => "aws.bedrock",
-        "gemini" => "gcp.gemini",
-        "vertex" => "gcp.vertex_ai",
-        "mistral" => "mistral_ai",
-        "xai" => "x_ai",
-        // The others have the same name there, or are named as here.
-        other => other,
-    }
+/// Returns the conventions' name of a dialect's provider. Where they have none, it is our own.
+pub(super) fn provider_name(dialect: &Dialect) -> &'static str {
+    own_quirks(dialect).map_or(dialect.protocol.provider, |quirks| {
+        quirks.provider.unwrap_or(quirks.name)
+    })
 }
 
 /// What an attempt asks a model for.
@@ -200,7 +198,7 @@ mod tests {
     fn each_dialect_has_the_name_of_its_provider() {
         let names: Vec<_> = upstream::ALL
             .iter()
-            .map(|protocol| provider_name(protocol.name))
+            .map(|protocol| provider_name(&Dialect::from(*protocol)))
             .collect();
         assert_eq!(
             names,

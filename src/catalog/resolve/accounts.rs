@@ -1,6 +1,6 @@
 //! Resolving accounts: their dialects, their addresses, their timeouts, and all their other fields.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::OnceLock;
 
 use super::credential::account_fingerprint;
@@ -17,7 +17,7 @@ use dialects::front::references::{AllowedReferences, Urls};
 use dialects::presets::{self, Preset};
 use dialects::traits::Server;
 use dialects::upstream::quirks::{self, Quirks};
-use dialects::upstream::{BaseUrl, NAMES, openai};
+use dialects::upstream::{self, AccountField, BaseUrl, NAMES, openai};
 use dialects::{Dialect, Endpoint, Protocol, Settings};
 use http::{HeaderName, HeaderValue};
 
@@ -150,22 +150,21 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
             }
             return None;
         };
-        let is_own = |field| self.is_own(protocol, field);
         let mut settings = Settings::NONE;
-        if is_own("quirks") {
+        if protocol.has(AccountField::Quirks) {
             settings.quirks = self.quirks(preset)?;
         }
-        if is_own("api_version") {
+        if protocol.has(AccountField::ApiVersion) {
             settings.version = self
                 .word("api_version", raw.api_version.as_deref())
                 .map(Into::into);
         }
-        if is_own("location") {
+        if protocol.has(AccountField::Location) {
             settings.region = self
                 .word("location", raw.location.as_deref())
                 .map(Into::into);
         }
-        if is_own("project") {
+        if protocol.has(AccountField::Project) {
             let message = "is missing: the id of the Google Cloud project";
             let project = self
                 .scribe
@@ -173,7 +172,7 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
                 .required(raw.project.as_deref(), message);
             settings.project = Some(self.word("project", project)?.into());
         }
-        if is_own("region") {
+        if protocol.has(AccountField::Region) {
             let message = "is missing: an AWS region, such as us-east-1";
             let region = self
                 .scribe
@@ -249,72 +248,72 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
         let Some(written) = &self.raw.traits else {
             return Server::OWN;
         };
-        let claude = ["anthropic", "bedrock"];
-        let gemini = ["gemini", "vertex"];
-        let has = |field, written, dialects| self.has_trait(field, written, dialects, speaks);
+        let has = |field, name, written| self.has_trait(field, name, written, speaks);
         Server {
-            output_config: has("output_config", written.output_config, claude),
-            response_json_schema: has("response_json_schema", written.response_json_schema, gemini),
+            output_config: has(
+                AccountField::OutputConfig,
+                "output_config",
+                written.output_config,
+            ),
+            response_json_schema: has(
+                AccountField::ResponseJsonSchema,
+                "response_json_schema",
+                written.response_json_schema,
+            ),
             parameters_json_schema: has(
+                AccountField::ParametersJsonSchema,
                 "parameters_json_schema",
                 written.parameters_json_schema,
-                gemini,
             ),
         }
     }
 
-    /// Returns a trait that only servers of these dialects have.
+    /// Returns a trait that only the servers of some dialects have.
     fn has_trait(
         &self,
-        field: &str,
+        field: AccountField,
+        name: &str,
         written: Option<bool>,
-        dialects: [&str; 2],
         speaks: Option<&'static Protocol>,
     ) -> bool {
-        let is_of_another = speaks.is_some_and(|protocol| !dialects.contains(&protocol.name));
-        if written.is_some() && is_of_another {
-            let problem = format!(
-                "only applies to the dialects {}: remove it",
-                dialects.join(" and ")
-            );
-            self.scribe.key("traits").key(field).problem(&problem);
+        if written.is_some() && speaks.is_some_and(|protocol| !protocol.has(field)) {
+            self.scribe
+                .key("traits")
+                .key(name)
+                .problem(&only_applies(field));
         }
         written.unwrap_or(true)
     }
 
-    /// Returns the fields that only one dialect has: the field's name, whether it is written, and
-    /// the dialect's name.
-    fn own_fields(&self) -> [(&'static str, bool, &'static str); 9] {
+    /// Returns the name of a field that not every dialect has, and whether it is written.
+    fn own_field(&self, field: AccountField) -> (&'static str, bool) {
         let raw = self.raw;
-        [
-            ("preset", raw.preset.is_some(), "openai"),
-            ("quirks", raw.quirks.is_some(), "openai"),
-            ("api_version", raw.api_version.is_some(), "azure"),
-            ("auth", raw.auth.is_some(), "azure"),
-            ("project", raw.project.is_some(), "vertex"),
-            ("location", raw.location.is_some(), "vertex"),
-            ("service_account", raw.service_account.is_some(), "vertex"),
-            ("region", raw.region.is_some(), "bedrock"),
-            ("aws", raw.aws.is_some(), "bedrock"),
-        ]
-    }
-
-    /// Returns whether the field belongs to this dialect alone.
-    fn is_own(&self, protocol: &Protocol, field: &str) -> bool {
-        self.own_fields()
-            .iter()
-            .any(|(own, _, dialect)| *own == field && *dialect == protocol.name)
+        match field {
+            AccountField::Preset => ("preset", raw.preset.is_some()),
+            AccountField::Quirks => ("quirks", raw.quirks.is_some()),
+            AccountField::ApiVersion => ("api_version", raw.api_version.is_some()),
+            AccountField::Auth => ("auth", raw.auth.is_some()),
+            AccountField::Project => ("project", raw.project.is_some()),
+            AccountField::Location => ("location", raw.location.is_some()),
+            AccountField::ServiceAccount => ("service_account", raw.service_account.is_some()),
+            AccountField::Region => ("region", raw.region.is_some()),
+            AccountField::Aws => ("aws", raw.aws.is_some()),
+            // The fields of `traits` are checked where they are read.
+            AccountField::OutputConfig
+            | AccountField::ResponseJsonSchema
+            | AccountField::ParametersJsonSchema => ("traits", false),
+        }
     }
 
     /// Refuses fields that only another dialect has.
     fn foreign_fields(&self, speaks: Option<&'static Protocol>) {
         let raw = self.raw;
         let Some(protocol) = speaks else { return };
-        for (field, is_written, of) in self.own_fields() {
-            if is_written && protocol.name != of {
-                self.scribe
-                    .key(field)
-                    .problem(&format!("only applies to the dialect {of}: remove it"));
+        let fields = upstream::ALL.iter().flat_map(|other| other.own_fields);
+        for field in fields.copied().collect::<BTreeSet<_>>() {
+            let (name, is_written) = self.own_field(field);
+            if is_written && !protocol.has(field) {
+                self.scribe.key(name).problem(&only_applies(field));
             }
         }
         if raw.key.is_some() {
@@ -349,14 +348,14 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
                     .and_then(|_| self.base(""))
             }
             BaseUrl::Fixed(default_url) => {
-                let preset = preset.filter(|_| self.is_own(protocol, "preset"));
+                let preset = preset.filter(|_| protocol.has(AccountField::Preset));
                 self.base(preset.map_or(default_url, |preset| preset.base_url))
             }
             BaseUrl::PerRegion {
                 default_region: default_url,
                 address_in: url_of_place,
             } => {
-                let field = if self.is_own(protocol, "location") {
+                let field = if protocol.has(AccountField::Location) {
                     &raw.location
                 } else {
                     &raw.region
@@ -557,4 +556,15 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
         }
         headers
     }
+}
+
+/// Returns the problem of a field that another dialect has.
+fn only_applies(field: AccountField) -> String {
+    let dialects = upstream::ALL.iter().filter(|protocol| protocol.has(field));
+    let names: Vec<_> = dialects.map(|protocol| protocol.name).collect();
+    let plural = if names.len() == 1 { "" } else { "s" };
+    format!(
+        "only applies to the dialect{plural} {}: remove it",
+        names.join(" and ")
+    )
 }

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use crate::base::problem::unless_secret;
 use crate::catalog::Base;
 use dialects::Protocol;
-use dialects::upstream::servers::HostPattern::{Ends, Is, Port};
+use dialects::upstream::servers::HostPattern::{Between, Ends, Is, Port};
 use dialects::upstream::servers::KnownServer;
 
 /// The longest label of a host's name that a message shows. A longer one may be anything.
@@ -27,10 +27,11 @@ pub(super) fn display_host(known: &KnownServer, base: &Base) -> String {
             .all(|label| label.len() <= MAX_LABEL_LENGTH);
     match known.host {
         Is(host) => host.to_owned(),
-        Ends(_) | Port(_) if is_plain || base.host.parse::<IpAddr>().is_ok() => {
+        Ends(_) | Between(..) | Port(_) if is_plain || base.host.parse::<IpAddr>().is_ok() => {
             base.authority.clone()
         }
         Ends(end) => format!("NAME{end}"),
+        Between(begin, end) => format!("{begin}NAME{end}"),
         Port(port) => format!("HOST:{port}"),
     }
 }

@@ -17,7 +17,7 @@ static LIST: LazyLock<Vec<ListedPrice>> =
 /// The price of a model at its provider.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ListedPrice {
-    /// The provider: see [`provider_of_host`].
+    /// The provider: see `dialects::upstream::servers`.
     pub provider: &'static str,
     /// The model's name at the provider.
     pub model: &'static str,
@@ -44,24 +44,6 @@ pub fn price_date() -> &'static str {
         .filter_map(|line| line.strip_prefix("# "))
         .find(|line| line.starts_with("20"))
         .unwrap_or_default()
-}
-
-/// Returns the provider that serves at an address. A proxy, another region's address and a server
-/// of one's own may have other prices, so they have no provider here.
-pub fn provider_of_host(host: &str) -> Option<&'static str> {
-    Some(match host {
-        "api.openai.com" => "openai",
-        "api.anthropic.com" => "anthropic",
-        "generativelanguage.googleapis.com" => "gemini",
-        "api.cohere.com" => "cohere",
-        "api.mistral.ai" => "mistral",
-        "api.groq.com" => "groq",
-        "api.x.ai" => "xai",
-        // The other addresses of Vertex belong to locations, where some models cost more.
-        "aiplatform.googleapis.com" => "vertex",
-        _ if host.starts_with("bedrock-runtime.") && host.ends_with(".amazonaws.com") => "bedrock",
-        _ => return None,
-    })
 }
 
 fn csv_rows() -> impl Iterator<Item = &'static str> {
@@ -129,6 +111,7 @@ mod tests {
     use crate::base::units::Time;
     use dialects::neutral::ModelKind;
     use dialects::presets;
+    use dialects::upstream::servers::listed_provider;
 
     #[test]
     fn every_row_is_read_and_none_stands_twice() {
@@ -274,7 +257,7 @@ mod tests {
             "api.openai.com.evil.example",
             "europe-west4-aiplatform.googleapis.com",
         ] {
-            assert_eq!(provider_of_host(host), None, "{host}");
+            assert_eq!(listed_provider(host), None, "{host}");
         }
     }
 
@@ -297,7 +280,7 @@ mod tests {
             assert!(
                 hosts
                     .iter()
-                    .any(|host| provider_of_host(host) == Some(listed.provider)),
+                    .any(|host| listed_provider(host) == Some(listed.provider)),
                 "{}",
                 listed.provider
             );

@@ -9,6 +9,7 @@ use crate::support::documented::{
     ADMIN, ANSWERED, HEARD, Header, PROXY, QUOTAS, READ, SENT, check_head,
 };
 use crate::support::{Catalog, Gateway, Mock, Script, chat, run};
+use dialects::upstream::{self, AccountField, Protocol};
 
 #[test]
 fn the_chapter_of_headers_is_current() {
@@ -138,6 +139,18 @@ fn headers_of(source: &str) -> BTreeSet<String> {
     quoted.map(str::to_owned).chain(constants).collect()
 }
 
+/// Returns the YAML of an account of this dialect.
+fn account(protocol: &Protocol) -> String {
+    let more = if protocol.has(AccountField::Region) {
+        ", region: us-east-1, aws: { access_key_id: CaNaRy-account-1, secret_access_key: CaNaRy-account-2, session_token: CaNaRy-account-3 }"
+    } else if protocol.has(AccountField::Project) {
+        ", project: acme-1, location: eu, key: CaNaRy-token"
+    } else {
+        ""
+    };
+    format!("dialect: {}{more}", protocol.name)
+}
+
 /// What each dialect sends is what an upstream sees: no other header, and every one of the table
 /// but what only some requests need.
 #[test]
@@ -146,19 +159,11 @@ fn the_book_names_the_headers_that_upstreams_get() {
         let mock = Mock::start().await;
         mock.always(Script::error(500, "seen"));
         let base = format!("http://{}", mock.address());
-        let aws = "aws: { access_key_id: CaNaRy-account-1, secret_access_key: CaNaRy-account-2, session_token: CaNaRy-account-3 }";
-        let dialects = [
-            ("openai", "dialect: openai".to_owned()),
-            ("azure", "dialect: azure".to_owned()),
-            ("anthropic", "dialect: anthropic".to_owned()),
-            ("gemini", "dialect: gemini".to_owned()),
-            ("cohere", "dialect: cohere".to_owned()),
-            ("ollama", "dialect: ollama".to_owned()),
-            (
-                "bedrock",
-                format!("dialect: bedrock, region: us-east-1, {aws}"),
-            ),
-        ];
+        let dialects: Vec<(&str, String)> = upstream::ALL
+            .into_iter()
+            .filter(|protocol| !protocol.calls_nobody())
+            .map(|protocol| (protocol.name, account(protocol)))
+            .collect();
         let catalog = dialects
             .iter()
             .fold(Catalog::new(), |catalog, (name, more)| {

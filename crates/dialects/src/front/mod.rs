@@ -205,30 +205,27 @@ pub(crate) struct PassedRequest<'a> {
 /// The front doors of conversations.
 pub static FRONTS: [&Front; 5] = [&CHAT, &MESSAGES, &RESPONSES, &GEMINI, &GEMINI_ARRAY];
 
-/// The front doors that do not follow from the facts of their endpoints alone.
-const OWN: [&Front; 8] = [
-    &CHAT,
-    &MESSAGES,
-    &RESPONSES,
-    &GEMINI,
-    &GEMINI_ARRAY,
-    &EMBEDDINGS,
-    &GEMINI_EMBED,
-    &GEMINI_EMBEDS,
-];
+/// The front doors of Gemini, which has no kind of endpoint of its own.
+const OF_GEMINI: [&Front; 4] = [&GEMINI, &GEMINI_ARRAY, &GEMINI_EMBED, &GEMINI_EMBEDS];
 
-/// Every front door.
+/// Every front door: one for each kind of endpoint, and those of Gemini.
 #[expect(
     clippy::indexing_slicing,
     reason = "the compiler does it, and would not compile a panic"
 )]
-pub static DOORS: [&Front; OWN.len() + OTHERS.len()] = {
-    let mut doors: [&Front; _] = [&CHAT; OWN.len() + OTHERS.len()];
+pub static DOORS: [&Front; OTHERS.len() + OF_GEMINI.len()] = {
+    let mut doors: [&Front; _] = [&CHAT; OTHERS.len() + OF_GEMINI.len()];
     let mut index = 0_usize;
     while index < doors.len() {
-        doors[index] = match index.checked_sub(OWN.len()) {
-            None => OWN[index],
-            Some(other) => &OTHERS[other],
+        doors[index] = match index.checked_sub(OTHERS.len()) {
+            Some(number) => OF_GEMINI[number],
+            None => match Endpoint::ALL[index] {
+                Endpoint::Chat => &CHAT,
+                Endpoint::Responses => &RESPONSES,
+                Endpoint::Messages => &MESSAGES,
+                Endpoint::Embeddings => &EMBEDDINGS,
+                _ => &OTHERS[index],
+            },
         };
         index += 1;
     }

@@ -16,39 +16,20 @@ use crate::wire::Event;
 use crate::wire::json::{self, Broken, Cursor, Kind};
 use crate::wire::splice::Edits;
 
-/// The doors, in the order of the kinds of endpoint.
+/// The door of each kind of endpoint, if no other door has it.
 #[expect(
     clippy::indexing_slicing,
     reason = "the compiler does it, and would not compile a panic"
 )]
-pub(super) static OTHERS: [Front; count()] = {
-    let mut doors = [Front::COMMON; count()];
-    let (mut index, mut rest) = (0, &Endpoint::ALL as &[Endpoint]);
-    while let [endpoint, others @ ..] = rest {
-        if passes(*endpoint) {
-            doors[index] = door(*endpoint);
-            index += 1;
-        }
-        rest = others;
+pub(super) static OTHERS: [Front; Endpoint::ALL.len()] = {
+    let mut doors = [Front::COMMON; Endpoint::ALL.len()];
+    let mut index = 0;
+    while index < doors.len() {
+        doors[index] = door(Endpoint::ALL[index]);
+        index += 1;
     }
     doors
 };
-
-/// Counts the kinds of endpoint that have a door here.
-const fn count() -> usize {
-    let (mut count, mut rest) = (0, &Endpoint::ALL as &[Endpoint]);
-    while let [endpoint, others @ ..] = rest {
-        count += passes(*endpoint) as usize;
-        rest = others;
-    }
-    count
-}
-
-/// Returns whether the door of a kind of endpoint is here. Vectors have doors of two formats.
-const fn passes(endpoint: Endpoint) -> bool {
-    use EndpointAnswer::{Message, Vectors};
-    !matches!(endpoint.facts().answer, Message | Vectors)
-}
 
 /// Returns the door of a kind of endpoint.
 pub(super) const fn door(endpoint: Endpoint) -> Front {

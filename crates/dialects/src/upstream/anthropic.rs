@@ -21,14 +21,34 @@ pub use request::write_request;
 pub use stream::AnthropicReader;
 
 use super::listing::ModelListing;
-use super::protocol::{BaseUrl, Counting, ENDPOINTS, Endpoints, Protocol, Translation};
+use super::protocol::{
+    AccountField, BaseUrl, Counting, DialectFacts, ENDPOINTS, Endpoints, Litellm, Protocol,
+    Translation,
+};
+use super::servers::{HostPattern::Is, server};
 use crate::neutral::Family;
 use crate::wire::splice::without_members;
 
-/// Anthropic's Messages API.
-pub static PROTOCOL: Protocol = Protocol {
+const FACTS: DialectFacts = DialectFacts {
     name: "anthropic",
     about: "Anthropic's Messages. `key` is sent as `x-api-key`.",
+    provider: "anthropic",
+    servers: &[server(
+        Is("api.anthropic.com"),
+        &["/v1"],
+        Some("ANTHROPIC_API_KEY"),
+        Some("anthropic"),
+    )],
+    own_fields: &[AccountField::OutputConfig],
+    litellm: Litellm {
+        names: &["anthropic"],
+        keys: &["ANTHROPIC_API_KEY"],
+        bases: &["ANTHROPIC_API_BASE", "ANTHROPIC_BASE_URL"],
+    },
+};
+
+/// Anthropic's Messages API.
+pub static PROTOCOL: Protocol = Protocol {
     base_url: BaseUrl::Fixed("https://api.anthropic.com/v1"),
     path: |_, _, _, _| "/messages".into(),
     endpoints: Endpoints {
@@ -46,7 +66,7 @@ pub static PROTOCOL: Protocol = Protocol {
     traits: model_traits,
     translation: Some(TRANSLATION),
     error: |_, head, body| read_error(head.status, head.content_type, body),
-    ..Protocol::COMMON
+    ..Protocol::common(FACTS)
 };
 
 /// The translation at servers of others. What they count may be an estimate.

@@ -6,17 +6,50 @@
 //! removed, because no client expects it.
 
 use super::openai::{self, other_endpoints::protocols};
-use super::protocol::{BaseUrl, ENDPOINTS, Endpoints, Prices, Protocol};
+use super::protocol::{
+    AccountField, BaseUrl, DialectFacts, ENDPOINTS, Endpoints, Litellm, Prices, Protocol,
+};
 use super::quirks::Rule::{Cannot, Format, Omit};
 use super::quirks::{FieldRule, Formats, MAX_TOKENS, Quirks};
+use super::servers::{HostPattern::Ends, server};
 use crate::neutral::{Endpoint, Servers, UpstreamError};
 use crate::wire::percent::encode_segment;
+
+const FACTS: DialectFacts = DialectFacts {
+    name: "azure",
+    about: "Azure OpenAI. `key` is sent as `api-key`, or as a bearer with `auth: bearer`.",
+    provider: "azure.ai.openai",
+    servers: &[
+        server(
+            Ends(".openai.azure.com"),
+            &[""],
+            Some("AZURE_OPENAI_API_KEY"),
+            None,
+        ),
+        server(
+            Ends(".services.ai.azure.com"),
+            &[""],
+            Some("AZURE_OPENAI_API_KEY"),
+            None,
+        ),
+        server(
+            Ends(".cognitiveservices.azure.com"),
+            &[""],
+            Some("AZURE_OPENAI_API_KEY"),
+            None,
+        ),
+    ],
+    own_fields: &[AccountField::ApiVersion, AccountField::Auth],
+    litellm: Litellm {
+        names: &["azure"],
+        keys: &["AZURE_API_KEY", "AZURE_OPENAI_API_KEY"],
+        bases: &["AZURE_API_BASE"],
+    },
+};
 
 /// Azure OpenAI. A server knows only the fields of its version, and deployments have their own
 /// names.
 pub static PROTOCOL: Protocol = Protocol {
-    name: "azure",
-    about: "Azure OpenAI. `key` is sent as `api-key`, or as a bearer with `auth: bearer`.",
     base_url: BaseUrl::Own,
     path: |endpoint, settings, model, _| {
         chat_path(endpoint, settings.version.as_deref(), model).into()
@@ -36,7 +69,7 @@ pub static PROTOCOL: Protocol = Protocol {
     error: |_, head, body| read_error(head.status, body, head.content_type),
     quirks_of_version: Some(version_quirks),
     traits: openai::model_traits,
-    ..Protocol::COMMON
+    ..Protocol::common(FACTS)
 };
 
 static PROTOCOLS: [Protocol; Servers::Azure.count()] = protocols(&PROTOCOL, &KINDS);

@@ -28,14 +28,44 @@ pub use error::read_error;
 pub use models::model_traits;
 pub use request::write_request;
 
-use super::protocol::{BaseUrl, ENDPOINTS, Endpoints, Framing, Protocol, SignsWith, Translation};
+use super::protocol::{
+    AccountField, BaseUrl, DialectFacts, ENDPOINTS, Endpoints, Framing, Litellm, Protocol,
+    SignsWith, Translation,
+};
+use super::servers::{
+    HostPattern::{Between, Ends},
+    server,
+};
 use crate::neutral::{Endpoint, Family};
 use crate::wire::percent::encode_segment;
 
-/// Amazon Bedrock, through its Converse API.
-pub static PROTOCOL: Protocol = Protocol {
+const FACTS: DialectFacts = DialectFacts {
     name: "bedrock",
     about: "AWS Bedrock's Converse, and Claude's own format for callers of Messages, with `region`. The credential is `aws`, or a Bedrock API key in `key`. The base URL follows from `region`.",
+    provider: "aws.bedrock",
+    servers: &[
+        server(Ends(".amazonaws.com"), &[""], None, None),
+        server(
+            Between("bedrock-runtime.", ".amazonaws.com"),
+            &[""],
+            None,
+            Some("bedrock"),
+        ),
+    ],
+    own_fields: &[
+        AccountField::Region,
+        AccountField::Aws,
+        AccountField::OutputConfig,
+    ],
+    litellm: Litellm {
+        names: &["bedrock", "bedrock_converse"],
+        keys: &[],
+        bases: &[],
+    },
+};
+
+/// Amazon Bedrock, through its Converse API.
+pub static PROTOCOL: Protocol = Protocol {
     base_url: BaseUrl::PerRegion {
         default_region: "us-east-1",
         address_in: base_url,
@@ -67,7 +97,7 @@ pub static PROTOCOL: Protocol = Protocol {
         ..ENDPOINTS
     },
     error: |_, head, body| read_error(head.status, head.error_type, head.content_type, body),
-    ..Protocol::COMMON
+    ..Protocol::common(FACTS)
 };
 
 /// Returns the base URL of a region.

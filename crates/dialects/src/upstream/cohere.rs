@@ -16,14 +16,36 @@ pub use request::write_request;
 
 use super::listing::ModelListing;
 use super::openai::other_endpoints::translation;
-use super::protocol::{BaseUrl, ENDPOINTS, Endpoints, Protocol, Translation};
+use super::protocol::{
+    BaseUrl, DialectFacts, ENDPOINTS, Endpoints, Litellm, Protocol, Translation,
+};
+use super::servers::{HostPattern::Is, server};
 use crate::neutral::Endpoint;
 use crate::neutral::traits::{Thinking, Traits};
 
-/// Cohere's chat.
-pub static PROTOCOL: Protocol = Protocol {
+const FACTS: DialectFacts = DialectFacts {
     name: "cohere",
     about: "Cohere's chat, v2. `key` is sent as a bearer.",
+    provider: "cohere",
+    servers: &[
+        server(
+            Is("api.cohere.com"),
+            &["/v2"],
+            Some("COHERE_API_KEY"),
+            Some("cohere"),
+        ),
+        server(Is("api.cohere.ai"), &["/v2"], Some("COHERE_API_KEY"), None),
+    ],
+    own_fields: &[],
+    litellm: Litellm {
+        names: &["cohere", "cohere_chat"],
+        keys: &["COHERE_API_KEY", "CO_API_KEY"],
+        bases: &[],
+    },
+};
+
+/// Cohere's chat.
+pub static PROTOCOL: Protocol = Protocol {
     base_url: BaseUrl::Fixed("https://api.cohere.com/v2"),
     path: |_, _, _, _| "/chat".into(),
     endpoints: Endpoints {
@@ -55,7 +77,7 @@ pub static PROTOCOL: Protocol = Protocol {
         cloud: None,
     }),
     error: |_, head, body| read_error(head.status, head.content_type, body),
-    ..Protocol::COMMON
+    ..Protocol::common(FACTS)
 };
 
 static OTHERS: [Protocol; 2] = [embed::EMBEDDINGS, RERANK];

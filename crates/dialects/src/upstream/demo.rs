@@ -12,7 +12,7 @@ mod sample;
 use std::time::Duration;
 
 use super::openai::{self, other_endpoints::protocols};
-use super::protocol::{BaseUrl, ENDPOINTS, Endpoints, Prices, Protocol};
+use super::protocol::{BaseUrl, DialectFacts, ENDPOINTS, Endpoints, Litellm, Prices, Protocol};
 use crate::front::STANDARD;
 use crate::neutral::answer::{AnswerOptions, Draft};
 use crate::neutral::traits::{Thinking, Traits};
@@ -21,10 +21,17 @@ use crate::neutral::{
 };
 use calls::NextAct;
 
-/// The demo account, which calls nobody.
-pub static PROTOCOL: Protocol = Protocol {
+const FACTS: DialectFacts = DialectFacts {
     name: "demo",
     about: "Answers by itself, without a network and without a credential: for trying things out.",
+    provider: "demo",
+    servers: &[],
+    own_fields: &[],
+    litellm: Litellm::NONE,
+};
+
+/// The demo account, which calls nobody.
+pub static PROTOCOL: Protocol = Protocol {
     base_url: BaseUrl::Nowhere,
     endpoints: Endpoints {
         protocols: &PROTOCOLS,
@@ -39,7 +46,7 @@ pub static PROTOCOL: Protocol = Protocol {
     error: |_, head, body| openai::read_error(body, head.content_type),
     is_imitated: true,
     family: Some(Family::Demo),
-    ..Protocol::COMMON
+    ..Protocol::common(FACTS)
 };
 
 static PROTOCOLS: [Protocol; Servers::Others.count()] =

@@ -26,14 +26,37 @@ pub use request::write_request;
 pub use vertex::VERTEX;
 
 use super::listing::ModelListing;
-use super::protocol::{BaseUrl, ENDPOINTS, Endpoints, Protocol, Settings, Translation};
+use super::protocol::{
+    AccountField, BaseUrl, DialectFacts, ENDPOINTS, Endpoints, Litellm, Protocol, Settings,
+    Translation,
+};
+use super::servers::{HostPattern::Is, server};
 use crate::neutral::{Endpoint, Family};
 use crate::wire::percent::encode_segment;
 
-/// The Gemini API of AI Studio.
-pub static PROTOCOL: Protocol = Protocol {
+const FACTS: DialectFacts = DialectFacts {
     name: "gemini",
     about: "Google's Gemini API. `key` is sent as `x-goog-api-key`.",
+    provider: "gcp.gemini",
+    servers: &[server(
+        Is("generativelanguage.googleapis.com"),
+        &["/v1beta", "/v1", "/v1alpha"],
+        Some("GEMINI_API_KEY"),
+        Some("gemini"),
+    )],
+    own_fields: &[
+        AccountField::ResponseJsonSchema,
+        AccountField::ParametersJsonSchema,
+    ],
+    litellm: Litellm {
+        names: &["gemini"],
+        keys: &["GOOGLE_API_KEY", "GEMINI_API_KEY"],
+        bases: &["GEMINI_API_BASE"],
+    },
+};
+
+/// The Gemini API of AI Studio.
+pub static PROTOCOL: Protocol = Protocol {
     base_url: BaseUrl::Fixed("https://generativelanguage.googleapis.com/v1beta"),
     path: |_, _, model, stream| model_path(model, stream).into(),
     endpoints: Endpoints {
@@ -49,17 +72,19 @@ pub static PROTOCOL: Protocol = Protocol {
     key_header: Some("x-goog-api-key"),
     key_variable: Some("GEMINI_API_KEY"),
     translation: Some(TRANSLATION),
-    ..COMMON
+    ..common(FACTS)
 };
 
 /// The fields that both protocols share.
-const COMMON: Protocol = Protocol {
-    model_in_path: |_| true,
-    family: Some(Family::Gemini),
-    traits: model_traits,
-    error: |_, head, body| read_error(head.status, head.content_type, body),
-    ..Protocol::COMMON
-};
+const fn common(facts: DialectFacts) -> Protocol {
+    Protocol {
+        model_in_path: |_| true,
+        family: Some(Family::Gemini),
+        traits: model_traits,
+        error: |_, head, body| read_error(head.status, head.content_type, body),
+        ..Protocol::common(facts)
+    }
+}
 
 /// The translation that both protocols share.
 const TRANSLATION: Translation = Translation {

@@ -22,7 +22,8 @@ pub(crate) use cloud::Cloud;
 pub use listing::{ModelListing, ModelPage};
 pub(crate) use protocol::{ANY_NUMBER, VectorForm};
 pub use protocol::{
-    BaseUrl, Counting, Endpoints, Framing, Prices, Protocol, Settings, SignsWith, Translation,
+    AccountField, BaseUrl, Counting, Endpoints, Framing, Litellm, Prices, Protocol, Settings,
+    SignsWith, Translation,
 };
 
 /// All dialects.

@@ -14,14 +14,34 @@ pub use error::read_error;
 pub use request::write_request;
 
 use super::listing::ModelListing;
-use super::protocol::{BaseUrl, ENDPOINTS, Endpoints, Framing, Prices, Protocol, Translation};
+use super::protocol::{
+    BaseUrl, DialectFacts, ENDPOINTS, Endpoints, Framing, Litellm, Prices, Protocol, Translation,
+};
+use super::servers::{
+    HostPattern::{Is, Port},
+    server,
+};
 use crate::neutral::Endpoint;
 use crate::neutral::traits::{Thinking, Traits};
 
-/// Ollama, as it is installed on this machine. It has no price, because the machine is what costs.
-pub static PROTOCOL: Protocol = Protocol {
+const FACTS: DialectFacts = DialectFacts {
     name: "ollama",
     about: "Ollama's own chat. The server needs no `key`.",
+    provider: "ollama",
+    servers: &[
+        server(Is("ollama.com"), &[""], Some("OLLAMA_API_KEY"), None),
+        server(Port(11434), &[""], None, None),
+    ],
+    own_fields: &[],
+    litellm: Litellm {
+        names: &["ollama", "ollama_chat"],
+        keys: &[],
+        bases: &["OLLAMA_API_BASE"],
+    },
+};
+
+/// Ollama, as it is installed on this machine. It has no price, because the machine is what costs.
+pub static PROTOCOL: Protocol = Protocol {
     base_url: BaseUrl::Fixed("http://127.0.0.1:11434"),
     path: |_, _, _, _| "/api/chat".into(),
     endpoints: Endpoints {
@@ -51,7 +71,7 @@ pub static PROTOCOL: Protocol = Protocol {
         cloud: None,
     }),
     error: |_, head, body| read_error(head.status, head.content_type, body),
-    ..Protocol::COMMON
+    ..Protocol::common(FACTS)
 };
 
 /// Returns the abilities of a model, by its name (`library/qwen3:8b`). [`Thinking::Budget`] stands

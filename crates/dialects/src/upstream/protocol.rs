@@ -10,6 +10,7 @@ use std::sync::Arc;
 use super::cloud::Cloud;
 use super::listing::ModelListing;
 use super::quirks::Quirks;
+use super::servers::KnownServer;
 use crate::neutral::Endpoint;
 use crate::neutral::embedding::Embedding;
 use crate::neutral::traits::Traits;
@@ -26,6 +27,14 @@ pub struct Protocol {
     pub name: &'static str,
     /// A sentence about it, for the catalog's schema.
     pub about: &'static str,
+    /// The name of its provider in OpenTelemetry's conventions.
+    pub provider: &'static str,
+    /// Its servers that are known by their hosts.
+    pub servers: &'static [KnownServer],
+    /// The fields of an account that it has, and not every dialect.
+    pub own_fields: &'static [AccountField],
+    /// How LiteLLM has its provider.
+    pub litellm: Litellm,
     /// The address of its servers.
     pub base_url: BaseUrl,
     /// The kind of endpoint that is asked.
@@ -68,6 +77,65 @@ pub struct Protocol {
     pub is_imitated: bool,
     /// Returns the quirks of an API's version, for a dialect whose requests pass through.
     pub quirks_of_version: Option<fn(Option<&str>) -> &'static Quirks>,
+}
+
+/// The facts of a dialect that have no usual value: who adds one writes each of them.
+pub(crate) struct DialectFacts {
+    pub(crate) name: &'static str,
+    pub(crate) about: &'static str,
+    pub(crate) provider: &'static str,
+    pub(crate) servers: &'static [KnownServer],
+    pub(crate) own_fields: &'static [AccountField],
+    pub(crate) litellm: Litellm,
+}
+
+/// How LiteLLM has the provider of a dialect.
+#[derive(Debug, Clone, Copy)]
+pub struct Litellm {
+    /// Its names: what stands before the slash in `litellm_params.model`.
+    pub names: &'static [&'static str],
+    /// The environment variables in which LiteLLM looks for the key if none is written.
+    pub keys: &'static [&'static str],
+    /// The environment variables in which LiteLLM looks for the address if none is written.
+    pub bases: &'static [&'static str],
+}
+
+impl Litellm {
+    /// LiteLLM has no such provider, or it is known by the presets.
+    pub(crate) const NONE: Litellm = Litellm {
+        names: &[],
+        keys: &[],
+        bases: &[],
+    };
+}
+
+/// A field of an account that not every dialect has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum AccountField {
+    /// `preset`.
+    Preset,
+    /// `quirks`.
+    Quirks,
+    /// `api_version`.
+    ApiVersion,
+    /// `auth`.
+    Auth,
+    /// `project`.
+    Project,
+    /// `location`.
+    Location,
+    /// `service_account`.
+    ServiceAccount,
+    /// `region`.
+    Region,
+    /// `aws`.
+    Aws,
+    /// `traits.output_config`.
+    OutputConfig,
+    /// `traits.response_json_schema`.
+    ResponseJsonSchema,
+    /// `traits.parameters_json_schema`.
+    ParametersJsonSchema,
 }
 
 /// The functions that write a request of the neutral form, and read an answer into it.
@@ -228,36 +296,48 @@ impl Framing {
 }
 
 impl Protocol {
-    /// The values that most dialects share. The static of each dialect replaces the others.
-    pub(crate) const COMMON: Protocol = Protocol {
-        name: "",
-        about: "",
-        base_url: BaseUrl::Own,
-        endpoint: Endpoint::Chat,
-        path: |endpoint, _, _, _| Cow::Borrowed(endpoint.path()),
-        model_in_path: |_| false,
-        endpoints: ENDPOINTS,
-        key_header: None,
-        key_variable: None,
-        signs_with: SignsWith::Nothing,
-        headers: &[],
-        // Servers stand behind others: any may send any of these.
-        request_ids: &[
-            "x-request-id",
-            "request-id",
-            "x-amzn-requestid",
-            "apim-request-id",
-        ],
-        error_type: None,
-        framing: Framing::Events,
-        family: None,
-        traits: |_| Traits::UNKNOWN,
-        prices: |_| Prices::Listed,
-        translation: None,
-        error: |_, _, _| UpstreamError::default(),
-        is_imitated: false,
-        quirks_of_version: None,
-    };
+    /// Returns a protocol with these facts, and with the values that most dialects share. The static
+    /// of each dialect replaces the others.
+    pub(crate) const fn common(facts: DialectFacts) -> Protocol {
+        Protocol {
+            name: facts.name,
+            about: facts.about,
+            provider: facts.provider,
+            servers: facts.servers,
+            own_fields: facts.own_fields,
+            litellm: facts.litellm,
+            base_url: BaseUrl::Own,
+            endpoint: Endpoint::Chat,
+            path: |endpoint, _, _, _| Cow::Borrowed(endpoint.path()),
+            model_in_path: |_| false,
+            endpoints: ENDPOINTS,
+            key_header: None,
+            key_variable: None,
+            signs_with: SignsWith::Nothing,
+            headers: &[],
+            // Servers stand behind others: any may send any of these.
+            request_ids: &[
+                "x-request-id",
+                "request-id",
+                "x-amzn-requestid",
+                "apim-request-id",
+            ],
+            error_type: None,
+            framing: Framing::Events,
+            family: None,
+            traits: |_| Traits::UNKNOWN,
+            prices: |_| Prices::Listed,
+            translation: None,
+            error: |_, _, _| UpstreamError::default(),
+            is_imitated: false,
+            quirks_of_version: None,
+        }
+    }
+
+    /// Returns whether its accounts have a field that not every dialect has.
+    pub fn has(&self, field: AccountField) -> bool {
+        self.own_fields.contains(&field)
+    }
 
     /// Writes the path after the base URL, including the query.
     pub fn path(&self, settings: &Settings, model: &str, stream: bool) -> Cow<'static, str> {

@@ -13,6 +13,8 @@ use Rule::{Cannot, Format, List, Nearest, Omit, OneOf, Rename, ToolChoice};
 pub struct Quirks {
     /// The name in the catalog.
     pub name: &'static str,
+    /// The name of its provider in OpenTelemetry's conventions, if it is another one.
+    pub provider: Option<&'static str>,
     /// The rules for a request's top-level fields. A field without a rule passes unchanged.
     pub fields: &'static [FieldRule],
     /// True if the server takes `stream_options`.
@@ -86,6 +88,7 @@ impl Quirks {
     /// The quirks of a server without differences.
     pub const NONE: Quirks = Quirks {
         name: "none",
+        provider: None,
         fields: &[],
         stream_options: true,
         developer_is_system: false,
@@ -164,6 +167,7 @@ const THREE_EFFORTS: FieldRule = (
 /// being asked.
 pub const MISTRAL: Quirks = Quirks {
     name: "mistral",
+    provider: Some("mistral_ai"),
     fields: &[
         MAX_TOKENS,
         (&["seed"], Rename("random_seed")),
@@ -202,6 +206,7 @@ pub const MISTRAL: Quirks = Quirks {
 /// api.x.ai.
 pub const XAI: Quirks = Quirks {
     name: "xai",
+    provider: Some("x_ai"),
     reasoning_outside: true,
     repeats_reasoning: true,
     ..Quirks::NONE

@@ -1,20 +1,23 @@
-//! A known server is one that is known by its host. The table says under which path each is called,
-//! and where its key usually is.
+//! A known server is one that is known by its host. Each dialect lists its own, with the paths under
+//! which each is called, the variable where its key usually is, and its provider in the list of
+//! prices.
 //!
-//! It is a table and no rule: a host that is not in it may have any path, and need no key.
+//! They are lists and no rule: a host that is in none may have any path, and need no key.
 
-use super::{Protocol, anthropic, azure, bedrock, cohere, gemini, ollama, openai};
+use super::{ALL, Protocol};
 
 /// A server that is known by its host.
+#[derive(Debug)]
 pub struct KnownServer {
     /// The host, by which it is known.
     pub host: HostPattern,
-    protocol: &'static Protocol,
     /// The paths that a base URL may have after the host; the first is the usual one.
     pub paths: &'static [&'static str],
     /// The variable that usually holds the server's key; `None` if the server needs no key, or if
     /// other code checks that.
     pub variable: Option<&'static str>,
+    /// The provider in the list of prices that is paid here; `None` if other prices may hold.
+    pub listed: Option<&'static str>,
 }
 
 /// Where a known server is.
@@ -24,213 +27,162 @@ pub enum HostPattern {
     Is(&'static str),
     /// Any host whose name ends with this text.
     Ends(&'static str),
+    /// Any host whose name begins and ends with these texts.
+    Between(&'static str, &'static str),
     /// Any host at this port, by which everybody knows the server.
     Port(u16),
 }
 
-const fn known_server(
+/// Returns a server with its host, its paths, the variable of its key, and its provider in the list
+/// of prices.
+pub(crate) const fn server(
     host: HostPattern,
-    protocol: &'static Protocol,
     paths: &'static [&'static str],
     variable: Option<&'static str>,
+    listed: Option<&'static str>,
 ) -> KnownServer {
     KnownServer {
         host,
-        protocol,
         paths,
         variable,
+        listed,
     }
 }
 
-use HostPattern::{Ends, Is, Port};
-const ALL: &[KnownServer] = &[
-    known_server(
+use HostPattern::{Between, Ends, Is, Port};
+
+/// The servers that speak OpenAI's dialect, also those of providers who have a dialect of their own.
+pub(crate) const OPENAI: &[KnownServer] = &[
+    server(
         Is("api.openai.com"),
-        &openai::PROTOCOL,
         &["/v1"],
         Some("OPENAI_API_KEY"),
+        Some("openai"),
     ),
-    known_server(
+    server(
         Is("eu.api.openai.com"),
-        &openai::PROTOCOL,
         &["/v1"],
         Some("OPENAI_API_KEY"),
+        None,
     ),
-    known_server(
+    server(
         Is("us.api.openai.com"),
-        &openai::PROTOCOL,
         &["/v1"],
         Some("OPENAI_API_KEY"),
+        None,
     ),
-    known_server(
+    server(
         Is("api.mistral.ai"),
-        &openai::PROTOCOL,
         &["/v1"],
         Some("MISTRAL_API_KEY"),
+        Some("mistral"),
     ),
-    known_server(
-        Is("api.x.ai"),
-        &openai::PROTOCOL,
-        &["/v1"],
-        Some("XAI_API_KEY"),
-    ),
-    known_server(
+    server(Is("api.x.ai"), &["/v1"], Some("XAI_API_KEY"), Some("xai")),
+    server(
         Is("api.groq.com"),
-        &openai::PROTOCOL,
         &["/openai/v1"],
         Some("GROQ_API_KEY"),
+        Some("groq"),
     ),
     // Served with a version in the path and without.
-    known_server(
+    server(
         Is("api.deepseek.com"),
-        &openai::PROTOCOL,
         &["/v1", "", "/beta"],
         Some("DEEPSEEK_API_KEY"),
+        None,
     ),
-    known_server(
+    server(
         Is("openrouter.ai"),
-        &openai::PROTOCOL,
         &["/api/v1"],
         Some("OPENROUTER_API_KEY"),
+        None,
     ),
-    known_server(
+    server(
         Is("api.perplexity.ai"),
-        &openai::PROTOCOL,
         &["", "/v1"],
         Some("PERPLEXITY_API_KEY"),
+        None,
     ),
-    known_server(
+    server(
         Is("api.together.xyz"),
-        &openai::PROTOCOL,
         &["/v1"],
         Some("TOGETHER_API_KEY"),
+        None,
     ),
-    known_server(
+    server(
         Is("api.together.ai"),
-        &openai::PROTOCOL,
         &["/v1"],
         Some("TOGETHER_API_KEY"),
+        None,
     ),
-    known_server(
+    server(
         Is("api.fireworks.ai"),
-        &openai::PROTOCOL,
         &["/inference/v1"],
         Some("FIREWORKS_API_KEY"),
+        None,
     ),
-    known_server(
+    server(
         Is("api.cerebras.ai"),
-        &openai::PROTOCOL,
         &["/v1"],
         Some("CEREBRAS_API_KEY"),
+        None,
     ),
     // The addresses at which other providers' servers speak OpenAI's dialect.
-    known_server(
+    server(
         Is("api.anthropic.com"),
-        &openai::PROTOCOL,
         &["/v1"],
         Some("ANTHROPIC_API_KEY"),
+        Some("anthropic"),
     ),
-    known_server(
+    server(
         Is("generativelanguage.googleapis.com"),
-        &openai::PROTOCOL,
         &["/v1beta/openai"],
         Some("GEMINI_API_KEY"),
+        Some("gemini"),
     ),
-    known_server(
+    server(
         Is("api.cohere.com"),
-        &openai::PROTOCOL,
         &["/compatibility/v1"],
         Some("COHERE_API_KEY"),
+        Some("cohere"),
     ),
-    known_server(
+    server(
         Is("api.cohere.ai"),
-        &openai::PROTOCOL,
         &["/compatibility/v1"],
         Some("COHERE_API_KEY"),
+        None,
     ),
-    known_server(
+    server(
         Ends(".openai.azure.com"),
-        &openai::PROTOCOL,
         &["/openai/v1"],
         Some("AZURE_OPENAI_API_KEY"),
-    ),
-    known_server(Port(11434), &openai::PROTOCOL, &["/v1"], None),
-    // The addresses at which they speak their own dialects.
-    known_server(
-        Is("api.anthropic.com"),
-        &anthropic::PROTOCOL,
-        &["/v1"],
-        Some("ANTHROPIC_API_KEY"),
-    ),
-    known_server(
-        Is("generativelanguage.googleapis.com"),
-        &gemini::PROTOCOL,
-        &["/v1beta", "/v1", "/v1alpha"],
-        Some("GEMINI_API_KEY"),
-    ),
-    known_server(
-        Is("api.cohere.com"),
-        &cohere::PROTOCOL,
-        &["/v2"],
-        Some("COHERE_API_KEY"),
-    ),
-    known_server(
-        Is("api.cohere.ai"),
-        &cohere::PROTOCOL,
-        &["/v2"],
-        Some("COHERE_API_KEY"),
-    ),
-    known_server(
-        Ends(".openai.azure.com"),
-        &azure::PROTOCOL,
-        &[""],
-        Some("AZURE_OPENAI_API_KEY"),
-    ),
-    known_server(
-        Ends(".services.ai.azure.com"),
-        &azure::PROTOCOL,
-        &[""],
-        Some("AZURE_OPENAI_API_KEY"),
-    ),
-    known_server(
-        Ends(".cognitiveservices.azure.com"),
-        &azure::PROTOCOL,
-        &[""],
-        Some("AZURE_OPENAI_API_KEY"),
-    ),
-    known_server(
-        Is("aiplatform.googleapis.com"),
-        &gemini::VERTEX,
-        &[""],
         None,
     ),
-    known_server(
-        Ends("-aiplatform.googleapis.com"),
-        &gemini::VERTEX,
-        &[""],
-        None,
-    ),
-    known_server(Ends(".rep.googleapis.com"), &gemini::VERTEX, &[""], None),
-    known_server(Ends(".amazonaws.com"), &bedrock::PROTOCOL, &[""], None),
-    known_server(
-        Is("ollama.com"),
-        &ollama::PROTOCOL,
-        &[""],
-        Some("OLLAMA_API_KEY"),
-    ),
-    known_server(Port(11434), &ollama::PROTOCOL, &[""], None),
+    server(Port(11434), &["/v1"], None, None),
 ];
 
 impl KnownServer {
     /// Returns the known server at this host and port, for an account of this dialect.
     pub fn find(protocol: &Protocol, host: &str, port: u16) -> Option<&'static KnownServer> {
-        ALL.iter().find(|known| {
-            known.protocol == protocol
-                && match known.host {
-                    Is(name) => host == name,
-                    Ends(end) => host.ends_with(end),
-                    Port(known) => port == known,
-                }
-        })
+        let mut servers = protocol.servers.iter();
+        servers.find(|known| known.host.matches(host, port))
     }
+}
+
+impl HostPattern {
+    fn matches(self, host: &str, port: u16) -> bool {
+        match self {
+            Is(name) => host == name,
+            Ends(end) => host.ends_with(end),
+            Between(begin, end) => host.starts_with(begin) && host.ends_with(end),
+            Port(known) => port == known,
+        }
+    }
+}
+
+/// Returns the provider in the list of prices that is paid at a host. A proxy, another region's
+/// address and a server of one's own may have other prices, so they have no provider here.
+pub fn listed_provider(host: &str) -> Option<&'static str> {
+    let mut servers = ALL.iter().flat_map(|protocol| protocol.servers);
+    servers.find_map(|known| known.listed.filter(|_| known.host.matches(host, 0)))
 }

@@ -1,5 +1,9 @@
 //! LiteLLM's providers, by the prefix of `litellm_params.model`, and what stands for them here.
 
+use std::sync::LazyLock;
+
+use dialects::upstream::{self, Litellm};
+
 /// What stands for a provider.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ours {
@@ -38,11 +42,19 @@ const fn row(
 
 use Ours::{Dialect, Preset, Server};
 
-const GOOGLE: &[&str] = &["GOOGLE_API_KEY", "GEMINI_API_KEY"];
-const COHERE: &[&str] = &["COHERE_API_KEY", "CO_API_KEY"];
-
 /// The providers that have a counterpart here.
-pub(super) const ALL: &[ProviderRow] = &[
+static ALL: LazyLock<Vec<ProviderRow>> = LazyLock::new(|| {
+    let dialects = upstream::ALL.iter().flat_map(|protocol| {
+        let Litellm { names, keys, bases } = protocol.litellm;
+        names
+            .iter()
+            .map(move |name| row(name, Dialect(protocol.name), keys, bases))
+    });
+    dialects.chain(OF_OPENAI.iter().copied()).collect()
+});
+
+/// Those whose servers speak OpenAI's format.
+const OF_OPENAI: &[ProviderRow] = &[
     row(
         "openai",
         Preset("openai"),
@@ -55,27 +67,6 @@ pub(super) const ALL: &[ProviderRow] = &[
         &["OPENAI_API_KEY"],
         &["OPENAI_BASE_URL", "OPENAI_API_BASE"],
     ),
-    row(
-        "azure",
-        Dialect("azure"),
-        &["AZURE_API_KEY", "AZURE_OPENAI_API_KEY"],
-        &["AZURE_API_BASE"],
-    ),
-    row(
-        "anthropic",
-        Dialect("anthropic"),
-        &["ANTHROPIC_API_KEY"],
-        &["ANTHROPIC_API_BASE", "ANTHROPIC_BASE_URL"],
-    ),
-    row("bedrock", Dialect("bedrock"), &[], &[]),
-    row("bedrock_converse", Dialect("bedrock"), &[], &[]),
-    row("gemini", Dialect("gemini"), GOOGLE, &["GEMINI_API_BASE"]),
-    row("vertex_ai", Dialect("vertex"), &[], &[]),
-    row("vertex_ai_beta", Dialect("vertex"), &[], &[]),
-    row("cohere", Dialect("cohere"), COHERE, &[]),
-    row("cohere_chat", Dialect("cohere"), COHERE, &[]),
-    row("ollama", Dialect("ollama"), &[], &["OLLAMA_API_BASE"]),
-    row("ollama_chat", Dialect("ollama"), &[], &["OLLAMA_API_BASE"]),
     row("groq", Preset("groq"), &["GROQ_API_KEY"], &[]),
     row(
         "mistral",

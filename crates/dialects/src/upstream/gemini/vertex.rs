@@ -2,22 +2,49 @@
 //! project, and Claude, which is asked in Anthropic's format.
 
 use super::{
-    COMMON, DEFAULT_ENDPOINTS, Service, TRANSLATION, counting, embed, method_suffix, model_traits,
+    DEFAULT_ENDPOINTS, Service, TRANSLATION, common, counting, embed, method_suffix, model_traits,
     read_error, request,
 };
 use crate::neutral::{Endpoint, Family, FieldRefused, Request, Target, Written};
 use crate::upstream::openai::other_endpoints::passing_translation;
 use crate::upstream::protocol::{
-    BaseUrl, Counting, ENDPOINTS, Endpoints, Prices, Protocol, Settings, SignsWith, Translation,
+    AccountField, BaseUrl, Counting, DialectFacts, ENDPOINTS, Endpoints, Litellm, Prices, Protocol,
+    Settings, SignsWith, Translation,
+};
+use crate::upstream::servers::{
+    HostPattern::{Ends, Is},
+    server,
 };
 use crate::upstream::{Cloud, anthropic};
 use crate::wire::json::{Cursor, name_of, quote_string, span_bytes};
 use crate::wire::percent::encode_segment;
 
-/// Gemini and Claude on Vertex AI.
-pub static VERTEX: Protocol = Protocol {
+const FACTS: DialectFacts = DialectFacts {
     name: "vertex",
     about: "Gemini and Claude on Vertex AI, with `project` and `location`. The credential is `service_account`, or a token in `key`. The base URL follows from `location`.",
+    provider: "gcp.vertex_ai",
+    servers: &[
+        // The other addresses belong to locations, where some models cost more.
+        server(Is("aiplatform.googleapis.com"), &[""], None, Some("vertex")),
+        server(Ends("-aiplatform.googleapis.com"), &[""], None, None),
+        server(Ends(".rep.googleapis.com"), &[""], None, None),
+    ],
+    own_fields: &[
+        AccountField::Project,
+        AccountField::Location,
+        AccountField::ServiceAccount,
+        AccountField::ResponseJsonSchema,
+        AccountField::ParametersJsonSchema,
+    ],
+    litellm: Litellm {
+        names: &["vertex_ai", "vertex_ai_beta"],
+        keys: &[],
+        bases: &[],
+    },
+};
+
+/// Gemini and Claude on Vertex AI.
+pub static VERTEX: Protocol = Protocol {
     base_url: BaseUrl::PerRegion {
         default_region: GLOBAL,
         address_in: vertex_base,
@@ -55,7 +82,7 @@ pub static VERTEX: Protocol = Protocol {
         counting: Some(counting::VERTEX),
         ..TRANSLATION
     }),
-    ..COMMON
+    ..common(FACTS)
 };
 
 /// Claude on Vertex AI.

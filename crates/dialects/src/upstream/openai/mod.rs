@@ -50,7 +50,10 @@ pub use stray::Strays;
 use std::borrow::Cow;
 
 use super::listing::ModelListing;
-use super::protocol::{BaseUrl, ENDPOINTS, Endpoints, Protocol};
+use super::protocol::{
+    AccountField, BaseUrl, DialectFacts, ENDPOINTS, Endpoints, Litellm, Protocol,
+};
+use super::servers::OPENAI;
 use crate::neutral::traits::Traits;
 use crate::neutral::{Endpoint, Servers};
 use crate::wire::json::{Span, span_bytes};
@@ -63,10 +66,17 @@ pub(super) fn model_traits(model: &str) -> Traits {
     }
 }
 
-/// OpenAI, and every server that imitates it.
-pub static PROTOCOL: Protocol = Protocol {
+const FACTS: DialectFacts = DialectFacts {
     name: "openai",
     about: "OpenAI, and every server that imitates its chat completions. `key` is sent as a bearer.",
+    provider: "openai",
+    servers: OPENAI,
+    own_fields: &[AccountField::Preset, AccountField::Quirks],
+    litellm: Litellm::NONE,
+};
+
+/// OpenAI, and every server that imitates it.
+pub static PROTOCOL: Protocol = Protocol {
     base_url: BaseUrl::Fixed("https://api.openai.com/v1"),
     endpoints: Endpoints {
         protocols: &PROTOCOLS,
@@ -84,7 +94,7 @@ pub static PROTOCOL: Protocol = Protocol {
         read_refusal(settings.quirks, head.status, body, head.content_type)
     },
     is_imitated: true,
-    ..Protocol::COMMON
+    ..Protocol::common(FACTS)
 };
 
 static PROTOCOLS: [Protocol; Endpoint::ALL.len()] = protocols(&PROTOCOL, &Endpoint::ALL);
