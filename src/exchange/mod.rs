@@ -5,6 +5,47 @@
 //! ([`crate::desk::relay`]) writes to the caller. The loop over attempts is ours and not Pingora's
 //! proxy loop, because that loop picks the upstream before the body is read, keeps 64 KiB of the
 //! body for a second try, and sends the head before any of the answer is seen.
+//!
+//! # What is held when
+//!
+//! An exchange takes values that give back what they stand for when they are dropped. So an answer,
+//! a refusal, a caller who leaves and a panic all let go in the same way. In the order of taking:
+//!
+//! | Held | What it is | Taken by | Let go |
+//! |---|---|---|---|
+//! | the exchange | one in the drain's count | `Record::new` | the `Record` is dropped |
+//! | entry | a place in `concurrency`, as the body comes | `Desk::plan_request` | the admission |
+//! | request memory | bytes of the body, in the budget | `Desk::body` | `Producer::commit` |
+//! | room | bytes of a form, in the spool's budget | `Desk::upload` | commit, and form sent |
+//! | reservation | amounts and a place in the limits | `admit_request` | `Record::settle` |
+//! | meter | the use so far; the ledger reads it | `Record::meter` | the `Record` is dropped |
+//! | run | the meter's place in the ledger | `Record::meter` | `Ledger::write` |
+//! | slice memory | bytes of a request's slices | `Request::cut` | `Desk::exchange` ends |
+//! | ticket | a place in the queue for an account | `Producer::wait` | an attempt begins |
+//! | guard | the breaker's pass of one attempt | `admit_attempt` | its outcome is recorded |
+//! | permit | a place at the account | `admit_attempt` | the answer is whole, or in reserve |
+//! | copy | bytes of the translated request | `Producer::pick` | a stream begins |
+//! | connection | a connection to the account | `Attempt` | `Attempt::finish` keeps it |
+//! | answer memory | bytes of a whole answer, and the copy | `Opening` | the `Producer` is dropped |
+//!
+//! The last column is the usual case. Whatever is left goes when its holder is dropped:
+//!
+//! * The `Record` holds the reservation, the meter and the run. It is in the context that Pingora
+//!   keeps for the request, and outlives everything below. `Record::settle` comes before the last
+//!   byte of an answer leaves, so that a caller who waits for the end finds its place free. At the
+//!   end of the process, `Books::abandon` settles what still runs: whoever claims the meter first
+//!   does it.
+//! * The `Producer` holds the memory of the request and of a buffered answer, and all attempts. It
+//!   lives as long as [`producer::Producer::next`] is called, and is dropped before the `Record`. A
+//!   request's memory counts as a request of its caller until then, even if it holds no byte.
+//! * An attempt is a `Try` with its guard, and the future of an `Opening` with the permit and the
+//!   copy. A stream goes on as a `Reading` with the connection, the permit, and memory for large
+//!   events. A guard that is dropped without an outcome tells the breaker that nothing was learnt.
+//!   A connection that is dropped is closed, or its HTTP/2 stream is reset.
+//!
+//! The budgets of retries and hedges, and a limit's requests, are spent and not held: nothing gives
+//! them back. A count of tokens ([`count`]) is no exchange with attempts. It holds a `CountPermit`
+//! of the key, the memory of the body, and one `Permit` for each account that is asked.
 
 pub mod admission;
 pub mod advice;
