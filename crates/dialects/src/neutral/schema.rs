@@ -117,6 +117,12 @@ pub(crate) fn find_member<'a>(members: &Members<'a>, name: &str) -> Option<&'a s
         .find_map(|(member, value)| (member == name).then_some(*value))
 }
 
+/// Returns the value of the last member of this name.
+pub(crate) fn find_last<'a>(members: &Members<'a>, name: &str) -> Option<&'a str> {
+    let mut members = members.iter().rev();
+    members.find_map(|(member, value)| (member == name).then_some(*value))
+}
+
 /// Returns the text of a literal if it is a string.
 pub(crate) fn string_value(value: &str) -> Option<Cow<'_, str>> {
     text_of(value.as_bytes(), &(0..value.len()))

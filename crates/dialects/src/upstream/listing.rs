@@ -105,17 +105,18 @@ impl ModelListing {
         // Ollama without models has `null` in place of the names.
         let none = || (page.object.as_deref() == Some("list")).then(Names::default);
         let names = page.data.or(page.models).or_else(none)?;
-        let name = |name: String| {
-            name.strip_prefix(self.before)
-                .map(str::to_owned)
-                .unwrap_or(name)
-        };
+        let names = names.0.into_iter();
         let next = page
             .last_id
             .filter(|_| page.has_more)
             .or(page.next_page_token);
         Some(ModelPage {
-            names: names.0.into_iter().map(name).collect(),
+            names: names
+                .map(|name| match name.strip_prefix(self.before) {
+                    Some(rest) => rest.to_owned(),
+                    None => name,
+                })
+                .collect(),
             next: next
                 .filter(|next| !self.next.is_empty() && (1..=LONGEST_NEXT).contains(&next.len())),
         })

@@ -18,6 +18,11 @@ pub(crate) fn starts_with_any_case(text: impl AsRef<[u8]>, start: &str) -> bool 
         .is_some_and(|text| text.eq_ignore_ascii_case(start.as_bytes()))
 }
 
+/// Returns whether a text starts with one of these.
+pub(crate) fn starts_with_any(text: &str, starts: &[&str]) -> bool {
+    starts.iter().any(|start| text.starts_with(start))
+}
+
 /// One event of a stream, in any framing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Event<'a> {

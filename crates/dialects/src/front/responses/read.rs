@@ -19,7 +19,7 @@ use crate::front::reading::choice::ReadChoice;
 use crate::front::reading::others;
 use crate::front::reading::value::{self, Name, Place, ReadFault, Value};
 use crate::neutral::{
-    Echo, Effort, Field, Format, LazyText, Message, Part, PartKind, Raw, Refused, Request, Role,
+    Echo, Effort, Field, Format, LazyText, Message, Part, Raw, Refused, Request, Role,
 };
 use crate::wire::json::Kind;
 use echoed::Echoed;
@@ -76,13 +76,7 @@ impl<'a> ReadingItems<'a> {
             "stream_options" | "max_tool_calls" => value.skip()?,
             "input" if value.kind()? == Kind::String => {
                 let text = value.lazy_text()?.filter(|text| !text.is_empty());
-                let content = text
-                    .map(|text| Part {
-                        kind: PartKind::Text(text),
-                        cache: None,
-                    })
-                    .into_iter()
-                    .collect();
+                let content = text.map(Part::text).into_iter().collect();
                 self.items.messages.push(Message {
                     caller_index: Some(0),
                     content,
@@ -209,10 +203,7 @@ impl<'a> ReadingItems<'a> {
         } = items;
         tools.join(shown)?;
         if let Some(text) = instructions {
-            let content = vec![Part {
-                kind: PartKind::Text(text),
-                cache: None,
-            }];
+            let content = vec![Part::text(text)];
             messages.insert(
                 0,
                 Message {

@@ -108,10 +108,11 @@ impl ConverseReader {
         delta: &Delta<'_>,
         emit: Emit<'_>,
     ) -> Result<(), StreamFault> {
-        let is_hidden = |open: OpenBlock| {
-            open.kind == BlockKind::Hidden && index.is_some() && open.index == index
-        };
-        if self.open.is_some_and(is_hidden) {
+        if let Some(open) = self.open
+            && open.kind == BlockKind::Hidden
+            && index.is_some()
+            && open.index == index
+        {
             return Ok(());
         }
         if delta.fragment().is_some() {

@@ -216,14 +216,16 @@ const NO_RESULT: &str = r#"{"text":"(nothing)"}"#;
 
 /// Returns whether a message has documents but no text. Documents need a text beside them.
 fn needs_text(side: Side<'_, '_, '_>) -> bool {
-    let is = |wanted: fn(&PartKind<'_>) -> bool| {
-        side.items()
-            .any(|item| matches!(item, Item::Part(part) if wanted(&part.kind)))
-    };
-    is(|kind| {
-        matches!(kind, PartKind::File(..))
-            && matches!(media_source(kind), Ok(MediaSource::Document(..)))
-    }) && !is(|kind| matches!(kind, PartKind::Text(_)))
+    let mut has_document = false;
+    for item in side.items() {
+        let Item::Part(part) = item else { continue };
+        if matches!(part.kind, PartKind::Text(_)) {
+            return false;
+        }
+        has_document |= matches!(part.kind, PartKind::File(..))
+            && matches!(media_source(&part.kind), Ok(MediaSource::Document(..)));
+    }
+    has_document
 }
 
 fn write_media(w: &mut Writer, format: &str, data: &str) {
@@ -271,7 +273,7 @@ fn document_format(media_type: &str, name: &str, data: &str) -> Option<&'static 
     const ENDINGS: [&str; 9] = [
         "pdf", "csv", "doc", "docx", "xls", "xlsx", "html", "txt", "md",
     ];
-    let known_format = match media_type {
+    let by_type = match media_type {
         "application/pdf" => Some("pdf"),
         "text/csv" => Some("csv"),
         "text/html" => Some("html"),
@@ -285,16 +287,9 @@ fn document_format(media_type: &str, name: &str, data: &str) -> Option<&'static 
         _ => None,
     };
     let ending = name.rsplit_once('.').map_or("", |(_, ending)| ending);
-    let by_name = || {
-        ENDINGS
-            .iter()
-            .find(|known| ending.eq_ignore_ascii_case(known))
-            .copied()
-    };
+    let mut endings = ENDINGS.into_iter();
+    let by_name = || endings.find(|known| ending.eq_ignore_ascii_case(known));
     let by_kind = || media_type.starts_with("text/").then_some("txt");
     let by_bytes = || is_pdf(media_type, data).then_some("pdf");
-    known_format
-        .or_else(by_name)
-        .or_else(by_kind)
-        .or_else(by_bytes)
+    by_type.or_else(by_name).or_else(by_kind).or_else(by_bytes)
 }

@@ -9,6 +9,7 @@ use serde::Deserialize;
 
 use crate::neutral::{StreamFault, UpstreamError};
 use crate::upstream::openai;
+use crate::wire::starts_with_any;
 
 /// Reads an answer with the status of an error. `errortype` is the header `x-amzn-errortype`.
 pub fn read_error(
@@ -138,33 +139,31 @@ fn bare_name(name: &str) -> Option<&str> {
 /// So only the beginning of a sentence of Amazon's counts.
 fn classify_error(name: &str, status: Option<u16>, error: &mut UpstreamError) {
     let is = |known: &str| name.eq_ignore_ascii_case(known);
-    let begins = |sentences: &[&str]| {
-        sentences
-            .iter()
-            .any(|sentence| error.message.starts_with(sentence))
-    };
     if !name.is_empty() {
         error.kind = Some(name.to_owned());
     }
+    let message = &error.message;
     let class = class_of(name);
     error.status = if is_too_long(
-        &error.message,
+        message,
         is("ValidationException") || matches!(status, Some(400 | 413)),
     ) {
         error.code = Some("context_length_exceeded".to_owned());
         Some(400)
-    } else if error.is_filtered() || is_filtered(&error.message) {
+    } else if error.is_filtered() || is_filtered(message) {
         error.code = Some("content_filter".to_owned());
         Some(400)
-    } else if class == Some(401) || (status == Some(403) && begins(&BAD_CREDENTIAL)) {
+    } else if class == Some(401)
+        || (status == Some(403) && starts_with_any(message, &BAD_CREDENTIAL))
+    {
         Some(401)
     } else if is("AccessDeniedException")
-        && begins(&["Model access is denied due to INVALID_PAYMENT_INSTRUMENT"])
+        && message.starts_with("Model access is denied due to INVALID_PAYMENT_INSTRUMENT")
     {
         Some(402)
-    } else if is("ValidationException") && begins(&NOT_PERMITTED) {
+    } else if is("ValidationException") && starts_with_any(message, &NOT_PERMITTED) {
         Some(403)
-    } else if is("ValidationException") && is_unknown_model(&error.message) {
+    } else if is("ValidationException") && is_unknown_model(message) {
         Some(404)
     } else {
         class.or(match status {

@@ -227,12 +227,6 @@ const TIERS: [(&str, Option<&str>); 5] = [
 
 /// Returns the names and values of the labels, if the API accepts all of them.
 fn valid_labels(metadata: &str) -> Option<Vec<(Cow<'_, str>, Cow<'_, str>)>> {
-    let is_label = |text: &str| {
-        text.len() <= 256
-            && text
-                .chars()
-                .all(|c| c.is_ascii_alphanumeric() || " \t\n\r:_@$#=/+,-.".contains(c))
-    };
     let labels: Option<Vec<_>> = schema::read_members(metadata)?
         .into_iter()
         .map(|(name, value)| Some((name, schema::string_value(value)?)))
@@ -243,6 +237,11 @@ fn valid_labels(metadata: &str) -> Option<Vec<(Cow<'_, str>, Cow<'_, str>)>> {
                 .iter()
                 .all(|(name, value)| !name.is_empty() && is_label(name) && is_label(value))
     })
+}
+
+fn is_label(text: &str) -> bool {
+    let is_allowed = |c: char| c.is_ascii_alphanumeric() || " \t\n\r:_@$#=/+,-.".contains(c);
+    text.len() <= 256 && text.chars().all(is_allowed)
 }
 
 #[cfg(test)]

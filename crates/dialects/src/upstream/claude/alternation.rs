@@ -27,8 +27,8 @@ impl<'t, 'r, 'a> Side<'t, 'r, 'a> {
     /// Returns the items, with results first. Inside one turn they already come first, but a side
     /// may have several turns.
     pub(crate) fn items(self) -> impl Iterator<Item = &'t Item<'r, 'a>> + Clone {
-        let is_ahead =
-            move |item: &&Item<'_, '_>| self.turns.len() > 1 && matches!(item, Item::Result(_));
+        let has_several = self.turns.len() > 1;
+        let is_ahead = move |item: &&Item<'_, '_>| has_several && matches!(item, Item::Result(_));
         let all = self.turns.iter().flat_map(|turn| &turn.items);
         let ahead = all.clone().filter(is_ahead);
         ahead.chain(all.filter(move |item| !is_ahead(item) && is_writable(item)))
@@ -73,11 +73,10 @@ pub(crate) fn group_sides<'t, 'r, 'a>(
     spoken: &'t [&'t Turn<'r, 'a>],
 ) -> impl DoubleEndedIterator<Item = Side<'t, 'r, 'a>> + Clone {
     let same = |one: &&Turn<'_, '_>, other: &&Turn<'_, '_>| one.is_assistant == other.is_assistant;
-    let side = |turns: &'t [&'t Turn<'r, 'a>]| Side {
+    spoken.chunk_by(same).map(|turns| Side {
         is_assistant: turns.first().is_some_and(|turn| turn.is_assistant),
         turns,
-    };
-    spoken.chunk_by(same).map(side)
+    })
 }
 
 /// Returns the ids of all calls and results in a form that the API takes, in the order in which
@@ -132,16 +131,13 @@ pub(crate) fn is_blank(text: &str) -> bool {
 }
 
 fn refuse_orphan<T>(request: &Request<'_>, id: &str) -> Result<T, FieldRefused> {
-    let is_it = |role, call: Option<&str>| {
-        matches!(role, Role::Tool | Role::Function) && call.unwrap_or_default() == id
-    };
-    let index = request
-        .messages
-        .iter()
-        .rposition(|message| is_it(message.role, message.tool_call_id.as_deref()))
-        .unwrap_or_default();
+    let mut messages = request.messages.iter();
+    let index = messages.rposition(|message| {
+        matches!(message.role, Role::Tool | Role::Function)
+            && message.tool_call_id.as_deref().unwrap_or_default() == id
+    });
     Err(FieldRefused::invalid(
-        Field::Message(index),
+        Field::Message(index.unwrap_or_default()),
         "A tool message must answer a tool call of the assistant's message before it. This one answers no such call.",
     ))
 }

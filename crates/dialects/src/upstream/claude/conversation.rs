@@ -146,16 +146,14 @@ impl<'t, 'r, 'a> Conversation<'t, 'r, 'a> {
 
     /// Counts the cache hints.
     pub(crate) fn cache_hints(&self) -> usize {
-        let has_one = |item: &&Item<'_, '_>| match item {
+        let system = self.system.iter().filter(|part| part.cache.is_some());
+        let items = self.sides().flat_map(Side::items);
+        let items = items.filter(|item| match item {
             Item::Part(part) => part.cache.is_some(),
             Item::Result(outcome) => outcome.cache.is_some(),
             Item::Thoughts(_) | Item::Call(..) => false,
-        };
-        self.system
-            .iter()
-            .filter(|part| part.cache.is_some())
-            .count()
-            + self.sides().flat_map(Side::items).filter(has_one).count()
+        });
+        system.count() + items.count()
     }
 
     /// Writes `system` and `messages`. `hint` becomes the last text of the system.

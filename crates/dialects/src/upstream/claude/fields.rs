@@ -54,12 +54,14 @@ impl Dials<'_> {
         thinks: bool,
         losses: &mut LostFields,
     ) {
-        let excludes = |top_p: Number<'_>| match sampling {
+        let is_excluded = match sampling {
             Sampling::Neither => true,
             Sampling::One if self.temperature.is_some() => true,
-            Sampling::One | Sampling::Both => thinks && top_p.value < 0.95,
+            Sampling::One | Sampling::Both => {
+                thinks && self.top_p.is_some_and(|top_p| top_p.value < 0.95)
+            }
         };
-        if self.top_p.is_some_and(excludes) {
+        if is_excluded {
             losses.add_if(self.top_p.take().is_some_and(is_meant), Field::TopP);
         }
     }

@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 
 use crate::neutral::schema::{Node, find_member, read_members, string_value};
 use crate::wire::json::Writer;
+use crate::wire::starts_with_any;
 
 /// A schema after it was fitted.
 #[derive(Debug)]
@@ -78,24 +79,30 @@ pub(crate) struct Parameters<'a> {
     pub(crate) moved: Option<String>,
 }
 
+impl<'a> Parameters<'a> {
+    fn unchanged(schema: &'a str) -> Self {
+        Self {
+            schema: Cow::Borrowed(schema),
+            moved: None,
+        }
+    }
+}
+
 /// Makes `type` an object, and removes `anyOf`, `oneOf` and `allOf` from the top, because the API
 /// refuses them there.
 pub(crate) fn object_parameters(schema: Option<&str>) -> Parameters<'_> {
-    let as_it_is = |schema| Parameters {
-        schema: Cow::Borrowed(schema),
-        moved: None,
-    };
     let Some(schema) = schema else {
-        return as_it_is(NOTHING);
+        return Parameters::unchanged(NOTHING);
     };
     // Nearly all schemas begin like this, and have none of these keywords.
-    let begins =
-        schema.starts_with(r#"{"type":"object""#) || schema.starts_with(r#"{"type": "object""#);
-    if begins && memchr::memmem::find(schema.as_bytes(), b"Of\"").is_none() {
-        return as_it_is(schema);
+    let starts = [r#"{"type":"object""#, r#"{"type": "object""#];
+    if starts_with_any(schema, &starts)
+        && memchr::memmem::find(schema.as_bytes(), b"Of\"").is_none()
+    {
+        return Parameters::unchanged(schema);
     }
     let Some(members) = read_members(schema) else {
-        return as_it_is(NOTHING);
+        return Parameters::unchanged(NOTHING);
     };
     let is_choice = |name: &str| matches!(name, "anyOf" | "oneOf" | "allOf");
     let has_choice = members.iter().any(|(name, _)| is_choice(name));
@@ -104,7 +111,7 @@ pub(crate) fn object_parameters(schema: Option<&str>) -> Parameters<'_> {
             .iter()
             .any(|(name, value)| name == "type" && *value == "\"object\"")
     {
-        return as_it_is(schema);
+        return Parameters::unchanged(schema);
     }
     let mut w = Writer::with_capacity(schema.len() + 32);
     let mut moved = Writer::default();

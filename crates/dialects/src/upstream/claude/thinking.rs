@@ -1,6 +1,6 @@
 //! This module decides how long the answer may be, and how much of it may be thinking.
 
-use crate::neutral::schema::{read_members, string_value};
+use crate::neutral::schema::{find_last, read_members, string_value};
 use crate::neutral::traits::{Efforts, Thinking as Kind, Traits};
 use crate::neutral::{Effort, Field, FieldRefused, LostFields, Raw, Request, Target};
 use crate::wire::json::Writer;
@@ -59,7 +59,8 @@ impl<'a> Thinking<'a> {
         Self::decide_by(
             request,
             target,
-            (own_settings(request), request.thinking.effort),
+            own_settings(request),
+            request.thinking.effort,
             losses,
         )
     }
@@ -71,13 +72,14 @@ impl<'a> Thinking<'a> {
         target: &Target<'_>,
         losses: &mut LostFields,
     ) -> Result<Self, FieldRefused> {
-        Self::decide_by(request, target, (None, request.effort()), losses)
+        Self::decide_by(request, target, None, request.effort(), losses)
     }
 
     fn decide_by(
         request: &Request<'a>,
         target: &Target<'_>,
-        (settings, effort): (Option<&'a str>, Option<Effort>),
+        settings: Option<&'a str>,
+        effort: Option<Effort>,
         losses: &mut LostFields,
     ) -> Result<Self, FieldRefused> {
         let traits = &target.traits;
@@ -101,25 +103,18 @@ impl<'a> Thinking<'a> {
             is_bounded,
         };
         // If the caller sets no maximum, the answer may grow by the tokens of thinking.
-        let room = |budget: u64| {
-            if request.max_tokens.is_some() {
-                plain
-            } else {
-                plain.saturating_add(budget).min(cap)
-            }
-        };
+        let most = request.max_tokens.map_or(cap, |_| plain);
+        let room = |budget: u64| plain.saturating_add(budget).min(most);
         let own = if traits.thinking == Kind::None {
             None
         } else {
             settings.map(read_settings).transpose()?.flatten()
         };
         losses.add_if(settings.is_some() && own.is_none(), Field::Thinking);
-        // A model that thinks by a budget refuses to think as it likes. An effort says how much.
-        let is_known = |(own, _): &(OwnMode, f64)| {
-            *own != OwnMode::Adaptive || traits.thinking != Kind::Budget
-        };
         let (settings, own) = match own {
-            Some(read) if !is_known(&read) => {
+            // A model that thinks by a budget refuses to think as it likes. An effort sets the
+            // budget.
+            Some((OwnMode::Adaptive, _)) if traits.thinking == Kind::Budget => {
                 losses.add_if(effort.is_none(), Field::Thinking);
                 (None, None)
             }
@@ -208,44 +203,41 @@ impl<'a> Thinking<'a> {
         (self.mode, self.max_tokens) = (Mode::Unset, self.plain);
     }
 
-    /// Writes the settings. `binds` says that the request has thoughts, and that the model would
-    /// refuse the request if a thought does not fit the conversation.
+    /// Writes the settings. `binds` is true if the request has thoughts, and the model would refuse
+    /// the request if a thought does not fit the conversation.
     pub(crate) fn write(
         &self,
         w: &mut Writer,
         binds: bool,
         headers: &mut Vec<(&'static str, &'static str)>,
     ) {
-        let mut kind = |name: &str, binds: bool, more: &dyn Fn(&mut Writer)| {
-            w.key("thinking").object(|w| {
-                w.key("type").text(name);
-                more(w);
-                if binds {
-                    // A caller may shorten a conversation, or change a tool. Then the thought is
-                    // dropped, not the request.
-                    w.key("block_binding")
-                        .object(|w| w.key("prefix_mismatch_behavior").text("drop_block"));
-                }
-            });
-            binds
-        };
-        let needs_header = match self.mode {
-            Mode::Unset if binds => kind("adaptive", true, &|_| ()),
-            Mode::Unset => false,
-            Mode::Off => kind("disabled", false, &|_| ()),
-            // Newer models show their thoughts only if they are asked to.
-            Mode::Adaptive => kind("adaptive", binds, &|w| w.key("display").text("summarized")),
-            Mode::Budget(tokens) => {
-                kind("enabled", binds, &|w| w.key("budget_tokens").number(tokens))
-            }
+        let (kind, binds) = match self.mode {
+            Mode::Unset if !binds => return,
+            Mode::Unset | Mode::Adaptive => ("adaptive", binds),
+            Mode::Budget(_) => ("enabled", binds),
+            Mode::Off => ("disabled", false),
             Mode::Own(raw, _) => {
                 w.key("thinking").raw(raw);
-                raw.contains("\"block_binding\"")
+                headers.extend(raw.contains("\"block_binding\"").then_some(BINDING));
+                return;
             }
         };
-        if needs_header {
-            headers.push(BINDING);
-        }
+        w.key("thinking").object(|w| {
+            w.key("type").text(kind);
+            match self.mode {
+                // Newer models show their thoughts only if they are asked to.
+                Mode::Adaptive => w.key("display").text("summarized"),
+                Mode::Budget(tokens) => w.key("budget_tokens").number(tokens),
+                Mode::Unset | Mode::Off | Mode::Own(..) => {}
+            }
+            if binds {
+                // A caller may shorten a conversation, or change a tool. Then the thought is
+                // dropped, not the request.
+                w.key("block_binding")
+                    .object(|w| w.key("prefix_mismatch_behavior").text("drop_block"));
+            }
+        });
+        headers.extend(binds.then_some(BINDING));
     }
 
     /// Leaves the effort out, because the server would not read it.
@@ -275,17 +267,10 @@ fn in_time(within: Duration) -> u64 {
 
 /// Returns the field `thinking`, which is Anthropic's own.
 fn own_settings<'a>(request: &Request<'a>) -> Option<&'a str> {
-    let others = || {
-        request
-            .others
-            .iter()
-            .find_map(|(name, Raw(raw))| (name == "thinking").then_some(*raw))
-    };
-    request
-        .thinking
-        .settings
-        .map(|Raw(raw)| raw)
-        .or_else(others)
+    let mut others = request.others.iter();
+    let other = others.find(|(name, _)| name == "thinking");
+    let settings = request.thinking.settings.or(other.map(|(_, raw)| *raw));
+    settings.map(|Raw(raw)| raw)
 }
 
 /// Reads Anthropic's own object. Returns its type and its budget, which is 0 if it has none.
@@ -296,13 +281,8 @@ fn read_settings(raw: &str) -> Result<Option<(OwnMode, f64)>, FieldRefused> {
         return Ok(None);
     };
     // If a name comes twice, the last one counts, as elsewhere.
-    let find = |wanted: &str| {
-        members
-            .iter()
-            .rev()
-            .find_map(|(name, value)| (name == wanted).then_some(*value))
-    };
-    let own = match find("type").and_then(string_value).as_deref() {
+    let kind = find_last(&members, "type").and_then(string_value);
+    let own = match kind.as_deref() {
         Some("disabled") => OwnMode::Off,
         Some("enabled") => OwnMode::Budget,
         Some("adaptive" | "between_tools") => OwnMode::Adaptive,
@@ -311,7 +291,7 @@ fn read_settings(raw: &str) -> Result<Option<(OwnMode, f64)>, FieldRefused> {
             return Err(FieldRefused::invalid(Field::ThinkingType, message));
         }
     };
-    let budget = find("budget_tokens")
+    let budget = find_last(&members, "budget_tokens")
         .filter(|_| own == OwnMode::Budget)
         .and_then(|number| number.parse().ok());
     Ok(Some((own, budget.unwrap_or(0.0))))

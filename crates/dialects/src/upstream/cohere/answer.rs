@@ -265,16 +265,11 @@ impl UsageReport {
     /// Emits the tokens that the model read and wrote. If they are missing, it emits the billed
     /// tokens, which do not include Cohere's own prompt to the model.
     fn emit(self, emit: Emit<'_>) {
-        let token_counts = |units: Option<Units>| {
-            units.map_or((None, None), |units| {
-                (units.input_tokens.0, units.output_tokens.0)
-            })
-        };
-        let (read, written) = token_counts(self.tokens);
-        let (billed_in, billed_out) = token_counts(self.billed_units);
+        let own = self.tokens.unwrap_or_default();
+        let billed = self.billed_units.unwrap_or_default();
         let tokens = Tokens {
-            prompt: read.or(billed_in),
-            completion: written.or(billed_out),
+            prompt: own.input_tokens.or(billed.input_tokens).0,
+            completion: own.output_tokens.or(billed.output_tokens).0,
             cached: self.cached_tokens.0,
             ..Tokens::default()
         };

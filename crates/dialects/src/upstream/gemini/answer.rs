@@ -50,18 +50,17 @@ pub fn read_answer(body: &[u8], emit: Emit<'_>) -> Result<(), AnswerFault> {
 
 /// Emits the counts of a whole answer, whatever else it is.
 pub fn emit_usage(body: &[u8], emit: Emit<'_>) {
-    let of_the_last = || {
-        let text = std::str::from_utf8(body).ok()?;
-        read_responses(text)?
-            .list()
-            .iter()
-            .rev()
-            .find_map(|response| Some(response.usage_metadata.as_ref()?.tokens()))
-    };
     let counted = counts_in::<UsageMetadata>(body, "usageMetadata").map(|counts| counts.tokens());
-    if let Some(tokens) = counted.or_else(of_the_last) {
+    if let Some(tokens) = counted.or_else(|| last_tokens(body)) {
         emit(Event::Usage(tokens));
     }
+}
+
+/// Returns the counts of the last object that has some.
+fn last_tokens(body: &[u8]) -> Option<Tokens> {
+    let responses = read_responses(std::str::from_utf8(body).ok()?)?;
+    let mut responses = responses.list().iter().rev();
+    responses.find_map(|response| Some(response.usage_metadata.as_ref()?.tokens()))
 }
 
 /// Reads the objects in a text.

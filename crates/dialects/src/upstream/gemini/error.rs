@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use crate::neutral::UpstreamError;
 use crate::upstream::openai;
+use crate::wire::starts_with_any;
 
 /// Reads the body of an answer whose status is that of an error.
 pub fn read_error(_status: u16, content_type: Option<&str>, body: &[u8]) -> UpstreamError {
@@ -78,25 +79,20 @@ fn class_of(word: &str) -> Option<u16> {
 /// decide anything about our account. So only the beginning of a sentence of Google's counts.
 fn by_words(error: &mut UpstreamError) {
     let message = error.message.to_ascii_lowercase();
-    let begins = |sentences: &[&str]| {
-        sentences
-            .iter()
-            .any(|sentence| message.starts_with(sentence))
-    };
     let is = |status| error.status == Some(status);
     let is_refused = is(400) || is(403);
     if message.contains("token count")
         && message.contains("exceeds")
-        && (is(400) || is(413) || begins(&[TOO_LONG]))
+        && (is(400) || is(413) || message.starts_with(TOO_LONG))
     {
         error.set(400, "context_length_exceeded");
-    } else if is_refused && begins(&BAD_KEY) {
+    } else if is_refused && starts_with_any(&message, &BAD_KEY) {
         error.status = Some(401);
     } else if is(400)
-        && (begins(&["user location is not supported"]) || is_foreign_project(&message))
+        && (message.starts_with("user location is not supported") || is_foreign_project(&message))
     {
         error.status = Some(403);
-    } else if is_refused && begins(&NO_BILLING) {
+    } else if is_refused && starts_with_any(&message, &NO_BILLING) {
         error.status = Some(402);
     }
 }
@@ -126,7 +122,7 @@ fn is_foreign_project(message: &str) -> bool {
 #[derive(Debug, Default)]
 struct Details {
     /// `google.rpc.ErrorInfo`
-    reason: Option<String>,
+    reason: String,
     /// `google.rpc.RetryInfo`
     retry_after: Option<Duration>,
     /// True for a `google.rpc.QuotaFailure` of a quota per day, which comes back the next day.
@@ -143,24 +139,12 @@ impl Details {
         let value: Value = serde_json::from_slice(body).unwrap_or_default();
         let object = value.get(0).unwrap_or(&value);
         let list = object.pointer("/error/details").and_then(Value::as_array);
-        let text = |value: &Value, name| value.get(name).and_then(Value::as_str).map(str::to_owned);
         for detail in list.into_iter().flatten() {
-            let kind = text(detail, "@type").unwrap_or_default();
+            let kind = text_in(detail, "@type");
             match kind.rsplit('.').next().unwrap_or_default() {
-                "ErrorInfo" => details.reason = text(detail, "reason"),
+                "ErrorInfo" => details.reason = text_in(detail, "reason").to_owned(),
                 "RetryInfo" => details.retry_after = detail.get("retryDelay").and_then(read_wait),
                 "QuotaFailure" => {
-                    let is_daily = |violation: &Value| {
-                        let words = ["quotaId", "quotaMetric", "description"]
-                            .map(|name| text(violation, name));
-                        let words = words
-                            .map(Option::unwrap_or_default)
-                            .concat()
-                            .to_ascii_lowercase();
-                        ["perday", "per_day", "per day"]
-                            .iter()
-                            .any(|day| words.contains(day))
-                    };
                     let violations = detail.get("violations").and_then(Value::as_array);
                     details.per_day |= violations.into_iter().flatten().any(is_daily);
                 }
@@ -172,11 +156,11 @@ impl Details {
 
     fn apply(&self, error: &mut UpstreamError) {
         error.retry_after = self.retry_after.or(error.retry_after);
-        match self.reason.as_deref() {
+        match &*self.reason {
             // At Google a bad key has the status 400 (google-gemini/gemini-cli issues 25198, 4690).
-            Some("API_KEY_INVALID" | "API_KEY_EXPIRED") => error.status = Some(401),
-            Some("BILLING_DISABLED") => error.status = Some(402),
-            Some(_) | None => {}
+            "API_KEY_INVALID" | "API_KEY_EXPIRED" => error.status = Some(401),
+            "BILLING_DISABLED" => error.status = Some(402),
+            _ => {}
         }
         if self.per_day && error.status == Some(429) {
             // The delay in the details is for the quota per minute.
@@ -186,24 +170,38 @@ impl Details {
     }
 }
 
+fn text_in<'v>(value: &'v Value, name: &str) -> &'v str {
+    value.get(name).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// Returns whether a violation is of a quota per day.
+fn is_daily(violation: &Value) -> bool {
+    let words = ["quotaId", "quotaMetric", "description"].map(|name| text_in(violation, name));
+    let words = words.concat().to_ascii_lowercase();
+    ["perday", "per_day", "per day"]
+        .iter()
+        .any(|day| words.contains(day))
+}
+
 /// Reads a duration in the forms of JSON: `"37s"`, `"0.5s"`, or its two fields.
 fn read_wait(value: &Value) -> Option<Duration> {
     let seconds = match value {
         Value::String(text) => text.trim().strip_suffix('s')?.parse::<f64>().ok()?,
         Value::Number(number) => number.as_f64()?,
         Value::Object(fields) => {
-            let number = |name| match fields.get(name) {
-                Some(Value::String(digits)) => digits.parse().ok(),
-                Some(Value::Number(number)) => number.as_f64(),
-                Some(Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_)) | None => {
-                    Some(0.0)
-                }
-            };
-            number("seconds")? + number("nanos")? / 1e9
+            number(fields.get("seconds"))? + number(fields.get("nanos"))? / 1e9
         }
         Value::Null | Value::Bool(_) | Value::Array(_) => return None,
     };
     Duration::try_from_secs_f64(seconds.clamp(0.0, MAX_WAIT)).ok()
+}
+
+fn number(value: Option<&Value>) -> Option<f64> {
+    match value {
+        Some(Value::String(digits)) => digits.parse().ok(),
+        Some(Value::Number(number)) => number.as_f64(),
+        Some(Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_)) | None => Some(0.0),
+    }
 }
 
 #[cfg(test)]

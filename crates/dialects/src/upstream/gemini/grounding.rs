@@ -131,14 +131,11 @@ impl Chunk<'_> {
             .as_ref()
             .or(self.retrieved_context.as_ref())
             .or(self.maps.as_ref());
-        let text = |field_of: for<'s> fn(&'s Source<'_>) -> &'s str| {
-            source.map_or("", |source| field_of(source))
-        };
         Citation {
             // Documents may be in a store that only Google's servers read.
-            url: web_address(text(|source| source.uri.as_str())),
-            title: text(|source| source.title.as_str()),
-            quote: text(|source| source.text.as_str()),
+            url: web_address(source.map_or("", |source| source.uri.as_str())),
+            title: source.map_or("", |source| source.title.as_str()),
+            quote: source.map_or("", |source| source.text.as_str()),
             cited_range,
         }
     }

@@ -97,15 +97,8 @@ impl Model {
         };
         let first = rest.split('-').next().unwrap_or_default();
         let (major, minor) = first.split_once('.').unwrap_or((first, "0"));
-        // `gemma-3n`
-        let number = |digits: &str| {
-            digits
-                .trim_end_matches(|c: char| !c.is_ascii_digit())
-                .parse()
-                .ok()
-        };
-        let numbered = number(major)
-            .zip(number(minor))
+        let numbered = read_number(major)
+            .zip(read_number(minor))
             .filter(|_| maker != Maker::Other);
         let has = |word| rest.split('-').any(|part| part == word);
         let is_latest = maker == Maker::Gemini && has("latest");
@@ -196,6 +189,12 @@ impl Model {
                 .generation
                 .is_some_and(|generation| generation >= (major, minor))
     }
+}
+
+/// Reads a number of a generation. Letters after it do not count: `gemma-3n`.
+fn read_number(digits: &str) -> Option<u8> {
+    let digits = digits.trim_end_matches(|c: char| !c.is_ascii_digit());
+    digits.parse().ok()
 }
 
 #[cfg(test)]

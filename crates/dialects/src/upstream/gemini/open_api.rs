@@ -16,7 +16,8 @@ const DEEPEST: usize = 8;
 const MAX_PARTS: usize = 2000;
 
 /// Writes a schema. Returns whether a part of its meaning is lost.
-pub(super) fn write_schema(Schema(schema): &Schema<'_>, w: &mut Writer) -> bool {
+pub(super) fn write_schema(schema: &Schema<'_>, w: &mut Writer) -> bool {
+    let schema = &schema.0;
     let mut form = Form {
         defs: Vec::new(),
         depth: 0,
@@ -57,9 +58,7 @@ impl<'s, 'a> Form<'s, 'a> {
         let (has_any_of, has_one_of, has_const) = (has("anyOf"), has("oneOf"), has("const"));
         let has_choice = has_any_of || has_one_of || has("allOf");
         let excludes_kinds = has_choice || has("$ref");
-        let stands =
-            |name: &str| !matches!(name, "$ref" | "$defs" | "definitions") && !is_idle(name);
-        let has_company = schema.parts.iter().any(|(name, _)| stands(name));
+        let has_company = schema.parts.iter().any(|(name, _)| limits_values(name));
         let is_null = is_null(schema);
         let mut nullable = false;
         for (name, value) in &schema.parts {
@@ -92,7 +91,7 @@ impl<'s, 'a> Form<'s, 'a> {
                 "type" => w.key("type").raw(value.text),
                 name if is_plain(name) && !name.starts_with('$') => w.name(name).raw(value.text),
                 "additionalProperties" if value.text == "true" => {}
-                name if !stands(name) => {}
+                name if !limits_values(name) => {}
                 _ => self.lost = true,
             }
         }
@@ -176,11 +175,13 @@ impl<'s, 'a> Form<'s, 'a> {
     }
 }
 
-/// Returns whether a schema allows only `null`, as one of its keywords says.
+/// Returns whether a keyword by itself limits values. References and definitions do not.
+fn limits_values(name: &str) -> bool {
+    !matches!(name, "$ref" | "$defs" | "definitions") && !is_idle(name)
+}
+
+/// Returns whether one of a schema's keywords allows only `null`.
 fn is_null(schema: &Node<'_>) -> bool {
-    let are_all = |list: &Node<'_>, is_null: fn(&Node<'_>) -> bool| {
-        list.is_array() && !list.parts.is_empty() && list.elements().all(is_null)
-    };
     schema.parts.iter().any(|(name, value)| match &**name {
         "type" => value.text == NULL || are_all(value, |kind| kind.text == NULL),
         "const" => value.text == "null",
@@ -190,8 +191,12 @@ fn is_null(schema: &Node<'_>) -> bool {
     })
 }
 
-/// Returns whether a schema allows `null`, as far as its own keywords say. A reference may forbid
-/// it.
+/// Returns whether a list has elements, and each is `null`.
+fn are_all(list: &Node<'_>, is_null: fn(&Node<'_>) -> bool) -> bool {
+    list.is_array() && !list.parts.is_empty() && list.elements().all(is_null)
+}
+
+/// Returns whether a schema's own keywords allow `null`. A reference may forbid it.
 fn allows_null(schema: &Node<'_>) -> bool {
     schema.text != "false"
         && schema.parts.iter().all(|(name, value)| match &**name {

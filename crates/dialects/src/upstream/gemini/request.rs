@@ -1,8 +1,6 @@
 //! This module writes the request. The conversation and the tools are in [`super::contents`] and
 //! [`super::tools`]; the settings of the answer are here.
 
-use std::borrow::Cow;
-
 use super::Service;
 use super::contents::{self, Contents};
 use super::models::Model;
@@ -289,19 +287,19 @@ enum ThinkingOrder {
 /// Returns the request's metadata if it can be labels. Vertex AI takes lower-case letters, digits,
 /// `_` and `-`, up to 63 characters. A key begins with a letter.
 fn valid_labels(metadata: Raw<'_>) -> Option<&str> {
-    let is_plain = |word: &str| {
-        word.len() <= 63
-            && word
-                .bytes()
-                .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || matches!(b, b'_' | b'-'))
-    };
     let labels = read_members(metadata.0)?;
-    let fits = |(name, value): &(Cow<'_, str>, &str)| {
-        is_plain(name)
-            && name.starts_with(|c: char| c.is_ascii_lowercase())
-            && string_value(value).is_some_and(|value| is_plain(&value))
-    };
-    ((1..=64).contains(&labels.len()) && labels.iter().all(fits)).then_some(metadata.0)
+    let are_labels = (1..=64).contains(&labels.len())
+        && labels.iter().all(|(name, value)| {
+            is_label(name)
+                && name.starts_with(|c: char| c.is_ascii_lowercase())
+                && string_value(value).is_some_and(|value| is_label(&value))
+        });
+    are_labels.then_some(metadata.0)
+}
+
+fn is_label(word: &str) -> bool {
+    let is_allowed = |b: u8| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'_' | b'-');
+    word.len() <= 63 && word.bytes().all(is_allowed)
 }
 
 fn is_empty(object: Raw<'_>) -> bool {

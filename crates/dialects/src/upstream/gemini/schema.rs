@@ -5,8 +5,6 @@
 //! `enum`). Others are left out, and are named as a loss. The rest keeps its order and its text.
 //! One pass reads and another writes; neither goes deeper than the scanner.
 
-use std::borrow::Cow;
-
 use crate::neutral::schema::Node;
 use crate::wire::json::Writer;
 
@@ -54,13 +52,16 @@ impl<'a> Schema<'a> {
     /// Returns whether the schema has no properties. Google then wants no parameters at all, not an
     /// object without properties.
     pub(super) fn has_no_properties(&self) -> bool {
-        let says_nothing = |(name, value): &(Cow<'_, str>, Node<'_>)| match &**name {
-            "$ref" => false,
-            "properties" | "additionalProperties" => !value.is_object() || value.parts.is_empty(),
-            "anyOf" | "oneOf" | "allOf" => !value.is_array() || value.parts.is_empty(),
-            _ => true,
-        };
-        self.0.text != "false" && self.0.parts.iter().all(says_nothing)
+        let mut parts = self.0.parts.iter();
+        self.0.text != "false"
+            && parts.all(|(name, value)| match &**name {
+                "$ref" => false,
+                "properties" | "additionalProperties" => {
+                    !value.is_object() || value.parts.is_empty()
+                }
+                "anyOf" | "oneOf" | "allOf" => !value.is_array() || value.parts.is_empty(),
+                _ => true,
+            })
     }
 
     /// Writes the schema for Google. Returns whether a part of its meaning is lost.
@@ -76,7 +77,25 @@ pub(super) fn is_plain(name: &str) -> bool {
     PLAIN.contains(&name)
 }
 
-/// Returns whether a keyword says nothing about values.
+/// Returns whether a keyword is written, changed or unchanged, and is no reference or definition.
+fn is_written(name: &str) -> bool {
+    const CHANGED: [&str; 7] = [
+        "type",
+        "enum",
+        "const",
+        "items",
+        "additionalProperties",
+        "prefixItems",
+        "properties",
+    ];
+    CHANGED.contains(&name) || is_choice(name) || (is_plain(name) && !name.starts_with('$'))
+}
+
+fn is_choice(name: &str) -> bool {
+    matches!(name, "anyOf" | "oneOf" | "allOf")
+}
+
+/// Returns whether a keyword does not limit values.
 pub(super) fn is_idle(name: &str) -> bool {
     matches!(name, "$schema" | "$comment" | "$vocabulary" | "strict")
 }
@@ -97,21 +116,7 @@ impl SchemaWriter {
     }
 
     fn members(&mut self, schema: &Node<'_>, w: &mut Writer) {
-        let is_choice = |name: &str| matches!(name, "anyOf" | "oneOf" | "allOf");
-        let stands_beside = |name: &str| {
-            let is_read = matches!(
-                name,
-                "type"
-                    | "enum"
-                    | "const"
-                    | "items"
-                    | "additionalProperties"
-                    | "prefixItems"
-                    | "properties"
-            );
-            is_read || is_choice(name) || (is_plain(name) && !name.starts_with('$'))
-        };
-        let has_company = schema.parts.iter().any(|(name, _)| stands_beside(name));
+        let has_company = schema.parts.iter().any(|(name, _)| is_written(name));
         let Some(reference) = schema.get("$ref").filter(|_| has_company) else {
             return self.keywords(schema, true, w);
         };

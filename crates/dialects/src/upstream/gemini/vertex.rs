@@ -49,7 +49,9 @@ pub static VERTEX: Protocol = Protocol {
         default_region: GLOBAL,
         address_in: vertex_base,
     },
-    path: |_, settings, model, stream| googles_path(settings, model, method_suffix(stream)).into(),
+    path: |_, settings, model, stream| {
+        vertex_path(settings, "google", model, method_suffix(stream)).into()
+    },
     traits: |model| {
         if is_claude(model) {
             anthropic::model_traits(model)
@@ -88,18 +90,12 @@ pub static VERTEX: Protocol = Protocol {
 /// Claude on Vertex AI.
 static CLAUDE: Protocol = Protocol {
     path: |_, settings, model, stream| {
-        let (project, location) = (settings.project.as_deref(), settings.region.as_deref());
-        let action = if stream {
+        let method = if stream {
             ":streamRawPredict"
         } else {
             ":rawPredict"
         };
-        vertex_path(
-            (project.unwrap_or_default(), location.unwrap_or(GLOBAL)),
-            ("anthropic", model),
-            action,
-        )
-        .into()
+        vertex_path(settings, "anthropic", model, method).into()
     },
     family: Some(Family::Claude),
     endpoints: ENDPOINTS,
@@ -139,7 +135,7 @@ static EMBEDDINGS: Protocol = Protocol {
         } else {
             ":predict"
         };
-        googles_path(settings, model, method).into()
+        vertex_path(settings, "google", model, method).into()
     },
     endpoints: ENDPOINTS,
     translation: Some(Translation {
@@ -182,27 +178,13 @@ fn vertex_base(location: &str) -> String {
     }
 }
 
-/// Returns the path of a method of one of Google's models.
-fn googles_path(settings: &Settings, model: &str, method: &str) -> String {
-    let (project, location) = (settings.project.as_deref(), settings.region.as_deref());
-    vertex_path(
-        (project.unwrap_or_default(), location.unwrap_or(GLOBAL)),
-        ("google", model),
-        method,
-    )
-}
-
 /// Returns the path after the base URL for a model. The model's name may have its publisher
 /// (`publishers/x/models/y`). A tuned model has its endpoint (`endpoints/123`).
-fn vertex_path(
-    (project, location): (&str, &str),
-    (publisher, model): (&str, &str),
-    action: &str,
-) -> String {
+fn vertex_path(settings: &Settings, publisher: &str, model: &str, action: &str) -> String {
     let location_path = format!(
         "/v1/projects/{}/locations/{}",
-        encode_segment(project),
-        encode_segment(location)
+        encode_segment(settings.project.as_deref().unwrap_or_default()),
+        encode_segment(settings.region.as_deref().unwrap_or(GLOBAL))
     );
     if let Some(endpoint) = model.strip_prefix("endpoints/") {
         return format!(
@@ -237,6 +219,14 @@ mod tests {
     use crate::neutral::ErrorHead;
     use crate::{Dialect, Translate};
 
+    fn settings(project: &str, place: &str) -> Settings {
+        Settings {
+            project: Some(project.into()),
+            region: Some(place.into()),
+            ..Settings::NONE
+        }
+    }
+
     #[test]
     fn every_kind_of_location_has_its_host() {
         let check = |location, base| assert_eq!(vertex_base(location), base);
@@ -258,7 +248,12 @@ mod tests {
     fn paths_name_project_location_and_model() {
         let check = |model, stream, path: &str| {
             assert_eq!(
-                vertex_path(("p-1", "eu"), ("google", model), method_suffix(stream)),
+                vertex_path(
+                    &settings("p-1", "eu"),
+                    "google",
+                    model,
+                    method_suffix(stream)
+                ),
                 path
             );
         };
@@ -304,7 +299,12 @@ mod tests {
             "/v1/projects/p-1/locations/eu/publishers/__/models/x:generateContent",
         );
         assert_eq!(
-            vertex_path(("..", "a/b?c"), ("google", "m"), method_suffix(false)),
+            vertex_path(
+                &settings("..", "a/b?c"),
+                "google",
+                "m",
+                method_suffix(false)
+            ),
             "/v1/projects/__/locations/a%2Fb%3Fc/publishers/google/models/m:generateContent"
         );
     }
@@ -316,12 +316,7 @@ mod tests {
                 r#"{{"model":"m","max_tokens":9,"messages":[{{"role":"user","content":"hi"}}],"stream":{stream}}}"#
             );
             let body = bytes::Bytes::from(body);
-            let settings = Settings {
-                project: Some("p".into()),
-                region: Some("eu".into()),
-                ..Settings::NONE
-            };
-            let outbound = Dialect::new(&VERTEX, settings).write(&Translate {
+            let outbound = Dialect::new(&VERTEX, settings("p", "eu")).write(&Translate {
                 traits: (VERTEX.traits)(model),
                 ..Translate::new(&body, &front.envelope(&body).unwrap(), model)
             });

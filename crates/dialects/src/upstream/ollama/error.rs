@@ -3,6 +3,7 @@
 use crate::neutral::UpstreamError;
 use crate::upstream::openai;
 use crate::upstream::shared::flat::is_overflow;
+use crate::wire::starts_with_any;
 
 /// Reads the body of an answer with a status other than 200.
 pub fn read_error(status: u16, content_type: Option<&str>, body: &[u8]) -> UpstreamError {
@@ -30,7 +31,7 @@ pub(super) fn unanswered_error(reason: &str) -> UpstreamError {
 /// sentence counts, except for a prompt that was refused.
 fn correct_error(mut error: UpstreamError, status: u16) -> UpstreamError {
     let words = error.message.to_ascii_lowercase();
-    let begins = |sentences: &[&str]| sentences.iter().any(|sentence| words.starts_with(sentence));
+    let begins = |sentences: &[&str]| starts_with_any(&words, sentences);
     // The text after the model's name, which may be in quotes.
     let after_first = words
         .split_once(' ')

@@ -24,22 +24,24 @@ pub(crate) fn knows_breakpoints(model: &str) -> bool {
     }
 }
 
-/// Notes the hints that no place is there for.
+/// Notes the hints that the request for this model has no field for.
 pub(super) fn lose_hints(request: &Request<'_>, traits: &Traits, losses: &mut LostFields) {
     if !traits.cache_breakpoints {
         return options::lose_cache_hints(request, losses);
     }
-    let is_lost = |message: &Message<'_>| {
-        let of_part = |part: &Part<'_>| part.cache.is_some() && !can_have_hint(message.role, part);
-        let is_result = matches!(message.role, Role::Tool | Role::Function);
-        message.content.iter().any(of_part) || message.cache.is_some() && !is_result
-    };
-    let is_lost = request.messages.iter().any(is_lost)
+    let is_lost = request.messages.iter().any(loses_hint)
         || request.tools.iter().any(|tool| tool.cache.is_some());
     losses.add_if(is_lost, Field::CacheHint);
 }
 
-/// Returns the hint of a part, if it is said to this model.
+/// Returns whether a message has a hint in a place where this model takes none.
+fn loses_hint(message: &Message<'_>) -> bool {
+    let is_lost = |part: &Part<'_>| part.cache.is_some() && !can_have_hint(message.role, part);
+    let is_result = matches!(message.role, Role::Tool | Role::Function);
+    message.content.iter().any(is_lost) || message.cache.is_some() && !is_result
+}
+
+/// Returns the hint of a part, if this model gets it.
 pub(super) fn hint_of<'p>(
     part: &'p Part<'_>,
     role: Role,
@@ -177,16 +179,16 @@ mod tests {
         let point = json!({"mode": "explicit"});
         let picture = json!({"type": "base64", "media_type": "image/png", "data": "AAAA"});
         let members = json!({"model": "m", "max_tokens": 9,
-            "system": [{"type": "text", "text": "One.", "cache_control": hint}, {"type": "text", "text": "Two."}],
-            "messages": [
-                {"role": "user", "content": [
-                    {"type": "text", "text": "see"},
-                    {"type": "image", "source": picture, "cache_control": hint}]},
-                {"role": "assistant", "content": [{"type": "tool_use", "id": "c", "name": "f", "input": {}}]},
-                {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c", "content": "four", "cache_control": hint}]},
-                {"role": "assistant", "content": "ok"},
-                {"role": "user", "content": [{"type": "text", "text": "more", "cache_control": long}]},
-            ],
+        "system": [{"type": "text", "text": "One.", "cache_control": hint}, {"type": "text", "text": "Two."}],
+        "messages": [
+        {"role": "user", "content": [
+        {"type": "text", "text": "see"},
+        {"type": "image", "source": picture, "cache_control": hint}]},
+        {"role": "assistant", "content": [{"type": "tool_use", "id": "c", "name": "f", "input": {}}]},
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c", "content": "four", "cache_control": hint}]},
+        {"role": "assistant", "content": "ok"},
+        {"role": "user", "content": [{"type": "text", "text": "more", "cache_control": long}]},
+        ],
         });
         let (body, losses) = written(chat(), "gpt-5.6", &MESSAGES, &members);
         let messages = &body["messages"];
@@ -220,10 +222,10 @@ mod tests {
         // The assistant's words and tools have no place for one.
         for members in [
             json!({"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "x"},
-                {"role": "assistant", "content": [{"type": "text", "text": "y", "cache_control": hint}]},
-                {"role": "user", "content": "z"}]}),
+{"role": "assistant", "content": [{"type": "text", "text": "y", "cache_control": hint}]},
+{"role": "user", "content": "z"}]}),
             json!({"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "x"}],
-                "tools": [{"name": "f", "input_schema": {"type": "object"}, "cache_control": hint}]}),
+"tools": [{"name": "f", "input_schema": {"type": "object"}, "cache_control": hint}]}),
         ] {
             let (body, losses) = written(chat(), "gpt-5.6", &MESSAGES, &members);
             assert!(
@@ -239,9 +241,9 @@ mod tests {
     fn hints_for_a_cache_are_breakpoints_and_the_other_way_round() {
         let (hint, point) = (json!({"type": "ephemeral"}), json!({"mode": "explicit"}));
         let asked = json!({"model": "m", "max_tokens": 9, "system": [{"type": "text", "text": "Be brief.", "cache_control": hint}],
-            "messages": [{"role": "user", "content": "x"},
-                {"role": "assistant", "content": [{"type": "tool_use", "id": "c", "name": "f", "input": {}}]},
-                {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c", "content": "four", "cache_control": hint}]}]});
+"messages": [{"role": "user", "content": "x"},
+{"role": "assistant", "content": [{"type": "tool_use", "id": "c", "name": "f", "input": {}}]},
+{"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c", "content": "four", "cache_control": hint}]}]});
         let (sent, lost) = written(responses(), "gpt-5.6", &MESSAGES, &asked);
         let text = |text: &str| json!([{"type": "input_text", "text": text, "prompt_cache_breakpoint": point}]);
         assert_eq!(sent["input"][0]["content"], text("Be brief."), "{sent}");

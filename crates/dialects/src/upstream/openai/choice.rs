@@ -192,7 +192,7 @@ impl Choice {
             return Ok(None);
         };
         self.has_delta |= !is_message && body.speaks;
-        Ok(reasoning::only_thinking(text, body))
+        Ok(reasoning::thinking_bytes(text, body))
     }
 
     /// Returns whether an entry only repeats the piece of reasoning before it. A short piece may be
@@ -383,8 +383,8 @@ impl Choice {
             else {
                 return cursor.value().map(drop);
             };
-            let each = |cursor: &mut Cursor<'_>, entry_index| {
-                if entry_index >= MAX_LISTED || cursor.kind()? != Kind::Object {
+            cursor.maybe_array(|cursor, index| {
+                if index >= MAX_LISTED || cursor.kind()? != Kind::Object {
                     return cursor.value().map(drop);
                 }
                 let mut has_index = false;
@@ -395,8 +395,8 @@ impl Choice {
                 }
                 *listed += 1;
                 Ok(())
-            };
-            cursor.maybe_array(each).map(drop)
+            })?;
+            Ok(())
         });
     }
 }

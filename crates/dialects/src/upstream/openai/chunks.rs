@@ -14,7 +14,7 @@ use super::event::{edit_usage, write_event};
 use super::head::Head;
 use super::meter;
 use super::pattern::{Pattern, Probe};
-use super::shape::{ChoiceShape, MessageShape, Shape, set_member};
+use super::shape::{ChoiceShape, Shape, set_member};
 use super::{error, finish};
 use crate::neutral::price::ShowCost;
 use crate::neutral::usage::{Source, Usage};
@@ -231,11 +231,9 @@ impl Chunks {
     /// if the chunk goes out at all.
     fn judges_thinking(&self, text: &[u8]) -> bool {
         let mut bodies = self.shape.list.iter().flat_map(ChoiceShape::bodies);
-        let may_repeat = |body: &MessageShape| {
-            self.quirks.repeats_reasoning && body.only_reasoning(text).is_some()
-        };
         bodies.any(|body| {
-            may_repeat(body) || body.thinking.has_content && !self.common.show_reasoning
+            self.quirks.repeats_reasoning && body.only_reasoning(text).is_some()
+                || body.thinking.has_content && !self.common.show_reasoning
         })
     }
 
@@ -248,7 +246,7 @@ impl Chunks {
         let mut written = Vec::new();
         if self.shape.read(&probe.text).is_ok() {
             self.write(&probe.text, Finishes::Held, &mut written)?;
-            if self.passed_bytes - bytes_before == probe.text_length() {
+            if self.passed_bytes - bytes_before == probe.added_bytes() {
                 self.pattern.learn(probe, &written);
             }
         }
@@ -388,9 +386,9 @@ impl Chunks {
     /// Returns whether the model has only said that it will not answer. While one of several
     /// choices is open, the model may still answer.
     pub(crate) fn declined(&self) -> bool {
-        let is_settled =
-            |choice: &Choice| !choice.answers && (choice.refuses || choice.ended.is_some());
-        self.choices.iter().any(Choice::declines) && self.choices.iter().all(is_settled)
+        let mut choices = self.choices.iter();
+        choices.clone().any(Choice::declines)
+            && choices.all(|choice| !choice.answers && (choice.refuses || choice.ended.is_some()))
     }
 
     /// Returns the flaws of the answer. They are complete when the answer is whole.

@@ -1,6 +1,8 @@
 //! A request of another format → a chat completion. What OpenAI's format cannot say is lost, and
 //! named; the quirks of a server are applied afterwards, as they are to every chat completion.
 
+use std::borrow::Cow;
+
 use super::breakpoints::{self, is_medium, write_texts};
 use super::nesting::{Nesting, most_tokens, write_labels};
 use crate::neutral::answered::check_calls_answered;
@@ -290,9 +292,10 @@ impl<'r, 'a> Messages<'_, 'r, 'a> {
                     write_part(
                         w,
                         part,
-                        (index, part_index),
+                        Field::Part(index, part_index),
+                        hint,
                         refused,
-                        &mut PartExtras { hint, losses },
+                        losses,
                     );
                 }
             });
@@ -323,9 +326,10 @@ impl<'r, 'a> Messages<'_, 'r, 'a> {
                         write_part(
                             w,
                             part,
-                            (index, part_index),
+                            Field::Part(index, part_index),
+                            hint,
                             refused,
-                            &mut PartExtras { hint, losses },
+                            losses,
                         );
                     }
                 }
@@ -334,55 +338,39 @@ impl<'r, 'a> Messages<'_, 'r, 'a> {
     }
 }
 
-/// What is said beside a part, and what is not.
-struct PartExtras<'b> {
-    hint: Option<&'b Cache<'b>>,
-    losses: &'b mut LostFields,
-}
-
+/// Writes a part, with its hint for a prompt cache. `field` names the part in a refusal.
 fn write_part(
     w: &mut Writer,
     part: &Part<'_>,
-    (message, part_index): (usize, usize),
+    field: Field,
+    hint: Option<&Cache<'_>>,
     refused: &mut Option<FieldRefused>,
-    extras: &mut PartExtras<'_>,
+    losses: &mut LostFields,
 ) {
-    let PartExtras { hint, losses } = extras;
-    let url = |media: &Media<'_>| match media {
-        Media::Inline(kind, data) => Some(format!("data:{kind};base64,{data}")),
-        Media::Url(url) => Some(url.to_string()),
-        Media::Id(_) => None,
-    };
-    let mut refuse = |why: &str| {
-        refused.get_or_insert_with(|| {
-            FieldRefused::unsupported(Field::Part(message, part_index), why)
-        });
-    };
-    const ELSEWHERE: &str =
-        "This model's provider does not have files that were uploaded to another one.";
+    if let Some(why) = part_refusal(&part.kind) {
+        refused.get_or_insert_with(|| FieldRefused::unsupported(field, why));
+        return;
+    }
     match &part.kind {
         PartKind::Text(text) => w.object(|w| {
             w.key("type").text("text");
             text.write(w.key("text"));
-            breakpoints::write_breakpoint(w, *hint, losses);
+            breakpoints::write_breakpoint(w, hint, losses);
         }),
-        PartKind::Image(media, detail) => match url(media) {
-            Some(url) => w.object(|w| {
-                w.key("type").text("image_url");
-                w.key("image_url").object(|w| {
-                    w.key("url").text(&url);
-                    w.optional("detail", detail.as_deref(), Writer::text);
-                });
-                breakpoints::write_breakpoint(w, *hint, losses);
-            }),
-            None => refuse(ELSEWHERE),
-        },
+        PartKind::Image(media, detail) => w.object(|w| {
+            w.key("type").text("image_url");
+            w.key("image_url").object(|w| {
+                w.key("url").text(&media_url(media));
+                w.optional("detail", detail.as_deref(), Writer::text);
+            });
+            breakpoints::write_breakpoint(w, hint, losses);
+        }),
         PartKind::Audio(data, format) => w.object(|w| {
             w.key("type").text("input_audio");
             w.key("input_audio")
                 .object(|w| w.texts([("data", data), ("format", format)]));
         }),
-        PartKind::File(Media::Inline(kind, data), name) => w.object(|w| {
+        PartKind::File(media, name) => w.object(|w| {
             w.key("type").text("file");
             w.key("file").object(|w| {
                 losses.add_if(name.as_deref().is_some_and(str::is_empty), Field::FileName);
@@ -391,15 +379,30 @@ fn write_part(
                         .filter(|name| !name.is_empty())
                         .unwrap_or("file"),
                 );
-                w.key("file_data")
-                    .text(&format!("data:{kind};base64,{data}"));
+                w.key("file_data").text(&media_url(media));
             });
-            breakpoints::write_breakpoint(w, *hint, losses);
+            breakpoints::write_breakpoint(w, hint, losses);
         }),
-        PartKind::File(Media::Url(_), _) => {
-            refuse("This model's provider fetches no files: send the data itself.")
+    }
+}
+
+/// Returns the reason for which a part cannot be sent.
+fn part_refusal(kind: &PartKind<'_>) -> Option<&'static str> {
+    match kind {
+        PartKind::Image(Media::Id(_), _) | PartKind::File(Media::Id(_), _) => {
+            Some("This model's provider does not have files that were uploaded to another one.")
         }
-        PartKind::File(Media::Id(_), _) => refuse(ELSEWHERE),
+        PartKind::File(Media::Url(_), _) => {
+            Some("This model's provider fetches no files: send the data itself.")
+        }
+        PartKind::Text(_) | PartKind::Image(..) | PartKind::Audio(..) | PartKind::File(..) => None,
+    }
+}
+
+fn media_url<'m>(media: &'m Media<'_>) -> Cow<'m, str> {
+    match media {
+        Media::Inline(kind, data) => format!("data:{kind};base64,{data}").into(),
+        Media::Url(url) | Media::Id(url) => Cow::Borrowed(url),
     }
 }
 

@@ -10,6 +10,7 @@ use serde_json::{Map, Value};
 use super::finish::{self, Finish};
 use crate::neutral::{NO_REASON, UpstreamError};
 use crate::upstream::quirks::Quirks;
+use crate::wire::starts_with_any;
 
 /// Reads an answer whose status is that of an error. The server's quirks may change the status.
 pub fn read_refusal(
@@ -55,13 +56,9 @@ pub(crate) fn hidden_error(json: &[u8]) -> Option<UpstreamError> {
     if object.get("error").is_some_and(reports_error) {
         return Some(error_from_object(&object));
     }
-    let in_place = |error: &Value| {
-        reports_error(error)
-            .then(|| error_from_object(&Map::from_iter([("error".to_owned(), error.clone())])))
-    };
     if let Some(error) = object
         .get("x_groq")
-        .and_then(|groq| in_place(groq.get("error")?))
+        .and_then(|groq| inner_error(groq.get("error")?))
     {
         return Some(error);
     }
@@ -69,13 +66,19 @@ pub(crate) fn hidden_error(json: &[u8]) -> Option<UpstreamError> {
         return is_flat_error(&object).then(|| error_from_object(&object));
     };
     choices.iter().find_map(|choice| {
-        choice.get("error").and_then(in_place).or_else(|| {
+        choice.get("error").and_then(inner_error).or_else(|| {
             match finish::finish_from_word(choice.get("finish_reason")?.as_str()?) {
                 Finish::Failed(word) => Some(gave_up(word)),
                 Finish::Missing | Finish::Ended(_) | Finish::EndedBy(_) => None,
             }
         })
     })
+}
+
+/// Reads the value of an `error` member inside another object.
+fn inner_error(error: &Value) -> Option<UpstreamError> {
+    reports_error(error)
+        .then(|| error_from_object(&Map::from_iter([("error".to_owned(), error.clone())])))
 }
 
 /// Returns the error for a finish reason such as `error` or `abort`, if the upstream says nothing
@@ -132,16 +135,11 @@ fn reports_error(error: &Value) -> bool {
 
 /// Returns whether an object without `choices` is an error whose fields are at the top.
 fn is_flat_error(object: &Map<String, Value>) -> bool {
-    let is = |name, word| object.get(name).and_then(Value::as_str) == Some(word);
-    let has_text = |name| {
-        object
-            .get(name)
-            .is_some_and(|text| text.as_str().is_some_and(|text| !text.is_empty()))
-    };
-    is("object", "error")
-        || is("type", "error")
-        || has_text("message")
-        || has_text("error_type")
+    let text = |name| object.get(name).and_then(Value::as_str).unwrap_or_default();
+    text("object") == "error"
+        || text("type") == "error"
+        || !text("message").is_empty()
+        || !text("error_type").is_empty()
         || object.get("detail").is_some_and(reports_error)
         || own_status(object).is_some()
 }
@@ -244,19 +242,15 @@ fn is_filtered(
     ];
     let is_word = |word: &Option<String>| word.as_deref().is_some_and(|word| WORDS.contains(&word));
     // OpenRouter's moderation, with 403.
-    let is_flagged = || {
-        inner
-            .get("metadata")
-            .is_some_and(|metadata| metadata.get("flagged_input").is_some())
-    };
-    // Zhipu, beside a number as the code.
-    let has_levels = || object.get("contentFilter").is_some_and(Value::is_array);
-    let begins = || {
-        SENTENCES
-            .iter()
-            .any(|sentence| error.message.starts_with(sentence))
-    };
-    is_word(&error.kind) || is_word(&error.code) || is_flagged() || has_levels() || begins()
+    let metadata = inner.get("metadata");
+    let is_flagged = metadata.is_some_and(|metadata| metadata.get("flagged_input").is_some());
+    // Zhipu, with a number as the code.
+    let has_levels = object.get("contentFilter").is_some_and(Value::is_array);
+    is_word(&error.kind)
+        || is_word(&error.code)
+        || is_flagged
+        || has_levels
+        || starts_with_any(&error.message, &SENTENCES)
 }
 
 /// Reads the time to wait from a message: "Please retry after 6 seconds.", "Please try again in

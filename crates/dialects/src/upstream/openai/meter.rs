@@ -53,56 +53,39 @@ impl Counts {
     pub(super) fn next(cursor: &mut Cursor<'_>) -> Result<Option<Self>, Broken> {
         let object = cursor.text();
         let mut counts = Self::default();
-        let mut doubted = None;
-        let mut numbers = (0, true);
-        let mut number = |value: Span| {
-            numbers = (
-                numbers.0 + 1,
-                numbers.1 && span_bytes(object, &value).iter().all(u8::is_ascii_digit),
-            );
-            value
-        };
-        // The details, the cached tokens in them, and whether these are numbers.
+        let mut reader = CountReader::new(object);
+        // The number of objects with details, and of cached tokens in them that are numbers.
         let mut details = 0;
-        let mut cached = (0, true);
-        let mut count = |name, value: Span| {
-            let odd = || Count::read(std::str::from_utf8(span_bytes(object, &value)).ok()?).0;
-            let count = integer_of(object, &value).or_else(odd);
-            if count.is_some_and(|count| count > MAX_TOKENS) {
-                doubted = doubted.or(Some(name));
-            }
-            count
-        };
+        let mut cached = 0;
+        let mut is_cached_odd = false;
         cursor.object(|cursor, key| {
             match span_bytes(object, &key) {
                 br#""prompt_tokens""# => {
-                    counts.prompt = count("prompt_tokens", number(cursor.value()?))
+                    counts.prompt = reader.main_count("prompt_tokens", cursor.value()?)
                 }
                 br#""completion_tokens""# => {
-                    counts.completion = count("completion_tokens", number(cursor.value()?))
+                    counts.completion = reader.main_count("completion_tokens", cursor.value()?)
                 }
                 br#""total_tokens""# => {
-                    counts.total = count("total_tokens", number(cursor.value()?))
+                    counts.total = reader.main_count("total_tokens", cursor.value()?)
                 }
                 // DeepSeek; Mistral; Moonshot
                 br#""prompt_cache_hit_tokens""#
                 | br#""num_cached_tokens""#
                 | br#""cached_tokens""# => {
-                    let own = count("cached_tokens", cursor.value()?);
+                    let own = reader.count("cached_tokens", cursor.value()?);
                     counts.cached = counts.cached.or(own);
                 }
                 br#""prompt_tokens_details""# => {
                     details += 1;
                     cursor.maybe_members(|key, value| match span_bytes(object, &key) {
                         br#""cached_tokens""# => {
-                            cached = (
-                                cached.0 + 1,
-                                cached.1 && integer_of(object, &value).is_some(),
-                            );
-                            counts.cached = count("cached_tokens", value).or(counts.cached);
+                            cached += 1;
+                            is_cached_odd |= integer_of(object, &value).is_none();
+                            counts.cached = reader.count("cached_tokens", value).or(counts.cached);
                         }
                         br#""cache_write_tokens""# => {
-                            counts.cache_write = count("cache_write_tokens", value)
+                            counts.cache_write = reader.count("cache_write_tokens", value)
                         }
                         _ => {}
                     })?;
@@ -110,7 +93,7 @@ impl Counts {
                 br#""completion_tokens_details""# => {
                     cursor.maybe_members(|key, value| {
                         if span_bytes(object, &key) == br#""reasoning_tokens""# {
-                            counts.reasoning = count("reasoning_tokens", value);
+                            counts.reasoning = reader.count("reasoning_tokens", value);
                         }
                     })?;
                 }
@@ -118,8 +101,9 @@ impl Counts {
             }
             Ok(())
         })?;
-        counts.is_plain = numbers == (3, true);
-        counts.tells_cached = details == 1 && cached == (1, true);
+        counts.is_plain = reader.main_counts == 3 && !reader.is_odd;
+        counts.tells_cached = details == 1 && cached == 1 && !is_cached_odd;
+        let mut doubted = reader.doubted;
         // Some servers do not include a part in its whole, and then the sum of both is the count.
         for (whole, part, name) in [
             (counts.prompt, counts.cached, "cached_tokens"),
@@ -141,8 +125,8 @@ impl Counts {
         Ok(is_any.then_some(counts))
     }
 
-    /// Returns the usage for these numbers. A missing number comes from the total, else from an
-    /// estimate.
+    /// Returns the usage for these numbers. A missing number comes from the total, or is
+    /// estimated.
     pub(super) fn settle(self, quirks: &Quirks, prompt_bytes: u64, completion_bytes: u64) -> Usage {
         let mut source = Source::Reported;
         let (mut prompt, completion) = match (self.prompt, self.completion, self.total) {
@@ -205,6 +189,46 @@ impl Counts {
             Some(_) | None => quirks.reasoning_outside,
         };
         if is_outside { reasoning } else { 0 }
+    }
+}
+
+/// Reads the counts of a usage object.
+struct CountReader<'t> {
+    object: &'t [u8],
+    /// How many of the three main counts came, each as often as it came.
+    main_counts: usize,
+    /// True if a main count is not written as a number.
+    is_odd: bool,
+    /// The name of the first count that no answer can have.
+    doubted: Option<&'static str>,
+}
+
+impl<'t> CountReader<'t> {
+    fn new(object: &'t [u8]) -> Self {
+        Self {
+            object,
+            main_counts: 0,
+            is_odd: false,
+            doubted: None,
+        }
+    }
+
+    /// Reads one of the counts that every usage has.
+    fn main_count(&mut self, name: &'static str, value: Span) -> Option<u64> {
+        self.main_counts += 1;
+        self.is_odd |= !span_bytes(self.object, &value)
+            .iter()
+            .all(u8::is_ascii_digit);
+        self.count(name, value)
+    }
+
+    fn count(&mut self, name: &'static str, value: Span) -> Option<u64> {
+        let odd = || Count::read(std::str::from_utf8(span_bytes(self.object, &value)).ok()?).0;
+        let count = integer_of(self.object, &value).or_else(odd);
+        if count.is_some_and(|count| count > MAX_TOKENS) {
+            self.doubted = self.doubted.or(Some(name));
+        }
+        count
     }
 }
 
@@ -474,33 +498,33 @@ mod tests {
     }
 
     proptest::proptest! {
-        #[test]
-        fn what_says_the_usage_is_written_as_it_came(
-            members in proptest::collection::vec((
-                proptest::sample::select(vec![
-                    "prompt_tokens", "completion_tokens", "total_tokens", "cached_tokens", "prompt_tokens_details", "cost",
-                ]),
-                proptest::sample::select(vec![
-                    "0", "3", "9", "12", "9.0", "12.0", "\"9\"", "null", "-1", r#"{"cached_tokens":0}"#, r#"{"cached_tokens":4}"#,
-                    "{}", r#"{"cached_tokens":null}"#, r#"{"cached_tokens":"4"}"#, r#"{"cached_tokens":4,"cached_tokens":4}"#,
-                ]),
-            ), 0..6),
-            is_whole: bool,
-        ) {
-            let mut members: Vec<String> = members.iter().map(|(name, value)| format!("\"{name}\":{value}")).collect();
-            if is_whole {
-                members.insert(0, r#""prompt_tokens":9,"completion_tokens":3,"total_tokens":12"#.to_owned());
-            }
-            let object = format!("{{{}}}", members.join(","));
-            if let Some(counts) = Counts::read(object.as_bytes(), &(0..object.len())) {
-                let usage = counts.settle(&Quirks::NONE, 400, 40);
-                if counts.match_usage(&usage) {
-                    let written = write_usage(Some(object.as_bytes()), &usage, ShowCost::No);
-                    proptest::prop_assert_eq!(&*written, object.as_bytes());
-                }
-                proptest::prop_assert!(counts.match_usage(&usage) || !is_whole || members.len() > 1, "{} is not plain", object);
-            }
-        }
+    #[test]
+    fn what_says_the_usage_is_written_as_it_came(
+    members in proptest::collection::vec((
+    proptest::sample::select(vec![
+    "prompt_tokens", "completion_tokens", "total_tokens", "cached_tokens", "prompt_tokens_details", "cost",
+    ]),
+    proptest::sample::select(vec![
+    "0", "3", "9", "12", "9.0", "12.0", "\"9\"", "null", "-1", r#"{"cached_tokens":0}"#, r#"{"cached_tokens":4}"#,
+    "{}", r#"{"cached_tokens":null}"#, r#"{"cached_tokens":"4"}"#, r#"{"cached_tokens":4,"cached_tokens":4}"#,
+    ]),
+    ), 0..6),
+    is_whole: bool,
+    ) {
+    let mut members: Vec<String> = members.iter().map(|(name, value)| format!("\"{name}\":{value}")).collect();
+    if is_whole {
+    members.insert(0, r#""prompt_tokens":9,"completion_tokens":3,"total_tokens":12"#.to_owned());
+    }
+    let object = format!("{{{}}}", members.join(","));
+    if let Some(counts) = Counts::read(object.as_bytes(), &(0..object.len())) {
+    let usage = counts.settle(&Quirks::NONE, 400, 40);
+    if counts.match_usage(&usage) {
+    let written = write_usage(Some(object.as_bytes()), &usage, ShowCost::No);
+    proptest::prop_assert_eq!(&*written, object.as_bytes());
+    }
+    proptest::prop_assert!(counts.match_usage(&usage) || !is_whole || members.len() > 1, "{} is not plain", object);
+    }
+    }
     }
 
     #[test]
@@ -546,7 +570,7 @@ mod tests {
             ..Usage::default()
         };
         let object =
-            br#"{"prompt_tokens":9,"completion_tokens":3,"total_tokens":12,"prompt_cache_hit_tokens":4,"prompt_tokens_details":null}"#;
+br#"{"prompt_tokens":9,"completion_tokens":3,"total_tokens":12,"prompt_cache_hit_tokens":4,"prompt_tokens_details":null}"#;
         let written =
             String::from_utf8(write_usage(Some(object), &usage, ShowCost::No).into_owned())
                 .unwrap();

@@ -1,8 +1,6 @@
 //! What requests of both of OpenAI's formats have. In chat completions, the members of a tool or of
 //! a format stand in an object of their own. In Responses, they stand beside its type.
 
-use std::borrow::Cow;
-
 use crate::neutral::traits::Traits;
 use crate::neutral::{Field, Format, LostFields, Raw, Request, Target, ToolChoice, ToolKind};
 use crate::upstream::shared::names::Names;
@@ -166,24 +164,26 @@ impl Nesting {
     }
 
     fn write_choice(self, w: &mut Writer, choice: &ToolChoice<'_>, names: &Names<'_>) {
-        let function = |w: &mut Writer, name: &Cow<'_, str>| {
-            w.object(|w| {
-                w.key("type").text("function");
-                self.members(w, "function", |w| w.key("name").text(names.written(name)));
-            });
-        };
         match choice {
             ToolChoice::None => w.text("none"),
             ToolChoice::Auto => w.text("auto"),
             ToolChoice::Required => w.text("required"),
-            ToolChoice::Named(name) => function(w, name),
+            ToolChoice::Named(name) => self.write_name(w, names.written(name)),
             ToolChoice::Allowed(must, allowed) => w.object(|w| {
                 w.key("type").text("allowed_tools");
                 self.members(w, "allowed_tools", |w| {
                     w.key("mode").text(if *must { "required" } else { "auto" });
-                    w.key("tools").each(allowed, function);
+                    w.key("tools")
+                        .each(allowed, |w, name| self.write_name(w, names.written(name)));
                 });
             }),
         }
+    }
+
+    fn write_name(self, w: &mut Writer, name: &str) {
+        w.object(|w| {
+            w.key("type").text("function");
+            self.members(w, "function", |w| w.key("name").text(name));
+        });
     }
 }

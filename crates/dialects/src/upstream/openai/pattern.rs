@@ -10,7 +10,7 @@
 use memchr::memmem;
 
 use super::filled_literal;
-use super::shape::Shape;
+use super::shape::{Member, Shape};
 use crate::upstream::shared::repeat::RepeatPattern;
 use crate::wire::json::{Kind, Span, span_bytes};
 
@@ -33,7 +33,7 @@ pub(super) struct Probe {
 impl Probe {
     /// Returns the number of bytes that the placeholder of the text adds. If the chunk adds a
     /// different number, later chunks would be counted wrongly.
-    pub(super) fn text_length(&self) -> u64 {
+    pub(super) fn added_bytes(&self) -> u64 {
         // The length without the quotes. The placeholder has no escapes.
         HOLES
             .get(self.text_at)
@@ -92,7 +92,7 @@ impl Pattern {
         if self.credit < COST || text.len() > MAX_LEARNT {
             return None;
         }
-        let mut holes = vec![(text_of(text, shape)?, true)];
+        let mut holes = vec![(changing_text(text, shape)?, true)];
         self.credit -= COST;
         if let Some(padding) = &shape.obfuscation
             && padding.kind(text) == Kind::String
@@ -151,26 +151,22 @@ impl Pattern {
     }
 }
 
-/// Returns the place of a chunk's only text, if the same chunk with another text could follow. This
-/// is so if only the text adds to the state of the stream.
-fn text_of(text: &[u8], shape: &Shape) -> Option<Span> {
+/// Returns the place of a chunk's only text, if a chunk with another text and the same other bytes
+/// could follow. This is so if only the text adds to the state of the stream.
+fn changing_text(text: &[u8], shape: &Shape) -> Option<Span> {
     let [entry] = shape.list.as_slice() else {
         return None;
     };
     let body = entry.delta.as_ref()?;
-    let is_null = |value: &Span| span_bytes(text, value) == b"null";
-    let adds = shape.usage.as_ref().is_some_and(|usage| !is_null(&usage.value))
-        || shape.x_groq.is_some()
-        || entry.usage.is_some()
-        || entry.message.is_some()
-        || entry.finish.as_ref().is_some_and(|finish| !is_null(&finish.value))
-        || body.has_lists
-        || body.is_special
-        // A list of parts is taken once, and not again for the pattern.
-        || body.parts_of_content(text).is_some()
-        // Which of the two fields of thinking stays depends on the text in both.
-        || (body.thinking.has_reasoning && body.thinking.has_reasoning_content);
-    if adds {
+    let has_usage = is_set(text, &shape.usage) || shape.x_groq.is_some() || entry.usage.is_some();
+    let has_end = is_set(text, &entry.finish) || entry.message.is_some();
+    // Which of the two fields of thinking stays depends on the text in both.
+    let has_both = body.thinking.has_reasoning && body.thinking.has_reasoning_content;
+    if has_usage || has_end || has_both || body.has_lists || body.is_special {
+        return None;
+    }
+    // A list of parts is taken once, and not again for the pattern.
+    if body.parts_of_content(text).is_some() {
         return None;
     }
     match shape.calls.get(body.call_range.clone()).unwrap_or_default() {
@@ -186,6 +182,13 @@ fn text_of(text: &[u8], shape: &Shape) -> Option<Span> {
         }
         _ => None,
     }
+}
+
+fn is_set(text: &[u8], member: &Option<Member>) -> bool {
+    let value = member
+        .as_ref()
+        .map(|member| span_bytes(text, &member.value));
+    value.is_some_and(|value| value != b"null")
 }
 
 #[cfg(test)]

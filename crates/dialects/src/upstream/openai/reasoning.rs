@@ -38,46 +38,47 @@ fn rename_reasoning(body: &MessageShape, edits: &mut Edits<'_>) {
         SHORT => short = Some((key, value)),
         _ => {}
     });
-    let Some((key, value)) = short else { return };
-    if let Some((standard, standard_value)) = standard {
-        let standard_text = span_bytes(text, &standard_value);
+    let Some((short_key, short_value)) = short else {
+        return;
+    };
+    if let Some((key, value)) = standard {
+        let short_text = span_bytes(text, &short_value);
+        let standard_text = span_bytes(text, &value);
         if !matches!(standard_text, b"null" | b"\"\"") {
-            if matches!(span_bytes(text, &value), b"\"\"")
-                || span_bytes(text, &value) == standard_text
-            {
-                edits.remove_member(&key, &value);
+            if short_text == b"\"\"" || short_text == standard_text {
+                edits.remove_member(&short_key, &short_value);
             }
             return;
         }
-        edits.remove_member(&standard, &standard_value);
+        edits.remove_member(&key, &value);
     }
-    edits.replace(key, STANDARD);
+    edits.replace(short_key, STANDARD);
 }
 
 /// Returns the bytes of thinking in a body, if the body has nothing else that a caller could use.
-pub(super) fn only_thinking(text: &[u8], body: &MessageShape) -> Option<usize> {
+pub(super) fn thinking_bytes(text: &[u8], body: &MessageShape) -> Option<usize> {
     if !(body.thinking.has_content || body.parts_of_content(text).is_some())
         || body.has_odd_calls(text)
     {
         return None;
     }
-    let mut thinks = body.thinking.has_content;
-    let mut has_answer = false;
-    let mut thought_bytes = body.spoken_bytes;
+    let mut has_thinking = body.thinking.has_content;
+    let mut has_other = false;
+    let mut bytes = body.spoken_bytes;
     each_member(text, body, |key, value| {
         match (span_bytes(text, &key), span_bytes(text, &value)) {
             (br#""role""#, _) => {}
             (name, _) if NAMES.contains(&name) => {}
             (br#""content""#, content @ [b'[' | b'{', ..]) => {
                 let parts = read_parts(content);
-                thinks |= !parts.thinking.is_empty();
-                has_answer |= !parts.text.is_empty();
-                thought_bytes += parts.thinking.len();
+                has_thinking |= !parts.thinking.is_empty();
+                has_other |= !parts.text.is_empty();
+                bytes += parts.thinking.len();
             }
-            (_, value) => has_answer |= !is_hollow(value),
+            (_, value) => has_other |= !is_hollow(value),
         }
     });
-    (thinks && !has_answer).then_some(thought_bytes)
+    (has_thinking && !has_other).then_some(bytes)
 }
 
 /// Calls `each` with the key and the value of every member.

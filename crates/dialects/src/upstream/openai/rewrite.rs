@@ -12,6 +12,7 @@ use crate::neutral::{Losses, Refused};
 use crate::upstream::quirks::{Choices, Formats, Quirks, Rule};
 use crate::wire::json::{self, Broken, Cursor, Span, integer_of, span_bytes, text_of};
 use crate::wire::splice::Edits;
+use crate::wire::starts_with_any_case;
 
 /// A top-level field.
 struct Field<'a> {
@@ -266,7 +267,7 @@ impl Messages<'_> {
                 b"role" => role = Some(value),
                 b"tool_call_id" if self.quirks.short_call_ids => self.call_ids.push(value),
                 b"name" => name = Some((key, value)),
-                field => self.unknown(field, (&key, &value), edits),
+                field => self.unknown(field, &key, &value, edits),
             }
             Ok(())
         })?;
@@ -283,7 +284,7 @@ impl Messages<'_> {
         if let Some((key, value)) = name
             && !matches!(word.as_deref(), Some("tool" | "function"))
         {
-            self.unknown(b"name", (&key, &value), edits);
+            self.unknown(b"name", &key, &value, edits);
         }
         Ok(())
     }
@@ -295,7 +296,7 @@ impl Messages<'_> {
     }
 
     /// Removes a field from a message if the server refuses it there.
-    fn unknown(&mut self, field: &[u8], (key, value): (&Span, &Span), edits: &mut Edits<'_>) {
+    fn unknown(&mut self, field: &[u8], key: &Span, value: &Span, edits: &mut Edits<'_>) {
         if self.knows(field) {
             return;
         }
@@ -359,33 +360,32 @@ impl Messages<'_> {
 /// Returns whether a picture's URL is an address, and not the picture itself.
 fn is_elsewhere(text: &[u8], url: &Span) -> bool {
     let inside = span_bytes(text, url).get(1..).unwrap_or_default();
-    inside
-        .get(..5)
-        .is_none_or(|scheme| !scheme.eq_ignore_ascii_case(b"data:"))
+    !starts_with_any_case(inside, "data:")
 }
 
 /// Returns whether a value has the same meaning as an absent field.
 fn says_nothing(name: &str, value: &[u8]) -> bool {
     let integer = || integer_of(value, &(0..value.len()));
-    let is_empty = |open: &[u8], close: &[u8]| {
-        let inside = value
-            .strip_prefix(open)
-            .and_then(|value| value.strip_suffix(close));
-        inside.is_some_and(|inside| inside.trim_ascii().is_empty())
-    };
     match name {
         "n" => integer() == Some(1),
         "top_logprobs" | "frequency_penalty" | "presence_penalty" => integer() == Some(0),
         "logprobs" | "store" => value == b"false",
-        "logit_bias" | "metadata" => is_empty(b"{", b"}"),
-        "tools" | "functions" => is_empty(b"[", b"]"),
+        "logit_bias" | "metadata" => is_blank_between(value, b"{", b"}"),
+        "tools" | "functions" => is_blank_between(value, b"[", b"]"),
         "parallel_tool_calls" => value == b"true",
         "service_tier" => matches!(value, br#""auto""# | br#""default""#),
         "tool_choice" | "function_call" => matches!(value, br#""auto""# | br#""none""#),
         "verbosity" => value == br#""medium""#,
-        "modalities" => is_empty(br#"["text""#, b"]"),
+        "modalities" => is_blank_between(value, br#"["text""#, b"]"),
         _ => false,
     }
+}
+
+fn is_blank_between(value: &[u8], open: &[u8], close: &[u8]) -> bool {
+    let inside = value
+        .strip_prefix(open)
+        .and_then(|value| value.strip_suffix(close));
+    inside.is_some_and(|inside| inside.trim_ascii().is_empty())
 }
 
 fn unsupported_field(param: &str) -> Refused {

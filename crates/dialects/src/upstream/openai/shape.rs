@@ -242,9 +242,9 @@ impl Shape {
 
     /// Returns the error in the place of a chunk or an answer, or inside one.
     pub(super) fn error(&self, text: &[u8]) -> Option<UpstreamError> {
-        let speaks =
-            |member: &Option<Member>| member.as_ref().is_some_and(|member| member.speaks(text));
-        let is_error = speaks(&self.error) || self.list.iter().any(|choice| speaks(&choice.error));
+        let errors = self.list.iter().map(|choice| &choice.error);
+        let mut errors = std::iter::once(&self.error).chain(errors).flatten();
+        let is_error = errors.any(|error| error.speaks(text));
         let may_be = self.x_groq.is_some()
             || self
                 .choices

@@ -346,17 +346,17 @@ impl StandardChoice<'_> {
         else {
             return None;
         };
-        let filled =
-            |text: &'_ Option<Cow<'_, str>>| text.as_deref().is_some_and(|text| !text.is_empty());
         let texts = [
             (Speech::Reasoning, reasoning_content),
             (Speech::Text, content),
             (Speech::Refusal, refusal),
         ];
-        let mut spoken = texts.into_iter().filter(|(_, text)| filled(text));
+        let mut filled = texts
+            .into_iter()
+            .filter(|(_, text)| text.as_deref().is_some_and(|text| !text.is_empty()));
         match (
-            spoken.next(),
-            spoken.next(),
+            filled.next(),
+            filled.next(),
             tool_calls.as_deref().unwrap_or_default(),
         ) {
             (Some((speech, text)), None, []) => {

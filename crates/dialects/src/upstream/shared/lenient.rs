@@ -36,25 +36,21 @@ impl Count {
         if let Ok(count) = number.parse() {
             return Self(Some(count));
         }
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "whole, and what is too large is the largest"
-        )]
-        let count = |float: f64| {
-            if float >= 0.0 && float.fract() == 0.0 {
-                float as u64
-            } else {
-                Self::IMPOSSIBLE
-            }
-        };
-        Self(
-            number
-                .parse()
-                .ok()
-                .filter(|float: &f64| !float.is_nan())
-                .map(count),
-        )
+        let float: Option<f64> = number.parse().ok();
+        Self(float.filter(|float| !float.is_nan()).map(whole_count))
+    }
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "it is whole, and what is too large becomes the largest"
+)]
+fn whole_count(float: f64) -> u64 {
+    if float >= 0.0 && float.fract() == 0.0 {
+        float as u64
+    } else {
+        Count::IMPOSSIBLE
     }
 }
 

@@ -27,20 +27,13 @@ impl<'r> Names<'r> {
     /// Gives names to the tools, and to tools that were called but are no longer there.
     pub(crate) fn assign(request: &'r Request<'_>) -> Self {
         let mut names = Self::default();
-        let all = || {
-            request
-                .tools
-                .iter()
-                .map(|tool| &*tool.name)
-                .chain(called_names(request))
-        };
-        if all().all(is_valid_name) {
+        if tool_names(request).all(is_valid_name) {
             return names;
         }
-        for name in all().filter(|name| is_valid_name(name)) {
+        for name in tool_names(request).filter(|name| is_valid_name(name)) {
             names.unique.reserve(name);
         }
-        for name in all().filter(|name| !is_valid_name(name)) {
+        for name in tool_names(request).filter(|name| !is_valid_name(name)) {
             if !names.changed.contains_key(name) {
                 let given = give_name(&mut names.unique, name).into_owned();
                 names.changed.insert(name, given);
@@ -57,12 +50,7 @@ impl<'r> Names<'r> {
     /// Returns a free name for a tool of the gateway's.
     pub(crate) fn another(&self, request: &Request<'_>, wanted: &str) -> String {
         let mut unique = Unique::default();
-        let all = request
-            .tools
-            .iter()
-            .map(|tool| &*tool.name)
-            .chain(called_names(request));
-        all.for_each(|name| unique.reserve(self.written(name)));
+        tool_names(request).for_each(|name| unique.reserve(self.written(name)));
         unique.take(Cow::Borrowed(wanted)).into_owned()
     }
 
@@ -73,6 +61,12 @@ impl<'r> Names<'r> {
             .map(|(callers, theirs)| (theirs, callers.to_owned()))
             .collect()
     }
+}
+
+/// Returns the names of the tools, and of the functions that were called before.
+fn tool_names<'r>(request: &'r Request<'_>) -> impl Iterator<Item = &'r str> {
+    let tools = request.tools.iter().map(|tool| &*tool.name);
+    tools.chain(called_names(request))
 }
 
 /// Returns the names of the functions that were called before.
@@ -96,14 +90,9 @@ fn valid_name(name: &str) -> Cow<'_, str> {
     if is_valid_name(name) {
         return Cow::Borrowed(name);
     }
-    let one = |c: char| {
-        if c.is_ascii_alphanumeric() || c == '-' {
-            c
-        } else {
-            '_'
-        }
-    };
-    let name: String = name.chars().map(one).take(MAX).collect();
+    let is_kept = |c: char| c.is_ascii_alphanumeric() || c == '-';
+    let letters = name.chars().map(|c| if is_kept(c) { c } else { '_' });
+    let name: String = letters.take(MAX).collect();
     Cow::Owned(if name.is_empty() {
         "_".to_owned()
     } else {

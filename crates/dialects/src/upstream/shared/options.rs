@@ -3,7 +3,7 @@
 //! are here.
 
 use crate::neutral::traits::{Sampling, Traits};
-use crate::neutral::{Field, LostFields, Message, Number, Request};
+use crate::neutral::{Field, LostFields, Number, Request};
 use crate::wire::json::Writer;
 
 /// The range of a number that a provider takes.
@@ -112,11 +112,10 @@ pub(crate) fn lose_others(request: &Request<'_>, losses: &mut LostFields) {
 
 /// Notes the hints where a prompt cache may end as lost.
 pub(crate) fn lose_cache_hints(request: &Request<'_>, losses: &mut LostFields) {
-    let of_message = |message: &Message<'_>| {
-        message.cache.is_some() || message.content.iter().any(|part| part.cache.is_some())
-    };
-    let is_there = request.messages.iter().any(of_message)
-        || request.tools.iter().any(|tool| tool.cache.is_some());
+    let is_there = request.tools.iter().any(|tool| tool.cache.is_some())
+        || request.messages.iter().any(|message| {
+            message.cache.is_some() || message.content.iter().any(|part| part.cache.is_some())
+        });
     losses.add_if(is_there, Field::CacheHint);
 }
 

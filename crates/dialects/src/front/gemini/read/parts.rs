@@ -250,9 +250,7 @@ pub(super) fn push_text<'a>(message: &mut Message<'a>, text: LazyText<'a>) {
 }
 
 fn push_part<'a>(message: &mut Message<'a>, kind: Option<PartKind<'a>>) {
-    message
-        .content
-        .extend(kind.map(|kind| Part { kind, cache: None }));
+    message.content.extend(kind.map(Part::from));
 }
 
 /// Reads `functionCall`. A call without an id gets one later.

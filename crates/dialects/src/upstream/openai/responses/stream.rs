@@ -52,6 +52,21 @@ struct OpenItem {
     cited: usize,
 }
 
+impl OpenItem {
+    fn new(index: Option<u64>, kind: ItemKind) -> Self {
+        Self {
+            index,
+            kind,
+            is_held: false,
+            is_told: false,
+            has_ended: false,
+            arguments_hash: DefaultHasher::new(),
+            characters: 0,
+            cited: 0,
+        }
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ItemKind {
     Message,
@@ -216,7 +231,10 @@ impl ResponsesReader {
             .find(|open| open.index == index && open.kind == kind)
         {
             Some(open) => open.is_told = true,
-            None => self.open(index, kind, (false, true)),
+            None => self.open.push(OpenItem {
+                is_told: true,
+                ..OpenItem::new(index, kind)
+            }),
         }
     }
 
@@ -225,20 +243,6 @@ impl ResponsesReader {
         self.open
             .iter_mut()
             .find(|open| open.index == index && open.kind == ItemKind::Message)
-    }
-
-    fn open(&mut self, index: Option<u64>, kind: ItemKind, (is_held, is_told): (bool, bool)) {
-        let arguments_hash = DefaultHasher::new();
-        self.open.push(OpenItem {
-            index,
-            kind,
-            is_held,
-            is_told,
-            has_ended: false,
-            arguments_hash,
-            characters: 0,
-            cited: 0,
-        });
     }
 
     fn begin_item(
@@ -266,7 +270,10 @@ impl ResponsesReader {
         }
         self.begun += usize::from(item.is_call());
         index.map(|index| self.ended.remove(&index));
-        self.open(index, kind, (is_held, false));
+        self.open.push(OpenItem {
+            is_held,
+            ..OpenItem::new(index, kind)
+        });
         Ok(())
     }
 
@@ -311,12 +318,9 @@ impl ResponsesReader {
     ) -> Result<(), StreamFault> {
         self.note(item);
         let kind = ItemKind::from_item(item);
-        let is_same =
-            |open: &OpenItem| open.index == index || open.index.is_none() || index.is_none();
-        let open_index = self
-            .open
-            .iter()
-            .rposition(|open| open.kind == kind && is_same(open));
+        let open_index = self.open.iter().rposition(|open| {
+            open.kind == kind && (open.index == index || open.index.is_none() || index.is_none())
+        });
         self.begun += usize::from(item.is_call() && open_index.is_none());
         let is_again = index.is_some_and(|index| !self.ended.insert(index));
         let mut others = self
@@ -326,9 +330,12 @@ impl ResponsesReader {
             .filter(|(other_index, _)| Some(*other_index) != open_index)
             .map(|(_, open)| open);
         if item.is_call() && others.any(|open| open.kind.is_call() && !open.is_held) {
-            // It would take the place of a call that is not told to its end.
+            // It would take the place of a call whose end has not come.
             if open_index.is_none() {
-                self.open(index, kind, (true, false));
+                self.open.push(OpenItem {
+                    is_held: true,
+                    ..OpenItem::new(index, kind)
+                });
             }
             let held_index = open_index.unwrap_or(self.open.len().saturating_sub(1));
             self.open
