@@ -14,11 +14,11 @@ const CHAT: &[Row] = &[
     ("text", "text", &[]),
     ("streams", "streaming", &[]),
     (
-        "system and developer messages anywhere",
+        "system and developer messages in the middle",
         "system-anywhere",
         &[],
     ),
-    ("the assistant's turn begun for it", "assistant-last", &[]),
+    ("prefilled assistant turn", "assistant-last", &[]),
     ("names of participants", "names", &["messages[].name"]),
     ("pictures in the request", "image-inline", &[]),
     ("pictures by URL", "image-url", &[]),
@@ -60,7 +60,7 @@ const CHAT: &[Row] = &[
         &["response_format", "response_format.json_schema.strict"],
     ),
     (
-        "`json_schema` beside tools",
+        "`json_schema` together with tools",
         "json-schema-with-tools",
         &["response_format"],
     ),
@@ -129,8 +129,8 @@ const CHAT: &[Row] = &[
 const MESSAGES: &[Row] = &[
     ("text", "text", &[]),
     ("streams", "streaming", &[]),
-    ("system messages anywhere", "system-anywhere", &[]),
-    ("the assistant's turn begun for it", "assistant-last", &[]),
+    ("system messages in the middle", "system-anywhere", &[]),
+    ("prefilled assistant turn", "assistant-last", &[]),
     ("pictures", "image-inline", &[]),
     ("pictures by URL", "image-url", &[]),
     ("PDF files", "file-pdf", &[]),
@@ -160,7 +160,7 @@ const MESSAGES: &[Row] = &[
         &["output_config.format", "output_config.format.strict"],
     ),
     (
-        "the same beside tools",
+        "`output_config.format` together with tools",
         "json-schema-with-tools",
         &["output_config.format", "output_config.format.strict"],
     ),
@@ -208,11 +208,11 @@ const RESPONSES: &[Row] = &[
     ("text", "text", &[]),
     ("streams", "streaming", &[]),
     (
-        "system and developer messages anywhere",
+        "system and developer messages in the middle",
         "system-anywhere",
         &[],
     ),
-    ("the assistant's turn begun for it", "assistant-last", &[]),
+    ("prefilled assistant turn", "assistant-last", &[]),
     ("pictures", "image-inline", &[]),
     ("pictures by URL", "image-url", &[]),
     (
@@ -261,7 +261,7 @@ const RESPONSES: &[Row] = &[
         ],
     ),
     (
-        "the same beside tools",
+        "`json_schema` together with tools",
         "json-schema-with-tools",
         &["text.format", "text.format.strict"],
     ),
@@ -310,7 +310,7 @@ const RESPONSES: &[Row] = &[
 const GEMINI: &[Row] = &[
     ("text", "text", &[]),
     ("streams", "streaming", &[]),
-    ("the model's turn begun for it", "assistant-last", &[]),
+    ("prefilled model turn", "assistant-last", &[]),
     ("pictures", "image-inline", &[]),
     ("pictures by URL", "image-url", &[]),
     ("sound", "audio-in", &[]),
@@ -328,7 +328,7 @@ const GEMINI: &[Row] = &[
         &["toolConfig.functionCallingConfig.mode"],
     ),
     ("calls and their results", "calls", &[]),
-    ("pictures beside results", "picture-in-a-result", &[]),
+    ("pictures next to results", "picture-in-a-result", &[]),
     ("pictures in results", "picture-inside-a-result", &[]),
     ("code that ran", "code-that-ran", &[]),
     ("Google's own tools", "server-tools", &[]),
@@ -338,7 +338,7 @@ const GEMINI: &[Row] = &[
         &["generationConfig.responseMimeType"],
     ),
     (
-        "the same beside tools",
+        "`responseJsonSchema`, `responseSchema`, together with tools",
         "json-schema-with-tools",
         &["generationConfig.responseMimeType"],
     ),
