@@ -1,6 +1,6 @@
 //! OpenAI's embeddings, as callers speak them: texts, or tokens, that become vectors.
 
-use super::other_endpoints::{self, NATIVE, door};
+use super::other_endpoints::{self, NATIVE, endpoint_door};
 use super::reading::{others, value};
 use super::{Choices, Envelope, Fault, Front, Native, PassedRequest, RequestExtras, VectorDoor};
 use crate::neutral::answer::Tally;
@@ -29,7 +29,7 @@ pub static EMBEDDINGS: Front = Front {
         write: write_answer,
         places: OF_OPENAI,
     }),
-    ..door(Endpoint::Embeddings)
+    ..endpoint_door(Endpoint::Embeddings)
 };
 
 /// The header that says what the vectors are for.

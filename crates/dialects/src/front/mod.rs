@@ -340,7 +340,7 @@ impl Front {
             let mut paths = front.paths.iter();
             paths.find_map(|wanted| route::route_fixed(path, wanted))
         },
-        owns: route::owns,
+        owns: route::owns_path,
         only_endpoint: None,
         extras: RequestExtras {
             session_headers: &[],
@@ -370,7 +370,7 @@ impl Front {
             keepalive: b": keepalive\n\n",
             late_header: |name, value| format!(": {name}: {value}\n\n"),
         },
-        envelope: other_endpoints::envelope,
+        envelope: other_endpoints::read_paid_envelope,
         contents: Contents {
             fields: &["input", "documents", "query", "prompt", "suffix"],
             is_plain: |name, _, is_text| is_text && name == b"text",

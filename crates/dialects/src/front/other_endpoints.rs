@@ -25,14 +25,14 @@ pub(super) static OTHERS: [Front; Endpoint::ALL.len()] = {
     let mut doors = [Front::COMMON; Endpoint::ALL.len()];
     let mut index = 0;
     while index < doors.len() {
-        doors[index] = door(Endpoint::ALL[index]);
+        doors[index] = endpoint_door(Endpoint::ALL[index]);
         index += 1;
     }
     doors
 };
 
 /// Returns the door of a kind of endpoint.
-pub(super) const fn door(endpoint: Endpoint) -> Front {
+pub(super) const fn endpoint_door(endpoint: Endpoint) -> Front {
     let facts = endpoint.facts();
     Front {
         only_endpoint: Some(endpoint),
@@ -45,7 +45,7 @@ pub(super) const fn door(endpoint: Endpoint) -> Front {
 }
 
 /// Reads a request body, and what of it is paid for other than tokens.
-pub(super) fn envelope(front: &'static Front, body: &[u8]) -> Result<Envelope, Fault> {
+pub(super) fn read_paid_envelope(front: &'static Front, body: &[u8]) -> Result<Envelope, Fault> {
     let facts = front.only_endpoint.unwrap_or_default().facts();
     let EndpointBody::Json(texts) = facts.body else {
         return form::read_whole_form(front, body);

@@ -18,7 +18,7 @@ pub struct PathRequest {
 
 /// Routes a path that says nothing, but for the model if it is one of Azure's.
 pub(super) fn route_fixed(path: &str, wanted: &'static str) -> Option<PathRequest> {
-    let wanted = bare(wanted);
+    let wanted = bare_path(wanted);
     // Most paths are those of other doors, and end otherwise. The last part of each of ours has at
     // least five bytes, so slashes too many make no difference.
     let end = wanted
@@ -37,28 +37,28 @@ pub(super) fn route_fixed(path: &str, wanted: &'static str) -> Option<PathReques
 
 /// Returns whether callers at this path speak the format of a front door. Whatever stands below the
 /// path of conversations is in their format.
-pub(super) fn owns(front: &Front, path: &str) -> bool {
+pub(super) fn owns_path(front: &Front, path: &str) -> bool {
     front.paths.iter().any(|wanted| match front.only_endpoint {
-        None => path_after(path, bare(wanted)).is_some(),
+        None => path_after(path, bare_path(wanted)).is_some(),
         Some(_) => route_fixed(path, wanted).is_some(),
     })
 }
 
 /// Returns a path without its version and the slash before it.
-fn bare(path: &'static str) -> &'static str {
+fn bare_path(path: &'static str) -> &'static str {
     below_version(path).trim_start_matches('/')
 }
 
 /// Returns whether these servers have an endpoint at this path.
-fn is_at(servers: Servers, wanted: &str) -> bool {
+fn servers_have(servers: Servers, wanted: &str) -> bool {
     let mut endpoints = Endpoint::ALL.into_iter();
-    endpoints.any(|endpoint| endpoint.is_at(servers) && bare(endpoint.path()) == wanted)
+    endpoints.any(|endpoint| endpoint.is_at(servers) && bare_path(endpoint.path()) == wanted)
 }
 
 /// Routes `/openai/deployments/{model}/…`.
 fn route_deployment(path: &str, wanted: &str) -> Option<PathRequest> {
     let path = path_under(path_under(skip_slashes(path)?, "openai")?, "deployments")?;
-    is_at(Servers::DatedAzure, wanted).then_some(())?;
+    servers_have(Servers::DatedAzure, wanted).then_some(())?;
     let model = path
         .trim_end_matches('/')
         .strip_suffix(wanted)?
@@ -75,7 +75,7 @@ fn route_deployment(path: &str, wanted: &str) -> Option<PathRequest> {
 /// may have that.
 pub(super) fn without_azure<'p>(path: &'p str, wanted: &str) -> Option<&'p str> {
     let path = skip_slashes(path)?;
-    let is_known = |_: &&str| wanted == "models" || is_at(Servers::OpenAi, wanted);
+    let is_known = |_: &&str| wanted == "models" || servers_have(Servers::OpenAi, wanted);
     Some(path_under(path, "openai").filter(is_known).unwrap_or(path))
 }
 

@@ -25,7 +25,7 @@ use super::protocol::{
     AccountField, BaseUrl, Counting, DialectFacts, ENDPOINTS, Endpoints, Litellm, Protocol,
     Translation,
 };
-use super::servers::{HostPattern::Is, server};
+use super::servers::{HostPattern::Is, known_server};
 use crate::neutral::Family;
 use crate::wire::splice::without_members;
 
@@ -33,7 +33,7 @@ const FACTS: DialectFacts = DialectFacts {
     name: "anthropic",
     about: "Anthropic's Messages. `key` is sent as `x-api-key`.",
     provider: "anthropic",
-    servers: &[server(
+    servers: &[known_server(
         Is("api.anthropic.com"),
         &["/v1"],
         Some("ANTHROPIC_API_KEY"),

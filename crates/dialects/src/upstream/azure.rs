@@ -5,13 +5,13 @@
 //! passed on. But a stream begins with a chunk of the filter that has no choices. This chunk is
 //! removed, because no client expects it.
 
-use super::openai::{self, other_endpoints::protocols};
+use super::openai::{self, other_endpoints::endpoint_protocols};
 use super::protocol::{
     AccountField, BaseUrl, DialectFacts, ENDPOINTS, Endpoints, Litellm, Prices, Protocol,
 };
 use super::quirks::Rule::{Cannot, Format, Omit};
 use super::quirks::{FieldRule, Formats, MAX_TOKENS, Quirks};
-use super::servers::{HostPattern::Ends, server};
+use super::servers::{HostPattern::Ends, known_server};
 use crate::neutral::{Endpoint, Servers, UpstreamError};
 use crate::wire::percent::encode_segment;
 
@@ -20,19 +20,19 @@ const FACTS: DialectFacts = DialectFacts {
     about: "Azure OpenAI. `key` is sent as `api-key`, or as a bearer with `auth: bearer`.",
     provider: "azure.ai.openai",
     servers: &[
-        server(
+        known_server(
             Ends(".openai.azure.com"),
             &[""],
             Some("AZURE_OPENAI_API_KEY"),
             None,
         ),
-        server(
+        known_server(
             Ends(".services.ai.azure.com"),
             &[""],
             Some("AZURE_OPENAI_API_KEY"),
             None,
         ),
-        server(
+        known_server(
             Ends(".cognitiveservices.azure.com"),
             &[""],
             Some("AZURE_OPENAI_API_KEY"),
@@ -72,7 +72,7 @@ pub static PROTOCOL: Protocol = Protocol {
     ..Protocol::common(FACTS)
 };
 
-static PROTOCOLS: [Protocol; Servers::Azure.count()] = protocols(&PROTOCOL, &KINDS);
+static PROTOCOLS: [Protocol; Servers::Azure.count()] = endpoint_protocols(&PROTOCOL, &KINDS);
 static KINDS: [Endpoint; Servers::Azure.count()] = Servers::Azure.kinds();
 static OLDER: [Endpoint; Servers::DatedAzure.count()] = Servers::DatedAzure.kinds();
 

@@ -34,7 +34,7 @@ use super::protocol::{
 };
 use super::servers::{
     HostPattern::{Between, Ends},
-    server,
+    known_server,
 };
 use crate::neutral::{Endpoint, Family};
 use crate::wire::percent::encode_segment;
@@ -44,8 +44,8 @@ const FACTS: DialectFacts = DialectFacts {
     about: "AWS Bedrock's Converse, and Claude's own format for callers of Messages, with `region`. The credential is `aws`, or a Bedrock API key in `key`. The base URL follows from `region`.",
     provider: "aws.bedrock",
     servers: &[
-        server(Ends(".amazonaws.com"), &[""], None, None),
-        server(
+        known_server(Ends(".amazonaws.com"), &[""], None, None),
+        known_server(
             Between("bedrock-runtime.", ".amazonaws.com"),
             &[""],
             None,

@@ -15,11 +15,11 @@ pub use error::read_error;
 pub use request::write_request;
 
 use super::listing::ModelListing;
-use super::openai::other_endpoints::translation;
+use super::openai::other_endpoints::endpoint_translation;
 use super::protocol::{
     BaseUrl, DialectFacts, ENDPOINTS, Endpoints, Litellm, Protocol, Translation,
 };
-use super::servers::{HostPattern::Is, server};
+use super::servers::{HostPattern::Is, known_server};
 use crate::neutral::Endpoint;
 use crate::neutral::traits::{Thinking, Traits};
 
@@ -28,13 +28,13 @@ const FACTS: DialectFacts = DialectFacts {
     about: "Cohere's chat, v2. `key` is sent as a bearer.",
     provider: "cohere",
     servers: &[
-        server(
+        known_server(
             Is("api.cohere.com"),
             &["/v2"],
             Some("COHERE_API_KEY"),
             Some("cohere"),
         ),
-        server(Is("api.cohere.ai"), &["/v2"], Some("COHERE_API_KEY"), None),
+        known_server(Is("api.cohere.ai"), &["/v2"], Some("COHERE_API_KEY"), None),
     ],
     own_fields: &[],
     litellm: Litellm {
@@ -86,7 +86,7 @@ static OTHERS: [Protocol; 2] = [embed::EMBEDDINGS, RERANK];
 static RERANK: Protocol = Protocol {
     endpoint: Endpoint::Rerank,
     path: |_, _, _, _| "/rerank".into(),
-    translation: Some(translation(Endpoint::Rerank)),
+    translation: Some(endpoint_translation(Endpoint::Rerank)),
     endpoints: ENDPOINTS,
     ..PROTOCOL
 };

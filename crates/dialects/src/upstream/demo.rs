@@ -11,7 +11,7 @@ mod sample;
 
 use std::time::Duration;
 
-use super::openai::{self, other_endpoints::protocols};
+use super::openai::{self, other_endpoints::endpoint_protocols};
 use super::protocol::{BaseUrl, DialectFacts, ENDPOINTS, Endpoints, Litellm, Prices, Protocol};
 use crate::front::STANDARD;
 use crate::neutral::answer::{AnswerOptions, Draft};
@@ -50,7 +50,7 @@ pub static PROTOCOL: Protocol = Protocol {
 };
 
 static PROTOCOLS: [Protocol; Servers::Others.count()] =
-    protocols(&openai::PROTOCOL, &openai::OF_OTHERS);
+    endpoint_protocols(&openai::PROTOCOL, &openai::OF_OTHERS);
 
 /// The pause before the first word of the slow model: longer than callers wait for a sign of life.
 const SLOW: Duration = Duration::from_secs(30);

@@ -30,7 +30,7 @@ use super::protocol::{
     AccountField, BaseUrl, DialectFacts, ENDPOINTS, Endpoints, Litellm, Protocol, Settings,
     Translation,
 };
-use super::servers::{HostPattern::Is, server};
+use super::servers::{HostPattern::Is, known_server};
 use crate::neutral::{Endpoint, Family};
 use crate::wire::percent::encode_segment;
 
@@ -38,7 +38,7 @@ const FACTS: DialectFacts = DialectFacts {
     name: "gemini",
     about: "Google's Gemini API. `key` is sent as `x-goog-api-key`.",
     provider: "gcp.gemini",
-    servers: &[server(
+    servers: &[known_server(
         Is("generativelanguage.googleapis.com"),
         &["/v1beta", "/v1", "/v1alpha"],
         Some("GEMINI_API_KEY"),
@@ -72,11 +72,11 @@ pub static PROTOCOL: Protocol = Protocol {
     key_header: Some("x-goog-api-key"),
     key_variable: Some("GEMINI_API_KEY"),
     translation: Some(TRANSLATION),
-    ..common(FACTS)
+    ..common_protocol(FACTS)
 };
 
 /// The fields that both protocols share.
-const fn common(facts: DialectFacts) -> Protocol {
+const fn common_protocol(facts: DialectFacts) -> Protocol {
     Protocol {
         model_in_path: |_| true,
         family: Some(Family::Gemini),

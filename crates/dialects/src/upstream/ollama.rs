@@ -19,7 +19,7 @@ use super::protocol::{
 };
 use super::servers::{
     HostPattern::{Is, Port},
-    server,
+    known_server,
 };
 use crate::neutral::Endpoint;
 use crate::neutral::traits::{Thinking, Traits};
@@ -29,8 +29,8 @@ const FACTS: DialectFacts = DialectFacts {
     about: "Ollama's own chat. The server needs no `key`.",
     provider: "ollama",
     servers: &[
-        server(Is("ollama.com"), &[""], Some("OLLAMA_API_KEY"), None),
-        server(Port(11434), &[""], None, None),
+        known_server(Is("ollama.com"), &[""], Some("OLLAMA_API_KEY"), None),
+        known_server(Port(11434), &[""], None, None),
     ],
     own_fields: &[],
     litellm: Litellm {

@@ -35,7 +35,7 @@ pub enum HostPattern {
 
 /// Returns a server with its host, its paths, the variable of its key, and its provider in the list
 /// of prices.
-pub(crate) const fn server(
+pub(crate) const fn known_server(
     host: HostPattern,
     paths: &'static [&'static str],
     variable: Option<&'static str>,
@@ -53,112 +53,112 @@ use HostPattern::{Between, Ends, Is, Port};
 
 /// The servers that speak OpenAI's dialect, also those of providers who have a dialect of their own.
 pub(crate) const OPENAI: &[KnownServer] = &[
-    server(
+    known_server(
         Is("api.openai.com"),
         &["/v1"],
         Some("OPENAI_API_KEY"),
         Some("openai"),
     ),
-    server(
+    known_server(
         Is("eu.api.openai.com"),
         &["/v1"],
         Some("OPENAI_API_KEY"),
         None,
     ),
-    server(
+    known_server(
         Is("us.api.openai.com"),
         &["/v1"],
         Some("OPENAI_API_KEY"),
         None,
     ),
-    server(
+    known_server(
         Is("api.mistral.ai"),
         &["/v1"],
         Some("MISTRAL_API_KEY"),
         Some("mistral"),
     ),
-    server(Is("api.x.ai"), &["/v1"], Some("XAI_API_KEY"), Some("xai")),
-    server(
+    known_server(Is("api.x.ai"), &["/v1"], Some("XAI_API_KEY"), Some("xai")),
+    known_server(
         Is("api.groq.com"),
         &["/openai/v1"],
         Some("GROQ_API_KEY"),
         Some("groq"),
     ),
     // Served with a version in the path and without.
-    server(
+    known_server(
         Is("api.deepseek.com"),
         &["/v1", "", "/beta"],
         Some("DEEPSEEK_API_KEY"),
         None,
     ),
-    server(
+    known_server(
         Is("openrouter.ai"),
         &["/api/v1"],
         Some("OPENROUTER_API_KEY"),
         None,
     ),
-    server(
+    known_server(
         Is("api.perplexity.ai"),
         &["", "/v1"],
         Some("PERPLEXITY_API_KEY"),
         None,
     ),
-    server(
+    known_server(
         Is("api.together.xyz"),
         &["/v1"],
         Some("TOGETHER_API_KEY"),
         None,
     ),
-    server(
+    known_server(
         Is("api.together.ai"),
         &["/v1"],
         Some("TOGETHER_API_KEY"),
         None,
     ),
-    server(
+    known_server(
         Is("api.fireworks.ai"),
         &["/inference/v1"],
         Some("FIREWORKS_API_KEY"),
         None,
     ),
-    server(
+    known_server(
         Is("api.cerebras.ai"),
         &["/v1"],
         Some("CEREBRAS_API_KEY"),
         None,
     ),
     // The addresses at which other providers' servers speak OpenAI's dialect.
-    server(
+    known_server(
         Is("api.anthropic.com"),
         &["/v1"],
         Some("ANTHROPIC_API_KEY"),
         Some("anthropic"),
     ),
-    server(
+    known_server(
         Is("generativelanguage.googleapis.com"),
         &["/v1beta/openai"],
         Some("GEMINI_API_KEY"),
         Some("gemini"),
     ),
-    server(
+    known_server(
         Is("api.cohere.com"),
         &["/compatibility/v1"],
         Some("COHERE_API_KEY"),
         Some("cohere"),
     ),
-    server(
+    known_server(
         Is("api.cohere.ai"),
         &["/compatibility/v1"],
         Some("COHERE_API_KEY"),
         None,
     ),
-    server(
+    known_server(
         Ends(".openai.azure.com"),
         &["/openai/v1"],
         Some("AZURE_OPENAI_API_KEY"),
         None,
     ),
-    server(Port(11434), &["/v1"], None, None),
+    known_server(Port(11434), &["/v1"], None, None),
 ];
 
 impl KnownServer {

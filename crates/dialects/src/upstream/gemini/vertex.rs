@@ -2,8 +2,8 @@
 //! project, and Claude, which is asked in Anthropic's format.
 
 use super::{
-    DEFAULT_ENDPOINTS, Service, TRANSLATION, common, counting, embed, method_suffix, model_traits,
-    read_error, request,
+    DEFAULT_ENDPOINTS, Service, TRANSLATION, common_protocol, counting, embed, method_suffix,
+    model_traits, read_error, request,
 };
 use crate::neutral::{Endpoint, Family, FieldRefused, Request, Target, Written};
 use crate::upstream::openai::other_endpoints::passing_translation;
@@ -13,7 +13,7 @@ use crate::upstream::protocol::{
 };
 use crate::upstream::servers::{
     HostPattern::{Ends, Is},
-    server,
+    known_server,
 };
 use crate::upstream::{Cloud, anthropic};
 use crate::wire::json::{Cursor, name_of, quote_string, span_bytes};
@@ -25,9 +25,9 @@ const FACTS: DialectFacts = DialectFacts {
     provider: "gcp.vertex_ai",
     servers: &[
         // The other addresses belong to locations, where some models cost more.
-        server(Is("aiplatform.googleapis.com"), &[""], None, Some("vertex")),
-        server(Ends("-aiplatform.googleapis.com"), &[""], None, None),
-        server(Ends(".rep.googleapis.com"), &[""], None, None),
+        known_server(Is("aiplatform.googleapis.com"), &[""], None, Some("vertex")),
+        known_server(Ends("-aiplatform.googleapis.com"), &[""], None, None),
+        known_server(Ends(".rep.googleapis.com"), &[""], None, None),
     ],
     own_fields: &[
         AccountField::Project,
@@ -84,7 +84,7 @@ pub static VERTEX: Protocol = Protocol {
         counting: Some(counting::VERTEX),
         ..TRANSLATION
     }),
-    ..common(FACTS)
+    ..common_protocol(FACTS)
 };
 
 /// Claude on Vertex AI.

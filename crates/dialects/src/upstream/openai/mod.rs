@@ -42,7 +42,7 @@ pub(crate) use chunks::Chunks;
 pub(crate) use compose::{compose_request, is_thinking_model};
 pub(crate) use error::{gave_up, hidden_error};
 pub use error::{read_error, read_refusal};
-use other_endpoints::protocols;
+use other_endpoints::endpoint_protocols;
 pub use request::{WriteTarget, write_request};
 pub(crate) use standard::{StandardChunks, read_answer};
 pub use stray::Strays;
@@ -97,7 +97,7 @@ pub static PROTOCOL: Protocol = Protocol {
     ..Protocol::common(FACTS)
 };
 
-static PROTOCOLS: [Protocol; Endpoint::ALL.len()] = protocols(&PROTOCOL, &Endpoint::ALL);
+static PROTOCOLS: [Protocol; Endpoint::ALL.len()] = endpoint_protocols(&PROTOCOL, &Endpoint::ALL);
 static OF_OPENAI: [Endpoint; Servers::OpenAi.count()] = Servers::OpenAi.kinds();
 pub(super) static OF_OTHERS: [Endpoint; Servers::Others.count()] = Servers::Others.kinds();
 

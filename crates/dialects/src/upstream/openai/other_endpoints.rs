@@ -23,20 +23,20 @@ use crate::upstream::{Protocol, Translation, anthropic};
     clippy::indexing_slicing,
     reason = "the compiler does it, and would not compile a panic"
 )]
-pub(crate) const fn protocols<const N: usize>(
+pub(crate) const fn endpoint_protocols<const N: usize>(
     chat: &Protocol,
     endpoints: &[Endpoint; N],
 ) -> [Protocol; N] {
     let (mut protocols, mut index) = ([*chat; N], 0);
     while index < N {
-        protocols[index] = protocol(chat, endpoints[index]);
+        protocols[index] = endpoint_protocol(chat, endpoints[index]);
         index += 1;
     }
     protocols
 }
 
 /// Returns the protocol of a kind of endpoint at the servers of a protocol.
-const fn protocol(chat: &Protocol, endpoint: Endpoint) -> Protocol {
+const fn endpoint_protocol(chat: &Protocol, endpoint: Endpoint) -> Protocol {
     let name = endpoint.name();
     match endpoint {
         Endpoint::Chat => *chat,
@@ -61,14 +61,14 @@ const fn protocol(chat: &Protocol, endpoint: Endpoint) -> Protocol {
         _ => Protocol {
             endpoint,
             name,
-            translation: Some(translation(endpoint)),
+            translation: Some(endpoint_translation(endpoint)),
             ..*chat
         },
     }
 }
 
 /// Returns how requests of a kind of endpoint that holds no conversation pass.
-pub(crate) const fn translation(endpoint: Endpoint) -> Translation {
+pub(crate) const fn endpoint_translation(endpoint: Endpoint) -> Translation {
     use EndpointAnswer::*;
     let passing = passing_translation(endpoint.name());
     let answer: ReadAnswer = match endpoint.facts().answer {
