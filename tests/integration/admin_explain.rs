@@ -210,7 +210,7 @@ fn an_explanation_changes_nothing() {
 }
 
 #[test]
-fn a_question_is_small_and_readable_and_from_the_page() {
+fn questions_are_small_readable_and_from_the_page() {
     run(async {
         let mock = Mock::start().await;
         let gateway = Gateway::over(&mock).await;
@@ -372,7 +372,7 @@ fn the_command_knows_what_is_used_of_the_limits() {
 
 /// An older gateway has no `/explain`.
 #[test]
-fn a_gateway_that_does_not_say_what_is_used_is_told() {
+fn doctor_reports_a_gateway_that_hides_what_is_used() {
     run(async {
         let mock = Mock::start().await;
         let catalog = Catalog::over(&mock).caller_with(
@@ -411,7 +411,7 @@ fn a_gateway_that_does_not_say_what_is_used_is_told() {
 
 /// Who shows no state leaves the question open, and the command has not failed.
 #[test]
-fn a_gateway_that_does_not_show_its_state_is_told() {
+fn doctor_reports_a_gateway_that_hides_its_state() {
     run(async {
         let mock = Mock::start().await;
         let catalog = Catalog::over(&mock).caller_with(

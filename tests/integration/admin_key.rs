@@ -308,7 +308,7 @@ fn an_open_listener_on_the_network_changes_nothing() {
 }
 
 #[test]
-fn the_page_is_kept_by_browsers_and_can_be_switched_off() {
+fn browsers_keep_the_page_and_it_can_be_off() {
     run(async {
         let mock = Mock::start().await;
         let gateway = Gateway::over(&mock).await;

@@ -37,7 +37,7 @@ fn get(address: SocketAddr, path: &str, host: &str) -> (u16, String) {
 }
 
 #[test]
-fn a_page_whose_name_was_made_to_mean_this_machine_reads_nothing() {
+fn a_page_renamed_to_this_machine_reads_nothing() {
     run(async {
         let mock = Mock::start().await;
         let gateway = Gateway::over(&mock).await;
@@ -150,7 +150,7 @@ fn whoever_may_ask_is_answered() {
 }
 
 #[test]
-fn each_answer_tells_a_browser_to_do_nothing_with_it() {
+fn each_answer_forbids_a_browser_everything() {
     run(async {
         let mock = Mock::start().await;
         let gateway = Gateway::over(&mock).await;
@@ -180,7 +180,7 @@ fn each_answer_tells_a_browser_to_do_nothing_with_it() {
 }
 
 #[test]
-fn only_a_page_of_our_own_may_reset_an_account() {
+fn only_our_own_page_may_reset_an_account() {
     run(async {
         let mock = Mock::start().await;
         mock.push(Script::error(401, "no"));

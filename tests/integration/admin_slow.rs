@@ -62,7 +62,7 @@ fn a_slow_reader_of_the_admin_listener_gets_all() {
 }
 
 #[test]
-fn a_reader_of_the_admin_listener_that_has_stopped_is_cut_with_a_line() {
+fn a_stopped_reader_of_the_admin_listener_is_cut() {
     run_within(Duration::from_secs(180), async {
         let mock = Mock::start().await;
         let gateway = with_many_accounts(&mock).await;

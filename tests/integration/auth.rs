@@ -66,7 +66,7 @@ fn a01_no_credential_is_401() {
 }
 
 #[test]
-fn a02_an_unknown_key_and_one_that_differs_in_its_last_byte_are_told_the_same() {
+fn a02_unknown_and_almost_right_keys_look_alike() {
     run(async {
         let mock = Mock::start().await;
         let gateway = Gateway::over(&mock).await;
@@ -88,7 +88,7 @@ fn a02_an_unknown_key_and_one_that_differs_in_its_last_byte_are_told_the_same() 
 }
 
 #[test]
-fn a06_odd_keys_are_401_and_their_size_is_in_no_log() {
+fn a06_odd_keys_are_401_and_logged_in_no_size() {
     run(async {
         let mock = Mock::start().await;
         let gateway = Gateway::over(&mock).await;
@@ -179,7 +179,7 @@ fn a07_malformed_schemes_are_401() {
 }
 
 #[test]
-fn a08_what_is_disabled_or_expired_is_told_the_same_as_unknown() {
+fn a08_disabled_or_expired_keys_are_refused_like_unknown_ones() {
     run(async {
         let mock = Mock::start().await;
         let key = |name: &str| format!("sk-CaNaRy-caller-{name}");
@@ -813,7 +813,7 @@ fn a_key_that_is_being_rotated_has_several_secrets() {
 }
 
 #[test]
-fn a_key_may_be_spread_over_files_and_goes_with_its_file() {
+fn a_key_over_several_files_goes_with_its_file() {
     run(async {
         let mock = Mock::start().await;
         let second = "sk-CaNaRy-caller-second";

@@ -81,7 +81,7 @@ fn in_chunks(body: &[u8], size: usize) -> Vec<u8> {
 }
 
 #[test]
-fn l01_bodies_of_every_size_reach_the_first_account_and_the_second() {
+fn l01_bodies_of_every_size_reach_both_accounts() {
     run_within(Duration::from_secs(120), async {
         let sizes = [
             200,
@@ -151,7 +151,7 @@ fn l01_bodies_of_every_size_reach_the_first_account_and_the_second() {
 }
 
 #[test]
-fn l01_a_second_try_sends_the_whole_body_though_the_first_took_a_part() {
+fn l01_a_second_try_sends_the_whole_body() {
     run(async {
         for first in [
             Script::new().reset(),
@@ -326,7 +326,7 @@ fn l02_a_hundred_undeclared_megabytes_are_refused_at_the_limit() {
 
 /// It is our bound that the answer met, and no fault of the upstream's.
 #[test]
-fn an_answer_that_finds_no_room_is_a_503_of_ours() {
+fn an_answer_without_room_is_our_503() {
     run(async {
         let mock = Mock::start().await;
         mock.always(Script::answer(&"x".repeat(800_000)));
@@ -494,7 +494,7 @@ fn gzip(body: &[u8]) -> Vec<u8> {
 
 /// What clients and proxies compress by themselves is served, and counts as what it unpacks to.
 #[test]
-fn a_body_in_gzip_is_served_and_bounded_by_what_it_unpacks_to() {
+fn a_gzip_body_is_served_and_bounded_when_unpacked() {
     run(async {
         let mock = Mock::start().await;
         let limits = "limits: { request_body: 2MiB, response_body: 2MiB, buffered_total: 24MiB }";
@@ -578,7 +578,7 @@ fn a_body_in_gzip_is_served_and_bounded_by_what_it_unpacks_to() {
 
 /// `curl -d` says that it sends a form, whatever it is.
 #[test]
-fn what_curl_calls_a_form_is_served_if_it_is_json() {
+fn a_json_body_called_a_form_is_served() {
     run(async {
         let mock = Mock::start().await;
         let gateway = Gateway::over(&mock).await;

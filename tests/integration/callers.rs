@@ -24,7 +24,7 @@ fn ms(n: u64) -> Duration {
 }
 
 #[test]
-fn e01_a_caller_who_leaves_takes_the_upstream_along_at_once() {
+fn e01_a_caller_who_leaves_ends_the_upstream_too() {
     run(async {
         let part = || {
             Script::new()
@@ -121,7 +121,7 @@ fn e01_a_caller_who_leaves_takes_the_upstream_along_at_once() {
 }
 
 #[test]
-fn e01_a_caller_who_leaves_while_we_connect_is_noticed_too() {
+fn e01_a_caller_who_leaves_while_connecting_is_noticed() {
     run(async {
         let deaf = Mock::deaf().await;
         let slow = "timeouts: { connect: 60s }";
@@ -144,7 +144,7 @@ fn e01_a_caller_who_leaves_while_we_connect_is_noticed_too() {
 }
 
 #[test]
-fn e01_leaving_in_the_very_moment_of_the_end_settles_once() {
+fn e01_leaving_just_at_the_end_settles_once() {
     run(async {
         const TIMES: usize = 20;
         let mock = Mock::start().await;
@@ -264,7 +264,7 @@ fn long(mib: usize) -> Script {
 }
 
 #[test]
-fn e04_a_reader_who_stops_holds_the_upstream_back_and_is_cut_off() {
+fn e04_a_stopped_reader_holds_back_and_is_cut() {
     run(async {
         const STOPPED: usize = 3;
         let mock = Mock::start().await;
@@ -367,7 +367,7 @@ async fn usual(gateway: &Gateway) -> Duration {
 }
 
 #[test]
-fn e05_idle_and_dripping_connections_hold_nobody_up_and_are_capped() {
+fn e05_idle_connections_are_capped_and_hold_nobody_up() {
     run(async {
         const IDLE: usize = 300;
         const DRIPPING: usize = 150;
@@ -446,7 +446,7 @@ fn e05_idle_and_dripping_connections_hold_nobody_up_and_are_capped() {
 }
 
 #[test]
-fn a_caller_who_leaves_while_an_error_is_read_pays_nothing() {
+fn a_caller_who_leaves_during_an_error_pays_nothing() {
     run(async {
         let mut line = Value::Null;
         // Nothing shows that the gateway has the upstream's head. A slow machine takes longer.
@@ -590,7 +590,7 @@ fn headers(stream: u32) -> Vec<u8> {
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
 
 #[test]
-fn e08_floods_of_http2_frames_end_their_connection_and_cost_no_memory() {
+fn e08_http2_floods_end_their_connection_and_cost_nothing() {
     run(async {
         let mock = Mock::start().await;
         mock.on("silent", Script::silent());
@@ -649,7 +649,7 @@ fn e08_floods_of_http2_frames_end_their_connection_and_cost_no_memory() {
 }
 
 #[test]
-fn e08_a_thousand_streams_at_once_are_held_to_what_was_agreed() {
+fn e08_a_thousand_streams_keep_the_agreed_bound() {
     run(async {
         let mock = Mock::start().await;
         mock.always(Script::silent());
@@ -696,7 +696,7 @@ async fn dripped(connection: &mut Connection) -> Duration {
 
 /// Such a connection once held its place for a minute, whatever the settings said.
 #[test]
-fn a_connection_that_never_sends_a_byte_closes_after_client_read() {
+fn a_connection_without_a_byte_closes_after_client_read() {
     run(async {
         let mock = Mock::start().await;
         let timeouts = "timeouts: { client_read: 1s, keepalive: 60s }";
@@ -720,7 +720,7 @@ fn a_connection_that_never_sends_a_byte_closes_after_client_read() {
 }
 
 #[test]
-fn a_head_must_come_in_time_and_what_comes_after_may_take_longer() {
+fn heads_have_a_deadline_and_bodies_may_take_longer() {
     run(async {
         let mock = Mock::start().await;
         let timeouts = "timeouts: { client_read: 1s, keepalive: 60s }";

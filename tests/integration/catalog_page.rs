@@ -79,7 +79,7 @@ fn two_models(mock: &Mock) -> Catalog {
 }
 
 #[test]
-fn an_edit_is_told_before_it_is_live_and_then_nothing_differs() {
+fn an_edit_is_told_before_it_is_live() {
     run_within(LONG, async {
         let mock = Mock::start().await;
         let gateway = Gateway::start(two_models(&mock)).await;
@@ -175,7 +175,7 @@ fn an_edit_is_told_before_it_is_live_and_then_nothing_differs() {
 }
 
 #[test]
-fn files_that_are_not_live_are_told_and_whose_secrets_differ() {
+fn changes_not_yet_live_are_told_with_their_secrets() {
     run_within(LONG, async {
         let mock = Mock::start().await;
         let gateway = Gateway::start(two_models(&mock)).await;
@@ -258,7 +258,7 @@ fn files_that_are_not_live_are_told_and_whose_secrets_differ() {
 }
 
 #[test]
-fn two_of_a_fleet_are_alike_or_their_difference_is_told() {
+fn differences_within_a_fleet_are_told() {
     run_within(LONG, async {
         let mock = Mock::start().await;
         let (one, other) = (
@@ -309,7 +309,7 @@ fn two_of_a_fleet_are_alike_or_their_difference_is_told() {
 /// What is shown is one hash. Line ends, comments, order and files do not count in it, and where
 /// everybody may look, no secret does: it could be tried in no time by whoever knows the files.
 #[test]
-fn one_hash_is_shown_and_no_secret_can_be_tried_at_it() {
+fn one_hash_is_shown_and_no_secret_is_guessable() {
     run_within(LONG, async {
         let mock = Mock::start().await;
         let gateway = Gateway::start(two_models(&mock)).await;
@@ -353,7 +353,7 @@ fn one_hash_is_shown_and_no_secret_can_be_tried_at_it() {
 }
 
 #[test]
-fn who_may_ask_and_what_is_said_if_nobody_answers() {
+fn only_who_may_ask_sees_the_catalog() {
     run(async {
         let mock = Mock::start().await;
         let gateway = Gateway::with(Catalog::over(&mock))

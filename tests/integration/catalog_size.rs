@@ -24,7 +24,7 @@ fn says_all(text: &str) {
 }
 
 #[test]
-fn a_catalog_larger_than_catalog_size_is_refused_at_start_and_by_check() {
+fn a_catalog_above_catalog_size_is_refused() {
     run(async {
         let mock = Mock::start().await;
         let setup = || Gateway::with(Catalog::over(&mock)).file("catalog.d/more.yaml", file_of(70));
@@ -64,7 +64,7 @@ fn a_catalog_larger_than_catalog_size_is_refused_at_start_and_by_check() {
 }
 
 #[test]
-fn a_catalog_that_grows_beyond_catalog_size_is_refused_while_the_old_one_serves() {
+fn a_catalog_grown_beyond_catalog_size_is_refused() {
     run(async {
         let mock = Mock::start().await;
         let gateway = Gateway::with(Catalog::over(&mock)).server("catalog_size: 64KiB");

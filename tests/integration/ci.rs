@@ -24,7 +24,7 @@ fn checks(wrong: &str, seconds: u32) -> (bool, String) {
 }
 
 #[test]
-fn the_minutes_of_each_step_are_printed_also_after_a_step_that_fails() {
+fn each_steps_minutes_are_printed_also_after_failures() {
     let (passed, said) = checks("bench --locked --bench load", 0);
     let table = said.split("\n\n").last().unwrap();
     let steps: Vec<&str> = table

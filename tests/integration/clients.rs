@@ -115,7 +115,7 @@ pub const GEMINI_CLI: Client = Client {
 };
 
 #[test]
-fn claude_code_finishes_a_turn_in_front_of_each_dialect() {
+fn claude_code_finishes_a_turn_before_each_dialect() {
     turns(&CLAUDE_CODE);
 }
 
@@ -125,7 +125,7 @@ fn codex_finishes_a_turn_in_front_of_each_dialect() {
 }
 
 #[test]
-fn gemini_cli_finishes_a_turn_in_front_of_each_dialect() {
+fn gemini_cli_finishes_a_turn_before_each_dialect() {
     turns(&GEMINI_CLI);
 }
 

@@ -106,7 +106,7 @@ fn all_gemini_cli_and_failures() {
 /// Claude Code counts answers that say that the provider is overloaded, and asks its other model.
 #[test]
 #[ignore = "takes minutes: make test-all"]
-fn all_claude_code_falls_back_to_its_other_model_if_the_provider_is_overloaded() {
+fn all_claude_code_falls_back_if_the_provider_is_overloaded() {
     if !has_namespaces() {
         return;
     }

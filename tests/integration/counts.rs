@@ -77,7 +77,7 @@ fn a_count_whose_caller_left_names_its_attempt() {
 }
 
 #[test]
-fn servers_of_the_callers_format_count_what_the_caller_sent() {
+fn servers_of_the_callers_format_count_it_unchanged() {
     run_within(Duration::from_secs(60), async {
         let (claude, google) = (Mock::start().await, Mock::start().await);
         let extra =
@@ -168,7 +168,7 @@ fn servers_of_the_callers_format_count_what_the_caller_sent() {
 }
 
 #[test]
-fn servers_of_another_format_count_what_they_would_be_sent() {
+fn servers_of_another_format_count_the_translated_request() {
     run_within(Duration::from_secs(60), async {
         let (claude, google) = (Mock::start().await, Mock::start().await);
         claude.always(Script::json(200, &json!({"input_tokens": 21})));
@@ -285,7 +285,7 @@ fn where_nobody_counts_no_number_is_made_up() {
 }
 
 #[test]
-fn a_count_takes_nothing_of_the_limits_and_no_place_and_ten_run_at_once() {
+fn counts_use_no_limits_and_ten_run_at_once() {
     run_within(Duration::from_secs(60), async {
         let (mock, gate) = (Mock::start().await, Gate::new());
         mock.by({
@@ -374,7 +374,7 @@ fn a_count_takes_nothing_of_the_limits_and_no_place_and_ten_run_at_once() {
 }
 
 #[test]
-fn a_count_that_fails_rests_nothing_and_only_who_cannot_be_reached_is_passed_over() {
+fn failed_counts_rest_nothing_and_skip_only_unreachable_accounts() {
     run_within(Duration::from_secs(60), async {
         let (first, second) = (Mock::start().await, Mock::start().await);
         first.by(|request| match request.target.contains("count_tokens") {
@@ -436,7 +436,7 @@ fn a_count_that_fails_rests_nothing_and_only_who_cannot_be_reached_is_passed_ove
 }
 
 #[test]
-fn a_count_forgets_a_token_that_was_refused_and_tells_nobody_of_it() {
+fn a_count_forgets_a_refused_token_and_tells_nobody() {
     run_within(Duration::from_secs(60), async {
         let (mock, issuer) = (Mock::start().await, Mock::start().await);
         for token in ["CaNaRy-token-one", "CaNaRy-token-two"] {
@@ -486,7 +486,7 @@ fn a_count_forgets_a_token_that_was_refused_and_tells_nobody_of_it() {
 }
 
 #[test]
-fn claude_on_vertex_is_counted_by_anthropics_part_of_it() {
+fn claude_on_vertex_is_counted_by_anthropics_part() {
     run_within(Duration::from_secs(60), async {
         let mock = Mock::start().await;
         mock.always(Script::json(200, &json!({"input_tokens": 14})));

@@ -560,7 +560,7 @@ fn vertex_signs_for_a_token() {
 }
 
 #[test]
-fn vertex_without_a_token_is_no_answer_and_says_why_in_the_log_only() {
+fn vertex_without_a_token_explains_only_in_the_log() {
     run(async {
         let (mock, issuer, spare) = (
             Mock::start().await,
@@ -855,7 +855,7 @@ fn cohere_and_ollama_buffered_and_streamed() {
 }
 
 #[test]
-fn azure_is_addressed_by_deployment_or_by_its_v1_path() {
+fn azure_is_addressed_by_deployment_or_v1_path() {
     run(async {
         let mock = Mock::start().await;
         let base = format!("http://{}", mock.address());
@@ -1080,7 +1080,7 @@ fn b07_numbers_are_exact_or_refused() {
 /// B08: vendor extensions reach a server of the caller's own language byte for byte, in their
 /// order; no other dialect gets them.
 #[test]
-fn b08_unknown_fields_pass_where_they_may_be_known_and_are_named_elsewhere() {
+fn b08_unknown_fields_pass_where_possible_else_are_named() {
     run(async {
         let (claude, plain) = (Mock::start().await, Mock::start().await);
         claude.always(self::claude(
@@ -1338,7 +1338,7 @@ fn b15_max_tokens_is_filled_in_where_it_must_be() {
 /// A caller's own limits reserve what answers have as a rule, not what is asked of Claude where the
 /// request is silent.
 #[test]
-fn a_silent_request_towards_claude_is_not_shed_by_a_small_limit() {
+fn a_silent_request_to_claude_passes_a_small_limit() {
     run(async {
         let mock = Mock::start().await;
         mock.always(claude(
@@ -1368,7 +1368,7 @@ fn a_silent_request_towards_claude_is_not_shed_by_a_small_limit() {
 
 /// Where only the system speaks, Claude hears it from the user, wherever it runs.
 #[test]
-fn b15_a_conversation_without_a_user_is_said_by_the_user() {
+fn b15_a_conversation_without_a_user_gets_one() {
     run(async {
         let (mock, aws) = (Mock::start().await, Mock::start().await);
         mock.always(claude(
@@ -1420,7 +1420,7 @@ fn b15_a_conversation_without_a_user_is_said_by_the_user() {
 
 /// B17: whatever a model is called, it is one segment of the path, or the catalog is refused.
 #[test]
-fn b17_a_models_name_cannot_leave_its_place_in_the_path() {
+fn b17_a_models_name_cannot_leave_its_path() {
     run(async {
         let mock = Mock::start().await;
         mock.always(Script::json(
@@ -1455,7 +1455,7 @@ fn b17_a_models_name_cannot_leave_its_place_in_the_path() {
 /// What the strict reading of one dialect refuses, another may take: the order of targets does not
 /// decide.
 #[test]
-fn a_request_that_only_one_target_refuses_goes_to_the_next() {
+fn a_request_refused_by_one_target_goes_on() {
     run(async {
         let (mock, plain) = (Mock::start().await, Mock::start().await);
         let catalog = Catalog::new()

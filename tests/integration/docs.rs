@@ -150,7 +150,7 @@ fn is_the_demos(said: &str) -> bool {
 /// What the first commands say is read, not only looked at for errors: the stream's text is the
 /// buffered answer's, word by word.
 #[test]
-fn the_first_stream_of_the_pages_says_what_the_first_answer_says() {
+fn the_pages_first_stream_says_the_first_answer() {
     run_within(Duration::from_secs(60), async {
         let gateway = Gateway::start(
             std::fs::read_to_string(root().join("conf/catalog.yaml")).expect("conf/catalog.yaml"),
@@ -243,7 +243,7 @@ fn the_first_stream_of_the_pages_says_what_the_first_answer_says() {
 /// The newcomer's first account: in an empty folder, with no gateway that runs, up to the first
 /// answer.
 #[test]
-fn the_first_account_of_the_pages_is_served_from_an_empty_folder() {
+fn the_pages_first_account_works_from_an_empty_folder() {
     run_within(Duration::from_secs(60), async {
         let mock = Mock::start().await;
         let blocks = blocks();

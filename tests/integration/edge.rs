@@ -270,7 +270,7 @@ fn with_cors_for_all_every_page_may_call() {
 // Request ids.
 
 #[test]
-fn a_request_id_is_kept_if_it_is_one_and_made_if_not() {
+fn a_request_id_is_kept_if_valid_else_made() {
     run(async {
         let mock = Mock::start().await;
         let gateway = Gateway::over(&mock).await;
@@ -403,7 +403,7 @@ fn a_head_beyond_what_pingora_reads_is_refused() {
 // Expect.
 
 #[test]
-fn a_caller_who_expects_it_is_told_to_continue_once_the_key_is_good() {
+fn continue_is_sent_once_the_key_is_good() {
     run(async {
         let mock = Mock::start().await;
         let gateway = Gateway::over(&mock).await;
@@ -779,7 +779,7 @@ fn every_early_refusal_has_its_access_line() {
 }
 
 #[test]
-fn unknown_paths_and_queries_are_cut_short_in_the_access_line() {
+fn unknown_paths_are_cut_short_in_access_lines() {
     run(async {
         let mock = Mock::start().await;
         let gateway = Gateway::over(&mock).await;
@@ -808,7 +808,7 @@ fn unknown_paths_and_queries_are_cut_short_in_the_access_line() {
 // Probes.
 
 #[test]
-fn probes_answer_on_every_listener_without_a_key_or_a_line() {
+fn probes_need_no_key_and_leave_no_line() {
     run(async {
         let mock = Mock::start().await;
         let gateway = Gateway::with(Catalog::over(&mock))

@@ -183,7 +183,7 @@ fn a_missing_endpoint_keeps_no_requests_from_the_other() {
 }
 
 #[test]
-fn another_endpoint_stands_in_only_where_the_usual_one_does_not_serve_the_model() {
+fn another_endpoint_stands_in_only_where_needed() {
     run(async {
         let mock = Mock::start().await;
         mock.by(|request| match (request.target.as_str(), request.text()) {
@@ -250,7 +250,7 @@ fn another_endpoint_stands_in_only_where_the_usual_one_does_not_serve_the_model(
 }
 
 #[test]
-fn a_key_that_may_not_ask_one_endpoint_is_good_for_the_other() {
+fn a_key_refused_at_one_endpoint_works_at_another() {
     run(async {
         let [scoped, strict, poor] = [
             Mock::start().await,
@@ -317,7 +317,7 @@ fn a_key_that_may_not_ask_one_endpoint_is_good_for_the_other() {
 }
 
 #[test]
-fn callers_of_messages_pass_to_a_server_that_has_them_beside_chat() {
+fn messages_pass_to_servers_that_have_them_beside_chat() {
     run(async {
         let mock = Mock::start().await;
         let answer = json!({"id": "msg_1", "type": "message", "role": "assistant", "model": "up", "new": [1],
@@ -456,7 +456,7 @@ fn errors_name_the_fields_of_the_caller() {
 }
 
 #[test]
-fn the_door_and_the_model_say_which_endpoint_is_asked() {
+fn door_and_model_say_which_endpoint_is_asked() {
     run(async {
         let mock = Mock::start().await;
         mock.by(|request| match request.target.as_str() {
@@ -729,7 +729,7 @@ fn a_broken_stream_that_passes_never_looks_whole() {
 }
 
 #[test]
-fn what_the_account_has_stored_and_other_models_do_not_pass() {
+fn stored_items_and_other_models_do_not_pass() {
     run(async {
         let mock = Mock::start().await;
         mock.always(Script::json(200, &response("fine")));

@@ -114,7 +114,7 @@ impl Door {
 }
 
 #[test]
-fn an_overloaded_provider_is_told_as_such_and_never_as_a_rate_limit() {
+fn an_overloaded_provider_is_never_called_rate_limited() {
     run(async {
         let mock = Mock::start().await;
         let gateway = Gateway::over(&mock).await;
@@ -255,7 +255,7 @@ fn rows(ledger: &Path) -> Vec<(String, i64)> {
 }
 
 #[test]
-fn keys_and_limits_hold_and_are_told_in_the_doors_words() {
+fn keys_and_limits_hold_in_each_doors_words() {
     run(async {
         let mock = Mock::start().await;
         mock.always(Script::answer("hi"));
@@ -302,7 +302,7 @@ fn keys_and_limits_hold_and_are_told_in_the_doors_words() {
 }
 
 #[test]
-fn another_account_answers_before_the_commit_and_the_trail_says_so() {
+fn another_account_answers_before_the_commit() {
     run(async {
         let (broken, good) = (Mock::start().await, Mock::start().await);
         let catalog = Catalog::new()
@@ -488,7 +488,7 @@ fn pages_of_allowed_origins_may_call_each_door() {
 }
 
 #[test]
-fn an_open_breaker_and_a_model_that_stands_in_are_the_same_at_every_door() {
+fn open_breakers_and_fallbacks_are_alike_at_every_door() {
     run(async {
         let (dead, spare) = (Mock::start().await, Mock::start().await);
         dead.always(Script::error(500, "out of order"));
@@ -567,7 +567,7 @@ fn spent(gateway: &Gateway, door: &Door) -> f64 {
 const PRICE: &str = "price: { input: 3, output: 15 }";
 
 #[test]
-fn a_second_attempt_that_wins_is_all_that_the_caller_pays_for() {
+fn a_winning_second_attempt_is_all_callers_pay_for() {
     run(async {
         let (slow, fast) = (Mock::start().await, Mock::start().await);
         slow.always(Script::stream(2));
@@ -646,7 +646,7 @@ fn a_second_attempt_that_wins_is_all_that_the_caller_pays_for() {
 }
 
 #[test]
-fn money_that_is_spent_is_refused_in_the_doors_words_and_the_ledger_agrees() {
+fn spent_money_is_refused_and_the_ledger_agrees() {
     run(async {
         let mock = Mock::start().await;
         let mut dear = completion("hi");

@@ -156,7 +156,7 @@ fn what_is_shown_is_what_goes_up() {
 }
 
 #[test]
-fn the_running_state_decides_as_it_does_in_the_instance() {
+fn the_running_state_decides_as_in_the_instance() {
     run(async {
         let mocks = [Mock::start().await, Mock::start().await];
         let catalog = Catalog::chain(&[&mocks[0], &mocks[1]]);

@@ -49,7 +49,7 @@ pub fn retry_after(response: &Response) -> u64 {
 }
 
 #[test]
-fn targets_are_tried_in_the_order_written_and_no_more_than_attempts() {
+fn targets_are_tried_as_written_up_to_attempts() {
     run(async {
         for (attempts, tried) in [(1, 1), (3, 3), (9, 5)] {
             let mocks = [
@@ -128,7 +128,7 @@ fn weighted_targets_stand_in_for_each_other() {
 }
 
 #[test]
-fn fallbacks_answer_in_the_name_of_the_model_that_was_asked_for() {
+fn fallbacks_answer_in_the_name_of_the_asked_model() {
     run(async {
         let (bad, good) = (Mock::start().await, Mock::start().await);
         bad.always(Script::error(503, "out of order"));
@@ -207,7 +207,7 @@ fn an_alias_is_no_other_model() {
 }
 
 #[test]
-fn fallbacks_are_for_those_who_may_use_them_and_are_not_followed_further() {
+fn fallbacks_need_permission_and_are_not_followed_further() {
     run(async {
         let (bad, good) = (Mock::start().await, Mock::start().await);
         bad.always(Script::error(500, "out of order"));
@@ -446,7 +446,7 @@ fn is_for_the_operator(answer: &Response) {
 }
 
 #[test]
-fn only_where_all_need_their_operator_is_no_retry_worth_its_while() {
+fn no_retry_is_offered_where_only_operators_help() {
     run(async {
         let mocks = [
             Mock::start().await,
@@ -547,7 +547,7 @@ fn only_where_all_need_their_operator_is_no_retry_worth_its_while() {
 
 /// A server that starts again needs some seconds, before its breaker opens and after.
 #[test]
-fn behind_an_open_breaker_a_server_that_is_not_there_has_time_to_start() {
+fn servers_behind_an_open_breaker_have_time_to_start() {
     run(async {
         let (nobody, broken) = (Mock::refusing().await, Mock::start().await);
         broken.always(Script::error(500, "out of order"));
@@ -593,7 +593,7 @@ fn behind_an_open_breaker_a_server_that_is_not_there_has_time_to_start() {
 }
 
 #[test]
-fn an_account_with_a_bad_credential_rests_for_a_minute() {
+fn a_bad_credential_rests_its_account_for_a_minute() {
     run(async {
         let mock = Mock::start().await;
         mock.always(Script::error(401, "bad key"));
@@ -625,7 +625,7 @@ fn an_account_with_a_bad_credential_rests_for_a_minute() {
 }
 
 #[test]
-fn an_account_that_refuses_a_model_three_times_rests_for_that_model() {
+fn three_refusals_of_a_model_rest_it() {
     run(async {
         let mock = Mock::start().await;
         mock.on("m", Script::error(404, "no such model"));
@@ -652,7 +652,7 @@ fn an_account_that_refuses_a_model_three_times_rests_for_that_model() {
 }
 
 #[test]
-fn refusals_that_an_answer_interrupts_are_not_in_a_row() {
+fn an_answer_between_refusals_ends_their_row() {
     run(async {
         let mock = Mock::start().await;
         let refusal = || Script::error(403, "not today");
@@ -673,7 +673,7 @@ fn refusals_that_an_answer_interrupts_are_not_in_a_row() {
 }
 
 #[test]
-fn d16_a_rate_limited_account_rests_as_long_as_it_says() {
+fn d16_a_rate_limited_account_rests_as_told() {
     run(async {
         let date = |ahead: u64| {
             httpdate::fmt_http_date(std::time::SystemTime::now() + Duration::from_secs(ahead))
@@ -721,7 +721,7 @@ fn d16_a_rate_limited_account_rests_as_long_as_it_says() {
 }
 
 #[test]
-fn d16_when_all_rest_for_their_rate_the_smallest_wait_is_shown() {
+fn d16_when_all_rest_the_smallest_wait_shows() {
     run(async {
         let (a, b, c) = (
             Mock::start().await,

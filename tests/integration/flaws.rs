@@ -176,7 +176,7 @@ fn comments(answer: &Response) -> Vec<String> {
 }
 
 #[test]
-fn a_call_that_is_told_as_whole_and_is_broken_is_named_and_passes() {
+fn a_broken_call_told_as_whole_passes_named() {
     run(async {
         let mock = Mock::start().await;
         for Speaker {
@@ -258,7 +258,7 @@ fn a_call_that_is_told_as_whole_and_is_broken_is_named_and_passes() {
 }
 
 #[test]
-fn where_the_catalog_says_so_a_broken_call_is_no_answer() {
+fn a_broken_call_is_no_answer_where_said() {
     run(async {
         let mock = Mock::start().await;
         for Speaker {
@@ -494,7 +494,7 @@ fn a_format_that_the_upstream_ignored_is_named() {
 }
 
 #[test]
-fn a_stream_says_in_its_last_comment_that_its_format_was_ignored() {
+fn a_streams_last_comment_names_an_ignored_format() {
     run(async {
         let mock = Mock::start().await;
         let gateway = Gateway::over(&mock).await;
@@ -546,7 +546,7 @@ fn a_stream_says_in_its_last_comment_that_its_format_was_ignored() {
 
 /// What an account's server does not read is not sent to it: the schema is had in another way.
 #[test]
-fn an_account_says_which_of_the_newer_fields_its_server_reads() {
+fn an_account_says_which_new_fields_its_server_reads() {
     run(async {
         let effort = json!({"reasoning_effort": "low"});
         let bedrock = "dialect: bedrock, region: us-east-1";
@@ -617,7 +617,7 @@ fn an_account_says_which_of_the_newer_fields_its_server_reads() {
 
 /// Bedrock must have a tool where there were calls. Nobody offered it, so nobody sees it called.
 #[test]
-fn a_call_of_the_tool_that_bedrock_is_given_is_never_seen() {
+fn calls_of_the_tool_given_to_bedrock_stay_hidden() {
     run(async {
         let mock = Mock::start().await;
         let usage = json!({"inputTokens": 5, "outputTokens": 2, "totalTokens": 7});

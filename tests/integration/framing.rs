@@ -46,7 +46,7 @@ async fn until_closed(gateway: &Gateway, bytes: impl AsRef<[u8]>) -> Vec<Respons
 }
 
 #[test]
-fn c01_what_is_smuggled_behind_a_body_with_two_lengths_is_never_run() {
+fn c01_what_two_lengths_smuggle_is_never_run() {
     run(async {
         let mock = Mock::start().await;
         let gateway = Gateway::over(&mock).await;
@@ -140,7 +140,7 @@ async fn is_refused(
 }
 
 #[test]
-fn c02_heads_that_can_be_read_in_two_ways_are_refused() {
+fn c02_ambiguous_heads_are_refused() {
     run(async {
         let mock = Mock::start().await;
         let gateway = Gateway::over(&mock).await;
@@ -341,7 +341,7 @@ fn c02_heads_that_are_too_large_are_told_as_that() {
 }
 
 #[test]
-fn c02_what_is_packed_into_chunks_is_not_taken_for_the_body() {
+fn c02_what_chunks_hide_is_not_the_body() {
     run(async {
         let mock = Mock::start().await;
         let gateway = Gateway::over(&mock).await;
@@ -752,7 +752,7 @@ fn c06_no_header_passes_through_by_itself() {
 }
 
 #[test]
-fn c08_a_request_in_the_segment_of_a_stream_is_never_run() {
+fn c08_a_request_hidden_in_a_segment_never_runs() {
     run(async {
         let mock = Mock::start().await;
         let gateway = Gateway::over(&mock).await;
@@ -838,7 +838,7 @@ fn c08_requests_one_after_the_other_get_their_own_answers() {
 }
 
 #[test]
-fn c09_after_a_refusal_with_the_body_unread_the_next_request_is_unaffected() {
+fn c09_an_unread_refused_body_spares_the_next_request() {
     run(async {
         let mock = Mock::start().await;
         let gateway = Gateway::over(&mock).await;

@@ -211,7 +211,7 @@ fn no_parameter_of_a_function_is_taken_apart() {
 }
 
 #[test]
-fn no_name_of_ours_is_a_word_that_names_nothing() {
+fn no_identifier_is_a_word_that_names_nothing() {
     let words = words_that_name_nothing(include_str!("../../CONTRIBUTING.md"));
     assert!(words.len() > 20, "{words:?}");
     for root in roots() {
@@ -415,6 +415,36 @@ fn no_comment_is_wider_than_a_hundred_columns() {
         }
     }
     check_exceptions(&Vec::from_iter(wide), WIDE_COMMENTS);
+}
+
+/// Returns whether a word of a test's name says where the test belongs: `f07`, `alone`.
+fn is_group(word: &str) -> bool {
+    let mut letters = word.chars();
+    let is_code = letters.next().is_some_and(|c| c.is_ascii_lowercase())
+        && letters.as_str().len() == 2
+        && letters.all(|c| c.is_ascii_digit());
+    is_code || ["alone", "all", "real"].contains(&word)
+}
+
+fn words_of_a_tests_name(name: &str) -> usize {
+    name.split('_').skip_while(|word| is_group(word)).count()
+}
+
+#[test]
+fn a_tests_name_has_at_most_nine_words() {
+    let mut long = Vec::new();
+    for file in rust_files("tests") {
+        let source = std::fs::read_to_string(&file).unwrap();
+        let tests = source.split("#[test]\n").skip(1);
+        let names = tests.filter_map(|test| test.split_once("fn ")?.1.split('(').next());
+        long.extend(
+            names
+                .filter(|name| words_of_a_tests_name(name) > 9)
+                .map(str::to_owned),
+        );
+    }
+    assert_eq!(words_of_a_tests_name("f07_d11_reloads_lose_nothing"), 3);
+    assert!(long.is_empty(), "{long:#?}");
 }
 
 #[test]

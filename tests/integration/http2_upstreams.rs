@@ -24,7 +24,7 @@ fn held(gate: &Gate) -> Script {
 }
 
 #[test]
-fn an_http2_connection_whose_key_is_no_longer_in_any_catalog_goes_with_its_last_request() {
+fn an_unknown_keys_http2_connection_ends_with_its_request() {
     run(async {
         let ca = Ca::new();
         let (mock, other) = (Mock::h2(&ca.leaf()).await, Mock::h2(&ca.leaf()).await);
@@ -130,7 +130,7 @@ fn requests_at_once_share_one_http2_connection() {
 }
 
 #[test]
-fn where_a_request_waited_in_vain_no_other_is_sent() {
+fn where_a_request_waited_in_vain_none_follows() {
     run(async {
         let ca = Ca::new();
         let mock = Mock::h2(&ca.leaf()).await;
@@ -181,7 +181,7 @@ fn where_a_request_waited_in_vain_no_other_is_sent() {
 }
 
 #[test]
-fn a_request_that_an_upstream_did_not_look_at_is_sent_again_and_billed_for_nothing() {
+fn a_request_refused_unread_is_sent_again_unbilled() {
     run(async {
         let ca = Ca::new();
         let mock = Mock::h2(&ca.leaf()).await;
@@ -209,14 +209,14 @@ fn a_request_that_an_upstream_did_not_look_at_is_sent_again_and_billed_for_nothi
 }
 
 #[test]
-fn callers_who_stop_reading_hold_up_nobody_else_on_the_same_http2_connection() {
+fn callers_who_stop_reading_hold_up_nobody_else() {
     // One less than a connection takes.
     stuck(99, 8_000);
 }
 
 /// Of frames that wait, small ones are dear to h2: it ends a connection that has too many of them.
 #[test]
-fn callers_who_stop_reading_cut_nobody_off_by_many_small_frames() {
+fn small_frames_for_stuck_readers_cut_nobody_off() {
     stuck(40, 60);
 }
 

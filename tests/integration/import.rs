@@ -461,7 +461,7 @@ fn budgets_go_on_where_they_were() {
 }
 
 #[test]
-fn s06_what_cannot_be_read_is_refused_with_its_line_and_without_its_text() {
+fn s06_unreadable_files_are_refused_without_their_text() {
     let secret = "sk-canary-0123456789abcdef";
     let wrong = |config: &str, keys: &str, told: &str| {
         let folder = Folder::new(&[("config.yaml", config), ("keys.json", keys)]);

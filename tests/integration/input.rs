@@ -406,7 +406,7 @@ fn b10_the_content_type_is_json_or_none() {
 }
 
 #[test]
-fn b11_bodies_compressed_by_other_means_than_gzip_are_refused_unread() {
+fn b11_bodies_compressed_otherwise_than_gzip_are_refused_unread() {
     media(&[
         // Said to be what is read, it is none.
         (Some(("content-encoding", "gzip")), 400),

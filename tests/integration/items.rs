@@ -69,7 +69,7 @@ fn catalog(mock: &Mock) -> Catalog {
 }
 
 #[test]
-fn a_reference_to_an_item_becomes_the_item_for_its_key_and_for_no_other() {
+fn a_reference_becomes_the_item_for_its_key_only() {
     run(async {
         let mock = Mock::start().await;
         mock.by(|request| match request.json()["stream"] == true {
@@ -112,7 +112,7 @@ fn a_reference_to_an_item_becomes_the_item_for_its_key_and_for_no_other() {
 }
 
 #[test]
-fn what_is_not_kept_is_refused_with_its_reason_and_nothing_is_asked() {
+fn items_not_kept_are_refused_with_their_reason() {
     run(async {
         let mock = Mock::start().await;
         mock.always(Script::answer("a whole answer"));
@@ -166,7 +166,7 @@ fn what_is_not_kept_is_refused_with_its_reason_and_nothing_is_asked() {
 /// What an account of OpenAI's Responses made has ids of that account, which stores nothing. The
 /// thoughts that it encrypted go back to it with the item.
 #[test]
-fn items_that_passed_are_sent_again_with_what_the_account_encrypted() {
+fn passed_items_return_with_what_the_account_encrypted() {
     run(async {
         let mock = Mock::start().await;
         let thought = json!({"type": "reasoning", "id": "rs_up", "summary": [], "encrypted_content": "gAAAA-its-own"});
@@ -226,7 +226,7 @@ async fn store_is_up(gateway: &Gateway) {
 }
 
 #[test]
-fn items_that_one_gateway_made_are_resolved_by_another_that_shares_the_store() {
+fn one_gateways_items_are_resolved_by_its_neighbour() {
     run_within(Duration::from_secs(120), async {
         let redis = Redis::start();
         let mock = Mock::start().await;
@@ -269,7 +269,7 @@ fn items_that_one_gateway_made_are_resolved_by_another_that_shares_the_store() {
 
 /// The store is asked for sixteen items at once, and each of these answers has `store.timeout`.
 #[test]
-fn many_references_are_resolved_by_a_slow_store_and_those_it_cannot_be_asked_for_later() {
+fn a_slow_store_resolves_many_references() {
     const ITEMS: usize = 64;
     run_within(Duration::from_secs(180), async {
         let mut redis = Redis::start();

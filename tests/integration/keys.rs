@@ -61,7 +61,7 @@ async fn becomes(gateway: &Gateway, secret: &str, status: u16) {
 }
 
 #[test]
-fn a_key_lives_from_its_making_to_its_end_without_a_restart() {
+fn a_key_lives_and_ends_without_a_restart() {
     run(async {
         let mock = Mock::start().await;
         let gateway = Gateway::over(&mock).await;
@@ -163,7 +163,7 @@ fn after_the_overlap_the_secret_before_opens_nothing() {
 }
 
 #[test]
-fn who_still_uses_an_old_secret_is_told_and_when_a_key_was_last_used() {
+fn old_secrets_in_use_and_last_uses_are_told() {
     run(async {
         let mock = Mock::start().await;
         let catalog = Catalog::over(&mock).caller("idle", "sk-of-nobody-who-calls", "");
@@ -518,7 +518,7 @@ fn a_hundred_thousand_keys_are_no_burden() {
 }
 
 #[test]
-fn when_a_key_was_last_used_outlives_a_gateway_that_is_killed() {
+fn a_keys_last_use_outlives_a_killed_gateway() {
     run(async {
         let mock = Mock::start().await;
         let mut gateway =

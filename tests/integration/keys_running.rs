@@ -26,7 +26,7 @@ fn key(conf: &std::path::Path, arguments: &[&str]) -> (Output, String, Duration)
 }
 
 #[test]
-fn when_a_command_has_ended_the_gateway_goes_by_it() {
+fn the_gateway_obeys_a_command_once_it_ends() {
     run_within(Duration::from_secs(100), async {
         let mock = Mock::start().await;
         let gateway = Gateway::over(&mock).await;
@@ -73,7 +73,7 @@ fn when_a_command_has_ended_the_gateway_goes_by_it() {
 }
 
 #[test]
-fn where_nobody_listens_a_command_ends_at_once_and_says_so() {
+fn where_nobody_listens_commands_end_at_once() {
     let admin = free_port();
     let server = format!("admin: {{ address: \"{admin}\" }}\n");
     let folder = Folder::new(&[

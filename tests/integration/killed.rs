@@ -267,7 +267,7 @@ fn a_killed_gateway_has_what_its_streams_had_used() {
 }
 
 #[test]
-fn both_attempts_of_a_hedge_are_paid_for_once_each() {
+fn both_attempts_of_a_hedge_are_paid_once() {
     run_within(Duration::from_secs(120), async {
         const WARM: usize = 20;
         let (one, two) = (Mock::start().await, Mock::start().await);
@@ -312,7 +312,7 @@ fn both_attempts_of_a_hedge_are_paid_for_once_each() {
 }
 
 #[test]
-fn of_two_gateways_with_one_file_only_the_dead_ones_streams_are_cut() {
+fn of_two_gateways_only_the_dead_ones_streams_end() {
     run_within(Duration::from_secs(120), async {
         let (mock, gate) = (Mock::start().await, Gate::new());
         mock.on("dies", Script::sse().words(0..40).stall());

@@ -136,7 +136,7 @@ fn pictures_that_are_charged_by_tokens_are_never_free() {
 }
 
 #[test]
-fn what_has_no_price_is_not_asked_where_money_is_limited() {
+fn models_without_price_need_unlimited_money() {
     run(async {
         let mock = painter().await;
         let catalog = Catalog::new()

@@ -141,7 +141,7 @@ const CALLERS_FORMATS: &[&str] = &[
 ];
 
 #[test]
-fn pure_modules_know_no_framework_no_clock_and_no_files() {
+fn pure_modules_know_no_framework_clock_or_files() {
     for path in PURE {
         for (file, code) in sources(path) {
             for word in IMPURE {

@@ -250,7 +250,7 @@ fn two_processes_write_to_one_file() {
 }
 
 #[test]
-fn a_file_that_may_not_grow_keeps_rows_waiting_until_it_may() {
+fn rows_wait_while_the_file_may_not_grow() {
     let folder = Folder::new(&[]);
     let path = folder.path().join("ledger.sqlite");
     // 256 KiB, of which the test can lift the soft limit; the signal would end the process.
@@ -741,7 +741,7 @@ fn a_broken_file_stops_no_request() {
 /// Limits that began while the file was broken are told what is in it, once, beside what they
 /// counted meanwhile.
 #[test]
-fn what_was_spent_is_recalled_when_the_file_is_mended() {
+fn a_mended_file_recalls_what_was_spent() {
     run(async {
         let mock = Mock::start().await;
         let folder = Folder::new(&[("ledger.sqlite", "no database, but longer than nothing")]);
@@ -885,7 +885,7 @@ fn two_gateways_have_one_file() {
 }
 
 #[test]
-fn a_ledger_that_is_locked_at_the_start_holds_up_no_caller_and_catches_up() {
+fn a_ledger_locked_at_start_catches_up() {
     run(async {
         let mock = Mock::start().await;
         let folder = Folder::new(&[]);
@@ -927,7 +927,7 @@ fn a_ledger_that_is_locked_at_the_start_holds_up_no_caller_and_catches_up() {
 }
 
 #[test]
-fn a_pipe_in_the_place_of_the_ledger_is_told_of_and_holds_up_nobody() {
+fn a_pipe_instead_of_the_ledger_is_reported() {
     run(async {
         let mock = Mock::start().await;
         let folder = Folder::new(&[]);

@@ -80,7 +80,7 @@ fn room(answer: &Response, what: &str) -> [String; 3] {
 
 /// Two hundred at once, for each kind of limit and each level, where one is all that may pass.
 #[test]
-fn of_two_hundred_at_once_one_passes_a_limit_of_one() {
+fn of_two_hundred_at_once_one_passes() {
     const CROWD: usize = 200;
     const KINDS: [(&str, &str); 7] = [
         ("requests_per_minute", "1"),
@@ -151,7 +151,7 @@ fn of_two_hundred_at_once_one_passes_a_limit_of_one() {
 }
 
 #[test]
-fn what_is_refused_uses_up_nothing_and_what_failed_gives_back_what_it_did_not_use() {
+fn refusals_use_nothing_and_failures_give_back() {
     run_within(Duration::from_secs(100), async {
         away_from_midnight().await;
         let mock = Mock::start().await;
@@ -223,7 +223,7 @@ fn what_is_refused_uses_up_nothing_and_what_failed_gives_back_what_it_did_not_us
 }
 
 #[test]
-fn a_refusal_for_concurrency_burns_no_request_and_the_place_comes_back() {
+fn a_refusal_for_concurrency_uses_no_request_or_place() {
     run_within(Duration::from_secs(100), async {
         away_from_midnight().await;
         let (mock, gate) = (Mock::start().await, Gate::new());
@@ -449,7 +449,7 @@ fn a_caller_who_left_pays_for_what_was_produced() {
 }
 
 #[test]
-fn a_limit_that_is_changed_holds_at_once_for_what_was_used_before() {
+fn a_changed_limit_counts_what_was_used_before() {
     run_within(Duration::from_secs(100), async {
         away_from_midnight().await;
         let mock = Mock::start().await;
@@ -519,7 +519,7 @@ fn a_crash_forgets_no_budget() {
 }
 
 #[test]
-fn what_is_asked_of_a_model_by_another_name_is_the_same_model() {
+fn a_model_by_another_name_is_the_same() {
     run_within(Duration::from_secs(100), async {
         away_from_midnight().await;
         let mock = Mock::start().await;
@@ -555,7 +555,7 @@ fn what_is_asked_of_a_model_by_another_name_is_the_same_model() {
 }
 
 #[test]
-fn what_runs_while_limits_come_and_go_is_counted_when_it_ends() {
+fn running_work_counts_though_limits_change() {
     run_within(Duration::from_secs(100), async {
         away_from_midnight().await;
         let (mock, gates) = (Mock::start().await, [Gate::new(), Gate::new()]);
@@ -595,7 +595,7 @@ fn what_runs_while_limits_come_and_go_is_counted_when_it_ends() {
 
 /// 500 times a limit was once let in at once, in fields that the estimate did not look at.
 #[test]
-fn whatever_field_is_large_a_hundred_at_once_do_not_pass_a_small_limit() {
+fn no_large_field_lets_a_hundred_pass_a_limit() {
     run_within(Duration::from_secs(180), async {
         away_from_midnight().await;
         let fields = ["prediction", "documents", "chat_template_kwargs"];
@@ -726,7 +726,7 @@ fn a_body_that_comes_in_has_a_place_already() {
 
 /// By the minute, `retry-after` is a minute at most, and what it says is true.
 #[test]
-fn who_is_told_to_come_back_in_a_minute_is_let_in_then() {
+fn a_minutes_limit_ends_when_it_says() {
     run(async {
         let (mock, clock) = (Mock::start().await, Clock::new());
         let catalog = tight(&mock, "", "limits: { requests_per_minute: 1 }", "");
@@ -791,7 +791,7 @@ async fn counted(gateway: &Gateway, day: u64, expected: (f64, u64)) {
 }
 
 #[test]
-fn a_clock_that_goes_back_a_day_and_comes_right_gives_no_fresh_budget() {
+fn a_clock_set_back_gives_no_fresh_budget() {
     run_within(Duration::from_secs(150), async {
         away_from_midnight().await;
         let (_tools, library, shift) = shifted_clock("0");

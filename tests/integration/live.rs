@@ -59,7 +59,7 @@ fn nanos(text: &Value) -> u64 {
 
 /// Whatever happens to requests, `/live`, the ledger and `/metrics` count the same.
 #[test]
-fn what_the_page_says_is_what_the_ledger_and_the_metrics_say() {
+fn page_ledger_and_metrics_agree() {
     run(async {
         let (a, b) = (Mock::start().await, Mock::start().await);
         let catalog = |more: bool| {
@@ -491,7 +491,7 @@ fn an_answer_is_short_whatever_there_is() {
 
 /// A target that is out is shown as it is, and that it is back.
 #[test]
-fn a_target_that_is_out_is_shown_until_it_is_back() {
+fn a_target_that_is_out_is_shown_until_back() {
     run(async {
         let (a, b) = (Mock::start().await, Mock::start().await);
         let gateway = Gateway::start(
@@ -557,7 +557,7 @@ fn a_target_that_is_out_is_shown_until_it_is_back() {
 
 /// A target of two models has no share of one of them, and what is switched off is no trouble.
 #[test]
-fn what_models_share_and_what_is_off_is_shown_as_it_is() {
+fn shared_and_disabled_models_are_shown_as_such() {
     run(async {
         let (a, b) = (Mock::start().await, Mock::start().await);
         let catalog = Catalog::new()
@@ -609,7 +609,7 @@ fn what_models_share_and_what_is_off_is_shown_as_it_is() {
 }
 
 #[test]
-fn a_limit_by_the_minute_says_when_it_is_free_again() {
+fn a_limit_by_the_minute_says_when_it_frees() {
     run(async {
         let mock = Mock::start().await;
         let catalog = Catalog::over(&mock).caller(

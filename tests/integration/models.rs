@@ -408,7 +408,7 @@ fn three_formats_share_a_path() {
 }
 
 #[test]
-fn of_a_name_that_nobody_knows_a_list_says_only_what_the_operator_wrote() {
+fn lists_tell_only_written_facts_of_unknown_models() {
     run(async {
         let mock = Mock::start().await;
         let catalog = Catalog::new()
@@ -445,7 +445,7 @@ fn of_a_name_that_nobody_knows_a_list_says_only_what_the_operator_wrote() {
 }
 
 #[test]
-fn what_goes_wrong_with_a_list_is_told_in_its_format() {
+fn trouble_with_a_list_has_its_format() {
     run(async {
         let mock = Mock::start().await;
         let gateway = Gateway::over(&mock).await;

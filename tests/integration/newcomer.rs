@@ -136,7 +136,7 @@ fn said(ran: &Ran) -> String {
 }
 
 #[test]
-fn s06_a_secret_in_whatever_field_is_told_by_its_place_only() {
+fn s06_a_secret_in_any_field_is_never_shown() {
     for secret in SECRETS {
         let (text, lines) = wrong(secret);
         let folder = Folder::new(&[("catalog.yaml", &text)]);
@@ -572,7 +572,7 @@ fn from_nothing_to_a_key_that_works() {
 }
 
 #[test]
-fn a_deleted_key_opens_nothing_and_leaves_the_rest_byte_for_byte() {
+fn a_deleted_key_opens_nothing_and_other_bytes_stay() {
     const CATALOG: &str =
         "accounts: { d: { dialect: demo } }\nmodels: { m: { targets: [{ account: d }] } }\n";
     let hash = |n: usize| format!("sha256:{n:064}");
@@ -683,7 +683,7 @@ fn shell(folder: &Folder, umask: &str, line: &str) -> (bool, String) {
 }
 
 #[test]
-fn s08_a_secret_in_a_file_that_others_can_read_is_warned_of() {
+fn s08_a_secret_file_that_others_read_is_warned_of() {
     const NEW: &str = "portcullis key new --conf . --caller acme --create --name";
     let folder = Folder::new(&[("catalog.yaml", "accounts: {}\nmodels: {}\ncallers: {}\n")]);
     let open = "warning: the secret was written into a file that every user of this machine can read: run `chmod \
@@ -705,7 +705,7 @@ fn s08_a_secret_in_a_file_that_others_can_read_is_warned_of() {
 }
 
 #[test]
-fn check_finds_nothing_in_what_ships_and_what_key_new_writes() {
+fn check_accepts_what_ships_and_what_key_new_writes() {
     let root = root().join("conf");
     let shipped = |name: &str| std::fs::read_to_string(root.join(name)).unwrap();
     let folder = Folder::new(&[
@@ -825,7 +825,7 @@ fn warnings_are_told_beside_errors() {
 
 /// Who opens the callers' address in a browser once saw an error in JSON.
 #[test]
-fn a_browser_at_the_callers_address_is_told_what_this_is() {
+fn a_browser_at_the_callers_address_gets_an_explanation() {
     run(async {
         let mock = Mock::start().await;
         let gateway = Gateway::over(&mock).await;

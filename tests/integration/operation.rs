@@ -37,7 +37,7 @@ async fn with_tls(mock: &Mock, leaf: &Leaf) -> Gateway {
 }
 
 #[test]
-fn tls_speaks_http2_by_alpn_and_http1_to_everybody_else() {
+fn tls_speaks_http2_by_alpn_else_http1() {
     run(async {
         let (mock, ca) = (Mock::start().await, Ca::new());
         let gateway = with_tls(&mock, &ca.leaf()).await;
@@ -75,7 +75,7 @@ fn tls_speaks_http2_by_alpn_and_http1_to_everybody_else() {
 }
 
 #[test]
-fn h2c_is_spoken_where_it_is_switched_on_and_only_there() {
+fn h2c_is_spoken_only_where_switched_on() {
     run(async {
         let mock = Mock::start().await;
         let gateway = Gateway::with(Catalog::over(&mock))
@@ -246,7 +246,7 @@ fn sighup_reopens_the_access_log() {
 }
 
 #[test]
-fn sighup_reads_the_certificate_again_and_keeps_the_old_one_if_it_must() {
+fn sighup_reads_the_certificate_again_or_keeps_it() {
     async fn shown(gateway: &Gateway, ca: &Ca) -> Vec<u8> {
         let connection = gateway.connect_tls(0, ca, &["http/1.1"]).await;
         let Io::Tls(tls) = &connection.wire.io else {
@@ -324,7 +324,7 @@ fn sighup_goes_on_after_a_certificate_whose_path_blocks() {
 
 /// The other listeners serve meanwhile, and nobody has to start the gateway again.
 #[test]
-fn a_certificate_whose_path_blocks_at_the_start_is_waited_for() {
+fn a_certificate_whose_path_blocks_at_start_is_awaited() {
     run(async {
         let (mock, ca) = (Mock::start().await, Ca::new());
         let (leaf, folder) = (ca.leaf(), Folder::new(&[]));
@@ -377,7 +377,7 @@ fn a_certificate_whose_path_blocks_at_the_start_is_waited_for() {
 }
 
 #[test]
-fn a_gateway_whose_only_listener_has_no_certificate_is_not_ready() {
+fn without_its_only_listeners_certificate_it_is_unready() {
     let (ca, folder, [address, admin]) = (Ca::new(), Folder::new(&[]), [free_port(), free_port()]);
     let leaf = ca.leaf();
     let listen =
@@ -417,7 +417,7 @@ fn a_gateway_whose_only_listener_has_no_certificate_is_not_ready() {
 }
 
 #[test]
-fn an_access_log_that_is_a_pipe_without_a_reader_holds_up_no_start() {
+fn a_pipe_without_reader_as_access_log_blocks_nothing() {
     run(async {
         let mock = Mock::start().await;
         let folder = Folder::new(&[]);
@@ -922,7 +922,7 @@ fn labels_are_bounded_and_counters_go_on_over_reloads() {
 }
 
 #[test]
-fn the_used_share_of_limits_is_that_of_the_callers_and_of_their_fullest_keys() {
+fn the_used_share_is_the_fullest_keys() {
     run(async {
         const TWO: &str = "sk-CaNaRy-caller-two-0123456789abcdefghijklmnopqrs";
         const THREE: &str = "sk-CaNaRy-caller-three-0123456789abcdefghijklmno";
@@ -1095,7 +1095,7 @@ fn status_tells_how_things_are() {
 }
 
 #[test]
-fn the_admin_listener_has_its_own_doors_and_no_others() {
+fn the_admin_listener_has_only_its_own_doors() {
     run(async {
         let mock = Mock::start().await;
         let gateway = Gateway::over(&mock).await;
@@ -1489,7 +1489,7 @@ fn the_published_key_is_not_served_to_the_public() {
 // The library.
 
 #[test]
-fn the_example_of_a_server_with_the_gateway_in_it_runs_and_answers() {
+fn the_example_with_the_gateway_in_it_answers() {
     run_within(Duration::from_secs(300), async {
         let bin = Path::new(BINARY).parent().unwrap();
         let mut build = Command::new(env!("CARGO"));
@@ -1573,7 +1573,7 @@ fn the_example_of_a_server_with_the_gateway_in_it_runs_and_answers() {
 }
 
 #[test]
-fn on_a_full_disk_each_line_is_whole_or_counted() {
+fn on_a_full_disk_lines_are_whole_or_counted() {
     run(async {
         let mock = Mock::start().await;
         let folder = Folder::new(&[]);
@@ -1633,7 +1633,7 @@ fn on_a_full_disk_each_line_is_whole_or_counted() {
 }
 
 #[test]
-fn lines_that_the_sink_refuses_are_counted_and_said_once() {
+fn lines_that_the_sink_refuses_are_counted() {
     run(async {
         let mock = Mock::start().await;
         let gateway = Gateway::with(Catalog::over(&mock))

@@ -36,7 +36,7 @@ fn data(answer: &Response) -> Vec<Value> {
 }
 
 #[test]
-fn a_request_of_responses_is_answered_whole_and_as_a_stream() {
+fn a_responses_request_is_answered_whole_and_as_stream() {
     run(async {
         let mock = Mock::start().await;
         mock.push(Script::answer("Hello there"));
@@ -103,7 +103,7 @@ fn a_request_of_responses_is_answered_whole_and_as_a_stream() {
 }
 
 #[test]
-fn what_needs_a_store_and_what_asks_for_a_websocket_is_refused() {
+fn missing_stores_and_websockets_are_refused() {
     run(async {
         let mock = Mock::start().await;
         let gateway = over(&mock).await;
@@ -133,7 +133,7 @@ fn what_needs_a_store_and_what_asks_for_a_websocket_is_refused() {
 }
 
 #[test]
-fn a_broken_stream_of_responses_ends_with_an_error_and_a_failure() {
+fn a_broken_responses_stream_ends_with_error_and_failure() {
     run(async {
         let mock = Mock::start().await;
         mock.push(Script::sse().words(0..2).reset());
@@ -278,7 +278,7 @@ fn half_a_character_breaks_no_stream() {
 }
 
 #[test]
-fn a_request_of_geminis_is_answered_whole_as_events_and_as_an_array() {
+fn a_gemini_request_is_answered_whole_and_as_events() {
     run(async {
         let mock = Mock::start().await;
         mock.push(Script::answer("Hello there"));
@@ -417,7 +417,7 @@ fn refusals_are_in_googles_form() {
 
 /// After a proper end, clients would take what they have for a whole answer.
 #[test]
-fn a_broken_stream_of_geminis_ends_with_the_connection_and_a_broken_array_with_its_error() {
+fn broken_gemini_streams_and_arrays_end_their_way() {
     run(async {
         let mock = Mock::start().await;
         mock.always(Script::sse().words(0..2).reset());
@@ -457,7 +457,7 @@ fn a_broken_stream_of_geminis_ends_with_the_connection_and_a_broken_array_with_i
 
 /// Google's clients try again after any 5xx.
 #[test]
-fn what_only_the_operator_can_end_is_no_unavailability_at_geminis_door() {
+fn operators_trouble_is_no_unavailability_at_geminis_door() {
     run(async {
         let mock = Mock::start().await;
         mock.always(Script::error(401, "wrong key"));

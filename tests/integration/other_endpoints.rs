@@ -116,7 +116,7 @@ fn whole_answers_pass_and_are_counted() {
 }
 
 #[test]
-fn a_stream_of_completions_is_whole_or_says_that_it_is_not() {
+fn a_stream_of_completions_is_whole_or_says_otherwise() {
     run(async {
         let mock = Mock::start().await;
         let piece = |text: &str, finish: Value| {
@@ -362,7 +362,7 @@ fn coheres_own_form_passes_to_cohere() {
 
 /// OpenAI's own clients need no model for moderations.
 #[test]
-fn moderations_without_a_model_go_to_the_only_one_of_their_kind() {
+fn moderations_without_a_model_take_the_only_one() {
     run(async {
         let mock = Mock::start().await;
         mock.always(Script::json(

@@ -186,7 +186,7 @@ async fn break_down(gateway: &Gateway, mock: &Mock, account: &str) -> Instant {
 /// may spoil one outage, but not three.
 #[test]
 #[ignore = "measures a time: `make test` runs it alone"]
-fn alone_an_outage_is_seen_at_once_and_so_is_its_end() {
+fn alone_an_outage_and_its_end_are_seen_at_once() {
     run(async {
         let mut late = Vec::new();
         for _ in 0..3 {
@@ -308,7 +308,7 @@ fn everybody_can_use_it() {
 }
 
 #[test]
-fn the_page_greys_when_the_gateway_dies_and_comes_back() {
+fn the_page_greys_when_the_gateway_dies() {
     run(async {
         let mock = Mock::start().await;
         let mut gateway = Gateway::start(catalog(&[&mock])).await;
@@ -402,7 +402,7 @@ fn explain_and_try_answer_in_the_page() {
 }
 
 #[test]
-fn with_an_admin_key_the_page_works_for_those_who_have_it() {
+fn with_an_admin_key_its_holders_use_the_page() {
     run(async {
         let mock = Mock::start().await;
         let gateway = Gateway::with(catalog(&[&mock]))

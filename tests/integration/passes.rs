@@ -209,7 +209,7 @@ fn a_request_of_messages_passes_to_claude_at_bedrock() {
 }
 
 #[test]
-fn claude_at_vertex_is_asked_in_anthropics_format_through_every_door() {
+fn claude_at_vertex_is_asked_in_anthropics_format() {
     run(async {
         let mock = Mock::start().await;
         for _ in 0..2 {
@@ -259,7 +259,7 @@ fn claude_at_vertex_is_asked_in_anthropics_format_through_every_door() {
 }
 
 #[test]
-fn a_request_names_only_models_that_its_key_may_use() {
+fn a_request_names_only_models_of_its_key() {
     run(async {
         let mock = Mock::start().await;
         let catalog = Catalog::new()
@@ -290,7 +290,7 @@ fn a_request_names_only_models_that_its_key_may_use() {
 }
 
 #[test]
-fn a_request_names_no_model_whose_own_limits_or_price_would_not_count() {
+fn a_request_names_no_model_outside_limits_and_prices() {
     run(async {
         let mock = Mock::start().await;
         mock.always(Script::answer("hi"));
@@ -343,7 +343,7 @@ fn a_request_names_no_model_whose_own_limits_or_price_would_not_count() {
 }
 
 #[test]
-fn who_names_a_forbidden_model_is_told_so_whatever_rests() {
+fn a_forbidden_model_is_refused_whatever_rests() {
     run(async {
         let (resting, good) = (Mock::start().await, Mock::start().await);
         resting.always(Script::error(429, "slow down"));

@@ -161,7 +161,7 @@ fn thinking_has_its_own_price() {
 }
 
 #[test]
-fn what_nobody_knows_is_not_told_and_by_default_nothing_is() {
+fn unknown_facts_are_not_told() {
     run(async {
         let mock = Mock::start().await;
         for (more, price) in [
@@ -224,7 +224,7 @@ fn the_price_is_that_of_who_answers() {
 const SERVER: &str = "listen: [{ address: \"127.0.0.1:1\" }]\n";
 
 #[test]
-fn check_refuses_budgets_that_nobody_could_keep_and_warns_of_what_nobody_knows() {
+fn check_refuses_impossible_budgets_and_warns_of_unknown_prices() {
     let catalog = |price: &str, limits: &str| {
         format!(
             "accounts: {{ a: {{ dialect: ollama }} }}\nmodels: {{ m: {{ targets: [{{ account: a, model: llama }}]{price} }} }}\n\
@@ -313,7 +313,7 @@ fn prices_lists_what_is_known() {
 /// A usage that cannot be, of whatever form, is in no book: all of them show the same estimate, and
 /// a line says so once.
 #[test]
-fn what_no_answer_can_have_counted_is_in_no_book() {
+fn impossible_counts_are_in_no_book() {
     run(async {
         let mock = Mock::start().await;
         let mut catalog = Catalog::new().without_acme().caller(

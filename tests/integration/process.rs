@@ -73,7 +73,7 @@ fn g01_an_idle_process_ends_at_once() {
 }
 
 #[test]
-fn g02_a_hundred_streams_end_whole_and_the_process_right_after() {
+fn g02_a_hundred_streams_end_whole_then_the_process() {
     run(async {
         let (mock, gate) = (Mock::start().await, Gate::new());
         mock.always(gated(&gate));
@@ -133,7 +133,7 @@ fn g02_a_hundred_streams_end_whole_and_the_process_right_after() {
 }
 
 #[test]
-fn g03_what_outlasts_the_grace_is_told_so_settled_and_logged() {
+fn g03_what_outlasts_the_grace_is_told_and_settled() {
     run(async {
         let mock = Mock::start().await;
         mock.always(Script::sse().words(0..2).stall());
@@ -279,7 +279,7 @@ fn g03_slow_callers_are_told_too_while_there_is_progress() {
 }
 
 #[test]
-fn g03_who_does_not_read_is_counted_in_the_log_and_the_exit_code() {
+fn g03_a_stopped_reader_counts_in_the_exit_code() {
     run(async {
         let mock = Mock::start().await;
         mock.always(flood());
@@ -310,7 +310,7 @@ fn g03_who_does_not_read_is_counted_in_the_log_and_the_exit_code() {
 /// The process ends while their tasks still wait for callers who do not read. What they used is not
 /// lost: the end of the process writes their lines and rows itself.
 #[test]
-fn g03_what_has_no_time_to_end_is_in_the_access_log_and_the_ledger() {
+fn g03_unfinished_work_is_in_log_and_ledger() {
     run(async {
         let mock = Mock::start().await;
         mock.always(flood());
@@ -430,7 +430,7 @@ fn g05_during_the_delay_requests_are_answered_and_connections_close() {
 }
 
 #[test]
-fn g05_after_the_delay_who_idles_is_let_go_and_who_runs_goes_on() {
+fn g05_idle_callers_go_after_the_delay_others_stay() {
     run(async {
         let (mock, gate) = (Mock::start().await, Gate::new());
         let mut gateway = Gateway::with(Catalog::over(&mock))
@@ -507,7 +507,7 @@ fn a_second_signal_ends_the_process_now() {
 }
 
 #[test]
-fn a_second_signal_right_after_the_first_is_not_lost() {
+fn a_second_signal_right_after_the_first_counts() {
     run(async {
         let mock = Mock::start().await;
         mock.always(Script::sse().words(0..1).stall());
@@ -549,7 +549,7 @@ fn g07_after_sigkill_it_starts_again_at_once() {
 
 #[test]
 #[cfg_attr(not(feature = "test-panics"), ignore = "needs --features test-panics")]
-fn g09_a_panic_after_an_interim_answer_is_a_500_too() {
+fn g09_a_panic_after_an_interim_answer_is_500() {
     run(async {
         let mock = Mock::start().await;
         let gateway = Gateway::over(&mock).await;
@@ -660,7 +660,7 @@ fn g09_a_panic_costs_one_exchange_and_nothing_else() {
 }
 
 #[test]
-fn g10_who_takes_all_connections_costs_no_processor_and_lets_others_in_after() {
+fn g10_who_takes_all_connections_costs_no_processor() {
     run(async {
         let mock = Mock::start().await;
         let gateway = Gateway::with(Catalog::over(&mock))
@@ -777,7 +777,7 @@ fn g11_deadlines_do_not_go_by_the_wall_clock() {
 }
 
 #[test]
-fn g12_ready_means_loaded_and_bound_and_ends_with_the_first_signal() {
+fn g12_ready_means_bound_and_ends_with_the_signal() {
     run(async {
         let (one, two, admin) = (free_port(), free_port(), free_port());
         let server = format!(
@@ -845,7 +845,7 @@ fn g12_ready_means_loaded_and_bound_and_ends_with_the_first_signal() {
 }
 
 #[test]
-fn a_port_that_is_in_use_is_said_clearly_and_at_once() {
+fn a_port_in_use_is_named_at_once() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let (taken_at, free) = (taken.local_addr().unwrap(), free_port());
     for (listen, admin) in [(taken_at, free), (free, taken_at)] {
@@ -867,7 +867,7 @@ fn a_port_that_is_in_use_is_said_clearly_and_at_once() {
 }
 
 #[test]
-fn listeners_that_are_in_each_others_way_are_said_clearly_and_at_once() {
+fn conflicting_listeners_are_named_at_once() {
     let (one, other, third) = (free_port(), free_port(), free_port());
     let everywhere = format!("0.0.0.0:{}", one.port());
     let catalog = ("catalog.yaml", "accounts: {}\nmodels: {}\ncallers: {}\n");

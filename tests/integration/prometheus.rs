@@ -45,7 +45,7 @@ fn alerts_fire_when_they_should_and_not_before() {
 }
 
 #[test]
-fn each_alert_says_what_it_is_and_leads_to_its_runbook() {
+fn each_alert_explains_itself_and_links_its_runbook() {
     let list = std::fs::read_to_string(root().join("docs/src/alerts.md")).unwrap();
     let mut bases = BTreeSet::new();
     for Alert { name, rule, .. } in alerts() {

@@ -28,7 +28,7 @@ fn plain_user() -> String {
 const HOST: &str = "provider.invalid";
 
 #[test]
-fn requests_go_through_the_proxy_and_only_it_knows_the_name() {
+fn requests_use_the_proxy_which_alone_knows_the_name() {
     run(async {
         let ca = Ca::new();
         let leaf = ca.leaf_for(HOST);
@@ -196,7 +196,7 @@ fn failures() -> Vec<(Does, &'static str, bool)> {
 }
 
 #[test]
-fn each_failure_of_a_proxy_is_told_as_its_own_and_the_next_target_is_asked() {
+fn each_proxy_failure_is_named_and_the_next_asked() {
     run(async {
         let (mock, next, proxy) = (
             Mock::start().await,
@@ -619,7 +619,7 @@ fn lists_of_models_and_tokens_go_through_the_proxy() {
 
 /// What one user of a proxy may fetch is not taken for what another one may.
 #[test]
-fn accounts_with_another_user_of_the_proxy_fetch_lists_of_their_own() {
+fn each_user_of_a_proxy_fetches_its_own_lists() {
     run(async {
         let (mock, proxy) = (Mock::start().await, Proxy::start().await);
         proxy
@@ -661,7 +661,7 @@ fn accounts_with_another_user_of_the_proxy_fetch_lists_of_their_own() {
 
 /// The environment's proxies hold for accounts that say nothing, if server.yaml says so.
 #[test]
-fn the_proxies_of_the_environment_are_used_if_server_yaml_says_so() {
+fn proxies_of_the_environment_need_server_yaml() {
     run(async {
         let (mock, one, two) = (
             Mock::start().await,

@@ -80,7 +80,7 @@ async fn refused(gateway: &Gateway, how_many: usize) -> String {
 }
 
 #[test]
-fn f01_a_broken_catalog_is_refused_whole_and_the_old_one_serves() {
+fn f01_a_broken_catalog_is_refused_whole() {
     const REST: &str = "models: {}\ncallers: {}\n";
     let cases: &[(&[u8], &str, &[&str])] = &[
         (b"accounts: [\nmodels: {}\n", "", &["catalog.yaml:"]),
@@ -202,7 +202,7 @@ fn f02_a_half_written_file_is_never_taken() {
 }
 
 #[test]
-fn f04_however_a_file_is_saved_its_final_content_is_taken_once() {
+fn f04_a_saved_files_final_content_is_taken_once() {
     run(async {
         let mock = Mock::start().await;
         let gateway = Gateway::start(stamped(&mock, "s")).await;
@@ -298,7 +298,7 @@ fn f05_a_mounted_config_map_is_followed() {
 }
 
 #[test]
-fn f06_files_and_folders_that_go_and_come_back_are_found_again() {
+fn f06_files_and_folders_that_come_back_are_found() {
     run(async {
         let mock = Mock::start().await;
         let gateway = Gateway::start(stamped(&mock, "s0")).await;
@@ -448,7 +448,7 @@ pub(super) fn pair(first: &Mock, second: &Mock, version: usize) -> Catalog {
 }
 
 #[test]
-fn f07_fifty_reloads_under_load_lose_no_request_and_mix_no_versions() {
+fn f07_reloads_under_load_lose_and_mix_nothing() {
     // The files are what the paths are about, and not how many reloads there are.
     let last = if module_path!().contains("relative") {
         10
@@ -517,7 +517,7 @@ fn f07_fifty_reloads_under_load_lose_no_request_and_mix_no_versions() {
 }
 
 #[test]
-fn f08_an_account_that_is_removed_ends_its_streams_and_gets_no_new_ones() {
+fn f08_a_removed_account_ends_its_streams_only() {
     run(async {
         let (old, new, gate) = (Mock::start().await, Mock::start().await, Gate::new());
         old.push(
@@ -582,7 +582,7 @@ fn f08_an_account_that_is_removed_ends_its_streams_and_gets_no_new_ones() {
 }
 
 #[test]
-fn an_account_that_is_taken_out_and_put_back_keeps_its_cap() {
+fn an_account_put_back_keeps_its_cap() {
     run(async {
         let (mock, gate) = (Mock::start().await, Gate::new());
         mock.push(
@@ -622,7 +622,7 @@ fn an_account_that_is_taken_out_and_put_back_keeps_its_cap() {
 }
 
 #[test]
-fn f10_a_caller_who_is_revoked_finishes_the_stream_and_then_gets_401() {
+fn f10_a_revoked_caller_finishes_its_stream() {
     run(async {
         let (mock, gate) = (Mock::start().await, Gate::new());
         let other = "sk-CaNaRy-caller-other";
@@ -706,7 +706,7 @@ fn f11_a_reload_that_races_sigterm_ends_cleanly() {
 }
 
 #[test]
-fn f12_what_takes_away_more_than_half_is_held_for_five_seconds() {
+fn f12_a_large_loss_is_held_for_five_seconds() {
     run(async {
         let mock = Mock::start().await;
         let accounts = |ids: &[&str]| {
@@ -817,7 +817,7 @@ fn f12_a_held_change_that_is_undone_is_forgotten() {
 }
 
 #[test]
-fn f14_huge_and_hostile_files_are_refused_quickly_and_block_nobody() {
+fn f14_hostile_files_are_refused_quickly_and_block_nobody() {
     run(async {
         let mock = Mock::start().await;
         let gateway = Gateway::start(stamped(&mock, "old")).await;
@@ -866,7 +866,7 @@ fn f14_huge_and_hostile_files_are_refused_quickly_and_block_nobody() {
 }
 
 #[test]
-fn a_file_of_catalog_d_is_merged_live_even_in_a_new_folder() {
+fn files_in_a_new_catalog_d_are_merged_live() {
     run(async {
         let mock = Mock::start().await;
         let gateway = Gateway::start(Catalog::over(&mock)).await;

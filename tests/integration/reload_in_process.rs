@@ -88,7 +88,7 @@ impl Drop for Inside {
 }
 
 #[test]
-fn f07_ten_thousand_reloads_in_process_under_load_leave_nothing_behind() {
+fn f07_reloads_in_process_under_load_leave_nothing() {
     // In a process where no other test runs, since memory and descriptors are looked at.
     const ALONE: &str = "PORTCULLIS_TEST_ALONE";
     if std::env::var_os(ALONE).is_none() {
@@ -182,7 +182,7 @@ fn f07_ten_thousand_reloads_in_process_under_load_leave_nothing_behind() {
 }
 
 #[test]
-fn f13_accounts_that_come_and_go_leave_no_state_and_few_series() {
+fn f13_accounts_that_come_and_go_leave_nothing() {
     run_within(Duration::from_secs(150), async {
         let mock = Mock::start().await;
         let inside = Inside::start(&Catalog::over(&mock).to_string()).await;
@@ -239,7 +239,7 @@ fn f13_accounts_that_come_and_go_leave_no_state_and_few_series() {
 }
 
 #[test]
-fn f15_a_start_without_a_good_catalog_fails_and_says_why() {
+fn f15_a_start_without_a_good_catalog_says_why() {
     const SERVER: &str = "listen: [{ address: \"127.0.0.1:1\" }]\n";
     const GOOD: &str = "accounts: {}\nmodels: {}\ncallers: {}\n";
     type Files = &'static [(&'static str, &'static str)];
@@ -340,7 +340,7 @@ fn f15_a_start_without_a_good_catalog_fails_and_says_why() {
 }
 
 #[test]
-fn a_catalog_of_a_hundred_thousand_keys_loads_and_is_right() {
+fn a_catalog_of_a_hundred_thousand_keys_loads_right() {
     use std::fmt::Write;
     let mut text = String::from("accounts:\n");
     for n in 0..1_000 {
@@ -427,7 +427,7 @@ fn a_catalog_of_a_hundred_thousand_keys_loads_and_is_right() {
 }
 
 #[test]
-fn in_a_server_that_is_not_ours_the_way_down_is_noticed() {
+fn in_another_server_the_shutdown_is_noticed() {
     use pingora::services::background::BackgroundService;
     run(async {
         let folder = Folder::new(&[

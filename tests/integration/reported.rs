@@ -122,7 +122,7 @@ fn logged(line: &Value) -> (u64, u64) {
 }
 
 #[test]
-fn what_providers_count_for_answers_that_reach_nobody_is_in_the_books() {
+fn answers_that_reach_nobody_are_in_the_books() {
     run_within(Duration::from_secs(180), async {
         let mock = Mock::start().await;
         let cells = cells();

@@ -95,7 +95,7 @@ async fn five(gateway: &Gateway, mock: &Mock, gate: &Gate, refused: usize) -> Ve
 }
 
 #[test]
-fn an_agent_and_four_helpers_pass_a_limit_of_200_000_tokens_a_minute() {
+fn an_agent_and_helpers_pass_200000_tokens_a_minute() {
     run_within(Duration::from_secs(60), async {
         let limits = "tokens_per_minute: 200000, tokens_per_day: 1000000, usd_per_day: 5";
         let (gateway, mock, gate) = start(limits, 700).await;
@@ -127,7 +127,7 @@ fn an_agent_and_four_helpers_pass_a_limit_of_200_000_tokens_a_minute() {
 }
 
 #[test]
-fn with_the_strict_rule_one_request_goes_at_a_time() {
+fn the_strict_rule_lets_one_request_go_at_once() {
     run_within(Duration::from_secs(60), async {
         let (gateway, mock, gate) = start("tokens_per_minute: 200000, reserve: asked", 700).await;
         let answers = five(&gateway, &mock, &gate, AT_ONCE - 1).await;
@@ -161,7 +161,7 @@ fn with_the_strict_rule_one_request_goes_at_a_time() {
 /// Money is never exceeded where all that is asked for is reserved; else what is used beyond the
 /// reservation holds the next requests back.
 #[test]
-fn what_an_answer_uses_beyond_its_reservation_holds_the_next_back() {
+fn use_beyond_the_reservation_holds_the_next_back() {
     run_within(Duration::from_secs(60), async {
         let (gateway, mock, gate) =
             start("tokens_per_minute: 100000, usd_per_day: 2.5", 95_000).await;

@@ -112,7 +112,7 @@ fn catalog(mocks: &[(&str, &Mock)]) -> Catalog {
 }
 
 #[test]
-fn a_conversation_goes_back_to_the_account_of_its_thoughts() {
+fn a_conversation_returns_to_the_account_of_its_thoughts() {
     run(async {
         let (first, second) = (Mock::start().await, Mock::start().await);
         let gateway = Gateway::start(catalog(&[("a", &first), ("b", &second)])).await;
@@ -337,7 +337,7 @@ fn passes() -> [Pass; 3] {
 }
 
 #[test]
-fn what_an_account_signs_goes_back_to_it_where_bodies_pass() {
+fn signed_thoughts_return_to_their_account() {
     run(async {
         for pass in passes() {
             let Pass {
@@ -453,7 +453,7 @@ fn a_count_asks_the_account_of_the_thoughts() {
 }
 
 #[test]
-fn every_event_of_a_stream_says_the_same_of_a_thought() {
+fn every_event_of_a_stream_agrees_on_a_thought() {
     run(async {
         let mock = Mock::start().await;
         let item =
@@ -502,7 +502,7 @@ fn every_event_of_a_stream_says_the_same_of_a_thought() {
 }
 
 #[test]
-fn a_conversation_that_goes_back_takes_no_turn_of_another_account() {
+fn a_returning_conversation_takes_no_other_accounts_turn() {
     run(async {
         let (first, second) = (Mock::start().await, Mock::start().await);
         for mock in [&first, &second] {

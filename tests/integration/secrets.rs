@@ -114,7 +114,7 @@ fn s01_s02_whatever_an_upstream_tells_no_secret_leaves() {
 }
 
 #[test]
-fn s02_a_callers_key_in_the_wrong_place_is_not_told() {
+fn s02_a_misplaced_callers_key_is_not_told() {
     run(async {
         let mock = Mock::start().await;
         let gateway = Gateway::over(&mock).await;
@@ -165,7 +165,7 @@ fn s02_a_callers_key_in_the_wrong_place_is_not_told() {
 /// Google's clients may send the key in the query. (All that the process prints, at its lowest
 /// level, is searched for the key when the test ends.)
 #[test]
-fn s02_a_key_in_the_query_opens_googles_doors_and_is_shown_nowhere() {
+fn s02_a_key_in_googles_query_is_shown_nowhere() {
     run(async {
         let mock = Mock::start().await;
         let gateway = Gateway::with(Catalog::over(&mock))
@@ -386,7 +386,7 @@ fn tempdir() -> std::path::PathBuf {
 }
 
 #[test]
-fn s06_a_bad_line_with_a_key_is_named_and_not_shown() {
+fn s06_a_bad_line_with_a_key_is_hidden() {
     let account = |fields: &str| {
         format!("models: {{}}\ncallers: {{}}\naccounts:\n  a:\n    dialect: openai\n    {fields}\n")
     };
@@ -628,7 +628,7 @@ fn s09_s11_nothing_in_a_request_decides_where_it_goes() {
 /// What a provider would read with the operator's rights, and what a server in the operator's
 /// network would fetch.
 #[test]
-fn s09_nothing_is_read_for_a_caller_with_rights_that_it_has_not() {
+fn s09_no_rights_means_nothing_is_read() {
     run(async {
         let (strict, open, google) = (
             Mock::start().await,
@@ -879,7 +879,7 @@ fn s10_accounts_are_where_they_may_be() {
 }
 
 #[test]
-fn s12_two_callers_with_one_request_id_get_their_own_answers() {
+fn s12_two_callers_with_one_id_get_own_answers() {
     run(async {
         let mock = Mock::start().await;
         let other = "sk-CaNaRy-caller-other";

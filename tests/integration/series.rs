@@ -18,7 +18,7 @@ fn catalog(mock: &Mock) -> Catalog {
 }
 
 #[test]
-fn sets_beyond_the_bound_count_for_other_from_their_first_request() {
+fn sets_beyond_the_bound_count_for_other() {
     run(async {
         let mock = Mock::start().await;
         let gateway = Gateway::with(catalog(&mock))
@@ -51,7 +51,7 @@ fn sets_beyond_the_bound_count_for_other_from_their_first_request() {
 }
 
 #[test]
-fn a_label_that_is_left_out_is_in_no_series() {
+fn a_label_left_out_is_in_no_series() {
     run(async {
         let mock = Mock::start().await;
         let gateway = Gateway::with(catalog(&mock))

@@ -9,7 +9,7 @@ use portcullis::catalog::load::{Secrets, load_folder};
 use portcullis::process::Process;
 
 #[test]
-fn what_a_request_and_a_stream_hold_does_not_grow() {
+fn memory_of_requests_and_streams_does_not_grow() {
     run(async {
         let folder = Folder::new(&[
             ("server.yaml", "log: { access: off }\n"),

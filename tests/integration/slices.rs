@@ -67,7 +67,7 @@ const COHERE: &str = "dialect: cohere";
 const PRICED: &str = "price: { input: 1, output: 0 }, ";
 
 #[test]
-fn many_texts_are_one_exchange_and_come_back_in_their_order() {
+fn many_texts_are_one_exchange_in_their_order() {
     run(async {
         let mock = Mock::start().await;
         let (now, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
@@ -179,7 +179,7 @@ fn only_what_failed_goes_to_another_account() {
 }
 
 #[test]
-fn the_caller_gets_all_or_nothing_and_what_was_used_counts() {
+fn callers_get_all_or_nothing_and_use_counts() {
     run(async {
         let mock = Mock::start().await;
         mock.by(|request| {
@@ -278,7 +278,7 @@ fn spent(gateway: &Gateway) -> f64 {
 }
 
 #[test]
-fn each_slice_is_charged_for_in_the_reserve_the_answer_the_limit_and_the_ledger() {
+fn each_slice_is_charged_for_in_every_book() {
     run(async {
         let (mock, gate) = (Mock::start().await, Gate::new());
         let opens = gate.clone();
@@ -343,7 +343,7 @@ fn each_slice_is_charged_for_in_the_reserve_the_answer_the_limit_and_the_ledger(
 }
 
 #[test]
-fn a_slice_waits_for_a_place_of_a_busy_account() {
+fn a_slice_waits_for_a_busy_account() {
     run(async {
         let ([broken, small], gate) = ([Mock::start().await, Mock::start().await], Gate::new());
         broken.always(Script::error(500, "broken"));
@@ -450,7 +450,7 @@ fn many_slices_hold_little_memory() {
 }
 
 #[test]
-fn an_error_of_a_slice_names_the_text_of_the_whole_request() {
+fn a_slices_error_names_the_whole_requests_text() {
     run(async {
         let mock = Mock::start().await;
         mock.by(|request| match has(request, "text 130") {

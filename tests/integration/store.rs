@@ -215,7 +215,7 @@ async fn agrees(redis: &Redis, level: &str, scope: &str, instances: &[Instance])
 }
 
 #[test]
-fn of_two_hundred_at_two_gateways_exactly_one_passes_a_limit_of_one() {
+fn of_two_hundred_at_two_gateways_one_passes() {
     run(async {
         let redis = Redis::start();
         let one_usd = "usd_per_day: 0.000005";
@@ -266,7 +266,7 @@ fn of_two_hundred_at_two_gateways_exactly_one_passes_a_limit_of_one() {
 }
 
 #[test]
-fn what_was_used_is_settled_to_the_token_at_all_levels() {
+fn use_is_settled_to_the_token_at_all_levels() {
     run(async {
         let redis = Redis::start();
         let caller = format!(
@@ -319,7 +319,7 @@ fn what_was_used_is_settled_to_the_token_at_all_levels() {
 }
 
 #[test]
-fn what_is_refused_says_what_all_have_used_and_what_is_left() {
+fn refusals_say_what_is_used_and_left() {
     run(async {
         let redis = Redis::start();
         let two = Instance::two(&redis, &key("requests_per_minute: 3, tokens_per_day: 100")).await;
@@ -374,7 +374,7 @@ fn what_is_refused_says_what_all_have_used_and_what_is_left() {
 }
 
 #[test]
-fn what_one_gateway_used_beyond_its_reservation_holds_back_the_others() {
+fn overuse_at_one_gateway_holds_back_others() {
     run(async {
         let redis = Redis::start();
         let two = Instance::two(&redis, &key("tokens_per_minute: 100, usd_per_day: 1")).await;
@@ -402,7 +402,7 @@ fn what_one_gateway_used_beyond_its_reservation_holds_back_the_others() {
 /// While the store is out each goes by its part; when it is back the sums are right, whatever it
 /// missed and whatever it does late.
 #[test]
-fn a_store_that_dies_stalls_or_forgets_is_told_all_when_it_is_back() {
+fn a_store_that_comes_back_is_told_all() {
     run_within(Duration::from_secs(120), async {
         let mut redis = Redis::start();
         let two = Instance::two_at(
@@ -512,7 +512,7 @@ fn a_store_that_dies_stalls_or_forgets_is_told_all_when_it_is_back() {
 /// Without the store no more pass than the parts of all together, and what one has used before
 /// counts.
 #[test]
-fn without_the_store_each_has_its_part_of_a_limit() {
+fn without_the_store_each_has_its_part() {
     run(async {
         let mut redis = Redis::start();
         let two = Instance::two(&redis, &key("requests_per_day: 10")).await;
@@ -543,7 +543,7 @@ fn without_the_store_each_has_its_part_of_a_limit() {
 /// A store that takes 250 ms is asked thrice, and then nobody waits for it; what is settled is told
 /// all the same.
 #[test]
-fn nobody_waits_for_a_slow_store_for_long_and_most_do_not_wait_at_all() {
+fn a_slow_store_makes_nobody_wait_for_long() {
     run(async {
         let redis = Redis::start();
         let slow = Slow::to(redis.port).await;
@@ -578,7 +578,7 @@ fn nobody_waits_for_a_slow_store_for_long_and_most_do_not_wait_at_all() {
 }
 
 #[test]
-fn without_the_store_nobody_passes_where_the_operator_says_so() {
+fn without_the_store_nobody_passes_if_so_set() {
     run(async {
         let mut redis = Redis::start();
         let settings = format!(
@@ -629,7 +629,7 @@ fn an_instance_that_leaves_takes_its_places_along() {
 }
 
 #[test]
-fn what_one_finds_broken_and_what_one_keeps_the_others_know() {
+fn gateways_share_breakers_and_kept_items() {
     use dialects::Family;
     use dialects::neutral::Thought;
     run(async {
@@ -812,7 +812,7 @@ fn over_two_gateways_one_of_two_hundred_passes() {
 /// Killed, stopped, slow and flushed under two gateways' traffic: nobody fails, nobody waits for
 /// long, and everything is counted in the end.
 #[test]
-fn whatever_becomes_of_the_store_nobody_fails_or_waits_and_all_is_counted() {
+fn whatever_becomes_of_the_store_nobody_waits() {
     run_within(Duration::from_secs(180), async {
         let mut redis = Redis::start();
         let slow = Slow::to(redis.port).await;
@@ -900,7 +900,7 @@ fn whatever_becomes_of_the_store_nobody_fails_or_waits_and_all_is_counted() {
 }
 
 #[test]
-fn a_gateway_that_must_not_go_on_alone_says_so_to_its_callers() {
+fn gateways_that_must_not_go_on_alone_say_so() {
     run(async {
         let mut redis = Redis::with_password("s3cr3t-0f-the-st0re");
         let mock = Mock::start().await;
@@ -933,7 +933,7 @@ fn a_gateway_that_must_not_go_on_alone_says_so_to_its_callers() {
 /// What another program has written there must not stop all other callers, and not this one for
 /// ever.
 #[test]
-fn garbage_in_one_callers_counts_is_replaced_and_stops_nobody() {
+fn garbage_in_one_callers_counts_is_replaced() {
     run(async {
         let redis = Redis::start();
         let mock = Mock::start().await;
@@ -993,7 +993,7 @@ fn garbage_in_one_callers_counts_is_replaced_and_stops_nobody() {
 /// What a model thought before it called a tool goes back to it, whichever gateway gets the tool's
 /// result.
 #[test]
-fn thoughts_that_one_gateway_kept_are_put_back_by_another() {
+fn one_gateways_thoughts_are_put_back_by_another() {
     run(async {
         let redis = Redis::start();
         let mock = Mock::start().await;
@@ -1052,7 +1052,7 @@ fn thoughts_that_one_gateway_kept_are_put_back_by_another() {
 
 /// What breaks at one gateway is asked last at the other, until it has answered there.
 #[test]
-fn what_breaks_at_one_gateway_is_asked_last_at_another() {
+fn broken_at_one_gateway_is_last_at_another() {
     run(async {
         let redis = Redis::start();
         let (first, second) = (Mock::start().await, Mock::start().await);
@@ -1108,7 +1108,7 @@ fn what_breaks_at_one_gateway_is_asked_last_at_another() {
 /// A gateway that is killed tells from its ledger, by the same name, what it had used; what it had
 /// only reserved is free again.
 #[test]
-fn a_gateway_that_was_killed_comes_back_with_its_part() {
+fn a_killed_gateway_comes_back_with_its_part() {
     run_within(Duration::from_secs(120), async {
         let redis = Redis::start();
         let (mock, gate) = (Mock::start().await, Gate::new());
@@ -1155,7 +1155,7 @@ fn a_gateway_that_was_killed_comes_back_with_its_part() {
 
 /// What the ledger could not write before the end, the store still knows.
 #[test]
-fn a_gateway_that_was_killed_does_not_take_back_what_its_ledger_lacks() {
+fn killed_gateways_take_back_only_what_their_ledger_has() {
     run_within(Duration::from_secs(120), async {
         let redis = Redis::start();
         let (mock, gate) = (Mock::start().await, Gate::new());
@@ -1294,7 +1294,7 @@ fn a_killed_gateways_streams_are_in_its_part() {
 /// Killed several times in a row, while streams run and the ledger lacks rows: with each kill
 /// ledger, limits and store say the same, and nothing is lost.
 #[test]
-fn however_often_a_gateway_is_killed_its_part_loses_nothing() {
+fn a_gateway_killed_often_loses_nothing_of_its_part() {
     run_within(Duration::from_secs(180), async {
         let redis = Redis::start();
         let mock = Mock::start().await;
@@ -1393,7 +1393,7 @@ fn however_often_a_gateway_is_killed_its_part_loses_nothing() {
 /// In a script numbers are exact up to 2⁵³ only: no limit lets more pass for that, and nobody can
 /// put the store out with large ones.
 #[test]
-fn numbers_beyond_what_a_script_can_add_let_nothing_pass_and_break_nothing() {
+fn numbers_beyond_a_scripts_range_let_nothing_pass() {
     const MOST: u64 = 1 << 53;
     run(async {
         let redis = Redis::start();
@@ -1456,7 +1456,7 @@ fn numbers_beyond_what_a_script_can_add_let_nothing_pass_and_break_nothing() {
 /// A server that drops one caller's counts, as some do when their memory is full: who finds out has
 /// everybody tell theirs.
 #[test]
-fn counts_that_the_store_drops_are_told_anew_by_all_gateways() {
+fn counts_dropped_by_the_store_are_told_anew() {
     run(async {
         let redis = Redis::start();
         let two = Instance::two(&redis, &key("requests_per_day: 10")).await;
@@ -1476,7 +1476,7 @@ fn counts_that_the_store_drops_are_told_anew_by_all_gateways() {
 /// Whoever finds out decides nothing by what it alone has told: another one's part is not there
 /// before that has heard of it.
 #[test]
-fn who_finds_that_counts_were_dropped_waits_for_those_of_the_others() {
+fn dropped_counts_make_gateways_wait_for_others() {
     run(async {
         // What the one that finds it has used itself, and whether the store says so to both at
         // once.
@@ -1530,7 +1530,7 @@ fn born(redis: &Redis) -> String {
 /// Who has not heard the word has not told its counts since, whatever it said before, and finds no
 /// loss that is not known already.
 #[test]
-fn a_gateway_that_has_not_heard_what_was_lost_is_not_complete_and_says_nothing_new() {
+fn incomplete_gateways_say_nothing_new_about_lost_counts() {
     let redis = Redis::start();
     let mut connection = redis.connection();
     // Its name, whether it has told all, the word it has for an empty store, whether something is
@@ -1593,7 +1593,7 @@ fn a_gateway_that_has_not_heard_what_was_lost_is_not_complete_and_says_nothing_n
 /// What another process told by the same name, as in an upgrade, is not lost: nobody else needs to
 /// tell anything again.
 #[test]
-fn a_part_that_another_process_told_is_not_a_loss() {
+fn a_part_told_by_another_process_is_no_loss() {
     run(async {
         let redis = Redis::start();
         let two = Instance::two(&redis, &key("requests_per_day: 10")).await;
@@ -1628,7 +1628,7 @@ fn a_part_that_another_process_told_is_not_a_loss() {
 /// A gateway tells what it alone has counted as that, if the store has lost it, and of all what it
 /// never asked the store for.
 #[test]
-fn a_look_at_counts_that_the_store_dropped_finds_none() {
+fn counts_dropped_by_the_store_are_not_found() {
     run(async {
         let redis = Redis::start();
         let two = Instance::two(&redis, &key("requests_per_day: 10")).await;
@@ -1686,7 +1686,7 @@ fn a_look_at_counts_that_the_store_dropped_finds_none() {
 
 /// A store that drops counts by itself would fill the log.
 #[test]
-fn that_counts_were_lost_is_said_once_in_a_while() {
+fn lost_counts_are_logged_once_in_a_while() {
     run(async {
         let redis = Redis::start();
         let mock = Mock::start().await;
@@ -1744,7 +1744,7 @@ fn that_counts_were_lost_is_said_once_in_a_while() {
 /// Parts of another month are let go when they are old, or when somebody else begins: nothing that
 /// matters is lost.
 #[test]
-fn counts_that_are_over_are_let_go_and_nobody_needs_to_tell_anything_again() {
+fn finished_counts_are_let_go_and_need_no_telling() {
     run_within(Duration::from_secs(120), async {
         let (_tools, library, shift) = shifted_clock("0");
         let redis = Redis::start();
@@ -1812,7 +1812,7 @@ fn counts_that_are_over_are_let_go_and_nobody_needs_to_tell_anything_again() {
 }
 
 #[test]
-fn what_costs_nothing_is_still_admitted_by_all_gateways_limits_when_the_money_is_spent() {
+fn free_requests_pass_when_the_money_is_spent() {
     run(async {
         let redis = Redis::start();
         let two = Instance::two(
@@ -1931,7 +1931,7 @@ pub fn set_clock(shift: &Path, by: i64) {
 /// A gateway whose clock was ahead tells the store where its counts are now, asked for anything or
 /// not.
 #[test]
-fn a_clock_that_is_set_back_takes_the_counts_in_the_store_along() {
+fn a_clock_set_back_takes_the_stored_counts_along() {
     run_within(Duration::from_secs(120), async {
         let (_tools, library, shift) = shifted_clock("172800");
         let redis = Redis::start();
@@ -1998,7 +1998,7 @@ fn a_clock_that_is_set_back_takes_the_counts_in_the_store_along() {
 
 /// A clock that goes through many dates and comes back: store and gateway remember as many of them.
 #[test]
-fn a_clock_that_goes_through_many_dates_and_back_counts_each_once() {
+fn a_clock_moved_through_many_dates_counts_each_once() {
     run_within(Duration::from_secs(120), async {
         const DAY: i64 = 86_400;
         let (_tools, library, shift) = shifted_clock("0");
@@ -2065,7 +2065,7 @@ fn a_clock_that_goes_through_many_dates_and_back_counts_each_once() {
 /// An estimate that is larger than a whole limit passes alone over all gateways, and who waits for
 /// the minute is told the truth by both.
 #[test]
-fn what_is_too_much_only_as_estimated_passes_alone_over_all_gateways() {
+fn estimates_above_the_limit_pass_alone() {
     run(async {
         let redis = Redis::start();
         let two = Instance::two(
@@ -2114,7 +2114,7 @@ fn what_is_too_much_only_as_estimated_passes_alone_over_all_gateways() {
 
 /// Whatever is wrong: one line says what, and what to do; `/status` says it as long as it is so.
 #[test]
-fn each_trouble_is_told_once_with_what_to_do_until_it_is_over() {
+fn each_trouble_is_told_once_with_its_remedy() {
     run_within(Duration::from_secs(180), async {
         let redis = Redis::start();
         let mock = Mock::start().await;
@@ -2189,7 +2189,7 @@ fn each_trouble_is_told_once_with_what_to_do_until_it_is_over() {
 }
 
 #[test]
-fn a_gateway_that_waits_for_another_says_for_whom_and_how_long() {
+fn a_waiting_gateway_says_for_whom_and_how_long() {
     run_within(Duration::from_secs(120), async {
         let redis = Redis::start();
         let mock = Mock::start().await;
@@ -2218,7 +2218,7 @@ fn a_gateway_that_waits_for_another_says_for_whom_and_how_long() {
 }
 
 #[test]
-fn a_store_that_is_too_slow_from_the_start_is_told_of() {
+fn a_store_too_slow_from_the_start_is_reported() {
     run(async {
         let redis = Redis::start();
         let slow = Slow::to(redis.port).await;

@@ -198,7 +198,7 @@ fn d07_a_stream_with_a_finish_is_whole_without_done() {
 }
 
 #[test]
-fn d08_silence_before_the_answer_goes_to_the_next_account_at_its_deadline() {
+fn d08_silence_before_the_answer_goes_on_at_deadline() {
     run(async {
         let (a, b) = (Mock::start().await, Mock::start().await);
         let slow = "timeouts: { first_byte: 3s, idle: 3s }";
@@ -257,7 +257,7 @@ fn d08_silence_before_the_answer_goes_to_the_next_account_at_its_deadline() {
 }
 
 #[test]
-fn d08_silence_after_the_answer_began_ends_it_at_its_deadline() {
+fn d08_silence_after_the_answer_began_ends_at_deadline() {
     run(async {
         let mock = Mock::start().await;
         let gateway = Gateway::start(
@@ -398,7 +398,7 @@ fn d08_total_bounds_connecting_too() {
 }
 
 #[test]
-fn past_commit_after_the_head_and_a_comment_go_out_and_the_next_account_may_still_answer() {
+fn past_commit_comments_flow_and_others_may_answer() {
     run(async {
         let (a, b) = (Mock::start().await, Mock::start().await);
         let times = "timeouts: { first_byte: 4s }";
@@ -474,7 +474,7 @@ fn past_commit_after_the_head_and_a_comment_go_out_and_the_next_account_may_stil
 }
 
 #[test]
-fn past_commit_after_a_refusal_of_the_last_account_is_one_error_event() {
+fn past_commit_the_last_refusal_is_one_error_event() {
     run(async {
         let (mock, gate) = (Mock::start().await, Gate::new());
         mock.push(
@@ -502,7 +502,7 @@ fn past_commit_after_a_refusal_of_the_last_account_is_one_error_event() {
 }
 
 #[test]
-fn a_silent_stream_is_kept_alive_by_comments_and_a_buffered_answer_by_none() {
+fn silent_streams_get_comments_and_buffered_answers_none() {
     run(async {
         let (mock, gate) = (Mock::start().await, Gate::new());
         let gateway = Gateway::with(Catalog::over(&mock))
@@ -548,7 +548,7 @@ fn a_silent_stream_is_kept_alive_by_comments_and_a_buffered_answer_by_none() {
 
 /// Everything that opens the gate, each as the only event before a cut.
 #[test]
-fn the_gate_opens_for_what_is_an_answer_and_for_nothing_else() {
+fn the_gate_opens_for_answers_only() {
     run(async {
         let call = json!({"tool_calls": [{"index": 0, "id": "c", "type": "function", "function": {"name": "f", "arguments": ""}}]});
         let cases = [
@@ -603,7 +603,7 @@ fn the_gate_opens_for_what_is_an_answer_and_for_nothing_else() {
 }
 
 #[test]
-fn d18_an_error_inside_a_200_goes_to_the_next_account_by_its_class() {
+fn d18_an_error_inside_a_200_goes_on_by_class() {
     run(async {
         let error = |status: u16, code: Value| json!({"error": {"message": "it said no", "type": "x", "code": code, "status": status}});
         let cases = [
@@ -665,7 +665,7 @@ fn d18_an_error_inside_a_200_goes_to_the_next_account_by_its_class() {
 }
 
 #[test]
-fn d09_however_an_upstream_cuts_its_bytes_the_same_comes_out() {
+fn d09_cuts_of_an_upstreams_bytes_change_nothing() {
     run(async {
         let text = ["é", "😀 ", "\"\\", "\u{2028}", "plain"];
         let script = text.iter().fold(
@@ -838,7 +838,7 @@ fn d10_every_form_of_the_event_stream_is_understood() {
 }
 
 #[test]
-fn usage_is_asked_of_every_stream_and_shown_only_to_those_who_ask() {
+fn usage_is_asked_always_and_shown_on_request() {
     run(async {
         let mock = Mock::start().await;
         let catalog = Catalog::new()

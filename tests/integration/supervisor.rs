@@ -74,7 +74,7 @@ impl Drop for Socket {
 }
 
 #[test]
-fn a_start_that_waits_for_a_certificate_is_not_given_up() {
+fn starts_that_wait_for_certificates_are_not_given_up() {
     let (socket, name) = socket(false);
     let (ca, folder, [address, admin]) = (Ca::new(), Folder::new(&[]), [free_port(), free_port()]);
     let leaf = ca.leaf();
@@ -104,7 +104,7 @@ fn a_start_that_waits_for_a_certificate_is_not_given_up() {
 }
 
 #[test]
-fn a_service_manager_hears_that_the_process_serves_and_that_it_stops() {
+fn a_service_manager_hears_of_serving_and_stopping() {
     for is_abstract in [false, true] {
         run(async move {
             let (socket, name) = socket(is_abstract);
@@ -149,7 +149,7 @@ fn a_service_manager_hears_that_the_process_serves_and_that_it_stops() {
 }
 
 #[test]
-fn a_watchdog_is_fed_while_the_process_serves_and_drains() {
+fn a_watchdog_is_fed_while_serving_and_draining() {
     run(async {
         let (socket, name) = socket(true);
         let mock = Mock::start().await;
@@ -181,7 +181,7 @@ fn a_watchdog_is_fed_while_the_process_serves_and_drains() {
 }
 
 #[test]
-fn a_service_manager_that_cannot_be_reached_is_no_obstacle() {
+fn a_service_manager_out_of_reach_is_no_obstacle() {
     run(async {
         let mock = Mock::start().await;
         for (name, log) in [
@@ -205,7 +205,7 @@ fn a_service_manager_that_cannot_be_reached_is_no_obstacle() {
 }
 
 #[test]
-fn ready_asks_the_admin_listener_of_the_folder_or_a_url() {
+fn ready_asks_the_folders_listener_or_a_url() {
     let (callers, admin) = (free_port(), free_port());
     let server = format!(
         "listen: [{{ address: \"0.0.0.0:{}\" }}]\nadmin: {{ address: \"0.0.0.0:{}\" }}\nledger: {{ enabled: false }}\n",

@@ -123,7 +123,7 @@ fn bad() -> Vec<Bad> {
 }
 
 #[test]
-fn whoever_is_not_believed_gets_no_byte_and_the_operator_the_reason() {
+fn untrusted_servers_get_no_byte_and_operators_the_reason() {
     run(async {
         for http2 in [false, true] {
             let rows = bad();

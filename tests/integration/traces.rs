@@ -66,7 +66,7 @@ fn servers(spans: &[Got]) -> Vec<&Got> {
 }
 
 #[test]
-fn a_request_that_fell_over_is_one_trace_with_the_usage_once() {
+fn a_request_that_failed_over_is_one_trace() {
     run(async {
         let (bad, good, receiver) = (
             Mock::start().await,
@@ -182,7 +182,7 @@ fn a_request_that_fell_over_is_one_trace_with_the_usage_once() {
 }
 
 #[test]
-fn without_a_parent_the_request_id_is_the_trace_and_lists_have_none() {
+fn without_a_parent_the_request_id_is_the_trace() {
     run_within(Duration::from_secs(90), async {
         let (mock, receiver) = (Mock::start().await, Receiver::start().await);
         let gateway = receiver
@@ -243,7 +243,7 @@ fn without_a_parent_the_request_id_is_the_trace_and_lists_have_none() {
 }
 
 #[test]
-fn an_account_that_asks_for_it_is_told_the_span_of_its_attempt() {
+fn an_account_that_asks_gets_its_attempts_span() {
     run(async {
         let (told, untold, receiver) = (
             Mock::start().await,
@@ -296,7 +296,7 @@ fn an_account_that_asks_for_it_is_told_the_span_of_its_attempt() {
 }
 
 #[test]
-fn a_sample_keeps_what_failed_and_callers_ask_for_no_more_than_they_may() {
+fn samples_keep_failures_and_callers_ask_for_no_more() {
     run(async {
         let (mock, receiver) = (Mock::start().await, Receiver::start().await);
         mock.on("broken", Script::error(400, "no"));
@@ -334,7 +334,7 @@ fn a_sample_keeps_what_failed_and_callers_ask_for_no_more_than_they_may() {
 }
 
 #[test]
-fn what_a_provider_calls_its_answer_is_on_its_attempt() {
+fn a_providers_answer_id_is_on_its_attempt() {
     run(async {
         let (openai, anthropic, receiver) = (
             Mock::start().await,
@@ -409,7 +409,7 @@ fn what_a_provider_calls_its_answer_is_on_its_attempt() {
 }
 
 #[test]
-fn an_answer_that_was_held_in_reserve_keeps_its_name() {
+fn an_answer_held_in_reserve_keeps_its_name() {
     run(async {
         let (first, second, receiver) = (
             Mock::start().await,
@@ -444,7 +444,7 @@ fn an_answer_that_was_held_in_reserve_keeps_its_name() {
 }
 
 #[test]
-fn a_count_of_tokens_tells_its_account_the_span_too() {
+fn a_count_of_tokens_also_sends_the_span() {
     run(async {
         let (mock, receiver) = (Mock::start().await, Receiver::start().await);
         mock.always(Script::json(200, &json!({"input_tokens": 7})));
@@ -525,7 +525,7 @@ fn what_was_slow_is_kept() {
 }
 
 #[test]
-fn a_parent_is_in_the_access_line_also_without_traces() {
+fn a_parent_is_in_the_access_line_without_traces() {
     run(async {
         let (mock, receiver) = (Mock::start().await, Receiver::start().await);
         let catalog = Catalog::new()
@@ -553,7 +553,7 @@ fn a_parent_is_in_the_access_line_also_without_traces() {
 }
 
 #[test]
-fn an_account_that_asks_for_traces_which_there_are_not_is_a_warning() {
+fn an_account_asking_for_missing_traces_is_warned_of() {
     let account = |id: &str, more: &str| {
         format!(
             "  {id}: {{ dialect: ollama, base_url: 'http://127.0.0.1:9', trace: true{more} }}\n"
@@ -587,7 +587,7 @@ fn an_account_that_asks_for_traces_which_there_are_not_is_a_warning() {
 }
 
 #[test]
-fn spans_reach_their_receiver_through_the_proxy_of_the_environment() {
+fn spans_go_through_the_proxy_of_the_environment() {
     run_within(Duration::from_secs(90), async {
         let (ca, proxy, upstream) = (Ca::new(), Proxy::start().await, Mock::start().await);
         let receiver = Receiver {
@@ -617,7 +617,7 @@ fn spans_reach_their_receiver_through_the_proxy_of_the_environment() {
 }
 
 #[test]
-fn variables_say_what_the_file_does_not_and_headers_stay_secret() {
+fn variables_fill_gaps_and_headers_stay_secret() {
     run(async {
         let (mock, receiver) = (Mock::start().await, Receiver::start().await);
         let secret = format!("Bearer {}", crate::support::canary::ACCOUNT_KEY);

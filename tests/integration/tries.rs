@@ -357,7 +357,7 @@ fn status_of_another(gateway: &Gateway) -> Option<u16> {
 }
 
 #[test]
-fn the_doors_early_answer_is_passed_before_the_body_is_whole() {
+fn the_doors_early_answer_passes_before_the_body() {
     run(async {
         let mock = Mock::start().await;
         let gateway = Gateway::over(&mock).await;

@@ -226,7 +226,7 @@ const NAMED_IN_FORMS: [(&str, &str, &str); 16] = [
 ];
 
 #[test]
-fn a_form_names_no_model_that_its_key_may_not_use_at_the_account() {
+fn a_form_names_no_model_that_its_key_lacks() {
     run(async {
         let [mock, elsewhere] = [Mock::start().await, Mock::start().await];
         mock.always(text());
@@ -289,7 +289,7 @@ fn a_form_names_no_model_that_its_key_may_not_use_at_the_account() {
 }
 
 #[test]
-fn a_form_may_hold_texts_and_settings_that_name_no_model() {
+fn a_form_may_hold_texts_and_harmless_settings() {
     run(async {
         let mock = Mock::start().await;
         mock.always(text());
@@ -367,7 +367,7 @@ fn a_form_may_hold_texts_and_settings_that_name_no_model() {
 }
 
 #[test]
-fn an_answer_that_is_no_json_passes_as_it_comes() {
+fn an_answer_that_is_no_json_passes_unchanged() {
     run(async {
         let mock = Mock::start().await;
         let gateway = Gateway::start(Catalog::over(&mock)).await;

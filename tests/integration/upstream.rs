@@ -12,7 +12,7 @@ async fn plain(mock: &Mock) -> Connection {
 }
 
 #[test]
-fn answers_as_a_good_server_does_and_records_every_byte() {
+fn it_answers_like_a_good_server_and_records_bytes() {
     run(async {
         let mock = Mock::start().await;
         let mut connection = plain(&mock).await;

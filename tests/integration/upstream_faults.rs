@@ -12,7 +12,7 @@ use crate::support::tls::Ca;
 use crate::support::{Catalog, Gate, Gateway, Mock, Script, chat, chat_stream, run};
 
 #[test]
-fn d01_accounts_that_cannot_be_reached_hand_on_to_the_next() {
+fn d01_accounts_out_of_reach_hand_on() {
     run(async {
         let (refusing, deaf, good) = (
             Mock::refusing().await,
@@ -78,7 +78,7 @@ fn d01_accounts_that_cannot_be_reached_hand_on_to_the_next() {
 }
 
 #[test]
-fn d02_a_certificate_that_is_not_good_is_never_talked_to() {
+fn d02_an_invalid_certificate_is_never_talked_to() {
     run(async {
         let (ca, stranger) = (Ca::new(), Ca::new());
         let good = Mock::tls(&ca.leaf()).await;
@@ -122,7 +122,7 @@ fn d02_a_certificate_that_is_not_good_is_never_talked_to() {
 }
 
 #[test]
-fn d03_a_reset_before_the_response_goes_to_the_next_account_with_the_same_body() {
+fn d03_a_reset_before_the_response_repeats_the_body() {
     run(async {
         let scripts = [
             ("reset", Script::new().reset()),
@@ -160,7 +160,7 @@ fn d03_a_reset_before_the_response_goes_to_the_next_account_with_the_same_body()
 }
 
 #[test]
-fn d03_a_connection_that_is_reset_when_accepted_goes_to_the_next_account() {
+fn d03_a_connection_reset_when_accepted_goes_on() {
     run(async {
         let (a, b) = (Mock::start().await, Mock::start().await);
         a.greet(Script::new().reset());
@@ -230,7 +230,7 @@ async fn replaced(what: &str, stale: &Script, body: &Value) -> Vec<Value> {
 }
 
 #[test]
-fn d04_an_idle_connection_that_the_upstream_has_closed_is_not_used() {
+fn d04_a_connection_closed_by_the_upstream_is_unused() {
     run(async {
         let mock = Mock::start().await;
         mock.push(Script::answer("first").close());
@@ -246,7 +246,7 @@ fn d04_an_idle_connection_that_the_upstream_has_closed_is_not_used() {
 
 /// The upstream gets the request twice. No book had a word of it.
 #[test]
-fn d04_a_request_that_is_sent_again_on_a_new_connection_says_so() {
+fn d04_a_request_sent_again_anew_says_so() {
     run(async {
         let mock = Mock::start().await;
         mock.push(Script::answer("first"));
@@ -275,7 +275,7 @@ fn d04_a_request_that_is_sent_again_on_a_new_connection_says_so() {
 }
 
 #[test]
-fn d04_an_answer_that_nobody_asked_for_is_not_the_answer_to_the_next_request() {
+fn d04_unasked_answers_answer_no_later_request() {
     run(async {
         let mock = Mock::start().await;
         let second = script::completion("of nobody").to_string();
@@ -305,7 +305,7 @@ fn d04_an_answer_that_nobody_asked_for_is_not_the_answer_to_the_next_request() {
 }
 
 #[test]
-fn d04_the_second_try_is_the_last_one_at_this_account() {
+fn d04_the_second_try_is_this_accounts_last() {
     run(async {
         let mut counts = (0, 0);
         // On a machine that stands still the end comes too late for a stale connection.
@@ -329,7 +329,7 @@ fn d04_the_second_try_is_the_last_one_at_this_account() {
 }
 
 #[test]
-fn d04_an_end_that_comes_later_than_stale_is_a_failed_attempt_that_may_be_billed() {
+fn d04_an_end_after_stale_is_a_billed_failure() {
     run(async {
         let (a, b) = (Mock::start().await, Mock::start().await);
         let late = Script::new().delay(Duration::from_millis(700)).close();
@@ -347,7 +347,7 @@ fn d04_an_end_that_comes_later_than_stale_is_a_failed_attempt_that_may_be_billed
 }
 
 #[test]
-fn d05_a_reset_after_the_head_goes_to_the_next_account() {
+fn d05_a_reset_after_the_head_goes_on() {
     run(async {
         let whole = || Script::new().head(200, &[JSON, ("content-length", "500")]);
         let role = || {
@@ -423,7 +423,7 @@ fn d05_a_reset_after_the_head_goes_to_the_next_account() {
 const MARK: &str = "purple-elephant";
 
 #[test]
-fn d11_d12_a_200_that_is_no_answer_goes_to_the_next_account_or_is_502() {
+fn d11_d12_a_200_without_answer_goes_on_or_is_502() {
     run(async {
         let json = |body: &str| Script::text(200, "application/json", body);
         let events = Script::new()
@@ -533,7 +533,7 @@ fn d11_d12_a_200_that_is_no_answer_goes_to_the_next_account_or_is_502() {
 }
 
 #[test]
-fn d12_json_where_a_stream_was_asked_for_is_made_into_one() {
+fn d12_json_becomes_a_stream_where_one_was_asked() {
     run(async {
         let mock = Mock::start().await;
         mock.always(Script::answer("all at once"));
@@ -566,7 +566,7 @@ fn d12_json_where_a_stream_was_asked_for_is_made_into_one() {
 }
 
 #[test]
-fn d12_content_types_are_read_in_any_case_and_with_parameters() {
+fn d12_content_types_may_vary_in_case_and_parameters() {
     run(async {
         let mock = Mock::start().await;
         let gateway = Gateway::over(&mock).await;
@@ -695,7 +695,7 @@ fn informational_heads_are_skipped_eight_at_most() {
 }
 
 #[test]
-fn an_early_413_is_seen_while_the_request_is_still_going_up() {
+fn an_early_413_is_seen_during_the_upload() {
     run(async {
         let (a, b) = (Mock::start().await, Mock::start().await);
         let gateway = Gateway::start(Catalog::chain(&[&a, &b])).await;
@@ -905,7 +905,7 @@ fn upstreams_by_ipv6_and_by_names_with_several_addresses() {
 }
 
 #[test]
-fn a_request_of_http_1_0_gets_its_stream_until_the_connection_ends() {
+fn a_request_of_http_1_0_gets_its_stream() {
     run(async {
         let mock = Mock::start().await;
         let gateway = Gateway::over(&mock).await;

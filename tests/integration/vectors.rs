@@ -128,7 +128,7 @@ fn each_dialect_gives_vectors_to_callers_of_each_format() {
 }
 
 #[test]
-fn what_vectors_are_for_is_said_in_the_catalog_or_in_a_header() {
+fn the_purpose_of_vectors_comes_from_catalog_or_header() {
     run(async {
         let mock = Mock::start().await;
         mock.always(Script::json(
@@ -182,7 +182,7 @@ fn what_vectors_are_for_is_said_in_the_catalog_or_in_a_header() {
 }
 
 #[test]
-fn the_catalogs_word_goes_up_to_servers_of_openais_format_too() {
+fn the_catalogs_word_also_reaches_servers_of_openais_format() {
     run(async {
         let mock = Mock::start().await;
         mock.always(Script::json(
@@ -224,7 +224,7 @@ fn the_catalogs_word_goes_up_to_servers_of_openais_format_too() {
 }
 
 #[test]
-fn half_an_answer_is_none_and_no_other_model_stands_in() {
+fn half_an_answer_brings_no_other_model_in() {
     run(async {
         let [half, whole, other] = [
             Mock::start().await,

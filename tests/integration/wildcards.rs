@@ -116,7 +116,7 @@ async fn ask(gateway: &Gateway, key: &str, model: &str) -> Response {
 /// A provider that lists nothing for a moment takes no model from callers, and a name that is no
 /// text takes no other name.
 #[test]
-fn an_empty_list_takes_no_model_and_a_broken_name_only_itself() {
+fn an_empty_list_takes_no_model_away() {
     run(async {
         let odd = json!({"data": [{"id": "a"}, {"id": "LONE"}, {"id": "c"}]})
             .to_string()
@@ -521,7 +521,7 @@ fn a_list_of_nothing_takes_no_memory() {
 }
 
 #[test]
-fn accounts_with_one_credential_share_a_list_and_failures_are_of_one_model() {
+fn accounts_with_one_credential_share_a_list() {
     run(async {
         let (provider, other) = (
             Provider::start(list(&["x", "y"])).await,

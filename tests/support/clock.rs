@@ -3,6 +3,8 @@
 
 use std::time::{Duration, Instant};
 
+use serde_json::Value;
+
 use super::{Gateway, PATIENCE};
 
 /// Work that a gateway does in the background again and again.
@@ -63,13 +65,23 @@ impl Gateway {
         }
     }
 
+    /// Returns how many of these rounds have ended, if the gateway counts them.
+    pub fn rounds(&self, round: Round) -> Option<u64> {
+        let counts: Value = serde_json::from_str(&self.answer("rounds")?).expect("counts");
+        Some(counts[round.name].as_u64().expect("a number"))
+    }
+
     /// Returns whether the gateway carries out commands.
     fn command(&self, command: &str) -> bool {
+        self.answer(command).is_some()
+    }
+
+    fn answer(&self, command: &str) -> Option<String> {
         if !cfg!(feature = "test-clock") {
-            return false;
+            return None;
         }
         let (status, answer) = self.admin(&format!("/test-clock/{command}"));
         assert_eq!(status, 200, "{command}: {answer}");
-        true
+        Some(answer)
     }
 }

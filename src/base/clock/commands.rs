@@ -4,7 +4,8 @@
 //! * `/test-clock/advance/500`: it is as many milliseconds later, whether it stands still or not;
 //! * `/test-clock/release`: it goes on;
 //! * `/test-clock/round/names`: the next round begins at once, and the answer comes when it has
-//!   ended.
+//!   ended;
+//! * `/test-clock/rounds`: nothing.
 //!
 //! Each answers with the number of rounds so far, as JSON: `{"names": 7, …}`. Without a command
 //! the clock is the real one.
@@ -159,6 +160,7 @@ async fn until_none(mut left: impl FnMut() -> Option<Duration>) {
 pub async fn carry_out(path: &str) -> Option<String> {
     let mut words = path.strip_prefix("/test-clock/")?.split('/');
     match (words.next()?, words.next()) {
+        ("rounds", None) => {}
         ("hold", None) => CONTROL.lock().set(|_| true, Duration::ZERO),
         ("release", None) => CONTROL.lock().set(|_| false, Duration::ZERO),
         ("advance", Some(ms)) => {

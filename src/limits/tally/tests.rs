@@ -691,7 +691,7 @@ fn what_was_no_longer_counted_when_time_is_set_back_is_not_taken_out_of_what_is(
 
 /// Twenty of twenty on one day; the clock goes back a day, and comes right.
 #[test]
-fn a_clock_that_goes_back_a_day_and_comes_right_gives_no_fresh_budget() {
+fn a_clock_set_back_gives_no_fresh_budget() {
     let noon = 1_795_046_400_000 + DAY / 2;
     let limits = Limits {
         requests_per_day: Some(20),

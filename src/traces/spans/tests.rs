@@ -533,7 +533,7 @@ fn how_an_answer_ended_is_on_the_span_that_answered() {
 }
 
 #[test]
-fn what_a_provider_calls_its_answer_is_on_its_attempt() {
+fn a_providers_answer_id_is_on_its_attempt() {
     let mut one = settled();
     let label = |label: &str| Some(label.to_owned());
     let labels = Labels {

@@ -125,7 +125,7 @@ fn has_two_turns(said: &str) -> bool {
 }
 
 #[test]
-fn only_what_holds_no_conversation_or_is_listed_has_one_turn() {
+fn only_lists_and_texts_without_conversation_have_one_turn() {
     assert_eq!(
         why_one_turn("curl -s http://127.0.0.1:8080/v1/rerank"),
         Some("its doors hold no conversation")
@@ -146,7 +146,7 @@ fn only_what_holds_no_conversation_or_is_listed_has_one_turn() {
 }
 
 #[test]
-fn a_second_turn_is_seen_by_the_number_of_messages() {
+fn a_second_turn_is_seen_by_its_messages() {
     let answer = |count: &str| format!("No model was asked. The request had {count} messages.\n");
     for (counts, expected) in [
         (&["1"][..], false),

@@ -29,7 +29,7 @@ async fn breaks(broken: Script, line: (&str, &str), state: &str, words: &[&str])
 }
 
 #[test]
-fn a_wrong_key_is_named_and_nothing_that_quotes_it_is_printed() {
+fn a_wrong_key_is_named_and_never_quoted() {
     run(async {
         // Some characters cannot be seen, and could hide the key.
         let (half, rest) = ACCOUNT_KEY.split_at(ACCOUNT_KEY.len() / 2);
@@ -46,7 +46,7 @@ fn a_wrong_key_is_named_and_nothing_that_quotes_it_is_printed() {
 }
 
 #[test]
-fn a_list_that_is_public_says_nothing_of_the_key() {
+fn a_public_list_says_nothing_of_the_key() {
     run(async {
         let mock = Mock::start().await;
         let clinic = Clinic::over(&mock);
@@ -113,7 +113,7 @@ fn a_key_that_may_not_read_the_list() {
 
 /// Its endpoints show that the way to it is right. Where it has none, the way is wrong.
 #[test]
-fn a_server_without_a_list_cannot_be_checked_for_free() {
+fn a_server_without_a_list_is_not_checked_free() {
     run(async {
         let mock = Mock::start().await;
         let clinic = Clinic::over(&mock);
@@ -273,7 +273,7 @@ fn a_key_that_may_ask_and_not_list() {
 
 /// Lists are free also for whoever has not paid.
 #[test]
-fn an_account_that_is_not_paid_for_and_lists_its_models() {
+fn doctor_reports_an_unpaid_account_that_lists_its_models() {
     run(async {
         let mock = Mock::start().await;
         let clinic = Clinic::over(&mock);
@@ -531,7 +531,7 @@ async fn secured(ca: &Ca, leaf: &Leaf) -> (Mock, Clinic) {
 }
 
 #[test]
-fn certificates_that_are_not_believed_or_soon_will_not_be() {
+fn doctor_reports_untrusted_and_ending_certificates() {
     run(async {
         let ca = Ca::named("an authority");
         let (_mock, clinic) = secured(&ca, &ca.leaf()).await;
@@ -572,7 +572,7 @@ fn certificates_that_are_not_believed_or_soon_will_not_be() {
 }
 
 #[test]
-fn a_server_behind_a_proxy_and_the_end_of_its_certificate() {
+fn doctor_looks_behind_a_proxy_and_at_certificates() {
     run(async {
         let (ca, proxy) = (Ca::named("an authority"), Proxy::start().await);
         let through = |mock: &Mock| {
@@ -710,7 +710,7 @@ fn a_pattern_that_matches_nothing() {
 }
 
 #[test]
-fn the_clock_of_this_machine_against_those_of_the_providers() {
+fn doctor_compares_this_clock_with_the_providers() {
     run(async {
         let mock = Mock::start().await;
         let clinic = Clinic::over(&mock);
@@ -749,7 +749,7 @@ fn the_clock_of_this_machine_against_those_of_the_providers() {
 }
 
 #[test]
-fn a_silent_server_takes_a_bounded_time_and_an_interrupt_ends_it_at_once() {
+fn doctor_bounds_silent_servers_and_ends_on_interrupt() {
     run(async {
         let mock = Mock::start().await;
         let clinic = Clinic::over(&mock);
@@ -773,7 +773,7 @@ fn a_silent_server_takes_a_bounded_time_and_an_interrupt_ends_it_at_once() {
 }
 
 #[test]
-fn accounts_are_looked_at_side_by_side_and_one_does_not_hide_another() {
+fn accounts_are_checked_at_once_and_none_hides_another() {
     run(async {
         let mock = Mock::start().await;
         lists(&mock, &["gpt-test"]);

@@ -51,7 +51,7 @@ fn asked(mock: &Mock) -> Vec<Value> {
 const ALL: &str = "answers: streams with usage, tools, a system message in the middle, JSON schema";
 
 #[test]
-fn a_good_target_is_asked_twice_and_without_ask_never() {
+fn a_good_target_is_asked_twice_only_with_ask() {
     run(async {
         let mock = Mock::start().await;
         let clinic = Clinic::over(&mock);
@@ -74,7 +74,7 @@ fn a_good_target_is_asked_twice_and_without_ask_never() {
 }
 
 #[test]
-fn a_target_that_lacks_something_is_named_with_what_to_write() {
+fn what_a_target_lacks_is_named_with_its_remedy() {
     run(async {
         let mock = Mock::start().await;
         let clinic = Clinic::over(&mock);
@@ -244,7 +244,7 @@ fn a_server_that_fails_over_tools_answers_without_them() {
 }
 
 #[test]
-fn a_server_that_refuses_to_tell_the_usage_of_a_stream() {
+fn doctor_reports_servers_that_refuse_usage_in_streams() {
     run(async {
         let mock = Mock::start().await;
         let clinic = Clinic::over(&mock);
@@ -274,7 +274,7 @@ fn a_server_that_refuses_to_tell_the_usage_of_a_stream() {
 
 /// What is known of the account is not asked for again, and nothing waits for a dead host.
 #[test]
-fn targets_of_an_account_that_cannot_be_asked_are_not() {
+fn targets_of_an_unaskable_account_are_not_asked() {
     run(async {
         let mock = Mock::start().await;
         let text = |mock: &Mock| {

@@ -212,7 +212,7 @@ fn proxies_of_the_environment() {
 }
 
 #[test]
-fn a_pod_that_may_be_ended_before_its_gateway_has_stopped() {
+fn doctor_reports_pods_that_end_before_their_gateway() {
     run(async {
         let mock = Mock::start().await;
         let clinic = Clinic::over(&mock);
@@ -245,7 +245,7 @@ fn a_pod_that_may_be_ended_before_its_gateway_has_stopped() {
 }
 
 #[test]
-fn a_listener_that_is_taken_and_one_that_this_machine_does_not_have() {
+fn doctor_reports_listeners_that_are_taken_or_not_here() {
     run(async {
         let mock = Mock::start().await;
         let clinic = Clinic::over(&mock);
@@ -285,7 +285,7 @@ fn a_listener_that_is_taken_and_one_that_this_machine_does_not_have() {
 }
 
 #[test]
-fn a_gateway_that_runs_on_the_folder_and_one_that_runs_on_another() {
+fn doctor_tells_gateways_of_this_folder_from_others() {
     run(async {
         let mock = Mock::start().await;
         let gateway = Gateway::start(catalog(
@@ -339,7 +339,7 @@ fn a_gateway_that_runs_on_the_folder_and_one_that_runs_on_another() {
 /// The addresses of a gateway that runs are compared with those that it was started with. Whoever
 /// is not known is not called another program.
 #[test]
-fn an_address_that_is_taken_while_the_gateway_runs_is_its_own_or_not_known() {
+fn doctor_judges_a_taken_address_while_the_gateway_runs() {
     run(async {
         let mock = Mock::start().await;
         let text =

@@ -72,7 +72,7 @@ fn a_store_that_is_down_full_or_forgetful() {
 }
 
 #[test]
-fn a_wrong_password_and_a_certificate_that_is_not_believed() {
+fn doctor_names_a_wrong_password_and_an_untrusted_certificate() {
     run(async {
         let mock = Mock::start().await;
         let (clinic, redis) = (Clinic::over(&mock), Redis::with_password("CaNaRy-store"));

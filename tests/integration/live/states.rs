@@ -87,7 +87,7 @@ async fn of_target(gateway: &Gateway, id: &str, model: &str) -> Value {
 
 /// Each cause has its own word, and an account says how much of it is out.
 #[test]
-fn states_say_what_becomes_of_requests_and_are_the_same_everywhere() {
+fn states_are_true_and_the_same_everywhere() {
     run(async {
         let mock = Mock::start().await;
         mock.on("dead", Script::error(500, "out of order"));
@@ -170,7 +170,7 @@ fn states_say_what_becomes_of_requests_and_are_the_same_everywhere() {
 /// Nobody tries a target while nobody asks for it: it is half open, and not probing. It is probing
 /// only while a request is there.
 #[test]
-fn a_target_is_probing_only_while_a_request_tests_it() {
+fn a_target_is_probing_only_while_a_request_tests() {
     run(async {
         let (mock, gate) = (Mock::start().await, Gate::new());
         mock.always(Script::error(500, "out of order"));

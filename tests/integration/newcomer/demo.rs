@@ -212,7 +212,7 @@ fn the_demo_answers_thinks_and_calls_at_every_door() {
 }
 
 #[test]
-fn the_demos_thinking_is_signed_and_sealed_where_a_door_has_a_place_for_it() {
+fn the_demos_thinking_is_signed_where_possible() {
     run(async {
         let gateway = Gateway::start(shipped()).await;
         for door in &DOORS {
@@ -266,7 +266,7 @@ fn the_demos_thinking_is_signed_and_sealed_where_a_door_has_a_place_for_it() {
 
 /// Google's client for Python writes the keywords of a Pydantic model with underscores.
 #[test]
-fn the_demo_keeps_to_the_limits_of_a_schema_that_googles_client_writes() {
+fn the_demo_keeps_the_limits_of_googles_schemas() {
     let text = |more: Value| {
         let mut schema = json!({"type": "STRING"});
         schema
@@ -367,7 +367,7 @@ fn the_demo_counts_the_tokens_that_its_answers_report() {
 }
 
 #[test]
-fn each_failure_of_the_demo_looks_as_it_does_at_its_door() {
+fn each_demo_failure_looks_right_at_its_door() {
     run(async {
         for door in &DOORS {
             // Each door with a gateway of its own, so that no target rests because of another door.
@@ -445,7 +445,7 @@ fn the_slow_demo_shows_signs_of_life() {
 }
 
 #[test]
-fn who_has_no_list_of_models_asks_for_a_real_model_by_such_a_name() {
+fn without_a_list_doctor_asks_for_a_real_model() {
     run(async {
         let text = Catalog::new()
             .to_string()

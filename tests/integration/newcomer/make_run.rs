@@ -70,7 +70,7 @@ fn press_ctrl_c(make: &Process) {
 }
 
 #[test]
-fn make_run_ends_by_ctrl_c_without_an_error_and_lets_requests_end() {
+fn make_run_ends_by_ctrl_c_after_its_requests() {
     run(async {
         let (mock, gate, folder) = (Mock::start().await, Gate::new(), Folder::new(&[]));
         mock.always(

@@ -13,7 +13,7 @@ use crate::support::process::worked;
 const AT_MOST: Duration = Duration::from_millis(150);
 
 #[test]
-fn a_look_at_200_models_with_five_targets_and_1000_callers_is_cheap() {
+fn finding_problems_of_200_models_is_cheap() {
     let mut catalog = String::from("accounts:\n");
     for n in 0..5 {
         let _ = writeln!(

@@ -68,7 +68,7 @@ async fn mend(gateway: &Gateway, mock: &Mock) {
 }
 
 #[test]
-fn a_problem_that_comes_and_goes_is_told_once_each() {
+fn a_problem_that_comes_and_goes_is_told_once() {
     run_within(LONG, async {
         let (mock, receiver, clock) = (Mock::start().await, Mock::start().await, Clock::new());
         receiver.always(Script::json(200, &Value::Null));
@@ -117,7 +117,7 @@ fn a_problem_that_comes_and_goes_is_told_once_each() {
 }
 
 #[test]
-fn a_receiver_that_fails_gets_it_later_and_redirects_are_not_followed() {
+fn failing_receivers_get_it_later_and_redirects_are_ignored() {
     run_within(LONG, async {
         let (mock, receiver, other) = (
             Mock::start().await,
@@ -213,7 +213,7 @@ fn a_receiver_that_nobody_vouches_for_gets_nothing() {
 }
 
 #[test]
-fn a_url_that_is_none_is_refused_and_not_shown() {
+fn an_invalid_url_is_refused_and_not_shown() {
     for wrong in [format!("ftp://{MARK}/"), MARK.to_owned()] {
         let setup =
             Gateway::with(Catalog::new()).server("notify: { webhook: { env: WEBHOOK_URL } }");

@@ -33,7 +33,7 @@ async fn says(gateway: &Gateway, word: &str, text: &str) -> String {
 }
 
 #[test]
-fn the_verdict_ends_with_the_outage_and_says_when_nothing_was_asked_since() {
+fn the_verdict_ends_with_the_outage() {
     run_within(20 * PATIENCE, async {
         let mock = Mock::start().await;
         let gateway = Gateway::over(&mock).await;
@@ -76,7 +76,7 @@ fn the_verdict_ends_with_the_outage_and_says_when_nothing_was_asked_since() {
 }
 
 #[test]
-fn problems_with_one_cause_are_one_and_the_verdict_counts() {
+fn problems_with_one_cause_are_one() {
     run_within(20 * PATIENCE, async {
         let (a, b) = (Mock::start().await, Mock::start().await);
         a.always(Script::new().close());
@@ -124,7 +124,7 @@ fn problems_with_one_cause_are_one_and_the_verdict_counts() {
 }
 
 #[test]
-fn an_empty_gateway_is_not_well_but_says_the_next_steps() {
+fn an_empty_gateway_is_not_well_and_helps() {
     run_within(20 * PATIENCE, async {
         let gateway = Gateway::start("accounts: {}\nmodels: {}\ncallers: {}\n").await;
         // Just after the start it says so.

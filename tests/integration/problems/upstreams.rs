@@ -411,7 +411,7 @@ fn failures_of_the_gateway_itself() {
 }
 
 #[test]
-fn queue_that_turned_somebody_away_and_answers_without_a_price() {
+fn problems_name_a_full_queue_and_unpriced_answers() {
     run(async {
         let (mock, gate) = (Mock::start().await, Gate::new());
         mock.push(Script::new().wait(&gate).then_answer("late"));

@@ -96,7 +96,7 @@ const BY_OTHERS: [&str; 4] = ["connection", "date", "x-amz-date", "x-amz-securit
 const NO_HEADERS: [&str; 3] = ["x-goog-user-project", "x-gzip", "x-test-panic"];
 
 #[test]
-fn the_headers_of_the_source_are_those_of_the_book() {
+fn the_headers_of_source_and_book_agree() {
     let (source, documented) = (super::source(), documented());
     let used = headers_of(&source);
     assert!(used.len() > 60, "{used:?}");
@@ -192,7 +192,7 @@ fn the_book_names_the_headers_that_upstreams_get() {
 }
 
 #[test]
-fn the_book_names_the_headers_that_callers_and_operators_get() {
+fn the_book_names_all_headers_that_people_get() {
     run(async {
         let gateway = Gateway::over(&Mock::start().await).await;
         let answer = gateway.get("/v1/models").await;

@@ -22,7 +22,7 @@ fn the_chapters_of_configuration_keys_are_current() {
 
 /// The shipped `server.yaml` lists the defaults: what the reference says must be the same.
 #[test]
-fn the_defaults_of_the_reference_are_those_of_the_shipped_file() {
+fn the_references_defaults_are_those_of_the_file() {
     let shipped = include_str!("../../../conf/server.yaml");
     let shipped: serde_yaml::Value = serde_yaml::from_str(shipped).expect("YAML");
     let mut compared = 0;

@@ -50,7 +50,7 @@ fn fields(fields: &[Field]) -> String {
 
 /// The other way round: each field and each outcome of the tables is a word of the code.
 #[test]
-fn every_field_of_the_access_line_that_the_book_names_is_written() {
+fn every_documented_field_of_the_access_line_is_written() {
     let source = super::source();
     for field in LINE.iter().chain(ATTEMPT) {
         let (as_field, as_word) = (

@@ -24,7 +24,7 @@ async fn broken(a: &Mock, b: &Mock) -> Gateway {
 }
 
 #[test]
-fn five_failures_in_a_row_open_it_and_it_is_shown() {
+fn five_failures_in_a_row_open_it_visibly() {
     run(async {
         let (a, b) = (Mock::start().await, Mock::start().await);
         let gateway = broken(&a, &b).await;
@@ -120,7 +120,7 @@ fn half_of_twenty_calls_open_it_too() {
 }
 
 #[test]
-fn after_the_cool_down_one_request_finds_out_and_an_answer_closes_it() {
+fn after_the_cool_down_one_answer_closes_it() {
     run(async {
         let (a, b, gate) = (Mock::start().await, Mock::start().await, Gate::new());
         let gateway = broken(&a, &b).await;
@@ -160,7 +160,7 @@ fn after_the_cool_down_one_request_finds_out_and_an_answer_closes_it() {
 }
 
 #[test]
-fn a_probe_that_fails_opens_it_for_longer_and_nobody_sees_it() {
+fn a_failed_probe_opens_it_for_longer_unseen() {
     run(async {
         let (a, b) = (Mock::start().await, Mock::start().await);
         let gateway = broken(&a, &b).await;
@@ -182,7 +182,7 @@ fn a_probe_that_fails_opens_it_for_longer_and_nobody_sees_it() {
 }
 
 #[test]
-fn a_caller_who_leaves_the_probe_leaves_it_to_the_next() {
+fn a_caller_who_leaves_frees_the_probe() {
     run(async {
         let (a, b) = (Mock::start().await, Mock::start().await);
         let gateway = broken(&a, &b).await;
@@ -204,7 +204,7 @@ fn a_caller_who_leaves_the_probe_leaves_it_to_the_next() {
 }
 
 #[test]
-fn it_survives_a_reload_but_not_a_new_credential_of_its_account() {
+fn it_survives_a_reload_but_not_a_new_credential() {
     run(async {
         let (a, b) = (Mock::start().await, Mock::start().await);
         let gateway = broken(&a, &b).await;
@@ -236,7 +236,7 @@ fn it_survives_a_reload_but_not_a_new_credential_of_its_account() {
 }
 
 #[test]
-fn an_operator_can_reset_an_account_and_no_web_page_can() {
+fn operators_can_reset_an_account_and_web_pages_cannot() {
     run(async {
         let (a, b) = (Mock::start().await, Mock::start().await);
         let gateway = broken(&a, &b).await;
@@ -341,7 +341,7 @@ fn faults_that_are_not_the_targets_never_count() {
 /// Where all are out, the first to be back is found within a second or so, and a crowd is no crowd
 /// for it.
 #[test]
-fn the_only_target_is_asked_once_a_second_while_it_is_out() {
+fn the_only_target_is_asked_once_a_second() {
     run(async {
         let a = Mock::start().await;
         a.always(Script::error(500, "out of order"));

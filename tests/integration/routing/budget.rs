@@ -32,7 +32,7 @@ async fn many(gateway: &Gateway, model: &str, callers: usize, each: usize) -> Ve
 }
 
 #[test]
-fn d24_an_outage_of_all_accounts_is_not_multiplied_and_its_end_is_found() {
+fn d24_an_outage_of_all_is_not_multiplied() {
     run(async {
         let mocks = [
             Mock::start().await,
@@ -81,7 +81,7 @@ fn d24_an_outage_of_all_accounts_is_not_multiplied_and_its_end_is_found() {
 }
 
 #[test]
-fn d24_where_all_fail_now_and_then_a_fifth_is_tried_again() {
+fn d24_where_all_fail_sometimes_a_fifth_is_retried() {
     run(async {
         let mocks = [Mock::start().await, Mock::start().await];
         mocks.iter().for_each(partly);

@@ -45,7 +45,7 @@ fn served(answer: &Response, by: &str) {
 }
 
 #[test]
-fn a_request_that_is_too_long_goes_to_a_larger_model() {
+fn a_request_that_is_too_long_takes_another_model() {
     run(async {
         let [a, large, mild] = [
             Mock::start().await,
@@ -283,7 +283,7 @@ fn a_refusal_after_words_is_an_answer() {
 }
 
 #[test]
-fn where_the_milder_model_fails_too_the_first_answer_is_given_after_all() {
+fn if_the_milder_model_fails_the_first_answer_counts() {
     run(async {
         let [a, large, mild] = [
             Mock::start().await,
@@ -361,7 +361,7 @@ fn where_the_milder_model_fails_too_the_first_answer_is_given_after_all() {
 }
 
 #[test]
-fn a_larger_model_that_cannot_be_asked_leaves_the_first_word_standing() {
+fn an_unavailable_larger_model_leaves_the_first_refusal() {
     run(async {
         let [a, large, mild] = [
             Mock::start().await,
@@ -385,7 +385,7 @@ fn a_larger_model_that_cannot_be_asked_leaves_the_first_word_standing() {
 }
 
 #[test]
-fn for_no_other_fault_of_the_callers_and_for_no_one_who_may_not() {
+fn no_other_fault_and_no_unpermitted_caller_falls_back() {
     run(async {
         let [a, large, mild] = [
             Mock::start().await,

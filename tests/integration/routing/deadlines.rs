@@ -62,7 +62,7 @@ fn a_stream_that_does_not_begin_goes_elsewhere() {
 }
 
 #[test]
-fn what_a_model_says_goes_before_what_its_account_says() {
+fn a_models_timeouts_go_before_its_accounts() {
     run(async {
         let a = Mock::start().await;
         let catalog = Catalog::new().account_with(
@@ -109,7 +109,7 @@ fn what_a_model_says_goes_before_what_its_account_says() {
 }
 
 #[test]
-fn a_caller_may_shorten_the_time_and_not_lengthen_it() {
+fn callers_may_shorten_the_time_and_not_lengthen_it() {
     run(async {
         let a = Mock::start().await;
         a.always(Script::silent());
@@ -238,7 +238,7 @@ fn no_attempt_begins_that_cannot_end_in_time() {
 }
 
 #[test]
-fn a_caller_in_a_hurry_takes_no_account_away_from_others() {
+fn a_hurried_caller_takes_no_account_away_from_others() {
     run(async {
         let mock = Mock::start().await;
         mock.always(

@@ -46,7 +46,7 @@ fn hedges(gateway: &Gateway) -> [f64; 2] {
 }
 
 #[test]
-fn the_second_wins_and_the_first_is_left_at_once() {
+fn the_second_wins_and_the_first_is_left() {
     run(async {
         for body in [chat as fn(&str) -> Value, chat_stream] {
             let (a, b) = (Mock::start().await, Mock::start().await);
@@ -141,7 +141,7 @@ fn the_first_may_still_win() {
 }
 
 #[test]
-fn a_second_that_fails_takes_nothing_from_the_first_and_neither_does_a_first_from_the_second() {
+fn of_two_attempts_neither_takes_anything_from_the_other() {
     run(async {
         let (a, b, gate) = (Mock::start().await, Mock::start().await, Gate::new());
         let gateway = warm(&a, &b, "hedge: { at_most: 100% }", chat).await;
@@ -219,7 +219,7 @@ fn no_more_than_a_share_is_asked_twice() {
 }
 
 #[test]
-fn never_at_the_same_account_nor_where_too_little_is_known_nor_unasked() {
+fn no_second_attempt_at_one_account_or_unasked() {
     run(async {
         for (targets, more, feed) in [
             (["a=m", "a=n"], "hedge: { at_most: 100% }", ENOUGH),
@@ -258,7 +258,7 @@ fn never_at_the_same_account_nor_where_too_little_is_known_nor_unasked() {
 }
 
 #[test]
-fn one_that_could_not_end_in_time_is_not_begun_and_that_is_no_failure() {
+fn an_attempt_that_must_be_late_never_begins() {
     run(async {
         let (a, b) = (Mock::start().await, Mock::start().await);
         let catalog = Catalog::new()

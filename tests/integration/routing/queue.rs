@@ -89,7 +89,7 @@ fn who_comes_first_is_served_first() {
 }
 
 #[test]
-fn the_queue_has_an_end_and_so_has_the_wait() {
+fn the_queue_and_its_wait_have_an_end() {
     run(async {
         let (mock, gate) = (Mock::start().await, Gate::new());
         let gateway = narrow(&mock, "{ length: 2, wait: 4s }").await;
@@ -216,7 +216,7 @@ fn a_caller_who_leaves_leaves_the_queue() {
 }
 
 #[test]
-fn who_leaves_the_queue_has_waited_and_the_line_says_how_long() {
+fn who_leaves_the_queue_has_its_wait_logged() {
     run(async {
         let (mock, gate) = (Mock::start().await, Gate::new());
         let gateway = narrow(&mock, "{ wait: 30s }").await;
@@ -278,7 +278,7 @@ fn the_end_of_a_rest_is_waited_for_too() {
 }
 
 #[test]
-fn a_caller_who_leaves_while_an_account_rests_leaves_the_queue_at_once() {
+fn callers_who_leave_during_a_rest_leave_the_queue() {
     run(async {
         let mock = Mock::start().await;
         let catalog =
@@ -399,7 +399,7 @@ fn an_account_that_is_out_is_waited_for_too() {
 }
 
 #[test]
-fn the_time_of_a_request_passes_in_the_queue_too() {
+fn a_requests_time_passes_in_the_queue_too() {
     run(async {
         let (mock, gate) = (Mock::start().await, Gate::new());
         let gateway = narrow(&mock, "{ wait: 30s }").await;
@@ -428,7 +428,7 @@ fn the_time_of_a_request_passes_in_the_queue_too() {
 }
 
 #[test]
-fn who_waited_for_a_rate_limit_in_vain_is_told_of_it() {
+fn waiting_in_vain_for_a_rate_limit_says_so() {
     run(async {
         let mock = Mock::start().await;
         let catalog = Catalog::new().account("a", &mock).model_with(
@@ -460,7 +460,7 @@ fn who_waited_for_a_rate_limit_in_vain_is_told_of_it() {
 }
 
 #[test]
-fn nobody_waits_where_no_queue_is_written_or_where_waiting_does_not_help() {
+fn nobody_waits_without_a_queue_or_in_vain() {
     run(async {
         let (mock, gate) = (Mock::start().await, Gate::new());
         let catalog = Catalog::new()

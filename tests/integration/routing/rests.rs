@@ -13,7 +13,7 @@ fn limited() -> Script {
 }
 
 #[test]
-fn a_rate_limit_rests_one_model_of_the_account_in_whatever_form_it_is_said() {
+fn a_rate_limit_rests_one_model_in_any_form() {
     run(async {
         let date = || httpdate::fmt_http_date(SystemTime::now() + Duration::from_secs(30));
         let rfc3339 = || {
@@ -197,7 +197,7 @@ fn anthropic(left: u32) -> Script {
 }
 
 #[test]
-fn what_is_left_of_a_quota_is_shown_and_the_last_of_it_spared() {
+fn the_last_of_a_quota_is_shown_and_spared() {
     run(async {
         let (a, c) = (Mock::start().await, Mock::start().await);
         a.always(openai(50));
@@ -252,7 +252,7 @@ fn what_is_left_of_a_quota_is_shown_and_the_last_of_it_spared() {
 }
 
 #[test]
-fn a_quota_nearly_used_up_goes_before_weights_and_before_tiers() {
+fn a_quota_nearly_used_up_outranks_weights_and_tiers() {
     run(async {
         let (a, b) = (Mock::start().await, Mock::start().await);
         a.always(openai(1));

@@ -30,7 +30,7 @@ async fn turns(connection: &mut Connection, model: &str, times: usize) -> String
 }
 
 #[test]
-fn weighted_targets_take_turns_and_a_reload_that_is_none_of_theirs_breaks_no_turn() {
+fn reloads_of_others_break_no_turn_of_weights() {
     run(async {
         let [a, b, c] = &named(["a", "b", "c"]).await;
         let catalog = Catalog::new()
@@ -90,7 +90,7 @@ fn a_change_of_weights_counts_at_once() {
 }
 
 #[test]
-fn the_lowest_tier_is_asked_first_and_shares_by_weight() {
+fn the_lowest_tier_goes_first_by_weight() {
     run(async {
         let [a, b, c] = &named(["a", "b", "c"]).await;
         let catalog = Catalog::new()
@@ -158,7 +158,7 @@ fn the_least_busy_is_asked() {
 }
 
 #[test]
-fn the_fastest_is_asked_and_one_that_has_recovered_is_found() {
+fn the_fastest_is_asked_and_recoveries_are_found() {
     run(async {
         let [a, b] = &named(["a", "b"]).await;
         // Slower than the other one, even if the machine stands still for a while.

@@ -52,7 +52,7 @@ fn untimed(attempts: &str) -> Vec<String> {
 }
 
 #[test]
-fn keys_with_debug_see_the_trail_and_no_others_do() {
+fn only_keys_with_debug_see_the_trail() {
     run(async {
         let (a, b) = (Mock::start().await, Mock::start().await);
         let gateway = Gateway::start(catalog(&a, &b)).await;
@@ -132,7 +132,7 @@ fn those_who_are_refused_see_it_too() {
 }
 
 #[test]
-fn the_wait_in_a_queue_is_a_part_of_the_timing() {
+fn the_wait_in_a_queue_is_in_the_timing() {
     run(async {
         let (a, b, gate) = (Mock::start().await, Mock::start().await, Gate::new());
         let gateway = Gateway::start(catalog(&a, &b)).await;
@@ -239,7 +239,7 @@ fn the_access_line_has_it_always() {
 }
 
 #[test]
-fn the_end_user_is_told_as_a_hash_at_every_door() {
+fn the_end_user_is_a_hash_at_every_door() {
     run(async {
         let (a, b) = (Mock::start().await, Mock::start().await);
         let gateway = Gateway::start(catalog(&a, &b)).await;

@@ -203,7 +203,7 @@ fn the_judge_of_the_soak_knows_what_is_broken() {
 }
 
 #[test]
-fn the_drift_of_the_soak_tells_a_leak_from_a_busy_machine() {
+fn drift_tells_a_leak_from_a_busy_machine() {
     // 100 s; in their second half, perhaps, three times the connections; each with 40 KiB; and so
     // many bytes that are lost each second.
     let samples = |lost: f64, busy: bool| -> Vec<Sample> {

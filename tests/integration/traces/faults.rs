@@ -167,7 +167,7 @@ fn a_queue_that_is_full_drops_and_counts() {
 }
 
 #[test]
-fn a_receiver_that_names_a_time_gets_the_spans_then() {
+fn a_receiver_that_names_a_time_gets_spans_then() {
     run_within(LONG, async {
         let (mock, receiver) = (Mock::start().await, Receiver::start().await);
         receiver
@@ -195,7 +195,7 @@ fn a_receiver_that_names_a_time_gets_the_spans_then() {
 }
 
 #[test]
-fn what_a_receiver_answers_is_bounded_and_believed_with_care() {
+fn a_receivers_answer_is_bounded_and_checked() {
     run_within(LONG, async {
         let (mock, endless) = (Mock::start().await, Receiver::start().await);
         let head = [

@@ -130,7 +130,7 @@ async fn phoenix(folder: &Folder) -> (Process, SocketAddr) {
 
 #[test]
 #[ignore = "needs Phoenix, which takes minutes to set up: make test-real"]
-fn real_phoenix_shows_a_model_with_our_tokens_and_cost_once() {
+fn real_phoenix_shows_tokens_and_cost_once() {
     run_within(Duration::from_secs(300), async {
         let (bad, good, folder) = (Mock::start().await, Mock::start().await, Folder::new(&[]));
         bad.always(Script::error(500, "no"));
