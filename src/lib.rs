@@ -40,9 +40,11 @@
 //! 3. [`desk::door`] finds what is asked for, and [`desk::auth`] finds whose key it is. Lists of
 //!    [`models`] are answered at once.
 //! 4. [`desk::intake`] reads the body. [`plan`] says which targets may be tried, and in
-//!    what order. The caller's [`limits`] admit the request, or refuse it.
+//!    what order. The caller's [`limits`] admit the request, or refuse it. The head of [`desk`] has
+//!    the table of these stages.
 //! 5. [`exchange`] tries one target after another until an attempt commits. [`account`] says which
 //!    targets are fit. The request is written in the dialect of each target.
+//!    The head of [`exchange`] has the table of what is held meanwhile, and who lets it go.
 //! 6. [`desk::relay`] takes the answer piece by piece, and [`desk::reply`] writes it to the caller.
 //! 7. [`desk::record`] settles the exchange when it ends. What is known then is a
 //!    [`settled::Settled`]; [`access_log`], [`metrics`], [`traces`] and [`ledger`] read it.

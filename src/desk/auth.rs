@@ -3,10 +3,18 @@
 //!
 //! Every reason to refuse gives the same answer, so that nobody outside learns which one it was.
 
+use super::Desk;
+use super::record::Record;
+use crate::base::calendar;
 use crate::catalog::{Catalog, Key};
 use crate::conf::config::Server;
+use crate::error::Refusal;
+use crate::exchange;
+use crate::limits::KeyScopes;
+use crate::live::Snapshot;
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
+use pingora_proxy::Session;
 use sha2::{Digest, Sha256};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -25,6 +33,49 @@ pub struct Sent<'r> {
     pub headers: &'r HeaderMap,
     /// The keys in the query, where the caller's format has them there.
     pub queried: &'r [Vec<u8>],
+}
+
+impl Desk {
+    /// Finds the key of the request, and notes that the key is used.
+    pub(super) fn authenticate(
+        &self,
+        session: &Session,
+        record: &mut Record,
+    ) -> Result<(Arc<Snapshot>, Arc<Key>), Refusal> {
+        let header = session.req_header();
+        let snapshot = self.books.live.load_full();
+        let queried = record.front.keys_in_query(header.uri.query());
+        let sent = Sent {
+            headers: &header.headers,
+            queried: &queried,
+        };
+        let key = find_key(
+            &snapshot.catalog,
+            sent,
+            record.facts.sender.address,
+            SystemTime::now(),
+        );
+        let (key, old) = key
+            .map(|(key, old)| (key.clone(), old))
+            .ok_or_else(Refusal::invalid_key)?;
+        if let Some(KeyScopes { used, .. }) = snapshot.scopes.get(key.index) {
+            let now = calendar::now_millis();
+            if used.touch(now) {
+                self.books.ledger.note_use(key.id.clone(), now);
+            }
+            if old {
+                used.note_old_hash(now);
+            }
+        }
+        record.facts.sender.caller = Some(key.caller.id.clone());
+        record.facts.sender.key = Some(key.id.clone());
+        record.facts.times.auth = Some(record.began.elapsed());
+        if self.books.traces.is_some() {
+            record.snapshot = Some(snapshot.clone());
+        }
+        exchange::panic_here(session, "auth");
+        Ok((snapshot, key))
+    }
 }
 
 /// Returns the key that a request may use, and whether its secret is one that is being replaced.

@@ -4,7 +4,7 @@
 use super::record::Record;
 use super::relay::SHUT_DOWN;
 use super::reply::Notes;
-use super::{Desk, ask, checks};
+use super::{Desk, checks, planning};
 use crate::catalog::Key;
 use crate::error::{FailureKind, Refusal};
 use crate::exchange;
@@ -24,7 +24,8 @@ impl Desk {
         &self,
         session: &mut Session,
         record: &mut Record,
-        (snapshot, key): (Arc<Snapshot>, &Key),
+        snapshot: Arc<Snapshot>,
+        key: &Key,
         asked: PathRequest,
     ) -> Result<(Bytes, Notes), Refusal> {
         self.refuse_late()?;
@@ -38,7 +39,7 @@ impl Desk {
                 "This key has ten counts of tokens in flight, which is the most. Try again when one has ended.";
             Refusal::new(FailureKind::OverLimit, message).retry_after(1)
         })?;
-        let (body, held) = self.body(session, &scopes.purse).await?;
+        let (body, held) = self.read_body(session, &scopes.purse).await?;
         record.facts.request.bytes = body.len() as u64;
         exchange::panic_here(session, "intake");
         let form = record
@@ -46,9 +47,9 @@ impl Desk {
             .counting
             .as_ref()
             .ok_or_else(count::uncounted_refusal)?;
-        let (body, envelope) = (form.read)(body, &asked).map_err(ask::bad_request)?;
+        let (body, envelope) = (form.read)(body, &asked).map_err(planning::bad_request)?;
         let mut envelope = envelope.with_path(asked);
-        let model = ask::find_model(session, record, (&snapshot, key), &mut envelope)?;
+        let model = planning::find_model(session, record, &snapshot, key, &mut envelope)?;
         let tracks = snapshot
             .route(&model)
             .map(|route| route.into_owned().tracks)
@@ -92,7 +93,7 @@ impl Desk {
         let counted = tokio::select! {
             biased;
             answer = count.ask_accounts(&candidates, &mut record.facts) => answer,
-            () = self.books.drain.wait_for_cutting() => Err(ask::shutting_down()),
+            () = self.books.drain.wait_for_cutting() => Err(planning::shutting_down()),
             _ = session.as_downstream_mut().read_body_or_idle(true) => {
                 Err(Refusal::new(FailureKind::CallerLeft, "The caller left before its request was counted."))
             }

@@ -14,7 +14,7 @@ pub enum Door {
     /// `GET /v1/models/{id}`
     Model(String),
     /// `POST` to a path of a front door: a question to a model, and what the path says of it.
-    Ask(&'static Front, PathRequest),
+    Exchange(&'static Front, PathRequest),
     /// `POST` to a path of a front door that asks how many tokens a request has.
     Count(&'static Front, PathRequest),
     /// `GET /portcullis/key` and `GET /portcullis/usage`: a question of a key about itself.
@@ -49,7 +49,7 @@ impl Door {
         match self {
             Door::Models => "models",
             Door::Model(_) => "model",
-            Door::Ask(front, _) => front.name,
+            Door::Exchange(front, _) => front.name,
             Door::Count(..) => "count",
             Door::Own(Own::Key) => "key",
             Door::Own(Own::Usage) => "usage",
@@ -101,7 +101,7 @@ pub fn door_for_path(
         ));
     };
     let (methods, allow, with_cors) = match door {
-        Door::Ask(..) | Door::Count(..) => ("POST", "POST", "POST, OPTIONS"),
+        Door::Exchange(..) | Door::Count(..) => ("POST", "POST", "POST, OPTIONS"),
         Door::Models
         | Door::Model(_)
         | Door::Own(_)
@@ -116,7 +116,7 @@ pub fn door_for_path(
         Ok(door)
     } else if cors && method == "OPTIONS" {
         Ok(Door::Preflight { methods })
-    } else if let Door::Ask(front, _) = door
+    } else if let Door::Exchange(front, _) = door
         && front.errors.asks_upgrade
         && method == "GET"
     {
@@ -150,7 +150,7 @@ fn by_path(sent: &str, query: Option<&str>, front: &'static Front) -> Option<Doo
             || (front.counting.as_ref()?.route)(sent, query).map(|asked| Door::Count(front, asked));
         front
             .route(sent, query)
-            .map(|asked| Door::Ask(front, asked))
+            .map(|asked| Door::Exchange(front, asked))
             .or_else(counts)
     };
     let lists = || match (front.models.route)(sent)? {
@@ -260,7 +260,7 @@ mod tests {
     }
 
     fn plain(front: &'static Front) -> Door {
-        Door::Ask(front, PathRequest::default())
+        Door::Exchange(front, PathRequest::default())
     }
 
     #[test]
@@ -339,14 +339,17 @@ mod tests {
         };
         assert_eq!(
             found("/v1beta/models/m:generateContent", None),
-            Ok(Door::Ask(&GEMINI, asked(false)))
+            Ok(Door::Exchange(&GEMINI, asked(false)))
         );
         let path = "/v1/models/m:streamGenerateContent";
         assert_eq!(
             found(path, Some("alt=sse")),
-            Ok(Door::Ask(&GEMINI, asked(true)))
+            Ok(Door::Exchange(&GEMINI, asked(true)))
         );
-        assert_eq!(found(path, None), Ok(Door::Ask(&GEMINI_ARRAY, asked(true))));
+        assert_eq!(
+            found(path, None),
+            Ok(Door::Exchange(&GEMINI_ARRAY, asked(true)))
+        );
         let counts = Door::Count(&GEMINI, asked(false));
         assert_eq!(found("/v1/models/m:countTokens", None), Ok(counts));
         for path in ["/v1beta/models/m", "/v1beta/models"] {

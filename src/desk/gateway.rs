@@ -61,7 +61,7 @@ impl ProxyHttp for Desk {
         context: &mut Box<Context>,
     ) -> pingora::Result<bool> {
         let (own, record) = (OwnTime::default(), &mut context.record);
-        let handled = exchange::run_guarded(&own, pin!(self.handle(session, record))).await;
+        let handled = exchange::run_guarded(&own, pin!(self.answer_or_plan(session, record))).await;
         record.facts.times.own += own.so_far();
         match handled.unwrap_or_else(|Panicked| Err(self.panicked())) {
             Ok(planned) => {
@@ -89,7 +89,7 @@ impl ProxyHttp for Desk {
         let Some(planned) = context.planned.take() else {
             return Err(broken_connection(record));
         };
-        match self.exchange(session, record, planned).await {
+        match self.run_exchange(session, record, planned).await {
             End::Answered => Ok(false),
             End::Broken => Err(broken_connection(record)),
             // The connection may be used again after a refusal.

@@ -1,14 +1,25 @@
-//! The intake reads a request's body. It bounds the body in size, in time, and in what all requests
-//! together may hold in memory.
+//! The stage of intake: it reads a request's body. It bounds the body in size, in time, and in what
+//! all requests together may hold in memory.
 
 mod gzip;
+mod items;
 mod upload;
 
-use super::Desk;
+use super::planning::bad_request;
+use super::record::Record;
+use super::{Desk, admission};
 use crate::base::alarm::Alarm;
+use crate::base::calendar;
 use crate::base::memory::{Held, Purse};
+use crate::catalog::{Catalog, Key};
 use crate::error::{FailureKind, Refusal};
+use crate::exchange::producer::Sent;
+use crate::limits::{KeyScopes, has_room};
+use crate::models;
 use bytes::{Bytes, BytesMut};
+use dialects::Endpoint;
+use dialects::front::{Envelope, PathRequest};
+use dialects::neutral::ModelKind;
 use http::{Version, header};
 use pingora::ErrorType;
 use pingora_proxy::Session;
@@ -119,8 +130,60 @@ impl<'s> Incoming<'s> {
 }
 
 impl Desk {
+    /// Reads what a caller sends, and what decides where it goes. Returns also when all of it had
+    /// come.
+    pub(super) async fn read_request(
+        &self,
+        session: &mut Session,
+        record: &mut Record,
+        scopes: &KeyScopes,
+        key: &Key,
+        catalog: &Catalog,
+        asked: PathRequest,
+    ) -> Result<(Envelope, Sent, std::time::Instant), Refusal> {
+        let front = record.front;
+        if !front.is_form() {
+            let (body, mut held) = self.read_body(session, &scopes.purse).await?;
+            let (read, bytes) = (std::time::Instant::now(), body.len());
+            record.facts.request.bytes = bytes as u64;
+            // OpenAI's own clients need no model here.
+            let again = (front.only_endpoint == Some(Endpoint::Moderations)).then(|| body.clone());
+            let understood = match (front.request(body, asked), again) {
+                (Err(fault), Some(body)) if fault.lacks_model() => {
+                    let model = models::only_model_id(catalog, key, ModelKind::Moderation)
+                        .ok_or_else(|| bad_request(fault))?;
+                    front.request(
+                        body,
+                        PathRequest {
+                            model: Some(model),
+                            stream: false,
+                        },
+                    )
+                }
+                (understood, _) => understood,
+            };
+            let (body, envelope) = understood.map_err(bad_request)?;
+            // The path's model may have been written into it.
+            if !held.grow(body.len().saturating_sub(bytes)) {
+                return Err(Refusal::no_room());
+            }
+            if envelope.places.references.is_empty() {
+                return Ok((envelope, Sent::body(body, held), read));
+            }
+            // Few requests refer to items, so this is no part of the others' state.
+            let (body, envelope) =
+                Box::pin(self.with_items(body, envelope, &mut held, key)).await?;
+            return Ok((envelope, Sent::body(body, held), read));
+        }
+        has_room(&scopes.entry(key), calendar::now_millis())
+            .map_err(|refused| admission::note_limit_reached(record, &refused))?;
+        let (envelope, sent) = Box::pin(self.read_form(session, scopes, front, asked)).await?;
+        record.facts.request.bytes = sent.upload.as_ref().map_or(0, |upload| upload.came()) as u64;
+        Ok((envelope, sent, std::time::Instant::now()))
+    }
+
     /// Reads the whole body. The memory that it holds is counted in the caller's purse.
-    pub(super) async fn body(
+    pub(super) async fn read_body(
         &self,
         session: &mut Session,
         purse: &Arc<Purse>,

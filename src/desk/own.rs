@@ -4,6 +4,8 @@
 //! caller's answers say what they cost. Nothing here waits for the ledger's file on the threads
 //! that serve requests.
 
+use super::Desk;
+use super::door::Own;
 use crate::base::calendar;
 use crate::catalog::Key;
 use crate::error::{FailureKind, Refusal};
@@ -13,6 +15,7 @@ use crate::ledger::report::{Query, Unanswered};
 use crate::limits::{self, Bound, KeyScopes};
 use crate::live::Snapshot;
 use bytes::Bytes;
+use pingora_proxy::Session;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -26,6 +29,29 @@ const SHARED_COUNTS_TIMEOUT: Duration = Duration::from_secs(1);
 const LEDGER_TIMEOUT: Duration = Duration::from_secs(5);
 /// The most questions to the ledger at once. Others wait.
 static LEDGER_PERMITS: Semaphore = Semaphore::const_new(4);
+
+impl Desk {
+    /// Answers what a key asks about itself.
+    pub(super) async fn answer_about_key(
+        &self,
+        session: &Session,
+        snapshot: &Arc<Snapshot>,
+        key: &Arc<Key>,
+        question: Own,
+    ) -> Result<Bytes, Refusal> {
+        match question {
+            Own::Key => Ok(describe_key(snapshot, key, &self.backends).await),
+            Own::Usage => {
+                key_usage(
+                    &self.books.ledger,
+                    key,
+                    session.req_header().uri.query().unwrap_or(""),
+                )
+                .await
+            }
+        }
+    }
+}
 
 /// Refuses a key that asks more than once a second.
 pub(super) fn not_too_often(snapshot: &Snapshot, key: &Key) -> Result<(), Refusal> {

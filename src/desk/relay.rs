@@ -153,7 +153,7 @@ impl<'x> Relay<'x> {
                     record_usage(self.reply.record, producer);
                     self.events(producer, bytes, true).await?;
                     self.reply.record.end(Outcome::Ok);
-                    producer.settle().await;
+                    producer.keep_connection().await;
                     return Ok(End::Answered);
                 }
                 Err(Stop::Refused(refusal)) => {

@@ -15,18 +15,18 @@
 //! |---|---|---|---|
 //! | the exchange | one in the drain's count | `Record::new` | the `Record` is dropped |
 //! | entry | a place in `concurrency`, as the body comes | `Desk::plan_request` | the admission |
-//! | request memory | bytes of the body, in the budget | `Desk::body` | `Producer::commit` |
-//! | room | bytes of a form, in the spool's budget | `Desk::upload` | commit, and form sent |
+//! | request memory | bytes of the body, in the budget | `Desk::read_body` | `Producer::commit` |
+//! | room | bytes of a form, in the spool's budget | `Desk::read_form` | commit, and form sent |
 //! | reservation | amounts and a place in the limits | `admit_request` | `Record::settle` |
 //! | meter | the use so far; the ledger reads it | `Record::meter` | the `Record` is dropped |
 //! | run | the meter's place in the ledger | `Record::meter` | `Ledger::write` |
-//! | slice memory | bytes of a request's slices | `Request::cut` | `Desk::exchange` ends |
+//! | slice memory | bytes of a request's slices | `Request::cut` | its exchange ends |
 //! | ticket | a place in the queue for an account | `Producer::wait` | an attempt begins |
 //! | guard | the breaker's pass of one attempt | `admit_attempt` | its outcome is recorded |
 //! | permit | a place at the account | `admit_attempt` | the answer is whole, or in reserve |
 //! | copy | bytes of the translated request | `Producer::pick` | a stream begins |
 //! | connection | a connection to the account | `Attempt` | `Attempt::finish` keeps it |
-//! | answer memory | bytes of a whole answer, and the copy | `Opening` | the `Producer` is dropped |
+//! | answer memory | bytes of a whole answer and the copy | `Opening` | the `Producer` is dropped |
 //!
 //! The last column is the usual case. Whatever is left goes when its holder is dropped:
 //!

@@ -17,6 +17,7 @@ mod progress;
 mod racing;
 mod reading;
 mod report;
+mod request;
 pub mod slices;
 mod state;
 mod streaming;
@@ -27,28 +28,22 @@ use super::admission::CallersRequest;
 use super::backends::Backends;
 use super::choose::Search;
 use super::upload::Upload;
-use crate::account::demand::Demand;
 use crate::account::failure::Failure;
 use crate::base::alarm::Alarm;
 use crate::base::clock::Clock;
 use crate::base::memory::Held;
-use crate::base::trace_context::TraceContext;
-use crate::catalog::{Model, Permissions};
 use crate::conf::price::Usd;
 use crate::error::Refusal;
-use crate::limits::Limits;
-use crate::live::Snapshot;
 use crate::plan::{Candidate, Reach};
-use crate::settled::{Attempts, Served, Times, Tried};
+use crate::settled::{Attempts, Served, Tried};
 use bytes::Bytes;
 use dialects::front::AnswerSoFar;
-use dialects::front::Envelope;
 use dialects::neutral::{Losses, Unfinished};
 use dialects::usage::{Source, Usage};
 use dialects::{Answer, AnswerHeader};
 use http::HeaderValue;
-use meter::Meter;
 use opening::{Gained, Opened, WholeAnswer};
+pub use request::{KeyRights, Request, Sent};
 use slices::Sliced;
 use state::{Declined, ProducerState, Race, Running, Streaming, Try};
 use std::sync::Arc;
@@ -79,41 +74,6 @@ impl BrokenAnswer {
     }
 }
 
-/// A request that was read and planned, with the candidates that may answer it.
-#[derive(Clone)]
-pub struct Request {
-    /// The facts that were read from the caller's body.
-    pub envelope: Envelope,
-    /// The facts that every answer shows.
-    pub answer_header: Arc<AnswerHeader>,
-    /// The model that was asked for.
-    pub model: Arc<Model>,
-    /// The demand for the model, which all its requests share.
-    pub demand: Arc<Demand>,
-    /// The candidates, the best first.
-    pub candidates: Vec<Candidate>,
-    /// The most time for all attempts together, as the caller says.
-    pub timeout: Option<Duration>,
-    /// Where the time went before, for keys that may see the trail.
-    pub debug: Option<Times>,
-    /// Our id for the exchange.
-    pub request_id: String,
-    /// The caller's key: thoughts are kept for this key only.
-    pub key: Arc<str>,
-    /// The caller: what it carries is sealed for it only.
-    pub caller: Arc<str>,
-    /// The models that the key may see.
-    pub permissions: Arc<Permissions>,
-    /// The key's limits for single models.
-    pub model_limits: Arc<[(usize, Limits)]>,
-    /// The meter of what the exchange has used so far.
-    pub meter: Arc<Meter>,
-    /// The catalog that the exchange began with, kept to its end.
-    pub snapshot: Arc<Snapshot>,
-    /// The exchange's trace, if it is told to accounts that ask for it.
-    pub trace: Option<Arc<TraceContext>>,
-}
-
 /// A piece of the answer.
 pub enum Piece {
     /// All of a buffered answer.
@@ -122,16 +82,6 @@ pub enum Piece {
     Events(Bytes),
     /// The last events of a stream, which is complete with them.
     End(Bytes),
-}
-
-/// What a caller has sent.
-pub struct Sent {
-    /// The body; of a form, the texts that may change on the way.
-    pub body: Bytes,
-    /// The form, if it is one.
-    pub upload: Option<Upload>,
-    /// The part of the budget that they hold.
-    pub held: Held,
 }
 
 /// The producer of one exchange.
@@ -195,19 +145,13 @@ struct Failures {
 impl<'x> Producer<'x> {
     /// Returns what is written for a candidate.
     fn asking(&self) -> CallersRequest<'_> {
-        let Request {
-            envelope,
-            snapshot,
-            permissions,
-            model_limits,
-            ..
-        } = self.request;
+        let request = self.request;
         CallersRequest {
             body: &self.memory.body,
-            envelope,
-            catalog: &snapshot.catalog,
-            permissions,
-            model_limits,
+            envelope: &request.envelope,
+            catalog: &request.snapshot.catalog,
+            permissions: &request.rights.permissions,
+            model_limits: &request.rights.model_limits,
         }
     }
 
@@ -275,13 +219,13 @@ impl<'x> Producer<'x> {
     /// Returns the next piece, or the refusal if there is none and will be none.
     pub async fn next(&mut self) -> Result<Piece, Refusal> {
         match self.sliced.slices {
-            None => self.next_of_one().await,
+            None => self.next_uncut().await,
             Some(slices) => self.join(slices).await,
         }
     }
 
-    /// Returns the same of a request that is in one piece.
-    async fn next_of_one(&mut self) -> Result<Piece, Refusal> {
+    /// Returns the next piece of the answer to a request that is not cut into slices.
+    async fn next_uncut(&mut self) -> Result<Piece, Refusal> {
         loop {
             let step = match &self.state {
                 ProducerState::Asking {
@@ -414,7 +358,7 @@ impl<'x> Producer<'x> {
     }
 
     /// Notes whose answer or failure the caller gets, as far as this is known.
-    fn answers(&mut self, attempt: &Try<'x>, losses: Losses) {
+    fn note_answering(&mut self, attempt: &Try<'x>, losses: Losses) {
         self.asked = Some(attempt.candidate);
         self.served.losses = losses;
         let mut progress = attempt.progress.lock();
@@ -429,7 +373,7 @@ impl<'x> Producer<'x> {
         } = running;
         // An answer in reserve is not needed any more: its connection closes.
         self.attempts.maybe_billed |= self.state.take_reserve().is_some();
-        self.answers(&attempt, losses);
+        self.note_answering(&attempt, losses);
         self.timing = attempt.progress.timing();
         self.memory.answer = held;
         match gained {

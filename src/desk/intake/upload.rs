@@ -2,7 +2,7 @@
 //! on the way.
 
 use super::{FailureKind, Incoming, Refusal, declared_length};
-use crate::desk::{Desk, ask};
+use crate::desk::{Desk, planning};
 use crate::exchange::producer::Sent;
 use crate::exchange::upload::Upload;
 use crate::limits::KeyScopes;
@@ -16,7 +16,7 @@ use pingora_proxy::Session;
 impl Desk {
     /// Reads a form, and what decides where it goes. `asked` is what the path says of it. The key
     /// and the limits were checked before: an upload is long.
-    pub(in crate::desk) async fn upload(
+    pub(super) async fn read_form(
         &self,
         session: &mut Session,
         scopes: &KeyScopes,
@@ -42,7 +42,7 @@ impl Desk {
             Refusal::new(FailureKind::UnsupportedMedia, message)
         })?;
         let boundary = boundary
-            .map_err(|why| ask::bad_request(form::broken_form(why)))?
+            .map_err(|why| planning::bad_request(form::broken_form(why)))?
             .to_owned();
         let limit = self.spool.largest_body(self.settings.limits.upload);
         let declared = declared_length(session, limit)?;
@@ -56,7 +56,7 @@ impl Desk {
         while let Some(chunk) = incoming.next_piece().await? {
             scanner
                 .feed(&chunk)
-                .map_err(|fault| ask::bad_request(form::form_fault(fault)))?;
+                .map_err(|fault| planning::bad_request(form::form_fault(fault)))?;
             if !room.hold(declared.max(incoming.so_far)) {
                 return Err(no_room());
             }
@@ -70,13 +70,14 @@ impl Desk {
         }
         let fields = scanner
             .finish()
-            .map_err(|fault| ask::bad_request(form::form_fault(fault)))?;
+            .map_err(|fault| planning::bad_request(form::form_fault(fault)))?;
         let FormRead {
             envelope,
             texts,
             places,
             names_model,
-        } = form::read_form(front, &fields, &asked, incoming.so_far).map_err(ask::bad_request)?;
+        } = form::read_form(front, &fields, &asked, incoming.so_far)
+            .map_err(planning::bad_request)?;
         let upload = Upload::new(spooling.end(), &boundary, (places, names_model), room);
         let body = Bytes::from(texts);
         Ok((

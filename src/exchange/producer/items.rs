@@ -17,7 +17,7 @@ impl Producer<'_> {
         envelope
             .front
             .each_item(answer, is_stream, &mut |id, item| {
-                self.shared.keep_item(&self.request.key, id, item);
+                self.shared.keep_item(&self.request.rights.key, id, item);
             });
     }
 }

@@ -16,6 +16,7 @@ use crate::error::scrub_secret_words;
 use crate::exchange::attempt::Attempt;
 use crate::exchange::backends::Backends;
 use crate::exchange::credential;
+use crate::exchange::headers::AnswerHeaders;
 use crate::exchange::outgoing::{self, Outgoing};
 use crate::exchange::upload::Upload;
 use crate::plan::Candidate;
@@ -104,130 +105,137 @@ impl Opening<'_> {
     /// the request holds. A buffered answer adds to it.
     pub(super) async fn open(mut self, mut held: Held) -> Result<Opened, FailedAttempt> {
         let mut alarm = Alarm::default();
-        let (account, total, stream) = (
-            &self.candidate.ready_account.account,
-            self.total,
-            self.request.envelope.stream,
-        );
-        let timeouts = self.candidate.timeouts;
         let mut attempt = self.send_request(&mut alarm).await?;
         let copied = self.outbound.copied;
         (self.outbound.body, self.upload) = (Vec::new(), None);
-        let front = self.request.envelope.front;
         let (status, headers) = attempt.head().await?;
-        let kind = headers.get("content-type");
-        let content_type = kind
-            .filter(|_| front.gives_bytes())
-            .and_then(|kind| HeaderValue::from_bytes(kind).ok());
-        let kind = ContentKind::from_header(kind);
-        let compressed = headers
+        self.note_headers(headers);
+        let content_type = headers.get("content-type");
+        let body_reading = self.body_reading(content_type);
+        let passed_type = content_type
+            .filter(|_| self.request.envelope.front.gives_bytes())
+            .and_then(|content_type| HeaderValue::from_bytes(content_type).ok());
+        let is_compressed = headers
             .get("content-encoding")
-            .is_some_and(|e| !e.eq_ignore_ascii_case(b"identity"));
-        let dialect = self.candidate.dialect();
-        let upstream_id = dialect
-            .protocol
-            .request_ids
-            .iter()
-            .find(|name| headers.get(name).is_some());
-        let upstream_id = upstream_id.and_then(|name| headers.text(name));
-        self.progress.lock().id = upstream_id
+            .is_some_and(|coding| !coding.eq_ignore_ascii_case(b"identity"));
+        if status != StatusCode::OK {
+            // An attempt that was refused is not charged for.
+            self.progress.lock().sent = false;
+            // The future is boxed, since it is rare.
+            let refused = Box::pin(attempt.read_refusal(
+                self.candidate.dialect(),
+                self.request.envelope.front,
+                self.total,
+                &mut alarm,
+            ));
+            return Err(refused.await.into());
+        }
+        if is_compressed {
+            return Err(Failure::Nonsense(
+                "a compressed answer, although the gateway did not ask for one".to_owned(),
+            )
+            .into());
+        }
+        let (stream, start) = match body_reading? {
+            BodyReading::Whole => {
+                let options = self.answer_options();
+                return Ok(self.read_whole(attempt, options, held, &mut alarm).await?);
+            }
+            BodyReading::AsItComes => (self.passed_stream(passed_type), None),
+            BodyReading::Events => {
+                let wants_labels = self.request.answer_header.wants_labels;
+                (self.translated_stream(), wants_labels.then(Box::default))
+            }
+        };
+        held.shrink(copied);
+        let reading = Reading {
+            attempt,
+            stream,
+            out: Vec::new(),
+            held,
+            idle: self.candidate.timeouts.idle,
+            total: self.total,
+            start,
+        };
+        self.await_first_event(reading, &mut alarm).await
+    }
+
+    /// Notes what the headers of an answer tell of the request and of the account's quota.
+    fn note_headers(&self, headers: AnswerHeaders<'_>) {
+        let names = self.candidate.dialect().protocol.request_ids;
+        let name = names.iter().find(|name| headers.get(name).is_some());
+        self.progress.lock().id = name
+            .and_then(|name| headers.text(name))
             .filter(|id| id.len() <= 128)
-            .map(|id| scrub_secret_words(id, &account.secrets()));
+            .map(|id| scrub_secret_words(id, &self.candidate.ready_account.account.secrets()));
         if headers.have_quotas()
             && let Some(headroom) =
                 quota::tightest_headroom(|name| headers.text(name), SystemTime::now())
         {
             self.candidate.track.learn(headroom);
         }
-        if status != StatusCode::OK {
-            // An attempt that was refused is not charged for.
-            self.progress.lock().sent = false;
-            // The future is boxed, since it is rare.
-            let refused = Box::pin(attempt.read_refusal(
-                dialect,
-                self.request.envelope.front,
-                total,
-                &mut alarm,
-            ));
-            return Err(refused.await.into());
+    }
+
+    /// Decides how the body of a good answer is read, or returns why it cannot be read.
+    fn body_reading(&self, content_type: Option<&[u8]>) -> Result<BodyReading, Failure> {
+        let passes = self.request.envelope.front.gives_bytes();
+        let stream = self.request.envelope.stream;
+        let framing = self.candidate.dialect().protocol.framing;
+        match ContentKind::from_header(content_type) {
+            ContentKind::Json => Ok(BodyReading::Whole),
+            ContentKind::Stream(_) if passes => Ok(BodyReading::AsItComes),
+            ContentKind::Stream(found) if stream && found == framing => Ok(BodyReading::Events),
+            ContentKind::Stream(_) => Err(Failure::Nonsense(
+                "an event stream in a format that the gateway did not ask for".to_owned(),
+            )),
+            // A web page is no answer, and to a stream nothing but events are.
+            ContentKind::Other(name) if passes && !stream && name != "text/html" => {
+                Ok(BodyReading::AsItComes)
+            }
+            ContentKind::Other(name) => Err(Failure::Nonsense(format!("content-type {name}"))),
         }
-        if compressed {
-            return Err(Failure::Nonsense(
-                "a compressed answer, although the gateway did not ask for one".to_owned(),
-            )
-            .into());
-        }
-        let undo = std::mem::take(&mut self.outbound.undo);
-        let answer_options = AnswerOptions {
-            undo,
+    }
+
+    /// Takes what the answer is translated with.
+    fn answer_options(&mut self) -> AnswerOptions {
+        AnswerOptions {
+            undo: std::mem::take(&mut self.outbound.undo),
             hide_reasoning: !self.candidate.model.show_reasoning,
             keep_thoughts: self.candidate.family().is_some(),
             seal: self
                 .request
                 .seal_of(&self.shared.seals, self.candidate)
                 .map(|seal| AnswerSeal(Arc::new(seal))),
-        };
-        match kind {
-            ContentKind::Stream(_) | ContentKind::Other(_)
-                if front.gives_bytes() && kind.passes(stream) =>
-            {
-                let kind = content_type
-                    .as_ref()
-                    .map(|kind| kind.as_bytes())
-                    .unwrap_or_default();
-                let usage = self.estimated(Usage {
-                    source: Source::Estimated,
-                    ..Usage::default()
-                });
-                let stream = Stream::bytes(kind, usage, self.shared.server.limits.event);
-                self.progress.lock().content_type = content_type;
-                held.shrink(copied);
-                let (out, idle) = (Vec::new(), timeouts.idle);
-                let reading = Reading {
-                    attempt,
-                    stream,
-                    out,
-                    held,
-                    idle,
-                    total,
-                    start: None,
-                };
-                self.await_first_event(reading, &mut alarm).await
-            }
-            ContentKind::Stream(framing) if stream && framing == dialect.protocol.framing => {
-                let limit = self.shared.server.limits.event;
-                let answer_header = self.request.answer_header_for(self.candidate);
-                let to = Recipient {
-                    front: self.request.envelope.front,
-                    header: &answer_header,
-                    options: answer_options,
-                };
-                let stream = dialect.stream(&self.candidate.upstream_model, to, limit);
-                held.shrink(copied);
-                let (out, idle) = (Vec::new(), timeouts.idle);
-                let start = self.request.answer_header.wants_labels.then(Box::default);
-                let reading = Reading {
-                    attempt,
-                    stream,
-                    out,
-                    held,
-                    idle,
-                    total,
-                    start,
-                };
-                self.await_first_event(reading, &mut alarm).await
-            }
-            ContentKind::Json => Ok(self
-                .read_whole(attempt, answer_options, held, &mut alarm)
-                .await?),
-            ContentKind::Stream(_) => Err(Failure::Nonsense(
-                "an event stream in a format that the gateway did not ask for".to_owned(),
-            )
-            .into()),
-            ContentKind::Other(kind) => {
-                Err(Failure::Nonsense(format!("content-type {kind}")).into())
-            }
         }
+    }
+
+    /// Returns the stream of an answer whose bytes pass as they come.
+    fn passed_stream(&self, content_type: Option<HeaderValue>) -> Stream {
+        let kind = content_type
+            .as_ref()
+            .map(|kind| kind.as_bytes())
+            .unwrap_or_default();
+        let usage = self.estimated(Usage {
+            source: Source::Estimated,
+            ..Usage::default()
+        });
+        let stream = Stream::bytes(kind, usage, self.shared.server.limits.event);
+        self.progress.lock().content_type = content_type;
+        stream
+    }
+
+    /// Returns the stream of an answer whose events are translated.
+    fn translated_stream(&mut self) -> Stream {
+        let options = self.answer_options();
+        let answer_header = self.request.answer_header_for(self.candidate);
+        let to = Recipient {
+            front: self.request.envelope.front,
+            header: &answer_header,
+            options,
+        };
+        let limit = self.shared.server.limits.event;
+        let dialect = self.candidate.dialect();
+        dialect.stream(&self.candidate.upstream_model, to, limit)
     }
 
     /// Returns a usage in which what the answer does not say besides tokens is what was asked for,
@@ -558,6 +566,16 @@ impl Request {
     }
 }
 
+/// The way in which the body of an answer is read.
+enum BodyReading {
+    /// All of it is read, and then translated.
+    Whole,
+    /// Its events are translated one by one.
+    Events,
+    /// Its bytes pass as they come.
+    AsItComes,
+}
+
 /// The kind of body that a content type announces.
 enum ContentKind {
     Json,
@@ -566,12 +584,6 @@ enum ContentKind {
 }
 
 impl ContentKind {
-    /// Returns whether this can pass as it comes. A web page is no answer, and to a stream nothing
-    /// but events are.
-    fn passes(&self, stream: bool) -> bool {
-        !matches!(self, ContentKind::Other(name) if stream || name == "text/html")
-    }
-
     fn from_header(content_type: Option<&[u8]>) -> ContentKind {
         let Some(value) = content_type else {
             return ContentKind::Json;

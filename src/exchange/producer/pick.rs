@@ -72,7 +72,7 @@ impl<'x> Producer<'x> {
             && self.request.model.queue.is_some()
             && !demand.queue.is_empty();
         if !after_others && let Some(chosen) = self.pick(None)? {
-            self.start(chosen, false);
+            self.start_attempt(chosen, false);
             return Ok(true);
         }
         let is_under_way = self.request.meter.is_under_way();
@@ -147,7 +147,7 @@ impl<'x> Producer<'x> {
                 freed.as_mut().enable();
             }
             if let Some(chosen) = self.pick(None)? {
-                self.start(chosen, false);
+                self.start_attempt(chosen, false);
                 return Ok(true);
             }
             if !self.may_wait(is_under_way) {
@@ -192,7 +192,7 @@ impl<'x> Producer<'x> {
         // True if the attempt follows one that failed.
         let is_retry = self.search.tries > 0 && running_candidate.is_none();
         let mut is_budget_spent = false;
-        let key = strategy::stable_hash(request.key.bytes());
+        let key = strategy::stable_hash(request.rights.key.bytes());
         let mut scan = CandidateScan::new(running_candidate);
         while let Some(turn) = self.search.next_candidate(&mut scan) {
             let candidate = turn.candidate;
@@ -288,7 +288,7 @@ impl<'x> Producer<'x> {
     }
 
     /// Begins an attempt.
-    pub(super) fn start(&mut self, chosen: Chosen<'x>, is_hedge: bool) {
+    pub(super) fn start_attempt(&mut self, chosen: Chosen<'x>, is_hedge: bool) {
         let Chosen {
             candidate,
             permit,
@@ -396,7 +396,11 @@ impl<'x> Producer<'x> {
     fn kept_for(&self, candidate: &Candidate) -> impl Fn(&str) -> Option<Kept> + use<'x> {
         let (shared, request) = (self.shared, self.request);
         let family = candidate.family();
-        move |call: &str| shared.vault.find(&request.key, family?, call, Clock::now())
+        move |call: &str| {
+            shared
+                .vault
+                .find(&request.rights.key, family?, call, Clock::now())
+        }
     }
 }
 

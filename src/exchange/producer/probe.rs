@@ -2,9 +2,9 @@
 //! breaker's cool-down is over. So no caller's request has to find out whether the target works
 //! again. The catalog turns probes on with `probe: true`.
 
-use super::Request;
 use super::opening::Opening;
 use super::progress::Progress;
+use super::{KeyRights, Request};
 use crate::account::demand::Demand;
 use crate::account::failure::{Class, Failure, Setback};
 use crate::account::track::{AttemptGuard, TargetHealth};
@@ -16,7 +16,7 @@ use crate::exchange::backends::Backends;
 use crate::exchange::outgoing::own_id;
 use crate::live::{Live, Route, Snapshot};
 use crate::metrics::Metrics;
-use crate::plan::{Candidate, Reach};
+use crate::plan::{Candidate, Plan, Reach};
 use bytes::Bytes;
 use dialects::front::CHAT;
 use dialects::{AnswerHeader, Translate};
@@ -96,22 +96,27 @@ fn due_request(
         return None;
     }
     let (trial, envelope) = (track.probe(now)?, CHAT.envelope(PROBE_BODY).ok()?);
-    let request = Request {
-        envelope,
-        answer_header: Arc::new(AnswerHeader::default()),
-        model: model.clone(),
-        demand: demand.clone(),
-        candidates: vec![candidate],
-        timeout: None,
-        debug: None,
-        request_id: own_id(),
+    let rights = KeyRights {
         key: "probe".into(),
         caller: "probe".into(),
-        permissions: Arc::default(),
-        model_limits: Arc::default(),
-        meter: Arc::default(),
-        snapshot: snapshot.clone(),
-        trace: None,
+        ..KeyRights::default()
+    };
+    let plan = Plan {
+        candidates: vec![candidate],
+        unpriced: Vec::new(),
+        demand: demand.clone(),
+    };
+    let request = Request {
+        request_id: own_id(),
+        ..Request::new(
+            rights,
+            model.clone(),
+            envelope,
+            AnswerHeader::default(),
+            plan,
+            Arc::default(),
+            snapshot.clone(),
+        )
     };
     Some((request, trial))
 }

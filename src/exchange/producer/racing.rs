@@ -62,7 +62,7 @@ impl<'x> Producer<'x> {
             && let Ok(Some(chosen)) = self.pick(running_candidate)
         {
             self.attempts.hedge_won = Some(false);
-            self.start(chosen, true);
+            self.start_attempt(chosen, true);
         }
     }
 
@@ -155,7 +155,7 @@ impl<'x> Producer<'x> {
             no_thoughts,
             ..
         } = running;
-        self.answers(&attempt, losses);
+        self.note_answering(&attempt, losses);
         let mut then = failure.next_step();
         if !no_thoughts && failure.refuses_thoughts() {
             // Without them the same request is a good one. Of two attempts that race, each may find

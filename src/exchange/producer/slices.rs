@@ -68,9 +68,9 @@ struct Ended<'x> {
     served: Served,
 }
 
-/// What the producers of all slices begin with.
+/// Runs the slices of a request. It is what the producers of all slices begin with.
 #[derive(Clone, Copy)]
-struct Asker<'x> {
+struct SliceRunner<'x> {
     slices: &'x Slices,
     shared: &'x Backends,
     whole: &'x Request,
@@ -140,7 +140,7 @@ impl Request {
     }
 }
 
-impl<'x> Asker<'x> {
+impl<'x> SliceRunner<'x> {
     /// Asks for one slice after another, until none is left.
     async fn run(
         self,
@@ -153,7 +153,7 @@ impl<'x> Asker<'x> {
             if index >= cut.count() {
                 return Ok(());
             }
-            let piece = lane.insert(self.slice_producer(index)?).next_of_one().await;
+            let piece = lane.insert(self.slice_producer(index)?).next_uncut().await;
             let piece = piece.map_err(|refusal| in_whole(refusal, cut.first(index)))?;
             if let Some(slice) = lane.take() {
                 ended.lock().add(slice, Some((index, piece)));
@@ -175,11 +175,7 @@ impl<'x> Asker<'x> {
             .get(index)
             .ok_or_else(Refusal::no_room)?
             .get_or_init(|| request);
-        let sent = Sent {
-            body,
-            upload: None,
-            held,
-        };
+        let sent = Sent::body(body, held);
         Ok(Producer {
             began: self.began,
             ..Producer::new(self.shared, request, sent, self.own)
@@ -260,7 +256,7 @@ impl<'x> Producer<'x> {
             began,
             ..
         } = *self;
-        let asker = Asker {
+        let runner = SliceRunner {
             slices,
             shared,
             whole: request,
@@ -272,7 +268,7 @@ impl<'x> Producer<'x> {
         lanes.resize_with(lane_count, || None);
         let mut running: Vec<_> = lanes
             .iter_mut()
-            .map(|lane| Some(Box::pin(asker.run(lane, ended))))
+            .map(|lane| Some(Box::pin(runner.run(lane, ended))))
             .collect();
         let all = std::future::poll_fn(|context| {
             let mut is_over = true;

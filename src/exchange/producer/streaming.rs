@@ -117,7 +117,7 @@ impl<'x> Producer<'x> {
 
     /// Keeps the connection, once the caller has everything, if the end of the connection's answer
     /// follows at once.
-    pub async fn settle(&mut self) {
+    pub async fn keep_connection(&mut self) {
         let ProducerState::Over(lingering) = &mut self.state else {
             return;
         };

@@ -19,7 +19,7 @@ impl Request {
         let family = candidate.family()?;
         Some(AccountSeal::new(
             seals,
-            &self.caller,
+            &self.rights.caller,
             family,
             &candidate.ready_account.account,
         ))
@@ -34,11 +34,14 @@ impl Producer<'_> {
         };
         for Kept { call, thoughts } in kept {
             if let Some(store) = &self.shared.store {
-                store.keep_thoughts(&self.request.key, family, &call, &thoughts);
+                store.keep_thoughts(&self.request.rights.key, family, &call, &thoughts);
             }
-            self.shared
-                .vault
-                .put(&self.request.key, (family, &call), thoughts, Clock::now());
+            self.shared.vault.put(
+                &self.request.rights.key,
+                (family, &call),
+                thoughts,
+                Clock::now(),
+            );
         }
     }
 
@@ -67,11 +70,11 @@ impl Producer<'_> {
             .rev()
             .map(|(family, call)| (*family, call.as_str()))
             .collect();
-        for (index, thoughts) in store.find_thoughts(&self.request.key, &calls).await {
+        for (index, thoughts) in store.find_thoughts(&self.request.rights.key, &calls).await {
             if let Some(call) = calls.get(index) {
                 self.shared
                     .vault
-                    .put(&self.request.key, *call, thoughts, Clock::now());
+                    .put(&self.request.rights.key, *call, thoughts, Clock::now());
             }
         }
     }
@@ -85,10 +88,10 @@ impl Producer<'_> {
                 continue;
             };
             let kept = |call: &str| {
-                let found = self
-                    .shared
-                    .vault
-                    .find(&self.request.key, family, call, Clock::now());
+                let found =
+                    self.shared
+                        .vault
+                        .find(&self.request.rights.key, family, call, Clock::now());
                 if found.is_none() {
                     missing.borrow_mut().push((family, call.to_owned()));
                 }

@@ -1,4 +1,4 @@
-//! Asks the caller's limits for the admission of a request.
+//! The stage of admission: the caller's limits admit a request, or refuse it.
 
 use super::record::Record;
 use crate::base::calendar;

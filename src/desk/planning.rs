@@ -1,26 +1,24 @@
-//! Reads and plans a request to a model: the request, the targets that may be tried, and the
-//! admission by the caller's limits.
+//! The stage of planning: the model of a request, the targets that may be tried, and what the
+//! exchange begins with.
 
 use super::record::Record;
-use super::{Desk, Planned, checks, door, limits, request_id};
+use super::{Desk, Planned, admission, checks, door, request_id};
 use crate::access_log::end_user_hash;
 use crate::base::calendar;
-use crate::catalog::{Catalog, Key, Model};
+use crate::catalog::{Key, Model};
 use crate::conf::price::ShowCost;
 use crate::drain::Phase;
 use crate::error::{FailureKind, Refusal};
 use crate::exchange;
-use crate::exchange::producer::{Request, Sent};
-use crate::limits::{Ask, KeyScopes, enter_request, has_room};
+use crate::exchange::producer::{KeyRights, Request};
+use crate::limits::{Ask, enter_request};
 use crate::live::Snapshot;
-use crate::models;
 use crate::plan::{self, Ties};
-use dialects::front::{Envelope, Fault, PathRequest};
-use dialects::neutral::{Clock, ModelKind};
-use dialects::{AnswerHeader, Endpoint};
+use dialects::AnswerHeader;
+use dialects::front::{Envelope, Fault, Front, PathRequest};
+use dialects::neutral::Clock;
 use pingora_proxy::Session;
 use std::sync::Arc;
-use std::time::Instant;
 
 /// Returns the refusal for a body that is no request.
 pub(super) fn bad_request(fault: Fault) -> Refusal {
@@ -51,7 +49,8 @@ pub(super) fn unknown_model(snapshot: &Snapshot, key: &Key, id: &str) -> Refusal
 pub(super) fn find_model(
     session: &Session,
     record: &mut Record,
-    (snapshot, key): (&Snapshot, &Key),
+    snapshot: &Snapshot,
+    key: &Key,
     envelope: &mut Envelope,
 ) -> Result<Arc<Model>, Refusal> {
     let headers = &session.req_header().headers;
@@ -111,7 +110,8 @@ impl Desk {
         &self,
         session: &mut Session,
         record: &mut Record,
-        (snapshot, key): (Arc<Snapshot>, &Key),
+        snapshot: Arc<Snapshot>,
+        key: &Key,
         asked: PathRequest,
     ) -> Result<Box<Planned>, Refusal> {
         self.refuse_late()?;
@@ -121,14 +121,14 @@ impl Desk {
             .get(key.index)
             .ok_or_else(Refusal::invalid_key)?;
         let entry = enter_request(&scopes.entry(key), calendar::now_millis)
-            .map_err(|refused| limits::note_limit_reached(record, &refused))?;
+            .map_err(|refused| admission::note_limit_reached(record, &refused))?;
         let (mut envelope, sent, read) = self
-            .sent(session, record, (scopes, key, &snapshot.catalog), asked)
+            .read_request(session, record, scopes, key, &snapshot.catalog, asked)
             .await?;
         exchange::panic_here(session, "intake");
         let body = &sent.body;
         record.facts.sender.end_user = end_user(body, &envelope);
-        let model = find_model(session, record, (&snapshot, key), &mut envelope)?;
+        let model = find_model(session, record, &snapshot, key, &mut envelope)?;
         let session_id = || checks::conversation_name(&session.req_header().headers, record.front);
         let is_sticky = plan::is_sticky(&snapshot.catalog, &model);
         let conversation = is_sticky
@@ -145,24 +145,7 @@ impl Desk {
             .unpriced
             .note(&plan.unpriced, snapshot.generation);
         plan.check(&envelope)?;
-        let answer_header = AnswerHeader {
-            model: envelope.model.clone(),
-            id: door::make_id(record.front),
-            created: calendar::now_millis() / 1000,
-            clock: Clock(|| calendar::now_millis() / 1000),
-            show_usage: envelope.include_usage,
-            choices: envelope.choices.shown,
-            hide_thoughts: envelope.hide_thoughts,
-            prompt_bytes: envelope.prompt_bytes.saturating_add(envelope.more_bytes) as u64,
-            // The account that will answer, and so its price, is not known yet.
-            wants_json: envelope.wants_json,
-            wants_labels: self.books.traces.is_some(),
-            cost: if key.caller.expose_cost {
-                ShowCost::AtPrice(None)
-            } else {
-                ShowCost::No
-            },
-        };
+        let answer_header = self.answer_header(record.front, key, &envelope);
         let bounds = scopes.bounds(key, model.index);
         // The admission takes a place of its own.
         drop(entry);
@@ -172,7 +155,7 @@ impl Desk {
         } else {
             plan::amount_to_reserve(&envelope, &plan, bounds.reserve())
         };
-        limits::admit_request(
+        admission::admit_request(
             self.backends.store.as_ref(),
             record,
             &bounds,
@@ -183,93 +166,44 @@ impl Desk {
         let meter = record.meter(answer_header.prompt_bytes);
         exchange::panic_here(session, "plan");
         record.facts.times.plan = Some(read.elapsed());
+        let traces = self.books.traces.as_ref();
         let request = Request {
-            envelope,
-            answer_header: Arc::new(answer_header),
-            model,
-            demand: plan.demand,
-            candidates: plan.candidates,
             timeout,
             debug: key.debug.then_some(record.facts.times),
             request_id: record.facts.request.id.clone(),
-            key: key.id.clone(),
-            caller: key.caller.id.clone(),
-            permissions: key.permissions.clone(),
-            model_limits: key.model_limits.clone(),
-            meter,
-            trace: self
-                .books
-                .traces
-                .as_ref()
-                .and_then(|_| record.facts.trace.clone()),
-            snapshot,
+            trace: traces.and_then(|_| record.facts.trace.clone()),
+            ..Request::new(
+                KeyRights::from_key(key),
+                model,
+                envelope,
+                answer_header,
+                plan,
+                meter,
+                snapshot,
+            )
         };
         Ok(Box::new(Planned { request, sent }))
     }
 
-    /// Reads what a caller sends, and what decides where it goes. Returns also when all of it had
-    /// come.
-    async fn sent(
-        &self,
-        session: &mut Session,
-        record: &mut Record,
-        (scopes, key, catalog): (&KeyScopes, &Key, &Catalog),
-        asked: PathRequest,
-    ) -> Result<(Envelope, Sent, Instant), Refusal> {
-        let front = record.front;
-        if !front.is_form() {
-            let (body, mut held) = self.body(session, &scopes.purse).await?;
-            let (read, bytes) = (Instant::now(), body.len());
-            record.facts.request.bytes = bytes as u64;
-            // OpenAI's own clients need no model here.
-            let again = (front.only_endpoint == Some(Endpoint::Moderations)).then(|| body.clone());
-            let understood = match (front.request(body, asked), again) {
-                (Err(fault), Some(body)) if fault.lacks_model() => {
-                    let model = models::only_model_id(catalog, key, ModelKind::Moderation)
-                        .ok_or_else(|| bad_request(fault))?;
-                    front.request(
-                        body,
-                        PathRequest {
-                            model: Some(model),
-                            stream: false,
-                        },
-                    )
-                }
-                (understood, _) => understood,
-            };
-            let (body, envelope) = understood.map_err(bad_request)?;
-            // The path's model may have been written into it.
-            if !held.grow(body.len().saturating_sub(bytes)) {
-                return Err(Refusal::no_room());
-            }
-            if envelope.places.references.is_empty() {
-                return Ok((
-                    envelope,
-                    Sent {
-                        body,
-                        upload: None,
-                        held,
-                    },
-                    read,
-                ));
-            }
-            // Few requests refer to items, so this is no part of the others' state.
-            let (body, envelope) =
-                Box::pin(self.with_items(body, envelope, &mut held, key)).await?;
-            return Ok((
-                envelope,
-                Sent {
-                    body,
-                    upload: None,
-                    held,
-                },
-                read,
-            ));
+    /// Makes the facts that every answer to a request shows.
+    fn answer_header(&self, front: &Front, key: &Key, envelope: &Envelope) -> AnswerHeader {
+        AnswerHeader {
+            model: envelope.model.clone(),
+            id: door::make_id(front),
+            created: calendar::now_millis() / 1000,
+            clock: Clock(|| calendar::now_millis() / 1000),
+            show_usage: envelope.include_usage,
+            choices: envelope.choices.shown,
+            hide_thoughts: envelope.hide_thoughts,
+            prompt_bytes: envelope.prompt_bytes.saturating_add(envelope.more_bytes) as u64,
+            wants_json: envelope.wants_json,
+            wants_labels: self.books.traces.is_some(),
+            // The account that will answer, and so its price, is not known yet.
+            cost: if key.caller.expose_cost {
+                ShowCost::AtPrice(None)
+            } else {
+                ShowCost::No
+            },
         }
-        has_room(&scopes.entry(key), calendar::now_millis())
-            .map_err(|refused| limits::note_limit_reached(record, &refused))?;
-        let (envelope, sent) = Box::pin(self.upload(session, scopes, front, asked)).await?;
-        record.facts.request.bytes = sent.upload.as_ref().map_or(0, |upload| upload.came()) as u64;
-        Ok((envelope, sent, Instant::now()))
     }
 }

@@ -1,11 +1,11 @@
 //! References to items of earlier answers are replaced by the items, before anything else is done
 //! with a request: so it is counted, admitted and translated as if its caller had sent them.
 
-use super::Desk;
-use super::ask::bad_request;
+use super::{bad_request, too_large};
 use crate::base::calendar;
 use crate::base::memory::Held;
 use crate::catalog::Key;
+use crate::desk::Desk;
 use crate::error::{FailureKind, Refusal};
 use crate::store::Lookup;
 use bytes::Bytes;
@@ -35,7 +35,7 @@ impl Desk {
         }
         let room = limit.saturating_sub(body.len());
         let Some(found) = self.find_items(key, &Vec::from_iter(ids), room).await else {
-            return Err(super::intake::too_large(limit));
+            return Err(too_large(limit));
         };
         let mut edits = Edits::new(&body);
         let (mut more, mut unasked) = (0, None);
@@ -60,7 +60,7 @@ impl Desk {
             return Err(unasked_store(index));
         }
         if body.len().saturating_add(more) > limit {
-            return Err(super::intake::too_large(limit));
+            return Err(too_large(limit));
         }
         if !held.grow(more) {
             return Err(Refusal::no_room());
