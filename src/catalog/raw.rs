@@ -37,8 +37,7 @@ pub struct Catalog {
     /// Upstream accounts by name: each is an address and a credential.
     pub accounts: Option<Entries<Account>>,
     /// Public model ids, as callers write them, and how each is served. An id may hold slashes. An
-    /// id with one `*`, such as `openai/*`, stands for all models that its accounts' providers
-    /// list.
+    /// id with one `*`, such as `openai/*`, serves all models that its accounts' providers list.
     pub models: Option<Entries<Model>>,
     /// Who may call, with their keys.
     pub callers: Option<Entries<Caller>>,
@@ -48,14 +47,14 @@ pub struct Catalog {
 #[derive(serde::Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Account {
-    /// The wire format that the account speaks. Default: that of its `preset`; without a preset it
-    /// must be written.
+    /// The wire format that the account speaks. Default: the dialect of its `preset`; without a
+    /// preset it must be written.
     pub dialect: Option<Dialect>,
     /// A known server that speaks `openai`. It fills in `dialect`, `base_url` and `quirks`;
     /// `portcullis presets` lists all of them. Default: none.
     pub preset: Option<String>,
     /// Only `openai`: the name of a known server, such as mistral, groq or vllm, whose deviations
-    /// from the standard this account has too. Default: those of its `preset`, else none.
+    /// from the standard this account has too. Default: the quirks of its `preset`, else none.
     pub quirks: Option<String>,
     /// The address, with its version. `http:` is allowed to this machine and to private addresses;
     /// for any other host write `insecure: true` too. Default: the address of the dialect's own
@@ -74,11 +73,11 @@ pub struct Account {
     /// Only `vertex`: the location, such as europe-west4 or global. Default: global.
     pub location: Option<String>,
     /// Only `vertex`: a service account's JSON key, from which short-lived tokens are made. It
-    /// stands in place of `key`. Default: none.
+    /// replaces `key`. Default: none.
     pub service_account: Option<SecretRef>,
     /// Only `bedrock`, which must have it: the region, such as us-east-1. Default: none.
     pub region: Option<String>,
-    /// Only `bedrock`: keys that sign each request. They stand in place of `key`.
+    /// Only `bedrock`: keys that sign each request. They replace `key`.
     pub aws: Option<Aws>,
     /// Whether the account takes requests. If not, its secrets are not read. Default: true.
     pub enabled: Option<bool>,
@@ -89,17 +88,16 @@ pub struct Account {
     /// The account gets no requests of callers until a test succeeds. With `false` a caller's
     /// request is sent now and then as the test. Default: false.
     pub probe: Option<bool>,
-    /// Whether the account is sent `traceparent`, and `tracestate` if the caller sends it. A server
-    /// that traces its own work, such as vLLM, then adds it to the same trace. This needs `traces`
-    /// in server.yaml. Default: false.
+    /// Whether the account gets `traceparent`, and `tracestate` if the caller sends it. A server
+    /// that traces its own work, such as vLLM, then adds it to the request's trace. This needs
+    /// `traces` in server.yaml. Default: false.
     pub trace: Option<bool>,
     /// How long to wait for the account. Each key that a model sets overrides the account's.
     pub timeouts: Option<Timeouts>,
     /// Only for dialects that have several kinds of endpoint: all kinds that the server has, such
-    /// as
-    /// `chat`, `responses`, `completions` or `rerank`. Default: what the dialect's servers usually
-    /// have; of the kinds that hold conversations chat and responses at OpenAI's own address and at
-    /// Azure's v1 path, else chat.
+    /// as `chat`, `responses`, `completions` or `rerank`. Default: the usual kinds of the dialect's
+    /// servers; for conversations, chat and responses at OpenAI's own address and at Azure's v1
+    /// path, else chat.
     pub serves: Option<List<String>>,
     /// Headers that are sent with every request, by name.
     #[schemars(with = "Option<Entries<String>>")]
@@ -123,7 +121,7 @@ pub struct Account {
     /// The HTTP proxy through which the account is reached, also for its tokens and its list of
     /// models: `http://proxy.example.com:3128`, or `https://…` for TLS to the proxy. If the URL has
     /// a password in it, `{ env: NAME }` or `{ file: /path }` is safer. `none` means no proxy.
-    /// Default: what `upstream_proxy` in server.yaml says.
+    /// Default: the proxy of `upstream_proxy` in server.yaml.
     pub proxy: Option<SecretRef>,
 }
 
@@ -246,8 +244,8 @@ pub struct Aws {
     pub session_token: Option<SecretRef>,
 }
 
-/// How long to wait. Each key that a model sets overrides the key of its accounts. The defaults are
-/// those of accounts.
+/// How long to wait. Each key that a model sets overrides the key of its accounts. The defaults
+/// apply to accounts.
 #[derive(serde::Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Timeouts {

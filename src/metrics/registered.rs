@@ -160,7 +160,7 @@ impl Metrics {
             hedges: add_metric(
                 r,
                 "hedges",
-                "Second attempts beside a slow first one, by whether they were faster",
+                "Second attempts while a slow first one runs, by whether they were faster",
             ),
             waiting: add_metric(r, "waiting", "Requests that wait in the queue of a model"),
             queue: add_histogram(

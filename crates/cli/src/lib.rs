@@ -153,8 +153,8 @@ pub struct ReadyArgs {
 /// `explain`.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Exit code: 0 if the request would be sent to an upstream, 1 if not, 2 if the command failed, 3 if the request would be sent \
-                  as far as is known, but the gateway of --status shows not all that this depends on: its state, or what is used of the limits."
+    after_help = "Exit code: 0 if the request would be sent to an upstream, 1 if not, 2 if the command failed, 3 if the request would probably \
+                  be sent, but the gateway of --status does not show its state, or how much of the limits is used."
 )]
 pub struct ExplainArgs {
     /// Where the configuration is.
@@ -170,7 +170,7 @@ pub struct ExplainArgs {
     /// The model, where the path of the door names it (gemini, gemini_array)
     #[arg(long, value_name = "MODEL")]
     pub model: Option<String>,
-    /// A stream is asked for, where the path of the door says it
+    /// The request asks for a stream (gemini, gemini_array: their path decides it)
     #[arg(long)]
     pub stream: bool,
     /// Show what each front door loses at each target of this model. There is no request then
@@ -180,7 +180,7 @@ pub struct ExplainArgs {
     /// http://127.0.0.1:9090/status, or a file with that page
     #[arg(long, value_name = "URL|FILE")]
     pub status: Option<String>,
-    /// The file with the key of the admin listener, which is asked what is used of the limits
+    /// The file with the key of the admin listener, which shows how much of the limits is used
     /// [default: PORTCULLIS_ADMIN_KEY in the environment, or `admin.key` of server.yaml]
     #[arg(long, value_name = "FILE", requires = "status")]
     pub admin_key: Option<PathBuf>,
@@ -203,7 +203,7 @@ pub struct ExplainArgs {
                   as far as prices are known; requests without a known price; tokens that a provider may charge for attempts whose answer \
                   no caller got.\n\nCosts are exact. `unknown` (empty in CSV, null in JSON) means that the cost is unknown. `>=0.25` means \
                   that a part of the cost is unknown, and that the known part is 0.25. In CSV and JSON `cost_known` says how much is known: \
-                  all, part or none; `unused_cost_known` says the same about `unused_cost_usd`.\nExit code: 0 on success, even if there \
+                  all, part or none; `unused_cost_known` is about `unused_cost_usd`.\nExit code: 0 on success, even if there \
                   were no requests in that time; 1 if there is no ledger, if it cannot be read, if the value of an option is wrong, or if \
                   neither the catalog nor the ledger has the caller, the key or the model; 2 if an option does not exist."
 )]
@@ -243,8 +243,8 @@ pub struct UsageArgs {
 pub enum KeyCommand {
     /// Make a key: print its secret once, and write its hash into catalog.d/keys-CALLER.yaml.
     ///
-    /// The first 15 characters of the secret are written beside the hash (`# sk-1a2B3c4D5e6-…`).
-    /// With them you can find out whose key it is if a key, or a part of a key, is found somewhere.
+    /// The first 15 characters of the secret are written after the hash (`# sk-1a2B3c4D5e6-…`).
+    /// With them you can find the owner of a key, or of a part of a key, that is found somewhere.
     /// These characters are made separately from the rest of the secret. The rest is 256 random
     /// bits, and no part of it is stored.
     New(NewKeyArgs),
@@ -279,8 +279,8 @@ pub struct NewKeyArgs {
     /// What the key is for, such as prod
     #[arg(long)]
     pub name: String,
-    /// Make the caller, too. The caller may then use the models of --model [default: all], and the
-    /// key may use the same models
+    /// Make the caller, too. The caller and the key may then use the models of --model, or all
+    /// models
     #[arg(long)]
     pub create: bool,
     /// The models that the key may use, out of those of its caller: a glob over model ids. For
@@ -371,8 +371,8 @@ pub struct RotateKeyArgs {
     /// Which key.
     #[command(flatten)]
     pub key: KeyArgs,
-    /// How long the old secret works beside the new one. With 0s the old secret, and all others
-    /// before it, stop at once
+    /// How long the old secret still works. With 0s the old secret, and all others before it, stop
+    /// at once
     #[arg(long, value_name = "SPAN", value_parser = key::parse_span, default_value = "24h")]
     pub overlap: Duration,
 }
@@ -382,10 +382,10 @@ pub struct RotateKeyArgs {
 pub enum ImportCommand {
     /// Read LiteLLM's config.yaml and its virtual keys, and write a catalog.
     ///
-    /// Nothing is sent anywhere, and no file is changed or overwritten. The report says what became
-    /// of each line: `exact`, `approximate`, `manual` (somebody has to do something) or
-    /// `unsupported`. The new files show the same beside their entries. Keys come with their
-    /// hashes, so that no key changes. A key with a bound that cannot be carried is switched off.
+    /// Nothing is sent anywhere, and no file is changed or overwritten. The report has a grade for
+    /// each line: `exact`, `approximate`, `manual` (somebody has to do something) or `unsupported`.
+    /// Comments in the new files have these grades, too. Keys come with their hashes, so that no
+    /// key changes. A key with a limit that cannot be carried over is disabled.
     Litellm(import::ImportArgs),
 }
 

@@ -13,9 +13,9 @@ use crate::conf::yaml::read::List;
 #[serde(deny_unknown_fields)]
 pub struct Model {
     /// Other names of the model. An alias is listed, and a key may use it if the key may use the
-    /// model. An alias may be a glob, such as `claude-*`; it then stands for all names that it
-    /// matches and that are no id and no other alias, and is not listed. Of several globs the one
-    /// with the longest beginning before its first wildcard counts. Default: none.
+    /// model. An alias may be a glob, such as `claude-*`. It then answers for all names that match
+    /// and are no id and no other alias, and is not listed. If several globs match, the one with
+    /// the most characters before its first wildcard counts. Default: none.
     pub aliases: Option<List<String>>,
     /// Whether an alias may begin with a wildcard, so that the model answers for every unknown
     /// name. Default: false.
@@ -31,13 +31,13 @@ pub struct Model {
     /// Other models, to be tried in this order when no target is left. Those that the key may not
     /// use are skipped; their own fallbacks are not followed. Default: none.
     pub fallbacks: Option<List<String>>,
-    /// Other models, for two failures that are the same at every target of this model.
+    /// Other models, for two failures that no other target of this model can avoid.
     pub fallbacks_on: Option<FallbacksOn>,
-    /// A second attempt at another account, beside a first attempt that is slow to begin. `{}`
-    /// switches it on with all defaults; without it there is none.
+    /// A second attempt at another account, while the first attempt is slow to begin. `{}` switches
+    /// it on with all defaults; without it there is none.
     pub hedge: Option<Hedge>,
     /// Lets requests wait while no account can take them. `{}` switches it on with all defaults;
-    /// without it nobody waits.
+    /// without it no request waits.
     pub queue: Option<Queue>,
     /// How long to wait for this model. Each key that is written overrides the key of its accounts.
     pub timeouts: Option<Timeouts>,
@@ -79,12 +79,12 @@ pub enum MadeFor {
     Rerank,
     /// It speaks texts.
     Speech,
-    /// It writes down what is said.
+    /// It writes down speech.
     Transcription,
 }
 
 impl MadeFor {
-    /// Returns the same as lists of models have it.
+    /// Returns the kind that lists of models show.
     pub fn known(self) -> ModelKind {
         match self {
             MadeFor::Chat => ModelKind::Chat,
@@ -218,8 +218,8 @@ pub struct FallbacksOn {
     pub refusal: Option<List<String>>,
 }
 
-/// When a second attempt is made beside a slow first one. Whichever begins to answer first is
-/// passed on, and the other is ended.
+/// When a second attempt begins while a slow first one runs. The answer that begins first is passed
+/// on, and the other attempt ends.
 #[derive(serde::Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Hedge {
@@ -257,7 +257,7 @@ pub struct Traits {
     pub max_output: Option<u64>,
     /// Which of `temperature` and `top_p` the model takes. Default: known by the name.
     pub sampling: Option<Sampling>,
-    /// How the model is told to think. Default: known by the name.
+    /// How a request sets the model's thinking. Default: known by the name.
     pub thinking: Option<Thinking>,
     /// The words for the effort that the model accepts, if its effort is set by a word. Default:
     /// known by the name.
@@ -282,7 +282,7 @@ pub struct Traits {
     pub structured_with_tools: Option<bool>,
     /// Whether the model sees pictures. Default: known by the name.
     pub images: Option<bool>,
-    /// What the vectors of the model are for, if a request for them does not say it:
+    /// What the vectors of the model are for, if the request has no `input_type`:
     /// `search_document`, `search_query`, `classification`, `clustering`, `semantic_similarity`,
     /// `question_answering`, `fact_verification` or `code_retrieval_query`; also Google's words,
     /// and `document`, `passage` and `query`. Servers of OpenAI's format get this word itself.
@@ -308,7 +308,7 @@ pub enum Sampling {
     Neither,
 }
 
-/// How a model is told to think.
+/// How a request sets a model's thinking.
 #[derive(serde::Deserialize, JsonSchema, Clone, Copy)]
 #[serde(rename_all = "lowercase")]
 pub enum Thinking {
@@ -337,7 +337,7 @@ pub enum Effort {
 #[derive(serde::Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Defaults {
-    /// The `max_tokens` of requests that say neither `max_tokens` nor `max_completion_tokens`.
+    /// The `max_tokens` of requests with neither `max_tokens` nor `max_completion_tokens`.
     /// Default: none.
     #[schemars(range(min = 1))]
     pub max_tokens: Option<u64>,

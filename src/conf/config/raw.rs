@@ -52,7 +52,7 @@ pub struct Server {
     /// The file that records every admitted chat completion with its tokens and cost.
     pub ledger: Option<Ledger>,
     /// The lists of providers' models, for models of the catalog whose id is a pattern such as
-    /// `openai/*`. They are kept in the folder `model-lists` beside the ledger, if there is one.
+    /// `openai/*`. They are kept in `model-lists`, in the folder of the ledger, if there is one.
     pub model_lists: Option<ModelLists>,
     /// A Redis or Valkey that several gateways share: for limits, budgets, targets that fail, and
     /// signed thoughts. Without it each gateway works alone.
@@ -60,8 +60,8 @@ pub struct Server {
     /// The keys that seal what callers carry from one turn to the next.
     pub seal: Option<Seal>,
     /// Where the items of answers at `/v1/responses` are kept for 24 hours, so that a later request
-    /// of the same key may refer to them by their ids. Each key has 8 MiB, and all together 64 MiB.
-    /// What is asked for with `store: false` is not kept. Default: memory.
+    /// of this key may refer to them by their ids. Each key has 8 MiB, and all together 64 MiB.
+    /// Answers to requests with `store: false` are not kept. Default: memory.
     pub item_cache: Option<ItemCacheMode>,
     /// Through which proxy servers outside are reached: accounts that have no `proxy` of their own,
     /// and the receivers of notices and traces. Default: none.
@@ -78,9 +78,9 @@ pub struct Server {
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Metrics {
-    /// The labels that `/metrics` shows of those that have many values. Without `caller` no metric
-    /// names a caller. Without `account` requests, tokens and costs do not say which account
-    /// answered; the metrics of accounts stay. Default: [caller, account].
+    /// Which of the labels with many values `/metrics` shows. Without `caller` no metric names a
+    /// caller. Without `account` the metrics of requests, tokens and costs do not name the account
+    /// that answered; the metrics of accounts stay. Default: [caller, account].
     pub labels: Option<List<MetricLabel>>,
     /// The most sets of a model, an account and a caller that have series of their own. A set keeps
     /// its series. Once there are so many, requests of further sets count for the caller `other`.
@@ -99,37 +99,38 @@ pub enum MetricLabel {
     Account,
 }
 
-/// Where traces of requests are sent. With this section, `OTEL_*` variables set what it does not
-/// say itself; without it they do nothing.
+/// Where traces of requests are sent. With this section, `OTEL_*` variables set the keys that it
+/// leaves out; without it they do nothing.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Traces {
     /// The URL of a receiver that takes OTLP over HTTP, such as `http://collector:4318`. Without a
-    /// path, `/v1/traces` is added. Plain `http:` goes to private addresses only. Default: that of
-    /// `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT` or `OTEL_EXPORTER_OTLP_ENDPOINT`.
+    /// path, `/v1/traces` is added. Plain `http:` goes to private addresses only. Default: the
+    /// value of `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT` or `OTEL_EXPORTER_OTLP_ENDPOINT`.
     pub endpoint: Option<String>,
     /// Headers that are sent with all traces, by name: each value as `{ env: NAME }`, `{ file:
-    /// /path }` or a text. Default: those of `OTEL_EXPORTER_OTLP_TRACES_HEADERS` or
+    /// /path }` or a text. Default: the headers of `OTEL_EXPORTER_OTLP_TRACES_HEADERS` or
     /// `OTEL_EXPORTER_OTLP_HEADERS`.
     pub headers: Option<Entries<SecretRef>>,
     /// How the certificate of the receiver is checked.
     pub tls: Option<Tls>,
-    /// How many of the requests without a `traceparent` are sent, such as 10%. For the others their
-    /// `traceparent` decides. Default: what `OTEL_TRACES_SAMPLER` says, else 100%.
+    /// The share of requests without a `traceparent` that are sent, such as 10%. For the others
+    /// their `traceparent` decides. Default: the share of `OTEL_TRACES_SAMPLER`, else 100%.
     pub sample: Option<Text<Share>>,
-    /// How long a request may take before it is sent although `sample` leaves it out. Default: no
-    /// time does that.
+    /// A request that takes longer than this is sent, even if `sample` leaves it out. Default: no
+    /// limit.
     pub slow: Option<Text<Span>>,
     /// The most requests a second that are sent because their caller's `traceparent` asks for it.
-    /// So many more are sent because they failed, were tried again, or were slow. `sample` is not
-    /// bounded by this. Default: 100.
+    /// The same number again may be sent because they failed, were retried, or were slow. This does
+    /// not limit `sample`. Default: 100.
     pub extra_per_second: Option<u32>,
     /// Whether the spans of attempts show the model, the tokens and the cost, as OpenTelemetry's
     /// conventions for generative AI have them. `off` is for callers who trace that themselves:
     /// their receiver would count it twice. Default: attempts.
     pub gen_ai: Option<GenAi>,
-    /// What is known of this gateway, such as `deployment.environment.name: production`. Default:
-    /// what `OTEL_RESOURCE_ATTRIBUTES` and `OTEL_SERVICE_NAME` say; `service.name` is portcullis.
+    /// Attributes of this gateway, such as `deployment.environment.name: production`. Default: the
+    /// attributes of `OTEL_RESOURCE_ATTRIBUTES` and `OTEL_SERVICE_NAME`; `service.name` is
+    /// portcullis.
     pub resource: Option<Entries<String>>,
 }
 
@@ -160,16 +161,16 @@ pub enum UpstreamProxy {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Notify {
-    /// The URL to which notices are posted as JSON, at most one a minute. Receivers in the manner
-    /// of Slack and Mattermost show the field `text`. Plain `http:` goes to private addresses only.
+    /// The URL to which notices are posted as JSON, at most one a minute. Receivers such as Slack
+    /// and Mattermost show the field `text`. Plain `http:` goes to private addresses only.
     /// Redirects are not followed.
     #[schemars(required)]
     pub webhook: Option<SecretRef>,
-    /// The least severe problem that is told. Default: warning.
+    /// The least severe problem that is reported. Default: warning.
     pub min_severity: Option<LeastSeverity>,
 }
 
-/// The least severe problem that is told.
+/// The least severe problem that is reported.
 #[derive(Deserialize, JsonSchema, Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
 pub enum LeastSeverity {

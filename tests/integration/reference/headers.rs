@@ -47,7 +47,7 @@ fn the_chapter_of_headers_is_current() {
         ),
         (
             "Quotas",
-            "What a provider tells of its limits in the head of an answer. A target with less than a twentieth left comes after the others.",
+            "A provider's limits, in the head of an answer. A target with less than a twentieth left comes after the others.",
             table(
                 [
                     "What is left",

@@ -37,7 +37,7 @@ fn the_chapter_of_refusals_is_current() {
          again: *wait* is `retry-after`, *stop* is `x-should-retry: false`. At `gemini` the wait is also in \
          `error.details`. What each refusal means, and what to do: [Errors by code](../errors.md).\n\n{}\n\
          What clients do with them is measured: see [When something fails](../clients.md#when-something-fails). Codex stops at \
-         a 429 without a wait, and it waits as long as it is told: so a wait of more than {} s is not told at \
+         a 429 without a wait, and it waits as long as `retry-after` asks: so a wait of more than {} s is not sent at \
          `responses`.\n\n## At the end of a stream\n\nAfter the head of a stream, a refusal is its last event. At `responses` it \
          is two events, `error` and `response.failed`. Programs know few codes of a response that failed, so these events \
          have one of the codes in this table. The message says what happened, as at the other doors.\n\n{}\n",
@@ -288,7 +288,7 @@ fn refusals() -> Vec<(&'static str, Refusal)> {
             plain(FailureKind::ShuttingDown).retry_after(1),
         ),
         (
-            "nobody can count the tokens",
+            "the tokens cannot be counted",
             plain(FailureKind::CountUnsupported),
         ),
         ("the gateway failed", plain(FailureKind::Internal)),
