@@ -292,7 +292,7 @@ impl Sink {
 }
 
 fn open_log_file(path: &PathBuf) -> Result<File, String> {
-    // To open a pipe that nobody reads would wait for ever, unless it is opened for both.
+    // To open a pipe without a reader would wait for ever, unless it is opened for both.
     let is_pipe = std::fs::metadata(path).is_ok_and(|file| file.file_type().is_fifo());
     File::options()
         .read(is_pipe)

@@ -1,7 +1,7 @@
 //! A [`Refusal`] is a failure that the caller is shown. One table ([`What::row`]) gives each
 //! failure its status, `type`, `code` and outcome.
 //!
-//! What an upstream says about credentials, accounts or addresses is never part of a refusal: that
+//! An upstream's words about credentials, accounts or addresses are never part of a refusal: that
 //! goes to the access line. The front door writes a refusal in its caller's format.
 
 mod redact;
@@ -64,8 +64,8 @@ impl Outcome {
         }
     }
 
-    /// Returns whose fault it is, if the exchange failed. `limited` is whose fault it is if nobody
-    /// could take the request: see [`What::limited_by`].
+    /// Returns whose fault it is, if the exchange failed. `limited` is whose fault it is if no
+    /// account could take the request: see [`What::limited_by`].
     pub const fn blame(self, limited: Blame) -> Option<Blame> {
         match self {
             Outcome::Ok => None,
@@ -95,8 +95,8 @@ pub enum Blame {
     /// The gateway or its operator: it had no room, was shut down, or failed.
     #[default]
     Ours,
-    /// Nobody knows, and probably the provider: it let the caller wait for much longer than usual,
-    /// and the caller left.
+    /// Unknown, and probably the provider's: it let the caller wait for much longer than usual, and
+    /// the caller left.
     GivenUp,
 }
 
@@ -112,9 +112,9 @@ pub enum FailureKind {
     },
     /// A WebSocket was asked for, or what comes before one.
     NoWebSocket,
-    /// There is no key, or it does not work. The caller is not told which.
+    /// There is no key, or it does not work. The caller does not learn which.
     InvalidKey,
-    /// The model does not exist, or this key may not use it. The caller is not told which.
+    /// The model does not exist, or this key may not use it. The caller does not learn which.
     ModelNotFound,
     /// No price is known for what is asked for, and money is limited.
     PriceUnknown,
@@ -173,7 +173,7 @@ pub enum FailureKind {
         /// The upstream's code, if it is one word.
         code: Option<String>,
     },
-    /// The caller left. Nobody reads this answer; the log and the metrics show it.
+    /// The caller left. This answer is not sent; the log and the metrics show it.
     CallerLeft,
     /// The gateway is shutting down.
     ShuttingDown,
@@ -195,8 +195,8 @@ pub struct ErrorRow<'a> {
 }
 
 impl FailureKind {
-    /// Returns whose fault it is that nobody could take the request. For other kinds, the outcome
-    /// tells.
+    /// Returns whose fault it is that no account could take the request. For other kinds, the
+    /// outcome tells.
     pub const fn limited_by(&self) -> Blame {
         if matches!(self, FailureKind::OverLimit | FailureKind::OverBudget) {
             return Blame::Caller;
@@ -327,7 +327,7 @@ pub struct Refusal {
     pub lasts: bool,
 }
 
-/// The longest wait that callers are told, in seconds. SDKs ignore longer waits, or give up because
+/// The longest `retry-after` for callers, in seconds. SDKs ignore longer waits, or give up because
 /// of them.
 pub const MAX_RETRY_AFTER: u64 = 60;
 
@@ -554,7 +554,7 @@ impl Refusal {
         .param("model")
     }
 
-    /// Makes the refusal for a request whose cost nobody would know, while money is limited.
+    /// Makes the refusal for a request whose cost would be unknown, while money is limited.
     pub fn price_unknown(model: &str, kind: &str) -> Refusal {
         let model = shown_model(model);
         let message = format!(
@@ -593,7 +593,7 @@ fn shown_model(model: &str) -> String {
     cut_keys(model).chars().take(80).collect()
 }
 
-/// Returns a wait in whole seconds, as callers are told it: rounded up, and at least one.
+/// Returns a wait in whole seconds, as `retry-after` has it: rounded up, and at least one.
 pub fn seconds_of(wait: Duration) -> u64 {
     (wait.as_secs() + u64::from(wait.subsec_nanos() > 0)).max(1)
 }

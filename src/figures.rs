@@ -11,9 +11,9 @@ use std::time::Instant;
 /// The figures of a process.
 #[derive(Default)]
 pub struct Figures {
-    /// What happened in the last five minutes.
+    /// The events of the last five minutes.
     pub whole: Series,
-    /// What each caller has used.
+    /// The use of each caller.
     pub callers: Arc<Callers>,
 }
 

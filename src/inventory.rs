@@ -43,7 +43,7 @@ pub struct AccountItem {
     /// The kind of its credential: `none`, `key`, `aws` or `service_account`. Of an account that
     /// is switched off no credential is read.
     pub credential: String,
-    /// Whether it takes requests.
+    /// True if it takes requests.
     pub enabled: bool,
     /// All else.
     pub settings: Settings,
@@ -71,7 +71,7 @@ pub struct TargetItem {
     pub account: String,
     /// The account's name for the model.
     pub model: String,
-    /// What each thing costs; `None` if the price is not known.
+    /// The price of each thing; `None` if it is not known.
     pub price: Option<Settings>,
     /// All else.
     pub settings: Settings,
@@ -84,7 +84,7 @@ pub struct TargetItem {
 /// A caller.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct CallerItem {
-    /// Whether its keys work.
+    /// True if its keys work.
     pub enabled: bool,
     /// When its keys end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -132,12 +132,12 @@ pub struct KeyItem {
 /// Limits by their names.
 pub type Amounts = BTreeMap<String, Value>;
 
-/// What `GET /catalog` answers.
+/// The answer of `GET /catalog`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct ServedCatalog {
     /// The catalog that is served.
     pub catalog: Inventory,
-    /// What is in the files now.
+    /// The content of the files now.
     pub disk: CatalogOnDisk,
     /// The folder that is watched, as that machine names it.
     pub folder: Option<String>,
@@ -155,10 +155,10 @@ pub struct ServedCatalog {
     pub version: String,
 }
 
-/// What is in the files.
+/// The content of the files.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct CatalogOnDisk {
-    /// Whether it is what is served. `false` means that a change waits, or is refused.
+    /// True if it is what is served. `false` means that a change waits, or is refused.
     pub is_live: bool,
     /// The marks of the catalog in the files, if they make one.
     #[serde(flatten)]

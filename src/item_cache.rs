@@ -22,7 +22,7 @@ const BOUNDS: ShelfBounds = ShelfBounds {
     max_bytes: 64 << 20,
     max_bytes_per_key: 8 << 20,
 };
-/// What a caller can do where an item is not there.
+/// The advice to a caller whose item is not there.
 const REMEDY: &str = "Send the item itself: programs do so if they set `store` to false; Vercel's AI SDK with \
                       `providerOptions: { openai: { store: false } }`.";
 

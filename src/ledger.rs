@@ -126,7 +126,8 @@ impl Ledger {
     /// yet, is listed row by row, each at its own moment. No use is listed twice. No time is later
     /// than now: a row of the future, from a clock that was ahead, counts today.
     ///
-    /// If the file cannot be read now, `limits` are told when it can be read for the first time.
+    /// If the file cannot be read now, `limits` get the sums when it can be read for the first
+    /// time.
     ///
     /// Reads the file, so no request may call it.
     pub fn past_use(&self, now_ms: u64, limits: Option<&Arc<Registry>>) -> Vec<Past> {
@@ -158,7 +159,7 @@ impl Ledger {
         let mut past = past.unwrap_or_default();
         cut::split_dead_rows(&mut past, &sink.cut.lock(), now_ms);
         // Settling exchanges need the lock, and many rows may wait: they are read without the lock.
-        // Nobody else takes them meanwhile.
+        // No other task takes them meanwhile.
         let mut chunks = std::mem::take(&mut sink.backlog.lock().chunks);
         let counts = |row: &&Row| row.admitted_at >= past::first_moment(now_ms);
         past.extend(

@@ -23,7 +23,7 @@
 //! | attempt | one try at one target |
 //! | candidate | a target that may be tried for a request |
 //! | commit | the moment when an answer begins to leave for the caller; no other attempt follows |
-//! | hedge | a second attempt beside a slow first one; the answer that commits first counts |
+//! | hedge | a second attempt while a slow first one runs; the answer that commits first counts |
 //! | breaker | a switch that keeps requests away from a target's failing endpoint, and tests it |
 //! | limit | how much a caller, a key, or a key of one model may use in a time |
 //! | scope | a caller, a key, or a key of one model, with the use that is counted for it |
@@ -60,8 +60,8 @@
 //! * Only the model's id decides where a request goes. The gateway fetches no URL of a request. It
 //!   sends no URL to a provider that would fetch it with the operator's rights or in the operator's
 //!   network, unless the account allows it.
-//! * If a dialect cannot say a field of a request, the caller is told its name, or the request is
-//!   refused. No field is dropped in silence.
+//! * If a dialect cannot express a field of a request, the answer names the field, or the request
+//!   is refused. No field is dropped in silence.
 //! * A file of the catalog is taken only as a whole. A file that is still being written does not
 //!   hold up the other files.
 //! * A secret is a [`base::secret::Secret`], which cannot be printed.
@@ -143,7 +143,7 @@
 //! | [`server`] | listeners, background work, signals, shutdown |
 //! | [`status`] | the type of the page `/status` |
 //! | [`traces`] | spans of settled exchanges, for OpenTelemetry's receivers |
-//! | [`supervisor`] | the service manager, such as systemd, is told how the process is |
+//! | [`supervisor`] | messages to the service manager, such as systemd |
 //! | [`inventory`] | a catalog as operators compare it, and what a change of it means for whom |
 //!
 //! Two crates build on this one. Nothing here knows them.

@@ -55,8 +55,8 @@ impl Log for Stderr {
             return;
         }
         let message = record.args().to_string();
-        // These messages come from port scans, probes without TLS, and heads that never end. Nobody
-        // can act on them. That no descriptor is free is told once, and not each second.
+        // These messages come from port scans, probes without TLS, and heads that never end. No
+        // operator can act on them. A lack of descriptors is logged once, and not each second.
         let chatter = message.starts_with("Downstream handshake")
             || (message.starts_with("Accept() failed") && message.contains("Too many open files"))
             || (message.starts_with("Fail to proxy: ")
@@ -77,7 +77,7 @@ impl Log for Stderr {
             })
             .unwrap_or_default()
         };
-        // If stderr is gone, there is nobody to tell.
+        // If stderr is gone, there is no place for the message.
         drop(writeln!(std::io::stderr().lock(), "{line}"));
     }
 

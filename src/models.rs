@@ -30,7 +30,7 @@ struct RenderedLists {
     changes: u64,
 }
 
-/// What a list is rendered for: the name of the format, and the permissions.
+/// The key of a rendered list: the name of the format, and the permissions.
 type ListKey = (&'static str, usize);
 
 impl Lists {

@@ -155,7 +155,7 @@ impl Plan {
     }
 }
 
-/// What draws a request to some of a model's targets.
+/// The reason why a request prefers some of a model's targets.
 #[derive(Clone, Copy, Default)]
 pub struct Ties<'r> {
     /// The hash of the conversation, as [`conversation_hash`] returns it.
@@ -232,10 +232,10 @@ pub fn most_inputs(candidates: &[Candidate]) -> usize {
 }
 
 /// Returns what a request reserves. That is the whole prompt, as estimated, and the longest answer
-/// that the request may have, or one of the usual length if nobody sets a longest. By
-/// [`Reserve::Typical`], no answer is longer than the model's answers are. Of the candidates, the one
-/// with the most tokens counts, and the dearest one. `sure` has only the answers, with the length
-/// that the request itself sets, or one token each.
+/// that the request may have, or one of the usual length if there is no maximum. By
+/// [`Reserve::Typical`], no answer is longer than the model's answers are. Of the candidates, the
+/// one with the most tokens counts, and the dearest one. `sure` has only the answers, with the
+/// length that the request itself sets, or one token each.
 pub fn amount_to_reserve(envelope: &Envelope, plan: &Plan, reserve: Reserve) -> Ask {
     let prompt = envelope.max_prompt_tokens;
     let output_cap = match reserve {
@@ -377,7 +377,7 @@ impl Planner<'_> {
                 .is_some_and(|boundary| **target.account.boundary() == *boundary)
         };
         let bound: Vec<bool> = usable.iter().map(is_bound).collect();
-        // A request that is drawn somewhere takes nobody's turn.
+        // A request that is drawn somewhere takes no other request's turn.
         let drawn = || {
             bound
                 .contains(&true)

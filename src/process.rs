@@ -213,7 +213,7 @@ impl Process {
     }
 }
 
-/// Returns the folder for uploads: that of the ledger, which is on a disk, or the system's.
+/// Returns the folder for uploads: the ledger's, which is on a disk, or the system's.
 fn spool_folder(server: &Server) -> PathBuf {
     let of_ledger = server
         .ledger

@@ -8,7 +8,7 @@
 //! sealed twice for one answer becomes the same text: some formats say a thought several times.
 //!
 //! **Invariant:** a text that was changed, forged, sealed for another caller or long ago opens to
-//! nothing, and nobody is told which of these it was.
+//! nothing, and the answer does not say which of these it was.
 
 use crate::base::calendar;
 use crate::base::secret::Secret;
@@ -100,7 +100,7 @@ impl Seals {
         sealed_in(body).find_map(|text| Some(self.open(caller, &text, now)?.boundary))
     }
 
-    /// Seals a text for somebody, for a server that both share: nobody is told its time.
+    /// Seals a text for somebody, for a server that both share: its time is not revealed.
     pub fn seal_text(&self, owner: &str, text: &[u8]) -> Option<String> {
         self.seal_bytes(owner, text.to_vec())
     }

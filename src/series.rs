@@ -53,7 +53,7 @@ impl Step {
     }
 }
 
-/// What was counted in some steps.
+/// The counts of some steps.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Sums {
     /// The requests that ended; of a target, the attempts.
@@ -122,7 +122,7 @@ impl Sums {
 pub struct Bucket {
     /// The number of the step.
     step: u64,
-    /// What was counted.
+    /// The counts.
     pub sums: Sums,
     /// The most requests that were seen in flight.
     pub in_flight: u32,
@@ -148,7 +148,7 @@ pub struct FaultCount {
     pub good_since: Option<u64>,
 }
 
-/// What is known of the failures by each fault.
+/// The failures by each fault.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct FaultCounts {
     /// By the callers' fault.
@@ -157,7 +157,7 @@ pub struct FaultCounts {
     pub by_upstream: FaultCount,
     /// By the gateway's fault.
     pub by_us: FaultCount,
-    /// By nobody's known fault: callers gave up.
+    /// The fault is unknown: callers gave up.
     pub given_up: FaultCount,
 }
 

@@ -51,7 +51,7 @@ const CATCH_UP_INTERVAL: Duration = Duration::from_secs(1);
 /// The time between two searches while no file descriptor is free.
 const SWEEP_SOON: Duration = Duration::from_millis(200);
 
-/// Serves until it is told to stop. Returns only if it cannot begin.
+/// Serves until a signal stops it. Returns only if it cannot begin.
 pub fn run(dir: &Path, mut loaded: Loaded) -> Result<(), String> {
     descriptors::raise_limit();
     check_ports(&loaded.server)?;
@@ -105,7 +105,7 @@ fn log_connection_cap(process: &Process) {
         process.settings.limits.connections,
     );
     if possible < wanted {
-        // Ten connections fewer are nobody's concern.
+        // Ten connections fewer do not matter.
         let level = if possible < wanted / 2 {
             log::Level::Warn
         } else {
@@ -153,7 +153,7 @@ fn check_ports(server: &config::Server) -> Result<(), String> {
     Ok(())
 }
 
-/// What serves callers.
+/// The service for callers.
 type Callers = Connections<HttpProxy<Desk>>;
 
 /// Returns a service for plain listeners and one for those with h2c, since h2c is an option of a
@@ -217,8 +217,8 @@ fn make_proxy(process: &Process, conf: &Arc<ServerConf>, h2c: bool) -> HttpProxy
     proxy
 }
 
-/// Makes the service for everything that runs beside the exchanges: it watches the catalog,
-/// resolves names, closes idle connections, handles SIGHUP, and becomes ready.
+/// Makes the service for everything that runs in the background of the exchanges: it watches the
+/// catalog, resolves names, closes idle connections, handles SIGHUP, and becomes ready.
 pub fn make_background(
     process: &Process,
     dir: &Path,

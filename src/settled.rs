@@ -127,9 +127,9 @@ pub struct Delivery {
     pub status: u16,
     /// The size of the answer's body.
     pub bytes: u64,
-    /// The message that the caller was told if there was no answer.
+    /// The message that the caller got if there was no answer.
     pub error: Option<String>,
-    /// Whose fault it is if nobody could take the request.
+    /// Whose fault it is if no account could take the request.
     pub limited_by: Blame,
 }
 
@@ -157,8 +157,7 @@ pub struct Served {
 pub struct Attempts {
     /// The attempts, in the order in which they ended.
     pub trail: Vec<Tried>,
-    /// True if a second attempt beside a slow first one was faster. `None` if there was no second
-    /// attempt.
+    /// True if the hedge of a slow first attempt was faster. `None` if there was no second attempt.
     pub hedge_won: Option<bool>,
     /// The reason why no further attempt was made, although there was another account.
     pub not_retried: Option<&'static str>,
@@ -210,11 +209,11 @@ pub struct Tried {
     pub cost: Option<Option<Usd>>,
     /// The message of the upstream or the network, without secrets and cut short.
     pub detail: Option<String>,
-    /// True if the usage of the exchange is that of this attempt.
+    /// True if the usage of the exchange comes from this attempt.
     pub is_paid: bool,
-    /// The attempt's span, if its account was told.
+    /// The attempt's span, if its account got the trace context.
     pub span: Option<SpanId>,
-    /// What the upstream calls its answer, if the exchange is traced.
+    /// The upstream's id of its answer, if the exchange is traced.
     pub labels: Option<Box<Labels>>,
     /// The attempts of slices that these were, if there was more than one and they are kept. The
     /// last may stand for several: those for which there was no room.
@@ -315,7 +314,7 @@ impl Attempts {
     }
 }
 
-/// What the time of an exchange went into.
+/// The parts of an exchange's time.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Times {
     /// The time from the head's arrival until the caller was known.

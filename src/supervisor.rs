@@ -1,8 +1,8 @@
 //! A [`Supervisor`] is the service manager that started the process, such as systemd with
-//! `Type=notify`. It is told when the process serves, what it does, and that it stops.
+//! `Type=notify`. It gets a message when the process serves, what it does, and when it stops.
 //!
-//! The protocol is that of `sd_notify(3)`: one datagram for each message, to the Unix socket that
-//! `NOTIFY_SOCKET` names. Without that variable nobody is told anything.
+//! The protocol is `sd_notify(3)`: one datagram for each message, to the Unix socket that
+//! `NOTIFY_SOCKET` names. Without that variable no message is sent.
 
 use crate::base::lock::Lock;
 use crate::drain::{Drain, Phase};
@@ -18,11 +18,11 @@ use std::time::Duration;
 
 /// The longest wait for a service manager that does not read.
 const SEND_TIMEOUT: Duration = Duration::from_millis(500);
-/// The time between two looks at what is told.
+/// The time between two checks for a new message.
 const STATUS_INTERVAL: Duration = Duration::from_secs(1);
 /// The time between two messages while a start takes long.
 const START_INTERVAL: Duration = Duration::from_secs(5);
-/// What is told then: the start is not given up, however long a listener waits for its certificate.
+/// The message while a listener waits for its certificate: the start is not given up.
 const STARTING: &str =
     "EXTEND_TIMEOUT_USEC=30000000\nSTATUS=starting: the log says what is awaited";
 /// The least such time, however impatient the watchdog is.
@@ -30,7 +30,7 @@ const MIN_INTERVAL: Duration = Duration::from_millis(10);
 /// The time that a process needs after its drain, to write what waits.
 const LAST_WORK: Duration = Duration::from_secs(10);
 
-/// Who is told, and how often it wants to hear that the process is alive.
+/// The receiver of the messages, and how often it expects a sign of life.
 #[derive(Default)]
 pub struct Supervisor {
     socket: Option<(UnixDatagram, SocketAddr)>,

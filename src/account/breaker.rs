@@ -14,10 +14,10 @@
 //! to work any more.
 //!
 //! Only failures that may pass count. The caller's faults say nothing about the target. Callers who
-//! leave before the target answers open the breaker only if there are several, and nobody gets an
-//! answer: [`given_up`](super::given_up) says when.
-//! [`health`](super::health) and [`track`](super::track) look after the account's credential, its
-//! rate, and models that it does not serve. Pure: `now` and chance are passed in.
+//! leave before the target answers open the breaker only if there are several, and no caller gets
+//! an answer: [`given_up`](super::given_up) says when. [`health`](super::health) and
+//! [`track`](super::track) look after the account's credential, its rate, and models that it does
+//! not serve. Pure: `now` and chance are passed in.
 //!
 //! **Invariant:** a half-open breaker has one probe at a time. A probe that is out for too long
 //! lapses: after `PATIENCE`, or after a second if no other target is left. Its outcome still
@@ -213,9 +213,9 @@ impl Breaker {
     }
 
     /// Decides about a request that would go now. `alone` says that no other target can take it. If
-    /// the target is broken in part, such a request may go beside the probe. Otherwise it goes as
-    /// one probe a second, even if the cool-down is not over or the probe before has not come back.
-    /// So if all targets are out, the first one that is back is found at once.
+    /// the target is broken in part, such a request may run at the time of the probe. Otherwise it
+    /// goes as one probe a second, even if the cool-down is not over or the probe before has not
+    /// come back. So if all targets are out, the first one that is back is found at once.
     pub fn admit(&mut self, now: Instant, alone: bool) -> Admission {
         let pass = BreakerPass {
             generation: self.generation,
@@ -363,7 +363,7 @@ impl Breaker {
         self.judge(now, random)
     }
 
-    /// Opens the breaker if it is closed, since callers give the target up and nobody gets an
+    /// Opens the breaker if it is closed, since callers give the target up and no caller gets an
     /// answer. A probe's caller who leaves decides nothing.
     pub fn give_up(
         &mut self,

@@ -32,7 +32,7 @@ impl Budget {
         Budget::new(0.2, 10)
     }
 
-    /// Makes the budget of second attempts beside a slow first one. Its share is given [each
+    /// Makes the budget of second attempts (hedges). Its share is given [each
     /// time](Budget::retry_within).
     pub fn hedges() -> Budget {
         Budget::new(0.0, 0)

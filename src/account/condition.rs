@@ -81,7 +81,8 @@ impl AccountState {
     }
 }
 
-/// The reasons why requests are not sent somewhere. Of several, the first one here is told.
+/// The reasons why requests are not sent somewhere. If there are several, the first one here
+/// counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reason {
@@ -195,7 +196,7 @@ impl Condition {
     }
 }
 
-/// What is known of a target's own health, without its account's.
+/// The health of a target, without its account's.
 #[derive(Debug, Clone, Copy)]
 pub struct TargetSigns {
     /// The state of its breaker.
@@ -210,7 +211,7 @@ pub struct TargetSigns {
     pub since: Option<Instant>,
 }
 
-/// What is known of an account, without its targets.
+/// The health of an account, without its targets.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct AccountSigns {
     /// True if the catalog disables the account.

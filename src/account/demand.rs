@@ -92,8 +92,8 @@ impl Demand {
         self.memory.lock().retries.allow_retry(now)
     }
 
-    /// Counts one more attempt beside a slow one, if the budget of this share of the requests
-    /// allows it. Returns whether it does.
+    /// Counts one more hedge, if the budget of this share of the requests allows it. Returns
+    /// whether it does.
     pub fn allow_hedge(&self, share: f64, now: Instant) -> bool {
         self.memory.lock().hedges.allow_retry_within(share, now)
     }

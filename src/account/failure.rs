@@ -1,5 +1,5 @@
 //! A [`Failure`] says how an attempt failed. One table gives each failure its class, and the class
-//! decides what is done next and what the caller is told.
+//! decides what is done next and what the caller gets.
 //!
 //! Pure: no clock, no sockets. An upstream's 401, 402, 403 or 404 is never shown as such, since it
 //! is about our account and not about the caller.
@@ -54,8 +54,8 @@ pub enum Failure {
     NoDescriptors,
     /// The answer could not be understood.
     Nonsense(String),
-    /// This many calls of tools have arguments that nobody can read, and the catalog says that this
-    /// is no answer.
+    /// This many calls of tools have arguments that cannot be parsed, and the catalog says that
+    /// this is no answer.
     BrokenCall(u32),
     /// The stream ended before its end mark.
     Cut,
@@ -83,7 +83,7 @@ pub enum NextStep {
     LargerModel,
     /// A candidate of a model that may answer is tried, if the catalog names one.
     RefusalFallback,
-    /// No other attempt follows, and the caller is told.
+    /// No other attempt follows, and the caller gets the error.
     Stop,
 }
 
@@ -139,7 +139,7 @@ impl<'f> Facts<'f> {
     }
 }
 
-/// The source of what the caller is told.
+/// The source of the caller's message.
 enum Reason<'f> {
     /// A refusal in our words.
     Ours(Refusal),
@@ -315,7 +315,7 @@ impl Failure {
     /// once more on a fresh one.
     pub fn next_step(&self) -> NextStep {
         match (self, self.class()) {
-            // Nobody has time left, or room.
+            // There is no time left, or no room.
             (Failure::TotalTimeout, _) | (_, Class::Ours) => NextStep::Stop,
             (_, Class::Caller) if self.error().is_some_and(|error| has_code(error, TOO_LONG)) => {
                 NextStep::LargerModel

@@ -3,7 +3,7 @@
 //! timeout of the gateway.
 //!
 //! A caller may be impatient, too. So a leave counts only if the target took much longer than it
-//! usually does. While the usual time is not known, a leave counts if nobody else got an answer
+//! usually does. While the usual time is not known, a leave counts if no other caller got an answer
 //! meanwhile. Then one person who tries again and again is one caller who gives up. Pure: the time
 //! is passed in.
 //!
@@ -31,15 +31,15 @@ pub const MOVES: u64 = 3;
 /// Where there are many calls, one of so many must be given up: of thousands of answers, some take
 /// very long at any provider.
 pub const ONE_OF: u64 = 50;
-/// The number of leaves within [`SPAN`] that opens the breaker, if nobody got an answer.
+/// The number of leaves within [`SPAN`] that opens the breaker, if no caller got an answer.
 const BREAKS: u64 = 5;
-/// If one caller gives up so often within [`SPAN`], and nobody else waits, each leave counts:
+/// If one caller gives up so often within [`SPAN`], and no other caller waits, each leave counts:
 /// people rarely cancel so often, and programs that try again do.
 const OFTEN: usize = 6;
 /// The most leaves of which it is remembered who left.
 const REMEMBERED: usize = 32;
 
-/// What callers tell of a target by giving it up.
+/// The record of callers who gave a target up.
 #[derive(Default)]
 pub struct GivenUp {
     /// The times to a whole answer, and to a stream's first token. They are boxed, since they are
@@ -64,7 +64,7 @@ pub struct Leave {
     pub began: Instant,
 }
 
-/// What happens at the target meanwhile.
+/// The load of the target meanwhile.
 #[derive(Debug, Clone, Copy)]
 pub struct TargetLoad {
     /// The number of other attempts that wait for the target.
@@ -73,7 +73,7 @@ pub struct TargetLoad {
     pub calls: u64,
 }
 
-/// What follows from a leave.
+/// The consequence of a leave.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Consequence {
     /// The leave counts: the caller has given the target up.
@@ -110,7 +110,7 @@ struct Unsure {
     has_returned: bool,
 }
 
-/// Whether one key comes, or several.
+/// The number of keys: one, or several.
 #[derive(Debug, Clone, Copy, Default)]
 struct Keys {
     last: Option<u64>,

@@ -3,7 +3,7 @@
 //!
 //! We do not use Pingora's pools. They take a connection out while they open a stream on it, so
 //! another request at that moment opens another connection. If another stream ends at the same
-//! time, the connection is put back twice and taken out once; nobody closes the rest of it unless a
+//! time, the connection is put back twice and taken out once; the rest of it stays open unless a
 //! request with the same credential comes. Here a connection stays where all requests see it. A
 //! sweep, every two seconds, removes connections that are closed, were idle for too long, are old,
 //! or have old settings. The requests on a removed connection keep it open until they are done.

@@ -333,7 +333,7 @@ impl Registry {
         }
     }
 
-    /// Returns the states of a catalog's accounts, in the catalog's order. States that nobody holds
+    /// Returns the states of a catalog's accounts, in the catalog's order. States without a holder
     /// are forgotten.
     pub fn adopt(&self, catalog: &Catalog) -> Vec<Arc<State>> {
         let mut states = self.states.lock();
@@ -354,8 +354,8 @@ impl Registry {
         adopted
     }
 
-    /// Returns the demands for a catalog's models, in the catalog's order. Demands that nobody
-    /// holds are forgotten.
+    /// Returns the demands for a catalog's models, in the catalog's order. Demands without a holder
+    /// are forgotten.
     pub fn demands(&self, catalog: &Catalog) -> Vec<Arc<Demand>> {
         reuse_or_make(
             &mut self.demands.lock(),
@@ -407,7 +407,7 @@ impl Registry {
 }
 
 /// Returns the held values of these ids, in their order, and makes those that are missing. Values
-/// that nobody holds are forgotten.
+/// without a holder are forgotten.
 fn reuse_or_make<'i, T>(
     held: &mut HashMap<Arc<str>, Weak<T>>,
     ids: impl Iterator<Item = &'i Arc<str>>,

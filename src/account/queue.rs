@@ -3,8 +3,8 @@
 //! bounded.
 //!
 //! Only the head of the queue tries to get a place. The others wait until the head has left, so
-//! that nobody is overtaken, and a thousand waiting requests cost as much as one. A request that is
-//! shed or gives up is told when to come back, by the number of requests in front and the number
+//! that no request is overtaken, and a thousand waiting requests cost as much as one. A request
+//! that is shed or gives up gets a `retry-after`, by the number of requests in front and the number
 //! that were admitted lately.
 //!
 //! **Invariant:** a [`Ticket`] is one waiting request, from [`Queue::enter`] until it is dropped,
@@ -24,7 +24,7 @@ use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
 const SPAN: Duration = Duration::from_secs(10);
 /// The shortest time of counting that gives a rate.
 const AT_LEAST: Duration = Duration::from_secs(1);
-/// The longest time that a caller is told to stay away, in seconds.
+/// The longest `retry-after` of a caller, in seconds.
 const MAX_WAIT_SECONDS: u64 = 60;
 
 /// The queue of one model.
@@ -60,7 +60,7 @@ impl Queue {
     }
 
     /// Takes the last place for a part of a request whose other parts run already. It counts as
-    /// none, so that it turns nobody away.
+    /// none, so that it turns no request away.
     pub fn enter_uncounted(self: &Arc<Queue>) -> Ticket {
         self.line_up(false)
     }
@@ -102,7 +102,7 @@ impl Queue {
     }
 }
 
-/// Returns how long the last of a queue waits. If nobody was admitted, one is assumed, since a
+/// Returns how long the last of a queue waits. If no request was admitted, one is assumed, since a
 /// better rate is not known yet.
 fn wait_seconds(in_front: usize, admitted: u64, over: Duration) -> u64 {
     let over = if admitted == 0 {
@@ -158,7 +158,7 @@ impl Turn {
         match permit.as_mut().poll(context) {
             Poll::Pending => Poll::Pending,
             Poll::Ready(permit) => {
-                // The semaphore is never closed. If it were, nobody would have to wait for it.
+                // The semaphore is never closed. If it were, no request would have to wait for it.
                 *self = permit.map_or(Turn::Left, Turn::Come);
                 Poll::Ready(())
             }
@@ -172,7 +172,7 @@ mod tests {
     use proptest::prelude::*;
     use std::time::Duration;
 
-    /// Whether its turn has come, asked once.
+    /// Returns whether its turn has come, by one poll.
     fn is_head(ticket: &mut Ticket) -> bool {
         std::pin::pin!(ticket.turn())
             .poll(&mut Context::from_waker(Waker::noop()))
@@ -243,7 +243,7 @@ mod tests {
         // A queue that is young.
         check(4, 5, 2.0, 2);
         check(4, 1, 0.0, 5);
-        // Nobody was admitted.
+        // No request was admitted.
         check(0, 0, 0.0, 10);
         check(3, 0, 10.0, 40);
         check(50, 0, 10.0, 60);

@@ -17,7 +17,7 @@ pub struct Headroom {
     pub until: SystemTime,
     /// The time of the answer's head.
     pub seen: SystemTime,
-    /// The time from `seen` until the whole quota is there again, as the head told.
+    /// The time from `seen` until the whole quota is there again, by the answer's head.
     pub full_in: Duration,
 }
 
@@ -50,8 +50,8 @@ const REQUESTS: f64 = 100.0;
 const TOKENS: f64 = 100_000.0;
 
 /// The headers of each quota: what remains, the limit, and the reset. The number is the assumed
-/// limit if none is told, as at some of Azure's: it is so small that only an account with almost
-/// nothing left seems to have little.
+/// limit if the head has none, as at some of Azure's: it is so small that only an account with
+/// almost nothing left seems to have little.
 ///
 /// The rows are those of OpenAI and all that copy it (Azure, Groq, xAI, Together, Fireworks, vLLM's
 /// proxies); Cerebras by the day and the minute; Anthropic; OpenRouter and other gateways without a
@@ -71,7 +71,7 @@ const QUOTAS: &[(&str, &str, &str, f64)] = &[
     ("ratelimit-remaining", "ratelimit-limit", "ratelimit-reset", REQUESTS),
 ];
 
-/// The time until a quota is full where no reset is told: most quotas are counted by the minute.
+/// The time until a quota is full if the head has no reset: most quotas are counted by the minute.
 const MINUTE: Duration = Duration::from_secs(60);
 /// The time for which a quota without a reset is remembered: a sixth of it is back by then.
 const UNTOLD: Duration = Duration::from_secs(10);

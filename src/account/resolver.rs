@@ -1,4 +1,4 @@
-//! [`Addresses`] are what an account's host name resolves to, or that of its proxy. They are looked
+//! [`Addresses`] are the IP addresses of an account's host name, or of its proxy's. They are looked
 //! up in the background. **Invariant:** behind a proxy the account's own name is never looked up.
 //!
 //! All addresses are kept and tried in turn. While the resolver is down, the old ones are used.

@@ -17,7 +17,7 @@ const LATE: Duration = Duration::from_secs(30);
 
 /// The time after a failure in which no exchange fetches a token.
 const PAUSE: Duration = Duration::from_secs(1);
-/// The same time while the old token is still good.
+/// The time after a failure in which the old token is still used.
 const EARLY_PAUSE: Duration = Duration::from_secs(15);
 
 /// The token of one account.

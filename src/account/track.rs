@@ -54,7 +54,7 @@ struct Memory {
     peaks: [Peak; 2],
     headroom: Option<Headroom>,
     hint: Option<Hint>,
-    /// What callers tell by leaving before the first byte.
+    /// The record of callers who left before the first byte.
     given_up: GivenUp,
     /// The last failure. It is boxed, since there is usually none.
     trouble: Option<Box<Trouble>>,
@@ -89,7 +89,7 @@ struct Hint {
 
 /// The time for which an answer shows that the credential is good.
 const PROVEN: Duration = Duration::from_secs(600);
-/// If a hint ends at most this much later than the one before, it is the same hint, told again.
+/// A hint that ends at most this much later than the one before is a repetition of it.
 const SAME_HINT: Duration = Duration::from_secs(2);
 
 /// The facts that decide a target's place in the order.
@@ -139,7 +139,7 @@ pub enum Unavailable {
 }
 
 impl Unavailable {
-    /// Returns the time for which the target is unavailable. Returns `None` if nobody knows.
+    /// Returns the time for which the target is unavailable; `None` if it is unknown.
     pub fn wait(self, now: Instant) -> Option<Duration> {
         match self {
             Unavailable::Full => None,
@@ -321,7 +321,7 @@ impl TargetHealth {
         });
     }
 
-    /// Notes what an answer's head told of the quota.
+    /// Notes the quota that is in an answer's head.
     pub fn learn(&self, headroom: Headroom) {
         self.memory.lock().headroom = Some(headroom);
     }

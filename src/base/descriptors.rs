@@ -17,7 +17,7 @@ use tokio::sync::Notify;
 
 /// The descriptors that connections leave free.
 const RESERVE: u64 = 32;
-/// What an operator does about too few of them.
+/// The advice to an operator about too few of them.
 pub const REMEDY: &str = "Raise the limit where the gateway is started (`LimitNOFILE=` in a systemd unit, `ulimit -n` in a shell)";
 /// The time without a lack after which there is none any more.
 const CALM: Duration = Duration::from_secs(5);

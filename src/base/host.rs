@@ -8,7 +8,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use dialects::address::{forbidden_ip, private_ip};
 
-/// What is wrong with a forbidden host, as the rest of a sentence.
+/// The fault of a forbidden host, as the rest of a sentence.
 pub const FORBIDDEN: &str = "is a link-local, metadata or other special address, which the gateway never calls: write another one";
 
 /// A host that a URL names.

@@ -18,12 +18,12 @@ impl<T> Lock<T> {
         Lock(Mutex::new(value))
     }
 
-    /// Waits until nobody else holds the lock, and takes it.
+    /// Waits until the lock is free, and takes it.
     pub fn lock(&self) -> MutexGuard<'_, T> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes the lock if nobody holds it.
+    /// Takes the lock if it is free.
     pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
         match self.0.try_lock() {
             Ok(guard) => Some(guard),

@@ -43,7 +43,7 @@ pub struct Parent {
     pub span: SpanId,
     /// True if the caller keeps its spans.
     pub is_sampled: bool,
-    /// What the caller's tools say of the trace.
+    /// The `tracestate` of the caller.
     pub state: Option<Box<str>>,
 }
 

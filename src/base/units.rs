@@ -2,7 +2,7 @@
 //! them: durations, sizes, shares, points in time. [`Text`] reads any value that is written as
 //! text. [`format_count`] writes a number with its noun.
 //!
-//! A unit is always written, so that nobody has to know what a bare number means.
+//! A unit is always written, so that a number explains itself.
 
 use std::borrow::Cow;
 use std::fmt;

@@ -52,7 +52,7 @@ pub struct Account {
     pub timeouts: Timeouts,
     /// Headers that are sent with every request. Their values are marked sensitive.
     pub headers: Vec<(HeaderName, HeaderValue)>,
-    /// What is added to the requests of callers.
+    /// The fields that are added to the requests of callers.
     pub added: Added,
     /// The newer fields of the dialect that the account's server reads.
     pub server: Server,
@@ -73,16 +73,16 @@ pub struct Network {
     pub insecure: bool,
     /// Certificates (PEM) that are trusted besides the system's.
     pub ca: Option<Arc<[u8]>>,
-    /// What the catalog says about a proxy.
+    /// The proxy that the catalog sets.
     pub proxy: ProxyChoice,
 }
 
-/// What is added to the requests of callers.
+/// The fields that are added to the requests of callers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Added {
     /// True if the account may be asked for the usage of a stream.
     pub stream_usage: bool,
-    /// True if the account is told to which trace a request belongs.
+    /// True if the account gets the trace context of its requests.
     pub trace: bool,
 }
 
@@ -113,7 +113,7 @@ pub struct AwsKeys {
 pub enum Signer {
     /// AWS: each request is signed.
     Aws(AwsKeys),
-    /// Google: a signature buys a token that is good for an hour. The address is that of the
+    /// Google: a signature buys a token that is good for an hour. The address is the one of the
     /// token's issuer.
     Google(ServiceAccount, Base),
 }

@@ -85,8 +85,7 @@ impl Files {
         })
     }
 
-    /// Reads the files to change something. Nobody else who asks for the lock can change them
-    /// meanwhile.
+    /// Reads the files to change something. No other holder of the lock can change them meanwhile.
     pub fn lock(conf: &Path) -> Result<Self, String> {
         check_folder(conf).map_err(|problems| problems.to_string())?;
         let shown = conf.display();

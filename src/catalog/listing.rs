@@ -2,7 +2,7 @@
 //! is a pattern serve these names and no others.
 //!
 //! A list is foreign text: its names are bounded, and a name that could not be the id of a model is
-//! left out. This module is pure: what is fetched, and when, is told to it.
+//! left out. This module is pure: its caller passes in what is fetched, and when.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -31,7 +31,7 @@ impl ListedNames {
     pub fn new(listed: impl IntoIterator<Item = String>) -> Self {
         let mut taken = Self::default();
         for name in listed {
-            // Of a name that was no text, nobody knows what the provider calls it.
+            // Of a name that was no text, the provider's name is unknown.
             let is_text = !name.contains('\u{fffd}');
             if taken.names.len() < MAX_NAMES
                 && name.len() <= MAX_NAME_BYTES
@@ -59,7 +59,7 @@ impl ListedNames {
 #[derive(Default)]
 pub struct Listing(Lock<ListState>);
 
-/// What is known of a list.
+/// The state of a list.
 #[derive(Debug, Clone, Default)]
 pub struct ListState {
     /// The names; `None` if the list was never fetched.

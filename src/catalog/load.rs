@@ -62,8 +62,8 @@ pub struct Loaded {
 pub struct ReadCatalog {
     /// The catalog, or its errors.
     pub catalog: Result<Catalog, Problems>,
-    /// What was read, or looked for in vain: the catalog's files, and the secret and CA files that
-    /// it names.
+    /// The paths that were read, or looked for in vain: the catalog's files, and the secret and CA
+    /// files that it names.
     pub texts: Texts,
     count: usize,
 }
@@ -140,7 +140,7 @@ fn warn_forgotten_limits(server: &Server, catalog: &Catalog) -> Option<Problem> 
     })
 }
 
-/// Warns of accounts that are to be told traces which there are not.
+/// Warns of accounts that ask for traces although there are none.
 fn warn_missing_traces(server: &Server, catalog: &Catalog) -> Option<Problem> {
     const SHOWN: usize = 8;
     let accounts = catalog.accounts().iter();
@@ -502,7 +502,7 @@ fn decode_utf8(name: &str, bytes: Vec<u8>) -> Result<String, Problem> {
 
 /// Returns whether a text holds the hash of a key that somebody could guess. The hash of the
 /// published key does not count. Neither do the hashes that `key new` and `key rotate` write: they
-/// stand beside the beginning of a secret of 256 random bits.
+/// stand next to the beginning of a secret of 256 random bits.
 fn holds_guessable_hash(text: &str) -> bool {
     const MARK: &str = "sha256:";
     let published = super::raw::Digest(super::resolve::sha256_of(PUBLISHED_KEY)).to_string();

@@ -66,7 +66,7 @@ pub struct Catalog {
     pub key_total: usize,
     /// The files in which a secret is written out, by their positions.
     literal_secrets: BTreeSet<usize>,
-    /// The lists of the accounts' providers, by [`Account::index`]. A catalog that nobody serves
+    /// The lists of the accounts' providers, by [`Account::index`]. A catalog that is not served
     /// has none.
     pub listings: Vec<Arc<Listing>>,
     /// The models of patterns that were asked for, by their ids.
@@ -120,8 +120,8 @@ impl Catalog {
 
     /// Returns the model that `id`, canonical or an alias, means for this key. The key may see the
     /// model, and the model is served. In all other cases the answer is `None`, so that the caller
-    /// learns nothing more. A demo answers under a name that only its glob matches to nobody but
-    /// keys whose models are listed: others ask for a real model by that name.
+    /// learns nothing more. If only the glob of a demo matches, the demo answers only keys with a
+    /// list of models: other keys ask for a real model by that name.
     pub fn visible(&self, key: &Key, id: &str) -> Option<Arc<Model>> {
         self.visible_to(&key.permissions, id)
     }
@@ -199,7 +199,7 @@ impl fmt::Debug for Catalog {
     }
 }
 
-/// The reason why a key cannot be used. It is for the log only: the caller is told the same in
+/// The reason why a key cannot be used. It is for the log only: the caller gets one message in
 /// every case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KeyRefused {

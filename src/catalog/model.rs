@@ -36,7 +36,7 @@ pub struct Model {
     pub created: u64,
     /// The owner as `/v1/models` shows it.
     pub owned_by: Arc<str>,
-    /// What the catalog says that the model is for.
+    /// The kind of the model, as the catalog has it.
     pub kind: Option<ModelKind>,
     /// True if requests of one conversation go to the same target, as long as it is fit.
     pub sticky: bool,
@@ -44,7 +44,7 @@ pub struct Model {
     pub on_context: Vec<Arc<str>>,
     /// Ids of other models that are tried when this one refuses to answer.
     pub on_refusal: Vec<Arc<str>>,
-    /// The rule for a second attempt beside a slow first one.
+    /// The rule for a second attempt while a slow first one runs.
     pub hedge: Option<Hedge>,
     /// The rule for requests that wait when no account can take them; `None` = none waits.
     pub queue: Option<Queue>,
@@ -102,7 +102,7 @@ impl Model {
         })
     }
 
-    /// Returns whether nobody is called for the model: only demo accounts serve it.
+    /// Returns whether only demo accounts serve the model, so that no provider is called.
     pub fn is_demo(&self) -> bool {
         self.targets
             .iter()
@@ -153,7 +153,7 @@ impl Strategy {
     }
 }
 
-/// The rule for a second attempt beside a slow first one.
+/// The rule for a second attempt while a slow first one runs.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Hedge {
     /// The share of the model's own latest attempts that the first attempt must be slower than,

@@ -4,21 +4,21 @@
 //! A file that is written in place looks like any other one at each moment, so only time tells that
 //! it is half written. A text is **whole** in one of these cases:
 //!
-//! * It stood still for [`QUIET`], and nobody is seen to hold it open.
+//! * It stood still for [`QUIET`], and no writer is seen to hold it open.
 //! * A rename put it there, and it is still there at a second look.
-//! * It was found twice and then gave way to a text that does not begin with it. Whoever is in the
-//!   middle of writing only adds.
-//! * It was found twice in a file that changes since [`MAX_WAIT`], nobody is seen to hold it open,
-//!   and it is not empty.
+//! * It was found twice and then gave way to a text that does not begin with it. A writer that is
+//!   not done only adds.
+//! * It was found twice in a file that changes since [`MAX_WAIT`], no writer is seen to hold it
+//!   open, and it is not empty.
 //!
 //! Changes that come together are taken together, if all are whole within [`MAX_WAIT`].
-//! **Invariant:** no file waits for another one longer than that. The module is pure: what is
-//! found, and when, is told to it.
+//! **Invariant:** no file waits for another one longer than that. The module is pure: its caller
+//! passes in the texts that were read, and the times.
 //!
 //! A file that is written without a pause never has a whole text. After [`ENDLESS`], a text that
-//! was found while nobody had the file open is **closed**: it may be looked at, though it is not
-//! known to be whole. It gave way to a text that does not begin with it, and for [`CLOSED_PERIOD`] no longer
-//! text was there, so it is hardly a part of one.
+//! was found while no writer had the file open is **closed**: it may be looked at, though it is not
+//! known to be whole. It gave way to a text that does not begin with it, and for [`CLOSED_PERIOD`]
+//! no longer text was there, so it is hardly a part of one.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -47,7 +47,7 @@ pub enum Sign {
     /// Nothing is known of it.
     #[default]
     Unknown,
-    /// A rename put the file's text there, and nobody wrote into it since.
+    /// A rename put the file's text there, and no writer changed it since.
     Renamed,
     /// Somebody wrote into the file and has not closed it yet.
     Open,
@@ -173,7 +173,7 @@ impl Settling {
     }
 
     /// Follows a file that the catalog names, and that was read while the catalog was made. If the
-    /// file is `old`, nobody wrote into it recently, and its text counts as whole.
+    /// file is `old`, no writer changed it recently, and its text counts as whole.
     pub fn named(&mut self, path: PathBuf, version: Version, old: bool, now: Instant) {
         let file = match old {
             true => TrackedFile::new(Some(version), now),

@@ -110,7 +110,7 @@ impl Account {
             key_header: self.key_header,
             signer: self.signer.as_ref().and_then(Signer::without_secrets),
             enabled: self.enabled,
-            // Nobody is called, so no certificates are needed.
+            // No server is called, so no certificates are needed.
             network: Network {
                 insecure: self.network.insecure,
                 ca: None,

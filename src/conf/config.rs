@@ -133,7 +133,7 @@ pub struct Bounds {
 
 impl Bounds {
     /// Returns the most connections of callers in a process that may have so many files open. Each
-    /// usually has one to a provider beside it, and a large upload is in a file.
+    /// usually has one to a provider, too, and a large upload is in a file.
     pub fn connections_within(&self, files: u64) -> usize {
         let left = files.saturating_sub(OTHER_FILES);
         let uploads = (self.spool_total / self.upload.max(1)) as u64;
@@ -206,7 +206,7 @@ pub struct Ledger {
 }
 
 impl Server {
-    /// Returns the folder that keeps the lists of providers' models. It is beside the ledger.
+    /// Returns the folder that keeps the lists of providers' models. It is in the ledger's folder.
     pub fn list_folder(&self) -> Option<PathBuf> {
         self.ledger
             .enabled

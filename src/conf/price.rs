@@ -9,9 +9,9 @@ pub use dialects::price::{Each, LongPrices, Million, Price, Rates, ShowCost, Usd
 /// The origin of a price.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Origin {
-    /// It is written beside the target.
+    /// It is written at the target.
     Target,
-    /// It is written beside the model.
+    /// It is written at the model.
     Model,
     /// The list that comes with Portcullis.
     List,

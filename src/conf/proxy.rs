@@ -18,10 +18,10 @@ use crate::base::secret::Secret;
 use crate::conf::secret_ref::ASSUMED;
 use dialects::wire::percent;
 
-/// What is wrong with a text that is no URL of a proxy, as the rest of a sentence.
+/// The fault of a text that is no URL of a proxy, as the rest of a sentence.
 const SHAPE: &str = "must be a URL such as http://proxy.example.com:3128";
 
-/// What is said about the proxy of an account.
+/// The setting of an account's proxy.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum ProxyChoice {
     /// Nothing: what holds for the whole process holds.
@@ -42,7 +42,7 @@ pub struct Proxy {
     pub host: Arc<str>,
     /// The port, written or by default.
     pub port: u16,
-    /// What messages show of it.
+    /// The text that messages show of it.
     shown: String,
     /// The value of `proxy-authorization`.
     credential: Option<Secret>,

@@ -1,7 +1,7 @@
 //! Finds the key that a request carries. The key is looked up by its SHA-256: so the secret
 //! is compared with nothing, and the time of the look-up tells nothing about it.
 //!
-//! Every reason to refuse gives the same answer, so that nobody outside learns which one it was.
+//! Every reason to refuse gives the same answer, so that callers do not learn which one it was.
 
 use super::Desk;
 use super::record::Record;

@@ -1,5 +1,5 @@
-//! A check looks at a request's headers. It refuses what nobody may send, or reads what the caller
-//! asks for in a header of ours.
+//! A check looks at a request's headers. It refuses headers that no caller may send, or reads what
+//! the caller asks for in a header of ours.
 
 use crate::base::units::Span;
 use crate::error::{FailureKind, Refusal};

@@ -156,7 +156,7 @@ struct Timed {
     alarm: Alarm,
     /// The head that is being read.
     head: HeadBytes,
-    /// What is written, and not sent yet.
+    /// The bytes that are written, and not sent yet.
     outbox: Outbox,
     /// The rest of the answer to a head that could not be read. This answer replaces Pingora's own.
     refusal: Option<Bytes>,

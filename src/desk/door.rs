@@ -34,12 +34,12 @@ pub enum Door {
     },
 }
 
-/// What a key asks about itself.
+/// The questions of a key about itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Own {
-    /// What the key may use, and what is left of its limits.
+    /// The models of the key, and the rest of its limits.
     Key,
-    /// What the key has used.
+    /// The use of the key.
     Usage,
 }
 
@@ -226,7 +226,8 @@ fn unknown_path_message(path: &str) -> String {
     format!("The path {shown} does not exist; use {hint}{note}.")
 }
 
-/// What OpenAI's API has and this gateway has not, by the first word of the path after `/v1`.
+/// The endpoints of OpenAI's API that this gateway does not have, by the first word of the path
+/// after `/v1`.
 const NOT_SERVED: [(&str, &str); 12] = [
     ("files", "files"),
     ("uploads", "files"),
@@ -242,7 +243,7 @@ const NOT_SERVED: [(&str, &str); 12] = [
     ("videos", "videos"),
 ];
 
-/// What the clients of Ollama's own format use here.
+/// The advice for clients of Ollama's own format.
 const OLLAMA_ADVICE: &str = "Use the client's setting for OpenAI-compatible servers, with a base URL that ends with /v1: \
                       POST /v1/chat/completions, POST /v1/embeddings or GET /v1/models.";
 

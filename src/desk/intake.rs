@@ -243,7 +243,7 @@ struct Head {
     form: bool,
 }
 
-/// The content type that curl sends if it is told none.
+/// The content type that curl sends by default.
 const FORM: &str = "application/x-www-form-urlencoded";
 
 /// Reads the headers, and refuses what can be refused before a byte of the body is read.
@@ -327,7 +327,7 @@ fn unreadable_body(session: &mut Session, error: &pingora::Error) -> Refusal {
     ) {
         return caller_left();
     }
-    // Pingora takes such a body for complete, but nobody knows where the next request begins.
+    // Pingora takes such a body for complete, but the start of the next request is unknown.
     session.set_keepalive(None);
     let message =
         "The request's body is not in valid chunks, although its `transfer-encoding` is `chunked`.";

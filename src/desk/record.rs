@@ -43,7 +43,7 @@ pub struct Books {
     pub figures: Figures,
     /// The drain, which counts the exchanges that run.
     pub drain: Arc<Drain>,
-    /// What was not asked because its price is not known.
+    /// The targets that were not asked because their price is not known.
     pub unpriced: Unpriced,
     /// The file descriptors that are left for connections.
     pub descriptors: Arc<Descriptors>,
@@ -72,7 +72,7 @@ pub struct Record {
     cost: Option<Usd>,
     /// The reservation in the limits, and the generation of the catalog under which it was made.
     reservation: Option<(Reservation, u64)>,
-    /// Whether the limits have what was not used.
+    /// True if the limits got back the unused part of the reservation.
     is_settled: bool,
     /// The exchange's place in the ledger's list of running ones, until its row is written.
     run: Option<Run>,

@@ -45,7 +45,7 @@ pub struct Notes {
     pub attempts: Option<String>,
     /// The times of the exchange, for the same keys.
     pub timing: Option<String>,
-    /// The fields of the request that the upstream was not told.
+    /// The fields of the request that the upstream did not get.
     pub dropped: Option<String>,
     /// True if the tokens are an estimate.
     pub estimated: bool,
@@ -117,7 +117,7 @@ impl Reply<'_> {
             insert_header(&mut head.headers, name, &value)?;
         }
         if refusal.kind == FailureKind::Internal {
-            // Nobody knows what else a panic of ours left behind on this connection.
+            // A panic of ours may have left anything behind on this connection.
             self.session.set_keepalive(None);
         }
         if !self.session.as_downstream_mut().is_body_done() {

@@ -26,8 +26,7 @@ pub fn scrub_secret_words(text: &str, secrets: &[&str]) -> String {
     out
 }
 
-/// Removes the credential itself from a text, and characters that nobody sees: they could be inside
-/// of it.
+/// Removes the credential itself from a text, and invisible characters: they could be inside of it.
 pub fn redact_secrets<'t>(text: &'t str, secrets: &[&str]) -> Cow<'t, str> {
     let is_odd = !text.is_ascii() && text.contains(is_unseen);
     let mut text: Cow<'t, str> = if is_odd {

@@ -44,12 +44,12 @@ pub fn admit_attempt(
     Ok((permit, trial))
 }
 
-/// What is written for a candidate: a request, and what its caller may use.
+/// The input for a candidate's request: the caller's request, and the caller's permissions.
 #[derive(Clone, Copy)]
 pub struct CallersRequest<'r> {
     /// The caller's body.
     pub body: &'r Bytes,
-    /// What was read of it.
+    /// The envelope that was read from the body.
     pub envelope: &'r Envelope,
     /// The catalog that the exchange began with.
     pub catalog: &'r Catalog,

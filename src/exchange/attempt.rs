@@ -188,7 +188,7 @@ impl Attempt {
             .header(&self.ready_account.account)
             .map_err(|e| Failure::Nonsense(e.to_string()))?;
         self.wire = Wire::Http2(stream);
-        // If this is dropped before the last byte is sent, nobody has waited yet.
+        // If this is dropped before the last byte is sent, the wait has not begun.
         self.sent = Instant::now();
         let Wire::Http2(wire) = &mut self.wire else {
             return Err(Failure::Reset);

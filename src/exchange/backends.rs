@@ -13,7 +13,7 @@ use std::sync::Arc;
 pub struct Backends {
     /// The settings of `conf/server.yaml`.
     pub server: Arc<Server>,
-    /// What connects to upstreams.
+    /// The connector to upstreams.
     pub upstream: Upstream,
     /// Signed thoughts, kept for the next turn.
     pub vault: Vault,

@@ -48,8 +48,8 @@ pub struct PassedOver {
     /// The time until the first of them is back. Candidates that only the operator can bring back
     /// do not count.
     pub soonest: Option<Duration>,
-    /// The time after which the caller is told to come back. It is later than `soonest` if an
-    /// account was out of reach.
+    /// The time that the caller gets as `retry-after`. It is later than `soonest` if an account was
+    /// out of reach.
     pub retry_after: Option<Duration>,
 }
 
@@ -57,7 +57,7 @@ pub struct PassedOver {
 /// breaker keeps requests away, since no other is left.
 #[derive(Default)]
 pub struct CandidateScan<'c> {
-    /// The candidate of the attempt beside which another one is to begin.
+    /// The candidate of the slow attempt that gets a hedge.
     running_candidate: Option<&'c Candidate>,
     next_index: usize,
     is_last_resort: bool,
@@ -88,8 +88,8 @@ pub enum NoCandidate {
 }
 
 impl<'c> CandidateScan<'c> {
-    /// Begins a look for an attempt. If `beside` is set, the attempt is a second one beside the
-    /// attempt at that candidate.
+    /// Begins a look for an attempt. If `beside` is set, the attempt is a hedge of the attempt at
+    /// that candidate.
     pub fn new(running_candidate: Option<&'c Candidate>) -> CandidateScan<'c> {
         CandidateScan {
             running_candidate,

@@ -300,7 +300,7 @@ async fn open_attempt(
     head.ok_or(Failure::TotalTimeout)?.map(|()| attempt)
 }
 
-/// Makes the refusal for a model of which nobody counts.
+/// Makes the refusal for a model whose tokens cannot be counted.
 pub fn uncounted_refusal() -> Refusal {
     let message = "No upstream account of this model counts the tokens of a request exactly, and this gateway \
                    does not guess. Estimate the number, or ask for another model.";

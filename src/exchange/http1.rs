@@ -9,7 +9,7 @@
 //!   head has folded lines or a blank before a colon, and a 204 or 304 with a length.
 //! * A chunk begins with a number below 2^63, and no line of chunks has a bare line feed. The line
 //!   before a chunk has at most 8 KiB.
-//! * The upstream may not switch protocols (101): nobody asked for it.
+//! * The upstream may not switch protocols (101): no request asks for it.
 //! * A head has at most 64 KiB, not 1 MiB.
 //! * A broken body stays broken. Pingora's reader says once that it is, and then that it has ended.
 
@@ -43,14 +43,14 @@ pub struct AnswerReader {
     body: BodyRest,
 }
 
-/// What is still to come of the body.
+/// The rest of the body.
 #[derive(Debug)]
 enum BodyRest {
     /// So many bytes.
     Length(u64),
     /// Chunks.
     Chunks(ChunkReader),
-    /// What comes until the connection ends.
+    /// All bytes until the connection ends.
     UntilClose,
     /// Nothing: it was not whole.
     Broken,
@@ -61,7 +61,7 @@ enum BodyRest {
 pub enum HeadFault {
     /// The connection ended.
     Cut,
-    /// What came is no answer. The text says why.
+    /// The bytes are no answer. The text has the reason.
     Nonsense(&'static str),
 }
 

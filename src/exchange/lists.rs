@@ -1,5 +1,5 @@
 //! The lists of providers' models, for the patterns of the catalog. They are fetched in the
-//! background, never while a request waits, and kept on disk beside the ledger.
+//! background, never while a request waits, and kept on disk in the ledger's folder.
 //!
 //! **Invariant:** accounts with one address, one credential and one proxy share each fetch. A fetch
 //! that fails takes no name away.

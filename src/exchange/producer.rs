@@ -100,8 +100,8 @@ pub struct Producer<'x> {
     no_thoughts: bool,
     /// The time that the exchange waited for a place before.
     queued: Duration,
-    /// True while a second attempt may be looked for beside the first: the model hedges, and none
-    /// was looked for yet.
+    /// True while a hedge of the first attempt may begin: the model hedges, and none was looked for
+    /// yet.
     may_hedge: bool,
     state: ProducerState<'x>,
     /// The candidate that answers, or was tried last.
@@ -110,7 +110,7 @@ pub struct Producer<'x> {
     timing: (Option<Duration>, Option<Duration>),
     /// The usage of the exchange.
     usage: Usage,
-    /// What was told of an answer that broke.
+    /// The part of a broken answer that the caller has: its id and its events.
     shown_so_far: Unfinished,
     /// The attempts that have ended.
     attempts: Attempts,
@@ -352,7 +352,7 @@ impl<'x> Producer<'x> {
         )
     }
 
-    /// Returns the fields of the request that the upstream was not told.
+    /// Returns the fields of the request that the upstream did not get.
     pub fn losses(&self) -> &Losses {
         &self.served.losses
     }

@@ -3,8 +3,8 @@
 //! own host, and the proxy sees only bytes.
 //!
 //! CONNECT is used for `http:` servers too. In the other way, where the proxy reads each request,
-//! nobody could tell the proxy's 407 or 503 from the server's. **Invariant:** what a proxy says is
-//! never taken for an answer of the server, and none of its words are repeated.
+//! the proxy's 407 or 503 would look like the server's. **Invariant:** what a proxy says is never
+//! taken for an answer of the server, and none of its words are repeated.
 
 use super::secure::Secure;
 use crate::account::failure::Failure;
@@ -89,8 +89,8 @@ pub(super) fn proxy_timeout(proxy: &Proxy) -> Failure {
     proxy_failure(proxy, false, "gave no connection in time")
 }
 
-/// Returns the failure of the connection to the server in a tunnel, with the proxy's name. If
-/// nobody speaks in the tunnel, the proxy may as well be at fault as the server.
+/// Returns the failure of the connection to the server in a tunnel, with the proxy's name. If the
+/// tunnel is silent, the proxy may as well be at fault as the server.
 pub(super) fn failure_in_tunnel(proxy: &Proxy, base: &Base, failure: Failure) -> Failure {
     let through = |why: &str| format!("{why} (through the proxy {proxy})");
     if let Failure::Tls {

@@ -12,9 +12,10 @@ use std::ops::Range;
 /// A form, on its way to an account.
 pub struct Upload {
     spooled: Spooled,
-    /// The places of the texts that change on the way. The first one is that of the model's name.
+    /// The places of the texts that change on the way. The first one is the place of the model's
+    /// name.
     places: Vec<Span>,
-    /// What stands around the name, if the form itself does not name the model.
+    /// The bytes around the name, if the form itself does not name the model.
     model_part: [Bytes; 2],
     /// The `content-type`. It names the boundary.
     pub content_type: Option<HeaderValue>,

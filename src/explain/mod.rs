@@ -1,5 +1,5 @@
-//! An explanation says what would become of a request, and why. Nobody is called, and nothing is
-//! reserved.
+//! An explanation says what would become of a request, and why. No upstream is called, and nothing
+//! is reserved.
 //!
 //! The gateway's own code finds the key, the model, the order and the upstream requests, over a
 //! snapshot that no process serves. The state of a running gateway is put into that snapshot first.
@@ -88,7 +88,7 @@ pub struct Input {
     pub headers: HeaderMap,
     /// The front door.
     pub front: &'static Front,
-    /// What the path says of the request.
+    /// The model and the stream that the path names.
     pub asked: PathRequest,
     /// The body of the request.
     pub body: Bytes,

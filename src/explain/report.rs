@@ -6,7 +6,7 @@ use serde_json::Value;
 use crate::error::Refusal;
 use crate::plan::Reach;
 
-/// What is said if a gateway does not say what is used of the limits.
+/// The line for a gateway that does not show how much of the limits is used.
 const LIMITS_UNKNOWN: &str = "what is used of them is not known, so they may refuse the request";
 
 /// The result of `explain`.

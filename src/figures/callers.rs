@@ -1,5 +1,5 @@
 //! [`Callers`] has what each caller has used on each day of this month. It begins with the sums of
-//! the ledger, and then counts what the ledger is told, so that both always say the same. Pure.
+//! the ledger, and then counts the rows that the ledger gets, so that both always agree. Pure.
 //!
 //! Names come from the catalog and from the ledger, never from a request. A caller that was removed
 //! stays for some weeks, since it may come back.
@@ -13,7 +13,7 @@ use std::sync::Arc;
 /// The most days that are kept of a caller: those of a month, and some of a clock that was wrong.
 const MAX_DAYS: usize = 62;
 
-/// What was used on some days.
+/// The use of some days.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CallerUse {
     /// The requests that were admitted.

@@ -18,7 +18,7 @@ pub mod words;
 
 use access::Access;
 
-/// What a change does to requests. What is most harmful comes first.
+/// The effect of a change on requests. The most harmful effect comes first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Effect {
@@ -82,7 +82,7 @@ struct Holders {
     keys: usize,
 }
 
-/// What was found. Entries to which the same happens are put together.
+/// The findings. Entries with one effect are put together.
 #[derive(Default)]
 struct FoundChanges(BTreeMap<ChangeKey, BTreeSet<String>>);
 
@@ -151,7 +151,7 @@ impl FoundChanges {
     }
 }
 
-/// What is known beside two inventories.
+/// The facts about two inventories that are not in them.
 #[derive(Debug, Default)]
 pub struct ExtraFacts<'b> {
     /// Whose secrets differ; `None` if it is not known.

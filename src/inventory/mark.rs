@@ -55,19 +55,20 @@ impl Marks {
     }
 }
 
-/// Whose secrets differ between two catalogs.
+/// The owners of secrets that differ between two catalogs.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SecretChanges {
-    /// The accounts that both have with other secrets, and which: `credential`, `headers`, `ca` or
-    /// `proxy`.
+    /// The accounts whose secrets differ, with the names of these secrets: `credential`, `headers`,
+    /// `ca` or `proxy`.
     pub accounts: BTreeMap<String, Vec<String>>,
-    /// The keys that both have of which a secret that works is refused then.
+    /// The keys that both catalogs have, and that lose a working secret: it is refused after the
+    /// change.
     pub keys: Vec<String>,
-    /// The keys of which a secret that works ends sooner then.
+    /// The keys with a working secret that ends sooner after the change.
     #[serde(default)]
     pub sooner: Vec<String>,
-    /// The keys of which each secret that works is answered then, and one of them as another key:
-    /// with the keys that they open. A key that is gone may be one of them.
+    /// The keys whose working secrets all work after the change, but at least one of them opens
+    /// another key; with the keys that are opened. This includes keys that are gone.
     #[serde(default)]
     pub moved: BTreeMap<String, BTreeSet<String>>,
     /// The number of names that are not listed.
@@ -100,7 +101,7 @@ impl SecretChanges {
             }
             match opens.usable(now) {
                 Ok(()) => opened.entry(&key.id).or_default().insert(&opens.id),
-                // That is told of the key itself.
+                // The report has this with the key itself.
                 Err(_) if is_own => off.insert(&key.id),
                 Err(_) => lost.insert(&key.id),
             };
@@ -119,7 +120,7 @@ impl SecretChanges {
         let (old, new) = (digests_of(before), digests_of(after));
         let other = old.iter().filter_map(|(id, was)| {
             let pairs = was.iter().zip(new.get(id)?);
-            // What only one of them has is a setting that is told, and no other secret.
+            // A secret of only one side is a change of a setting, which is reported as such.
             let is_other =
                 |was: Option<[u8; 32]>, is| was.zip(is).is_some_and(|(was, is)| was != is);
             let pairs = pairs.filter(|((_, was), (_, is))| is_other(*was, *is));

@@ -149,8 +149,8 @@ impl Book {
         Book::open_within(path, instance, BUSY_TIMEOUT)
     }
 
-    /// Opens the file and makes what is missing in it. Nobody else in this process may open it for
-    /// reading meanwhile. Waits for `patience` at most for another program that locks the file.
+    /// Opens the file and makes what is missing in it. No other part of this process may open it
+    /// for reading meanwhile. Waits for `patience` at most for another program that locks the file.
     /// Also returns the instance's name: the one in the file, or `instance` if the file is new.
     pub(super) fn open_within(
         path: &Path,
@@ -169,7 +169,7 @@ impl Book {
                 ))
             })?;
         }
-        // SQLite would make the file readable by all; the files beside it get the same mode. Only a
+        // SQLite would make the file readable by all; its `-wal` and `-shm` get its mode. Only a
         // missing file is opened here: closing its descriptor drops all locks that this process has
         // on the file.
         let file = match std::fs::metadata(path) {

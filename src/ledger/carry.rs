@@ -9,8 +9,8 @@ use std::io::ErrorKind;
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
-/// Makes a ledger with these rows. The file must not exist, and after an error there is none.
-/// Nobody counts as having used a key.
+/// Makes a ledger with these rows. The file must not exist, and after an error there is none. No
+/// key counts as used.
 pub fn create_ledger(path: &Path, rows: &[Row]) -> Result<(), String> {
     let name = path.display();
     if let Some(folder) = path

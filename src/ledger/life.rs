@@ -1,5 +1,5 @@
 //! A [`Life`] shows that a process lives. A process that writes the use of running exchanges holds
-//! a lock on a file of its own beside the ledger, for as long as it lives.
+//! a lock on a file of its own in the ledger's folder, for as long as it lives.
 //!
 //! The system releases the lock when the process ends, however it ends. So neither a process's
 //! number, which another process may get, nor a clock decides which process is dead. This also
@@ -24,7 +24,7 @@ pub(super) struct Life {
 }
 
 impl Life {
-    /// Makes and locks a file of this name beside the ledger.
+    /// Makes and locks a file of this name in the ledger's folder.
     pub(super) fn begin(ledger: &Path, name: &str) -> io::Result<Life> {
         let path = lock_path(ledger, name);
         for _ in 0..MAX_TRIES {

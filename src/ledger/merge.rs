@@ -19,7 +19,7 @@ use rusqlite::{Transaction, params};
 /// is more than a month, so that usual reports find all.
 pub(super) const DETAILED_DAYS: u64 = 35;
 
-/// What stands in place of the account and its name for the model. No account has such a name.
+/// The text in place of the account and its name for the model. No account has such a name.
 pub(super) const MERGED: &str = "(merged)";
 /// The outcome of merged requests that failed.
 const MERGED_FAILURES: &str = "(failed)";

@@ -15,13 +15,13 @@ const BUSY_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// The columns of [`Sums`] in `daily`, but for the last ones.
 pub(super) const SUMS: &str = "requests, prompt, completion, cached, cache_write, reasoning, estimated, cost, unpriced, unused_tokens, unused_cost, unused_unpriced";
-/// The same columns of one row.
+/// The columns of one row.
 const SUMS_OF_ROW: &str = "1, prompt, completion, cached, cache_write, reasoning, usage = 'estimated', coalesce(cost, 0), cost IS NULL, \
      unused_tokens, coalesce(unused_cost, 0), unused_tokens > 0 AND unused_cost IS NULL";
 
 /// The columns of units, in both tables.
 pub(super) const UNITS: &str = "images, audio_ms, characters";
-/// What stands in their place if an older Portcullis wrote the file.
+/// The values in their place if an older Portcullis wrote the file.
 const NO_UNITS: &str = "0, 0, 0";
 
 /// The open file.
@@ -75,8 +75,8 @@ impl Reader {
         book::is_regular(&file).map_err(|why| unreadable_error(path, why))?;
         let first = open_file(path, false);
         let (connection, version) = match first {
-            // To read a file that others write, SQLite must write beside it. If it may not, the
-            // file is read as it is, unless a writer has left anything beside it.
+            // To read a file that others write, SQLite must write into its folder. If it may not,
+            // the file is read as it is, unless a writer has left files there.
             Err((Some(ErrorCode::CannotOpen | ErrorCode::ReadOnly), why)) if lies_still(path) => {
                 open_file(path, true).map_err(|_| unreadable_error(path, why))?
             }

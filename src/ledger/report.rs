@@ -77,7 +77,7 @@ pub enum Unanswered {
     Unreadable(String),
 }
 
-/// What an answer was reading when its time was over, which says how to ask for less.
+/// The part that was being read when the time was over, which shows how to ask for less.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SlowRead {
     /// Sums of days, and rows of a part of the first or the last day.
@@ -211,7 +211,7 @@ struct Summing<'q> {
     name: String,
     lines: BTreeMap<String, Used>,
     total: Used,
-    /// What is being read.
+    /// The part that is being read.
     reading: SlowRead,
 }
 

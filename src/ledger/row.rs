@@ -35,7 +35,7 @@ pub struct Row {
     pub usage: Usage,
     /// The cost of these tokens. `None` if the price is not known.
     pub cost: Option<Usd>,
-    /// The tokens that may be charged for attempts whose answer nobody got.
+    /// The tokens that may be charged for attempts whose answer no caller got.
     pub unused_tokens: u64,
     /// The cost of those tokens. `None` if it is not known.
     pub unused_cost: Option<Usd>,

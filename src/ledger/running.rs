@@ -16,7 +16,7 @@ pub trait Runs: Send + Sync {
     /// Returns the row that the exchange would have if the process ended now.
     fn so_far(&self) -> Row;
 
-    /// Claims the settling of the exchange. Returns whether nobody had claimed it.
+    /// Claims the settling of the exchange. Returns whether it was free.
     fn claim(&self) -> bool;
 }
 

@@ -46,9 +46,9 @@ pub(super) struct Sink {
     /// The limits that began without what is in the file. Until something is written, all that is
     /// in the file is from before them, and they have counted all rows that wait.
     pub(super) owed: Lock<Option<Weak<Registry>>>,
-    /// The limits that have begun. They are told of processes that are later found dead.
+    /// The limits that have begun. They get the use of processes that are later found dead.
     pub(super) limits: Lock<Option<Weak<Registry>>>,
-    /// The use of callers, which is told of processes that are found dead.
+    /// The use of callers, which gets the use of processes that are found dead.
     pub(super) callers: Lock<SinkCallers>,
     pub(super) running: Running,
     /// The rows that this process made of the exchanges of dead processes. Limits that begin get

@@ -52,7 +52,7 @@ pub enum Column {
     Cost,
     /// The rows whose cost is not known.
     Unpriced,
-    /// The tokens of attempts whose answer nobody got.
+    /// The tokens of attempts whose answer no caller got.
     UnusedTokens,
     /// The cost of those tokens, as far as it is known, in thousand-millionths of a dollar.
     UnusedCost,

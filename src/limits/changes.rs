@@ -104,7 +104,7 @@ impl Scope {
     }
 
     /// Returns the counts with which the scope began, without those of processes that died. Returns
-    /// empty counts if nobody noted them.
+    /// empty counts if none were noted.
     pub fn began(&self) -> Counts {
         self.shared.began.get().cloned().unwrap_or_default()
     }

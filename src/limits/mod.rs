@@ -56,8 +56,8 @@ pub struct Limits {
 /// How much a request reserves for its answer.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Reserve {
-    /// What the request asks for, but no more than the model's answers use. What is used beyond
-    /// that counts too, and holds other requests back.
+    /// The amount that the request asks for, but no more than the model's answers use. What is used
+    /// beyond that counts too, and holds other requests back.
     #[default]
     Typical,
     /// All that the request asks for.
@@ -417,7 +417,7 @@ struct Held {
     entry: Counted,
 }
 
-/// What an exchange is expected to use at most. If it is dropped, it is settled with nothing.
+/// The most that an exchange is expected to use. If it is dropped, it is settled with nothing.
 #[derive(Debug)]
 #[must_use]
 pub struct Reservation {

@@ -64,7 +64,7 @@ impl Drop for CountPermit {
 
 impl LastUsed {
     /// Notes a use of the key at this time, in milliseconds of Unix time. Returns whether the use
-    /// before was in an earlier second: the ledger need not be told more often.
+    /// before was in an earlier second: the ledger needs no more notes than that.
     pub fn touch(&self, now: u64) -> bool {
         let before = store_latest(&self.used_at, now);
         before / 1_000 < now / 1_000 || was_wrong(before, now)

@@ -23,7 +23,7 @@ pub use left::{Left, Room};
 use minute::{Count, Minute};
 use std::time::Duration;
 
-/// What an exchange is expected to use at most, besides one request and one place.
+/// The most that an exchange is expected to use, besides one request and one slot.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Ask {
     /// The tokens of the prompt, and the most that the answer is expected to have.
@@ -66,7 +66,7 @@ pub struct Over {
     pub used: u64,
     /// The amount that was asked for.
     pub asked: u64,
-    /// The time until there is room, if nobody else takes it. `None` if there never is.
+    /// The time until there is room, if no other request takes it. `None` if there never is.
     pub wait: Option<Duration>,
     /// True if the ask is more than the whole limit, but only as estimated: it has to wait until
     /// nothing else is counted.
@@ -74,7 +74,7 @@ pub struct Over {
 }
 
 impl Over {
-    /// Returns the one with the longer wait: the caller is told of that one.
+    /// Returns the one with the longer wait: the caller gets that one.
     pub fn worse(self, other: Over) -> Over {
         let later = |over: Over| over.wait.unwrap_or(Duration::MAX);
         if later(other) > later(self) {
@@ -155,7 +155,7 @@ pub struct Tally {
     entering: u64,
     /// The number of seconds by which the clock has been set back in sum.
     back: u64,
-    /// True if a date came that had been there before: the store has not been told the date's sums.
+    /// True if a date came back: the store does not have the date's sums yet.
     came_again: bool,
     /// The part that is only reserved: of the day's tokens, of the day's money, and of the month's
     /// money.
@@ -557,7 +557,7 @@ impl Tally {
                 (self.dates.day() + 1).saturating_mul(DAY)
             }
             Kind::UsdPerMonth => self.dates.month.next.saturating_mul(DAY),
-            // Nobody knows when a running request ends.
+            // The end of a running request is unknown.
             Kind::Concurrency => return PLACE_AGAIN,
         };
         Duration::from_millis(free.saturating_sub(now))

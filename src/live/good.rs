@@ -1,9 +1,9 @@
-//! Good texts are the texts that the live catalog is made of. They are kept beside the files that
+//! Good texts are the texts that the live catalog is made of. They are kept next to the files that
 //! were refused, so that a wrong file does not hold up a change of another one.
 //!
 //! **Invariant:** changes that come together with a wrong file are refused with it, since they may
 //! be parts of one change. That holds only for a fault that is new. A file that was refused within
-//! [`REFUSAL_MEMORY`], or still is, is part of nobody's change, and a revocation elsewhere must not wait
+//! [`REFUSAL_MEMORY`], or still is, is part of no change, and a revocation elsewhere must not wait
 //! for it.
 
 use std::collections::{BTreeMap, BTreeSet};

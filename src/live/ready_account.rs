@@ -137,10 +137,10 @@ pub fn server_account(
     }
 }
 
-/// The longest time for one message to a server that is only told something.
+/// The longest time for one message to a receiver.
 pub const MESSAGE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Returns a server that is only told something as an account. It gets bodies of this content type.
+/// Returns a receiver, such as a webhook, as an account. It gets bodies of this content type.
 pub fn webhook_account(id: &str, webhook: &Webhook, content_type: &'static str) -> Account {
     let Webhook {
         tls,

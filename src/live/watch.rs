@@ -155,7 +155,7 @@ impl Wait {
 impl Watch {
     fn run(&mut self) {
         loop {
-            // The marks take a while. Here nobody waits for them.
+            // The marks take a while. Here no request waits for them.
             self.live.load_full().marks(self.guarded);
             // Nothing reports a file that came into a folder before the folder was watched.
             if !self.watch_folders() && !self.wait() {
@@ -192,7 +192,7 @@ impl Watch {
         self.live.reloads.settling.lock().is_quiet()
     }
 
-    /// Waits until there is something to look at. Returns false if nobody is left who could send an
+    /// Waits until there is something to look at. Returns false if there is no sender left for an
     /// event.
     fn wait(&mut self) -> bool {
         if !self.is_quiet() {

@@ -1,5 +1,5 @@
-//! A [`Labelled`] has all series of one metric, by their labels. It differs from that of the client
-//! library in one thing: it can end single series, and not only all of them.
+//! A [`Labelled`] has all series of one metric, by their labels. It differs from the type of the
+//! client library in one thing: it can end single series, and not only all of them.
 
 use super::labels::HasNames;
 use crate::base::hash::Quick;

@@ -1,7 +1,7 @@
 //! Labels tell the series of one metric from each other. The labels that every exchange looks up
 //! are structs, so that the names of their fields need not be hashed, and their values are hashed
-//! quickly: they come from the catalog and from our own enums, so nobody can make them collide. The
-//! others are lists of names and values.
+//! quickly: they come from the catalog and from our own enums, so callers cannot make them collide.
+//! The others are lists of names and values.
 
 use crate::base::hash;
 use prometheus_client::encoding::EncodeLabelSet;

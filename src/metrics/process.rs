@@ -49,7 +49,7 @@ impl Collector for ThisProcess {
             )?)?;
         }
         let status = read("status");
-        // One of the descriptors is that of the folder itself.
+        // One of the descriptors is the folder itself.
         let open = std::fs::read_dir("/proc/self/fd")
             .ok()
             .map(|all| all.count().saturating_sub(1) as f64);

@@ -169,7 +169,7 @@ impl Admin {
 
     /// Adds the callers' door, so that requests can be tried.
     pub fn with_door(mut self, door: InternalConnector) -> Admin {
-        // Nobody else has the pages before the service begins.
+        // No other task has the pages before the service begins.
         if let Some(pages) = Arc::get_mut(&mut self.pages) {
             pages.door = Some(door);
         }
@@ -207,7 +207,7 @@ impl Service for Admin {
                     });
                 }
                 Err(why) => {
-                    // It is told once, however long it lasts.
+                    // It is logged once, however long it lasts.
                     if !std::mem::replace(&mut is_failing, true) {
                         log::warn!("the admin listener cannot accept: {why}");
                     }

@@ -37,7 +37,7 @@ pub const MAX_ANSWER_BYTES: usize = 64 * 1024;
 /// seconds, since pages ask each second.
 const MAX_VIEW_AGE: Duration = Duration::from_millis(700);
 
-/// What is asked of the page.
+/// The query for the page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LivePart {
     /// `/live`
@@ -48,7 +48,7 @@ pub enum LivePart {
     Request,
 }
 
-/// What answers `/live`.
+/// The handler of `/live`.
 pub struct LivePage {
     books: Arc<Books>,
     backends: Arc<Backends>,

@@ -1,4 +1,4 @@
-//! What operators see of a running gateway, and who may see it.
+//! The views that operators have of a running gateway, and who may see them.
 
 pub mod admin;
 pub mod live;

@@ -17,7 +17,7 @@ use crate::tls::Certificate;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// The time between two looks when nobody asks.
+/// The time between two looks without a question from outside.
 const LOOK_INTERVAL: Duration = Duration::from_secs(5);
 /// The least time between two looks.
 const MIN_INTERVAL: Duration = Duration::from_millis(500);
@@ -40,7 +40,7 @@ struct LastLook {
     observation: Option<(Instant, Arc<Observation>)>,
 }
 
-/// What the watch saw at its last look.
+/// The result of the watch's last look.
 #[derive(Debug, Clone)]
 pub struct Observation {
     /// The problems.

@@ -28,7 +28,7 @@ pub struct ProblemReport {
     /// The time since which the problem has lasted.
     #[serde(default)]
     pub since: String,
-    /// What has the problem.
+    /// The subject of the problem.
     pub subject: SubjectReport,
     /// What is wrong, in one sentence.
     #[serde(default)]
@@ -62,7 +62,7 @@ impl Severity {
     }
 }
 
-/// What has a problem.
+/// The subject of a problem.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SubjectReport {
     /// Its kind: a model, a target, an account, a caller, a key, or a part of the process.

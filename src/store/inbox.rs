@@ -137,7 +137,7 @@ impl AdmissionRequest {
         )
     }
 
-    /// Returns whether nobody waits for the answer any more.
+    /// Returns whether no request waits for the answer any more.
     pub(super) fn is_abandoned(&self) -> bool {
         self.answer.is_closed()
     }
@@ -190,7 +190,7 @@ impl AdmissionRequest {
         // If no limit is over here, the store's sums and ours differ, as they may beyond the
         // numbers that are exact.
         let refused = LimitReached::worst(over, || left.fold(Left::default(), Left::and), 1);
-        // If nobody waits any more, nobody needs the answer.
+        // If no request waits any more, the answer is not needed.
         self.answer.send(refused.map(Err)).ok();
     }
 

@@ -101,7 +101,7 @@ impl Core {
         );
     }
 
-    /// Logs that the store decides: for `live` gateways, after `told` scopes were sent.
+    /// Logs that the store decides: for `live` gateways, after this many scopes were sent.
     pub(super) fn log_up(&self, outage: &Outage, live: usize, sent_count: usize) {
         let alone = self.local_admissions.swap(0, Ordering::Relaxed);
         let there = match self.settings.instances {

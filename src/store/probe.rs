@@ -17,7 +17,7 @@ const PROBE: &str = "redis.call('SET', KEYS[1], '1') redis.call('DEL', KEYS[1]) 
                      redis.call('DEL', KEYS[1]) local t = redis.call('TIME') \
                      return t[1] * 1000 + math.floor(t[2] / 1000)";
 
-/// What was seen. What the user in the store's URL may not ask is `None`.
+/// The store's answers. An answer that the user in the store's URL may not have is `None`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct StoreFacts {
     /// The store's clock, in milliseconds of Unix time.
@@ -28,7 +28,7 @@ pub struct StoreFacts {
     pub major: Option<u32>,
     /// The bytes that it may keep; 0 for no bound.
     pub max_memory: Option<u64>,
-    /// What it does when they are full.
+    /// Its policy when they are full.
     pub policy: Option<String>,
 }
 

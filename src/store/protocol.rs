@@ -428,7 +428,7 @@ mod tests {
         };
         check([20_770, 7, 700, 70, 20_758, 170], &[]);
         check([20_770, 9, 800, 71, 20_758, 171], &[(20_770, 2, 100, 1)]);
-        // The ledger has more of one and less of another: rows of its last seconds beside what was
+        // The ledger has more of one and less of another: rows of its last seconds, and what was
         // cut.
         check(
             [20_770, 5, 800, 60, 20_758, 180],

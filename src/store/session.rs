@@ -3,8 +3,8 @@
 //!
 //! **Invariant:** one batch is under way at a time. In a batch, an instance's own counts come
 //! before admissions. What the batch admitted is counted here before the next batch is made. So a
-//! part that is sent is always all that the store can know of it. If nobody waits any more when an
-//! admission arrives, the admission is undone and the part is sent again.
+//! part that is sent is always all that the store can know of it. If no request waits any more when
+//! an admission arrives, the admission is undone and the part is sent again.
 
 mod answers;
 mod batch;

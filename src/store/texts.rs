@@ -15,14 +15,14 @@ const MAX_WAITING_BYTES: usize = 4 << 20;
 /// The most texts that are stored, or looked up, at once.
 pub(super) const MAX_TEXTS: usize = 16;
 
-/// What is known of something that was looked up.
+/// The result of a lookup.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Lookup<T> {
     /// It is there.
     There(T),
     /// It is not there.
     Absent,
-    /// Nobody knows: the store could not be asked, or did not answer in time.
+    /// It is unknown: the store could not be asked, or did not answer in time.
     Unasked,
 }
 
@@ -106,7 +106,7 @@ impl TextRequest {
         } else {
             Vec::new()
         };
-        // If nobody waits any more, nobody needs the texts.
+        // If no request waits any more, the texts are not needed.
         self.answer.send(found).ok();
     }
 }
@@ -170,7 +170,7 @@ fn text_key(prefix: &str, name: &str) -> String {
     format!("{{{prefix}}}:{name}")
 }
 
-/// Returns a hash of some words, which is short, and from which nobody can read them.
+/// Returns a short hash of some words, which does not reveal them.
 pub(super) fn hash_words(words: &[&str]) -> String {
     let mut sha = Sha256::new();
     for part in words {

@@ -5,7 +5,7 @@ use crate::limits::{Level, Scope};
 use crate::status::UnreadableReport;
 use std::sync::{Arc, Weak};
 
-/// What is known of counts that could not be read.
+/// The record of counts that could not be read.
 #[derive(Default)]
 pub(super) struct Unreadable {
     /// How often some were found.

@@ -51,7 +51,7 @@ impl Trust {
         Trust::with_certificates(named, unknown_signer, alpn)
     }
 
-    /// Returns the trust in the system's authorities where nobody can name another one.
+    /// Returns the trust in the system's authorities where no setting can name another one.
     pub fn system_only(alpn: &[&[u8]]) -> Trust {
         Trust::with_certificates(Vec::new(), Some(UNKNOWN_TO_THE_SYSTEM), alpn)
     }
@@ -148,8 +148,7 @@ fn system_roots() -> &'static RootCertStore {
 #[derive(Debug)]
 struct Verifier {
     named: Vec<CertificateDer<'static>>,
-    /// What is told of a certificate that nobody is known to have signed, if the usual words would
-    /// not help.
+    /// The message about a certificate of an unknown authority, if the usual words would not help.
     unknown_signer: Option<UnknownSigner>,
     /// `None` if no authority is believed.
     authorities: Option<Arc<WebPkiServerVerifier>>,
@@ -254,7 +253,7 @@ impl ServerCertVerifier for Verifier {
     }
 }
 
-/// The error for a certificate that nobody is known to have signed, in words.
+/// The error for a certificate of an unknown authority, in words.
 #[derive(Debug, Clone, Copy)]
 struct UnknownSigner(&'static str);
 

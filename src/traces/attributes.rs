@@ -22,7 +22,7 @@ mod field {
     pub(super) const ENTRY: u8 = 1;
 }
 
-/// The bytes of a template beside those of the name.
+/// The bytes of a template without the name.
 pub(super) const AROUND: usize = 6;
 /// The form of a field that has a length.
 const LENGTH: u8 = 2;

@@ -69,7 +69,7 @@ async fn post_batch(traces: &Traces, receiver: &Receiver<'_>, body: &[Bytes]) ->
             Posted::Taken { .. } | Posted::Refused(_) | Posted::Failed(_) | Posted::Ended => None,
         };
         let Some(wait) = wait else { return posted };
-        // At the end of the process, nobody waits for a receiver.
+        // At the end of the process, no span waits for a receiver.
         tokio::select! {
             () = tokio::time::sleep(wait) => {}
             () = traces.queue.wait_until_hurried() => return Posted::Ended,

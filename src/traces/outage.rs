@@ -1,5 +1,5 @@
-//! What the log says of spans that are lost: one line when that begins, and one when it is over.
-//! Pure: the time is passed in.
+//! The log lines about lost spans: one line when that begins, and one when it is over. Pure: the
+//! time is passed in.
 
 use super::post::Posted;
 use std::time::{Duration, Instant};
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 /// next would be an outage each time.
 const QUIET: Duration = Duration::from_secs(60);
 
-/// What is known of an outage.
+/// The state of an outage.
 #[derive(Default)]
 pub(super) struct Outage {
     /// The spans that were lost since it began, and the time at which some were lost last; `None`

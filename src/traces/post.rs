@@ -33,7 +33,7 @@ pub(super) struct Receiver<'r> {
     ready_account: Arc<ReadyAccount>,
 }
 
-/// What became of a try.
+/// The result of a try.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Posted {
     /// The receiver has the spans, but for so many.
@@ -52,7 +52,7 @@ pub(super) enum Posted {
     Refused(String),
     /// The receiver cannot be reached, or does not answer.
     Failed(String),
-    /// The process ends, and nobody waits any longer.
+    /// The process ends, and waits no longer.
     Ended,
 }
 
@@ -161,14 +161,14 @@ impl<'r> Receiver<'r> {
     }
 }
 
-/// What a receiver answers, as far as it is read.
+/// The answer of a receiver, as far as it is read.
 #[derive(Clone, PartialEq, Message)]
 struct ReceiverAnswer {
     #[prost(message, optional, tag = "1")]
     partial: Option<PartialSuccess>,
 }
 
-/// What a receiver says if it did not take all.
+/// The answer of a receiver that did not take all.
 #[derive(Clone, PartialEq, Message)]
 struct PartialSuccess {
     #[prost(int64, tag = "1")]

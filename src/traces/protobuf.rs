@@ -22,7 +22,7 @@ enum WireType {
 pub(super) struct Message(Vec<u8>);
 
 impl Message {
-    /// Begins another message. Its memory is that of the last one, if that was not longer than
+    /// Begins another message. It reuses the memory of the last one, if that was not longer than
     /// these bytes.
     pub(super) fn reset(&mut self, bytes: usize) {
         self.0.clear();

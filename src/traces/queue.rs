@@ -34,7 +34,7 @@ pub(super) struct SpanQueue {
 /// The spans that are not sent because the process ends.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Unfinished {
-    /// Those that were left when nobody waited any longer.
+    /// Those that were left at the end of the last wait.
     pub(super) left: usize,
     /// Those that were given up, and counted, before.
     pub(super) before: usize,
@@ -93,7 +93,7 @@ impl SpanQueue {
                 state.is_hurried || state.spans >= MAX_BATCH_SPANS
             };
             if !is_due {
-                // Nobody waits longer than this, whatever wakes the task.
+                // No span waits longer than this, whatever wakes the task.
                 tokio::select! {
                     () = self.wake.notified() => {}
                     () = Clock::sleep_until(Clock::now() + MAX_WAIT) => {}

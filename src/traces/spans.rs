@@ -1,8 +1,8 @@
 //! The spans of a settled exchange: one of the gateway's own, and below it one for each attempt.
 //! They are written at once as the bytes that are sent. Pure: the ids are passed in.
 //!
-//! **Invariant:** the usage of an answer, and its cost, are on one span only, that of the attempt
-//! that is paid for. A receiver sums over spans, and would count it twice.
+//! **Invariant:** the usage of an answer, and its cost, are on one span only: the span of the
+//! attempt that is paid for. A receiver sums over spans, and would count it twice.
 
 use super::Traces;
 use super::attributes::{Attributes, put_text};
@@ -22,7 +22,7 @@ use std::net::{IpAddr, SocketAddr};
 const MILLI: u64 = 1_000_000;
 /// The flags of a span: it is kept, and it is known whether its parent is in another process.
 const FLAGS: u32 = 0x101;
-/// The same, and its parent is in another process.
+/// The flags of a span whose parent is in another process.
 const REMOTE: u32 = 0x301;
 
 /// The numbers of the fields of OpenTelemetry's messages.
@@ -150,7 +150,7 @@ pub(super) fn write_exchange(
     1 + begun.len()
 }
 
-/// What each span begins with.
+/// The bytes that each span begins with.
 struct SpanStart<'s> {
     context: &'s TraceContext,
     id: SpanId,
@@ -289,12 +289,12 @@ struct AttemptSpan<'k> {
     account: Option<&'k Account>,
     /// The number of attempts that began before, unless they are of other slices.
     resends: usize,
-    /// True if the usage of the exchange is that of this attempt.
+    /// True if the usage of the exchange comes from this attempt.
     is_paid: bool,
 }
 
 impl AttemptSpan<'_> {
-    /// Writes the span. Its ids are its own, and that of its parent.
+    /// Writes the span. Its ids are its own and its parent's.
     fn write(
         &self,
         gen_ai: bool,

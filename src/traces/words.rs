@@ -37,7 +37,7 @@ pub(super) mod gen_ai {
     pub(crate) const COST: AttributeName = name!("gen_ai.usage.cost");
     pub(crate) const OPENAI_TYPE: AttributeName = name!("openai.api.type");
     pub(crate) const OPENAI_TIER: AttributeName = name!("openai.response.service_tier");
-    /// The word of OpenInference by which a span is told from that of a model.
+    /// The word of OpenInference that separates this span from a model's.
     pub(crate) const KIND: AttributeName = name!("openinference.span.kind");
 }
 
@@ -125,8 +125,8 @@ fn own_quirks(dialect: &Dialect) -> Option<&'static Quirks> {
     is_own.then_some(quirks)
 }
 
-/// Returns the name of the kind of server that speaks a dialect: that of the quirks if it has some,
-/// else that of the protocol.
+/// Returns the name of the kind of server that speaks a dialect: the quirks' name if it has some,
+/// else the protocol's.
 pub(super) fn server_kind(dialect: &Dialect) -> &'static str {
     own_quirks(dialect).map_or(dialect.protocol.name, |quirks| quirks.name)
 }
@@ -138,7 +138,7 @@ pub(super) fn provider_name(dialect: &Dialect) -> &'static str {
     })
 }
 
-/// What an attempt asks a model for.
+/// The operation that an attempt asks a model for.
 pub(super) struct Operation {
     /// Its name.
     pub(super) name: &'static str,

@@ -32,7 +32,7 @@ use portcullis::explain::standalone_snapshot;
 use report::Findings;
 
 /// The signal SIGXFSZ: a file would be larger than a limit of the system allows. With a handler it
-/// ends nobody, and the write fails.
+/// does not end the process, and the write fails.
 const LARGE_FILE: i32 = 25;
 /// The longest time for all checks.
 const CHECKS_TIMEOUT: Duration = Duration::from_secs(120);

@@ -1,5 +1,5 @@
-//! `portcullis explain` prints what would become of a request, and why. It calls nobody, and reads
-//! no secret except the key of the admin listener, if it asks that for the state.
+//! `portcullis explain` prints what would become of a request, and why. It calls no upstream, and
+//! reads no secret except the key of the admin listener, if it asks that for the state.
 
 mod doors;
 pub(super) mod status;

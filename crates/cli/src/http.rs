@@ -67,7 +67,7 @@ pub(super) enum Question<'q> {
     Post(&'q [u8]),
 }
 
-/// Returns the key of an admin listener: that of the environment, or that of its settings.
+/// Returns the key of an admin listener: the environment's, or the one of its settings.
 pub(super) fn listener_key(admin: Option<&Admin>) -> Option<Secret> {
     let of_settings = || admin?.key.clone().filter(|key| key.expose() != ASSUMED);
     env::var(KEY)
@@ -89,8 +89,8 @@ pub(super) fn fetch_admin_page(
     fetch_page(url, usual_path, otherwise, &key, timeout)
 }
 
-/// Returns the key for the admin listener at an address: the given one, or that of the environment
-/// or server.yaml. The key of server.yaml is only for the listener of server.yaml.
+/// Returns the key for the admin listener at an address: the given one, or the key of the
+/// environment or server.yaml. The key of server.yaml is only for the listener of server.yaml.
 pub(super) fn key_lookup(
     conf: &Path,
     given: Option<Secret>,

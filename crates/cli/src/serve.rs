@@ -1,4 +1,4 @@
-//! `portcullis serve` reads the configuration and serves until it is told to stop.
+//! `portcullis serve` reads the configuration and serves until a signal stops it.
 
 use std::process::ExitCode;
 

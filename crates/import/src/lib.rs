@@ -2,10 +2,10 @@
 //! the given texts comes through functions that the caller gives.
 //!
 //! Each path of the source is a [`Finding`] with one of four [`Grade`]s. The made files show the
-//! findings as comments, beside what they are about.
+//! findings as comments at the entries that they are about.
 //!
 //! **Invariant:** an import never widens. What bounded a key and cannot be carried leaves the key
-//! switched off, with the reason beside it. No finding holds a value of the source that may be a
+//! disabled, with the reason in a comment. No finding holds a value of the source that may be a
 //! secret: a finding names the place, and ids that the catalog will show anyway.
 //!
 //! | Module | What is there |
@@ -47,7 +47,7 @@ pub struct Inputs<'a> {
     /// The time, in milliseconds of Unix time, if what was spent so far is to be carried.
     pub spent_at: Option<u64>,
     /// Reads a file that the configuration includes. The first name is the one that is written, the
-    /// second that of the file which includes it. The error is a reason without a name.
+    /// second the file that includes it. The error is a reason without a name.
     pub include: &'a dyn Fn(&str, &str) -> Result<Given, String>,
     /// Returns an environment variable. It is asked only for values that are no secrets.
     pub variable: &'a dyn Fn(&str) -> Option<String>,
@@ -95,7 +95,7 @@ pub struct Stopped {
 pub struct Spent {
     /// The caller.
     pub caller: String,
-    /// The key. Empty for what its caller has spent beside its keys.
+    /// The key. Empty for the caller's own sum, which no key has.
     pub key: String,
     /// The time for which it counts, in milliseconds of Unix time: now for a budget of a day, the
     /// first moment of the month for a budget of a month.

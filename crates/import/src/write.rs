@@ -22,7 +22,7 @@ pub(super) struct Section<'a> {
     pub(super) entries: &'a [EntryOut],
 }
 
-/// Writes a file of the catalog. Each finding stands beside what it became part of.
+/// Writes a file of the catalog. Each finding is a comment at the entry that it is about.
 pub(super) fn file(head: &str, sections: &[Section<'_>], findings: &[Finding]) -> String {
     let mut text = String::new();
     comment(&mut text, 0, head);

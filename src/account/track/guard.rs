@@ -237,7 +237,7 @@ impl Drop for AttemptGuard {
     }
 }
 
-/// What follows from a caller who left.
+/// The consequence of a caller who left.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Left {
     /// The caller has given the target up: it waited for much longer than usual.

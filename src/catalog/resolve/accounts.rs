@@ -329,8 +329,8 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
         }
     }
 
-    /// Returns the address of the account's server: the one that is written, or that of the preset
-    /// or the dialect.
+    /// Returns the address of the account's server: the one that is written, or the preset's or the
+    /// dialect.
     fn own_base(
         &self,
         protocol: &'static Protocol,
@@ -379,7 +379,7 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
     }
 
     /// Checks the account's addresses against the proxy that it names. Where secrets are not read,
-    /// nobody knows whether there is one.
+    /// it is unknown whether there is one.
     fn through(&self, proxy: &Proxy, base: &Base, signer: Option<&Signer>) {
         if proxy.is_assumed() {
             return;
@@ -446,7 +446,7 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
         written.any(|(name, _)| names.iter().any(|header| name.eq_ignore_ascii_case(header)))
     }
 
-    /// Refuses the fields that say how an account is called: a demo account calls nobody.
+    /// Refuses the fields about calls of an account: a demo account makes no calls.
     fn no_network(&self) -> Option<Base> {
         let raw = self.raw;
         for (field, written) in [

@@ -70,7 +70,7 @@ fn override_timeouts(written: &raw::Timeouts, default: Timeouts) -> Timeouts {
     }
 }
 
-/// Checks deadlines by themselves; `total` is that of streams.
+/// Checks deadlines by themselves; `total` is the deadline of streams.
 fn check_timeouts(written: &raw::Timeouts, total: Duration, scribe: &Scribe<'_, '_>) {
     for (field, written) in [
         ("connect", written.connect),

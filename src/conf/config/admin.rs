@@ -9,7 +9,7 @@ use crate::conf::scribe::Scribe;
 use crate::conf::secret_ref::{ASSUMED, SecretRef};
 use crate::conf::yaml::read::list_items;
 
-/// The fewest characters of a key: nobody guesses so many.
+/// The fewest characters of a key: so many cannot be guessed.
 const MIN_KEY_LENGTH: usize = 32;
 
 /// The settings of the admin listener.

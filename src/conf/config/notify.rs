@@ -18,7 +18,7 @@ pub use raw::LeastSeverity;
 pub struct Notify {
     /// The address that notices are posted to.
     pub webhook: Webhook,
-    /// The least severe problem that is told.
+    /// The least severe problem that is reported.
     pub least: LeastSeverity,
 }
 

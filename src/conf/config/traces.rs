@@ -1,6 +1,6 @@
 //! The section `traces:` of `server.yaml`: where traces are sent, and which.
 //!
-//! What the section does not say is taken from the variables `OTEL_*` that all programs share.
+//! Keys that the section leaves out come from the variables `OTEL_*` that all programs share.
 //! **Invariant:** without the section, these variables do nothing. No message quotes the URL or a
 //! header: a user may have put a secret there.
 
@@ -47,7 +47,7 @@ pub struct Traces {
     pub sampling: Sampling,
     /// True if the spans of attempts show the model, the tokens and the cost.
     pub gen_ai: bool,
-    /// What is known of this gateway, by name. `service.name` is there.
+    /// The attributes of this gateway, by name. `service.name` is there.
     pub resource: BTreeMap<String, String>,
 }
 

@@ -22,11 +22,11 @@ pub struct Proxies {
     /// The proxy to `http:` servers.
     http: Option<Arc<Proxy>>,
     exempt: Exempt,
-    /// Whether the variables were asked for.
+    /// True if the variables were asked for.
     asked: bool,
 }
 
-/// What an operator should know of the environment.
+/// The warning about the environment.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Remark {
     /// No variable names a proxy.

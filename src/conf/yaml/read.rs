@@ -225,7 +225,7 @@ enum ReadError {
     Recorded,
 }
 
-/// Nobody shows this text: the error is recorded as a problem.
+/// This text is not shown: the error is recorded as a problem.
 impl fmt::Display for ReadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("recorded")

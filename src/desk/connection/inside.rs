@@ -50,7 +50,7 @@ impl InternalConnector {
     pub fn connect(&self, from: SocketAddr, shutdown: &ShutdownWatch) -> Option<Stream> {
         let (ours, theirs) = tokio::io::duplex(BUFFER);
         let mut theirs = memory_stream(theirs);
-        // There is no socket: the address is set, and asked of nobody.
+        // There is no socket: the address is set in advance.
         let digest = SocketDigest::from_raw_fd(-1);
         digest.peer_addr.set(Some(from.into())).ok()?;
         digest.local_addr.set(None).ok()?;

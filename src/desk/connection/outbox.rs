@@ -8,7 +8,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use tokio::io::AsyncWrite;
 
-/// What waits to be written.
+/// The bytes that wait to be written.
 #[derive(Default)]
 pub(super) struct Outbox {
     /// It has no memory while nothing waits.

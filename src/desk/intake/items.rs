@@ -73,7 +73,7 @@ impl Desk {
             .map_err(bad_request)
     }
 
-    /// Looks up items, a few after the other. After one of which nobody knows, no more are looked
+    /// Looks up items, a few after the other. After one with an unknown result, no more are looked
     /// up. Returns `None` if those that are there have more than `room` bytes.
     async fn find_items<'i>(
         &self,
@@ -112,7 +112,7 @@ fn too_many_items(number: usize) -> Fault {
     }
 }
 
-/// Returns the refusal of a reference of which nobody knows whether its item is there.
+/// Returns the refusal of a reference whose item may or may not be there.
 fn unasked_store(index: usize) -> Refusal {
     let message = format!(
         "`input[{index}]` refers to an item, and the store that keeps items for several gateways could not be asked \

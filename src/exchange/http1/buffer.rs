@@ -1,4 +1,4 @@
-//! The bytes of an answer that were read, and that nobody has taken yet.
+//! The bytes of an answer that were read and not taken yet.
 
 use crate::base::pool;
 use std::io;

@@ -60,7 +60,7 @@ impl AnswerHead {
         })
     }
 
-    /// Reads a head. `is_clear` says that nobody could read other fields in it.
+    /// Reads a head. `is_clear` says that no reader could see other fields in it.
     fn parse(
         bytes: &[u8],
         config: &ParserConfig,

@@ -17,12 +17,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// The meter of one exchange. The default is that of a probe, whose row nobody reads.
+/// The meter of one exchange. The default is for a probe, whose row is not read.
 #[derive(Default)]
 pub struct Meter {
     /// The row as it was when the exchange was admitted.
     begun: Row,
-    /// The bytes from which the prompt's tokens are estimated if nobody counts them.
+    /// The bytes from which the prompt's tokens are estimated if they are not counted.
     prompt_bytes: u64,
     /// The time at which the request's head arrived.
     began: Option<Instant>,
@@ -38,13 +38,13 @@ struct MeterState {
     more: Vec<Asked>,
     /// True if the request was cut into slices. Then all that they used is the exchange's own.
     sums: bool,
-    /// What the slices that were answered used.
+    /// The use of the slices that were answered.
     done: Option<Done>,
     attempts: u32,
     unused: Unused,
 }
 
-/// What slices used, and who answered the first of them.
+/// The use of slices, and who answered the first of them.
 struct Done {
     account: Arc<str>,
     upstream_model: Arc<str>,

@@ -390,7 +390,7 @@ impl Opening<'_> {
             self.note_labels(met.or_else(|| Labels::of_answer(&body).map(Box::new)));
         }
         if read.is_err() {
-            // The provider may charge for an answer that nobody gets.
+            // The provider may charge for an answer that the caller does not get.
             self.progress.lock().usage = self.estimated(dialect.reported_usage(model, &to, &body));
         }
         let (answer, kept) = read.map_err(fault)?;

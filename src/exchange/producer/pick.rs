@@ -178,7 +178,7 @@ impl<'x> Producer<'x> {
     }
 
     /// Picks the next candidate that can be tried, and writes the request for it. If `beside` is
-    /// set, the attempt is to run beside the attempt at that candidate, at another account.
+    /// set, the attempt is a hedge of the attempt at that candidate, at another account.
     pub(super) fn pick(
         &mut self,
         running_candidate: Option<&'x Candidate>,
@@ -261,7 +261,7 @@ impl<'x> Producer<'x> {
     }
 
     /// Strikes out the candidates that can never be tried, before any is passed over for a passing
-    /// reason. Otherwise, the caller of a request that can never pass would be told to come again.
+    /// reason. Otherwise, the caller of a request that can never pass would get a `retry-after`.
     fn strike_impossible(&mut self) {
         let reach = self.search.reach;
         let envelope = &self.request.envelope;

@@ -29,9 +29,9 @@ pub(super) struct Facts {
     pub(super) resent: bool,
     /// The usage so far.
     pub(super) usage: Usage,
-    /// The attempt's span, if its account was told.
+    /// The attempt's span, if its account got the trace context.
     pub(super) span: Option<SpanId>,
-    /// What the upstream calls its answer, if the exchange is traced.
+    /// The upstream's id of its answer, if the exchange is traced.
     pub(super) labels: Option<Box<Labels>>,
 }
 

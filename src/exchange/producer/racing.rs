@@ -14,8 +14,7 @@ use std::task::Poll;
 use tokio::time::Instant;
 
 impl<'x> Producer<'x> {
-    /// Waits for the attempts that run, and begins one more beside a slow one if the catalog allows
-    /// it.
+    /// Waits for the attempts that run, and begins a hedge of a slow one if the catalog allows it.
     pub(super) async fn race(&mut self) -> Result<Option<Piece>, Refusal> {
         let hedge = self.hedge_due();
         let (state, alarm) = (&mut self.state, &mut self.alarm);
@@ -35,7 +34,7 @@ impl<'x> Producer<'x> {
         }
     }
 
-    /// Returns when a second attempt is due beside the first.
+    /// Returns when a hedge of the first attempt is due.
     fn hedge_due(&self) -> Option<Instant> {
         let Hedge { after, .. } = self.request.model.hedge?;
         let first = self.state.alone().filter(|_| self.may_hedge)?;

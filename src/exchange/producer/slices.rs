@@ -39,20 +39,20 @@ pub struct Slices {
     held: Held,
 }
 
-/// What becomes of the slices, if the request was cut into some.
+/// The state of the slices, if the request was cut into some.
 #[derive(Default)]
 pub(super) struct Sliced<'x> {
     /// All of them, until they have ended.
     pub(super) slices: Option<&'x Slices>,
     /// The producers of those that are asked for now.
     lanes: Vec<Option<Producer<'x>>>,
-    /// What is known of those that have ended. Few requests are cut, and this is large.
+    /// The results of those that have ended. Few requests are cut, and this is large.
     ended: Option<Box<Lock<Ended<'x>>>>,
     /// Their cost, once they have ended.
     pub(super) cost: Option<Option<Usd>>,
 }
 
-/// What is known of the slices that have ended.
+/// The results of the slices that have ended.
 #[derive(Default)]
 struct Ended<'x> {
     /// The number of slices that were begun.
@@ -124,7 +124,7 @@ impl Request {
             headers: headers.clone(),
             ..read
         };
-        // What stands beside the texts counts once.
+        // The fields around the texts count once.
         let more_bytes = if index == 0 { envelope.more_bytes } else { 0 };
         let prompt_bytes = envelope.prompt_bytes.saturating_add(more_bytes) as u64;
         let answer_header = AnswerHeader {
@@ -294,7 +294,7 @@ impl<'x> Producer<'x> {
     }
 
     /// Returns how many slices may be asked for at a time: a quarter of what the account may have,
-    /// so that others find room beside them.
+    /// so that other requests find room.
     fn side_by_side(&self) -> usize {
         let first = self
             .request

@@ -45,14 +45,14 @@ pub(super) enum Race<'x> {
     Waiting(Instant),
     /// One attempt runs.
     One(Running<'x>),
-    /// Two attempts run. The second began beside a slow first one.
+    /// Two attempts run. The second is a hedge of a slow first one.
     Two(Running<'x>, Running<'x>),
 }
 
 /// An attempt whose gate is not open yet.
 pub(super) struct Running<'x> {
     pub(super) attempt: Try<'x>,
-    /// True if the attempt began beside a slow one.
+    /// True if the attempt is a hedge of a slow one.
     pub(super) is_hedge: bool,
     /// True if the thoughts of earlier answers were left out.
     pub(super) no_thoughts: bool,

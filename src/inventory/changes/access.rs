@@ -152,7 +152,7 @@ fn written_models<'i>(caller: &'i CallerItem, key: &'i KeyItem) -> Written<'i> {
     (&caller.models, key.models.as_deref())
 }
 
-/// What changes for a key: models, and patterns of which it may use some models more or less.
+/// The changes for a key: models, and patterns of which it may use some models more or less.
 #[derive(Default, PartialEq, Eq, PartialOrd, Ord)]
 struct Effects {
     lost: Vec<String>,
@@ -163,7 +163,7 @@ struct Effects {
 }
 
 impl Effects {
-    /// Returns what is told of a key that works, or does not.
+    /// Returns the words for a key that works, or does not.
     fn statements(
         &self,
         works: bool,
@@ -198,7 +198,7 @@ pub(super) fn compare_permissions(
 ) {
     let [old, new] = access;
     let is_moved = |id: &str, name: &str| secrets.is_some_and(|secrets| secrets.is_moved(id, name));
-    // What is only there before or after is told once, with the model.
+    // A model that is only there before or after is reported once, in its own line.
     let kept = || {
         old.names
             .iter()

@@ -1,6 +1,7 @@
-//! What is told to break is held against the catalog itself: catalogs and edits are drawn, and the
-//! callers with a secret that opens something before the edit, and not after it, must be those for
-//! whom something is told to break. Which keys and names are told is not compared.
+//! Changes that are reported to break are held against the catalog itself: catalogs and edits are
+//! drawn, and the callers with a secret that opens something before the edit, and not after it,
+//! must be those for whom something is told to break. Which keys and names are reported is not
+//! compared.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -17,7 +18,7 @@ const NOW: (u64, &str) = (1_793_491_200, "2026-11-01T00:00:00.000Z");
 const DRAWN_EDITS: usize = 400;
 /// The number of secrets that only one key can have. Two more may move.
 const OWN: usize = 12;
-/// What is asked for. The empty name stands for a list of models, which every key gets.
+/// The name that is asked for. The empty name means a list of models, which every key gets.
 const NAMES: [&str; 9] = ["", "m1", "m2", "big", "x", "fast", "fab", "fo", "mm"];
 
 /// Draws parts of a catalog.
@@ -146,7 +147,7 @@ fn answering_caller(catalog: &Catalog, secret: usize, name: &str) -> Option<Stri
     Some(key.caller.id.to_string())
 }
 
-/// Returns the callers for whom this is told to break.
+/// Returns the callers for whom this is reported to break.
 fn callers_of(change: &Change) -> Vec<String> {
     let caller = |name: &String| name.split('/').next().unwrap_or_default().to_owned();
     match change.kind {

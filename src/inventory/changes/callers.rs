@@ -1,4 +1,4 @@
-//! What changes at callers and at their keys. Which models they may use is in `access`.
+//! The changes of callers and of their keys. Which models they may use is in `access`.
 
 use super::access::callers_of_both;
 use super::{Effect, FoundChanges, compare_amounts};
@@ -83,7 +83,7 @@ pub(super) fn compare_callers(
         for (effect, statement) in compare_amounts(&was.limits, &is.limits) {
             found.add(effect, entry, statement);
         }
-        // What moves is told with the keys that it opens.
+        // A moved secret is reported with the keys that it opens.
         let gone = was
             .keys
             .iter()
@@ -226,7 +226,7 @@ fn covers_ranges(new: &[String], old: &[String]) -> bool {
     new.is_empty() || (!old.is_empty() && narrow.iter().all(is_in))
 }
 
-/// Finds that something ends at another time. What does not work now breaks for nobody.
+/// Finds that something ends at another time. A key that does not work now breaks no request.
 fn compare_ends(
     found: &mut FoundChanges,
     entry: (&'static str, &str),

@@ -1,4 +1,4 @@
-//! What changes at accounts and at models.
+//! The changes of accounts and of models.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -213,15 +213,15 @@ fn compare_names(
     [before, after]: [&Inventory; 2],
     [old, new]: [&Access<'_>; 2],
 ) {
-    // Of a model that goes, its other names are told only if its id is still answered: else all are
-    // told with it.
+    // Of a model that goes, its other names are reported only if its id is still answered: else
+    // they belong to its own line.
     let is_kept = |id: &str| match after.models.get(id) {
         Some(model) => is_served(after, model),
         None => new.meant(id).is_some(),
     };
     for (name, (id, pattern)) in &old.names {
         match new.meant(name) {
-            // The model is gone, and that is told with it.
+            // The model is gone, and its own line has that.
             Some(_) if *name == *id && !after.models.contains_key(*id) => {}
             Some((is, _)) if is != *id => {
                 let statement = format!("means the model {is} instead of {id}");
@@ -272,7 +272,7 @@ fn compare_names(
         .filter(|(name, _)| !old.names.contains_key(*name))
     {
         let (effect, statement, whom) = match old.meant(name) {
-            // The model is new, and that is told with it.
+            // The model is new, and its own line has that.
             _ if *name == *id => continue,
             None if !was_served(id) => continue,
             None => (

@@ -164,7 +164,7 @@ impl Answer {
         self.json_of(|_| true)
     }
 
-    /// Writes JSON for the key that has used it: without what attempts cost whose answer nobody
+    /// Writes JSON for the key that has used it: without the cost of attempts whose answer nobody
     /// got, and with money only if it is shown.
     pub fn own_json(&self, shows_money: bool) -> String {
         let is_money = |name: &str| matches!(name, "cost_usd" | "cost_known" | "unpriced_requests");

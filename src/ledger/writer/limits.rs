@@ -8,7 +8,7 @@ use std::sync::Weak;
 
 impl Writer {
     /// Tells limits the past that they had to begin without, if nothing has been written since.
-    /// Returns limits that could not be told.
+    /// Returns limits that could not be noted.
     pub(super) fn recall(&self) -> Option<Weak<Registry>> {
         let limits = self.sink.owed.lock().take()?;
         let past = {

@@ -1,7 +1,7 @@
 //! [`Dates`] are the sums of days and months, each of what was admitted on it. They hold the
 //! present day and month, and some other dates that may come again when a clock is set.
 //!
-//! When a clock is set back, nobody knows whether it was wrong before or is wrong now. So the sums
+//! When a clock is set back, it is unknown whether it was wrong before or is wrong now. So the sums
 //! of later dates also count for the present date until time goes on. If a later date comes again,
 //! it goes on with its old sums. The ledger has the same sums.
 

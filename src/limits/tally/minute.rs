@@ -1,6 +1,6 @@
 //! A [`Minute`] holds the counts of the last sixty seconds, the present one included. A count
-//! leaves sixty seconds after its second began. So it leaves at most a minute after it came, as
-//! callers are told, and up to a second sooner.
+//! leaves sixty seconds after its second began. So it leaves at most a minute after it came, as the
+//! caller's answer says, and up to a second sooner.
 
 /// The seconds of a minute.
 const SECONDS: u64 = 60;

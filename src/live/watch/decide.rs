@@ -126,7 +126,7 @@ impl Watch {
     fn make_catalog(&mut self, texts: &Texts) -> ReadCatalog {
         let (give, take) = channel();
         let (dir, known, size) = (self.dir.clone(), texts.clone(), self.catalog_size);
-        // If nobody waits for the result any more, nobody needs it.
+        // If no task waits for the result any more, it is not needed.
         let make = move || drop(give.send(load::of_texts(&dir, known, size)));
         let maker = std::thread::Builder::new()
             .name("catalog-maker".to_owned())

@@ -1,7 +1,7 @@
 //! Who may ask the admin listener, and for what.
 //!
 //! A key keeps strangers out. It is compared by its hash, so that the time of the comparison tells
-//! nothing. A right key is always answered at once, whatever others send: nobody is locked out by
+//! nothing. A right key is always answered at once, whatever others send: no user is locked out by
 //! somebody else's wrong keys. Guessing is hopeless since a key has 32 characters or more.
 
 use super::Page;
@@ -16,7 +16,7 @@ const ADMIN_HEADER: &str = "x-portcullis-admin";
 /// The longest value of `Authorization` that is looked at.
 const MAX_VALUE_BYTES: usize = 1024;
 
-/// What a request shows of the admin key.
+/// The result of checking a request's admin key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum KeyCheck {
     /// The right key, or none where none is wanted.

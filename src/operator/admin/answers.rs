@@ -16,7 +16,7 @@ use std::time::Instant;
 /// The most callers, keys and keys' models that `/limits` shows.
 const MAX_SCOPES: usize = 1_000;
 
-/// Answers with a part of the page. A browser that has it already is told so.
+/// Answers with a part of the page. A browser that has it already gets 304.
 pub(super) fn asset_page(kind: &'static str, text: &'static str, headers: &HeaderMap) -> FullPage {
     let digest = Sha256::digest(text);
     let tag: String = digest

@@ -31,13 +31,13 @@ const MAX_REASONS: usize = 100;
 /// The age below which a file may have been changed again within one tick of its clock.
 const RECENT_AGE: Duration = Duration::from_secs(2);
 
-/// What is kept between two answers about the files: texts of some bytes, and no catalog.
+/// The cache between two answers about the files: texts of some bytes, and no catalog.
 pub(super) struct KeptMarks {
     permits: Arc<Semaphore>,
     kept: Arc<Lock<KnownDisk>>,
 }
 
-/// What the files held, compared with the catalog of this generation.
+/// The content of the files, compared with the catalog of this generation.
 type KnownDisk = Option<(u64, BTreeMap<PathBuf, Option<Stat>>, CatalogOnDisk)>;
 
 impl Default for KeptMarks {
@@ -65,7 +65,7 @@ impl Pages {
             self.backends.clone(),
             self.catalogs.kept.clone(),
         );
-        // The place is held until the answer is sent, or until it is made if nobody waits for it.
+        // The slot is held until the answer is sent, or until it is made if its reader has left.
         let made = tokio::task::spawn_blocking(move || {
             let instance = books.ledger.instance().to_string();
             (

@@ -22,7 +22,7 @@ use dialects::front::PathRequest;
 pub(super) const MAX_QUESTION_BYTES: usize = 256 << 10;
 const FIELDS: &str = "a JSON object with `key`, and with `body`, or with `model` and `text`; further `door`, `path_model`, `stream`, `headers`";
 
-/// What is asked.
+/// The question.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Question {

@@ -1,8 +1,8 @@
 //! A host name is one that the admin listener answers to, or refuses.
 //!
 //! A page that an operator visits can make its own name mean 127.0.0.1 (DNS rebinding), and then
-//! read the answers under that name. For that it needs a name that everybody can look up. So
-//! an address passes, and so does every name that nobody can have in the public DNS; others must be
+//! read the answers under that name. For that it needs a name that everybody can look up. So an
+//! address passes, and so does every name that cannot exist in the public DNS; others must be
 //! written in `admin.hosts`.
 
 use std::net::{IpAddr, Ipv6Addr};
@@ -25,8 +25,8 @@ const PRIVATE: [&str; 6] = [
 pub(super) struct HostNames(Vec<String>);
 
 impl HostNames {
-    /// Collects the machine's own name, the names beside it in a table of hosts, and the names that
-    /// the operator wrote.
+    /// Collects the machine's own name, its other names in a table of hosts, and the names that the
+    /// operator wrote.
     pub(super) fn new(own: &str, hosts: &str, written: &[String]) -> Self {
         let lines = hosts.lines().map(|line| {
             line.split('#')

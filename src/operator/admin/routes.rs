@@ -3,7 +3,7 @@
 use crate::operator::live::LivePart;
 use crate::operator::page;
 
-/// What is done for a path.
+/// The action for a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Route<'p> {
     /// `GET /status`

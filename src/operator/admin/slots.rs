@@ -1,8 +1,8 @@
 //! A place is the right to be connected to the admin listener.
 //!
 //! A connection is idle until it has sent the head of a request. When all places are taken, the
-//! oldest idle connection has to go, so that idle connections keep nobody out. **Invariant:** a
-//! connection that has sent a head is never closed for a new one.
+//! oldest idle connection has to go, so that idle connections do not keep others out.
+//! **Invariant:** a connection that has sent a head is never closed for a new one.
 
 use crate::base::lock::Lock;
 use std::collections::VecDeque;

@@ -1,4 +1,4 @@
-//! What the page says of the catalog that is served, and of what is not.
+//! The page's section about the catalog that is served, and about changes that are not.
 
 use super::{LivePage, cut_text, to_json};
 use crate::base::calendar::format_system_time;

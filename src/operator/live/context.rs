@@ -14,7 +14,7 @@ pub(super) type CallerKeys = HashMap<Arc<str>, Vec<Arc<Key>>>;
 pub(super) struct LiveContext {
     pub(super) now: Instant,
     pub(super) clock: SystemTime,
-    /// The same in milliseconds of Unix time.
+    /// The moment in milliseconds of Unix time.
     pub(super) ms: u64,
     /// The time for which the process has served.
     pub(super) up: Duration,

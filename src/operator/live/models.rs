@@ -87,7 +87,7 @@ struct LiveTarget<'r> {
     last_failure: Option<LiveFailure>,
 }
 
-/// What becomes of requests at a target and at its account.
+/// The state of requests at a target and at its account.
 #[derive(Serialize)]
 struct LiveStanding {
     state: TargetState,

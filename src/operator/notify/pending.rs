@@ -1,4 +1,4 @@
-//! [`Pending`] knows what the receiver has not been told yet. Pure: the time is passed in, as
+//! [`Pending`] has the changes that the receiver has not got yet. Pure: the time is passed in, as
 //! milliseconds of Unix time.
 
 use crate::base::calendar::format_time;
@@ -18,7 +18,7 @@ const MAX_PROBLEMS: usize = 30;
 /// The most ended problems that are remembered while the receiver is down.
 const MAX_ENDED: usize = 1_000;
 
-/// What has changed since the last notice.
+/// The changes since the last notice.
 #[derive(Default)]
 pub(super) struct Pending {
     /// The problems at the last look.
@@ -75,7 +75,7 @@ impl Pending {
         {
             return None;
         }
-        // What has become worse is told again.
+        // A problem that has become worse is sent again.
         let is_news = |(name, known): &(&FindingName, &Known)| {
             self.reported
                 .get(*name)
@@ -247,7 +247,7 @@ mod tests {
             look(&mut pending, *n, there, true).is_some()
         });
         assert!(told.count() <= 10);
-        // What was short is told, too.
+        // A short problem is sent, too.
         let mut pending = Pending::default();
         look(&mut pending, 0, &["a"], true).unwrap();
         look(&mut pending, 1, &["a", "b"], true);

@@ -7,12 +7,12 @@ use crate::series::FaultCounts;
 use crate::status::{LedgerReport, StoreReport, UnpricedReport};
 use std::sync::Arc;
 
-/// What is known of the process at one moment. Times are milliseconds of Unix time.
+/// The facts about the process at one moment. Times are milliseconds of Unix time.
 #[derive(Debug, Default)]
 pub struct Facts {
     /// The present time.
     pub now: u64,
-    /// The same in milliseconds of the clock of all counts, which nobody sets.
+    /// The moment in milliseconds of the monotonic clock of all counts.
     pub tick: u64,
     /// The phase of the process, and the number of its exchanges.
     pub phase: (Phase, usize),
@@ -55,7 +55,7 @@ pub struct Facts {
 pub struct CatalogFacts {
     /// The refusal that stands: its time and its reasons.
     pub refused: Option<(u64, Vec<String>)>,
-    /// What a change takes away that the gateway holds back.
+    /// The entries that a held change takes away.
     pub held: Option<String>,
     /// The files that are written without an end, and the time since which they are.
     pub endless: Option<(u64, Vec<String>)>,

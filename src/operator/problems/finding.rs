@@ -125,7 +125,7 @@ impl Rule {
 /// A rule, the kind and the name of its subject, and the part of the subject.
 pub type FindingName = (Rule, &'static str, Arc<str>, &'static str);
 
-/// What a rule says about one subject at one moment.
+/// The finding of a rule about one subject at one moment.
 #[derive(Debug, Clone)]
 pub struct Finding {
     /// The rule.

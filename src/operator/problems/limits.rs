@@ -14,7 +14,7 @@ const MUST_STAY: u64 = 30 * SECOND;
 const IN_USE: u64 = 7 * DAY;
 /// The end of a key is near.
 const NEAR: u64 = 7 * DAY;
-/// The end of a key is told for this time after it.
+/// The end of a key is reported for this time after it.
 const PAST: u64 = DAY;
 
 /// Looks for problems of callers and keys, and for costs that are not known.
@@ -133,7 +133,7 @@ fn old_secret(key: &KeyFacts, now: u64) -> Option<Finding> {
 /// Looks for models whose cost is not known: of answers, or of requests that were not sent.
 fn find_unpriced(facts: &Facts, found: &mut Vec<Finding>) {
     let mut of_models: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
-    // Where nobody counts money, no price is missing.
+    // Where money is not counted, no price is missing.
     for model in facts.models.iter().filter(|_| facts.counts_money) {
         let answers = model.recent.map_or(0, |recent| recent.unpriced);
         if answers > 0 {

@@ -7,13 +7,13 @@ use crate::base::descriptors::REMEDY;
 use crate::base::units::format_count;
 use crate::status::{LedgerState, Severity, StoreState};
 
-/// Lines and rows that were dropped are told for this time.
+/// Lines and rows that were dropped are reported for this time.
 const DROPPED: u64 = 5 * MINUTE;
-/// Connections that were closed at once are told for this time.
+/// Connections that were closed at once are reported for this time.
 const REFUSED: u64 = MINUTE;
-/// Counts that could not be read are told for this time, although they are mended sooner.
+/// Counts that could not be read are reported for this time, although they are mended sooner.
 const UNREADABLE: u64 = MINUTE;
-/// A panic is told for this time.
+/// A panic is reported for this time.
 const PANIC: u64 = HOUR;
 /// A store that is down for less than this is no problem: requests do not wait for it.
 const DOWN: u64 = 5 * SECOND;

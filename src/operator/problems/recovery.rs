@@ -1,7 +1,7 @@
 //! When failures are a problem, how bad it is, and when it is over. [`FailureMemory`] is what is
 //! remembered of them from one look to the next.
 //!
-//! **Invariant:** after the last failure nothing becomes worse: the requests that are told are
+//! **Invariant:** after the last failure nothing becomes worse: the requests that are reported are
 //! those of the minutes before it, although good ones leave the window later. Without an answer
 //! since, nothing has recovered.
 
@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 /// Of fewer requests no share is taken.
 const MIN_REQUESTS: u64 = 20;
-/// A failure that is older than this is severe only if nobody was answered since.
+/// A failure that is older than this is severe only if no request was answered since.
 const FRESH_AGE: u64 = 30 * SECOND;
 /// So many answers since the last failure show that it is over.
 const ENOUGH_ANSWERS: u64 = 3;
@@ -46,13 +46,13 @@ struct Standing {
     /// The number of all failures when this was written.
     seen: u64,
     /// The requests of the minutes before the last failure, and how many of them failed. Both are 0
-    /// if these failures are told by another rule.
+    /// if another rule reports these failures.
     requests: u64,
     failed: u64,
     severity: Severity,
 }
 
-/// What is told of the failures of one subject by one fault.
+/// The report on the failures of one subject by one fault.
 #[derive(Debug, Clone)]
 pub(super) struct FailureSummary {
     /// The model; `None` for the whole gateway.
@@ -62,7 +62,7 @@ pub(super) struct FailureSummary {
     pub(super) severity: Severity,
     /// The milliseconds since the last failure.
     pub(super) age: u64,
-    /// What happened since the last failure, if that is a while ago.
+    /// The requests since the last failure, if that is a while ago.
     pub(super) since: Option<String>,
 }
 
@@ -88,7 +88,7 @@ impl FailureMemory {
             let before = self.standing.get(&name).copied();
             let now = judge_subject(before, &recent, fault, facts.tick);
             let is_known = now.is_some_and(|now| now.requests > 0);
-            // What another rule has told is not told again of the whole gateway.
+            // A failure that another rule has reported is not reported again of the whole gateway.
             if now.is_some() || is_over(&recent.fault(fault), facts.tick) {
                 rest = rest.without(&recent);
             }
@@ -156,7 +156,7 @@ fn judge_subject(
     if known.last.is_none() || is_over(&known, now) {
         return None;
     }
-    // Nobody has to be asked again to know that a caller has gone.
+    // No further request is needed to know that a caller has gone.
     if fault == Fault::Caller && failed == 0 {
         return None;
     }

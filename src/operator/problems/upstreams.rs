@@ -45,7 +45,7 @@ pub(super) fn find_upstream_problems(
     }
 }
 
-/// Returns whether nobody can answer a model. One that is switched off is no problem.
+/// Returns whether no account can answer a model. A disabled model is no problem.
 fn is_unfit(model: &ModelFacts) -> bool {
     let is_off = model
         .targets
@@ -58,7 +58,7 @@ fn is_unfit(model: &ModelFacts) -> bool {
             .all(|target| target.state != TargetState::Ok)
 }
 
-/// Tells of models that nobody can answer, for one cause.
+/// Finds models that no account can answer, for one cause.
 fn unfit_models(causes: &Causes, models: &[&ModelFacts], found: &mut Vec<Finding>) {
     let Some(first) = models.first() else { return };
     let summary = match models {
@@ -175,7 +175,7 @@ fn find_failures(
     found: &mut Vec<Finding>,
 ) {
     for fault in [Fault::Us, Fault::Upstream, Fault::GivenUp, Fault::Caller] {
-        // Why nobody can answer a model is told already.
+        // The cause why no account answers a model is a finding already.
         let is_reported = |model: &ModelFacts| fault == Fault::Upstream && is_unfit(model);
         let (of_models, of_all): (Vec<FailureSummary>, _) = memory
             .find_failures(facts, fault, is_reported)
@@ -220,7 +220,7 @@ fn find_failures(
     }
 }
 
-/// What to do where a second provider is there, and fails, too.
+/// The advice where a second provider is there, and fails, too.
 const ALL_FAIL: &str = "Look at `attempts` in the access lines: they name the accounts and how each failed. There are several accounts, and \
                         they fail together: look whether something has them all, such as this machine's network, a proxy, or one provider \
                         behind them.";

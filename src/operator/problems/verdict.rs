@@ -16,7 +16,7 @@ pub struct Verdict {
     pub word: Word,
     /// The sentence.
     pub says: String,
-    /// What to do next, in this order, if nothing is served yet.
+    /// The next steps, in this order, if nothing is served yet.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub next: Vec<&'static str>,
 }
@@ -85,7 +85,7 @@ pub fn make_verdict(facts: &Facts, noticed: &[Noticed]) -> Verdict {
     if let Some(empty) = empty_verdict(facts) {
         return empty;
     }
-    // Whoever hangs is told first: its breaker may be open by now, which says less.
+    // A provider that hangs comes first: its breaker may be open by now, which says less.
     if let Some(one) = worst(&|one| one.is_problem && one.finding.rule == Rule::GivenUp) {
         return with_word(Word::Degraded, one.finding.summary.clone());
     }
@@ -202,7 +202,7 @@ fn failing_models(facts: &Facts, failing: &[&Noticed]) -> Option<String> {
     );
     let among = among_all(facts.models.len());
     if more.is_empty() {
-        // How many requests of a model fail is told by the problem itself.
+        // The problem itself has the number of requests that fail.
         unfit_ones.first()?;
         let why: Vec<String> = one.targets.iter().map(unfit_target).collect();
         let counted = if among.is_empty() {

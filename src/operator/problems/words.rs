@@ -68,7 +68,7 @@ pub(super) fn failing_account(account: &str, failure: Option<&Failure>) -> Strin
     format!("{account} {}", failure_verb(failure).for_count(1))
 }
 
-/// What an account does that fails, and what several do.
+/// The verbs for one account that fails, and for several.
 struct FailureVerb {
     one: Cow<'static, str>,
     several: Cow<'static, str>,
@@ -162,7 +162,7 @@ pub(super) fn unfit_target(target: &ModelTarget) -> String {
 /// Says of the targets of several models why they cannot be used: each account once, and those
 /// together that fail in the same way.
 pub(super) fn unfit_together(targets: &[&ModelTarget]) -> String {
-    // An account that fails in several ways is told with the way of most targets.
+    // An account that fails in several ways is described by the way of most targets.
     let mut ways: BTreeMap<&str, BTreeMap<Cow<'static, str>, (usize, FailureVerb)>> =
         BTreeMap::new();
     for target in targets {

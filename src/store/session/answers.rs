@@ -63,7 +63,7 @@ impl Session<'_> {
                 Sent::Admission(mut request, moments) => {
                     match protocol::read_admission(&answer).ok_or_else(wrong)? {
                         // The store knows only what was sent just now, and nothing of other
-                        // gateways. It is told later that what it granted was not taken.
+                        // gateways. A later message gives back what it granted.
                         AdmissionAnswer::Granted(_) | AdmissionAnswer::Refused(_) if emptied => {
                             request.leave_undecided();
                         }
@@ -107,7 +107,7 @@ impl Session<'_> {
                 Sent::Totals(..) if emptied => {}
                 Sent::Totals(request, moment) => {
                     match protocol::read_totals(&answer, moment, self.clock_ms).ok_or_else(wrong)? {
-                        // If nobody waits any more, nobody needs the counts.
+                        // If no request waits any more, the counts are not needed.
                         Some(counts) => drop(request.answer.send(counts)),
                         None if self.may_be_forgotten(&request.scope) => {
                             request.scope.mark_sent(NOT_SENT);

@@ -74,7 +74,7 @@ struct Before {
     notes: Vec<String>,
 }
 
-/// Compares what was loaded with a gateway (empty: that of server.yaml) or with a folder.
+/// Compares what was loaded with a gateway (empty: the one of server.yaml) or with a folder.
 pub(super) fn compare_with(
     loaded: &Loaded,
     conf: &Path,

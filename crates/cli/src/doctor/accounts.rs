@@ -50,7 +50,7 @@ impl AccountResult {
 /// What was heard from an account's server.
 #[derive(Default)]
 struct ServerReport {
-    /// The time before it was asked, and the time that it told.
+    /// The time before it was asked, and the time that it showed.
     clock: Option<(SystemTime, SystemTime)>,
     /// Whether it refuses the credential.
     is_refused: bool,

@@ -104,7 +104,7 @@ struct TargetAnswers {
 }
 
 /// Asks all targets, except those of accounts that are known to be out of reach, by their indexes.
-/// They are told in the order of the catalog.
+/// They are reported in the order of the catalog.
 pub(super) async fn ask_targets(
     snapshot: Arc<Snapshot>,
     unreached: &BTreeSet<usize>,
@@ -394,7 +394,7 @@ impl TargetAnswers {
                 Ok(()) => format!("can do {}, and the catalog says that it cannot", one.name()),
                 Err(why) => format!("cannot do {}: {why}", one.name()),
             };
-            // What the catalog says already surprises nobody.
+            // An ability that the catalog denies already is no surprise.
             let is_known = has.is_err() && one.is_denied(target);
             let state = if is_known {
                 CheckState::Ok

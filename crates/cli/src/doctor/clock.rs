@@ -22,7 +22,7 @@ struct SeenClock {
 }
 
 impl Clocks {
-    /// Adds a clock: the time that it told, in milliseconds of Unix time, when our clock was
+    /// Adds a clock: the time that it showed, in milliseconds of Unix time, when our clock was
     /// between `before` and now.
     pub(super) fn add(&mut self, whose: String, before: SystemTime, server_ms: u64) {
         let sent = before

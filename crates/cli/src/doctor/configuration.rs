@@ -1,5 +1,5 @@
-//! The configuration is read as `serve` reads it. If that fails, its errors are told, and what can
-//! still be read is used for the other checks.
+//! The configuration is read as `serve` reads it. If that fails, its errors are reported, and what
+//! can still be read is used for the other checks.
 
 use std::net::SocketAddr;
 use std::path::Path;

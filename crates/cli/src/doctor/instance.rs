@@ -1,4 +1,5 @@
-//! A running instance is asked for its status, and its problems are told like the findings here.
+//! A running instance is asked for its status, and its problems are reported like the findings
+//! here.
 
 use std::path::Path;
 

@@ -139,7 +139,7 @@ fn gateway_marks(server: &Server) -> Result<BTreeMap<String, String>, String> {
     Ok(server)
 }
 
-/// Returns the finding for an address that is in use: that of the admin listener, or another.
+/// Returns the finding for an address that is in use: the admin listener's, or another.
 fn taken_finding(subject: Subject, holder: &Holder, is_admin: bool) -> Finding {
     const FIND_PROGRAM: &str = "find out which program has the address (`ss -ltnp`). If it is not this gateway, the next start fails: then write \
                         another address into server.yaml";

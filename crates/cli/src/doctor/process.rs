@@ -18,7 +18,7 @@ use portcullis::conf::secret_ref::ASSUMED;
 const TOO_FEW_FILES: u64 = 96;
 /// So many open files are as good as any number.
 const UNLIMITED: u64 = 1 << 40;
-/// Fewer connections of callers than these are told, unless the settings want no more.
+/// Fewer connections of callers than these are reported, unless the settings want no more.
 const FEW_CALLERS: usize = 200;
 /// The environment variables that name a proxy for other programs. Those that can be read here come
 /// first.

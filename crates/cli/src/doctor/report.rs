@@ -183,7 +183,7 @@ fn wrap_text(head: &str, indent: usize, text: &str) -> String {
 pub(super) struct Findings {
     json: bool,
     findings: Vec<Finding>,
-    /// False if nobody reads what is written.
+    /// False if the output has no reader.
     is_read: bool,
 }
 

@@ -18,7 +18,7 @@ struct DoorAtTarget {
     door: &'static str,
     account: String,
     upstream_model: String,
-    /// The fields that are left out or weakened, as callers are told.
+    /// The fields that are left out or weakened, as callers see them.
     lost: Vec<String>,
     /// The parts of the format that are refused.
     refused: Vec<&'static str>,

@@ -95,7 +95,7 @@ pub(super) fn run(args: &NewKeyArgs, now: SystemTime) -> Result<ExitCode, String
 }
 
 /// Prints a secret, and waits until the gateway has it from this file. If the secret cannot be
-/// printed, nobody ever has it, and the files are put back as they were.
+/// printed, it is lost, and the files are put back as they were.
 pub(super) fn show_once(
     secret: &str,
     files: &mut Files,

@@ -18,7 +18,7 @@ pub(super) struct NewSecret {
     pub(super) text: String,
     /// The hash that the catalog holds.
     pub(super) hash: String,
-    /// The beginning of the secret. It is written beside the hash, and says which secret the hash
+    /// The beginning of the secret. It is written after the hash, and says which secret the hash
     /// belongs to.
     pub(super) note: String,
 }

@@ -115,7 +115,7 @@ impl ImportFrom for LiteLlm {
         imported
             .findings
             .retain(|finding| seen.insert(finding.clone()));
-        // Where no lines are known, the order of the file is that of the findings.
+        // Where no lines are known, the findings keep the order of the file.
         imported
             .findings
             .sort_by(|a, b| (&a.file, a.line).cmp(&(&b.file, b.line)));

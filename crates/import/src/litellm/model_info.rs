@@ -76,7 +76,7 @@ pub(super) fn kind_of(mode: &str) -> Option<&'static str> {
     })
 }
 
-/// Says what became of a field of `model_info` that nobody took.
+/// Returns the finding about a field of `model_info` that no rule took.
 pub(super) fn of_info(key: &str) -> &'static str {
     match key {
         "id" => "targets have no ids here",

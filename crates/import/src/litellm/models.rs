@@ -478,7 +478,7 @@ impl<'a> Made<'a> {
     }
 }
 
-/// Returns the place of an entry, by that of its name.
+/// Returns the place of a model's entry, from the place of its `model_name`.
 pub(super) fn place_of(name: &At<'_>) -> String {
     place(
         name.file,
@@ -513,7 +513,7 @@ fn unlike(id: &str, model: &str, draft: &Draft) -> Option<&'static str> {
     }
 }
 
-/// Makes the finding about a parameter that nobody took.
+/// Makes the finding about a parameter that no rule took.
 fn unknown(key: &str, at: &At<'_>, became: &str) -> Finding {
     let what = match key {
         "max_retries" | "num_retries" => {

@@ -163,7 +163,7 @@ impl<'a> Params<'a> {
         self.fields.contains_key(key)
     }
 
-    /// Returns what nobody took.
+    /// Returns the parameters that no rule took.
     pub(super) fn rest(self) -> impl Iterator<Item = (&'a str, At<'a>)> {
         self.fields.into_iter()
     }

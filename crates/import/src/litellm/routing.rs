@@ -236,7 +236,8 @@ impl Rules {
             None
         };
         let weights = weights(&group.targets, &became, findings);
-        // What has no weight beside others gets requests only when the others have failed.
+        // A target without a weight, next to others with one, gets requests only when the others
+        // have failed.
         let is_last = |index: usize| {
             weights
                 .as_ref()

@@ -11,7 +11,7 @@ use super::walk::{Bound, setting_bound};
 use crate::notes::{Finding, Grade};
 use portcullis::conf::yaml::edit::New;
 
-/// What the settings say beside the models.
+/// The settings of the file that are not about models.
 #[derive(Default)]
 pub(super) struct Common {
     pub(super) rules: Rules,

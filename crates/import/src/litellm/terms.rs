@@ -91,7 +91,7 @@ impl<'a> Terms<'a> {
         }
     }
 
-    /// Returns whether a path is that of one of the fields.
+    /// Returns whether a path leads to one of the fields.
     pub(super) fn has(&self, path: &str) -> bool {
         self.fields.iter().any(|(_, at)| at.path == path)
     }

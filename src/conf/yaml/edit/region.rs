@@ -15,7 +15,7 @@ use crate::conf::yaml::Step;
 pub(super) struct TextRegion<'t> {
     /// The first byte. A map in block style begins with its first key.
     pub(super) start: usize,
-    /// The byte after the last one; `None` if it cannot be told, as for a block scalar.
+    /// The byte after the last one; `None` if it is unknown, as for a block scalar.
     pub(super) end: Option<usize>,
     /// True if the value has an anchor, so that other places may use it too.
     pub(super) anchored: bool,
@@ -56,7 +56,7 @@ pub(super) struct EntryRegion<'t> {
 }
 
 /// Finds the place of the document, with the places along the path. Returns `None` if one of them
-/// cannot be told.
+/// is unknown.
 pub(super) fn find_region<'t>(text: &'t str, path: &[Step<'_>]) -> Option<TextRegion<'t>> {
     let mut reader = RegionFinder {
         text,

@@ -1,4 +1,4 @@
-//! What an account's credential is good for, as far as that is told for free: the provider's list
+//! The rights of an account's credential, as far as they can be seen for free: the provider's list
 //! of models, a token, and the answers to requests for nothing. A request for an answer would be
 //! charged for.
 

@@ -107,7 +107,7 @@ pub(super) async fn check_reach(
 }
 
 /// Returns what to do about a failed handshake, by its reason in words. `untrusted` is for a
-/// certificate that nobody signed whom the gateway trusts, or that is for another name.
+/// certificate of an authority that the gateway does not trust, or of another name.
 fn tls_remedy(why: &str, untrusted: &str) -> String {
     match Doubt::from_reason(why) {
         Doubt::Certificate => untrusted.to_owned(),

@@ -46,7 +46,7 @@ pub(super) struct GoodAnswer {
     is_stream: bool,
     /// The fields that could not be said.
     losses: Vec<String>,
-    /// The share of the tightest quota that is left, if the head told it.
+    /// The share of the tightest quota that is left, if the head has it.
     headroom: Option<f64>,
 }
 
