@@ -2,8 +2,8 @@
 //! texts, in the order of their names, and nothing secret.
 //!
 //! **Invariant:** the same files make the same inventory, byte by byte, on every machine. Of a
-//! credential it says only of which kind it is, of a header only the name, and of a key's secrets
-//! only how many there are and when they end. What is secret counts only in the [`Marks`].
+//! credential it shows only the kind, of a header only the name, and of a key's secrets only how
+//! many there are and when they end. What is secret counts only in the [`Marks`].
 
 use std::collections::BTreeMap;
 
@@ -89,7 +89,7 @@ pub struct CallerItem {
     /// When its keys end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires: Option<String>,
-    /// Whether its answers say what they cost.
+    /// True if its answers have their cost.
     #[serde(default, skip_serializing_if = "is_false")]
     pub expose_cost: bool,
     /// Its keys, by their names without the caller's.

@@ -280,7 +280,8 @@ impl Series {
         sums
     }
 
-    /// Returns how much of the last time [`Series::recent_sums`] sums: the step that fills is not whole.
+    /// Returns how much of the last time [`Series::recent_sums`] sums: the step that fills is not
+    /// whole.
     pub fn covered(time: Duration, now: Instant) -> Duration {
         let steps = u32::try_from(time.as_secs().div_ceil(STEP.as_secs())).unwrap_or(u32::MAX);
         STEP.saturating_mul(steps.saturating_sub(1))

@@ -408,7 +408,7 @@ impl Background {
         }
     }
 
-    /// Tells of problems that come and go, if the settings say to whom.
+    /// Sends notices of problems that come and go, if the settings have a receiver.
     async fn notify(&self) {
         let Process {
             settings,
@@ -422,7 +422,7 @@ impl Background {
         }
     }
 
-    /// Sends traces, if the settings say where to.
+    /// Sends traces, if the settings have a receiver.
     async fn traces(&self) {
         let Process {
             books, backends, ..

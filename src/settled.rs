@@ -114,7 +114,7 @@ pub struct Incoming {
     pub wants_json: bool,
     /// The number of answers that are asked for, if it is known.
     pub choices: u16,
-    /// The most tokens that an answer may have, if the request says so.
+    /// The most tokens that an answer may have, if the request has a maximum.
     pub most_tokens: Option<NonZeroU32>,
     /// The size of the request's body.
     pub bytes: u64,

@@ -447,7 +447,7 @@ impl Breaker {
         }
     }
 
-    /// Takes over the state of another process's breaker. That process does not say how much is
+    /// Takes over the state of another process's breaker. That process does not show how much is
     /// broken: it is taken as a part.
     pub fn recall(&mut self, state: BreakerState, now: Instant) {
         self.reset();

@@ -61,13 +61,13 @@ pub enum Failure {
     Cut,
     /// The answer has another status than 200.
     Status {
-        /// The meant status: the one that came, unless the body says otherwise.
+        /// The meant status: the one that came, unless the body has another one.
         status: u16,
         /// The status that came.
         seen: u16,
         /// The error that the body describes.
         error: Box<UpstreamError>,
-        /// The time after which to come back, as the upstream said.
+        /// The time after which to retry, from the upstream.
         retry_after: Option<Duration>,
     },
     /// An answer of status 200 has an error object inside.
@@ -90,7 +90,7 @@ pub enum NextStep {
 /// The classes of failures, which decide the next step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Class {
-    /// The request is wrong: another account would say the same.
+    /// The request is wrong: another account would refuse it, too.
     Caller,
     /// Our account's credential failed, or its money is gone.
     Credential,
@@ -98,7 +98,7 @@ pub enum Class {
     Refused,
     /// There were too many requests of ours.
     Rate,
-    /// The provider has no room now, whoever asks.
+    /// The provider has no room now, for any of its callers.
     Overloaded,
     /// The failure may pass by itself.
     Transient,
@@ -152,7 +152,7 @@ enum Reason<'f> {
 pub struct Setback {
     /// The failure's class.
     pub class: Class,
-    /// The time after which to come back, as the upstream said.
+    /// The time after which to retry, from the upstream.
     pub retry_after: Option<Duration>,
 }
 
@@ -359,7 +359,7 @@ impl Failure {
         self.facts().name
     }
 
-    /// Returns the time after which to come back, as the upstream said.
+    /// Returns the time after which to retry, from the upstream.
     pub fn retry_after(&self) -> Option<Duration> {
         if let Failure::Status { retry_after, .. } = self {
             *retry_after

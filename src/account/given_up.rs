@@ -1,6 +1,6 @@
-//! [`GivenUp`] is what callers tell of a target by giving it up: they leave before it has begun to
-//! answer. A provider that hangs shows in no other way, since its callers leave long before any
-//! timeout of the gateway.
+//! [`GivenUp`] records the callers who give a target up: they leave before it has begun to answer.
+//! A provider that hangs shows in no other way, since its callers leave long before any timeout of
+//! the gateway.
 //!
 //! A caller may be impatient, too. So a leave counts only if the target took much longer than it
 //! usually does. While the usual time is not known, a leave counts if no other caller got an answer

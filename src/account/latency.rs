@@ -2,8 +2,8 @@
 //! one ([`Rolling`]).
 //!
 //! Pure and of fixed size. An attempt that ended before its first token counts too: by
-//! [`Peak::record_wait`], and by [`Rolling::record`] if a hedge cut it off. Such an attempt was slower
-//! than the time it waited. Without the slow attempts, all targets would seem fast.
+//! [`Peak::record_wait`], and by [`Rolling::record`] if a hedge cut it off. Such an attempt was
+//! slower than the time it waited. Without the slow attempts, all targets would seem fast.
 
 use crate::series::{BUCKETS, bucket_index, quantile};
 use std::time::{Duration, Instant};
@@ -37,7 +37,7 @@ impl Peak {
     /// Notes that no first token came in this time, and none will. The time counts only if it is
     /// long, since a quick failure says nothing about speed.
     pub fn record_wait(&mut self, time: Duration, now: Instant) {
-        /// The shortest wait that says anything about a target of which nothing is known.
+        /// The shortest wait that proves anything about a target without known times.
         const LONG: Duration = Duration::from_secs(1);
         if self
             .known

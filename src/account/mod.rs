@@ -54,7 +54,7 @@ pub struct State {
     in_flight: AtomicUsize,
     /// The counts of tokens in flight. They take no places of requests.
     counts: AtomicUsize,
-    /// The most requests that the account may have, as the newest catalog says. It also counts for
+    /// The most requests that the account may have, by the newest catalog. It also counts for
     /// exchanges that began with an older catalog.
     max_requests: AtomicUsize,
     /// Wakes those who wait for a place when one is free.

@@ -1,5 +1,5 @@
-//! Reads the provider's quota from an answer's head: how much is left ([`tightest_headroom`]), so that
-//! requests can go elsewhere before a 429, and when to come back after one ([`retry_after`]).
+//! Reads the provider's quota from an answer's head: how much is left ([`tightest_headroom`]), so
+//! that requests can go elsewhere before a 429, and when to come back after one ([`retry_after`]).
 //!
 //! Numbers are trusted only as far as they make sense: what cannot be read is ignored, what is
 //! absurd is clamped, and everything is forgotten after a while. Pure: headers are looked up by a
@@ -81,8 +81,8 @@ const BELIEVED: Duration = Duration::from_secs(300);
 /// The shortest time for which a quota is believed, so that the requests that follow can use it.
 const AT_LEAST: Duration = Duration::from_secs(1);
 
-/// Returns the headroom of the tightest quota that a head tells of. `lookup` returns a header's
-/// value by its name in lower case.
+/// Returns the headroom of the tightest quota in a head. `lookup` returns a header's value by its
+/// name in lower case.
 pub fn tightest_headroom<'h>(
     lookup: impl Fn(&str) -> Option<&'h str>,
     now: SystemTime,
@@ -105,7 +105,7 @@ pub fn tightest_headroom<'h>(
         .min_by(|a, b| a.share.total_cmp(&b.share))
 }
 
-/// Returns how long to stay away, an hour at most, as a head tells: by `retry-after-ms`, by
+/// Returns how long to send nothing, an hour at most, from a head: by `retry-after-ms`, by
 /// `retry-after`, or by the reset of a quota that is used up.
 pub fn retry_after<'h>(
     lookup: impl Fn(&str) -> Option<&'h str>,

@@ -41,8 +41,8 @@ pub struct View {
 /// Less than this share of a quota is nearly nothing: requests in flight may use it up.
 const NEARLY_GONE: f64 = 0.05;
 
-/// Returns the targets' places in the order in which they are tried. `sticky` is a [`stable_hash`] of the
-/// conversation, whose requests share a target; `random` returns numbers in [0, 1).
+/// Returns the targets' places in the order in which they are tried. `sticky` is a [`stable_hash`]
+/// of the conversation, whose requests share a target; `random` returns numbers in [0, 1).
 pub fn order_targets(
     strategy: Strategy,
     views: &[View],

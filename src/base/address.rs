@@ -1,5 +1,5 @@
-//! A [`Cidr`] is a range of IP addresses, as an operator writes it. [`reachable_address`] says where a
-//! listener is reached.
+//! A [`Cidr`] is a range of IP addresses, as an operator writes it. [`reachable_address`] says
+//! where a listener is reached.
 //!
 //! An IPv4 address inside an IPv6 one (mapped, or by way of NAT64) always counts as the IPv4
 //! address, so that no rule can be passed by writing an address differently.

@@ -2,8 +2,9 @@
 //! file, line, path, cause, fix.
 //!
 //! **Invariant:** no message holds a value that may be a secret. A text that an operator wrote is
-//! quoted in two cases only: it is close to an allowed word ([`quote_near_miss`]), or it is an id of the
-//! catalog ([`quote_safely`]). Of every other value a message gives only the place ([`in_column`]).
+//! quoted in two cases only: it is close to an allowed word ([`quote_near_miss`]), or it is an id
+//! of the catalog ([`quote_safely`]). Of every other value a message gives only the place
+//! ([`in_column`]).
 
 use std::fmt;
 
@@ -18,7 +19,7 @@ pub struct Problem {
     /// The place in the file's tree: `models.fast.targets[1].account`; empty for the file as a
     /// whole.
     pub path: String,
-    /// A text that says what is wrong, and what to do.
+    /// A text with the fault, and what to do.
     pub message: String,
 }
 

@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 
 /// The header with a trace and a span of it.
 pub static TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
-/// The header with what tools say of a trace.
+/// The header with the tools' own data of a trace.
 pub static TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
 
 /// The id of a trace. It is not zero.
@@ -121,7 +121,7 @@ impl TraceContext {
         ["00", &to_hex(&self.trace), &to_hex(&span), flags].join("-")
     }
 
-    /// Returns what the caller's tools say of the trace.
+    /// Returns the caller's `tracestate`.
     pub fn state(&self) -> Option<&str> {
         self.parent.as_ref()?.state.as_deref()
     }

@@ -222,7 +222,7 @@ pub struct Caller {
     pub expires: Option<SystemTime>,
     /// The limits of all its keys together.
     pub limits: Limits,
-    /// True if the caller's answers say what they cost.
+    /// True if the caller's answers have their cost.
     pub expose_cost: bool,
 }
 

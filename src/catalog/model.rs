@@ -198,8 +198,8 @@ pub struct Target {
 }
 
 impl Target {
-    /// Makes the target that a pattern's target stands for, if its `*` stands for this text.
-    /// A model that was tuned for one customer is left out, unless the pattern says that it is one.
+    /// Makes the target that a pattern's target stands for, if its `*` stands for this text. A
+    /// model that was tuned for one customer is left out, unless the pattern asks for such models.
     fn named(&self, star: &str) -> Option<Target> {
         const TUNED: &str = "ft:";
         let (account, model) = (&self.account, globs::fill_star(&self.model, star));

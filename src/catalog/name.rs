@@ -1,6 +1,6 @@
 //! The rules for names. Names stand in logs, metrics, headers and URLs, so they are plain.
 
-/// Checks the name of an account, a caller or a key. The error says what a right name looks like.
+/// Checks the name of an account, a caller or a key. The error shows what a right name looks like.
 pub fn of_entry(name: &str) -> Result<(), &'static str> {
     const RIGHT: &str = "a name has 1 to 64 characters: letters, digits and . _ - @ +; the first is a letter or a digit";
     let right = name.len() <= 64

@@ -1,5 +1,5 @@
-//! A rotation replaces a secret of a key by a newer one. This module says which secrets are being
-//! replaced.
+//! A rotation replaces a secret of a key by a newer one. This module finds the secrets that are
+//! being replaced.
 
 use super::Key;
 use std::sync::Arc;

@@ -51,7 +51,7 @@ pub enum Sign {
     Renamed,
     /// Somebody wrote into the file and has not closed it yet.
     Open,
-    /// Whoever wrote into the file has closed it.
+    /// The writer has closed the file.
     Closed,
 }
 

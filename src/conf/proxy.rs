@@ -49,7 +49,7 @@ pub struct Proxy {
 }
 
 impl ProxyChoice {
-    /// Reads what an account says: a URL, or `none`. An error is the rest of a sentence; the
+    /// Reads an account's setting: a URL, or `none`. An error is the rest of a sentence; the
     /// sentence begins with the place where the text was found. No error quotes the text.
     pub fn parse(text: &str) -> Result<ProxyChoice, String> {
         match text.trim_end_matches(['\r', '\n']) {

@@ -153,7 +153,7 @@ impl<'t> Node<'t> {
         self.find(path).map(|found| found.line)
     }
 
-    /// Returns whether two values say the same, regardless of their places and quotes.
+    /// Returns whether two values are equal, regardless of their places and quotes.
     pub fn same(&self, other: &Node<'_>) -> bool {
         match (&self.value, &other.value) {
             (Value::Plain(a), Value::Plain(b)) | (Value::Quoted(a), Value::Quoted(b)) => a == b,

@@ -128,7 +128,7 @@ pub fn conversation_name<'h>(headers: &'h HeaderMap, front: &Front) -> Option<&'
     sessions.find(|session| !session.is_empty())
 }
 
-/// Returns the longest time for all attempts together, as the caller says.
+/// Returns the longest time for all attempts together, from the caller's header.
 pub fn request_timeout(headers: &HeaderMap) -> Result<Option<Duration>, Refusal> {
     let mut values = headers.get_all(&TIMEOUT).iter();
     let (Some(value), another) = (values.next(), values.next()) else {

@@ -19,7 +19,7 @@ use pingora_proxy::Session;
 use std::sync::Arc;
 
 impl Desk {
-    /// Counts the tokens of a request. Returns the answer, and what its head says besides.
+    /// Counts the tokens of a request. Returns the answer, and the further fields of its head.
     pub(super) async fn count_tokens(
         &self,
         session: &mut Session,

@@ -1,4 +1,4 @@
-//! Takes secrets out of what an upstream says, before a caller or a log line shows it.
+//! Removes secrets from an upstream's text, before a caller or a log line shows it.
 
 use crate::base::table::is_unseen;
 use dialects::neutral::looks_secret;

@@ -26,7 +26,7 @@ pub fn on_credential(failure: &Failure, account: &Account, secrets: &[&str]) -> 
     )
 }
 
-/// Returns what the provider says about a request that it refused, or why none could be signed.
+/// Returns the provider's error for a request that it refused, or why none could be signed.
 /// `secrets` must not appear in it.
 pub fn provider_message(failure: &Failure, secrets: &[&str]) -> String {
     let error = failure.error();

@@ -36,7 +36,7 @@ use tokio::time::{Instant, sleep_until};
 const STALE_PERIOD: Duration = Duration::from_millis(500);
 /// The size of the slices in which the request is sent. Each slice has its own deadline.
 const SLICE_BYTES: usize = 64 * 1024;
-/// The time after a failed write in which the upstream may still say why.
+/// The time after a failed write in which the upstream may still send the reason.
 const LATE_ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
 /// The time for the end of a connection that is not kept.
 const CLOSE_TIMEOUT: Duration = Duration::from_millis(20);

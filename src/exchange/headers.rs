@@ -28,7 +28,7 @@ impl<'a> AnswerHeaders<'a> {
         std::str::from_utf8(value).ok()
     }
 
-    /// Returns whether any header may tell of a quota.
+    /// Returns whether any header may have a quota.
     pub fn have_quotas(self) -> bool {
         const PART: &[u8] = b"ratelimit";
         match self {

@@ -170,7 +170,7 @@ impl Instance {
         }
     }
 
-    /// Notes each difference between what the instance serves and what the files say.
+    /// Notes each difference between the catalog of the instance and the files.
     pub(super) fn note_differences(&self, model: &Model, report: &mut Report) {
         let catalog = &self.status.catalog;
         let mut fact = |sentence: String| report.add_fact("catalog", sentence);

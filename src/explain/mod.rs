@@ -1,4 +1,4 @@
-//! An explanation says what would become of a request, and why. No upstream is called, and nothing
+//! An explanation shows what would happen to a request, and why. No upstream is called, and nothing
 //! is reserved.
 //!
 //! The gateway's own code finds the key, the model, the order and the upstream requests, over a

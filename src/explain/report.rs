@@ -17,8 +17,8 @@ pub struct Report {
     /// The limits on the request, as `/limits` names them. For people, they are among the facts.
     pub(super) limits: Vec<serde_json::Value>,
     pub(super) candidates: Vec<Candidate>,
-    /// True if a gateway was asked for its state or for what is used of the limits, and did not say
-    /// it.
+    /// True if a gateway was asked for its state or for the use of the limits, and did not answer
+    /// that.
     #[serde(skip)]
     pub(super) is_unsure: bool,
     /// The refusals, in the order in which the gateway meets them. The caller learns of the first.
@@ -190,8 +190,8 @@ impl Report {
         self
     }
 
-    /// Takes over what a running gateway says of the limits, in its own report: what is used of
-    /// them, and whether they refuse the request.
+    /// Takes over the limits from a running gateway's own report: what is used of them, and whether
+    /// they refuse the request.
     pub fn take_limits(&mut self, live: &Value) {
         const ABOUT: &str = "limits";
         self.facts.retain(|fact| fact.about != ABOUT);
@@ -221,7 +221,7 @@ impl Report {
         }
     }
 
-    /// Notes that the running gateway did not say what is used of the limits.
+    /// Notes that the running gateway did not show how much of the limits is used.
     pub fn miss_limits(&mut self, why: &str) {
         self.is_unsure = true;
         self.add_fact("limits", format!("{LIMITS_UNKNOWN}: {why}"));

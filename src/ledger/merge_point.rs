@@ -28,7 +28,7 @@ impl MergePoint {
         }
     }
 
-    /// Reads the place in the file. It is before all days in a file that says nothing of it.
+    /// Reads the place in the file. It is before all days in a file without one.
     pub(super) fn read(transaction: &Transaction<'_>) -> rusqlite::Result<MergePoint> {
         let mut statement = transaction.prepare_cached("SELECT value FROM meta WHERE name = ?1")?;
         let day: Option<i64> = statement.query_row([DAY], |row| row.get(0)).optional()?;

@@ -18,7 +18,7 @@ use super::POLL;
 pub(super) enum Event {
     /// Somebody asked to look at once.
     Asked,
-    /// Something happened that says nothing about a file's content.
+    /// Something happened that does not concern a file's content.
     OtherChange,
     /// Events were lost. The signs that were gathered of files may be out of date.
     Lost,
@@ -28,7 +28,7 @@ pub(super) enum Event {
     Written(PathBuf),
     /// Somebody who could write into a file closed it.
     Closed(PathBuf),
-    /// A link is here now. Nothing tells what is written into its file by another name.
+    /// A link is here now. No event shows what is written into its file by another name.
     Linked(PathBuf),
 }
 

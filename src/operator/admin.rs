@@ -111,7 +111,7 @@ struct Pages {
 /// A page: its status, content type and body.
 type Page = (u16, &'static str, String);
 
-/// A page, and what its head says besides.
+/// A page, and the further fields of its head.
 struct FullPage {
     page: Page,
     headers: Vec<(&'static str, String)>,

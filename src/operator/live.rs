@@ -2,8 +2,8 @@
 //! while somebody looks.
 //!
 //! What all viewers see is gathered into a `Shot`, at most twice a second and only when somebody
-//! asks. **Invariant:** an answer is never longer than [`MAX_ANSWER_BYTES`], whatever names, texts and numbers
-//! there are. What does not fit is counted in `more`.
+//! asks. **Invariant:** an answer is never longer than [`MAX_ANSWER_BYTES`], whatever names, texts
+//! and numbers there are. What does not fit is counted in `more`.
 
 mod caller;
 mod callers;
@@ -107,7 +107,7 @@ impl LivePage {
         }
     }
 
-    /// Answers a question, as the query of its URL says it.
+    /// Answers a question, which is the query of its URL.
     fn answer(&self, query: &str) -> Result<String, String> {
         let query = LiveQuery::from_url(query)?;
         let view = self.current_view();

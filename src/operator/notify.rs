@@ -66,7 +66,7 @@ fn is_severe(severity: Severity, least: LeastSeverity) -> bool {
     }
 }
 
-/// Sends one notice. The error has no part of the address, and nothing that the receiver said.
+/// Sends one notice. The error has no part of the address, and no text of the receiver's answer.
 async fn post_notice(webhook: &Webhook, backends: &Backends, notice: String) -> Result<(), String> {
     // Names are resolved anew each time, and no connection is kept: notices are rare.
     let ready_account = Arc::new(ReadyAccount::standalone(

@@ -1,10 +1,11 @@
 //! The rules that find problems: what is wrong, whose fault it is, and what to do. The page,
-//! `/status`, `/metrics` and notices all say what these rules say; the alerts use their names.
+//! `/status`, `/metrics` and notices all have the findings of these rules; the alerts use their
+//! names.
 //!
-//! Pure: [`find_limit_problems`] takes [`Facts`], the time included, and a [`FailureMemory`]. A [`FindingTimes`] knows
-//! since when each finding has lasted, and [`Problems`] is the list that operators see.
-//! **Invariant:** the list is bounded, and no rule crowds out another one, nor a warning what is
-//! critical.
+//! Pure: [`find_limit_problems`] takes [`Facts`], the time included, and a [`FailureMemory`]. A
+//! [`FindingTimes`] knows since when each finding has lasted, and [`Problems`] is the list that
+//! operators see. **Invariant:** the list is bounded, and no rule crowds out another one, nor a
+//! warning what is critical.
 
 mod causes;
 pub mod facts;

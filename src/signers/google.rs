@@ -2,8 +2,8 @@
 //! and Google trades the assertion for a token (RFC 7523).
 //!
 //! This module reads no clock and sends nothing: its caller posts [`ServiceAccount::form`] to
-//! [`ServiceAccount::token_uri`], and gives the answer to [`parse_token`]. The private key, and all that
-//! is made with it, are [`Secret`]s. No error quotes the key's file.
+//! [`ServiceAccount::token_uri`], and gives the answer to [`parse_token`]. The private key, and all
+//! that is made with it, are [`Secret`]s. No error quotes the key's file.
 
 use std::time::Duration;
 

@@ -8,13 +8,13 @@ pub struct ProblemReport {
     /// What to do, in one or two sentences.
     #[serde(rename = "do", default)]
     pub remedy: String,
-    /// The place in the book that says more.
+    /// The place in the book with more.
     #[serde(default)]
     pub link: String,
     /// The number of models that have the problem, if they have it for one cause; else 1.
     #[serde(default = "one")]
     pub number: usize,
-    /// Tells apart what a rule says about one subject, if it says several things: whose fault
+    /// Separates the problems of a rule about one subject, if there are several: whose fault
     /// failures are.
     #[serde(default)]
     pub part: Option<String>,

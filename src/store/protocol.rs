@@ -92,7 +92,8 @@ pub(super) fn totals_json(live: &[String], Moment { second, day, month }: Moment
     )
 }
 
-/// Reads the answer to [`totals_json`]. The inner `None` means that the store's counts lack our part.
+/// Reads the answer to [`totals_json`]. The inner `None` means that the store's counts lack our
+/// part.
 pub(super) fn read_totals(value: &Value, moment: Moment, now_ms: u64) -> Option<Option<Counts>> {
     match read_admission(value)? {
         AdmissionAnswer::Granted(mut used) => Some(Some(Counts {
@@ -183,8 +184,8 @@ pub(super) fn is_nothing(counts: &Counts) -> bool {
     day && counts.month_usd == Usd(0) && counts.places == 0 && counts.minute.is_empty()
 }
 
-/// The script's answer to an [`admission_json`], with what all gateways together had used of each scope
-/// before. These counts have no time, and no reserved part: the script does not send them.
+/// The script's answer to an [`admission_json`], with what all gateways together had used of each
+/// scope before. These counts have no time, and no reserved part: the script does not send them.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum AdmissionAnswer {
     /// The script took what was asked for from all scopes.

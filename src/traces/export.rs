@@ -53,7 +53,7 @@ pub async fn send_spans(traces: &Traces, backends: &Backends, instance: &str) {
     }
 }
 
-/// Posts a batch, and again as long as the receiver says when.
+/// Posts a batch, and retries while the receiver names a time for it.
 async fn post_batch(traces: &Traces, receiver: &Receiver<'_>, body: &[Bytes]) -> Posted {
     let mut tries = 0;
     loop {

@@ -72,7 +72,7 @@ mod tests {
 
     const GOOD: Posted = Posted::Taken { rejected: 0 };
 
-    /// Notes batches of ten spans, one a second, and returns what is said at which second.
+    /// Notes batches of ten spans, one a second, and returns the lines with their seconds.
     fn said(batches: &[(Posted, usize)]) -> Vec<(u64, String)> {
         let (mut outage, begin) = (Outage::default(), Instant::now());
         let mut note = |(second, (posted, full)): (u64, &(Posted, usize))| {

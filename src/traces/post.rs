@@ -41,7 +41,7 @@ pub(super) enum Posted {
         /// The number of spans that it did not take.
         rejected: usize,
     },
-    /// The receiver says when to come again.
+    /// The receiver asks for a retry at this time.
     Later {
         /// Why.
         why: String,
@@ -175,7 +175,7 @@ struct PartialSuccess {
     rejected: i64,
 }
 
-/// Returns how many spans a receiver did not take, as it says.
+/// Returns how many spans a receiver did not take, by its own answer.
 fn rejected_spans(body: &[u8]) -> usize {
     let answer = ReceiverAnswer::decode(body).unwrap_or_default();
     answer
@@ -196,7 +196,7 @@ fn receiver_account(settings: &config::Traces) -> Account {
 }
 
 /// Says why the receiver was not reached, or did not answer. The words have the receiver's host at
-/// most, and the names in its certificate; nothing else of its address, and nothing that it said.
+/// most, and the names in its certificate; nothing else of its address, and no text of its answer.
 fn failure_text(failure: &Failure) -> String {
     let in_time = MESSAGE_TIMEOUT.as_secs();
     match failure {

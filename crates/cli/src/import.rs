@@ -42,8 +42,8 @@ pub struct ImportArgs {
     /// The folder to make. It must not exist
     #[arg(long, value_name = "DIR", default_value = "portcullis-import")]
     pub out: PathBuf,
-    /// Drop a bound that cannot be carried, by the field that the report names, instead of switching
-    /// off the keys that have it. May be repeated. These words stand for many fields
+    /// Drop a bound that cannot be carried, by the field that the report names, instead of
+    /// switching off the keys that have it. May be repeated. These words stand for many fields
     #[arg(long, value_name = "FIELD", value_parser = LoosenParser)]
     pub loosen: Vec<String>,
     /// Carry what was spent from budgets so far: make a ledger with it, where a gateway that is

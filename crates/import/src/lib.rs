@@ -55,7 +55,7 @@ pub struct Inputs<'a> {
 
 /// Another gateway whose files can be read.
 pub trait ImportFrom {
-    /// Makes the configuration, or says why the files cannot be read.
+    /// Makes the configuration. The error is the reason why the files cannot be read.
     fn import(&self, inputs: &Inputs<'_>) -> Result<Imported, Problem>;
 }
 
@@ -72,7 +72,7 @@ pub struct Imported {
     pub keys: (usize, usize),
     /// What keys and callers with a budget have spent in its time.
     pub spent: Vec<Spent>,
-    /// What `check` says about the new files.
+    /// The result of `check` for the new files.
     pub check: Checked,
     /// The names of the environment variables and of the files that must hold secrets.
     pub secrets: Vec<String>,
@@ -104,7 +104,7 @@ pub struct Spent {
     pub usd: Usd,
 }
 
-/// What `check` says: errors and warnings.
+/// The result of `check`: errors and warnings.
 #[derive(Default)]
 pub struct Checked {
     /// The errors.

@@ -1,8 +1,8 @@
-//! A finding says what became of one path of the source. This module collects findings.
+//! A finding is the result for one path of the source. This module collects findings.
 
 use portcullis::base::problem::{quote_safely, unless_secret};
 
-/// What is said of a field whose entry is left out for another reason.
+/// The text for a field whose entry is left out for another reason.
 pub(super) const LEFT_OUT: &str = "is left out with its entry";
 
 /// How well something was carried.
@@ -10,9 +10,9 @@ pub(super) const LEFT_OUT: &str = "is left out with its entry";
 pub enum Grade {
     /// It means the same.
     Exact,
-    /// It means nearly the same; the finding says what differs.
+    /// It means nearly the same; the finding has the difference.
     Approximate,
-    /// Somebody has to do something; the finding says what.
+    /// Somebody has to do something; the finding has what.
     Manual,
     /// It has no counterpart.
     Unsupported,

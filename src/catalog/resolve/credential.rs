@@ -164,7 +164,7 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
         None
     }
 
-    /// Returns what the account says about a proxy.
+    /// Returns the account's setting for a proxy.
     pub(super) fn proxy(&self) -> Option<ProxyChoice> {
         let scribe = self.scribe.key("proxy");
         let Some(written) = &self.raw.proxy else {

@@ -36,7 +36,7 @@ pub(super) fn display_host(known: &KnownServer, base: &Base) -> String {
     }
 }
 
-/// Returns a text that says what is probably wrong with the path, and which address is meant.
+/// Returns a text with the probable fault of the path, and the address that is meant.
 pub(super) fn other_path(known: &KnownServer, base: &Base) -> Option<String> {
     let meant = known.paths.first().copied().unwrap_or_default();
     if known.paths.contains(&&*base.path) {

@@ -7,9 +7,9 @@ use crate::conf::yaml::read::list_items;
 /// How many series the metrics of exchanges may have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SeriesBounds {
-    /// True if metrics say who has asked.
+    /// True if metrics have the label `caller`.
     pub has_caller: bool,
-    /// True if the metrics of exchanges say which account has answered.
+    /// True if the metrics of exchanges have the label `account`.
     pub has_account: bool,
     /// The most sets of a model, an account and a caller that have series of their own.
     pub most_sets: usize,

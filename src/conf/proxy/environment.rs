@@ -87,7 +87,7 @@ impl Proxies {
         }
     }
 
-    /// Returns whether `server.yaml` lets the variables decide, whatever they say.
+    /// Returns whether `server.yaml` lets the variables decide.
     pub fn are_asked(&self) -> bool {
         self.asked
     }

@@ -189,8 +189,7 @@ impl AnswerHead {
     }
 }
 
-/// Returns the length that a field says, if it is a number, and the same that the fields before it
-/// say.
+/// Returns the length in a field, if it is a number, and equal to that in the fields before it.
 fn one_length(before: Option<Option<u64>>, value: &[u8]) -> Option<u64> {
     let mut known = before;
     for number in value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii) {

@@ -164,8 +164,8 @@ impl Answer {
         self.json_of(|_| true)
     }
 
-    /// Writes JSON for the key that has used it: without the cost of attempts whose answer nobody
-    /// got, and with money only if it is shown.
+    /// Writes JSON for the key that has used it: without the cost of attempts whose answer no
+    /// caller got, and with money only if it is shown.
     pub fn own_json(&self, shows_money: bool) -> String {
         let is_money = |name: &str| matches!(name, "cost_usd" | "cost_known" | "unpriced_requests");
         self.json_of(|name| !name.starts_with("unused_") && (shows_money || !is_money(name)))

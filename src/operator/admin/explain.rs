@@ -1,5 +1,5 @@
-//! `POST /explain` says what would become of a request: what `portcullis explain --status` says,
-//! over the live catalog and the present state.
+//! `POST /explain` shows what would happen to a request: the result of `portcullis explain
+//! --status`, over the live catalog and the present state.
 //!
 //! **Invariant:** nothing of the running gateway is changed, and nothing secret is near: the
 //! catalog is a copy without secrets, and the state is a copy of what `/status` shows. The limits
@@ -30,12 +30,12 @@ struct Question {
     door: Option<String>,
     /// The model, where the path of the door names it.
     path_model: Option<String>,
-    /// Whether a stream is asked for, where the path of the door says it.
+    /// True if the request is for a stream, at doors whose path decides it.
     #[serde(default)]
     stream: bool,
     headers: Option<BTreeMap<String, String>>,
     body: Option<Box<RawValue>>,
-    /// A sentence that a user says, instead of a body.
+    /// The text of a user's message, instead of a body.
     text: Option<String>,
     model: Option<String>,
 }

@@ -1,4 +1,4 @@
-//! A [`Finding`] is what a rule says about one subject at one moment. It becomes a problem if it
+//! A [`Finding`] is the result of a rule for one subject at one moment. It becomes a problem if it
 //! lasts.
 
 use crate::status::Severity;
@@ -116,7 +116,7 @@ impl Rule {
         }
     }
 
-    /// Returns the place in the book that says more.
+    /// Returns the place in the book with more.
     pub fn link(self) -> String {
         format!("problems.md#{}", self.name())
     }
@@ -134,7 +134,7 @@ pub struct Finding {
     pub severity: Severity,
     /// The kind of the subject, and its name.
     pub subject: (&'static str, Arc<str>),
-    /// Tells apart what a rule says about one subject, if it may say several things at once.
+    /// Separates the findings of a rule about one subject, if there may be several at once.
     pub part: &'static str,
     /// What is wrong, in one sentence.
     pub summary: String,
@@ -144,7 +144,7 @@ pub struct Finding {
     pub requests: Option<u64>,
     /// The models that are concerned, if the finding is about what models answer.
     pub models: Vec<Arc<str>>,
-    /// The time since which it has lasted, if the facts say so.
+    /// The time since which it has lasted, if the facts have it.
     pub since: Option<u64>,
     /// The time that it must last before it is a problem, in milliseconds.
     pub must_last: u64,
@@ -175,7 +175,7 @@ impl Finding {
         }
     }
 
-    /// Returns what tells the finding from all others.
+    /// Returns the key that separates the finding from all others.
     pub fn name(&self) -> FindingName {
         (self.rule, self.subject.0, self.subject.1.clone(), self.part)
     }

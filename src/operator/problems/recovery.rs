@@ -68,7 +68,7 @@ pub(super) struct FailureSummary {
 
 impl FailureMemory {
     /// Looks for failures of more than one of twenty requests. The whole gateway is a subject only
-    /// for what no single model shows. `is_told` says of which models another rule tells already.
+    /// for what no single model shows. `is_told` has the models that another rule reports already.
     pub(super) fn find_failures(
         &mut self,
         facts: &Facts,
@@ -126,7 +126,7 @@ impl FailureMemory {
         }
     }
 
-    /// Notes that another rule tells of all failures until now.
+    /// Notes that another rule reports all failures until now.
     fn excuse(&mut self, name: &(Option<Arc<str>>, Fault), seen: u64) {
         let excused = Standing {
             seen,
@@ -223,7 +223,7 @@ fn failure_age(fault: &FaultCount, now: u64) -> u64 {
     fault.last.map_or(u64::MAX, |last| now.saturating_sub(last))
 }
 
-/// Returns whether there were failures, and enough was answered since to say that they are over.
+/// Returns whether there were failures, and enough was answered since to show that they are over.
 fn is_over(fault: &FaultCount, now: u64) -> bool {
     let is_answering = fault
         .good_since

@@ -29,7 +29,7 @@ pub(super) fn seconds_text(ms: u64) -> String {
     }
 }
 
-/// Lists the first three texts, and says how many more there are.
+/// Lists the first three texts, and counts the others.
 pub(super) fn first_three(texts: &[String], between: &str) -> String {
     let first = texts
         .iter()
@@ -194,7 +194,7 @@ pub(super) fn unfit_together(targets: &[&ModelTarget]) -> String {
     first_three(&why.collect::<Vec<_>>(), "; ")
 }
 
-/// Returns what a target does that cannot be used; or says why it is none of its failures.
+/// Returns what is wrong with a target that cannot be used, or why that is none of its failures.
 fn does_unfit(target: &ModelTarget) -> Result<FailureVerb, &'static str> {
     match target.reason {
         None => Err("answers"),

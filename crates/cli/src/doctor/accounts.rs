@@ -228,7 +228,7 @@ pub(super) fn all_checked(snapshot: &Snapshot) -> Vec<CheckedAccount> {
     patients
 }
 
-/// Returns what a model is for: what the catalog says, or else its name.
+/// Returns the kind of a model: from the catalog, or else from its name.
 pub(super) fn made_for(written: Option<ModelKind>, name: &str) -> ModelKind {
     let default_kind = if name.contains("embed") {
         ModelKind::Embedding

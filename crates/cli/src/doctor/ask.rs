@@ -33,7 +33,7 @@ use request::{Asker, GoodAnswer, NoAnswer};
 const MAX_AT_ONCE: usize = 16;
 /// The longest time for all targets.
 const ASK_TIMEOUT: Duration = Duration::from_secs(600);
-/// The most tokens of an answer: enough for a model that thinks before it says a word.
+/// The most tokens of an answer: enough for a model that thinks before it answers.
 const MAX_TOKENS: u64 = 256;
 
 /// The fields by which usage of a stream is asked for. Old servers refuse them.
@@ -83,7 +83,7 @@ impl Ability {
         })
     }
 
-    /// Returns whether the catalog says that a target lacks this.
+    /// Returns whether the catalog denies a target this ability.
     fn is_denied(self, target: &Target) -> bool {
         match self {
             Ability::Tools => !target.traits.tools,

@@ -6,7 +6,7 @@ use super::report::{CheckState, Finding, Findings, Subject};
 use super::words::{duration_text, first_three};
 use portcullis::base::calendar;
 
-/// Clocks that differ by less agree. A provider tells whole seconds.
+/// Clocks that differ by less agree. A provider's clock has whole seconds.
 const MAX_DIFFERENCE: i64 = 5_000;
 /// With clocks that differ by more, signatures and tokens are refused, or are soon.
 const REFUSED_DIFFERENCE: i64 = 60_000;

@@ -17,7 +17,7 @@ pub(super) struct ReadConfiguration {
     pub(super) catalog: Option<Catalog>,
 }
 
-/// Reads the configuration, and tells its errors and warnings.
+/// Reads the configuration, and reports its errors and warnings.
 pub(super) fn read_configuration(conf: &Path, report: &mut Findings) -> ReadConfiguration {
     match load::load_folder(conf, Secrets::Resolve) {
         Ok(Loaded {

@@ -97,7 +97,7 @@ enum Holder {
     Gateway,
     /// A gateway on this folder runs. It was started with other listeners.
     Edited,
-    /// A gateway on this folder runs. It does not tell its listeners.
+    /// A gateway on this folder runs. Its listeners are not known.
     Undisclosed(String),
     /// The process at the address of the admin listener is no gateway on this folder, or there is
     /// none.

@@ -78,7 +78,7 @@ pub(super) struct Finding {
 }
 
 impl Finding {
-    /// Makes the finding of a check that has nothing to say about what to do.
+    /// Makes the finding of a check without advice.
     pub(super) fn new(
         state: CheckState,
         subject: Subject,
@@ -215,7 +215,7 @@ impl Findings {
         self.findings.push(finding);
     }
 
-    /// Adds a finding that says that all is well.
+    /// Adds a finding with the state `ok`.
     pub(super) fn ok(&mut self, subject: Subject, check: &'static str, seen: impl Into<String>) {
         self.add(Finding::new(CheckState::Ok, subject, check, seen));
     }

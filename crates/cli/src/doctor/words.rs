@@ -67,7 +67,7 @@ pub(super) fn duration_text(span: Duration) -> String {
     }
 }
 
-/// Lists the first three texts, and says how many more there are.
+/// Lists the first three texts, and counts the others.
 pub(super) fn first_three<T: AsRef<str>>(texts: &[T]) -> String {
     let first = texts
         .iter()

@@ -59,7 +59,7 @@ pub(super) fn run(args: &ShowKeyArgs, now: SystemTime) -> Result<ExitCode, Strin
     Ok(print_result(&text))
 }
 
-/// Writes for machines everything that `key list` says of the key, and more.
+/// Writes for machines all columns of `key list`, and more.
 fn to_json(
     files: &Files,
     known: &KeyEntry<'_>,

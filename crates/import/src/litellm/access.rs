@@ -274,7 +274,7 @@ impl<'k, 'a> Known<'k, 'a> {
     }
 }
 
-/// What the report says of a name that may not be used.
+/// The report's text for a name that may not be used.
 const UNKNOWN: &str = "the key may not use it";
 
 const BESIDE: &str = "does not count beside an access group with only some targets of a model: write the models by hand";

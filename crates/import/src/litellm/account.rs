@@ -10,7 +10,7 @@ use portcullis::base::problem::unless_secret;
 use portcullis::catalog::raw::{CREDENTIAL_HEADERS, OWN_HEADERS};
 use portcullis::conf::yaml::edit::New;
 
-/// Makes the account of an entry. Returns `None` if there is none, and says why in `lost`.
+/// Makes the account of an entry. Returns `None` if there is none, with the reason in `lost`.
 pub(super) fn of<'a>(
     row: &'static ProviderRow,
     entry: &At<'_>,
@@ -241,8 +241,8 @@ fn headers(params: &mut Params<'_>, draft: &mut Draft) {
 /// The longest time of a stream, which LiteLLM does not bound. It is the catalog's default.
 const LONGEST_STREAM: &str = "3600s";
 
-/// Writes deadlines. What the entry does not say, the settings of all entries may. LiteLLM's times
-/// are those of one read: of a whole answer, that is the answer, and of a stream each of its parts.
+/// Writes deadlines. The settings of all entries hold where the entry has none. LiteLLM's times are
+/// those of one read: of a whole answer, that is the answer, and of a stream each of its parts.
 fn timeouts<'a>(params: &mut Params<'a>, world: &World<'a>, draft: &mut Draft) {
     const OF_ALL: &str = "is `timeouts.total` of whole answers, for all attempts of a request together, and `first_byte` and `idle` of \
                           streams: LiteLLM counts each read, and does not end a stream that goes on";

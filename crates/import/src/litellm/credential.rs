@@ -1,4 +1,4 @@
-//! The credential of an account, and what else says whose account it is: region, project, version.
+//! The credential of an account, and the other fields that identify it: region, project, version.
 
 use super::draft::{Draft, SECRET_FILE, is_region, is_word};
 use super::node::At;

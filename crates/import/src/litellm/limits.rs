@@ -12,7 +12,7 @@ use portcullis::catalog::globs::Globs;
 use portcullis::conf::price::Usd;
 use portcullis::conf::yaml::edit::New;
 
-/// What a row says about use.
+/// The use that a row has.
 #[derive(Default)]
 pub(super) struct LimitsOut {
     fields: BTreeMap<&'static str, u64>,
@@ -29,7 +29,7 @@ pub(super) struct SpentOut {
     /// The time for which it counts, in milliseconds of Unix time.
     at: u64,
     usd: Usd,
-    /// What the report says if it is carried.
+    /// The report's text if it is carried.
     finding: Finding,
 }
 
@@ -208,8 +208,8 @@ impl LimitsOut {
         }
     }
 
-    /// Adds what some models say about each key that may use them. A key that has limits of single
-    /// models of its own has these only, as in LiteLLM.
+    /// Adds the limits of some models for each key that may use them. A key that has limits of
+    /// single models of its own has these only, as in LiteLLM.
     pub(super) fn of_groups(&mut self, known: &Known<'_, '_>, may: &[Globs; 2]) {
         let may_use = |name: &str| may.iter().all(|globs| globs.may_match(name));
         let usable: Vec<_> = known

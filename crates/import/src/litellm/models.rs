@@ -34,7 +34,7 @@ pub(super) struct GroupDraft<'a> {
     pub(super) of_keys: OfKeys,
 }
 
-/// A target, with what says its share.
+/// A target, with the fields that decide its share.
 pub(super) struct TargetDraft<'a> {
     pub(super) account: String,
     pub(super) model: String,
@@ -54,7 +54,7 @@ pub(super) struct Made<'a> {
     pub(super) secrets: Vec<String>,
     /// Whether an entry has tags.
     pub(super) has_tags: bool,
-    /// What entries say that bounds keys.
+    /// The fields of entries that limit keys.
     terms: Vec<Terms<'a>>,
     /// The names that answer to nothing, since their entries are left out.
     pub(super) missing: Missing,
@@ -144,8 +144,8 @@ impl<'a> Made<'a> {
         self.terms.extend(terms);
     }
 
-    /// Puts what entries say that bounds keys at the models that answer to their names. All models
-    /// and aliases must be known.
+    /// Puts the fields of entries that limit keys at the models that answer to their names. All
+    /// models and aliases must be known.
     pub(super) fn settle(&mut self, findings: &mut Vec<Finding>) {
         for terms in std::mem::take(&mut self.terms) {
             for index in self.reached(terms.name) {
@@ -487,7 +487,7 @@ pub(super) fn place_of(name: &At<'_>) -> String {
     )
 }
 
-/// Writes what tells one account from another, but for literal secrets.
+/// Writes the fields that separate one account from another, except literal secrets.
 fn identity(draft: &Draft) -> String {
     let fields = draft
         .fields

@@ -111,7 +111,7 @@ impl<'a> At<'a> {
         matches!(self.node.value, Value::List(_))
     }
 
-    /// Returns whether nothing is said: null, an empty text, an empty list or an empty map.
+    /// Returns whether the value is empty: null, an empty text, an empty list or an empty map.
     pub(super) fn is_empty(&self) -> bool {
         match &self.node.value {
             Value::Plain(_) => self.node.is_null(),

@@ -17,7 +17,7 @@ pub(super) struct Others {
     default: Vec<String>,
 }
 
-/// What the router's settings say for all models.
+/// The router's settings for all models.
 #[derive(Default)]
 pub(super) struct Rules {
     pub(super) strategy: Option<&'static str>,
@@ -91,7 +91,7 @@ impl Others {
     }
 }
 
-/// What the report says of a list without names that are models here.
+/// The report's text for a list without names that are models here.
 const NONE_LEFT: &str = "no model of this list is here, so nothing is written";
 
 /// Reads the names of a list, without those that are no models here.

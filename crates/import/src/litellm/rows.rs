@@ -21,7 +21,7 @@ pub(super) struct RowIn {
     file: String,
     path: String,
     node: Node<'static>,
-    /// The digest of all that the row says.
+    /// The digest of the whole row.
     said: [u8; 32],
 }
 
@@ -56,9 +56,9 @@ pub(super) struct Rows {
     pub(super) budgets: BTreeMap<String, RowIn>,
     /// What users may use as members of a team, by team and user.
     pub(super) memberships: BTreeMap<(String, String), RowIn>,
-    /// The largest number of keys that an answer says there are.
+    /// The largest total of keys in an answer.
     pub(super) total: Option<u64>,
-    /// The file that says it.
+    /// The file with that total.
     pub(super) total_in: String,
     key_places: HashMap<String, usize>,
     team_places: HashMap<String, usize>,
@@ -264,8 +264,8 @@ impl Rows {
     }
 }
 
-/// Returns whether a row says something new. Two rows that differ are an error, since only one of
-/// them can be right.
+/// Returns whether a row is new. Two rows that differ are an error, since only one of them can be
+/// right.
 fn is_new(known: Option<&RowIn>, row: &RowIn, whose: impl Fn() -> String) -> Result<bool, Problem> {
     match known {
         None => Ok(true),

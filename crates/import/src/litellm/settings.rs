@@ -176,7 +176,7 @@ fn setting(
     }
 }
 
-/// What the report says of the database when the keys of it are given.
+/// The report's text for the database when its keys are given.
 const REST_OF_DATABASE: &str = "the keys of LiteLLM's database are given with --keys; its models, guardrails, policies and settings \
                                 are not: add what you use of them to the file, since keys may be bound by them";
 

@@ -1,4 +1,4 @@
-//! What an entry of `model_list` says that bounds the keys of its model. In LiteLLM most of it
+//! The fields of an entry of `model_list` that limit the keys of its model. In LiteLLM most of it
 //! counts for the name of the entry, also where no request reaches the entry: so it is kept if the
 //! entry is left out.
 
@@ -20,7 +20,7 @@ pub(super) struct OfKeys {
     pub(super) bounds: Vec<Bound>,
 }
 
-/// What an entry says about keys.
+/// The fields of an entry that are about keys.
 pub(super) struct Terms<'a> {
     pub(super) name: &'a str,
     /// The name by which a team calls the entry.

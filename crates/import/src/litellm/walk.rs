@@ -63,7 +63,8 @@ pub(super) struct Walk<'w> {
 }
 
 impl Walk<'_> {
-    /// Adds what bounds the keys of a row and cannot be carried. `prefix` is the path of the row in names.
+    /// Adds what bounds the keys of a row and cannot be carried. `prefix` is the path of the row in
+    /// names.
     pub(super) fn row(&mut self, section: Section, row: &At<'_>, prefix: &str, is_key: bool) {
         for (field, at) in row.entries() {
             let name = step(prefix, field);

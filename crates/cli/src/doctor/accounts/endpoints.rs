@@ -23,7 +23,7 @@ const PROBE_TIMEOUT: Duration = Duration::from_secs(10);
 /// The most bytes of an answer.
 const MAX_ANSWER_BYTES: usize = 1 << 20;
 
-/// What a server says to requests for nothing.
+/// The answers of a server to empty requests.
 pub(super) struct EndpointAnswers {
     answers: Vec<EndpointAnswer>,
     /// The endpoints whose path has a model, and no target names one for it.
@@ -32,7 +32,7 @@ pub(super) struct EndpointAnswers {
     late: Vec<Endpoint>,
 }
 
-/// What it says to one.
+/// The answer to one of them.
 struct EndpointAnswer {
     kind: Endpoint,
     path: String,
@@ -58,7 +58,7 @@ enum Verdict {
     Unknown,
 }
 
-/// Sends a request for nothing to each endpoint. The time that the server tells is noted in `date`.
+/// Sends an empty request to each endpoint. The time that the server tells is noted in `date`.
 pub(super) async fn probe_endpoints(
     checked_account: &CheckedAccount,
     upstream: &Upstream,
@@ -363,7 +363,8 @@ fn without_missing(checked_account: &CheckedAccount, missing: &[&EndpointAnswer]
     )
 }
 
-/// Returns whether the account serves what its dialect says, and so perhaps more than its server.
+/// Returns whether the account serves the kinds of its dialect, and so perhaps more than its
+/// server.
 fn is_assumed(checked_account: &CheckedAccount) -> bool {
     let account = checked_account.account();
     let default_kinds = account.dialect.serves(&account.base.host);
@@ -405,7 +406,7 @@ impl EndpointAnswer {
         }
     }
 
-    /// Returns what the server says, as the end of a sentence.
+    /// Returns the server's error, as the end of a sentence.
     fn reason_text(&self, checked_account: &CheckedAccount) -> String {
         let Some(failure) = &self.failure else {
             return String::new();

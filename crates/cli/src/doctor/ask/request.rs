@@ -44,7 +44,7 @@ pub(super) struct GoodAnswer {
     /// The answer, as a caller gets it.
     body: Vec<u8>,
     is_stream: bool,
-    /// The fields that could not be said.
+    /// The fields that could not be written.
     losses: Vec<String>,
     /// The share of the tightest quota that is left, if the head has it.
     headroom: Option<f64>,
