@@ -54,7 +54,7 @@ struct Waiting {
     json: Vec<u8>,
     /// The end of each of them, and whose fault it is if it is a failure.
     ends: Vec<(usize, Option<Blame>)>,
-    /// The same lines as text, if they are written so.
+    /// The lines as text, if they are written so.
     text: Vec<u8>,
 }
 

@@ -55,7 +55,7 @@ pub struct ModelItem {
     /// Other names for it, and globs over further names.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub aliases: Vec<String>,
-    /// Whether the id is a pattern, which stands for the models that a provider lists.
+    /// True if the id is a pattern, which matches the models that a provider lists.
     #[serde(default, skip_serializing_if = "is_false")]
     pub pattern: bool,
     /// All else.
@@ -107,10 +107,10 @@ pub struct KeyItem {
     /// The addresses from which it may be used; empty = all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub allow_ips: Vec<String>,
-    /// Whether it may ask for the trail of attempts.
+    /// True if it may ask for the trail of attempts.
     #[serde(default, skip_serializing_if = "is_false")]
     pub debug: bool,
-    /// Whether it is switched off.
+    /// True if it is disabled.
     #[serde(default, skip_serializing_if = "is_false")]
     pub disabled: bool,
     /// When it ends.

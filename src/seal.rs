@@ -38,7 +38,7 @@ pub struct Seals {
     keys: Vec<hmac::Key>,
 }
 
-/// What is sealed into one text.
+/// The content of one sealed text.
 #[derive(Serialize, Deserialize)]
 struct SealedThoughts {
     /// When it was sealed, in milliseconds of Unix time.

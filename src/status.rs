@@ -39,7 +39,7 @@ pub struct Status {
     pub more_problems: usize,
     /// The phase of the process.
     pub phase: Phase,
-    /// What is wrong: what is critical first, and then what has lasted longest.
+    /// The problems: critical ones first, and then those that have lasted longest.
     #[serde(default)]
     pub problems: Vec<ProblemReport>,
     /// True if `/readyz` says that the process is ready.

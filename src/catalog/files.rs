@@ -135,8 +135,8 @@ pub(crate) fn no_file(path: &Path, why: &io::Error) -> Problem {
     Problem::of_file(path.display().to_string(), message)
 }
 
-/// Returns the error of a catalog whose files together are larger than `limit`. It is that of the
-/// file `at`, which was not read.
+/// Returns the error of a catalog whose files together are larger than `limit`. It is the error of
+/// the file `at`, which was not read.
 pub(crate) fn too_large_catalog(unread_path: &Path, paths: &[PathBuf], limit: usize) -> Problem {
     const SHOWN: usize = 4;
     let size = |path: &PathBuf| fs::metadata(path).map_or(0, |metadata| metadata.len());

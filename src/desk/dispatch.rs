@@ -10,7 +10,7 @@ use crate::models;
 use bytes::Bytes;
 use pingora_proxy::Session;
 
-/// What a browser is shown at the callers' address. It names no other address.
+/// The page for browsers at the callers' address. It names no other address.
 const WELCOME: &str = "\
 This is Portcullis, a gateway for language models. There is nothing more to look at here.
 Programs use it as OpenAI's API (base URL: this address with /v1), Anthropic's API, or Gemini's API (this address).

@@ -151,7 +151,7 @@ impl Outgoing<'_> {
 }
 
 /// Returns the fields of the head that an outgoing request writes, for a command that shows them.
-/// What is not to be shown is marked sensitive.
+/// Values that must not be shown are marked sensitive.
 pub fn head_fields(
     account: &Account,
     own: &[(HeaderName, HeaderValue)],

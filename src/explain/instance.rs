@@ -1,5 +1,5 @@
 //! An instance is a running gateway as its `/status` reports it. The status is put into a snapshot
-//! that nobody serves.
+//! that is not served.
 
 use std::time::{Duration, Instant, SystemTime};
 

@@ -1,5 +1,5 @@
-//! Whether a change only adds entries, or switches some off. No part of a text was cut away then
-//! that said something about an entry which is there already.
+//! Decides whether a change only adds entries, or disables some. No part of a text was cut away
+//! then that said something about an entry which is there already.
 
 use std::time::SystemTime;
 

@@ -59,11 +59,11 @@ impl Effect {
 /// A change.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Change {
-    /// What it does.
+    /// The effect.
     pub effect: Effect,
     /// The kind of the entries: `caller`, `key`, `model`, `name`, `account` or `server.yaml`.
     pub kind: &'static str,
-    /// What happens to them.
+    /// The consequence for them, in words.
     pub what: String,
     /// The models that this is about, if it is a list of models.
     pub models: Vec<String>,
@@ -86,7 +86,7 @@ struct Holders {
 #[derive(Default)]
 struct FoundChanges(BTreeMap<ChangeKey, BTreeSet<String>>);
 
-/// What happens: its effect, the kind of the entries, the words, the models, and for whom.
+/// The change: its effect, the kind of the entries, the words, the models, and for whom.
 type ChangeKey = (Effect, &'static str, String, Vec<String>, Holders);
 
 impl FoundChanges {

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 /// A problem that an operator should know of.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProblemReport {
-    /// What to do, in one or two sentences.
+    /// The advice, in one or two sentences.
     #[serde(rename = "do", default)]
     pub remedy: String,
     /// The place in the book with more.
@@ -30,7 +30,7 @@ pub struct ProblemReport {
     pub since: String,
     /// The subject of the problem.
     pub subject: SubjectReport,
-    /// What is wrong, in one sentence.
+    /// The fault, in one sentence.
     #[serde(default)]
     pub what: String,
 }

@@ -92,7 +92,7 @@ impl Trust {
     }
 }
 
-/// What a failed handshake is about.
+/// The cause of a failed handshake.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Doubt {
     /// The certificate is not valid at this time.

@@ -25,7 +25,7 @@ pub(super) enum Instead {
     Locked,
     /// The listener does not show this page, or not to everybody, in words.
     Hidden(String),
-    /// What came, in words.
+    /// The answer, in words.
     Other(String),
 }
 
@@ -58,7 +58,7 @@ impl From<String> for NoAnswer {
     }
 }
 
-/// What is asked of an admin listener.
+/// The request to an admin listener.
 #[derive(Clone, Copy)]
 pub(super) enum Question<'q> {
     /// For a page.

@@ -59,7 +59,7 @@ pub trait ImportFrom {
     fn import(&self, inputs: &Inputs<'_>) -> Result<Imported, Problem>;
 }
 
-/// What an import made.
+/// The result of an import.
 pub struct Imported {
     /// The files of the new folder by name, such as `catalog.d/litellm-keys.yaml`, with their
     /// texts.
@@ -70,7 +70,7 @@ pub struct Imported {
     pub stopped: Vec<Stopped>,
     /// The numbers of keys: all that were found, and those that work.
     pub keys: (usize, usize),
-    /// What keys and callers with a budget have spent in its time.
+    /// The money that keys and callers with a budget have spent in its time.
     pub spent: Vec<Spent>,
     /// The result of `check` for the new files.
     pub check: Checked,
@@ -90,7 +90,7 @@ pub struct Stopped {
     pub why: String,
 }
 
-/// What was spent from a budget so far.
+/// The money that was spent from a budget so far.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Spent {
     /// The caller.

@@ -38,7 +38,7 @@ impl Grade {
     }
 }
 
-/// What became of one path of the source.
+/// The result for one path of the source.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Finding {
     /// The file's name.
@@ -49,9 +49,9 @@ pub struct Finding {
     pub path: String,
     /// How well it was carried.
     pub grade: Grade,
-    /// What it became, and what differs or is to do. May be empty if it is exact.
+    /// The result, with the difference or the advice. May be empty if it is exact.
     pub what: String,
-    /// What it became part of: `models.gpt-4o`; empty if nothing.
+    /// The entry that it became part of: `models.gpt-4o`; empty if none.
     pub became: String,
     /// The environment variable that is not set, if its entry is left out for that.
     pub unset: Option<String>,

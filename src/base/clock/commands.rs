@@ -1,4 +1,4 @@
-//! What tests do to the [`Clock`](super::Clock), by requests to the admin listener:
+//! The commands of tests to the [`Clock`](super::Clock), by requests to the admin listener:
 //!
 //! * `/test-clock/hold`: it stands still;
 //! * `/test-clock/advance/500`: it is as many milliseconds later, whether it stands still or not;

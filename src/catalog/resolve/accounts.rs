@@ -329,8 +329,8 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
         }
     }
 
-    /// Returns the address of the account's server: the one that is written, else the preset's, else
-    /// the dialect's.
+    /// Returns the address of the account's server: the one that is written, else the preset's,
+    /// else the dialect's.
     fn own_base(
         &self,
         protocol: &'static Protocol,

@@ -29,7 +29,7 @@ pub struct Request {
     pub demand: Arc<Demand>,
     /// The candidates, the best first.
     pub candidates: Vec<Candidate>,
-    /// The most time for all attempts together, as the caller says.
+    /// The most time for all attempts together, from the caller.
     pub timeout: Option<Duration>,
     /// Where the time went before, for keys that may see the trail.
     pub debug: Option<Times>,
@@ -41,7 +41,7 @@ pub struct Request {
     pub meter: Arc<Meter>,
     /// The catalog that the exchange began with, kept to its end.
     pub snapshot: Arc<Snapshot>,
-    /// The exchange's trace, if it is told to accounts that ask for it.
+    /// The exchange's trace, if accounts that ask for it get it.
     pub trace: Option<Arc<TraceContext>>,
 }
 
@@ -99,7 +99,7 @@ impl Request {
     }
 }
 
-/// What a caller has sent.
+/// The request of a caller.
 pub struct Sent {
     /// The body; of a form, the texts that may change on the way.
     pub body: Bytes,

@@ -1,6 +1,6 @@
 //! Changes that are reported to break are held against the catalog itself: catalogs and edits are
 //! drawn, and the callers with a secret that opens something before the edit, and not after it,
-//! must be those for whom something is told to break. Which keys and names are reported is not
+//! must be those for whom something is reported to break. Which keys and names are reported is not
 //! compared.
 
 use std::collections::BTreeSet;

@@ -301,7 +301,7 @@ fn compare_names(
     }
 }
 
-/// What is said of a name that is in a pattern, which stands for the models of a list.
+/// The words for a name in a pattern, which matches the models of a list.
 const BY_PATTERN: &str = "until now a pattern may have answered";
 
 /// Returns who may use what a name means.

@@ -136,9 +136,9 @@ pub struct Finding {
     pub subject: (&'static str, Arc<str>),
     /// Separates the findings of a rule about one subject, if there may be several at once.
     pub part: &'static str,
-    /// What is wrong, in one sentence.
+    /// The fault, in one sentence.
     pub summary: String,
-    /// What to do, in one or two sentences.
+    /// The advice, in one or two sentences.
     pub remedy: String,
     /// The number of requests of the last five minutes that are concerned, if it is known.
     pub requests: Option<u64>,

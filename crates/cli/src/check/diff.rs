@@ -23,7 +23,7 @@ const OTHER_SECRETS: &str = "The secrets differ (a credential, a header's value,
      not known whose: the gateway's own folder cannot be read here, or holds something else. --diff=DIR with its folder tells it.";
 const NOT_COMPARED: &str = "Secrets were not compared.";
 
-/// What was compared, and what was found.
+/// The two sides, and the differences.
 pub(super) struct Comparison {
     folder: String,
     against: String,
@@ -32,7 +32,7 @@ pub(super) struct Comparison {
     notes: Vec<String>,
 }
 
-/// What is known of the difference between the secrets.
+/// The difference between the secrets, as far as it is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum SecretsState {
     /// They are the same.
@@ -65,7 +65,7 @@ impl SecretsState {
     }
 }
 
-/// What the files are compared with.
+/// The other side of the comparison.
 struct Before {
     name: String,
     inventory: Inventory,

@@ -29,12 +29,12 @@ use portcullis::live::ready_account::ReadyAccount;
 /// The accounts that are looked at side by side.
 const MAX_AT_ONCE: usize = 16;
 
-/// What was seen of an account.
+/// The result of checking an account.
 #[derive(Default)]
 struct AccountResult {
     findings: Vec<Finding>,
     server_report: ServerReport,
-    /// Whether its server cannot be reached.
+    /// True if its server cannot be reached.
     is_unreached: bool,
 }
 
@@ -47,12 +47,12 @@ impl AccountResult {
     }
 }
 
-/// What was heard from an account's server.
+/// The answers of an account's server.
 #[derive(Default)]
 struct ServerReport {
     /// The time before it was asked, and the time that it showed.
     clock: Option<(SystemTime, SystemTime)>,
-    /// Whether it refuses the credential.
+    /// True if it refuses the credential.
     is_refused: bool,
 }
 
@@ -83,9 +83,9 @@ impl CheckedAccount {
     }
 }
 
-/// Looks at all accounts, and adds the clocks of their servers. What is not known at `due` is told
-/// so. Returns the indexes of the accounts that cannot be asked: their servers are not reached, or
-/// refuse the credential.
+/// Looks at all accounts, and adds the clocks of their servers. Accounts that are not done at `due`
+/// are reported so. Returns the indexes of the accounts that cannot be asked: their servers are not
+/// reached, or refuse the credential.
 pub(super) async fn check_accounts(
     snapshot: &Snapshot,
     due: Instant,

@@ -39,7 +39,7 @@ const MAX_TOKENS: u64 = 256;
 /// The fields by which usage of a stream is asked for. Old servers refuse them.
 const STREAM_USAGE: [&str; 2] = ["stream_options", "include_usage"];
 
-/// What a target may be able to do.
+/// An ability that a target may have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Ability {
     Stream,
@@ -94,7 +94,7 @@ impl Ability {
     }
 }
 
-/// What was found out about a target.
+/// The result of asking a target.
 struct TargetAnswers {
     findings: Vec<Finding>,
     requests: u32,

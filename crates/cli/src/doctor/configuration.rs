@@ -11,7 +11,7 @@ use portcullis::catalog::load::{self, Loaded, Secrets, display_folder};
 use portcullis::catalog::{Catalog, published_key_problem};
 use portcullis::conf::config::Server;
 
-/// What could be read.
+/// The parts that could be read.
 pub(super) struct ReadConfiguration {
     pub(super) server: Option<Server>,
     pub(super) catalog: Option<Catalog>,

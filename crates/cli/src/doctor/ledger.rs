@@ -14,12 +14,12 @@ use portcullis::ledger::read;
 
 /// The bytes that are written to see whether the disk has room: the rows of some days.
 const PROBE_BYTES: u64 = 16 << 20;
-/// What is little room: a spool of large bodies, and the rows of a busy month. Of a small disk, a
-/// tenth is enough.
+/// The bytes below which room is little: a spool of large bodies, and the rows of a busy month. Of
+/// a small disk, a tenth is enough.
 const LITTLE_SPACE: u64 = 1 << 30;
-/// What to do where no ledger can be.
+/// The advice where no ledger can be.
 const OTHERWISE: &str = "put a folder there, or set `ledger.path` in server.yaml: until then use is counted in memory only";
-/// What to do about a file that this user may not use.
+/// The advice about a file that this user may not use.
 const RIGHT: &str =
     "give the user that runs the gateway the right to read and write it, and the folders above it";
 /// The bytes that are written at once.

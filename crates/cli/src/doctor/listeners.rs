@@ -25,7 +25,7 @@ use portcullis::tls::{Certificate, CertificateTerm};
 const LISTEN: &str = "listen";
 /// The longest wait for the gateway's page.
 const PAGE_TIMEOUT: Duration = Duration::from_secs(5);
-/// What to do about an address that another program seems to have.
+/// The advice about an address that another program seems to have.
 const OTHER: &str = "find out which program has the address (`ss -ltnp`). If it is a gateway on this folder that was started with another \
                      `admin.address`, it may stay; if not, write another address into server.yaml";
 
@@ -91,7 +91,7 @@ pub(super) fn check_listeners(conf: &Path, server: &Server, report: &mut Finding
     check_exposure(server, report);
 }
 
-/// What is known of who listens on the addresses that are in use.
+/// The listener of an address that is in use, as far as it is known.
 enum Holder {
     /// A gateway on this folder runs. It was started with these listeners.
     Gateway,

@@ -1,4 +1,4 @@
-//! What the system gives a process that is started from here: open files, memory, time to stop, and
+//! The limits of a process that is started from here: open files, memory, time to stop, and
 //! proxies.
 
 use std::env;

@@ -41,7 +41,7 @@ impl CheckState {
     }
 }
 
-/// What a check is about.
+/// The subject of a check.
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct Subject {
     kind: Cow<'static, str>,

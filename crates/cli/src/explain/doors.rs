@@ -1,5 +1,5 @@
-//! What each front door loses at each target of a model. It is not known from a list: requests that
-//! have one part of a format each are written for the target, as the gateway writes them.
+//! The losses of each front door at each target of a model. They do not come from a list: requests
+//! that have one part of a format each are written for the target, as the gateway writes them.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use dialects::neutral::Refused;
 use portcullis::catalog::load::Loaded;
 use portcullis::catalog::{Model, Target};
 
-/// What one front door loses at one target.
+/// The losses of one front door at one target.
 #[derive(Debug, Serialize)]
 struct DoorAtTarget {
     door: &'static str,

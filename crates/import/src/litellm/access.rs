@@ -12,7 +12,7 @@ use crate::notes::Grade;
 use portcullis::catalog::Catalog;
 use portcullis::catalog::globs::Globs;
 
-/// What is known about models.
+/// The facts about models.
 pub(super) struct Known<'k, 'a> {
     made: &'k Made<'a>,
     catalog: Option<&'k Catalog>,

@@ -14,7 +14,7 @@ pub(super) struct Draft {
     pub(super) fields: Vec<(&'static str, New)>,
     /// The literal secrets, which tell accounts apart and are written nowhere.
     pub(super) literals: Vec<String>,
-    /// Whether no other entry may share the account.
+    /// True if no other entry may share the account.
     pub(super) is_own: bool,
     /// The findings that became part of the account.
     pub(super) findings: Vec<Finding>,

@@ -33,14 +33,14 @@ struct CallerDraft {
     limits: LimitsOut,
     keys: Vec<EntryOut>,
     taken: Taken,
-    /// Whether a key of it may use a model without a price.
+    /// True if a key of it may use a model without a price.
     has_unpriced: bool,
 }
 
 /// The globs of models that may be used; `None` means all.
 type Allowed = Option<Vec<String>>;
 
-/// What all keys share.
+/// The data that all keys share.
 struct Importer<'k, 'a> {
     rows: &'k Rows,
     known: Known<'k, 'a>,

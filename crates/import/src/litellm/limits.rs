@@ -16,15 +16,15 @@ use portcullis::conf::yaml::edit::New;
 #[derive(Default)]
 pub(super) struct LimitsOut {
     fields: BTreeMap<&'static str, u64>,
-    /// What cannot be carried.
+    /// The fields that cannot be carried.
     pub(super) bounds: Vec<Bound>,
-    /// What was spent from `max_budget`, if it is to be carried.
+    /// The money that was spent from `max_budget`, if it is to be carried.
     pub(super) spent: Option<SpentOut>,
     /// The limits of single models.
     pub(super) models: BTreeMap<String, BTreeMap<&'static str, u64>>,
 }
 
-/// What was spent from a budget.
+/// The money that was spent from a budget.
 pub(super) struct SpentOut {
     /// The time for which it counts, in milliseconds of Unix time.
     at: u64,

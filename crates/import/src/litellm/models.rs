@@ -30,7 +30,7 @@ pub(super) struct GroupDraft<'a> {
     pub(super) max_tokens: Option<u64>,
     pub(super) on_loss: Option<&'static str>,
     pub(super) kind: Option<&'static str>,
-    /// What bounds the keys that may use it.
+    /// The limits of the keys that may use it.
     pub(super) of_keys: OfKeys,
 }
 
@@ -52,7 +52,7 @@ pub(super) struct Made<'a> {
     pub(super) accounts: Vec<EntryOut>,
     pub(super) groups: Vec<GroupDraft<'a>>,
     pub(super) secrets: Vec<String>,
-    /// Whether an entry has tags.
+    /// True if an entry has tags.
     pub(super) has_tags: bool,
     /// The fields of entries that limit keys.
     terms: Vec<Terms<'a>>,

@@ -6,7 +6,7 @@ use super::node::At;
 use super::walk::Bound;
 use crate::amount::Amount;
 
-/// The reason of a bound that nobody can keep.
+/// The reason of a limit that cannot be kept.
 pub(super) const ZERO: &str = "is 0, which forbids every request";
 
 /// Sets a limit; of two, the tighter one counts.

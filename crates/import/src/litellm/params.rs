@@ -52,11 +52,11 @@ impl Unread {
     }
 }
 
-/// What entries refer to.
+/// The surroundings of the entries.
 pub(super) struct World<'a> {
     /// Reads the environment of this process.
     pub(super) environment: &'a dyn Fn(&str) -> Option<String>,
-    /// Whether files with keys are given.
+    /// True if files with keys are given.
     pub(super) has_keys: bool,
     /// `environment_variables` of the file, which LiteLLM puts into its environment.
     pub(super) variables: BTreeMap<&'a str, At<'a>>,

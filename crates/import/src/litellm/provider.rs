@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use dialects::upstream::{self, Litellm};
 
-/// What stands for a provider.
+/// The counterpart of a provider.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ours {
     /// A preset, with its own address.
@@ -142,7 +142,7 @@ pub(super) fn find(name: &str) -> Option<&'static ProviderRow> {
     ALL.iter().find(|row| row.name == name)
 }
 
-/// What `litellm_params.model` names.
+/// The provider and the model in `litellm_params.model`.
 pub(super) enum ProviderOf<'m> {
     /// A provider with a counterpart, and its own name for the model. `guessed` says that the
     /// provider follows from the model's name only.

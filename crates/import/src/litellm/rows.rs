@@ -54,7 +54,7 @@ pub(super) struct Rows {
     pub(super) teams: Vec<(String, RowIn)>,
     pub(super) users: BTreeMap<String, RowIn>,
     pub(super) budgets: BTreeMap<String, RowIn>,
-    /// What users may use as members of a team, by team and user.
+    /// The models of users as members of a team, by team and user.
     pub(super) memberships: BTreeMap<(String, String), RowIn>,
     /// The largest total of keys in an answer.
     pub(super) total: Option<u64>,

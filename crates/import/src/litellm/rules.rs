@@ -1,4 +1,4 @@
-//! What becomes of each field of LiteLLM's rows and settings: one table. [`super::walk`] reads it.
+//! The rule for each field of LiteLLM's rows and settings: one table. [`super::walk`] reads it.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -9,7 +9,7 @@ use super::node::At;
 use crate::notes::Grade;
 use portcullis::conf::yaml::Value;
 
-/// What a map of LiteLLM describes.
+/// The thing that a map of LiteLLM describes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Section {
     /// A key, a team or a user.
@@ -22,7 +22,7 @@ pub(super) enum Section {
     Permissions,
     ObjectPermission,
     ModelTable,
-    /// What a user may do as a member of a team.
+    /// The rights of a user as a member of a team.
     Membership,
     /// A user, for the user's keys of a team.
     Member,
@@ -44,7 +44,7 @@ pub(super) enum Shape {
     Map,
 }
 
-/// What becomes of a field.
+/// The rule for a field.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Fate {
     /// Code of its own reads it, and reports it.
@@ -64,7 +64,7 @@ pub(super) enum Fate {
 pub(super) enum Free {
     /// None: also an empty list or map bounds.
     Never,
-    /// What is empty or switched off.
+    /// A value that is empty or switches the field off.
     Off,
     /// One of these words, or a list with one of them.
     Word(&'static str),
@@ -153,7 +153,7 @@ pub const LOOSEN_WORDS: [(&str, &str); 16] = [
     ),
 ];
 
-/// What becomes of the fields with these names, in one kind of map.
+/// The rule for the fields with these names, in one kind of map.
 struct Rule(Section, &'static str, Shape, Fate);
 
 const INFO: Fate = Fate::Info(

@@ -15,11 +15,11 @@ use portcullis::conf::yaml::edit::New;
 #[derive(Default)]
 pub(super) struct Common {
     pub(super) rules: Rules,
-    /// What bounds keys, and which of them.
+    /// The fields that limit keys, and which keys.
     pub(super) bounds: Vec<(Whose, Bound)>,
     /// `allowed_ips`, for every key.
     pub(super) addresses: Vec<String>,
-    /// Whether the budget of a user bounds the user's keys of a team, too.
+    /// True if the budget of a user limits the user's keys of a team, too.
     pub(super) is_user_budget_for_teams: bool,
     /// `store.redis` of server.yaml.
     pub(super) redis: Option<New>,

@@ -11,12 +11,12 @@ use super::walk::Bound;
 use crate::notes::{Finding, Grade};
 use portcullis::base::problem::quote_safely;
 
-/// What bounds the keys that may use a model.
+/// The limits of the keys that may use a model.
 #[derive(Default)]
 pub(super) struct OfKeys {
     /// The limits of each key for this model.
     pub(super) limits: BTreeMap<&'static str, u64>,
-    /// What cannot be carried.
+    /// The fields that cannot be carried.
     pub(super) bounds: Vec<Bound>,
 }
 
@@ -26,9 +26,9 @@ pub(super) struct Terms<'a> {
     /// The name by which a team calls the entry.
     of_team: Option<&'a str>,
     fields: Vec<(&'static str, At<'a>)>,
-    /// Whether the entry became a target.
+    /// True if the entry became a target.
     pub(super) is_made: bool,
-    /// Whether LiteLLM keeps requests from the entry.
+    /// True if LiteLLM keeps requests from the entry.
     pub(super) is_reserved: bool,
 }
 

@@ -1,6 +1,6 @@
-//! Whether a server has each endpoint that the catalog may ask it for. Each gets one request that
-//! asks for nothing (`[]`): a server that has the endpoint finds fault with it, and charges for
-//! nothing. An empty object would not do: some servers answer it.
+//! Checks whether a server has each endpoint that the catalog may ask it for. Each gets one request
+//! that asks for nothing (`[]`): a server that has the endpoint finds fault with it, and charges
+//! for nothing. An empty object would not do: some servers answer it.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
@@ -41,7 +41,7 @@ struct EndpointAnswer {
     failure: Option<Failure>,
 }
 
-/// What follows from an answer.
+/// The consequence of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Verdict {
     /// The endpoint is there, and it has found fault with the request itself.
@@ -261,9 +261,9 @@ impl EndpointAnswers {
 struct AlikeAnswers<'a> {
     verdict: Verdict,
     answers: &'a [&'a EndpointAnswer],
-    /// Whether the catalog says that the server has them. Else they are only assumed.
+    /// True if the catalog lists them. Else they are only assumed.
     is_written: bool,
-    /// Whether the server has no endpoint at all.
+    /// True if the server has no endpoint at all.
     is_alone: bool,
 }
 

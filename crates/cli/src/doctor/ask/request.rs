@@ -32,7 +32,7 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 /// The most bytes of an answer.
 const MAX_ANSWER_BYTES: usize = 1 << 20;
 
-/// What a target is asked with.
+/// The candidate that is asked, and the upstream that asks it.
 pub(super) struct Asker<'a> {
     pub(super) upstream: &'a Upstream,
     pub(super) candidate: &'a Candidate,
