@@ -6,6 +6,21 @@
 //! call, a refusal or a finish. **Invariant:** no byte of a stream is returned before a gate is
 //! open. Until then any failure may lead to the next candidate, and two attempts may race. From
 //! then on there is one attempt, and none after it.
+//!
+//! The methods of [`Producer`] are in the files of their stages, and the data of each stage is in
+//! `state`:
+//!
+//! | Stage | File | Methods |
+//! |---|---|---|
+//! | a search for a candidate, or a wait in the queue | `pick` | `pick`, `wait`, `start_attempt` |
+//! | attempts run, and no gate is open | `racing` | `race`, `adopt`, `lose`, `give_up` |
+//! | the commit: an answer or a refusal is passed on | here | `answer`, `whole`, `commit`, `over` |
+//! | a stream runs, to its end | `streaming` | `advance`, `salvage`, `keep_connection` |
+//! | the exchange ends early | here, `leaving` | `abandon`, `end`, `leave` |
+//!
+//! What belongs to no stage: `report` notes how attempts ended and makes refusals, `slices` runs a
+//! producer for each slice of a request, `thoughts` and `items` keep parts of answers for later
+//! requests.
 
 mod items;
 mod leaving;
