@@ -1,10 +1,12 @@
 //! The accounts, several at a time: their names, their servers, their certificates, and what their
 //! providers list for their credentials.
 
+mod credential;
 mod endpoints;
 mod listed;
 mod reach;
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,7 +17,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
 use super::clock::Clocks;
-use super::report::{CheckState, Finding, Findings, Subject};
+use super::report::{CheckState, Checked, Finding, Findings, Subject};
 use super::words;
 use dialects::neutral::ModelKind;
 use portcullis::account::failure::Failure;
@@ -69,17 +71,20 @@ impl CheckedAccount {
     fn account(&self) -> &Account {
         &self.ready_account.account
     }
+}
 
-    fn finding(&self, state: CheckState, check: &'static str, seen: impl Into<String>) -> Finding {
+impl Checked for CheckedAccount {
+    fn finding(
+        &self,
+        state: CheckState,
+        check: impl Into<Cow<'static, str>>,
+        seen: impl Into<String>,
+    ) -> Finding {
         // A server may name its models as it likes. A key that is a short word says nothing.
-        let (seen, mut secrets) = (seen.into(), self.ready_account.secrets(None));
+        let mut secrets = self.ready_account.secrets(None);
         secrets.retain(|secret| secret.len() >= 8);
-        Finding::new(
-            state,
-            account_subject(self.account()),
-            check,
-            redact_secrets(&seen, &secrets),
-        )
+        let seen = seen.into();
+        account_subject(self.account()).finding(state, check, redact_secrets(&seen, &secrets))
     }
 }
 
@@ -174,15 +179,15 @@ impl Outcomes<'_> {
 /// Returns the finding for an account that was not looked at in time. Whoever had to wait for
 /// others has no fault in it.
 fn late_finding(account: &Account, has_begun: bool) -> Finding {
-    let finding = |state, seen| Finding::new(state, account_subject(account), "time", seen);
+    let subject = account_subject(account);
     if has_begun {
-        finding(CheckState::Fail, "the checks were not over in time")
-            .with_remedy("look at this account's server: it answers too slowly")
-    } else {
-        finding(
-            CheckState::Skip,
-            "no time was left: mend the accounts above",
+        subject.fail(
+            "time",
+            "the checks were not over in time",
+            "look at this account's server: it answers too slowly",
         )
+    } else {
+        subject.skip("time", "no time was left: mend the accounts above")
     }
 }
 
@@ -243,18 +248,12 @@ pub(super) fn made_for(written: Option<ModelKind>, name: &str) -> ModelKind {
 async fn check_account(checked_account: &CheckedAccount, upstream: &Upstream) -> AccountResult {
     let account = checked_account.account();
     if !account.enabled {
-        return AccountResult::only(checked_account.finding(
-            CheckState::Skip,
-            "account",
-            "is disabled",
-        ));
+        return AccountResult::only(checked_account.skip("account", "is disabled"));
     }
     if account.dialect.protocol.calls_nobody() {
-        return AccountResult::only(checked_account.finding(
-            CheckState::Ok,
-            "account",
-            "the gateway itself answers for it",
-        ));
+        return AccountResult::only(
+            checked_account.ok("account", "the gateway itself answers for it"),
+        );
     }
     let mut findings = Vec::new();
     if reach::check_reach(checked_account, upstream, &mut findings).await {

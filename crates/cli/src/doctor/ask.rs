@@ -18,7 +18,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
 use super::accounts::{lacks_secret, made_for};
-use super::report::{CheckState, Finding, Findings, Subject};
+use super::report::{CheckState, Checked, Finding, Findings, Subject};
 use super::words::first_three;
 use dialects::Endpoint;
 use dialects::neutral::ModelKind;
@@ -171,15 +171,17 @@ pub(super) async fn ask_targets(
         // What they were sent may be charged for.
         is_unpriced = true;
         let seen = format!("not done in time: {}", first_three(&late));
-        let finding = Finding::new(CheckState::Fail, Subject::single("ask"), "time", seen);
-        report.add(finding.with_remedy("look at their servers: they answer too slowly"));
+        report.add(Subject::single("ask").fail(
+            "time",
+            seen,
+            "look at their servers: they answer too slowly",
+        ));
     }
     if !waiting.is_empty() {
-        report.skip(
-            Subject::single("ask"),
+        report.add(Subject::single("ask").skip(
             "time",
             format!("no time was left for {}", first_three(&waiting)),
-        );
+        ));
     }
     let known = if is_unpriced { "at least " } else { "" };
     let (sent, it) = if requests == 1 {
@@ -188,7 +190,7 @@ pub(super) async fn ask_targets(
         (format!("{requests} requests were"), "they cost")
     };
     let seen = format!("{sent} sent; {it} {known}{cost} USD, as far as prices are known");
-    report.ok(Subject::single("ask"), "cost", seen);
+    report.add(Subject::single("ask").ok("cost", seen));
 }
 
 /// Lists the targets that are asked, each once. Tells which are not.
@@ -217,18 +219,16 @@ fn asked_candidates(
                 continue;
             }
             if lacks_secret(&target.account) {
-                report.skip(
-                    target_subject(target),
+                report.add(target_subject(target).skip(
                     "ask",
                     "the secret of its account could not be read: see configuration",
-                );
+                ));
                 continue;
             }
             let Some(endpoint) = asked_endpoint(target, model.kind) else {
-                report.skip(
-                    target_subject(target),
-                    "ask",
-                    "is not asked: only conversations and vectors are",
+                report.add(
+                    target_subject(target)
+                        .skip("ask", "is not asked: only conversations and vectors are"),
                 );
                 continue;
             };
@@ -246,11 +246,10 @@ fn asked_candidates(
         } else {
             format!("its {targets} targets are")
         };
-        report.skip(
-            Subject::named("account", id),
+        report.add(Subject::named("account", id).skip(
             "ask",
             format!("{targets_text} not asked: mend the account first"),
-        );
+        ));
     }
     found
 }
@@ -360,12 +359,7 @@ impl TargetAnswers {
         } else {
             format!("{} requests", self.requests)
         };
-        Finding::new(
-            state,
-            target_subject(target),
-            "ask",
-            format!("{seen} ({how_many})"),
-        )
+        target_subject(target).finding(state, "ask", format!("{seen} ({how_many})"))
     }
 
     /// Tells what a target can do, what it cannot, and what to write into the catalog.
@@ -401,7 +395,7 @@ impl TargetAnswers {
             } else {
                 CheckState::Warn
             };
-            let finding = Finding::new(state, target_subject(target), "ask", seen);
+            let finding = target_subject(target).finding(state, "ask", seen);
             self.findings.push(match proposal {
                 Some(proposal) => finding.with_remedy(proposal),
                 None => finding,
@@ -419,13 +413,11 @@ fn target_name(target: &Target) -> String {
 }
 
 fn failed_finding(target: &Target, why: &NoAnswer) -> Finding {
-    Finding::new(
-        CheckState::Fail,
-        target_subject(target),
+    target_subject(target).fail(
         "ask",
         format!("does not answer: {}", why.message),
+        why.remedy.clone(),
     )
-    .with_remedy(why.remedy.clone())
 }
 
 /// Returns a request for a short answer that needs these abilities.

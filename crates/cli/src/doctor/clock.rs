@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use super::report::{CheckState, Finding, Findings, Subject};
+use super::report::{CheckState, Checked, Finding, Findings, Subject};
 use super::words::{duration_text, first_three};
 use portcullis::base::calendar;
 
@@ -52,7 +52,7 @@ impl Clocks {
     }
 
     fn findings(mut self) -> Vec<Finding> {
-        let finding = |state, seen| Finding::new(state, Subject::single("clock"), "time", seen);
+        let finding = |state, seen| Subject::single("clock").finding(state, "time", seen);
         self.0.sort_by_key(|seen| seen.ahead);
         let half = self.0.len() / 2;
         let upper = self.0.get(half).map(|seen| seen.ahead);
@@ -115,13 +115,13 @@ fn clock_finding(ahead: i64, others: &str) -> Finding {
     };
     let subject = Subject::single("clock");
     if state == CheckState::Ok {
-        return Finding::new(state, subject, "time", format!("agrees with {others}"));
+        return subject.finding(state, "time", format!("agrees with {others}"));
     }
     let seen = format!(
         "this machine's clock is {} that of {others}",
         difference_text(-ahead)
     );
-    Finding::new(state, subject, "time", seen).with_remedy(
+    subject.finding(state, "time", seen).with_remedy(
         "let NTP set the clock. AWS and Google refuse requests that are signed minutes off, and the ends of keys, and of daily and monthly \
          limits, go by it",
     )

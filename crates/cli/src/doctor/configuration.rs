@@ -4,7 +4,7 @@
 use std::net::SocketAddr;
 use std::path::Path;
 
-use super::report::{CheckState, Finding, Findings, Subject};
+use super::report::{CheckState, Checked, Findings, Subject};
 use portcullis::base::problem::{Problem, Problems};
 use portcullis::base::units::format_count;
 use portcullis::catalog::load::{self, Loaded, Secrets, display_folder};
@@ -32,7 +32,7 @@ pub(super) fn read_configuration(conf: &Path, report: &mut Findings) -> ReadConf
                 format_count(files, "file"),
                 catalog.size()
             );
-            report.ok(configuration_subject(), "files", seen);
+            report.add(configuration_subject().ok("files", seen));
             add_warnings(&catalog.warnings, report);
             demo_key(&server, &catalog, report);
             ReadConfiguration {
@@ -42,15 +42,11 @@ pub(super) fn read_configuration(conf: &Path, report: &mut Findings) -> ReadConf
         }
         Err(Problems(errors, warnings)) => {
             for error in &errors {
-                let finding = Finding::new(
-                    CheckState::Fail,
-                    configuration_subject(),
+                report.add(configuration_subject().fail(
                     "files",
                     error.to_string(),
-                );
-                report.add(
-                    finding.with_remedy("correct it: the gateway does not start with this error"),
-                );
+                    "correct it: the gateway does not start with this error",
+                ));
             }
             add_warnings(&warnings, report);
             read_rest(conf, report)
@@ -69,29 +65,20 @@ fn add_warnings(warnings: &[Problem], report: &mut Findings) {
         .iter()
         .filter(|warning| warning.path != "admin.address")
     {
-        report.add(Finding::new(
-            CheckState::Warn,
-            configuration_subject(),
-            "files",
-            warning.to_string(),
-        ));
+        report.add(configuration_subject().finding(CheckState::Warn, "files", warning.to_string()));
     }
 }
 
 fn demo_key(server: &Server, catalog: &Catalog, report: &mut Findings) {
     let listeners: Vec<SocketAddr> = server.listen.iter().map(|listen| listen.address).collect();
     match published_key_problem(catalog, &listeners) {
-        Some(problem) => report.add(Finding::new(
-            CheckState::Fail,
-            configuration_subject(),
-            "demo key",
-            problem,
-        )),
-        None => report.ok(
-            configuration_subject(),
+        Some(problem) => {
+            report.add(configuration_subject().finding(CheckState::Fail, "demo key", problem))
+        }
+        None => report.add(configuration_subject().ok(
             "demo key",
             "the published demo key opens nothing to strangers",
-        ),
+        )),
     }
 }
 
@@ -101,14 +88,13 @@ fn read_rest(conf: &Path, report: &mut Findings) -> ReadConfiguration {
     let catalog = load::read_catalog(conf, Secrets::IfThere).catalog.ok();
     if server.is_none() {
         let why = "server.yaml cannot be read: process, listeners, access log, ledger and store are not checked";
-        report.skip(configuration_subject(), "server.yaml", why);
+        report.add(configuration_subject().skip("server.yaml", why));
     }
     if catalog.is_none() {
-        report.skip(
-            configuration_subject(),
+        report.add(configuration_subject().skip(
             "catalog",
             "the catalog cannot be read: no account is checked",
-        );
+        ));
     }
     ReadConfiguration { server, catalog }
 }

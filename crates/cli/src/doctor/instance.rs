@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use super::report::{CheckState, Finding, Findings, Subject};
+use super::report::{CheckState, Checked, Finding, Findings, Subject};
 use crate::explain::status;
 use portcullis::status::{ProblemReport, Severity};
 
@@ -13,46 +13,36 @@ pub(super) fn check_instance(from: &str, conf: &Path, report: &mut Findings) {
     let status = match status::read_status(from, conf, None) {
         Ok(instance) => instance.status,
         Err(no) => {
-            let finding = Finding::new(
-                CheckState::Fail,
-                subject(),
+            report.add(subject().fail(
                 "status",
                 format!("--status: {}", no.why),
-            );
-            report.add(finding.with_remedy(
                 "does the gateway run, and is this the address of its admin listener?",
             ));
             return;
         }
     };
-    let does = if status.ready {
-        "is ready"
+    let (state, does) = if status.ready {
+        (CheckState::Ok, "is ready")
     } else {
-        "is not ready: it starts, or it was told to stop"
+        (
+            CheckState::Warn,
+            "is not ready: it starts, or it was told to stop",
+        )
     };
-    let state = if status.ready {
-        CheckState::Ok
-    } else {
-        CheckState::Warn
-    };
-    report.add(Finding::new(
+    report.add(subject().finding(
         state,
-        subject(),
         "status",
         format!("version {} {does}", status.version),
     ));
     if status.problems.is_empty() {
-        report.ok(subject(), "problems", "it has no problems");
+        report.add(subject().ok("problems", "it has no problems"));
     }
     for problem in status.problems {
         report.add(problem_finding(problem));
     }
     if status.more_problems > 0 {
         let seen = format!("it has {} more problems", status.more_problems);
-        report.add(
-            Finding::new(CheckState::Warn, subject(), "problems", seen)
-                .with_remedy("mend the first ones, and ask again"),
-        );
+        report.add(subject().warn("problems", seen, "mend the first ones, and ask again"));
     }
 }
 
@@ -75,11 +65,7 @@ fn problem_finding(problem: ProblemReport) -> Finding {
     } else {
         format!("{summary} Since {since}.")
     };
-    Finding::new(
-        state,
-        Subject::named(subject.kind, subject.name),
-        rule,
-        seen,
-    )
-    .with_remedy(remedy)
+    Subject::named(subject.kind, subject.name)
+        .finding(state, rule, seen)
+        .with_remedy(remedy)
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use nix::sys::statvfs::statvfs;
 
-use super::report::{CheckState, Finding, Findings, Subject};
+use super::report::{Checked, Finding, Findings, Subject};
 use super::words::size_text;
 use portcullis::conf::config::Ledger;
 use portcullis::ledger::read;
@@ -29,16 +29,14 @@ const PIECE: usize = 256 << 10;
 pub(super) fn check_ledger(ledger: &Ledger, report: &mut Findings) {
     let subject = || Subject::single("ledger");
     if !ledger.enabled {
-        report.skip(subject(), "file", "`ledger.enabled` is false");
+        report.add(subject().skip("file", "`ledger.enabled` is false"));
         return;
     }
     let folder = match folder_of(&ledger.path) {
         Ok(folder) => folder,
         Err(why) => {
             let seen = format!("{} cannot be made: {why}", ledger.path.display());
-            report.add(
-                Finding::new(CheckState::Fail, subject(), "file", seen).with_remedy(OTHERWISE),
-            );
+            report.add(subject().fail("file", seen, OTHERWISE));
             return;
         }
     };
@@ -49,7 +47,7 @@ pub(super) fn check_ledger(ledger: &Ledger, report: &mut Findings) {
             let seen = format!("no file can be made in {}: {why}", folder.display());
             let remedy = "the user that runs the gateway must be able to write there, and the disk must not be read-only or full: or set \
                           `ledger.path` in server.yaml";
-            report.add(Finding::new(CheckState::Fail, subject(), "disk", seen).with_remedy(remedy));
+            report.add(subject().fail("disk", seen, remedy));
             return;
         }
     };
@@ -62,7 +60,7 @@ pub(super) fn check_ledger(ledger: &Ledger, report: &mut Findings) {
             } else {
                 "free some space on the disk, or set `ledger.path` in server.yaml. Rows that find no room are lost after a while"
             };
-            Finding::new(CheckState::Fail, subject(), "disk", seen).with_remedy(remedy)
+            subject().fail("disk", seen, remedy)
         }
     });
 }
@@ -70,32 +68,32 @@ pub(super) fn check_ledger(ledger: &Ledger, report: &mut Findings) {
 /// Returns the finding for the file. Only a file is opened: a pipe would not open until somebody
 /// reads it.
 fn file_finding(path: &Path) -> Finding {
-    let finding =
-        |state, seen: String| Finding::new(state, Subject::single("ledger"), "file", seen);
-    let (fail, shown) = (|seen| finding(CheckState::Fail, seen), path.display());
+    let (subject, shown) = (Subject::single("ledger"), path.display());
+    let fail = |seen: String, remedy: &str| subject.fail("file", seen, remedy);
     match fs::metadata(path) {
         Err(why) if why.kind() == ErrorKind::NotFound => {
-            return finding(
-                CheckState::Ok,
+            return subject.ok(
+                "file",
                 format!("{shown} is not there yet: `serve` makes it"),
             );
         }
-        Err(why) => return fail(format!("{shown} cannot be read: {why}")).with_remedy(RIGHT),
+        Err(why) => return fail(format!("{shown} cannot be read: {why}"), RIGHT),
         Ok(there) if !there.is_file() => {
-            return fail(format!("{shown} is no file")).with_remedy(
+            return fail(
+                format!("{shown} is no file"),
                 "write the path of a file as `ledger.path` in server.yaml: until then use is counted in memory only",
             );
         }
         Ok(there) if there.len() == 0 => {}
         Ok(_) => {
             if let Err(why) = read::is_there(path) {
-                return fail(why).with_remedy("until it is mended, use is counted in memory only");
+                return fail(why, "until it is mended, use is counted in memory only");
             }
         }
     }
     match OpenOptions::new().append(true).open(path) {
-        Ok(_) => finding(CheckState::Ok, format!("{shown} can be read and written")),
-        Err(why) => fail(format!("{shown} cannot be written: {why}")).with_remedy(RIGHT),
+        Ok(_) => subject.ok("file", format!("{shown} can be read and written")),
+        Err(why) => fail(format!("{shown} cannot be written: {why}"), RIGHT),
     }
 }
 
@@ -110,12 +108,15 @@ fn disk_finding(written: u64, room: Option<(u64, u64)>, folder: &Path) -> Findin
         size_text(written),
         folder.display()
     );
-    let finding = |state| Finding::new(state, Subject::single("ledger"), "disk", seen.as_str());
+    let subject = Subject::single("ledger");
     if room.is_none_or(|(free, all)| free >= LITTLE_SPACE.min(all / 10)) {
-        return finding(CheckState::Ok);
+        return subject.ok("disk", seen);
     }
-    finding(CheckState::Warn)
-        .with_remedy("free some space on the disk, or set `ledger.path` in server.yaml")
+    subject.warn(
+        "disk",
+        seen,
+        "free some space on the disk, or set `ledger.path` in server.yaml",
+    )
 }
 
 /// Returns the free bytes of a folder's disk, and all its bytes. Some file systems do not know

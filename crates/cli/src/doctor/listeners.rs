@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime};
 use serde::Deserialize;
 use tokio::net::TcpSocket;
 
-use super::report::{CheckState, Finding, Findings, Subject};
+use super::report::{CheckState, Checked, Finding, Findings, Subject};
 use super::words::{duration_text, first_three};
 use crate::http::{get_page, listener_key};
 use crate::key::running::{Running, check_served};
@@ -69,17 +69,15 @@ pub(super) fn check_listeners(conf: &Path, server: &Server, report: &mut Finding
         report.add(match (bound, &holder) {
             (Ok(()), _) if let Some(other) = twice => {
                 let seen = format!("is free, but the gateway cannot listen on it beside {other}");
-                Finding::new(CheckState::Fail, subject, "address", seen)
-                    .with_remedy("give one of the two another port")
+                subject.fail("address", seen, "give one of the two another port")
             }
-            (Ok(()), _) => Finding::new(CheckState::Ok, subject, "address", "is free"),
+            (Ok(()), _) => subject.ok("address", "is free"),
             (Err(why), Some(holder)) if is_taken(&why) => {
-                taken_finding(subject, holder, nth == server.listen.len())
+                taken_finding(&subject, holder, nth == server.listen.len())
             }
             (Err(why), _) => {
                 let seen = format!("cannot be listened on: {why}");
-                Finding::new(CheckState::Fail, subject, "address", seen)
-                    .with_remedy(bind_advice(&why))
+                subject.fail("address", seen, bind_advice(&why))
             }
         });
     }
@@ -140,43 +138,37 @@ fn gateway_marks(server: &Server) -> Result<BTreeMap<String, String>, String> {
 }
 
 /// Returns the finding for an address that is in use: the admin listener's, or another.
-fn taken_finding(subject: Subject, holder: &Holder, is_admin: bool) -> Finding {
+fn taken_finding(subject: &Subject, holder: &Holder, is_admin: bool) -> Finding {
     const FIND_PROGRAM: &str = "find out which program has the address (`ss -ltnp`). If it is not this gateway, the next start fails: then write \
                         another address into server.yaml";
-    let finding = |state, seen: String| Finding::new(state, subject, "address", seen);
-    let runs = || "is in use, and a gateway runs on this folder".to_owned();
+    const RUNS: &str = "is in use, and a gateway runs on this folder";
     match holder {
+        Holder::Gateway => subject.ok("address", RUNS),
         // It has answered there.
-        Holder::Gateway | Holder::Edited | Holder::Undisclosed(_) if is_admin => {
-            finding(CheckState::Ok, runs())
-        }
-        Holder::Gateway => finding(CheckState::Ok, runs()),
-        Holder::Edited => {
-            let seen = "is in use. A gateway runs on this folder, but it was started with another `listen`: it is not known whether it has \
-                        this address";
-            finding(CheckState::Warn, seen.to_owned()).with_remedy(FIND_PROGRAM)
-        }
-        Holder::Undisclosed(why) => finding(
-            CheckState::Skip,
-            format!(
-                "{}; it is not known whether it has this address: {why}",
-                runs()
-            ),
+        Holder::Edited | Holder::Undisclosed(_) if is_admin => subject.ok("address", RUNS),
+        Holder::Edited => subject.warn(
+            "address",
+            "is in use. A gateway runs on this folder, but it was started with another `listen`: it is not known whether it has \
+             this address",
+            FIND_PROGRAM,
         ),
-        Holder::Other(detail) => finding(
-            CheckState::Fail,
+        Holder::Undisclosed(why) => subject.skip(
+            "address",
+            format!("{RUNS}; it is not known whether it has this address: {why}"),
+        ),
+        Holder::Other(detail) => subject.fail(
+            "address",
             format!("is in use, and no gateway on this folder was found: {detail}"),
-        )
-        .with_remedy(OTHER),
-        Holder::Unknown(detail) => {
-            let seen = format!(
+            OTHER,
+        ),
+        Holder::Unknown(detail) => subject.warn(
+            "address",
+            format!(
                 "is in use, and it is not known whether by the gateway on this folder: {detail}"
-            );
-            finding(CheckState::Warn, seen).with_remedy(
-                    "set PORTCULLIS_ADMIN_KEY if the admin listener wants a key, and run this again; or find out which program has \
-                     the address (`ss -ltnp`)",
-                )
-        }
+            ),
+            "set PORTCULLIS_ADMIN_KEY if the admin listener wants a key, and run this again; or find out which program has \
+             the address (`ss -ltnp`)",
+        ),
     }
 }
 
@@ -211,7 +203,6 @@ fn bind_advice(why: &io::Error) -> &'static str {
 
 fn check_certificate(listen: &Listen, tls: &ListenTls, report: &mut Findings) {
     let subject = Subject::named("listener", listen.address);
-    let finding = |state, seen: String| Finding::new(state, subject.clone(), "certificate", seen);
     // A pipe would not open until somebody writes to it.
     let is_odd = |path: &&PathBuf| fs::metadata(path).is_ok_and(|there| !there.is_file());
     let read = match [&tls.cert, &tls.key].into_iter().find(is_odd) {
@@ -221,28 +212,27 @@ fn check_certificate(listen: &Listen, tls: &ListenTls, report: &mut Findings) {
     let terms = match read {
         Ok(terms) => terms,
         Err(why) => {
-            report.add(
-                finding(CheckState::Fail, why)
-                    .with_remedy("write a certificate and its own key into `listen[].tls`"),
-            );
+            report.add(subject.fail(
+                "certificate",
+                why,
+                "write a certificate and its own key into `listen[].tls`",
+            ));
             return;
         }
     };
     let Some(term) = terms.first() else {
-        report.add(
-            finding(CheckState::Fail, "cannot be read".to_owned())
-                .with_remedy("write another one into `listen[].tls`"),
-        );
+        report.add(subject.fail(
+            "certificate",
+            "cannot be read",
+            "write another one into `listen[].tls`",
+        ));
         return;
     };
     let (state, lasts) = chain_lifetime(&terms, SystemTime::now());
-    let finding = finding(state, format!("for {}, {lasts}", first_three(&term.names)));
-    report.add(match state {
-        CheckState::Ok | CheckState::Skip => finding,
-        CheckState::Warn | CheckState::Fail => {
-            finding.with_remedy("put a new certificate and its key where `listen` in server.yaml names them, and send SIGHUP")
-        }
-    });
+    let seen = format!("for {}, {lasts}", first_three(&term.names));
+    report.add(subject.finding(state, "certificate", seen).with_remedy_unless_ok(
+        "put a new certificate and its key where `listen` in server.yaml names them, and send SIGHUP",
+    ));
 }
 
 /// Says how long a chain of certificates lasts, and how bad that is. The first one is the server's
@@ -307,18 +297,16 @@ fn check_exposure(server: &Server, report: &mut Findings) {
     );
     let is_near = admin.address.ip().to_canonical().is_loopback();
     match (is_near, admin.key.is_some()) {
-        (true, _) => report.ok(
-            subject,
+        (true, _) => report.add(subject.ok(
             "exposure",
             "the admin listener is reached from this machine only",
-        ),
-        (false, true) => report.ok(subject, "exposure", "the admin listener asks for its key"),
+        )),
+        (false, true) => report.add(subject.ok("exposure", "the admin listener asks for its key")),
         (false, false) => {
             let seen = "the admin listener is not on a loopback address, and asks for no key";
             let remedy = "everybody who can reach it reads who uses the gateway, and how much. Write `admin: { key: { file: … } }`, or \
                           listen on 127.0.0.1";
-            report
-                .add(Finding::new(CheckState::Warn, subject, "exposure", seen).with_remedy(remedy));
+            report.add(subject.warn("exposure", seen, remedy));
         }
     }
 }

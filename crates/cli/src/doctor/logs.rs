@@ -5,7 +5,7 @@ use std::io::ErrorKind;
 use std::path::Path;
 
 use super::ledger::create_nameless;
-use super::report::{CheckState, Finding, Findings, Subject};
+use super::report::{CheckState, Checked, Finding, Findings, Subject};
 use portcullis::conf::config::Access;
 
 /// Looks at the file of the access log, if it is written to one.
@@ -43,13 +43,12 @@ fn file_finding(path: &Path) -> Finding {
     };
     let subject = Subject::single("access log");
     match seen {
-        Ok((state, seen)) => Finding::new(state, subject, "file", seen),
+        Ok((state, seen)) => subject.finding(state, "file", seen),
         Err(why) => {
             let seen = format!("{name} cannot be opened: {why}");
-            Finding::new(CheckState::Fail, subject, "file", seen).with_remedy(
-                "the gateway does not start without it. Make its folder, give the user that runs the gateway the right to write there, or \
-                 correct `log.access` in server.yaml",
-            )
+            let remedy = "the gateway does not start without it. Make its folder, give the user that runs the gateway the right to write there, or \
+                          correct `log.access` in server.yaml";
+            subject.fail("file", seen, remedy)
         }
     }
 }

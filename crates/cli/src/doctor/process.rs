@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::report::{CheckState, Finding, Findings, Subject};
+use super::report::{CheckState, Checked, Finding, Findings, Subject};
 use super::words::{duration_text, size_text};
 use portcullis::base::descriptors::{self, REMEDY};
 use portcullis::catalog::Catalog;
@@ -60,13 +60,13 @@ fn stop_finding(drain: &Drain) -> Finding {
     let max_stop = drain.delay + drain.grace + END_TIME;
     let seen = format!("a stop takes up to {}", duration_text(max_stop));
     if max_stop <= KUBERNETES_WAIT {
-        return Finding::new(CheckState::Ok, process_subject(), "stop", seen);
+        return process_subject().ok("stop", seen);
     }
     let kubernetes_wait = duration_text(KUBERNETES_WAIT);
     let seen = format!(
         "{seen}, and Kubernetes waits for {kubernetes_wait} unless the pod says more, which is not seen from here"
     );
-    Finding::new(CheckState::Skip, process_subject(), "stop", seen).with_remedy(format!(
+    process_subject().skip("stop", seen).with_remedy(format!(
         "does `terminationGracePeriodSeconds` of the pod say more than {}? Else requests are cut off, and rows of the ledger are lost",
         max_stop.as_secs()
     ))
@@ -74,7 +74,7 @@ fn stop_finding(drain: &Drain) -> Finding {
 
 /// Judges the variables that name a proxy for other programs.
 fn proxy_finding(server: &Server, catalog: Option<&Catalog>) -> Finding {
-    let ok = |seen: &str| Finding::new(CheckState::Ok, process_subject(), "proxy", seen);
+    let ok = |seen: &str| process_subject().ok("proxy", seen);
     if !server.proxies.is_empty() {
         return ok("the proxies of the environment are used, as `upstream_proxy` says");
     }
@@ -97,14 +97,16 @@ fn proxy_finding(server: &Server, catalog: Option<&Catalog>) -> Finding {
             "{name} is set, and no account would be reached through it"
         ));
     }
-    let finding = |seen: String| Finding::new(CheckState::Warn, process_subject(), "proxy", seen);
+    let warn = |seen: String, remedy: &str| process_subject().warn("proxy", seen, remedy);
     if name.eq_ignore_ascii_case("ALL_PROXY") {
-        return finding(format!("{name} is set, which the gateway never reads")).with_remedy(
+        return warn(
+            format!("{name} is set, which the gateway never reads"),
             "where providers are reached through a proxy only, write it into HTTPS_PROXY, and `upstream_proxy: environment` in server.yaml; \
              or `proxy` at the accounts; else unset the variable",
         );
     }
-    finding(format!("{name} is set, and the gateway does not use it")).with_remedy(
+    warn(
+        format!("{name} is set, and the gateway does not use it"),
         "where providers are reached through a proxy only, write `upstream_proxy: environment` in server.yaml, or `proxy` at the \
          accounts; else `proxy: none` at the accounts, or unset the variable",
     )
@@ -157,7 +159,7 @@ fn open_files(max_files: u64, limits: &Bounds) -> Finding {
     } else {
         seen
     };
-    let finding = Finding::new(state, process_subject(), "open files", seen);
+    let finding = process_subject().finding(state, "open files", seen);
     match state {
         CheckState::Ok | CheckState::Skip => finding,
         CheckState::Warn => {
@@ -196,14 +198,11 @@ impl MemoryBounds {
             () if buffered > available / 2 => CheckState::Warn,
             () => CheckState::Ok,
         };
-        let finding = Finding::new(state, process_subject(), "memory", seen);
-        Some(match state {
-            CheckState::Ok | CheckState::Skip => finding,
-            CheckState::Warn | CheckState::Fail => finding.with_remedy(format!(
-                "the system ends the process when it needs more. Set `limits.buffered_total` to a third, {}MiB, or give it more memory",
-                (available / 3) >> 20
-            )),
-        })
+        let finding = process_subject().finding(state, "memory", seen);
+        Some(finding.with_remedy_unless_ok(format!(
+            "the system ends the process when it needs more. Set `limits.buffered_total` to a third, {}MiB, or give it more memory",
+            (available / 3) >> 20
+        )))
     }
 }
 

@@ -66,6 +66,63 @@ impl Subject {
     }
 }
 
+/// A thing that is checked makes the findings about itself. A warning or a failure has a remedy,
+/// unless what was seen is one.
+pub(super) trait Checked {
+    /// Makes a finding without a remedy.
+    fn finding(
+        &self,
+        state: CheckState,
+        check: impl Into<Cow<'static, str>>,
+        seen: impl Into<String>,
+    ) -> Finding;
+
+    fn ok(&self, check: &'static str, seen: impl Into<String>) -> Finding {
+        self.finding(CheckState::Ok, check, seen)
+    }
+
+    fn skip(&self, check: &'static str, seen: impl Into<String>) -> Finding {
+        self.finding(CheckState::Skip, check, seen)
+    }
+
+    fn warn(
+        &self,
+        check: &'static str,
+        seen: impl Into<String>,
+        remedy: impl Into<String>,
+    ) -> Finding {
+        self.finding(CheckState::Warn, check, seen)
+            .with_remedy(remedy)
+    }
+
+    fn fail(
+        &self,
+        check: &'static str,
+        seen: impl Into<String>,
+        remedy: impl Into<String>,
+    ) -> Finding {
+        self.finding(CheckState::Fail, check, seen)
+            .with_remedy(remedy)
+    }
+}
+
+impl Checked for Subject {
+    fn finding(
+        &self,
+        state: CheckState,
+        check: impl Into<Cow<'static, str>>,
+        seen: impl Into<String>,
+    ) -> Finding {
+        Finding {
+            state,
+            subject: self.clone(),
+            check: plain_name(check.into()),
+            seen: plain_line(&seen.into()),
+            remedy: None,
+        }
+    }
+}
+
 /// A check that was made.
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct Finding {
@@ -78,22 +135,6 @@ pub(super) struct Finding {
 }
 
 impl Finding {
-    /// Makes the finding of a check without advice.
-    pub(super) fn new(
-        state: CheckState,
-        subject: Subject,
-        check: impl Into<Cow<'static, str>>,
-        seen: impl Into<String>,
-    ) -> Finding {
-        Finding {
-            state,
-            subject,
-            check: plain_name(check.into()),
-            seen: plain_line(&seen.into()),
-            remedy: None,
-        }
-    }
-
     /// Returns whether the check failed.
     pub(super) fn is_failure(&self) -> bool {
         self.state == CheckState::Fail
@@ -104,6 +145,14 @@ impl Finding {
         Finding {
             remedy: Some(plain_line(&remedy.into())),
             ..self
+        }
+    }
+
+    /// Adds what to do, unless all is well or the check was not made.
+    pub(super) fn with_remedy_unless_ok(self, remedy: impl Into<String>) -> Finding {
+        match self.state {
+            CheckState::Ok | CheckState::Skip => self,
+            CheckState::Warn | CheckState::Fail => self.with_remedy(remedy),
         }
     }
 
@@ -215,16 +264,6 @@ impl Findings {
         self.findings.push(finding);
     }
 
-    /// Adds a finding with the state `ok`.
-    pub(super) fn ok(&mut self, subject: Subject, check: &'static str, seen: impl Into<String>) {
-        self.add(Finding::new(CheckState::Ok, subject, check, seen));
-    }
-
-    /// Adds a check that was not made.
-    pub(super) fn skip(&mut self, subject: Subject, check: &'static str, why: impl Into<String>) {
-        self.add(Finding::new(CheckState::Skip, subject, check, why));
-    }
-
     /// Lists the findings so far.
     #[cfg(test)]
     pub(super) fn all(&self) -> &[Finding] {
@@ -279,26 +318,21 @@ mod tests {
     #[test]
     fn a_line_says_what_was_seen_and_below_it_what_to_do() {
         let subject = || Subject::named("account", "openai");
-        let finding = Finding::new(CheckState::Ok, subject(), "name", "a\u{1b}[31m\nb");
+        let finding = subject().ok("name", "a\u{1b}[31m\nb");
         assert_eq!(
             finding.text(),
             "ok    openai           name           a [31m b\n"
         );
-        let said = Finding::new(
+        let said = Subject::named("k\u{1b}[1m".to_owned(), "n").finding(
             CheckState::Ok,
-            Subject::named("k\u{1b}[1m".to_owned(), "n"),
             "r\u{1b}[1m".to_owned(),
             "",
         );
         assert_eq!((&*said.subject.kind, &*said.check), ("k [1m", "r [1m"));
         let turned = "a\u{202e}b\u{2066}c\u{200f}d\u{61c}e\u{2069}";
-        let finding = Finding::new(
-            CheckState::Ok,
-            Subject::named("model", turned),
-            "ask",
-            turned,
-        )
-        .with_remedy(turned);
+        let finding = Subject::named("model", turned)
+            .ok("ask", turned)
+            .with_remedy(turned);
         assert_eq!(
             (
                 &*finding.subject.name,
@@ -308,7 +342,7 @@ mod tests {
             ("abcde", "abcde", Some("abcde"))
         );
         let long = "word ".repeat(30);
-        let finding = Finding::new(CheckState::Fail, subject(), "tls", long).with_remedy("do it");
+        let finding = subject().fail("tls", long, "do it");
         let text = finding.text();
         let lines: Vec<&str> = text.lines().collect();
         assert!(
@@ -323,10 +357,7 @@ mod tests {
         );
         assert_eq!(lines.last(), Some(&format!("{:38}-> do it", "").as_str()));
         assert_eq!(
-            Finding::new(CheckState::Ok, subject(), "name", "é".repeat(1_000))
-                .seen
-                .chars()
-                .count(),
+            subject().ok("name", "é".repeat(1_000)).seen.chars().count(),
             MAX_CHARACTERS + 1
         );
     }

@@ -4,7 +4,7 @@
 use std::time::SystemTime;
 
 use super::clock::Clocks;
-use super::report::{CheckState, Finding, Findings, Subject};
+use super::report::{Checked, Finding, Findings, Subject};
 use super::words::size_text;
 use portcullis::conf::config::Store;
 use portcullis::store::{StoreFacts, probe_store as look_at};
@@ -19,13 +19,9 @@ pub(super) async fn check_store(settings: &Store, clocks: &mut Clocks, report: &
     let seen = match look_at(settings).await {
         Ok(seen) => seen,
         Err(why) => {
-            let finding = Finding::new(
-                CheckState::Fail,
-                subject(),
+            report.add(subject().fail(
                 "reached",
                 format!("{}: {why}", settings.address),
-            );
-            report.add(finding.with_remedy(
                 "until it is up, `store.on_store_down` decides over requests with limits",
             ));
             return;
@@ -38,36 +34,21 @@ pub(super) async fn check_store(settings: &Store, clocks: &mut Clocks, report: &
         .program
         .as_deref()
         .unwrap_or("a server that does not tell its version");
-    report.ok(
-        subject(),
+    report.add(subject().ok(
         "reached",
         format!("{} is {program}, and can be written to", settings.address),
-    );
+    ));
     report.add(match seen.major {
-        Some(major) if major < OLDEST => Finding::new(
-            CheckState::Fail,
-            subject(),
+        Some(major) if major < OLDEST => subject().fail(
             "version",
             format!("{program} is too old"),
-        )
-        .with_remedy("it must be Redis or Valkey, version 6 or later"),
-        Some(_) => Finding::new(
-            CheckState::Ok,
-            subject(),
-            "version",
-            format!("{program} is new enough"),
+            "it must be Redis or Valkey, version 6 or later",
         ),
-        None => Finding::new(
-            CheckState::Skip,
-            subject(),
-            "version",
-            "the user in `store.redis` may not run INFO",
-        ),
+        Some(_) => subject().ok("version", format!("{program} is new enough")),
+        None => subject().skip("version", "the user in `store.redis` may not run INFO"),
     });
     report.add(policy_finding(&seen).unwrap_or_else(|| {
-        Finding::new(
-            CheckState::Skip,
-            subject(),
+        subject().skip(
             "eviction",
             "the server does not tell its `maxmemory-policy`",
         )
@@ -83,9 +64,9 @@ fn policy_finding(seen: &StoreFacts) -> Option<Finding> {
         Some(bytes) => format!("with a `maxmemory` of {}", size_text(bytes)),
     };
     let seen = format!("`maxmemory-policy` is {policy}, {bound}");
-    if policy == "noeviction" {
-        return Some(Finding::new(CheckState::Ok, subject, "eviction", seen));
-    }
-    let warned = Finding::new(CheckState::Warn, subject, "eviction", seen);
-    Some(warned.with_remedy("when it is full it drops counts, and callers use more than they may: set `maxmemory-policy noeviction` in the store"))
+    Some(if policy == "noeviction" {
+        subject.ok("eviction", seen)
+    } else {
+        subject.warn("eviction", seen, "when it is full it drops counts, and callers use more than they may: set `maxmemory-policy noeviction` in the store")
+    })
 }

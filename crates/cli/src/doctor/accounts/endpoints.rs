@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 use tokio::time::Instant;
 
 use super::{CheckedAccount, failure_text};
-use crate::doctor::report::{CheckState, Finding};
+use crate::doctor::report::{CheckState, Checked, Finding};
 use crate::doctor::words::first_three;
 use dialects::Endpoint;
 use portcullis::account::failure::{Class, Failure};
@@ -188,13 +188,13 @@ impl EndpointAnswers {
             let seen = format!(
                 "{kinds}: it is not known what works (--ask tells), since the server answers a request for nothing with a fault of its own{why}"
             );
-            findings.push(checked_account.finding(CheckState::Skip, "endpoints", seen));
+            findings.push(checked_account.skip("endpoints", seen));
         } else if !there.is_empty() {
             let seen = format!(
                 "{}: the server has what the gateway asks for",
                 kind_names(&there).join(", ")
             );
-            let finding = checked_account.finding(CheckState::Ok, "endpoints", seen);
+            let finding = checked_account.ok("endpoints", seen);
             findings.push(if missing.is_empty() {
                 finding
             } else {
@@ -238,7 +238,7 @@ impl EndpointAnswers {
             let names: Vec<&str> = group.iter().map(|kind| kind.name()).collect();
             if !names.is_empty() {
                 let seen = format!("{}: {why}", names.join(", "));
-                findings.push(checked_account.finding(CheckState::Skip, "endpoints", seen));
+                findings.push(checked_account.skip("endpoints", seen));
             }
         }
     }

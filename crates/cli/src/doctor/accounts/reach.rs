@@ -10,7 +10,7 @@ use tokio::time::{Instant, timeout};
 
 use super::CheckedAccount;
 use crate::doctor::listeners::chain_lifetime;
-use crate::doctor::report::{CheckState, Finding};
+use crate::doctor::report::{CheckState, Checked, Finding};
 use crate::doctor::words::first_three;
 use portcullis::account::failure::Failure;
 use portcullis::base::alarm::Alarm;
@@ -58,11 +58,7 @@ pub(super) async fn check_reach(
             } else {
                 "is the host in `base_url` right, and does this machine's resolver (/etc/resolv.conf) work?"
             };
-            findings.push(
-                checked_account
-                    .finding(CheckState::Fail, "name", why)
-                    .with_remedy(remedy),
-            );
+            findings.push(checked_account.fail("name", why, remedy));
             return false;
         }
     };
@@ -71,11 +67,7 @@ pub(super) async fn check_reach(
             .iter()
             .map(|address| address.ip().to_string())
             .collect();
-        findings.push(checked_account.finding(
-            CheckState::Ok,
-            "name",
-            format!("{host} is {}", first_three(&shown)),
-        ));
+        findings.push(checked_account.ok("name", format!("{host} is {}", first_three(&shown))));
     }
     let Some(stream) = connect_all(checked_account, &addresses, findings).await else {
         return false;
@@ -98,11 +90,7 @@ pub(super) async fn check_reach(
     let untrusted = "without a certificate that is believed no request is sent. Mend the server's certificate or the host in `base_url`; \
                      `tls: { ca: … }` at the account names an authority or a certificate of your own";
     let remedy = tls_remedy(&why, untrusted);
-    findings.push(
-        checked_account
-            .finding(CheckState::Fail, "tls", why)
-            .with_remedy(remedy),
-    );
+    findings.push(checked_account.fail("tls", why, remedy));
     false
 }
 
@@ -159,7 +147,7 @@ async fn check_proxy(
 ) -> bool {
     if proxy.is_assumed() {
         let seen = "its proxy's URL could not be read: see configuration";
-        findings.push(checked_account.finding(CheckState::Skip, "proxy", seen));
+        findings.push(checked_account.skip("proxy", seen));
         return false;
     }
     let due = Instant::now() + checked_account.account().timeouts.connect.min(STEP_TIMEOUT);
@@ -172,11 +160,8 @@ async fn check_proxy(
         )
         .await
     else {
-        findings.push(checked_account.finding(
-            CheckState::Ok,
-            "proxy",
-            format!("its server is reached through {proxy}"),
-        ));
+        findings
+            .push(checked_account.ok("proxy", format!("its server is reached through {proxy}")));
         let due = Instant::now() + checked_account.account().timeouts.connect.min(STEP_TIMEOUT);
         if let Some(chain) = upstream
             .certificates(&checked_account.ready_account, due)
@@ -199,11 +184,7 @@ async fn check_proxy(
                      another one as `proxy` at the account; `proxy: none` uses none";
         ("proxy", proxy.to_owned())
     };
-    findings.push(
-        checked_account
-            .finding(CheckState::Fail, check, seen)
-            .with_remedy(remedy),
-    );
+    findings.push(checked_account.fail(check, seen, remedy));
     false
 }
 
@@ -237,11 +218,7 @@ async fn connect_all(
                 shown(others)
             ),
         };
-        findings.push(checked_account.finding(
-            CheckState::Ok,
-            "tcp",
-            format!("{} answers{besides}", shown(&answered)),
-        ));
+        findings.push(checked_account.ok("tcp", format!("{} answers{besides}", shown(&answered))));
     }
     for (address, why) in failed {
         let why = match why {
@@ -311,17 +288,10 @@ fn certificate_finding(checked_account: &CheckedAccount, chain: &[CertificateDer
         .map(|term| first_three(&term.names))
         .unwrap_or_default();
     let (state, lasts) = chain_lifetime(&terms, now);
-    let finding = checked_account.finding(
-        state,
-        "tls",
-        format!("the certificate is believed: for {names}, {lasts}"),
-    );
-    match state {
-        CheckState::Ok | CheckState::Skip => finding,
-        CheckState::Warn | CheckState::Fail => finding.with_remedy(
-            "renew the server's certificate if it is yours, else tell its provider: then no request is sent any more",
-        ),
-    }
+    let seen = format!("the certificate is believed: for {names}, {lasts}");
+    checked_account.finding(state, "tls", seen).with_remedy_unless_ok(
+        "renew the server's certificate if it is yours, else tell its provider: then no request is sent any more",
+    )
 }
 
 #[cfg(test)]
