@@ -22,6 +22,7 @@
 //! producer for each slice of a request, `thoughts` and `items` keep parts of answers for later
 //! requests.
 
+mod body_reading;
 mod items;
 mod leaving;
 pub mod meter;

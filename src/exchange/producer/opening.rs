@@ -4,6 +4,7 @@
 //! Two openings share no changing state of the exchange, so that they can race. The producer and
 //! the meter see an opening only through its [`Progress`].
 
+use super::body_reading::BodyReading;
 use super::progress::Progress;
 use super::reading::{Deadline, Reading, failure_of};
 use super::{Piece, Request};
@@ -23,9 +24,7 @@ use crate::plan::Candidate;
 use dialects::neutral::answer::{AnswerOptions, Kept};
 use dialects::neutral::seal::AnswerSeal;
 use dialects::usage::{Source, Units, Usage};
-use dialects::{
-    AnswerFault, AnswerHeader, EndReasons, Flaws, Framing, Labels, Outbound, Recipient, Stream,
-};
+use dialects::{AnswerFault, AnswerHeader, EndReasons, Flaws, Labels, Outbound, Recipient, Stream};
 use http::{HeaderValue, StatusCode};
 use std::borrow::Cow;
 use std::pin::pin;
@@ -178,22 +177,14 @@ impl Opening<'_> {
 
     /// Decides how the body of a good answer is read, or returns why it cannot be read.
     fn body_reading(&self, content_type: Option<&[u8]>) -> Result<BodyReading, Failure> {
-        let passes = self.request.envelope.front.gives_bytes();
-        let stream = self.request.envelope.stream;
-        let framing = self.candidate.dialect().protocol.framing;
-        match ContentKind::from_header(content_type) {
-            ContentKind::Json => Ok(BodyReading::Whole),
-            ContentKind::Stream(_) if passes => Ok(BodyReading::AsItComes),
-            ContentKind::Stream(found) if stream && found == framing => Ok(BodyReading::Events),
-            ContentKind::Stream(_) => Err(Failure::Nonsense(
-                "an event stream in a format that the gateway did not ask for".to_owned(),
-            )),
-            // A web page is no answer, and to a stream nothing but events are.
-            ContentKind::Other(name) if passes && !stream && name != "text/html" => {
-                Ok(BodyReading::AsItComes)
-            }
-            ContentKind::Other(name) => Err(Failure::Nonsense(format!("content-type {name}"))),
-        }
+        let envelope = &self.request.envelope;
+        BodyReading::choose(
+            content_type,
+            envelope.front.gives_bytes(),
+            envelope
+                .stream
+                .then_some(self.candidate.dialect().protocol.framing),
+        )
     }
 
     /// Takes what the answer is translated with.
@@ -562,47 +553,6 @@ impl Request {
                 cost: ShowCost::AtPrice(candidate.price),
                 ..AnswerHeader::clone(&self.answer_header)
             }),
-        }
-    }
-}
-
-/// The way in which the body of an answer is read.
-enum BodyReading {
-    /// All of it is read, and then translated.
-    Whole,
-    /// Its events are translated one by one.
-    Events,
-    /// Its bytes pass as they come.
-    AsItComes,
-}
-
-/// The kind of body that a content type announces.
-enum ContentKind {
-    Json,
-    Stream(Framing),
-    Other(String),
-}
-
-impl ContentKind {
-    fn from_header(content_type: Option<&[u8]>) -> ContentKind {
-        let Some(value) = content_type else {
-            return ContentKind::Json;
-        };
-        let name = value
-            .split(|b| *b == b';')
-            .next()
-            .unwrap_or_default()
-            .trim_ascii();
-        if name.eq_ignore_ascii_case(b"application/json") {
-            return ContentKind::Json;
-        }
-        let name = name.to_ascii_lowercase();
-        if let Some(framing) = Framing::from_content_type(&name) {
-            return ContentKind::Stream(framing);
-        }
-        match name.as_slice() {
-            other if other.ends_with(b"+json") => ContentKind::Json,
-            other => ContentKind::Other(String::from_utf8_lossy(other).chars().take(60).collect()),
         }
     }
 }
