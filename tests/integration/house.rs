@@ -67,7 +67,6 @@ const WITH_PATTERN_PARAMETERS: &[&str] = &[
 const STILL_NAMED: &[(&str, usize)] = &[
     ("crates/cli/src", 442),
     ("crates/dialects/src", 880),
-    ("crates/import/src", 833),
     ("src", 2145),
 ];
 

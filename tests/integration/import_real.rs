@@ -192,7 +192,7 @@ fn real_examples_of_litellm_go_where_litellm_sends_them() {
                 line: None,
                 path: text(&one["path"]),
                 grade: Grade::Exact,
-                what: String::new(),
+                message: String::new(),
                 became: String::new(),
                 unset: None,
                 after: None,

@@ -176,7 +176,7 @@ fn absolute_path(path: &Path) -> PathBuf {
 /// catalog can have.
 fn ledger_row(spent: &Spent) -> Row {
     Row {
-        admitted_at: spent.at,
+        admitted_at: spent.counted_at,
         request_id: "import".to_owned(),
         caller: spent.caller.as_str().into(),
         key: if spent.key.is_empty() {
@@ -288,7 +288,7 @@ fn in_text(imported: &Imported, args: &ImportArgs) -> String {
                 "# spent: {}{key} ${}, counted at {}\n",
                 spent.caller,
                 spent.usd,
-                calendar::format_time(spent.at)
+                calendar::format_time(spent.counted_at)
             ));
         }
         text.push_str("# ---- report\n");
@@ -334,7 +334,7 @@ fn in_json(imported: &Imported, args: &ImportArgs) -> String {
             },
         );
         if args.spend.is_some() {
-            let one = |spent: &Spent| json!({"caller": spent.caller, "key": spent.key, "at": calendar::format_time(spent.at), "usd": spent.usd.to_string()});
+            let one = |spent: &Spent| json!({"caller": spent.caller, "key": spent.key, "at": calendar::format_time(spent.counted_at), "usd": spent.usd.to_string()});
             report.insert("spent".to_owned(), imported.spent.iter().map(one).collect());
         }
         if args.dry_run {

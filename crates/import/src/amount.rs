@@ -16,8 +16,8 @@ impl Amount {
 
     /// Reads a number such as `5`, `20_000`, `0.00000015` or `1.5e-07`. Returns `None` for anything
     /// else, for negative numbers, and for numbers of more than 30 digits.
-    pub(super) fn of(text: &str) -> Option<Self> {
-        const MOST: usize = 30;
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        const LIMIT: usize = 30;
         let text = text.strip_prefix('+').unwrap_or(text);
         let (number, exponent) = match text.split_once(['e', 'E']) {
             Some((number, exponent)) => (
@@ -36,7 +36,7 @@ impl Amount {
             .filter(|c| *c != '_')
             .collect();
         if all.is_empty()
-            || all.len() > MOST
+            || all.len() > LIMIT
             || !number.starts_with(|c: char| c.is_ascii_digit() || c == '.')
         {
             return None;
@@ -130,7 +130,7 @@ impl Amount {
         let units = units?;
         let common = units
             .iter()
-            .fold(0, |common, (units, _)| gcd(common, *units))
+            .fold(0, |common, (units, _)| greatest_divisor(common, *units))
             .max(1);
         let parts: Vec<u64> = units.iter().map(|(units, _)| units / common).collect();
         let largest = parts.iter().copied().max().unwrap_or(1);
@@ -144,7 +144,7 @@ impl Amount {
     }
 }
 
-fn gcd(mut a: u64, mut b: u64) -> u64 {
+fn greatest_divisor(mut a: u64, mut b: u64) -> u64 {
     while b != 0 {
         (a, b) = (b, a % b);
     }
@@ -167,7 +167,7 @@ mod tests {
             ("1e-12", "0.000001"),
             ("20_000e-9", "20"),
         ] {
-            let amount = Amount::of(written).unwrap_or_else(|| panic!("{written}"));
+            let amount = Amount::parse(written).unwrap_or_else(|| panic!("{written}"));
             assert_eq!(
                 amount.million().text(),
                 Some((million.to_owned(), true)),
@@ -175,7 +175,7 @@ mod tests {
             );
         }
         assert_eq!(
-            Amount::of("1e-13").unwrap().million().text(),
+            Amount::parse("1e-13").unwrap().million().text(),
             Some(("0.000001".to_owned(), false))
         );
         for wrong in [
@@ -192,31 +192,34 @@ mod tests {
             "1 0",
             &"1".repeat(31),
         ] {
-            assert_eq!(Amount::of(wrong), None, "{wrong}");
+            assert_eq!(Amount::parse(wrong), None, "{wrong}");
         }
     }
 
     #[test]
     fn shares() {
-        let of = |texts: &[&str]| {
+        let ratio_of = |texts: &[&str]| {
             Amount::ratio(
                 &texts
                     .iter()
-                    .map(|text| Amount::of(text).unwrap())
+                    .map(|text| Amount::parse(text).unwrap())
                     .collect::<Vec<_>>(),
             )
         };
-        assert_eq!(of(&["6", "3"]), Some((vec![2, 1], true)));
-        assert_eq!(of(&["0.9", "0.1"]), Some((vec![9, 1], true)));
-        assert_eq!(of(&["0", "5"]), Some((vec![0, 1], true)));
-        assert_eq!(of(&["100000000", "1"]), Some((vec![1_000_000, 1], false)));
+        assert_eq!(ratio_of(&["6", "3"]), Some((vec![2, 1], true)));
+        assert_eq!(ratio_of(&["0.9", "0.1"]), Some((vec![9, 1], true)));
+        assert_eq!(ratio_of(&["0", "5"]), Some((vec![0, 1], true)));
+        assert_eq!(
+            ratio_of(&["100000000", "1"]),
+            Some((vec![1_000_000, 1], false))
+        );
     }
 
     proptest! {
         #[test]
         fn an_amount_is_read_as_floats_read_it(whole in 0_u32..1_000_000, fraction in 0_u32..1_000_000, exponent in -3_i32..4) {
             let text = format!("{whole}.{fraction:06}e{exponent}");
-            let (written, exact) = Amount::of(&text).unwrap().text().unwrap();
+            let (written, exact) = Amount::parse(&text).unwrap().text().unwrap();
             let (ours, theirs): (f64, f64) = (written.parse().unwrap(), text.parse().unwrap());
             let off = if exact { theirs * 1e-12 } else { 0.000_001 };
             prop_assert!((ours - theirs).abs() <= off && (exact || ours >= theirs), "{} {}", text, written);
@@ -224,7 +227,7 @@ mod tests {
 
         #[test]
         fn any_text_is_read_or_refused(text in ".{0,40}") {
-            let _ = Amount::of(&text).map(|amount| (amount.million().text(), amount.whole(), Amount::ratio(&[amount, amount])));
+            let _ = Amount::parse(&text).map(|amount| (amount.million().text(), amount.whole(), Amount::ratio(&[amount, amount])));
         }
     }
 }

@@ -99,7 +99,7 @@ pub struct Spent {
     pub key: String,
     /// The time for which it counts, in milliseconds of Unix time: now for a budget of a day, the
     /// first moment of the month for a budget of a month.
-    pub at: u64,
+    pub counted_at: u64,
     /// The money.
     pub usd: Usd,
 }

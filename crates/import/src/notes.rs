@@ -50,7 +50,7 @@ pub struct Finding {
     /// How well it was carried.
     pub grade: Grade,
     /// The result, with the difference or the advice. May be empty if it is exact.
-    pub what: String,
+    pub message: String,
     /// The entry that it became part of: `models.gpt-4o`; empty if none.
     pub became: String,
     /// The environment variable that is not set, if its entry is left out for that.
@@ -61,20 +61,20 @@ pub struct Finding {
 
 impl Finding {
     /// Returns the place in the source: `config.yaml:5 model_list[0]`.
-    pub fn place(&self) -> String {
-        place(&self.file, self.line, &self.path)
+    pub fn format_place(&self) -> String {
+        format_place(&self.file, self.line, &self.path)
     }
 }
 
 /// Writes a place in the source.
-pub(super) fn place(file: &str, line: Option<usize>, path: &str) -> String {
+pub(super) fn format_place(file: &str, line: Option<usize>, path: &str) -> String {
     let line = line.map(|line| format!(":{line}")).unwrap_or_default();
     let blank = if path.is_empty() { "" } else { " " };
     format!("{file}{line}{blank}{path}")
 }
 
 /// Adds a key to a path. A key that may be a secret is left out.
-pub(super) fn step(path: &str, key: &str) -> String {
+pub(super) fn join_path(path: &str, key: &str) -> String {
     let is_plain = !key.is_empty()
         && key
             .bytes()

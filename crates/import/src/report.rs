@@ -60,9 +60,13 @@ impl Imported {
         text.push_str(&format!("{}:\n", grade.name()));
         let (with_entry, others): (Vec<&Finding>, Vec<_>) = list
             .into_iter()
-            .partition(|finding| finding.what == LEFT_OUT);
+            .partition(|finding| finding.message == LEFT_OUT);
         for finding in others {
-            text.push_str(&format!("  {}{}\n", finding.place(), told(finding)));
+            text.push_str(&format!(
+                "  {}{}\n",
+                finding.format_place(),
+                finding_text(finding)
+            ));
         }
         for (entry, fields) in fields_by_entry(&with_entry) {
             text.push_str(&format!(
@@ -140,7 +144,10 @@ impl Imported {
         let mut unset: BTreeMap<&str, Vec<String>> = BTreeMap::new();
         for finding in &self.findings {
             if let Some(variable) = &finding.unset {
-                unset.entry(variable).or_default().push(finding.place());
+                unset
+                    .entry(variable)
+                    .or_default()
+                    .push(finding.format_place());
             }
         }
         unset
@@ -233,7 +240,7 @@ impl Imported {
         json!({
             "counts": counts,
             "keys": { "found": self.keys.0, "work": self.keys.1 },
-            "findings": self.findings.iter().map(finding).collect::<Vec<_>>(),
+            "findings": self.findings.iter().map(finding_json).collect::<Vec<_>>(),
             "switched_off": self.stopped.iter().map(|stopped| {
                 json!({"key": stopped.key, "loosen": stopped.name(), "why": stopped.why})
             }).collect::<Vec<_>>(),
@@ -321,23 +328,23 @@ fn switched_off(keys: usize) -> String {
     }
 }
 
-fn finding(finding: &Finding) -> Value {
+fn finding_json(finding: &Finding) -> Value {
     let became = (!finding.became.is_empty()).then_some(&finding.became);
     json!({
         "file": finding.file,
         "line": finding.line,
         "path": finding.path,
         "grade": finding.grade.name(),
-        "what": finding.what,
+        "what": finding.message,
         "became": became,
     })
 }
 
-fn told(finding: &Finding) -> String {
-    match (finding.became.is_empty(), finding.what.is_empty()) {
+fn finding_text(finding: &Finding) -> String {
+    match (finding.became.is_empty(), finding.message.is_empty()) {
         (true, true) => String::new(),
-        (true, false) => format!(": {}", finding.what),
+        (true, false) => format!(": {}", finding.message),
         (false, true) => format!(" -> {}", finding.became),
-        (false, false) => format!(" -> {}: {}", finding.became, finding.what),
+        (false, false) => format!(" -> {}: {}", finding.became, finding.message),
     }
 }

@@ -23,39 +23,39 @@ pub(super) struct Section<'a> {
 }
 
 /// Writes a file of the catalog. Each finding is a comment at the entry that it is about.
-pub(super) fn file(head: &str, sections: &[Section<'_>], findings: &[Finding]) -> String {
+pub(super) fn write_file(head: &str, sections: &[Section<'_>], findings: &[Finding]) -> String {
     let mut text = String::new();
-    comment(&mut text, 0, head);
-    let beside = Beside::new(findings);
+    write_comment(&mut text, 0, head);
+    let comments = Comments::new(findings);
     for section in sections {
         text.push('\n');
-        block(
+        write_section(
             &mut text,
             0,
             (section.name, section.name),
             section.entries,
-            &beside,
+            &comments,
         );
     }
     text
 }
 
 /// Adds the findings that have no place of their own, as comments at the end.
-pub(super) fn rest<'f>(text: &mut String, findings: impl Iterator<Item = &'f Finding>) {
+pub(super) fn write_rest<'f>(text: &mut String, findings: impl Iterator<Item = &'f Finding>) {
     let mut is_first = true;
     for finding in findings {
         if is_first {
             text.push_str("\n# Not carried over, or to do elsewhere:\n");
             is_first = false;
         }
-        comment(text, 0, &told(finding));
+        write_comment(text, 0, &finding_comment(finding));
     }
 }
 
 /// The findings that are shown as comments, by what they became part of.
-struct Beside<'f>(std::collections::HashMap<&'f str, Vec<&'f Finding>>);
+struct Comments<'f>(std::collections::HashMap<&'f str, Vec<&'f Finding>>);
 
-impl<'f> Beside<'f> {
+impl<'f> Comments<'f> {
     fn new(findings: &'f [Finding]) -> Self {
         let mut by: std::collections::HashMap<&str, Vec<&Finding>> =
             std::collections::HashMap::new();
@@ -68,18 +68,18 @@ impl<'f> Beside<'f> {
         Self(by)
     }
 
-    fn of(&self, path: &str) -> &[&'f Finding] {
+    fn about(&self, path: &str) -> &[&'f Finding] {
         self.0.get(path).map_or(&[], Vec::as_slice)
     }
 }
 
 /// Writes a section: its name at this indentation, and its entries below.
-fn block(
+fn write_section(
     text: &mut String,
     indent: usize,
     (name, path): (&str, &str),
     entries: &[EntryOut],
-    beside: &Beside<'_>,
+    comments: &Comments<'_>,
 ) {
     if entries.is_empty() {
         text.push_str(&format!("{:indent$}{name}: {{}}\n", ""));
@@ -88,19 +88,19 @@ fn block(
     text.push_str(&format!("{:indent$}{name}:\n", ""));
     for entry in entries {
         let path = format!("{path}.{}", entry.name);
-        let (at, inside) = (indent + 2, indent + 4);
+        let (spot, inside) = (indent + 2, indent + 4);
         if !entry.from.is_empty() {
-            comment(text, at, &entry.from);
+            write_comment(text, spot, &entry.from);
         }
-        for finding in beside.of(&path) {
-            comment(text, at, &told(finding));
+        for finding in comments.about(&path) {
+            write_comment(text, spot, &finding_comment(finding));
         }
         let name = New::text(&entry.name).flow();
         if entry.fields.is_empty() && entry.below.is_none() {
-            text.push_str(&format!("{:at$}{name}: {{}}\n", ""));
+            text.push_str(&format!("{:spot$}{name}: {{}}\n", ""));
             continue;
         }
-        text.push_str(&format!("{:at$}{name}:\n", ""));
+        text.push_str(&format!("{:spot$}{name}:\n", ""));
         for (field, value) in &entry.fields {
             if let New::List(items) = value
                 && items.iter().any(|item| matches!(item, New::Map(_)))
@@ -118,29 +118,29 @@ fn block(
             }
         }
         if let Some((below, entries)) = &entry.below {
-            block(
+            write_section(
                 text,
                 inside,
                 (below, &format!("{path}.{below}")),
                 entries,
-                beside,
+                comments,
             );
         }
     }
 }
 
 /// Writes a finding as a comment.
-fn told(finding: &Finding) -> String {
+fn finding_comment(finding: &Finding) -> String {
     format!(
         "{}: {}: {}",
         finding.grade.name(),
-        finding.place(),
-        finding.what
+        finding.format_place(),
+        finding.message
     )
 }
 
 /// Writes comment lines. No character can end a comment but the ends of its lines.
-fn comment(text: &mut String, indent: usize, comment: &str) {
+fn write_comment(text: &mut String, indent: usize, comment: &str) {
     for line in comment.lines() {
         let line: String = line
             .chars()

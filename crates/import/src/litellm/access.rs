@@ -4,10 +4,11 @@ use std::collections::{BTreeSet, HashMap};
 
 use dialects::neutral::ModelKind;
 
+use super::bound::{Bound, add_bound};
 use super::models::{GroupDraft, Made, TargetDraft};
-use super::names::serves;
-use super::node::At;
-use super::walk::{Bound, Walk};
+use super::names::pattern_serves;
+use super::node::Spot;
+use super::walk::Walk;
 use crate::notes::Grade;
 use portcullis::catalog::Catalog;
 use portcullis::catalog::globs::Globs;
@@ -85,7 +86,7 @@ impl<'k, 'a> Known<'k, 'a> {
             Some(id) => BTreeSet::from([id]),
             None => self
                 .patterns()
-                .filter(|pattern| serves(pattern, name))
+                .filter(|pattern| pattern_serves(pattern, name))
                 .collect(),
         }
     }
@@ -105,7 +106,7 @@ impl<'k, 'a> Known<'k, 'a> {
         let counted = counted.filter(|id| may.iter().all(|globs| globs.matches(id)));
         let may_count = |pattern: &&str| {
             let is_own = self.id(budget).is_some();
-            (!is_own && serves(pattern, budget))
+            (!is_own && pattern_serves(pattern, budget))
                 || (!budget.contains('/') && may_end(pattern, budget))
         };
         let patterns = self.patterns().filter(may_count);
@@ -161,11 +162,11 @@ impl<'k, 'a> Known<'k, 'a> {
 
     /// Returns whether a key may use a model that may be of this kind.
     pub(super) fn may_use(&self, kind: ModelKind, may: &[Globs; 2]) -> bool {
-        let fits = |of: Option<&str>| of.is_none_or(|of| of == kind.name());
+        let fits = |word: Option<&str>| word.is_none_or(|word| word == kind.name());
         let of_target =
             |target: &TargetDraft<'_>| fits(ModelKind::of_name(&target.model).map(ModelKind::name));
         let is_one = |group: &&GroupDraft<'_>| match group.kind {
-            Some(of) => fits(Some(of)),
+            Some(word) => fits(Some(word)),
             None => group.targets.iter().any(of_target),
         };
         self.made
@@ -182,19 +183,19 @@ impl<'k, 'a> Known<'k, 'a> {
     /// Reads the list of models of a row; `None` means all.
     pub(super) fn allowed_models(
         &self,
-        row: &At<'_>,
+        row: &Spot<'_>,
         is_user: bool,
         walk: &mut Walk<'_>,
     ) -> Option<Vec<String>> {
-        let at = row.get("models").filter(|at| !at.is_empty())?;
-        if !at.is_list() {
-            walk.limits.stop(Bound::unreadable("models"));
+        let spot = row.get("models").filter(|spot| !spot.is_empty())?;
+        if !spot.is_list() {
+            add_bound(walk.bounds, Bound::unreadable("models"));
             return Some(Vec::new());
         }
-        let items = at.items();
+        let items = spot.items();
         let mut globs: Vec<String> = Vec::new();
         let (mut is_all, mut is_none) = (false, false);
-        let has_partial = |item: &At<'_>| {
+        let has_partial = |item: &Spot<'_>| {
             let [_, partial] = item.text().and_then(|name| self.access.get(name))?;
             partial.first()
         };
@@ -202,14 +203,16 @@ impl<'k, 'a> Known<'k, 'a> {
         for item in items {
             let mut is_unknown = false;
             let name = item.text().unwrap_or_default();
-            let (grade, what) = match (name, self.id(name), self.access.get(name)) {
+            let (grade, message) = match (name, self.id(name), self.access.get(name)) {
                 // At a user, this word is the name of no model.
                 ("all-team-models", ..) if is_user => {
                     is_unknown = true;
                     (Grade::Manual, UNKNOWN.to_owned())
                 }
                 // LiteLLM looks at the targets of the group all the same.
-                ("all-team-models", ..) if some.is_some() => (Grade::Manual, BESIDE.to_owned()),
+                ("all-team-models", ..) if some.is_some() => {
+                    (Grade::Manual, WITH_PARTIAL_GROUP.to_owned())
+                }
                 ("all-proxy-models" | "all-team-models" | "*", ..) => {
                     is_all = true;
                     (Grade::Exact, String::new())
@@ -247,7 +250,9 @@ impl<'k, 'a> Known<'k, 'a> {
                             .to_owned(),
                     )
                 }
-                _ if is_glob(name) && self.patterns().any(|pattern| serves(pattern, name)) => {
+                _ if is_glob(name)
+                    && self.patterns().any(|pattern| pattern_serves(pattern, name)) =>
+                {
                     globs.push(name.to_owned());
                     (
                         Grade::Approximate,
@@ -260,8 +265,11 @@ impl<'k, 'a> Known<'k, 'a> {
                 }
             };
             walk.findings.push(match is_unknown {
-                true => self.made.missing.finding(&item, grade, walk.became, &what),
-                false => item.finding(grade, walk.became, what),
+                true => self
+                    .made
+                    .missing
+                    .finding(&item, grade, walk.became, &message),
+                false => item.finding(grade, walk.became, message),
             });
         }
         globs.sort();
@@ -277,7 +285,7 @@ impl<'k, 'a> Known<'k, 'a> {
 /// The report's text for a name that may not be used.
 const UNKNOWN: &str = "the key may not use it";
 
-const BESIDE: &str = "does not count beside an access group with only some targets of a model: write the models by hand";
+const WITH_PARTIAL_GROUP: &str = "does not count beside an access group with only some targets of a model: write the models by hand";
 
 /// Says that an access group has not all targets of a model.
 fn of_some(model: &str) -> String {
@@ -308,7 +316,7 @@ fn budget_names(model: &str) -> impl Iterator<Item = &str> {
     let last = model.rsplit('/').next().unwrap_or(model);
     // A size may stand at the end, such as `:51k` or `[1m]`.
     let plain = last.split_once('[').map_or(last, |(plain, _)| plain);
-    let of = |name| {
+    let shorter = |name| {
         std::iter::successors(Some(name), |name: &&str| {
             name.split_once('.').map(|(_, rest)| rest)
         })
@@ -319,7 +327,7 @@ fn budget_names(model: &str) -> impl Iterator<Item = &str> {
         Some(_) | None => name,
     });
     let all: BTreeSet<&str> = std::iter::once(model)
-        .chain([last, plain].into_iter().chain(short).flat_map(of))
+        .chain([last, plain].into_iter().chain(short).flat_map(shorter))
         .collect();
     all.into_iter()
 }

@@ -1,7 +1,7 @@
 //! An account of one entry of `model_list`: its address, its credential, its deadlines.
 
 use super::draft::{Draft, is_word};
-use super::node::At;
+use super::node::Spot;
 use super::params::{ENVIRON, Params, World};
 use super::provider::{Ours, ProviderRow};
 use super::{address, credential};
@@ -11,9 +11,9 @@ use portcullis::catalog::raw::{CREDENTIAL_HEADERS, OWN_HEADERS};
 use portcullis::conf::yaml::edit::New;
 
 /// Makes the account of an entry. Returns `None` if there is none, with the reason in `lost`.
-pub(super) fn of<'a>(
+pub(super) fn draft_account<'a>(
     row: &'static ProviderRow,
-    entry: &At<'_>,
+    entry: &Spot<'_>,
     params: &mut Params<'a>,
     world: &World<'a>,
     lost: &mut Vec<Finding>,
@@ -26,51 +26,56 @@ pub(super) fn of<'a>(
         findings: Vec::new(),
     };
     for field in UNCARRIED {
-        if let Some(at) = params.take(field) {
-            const WHAT: &str = "Portcullis has no credential of this kind: the entry is left out";
-            lost.push(at.finding(Grade::Unsupported, "", WHAT));
+        if let Some(spot) = params.take(field) {
+            const MESSAGE: &str =
+                "Portcullis has no credential of this kind: the entry is left out";
+            lost.push(spot.finding(Grade::Unsupported, "", MESSAGE));
         }
     }
     if !lost.is_empty() {
         return None;
     }
-    let base = match address::find(row, params, world, &mut draft) {
+    let base = match address::find_address(row, params, world, &mut draft) {
         Ok(base) => base,
         Err(finding) => {
             lost.push(*finding);
             return None;
         }
     };
-    let known = shape(row, base.as_deref(), entry, &mut draft, lost)?;
+    let known = write_shape(row, base.as_deref(), entry, &mut draft, lost)?;
     match known {
-        Ours::Dialect("bedrock") => credential::bedrock(entry, params, world, &mut draft, lost)?,
-        Ours::Dialect("vertex") => credential::vertex(entry, params, world, &mut draft, lost)?,
+        Ours::Dialect("bedrock") => {
+            credential::write_bedrock(entry, params, world, &mut draft, lost)?
+        }
+        Ours::Dialect("vertex") => {
+            credential::write_vertex(entry, params, world, &mut draft, lost)?
+        }
         Ours::Preset(_) | Ours::Dialect(_) | Ours::Server(_) => {
             if known == Ours::Dialect("azure") {
-                credential::version(params, world, entry, &mut draft);
+                credential::write_version(params, world, entry, &mut draft);
             }
-            credential::key(row, entry, params, world, &mut draft);
+            credential::write_key(row, entry, params, world, &mut draft);
         }
     }
-    headers(params, &mut draft);
-    timeouts(params, world, &mut draft);
-    if let Some(at) = params.take("max_parallel_requests") {
-        match at
+    write_headers(params, &mut draft);
+    write_timeouts(params, world, &mut draft);
+    if let Some(spot) = params.take("max_parallel_requests") {
+        match spot
             .amount()
             .and_then(crate::amount::Amount::whole)
-            .filter(|most| (1..=1_000_000).contains(most))
+            .filter(|limit| (1..=1_000_000).contains(limit))
         {
-            Some(most) => {
-                draft.set("concurrency", New::Number(most.to_string()));
+            Some(limit) => {
+                draft.set("concurrency", New::Number(limit.to_string()));
                 draft.is_own = true;
                 draft.note(
-                    &at,
+                    &spot,
                     Grade::Approximate,
                     "the account of this entry has this `concurrency`; a request over it goes to the next target",
                 );
             }
             None => draft.note(
-                &at,
+                &spot,
                 Grade::Manual,
                 "must be a whole number from 1: write `concurrency` by hand",
             ),
@@ -98,10 +103,10 @@ const UNCARRIED: [&str; 14] = [
 ];
 
 /// Writes the preset or the dialect, and the address.
-fn shape(
+fn write_shape(
     row: &'static ProviderRow,
     base: Option<&str>,
-    entry: &At<'_>,
+    entry: &Spot<'_>,
     draft: &mut Draft,
     lost: &mut Vec<Finding>,
 ) -> Option<Ours> {
@@ -146,14 +151,14 @@ fn shape(
     }
     if base.is_some_and(address::is_open) {
         draft.set("insecure", New::Bool(true));
-        const WHAT: &str = "the address is plain http: to a host that may be public, so `insecure: true` is written; use https: if the server has it";
-        draft.note(entry, Grade::Approximate, WHAT);
+        const MESSAGE: &str = "the address is plain http: to a host that may be public, so `insecure: true` is written; use https: if the server has it";
+        draft.note(entry, Grade::Approximate, MESSAGE);
     }
     Some(row.ours)
 }
 
 /// Makes the finding about an entry whose address is neither in the file nor in the environment.
-fn without_address(row: &ProviderRow, entry: &At<'_>) -> Finding {
+fn without_address(row: &ProviderRow, entry: &Spot<'_>) -> Finding {
     let Some(variable) = row.bases.first() else {
         return entry.finding(
             Grade::Manual,
@@ -161,37 +166,37 @@ fn without_address(row: &ProviderRow, entry: &At<'_>) -> Finding {
             "names no address (`api_base`): the entry is left out",
         );
     };
-    let what = format!(
+    let message = format!(
         "names no address (`api_base`), and {} is not set here: set it and run this again; the entry is left out",
         row.bases.join(" or ")
     );
     Finding {
         unset: Some((*variable).to_owned()),
-        ..entry.finding(Grade::Manual, "", what)
+        ..entry.finding(Grade::Manual, "", message)
     }
 }
 
 /// Writes the headers that are sent with each request.
-fn headers(params: &mut Params<'_>, draft: &mut Draft) {
+fn write_headers(params: &mut Params<'_>, draft: &mut Draft) {
     let mut headers: Vec<(String, New)> = Vec::new();
-    if let Some(at) = params.take("organization") {
-        match at.text().filter(|text| is_word(text)) {
+    if let Some(spot) = params.take("organization") {
+        match spot.text().filter(|text| is_word(text)) {
             Some(text) => {
                 headers.push(("OpenAI-Organization".to_owned(), New::text(text)));
-                draft.note(&at, Grade::Exact, "");
+                draft.note(&spot, Grade::Exact, "");
             }
             None => draft.note(
-                &at,
+                &spot,
                 Grade::Manual,
                 "write the organisation into `headers` by hand, as `OpenAI-Organization`",
             ),
         }
     }
     for list in ["extra_headers", "headers"] {
-        let Some(at) = params.take(list) else {
+        let Some(spot) = params.take(list) else {
             continue;
         };
-        for (header, value) in at.entries() {
+        for (header, value) in spot.entries() {
             let lower = header.to_ascii_lowercase();
             let hints = [
                 "key",
@@ -227,8 +232,8 @@ fn headers(params: &mut Params<'_>, draft: &mut Draft) {
                     draft.note(&value, Grade::Exact, "");
                 }
                 Some(_) | None => {
-                    const WHAT: &str = "a header that may hold a secret, or that the gateway writes itself, is not carried";
-                    draft.note(&value, Grade::Manual, WHAT);
+                    const MESSAGE: &str = "a header that may hold a secret, or that the gateway writes itself, is not carried";
+                    draft.note(&value, Grade::Manual, MESSAGE);
                 }
             }
         }
@@ -243,23 +248,23 @@ const LONGEST_STREAM: &str = "3600s";
 
 /// Writes deadlines. The settings of all entries hold where the entry has none. LiteLLM's times are
 /// those of one read: of a whole answer, that is the answer, and of a stream each of its parts.
-fn timeouts<'a>(params: &mut Params<'a>, world: &World<'a>, draft: &mut Draft) {
+fn write_timeouts<'a>(params: &mut Params<'a>, world: &World<'a>, draft: &mut Draft) {
     const OF_ALL: &str = "is `timeouts.total` of whole answers, for all attempts of a request together, and `first_byte` and `idle` of \
                           streams: LiteLLM counts each read, and does not end a stream that goes on";
     const OF_WHOLE_ANSWERS: &str = "is `timeouts.total` of whole answers, for all attempts of a request together; streams have `stream_timeout`";
     const OF_STREAMS: &str =
         "is `timeouts.first_byte` and `idle`: LiteLLM counts each read of a stream";
-    let of_streams = deadline(
+    let of_streams = take_deadline(
         "stream_timeout",
         &world.stream_timeout,
         params,
         world,
         draft,
     );
-    let of_all = deadline("timeout", &world.timeout, params, world, draft);
-    if let Some((at, _)) = &of_all {
+    let of_all = take_deadline("timeout", &world.timeout, params, world, draft);
+    if let Some((spot, _)) = &of_all {
         draft.note(
-            at,
+            spot,
             Grade::Approximate,
             if of_streams.is_some() {
                 OF_WHOLE_ANSWERS
@@ -268,8 +273,8 @@ fn timeouts<'a>(params: &mut Params<'a>, world: &World<'a>, draft: &mut Draft) {
             },
         );
     }
-    if let Some((at, _)) = &of_streams {
-        draft.note(at, Grade::Approximate, OF_STREAMS);
+    if let Some((spot, _)) = &of_streams {
+        draft.note(spot, Grade::Approximate, OF_STREAMS);
     }
     let mut times = Vec::new();
     if let Some((_, span)) = of_streams.as_ref().or(of_all.as_ref()) {
@@ -285,29 +290,29 @@ fn timeouts<'a>(params: &mut Params<'a>, world: &World<'a>, draft: &mut Draft) {
 }
 
 /// Reads a deadline of the entry, or else of all entries. Also returns the place where it stands.
-fn deadline<'a>(
+fn take_deadline<'a>(
     field: &str,
-    common: &Option<At<'a>>,
+    common: &Option<Spot<'a>>,
     params: &mut Params<'a>,
     world: &World<'a>,
     draft: &mut Draft,
-) -> Option<(At<'a>, String)> {
-    let at = params.take(field).or_else(|| common.clone())?;
-    let span = world.plain(&at).ok().as_deref().and_then(span);
+) -> Option<(Spot<'a>, String)> {
+    let spot = params.take(field).or_else(|| common.clone())?;
+    let span = world.plain(&spot).ok().as_deref().and_then(format_span);
     if span.is_none() {
         draft.note(
-            &at,
+            &spot,
             Grade::Manual,
             "must be a number of seconds: write `timeouts` by hand",
         );
     }
-    Some((at, span?))
+    Some((spot, span?))
 }
 
 /// Writes seconds as a length of time.
-fn span(seconds: &str) -> Option<String> {
+fn format_span(seconds: &str) -> Option<String> {
     const WEEK: u64 = 168 * 3_600_000;
-    let (milliseconds, _) = crate::amount::Amount::of(seconds)?.units(3)?;
+    let (milliseconds, _) = crate::amount::Amount::parse(seconds)?.units(3)?;
     match milliseconds {
         0 => None,
         ms if ms > WEEK => None,

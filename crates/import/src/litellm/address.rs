@@ -10,7 +10,7 @@ use dialects::address::private_ip;
 use portcullis::base::problem::unless_secret;
 
 /// Finds the address, as the account's dialect writes it.
-pub(super) fn find(
+pub(super) fn find_address(
     row: &'static ProviderRow,
     params: &mut Params<'_>,
     world: &World<'_>,
@@ -25,32 +25,32 @@ pub(super) fn find(
             params.take("api_base").or(base_url)
         }
     };
-    let (text, at) = match &written {
-        Some(at) => {
-            if at.text() == Some("") {
+    let (text, spot) = match &written {
+        Some(spot) => {
+            if spot.text() == Some("") {
                 return Ok(None);
             }
             let text = world
-                .plain(at)
-                .map_err(|unread| Box::new(unread.leaves_out(at)))?;
-            (text, Some(at))
+                .plain(spot)
+                .map_err(|unread| Box::new(unread.leaves_out(spot)))?;
+            (text, Some(spot))
         }
         None => match row.bases.iter().find_map(|name| world.variable(name)) {
             Some(text) => (text, None),
             None => return Ok(None),
         },
     };
-    let (ours, differs) = match usable(&text) {
+    let (ours, differs) = match usable_text(&text) {
         Some(url) => in_dialect(row, url),
         None => {
-            const WHAT: &str = "is no address that can be used (https://HOST/PATH, without a user name, a query or a placeholder): the entry is left out";
-            let params = at.cloned().unwrap_or_else(|| params.at.clone());
-            return Err(Box::new(params.finding(Grade::Manual, "", WHAT)));
+            const MESSAGE: &str = "is no address that can be used (https://HOST/PATH, without a user name, a query or a placeholder): the entry is left out";
+            let params = spot.cloned().unwrap_or_else(|| params.spot.clone());
+            return Err(Box::new(params.finding(Grade::Manual, "", MESSAGE)));
         }
     };
-    if let Some(at) = at {
-        let from = at.text().is_some_and(|text| text.starts_with(ENVIRON));
-        let (grade, what) = match (differs, from) {
+    if let Some(spot) = spot {
+        let from = spot.text().is_some_and(|text| text.starts_with(ENVIRON));
+        let (grade, message) = match (differs, from) {
             (Some(differs), _) => (Grade::Approximate, differs),
             (None, true) => (
                 Grade::Exact,
@@ -58,13 +58,13 @@ pub(super) fn find(
             ),
             (None, false) => (Grade::Exact, ""),
         };
-        draft.note(at, grade, what);
+        draft.note(spot, grade, message);
     }
     Ok(Some(ours))
 }
 
 /// Returns the address if it can be one of ours. Anything else is not repeated: it may be a secret.
-fn usable(text: &str) -> Option<&str> {
+fn usable_text(text: &str) -> Option<&str> {
     let (scheme, rest) = text.split_once("://")?;
     let is_web = scheme.eq_ignore_ascii_case("https") || scheme.eq_ignore_ascii_case("http");
     let is_plain = text.len() <= 300
@@ -88,21 +88,21 @@ fn usable(text: &str) -> Option<&str> {
 
 /// Turns LiteLLM's form of an address into ours. The second value says what is not sure.
 fn in_dialect(row: &ProviderRow, url: &str) -> (String, Option<&'static str>) {
-    const LOOK: &str = "LiteLLM adds another path here than Portcullis may: try it with `portcullis doctor` or one request";
+    const TO_TRY: &str = "LiteLLM adds another path here than Portcullis may: try it with `portcullis doctor` or one request";
     let url = url.trim_end_matches('/');
     let cut = |end: &str| url.strip_suffix(end).unwrap_or(url);
     match row.ours {
         Ours::Dialect("azure") => {
             // Only the path is looked at: the host may begin with this word, too.
-            let path = url.find("://").map_or(0, |at| at + 3);
+            let path = url.find("://").map_or(0, |spot| spot + 3);
             let path = url
                 .get(path..)
                 .and_then(|rest| rest.find('/'))
-                .map_or(url.len(), |at| path + at);
+                .map_or(url.len(), |spot| path + spot);
             let end = url
                 .get(path..)
                 .and_then(|rest| rest.find("/openai"))
-                .map_or(url.len(), |at| path + at);
+                .map_or(url.len(), |spot| path + spot);
             (url.get(..end).unwrap_or(url).to_owned(), None)
         }
         Ours::Dialect("anthropic") => match url.strip_suffix("/messages") {
@@ -114,7 +114,7 @@ fn in_dialect(row: &ProviderRow, url: &str) -> (String, Option<&'static str>) {
             None => (format!("{url}/v1"), None),
         },
         Ours::Dialect("gemini") if !url.ends_with("/v1") && !url.ends_with("/v1beta") => {
-            (format!("{url}/v1beta"), Some(LOOK))
+            (format!("{url}/v1beta"), Some(TO_TRY))
         }
         Ours::Dialect("cohere") => {
             let base = url
@@ -125,7 +125,7 @@ fn in_dialect(row: &ProviderRow, url: &str) -> (String, Option<&'static str>) {
                 .unwrap_or(url)
                 .trim_end_matches("/v1")
                 .trim_end_matches("/v2");
-            (format!("{base}/v2"), Some(LOOK))
+            (format!("{base}/v2"), Some(TO_TRY))
         }
         Ours::Dialect("ollama") => (cut("/api").to_owned(), None),
         Ours::Preset(_) | Ours::Dialect(_) | Ours::Server(_) => {
@@ -166,5 +166,5 @@ pub(super) fn host_label(url: &str) -> String {
     } else {
         host.split('.').next().unwrap_or_default()
     };
-    super::names::entry(label, 40).unwrap_or_else(|| "server".to_owned())
+    super::names::entry_name(label, 40).unwrap_or_else(|| "server".to_owned())
 }

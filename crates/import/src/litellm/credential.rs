@@ -1,56 +1,56 @@
 //! The credential of an account, and the other fields that identify it: region, project, version.
 
 use super::draft::{Draft, SECRET_FILE, is_region, is_word};
-use super::node::At;
+use super::node::Spot;
 use super::params::{Params, World, variable_of};
 use super::provider::ProviderRow;
 use crate::notes::{Finding, Grade};
 use portcullis::conf::yaml::edit::New;
 
 /// Writes Azure's `api_version`.
-pub(super) fn version(
+pub(super) fn write_version(
     params: &mut Params<'_>,
     world: &World<'_>,
-    entry: &At<'_>,
+    entry: &Spot<'_>,
     draft: &mut Draft,
 ) {
     /// The version that LiteLLM asks for if none is written.
     const DEFAULT: &str = "2025-02-01-preview";
-    let Some(at) = params.take("api_version") else {
+    let Some(spot) = params.take("api_version") else {
         let of_environment = world
             .variable("AZURE_API_VERSION")
             .filter(|version| is_word(version));
         let version = of_environment.unwrap_or_else(|| DEFAULT.to_owned());
-        let what = format!("no `api_version` is written: {version}, as LiteLLM uses");
-        draft.note(entry, Grade::Approximate, what);
+        let message = format!("no `api_version` is written: {version}, as LiteLLM uses");
+        draft.note(entry, Grade::Approximate, message);
         draft.set("api_version", New::text(version));
         return;
     };
-    match world.word(&at) {
+    match world.word(&spot) {
         // These words stand for the path without a version.
         Ok(version) if ["v1", "latest", "preview"].contains(&version.as_str()) => {
-            draft.note(&at, Grade::Exact, "")
+            draft.note(&spot, Grade::Exact, "")
         }
         Ok(version) => {
             draft.set("api_version", New::text(version));
-            draft.note(&at, Grade::Exact, "");
+            draft.note(&spot, Grade::Exact, "");
         }
-        Err(unread) => draft.findings.push(unread.by_hand(&at, "api_version")),
+        Err(unread) => draft.findings.push(unread.by_hand(&spot, "api_version")),
     }
 }
 
 /// Writes the credential of accounts that have one key.
-pub(super) fn key(
+pub(super) fn write_key(
     row: &ProviderRow,
-    entry: &At<'_>,
+    entry: &Spot<'_>,
     params: &mut Params<'_>,
     world: &World<'_>,
     draft: &mut Draft,
 ) {
-    let written = params.take("api_key").filter(|at| !at.is_empty());
+    let written = params.take("api_key").filter(|spot| !spot.is_empty());
     match written {
-        Some(at) => {
-            let value = secret(&at, "", draft);
+        Some(spot) => {
+            let value = write_secret(&spot, "", draft);
             draft.set("key", value);
         }
         None => {
@@ -63,25 +63,25 @@ pub(super) fn key(
                 .find(|name| world.is_set(name))
                 .unwrap_or(first);
             draft.set("key", New::map([("env", New::text(*set))]));
-            let what =
+            let message =
                 format!("no `api_key` is written: {set} of the environment, as LiteLLM does");
-            draft.note(entry, Grade::Approximate, what);
+            draft.note(entry, Grade::Approximate, message);
         }
     }
 }
 
 /// Writes a secret: the environment variable that is named, or a file to be made. The value itself
 /// is never written.
-fn secret(at: &At<'_>, end: &str, draft: &mut Draft) -> New {
-    if let Some(name) = at.text().and_then(variable_of) {
-        draft.note(at, Grade::Exact, "");
+fn write_secret(spot: &Spot<'_>, end: &str, draft: &mut Draft) -> New {
+    if let Some(name) = spot.text().and_then(variable_of) {
+        draft.note(spot, Grade::Exact, "");
         return New::map([("env", New::text(name))]);
     }
     draft
         .literals
-        .push(at.text().unwrap_or_default().to_owned());
+        .push(spot.text().unwrap_or_default().to_owned());
     draft.note(
-        at,
+        spot,
         Grade::Manual,
         "the secret stands in the file itself: write it into the file that is named here",
     );
@@ -89,8 +89,8 @@ fn secret(at: &At<'_>, end: &str, draft: &mut Draft) -> New {
 }
 
 /// Writes Bedrock's region and keys.
-pub(super) fn bedrock(
-    entry: &At<'_>,
+pub(super) fn write_bedrock(
+    entry: &Spot<'_>,
     params: &mut Params<'_>,
     world: &World<'_>,
     draft: &mut Draft,
@@ -102,13 +102,13 @@ pub(super) fn bedrock(
         .take("aws_region_name")
         .or_else(|| params.take("region_name"))
     {
-        Some(at) => match world.region(&at) {
+        Some(spot) => match world.region(&spot) {
             Ok(region) => {
-                draft.note(&at, Grade::Exact, "");
+                draft.note(&spot, Grade::Exact, "");
                 region
             }
             Err(unread) => {
-                lost.push(unread.leaves_out(&at));
+                lost.push(unread.leaves_out(&spot));
                 return None;
             }
         },
@@ -131,8 +131,8 @@ pub(super) fn bedrock(
         draft.wish = format!("bedrock-{region}");
     }
     draft.set("region", New::text(region));
-    if let Some(at) = params.take("api_key").filter(|at| !at.is_empty()) {
-        let value = secret(&at, "", draft);
+    if let Some(spot) = params.take("api_key").filter(|spot| !spot.is_empty()) {
+        let value = write_secret(&spot, "", draft);
         draft.set("key", value);
         return Some(());
     }
@@ -144,10 +144,10 @@ pub(super) fn bedrock(
     let mut fields = Vec::new();
     match (id, key) {
         (Some(id), Some(key)) => {
-            fields.push(("access_key_id".to_owned(), secret(&id, "-id", draft)));
+            fields.push(("access_key_id".to_owned(), write_secret(&id, "-id", draft)));
             fields.push((
                 "secret_access_key".to_owned(),
-                secret(&key, "-secret", draft),
+                write_secret(&key, "-secret", draft),
             ));
         }
         (id, key) => {
@@ -169,28 +169,31 @@ pub(super) fn bedrock(
             if world.is_set("AWS_SESSION_TOKEN") {
                 fields.push(("session_token".to_owned(), env("AWS_SESSION_TOKEN")));
             }
-            const WHAT: &str = "no keys of AWS are written: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY of the environment; \
+            const MESSAGE: &str = "no keys of AWS are written: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY of the environment; \
                                 profiles and roles of the machine are not used";
-            for at in id.iter().chain(&key) {
+            for spot in id.iter().chain(&key) {
                 draft.note(
-                    at,
+                    spot,
                     Grade::Manual,
                     "one of the two keys is missing: write both by hand",
                 );
             }
-            draft.note(entry, Grade::Approximate, WHAT);
+            draft.note(entry, Grade::Approximate, MESSAGE);
         }
     }
     if let Some(token) = token {
-        fields.push(("session_token".to_owned(), secret(&token, "-token", draft)));
+        fields.push((
+            "session_token".to_owned(),
+            write_secret(&token, "-token", draft),
+        ));
     }
     draft.set("aws", New::Map(fields));
     Some(())
 }
 
 /// Writes Vertex AI's project, location and service account.
-pub(super) fn vertex(
-    entry: &At<'_>,
+pub(super) fn write_vertex(
+    entry: &Spot<'_>,
     params: &mut Params<'_>,
     world: &World<'_>,
     draft: &mut Draft,
@@ -212,13 +215,13 @@ pub(super) fn vertex(
     ] {
         let written = names.iter().find_map(|name| params.take(name));
         let value = match &written {
-            Some(at) => {
+            Some(spot) => {
                 let read = if field == "location" {
-                    world.region(at)
+                    world.region(spot)
                 } else {
-                    world.word(at)
+                    world.word(spot)
                 };
-                read.map_err(|unread| unread.leaves_out(at))
+                read.map_err(|unread| unread.leaves_out(spot))
             }
             None => {
                 let set = variables
@@ -246,7 +249,7 @@ pub(super) fn vertex(
         match value {
             Ok(word) => {
                 match &written {
-                    Some(at) => draft.note(at, Grade::Exact, ""),
+                    Some(spot) => draft.note(spot, Grade::Exact, ""),
                     None => draft.note(
                         entry,
                         Grade::Approximate,
@@ -268,28 +271,29 @@ pub(super) fn vertex(
         .iter()
         .find_map(|name| params.take(name))
     {
-        Some(at) if at.text().and_then(variable_of).is_some() => {
-            let name = at.text().and_then(variable_of).unwrap_or_default();
-            const WHAT: &str = "the variable must hold the JSON key itself, not the name of a file";
-            draft.note(&at, Grade::Approximate, WHAT);
+        Some(spot) if spot.text().and_then(variable_of).is_some() => {
+            let name = spot.text().and_then(variable_of).unwrap_or_default();
+            const MESSAGE: &str =
+                "the variable must hold the JSON key itself, not the name of a file";
+            draft.note(&spot, Grade::Approximate, MESSAGE);
             draft.set("service_account", New::map([("env", New::text(name))]));
         }
-        Some(at) => {
+        Some(spot) => {
             draft
                 .literals
-                .push(at.text().unwrap_or_default().to_owned());
-            const WHAT: &str =
+                .push(spot.text().unwrap_or_default().to_owned());
+            const MESSAGE: &str =
                 "put the service account's JSON key into the file that is named here";
-            draft.note(&at, Grade::Manual, WHAT);
+            draft.note(&spot, Grade::Manual, MESSAGE);
             draft.set(
                 "service_account",
                 New::map([("file", New::text(format!("{SECRET_FILE}.json")))]),
             );
         }
         None => {
-            const WHAT: &str = "no credentials are written, and Portcullis does not use those of the machine: put a service account's \
+            const MESSAGE: &str = "no credentials are written, and Portcullis does not use those of the machine: put a service account's \
                                 JSON key into the file that is named here";
-            draft.note(entry, Grade::Manual, WHAT);
+            draft.note(entry, Grade::Manual, MESSAGE);
             draft.set(
                 "service_account",
                 New::map([("file", New::text(format!("{SECRET_FILE}.json")))]),

@@ -1,6 +1,6 @@
 //! An account that is being made: it gets its name when all of it is known.
 
-use super::node::At;
+use super::node::Spot;
 use crate::notes::{Finding, Grade};
 use portcullis::base::problem::unless_secret;
 use portcullis::catalog::name;
@@ -24,8 +24,8 @@ pub(super) struct Draft {
 pub(super) const SECRET_FILE: char = '\u{1}';
 
 impl Draft {
-    pub(super) fn note(&mut self, at: &At<'_>, grade: Grade, what: impl Into<String>) {
-        self.findings.push(at.finding(grade, "", what));
+    pub(super) fn note(&mut self, spot: &Spot<'_>, grade: Grade, message: impl Into<String>) {
+        self.findings.push(spot.finding(grade, "", message));
     }
 
     pub(super) fn set(&mut self, field: &'static str, value: New) {
@@ -65,7 +65,7 @@ pub(super) fn is_region(text: &str) -> bool {
 
 /// Puts the names of files into an account that has its name now. Returns the secrets that it
 /// needs.
-pub(super) fn named(fields: &mut [(&'static str, New)], account: &str) -> Vec<String> {
+pub(super) fn name_secrets(fields: &mut [(&'static str, New)], account: &str) -> Vec<String> {
     debug_assert!(
         name::of_entry(account).is_ok(),
         "names are made to be right"

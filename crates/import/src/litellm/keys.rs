@@ -5,16 +5,17 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use super::access::Known;
+use super::bound::{Bound, add_bound};
 use super::limits::{LimitRow, LimitsOut};
 use super::models::Made;
-use super::names::{Taken, entry as entry_name};
-use super::node::At;
+use super::names::{Taken, entry_name};
+use super::node::Spot;
 use super::rows::{RowIn, Rows};
 use super::rules::{Section, Whose};
 use super::settings::Common;
-use super::walk::{Bound, Walk, member_bounds, summarize_rows};
+use super::walk::{Walk, member_bounds, summarize_rows};
 use crate::notes::{Finding, Grade};
-use crate::write::{self, EntryOut, file};
+use crate::write::{self, EntryOut, write_file};
 use crate::{Imported, Inputs, Spent, Stopped};
 use portcullis::base::problem::quote_safely;
 use portcullis::catalog::Catalog;
@@ -57,7 +58,7 @@ struct Importer<'k, 'a> {
 }
 
 /// Writes the file of the keys.
-pub(super) fn import(
+pub(super) fn import_keys(
     rows: &Rows,
     made: &Made<'_>,
     catalog: Option<&Catalog>,
@@ -85,10 +86,10 @@ pub(super) fn import(
         importer.caller(&Owner::Team(id.clone()), &mut imported.findings);
     }
     for row in &rows.keys {
-        importer.key(&row.at(), imported);
+        importer.key(&row.spot(), imported);
     }
     if let Some(total) = rows.total.filter(|total| *total > rows.keys.len() as u64) {
-        let what = format!(
+        let message = format!(
             "the answers say that there are {total} keys, and {} are in the files: save all pages",
             rows.keys.len()
         );
@@ -97,7 +98,7 @@ pub(super) fn import(
             line: None,
             path: "total_count".to_owned(),
             grade: Grade::Manual,
-            what,
+            message,
             became: String::new(),
             unset: None,
             after: None,
@@ -114,7 +115,7 @@ pub(super) fn import(
     let head = &format!(
         "Keys from LiteLLM, with their hashes, so that no key changes. `portcullis key` changes them here.\n{begins}"
     );
-    file(
+    write_file(
         head,
         &[write::Section {
             name: "callers",
@@ -128,22 +129,22 @@ pub(super) fn import(
 enum Owner {
     Team(String),
     User(String),
-    Nobody,
+    NoOwner,
 }
 
 impl Owner {
-    fn of(row: &At<'_>) -> Self {
+    fn from_row(row: &Spot<'_>) -> Self {
         match (text_of(row, "team_id"), text_of(row, "user_id")) {
             (Some(team), _) => Self::Team(team),
             (None, Some(user)) => Self::User(user),
-            (None, None) => Self::Nobody,
+            (None, None) => Self::NoOwner,
         }
     }
 
     fn kind(&self) -> &'static str {
         match self {
             Self::Team(_) => "team",
-            Self::User(_) | Self::Nobody => "user",
+            Self::User(_) | Self::NoOwner => "user",
         }
     }
 }
@@ -154,7 +155,7 @@ impl Importer<'_, '_> {
         let (source, row) = match owner {
             Owner::Team(id) => (format!("team {id}"), self.rows.team(id)),
             Owner::User(id) => (format!("user {id}"), self.rows.users.get(id)),
-            Owner::Nobody => ("nobody".to_owned(), None),
+            Owner::NoOwner => ("nobody".to_owned(), None),
         };
         if let Some(index) = self.by_source.get(&source) {
             return *index;
@@ -162,9 +163,9 @@ impl Importer<'_, '_> {
         let (id, alias) = match owner {
             Owner::Team(id) => (id.as_str(), "team_alias"),
             Owner::User(id) => (id.as_str(), "user_alias"),
-            Owner::Nobody => ("litellm", ""),
+            Owner::NoOwner => ("litellm", ""),
         };
-        let row = row.map(RowIn::at);
+        let row = row.map(RowIn::spot);
         let alias = row.as_ref().and_then(|row| text_of(row, alias));
         let wish = [alias, Some(id.to_owned())]
             .into_iter()
@@ -173,7 +174,7 @@ impl Importer<'_, '_> {
         let digits = || Digest(sha256_of(id)).to_string();
         let wish = wish.unwrap_or_else(|| format!("{}-{}", owner.kind(), first_digits(&digits())));
         let mut caller = CallerDraft {
-            from: row.as_ref().map(At::place).unwrap_or_default(),
+            from: row.as_ref().map(Spot::format_place).unwrap_or_default(),
             name: self.taken.give(&wish),
             is_blocked: false,
             models: None,
@@ -190,7 +191,7 @@ impl Importer<'_, '_> {
                 "names a team that is not in the files: save /team/list",
             )),
             (None, Owner::User(_)) => caller.limits.stop(self.rows.no_user()),
-            (None, Owner::Nobody) => {}
+            (None, Owner::NoOwner) => {}
         }
         self.callers.push(caller);
         self.by_source.insert(source, self.callers.len() - 1);
@@ -200,7 +201,7 @@ impl Importer<'_, '_> {
     /// Reads the row of a team or a user.
     fn owner(
         &self,
-        row: &At<'_>,
+        row: &Spot<'_>,
         owner: &Owner,
         caller: &mut CallerDraft,
         findings: &mut Vec<Finding>,
@@ -211,10 +212,10 @@ impl Importer<'_, '_> {
             became: format!("callers.{}", caller.name),
             spent_at: self.inputs.spent_at,
         };
-        caller.limits = LimitsOut::of(&source, findings);
+        caller.limits = LimitsOut::read(&source, findings);
         let mut walk = Walk {
             became: &source.became,
-            limits: &mut caller.limits,
+            bounds: &mut caller.limits.bounds,
             findings,
         };
         let is_user = matches!(owner, Owner::User(_));
@@ -233,15 +234,17 @@ impl Importer<'_, '_> {
     }
 
     /// Takes one key.
-    fn key(&mut self, row: &At<'_>, imported: &mut Imported) {
+    fn key(&mut self, row: &Spot<'_>, imported: &mut Imported) {
         imported.keys.0 += 1;
         let token = row.get("token");
-        let Some(hash) = token.as_ref().and_then(At::text).and_then(hash_of) else {
-            const WHAT: &str = "is no hash of a key: the key is left out";
-            imported.findings.push(row.finding(Grade::Manual, "", WHAT));
+        let Some(hash) = token.as_ref().and_then(Spot::text).and_then(hash_of) else {
+            const MESSAGE: &str = "is no hash of a key: the key is left out";
+            imported
+                .findings
+                .push(row.finding(Grade::Manual, "", MESSAGE));
             return;
         };
-        let owner = Owner::of(row);
+        let owner = Owner::from_row(row);
         let index = self.caller(&owner, &mut imported.findings);
         let Some(caller) = self.callers.get_mut(index) else {
             return;
@@ -257,23 +260,22 @@ impl Importer<'_, '_> {
         };
         let mut fields = vec![("hash", New::text(hash))];
         for field in ["token", "key_alias", "team_id", "user_id"] {
-            if let Some(at) = row.get(field).filter(|at| !at.is_empty()) {
-                let finding = at.finding(Grade::Exact, &source.became, "");
+            if let Some(spot) = row.get(field).filter(|spot| !spot.is_empty()) {
+                let finding = spot.finding(Grade::Exact, &source.became, "");
                 imported.findings.push(finding);
             }
         }
-        let mut limits = LimitsOut::of(&source, &mut imported.findings);
+        let mut limits = LimitsOut::read(&source, &mut imported.findings);
         let mut walk = Walk {
             became: &source.became,
-            limits: &mut limits,
+            bounds: &mut limits.bounds,
             findings: &mut imported.findings,
         };
         match &source.budget {
             Some(budget) => walk.row(Section::Budget, budget, "litellm_budget_table", false),
-            None if row.get("budget_id").is_some_and(|at| !at.is_empty()) => {
+            None if row.get("budget_id").is_some_and(|spot| !spot.is_empty()) => {
                 const WHY: &str = "names a budget that is not in the files: save /budget/list too";
-                walk.limits
-                    .stop(Bound::because("budget_id", "budgets", WHY));
+                add_bound(walk.bounds, Bound::because("budget_id", "budgets", WHY));
             }
             None => {}
         }
@@ -290,12 +292,12 @@ impl Importer<'_, '_> {
         }
         walk.became = &source.became;
         let is_off = is_blocked(row, &mut walk);
-        if let Some(at) = row.get("expires").filter(|at| !at.is_empty())
-            && let Some(seconds) = at.time()
+        if let Some(spot) = row.get("expires").filter(|spot| !spot.is_empty())
+            && let Some(seconds) = spot.time()
         {
             let time = portcullis::base::calendar::format_time(seconds.saturating_mul(1000));
             fields.push(("expires", New::text(time)));
-            let finding = at.finding(Grade::Exact, &source.became, "");
+            let finding = spot.finding(Grade::Exact, &source.became, "");
             imported.findings.push(finding);
         }
         let globs = [&caller.models, &models].map(|models| match models {
@@ -303,10 +305,10 @@ impl Importer<'_, '_> {
             Some(list) => Globs::new(list.iter().map(|glob| Arc::from(glob.as_str()))),
         });
         limits.of_groups(&self.known, &globs);
-        if limits.place(&self.known, &globs) {
-            const WHAT: &str =
+        if limits.assign_to_models(&self.known, &globs) {
+            const MESSAGE: &str =
                 "limits of models that are not here are left out: the key cannot use those models";
-            let finding = row.finding(Grade::Approximate, &source.became, WHAT);
+            let finding = row.finding(Grade::Approximate, &source.became, MESSAGE);
             imported.findings.push(finding);
         }
         self.price_bound(index, &models, &globs, &mut limits);
@@ -319,8 +321,8 @@ impl Importer<'_, '_> {
         let names: BTreeSet<&str> = bounds.iter().map(|bound| bound.field.as_str()).collect();
         let names = names.into_iter().collect::<Vec<_>>().join(", ");
         if !bounds.is_empty() {
-            let what = format!("is switched off: {}", whys.join("; "));
-            let finding = row.finding(Grade::Unsupported, &source.became, what);
+            let message = format!("is switched off: {}", whys.join("; "));
+            let finding = row.finding(Grade::Unsupported, &source.became, message);
             imported.findings.push(finding);
             fields.push(("enabled", New::Bool(false).noted(names)));
         } else if is_off {
@@ -341,17 +343,17 @@ impl Importer<'_, '_> {
         if !self.common.addresses.is_empty() {
             fields.push(("allow_ips", New::texts(&self.common.addresses)));
         }
-        if let Some((at, usd)) = limits.carried(&mut imported.findings) {
+        if let Some((spot, usd)) = limits.carried(&mut imported.findings) {
             imported.spent.push(Spent {
                 caller: caller.name.clone(),
                 key: name.clone(),
-                at,
+                counted_at: spot,
                 usd,
             });
         }
         caller.keys.push(EntryOut {
             name,
-            from: row.place(),
+            from: row.format_place(),
             fields,
             below: None,
         });
@@ -429,7 +431,7 @@ impl Importer<'_, '_> {
     fn bounds_left(
         &mut self,
         index: usize,
-        row: &At<'_>,
+        row: &Spot<'_>,
         owner: &Owner,
         models: &Allowed,
         may: &[Globs; 2],
@@ -482,25 +484,25 @@ impl Importer<'_, '_> {
             by_keys
                 .entry(key.caller.clone())
                 .or_default()
-                .push((key.at, key.usd.0));
+                .push((key.counted_at, key.usd.0));
         }
         let one = |mut caller: CallerDraft| {
             if caller.has_unpriced {
                 caller.limits.drop_money();
             }
-            if let Some((at, Usd(usd))) = caller.limits.carried(findings) {
+            if let Some((spot, Usd(usd))) = caller.limits.carried(findings) {
                 // What is counted for its keys counts for the caller, too.
                 let by_keys = by_keys
                     .get(&caller.name)
                     .into_iter()
                     .flatten()
-                    .filter(|(since, _)| *since >= at);
+                    .filter(|(since, _)| *since >= spot);
                 let rest = by_keys.fold(usd, |rest, (_, of_key)| rest.saturating_sub(*of_key));
                 if rest > 0 {
                     spent.push(Spent {
                         caller: caller.name.clone(),
                         key: String::new(),
-                        at,
+                        counted_at: spot,
                         usd: Usd(rest),
                     });
                 }
@@ -528,9 +530,9 @@ impl Importer<'_, '_> {
 }
 
 /// Returns the text of a field, if it is there.
-fn text_of(row: &At<'_>, field: &str) -> Option<String> {
-    let at = row.get(field).filter(|at| !at.is_empty())?;
-    at.text().map(str::to_owned)
+fn text_of(row: &Spot<'_>, field: &str) -> Option<String> {
+    let spot = row.get(field).filter(|spot| !spot.is_empty())?;
+    spot.text().map(str::to_owned)
 }
 
 fn first_digits(hash: &str) -> String {
@@ -538,13 +540,13 @@ fn first_digits(hash: &str) -> String {
 }
 
 /// Reads whether a key or its owner is blocked.
-fn is_blocked(row: &At<'_>, walk: &mut Walk<'_>) -> bool {
-    let Some(at) = row.get("blocked").filter(|at| !at.is_empty()) else {
+fn is_blocked(row: &Spot<'_>, walk: &mut Walk<'_>) -> bool {
+    let Some(spot) = row.get("blocked").filter(|spot| !spot.is_empty()) else {
         return false;
     };
     walk.findings
-        .push(at.finding(Grade::Exact, walk.became, ""));
-    at.flag() == Some(true)
+        .push(spot.finding(Grade::Exact, walk.became, ""));
+    spot.flag() == Some(true)
 }
 
 /// Reads the hash of a key. A key that stands there itself, as in old databases, is hashed.

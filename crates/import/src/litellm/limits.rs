@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use super::access::Known;
-use super::node::At;
-use super::number::{ZERO, number, tighten};
-use super::walk::Bound;
+use super::bound::Bound;
+use super::node::Spot;
+use super::number::{ZERO, read_number, tighten_limit};
 use crate::notes::{Finding, Grade};
 use portcullis::base::calendar::{day_of, month_of, start_of};
 use portcullis::catalog::globs::Globs;
@@ -27,7 +27,7 @@ pub(super) struct LimitsOut {
 /// The money that was spent from a budget.
 pub(super) struct SpentOut {
     /// The time for which it counts, in milliseconds of Unix time.
-    at: u64,
+    spot: u64,
     usd: Usd,
     /// The report's text if it is carried.
     finding: Finding,
@@ -38,16 +38,16 @@ const MONEY: [&str; 2] = ["usd_per_day", "usd_per_month"];
 
 /// Where a row's fields are: in the row itself, or else in its budget.
 pub(super) struct LimitRow<'a> {
-    pub(super) row: At<'a>,
-    pub(super) budget: Option<At<'a>>,
+    pub(super) row: Spot<'a>,
+    pub(super) budget: Option<Spot<'a>>,
     pub(super) became: String,
     /// The time, if what was spent so far is to be carried.
     pub(super) spent_at: Option<u64>,
 }
 
 impl<'a> LimitRow<'a> {
-    fn get(&self, field: &str) -> Option<At<'a>> {
-        let written = |row: &At<'a>| row.get(field).filter(|at| !at.is_empty());
+    fn get(&self, field: &str) -> Option<Spot<'a>> {
+        let written = |row: &Spot<'a>| row.get(field).filter(|spot| !spot.is_empty());
         written(&self.row).or_else(|| self.budget.as_ref().and_then(written))
     }
 }
@@ -62,41 +62,41 @@ const NUMBERS: [(&str, &str); 4] = [
 
 impl LimitsOut {
     /// Reads all limits of a row. What cannot be read at all is found by the walk over its fields.
-    pub(super) fn of(source: &LimitRow<'_>, findings: &mut Vec<Finding>) -> Self {
+    pub(super) fn read(source: &LimitRow<'_>, findings: &mut Vec<Finding>) -> Self {
         let mut limits = Self::default();
         let mut notes = Notes {
             became: &source.became,
             findings,
         };
         for (theirs, ours) in NUMBERS {
-            if let Some(at) = source.get(theirs) {
-                let read = number(&at, theirs);
-                let read = read.map(|number| tighten(&mut limits.fields, ours, number));
-                limits.note(&at, read, Grade::Exact, "", &mut notes);
+            if let Some(spot) = source.get(theirs) {
+                let read = read_number(&spot, theirs);
+                let read = read.map(|number| tighten_limit(&mut limits.fields, ours, number));
+                limits.note(&spot, read, Grade::Exact, "", &mut notes);
             }
         }
-        if let Some(at) = source.get("max_budget") {
+        if let Some(spot) = source.get("max_budget") {
             let period = source.get("budget_duration");
             notes.exact(period.as_ref());
-            let read = budget(&at, period.as_ref(), "max_budget");
-            let read = read.map(|(field, usd)| tighten(&mut limits.fields, field, usd));
-            let what = match source.spent_at {
+            let read = read_budget(&spot, period.as_ref(), "max_budget");
+            let read = read.map(|(field, usd)| tighten_limit(&mut limits.fields, field, usd));
+            let message = match source.spent_at {
                 Some(_) => "counts by the day or the calendar month in UTC",
                 None => "counts by the day or the calendar month in UTC, and begins at zero",
             };
-            limits.note(&at, read, Grade::Approximate, what, &mut notes);
+            limits.note(&spot, read, Grade::Approximate, message, &mut notes);
             limits.of_past(source, &mut notes);
         }
-        for window in source.get("budget_limits").iter().flat_map(At::items) {
+        for window in source.get("budget_limits").iter().flat_map(Spot::items) {
             const KNOWN: [&str; 3] = ["max_budget", "budget_duration", "reset_at"];
             limits.of_entry(&window, &KNOWN, "budget_limits");
             let usd = window.get("max_budget").unwrap_or_else(|| window.clone());
-            let read = budget(
+            let read = read_budget(
                 &usd,
                 window.get("budget_duration").as_ref(),
                 "budget_limits",
             );
-            let read = read.map(|(field, usd)| tighten(&mut limits.fields, field, usd));
+            let read = read.map(|(field, usd)| tighten_limit(&mut limits.fields, field, usd));
             limits.note(
                 &window,
                 read,
@@ -112,7 +112,7 @@ impl LimitsOut {
     /// Reads what was spent from `max_budget`. A budget of a month counts it for this whole month,
     /// also if it was spent in the month before: never for too little.
     fn of_past(&mut self, source: &LimitRow<'_>, notes: &mut Notes<'_>) {
-        let (Some(now), Some(at)) = (source.spent_at, source.row.get("spend")) else {
+        let (Some(now), Some(spot)) = (source.spent_at, source.row.get("spend")) else {
             return;
         };
         let since = match MONEY.map(|field| self.fields.contains_key(field)) {
@@ -124,24 +124,24 @@ impl LimitsOut {
         let ends = source.get("budget_reset_at");
         notes.exact(ends.as_ref());
         let is_over = |ends: u64| ends.saturating_mul(1000) <= now;
-        if ends.and_then(|at| at.time()).is_some_and(is_over) {
-            const WHAT: &str = "the time of this budget is over, so it begins at zero";
-            notes.add(&at, Grade::Exact, WHAT);
+        if ends.and_then(|spot| spot.time()).is_some_and(is_over) {
+            const MESSAGE: &str = "the time of this budget is over, so it begins at zero";
+            notes.add(&spot, Grade::Exact, MESSAGE);
             return;
         }
-        match at.amount().and_then(|amount| amount.units(9)) {
-            Some((0, _)) => notes.exact(Some(&at)),
+        match spot.amount().and_then(|amount| amount.units(9)) {
+            Some((0, _)) => notes.exact(Some(&spot)),
             Some((usd, _)) => {
-                const WHAT: &str =
+                const MESSAGE: &str =
                     "is in the new ledger, and counts for this day or this calendar month";
                 self.spent = Some(SpentOut {
-                    at: since,
+                    spot: since,
                     usd: Usd(usd),
-                    finding: at.finding(Grade::Approximate, notes.became, WHAT),
+                    finding: spot.finding(Grade::Approximate, notes.became, MESSAGE),
                 });
             }
             None => self.note(
-                &at,
+                &spot,
                 Err(Bound::unreadable("spend")),
                 Grade::Exact,
                 "",
@@ -161,19 +161,20 @@ impl LimitsOut {
         ] {
             let of_metadata = metadata.as_ref().and_then(|metadata| metadata.get(theirs));
             let all = of_metadata.into_iter().chain(source.row.get(theirs));
-            for at in all.filter(|at| !at.is_empty()) {
-                if !at.is_map() {
+            for spot in all.filter(|spot| !spot.is_empty()) {
+                if !spot.is_map() {
                     self.stop(Bound::unreadable(theirs));
                 }
-                for (model, at) in at.entries() {
+                for (model, spot) in spot.entries() {
                     let fields = self.models.entry(model.to_owned()).or_default();
-                    let read = number(&at, theirs).map(|number| tighten(fields, ours, number));
-                    self.note(&at, read, Grade::Exact, "", notes);
+                    let read = read_number(&spot, theirs)
+                        .map(|number| tighten_limit(fields, ours, number));
+                    self.note(&spot, read, Grade::Exact, "", notes);
                 }
             }
         }
         let budgets = source.get("model_max_budget");
-        for (model, at) in budgets.iter().flat_map(At::entries) {
+        for (model, spot) in budgets.iter().flat_map(Spot::entries) {
             const KNOWN: [&str; 6] = [
                 "budget_limit",
                 "max_budget",
@@ -182,29 +183,31 @@ impl LimitsOut {
                 "rpm_limit",
                 "tpm_limit",
             ];
-            self.of_entry(&at, &KNOWN, "model_max_budget");
-            let usd = at.get("budget_limit").or_else(|| at.get("max_budget"));
-            let period = at.get("time_period").or_else(|| at.get("budget_duration"));
+            self.of_entry(&spot, &KNOWN, "model_max_budget");
+            let usd = spot.get("budget_limit").or_else(|| spot.get("max_budget"));
+            let period = spot
+                .get("time_period")
+                .or_else(|| spot.get("budget_duration"));
             let fields = self.models.entry(model.to_owned()).or_default();
             let mut read = match &usd {
-                Some(usd) => budget(usd, period.as_ref(), "model_max_budget")
-                    .map(|(field, usd)| tighten(fields, field, usd)),
+                Some(usd) => read_budget(usd, period.as_ref(), "model_max_budget")
+                    .map(|(field, usd)| tighten_limit(fields, field, usd)),
                 // A plain number was a budget for life.
-                None if !at.is_map() => {
+                None if !spot.is_map() => {
                     Err(Bound::because("model_max_budget", "budgets", FOR_LIFE))
                 }
                 None => Ok(()),
             };
             for (theirs, ours) in NUMBERS {
-                if let Some(at) = at.get(theirs) {
+                if let Some(spot) = spot.get(theirs) {
                     read = read
-                        .and_then(|()| number(&at, theirs))
-                        .map(|number| tighten(fields, ours, number));
+                        .and_then(|()| read_number(&spot, theirs))
+                        .map(|number| tighten_limit(fields, ours, number));
                 }
             }
-            const WHAT: &str =
+            const MESSAGE: &str =
                 "budgets count by the day or the calendar month in UTC, and begin at zero";
-            self.note(&at, read, Grade::Approximate, WHAT, notes);
+            self.note(&spot, read, Grade::Approximate, MESSAGE, notes);
         }
     }
 
@@ -243,7 +246,7 @@ impl LimitsOut {
 
     /// Writes the limits of single models under the ids of the models that they count. Returns
     /// whether one of them counts no model that is here.
-    pub(super) fn place(&mut self, known: &Known<'_, '_>, may: &[Globs; 2]) -> bool {
+    pub(super) fn assign_to_models(&mut self, known: &Known<'_, '_>, may: &[Globs; 2]) -> bool {
         let all = std::mem::take(&mut self.models);
         let has_money = |name: &str| {
             all.get(name)
@@ -259,7 +262,7 @@ impl LimitsOut {
                 match counted.first() {
                     None => is_left_out = true,
                     Some(id) if counted.len() == 1 && !id.contains('*') => {
-                        tighten(
+                        tighten_limit(
                             self.models.entry((*id).to_owned()).or_default(),
                             field,
                             *number,
@@ -280,11 +283,11 @@ impl LimitsOut {
     }
 
     /// Adds that a single budget has more fields than those that are known.
-    fn of_entry(&mut self, entry: &At<'_>, known: &[&str], field: &str) {
+    fn of_entry(&mut self, entry: &Spot<'_>, known: &[&str], field: &str) {
         let entries = entry.entries();
         if entries
             .iter()
-            .any(|(name, at)| !known.contains(name) && !at.is_empty())
+            .any(|(name, spot)| !known.contains(name) && !spot.is_empty())
         {
             const WHY: &str = "has a field that Portcullis does not know";
             self.stop(Bound::because(field, "unknown-fields", WHY));
@@ -294,16 +297,16 @@ impl LimitsOut {
     /// Reports a limit that was read, or keeps what bounds the key in its place.
     fn note(
         &mut self,
-        at: &At<'_>,
+        spot: &Spot<'_>,
         read: Result<(), Bound>,
         grade: Grade,
-        what: &str,
+        message: &str,
         notes: &mut Notes<'_>,
     ) {
         match read {
-            Ok(()) => notes.add(at, grade, what),
+            Ok(()) => notes.add(spot, grade, message),
             Err(bound) => {
-                notes.add(at, Grade::Unsupported, &bound.why);
+                notes.add(spot, Grade::Unsupported, &bound.why);
                 self.stop(bound);
             }
         }
@@ -333,17 +336,17 @@ impl LimitsOut {
     /// Returns what was spent and since when it counts, if a limit counts it, and reports it.
     pub(super) fn carried(&mut self, findings: &mut Vec<Finding>) -> Option<(u64, Usd)> {
         let SpentOut {
-            at,
+            spot,
             usd,
             mut finding,
         } = self.spent.take()?;
         let counts = self.has_money();
         if !counts {
             "was spent from a budget that is dropped, so no limit counts it"
-                .clone_into(&mut finding.what);
+                .clone_into(&mut finding.message);
         }
         findings.push(finding);
-        counts.then_some((at, usd))
+        counts.then_some((spot, usd))
     }
 
     /// Takes all limits in money away.
@@ -355,7 +358,7 @@ impl LimitsOut {
 
     /// Writes `limits`, if there are any.
     pub(super) fn out(&self) -> Option<New> {
-        written(&self.fields)
+        limits_value(&self.fields)
     }
 
     /// Writes `model_limits`, if there are any.
@@ -363,16 +366,16 @@ impl LimitsOut {
         let all: Vec<_> = self
             .models
             .iter()
-            .filter_map(|(model, fields)| Some((model.clone(), written(fields)?)))
+            .filter_map(|(model, fields)| Some((model.clone(), limits_value(fields)?)))
             .collect();
         (!all.is_empty()).then_some(New::Map(all))
     }
 }
 
-fn written(fields: &BTreeMap<&'static str, u64>) -> Option<New> {
+fn limits_value(fields: &BTreeMap<&'static str, u64>) -> Option<New> {
     let one = |(field, number): (&&'static str, &u64)| {
         let text = if MONEY.contains(field) {
-            usd(*number)
+            format_usd(*number)
         } else {
             number.to_string()
         };
@@ -382,7 +385,7 @@ fn written(fields: &BTreeMap<&'static str, u64>) -> Option<New> {
 }
 
 /// Writes millionths of a US dollar.
-fn usd(millionths: u64) -> String {
+fn format_usd(millionths: u64) -> String {
     let (whole, rest) = (millionths / 1_000_000, millionths % 1_000_000);
     if rest == 0 {
         whole.to_string()
@@ -396,8 +399,12 @@ fn usd(millionths: u64) -> String {
 const FOR_LIFE: &str = "is for life: there are budgets of a day and of a month only";
 
 /// Reads a budget, in millionths of a US dollar, rounded down.
-fn budget(at: &At<'_>, period: Option<&At<'_>>, field: &str) -> Result<(&'static str, u64), Bound> {
-    let (units, exact) = at
+fn read_budget(
+    spot: &Spot<'_>,
+    period: Option<&Spot<'_>>,
+    field: &str,
+) -> Result<(&'static str, u64), Bound> {
+    let (units, exact) = spot
         .amount()
         .and_then(|amount| amount.units(6))
         .ok_or_else(|| Bound::unreadable(field))?;
@@ -405,7 +412,7 @@ fn budget(at: &At<'_>, period: Option<&At<'_>>, field: &str) -> Result<(&'static
     if units == 0 {
         return Err(Bound::firm(field, ZERO));
     }
-    match period.and_then(At::text).map(str::trim) {
+    match period.and_then(Spot::text).map(str::trim) {
         Some("1d" | "24h" | "1440m" | "86400s" | "daily") => Ok(("usd_per_day", units)),
         Some("30d" | "1mo" | "monthly") => Ok(("usd_per_month", units)),
         Some(_) => {
@@ -423,12 +430,13 @@ struct Notes<'n> {
 }
 
 impl Notes<'_> {
-    fn add(&mut self, at: &At<'_>, grade: Grade, what: &str) {
-        self.findings.push(at.finding(grade, self.became, what));
+    fn add(&mut self, spot: &Spot<'_>, grade: Grade, message: &str) {
+        self.findings
+            .push(spot.finding(grade, self.became, message));
     }
 
-    fn exact(&mut self, at: Option<&At<'_>>) {
+    fn exact(&mut self, spot: Option<&Spot<'_>>) {
         self.findings
-            .extend(at.map(|at| at.finding(Grade::Exact, self.became, "")));
+            .extend(spot.map(|spot| spot.finding(Grade::Exact, self.became, "")));
     }
 }

@@ -2,7 +2,7 @@
 //! say which model it is: a deployment of Azure, a region of Vertex AI.
 
 use super::draft::Draft;
-use super::node::At;
+use super::node::Spot;
 use crate::notes::{Finding, Grade};
 use portcullis::conf::price::{Price, Rates, list};
 use portcullis::conf::yaml::edit::New;
@@ -14,25 +14,25 @@ const OF_REGION: &str =
 const OF_DEPLOYMENT: &str = "has the price of OpenAI's model that is called as the deployment is";
 
 /// Returns the price to write at the target of an entry. `entry` is its name and its `base_model`.
-pub(super) fn price(
+pub(super) fn list_price(
     draft: &Draft,
     model: &str,
-    (name, base_model): (&At<'_>, Option<&At<'_>>),
+    (name, base_model): (&Spot<'_>, Option<&Spot<'_>>),
     became: &str,
     findings: &mut Vec<Finding>,
 ) -> Option<New> {
-    if let Some(at) = base_model {
-        return of_base_model(draft, model, at, became, findings);
+    if let Some(spot) = base_model {
+        return of_base_model(draft, model, spot, became, findings);
     }
-    let (price, what) = match (draft.text("dialect"), draft.text("location")) {
-        (Some("azure"), _) => (listed("openai", model), OF_DEPLOYMENT),
+    let (price, message) = match (draft.text("dialect"), draft.text("location")) {
+        (Some("azure"), _) => (find_listed("openai", model), OF_DEPLOYMENT),
         (Some("vertex"), Some(location)) if location != "global" => {
-            (listed("vertex", model), OF_REGION)
+            (find_listed("vertex", model), OF_REGION)
         }
         (_, _) => return None,
     };
     if price.is_some() {
-        findings.push(name.finding(Grade::Approximate, became, what));
+        findings.push(name.finding(Grade::Approximate, became, message));
     }
     price
 }
@@ -42,19 +42,19 @@ pub(super) fn price(
 fn of_base_model(
     draft: &Draft,
     model: &str,
-    at: &At<'_>,
+    spot: &Spot<'_>,
     became: &str,
     findings: &mut Vec<Finding>,
 ) -> Option<New> {
     if is_known(draft, model) {
-        findings.push(at.finding(Grade::Exact, became, KNOWN));
+        findings.push(spot.finding(Grade::Exact, became, KNOWN));
         return None;
     }
-    let named = at
+    let named = spot
         .text()
         .map(|name| name.split_once('/').unwrap_or(("openai", name)));
-    let price = named.and_then(|(provider, model)| listed(provider_in_list(provider), model));
-    let (grade, what) = match &price {
+    let price = named.and_then(|(provider, model)| find_listed(provider_in_list(provider), model));
+    let (grade, message) = match &price {
         Some(_) => (
             Grade::Approximate,
             format!(
@@ -64,15 +64,15 @@ fn of_base_model(
         ),
         None => (Grade::Manual, NO_PRICE.to_owned()),
     };
-    findings.push(at.finding(grade, became, what));
+    findings.push(spot.finding(grade, became, message));
     price
 }
 
 /// Returns whether the gateway finds the price by itself.
 fn is_known(draft: &Draft, model: &str) -> bool {
     let provider = draft.text("preset").or(draft.text("dialect"));
-    let is_at_provider =
-        draft.text("base_url").is_none() && draft.text("location").is_none_or(|at| at == "global");
+    let is_at_provider = draft.text("base_url").is_none()
+        && draft.text("location").is_none_or(|spot| spot == "global");
     is_at_provider && provider.is_some_and(|provider| list::find_price(provider, model).is_some())
 }
 
@@ -85,12 +85,12 @@ fn provider_in_list(word: &str) -> &str {
     }
 }
 
-fn listed(provider: &str, model: &str) -> Option<New> {
-    list::find_price(provider, model).and_then(written)
+fn find_listed(provider: &str, model: &str) -> Option<New> {
+    list::find_price(provider, model).and_then(price_value)
 }
 
 /// Writes a price as the catalog has it.
-fn written(price: Price) -> Option<New> {
+fn price_value(price: Price) -> Option<New> {
     let mut fields = fields_of(&price.rates?);
     if let Some(long) = price.long {
         let above = ("above".to_owned(), New::Number(long.above.to_string()));
@@ -104,11 +104,11 @@ fn written(price: Price) -> Option<New> {
 
 fn fields_of(rates: &Rates) -> Vec<(String, New)> {
     let optional = |field: &str, rate: u64, default: u64| {
-        (rate != default).then(|| (field.to_owned(), dollars(rate)))
+        (rate != default).then(|| (field.to_owned(), format_dollars(rate)))
     };
     let mut fields = vec![
-        ("input".to_owned(), dollars(rates.input)),
-        ("output".to_owned(), dollars(rates.output)),
+        ("input".to_owned(), format_dollars(rates.input)),
+        ("output".to_owned(), format_dollars(rates.output)),
     ];
     fields.extend(optional("cached_input", rates.cached_input, rates.input));
     fields.extend(optional("cache_write", rates.cache_write, rates.input));
@@ -117,7 +117,7 @@ fn fields_of(rates: &Rates) -> Vec<(String, New)> {
 }
 
 /// Writes millionths of a dollar as dollars.
-fn dollars(millionths: u64) -> New {
+fn format_dollars(millionths: u64) -> New {
     let text = format!("{}.{:06}", millionths / 1_000_000, millionths % 1_000_000);
     New::Number(text.trim_end_matches('0').trim_end_matches('.').to_owned())
 }

@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use super::names::serves;
-use super::node::At;
+use super::names::pattern_serves;
+use super::node::Spot;
 use crate::notes::{Finding, Grade};
 
 /// The names, each with the environment variable that its entry needs, if that is the reason.
@@ -28,19 +28,25 @@ impl Missing {
     }
 
     /// Makes the finding about a name that is no model, with what follows from it.
-    pub(super) fn finding(&self, at: &At<'_>, grade: Grade, became: &str, then: &str) -> Finding {
-        self.finding_of(
-            at.text().unwrap_or_default(),
-            at.finding(grade, became, then),
+    pub(super) fn finding(
+        &self,
+        spot: &Spot<'_>,
+        grade: Grade,
+        became: &str,
+        then: &str,
+    ) -> Finding {
+        self.finding_about(
+            spot.text().unwrap_or_default(),
+            spot.finding(grade, became, then),
         )
     }
 
     /// Puts the reason why a name is no model before what a finding says.
-    pub(super) fn finding_of(&self, name: &str, finding: Finding) -> Finding {
+    pub(super) fn finding_about(&self, name: &str, finding: Finding) -> Finding {
         let of_pattern = || {
             self.0
                 .iter()
-                .find(|(pattern, _)| serves(pattern, name))
+                .find(|(pattern, _)| pattern_serves(pattern, name))
                 .map(|(_, unset)| unset)
         };
         let (why, after) = match self.0.get(name).or_else(of_pattern) {
@@ -57,7 +63,7 @@ impl Missing {
             ),
         };
         Finding {
-            what: format!("{why}: {}", finding.what),
+            message: format!("{why}: {}", finding.message),
             after,
             ..finding
         }

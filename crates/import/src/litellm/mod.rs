@@ -4,10 +4,11 @@
 use std::collections::{BTreeMap, HashSet};
 
 use super::notes::{Finding, Grade};
-use super::write::{Section, file, rest};
+use super::write::{Section, write_file, write_rest};
 use super::{Checked, Given, ImportFrom, Imported, Inputs};
+use bound::Bound;
 use models::Made;
-use node::At;
+use node::Spot;
 use params::World;
 use portcullis::base::problem::{Problem, Problems};
 use portcullis::catalog::Catalog;
@@ -17,11 +18,11 @@ use portcullis::conf::secret_ref::{ASSUMED, Reference};
 use portcullis::conf::yaml::{self, Node};
 use rules::Whose;
 use settings::Common;
-use walk::Bound;
 
 mod access;
 mod account;
 mod address;
+mod bound;
 mod credential;
 mod draft;
 mod keys;
@@ -55,23 +56,26 @@ pub struct LiteLlm;
 
 impl ImportFrom for LiteLlm {
     fn import(&self, inputs: &Inputs<'_>) -> Result<Imported, Problem> {
-        let files = included(inputs)?;
-        let trees = files.iter().map(tree).collect::<Result<Vec<_>, _>>()?;
-        let rows = rows::read(&inputs.keys)?;
+        let files = read_included(inputs)?;
+        let trees = files
+            .iter()
+            .map(parse_tree)
+            .collect::<Result<Vec<_>, _>>()?;
+        let rows = rows::read_rows(&inputs.keys)?;
         let mut findings = Vec::new();
-        let roots: Vec<At<'_>> = files
+        let roots: Vec<Spot<'_>> = files
             .iter()
             .zip(&trees)
-            .map(|(file, tree)| At::root(&file.name, tree))
+            .map(|(file, tree)| Spot::root(&file.name, tree))
             .collect();
-        let (lists, sections) = sections(&roots, &mut findings);
-        let world = world(&lists, &sections, inputs, &mut findings);
+        let (lists, sections) = join_sections(&roots, &mut findings);
+        let world = gather_world(&lists, &sections, inputs, &mut findings);
         let mut made = Made::default();
         for entry in lists.get("model_list").into_iter().flatten() {
-            made.entry(entry, &world, &mut findings);
+            made.take_entry(entry, &world, &mut findings);
         }
-        let mut common = settings::read(&sections, &world, &mut made, &mut findings);
-        guardrails(&lists, &mut common, &mut findings);
+        let mut common = settings::read_settings(&sections, &world, &mut made, &mut findings);
+        take_guardrails(&lists, &mut common, &mut findings);
         let has = |section: &str| roots.iter().any(|root| root.get(section).is_some());
         if has("policies") || has("policy_attachments") {
             let bound = Bound::new("policies", "guardrails");
@@ -94,7 +98,7 @@ impl ImportFrom for LiteLlm {
                     entries: &[],
                 },
             ];
-            file(&head(&inputs.config.name), &sections, findings)
+            write_file(&head_comment(&inputs.config.name), &sections, findings)
         };
         let mut imported = Imported {
             files: vec![("catalog.yaml".to_owned(), catalog(&findings))],
@@ -106,9 +110,10 @@ impl ImportFrom for LiteLlm {
             secrets: Vec::new(),
         };
         // What the keys may use is known from the catalog itself.
-        let alone = resolve_catalog(&imported.files, &mut assume).ok();
+        let alone = resolve_catalog(&imported.files, &mut assume_secret).ok();
         if !inputs.keys.is_empty() {
-            let text = keys::import(&rows, &made, alone.as_ref(), &common, inputs, &mut imported);
+            let text =
+                keys::import_keys(&rows, &made, alone.as_ref(), &common, inputs, &mut imported);
             imported.files.push((KEYS.to_owned(), text));
         }
         let mut seen = HashSet::new();
@@ -123,7 +128,7 @@ impl ImportFrom for LiteLlm {
         let of_config = |finding: &&Finding| {
             finding.became.is_empty() && files.iter().any(|file| file.name == finding.file)
         };
-        rest(
+        write_rest(
             &mut text,
             imported
                 .findings
@@ -144,12 +149,12 @@ impl ImportFrom for LiteLlm {
         imported.secrets = made.secrets;
         imported.secrets.sort();
         imported.secrets.dedup();
-        imported.check = check(&imported.files);
+        imported.check = check_files(&imported.files);
         Ok(imported)
     }
 }
 
-fn head(name: &str) -> String {
+fn head_comment(name: &str) -> String {
     format!(
         "Made from {} by `portcullis import litellm`. Each entry names the place that it was made from.\n\
          Where something is not exactly the same, a comment says so.",
@@ -158,14 +163,14 @@ fn head(name: &str) -> String {
 }
 
 /// Reads the file and all that it includes. What is included counts after the file itself.
-fn included(inputs: &Inputs<'_>) -> Result<Vec<Given>, Problem> {
+fn read_included(inputs: &Inputs<'_>) -> Result<Vec<Given>, Problem> {
     let mut files = vec![inputs.config.clone()];
-    let mut at = 0;
-    while let Some(file) = files.get(at).cloned() {
-        at += 1;
-        let tree = tree(&file)?;
-        let root = At::root(&file.name, &tree);
-        for (index, item) in root.get("include").iter().flat_map(At::items).enumerate() {
+    let mut spot = 0;
+    while let Some(file) = files.get(spot).cloned() {
+        spot += 1;
+        let tree = parse_tree(&file)?;
+        let root = Spot::root(&file.name, &tree);
+        for (index, item) in root.get("include").iter().flat_map(Spot::items).enumerate() {
             let name = item
                 .text()
                 .ok_or_else(|| item.problem("must be the name of a file"))?;
@@ -188,7 +193,7 @@ fn included(inputs: &Inputs<'_>) -> Result<Vec<Given>, Problem> {
 }
 
 /// Reads the YAML of a file. No error shows a value.
-fn tree(file: &Given) -> Result<Node<'_>, Problem> {
+fn parse_tree(file: &Given) -> Result<Node<'_>, Problem> {
     let in_file = |problem: Problem| Problem {
         file: file.name.clone(),
         ..problem
@@ -197,7 +202,7 @@ fn tree(file: &Given) -> Result<Node<'_>, Problem> {
         yaml::parse_as(&file.text, |_, key| is_word_of_theirs(key)).map_err(in_file)?;
     match faults.into_iter().next() {
         Some(fault) => Err(in_file(fault)),
-        None if At::root("", &tree).is_map() => Ok(tree),
+        None if Spot::root("", &tree).is_map() => Ok(tree),
         None => Err(in_file(Problem::in_text(
             1,
             String::new(),
@@ -213,26 +218,26 @@ fn is_word_of_theirs(key: &str) -> bool {
         && portcullis::base::problem::unless_secret(key) == key
 }
 
-type Lists<'a> = BTreeMap<&'a str, Vec<At<'a>>>;
+type Lists<'a> = BTreeMap<&'a str, Vec<Spot<'a>>>;
 
 /// Puts the files together as LiteLLM does: lists are joined, and of anything else the last one
 /// counts.
-fn sections<'a>(
-    roots: &[At<'a>],
+fn join_sections<'a>(
+    roots: &[Spot<'a>],
     findings: &mut Vec<Finding>,
 ) -> (Lists<'a>, settings::Sections<'a>) {
     let (mut lists, mut sections): (Lists<'_>, settings::Sections<'_>) = Default::default();
-    for (key, at) in roots.iter().flat_map(At::entries) {
+    for (key, spot) in roots.iter().flat_map(Spot::entries) {
         match key {
-            "include" => findings.push(at.finding(Grade::Exact, "", "")),
-            "model_list" | "credential_list" | "guardrails" if at.is_list() => {
-                lists.entry(key).or_default().extend(at.items())
+            "include" => findings.push(spot.finding(Grade::Exact, "", "")),
+            "model_list" | "credential_list" | "guardrails" if spot.is_list() => {
+                lists.entry(key).or_default().extend(spot.items())
             }
             "litellm_settings"
             | "router_settings"
             | "general_settings"
             | "environment_variables" => {
-                if let Some(before) = sections.insert(key, at) {
+                if let Some(before) = sections.insert(key, spot) {
                     findings.push(before.finding(
                         Grade::Unsupported,
                         "",
@@ -240,56 +245,59 @@ fn sections<'a>(
                     ));
                 }
             }
-            _ => findings.push(at.finding(Grade::Unsupported, "", settings::section(key))),
+            _ => {
+                findings.push(spot.finding(Grade::Unsupported, "", settings::describe_section(key)))
+            }
         }
     }
     (lists, sections)
 }
 
 /// Gathers what entries refer to.
-fn world<'a>(
+fn gather_world<'a>(
     lists: &Lists<'a>,
     sections: &settings::Sections<'a>,
     inputs: &'a Inputs<'_>,
     findings: &mut Vec<Finding>,
 ) -> World<'a> {
-    let variables: BTreeMap<&str, At<'_>> = sections
+    let variables: BTreeMap<&str, Spot<'_>> = sections
         .get("environment_variables")
         .into_iter()
-        .flat_map(At::entries)
+        .flat_map(Spot::entries)
         .collect();
-    for at in variables.values() {
-        const WHAT: &str =
+    for spot in variables.values() {
+        const MESSAGE: &str =
             "set this variable in the environment of the gateway if a secret is read from it";
-        findings.push(at.finding(Grade::Manual, "", WHAT));
+        findings.push(spot.finding(Grade::Manual, "", MESSAGE));
     }
     let mut credentials = BTreeMap::new();
-    for at in lists.get("credential_list").into_iter().flatten() {
+    for spot in lists.get("credential_list").into_iter().flatten() {
         match (
-            at.get("credential_name").as_ref().and_then(At::text),
-            at.get("credential_values"),
+            spot.get("credential_name").as_ref().and_then(Spot::text),
+            spot.get("credential_values"),
         ) {
             (Some(name), Some(values)) => {
-                findings.push(at.finding(
+                findings.push(spot.finding(
                     Grade::Exact,
                     "",
                     "is written out at each entry that names it",
                 ));
                 credentials.insert(name, values);
             }
-            (_, _) => findings.push(at.finding(
+            (_, _) => findings.push(spot.finding(
                 Grade::Manual,
                 "",
                 "has no `credential_name` or no `credential_values`",
             )),
         }
     }
-    let setting = |section: &str, key: &str| sections.get(section).and_then(|at| at.get(key));
+    let setting = |section: &str, key: &str| sections.get(section).and_then(|spot| spot.get(key));
     let aliases = setting("router_settings", "model_group_alias");
-    let aliases = aliases.iter().flat_map(At::entries);
+    let aliases = aliases.iter().flat_map(Spot::entries);
     // A name that stands for itself hides nothing.
-    let hides =
-        |(alias, at): &(&str, At<'_>)| at.get("model").as_ref().unwrap_or(at).text() != Some(alias);
+    let hides = |(alias, spot): &(&str, Spot<'_>)| {
+        spot.get("model").as_ref().unwrap_or(spot).text() != Some(alias)
+    };
     World {
         environment: inputs.variable,
         has_keys: !inputs.keys.is_empty(),
@@ -303,11 +311,15 @@ fn world<'a>(
 }
 
 /// Takes the guardrails, of which those that are always on bound every key.
-fn guardrails(lists: &Lists<'_>, common: &mut Common, findings: &mut Vec<Finding>) {
+fn take_guardrails(lists: &Lists<'_>, common: &mut Common, findings: &mut Vec<Finding>) {
     let mut are_on = false;
-    for at in lists.get("guardrails").into_iter().flatten() {
-        findings.push(at.finding(Grade::Unsupported, "", settings::section("guardrails")));
-        let always = at
+    for spot in lists.get("guardrails").into_iter().flatten() {
+        findings.push(spot.finding(
+            Grade::Unsupported,
+            "",
+            settings::describe_section("guardrails"),
+        ));
+        let always = spot
             .get("litellm_params")
             .and_then(|params| params.get("default_on"));
         are_on |= always.is_some_and(|always| always.flag() != Some(false));
@@ -319,7 +331,7 @@ fn guardrails(lists: &Lists<'_>, common: &mut Common, findings: &mut Vec<Finding
 }
 
 /// Stands for every secret.
-fn assume(reference: Reference<'_>) -> Result<String, String> {
+fn assume_secret(reference: Reference<'_>) -> Result<String, String> {
     match reference {
         Reference::Env(_) | Reference::Optional(_) | Reference::File(_) => Ok(ASSUMED.to_owned()),
         Reference::Ca(_) => Ok("-----BEGIN CERTIFICATE-----".to_owned()),
@@ -327,7 +339,7 @@ fn assume(reference: Reference<'_>) -> Result<String, String> {
 }
 
 /// Reads the new files as `check --no-secrets` does.
-fn check(files: &[(String, String)]) -> Checked {
+fn check_files(files: &[(String, String)]) -> Checked {
     let mut checked = Checked::default();
     let mut take = |problems: Problems| {
         checked.errors.extend(problems.0);
@@ -338,12 +350,12 @@ fn check(files: &[(String, String)]) -> Checked {
         .cloned()
         .partition(|(name, _)| name == "server.yaml");
     for (name, text) in &server {
-        match config::parse_server(name, text, &mut assume) {
+        match config::parse_server(name, text, &mut assume_secret) {
             Ok(server) => take(Problems(Vec::new(), server.warnings)),
             Err(problems) => take(problems),
         }
     }
-    match resolve_catalog(&catalog, &mut assume) {
+    match resolve_catalog(&catalog, &mut assume_secret) {
         Ok(Catalog { warnings, .. }) => take(Problems(Vec::new(), warnings)),
         Err(problems) => take(problems),
     }

@@ -2,61 +2,64 @@
 
 use std::collections::BTreeMap;
 
-use super::node::At;
+use super::node::Spot;
 use super::params::World;
 use crate::notes::{Finding, Grade};
 
 /// Returns why an entry may not be used by all, or not at all.
-pub(super) fn reserved(info: &BTreeMap<&str, At<'_>>, world: &World<'_>) -> Option<Finding> {
+pub(super) fn reservation_finding(
+    info: &BTreeMap<&str, Spot<'_>>,
+    world: &World<'_>,
+) -> Option<Finding> {
     const TEAM: &str = "only this team may use the entry, which the catalog says at callers: the entry is left out";
     const WINDOWS: &str = "other teams may not use the entry at these hours, which the catalog cannot say: the entry is left out";
     const BLOCKED: &str = "LiteLLM does not use this entry: it is left out";
     const ELSEWHERE: &str = "LITELLM_ENVIRONMENT is none of these: the entry is left out";
-    let written = |key| info.get(key).filter(|at| !at.is_empty());
-    if let Some(at) = written("team_id") {
-        return Some(at.finding(Grade::Manual, "", TEAM));
+    let written = |key| info.get(key).filter(|spot| !spot.is_empty());
+    if let Some(spot) = written("team_id") {
+        return Some(spot.finding(Grade::Manual, "", TEAM));
     }
-    if let Some(at) = written("access_windows") {
-        return Some(at.finding(Grade::Manual, "", WINDOWS));
+    if let Some(spot) = written("access_windows") {
+        return Some(spot.finding(Grade::Manual, "", WINDOWS));
     }
-    if let Some(at) = written("blocked").filter(|at| at.flag() != Some(false)) {
-        return Some(at.finding(Grade::Unsupported, "", BLOCKED));
+    if let Some(spot) = written("blocked").filter(|spot| spot.flag() != Some(false)) {
+        return Some(spot.finding(Grade::Unsupported, "", BLOCKED));
     }
-    elsewhere(info, world)
+    other_environments(info, world)
         .map(|environments| environments.finding(Grade::Unsupported, "", ELSEWHERE))
 }
 
 /// Returns the environments of an entry, if this is none of them.
-pub(super) fn elsewhere<'i, 'a>(
-    info: &'i BTreeMap<&str, At<'a>>,
+pub(super) fn other_environments<'i, 'a>(
+    info: &'i BTreeMap<&str, Spot<'a>>,
     world: &World<'_>,
-) -> Option<&'i At<'a>> {
+) -> Option<&'i Spot<'a>> {
     let environments = info
         .get("supported_environments")
-        .filter(|at| !at.is_empty())?;
+        .filter(|spot| !spot.is_empty())?;
     let here = world.variable("LITELLM_ENVIRONMENT");
     let is_here = environments
         .items()
         .iter()
-        .any(|at| at.text().is_some() && at.text() == here.as_deref());
+        .any(|spot| spot.text().is_some() && spot.text() == here.as_deref());
     (!is_here).then_some(environments)
 }
 
 /// Reads the access groups of an entry.
-pub(super) fn access(
-    info: &mut BTreeMap<&str, At<'_>>,
+pub(super) fn take_access_groups(
+    info: &mut BTreeMap<&str, Spot<'_>>,
     became: &str,
     findings: &mut Vec<Finding>,
 ) -> Vec<String> {
     let Some(groups) = info.remove("access_groups") else {
         return Vec::new();
     };
-    const WHAT: &str = "keys that name the group get its models by name";
-    findings.push(groups.finding(Grade::Exact, became, WHAT));
+    const MESSAGE: &str = "keys that name the group get its models by name";
+    findings.push(groups.finding(Grade::Exact, became, MESSAGE));
     groups
         .items()
         .iter()
-        .filter_map(At::text)
+        .filter_map(Spot::text)
         .map(str::to_owned)
         .collect()
 }

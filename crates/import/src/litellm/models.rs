@@ -6,14 +6,16 @@ use super::account;
 use super::draft::{self, Draft, SECRET_FILE};
 use super::listed;
 use super::missing::Missing;
-use super::model_info::{access, elsewhere, kind_of, of_info, reserved};
-use super::names::{Taken, entry as entry_name, serves};
-use super::node::At;
+use super::model_info::{
+    kind_of, of_info, other_environments, reservation_finding, take_access_groups,
+};
+use super::names::{Taken, entry_name, pattern_serves};
+use super::node::Spot;
 use super::params::{Params, World};
 use super::price;
 use super::provider::{ProviderOf, ProviderRow, of_model};
 use super::terms::{OfKeys, Terms};
-use crate::notes::{Finding, Grade, LEFT_OUT, place};
+use crate::notes::{Finding, Grade, LEFT_OUT, format_place};
 use crate::write::EntryOut;
 use portcullis::base::problem::unless_secret;
 use portcullis::catalog::name;
@@ -24,7 +26,7 @@ pub(super) struct GroupDraft<'a> {
     /// The public id.
     pub(super) name: String,
     /// The name in its first entry.
-    pub(super) at: At<'a>,
+    pub(super) spot: Spot<'a>,
     pub(super) targets: Vec<TargetDraft<'a>>,
     pub(super) aliases: Vec<String>,
     pub(super) max_tokens: Option<u64>,
@@ -40,8 +42,8 @@ pub(super) struct TargetDraft<'a> {
     pub(super) model: String,
     pub(super) price: Option<New>,
     /// `weight`, `rpm` and `tpm`, in the order in which LiteLLM reads them.
-    pub(super) shares: [Option<At<'a>>; 3],
-    pub(super) order: Option<At<'a>>,
+    pub(super) shares: [Option<Spot<'a>>; 3],
+    pub(super) order: Option<Spot<'a>>,
     /// Its access groups.
     pub(super) access: Vec<String>,
 }
@@ -65,10 +67,15 @@ pub(super) struct Made<'a> {
 
 impl<'a> Made<'a> {
     /// Takes one entry of `model_list`.
-    pub(super) fn entry(&mut self, at: &At<'a>, world: &World<'a>, findings: &mut Vec<Finding>) {
+    pub(super) fn take_entry(
+        &mut self,
+        spot: &Spot<'a>,
+        world: &World<'a>,
+        findings: &mut Vec<Finding>,
+    ) {
         let mut lost = Vec::new();
         let (mut info, mut params, mut name) = (None, None, None);
-        for (key, value) in at.entries() {
+        for (key, value) in spot.entries() {
             match key {
                 "model_name" => name = Some(value),
                 "litellm_params" if value.is_map() => params = Some(value),
@@ -80,30 +87,31 @@ impl<'a> Made<'a> {
                 )),
             }
         }
-        let mut info: BTreeMap<&str, At<'a>> = info.iter().flat_map(At::entries).collect();
+        let mut info: BTreeMap<&str, Spot<'a>> = info.iter().flat_map(Spot::entries).collect();
         let (Some(name), Some(params)) = (name, params) else {
-            const WHAT: &str = "has no `model_name` or no `litellm_params`: the entry is left out";
-            findings.push(at.finding(Grade::Unsupported, "", WHAT));
+            const MESSAGE: &str =
+                "has no `model_name` or no `litellm_params`: the entry is left out";
+            findings.push(spot.finding(Grade::Unsupported, "", MESSAGE));
             findings.extend(
                 info.values()
-                    .map(|at| at.finding(Grade::Unsupported, "", LEFT_OUT)),
+                    .map(|spot| spot.finding(Grade::Unsupported, "", LEFT_OUT)),
             );
             return;
         };
         // If the entry is left out, each of its places is reported all the same.
-        let places: Vec<At<'_>> = params
+        let places: Vec<Spot<'_>> = params
             .entries()
             .into_iter()
-            .map(|(_, at)| at)
+            .map(|(_, spot)| spot)
             .chain(info.values().cloned())
             .collect();
         let mut of_credential = Vec::new();
-        let mut params = Params::of(params, world, &mut of_credential);
+        let mut params = Params::read(params, world, &mut of_credential);
         self.has_tags |= ["tags", "tag_regex"].iter().any(|key| params.has(key));
         // LiteLLM does not even load what is for other environments.
-        let is_loaded = elsewhere(&info, world).is_none();
-        let is_reserved = reserved(&info, world).is_some();
-        let mut terms = is_loaded.then(|| Terms::of(&name, &mut params, &mut info));
+        let is_loaded = other_environments(&info, world).is_none();
+        let is_reserved = reservation_finding(&info, world).is_some();
+        let mut terms = is_loaded.then(|| Terms::take(&name, &mut params, &mut info));
         let made = self.target(
             &name,
             (&mut params, &mut info),
@@ -114,24 +122,29 @@ impl<'a> Made<'a> {
         match made {
             Some(_) => {
                 findings.append(&mut of_credential);
-                findings.extend(params.rest().map(|(key, at)| unknown(key, &at, &became)));
-                for (key, at) in info {
-                    findings.push(at.finding(Grade::Unsupported, &became, of_info(key)));
+                findings.extend(
+                    params
+                        .rest()
+                        .map(|(key, spot)| unknown_parameter(key, &spot, &became)),
+                );
+                for (key, spot) in info {
+                    findings.push(spot.finding(Grade::Unsupported, &became, of_info(key)));
                 }
             }
             None => {
-                let told: HashSet<String> =
+                let reported: HashSet<String> =
                     lost.iter().map(|finding| finding.path.clone()).collect();
-                let is_kept = |at: &At<'_>| terms.as_ref().is_some_and(|terms| terms.has(&at.path));
+                let is_kept =
+                    |spot: &Spot<'_>| terms.as_ref().is_some_and(|terms| terms.has(&spot.path));
                 let rest = places
                     .iter()
                     .chain([&name])
-                    .filter(|at| !told.contains(&at.path) && !is_kept(at));
-                lost.extend(rest.map(|at| at.finding(Grade::Unsupported, "", LEFT_OUT)));
-                let groups = info.get("access_groups").into_iter().flat_map(At::items);
+                    .filter(|spot| !reported.contains(&spot.path) && !is_kept(spot));
+                lost.extend(rest.map(|spot| spot.finding(Grade::Unsupported, "", LEFT_OUT)));
+                let groups = info.get("access_groups").into_iter().flat_map(Spot::items);
                 let names = groups
                     .chain([name.clone()])
-                    .filter_map(|at| at.text().map(str::to_owned));
+                    .filter_map(|spot| spot.text().map(str::to_owned));
                 self.missing
                     .add(names, lost.iter().find_map(|finding| finding.unset.clone()));
                 findings.append(&mut lost);
@@ -154,20 +167,20 @@ impl<'a> Made<'a> {
                 };
                 terms.reserve(&group.name, &mut group.of_keys);
             }
-            for (field, at, names) in terms.fields() {
+            for (field, spot, names) in terms.fields() {
                 let reached: BTreeSet<usize> = names
                     .into_iter()
                     .flat_map(|name| self.reached(name))
                     .collect();
                 if reached.is_empty() {
-                    findings.push(at.finding(Grade::Unsupported, "", LEFT_OUT));
+                    findings.push(spot.finding(Grade::Unsupported, "", LEFT_OUT));
                 }
                 for index in reached {
                     let Some(group) = self.groups.get_mut(index) else {
                         continue;
                     };
                     let became = format!("models.{}", group.name);
-                    findings.push(terms.add((field, at), &became, &mut group.of_keys));
+                    findings.push(terms.add((field, spot), &became, &mut group.of_keys));
                 }
             }
         }
@@ -185,7 +198,7 @@ impl<'a> Made<'a> {
         }) {
             Some(index) => vec![index],
             None => all()
-                .filter(|(_, group)| serves(&group.name, name))
+                .filter(|(_, group)| pattern_serves(&group.name, name))
                 .map(|(index, _)| index)
                 .collect(),
         }
@@ -194,8 +207,8 @@ impl<'a> Made<'a> {
     /// Makes the target. Returns the path of its model, or `None` if the entry is left out.
     fn target(
         &mut self,
-        name: &At<'a>,
-        (params, info): (&mut Params<'a>, &mut BTreeMap<&str, At<'a>>),
+        name: &Spot<'a>,
+        (params, info): (&mut Params<'a>, &mut BTreeMap<&str, Spot<'a>>),
         world: &World<'a>,
         (findings, lost): (&mut Vec<Finding>, &mut Vec<Finding>),
     ) -> Option<String> {
@@ -211,23 +224,23 @@ impl<'a> Made<'a> {
             return None;
         }
         if world.aliases.contains(id) {
-            const WHAT: &str =
+            const MESSAGE: &str =
                 "LiteLLM takes the alias of this name (`model_group_alias`): the entry is left out";
-            lost.push(name.finding(Grade::Unsupported, "", WHAT));
+            lost.push(name.finding(Grade::Unsupported, "", MESSAGE));
             return None;
         }
-        if let Some(finding) = reserved(info, world) {
+        if let Some(finding) = reservation_finding(info, world) {
             lost.push(finding);
             return None;
         }
         let kind = match info
             .remove("mode")
-            .map(|at| (kind_of(at.text().unwrap_or_default()), at))
+            .map(|spot| (kind_of(spot.text().unwrap_or_default()), spot))
         {
             None => None,
-            Some((Some(kind), at)) => Some((kind, at)),
-            Some((None, at)) => {
-                lost.push(at.finding(
+            Some((Some(kind), spot)) => Some((kind, spot)),
+            Some((None, spot)) => {
+                lost.push(spot.finding(
                     Grade::Unsupported,
                     "",
                     "Portcullis has no endpoint of this kind: the entry is left out",
@@ -237,14 +250,14 @@ impl<'a> Made<'a> {
         };
         let became = format!("models.{id}");
         let (draft, model) = self.draft(name, params, world, lost)?;
-        if let Some(why) = unlike(id, &model, &draft) {
+        if let Some(why) = pattern_mismatch(id, &model, &draft) {
             lost.push(name.finding(Grade::Manual, "", why));
             return None;
         }
         let base_model = params
             .take("base_model")
             .or_else(|| info.remove("base_model"));
-        let in_list = listed::price(
+        let in_list = listed::list_price(
             &draft,
             &model,
             (name, base_model.as_ref()),
@@ -255,44 +268,44 @@ impl<'a> Made<'a> {
         findings.push(name.finding(Grade::Exact, &became, ""));
         findings.extend(
             kind.iter()
-                .map(|(_, at)| at.finding(Grade::Exact, &became, "")),
+                .map(|(_, spot)| spot.finding(Grade::Exact, &became, "")),
         );
         let price = {
             let mut take = |field: &str| {
                 let of_info = info.remove(field);
                 params.take(field).or(of_info)
             };
-            price::of(&mut take, &became, findings).or(in_list)
+            price::read_price(&mut take, &became, findings).or(in_list)
         };
         let shares = ["weight", "rpm", "tpm"].map(|share| params.take(share));
         let order = params.take("order").or_else(|| info.remove("order"));
-        let access = access(info, &became, findings);
+        let access = take_access_groups(info, &became, findings);
         let group = self.group(id, name)?;
         group.kind = group.kind.or(kind.map(|(kind, _)| kind));
-        if let Some(at) = params.take("max_tokens") {
-            let most = at
+        if let Some(spot) = params.take("max_tokens") {
+            let limit = spot
                 .amount()
                 .and_then(crate::amount::Amount::whole)
-                .filter(|most| (1..=u64::from(u32::MAX)).contains(most));
-            let (grade, what) = match (most, group.max_tokens) {
+                .filter(|limit| (1..=u64::from(u32::MAX)).contains(limit));
+            let (grade, message) = match (limit, group.max_tokens) {
                 (None, _) => (
                     Grade::Manual,
                     "must be a whole number: write `defaults.max_tokens` by hand",
                 ),
-                (Some(most), Some(first)) if first != most => (
+                (Some(limit), Some(first)) if first != limit => (
                     Grade::Approximate,
                     "another entry of this model has another value, which counts",
                 ),
                 (Some(_), Some(_)) => (Grade::Exact, ""),
-                (Some(most), None) => {
-                    group.max_tokens = Some(most);
+                (Some(limit), None) => {
+                    group.max_tokens = Some(limit);
                     (Grade::Exact, "")
                 }
             };
-            findings.push(at.finding(grade, &became, what));
+            findings.push(spot.finding(grade, &became, message));
         }
-        if let Some(at) = params.take("drop_params") {
-            let (grade, what) = match at.flag() {
+        if let Some(spot) = params.take("drop_params") {
+            let (grade, message) = match spot.flag() {
                 Some(drop) => {
                     group.on_loss = Some(if drop { "drop" } else { "refuse" });
                     (Grade::Exact, "")
@@ -302,22 +315,20 @@ impl<'a> Made<'a> {
                     "must be true or false: write `on_loss` by hand",
                 ),
             };
-            findings.push(at.finding(grade, &became, what));
+            findings.push(spot.finding(grade, &became, message));
         }
         let known = group
             .targets
             .iter_mut()
             .find(|target| target.account == account && target.model == model);
         if let Some(known) = known {
-            const WHAT: &str =
+            const MESSAGE: &str =
                 "has the same account and model as an entry before it: they are one target";
-            findings.push(params.at.finding(Grade::Approximate, &became, WHAT));
+            findings.push(params.spot.finding(Grade::Approximate, &became, MESSAGE));
             let left = shares.iter().flatten().chain(&order);
-            findings.extend(
-                left.map(|at| {
-                    at.finding(Grade::Approximate, &became, "is left out with its entry")
-                }),
-            );
+            findings.extend(left.map(|spot| {
+                spot.finding(Grade::Approximate, &became, "is left out with its entry")
+            }));
             known.access.extend(access);
         } else {
             group.targets.push(TargetDraft {
@@ -335,15 +346,15 @@ impl<'a> Made<'a> {
     /// Makes the account of an entry, and finds the account's name for the model.
     fn draft(
         &self,
-        name: &At<'a>,
+        name: &Spot<'a>,
         params: &mut Params<'a>,
         world: &World<'a>,
         lost: &mut Vec<Finding>,
     ) -> Option<(Draft, String)> {
-        if let Some(at) = params.take("mock_response") {
+        if let Some(spot) = params.take("mock_response") {
             let fields = vec![("dialect", New::text("demo"))];
-            let what = "the demo account answers, with a text of its own";
-            let findings = vec![at.finding(Grade::Approximate, "", what)];
+            let message = "the demo account answers, with a text of its own";
+            let findings = vec![spot.finding(Grade::Approximate, "", message)];
             let draft = Draft {
                 wish: "demo".to_owned(),
                 fields,
@@ -354,7 +365,7 @@ impl<'a> Made<'a> {
             return Some((draft, name.text().unwrap_or_default().to_owned()));
         }
         let Some(model_at) = params.take("model") else {
-            lost.push(params.at.finding(
+            lost.push(params.spot.finding(
                 Grade::Manual,
                 "",
                 "names no `model`: the entry is left out",
@@ -378,7 +389,7 @@ impl<'a> Made<'a> {
             }
         };
         let (row, model, guessed): (&'static ProviderRow, String, bool) =
-            match of_model(&written, custom.as_ref().and_then(At::text)) {
+            match of_model(&written, custom.as_ref().and_then(Spot::text)) {
                 ProviderOf::Known {
                     row,
                     model,
@@ -389,8 +400,8 @@ impl<'a> Made<'a> {
                     return None;
                 }
             };
-        let mut draft = account::of(row, name, params, world, lost)?;
-        let what = format!(
+        let mut draft = account::draft_account(row, name, params, world, lost)?;
+        let message = format!(
             "the name says no provider: `{}`, as LiteLLM knows it",
             row.name
         );
@@ -399,19 +410,26 @@ impl<'a> Made<'a> {
         } else {
             Grade::Exact
         };
+        draft.findings.push(model_at.finding(
+            grade,
+            "",
+            if guessed { message.as_str() } else { "" },
+        ));
         draft
             .findings
-            .push(model_at.finding(grade, "", if guessed { what.as_str() } else { "" }));
-        draft
-            .findings
-            .extend(custom.iter().map(|at| at.finding(Grade::Exact, "", "")));
+            .extend(custom.iter().map(|spot| spot.finding(Grade::Exact, "", "")));
         Some((draft, model))
     }
 
     /// Returns the name of the account: of an equal one, or of a new one.
-    fn account(&mut self, mut draft: Draft, entry: &At<'_>, findings: &mut Vec<Finding>) -> String {
+    fn account(
+        &mut self,
+        mut draft: Draft,
+        entry: &Spot<'_>,
+        findings: &mut Vec<Finding>,
+    ) -> String {
         let same = (!draft.is_own).then(|| {
-            let list = self.known.get(&identity(&draft))?;
+            let list = self.known.get(&account_identity(&draft))?;
             list.iter()
                 .find(|(literals, _)| *literals == draft.literals)
                 .map(|(_, name)| name.clone())
@@ -423,11 +441,12 @@ impl<'a> Made<'a> {
             if !draft.is_own {
                 let literals = std::mem::take(&mut draft.literals);
                 self.known
-                    .entry(identity(&draft))
+                    .entry(account_identity(&draft))
                     .or_default()
                     .push((literals, name.clone()));
             }
-            self.secrets.extend(draft::named(&mut draft.fields, &name));
+            self.secrets
+                .extend(draft::name_secrets(&mut draft.fields, &name));
             let from = place_of(entry);
             self.accounts.push(EntryOut {
                 name: name.clone(),
@@ -445,7 +464,7 @@ impl<'a> Made<'a> {
         name
     }
 
-    fn group(&mut self, id: &str, at: &At<'a>) -> Option<&mut GroupDraft<'a>> {
+    fn group(&mut self, id: &str, spot: &Spot<'a>) -> Option<&mut GroupDraft<'a>> {
         let index = *self
             .by_name
             .entry(id.to_owned())
@@ -453,7 +472,7 @@ impl<'a> Made<'a> {
         if index == self.groups.len() {
             self.groups.push(GroupDraft {
                 name: id.to_owned(),
-                at: at.clone(),
+                spot: spot.clone(),
                 targets: Vec::new(),
                 aliases: Vec::new(),
                 max_tokens: None,
@@ -479,8 +498,8 @@ impl<'a> Made<'a> {
 }
 
 /// Returns the place of a model's entry, from the place of its `model_name`.
-pub(super) fn place_of(name: &At<'_>) -> String {
-    place(
+pub(super) fn place_of(name: &Spot<'_>) -> String {
+    format_place(
         name.file,
         name.line,
         name.path.trim_end_matches(".model_name"),
@@ -488,7 +507,7 @@ pub(super) fn place_of(name: &At<'_>) -> String {
 }
 
 /// Writes the fields that separate one account from another, except literal secrets.
-fn identity(draft: &Draft) -> String {
+fn account_identity(draft: &Draft) -> String {
     let fields = draft
         .fields
         .iter()
@@ -497,7 +516,7 @@ fn identity(draft: &Draft) -> String {
 }
 
 /// Returns why the model's id and the account's name for it do not go together.
-fn unlike(id: &str, model: &str, draft: &Draft) -> Option<&'static str> {
+fn pattern_mismatch(id: &str, model: &str, draft: &Draft) -> Option<&'static str> {
     let dialect = draft.text("dialect");
     let lists = !matches!(dialect, Some("azure" | "vertex" | "bedrock" | "demo"));
     match (id.contains('*'), model.matches('*').count()) {
@@ -514,8 +533,8 @@ fn unlike(id: &str, model: &str, draft: &Draft) -> Option<&'static str> {
 }
 
 /// Makes the finding about a parameter that no rule took.
-fn unknown(key: &str, at: &At<'_>, became: &str) -> Finding {
-    let what = match key {
+fn unknown_parameter(key: &str, spot: &Spot<'_>, became: &str) -> Finding {
+    let message = match key {
         "max_retries" | "num_retries" => {
             "Portcullis tries other targets, each once: `attempts` in server.yaml says how many"
         }
@@ -532,5 +551,5 @@ fn unknown(key: &str, at: &At<'_>, became: &str) -> Finding {
     } else {
         Grade::Unsupported
     };
-    at.finding(grade, became, what)
+    spot.finding(grade, became, message)
 }

@@ -7,7 +7,7 @@ use portcullis::catalog::name;
 
 /// Makes a name of an account, a caller or a key, of at most this many characters. Returns `None`
 /// if nothing is left of it, or if it may be a secret.
-pub(super) fn entry(text: &str, most: usize) -> Option<String> {
+pub(super) fn entry_name(text: &str, limit: usize) -> Option<String> {
     let plain = |c: char| {
         if c.is_ascii_alphanumeric() || "._-@+".contains(c) {
             c
@@ -23,14 +23,14 @@ pub(super) fn entry(text: &str, most: usize) -> Option<String> {
         }
     }
     let made = made.trim_start_matches(|c: char| !c.is_ascii_alphanumeric());
-    let made: String = made.chars().take(most).collect();
+    let made: String = made.chars().take(limit).collect();
     let made = made.trim_end_matches(['-', '.']);
     (name::of_entry(made).is_ok() && unless_secret(made) == made && unless_secret(text) == text)
         .then(|| made.to_owned())
 }
 
 /// Returns whether a pattern may serve a model of this name.
-pub(super) fn serves(pattern: &str, name: &str) -> bool {
+pub(super) fn pattern_serves(pattern: &str, name: &str) -> bool {
     match pattern.split_once('*') {
         Some((begin, end)) => {
             name.len() >= begin.len() + end.len() && name.starts_with(begin) && name.ends_with(end)

@@ -4,21 +4,21 @@
 //! LiteLLM does.
 
 use crate::amount::Amount;
-use crate::notes::{Finding, Grade, place, step};
+use crate::notes::{Finding, Grade, format_place, join_path};
 use portcullis::base::calendar::seconds_of;
 use portcullis::base::problem::Problem;
 use portcullis::conf::yaml::{Entry, Node, Value};
 
 /// A value with its file, its line and its path.
 #[derive(Clone)]
-pub(super) struct At<'a> {
+pub(super) struct Spot<'a> {
     pub(super) file: &'a str,
     pub(super) line: Option<usize>,
     pub(super) path: String,
     pub(super) node: &'a Node<'a>,
 }
 
-impl<'a> At<'a> {
+impl<'a> Spot<'a> {
     /// Returns the root of a file.
     pub(super) fn root(file: &'a str, node: &'a Node<'a>) -> Self {
         Self {
@@ -30,7 +30,7 @@ impl<'a> At<'a> {
     }
 
     /// Returns the value of a key, if one is written.
-    pub(super) fn get(&self, key: &str) -> Option<At<'a>> {
+    pub(super) fn get(&self, key: &str) -> Option<Spot<'a>> {
         let Value::Map(entries) = &self.node.value else {
             return None;
         };
@@ -39,7 +39,7 @@ impl<'a> At<'a> {
     }
 
     /// Returns the entries of a map whose value is not null.
-    pub(super) fn entries(&self) -> Vec<(&'a str, At<'a>)> {
+    pub(super) fn entries(&self) -> Vec<(&'a str, Spot<'a>)> {
         let Value::Map(entries) = &self.node.value else {
             return Vec::new();
         };
@@ -49,9 +49,9 @@ impl<'a> At<'a> {
             .collect()
     }
 
-    fn under(&self, entry: &'a Entry<'a>) -> At<'a> {
-        let path = step(&self.path, &entry.key);
-        At {
+    fn under(&self, entry: &'a Entry<'a>) -> Spot<'a> {
+        let path = join_path(&self.path, &entry.key);
+        Spot {
             line: (entry.line > 0).then_some(entry.line),
             path,
             node: &entry.node,
@@ -60,17 +60,17 @@ impl<'a> At<'a> {
     }
 
     /// Returns the items of a list.
-    pub(super) fn items(&self) -> Vec<At<'a>> {
+    pub(super) fn items(&self) -> Vec<Spot<'a>> {
         let Value::List(items) = &self.node.value else {
             return Vec::new();
         };
-        let at = |(index, node): (usize, &'a Node<'a>)| At {
+        let spot = |(index, node): (usize, &'a Node<'a>)| Spot {
             line: (node.line > 0).then_some(node.line),
             path: format!("{}[{index}]", self.path),
             node,
             ..*self
         };
-        items.iter().enumerate().map(at).collect()
+        items.iter().enumerate().map(spot).collect()
     }
 
     /// Returns the text of a scalar.
@@ -92,7 +92,7 @@ impl<'a> At<'a> {
 
     /// Returns a number that is not negative.
     pub(super) fn amount(&self) -> Option<Amount> {
-        Amount::of(self.text()?)
+        Amount::parse(self.text()?)
     }
 
     /// Returns a time, in seconds of Unix time. LiteLLM writes some without a zone: they are in
@@ -122,18 +122,23 @@ impl<'a> At<'a> {
     }
 
     /// Returns the place in the source: `config.yaml:5 model_list[0]`.
-    pub(super) fn place(&self) -> String {
-        place(self.file, self.line, &self.path)
+    pub(super) fn format_place(&self) -> String {
+        format_place(self.file, self.line, &self.path)
     }
 
     /// Makes a finding about this value.
-    pub(super) fn finding(&self, grade: Grade, became: &str, what: impl Into<String>) -> Finding {
+    pub(super) fn finding(
+        &self,
+        grade: Grade,
+        became: &str,
+        message: impl Into<String>,
+    ) -> Finding {
         Finding {
             file: self.file.to_owned(),
             line: self.line,
             path: self.path.clone(),
             grade,
-            what: what.into(),
+            message: message.into(),
             became: became.to_owned(),
             unset: None,
             after: None,
@@ -141,12 +146,12 @@ impl<'a> At<'a> {
     }
 
     /// Makes an error about this value.
-    pub(super) fn problem(&self, what: impl Into<String>) -> Problem {
+    pub(super) fn problem(&self, message: impl Into<String>) -> Problem {
         Problem {
             file: self.file.to_owned(),
             line: self.line,
             path: self.path.clone(),
-            message: what.into(),
+            message: message.into(),
         }
     }
 }

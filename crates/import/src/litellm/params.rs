@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::draft::{is_region, is_word};
-use super::node::At;
+use super::node::Spot;
 use crate::notes::{Finding, Grade};
 
 /// The beginning of a value that names an environment variable.
@@ -34,17 +34,17 @@ impl Unread {
     }
 
     /// Makes the finding about the value, for which its entry is left out.
-    pub(super) fn leaves_out(self, at: &At<'_>) -> Finding {
-        let what = format!("{}; the entry is left out", self.why);
+    pub(super) fn leaves_out(self, spot: &Spot<'_>) -> Finding {
+        let message = format!("{}; the entry is left out", self.why);
         Finding {
             unset: self.unset,
-            ..at.finding(Grade::Manual, "", what)
+            ..spot.finding(Grade::Manual, "", message)
         }
     }
 
     /// Makes the finding about the value, for which this is to write by hand.
-    pub(super) fn by_hand(self, at: &At<'_>, field: &str) -> Finding {
-        at.finding(
+    pub(super) fn by_hand(self, spot: &Spot<'_>, field: &str) -> Finding {
+        spot.finding(
             Grade::Manual,
             "",
             format!("{}; write `{field}` by hand", self.why),
@@ -59,15 +59,15 @@ pub(super) struct World<'a> {
     /// True if files with keys are given.
     pub(super) has_keys: bool,
     /// `environment_variables` of the file, which LiteLLM puts into its environment.
-    pub(super) variables: BTreeMap<&'a str, At<'a>>,
+    pub(super) variables: BTreeMap<&'a str, Spot<'a>>,
     /// `credential_list`, by name.
-    pub(super) credentials: BTreeMap<&'a str, At<'a>>,
+    pub(super) credentials: BTreeMap<&'a str, Spot<'a>>,
     /// The names in `model_group_alias`, which hide models of the same name.
     pub(super) aliases: BTreeSet<&'a str>,
     /// `request_timeout`, which LiteLLM takes first, or the router's `timeout`.
-    pub(super) timeout: Option<At<'a>>,
+    pub(super) timeout: Option<Spot<'a>>,
     /// The router's `stream_timeout`.
-    pub(super) stream_timeout: Option<At<'a>>,
+    pub(super) stream_timeout: Option<Spot<'a>>,
 }
 
 impl World<'_> {
@@ -76,7 +76,7 @@ impl World<'_> {
         let of_file = self
             .variables
             .get(name)
-            .and_then(At::text)
+            .and_then(Spot::text)
             .map(str::to_owned);
         of_file
             .or_else(|| (self.environment)(name))
@@ -89,8 +89,8 @@ impl World<'_> {
 
     /// Returns a value that is no secret: what is written, or what the variable that is named
     /// holds.
-    pub(super) fn plain(&self, at: &At<'_>) -> Result<String, Unread> {
-        let text = at.text().ok_or_else(|| Unread::new("must be a text"))?;
+    pub(super) fn plain(&self, spot: &Spot<'_>) -> Result<String, Unread> {
+        let text = spot.text().ok_or_else(|| Unread::new("must be a text"))?;
         if !text.starts_with(ENVIRON) {
             return Ok(text.to_owned());
         }
@@ -102,8 +102,8 @@ impl World<'_> {
     }
 
     /// Returns a value that is a region.
-    pub(super) fn region(&self, at: &At<'_>) -> Result<String, Unread> {
-        let text = self.plain(at)?;
+    pub(super) fn region(&self, spot: &Spot<'_>) -> Result<String, Unread> {
+        let text = self.plain(spot)?;
         if is_region(&text) {
             Ok(text)
         } else {
@@ -112,8 +112,8 @@ impl World<'_> {
     }
 
     /// Returns a value that is one plain word: a version, a project.
-    pub(super) fn word(&self, at: &At<'_>) -> Result<String, Unread> {
-        let text = self.plain(at)?;
+    pub(super) fn word(&self, spot: &Spot<'_>) -> Result<String, Unread> {
+        let text = self.plain(spot)?;
         if is_word(&text) {
             Ok(text)
         } else {
@@ -125,15 +125,15 @@ impl World<'_> {
 /// The parameters of an entry. Each is taken once; what is left at the end has no counterpart.
 pub(super) struct Params<'a> {
     /// The place of all of them.
-    pub(super) at: At<'a>,
-    fields: BTreeMap<&'a str, At<'a>>,
+    pub(super) spot: Spot<'a>,
+    fields: BTreeMap<&'a str, Spot<'a>>,
 }
 
 impl<'a> Params<'a> {
     /// Reads the parameters, with those of the credential that they name. The entry's own count
     /// first.
-    pub(super) fn of(at: At<'a>, world: &World<'a>, findings: &mut Vec<Finding>) -> Self {
-        let mut fields: BTreeMap<&str, At<'_>> = at.entries().into_iter().collect();
+    pub(super) fn read(spot: Spot<'a>, world: &World<'a>, findings: &mut Vec<Finding>) -> Self {
+        let mut fields: BTreeMap<&str, Spot<'_>> = spot.entries().into_iter().collect();
         if let Some(named) = fields.remove("litellm_credential_name") {
             match named.text().and_then(|name| world.credentials.get(name)) {
                 Some(credential) => {
@@ -147,15 +147,15 @@ impl<'a> Params<'a> {
                     }
                 }
                 None => {
-                    const WHAT: &str = "`credential_list` has no credential of this name: write the account's key by hand";
-                    findings.push(named.finding(Grade::Manual, "", WHAT));
+                    const MESSAGE: &str = "`credential_list` has no credential of this name: write the account's key by hand";
+                    findings.push(named.finding(Grade::Manual, "", MESSAGE));
                 }
             }
         }
-        Self { at, fields }
+        Self { spot, fields }
     }
 
-    pub(super) fn take(&mut self, key: &str) -> Option<At<'a>> {
+    pub(super) fn take(&mut self, key: &str) -> Option<Spot<'a>> {
         self.fields.remove(key)
     }
 
@@ -164,7 +164,7 @@ impl<'a> Params<'a> {
     }
 
     /// Returns the parameters that no rule took.
-    pub(super) fn rest(self) -> impl Iterator<Item = (&'a str, At<'a>)> {
+    pub(super) fn rest(self) -> impl Iterator<Item = (&'a str, Spot<'a>)> {
         self.fields.into_iter()
     }
 }

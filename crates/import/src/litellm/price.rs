@@ -1,6 +1,6 @@
 //! The price of an entry: LiteLLM writes US dollars for a token, we for a million.
 
-use super::node::At;
+use super::node::Spot;
 use crate::notes::{Finding, Grade};
 use portcullis::conf::yaml::edit::New;
 
@@ -22,22 +22,22 @@ const LONG: [(&str, u32); 4] = [
 ];
 
 /// The fields of a price that a place has, taken out of it one by one.
-pub(super) type Take<'t, 'a> = dyn FnMut(&str) -> Option<At<'a>> + 't;
+pub(super) type Take<'t, 'a> = dyn FnMut(&str) -> Option<Spot<'a>> + 't;
 
 /// Makes the price of a target, if one is written. All findings become part of `became`.
-pub(super) fn of<'a>(
+pub(super) fn read_price<'a>(
     take: &mut Take<'_, 'a>,
     became: &str,
     findings: &mut Vec<Finding>,
 ) -> Option<New> {
-    let plain = rates(take, "", findings, became);
+    let plain = read_rates(take, "", findings, became);
     let long = LONG.iter().find_map(|(end, above)| {
-        let (fields, places) = rates(take, end, findings, became)?;
+        let (fields, places) = read_rates(take, end, findings, became)?;
         Some((*above, fields, places))
     });
     let Some((mut fields, places)) = plain else {
-        for at in long.iter().flat_map(|(_, _, places)| places) {
-            findings.push(at.finding(
+        for spot in long.iter().flat_map(|(_, _, places)| places) {
+            findings.push(spot.finding(
                 Grade::Manual,
                 became,
                 "needs `input` and `output` too: write `price` by hand",
@@ -51,15 +51,19 @@ pub(super) fn of<'a>(
             .all(|needed| fields.iter().any(|(field, _)| field == needed))
     };
     if !is_whole(&fields) {
-        const WHAT: &str = "a price here has `input` and `output`, and only a part of it is written: write `price` by hand, or the price \
+        const MESSAGE: &str = "a price here has `input` and `output`, and only a part of it is written: write `price` by hand, or the price \
                             of Portcullis' own list is used";
         let all = places
             .iter()
             .chain(long.iter().flat_map(|(_, _, places)| places));
-        findings.extend(all.map(|at| at.finding(Grade::Manual, became, WHAT)));
+        findings.extend(all.map(|spot| spot.finding(Grade::Manual, became, MESSAGE)));
         return None;
     }
-    findings.extend(places.iter().map(|at| at.finding(Grade::Exact, became, "")));
+    findings.extend(
+        places
+            .iter()
+            .map(|spot| spot.finding(Grade::Exact, became, "")),
+    );
     if let Some((above, rates, places)) = long {
         if is_whole(&rates) {
             let above = ("above".to_owned(), New::Number(above.to_string()));
@@ -67,13 +71,17 @@ pub(super) fn of<'a>(
                 "long".to_owned(),
                 New::Map(std::iter::once(above).chain(rates).collect()),
             ));
-            findings.extend(places.iter().map(|at| at.finding(Grade::Exact, became, "")));
-        } else {
-            const WHAT: &str = "`long` needs `input` and `output`: write it by hand";
             findings.extend(
                 places
                     .iter()
-                    .map(|at| at.finding(Grade::Manual, became, WHAT)),
+                    .map(|spot| spot.finding(Grade::Exact, became, "")),
+            );
+        } else {
+            const MESSAGE: &str = "`long` needs `input` and `output`: write it by hand";
+            findings.extend(
+                places
+                    .iter()
+                    .map(|spot| spot.finding(Grade::Manual, became, MESSAGE)),
             );
         }
     }
@@ -82,31 +90,31 @@ pub(super) fn of<'a>(
 
 /// Reads the rates whose fields end so. Returns `None` if none is written.
 #[expect(clippy::type_complexity, reason = "the fields, and where they stand")]
-fn rates<'a>(
+fn read_rates<'a>(
     take: &mut Take<'_, 'a>,
     end: &str,
     findings: &mut Vec<Finding>,
     became: &str,
-) -> Option<(Vec<(String, New)>, Vec<At<'a>>)> {
+) -> Option<(Vec<(String, New)>, Vec<Spot<'a>>)> {
     let (mut fields, mut places) = (Vec::new(), Vec::new());
     for (theirs, ours) in FIELDS {
-        let Some(at) = take(&format!("{theirs}{end}")) else {
+        let Some(spot) = take(&format!("{theirs}{end}")) else {
             continue;
         };
-        match at.amount().and_then(|amount| amount.million().text()) {
+        match spot.amount().and_then(|amount| amount.million().text()) {
             Some((million, exact)) => {
                 fields.push((ours.to_owned(), New::Number(million)));
                 if exact {
-                    places.push(at);
+                    places.push(spot);
                 } else {
-                    findings.push(at.finding(
+                    findings.push(spot.finding(
                         Grade::Approximate,
                         became,
                         "is rounded up to six decimals",
                     ));
                 }
             }
-            None => findings.push(at.finding(
+            None => findings.push(spot.finding(
                 Grade::Manual,
                 became,
                 "is no price: write `price` by hand",

@@ -26,7 +26,7 @@ pub(super) struct ProviderRow {
     pub(super) bases: &'static [&'static str],
 }
 
-const fn row(
+const fn provider_row(
     name: &'static str,
     ours: Ours,
     keys: &'static [&'static str],
@@ -48,52 +48,52 @@ static ALL: LazyLock<Vec<ProviderRow>> = LazyLock::new(|| {
         let Litellm { names, keys, bases } = protocol.litellm;
         names
             .iter()
-            .map(move |name| row(name, Dialect(protocol.name), keys, bases))
+            .map(move |name| provider_row(name, Dialect(protocol.name), keys, bases))
     });
     dialects.chain(OF_OPENAI.iter().copied()).collect()
 });
 
 /// Those whose servers speak OpenAI's format.
 const OF_OPENAI: &[ProviderRow] = &[
-    row(
+    provider_row(
         "openai",
         Preset("openai"),
         &["OPENAI_API_KEY"],
         &["OPENAI_BASE_URL", "OPENAI_API_BASE"],
     ),
-    row(
+    provider_row(
         "text-completion-openai",
         Preset("openai"),
         &["OPENAI_API_KEY"],
         &["OPENAI_BASE_URL", "OPENAI_API_BASE"],
     ),
-    row("groq", Preset("groq"), &["GROQ_API_KEY"], &[]),
-    row(
+    provider_row("groq", Preset("groq"), &["GROQ_API_KEY"], &[]),
+    provider_row(
         "mistral",
         Preset("mistral"),
         &["MISTRAL_API_KEY"],
         &["MISTRAL_API_BASE"],
     ),
-    row("xai", Preset("xai"), &["XAI_API_KEY"], &["XAI_API_BASE"]),
-    row(
+    provider_row("xai", Preset("xai"), &["XAI_API_KEY"], &["XAI_API_BASE"]),
+    provider_row(
         "deepseek",
         Preset("deepseek"),
         &["DEEPSEEK_API_KEY"],
         &["DEEPSEEK_API_BASE"],
     ),
-    row(
+    provider_row(
         "openrouter",
         Preset("openrouter"),
         &["OPENROUTER_API_KEY", "OR_API_KEY"],
         &["OPENROUTER_API_BASE"],
     ),
-    row(
+    provider_row(
         "perplexity",
         Preset("perplexity"),
         &["PERPLEXITYAI_API_KEY", "PERPLEXITY_API_KEY"],
         &["PERPLEXITY_API_BASE"],
     ),
-    row(
+    provider_row(
         "together_ai",
         Preset("together"),
         &[
@@ -103,34 +103,34 @@ const OF_OPENAI: &[ProviderRow] = &[
         ],
         &[],
     ),
-    row(
+    provider_row(
         "fireworks_ai",
         Preset("fireworks"),
         &["FIREWORKS_API_KEY", "FIREWORKS_AI_API_KEY"],
         &["FIREWORKS_API_BASE"],
     ),
-    row(
+    provider_row(
         "cerebras",
         Preset("cerebras"),
         &["CEREBRAS_API_KEY"],
         &["CEREBRAS_API_BASE"],
     ),
-    row(
+    provider_row(
         "hosted_vllm",
         Server(Some("vllm")),
         &[],
         &["HOSTED_VLLM_API_BASE"],
     ),
-    row("lm_studio", Server(None), &[], &["LM_STUDIO_API_BASE"]),
-    row(
+    provider_row("lm_studio", Server(None), &[], &["LM_STUDIO_API_BASE"]),
+    provider_row(
         "llamafile",
         Server(Some("llama_cpp")),
         &[],
         &["LLAMAFILE_API_BASE"],
     ),
-    row("openai_like", Server(None), &[], &["OPENAI_LIKE_API_BASE"]),
-    row("custom_openai", Server(None), &[], &[]),
-    row(
+    provider_row("openai_like", Server(None), &[], &["OPENAI_LIKE_API_BASE"]),
+    provider_row("custom_openai", Server(None), &[], &[]),
+    provider_row(
         "litellm_proxy",
         Server(None),
         &["LITELLM_PROXY_API_KEY"],
@@ -138,7 +138,7 @@ const OF_OPENAI: &[ProviderRow] = &[
     ),
 ];
 
-pub(super) fn find(name: &str) -> Option<&'static ProviderRow> {
+pub(super) fn find_provider(name: &str) -> Option<&'static ProviderRow> {
     ALL.iter().find(|row| row.name == name)
 }
 
@@ -160,28 +160,28 @@ pub(super) enum ProviderOf<'m> {
 pub(super) fn of_model<'m>(model: &'m str, custom: Option<&str>) -> ProviderOf<'m> {
     const NOT_HERE: &str = "Portcullis has no dialect for this provider: the entry is left out";
     if let Some(custom) = custom {
-        let Some(row) = find(custom) else {
+        let Some(row) = find_provider(custom) else {
             return ProviderOf::Other(NOT_HERE);
         };
         let model = model
             .strip_prefix(custom)
             .and_then(|rest| rest.strip_prefix('/'))
             .unwrap_or(model);
-        return named(row, model, false);
+        return model_of_row(row, model, false);
     }
     match model.split_once('/') {
-        Some((prefix, rest)) => match find(prefix) {
-            Some(row) => named(row, rest, false),
+        Some((prefix, rest)) => match find_provider(prefix) {
+            Some(row) => model_of_row(row, rest, false),
             None => ProviderOf::Other(NOT_HERE),
         },
-        None => match find(by_name(model)) {
-            Some(row) => named(row, model, true),
+        None => match find_provider(by_name(model)) {
+            Some(row) => model_of_row(row, model, true),
             None => ProviderOf::Other(NOT_HERE),
         },
     }
 }
 
-fn named<'m>(row: &'static ProviderRow, model: &'m str, guessed: bool) -> ProviderOf<'m> {
+fn model_of_row<'m>(row: &'static ProviderRow, model: &'m str, guessed: bool) -> ProviderOf<'m> {
     const ROUTE: &str = "this way of Bedrock has no counterpart: Portcullis uses Converse, and Claude's own format. The entry is left out";
     const GARDEN: &str =
         "Portcullis speaks to Gemini and Claude on Vertex AI only: the entry is left out";

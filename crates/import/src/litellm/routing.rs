@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::models::{GroupDraft, Made, TargetDraft, place_of};
-use super::node::At;
+use super::node::Spot;
 use crate::amount::Amount;
 use crate::notes::{Finding, Grade};
 use crate::write::EntryOut;
@@ -30,25 +30,25 @@ pub(super) struct Rules {
 
 impl Others {
     /// Reads a list such as `[{gpt-4o: [a, b]}, {"*": [c]}]`.
-    pub(super) fn read(&mut self, at: &At<'_>, made: &Made<'_>, findings: &mut Vec<Finding>) {
-        if !at.is_list() {
-            findings.push(at.finding(
+    pub(super) fn read(&mut self, spot: &Spot<'_>, made: &Made<'_>, findings: &mut Vec<Finding>) {
+        if !spot.is_list() {
+            findings.push(spot.finding(
                 Grade::Manual,
                 "",
                 "must be a list: write `fallbacks` by hand",
             ));
             return;
         }
-        for item in at.items() {
+        for item in spot.items() {
             for (model, list) in item.entries() {
                 let became = format!("models.{model}");
                 let (is_all, is_known) = (model == "*", made.has(model));
                 if !is_all && !is_known {
                     let finding = list.finding(Grade::Unsupported, "", "its list is left out");
-                    findings.push(made.missing.finding_of(model, finding));
+                    findings.push(made.missing.finding_about(model, finding));
                     continue;
                 }
-                let names = names(&list, made, findings);
+                let names = read_names(&list, made, findings);
                 findings.push(match (names.is_empty(), is_all) {
                     (true, _) => list.finding(Grade::Unsupported, "", NONE_LEFT),
                     (false, true) => list.finding(Grade::Exact, "", ""),
@@ -69,14 +69,14 @@ impl Others {
     /// Reads `default_fallbacks`.
     pub(super) fn read_default(
         &mut self,
-        at: &At<'_>,
+        spot: &Spot<'_>,
         made: &Made<'_>,
         findings: &mut Vec<Finding>,
     ) {
-        let names = names(at, made, findings);
+        let names = read_names(spot, made, findings);
         findings.push(match names.is_empty() {
-            true => at.finding(Grade::Unsupported, "", NONE_LEFT),
-            false => at.finding(
+            true => spot.finding(Grade::Unsupported, "", NONE_LEFT),
+            false => spot.finding(
                 Grade::Exact,
                 "",
                 "is written at each model that has no fallbacks of its own",
@@ -86,7 +86,7 @@ impl Others {
     }
 
     /// Returns the list of a model.
-    fn of(&self, model: &str) -> &[String] {
+    fn named_for(&self, model: &str) -> &[String] {
         self.lists.get(model).unwrap_or(&self.default)
     }
 }
@@ -95,9 +95,9 @@ impl Others {
 const NONE_LEFT: &str = "no model of this list is here, so nothing is written";
 
 /// Reads the names of a list, without those that are no models here.
-fn names(at: &At<'_>, made: &Made<'_>, findings: &mut Vec<Finding>) -> Vec<String> {
+fn read_names(spot: &Spot<'_>, made: &Made<'_>, findings: &mut Vec<Finding>) -> Vec<String> {
     let mut names = Vec::new();
-    for item in at.items() {
+    for item in spot.items() {
         match item.text() {
             Some(name) if made.has(name) && !name.contains('*') => names.push(name.to_owned()),
             Some(_) => {
@@ -107,8 +107,8 @@ fn names(at: &At<'_>, made: &Made<'_>, findings: &mut Vec<Finding>) -> Vec<Strin
                 )
             }
             None => {
-                const WHAT: &str = "a fallback is the name of a model here: it is left out";
-                findings.push(item.finding(Grade::Unsupported, "", WHAT));
+                const MESSAGE: &str = "a fallback is the name of a model here: it is left out";
+                findings.push(item.finding(Grade::Unsupported, "", MESSAGE));
             }
         }
     }
@@ -135,10 +135,10 @@ impl Rules {
                 fields.push(("kind", New::text(kind)));
             }
             self.others(group, &kinds, &mut fields, findings);
-            if let Some(most) = group.max_tokens {
+            if let Some(limit) = group.max_tokens {
                 fields.push((
                     "defaults",
-                    New::map([("max_tokens", New::Number(most.to_string()))]),
+                    New::map([("max_tokens", New::Number(limit.to_string()))]),
                 ));
             }
             if let Some(word) = group.on_loss.or(self.on_loss) {
@@ -146,7 +146,7 @@ impl Rules {
             }
             entries.push(EntryOut {
                 name: group.name.clone(),
-                from: place_of(&group.at),
+                from: place_of(&group.spot),
                 fields,
                 below: None,
             });
@@ -166,17 +166,17 @@ impl Rules {
             *name != group.name
                 && kinds
                     .get(name.as_str())
-                    .is_some_and(|of| of.unwrap_or("chat") == kind)
+                    .is_some_and(|kind_of_other| kind_of_other.unwrap_or("chat") == kind)
         };
-        let note = |findings: &mut Vec<Finding>, grade, what: &str| {
+        let note = |findings: &mut Vec<Finding>, grade, message: &str| {
             findings.push(
                 group
-                    .at
-                    .finding(grade, &format!("models.{}", group.name), what),
+                    .spot
+                    .finding(grade, &format!("models.{}", group.name), message),
             );
         };
         if kind == "embedding" {
-            if !self.fallbacks.of(&group.name).is_empty() {
+            if !self.fallbacks.named_for(&group.name).is_empty() {
                 note(
                     findings,
                     Grade::Unsupported,
@@ -185,10 +185,10 @@ impl Rules {
             }
             return;
         }
-        let chain = chain(&group.name, &self.fallbacks);
+        let chain = fallback_chain(&group.name, &self.fallbacks);
         let direct = self
             .fallbacks
-            .of(&group.name)
+            .named_for(&group.name)
             .iter()
             .filter(|name| fits(name))
             .count();
@@ -207,7 +207,7 @@ impl Rules {
         for (field, others) in [("context", &self.context), ("refusal", &self.refusal)] {
             let mut seen = BTreeSet::new();
             let names: Vec<String> = others
-                .of(&group.name)
+                .named_for(&group.name)
                 .iter()
                 .filter(|name| fits(name) && seen.insert((*name).clone()))
                 .cloned()
@@ -231,11 +231,11 @@ impl Rules {
         let became = format!("models.{}", group.name);
         let several = group.targets.len() > 1;
         let tiers = if several {
-            tiers(&group.targets, &became, findings)
+            read_tiers(&group.targets, &became, findings)
         } else {
             None
         };
-        let weights = weights(&group.targets, &became, findings);
+        let weights = read_weights(&group.targets, &became, findings);
         // A target without a weight, next to others with one, gets requests only when the others
         // have failed.
         let is_last = |index: usize| {
@@ -252,9 +252,9 @@ impl Rules {
             };
             fields.push(("strategy", New::text(strategy)));
             if has_last {
-                const WHAT: &str =
+                const MESSAGE: &str =
                     "a target without a share gets requests only when the others fail";
-                findings.push(group.at.finding(Grade::Approximate, &became, WHAT));
+                findings.push(group.spot.finding(Grade::Approximate, &became, MESSAGE));
             }
         }
         let target = |(index, target): (usize, &TargetDraft<'_>)| {
@@ -293,29 +293,29 @@ impl Rules {
 }
 
 /// Reads `order` of the targets, as tiers from 0. Returns `None` if no target has one.
-fn tiers(
+fn read_tiers(
     targets: &[TargetDraft<'_>],
     became: &str,
     findings: &mut Vec<Finding>,
 ) -> Option<Vec<u64>> {
-    let read = |at: &Option<At<'_>>| {
-        at.as_ref()
-            .and_then(At::amount)
+    let read = |spot: &Option<Spot<'_>>| {
+        spot.as_ref()
+            .and_then(Spot::amount)
             .and_then(Amount::whole)
             .filter(|n| *n <= 1_000_000)
     };
     let orders: Vec<Option<u64>> = targets.iter().map(|target| read(&target.order)).collect();
     let last = orders.iter().flatten().max()? + 1;
     for target in targets {
-        if let Some(at) = &target.order {
-            let (grade, what) = match read(&target.order) {
+        if let Some(spot) = &target.order {
+            let (grade, message) = match read(&target.order) {
                 Some(_) => (Grade::Exact, ""),
                 None => (
                     Grade::Manual,
                     "must be a whole number: write `tier` by hand",
                 ),
             };
-            findings.push(at.finding(grade, became, what));
+            findings.push(spot.finding(grade, became, message));
         }
     }
     Some(
@@ -327,7 +327,7 @@ fn tiers(
 }
 
 /// Reads the shares of the targets as LiteLLM does: by `weight`, else by `rpm`, else by `tpm`.
-fn weights(
+fn read_weights(
     targets: &[TargetDraft<'_>],
     became: &str,
     findings: &mut Vec<Finding>,
@@ -339,7 +339,7 @@ fn weights(
             .shares
             .get(index)
             .and_then(Option::as_ref)
-            .and_then(At::amount)
+            .and_then(Spot::amount)
             .unwrap_or(Amount::ZERO)
     };
     let used = (0..names.len()).find(|index| {
@@ -356,14 +356,14 @@ fn weights(
                 .collect::<Vec<_>>(),
         )
     });
-    for at in targets
+    for spot in targets
         .iter()
         .flat_map(|target| target.shares.iter().enumerate())
     {
-        let (index, Some(at)) = at else { continue };
+        let (index, Some(spot)) = spot else { continue };
         let (is_used, is_cap) = (used == Some(index), index > 0);
         let exact = ratio.as_ref().is_some_and(|(_, exact)| *exact);
-        let (grade, what) = match (is_used, is_cap) {
+        let (grade, message) = match (is_used, is_cap) {
             (true, false) if exact => (Grade::Exact, ""),
             (true, false) => (
                 Grade::Approximate,
@@ -379,22 +379,22 @@ fn weights(
             ),
             (false, true) => (Grade::Manual, CAP),
         };
-        findings.push(at.finding(grade, became, what));
+        findings.push(spot.finding(grade, became, message));
     }
     ratio.map(|(weights, _)| weights)
 }
 
 /// Returns the fallbacks of a model and those of its fallbacks, as far as LiteLLM follows them.
-fn chain(model: &str, others: &Others) -> Vec<String> {
+fn fallback_chain(model: &str, others: &Others) -> Vec<String> {
     const DEEPEST: usize = 5;
-    const MOST: usize = 20;
+    const LIMIT: usize = 20;
     let mut all: Vec<String> = Vec::new();
     let mut seen: BTreeSet<&str> = BTreeSet::from([model]);
     let mut level: Vec<&str> = vec![model];
     for _ in 0..DEEPEST {
         let mut next = Vec::new();
-        for name in level.into_iter().flat_map(|model| others.of(model)) {
-            if all.len() < MOST && seen.insert(name) {
+        for name in level.into_iter().flat_map(|model| others.named_for(model)) {
+            if all.len() < LIMIT && seen.insert(name) {
                 all.push(name.clone());
                 next.push(name.as_str());
             }

@@ -8,10 +8,10 @@ use std::collections::{BTreeMap, HashMap};
 
 use serde_json::{Map, Value};
 
-use super::node::{At, of_json};
-use super::walk::Bound;
+use super::bound::Bound;
+use super::node::{Spot, of_json};
 use crate::Given;
-use crate::notes::{place, step};
+use crate::notes::{format_place, join_path};
 use portcullis::base::problem::{Problem, quote_safely};
 use portcullis::catalog::resolve::sha256_of;
 use portcullis::conf::yaml::Node;
@@ -22,25 +22,25 @@ pub(super) struct RowIn {
     path: String,
     node: Node<'static>,
     /// The digest of the whole row.
-    said: [u8; 32],
+    digest: [u8; 32],
 }
 
 impl RowIn {
     fn new(file: &str, path: String, map: Map<String, Value>) -> Self {
         let value = Value::Object(map);
-        let said = sha256_of(&value.to_string());
+        let digest = sha256_of(&value.to_string());
         Self {
             file: file.to_owned(),
             path,
             node: of_json(value),
-            said,
+            digest,
         }
     }
 
-    pub(super) fn at(&self) -> At<'_> {
-        At {
+    pub(super) fn spot(&self) -> Spot<'_> {
+        Spot {
             path: self.path.clone(),
-            ..At::root(&self.file, &self.node)
+            ..Spot::root(&self.file, &self.node)
         }
     }
 }
@@ -60,8 +60,8 @@ pub(super) struct Rows {
     pub(super) total: Option<u64>,
     /// The file with that total.
     pub(super) total_in: String,
-    key_places: HashMap<String, usize>,
-    team_places: HashMap<String, usize>,
+    key_indexes: HashMap<String, usize>,
+    team_indexes: HashMap<String, usize>,
 }
 
 impl Rows {
@@ -76,21 +76,21 @@ impl Rows {
     }
 
     /// Returns the budget of a key: in its row, or the one that it names.
-    pub(super) fn budget_of<'r>(&'r self, row: &At<'r>) -> Option<At<'r>> {
+    pub(super) fn budget_of<'r>(&'r self, row: &Spot<'r>) -> Option<Spot<'r>> {
         let id = row.get("budget_id");
         let named = id
             .as_ref()
-            .and_then(At::text)
+            .and_then(Spot::text)
             .and_then(|id| self.budgets.get(id));
         row.get("litellm_budget_table")
-            .filter(|at| at.is_map() && !at.is_empty())
-            .or_else(|| named.map(RowIn::at))
+            .filter(|spot| spot.is_map() && !spot.is_empty())
+            .or_else(|| named.map(RowIn::spot))
     }
 
     pub(super) fn team(&self, id: &str) -> Option<&RowIn> {
-        self.team_places
+        self.team_indexes
             .get(id)
-            .and_then(|place| self.teams.get(*place))
+            .and_then(|index| self.teams.get(*index))
             .map(|(_, row)| row)
     }
 }
@@ -102,7 +102,7 @@ const DEEPEST: usize = 6;
 const OF_USERS: [&str; 4] = ["models", "max_budget", "teams", "metadata"];
 
 /// Reads all files. No error shows a value.
-pub(super) fn read(files: &[Given]) -> Result<Rows, Problem> {
+pub(super) fn read_rows(files: &[Given]) -> Result<Rows, Problem> {
     let mut rows = Rows::default();
     for file in files {
         let text = file.text.strip_prefix('\u{feff}').unwrap_or(&file.text);
@@ -143,9 +143,9 @@ impl Rows {
         value: Value,
         depth: usize,
     ) -> Result<(), Problem> {
-        let wrong = |path: &str, what: &str| Problem {
+        let wrong = |path: &str, message: &str| Problem {
             path: path.to_owned(),
-            ..Problem::of_file(file.to_owned(), what)
+            ..Problem::of_file(file.to_owned(), message)
         };
         if depth > DEEPEST {
             return Err(wrong("", "holds too many lists inside each other"));
@@ -159,17 +159,17 @@ impl Rows {
             }
             Value::Object(map) => map,
             Value::String(_) => {
-                const WHAT: &str = "is only the name of a key: save the answer of /key/list with return_full_object=true";
-                return Err(wrong(&path, WHAT));
+                const MESSAGE: &str = "is only the name of a key: save the answer of /key/list with return_full_object=true";
+                return Err(wrong(&path, MESSAGE));
             }
             Value::Null | Value::Bool(_) | Value::Number(_) => {
                 return Err(wrong(&path, "is no row of keys, teams, users or budgets"));
             }
         };
-        if let Some(table) = unread(&map) {
-            let what =
+        if let Some(table) = unread_table(&map) {
+            let message =
                 format!("is a row of {table}, which is not read: take these rows out of the files");
-            return Err(wrong(&path, &what));
+            return Err(wrong(&path, &message));
         }
         let id = |field: &str| map.get(field).and_then(Value::as_str).map(str::to_owned);
         let (token, user, team, budget) =
@@ -191,7 +191,7 @@ impl Rows {
                     self.total = Some(total);
                     file.clone_into(&mut self.total_in);
                 }
-                self.take(file, step(&path, list), inner, depth + 1)?;
+                self.take(file, join_path(&path, list), inner, depth + 1)?;
             }
             if is_answer {
                 return Ok(());
@@ -203,9 +203,9 @@ impl Rows {
             (true, ..) => {
                 let token = token.ok_or_else(|| wrong(&row.path, "`token` must be a text"))?;
                 let known = self
-                    .key_places
+                    .key_indexes
                     .get(&token)
-                    .and_then(|place| self.keys.get(*place));
+                    .and_then(|index| self.keys.get(*index));
                 // The name of a key without an alias has these digits, too.
                 let is_hash = token.len() == 64 && token.bytes().all(|b| b.is_ascii_hexdigit());
                 let begin = token
@@ -215,20 +215,20 @@ impl Rows {
                 if is_new(known, &row, || {
                     begin.clone().unwrap_or_else(|| "a key".to_owned())
                 })? {
-                    self.key_places.insert(token, self.keys.len());
+                    self.key_indexes.insert(token, self.keys.len());
                     self.keys.push(row);
                 }
             }
             (false, Some(user), Some(team), _) if !is_user => {
                 let id = (team, user);
-                let what = || {
+                let message = || {
                     format!(
                         "user {} of team {}",
                         quote_safely(&id.1),
                         quote_safely(&id.0)
                     )
                 };
-                if is_new(self.memberships.get(&id), &row, what)? {
+                if is_new(self.memberships.get(&id), &row, message)? {
                     self.memberships.insert(id, row);
                 }
             }
@@ -244,7 +244,7 @@ impl Rows {
                 if is_new(self.team(&team), &row, || {
                     format!("team {}", quote_safely(&team))
                 })? {
-                    self.team_places.insert(team.clone(), self.teams.len());
+                    self.team_indexes.insert(team.clone(), self.teams.len());
                     self.teams.push((team, row));
                 }
             }
@@ -256,8 +256,8 @@ impl Rows {
                 }
             }
             (false, None, None, None) => {
-                const WHAT: &str = "is no row of keys, teams, users or budgets: it has no `token`, `team_id`, `user_id` or `budget_id`";
-                return Err(wrong(&row.path, WHAT));
+                const MESSAGE: &str = "is no row of keys, teams, users or budgets: it has no `token`, `team_id`, `user_id` or `budget_id`";
+                return Err(wrong(&row.path, MESSAGE));
             }
         }
         Ok(())
@@ -269,23 +269,23 @@ impl Rows {
 fn is_new(known: Option<&RowIn>, row: &RowIn, whose: impl Fn() -> String) -> Result<bool, Problem> {
     match known {
         None => Ok(true),
-        Some(known) if known.said == row.said => Ok(false),
+        Some(known) if known.digest == row.digest => Ok(false),
         Some(known) => {
-            let what = format!(
+            let message = format!(
                 "is {}, of which {} says something else: give the newest files only, and each row once",
                 whose(),
-                place(&known.file, None, &known.path)
+                format_place(&known.file, None, &known.path)
             );
             Err(Problem {
                 path: row.path.clone(),
-                ..Problem::of_file(row.file.clone(), what)
+                ..Problem::of_file(row.file.clone(), message)
             })
         }
     }
 }
 
 /// Returns the name of a table that the import does not read, if a row is one of it.
-fn unread(map: &Map<String, Value>) -> Option<&'static str> {
+fn unread_table(map: &Map<String, Value>) -> Option<&'static str> {
     let has = |field: &str| map.contains_key(field);
     let is_set = |field: &str| {
         map.get(field)

@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 
 use dialects::neutral::ModelKind;
 
-use super::node::At;
+use super::node::Spot;
 use crate::notes::Grade;
 use portcullis::conf::yaml::Value;
 
@@ -73,7 +73,7 @@ pub(super) enum Free {
     /// A list without this word.
     Without(&'static str),
     /// Any, if the row has this map, too.
-    Beside(&'static str),
+    With(&'static str),
 }
 
 /// Which keys a setting bounds.
@@ -168,7 +168,7 @@ const SPENT: Fate = Fate::Info(
 const DATABASE: &str = "what is in LiteLLM's database is not in this file: save its keys, and give them as --keys; add its models, \
                         guardrails, policies and settings to the file first, since keys may be bound by them";
 
-const fn bound(word: &'static str) -> Fate {
+const fn bound_by(word: &'static str) -> Fate {
     Fate::Bound(word, Free::Off, Whose::All)
 }
 
@@ -180,12 +180,12 @@ const fn bound_for(whose: Whose, word: &'static str) -> Fate {
     Fate::Bound(word, Free::Off, whose)
 }
 
-const fn unsupported(what: &'static str) -> Fate {
-    Fate::Info(Grade::Unsupported, what)
+const fn info_unsupported(message: &'static str) -> Fate {
+    Fate::Info(Grade::Unsupported, message)
 }
 
-const fn manual(what: &'static str) -> Fate {
-    Fate::Info(Grade::Manual, what)
+const fn info_manual(message: &'static str) -> Fate {
+    Fate::Info(Grade::Manual, message)
 }
 
 #[rustfmt::skip]
@@ -213,35 +213,35 @@ const RULES: &[Rule] = {
                    sso_user_id team_member team_member_permissions teams updated_at updated_by user user_email user_role \
                    via_virtual_key", Any, INFO),
         Rule(Row, "spend total_spend model_spend team_member_spend team_spend", Any, SPENT),
-        Rule(Row, "access_group_ids", Any, unsupported("these groups are in LiteLLM's database: their models are not added")),
-        Rule(Row, "soft_budget", Any, unsupported("a soft budget only warns, in LiteLLM")),
+        Rule(Row, "access_group_ids", Any, info_unsupported("these groups are in LiteLLM's database: their models are not added")),
+        Rule(Row, "soft_budget", Any, info_unsupported("a soft budget only warns, in LiteLLM")),
         Rule(Row, "metadata", Map, Below(Metadata)),
         Rule(Row, "router_settings", Map, Below(RowRouter)),
         Rule(Row, "permissions", Map, Below(Permissions)),
         Rule(Row, "object_permission", Map, Below(ObjectPermission)),
-        Rule(Row, "object_permission_id", Any, bound_unless("unknown-fields", Free::Beside("object_permission"))),
+        Rule(Row, "object_permission_id", Any, bound_unless("unknown-fields", Free::With("object_permission"))),
         Rule(Row, "litellm_model_table", Map, Below(ModelTable)),
-        Rule(Row, "model_id", Any, bound_unless("aliases", Free::Beside("litellm_model_table"))),
-        Rule(Row, "aliases model_aliases team_model_aliases", Map, bound("aliases")),
+        Rule(Row, "model_id", Any, bound_unless("aliases", Free::With("litellm_model_table"))),
+        Rule(Row, "aliases model_aliases team_model_aliases", Map, bound_by("aliases")),
         Rule(Row, "allowed_routes", List, bound_unless("routes", Free::Word("llm_api_routes"))),
         Rule(Row, "key_type", Text, bound_unless("routes", Free::Word("default llm_api"))),
-        Rule(Row, "org_id organization_id", Text, bound("organizations")),
-        Rule(Row, "project_id", Text, bound("projects")),
-        Rule(Row, "agent_id", Text, bound("agents")),
-        Rule(Row, "policies", List, bound("guardrails")),
-        Rule(Row, "team_member_tpm_limit team_member_rpm_limit", Any, bound("team-members")),
-        Rule(ModelTable, "aliases model_aliases", Map, bound("aliases")),
-        Rule(Metadata, "guardrails policies", Any, bound("guardrails")),
-        Rule(Metadata, "tags tag_rpm_limit tag_tpm_limit", Any, bound("tags")),
-        Rule(Metadata, "enforced_params require_trace_id", Any, bound("required-fields")),
-        Rule(Metadata, "end_user_budget_id", Any, bound("end-users")),
-        Rule(Metadata, "password_reset_required", Any, bound("unknown-fields")),
+        Rule(Row, "org_id organization_id", Text, bound_by("organizations")),
+        Rule(Row, "project_id", Text, bound_by("projects")),
+        Rule(Row, "agent_id", Text, bound_by("agents")),
+        Rule(Row, "policies", List, bound_by("guardrails")),
+        Rule(Row, "team_member_tpm_limit team_member_rpm_limit", Any, bound_by("team-members")),
+        Rule(ModelTable, "aliases model_aliases", Map, bound_by("aliases")),
+        Rule(Metadata, "guardrails policies", Any, bound_by("guardrails")),
+        Rule(Metadata, "tags tag_rpm_limit tag_tpm_limit", Any, bound_by("tags")),
+        Rule(Metadata, "enforced_params require_trace_id", Any, bound_by("required-fields")),
+        Rule(Metadata, "end_user_budget_id", Any, bound_by("end-users")),
+        Rule(Metadata, "password_reset_required", Any, bound_by("unknown-fields")),
         Rule(Metadata, "scim_active", Any, Required),
         Rule(Metadata, "model_rpm_limit model_tpm_limit rpm_limit_type tpm_limit_type mcp_rpm_limit temp_budget_increase \
                         temp_budget_expiry allowed_passthrough_routes disable_global_guardrails opted_out_global_guardrails", Any, INFO),
-        Rule(RowRouter, "model_group_alias fallbacks context_window_fallbacks content_policy_fallbacks", Any, bound("aliases")),
-        Rule(RowRouter, "enable_tag_filtering", Any, bound("tags")),
-        Rule(RowRouter, "weights", Any, bound("unknown-fields")),
+        Rule(RowRouter, "model_group_alias fallbacks context_window_fallbacks content_policy_fallbacks", Any, bound_by("aliases")),
+        Rule(RowRouter, "enable_tag_filtering", Any, bound_by("tags")),
+        Rule(RowRouter, "weights", Any, bound_by("unknown-fields")),
         Rule(Permissions, "get_spend_routes allow_pii_controls allow_client_side_credentials", Any, INFO),
         Rule(ObjectPermission, "object_permission_id mcp_servers mcp_access_groups mcp_tool_permissions mcp_toolsets \
                                 mcp_tool_search_enabled vector_stores agents agent_access_groups search_tools skills created_at \
@@ -253,8 +253,8 @@ const RULES: &[Rule] = {
         Rule(Budget, "budget_reset_at", Time, Carry),
         Rule(Budget, "soft_budget temp_budget_increase temp_budget_expiry created_at created_by updated_at updated_by", Any, INFO),
         Rule(Membership, "user_id team_id spend total_spend", Any, INFO),
-        Rule(Member, "rpm_limit tpm_limit", Scalar, bound("users")),
-        Rule(Member, "model_max_budget", Map, bound("users")),
+        Rule(Member, "rpm_limit tpm_limit", Scalar, bound_by("users")),
+        Rule(Member, "model_max_budget", Map, bound_by("users")),
         Rule(Member, "max_budget", Scalar, Carry),
         Rule(Member, "metadata", Map, Below(MemberMetadata)),
         Rule(MemberMetadata, "scim_active", Any, Required),
@@ -262,23 +262,23 @@ const RULES: &[Rule] = {
         Rule(General, "allowed_routes", Any, bound_unless("routes", Free::Never)),
         Rule(General, "admin_only_routes", Any, bound_unless("routes", Free::List(
             "/audit/ /budget/ /config/ /customer/ /global/ /health/ /key/ /model/ /organization/ /project/ /spend/ /tag/ /team/ /user/"))),
-        Rule(General, "enforced_params enforce_user_param", Any, bound("required-fields")),
+        Rule(General, "enforced_params enforce_user_param", Any, bound_by("required-fields")),
         Rule(General, "service_account_settings", Any, bound_for(Whose::ServiceAccount, "required-fields")),
         Rule(General, "missing_session_id", Any, bound_unless("required-fields", Free::Word("omit generate"))),
-        Rule(General, "model_alias_map completion_model", Any, bound("aliases")),
+        Rule(General, "model_alias_map completion_model", Any, bound_by("aliases")),
         Rule(General, "image_generation_model", Any, bound_for(Whose::OfKind(ModelKind::Image), "aliases")),
         Rule(General, "moderation_model", Any, bound_for(Whose::OfKind(ModelKind::Moderation), "aliases")),
-        Rule(General, "guardrails pre_call_rules post_call_rules custom_auth", Any, bound("guardrails")),
+        Rule(General, "guardrails pre_call_rules post_call_rules custom_auth", Any, bound_by("guardrails")),
         Rule(General, "callbacks", Any, bound_unless("guardrails", Free::List(HARMLESS_CALLBACKS))),
-        Rule(General, "max_end_user_budget max_end_user_budget_id validate_end_user_id_in_db", Any, bound("end-users")),
-        Rule(General, "global_max_parallel_requests provider_budget_config", Any, bound("proxy-budget")),
+        Rule(General, "max_end_user_budget max_end_user_budget_id validate_end_user_id_in_db", Any, bound_by("end-users")),
+        Rule(General, "global_max_parallel_requests provider_budget_config", Any, bound_by("proxy-budget")),
         Rule(General, "optional_pre_call_checks", Any, bound_unless("proxy-budget", Free::Without("enforce_model_rate_limits"))),
-        Rule(General, "tag_budget_config", Any, bound("tags")),
+        Rule(General, "tag_budget_config", Any, bound_by("tags")),
         Rule(General, "cost_margin_config", Any, bound_for(Whose::WithBudget, "prices")),
         Rule(General, "personal_key_model_access_from_teams", Any, bound_for(Whose::WithoutTeam, "teams")),
         Rule(General, "block_requests_for_models_without_pricing", Any, bound_for(Whose::WithoutPrice, "prices")),
-        Rule(LiteLlm, "max_budget", Any, bound("proxy-budget")),
-        Rule(Router, "plugins", Any, bound("guardrails")),
+        Rule(LiteLlm, "max_budget", Any, bound_by("proxy-budget")),
+        Rule(Router, "plugins", Any, bound_by("guardrails")),
         Rule(Router, "redis_url redis_host redis_port redis_password", Any, Carry),
         Rule(General, "fallbacks default_fallbacks context_window_fallbacks content_policy_fallbacks drop_params routing_strategy \
                        model_group_alias allowed_ips apply_user_budget_to_team_keys enable_tag_filtering timeout request_timeout \
@@ -286,31 +286,31 @@ const RULES: &[Rule] = {
         Rule(General, "num_retries max_retries allowed_fails cooldown_time retry_policy allowed_fails_policy model_group_retry_policy \
                        disable_cooldowns max_fallbacks retry_after", Any, Fate::Info(Grade::Approximate,
             "Portcullis has breakers and rests of its own; `attempts` in server.yaml says how many targets one request tries")),
-        Rule(General, "master_key", Any, unsupported(
+        Rule(General, "master_key", Any, info_unsupported(
             "the master key is for LiteLLM's own API: here, `portcullis key` changes keys in files")),
-        Rule(General, "database_connection_pool_limit", Any, unsupported("there is no database here")),
-        Rule(General, "store_model_in_db", Any, manual("add the models of LiteLLM's database to the file, if there are some")),
-        Rule(General, "database_url", Any, manual(DATABASE)),
-        Rule(General, "enable_jwt_auth litellm_jwtauth enable_oauth2_auth custom_sso", Any, unsupported(
+        Rule(General, "database_connection_pool_limit", Any, info_unsupported("there is no database here")),
+        Rule(General, "store_model_in_db", Any, info_manual("add the models of LiteLLM's database to the file, if there are some")),
+        Rule(General, "database_url", Any, info_manual(DATABASE)),
+        Rule(General, "enable_jwt_auth litellm_jwtauth enable_oauth2_auth custom_sso", Any, info_unsupported(
             "callers have keys here: other ways to sign in have no counterpart")),
-        Rule(General, "cache cache_params enable_caching redis_semantic_cache", Any, unsupported("answers are not cached here")),
-        Rule(General, "success_callback failure_callback service_callback audit_log_callbacks otel", Any, unsupported(
+        Rule(General, "cache cache_params enable_caching redis_semantic_cache", Any, info_unsupported("answers are not cached here")),
+        Rule(General, "success_callback failure_callback service_callback audit_log_callbacks otel", Any, info_unsupported(
             "the access log, the metrics, the ledger and traces tell what happens here")),
-        Rule(General, "set_verbose json_logs debug log_raw_request_response", Any, unsupported(
+        Rule(General, "set_verbose json_logs debug log_raw_request_response", Any, info_unsupported(
             "write `log` in server.yaml if you need it")),
-        Rule(General, "max_parallel_requests", Any, manual(
+        Rule(General, "max_parallel_requests", Any, info_manual(
             "write `concurrency` at accounts or callers: there is no cap for all together")),
-        Rule(General, "enable_pre_call_checks", Any, unsupported(
+        Rule(General, "enable_pre_call_checks", Any, info_unsupported(
             "a request that is too long goes to `fallbacks_on.context` after the provider has refused it")),
-        Rule(General, "coordination_redis use_redis_transaction_buffer", Any, manual(
+        Rule(General, "coordination_redis use_redis_transaction_buffer", Any, info_manual(
             "several gateways share limits through `store` in server.yaml")),
-        Rule(General, "pass_through_endpoints", Any, unsupported("requests to other paths are not passed through")),
-        Rule(General, "public_routes", Any, unsupported("every path of the API needs a key here")),
-        Rule(General, "use_x_forwarded_for", Any, manual(
+        Rule(General, "pass_through_endpoints", Any, info_unsupported("requests to other paths are not passed through")),
+        Rule(General, "public_routes", Any, info_unsupported("every path of the API needs a key here")),
+        Rule(General, "use_x_forwarded_for", Any, info_manual(
             "write the addresses of your load balancers into `trusted_proxies` in server.yaml")),
-        Rule(General, "max_request_size_mb", Any, manual("write `limits.request_body` in server.yaml")),
-        Rule(General, "max_response_size_mb", Any, manual("write `limits.response_body` in server.yaml")),
-        Rule(General, "disable_reset_budget", Any, unsupported(
+        Rule(General, "max_request_size_mb", Any, info_manual("write `limits.request_body` in server.yaml")),
+        Rule(General, "max_response_size_mb", Any, info_manual("write `limits.response_body` in server.yaml")),
+        Rule(General, "disable_reset_budget", Any, info_unsupported(
             "budgets begin anew each day or each month here, without a switch")),
     ]
 };
@@ -356,13 +356,13 @@ pub(super) fn rule_of(section: Section, field: &str, is_key: bool) -> (Shape, Fa
     }
     let fate = match section {
         Section::Row if is_key && REPEATED.iter().any(|begin| field.starts_with(begin)) => INFO,
-        Section::Metadata if field.starts_with("team_member_") => bound("team-members"),
+        Section::Metadata if field.starts_with("team_member_") => bound_by("team-members"),
         Section::Metadata if LIMITING.iter().any(|part| field.contains(part)) => {
-            bound("unknown-fields")
+            bound_by("unknown-fields")
         }
-        Section::Row | Section::Budget | Section::ObjectPermission => bound("unknown-fields"),
-        Section::Permissions => bound("guardrails"),
-        Section::Membership => bound("team-members"),
+        Section::Row | Section::Budget | Section::ObjectPermission => bound_by("unknown-fields"),
+        Section::Permissions => bound_by("guardrails"),
+        Section::Membership => bound_by("team-members"),
         Section::Metadata
         | Section::RowRouter
         | Section::ModelTable
@@ -376,32 +376,32 @@ pub(super) fn rule_of(section: Section, field: &str, is_key: bool) -> (Shape, Fa
 impl Shape {
     /// Returns whether a value has this type. A text may be empty where something else is expected,
     /// since some ways to save rows write null so.
-    pub(super) fn fits(self, at: &At<'_>) -> bool {
-        let is_text = matches!(at.node.value, Value::Quoted(_));
+    pub(super) fn fits(self, spot: &Spot<'_>) -> bool {
+        let is_text = matches!(spot.node.value, Value::Quoted(_));
         let is_right = match self {
             Self::Any => true,
             Self::Text => return is_text,
-            Self::Scalar => at.text().is_some(),
-            Self::Flag => at.flag().is_some(),
-            Self::Time => at.time().is_some(),
-            Self::List => at.is_list(),
-            Self::Map => at.is_map(),
+            Self::Scalar => spot.text().is_some(),
+            Self::Flag => spot.flag().is_some(),
+            Self::Time => spot.time().is_some(),
+            Self::List => spot.is_list(),
+            Self::Map => spot.is_map(),
         };
-        is_right || (is_text && at.is_empty())
+        is_right || (is_text && spot.is_empty())
     }
 }
 
 impl Free {
     /// Returns whether a value of a row bounds nothing.
-    pub(super) fn allows(self, field: &str, at: &At<'_>, row: &At<'_>) -> bool {
+    pub(super) fn allows(self, field: &str, spot: &Spot<'_>, row: &Spot<'_>) -> bool {
         if matches!(self, Self::Never) {
             return false;
         }
-        if is_off(field, at) {
+        if is_off(field, spot) {
             return true;
         }
-        let is_one = |words: &str, at: &At<'_>| {
-            at.text().is_some_and(|text| {
+        let is_one = |words: &str, spot: &Spot<'_>| {
+            spot.text().is_some_and(|text| {
                 let begins =
                     |word: &str| word.ends_with('/') && format!("{text}/").starts_with(word);
                 words
@@ -411,30 +411,34 @@ impl Free {
         };
         match self {
             Self::Never | Self::Off => false,
-            Self::Word(words) => is_one(words, at) || at.items().iter().any(|at| is_one(words, at)),
-            Self::List(words) => at.is_list() && at.items().iter().all(|at| is_one(words, at)),
-            Self::Without(word) => {
-                let is_word = |at: &At<'_>| at.text().is_none_or(|text| text == word);
-                at.is_list() && !at.items().iter().any(is_word)
+            Self::Word(words) => {
+                is_one(words, spot) || spot.items().iter().any(|spot| is_one(words, spot))
             }
-            Self::Beside(map) => row.get(map).is_some_and(|at| at.is_map()),
+            Self::List(words) => {
+                spot.is_list() && spot.items().iter().all(|spot| is_one(words, spot))
+            }
+            Self::Without(word) => {
+                let is_word = |spot: &Spot<'_>| spot.text().is_none_or(|text| text == word);
+                spot.is_list() && !spot.items().iter().any(is_word)
+            }
+            Self::With(map) => row.get(map).is_some_and(|spot| spot.is_map()),
         }
     }
 }
 
 /// Returns whether a value switches nothing on. A quoted text may be an id, and a limit of nothing
 /// forbids everything.
-pub(super) fn is_off(field: &str, at: &At<'_>) -> bool {
+pub(super) fn is_off(field: &str, spot: &Spot<'_>) -> bool {
     let is_limit = ["limit", "budget", "max"]
         .iter()
         .any(|part| field.contains(part));
-    let is_plain = matches!(at.node.value, Value::Plain(_));
-    let is_zero = matches!(at.text(), Some("0" | "0.0"));
-    at.is_empty()
+    let is_plain = matches!(spot.node.value, Value::Plain(_));
+    let is_zero = matches!(spot.text(), Some("0" | "0.0"));
+    spot.is_empty()
         || (is_plain
             && if is_zero {
                 !is_limit
             } else {
-                at.flag() == Some(false)
+                spot.flag() == Some(false)
             })
 }

@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use super::bound::Bound;
 use super::models::Made;
-use super::node::At;
+use super::node::Spot;
 use super::params::{World, variable_of};
 use super::routing::Rules;
 use super::rules::{Fate, Section, Whose, rule_of};
-use super::walk::{Bound, setting_bound};
+use super::walk::setting_bound;
 use crate::notes::{Finding, Grade};
 use portcullis::conf::yaml::edit::New;
 
@@ -26,10 +27,10 @@ pub(super) struct Common {
 }
 
 /// The sections that hold settings, each under its name.
-pub(super) type Sections<'a> = BTreeMap<&'a str, At<'a>>;
+pub(super) type Sections<'a> = BTreeMap<&'a str, Spot<'a>>;
 
 /// Reads all settings.
-pub(super) fn read(
+pub(super) fn read_settings(
     sections: &Sections<'_>,
     world: &World<'_>,
     made: &mut Made<'_>,
@@ -41,18 +42,18 @@ pub(super) fn read(
         ("router_settings", Section::Router),
         ("general_settings", Section::General),
     ] {
-        let Some(at) = sections.get(section) else {
+        let Some(spot) = sections.get(section) else {
             continue;
         };
-        if !at.is_map() {
-            findings.push(at.finding(
+        if !spot.is_map() {
+            findings.push(spot.finding(
                 Grade::Manual,
                 "",
                 "must be a map: its settings are left out",
             ));
         }
         let mut redis = BTreeMap::new();
-        for (key, value) in at.entries() {
+        for (key, value) in spot.entries() {
             match key {
                 "redis_url" | "redis_host" | "redis_port" | "redis_password"
                     if section == "router_settings" =>
@@ -60,42 +61,42 @@ pub(super) fn read(
                     redis.insert(key, value);
                 }
                 "timeout" | "request_timeout" | "stream_timeout" => {
-                    let (grade, what) = of_time((section, key), world);
-                    findings.push(value.finding(grade, "", what));
+                    let (grade, message) = of_time((section, key), world);
+                    findings.push(value.finding(grade, "", message));
                 }
                 "database_url" if world.has_keys => {
                     findings.push(value.finding(Grade::Manual, "", REST_OF_DATABASE))
                 }
-                _ => setting(kind, key, &value, (made, &mut common), findings),
+                _ => take_setting(kind, key, &value, (made, &mut common), findings),
             }
         }
-        common.redis = store(&redis, world, made, findings).or(common.redis);
+        common.redis = read_store(&redis, world, made, findings).or(common.redis);
     }
     common
 }
 
 /// Takes one setting.
-fn setting(
+fn take_setting(
     section: Section,
     key: &str,
-    at: &At<'_>,
+    spot: &Spot<'_>,
     (made, common): (&mut Made<'_>, &mut Common),
     findings: &mut Vec<Finding>,
 ) {
-    if let Some((whose, bound)) = setting_bound(section, at, key) {
-        let what = bound.describe(whose.describe());
-        findings.push(at.finding(Grade::Unsupported, "", what));
+    if let Some((whose, bound)) = setting_bound(section, spot, key) {
+        let message = bound.describe(whose.describe());
+        findings.push(spot.finding(Grade::Unsupported, "", message));
         common.bounds.push((whose, bound));
         return;
     }
     let rules = &mut common.rules;
     match key {
-        "fallbacks" => rules.fallbacks.read(at, made, findings),
-        "default_fallbacks" => rules.fallbacks.read_default(at, made, findings),
-        "context_window_fallbacks" => rules.context.read(at, made, findings),
-        "content_policy_fallbacks" => rules.refusal.read(at, made, findings),
+        "fallbacks" => rules.fallbacks.read(spot, made, findings),
+        "default_fallbacks" => rules.fallbacks.read_default(spot, made, findings),
+        "context_window_fallbacks" => rules.context.read(spot, made, findings),
+        "content_policy_fallbacks" => rules.refusal.read(spot, made, findings),
         "drop_params" => {
-            let (grade, what) = match at.flag() {
+            let (grade, message) = match spot.flag() {
                 Some(drop) => {
                     rules.on_loss = (!drop).then_some("refuse");
                     (Grade::Exact, "")
@@ -105,34 +106,34 @@ fn setting(
                     "must be true or false: write `on_loss` by hand",
                 ),
             };
-            findings.push(at.finding(grade, "", what));
+            findings.push(spot.finding(grade, "", message));
         }
         "routing_strategy" => {
-            let (grade, ours) = match at.text().unwrap_or_default() {
+            let (grade, ours) = match spot.text().unwrap_or_default() {
                 "simple-shuffle" => (Grade::Exact, "weighted"),
                 "least-busy" => (Grade::Exact, "least_busy"),
                 "latency-based-routing" => (Grade::Exact, "fastest"),
                 _ => (Grade::Approximate, "weighted"),
             };
             rules.strategy = Some(ours);
-            findings.push(at.finding(
+            findings.push(spot.finding(
                 grade,
                 "",
                 format!("is `strategy: {ours}` of each model with several targets"),
             ));
         }
-        "model_group_alias" => aliases(at, made, findings),
+        "model_group_alias" => read_aliases(spot, made, findings),
         "allowed_ips" => {
-            let all: Vec<String> = at
+            let all: Vec<String> = spot
                 .items()
                 .iter()
-                .filter_map(At::text)
+                .filter_map(Spot::text)
                 .map(str::to_owned)
                 .collect();
             let is_right =
                 !all.is_empty() && all.iter().all(|ip| ip.parse::<std::net::IpAddr>().is_ok());
             if is_right {
-                findings.push(at.finding(
+                findings.push(spot.finding(
                     Grade::Exact,
                     "",
                     "is `allow_ips` of each key that is imported",
@@ -141,8 +142,8 @@ fn setting(
             } else {
                 common
                     .bounds
-                    .push((Whose::All, Bound::unreadable(&at.path)));
-                findings.push(at.finding(
+                    .push((Whose::All, Bound::unreadable(&spot.path)));
+                findings.push(spot.finding(
                     Grade::Manual,
                     "",
                     "must be a list of addresses: keys stay switched off",
@@ -150,28 +151,28 @@ fn setting(
             }
         }
         "apply_user_budget_to_team_keys" => {
-            common.is_user_budget_for_teams = at.flag() != Some(false);
-            const WHAT: &str = "a key of a team whose user has a budget is switched off";
-            findings.push(at.finding(Grade::Approximate, "", WHAT));
+            common.is_user_budget_for_teams = spot.flag() != Some(false);
+            const MESSAGE: &str = "a key of a team whose user has a budget is switched off";
+            findings.push(spot.finding(Grade::Approximate, "", MESSAGE));
         }
         "enable_tag_filtering" => {
             // What cannot be read may be on.
-            let what = if at.flag() != Some(false) && made.has_tags {
-                let bound = Bound::new(&at.path, "tags");
-                let what = bound.describe(Whose::All.describe());
+            let message = if spot.flag() != Some(false) && made.has_tags {
+                let bound = Bound::new(&spot.path, "tags");
+                let message = bound.describe(Whose::All.describe());
                 common.bounds.push((Whose::All, bound));
-                what
+                message
             } else {
                 "Portcullis does not choose targets by tags".to_owned()
             };
-            findings.push(at.finding(Grade::Unsupported, "", what));
+            findings.push(spot.finding(Grade::Unsupported, "", message));
         }
         _ => {
-            let (grade, what) = match rule_of(section, key, false).1 {
-                Fate::Info(grade, what) => (grade, what),
+            let (grade, message) = match rule_of(section, key, false).1 {
+                Fate::Info(grade, message) => (grade, message),
                 _ => (Grade::Unsupported, "has no counterpart, and is left out"),
             };
-            findings.push(at.finding(grade, "", what));
+            findings.push(spot.finding(grade, "", message));
         }
     }
 }
@@ -189,7 +190,7 @@ fn of_time(setting: (&str, &str), world: &World<'_>) -> (Grade, &'static str) {
     let is_hidden = world
         .timeout
         .as_ref()
-        .is_some_and(|at| at.path == "litellm_settings.request_timeout");
+        .is_some_and(|spot| spot.path == "litellm_settings.request_timeout");
     match setting {
         ("router_settings", "timeout") if is_hidden => (Grade::Approximate, HIDDEN),
         ("router_settings", "timeout" | "stream_timeout")
@@ -202,7 +203,7 @@ fn of_time(setting: (&str, &str), world: &World<'_>) -> (Grade, &'static str) {
 }
 
 /// Says what to do about a section that is not read.
-pub(super) fn section(name: &str) -> &'static str {
+pub(super) fn describe_section(name: &str) -> &'static str {
     match name {
         "guardrails" | "policies" | "policy_attachments" => {
             "Portcullis does not check what texts say"
@@ -221,8 +222,8 @@ pub(super) fn section(name: &str) -> &'static str {
 }
 
 /// Reads `model_group_alias`.
-fn aliases(at: &At<'_>, made: &mut Made<'_>, findings: &mut Vec<Finding>) {
-    for (alias, value) in at.entries() {
+fn read_aliases(spot: &Spot<'_>, made: &mut Made<'_>, findings: &mut Vec<Finding>) {
+    for (alias, value) in spot.entries() {
         let hidden = value
             .get("hidden")
             .is_some_and(|hidden| hidden.flag() == Some(true));
@@ -235,10 +236,10 @@ fn aliases(at: &At<'_>, made: &mut Made<'_>, findings: &mut Vec<Finding>) {
                 .any(|group| group.aliases.iter().any(|other| other == alias));
         let is_name = portcullis::catalog::name::of_model(alias).is_ok()
             && portcullis::base::problem::unless_secret(alias) == alias;
-        let (grade, became, what) = match made.find(model) {
+        let (grade, became, message) = match made.find(model) {
             None => {
                 let finding = value.finding(Grade::Manual, "", "the alias is left out");
-                findings.push(made.missing.finding_of(model, finding));
+                findings.push(made.missing.finding_about(model, finding));
                 made.missing.add_alias(alias, model);
                 continue;
             }
@@ -271,13 +272,13 @@ fn aliases(at: &At<'_>, made: &mut Made<'_>, findings: &mut Vec<Finding>) {
                 }
             }
         };
-        findings.push(value.finding(grade, &became, what));
+        findings.push(value.finding(grade, &became, message));
     }
 }
 
 /// Reads the router's Redis.
-fn store(
-    redis: &BTreeMap<&str, At<'_>>,
+fn read_store(
+    redis: &BTreeMap<&str, Spot<'_>>,
     world: &World<'_>,
     made: &mut Made<'_>,
     findings: &mut Vec<Finding>,
@@ -286,13 +287,15 @@ fn store(
     let became = "server.yaml store";
     let at_file = || New::map([("file", New::text("secrets/redis-url"))]);
     let url = redis.get("redis_url");
-    let password = redis.get("redis_password").filter(|at| !at.is_empty());
-    let host = redis.get("redis_host").and_then(|at| world.word(at).ok());
+    let password = redis.get("redis_password").filter(|spot| !spot.is_empty());
+    let host = redis
+        .get("redis_host")
+        .and_then(|spot| world.word(spot).ok());
     let port = redis
         .get("redis_port")
-        .and_then(|at| world.word(at).ok())
+        .and_then(|spot| world.word(spot).ok())
         .filter(|port| port.parse::<u16>().is_ok());
-    let (value, grade, what) = match (url.and_then(At::text), password, host) {
+    let (value, grade, message) = match (url.and_then(Spot::text), password, host) {
         _ if redis.is_empty() => return None,
         (Some(url), ..) => match variable_of(url) {
             Some(name) => {
@@ -315,14 +318,14 @@ fn store(
         made.secrets.push("file secrets/redis-url".to_owned());
     }
     // What is to do is one thing, whatever it consists of.
-    for (index, at) in redis.values().enumerate() {
+    for (index, spot) in redis.values().enumerate() {
         let is_first = index == 0 || grade == Grade::Exact;
-        let (grade, what) = if is_first {
-            (grade, what)
+        let (grade, message) = if is_first {
+            (grade, message)
         } else {
             (Grade::Approximate, "is a part of that URL")
         };
-        findings.push(at.finding(grade, became, what));
+        findings.push(spot.finding(grade, became, message));
     }
     Some(value)
 }

@@ -4,10 +4,10 @@
 
 use std::collections::BTreeMap;
 
-use super::node::At;
-use super::number::{number, tighten};
+use super::bound::Bound;
+use super::node::Spot;
+use super::number::{read_number, tighten_limit};
 use super::params::Params;
-use super::walk::Bound;
 use crate::notes::{Finding, Grade};
 use portcullis::base::problem::quote_safely;
 
@@ -25,7 +25,7 @@ pub(super) struct Terms<'a> {
     pub(super) name: &'a str,
     /// The name by which a team calls the entry.
     of_team: Option<&'a str>,
-    fields: Vec<(&'static str, At<'a>)>,
+    fields: Vec<(&'static str, Spot<'a>)>,
     /// True if the entry became a target.
     pub(super) is_made: bool,
     /// True if LiteLLM keeps requests from the entry.
@@ -34,10 +34,10 @@ pub(super) struct Terms<'a> {
 
 impl<'a> Terms<'a> {
     /// Takes the fields out of an entry.
-    pub(super) fn of(
-        name: &At<'a>,
+    pub(super) fn take(
+        name: &Spot<'a>,
         params: &mut Params<'a>,
-        info: &mut BTreeMap<&str, At<'a>>,
+        info: &mut BTreeMap<&str, Spot<'a>>,
     ) -> Self {
         const PARAMS: [&str; 5] = [
             "default_api_key_rpm_limit",
@@ -50,8 +50,8 @@ impl<'a> Terms<'a> {
             .iter()
             .filter_map(|field| Some((*field, params.take(field)?)))
             .collect();
-        fields.extend(info.remove("ptu_shares").map(|at| ("ptu_shares", at)));
-        let of_team = info.get("team_public_model_name").and_then(At::text);
+        fields.extend(info.remove("ptu_shares").map(|spot| ("ptu_shares", spot)));
+        let of_team = info.get("team_public_model_name").and_then(Spot::text);
         Self {
             name: name.text().unwrap_or_default(),
             of_team,
@@ -62,7 +62,7 @@ impl<'a> Terms<'a> {
     }
 
     /// Returns the fields with the names of the models for which each counts.
-    pub(super) fn fields(&self) -> impl Iterator<Item = (&'static str, &At<'a>, Vec<&'a str>)> {
+    pub(super) fn fields(&self) -> impl Iterator<Item = (&'static str, &Spot<'a>, Vec<&'a str>)> {
         let names = |field: &str| match field {
             // LiteLLM knows the team when it looks for guardrails, and not for the limits.
             "guardrails" => std::iter::once(self.name).chain(self.of_team).collect(),
@@ -72,7 +72,7 @@ impl<'a> Terms<'a> {
         };
         self.fields
             .iter()
-            .map(move |(field, at)| (*field, at, names(field)))
+            .map(move |(field, spot)| (*field, spot, names(field)))
     }
 
     /// Adds that keys could not use this name, if it is left out and a pattern answers to it now.
@@ -93,13 +93,13 @@ impl<'a> Terms<'a> {
 
     /// Returns whether a path leads to one of the fields.
     pub(super) fn has(&self, path: &str) -> bool {
-        self.fields.iter().any(|(_, at)| at.path == path)
+        self.fields.iter().any(|(_, spot)| spot.path == path)
     }
 
     /// Adds a field to what bounds the keys of a model.
     pub(super) fn add(
         &self,
-        (field, at): (&str, &At<'a>),
+        (field, spot): (&str, &Spot<'a>),
         became: &str,
         to: &mut OfKeys,
     ) -> Finding {
@@ -108,37 +108,37 @@ impl<'a> Terms<'a> {
             "ptu_shares" => "teams",
             "max_budget" | "budget_duration" if self.has_budget() => "proxy-budget",
             "max_budget" | "budget_duration" => {
-                const WHAT: &str =
+                const MESSAGE: &str =
                     "bounds nothing in LiteLLM: a budget needs `max_budget` and `budget_duration`";
-                return at.finding(Grade::Approximate, became, WHAT);
+                return spot.finding(Grade::Approximate, became, MESSAGE);
             }
             _ => "",
         };
         if !word.is_empty() {
-            if at.is_empty() {
-                return at.finding(Grade::Exact, became, "");
+            if spot.is_empty() {
+                return spot.finding(Grade::Exact, became, "");
             }
             let bound = Bound::because(
                 &format!("model_list.{field}"),
                 word,
                 "of a model that it may use cannot be carried",
             );
-            let what = bound.describe("keys that may use the model");
+            let message = bound.describe("keys that may use the model");
             to.stop(bound);
-            return at.finding(Grade::Unsupported, became, what);
+            return spot.finding(Grade::Unsupported, became, message);
         }
         let limit = match field {
             "default_api_key_rpm_limit" => "requests_per_minute",
             _ => "tokens_per_minute",
         };
-        match number(at, field) {
+        match read_number(spot, field) {
             Ok(number) => {
-                tighten(&mut to.limits, limit, number);
-                const WHAT: &str = "is in `model_limits` of each key that may use the model and has no such limits of its own";
-                at.finding(Grade::Exact, became, WHAT)
+                tighten_limit(&mut to.limits, limit, number);
+                const MESSAGE: &str = "is in `model_limits` of each key that may use the model and has no such limits of its own";
+                spot.finding(Grade::Exact, became, MESSAGE)
             }
             Err(bound) => {
-                let finding = at.finding(Grade::Unsupported, became, bound.why.clone());
+                let finding = spot.finding(Grade::Unsupported, became, bound.why.clone());
                 to.stop(bound);
                 finding
             }
@@ -151,10 +151,10 @@ impl<'a> Terms<'a> {
             self.fields
                 .iter()
                 .find(|(field, _)| *field == name)
-                .map(|(_, at)| at)
+                .map(|(_, spot)| spot)
         };
-        let is_zero = |at: &At<'_>| at.amount().is_some_and(|amount| amount.is_zero());
-        find("budget_duration").is_some() && find("max_budget").is_some_and(|at| !is_zero(at))
+        let is_zero = |spot: &Spot<'_>| spot.amount().is_some_and(|amount| amount.is_zero());
+        find("budget_duration").is_some() && find("max_budget").is_some_and(|spot| !is_zero(spot))
     }
 }
 

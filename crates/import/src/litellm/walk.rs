@@ -2,103 +2,61 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use super::limits::LimitsOut;
-use super::node::At;
+use super::bound::{Bound, add_bound};
+use super::node::Spot;
 use super::rows::{RowIn, Rows};
 use super::rules::{Fate, Free, Section, Whose, is_off, rule_of};
-use crate::notes::{Finding, Grade, step};
+use crate::notes::{Finding, Grade, join_path};
 use portcullis::base::problem::quote_safely;
-
-/// A bound that cannot be carried.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Bound {
-    /// The field, under which `--loosen` drops it.
-    pub(super) field: String,
-    /// The word that drops it, too; `None` if nothing drops it.
-    pub(super) word: Option<&'static str>,
-    /// The reason.
-    pub(super) why: String,
-}
-
-impl Bound {
-    pub(super) fn new(field: &str, word: &'static str) -> Self {
-        Self::because(field, word, "cannot be carried")
-    }
-
-    /// Makes a bound whose reason is more than its field.
-    pub(super) fn because(field: &str, word: &'static str, why: &str) -> Self {
-        Self {
-            word: Some(word),
-            ..Self::firm(field, why)
-        }
-    }
-
-    /// Makes a bound that nothing drops.
-    pub(super) fn firm(field: &str, why: &str) -> Self {
-        Self {
-            field: field.to_owned(),
-            word: None,
-            why: format!("`{field}` {why}"),
-        }
-    }
-
-    pub(super) fn unreadable(field: &str) -> Self {
-        Self::firm(field, "cannot be read")
-    }
-
-    /// Says what such a field of the file does to keys.
-    pub(super) fn describe(&self, whose: &str) -> String {
-        format!(
-            "has no counterpart. It bounds {whose}, which are switched off unless `--loosen {}` drops it",
-            self.field
-        )
-    }
-}
 
 /// Where the bounds of a row go.
 pub(super) struct Walk<'w> {
     pub(super) became: &'w str,
-    pub(super) limits: &'w mut LimitsOut,
+    pub(super) bounds: &'w mut Vec<Bound>,
     pub(super) findings: &'w mut Vec<Finding>,
 }
 
 impl Walk<'_> {
     /// Adds what bounds the keys of a row and cannot be carried. `prefix` is the path of the row in
     /// names.
-    pub(super) fn row(&mut self, section: Section, row: &At<'_>, prefix: &str, is_key: bool) {
-        for (field, at) in row.entries() {
-            let name = step(prefix, field);
+    pub(super) fn row(&mut self, section: Section, row: &Spot<'_>, prefix: &str, is_key: bool) {
+        for (field, spot) in row.entries() {
+            let name = join_path(prefix, field);
             let (shape, fate) = rule_of(section, field, is_key);
             let bound = match fate {
-                _ if !shape.fits(&at) => Bound::unreadable(&name),
-                Fate::Required if at.flag() == Some(false) => Bound::firm(&name, "is false"),
-                Fate::Bound(word, free, _) if !free.allows(field, &at, row) => {
+                _ if !shape.fits(&spot) => Bound::unreadable(&name),
+                Fate::Required if spot.flag() == Some(false) => Bound::firm(&name, "is false"),
+                Fate::Bound(word, free, _) if !free.allows(field, &spot, row) => {
                     Bound::new(&name, word)
                 }
-                Fate::Bound(_, Free::Word(_), _) if !at.is_empty() => {
+                Fate::Bound(_, Free::Word(_), _) if !spot.is_empty() => {
                     self.findings
-                        .push(at.finding(Grade::Exact, self.became, ""));
+                        .push(spot.finding(Grade::Exact, self.became, ""));
                     continue;
                 }
                 Fate::Below(section) => {
-                    self.row(section, &at, &name, false);
+                    self.row(section, &spot, &name, false);
                     continue;
                 }
                 Fate::Carry | Fate::Info(..) | Fate::Bound(..) | Fate::Required => continue,
             };
             self.findings
-                .push(at.finding(Grade::Unsupported, self.became, bound.why.clone()));
-            self.limits.stop(bound);
+                .push(spot.finding(Grade::Unsupported, self.became, bound.why.clone()));
+            add_bound(self.bounds, bound);
         }
     }
 }
 
 /// Returns what a setting of the file bounds for which keys, if it bounds any.
-pub(super) fn setting_bound(section: Section, at: &At<'_>, key: &str) -> Option<(Whose, Bound)> {
+pub(super) fn setting_bound(
+    section: Section,
+    spot: &Spot<'_>,
+    key: &str,
+) -> Option<(Whose, Bound)> {
     let (_, Fate::Bound(word, free, whose)) = rule_of(section, key, false) else {
         return None;
     };
-    (!free.allows(key, at, at)).then(|| (whose, Bound::new(&at.path, word)))
+    (!free.allows(key, spot, spot)).then(|| (whose, Bound::new(&spot.path, word)))
 }
 
 /// Reports each field that bounds nothing once, and what was spent.
@@ -114,33 +72,34 @@ pub(super) fn summarize_rows(rows: &Rows, is_spend_carried: bool, findings: &mut
         .iter()
         .map(|finding| (finding.file.clone(), finding.path.clone()))
         .collect();
-    let is_new =
-        |at: &At<'_>| !at.is_empty() && !reported.contains(&(at.file.to_owned(), at.path.clone()));
+    let is_new = |spot: &Spot<'_>| {
+        !spot.is_empty() && !reported.contains(&(spot.file.to_owned(), spot.path.clone()))
+    };
     for (row, is_key) in all {
-        for (field, at) in row.at().entries() {
-            let what = match rule_of(Section::Row, field, is_key).1 {
-                Fate::Info(_, what) if !is_off(field, &at) && is_new(&at) => what,
-                Fate::Below(_) if at.entries().iter().any(|(_, at)| is_new(at)) => {
+        for (field, spot) in row.spot().entries() {
+            let message = match rule_of(Section::Row, field, is_key).1 {
+                Fate::Info(_, message) if !is_off(field, &spot) && is_new(&spot) => message,
+                Fate::Below(_) if spot.entries().iter().any(|(_, spot)| is_new(spot)) => {
                     "what else is in it is left out"
                 }
                 _ => continue,
             };
-            let finding = || (0, what, at.finding(Grade::Unsupported, "", ""));
+            let finding = || (0, message, spot.finding(Grade::Unsupported, "", ""));
             counts.entry(field).or_insert_with(finding).0 += 1;
         }
     }
-    for (field, (count, what, finding)) in counts {
-        let (grade, what) = match field {
+    for (field, (count, message, finding)) in counts {
+        let (grade, message) = match field {
             "spend" if is_spend_carried => (
                 Grade::Approximate,
                 "was not spent from a budget that is carried, so no limit counts it",
             ),
-            _ => (Grade::Unsupported, what),
+            _ => (Grade::Unsupported, message),
         };
-        let what = format!("in {count} rows: {what}");
+        let message = format!("in {count} rows: {message}");
         findings.push(Finding {
             grade,
-            what,
+            message,
             ..finding
         });
     }
@@ -150,25 +109,25 @@ pub(super) fn summarize_rows(rows: &Rows, is_spend_carried: bool, findings: &mut
 /// None of it can be carried, since a key here has one caller.
 pub(super) fn member_bounds(
     walk: &mut Walk<'_>,
-    key: &At<'_>,
+    key: &Spot<'_>,
     team: &str,
     rows: &Rows,
     is_budget_for_teams: bool,
 ) {
-    let user = key.get("user_id").filter(|at| !at.is_empty());
-    let Some(user) = user.as_ref().and_then(At::text) else {
+    let user = key.get("user_id").filter(|spot| !spot.is_empty());
+    let Some(user) = user.as_ref().and_then(Spot::text) else {
         return;
     };
     walk.became = "";
-    match rows.users.get(user).map(RowIn::at) {
-        None => walk.limits.stop(rows.no_user()),
+    match rows.users.get(user).map(RowIn::spot) {
+        None => add_bound(walk.bounds, rows.no_user()),
         Some(row) => {
             walk.row(Section::Member, &row, "user", false);
-            match row.get("max_budget").filter(|at| !at.is_empty()) {
+            match row.get("max_budget").filter(|spot| !spot.is_empty()) {
                 Some(_) if is_budget_for_teams => {
-                    walk.limits.stop(Bound::new("user.max_budget", "users"));
+                    add_bound(walk.bounds, Bound::new("user.max_budget", "users"));
                 }
-                Some(at) => walk.findings.push(at.finding(
+                Some(spot) => walk.findings.push(spot.finding(
                     Grade::Approximate,
                     "",
                     "bounds no key of a team, since `apply_user_budget_to_team_keys` of `general_settings` is not set",
@@ -179,35 +138,35 @@ pub(super) fn member_bounds(
     }
     let listed = rows
         .team(team)
-        .and_then(|row| row.at().get("team_memberships"));
+        .and_then(|row| row.spot().get("team_memberships"));
     let of_files = rows.memberships.get(&(team.to_owned(), user.to_owned()));
     if listed.is_none() && rows.memberships.is_empty() {
-        let place = match rows.team(team) {
+        let source = match rows.team(team) {
             Some(row) => format!(
                 "the row of its team {} in {}",
                 quote_safely(team),
-                row.at().file
+                row.spot().file
             ),
             None => "the files".to_owned(),
         };
         let why = format!(
-            "is not in {place}, and has what each member may use: save /team/list, or rows of LiteLLM_TeamMembership"
+            "is not in {source}, and has what each member may use: save /team/list, or rows of LiteLLM_TeamMembership"
         );
         let bound = Bound::because("team_memberships", "team-members", &why);
-        walk.limits.stop(bound);
+        add_bound(walk.bounds, bound);
         return;
     }
     if listed.as_ref().is_some_and(|listed| !listed.is_list()) {
-        walk.limits.stop(Bound::unreadable("team_memberships"));
+        add_bound(walk.bounds, Bound::unreadable("team_memberships"));
     }
     let all = listed
         .iter()
-        .flat_map(At::items)
-        .chain(of_files.map(RowIn::at));
+        .flat_map(Spot::items)
+        .chain(of_files.map(RowIn::spot));
     for membership in all {
         // One that does not name its user may be this user's.
-        let of = membership.get("user_id");
-        if of.is_none_or(|of| of.text().is_none_or(|of| of == user)) {
+        let owner = membership.get("user_id");
+        if owner.is_none_or(|owner| owner.text().is_none_or(|id| id == user)) {
             walk.row(Section::Membership, &membership, "team_memberships", false);
         }
     }

@@ -136,7 +136,9 @@ fn a_setting_that_bounds_all_keys_switches_them_off() {
         let imported = import(&(config(&["m"]) + settings), &[&of_key])
             .unwrap_or_else(|problem| panic!("{problem}"));
         let told = imported.findings.iter().any(|finding| {
-            finding.what.contains(&format!("--loosen {}", finding.path))
+            finding
+                .message
+                .contains(&format!("--loosen {}", finding.path))
                 && finding.path.contains("_settings.")
         });
         assert_eq!(told, expected.is_some(), "{settings}");
@@ -236,8 +238,8 @@ fn no_price_is_known_of_a_catalog_with_errors() {
         name: "config.yaml".to_owned(),
         text: config(&["m", "openai/*"]),
     };
-    let node = tree(&file).unwrap_or_else(|problem| panic!("{problem}"));
-    let (lists, sections) = sections(&[At::root("config.yaml", &node)], &mut Vec::new());
+    let node = parse_tree(&file).unwrap_or_else(|problem| panic!("{problem}"));
+    let (lists, sections) = join_sections(&[Spot::root("config.yaml", &node)], &mut Vec::new());
     let inputs = Inputs {
         config: file.clone(),
         keys: Vec::new(),
@@ -246,13 +248,13 @@ fn no_price_is_known_of_a_catalog_with_errors() {
         include: &|_, _| Err("there is none".to_owned()),
         variable: &|_| None,
     };
-    let world = world(&lists, &sections, &inputs, &mut Vec::new());
+    let world = gather_world(&lists, &sections, &inputs, &mut Vec::new());
     let mut made = Made::default();
     lists
         .get("model_list")
         .into_iter()
         .flatten()
-        .for_each(|entry| made.entry(entry, &world, &mut Vec::new()));
+        .for_each(|entry| made.take_entry(entry, &world, &mut Vec::new()));
     let known = access::Known::new(&made, None);
     assert_eq!(known.unpriced(), ["m", "openai/*"]);
     assert_eq!(known.with_fallbacks("m"), ["m", "openai/*"]);
