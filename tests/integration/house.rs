@@ -12,7 +12,6 @@ const STILL: &[(&str, &[&str])] = &[];
 
 /// Files and folders with closures of several lines that have a name: still to be cleaned.
 const WITH_LONG_CLOSURES: &[&str] = &[
-    "crates/cli/src/import.rs",
     "crates/dialects/src/address.rs",
     "crates/dialects/src/dialect",
     "crates/dialects/src/dialect.rs",

@@ -122,17 +122,9 @@ fn import_files(args: &ImportArgs) -> Result<bool, String> {
             "--spend: {name} exists already, and nothing is overwritten: name a new file with --spend=FILE"
         ));
     }
-    let config = Given {
-        name: file_name(&args.config),
-        text: read_file(&args.config, yaml::LARGEST)?,
-    };
-    let one = |path: &PathBuf| {
-        Ok(Given {
-            name: file_name(path),
-            text: read_file(path, LARGEST_KEYS)?,
-        })
-    };
-    let keys = args.keys.iter().map(one).collect::<Result<_, String>>()?;
+    let config = read_given(&args.config, yaml::LARGEST)?;
+    let keys = args.keys.iter().map(|path| read_given(path, LARGEST_KEYS));
+    let keys = keys.collect::<Result<_, String>>()?;
     let folder = args.config.parent().unwrap_or(Path::new("")).to_owned();
     let inputs = Inputs {
         config,
@@ -198,6 +190,14 @@ fn file_name(path: &Path) -> String {
         || "config.yaml".to_owned(),
         |name| name.to_string_lossy().into_owned(),
     )
+}
+
+/// Reads a file that was given, with its name.
+fn read_given(path: &Path, limit: usize) -> Result<Given, String> {
+    Ok(Given {
+        name: file_name(path),
+        text: read_file(path, limit)?,
+    })
 }
 
 /// Reads a file that the command line names.

@@ -46,9 +46,9 @@ pub(super) struct CredentialFacts {
     pub(super) proof: Proof,
     /// The answer of an endpoint that refuses the credential, if it counts.
     pub(super) refusal: Option<Failure>,
-    /// Whether an endpoint has found fault with something else than the credential.
+    /// True if an endpoint has found fault with something else than the credential.
     pub(super) is_let_in: bool,
-    /// Whether the server is known to have an endpoint.
+    /// True if the server is known to have an endpoint.
     pub(super) has_endpoint: bool,
 }
 

@@ -215,10 +215,13 @@ async fn connect_all(
             [] => String::new(),
             others => format!(
                 "; this machine has no way to {}, and does without",
-                shown(others)
+                address_list(others)
             ),
         };
-        findings.push(checked_account.ok("tcp", format!("{} answers{besides}", shown(&answered))));
+        findings.push(checked_account.ok(
+            "tcp",
+            format!("{} answers{besides}", address_list(&answered)),
+        ));
     }
     for (address, why) in failed {
         let why = match why {
@@ -245,7 +248,7 @@ async fn connect_all(
     good
 }
 
-fn shown(addresses: &[SocketAddr]) -> String {
+fn address_list(addresses: &[SocketAddr]) -> String {
     let addresses: Vec<String> = addresses.iter().map(ToString::to_string).collect();
     first_three(&addresses)
 }
