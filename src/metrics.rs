@@ -282,10 +282,7 @@ impl Metrics {
         let model = request.pattern.as_ref().or(request.model.as_ref());
         let (model, account) = (&model.cloned(), &served.account);
         let sides = || labels.sides.clone();
-        let door = || DoorLabels {
-            door: request.door,
-            model: model.clone(),
-        };
+        let door = || DoorLabels::new(request.door, model);
         let of_door = |family: &Labelled<DoorLabels, Histogram>| family.get_or_create(&door());
         bound
             .requests
@@ -316,12 +313,13 @@ impl Metrics {
         ];
         for ((kind, count), bound) in kinds.into_iter().zip(&bound.tokens) {
             if count > 0 {
-                let labels = || TokensLabels {
-                    sides: sides(),
-                    kind,
-                };
                 bound
-                    .get_or_init(|| exchanges.tokens.get_or_create(&labels()))
+                    .get_or_init(|| {
+                        let sides = sides();
+                        exchanges
+                            .tokens
+                            .get_or_create(&TokensLabels { sides, kind })
+                    })
                     .inc_by(count);
             }
         }
@@ -334,24 +332,20 @@ impl Metrics {
                     .inc_by(cost.dollars());
             }
             None if usage.source != Source::None => {
-                let labels = || TargetLabels {
-                    model: model.clone(),
-                    account: account.clone(),
-                };
                 bound
                     .unpriced
-                    .get_or_init(|| exchanges.unpriced.get_or_create(&labels()))
+                    .get_or_init(|| {
+                        let labels = TargetLabels::new(model, account);
+                        exchanges.unpriced.get_or_create(&labels)
+                    })
                     .inc();
             }
             None => {}
         }
         if let Some((level, kind)) = spending.limited {
             let words = [("level", level.name()), ("limit", kind.name())];
-            let refusals = || {
-                exchanges
-                    .limited
-                    .get_or_create(&([("caller", labels.sides.caller.clone())], words))
-            };
+            let limit_labels = ([("caller", labels.sides.caller.clone())], words);
+            let refusals = || exchanges.limited.get_or_create(&limit_labels);
             match bound.limited.get_or_init(|| ((level, kind), refusals())) {
                 (limit, refusals) if *limit == (level, kind) => refusals.inc(),
                 _ => refusals().inc(),
@@ -373,48 +367,41 @@ impl Metrics {
                 .inc();
         }
         for tried in &attempts.trail {
-            let tries = |account: &Name| {
-                exchanges.attempts.get_or_create(&AttemptLabels {
-                    model: model.clone(),
-                    account: account.clone(),
-                    outcome: tried.outcome,
-                })
-            };
+            let is_of_answer = account.as_ref() == Some(&tried.account);
+            let tried_account = || Some(tried.account.clone());
+            let target_labels = |account: &Name| TargetLabels::new(model, account);
+            let attempt_labels = |account: &Name| AttemptLabels::new(model, account, tried.outcome);
             // An answer that is not a stream has no first token: it comes as a whole.
             if let Some(first) = tried.first_ms.filter(|_| request.stream) {
-                let times = |account| {
-                    exchanges.first_token.get_or_create(&TargetLabels {
-                        model: model.clone(),
-                        account,
-                    })
-                };
-                let seconds = Duration::from_millis(first).as_secs_f64();
-                if account.as_ref() == Some(&tried.account) {
+                let (seconds, times) = (
+                    Duration::from_millis(first).as_secs_f64(),
+                    &exchanges.first_token,
+                );
+                if is_of_answer {
                     bound
                         .first_token
-                        .get_or_init(|| times(account.clone()))
+                        .get_or_init(|| times.get_or_create(&target_labels(account)))
                         .observe(seconds);
                 } else {
-                    times(Some(tried.account.clone())).observe(seconds);
+                    times
+                        .get_or_create(&target_labels(&tried_account()))
+                        .observe(seconds);
                 }
             }
-            let count = u64::from(tried.times);
-            let given_up = || {
-                let labels = TargetLabels {
-                    model: model.clone(),
-                    account: Some(tried.account.clone()),
-                };
-                exchanges.given_up.get_or_create(&labels)
-            };
-            if tried.outcome == "ok" && account.as_ref() == Some(&tried.account) {
-                let answered = || {
+            let (count, attempts) = (u64::from(tried.times), &exchanges.attempts);
+            let all_given_up = &exchanges.given_up;
+            let given_up = || all_given_up.get_or_create(&target_labels(&tried_account()));
+            if tried.outcome == "ok" && is_of_answer {
+                let answered = bound.answered.get_or_init(|| {
                     // The series begins at zero, so that a scrape sees the first rise.
                     given_up();
-                    tries(account)
-                };
-                bound.answered.get_or_init(answered).inc_by(count);
+                    attempts.get_or_create(&attempt_labels(account))
+                });
+                answered.inc_by(count);
             } else {
-                tries(&Some(tried.account.clone())).inc_by(count);
+                attempts
+                    .get_or_create(&attempt_labels(&tried_account()))
+                    .inc_by(count);
             }
             if tried.resent > 0 {
                 let labels = [("account", Some(tried.account.clone()))];
@@ -501,13 +488,17 @@ impl Metrics {
         if gone.note_change(left, live, is_live, now) {
             // An exchange may outlive its names, and make a series of a name that is neither.
             let stay: HashSet<(&str, &str), Quick> = gone.names().collect();
-            let is_kept = |label: &str, name: &str| {
+            self.end_series(&|label, name| {
                 name == OTHER || is_live(label, name) || stay.contains(&(label, name))
-            };
-            self.sets.end_sets(&is_kept);
-            self.exchanges.end_series(&is_kept);
-            self.models.end_series(&is_kept);
+            });
         }
+    }
+
+    /// Ends the series of names that are not kept.
+    fn end_series(&self, is_kept: &dyn Fn(&str, &str) -> bool) {
+        self.sets.end_sets(is_kept);
+        self.exchanges.end_series(is_kept);
+        self.models.end_series(is_kept);
     }
 
     /// Counts a change of the catalog that was refused.

@@ -103,22 +103,13 @@ fn list_entry<'m>(
     created_at: &'m str,
     model: &'m Model,
 ) -> ListedModel<'m> {
-    let targets = || {
-        model
-            .targets
-            .iter()
-            .filter(|target| catalog.serves(model, target))
-    };
-    // What one target lacks, callers cannot rely on. `None`, which is unknown, is the least.
-    let least = |value: fn(&Target) -> Option<u64>| targets().map(value).min().flatten();
-    let thinks = |target: &Target| match target.sure.thinking {
-        Thinking::Unknown => None,
-        Thinking::None => Some(false),
-        Thinking::Budget | Thinking::Effort => Some(true),
-    };
-    let first = targets().next().and_then(thinks);
-    let kinds = targets()
-        .next()
+    let targets = model.targets.iter();
+    let targets: Vec<&Target> = targets
+        .filter(|target| catalog.serves(model, target))
+        .collect();
+    let first = targets.first().and_then(|target| thinks(target));
+    let kinds = targets
+        .first()
         .map(|target| model_kinds(model, target))
         .unwrap_or_default();
     ListedModel {
@@ -126,14 +117,31 @@ fn list_entry<'m>(
         created: model.created,
         created_at,
         owned_by: &model.owned_by,
-        context: least(|target| target.sure.context),
-        max_output: least(|target| target.sure.max_output),
-        thinks: first.filter(|_| targets().all(|target| thinks(target) == first)),
-        kinds: if targets().all(|target| self::model_kinds(model, target) == kinds) {
+        context: least(&targets, |target| target.sure.context),
+        max_output: least(&targets, |target| target.sure.max_output),
+        thinks: first.filter(|_| targets.iter().all(|target| thinks(target) == first)),
+        kinds: if targets
+            .iter()
+            .all(|target| self::model_kinds(model, target) == kinds)
+        {
             kinds
         } else {
             Vec::new()
         },
+    }
+}
+
+/// Returns the least value of these targets: what one target lacks, callers cannot rely on. `None`,
+/// which is unknown, is the least.
+fn least(targets: &[&Target], value: fn(&Target) -> Option<u64>) -> Option<u64> {
+    targets.iter().map(|target| value(target)).min().flatten()
+}
+
+fn thinks(target: &Target) -> Option<bool> {
+    match target.sure.thinking {
+        Thinking::Unknown => None,
+        Thinking::None => Some(false),
+        Thinking::Budget | Thinking::Effort => Some(true),
     }
 }
 
@@ -142,17 +150,17 @@ fn list_entry<'m>(
 /// at a server that does nothing else, hold conversations.
 fn model_kinds(model: &Model, target: &Target) -> Vec<ModelKind> {
     let account = &target.account;
-    let served = || account.serves.iter().map(|(kind, _)| kind.facts().made_for);
+    let mut served = account.serves.iter().map(|(kind, _)| kind.facts().made_for);
     if let Some(kind) = model.kind.or_else(|| ModelKind::of_name(&target.model)) {
         return vec![kind];
     }
     let is_known =
         target.sure.thinking != Thinking::Unknown || target.price_from == Some(Origin::List);
     if account.dialect.protocol.calls_nobody() {
-        let mut kinds: Vec<ModelKind> = served().collect();
+        let mut kinds: Vec<ModelKind> = served.collect();
         kinds.dedup();
         kinds
-    } else if is_known || served().all(|kind| kind == ModelKind::Chat) {
+    } else if is_known || served.all(|kind| kind == ModelKind::Chat) {
         vec![ModelKind::Chat]
     } else {
         Vec::new()

@@ -285,11 +285,7 @@ pub fn amount_to_reserve(envelope: &Envelope, plan: &Plan, reserve: Reserve) -> 
             .min(each)
             .min(max_answer)
             .saturating_mul(envelope.choices.written);
-        let cost = |prompt: u64, answers: u64, units: &Units| {
-            candidate.price.map_or(Usd::ZERO, |price| {
-                price.highest_cost(prompt, answers, units)
-            })
-        };
+        let cost = |prompt, answers, units| highest_cost(candidate, prompt, answers, units);
         // The length of sound is estimated, and what is asked for in numbers is sure.
         let sure = Units { millis: 0, ..units };
         reserved.tokens = reserved.tokens.max(prompt.saturating_add(answers));
@@ -298,6 +294,13 @@ pub fn amount_to_reserve(envelope: &Envelope, plan: &Plan, reserve: Reserve) -> 
         reserved.sure.usd = reserved.sure.usd.max(cost(0, requested_answer, &sure));
     }
     reserved
+}
+
+fn highest_cost(candidate: &Candidate, prompt: u64, answers: u64, units: &Units) -> Usd {
+    let price = candidate.price;
+    price.map_or(Usd::ZERO, |price| {
+        price.highest_cost(prompt, answers, units)
+    })
 }
 
 /// A target, and the health of the endpoint that its requests are sent to.
@@ -320,29 +323,24 @@ impl Planner<'_> {
         };
         let candidate =
             |(target, track)| Candidate::for_target(snapshot, model, target, track, reach);
-        let targets = || {
-            model
-                .targets
-                .iter()
-                .zip(&route.tracks)
-                .filter(|(target, _)| snapshot.catalog.serves(model, target))
-        };
+        let targets = model.targets.iter().zip(&route.tracks);
+        let served = targets.filter(|(target, _)| snapshot.catalog.serves(model, target));
         let front = self.envelope.front;
-        let usable = |(target, tracks): (_, &Vec<_>)| {
+        let fit = |(target, tracks): (_, &Vec<_>)| {
             Some((target, self.health_for_request(target, tracks)?))
         };
         // With one target, there is nothing to order.
         if let [_] = model.targets.as_slice() {
-            let only = targets().next().and_then(usable).and_then(candidate);
+            let only = served.clone().next().and_then(fit).and_then(candidate);
             self.candidates.extend(only);
         } else {
-            let usable = targets().filter_map(usable).collect();
+            let usable = served.clone().filter_map(fit).collect();
             self.order(model, &route, usable, candidate);
         }
         if front.only_endpoint.is_some() {
             return;
         }
-        for (target, tracks) in targets() {
+        for (target, tracks) in served {
             let Some(usual_endpoint) = endpoint_health(front, target, tracks) else {
                 continue;
             };
@@ -371,23 +369,17 @@ impl Planner<'_> {
             .map(|(target, track)| self.view(target, track, now, clock))
             .collect();
         // Elsewhere the thoughts that the request carries would be lost.
-        let is_bound = |(target, _): &Usable<'_>| {
-            self.ties
-                .boundary
-                .is_some_and(|boundary| **target.account.boundary() == *boundary)
+        let boundary = self.ties.boundary;
+        let bound: Vec<bool> = usable
+            .iter()
+            .map(|(target, _)| boundary.is_some_and(|bound| **target.account.boundary() == *bound))
+            .collect();
+        let drawn = match self.ties.conversation {
+            Some(conversation) if model.sticky || bound.contains(&true) => Some(conversation),
+            // A request that is drawn somewhere takes no other request's turn.
+            None if bound.contains(&true) => Some(fastrand::u64(..)),
+            Some(_) | None => None,
         };
-        let bound: Vec<bool> = usable.iter().map(is_bound).collect();
-        // A request that is drawn somewhere takes no other request's turn.
-        let drawn = || {
-            bound
-                .contains(&true)
-                .then(|| self.ties.conversation.unwrap_or_else(|| fastrand::u64(..)))
-        };
-        let drawn = self
-            .ties
-            .conversation
-            .filter(|_| model.sticky)
-            .or_else(drawn);
         let mut order = route.demand.order(model.strategy, &views, drawn);
         order.sort_by_key(|index| bound.get(*index) != Some(&true));
         let ordered = order.into_iter().filter_map(|index| usable.get(index));

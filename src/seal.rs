@@ -70,7 +70,8 @@ pub fn flatten_thought(thought: &Thought<'_>) -> WrittenThought {
 }
 
 /// Returns the thought that was written.
-pub fn restore_thought((text, signature, redacted, of_call): WrittenThought) -> Thought<'static> {
+pub fn restore_thought(written: WrittenThought) -> Thought<'static> {
+    let (text, signature, redacted, of_call) = written;
     Thought {
         text: text.into(),
         signature: signature.map(Into::into),

@@ -10,13 +10,14 @@ use crate::base::clock::{Clock, Round};
 use crate::base::descriptors;
 use crate::base::lock::Lock;
 use crate::catalog::load::Loaded;
-use crate::conf::config::{self, Listen};
+use crate::conf::config;
 use crate::desk::Desk;
 use crate::desk::connection::{CallersRuntime, Connections, InternalConnector};
 use crate::desk::record::Books;
 use crate::drain::Phase;
 use crate::exchange::lists;
 use crate::exchange::producer::probe::run_probes;
+use crate::live::ready_account::ReadyAccount;
 use crate::live::{self, Nudge};
 use crate::operator::notify;
 use crate::process::Process;
@@ -164,18 +165,7 @@ fn make_services(
 ) -> Result<(Vec<Service<Callers>>, InternalConnector), String> {
     let permits = Arc::new(Semaphore::new(process.max_connections()));
     let home = CallersRuntime::default();
-    let connections = |h2c| {
-        let Process {
-            settings, books, ..
-        } = process.clone();
-        Connections::new(
-            make_proxy(process, conf, h2c),
-            permits.clone(),
-            settings,
-            books,
-        )
-        .with_runtime(home.clone())
-    };
+    let connections = |h2c| new_connections(process, conf, h2c, &permits, &home);
     let mut services = Vec::new();
     for h2c in [false, true] {
         let listeners = process.settings.listen.iter().zip(&*process.certificates);
@@ -203,6 +193,20 @@ fn make_services(
         services.push(service);
     }
     Ok((services, InternalConnector::new(connections(false))))
+}
+
+fn new_connections(
+    process: &Process,
+    conf: &Arc<ServerConf>,
+    h2c: bool,
+    places: &Arc<Semaphore>,
+    home: &CallersRuntime,
+) -> Callers {
+    let Process {
+        settings, books, ..
+    } = process.clone();
+    let proxy = make_proxy(process, conf, h2c);
+    Connections::new(proxy, places.clone(), settings, books).with_runtime(home.clone())
 }
 
 fn make_proxy(process: &Process, conf: &Arc<ServerConf>, h2c: bool) -> HttpProxy<Desk> {
@@ -285,10 +289,11 @@ impl Background {
             certificates,
             ..
         } = &self.process;
-        let is_awaited = |one: &Option<Arc<Certificate>>| {
-            one.as_ref().is_some_and(|one| one.awaited().is_some())
-        };
-        while certificates.iter().all(is_awaited) {
+        let is_awaited = |one: &Certificate| one.awaited().is_some();
+        while certificates
+            .iter()
+            .all(|one| one.as_deref().is_some_and(is_awaited))
+        {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
         for listen in &settings.listen {
@@ -301,17 +306,14 @@ impl Background {
         }
         books.drain.enter(Phase::Serving);
         let catalog = &books.live.load().catalog;
-        let scheme = |listen: &Listen| {
-            if listen.tls.is_some() {
+        let addresses = settings.listen.iter().map(|listen| {
+            let scheme = if listen.tls.is_some() {
                 "https"
             } else {
                 "http"
-            }
-        };
-        let addresses = settings
-            .listen
-            .iter()
-            .map(|listen| format!("{}://{}", scheme(listen), listen.address));
+            };
+            format!("{scheme}://{}", listen.address)
+        });
         log::info!(
             "serving on {} (admin on http://{}): {}",
             addresses.collect::<Vec<_>>().join(", "),
@@ -325,19 +327,7 @@ impl Background {
             let snapshot = self.process.books.live.load_full();
             let next = Lock::new(snapshot.called_accounts());
             // Several names are resolved at once: slow names must not hold up the others.
-            let some = || async {
-                loop {
-                    let ready_account = next.lock().next();
-                    let Some(ready_account) = ready_account else {
-                        return;
-                    };
-                    ready_account
-                        .state
-                        .addresses
-                        .refresh(&ready_account.account, ready_account.hop())
-                        .await;
-                }
-            };
+            let some = || refresh_addresses(&next);
             tokio::join!(
                 some(),
                 some(),
@@ -484,7 +474,11 @@ impl Background {
             tokio::time::sleep(CATCH_UP_INTERVAL).await;
             let awaited = awaited.clone();
             // A disk that is away may let a read wait for ever, and nothing else waits for that.
-            let read = tokio::task::spawn_blocking(move || awaited.iter().for_each(catch_up));
+            let read = tokio::task::spawn_blocking(move || {
+                for (address, certificate) in &*awaited {
+                    catch_up(*address, certificate);
+                }
+            });
             if read.await.is_err() {
                 return;
             }
@@ -507,8 +501,18 @@ impl Background {
     }
 }
 
+/// Resolves the names of places, one after another, as long as others leave some.
+async fn refresh_addresses<'p>(places: &Lock<impl Iterator<Item = &'p Arc<ReadyAccount>>>) {
+    loop {
+        let place = places.lock().next();
+        let Some(place) = place else { return };
+        let addresses = &place.state.addresses;
+        addresses.refresh(&place.account, place.hop()).await;
+    }
+}
+
 /// Reads the certificate of the listener at this address, if it is awaited, and logs what is new.
-fn catch_up((address, certificate): &(SocketAddr, Arc<Certificate>)) {
+fn catch_up(address: SocketAddr, certificate: &Certificate) {
     match certificate.catch_up() {
         Some(Ok(())) => log::info!("the listener {address} has its certificate now"),
         Some(Err(why)) => log::error!("the listener {address} waits for its certificate: {why}"),
@@ -536,23 +540,18 @@ impl CertificateReader {
             return;
         }
         let (certificates, is_reading) = (certificates.clone(), self.is_reading.clone());
-        let read = move || {
+        let thread = std::thread::Builder::new().name("certificates".to_owned());
+        let spawned = thread.spawn(move || {
             // What is awaited is read every second anyway.
-            for certificate in certificates
-                .iter()
-                .flatten()
-                .filter(|one| one.awaited().is_none())
-            {
+            let certificates = certificates.iter().flatten();
+            for certificate in certificates.filter(|one| one.awaited().is_none()) {
                 if let Err(why) = certificate.reload() {
                     log::error!("{why}; the gateway still uses the old certificate");
                 }
             }
             is_reading.store(false, Ordering::Release);
-        };
-        if let Err(why) = std::thread::Builder::new()
-            .name("certificates".to_owned())
-            .spawn(read)
-        {
+        });
+        if let Err(why) = spawned {
             self.is_reading.store(false, Ordering::Release);
             log::error!("the certificates are not read again: {why}");
         }

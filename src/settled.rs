@@ -232,10 +232,6 @@ impl Tried {
 
     /// Adds another attempt that ended in the same way.
     fn add_same(&mut self, other: &Tried) {
-        let sum = |one: Option<u64>, other: Option<u64>| {
-            one.map(|one| one.saturating_add(other.unwrap_or(0)))
-                .or(other)
-        };
         self.times = self.times.saturating_add(other.times);
         self.resent = self.resent.saturating_add(other.resent);
         (self.at_ms, self.ms) = (self.at_ms.min(other.at_ms), self.ms.max(other.ms));
@@ -253,6 +249,13 @@ impl Tried {
     }
 }
 
+fn sum(one: Option<u64>, other: Option<u64>) -> Option<u64> {
+    match one {
+        Some(one) => Some(one.saturating_add(other.unwrap_or(0))),
+        None => other,
+    }
+}
+
 impl Attempts {
     /// Begins the attempts of a request that is cut into slices. With traces, the first of them are
     /// kept each of its own.
@@ -266,19 +269,12 @@ impl Attempts {
 
     /// Adds an attempt of a slice: to those that ended in the same way, if there are some.
     pub fn add(&mut self, tried: Tried) {
-        let facts = |one: &Tried| {
-            (
-                one.account.clone(),
-                one.model.clone(),
-                one.outcome,
-                one.status,
-            )
-        };
-        let Some(same) = self
-            .trail
-            .iter_mut()
-            .find(|one| facts(one) == facts(&tried))
-        else {
+        let Some(same) = self.trail.iter_mut().find(|one| {
+            one.account == tried.account
+                && one.model == tried.model
+                && one.outcome == tried.outcome
+                && one.status == tried.status
+        }) else {
             return self.trail.push(tried);
         };
         if same.parts.is_empty() && self.room > 1 {

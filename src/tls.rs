@@ -121,33 +121,36 @@ impl CertificateTerm {
     /// Reads a certificate. Returns `None` if it cannot be read.
     pub fn parse(der: &[u8]) -> Option<CertificateTerm> {
         let (_, certificate) = x509_parser::parse_x509_certificate(der).ok()?;
-        let time = |time: x509_parser::time::ASN1Time| {
-            SystemTime::UNIX_EPOCH
-                + Duration::from_secs(u64::try_from(time.timestamp()).unwrap_or_default())
-        };
         let names = certificate.subject_alternative_name().ok().flatten();
-        let address = |bytes: &[u8]| -> Option<IpAddr> {
-            let v4 = <[u8; 4]>::try_from(bytes).ok().map(IpAddr::from);
-            v4.or_else(|| <[u8; 16]>::try_from(bytes).ok().map(IpAddr::from))
-        };
-        let name = |name: &GeneralName<'_>| {
-            if let GeneralName::DNSName(name) = name {
-                return Some((*name).to_owned());
-            }
-            if let GeneralName::IPAddress(bytes) = name {
-                Some(address(bytes)?.to_string())
-            } else {
-                None
-            }
-        };
-        let names = names.map(|names| names.value.general_names.iter().filter_map(name).collect());
+        let names = names.map(|names| {
+            let names = names.value.general_names.iter();
+            names.filter_map(name_of).collect()
+        });
         let validity = certificate.validity();
         Some(CertificateTerm {
-            begins: time(validity.not_before),
-            ends: time(validity.not_after),
+            begins: system_time(validity.not_before),
+            ends: system_time(validity.not_after),
             names: names.unwrap_or_default(),
         })
     }
+}
+
+fn system_time(time: x509_parser::time::ASN1Time) -> SystemTime {
+    let seconds = u64::try_from(time.timestamp()).unwrap_or_default();
+    SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)
+}
+
+/// Returns the name or the address of a host, if this is one.
+fn name_of(name: &GeneralName<'_>) -> Option<String> {
+    if let GeneralName::DNSName(name) = name {
+        return Some((*name).to_owned());
+    }
+    let GeneralName::IPAddress(bytes) = name else {
+        return None;
+    };
+    let v4 = <[u8; 4]>::try_from(*bytes).ok().map(IpAddr::from);
+    let address = v4.or_else(|| <[u8; 16]>::try_from(*bytes).ok().map(IpAddr::from));
+    Some(address?.to_string())
 }
 
 impl ResolvesServerCert for Certificate {
@@ -157,9 +160,7 @@ impl ResolvesServerCert for Certificate {
 }
 
 fn read_certified_key(cert: &Path, key: &Path) -> Result<Arc<CertifiedKey>, String> {
-    let unreadable =
-        |path: &Path, why: io::Error| format!("{} cannot be read: {why}", path.display());
-    let pem = read_regular_file(cert).map_err(|why| unreadable(cert, why))?;
+    let pem = read_regular_file(cert).map_err(|why| unreadable(cert, &why))?;
     let chain: Vec<CertificateDer<'static>> = CertificateDer::pem_slice_iter(&pem)
         .collect::<Result<_, _>>()
         .map_err(|e| {
@@ -175,7 +176,7 @@ fn read_certified_key(cert: &Path, key: &Path) -> Result<Arc<CertifiedKey>, Stri
     }
     // The error of the key's reader might quote what it read, so it is left out; the path is
     // enough.
-    let pem = Zeroizing::new(read_regular_file(key).map_err(|why| unreadable(key, why))?);
+    let pem = Zeroizing::new(read_regular_file(key).map_err(|why| unreadable(key, &why))?);
     let key_der = PrivateKeyDer::from_pem_slice(&pem)
         .map_err(|_| format!("{} holds no private key that can be read", key.display()))?;
     let provider = CryptoProvider::get_default().ok_or("no TLS provider is installed")?;
@@ -188,6 +189,10 @@ fn read_certified_key(cert: &Path, key: &Path) -> Result<Arc<CertifiedKey>, Stri
                 key.display()
             )
         })
+}
+
+fn unreadable(path: &Path, why: &io::Error) -> String {
+    format!("{} cannot be read: {why}", path.display())
 }
 
 /// Returns whether a path leads to a pipe.

@@ -110,14 +110,13 @@ pub fn begin_trace(
     if traces.is_none() && !has_parent {
         return None;
     }
-    let lines = |name| {
-        headers
-            .get_all(name)
-            .into_iter()
-            .map(http::HeaderValue::as_bytes)
-    };
+    let lines = |name| headers.get_all(name).into_iter();
+    let bytes = http::HeaderValue::as_bytes;
     let read = has_parent
-        .then(|| trace_context::read_trace_headers(lines(&TRACEPARENT), lines(&TRACESTATE)))
+        .then(|| {
+            let parents = lines(&TRACEPARENT).map(bytes);
+            trace_context::read_trace_headers(parents, lines(&TRACESTATE).map(bytes))
+        })
         .flatten();
     let (trace, parent) = match read {
         Some((trace, parent)) => (trace, Some(parent)),

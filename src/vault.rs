@@ -45,12 +45,7 @@ impl Vault {
         now: Instant,
     ) {
         let (family, call) = call;
-        let weight = |thought: &Thought<'_>| {
-            thought.text.len()
-                + thought.signature.as_deref().map_or(0, str::len)
-                + thought.redacted.as_deref().map_or(0, str::len)
-        };
-        let bytes = OVERHEAD + call.len() + thoughts.iter().map(weight).sum::<usize>();
+        let bytes = OVERHEAD + call.len() + thoughts.iter().map(bytes_of).sum::<usize>();
         self.shelves.put(
             key,
             (family, call.into()),
@@ -71,6 +66,12 @@ impl Vault {
     pub fn sweep(&self, now: Instant) {
         self.shelves.sweep(now);
     }
+}
+
+fn bytes_of(thought: &Thought<'_>) -> usize {
+    thought.text.len()
+        + thought.signature.as_deref().map_or(0, str::len)
+        + thought.redacted.as_deref().map_or(0, str::len)
 }
 
 #[cfg(test)]

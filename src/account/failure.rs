@@ -5,7 +5,7 @@
 //! is about our account and not about the caller.
 
 use crate::error::{FailureKind, Refusal, scrub_secret_words, seconds_of};
-use dialects::UpstreamError;
+use dialects::{AnswerFault, StreamFault, UpstreamError};
 use std::borrow::Cow;
 use std::time::Duration;
 
@@ -400,6 +400,15 @@ impl Failure {
         Failure::Unreachable("it did not read the request, not even on a new connection".to_owned())
     }
 
+    /// Returns the failure of a request that is not sent again on a new connection.
+    pub fn after_last_try(self) -> Failure {
+        if self == Failure::Stale {
+            Failure::unread()
+        } else {
+            self
+        }
+    }
+
     /// Returns the refusal for the caller when this was the last attempt. `tries` is the number of
     /// attempts; `secrets` must not appear in the text.
     pub fn refusal(&self, tries: usize, secrets: &[&str]) -> Refusal {
@@ -427,6 +436,25 @@ impl Failure {
     /// limit by the day.
     pub fn is_long_rate_limit(&self) -> bool {
         self.class() == Class::Rate && self.retry_after().is_some_and(|wait| wait > MAX_COOL)
+    }
+}
+
+impl From<AnswerFault> for Failure {
+    fn from(fault: AnswerFault) -> Failure {
+        match fault {
+            AnswerFault::Upstream(error) => Failure::InAnswer(error.into()),
+            AnswerFault::Nonsense(why) => Failure::Nonsense(why.to_owned()),
+        }
+    }
+}
+
+impl From<StreamFault> for Failure {
+    fn from(fault: StreamFault) -> Failure {
+        match fault {
+            StreamFault::Upstream(error) => Failure::InAnswer(error.into()),
+            StreamFault::Broken(why) => Failure::Nonsense(why.to_owned()),
+            StreamFault::Cut => Failure::Cut,
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 //!
 //! Moments are milliseconds of Unix time. Only [`now_millis`] reads a clock.
 
-use std::time::SystemTime;
+use std::time::{Instant, SystemTime};
 
 /// A day, in milliseconds.
 pub const DAY: u64 = 86_400_000;
@@ -39,6 +39,12 @@ pub fn format_date(day: u64) -> String {
 /// Writes a moment as RFC 3339.
 pub fn format_time(ms: u64) -> String {
     String::from_utf8_lossy(&ascii_timestamp(ms)).into_owned()
+}
+
+/// Writes a moment of the past as [`format_system_time`] does. `clock` is the time of `now`.
+pub fn past_time(moment: Instant, now: Instant, clock: SystemTime) -> String {
+    let since = now.saturating_duration_since(moment);
+    format_system_time(clock.checked_sub(since).unwrap_or(clock))
 }
 
 /// Writes a time to the millisecond, as `2026-11-21T02:39:59.999Z`. Of a later year than 9999 the

@@ -128,12 +128,8 @@ pub fn caller_address(
     peer: Option<IpAddr>,
     headers: &HeaderMap,
 ) -> Option<IpAddr> {
-    let trusted = |ip: IpAddr| {
-        server
-            .trusted_proxies
-            .iter()
-            .any(|range| range.contains(ip))
-    };
+    let proxies = &server.trusted_proxies;
+    let trusted = |ip: IpAddr| proxies.iter().any(|range| range.contains(ip));
     let peer = peer?.to_canonical();
     if !trusted(peer) {
         return Some(peer);

@@ -4,7 +4,7 @@
 use crate::base::units::Span;
 use crate::error::{FailureKind, Refusal};
 use dialects::front::Front;
-use http::{HeaderMap, HeaderName, HeaderValue, Method, header};
+use http::{HeaderMap, HeaderName, Method, header};
 use pingora::http::RequestHeader;
 use pingora_proxy::Session;
 use std::time::Duration;
@@ -15,12 +15,12 @@ static TIMEOUT: HeaderName = HeaderName::from_static("x-portcullis-timeout");
 /// Returns whether a browser asks for something to look at.
 pub(super) fn wants_page(request: &RequestHeader) -> bool {
     let is_read = matches!(request.method, Method::GET | Method::HEAD);
-    let accepts = |value: &HeaderValue| {
-        value
-            .to_str()
-            .is_ok_and(|value| value.contains("text/html"))
-    };
-    is_read && request.headers.get_all(header::ACCEPT).iter().any(accepts)
+    let mut accepted = request.headers.get_all(header::ACCEPT).iter();
+    is_read
+        && accepted.any(|value| {
+            let value = value.to_str();
+            value.is_ok_and(|value| value.contains("text/html"))
+        })
 }
 
 /// Refuses a target, or headers together with the target, that have more bytes than this.
@@ -135,12 +135,9 @@ pub fn request_timeout(headers: &HeaderMap) -> Result<Option<Duration>, Refusal>
         return Ok(None);
     };
     let text = value.to_str().unwrap_or_default().trim();
-    let seconds = || {
-        text.parse::<f64>()
-            .ok()
-            .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
-    };
-    let span = seconds()
+    let seconds = text.parse::<f64>().ok();
+    let span = seconds
+        .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
         .or_else(|| text.parse::<Span>().ok().map(|Span(span)| span))
         .filter(|span| *span >= Duration::from_millis(1) && another.is_none());
     span.map(Some).ok_or_else(|| {

@@ -145,19 +145,20 @@ fn by_path(sent: &str, query: Option<&str>, front: &'static Front) -> Option<Doo
         "portcullis/usage" => return Some(Door::Own(Own::Usage)),
         _ => {}
     }
-    let asks = |front: &'static Front| {
-        let counts =
-            || (front.counting.as_ref()?.route)(sent, query).map(|asked| Door::Count(front, asked));
-        front
-            .route(sent, query)
-            .map(|asked| Door::Exchange(front, asked))
-            .or_else(counts)
-    };
-    let lists = || match (front.models.route)(sent)? {
-        ModelsAsked::List => Some(Door::Models),
-        ModelsAsked::One(id) => Some(Door::Model(id)),
-    };
-    DOORS.into_iter().find_map(asks).or_else(lists)
+    for front in DOORS {
+        if let Some(asked) = front.route(sent, query) {
+            return Some(Door::Exchange(front, asked));
+        }
+        if let Some(counting) = &front.counting
+            && let Some(asked) = (counting.route)(sent, query)
+        {
+            return Some(Door::Count(front, asked));
+        }
+    }
+    Some(match (front.models.route)(sent)? {
+        ModelsAsked::List => Door::Models,
+        ModelsAsked::One(id) => Door::Model(id),
+    })
 }
 
 /// Makes the id of an answer.

@@ -143,15 +143,7 @@ pub(super) async fn key_usage(
     key: &Key,
     query: &str,
 ) -> Result<Bytes, Refusal> {
-    let wrong = |why: String| {
-        Refusal::new(
-            FailureKind::BadRequest {
-                code: Some("invalid_value"),
-            },
-            why,
-        )
-    };
-    let query = Query::for_key(query, &key.id, calendar::now_millis()).map_err(wrong)?;
+    let query = Query::for_key(query, &key.id, calendar::now_millis()).map_err(invalid_query)?;
     let none = |message: &'static str| Refusal::new(FailureKind::NoLedger, message);
     if !ledger.is_on() {
         return Err(
@@ -165,20 +157,26 @@ pub(super) async fn key_usage(
         return Err(busy());
     };
     let (ledger, shows_money) = (ledger.clone(), key.caller.expose_cost);
-    let answer = move || {
+    let answered = tokio::task::spawn_blocking(move || {
         let _permit = permit;
-        ledger
-            .answer_to_key(&query, deadline)
-            .map(|answer| answer.map(|answer| answer.own_json(shows_money)))
-    };
-    match tokio::task::spawn_blocking(answer).await {
+        let answer = ledger.answer_to_key(&query, deadline);
+        answer.map(|answer| answer.map(|answer| answer.own_json(shows_money)))
+    });
+    match answered.await {
         Ok(Ok(Some(json))) => Ok(json.into()),
         Ok(Ok(None)) => Err(none("The ledger is not there yet. Try again shortly.").retry_after(1)),
-        Ok(Err(why @ Unanswered::TooMuch(_))) => Err(wrong(why.to_string())),
+        Ok(Err(why @ Unanswered::TooMuch(_))) => Err(invalid_query(why.to_string())),
         Ok(Err(Unanswered::Busy | Unanswered::TooLong(_))) => Err(busy()),
         // Where the file is, and what is wrong with it, is for the operator.
         Ok(Err(Unanswered::Unreadable(_))) | Err(_) => {
             Err(none("The ledger cannot be read now.").retry_after(10))
         }
     }
+}
+
+fn invalid_query(why: String) -> Refusal {
+    let what = FailureKind::BadRequest {
+        code: Some("invalid_value"),
+    };
+    Refusal::new(what, why)
 }

@@ -36,11 +36,8 @@ fn id_text(id: Uuid) -> String {
 
 /// Returns a caller's own id if it is good: short, visible, and safe in a log.
 fn callers_id(value: &[u8]) -> Option<String> {
-    let good = |b: &u8| {
-        b.is_ascii_alphanumeric()
-            || matches!(b, b'-' | b'_' | b'.' | b':' | b'/' | b'+' | b'=' | b'@')
-    };
-    let fits = (1..=128).contains(&value.len()) && value.iter().all(good);
+    let is_good = |b: &u8| b.is_ascii_alphanumeric() || b"-_.:/+=@".contains(b);
+    let fits = (1..=128).contains(&value.len()) && value.iter().all(is_good);
     fits.then(|| String::from_utf8_lossy(value).into_owned())
 }
 

@@ -66,15 +66,16 @@ impl Unpriced {
             .requests
             .iter()
             .filter(|_| noted.generation == generation);
-        let report = |((model, account, upstream_model, endpoint), requests): (&Named, &u64)| {
-            UnpricedReport {
-                account: account.to_string(),
-                endpoint: (*endpoint).to_owned(),
-                model: model.to_string(),
-                requests: *requests,
-                upstream_model: upstream_model.to_string(),
-            }
-        };
-        requests.map(report).collect()
+        let reports =
+            requests.map(
+                |((model, account, upstream_model, endpoint), requests)| UnpricedReport {
+                    account: account.to_string(),
+                    endpoint: (*endpoint).to_owned(),
+                    model: model.to_string(),
+                    requests: *requests,
+                    upstream_model: upstream_model.to_string(),
+                },
+            );
+        reports.collect()
     }
 }

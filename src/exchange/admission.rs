@@ -3,7 +3,7 @@
 
 use crate::account::Permit;
 use crate::account::track::{AttemptGuard, Unavailable};
-use crate::catalog::{Account, Catalog, Permissions, Target};
+use crate::catalog::{Account, Catalog, Permissions};
 use crate::limits::Limits;
 use crate::plan::Candidate;
 use bytes::Bytes;
@@ -85,12 +85,9 @@ impl CallersRequest<'_> {
             .iter()
             .find(|target| target.account.id == account.id);
         let here = here.filter(|target| self.catalog.serves(&model, target));
-        let is_priced = |target: &Target| {
-            target
-                .price
-                .is_some_and(|price| Endpoint::Chat.is_priced_by(&price))
-        };
-        if here.is_some_and(|target| counts_money && !is_priced(target)) {
+        let price = here.and_then(|target| target.price);
+        let is_priced = price.is_some_and(|price| Endpoint::Chat.is_priced_by(&price));
+        if here.is_some() && counts_money && !is_priced {
             return OtherModel::Forbidden;
         }
         here.map_or(OtherModel::Elsewhere, |target| {
@@ -106,13 +103,9 @@ pub fn lasting_refusal(
     asked: CallersRequest<'_>,
     thoughts: EarlierThoughts<'_>,
 ) -> Option<Refused> {
-    let refers = || {
-        asked
-            .envelope
-            .check_references(&candidate.ready_account.account.leave, asked.body)
-            .is_err()
-    };
-    if !asked.envelope.names_models() && !refers() {
+    let leave = &candidate.ready_account.account.leave;
+    if !asked.envelope.names_models() && asked.envelope.check_references(leave, asked.body).is_ok()
+    {
         return None;
     }
     // If the dialect cannot carry a part in any case, its reason is the better one.

@@ -58,18 +58,15 @@ pub fn provider_message(failure: &Failure, secrets: &[&str]) -> String {
 
 /// Returns whether a credential failed only since its account is not paid for.
 pub fn is_about_money(failure: &Failure) -> bool {
-    let is_word = |word: &String| {
-        ["insufficient_quota", "billing"]
-            .iter()
-            .any(|mark| word.contains(mark))
-    };
     let words = failure
         .error()
         .map(|error| [&error.code, &error.kind])
         .into_iter()
         .flatten()
         .flatten();
-    failure.facts().status == Some(402) || words.into_iter().any(is_word)
+    let mut words = words.into_iter();
+    failure.facts().status == Some(402)
+        || words.any(|word| word.contains("insufficient_quota") || word.contains("billing"))
 }
 
 /// Returns whether AWS or Google finds a signature too old, or too young.

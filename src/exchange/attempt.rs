@@ -137,9 +137,11 @@ impl Attempt {
             Connection::Demo => {
                 let (body, length) = (outgoing.body.concat(), outgoing.length());
                 let reply = demo::demo_reply(outgoing.path, &body, length, outgoing.stream);
-                let down =
-                    || Failure::Unreachable("this model of the demo is always down".to_owned());
-                attempt.wire = Wire::Demo(reply.ok_or_else(down)?.into());
+                let Some(reply) = reply else {
+                    let why = "this model of the demo is always down";
+                    return Err(Failure::Unreachable(why.to_owned()));
+                };
+                attempt.wire = Wire::Demo(reply.into());
                 attempt.whole_request = true;
                 attempt.sent = Instant::now();
             }

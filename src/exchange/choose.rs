@@ -156,12 +156,11 @@ impl<'c> Search<'c> {
     /// Returns whether a candidate may be asked. Another kind of endpoint stands in where the usual
     /// one does not serve the model: it rests for that, or has refused this request.
     fn may_ask(&self, candidate: &Candidate) -> bool {
-        let has_refused = |track| {
-            self.refused
-                .iter()
-                .any(|one| Arc::ptr_eq(&one.track, track))
-        };
-        candidate.is_open() || candidate.instead_of.as_ref().is_some_and(has_refused)
+        candidate.is_open()
+            || candidate.instead_of.as_ref().is_some_and(|track| {
+                let mut refused = self.refused.iter();
+                refused.any(|one| Arc::ptr_eq(&one.track, track))
+            })
     }
 
     /// Notes that a target has refused the model.
@@ -186,13 +185,12 @@ impl<'c> Search<'c> {
         running_candidate: Option<&Candidate>,
     ) -> Option<&'c Candidate> {
         let candidate = self.candidates.get(index)?;
-        let may_join = |first: &Candidate| {
+        let may_join = running_candidate.is_none_or(|first| {
             first.ready_account.account.id != candidate.ready_account.account.id
                 && first.model.id == candidate.model.id
-        };
+        });
         let is_struck = self.struck.get(index).is_none_or(|struck| *struck);
-        let is_here =
-            candidate.reach == self.reach && !is_struck && running_candidate.is_none_or(may_join);
+        let is_here = candidate.reach == self.reach && !is_struck && may_join;
         (is_here && self.may_ask(candidate)).then_some(candidate)
     }
 
@@ -239,10 +237,8 @@ impl<'c> Search<'c> {
         let Some(wait) = why.wait(now).filter(|_| !why.is_for_the_operator()) else {
             return;
         };
-        let sooner = |soonest: Option<Duration>, wait: Duration| {
-            soonest.map_or(wait, |soonest| soonest.min(wait))
-        };
-        passed.soonest = Some(sooner(passed.soonest, wait));
+        let soonest = passed.soonest.map_or(wait, |soonest| soonest.min(wait));
+        passed.soonest = Some(soonest);
         // A server that restarts takes as long behind a breaker as without one.
         let is_out =
             matches!(why, Unavailable::Broken(_)) && turn.candidate.track.is_out_of_reach();
@@ -251,7 +247,8 @@ impl<'c> Search<'c> {
         } else {
             wait
         };
-        passed.retry_after = Some(sooner(passed.retry_after, wait));
+        let retry_after = passed.retry_after.map_or(wait, |soonest| soonest.min(wait));
+        passed.retry_after = Some(retry_after);
     }
 
     /// Returns why no candidate is tried.

@@ -118,14 +118,14 @@ impl TokenCount<'_> {
                 resent: 0,
                 has_ended: false,
             };
-            let asking = (&*facts.request.id, due, &*of_trace);
+            let attempt = CountAttempt {
+                request_id: &facts.request.id,
+                due,
+                trace: &of_trace,
+                permit: Arc::new(permit),
+            };
             let counted = self
-                .ask_account(
-                    candidate,
-                    &outbound,
-                    asking,
-                    (Arc::new(permit), &mut running.resent),
-                )
+                .ask_account(candidate, &outbound, attempt, &mut running.resent)
                 .await;
             drop(held);
             let token = ready_account.state.tokens.present();
@@ -184,11 +184,6 @@ impl TokenCount<'_> {
     /// Writes the request as it would be sent.
     fn write(&self, candidate: &Candidate) -> Result<Outbound, Refusal> {
         let (family, account) = (candidate.family(), &candidate.ready_account.account);
-        let kept = |call: &str| {
-            self.shared
-                .vault
-                .find(&self.key.id, family?, call, Clock::now())
-        };
         let seal = family.map(|family| {
             AccountSeal::new(&self.shared.seals, &self.key.caller.id, family, account)
         });
@@ -199,60 +194,53 @@ impl TokenCount<'_> {
             candidate,
             self.asked,
             EarlierThoughts {
-                kept: &kept,
+                kept: &|call| {
+                    let vault = &self.shared.vault;
+                    vault.find(&self.key.id, family?, call, Clock::now())
+                },
                 sealed,
             },
         )
         .map_err(|refused| Refusal::unable(refused, &self.asked.envelope.model))
     }
 
-    /// Asks one candidate, with these headers for its trace. After a stale connection it tries a
-    /// fresh one.
+    /// Asks one candidate. After a stale connection it tries a fresh one.
     async fn ask_account(
         &self,
         candidate: &Candidate,
         outbound: &Outbound,
-        (request_id, total, of_trace): (&str, Instant, &[(HeaderName, HeaderValue)]),
-        (permit, resent): (Arc<Permit>, &mut u32),
+        attempt: CountAttempt<'_>,
+        resent: &mut u32,
     ) -> Result<Vec<u8>, Failure> {
+        let CountAttempt {
+            request_id,
+            due: total,
+            trace,
+            permit,
+        } = attempt;
         let (mut alarm, upstream) = (Alarm::default(), &self.shared.upstream);
         let mut headers =
             credential::candidate_headers(upstream, candidate, outbound, total, &mut alarm).await?;
-        headers.extend_from_slice(of_trace);
-        let (path, body, timeouts) = (&*outbound.path, &*outbound.body, candidate.timeouts);
-        let outgoing = |fresh| Outgoing {
+        headers.extend_from_slice(trace);
+        let mut outgoing = Outgoing {
             request_id,
-            path,
+            path: &outbound.path,
             headers: &headers,
-            body,
+            body: &outbound.body,
             upload: None,
             stream: false,
-            timeouts,
+            timeouts: candidate.timeouts,
             total,
-            fresh,
+            fresh: false,
         };
-        let attempt = match open_attempt(
-            self.shared,
-            candidate,
-            &permit,
-            &outgoing(false),
-            &mut alarm,
-        )
-        .await
-        {
-            Err(Failure::Stale) => {
-                *resent = 1;
-                open_attempt(self.shared, candidate, &permit, &outgoing(true), &mut alarm).await
-            }
-            other => other,
-        };
-        let mut attempt = attempt.map_err(|failure| {
-            if failure == Failure::Stale {
-                Failure::unread()
-            } else {
-                failure
-            }
-        })?;
+        let mut started =
+            open_attempt(self.shared, candidate, &permit, &outgoing, &mut alarm).await;
+        if let Err(Failure::Stale) = started {
+            *resent = 1;
+            outgoing.fresh = true;
+            started = open_attempt(self.shared, candidate, &permit, &outgoing, &mut alarm).await;
+        }
+        let mut attempt = started.map_err(Failure::after_last_try)?;
         if attempt.head().await?.0 != http::StatusCode::OK {
             return Err(attempt
                 .read_refusal(
@@ -275,6 +263,16 @@ impl TokenCount<'_> {
         counted
             .ok_or_else(|| Failure::Nonsense("an answer without the number of tokens".to_owned()))
     }
+}
+
+/// An attempt to have the tokens of a request counted.
+struct CountAttempt<'a> {
+    request_id: &'a str,
+    /// The time at which the count must have come.
+    due: Instant,
+    /// The headers for the attempt's trace.
+    trace: &'a [(HeaderName, HeaderValue)],
+    permit: Arc<Permit>,
 }
 
 /// Sends the request over one connection, and waits for the head of the answer.

@@ -114,14 +114,15 @@ pub fn sign_request(
     let signed = signed.map_err(|_| {
         Failure::Unsigned("the path or the session token cannot be signed".to_owned())
     })?;
-    let header = |(name, value): (&'static str, Secret)| {
+    let mut headers = Vec::new();
+    for (name, value) in signed {
         let value = HeaderValue::try_from(value.expose());
         let mut value = value
             .map_err(|_| Failure::Unsigned("the signature does not fit in a header".to_owned()))?;
         value.set_sensitive(true);
-        Ok((HeaderName::from_static(name), value))
-    };
-    signed.into_iter().map(header).collect()
+        headers.push((HeaderName::from_static(name), value));
+    }
+    Ok(headers)
 }
 
 /// Returns the token for an account. Fetches a token if there is none or it ends soon.
@@ -203,22 +204,15 @@ pub async fn fetch_token(
     };
     let mut alarm = Alarm::default();
     let permit = issuer.state.admit().map(Arc::new).ok_or(Failure::Reset)?;
-    let looked_at = |failure| {
-        if failure == Failure::Stale {
-            Failure::unread()
-        } else {
-            failure
-        }
-    };
     let mut attempt = Attempt::connect_and_send(upstream, issuer, permit, &outgoing, &mut alarm)
         .await
-        .map_err(looked_at)?;
+        .map_err(Failure::after_last_try)?;
     let late = || Failure::ConnectTimeout;
     let (status, _) = alarm
         .until(due, pin!(attempt.head()))
         .await
         .ok_or_else(late)?
-        .map_err(looked_at)?;
+        .map_err(Failure::after_last_try)?;
     let mut answer = Vec::new();
     while let Some(chunk) = alarm
         .until(due, pin!(attempt.read()))

@@ -221,7 +221,8 @@ pub async fn fetch_list(
             upstream,
             ready_account,
             &listing.path(base, next.as_deref()),
-            (left, due),
+            left,
+            due,
             date,
         )
         .await?;
@@ -238,13 +239,14 @@ pub async fn fetch_list(
     )))
 }
 
-/// Returns what the account's server has at a path: at most so many bytes. Notes the time that the
-/// server tells, unless one is noted already.
+/// Returns what the account's server has at a path. Notes the time that the server tells, unless
+/// one is noted already.
 pub async fn get_bytes(
     upstream: &Upstream,
     ready_account: &Arc<ReadyAccount>,
     path: &str,
-    (max_bytes, due): (usize, Instant),
+    max_bytes: usize,
+    due: Instant,
     date: &mut Option<SystemTime>,
 ) -> Result<Vec<u8>, Failure> {
     let (timeouts, request_id) = (ready_account.account.timeouts, own_id());
@@ -279,22 +281,15 @@ pub async fn send_request(
         .admit_count()
         .map(Arc::new)
         .ok_or(Failure::Reset)?;
-    let looked_at = |failure| {
-        if failure == Failure::Stale {
-            Failure::unread()
-        } else {
-            failure
-        }
-    };
     let mut attempt =
         Attempt::connect_and_send(upstream, ready_account, permit, outgoing, &mut alarm)
             .await
-            .map_err(looked_at)?;
+            .map_err(Failure::after_last_try)?;
     let head = alarm
         .until(due, pin!(attempt.head()))
         .await
         .ok_or(Failure::TotalTimeout)?;
-    let (status, headers) = head.map_err(looked_at)?;
+    let (status, headers) = head.map_err(Failure::after_last_try)?;
     // An answer from a cache has the time at which it was put there.
     let is_fresh = headers.get("age").is_none();
     *date =

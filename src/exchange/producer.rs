@@ -39,6 +39,7 @@ mod state;
 mod streaming;
 mod thoughts;
 
+use self::progress::AttemptTimes;
 use super::OwnTime;
 use super::admission::CallersRequest;
 use super::backends::Backends;
@@ -122,8 +123,8 @@ pub struct Producer<'x> {
     state: ProducerState<'x>,
     /// The candidate that answers, or was tried last.
     asked: Option<&'x Candidate>,
-    /// The times that the answering attempt took to have a connection, and to begin to answer.
-    timing: (Option<Duration>, Option<Duration>),
+    /// The times of the answering attempt.
+    times: AttemptTimes,
     /// The usage of the exchange.
     usage: Usage,
     /// The part of a broken answer that the caller has: its id and its events.
@@ -203,7 +204,7 @@ impl<'x> Producer<'x> {
                 reserve: None,
             },
             asked: None,
-            timing: (None, None),
+            times: AttemptTimes::default(),
             usage: Usage::default(),
             shown_so_far: Unfinished::default(),
             attempts: Attempts::default(),
@@ -390,7 +391,7 @@ impl<'x> Producer<'x> {
         // An answer in reserve is not needed any more: its connection closes.
         self.attempts.maybe_billed |= self.state.take_reserve().is_some();
         self.note_answering(&attempt, losses);
-        self.timing = attempt.progress.timing();
+        self.times = attempt.progress.times();
         self.memory.answer = held;
         match gained {
             Gained::Whole(whole) => self.whole(attempt, whole),

@@ -28,15 +28,11 @@ pub(super) async fn open_tunnel(
     mut stream: Stream,
 ) -> Result<Stream, Failure> {
     if proxy.tls {
-        let distrusted = |Distrust { why, lasts }| {
+        let secured = proxy_trust().connect(&proxy.host, stream).await;
+        let secured = secured.map_err(|Distrust { why, lasts }| {
             proxy_failure(proxy, lasts, &format!("makes no secure connection: {why}"))
-        };
-        stream = Box::new(Secure(
-            proxy_trust()
-                .connect(&proxy.host, stream)
-                .await
-                .map_err(distrusted)?,
-        ));
+        })?;
+        stream = Box::new(Secure(secured));
     }
     let closed = || proxy_failure(proxy, false, "closed the connection without an answer");
     let goal = connect_target(base);
@@ -178,14 +174,15 @@ fn parse_answer(bytes: &[u8]) -> Result<Option<ProxyAnswer>, NoAnswer> {
             .headers
             .iter()
             .filter(|field| field.name.eq_ignore_ascii_case("proxy-authenticate"));
-        let is_basic =
-            |value: &[u8]| memchr::memmem::find(&value.to_ascii_lowercase(), b"basic").is_some();
         let has_ways = ways.clone().next().is_some();
-        let wants_another_way = has_ways && !ways.any(|field| is_basic(field.value));
+        let has_basic = ways.any(|field| {
+            let value = field.value.to_ascii_lowercase();
+            memchr::memmem::find(&value, b"basic").is_some()
+        });
         return Ok(Some(ProxyAnswer {
             status,
             length: before + length,
-            wants_another_way,
+            wants_another_way: has_ways && !has_basic,
         }));
     }
 }

@@ -110,11 +110,7 @@ impl Upstream {
             proxy,
             ..
         } = ready_account;
-        let late = || {
-            proxy.as_ref().map_or(Failure::ConnectTimeout, |proxy| {
-                tunnel::proxy_timeout(proxy)
-            })
-        };
+        let late = || connect_timeout(ready_account);
         let looked_up = alarm
             .until(
                 due,
@@ -218,18 +214,13 @@ impl Upstream {
             .transport
             .new_stream(&make_peer(ready_account, address))
             .await;
-        let failed = |failure| {
-            if let Failure::Unreachable(why) = failure {
-                out_of_reach(ready_account, why)
-            } else {
-                failure
-            }
-        };
         let tcp = tcp.map_err(|error| {
             if is_ours(&error) {
-                self.no_descriptors()
-            } else {
-                failed(failure_of(&error))
+                return self.no_descriptors();
+            }
+            match failure_of(&error) {
+                Failure::Unreachable(why) => out_of_reach(ready_account, why),
+                failure => failure,
             }
         })?;
         match &ready_account.proxy {
@@ -241,6 +232,14 @@ impl Upstream {
     fn no_descriptors(&self) -> Failure {
         self.descriptors.note_lack();
         Failure::NoDescriptors
+    }
+}
+
+/// Returns the failure if no connection is made in time.
+fn connect_timeout(place: &ReadyAccount) -> Failure {
+    match &place.proxy {
+        Some(proxy) => tunnel::proxy_timeout(proxy),
+        None => Failure::ConnectTimeout,
     }
 }
 

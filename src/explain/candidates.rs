@@ -77,14 +77,12 @@ impl Rehearsal<'_> {
             .iter()
             .map(|one| (one.model.clone(), one.reach))
             .collect();
-        let group_index = |one: &Candidate| {
-            groups
+        report.candidates.sort_by_key(|one| {
+            let group = groups
                 .iter()
-                .position(|(model, reach)| *model == one.model && *reach == one.reach)
-        };
-        report
-            .candidates
-            .sort_by_key(|one| (one.reach, group_index(one)));
+                .position(|(model, reach)| *model == one.model && *reach == one.reach);
+            (one.reach, group)
+        });
     }
 
     /// Asks the candidates. Notes in `thoughts` whether one of them would get signed thinking back.
@@ -94,11 +92,13 @@ impl Rehearsal<'_> {
         thoughts: &Cell<bool>,
     ) -> Vec<CandidateResult> {
         let mut search = Search::new(candidates, self.input.settings.attempts);
-        let result = |candidate: &plan::Candidate| match in_case(candidate) {
-            None => CandidateResult::Beyond,
-            Some(_) => self.ask(candidate, None, false, thoughts),
-        };
-        let mut results: Vec<CandidateResult> = candidates.iter().map(result).collect();
+        let mut results: Vec<CandidateResult> = candidates
+            .iter()
+            .map(|candidate| match in_case(candidate) {
+                None => CandidateResult::Beyond,
+                Some(_) => self.ask(candidate, None, false, thoughts),
+            })
+            .collect();
         let mut look = CandidateScan::new(None);
         while let Some(Prospect {
             index,
@@ -151,15 +151,14 @@ impl Rehearsal<'_> {
             return CandidateResult::Unavailable(why);
         }
         let family = candidate.family();
-        let kept = |_: &str| {
-            thoughts.set(thoughts.get() || family.is_some());
-            None
-        };
         match admission::write_request(
             candidate,
             asked,
             EarlierThoughts {
-                kept: &kept,
+                kept: &|_| {
+                    thoughts.set(thoughts.get() || family.is_some());
+                    None
+                },
                 sealed: Sealed::Closed,
             },
         ) {
@@ -173,7 +172,8 @@ impl Rehearsal<'_> {
     }
 
     fn verdict(&self, candidates: &[plan::Candidate], results: &[CandidateResult]) -> Verdict {
-        let attempt = |(candidate, result): (&plan::Candidate, &CandidateResult)| match result {
+        let pairs = candidates.iter().zip(results);
+        let attempts = pairs.filter_map(|(candidate, result)| match result {
             CandidateResult::Asked {
                 attempt: Some(nth),
                 is_last_resort,
@@ -183,8 +183,8 @@ impl Rehearsal<'_> {
             | CandidateResult::Unavailable(_)
             | CandidateResult::Unable(_)
             | CandidateResult::Beyond => None,
-        };
-        let mut attempts: Vec<_> = candidates.iter().zip(results).filter_map(attempt).collect();
+        });
+        let mut attempts: Vec<_> = attempts.collect();
         attempts.sort();
         // Candidates that are asked as the last resort come after all others.
         let Some((_, is_last_resort, _)) = attempts.first() else {
@@ -252,25 +252,7 @@ impl Rehearsal<'_> {
             };
         }
         is_for_the_operator &= search.passed.count > 0;
-        let busy = |kind: FailureKind| {
-            let waits = self
-                .model
-                .queue
-                .map(|queue| format!(", even after {} in the queue", duration_text(queue.wait)));
-            let waits = waits.unwrap_or_default();
-            let back = soonest
-                .map(|wait| {
-                    format!(
-                        "; the first one can be used again in {}",
-                        remaining_text(wait)
-                    )
-                })
-                .unwrap_or_default();
-            Refusal::new(
-                kind,
-                format!("no account can take the request now{waits}{back}"),
-            )
-        };
+        let busy = |kind| self.busy(kind, soonest);
         Verdict::refused(&match search.why_none(is_for_the_operator) {
             NoCandidate::Unable(refused) => Refusal::unable(refused, &self.envelope.model),
             NoCandidate::ForTheOperator => Refusal::new(
@@ -281,6 +263,25 @@ impl Rehearsal<'_> {
             NoCandidate::Overloaded => busy(FailureKind::UpstreamOverloaded),
             NoCandidate::Busy => busy(FailureKind::NoCapacity),
         })
+    }
+
+    /// Returns the refusal of a request that no account can take now.
+    fn busy(&self, what: FailureKind, soonest: Option<Duration>) -> Refusal {
+        let waits = self
+            .model
+            .queue
+            .map(|queue| format!(", even after {} in the queue", duration_text(queue.wait)));
+        let waits = waits.unwrap_or_default();
+        let back = soonest
+            .map(|wait| {
+                format!(
+                    "; the first one can be used again in {}",
+                    remaining_text(wait)
+                )
+            })
+            .unwrap_or_default();
+        let message = format!("no account can take the request now{waits}{back}");
+        Refusal::new(what, message)
     }
 
     /// Notes everything else that may happen to the request on its way.
@@ -408,9 +409,10 @@ impl Rehearsal<'_> {
             Some(in_case) => format!("{in_case}, but: {why}"),
             None => why,
         };
-        let is_it = |target: &&Target| {
+        let mut targets = one.model.targets.iter();
+        let target = targets.find(|target| {
             target.account.id == one.ready_account.account.id && target.model == one.upstream_model
-        };
+        });
         Candidate {
             account: Some(one.ready_account.account.id.to_string()),
             upstream_model: Some(one.upstream_model.to_string()),
@@ -422,7 +424,7 @@ impl Rehearsal<'_> {
                 .instance
                 .as_ref()
                 .and_then(|instance| instance.describe_target(one)),
-            price: one.model.targets.iter().find(is_it).and_then(target_costs),
+            price: target.and_then(target_costs),
             request,
             ..Candidate::of_model(&one.model.id, one.reach, state, why)
         }
@@ -454,31 +456,14 @@ impl Rehearsal<'_> {
     /// Notes the candidates that the order does not even hold: targets on disabled accounts, and
     /// models that the key does not see.
     fn left_out(&self, report: &mut Report) {
-        let disabled = |model: &Model, reach: Reach, report: &mut Report| {
-            let targets = model
-                .targets
-                .iter()
-                .filter(|target| !target.account.enabled);
-            report.candidates.extend(targets.map(|target| Candidate {
-                account: Some(target.account.id.to_string()),
-                upstream_model: Some(target.model.to_string()),
-                price: target_costs(target),
-                ..Candidate::of_model(
-                    &model.id,
-                    reach,
-                    CandidateState::Disabled,
-                    "its account is disabled".to_owned(),
-                )
-            }));
-        };
-        disabled(self.model, Reach::Any, report);
+        add_disabled(self.model, Reach::Any, report);
         let catalog = &self.input.snapshot.catalog;
         for (id, reach) in plan::stand_ins(self.model) {
             let Some(model) = catalog.model(id) else {
                 continue;
             };
             match key::why_hidden(catalog, self.key, &model) {
-                None => disabled(&model, reach, report),
+                None => add_disabled(&model, reach, report),
                 Some(why) => {
                     let why = format!("skipped: {why}");
                     report.candidates.push(Candidate::of_model(
@@ -491,6 +476,23 @@ impl Rehearsal<'_> {
             }
         }
     }
+}
+
+/// Notes the targets of a model whose accounts are disabled.
+fn add_disabled(model: &Model, reach: Reach, report: &mut Report) {
+    let targets = model.targets.iter();
+    let disabled = targets.filter(|target| !target.account.enabled);
+    report.candidates.extend(disabled.map(|target| Candidate {
+        account: Some(target.account.id.to_string()),
+        upstream_model: Some(target.model.to_string()),
+        price: target_costs(target),
+        ..Candidate::of_model(
+            &model.id,
+            reach,
+            CandidateState::Disabled,
+            "its account is disabled".to_owned(),
+        )
+    }));
 }
 
 /// Returns when a candidate is asked that is not there for every request.

@@ -102,11 +102,12 @@ impl Instance {
                         "breaker half open: one request at a time tests the target{now}"
                     ));
                 }
-                let time = |subject: &str, time: Option<u64>| {
-                    time.map(|time| format!("{subject} expected in {time}ms"))
-                };
-                does.extend(time("first token", target.first_token_ms));
-                does.extend(time("whole answer", target.whole_ms));
+                for (stage, time) in [
+                    ("first token", target.first_token_ms),
+                    ("whole answer", target.whole_ms),
+                ] {
+                    does.extend(time.map(|time| format!("{stage} expected in {time}ms")));
+                }
                 does.extend(
                     target
                         .headroom
@@ -120,14 +121,11 @@ impl Instance {
 
     /// Puts the status into the snapshot.
     pub(super) fn restore_state(&self, snapshot: &Snapshot, now: Instant, clock: SystemTime) {
-        let after = |milliseconds: u64| now + Duration::from_millis(milliseconds).min(MAX_REST);
+        let after = |milliseconds| time_after(now, milliseconds);
+        let rest_of = |rest| reported_rest(rest, now);
         for (ready_account, tracks) in snapshot.ready_accounts.iter().zip(snapshot.targets()) {
             let Some(reported) = self.account(&ready_account.account.id) else {
                 continue;
-            };
-            let rest_of = |rest: &RestReport| Rest {
-                until: after(rest.for_ms),
-                why: rest.why,
             };
             let mut rests = reported
                 .targets
@@ -225,10 +223,19 @@ fn target_of<'a>(
     endpoint: Endpoint,
 ) -> Option<&'a TargetReport> {
     // An older gateway names no endpoint: it has one.
-    let is_at =
-        |target: &TargetReport| target.endpoint.is_empty() || target.endpoint == endpoint.name();
-    account
-        .targets
-        .iter()
-        .find(|target| target.model == *model && is_at(target))
+    account.targets.iter().find(|target| {
+        target.model == *model && (target.endpoint.is_empty() || target.endpoint == endpoint.name())
+    })
+}
+
+/// Returns the time after so many milliseconds.
+fn time_after(now: Instant, milliseconds: u64) -> Instant {
+    now + Duration::from_millis(milliseconds).min(MAX_REST)
+}
+
+fn reported_rest(report: &RestReport, now: Instant) -> Rest {
+    Rest {
+        until: time_after(now, report.for_ms),
+        why: report.why,
+    }
 }

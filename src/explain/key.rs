@@ -125,15 +125,16 @@ pub(super) fn find_model(
         );
         return None;
     };
-    let is_other = || {
-        let (shown, id) = (id.chars().take(80).collect::<String>(), &model.id);
-        format!(
-            "\"{shown}\" is a name of the demo \"{id}\" only for keys whose models are listed, in `models`"
-        )
-    };
-    match why_hidden(catalog, key, &model)
-        .or_else(|| catalog.visible(key, id).is_none().then(is_other))
-    {
+    let why = why_hidden(catalog, key, &model).or_else(|| {
+        let is_demo = catalog.visible(key, id).is_none();
+        is_demo.then(|| {
+            let (shown, id) = (id.chars().take(80).collect::<String>(), &model.id);
+            format!(
+                "\"{shown}\" is a name of the demo \"{id}\" only for keys whose models are listed, in `models`"
+            )
+        })
+    });
+    match why {
         Some(why) => {
             report.add_fault("model", not_found(why));
             None

@@ -125,17 +125,14 @@ pub fn read_headers<'h>(
     mut written: impl Iterator<Item = (&'h str, &'h str)>,
     front: &Front,
 ) -> Result<HeaderMap, String> {
-    let read = |(name, value): (&str, &str)| {
-        let mut known = [SESSION, TIMEOUT]
-            .into_iter()
-            .chain(front.extras.session_headers.iter().copied());
+    let headers = written.by_ref().map(|(name, value)| {
+        let own = [SESSION, TIMEOUT].into_iter();
+        let mut known = own.chain(front.extras.session_headers.iter().copied());
         let name = known.find(|known| known.eq_ignore_ascii_case(name.trim()))?;
-        Some((
-            HeaderName::from_static(name),
-            HeaderValue::from_str(value.trim()).ok()?,
-        ))
-    };
-    let headers: Option<HeaderMap> = written.by_ref().map(read).collect();
+        let value = HeaderValue::from_str(value.trim()).ok()?;
+        Some((HeaderName::from_static(name), value))
+    });
+    let headers: Option<HeaderMap> = headers.collect();
     headers.ok_or_else(|| {
         format!("write `{SESSION}: TEXT` or `{TIMEOUT}: TIME`; other headers change nothing")
     })
@@ -166,7 +163,7 @@ pub fn explain_request(key: &str, input: &Input) -> Report {
         report.add_fault("request", refusal);
         None
     });
-    let envelope = read_envelope(body, settings.largest, (front, asked), &mut report);
+    let envelope = read_envelope(body, settings.largest, front, asked, &mut report);
     let (Some(key), Some(envelope)) = (key, envelope) else {
         return report.with_refusal();
     };
@@ -257,13 +254,6 @@ pub fn explain_request(key: &str, input: &Input) -> Report {
 
 /// Writes what is used of the limits of a scope.
 fn used_text(bound: &Bound<'_>, counts: &Counts) -> String {
-    let amount = |kind: Kind, number: u64| {
-        if kind.is_money() {
-            Usd(number).to_string()
-        } else {
-            number.to_string()
-        }
-    };
     let each = bound.used(counts).map(|(kind, used, limit)| {
         format!(
             "{} {} of {}",
@@ -273,6 +263,14 @@ fn used_text(bound: &Bound<'_>, counts: &Counts) -> String {
         )
     });
     each.collect::<Vec<_>>().join(", ")
+}
+
+fn amount(kind: Kind, number: u64) -> String {
+    if kind.is_money() {
+        Usd(number).to_string()
+    } else {
+        number.to_string()
+    }
 }
 
 /// Checks the request against the limits. Where their use is not known, these are whole limits: a
@@ -298,12 +296,11 @@ fn within_limits(bounds: &Bounds<'_>, ask: Ask, all: Ask, report: &mut Report) {
             ),
         );
     }
-    let estimated = |bound: &&Bound<'_>| {
-        bound
-            .each()
-            .any(|(kind, limit)| kind.is_over_as_estimated(limit, ask))
-    };
-    for bound in bounds.iter().filter(estimated) {
+    for bound in bounds.iter() {
+        let mut each = bound.each();
+        if !each.any(|(kind, limit)| kind.is_over_as_estimated(limit, ask)) {
+            continue;
+        }
         report.add_fact(
             "limits",
             format!(
@@ -322,7 +319,8 @@ fn within_limits(bounds: &Bounds<'_>, ask: Ask, all: Ask, report: &mut Report) {
 fn read_envelope(
     body: &Bytes,
     limit: usize,
-    (front, asked): (&'static Front, &PathRequest),
+    front: &'static Front,
+    asked: &PathRequest,
     report: &mut Report,
 ) -> Option<Envelope> {
     if body.len() > limit {

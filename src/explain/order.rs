@@ -92,13 +92,12 @@ impl Order {
             .map(|(one, _)| group_of(one))
             .collect();
         places.sort_by_key(|(_, count)| count.ranks);
-        let with_share = |(candidate, count): (Candidate, Count)| {
-            let first_for = shaken
-                .contains(&group_of(&candidate))
-                .then_some(count.first as f64 / DRAWS as f64);
+        let ordered = places.into_iter().map(|(candidate, count)| {
+            let is_shaken = shaken.contains(&group_of(&candidate));
+            let first_for = is_shaken.then_some(count.first as f64 / DRAWS as f64);
             (candidate, first_for)
-        };
-        let (candidates, first_for) = places.into_iter().map(with_share).unzip();
+        });
+        let (candidates, first_for) = ordered.unzip();
         Some(Order {
             candidates,
             first_for,

@@ -166,12 +166,11 @@ impl Report {
 
     /// Adds a fact because of which no candidate is asked.
     pub(super) fn add_fault(&mut self, about: &'static str, refusal: Refusal) {
-        let is_new =
-            |param: &&String| *param != about && !refusal.message.contains(&format!("`{param}`"));
         let param = refusal
             .param
             .as_ref()
-            .filter(is_new)
+            .filter(|param| *param != about && !refusal.message.contains(&format!("`{param}`")));
+        let param = param
             .map(|param| format!(" (`{param}`)"))
             .unwrap_or_default();
         self.facts.push(Fact {

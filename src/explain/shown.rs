@@ -63,7 +63,7 @@ pub(super) fn upstream_request(
             .is_err()
             .then(|| base64::engine::general_purpose::STANDARD.encode(&written)),
         deadlines: request_deadlines(candidate, envelope.stream, timeout),
-        changed: list_changes(candidate, envelope, (body, &written), outbound.copied == 0),
+        changed: list_changes(candidate, envelope, body, &written, outbound.copied == 0),
         dropped: outbound
             .losses
             .names()
@@ -77,11 +77,6 @@ pub(super) fn upstream_request(
 /// Returns the headers that the gateway writes, in its order.
 fn shown_headers(account: &Account, outbound: &Outbound, length: usize) -> Vec<(String, String)> {
     let mut own = credential::plain_headers(outbound);
-    let masked = |name: header::HeaderName, mask: &'static str| {
-        let mut value = HeaderValue::from_static(mask);
-        value.set_sensitive(true);
-        (name, value)
-    };
     match &account.signer {
         Some(Signer::Aws(keys)) => match credential::sign_request(keys, account, outbound) {
             Ok(signed) => own.extend(signed.into_iter().map(|(name, _)| masked(name, SIGNED))),
@@ -93,26 +88,34 @@ fn shown_headers(account: &Account, outbound: &Outbound, length: usize) -> Vec<(
         None => {}
     }
     let id = HeaderValue::from_static(REQUEST_ID);
-    let show = |(name, value): (header::HeaderName, HeaderValue)| {
-        let is_of_catalog = || {
-            account
-                .headers
-                .iter()
-                .any(|(other, own_value)| *other == name && *own_value == value)
-        };
-        let text = match value.to_str() {
-            Ok(text @ (SIGNED | TOKEN | UNSIGNABLE)) => text,
-            Ok(text) if !value.is_sensitive() => text,
-            _ if is_of_catalog() => CATALOG,
-            Ok(text) if text.starts_with("Bearer ") => "Bearer <key>",
-            Ok(_) | Err(_) => KEY,
-        };
+    let headers = outgoing::head_fields(account, &own, id, length).into_iter();
+    let shown = headers.map(|(name, value)| {
+        let text = shown_value(account, &name, &value);
         (name.as_str().to_owned(), text.to_owned())
-    };
-    outgoing::head_fields(account, &own, id, length)
-        .into_iter()
-        .map(show)
-        .collect()
+    });
+    shown.collect()
+}
+
+fn masked(name: header::HeaderName, mask: &'static str) -> (header::HeaderName, HeaderValue) {
+    let mut value = HeaderValue::from_static(mask);
+    value.set_sensitive(true);
+    (name, value)
+}
+
+/// Returns a header's value, or what stands for it: no secret is shown.
+fn shown_value<'v>(
+    account: &Account,
+    name: &header::HeaderName,
+    value: &'v HeaderValue,
+) -> &'v str {
+    let mut of_catalog = account.headers.iter();
+    match value.to_str() {
+        Ok(text @ (SIGNED | TOKEN | UNSIGNABLE)) => text,
+        Ok(text) if !value.is_sensitive() => text,
+        _ if of_catalog.any(|(other, written)| other == name && written == value) => CATALOG,
+        Ok(text) if text.starts_with("Bearer ") => "Bearer <key>",
+        Ok(_) | Err(_) => KEY,
+    }
 }
 
 /// Returns whether a service account signs for the account's tokens.
@@ -154,7 +157,8 @@ fn request_deadlines(
 fn list_changes(
     candidate: &Candidate,
     envelope: &Envelope,
-    (body, written): (&[u8], &[u8]),
+    body: &[u8],
+    written: &[u8],
     passes: bool,
 ) -> Vec<String> {
     let mut changed = Vec::new();

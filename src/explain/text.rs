@@ -42,14 +42,8 @@ fn write_candidates(candidates: &[Candidate], out: &mut String) {
     if candidates.is_empty() {
         return;
     }
-    let width = |name: fn(&Candidate) -> &Option<String>| {
-        candidates
-            .iter()
-            .map(|one| or_dash(name(one)).chars().count())
-            .max()
-            .unwrap_or_default()
-    };
-    let (first, second) = (width(|one| &one.account), width(|one| &one.upstream_model));
+    let first = column_width(candidates, |one| &one.account);
+    let second = column_width(candidates, |one| &one.upstream_model);
     let mut group = None;
     for one in candidates {
         if group.replace((&one.model, one.reach)) != Some((&one.model, one.reach)) {
@@ -80,6 +74,13 @@ fn write_candidates(candidates: &[Candidate], out: &mut String) {
             ));
         }
     }
+}
+
+fn column_width(candidates: &[Candidate], cell: fn(&Candidate) -> &Option<String>) -> usize {
+    let widths = candidates
+        .iter()
+        .map(|one| or_dash(cell(one)).chars().count());
+    widths.max().unwrap_or_default()
 }
 
 fn or_dash(name: &Option<String>) -> &str {

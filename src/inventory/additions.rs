@@ -16,11 +16,6 @@ pub fn only_adds_or_disables(before: &Catalog, after: &Catalog, now: SystemTime)
         Inventory::from_catalog(before),
         Inventory::from_catalog(after),
     ];
-    let is_off = |account: &String| {
-        new.accounts
-            .get(account)
-            .is_some_and(|account| !account.enabled)
-    };
     let SecretChanges {
         accounts,
         keys,
@@ -28,8 +23,11 @@ pub fn only_adds_or_disables(before: &Catalog, after: &Catalog, now: SystemTime)
         moved,
         more: _,
     } = SecretChanges::between(before, after, now);
-    let secrets_stay =
-        accounts.keys().all(is_off) && keys.is_empty() && sooner.is_empty() && moved.is_empty();
+    let are_off = accounts.keys().all(|account| {
+        let account = new.accounts.get(account);
+        account.is_some_and(|account| !account.enabled)
+    });
+    let secrets_stay = are_off && keys.is_empty() && sooner.is_empty() && moved.is_empty();
     secrets_stay && entries_stay(&old, &new)
 }
 
@@ -54,18 +52,18 @@ fn entries_stay(old: &Inventory, new: &Inventory) -> bool {
 }
 
 fn account_stays(old: &AccountItem, new: &AccountItem) -> bool {
-    let read = |settings: &Settings| -> Settings {
-        let read = settings
-            .iter()
-            .filter(|(name, _)| !OF_FILES.contains(&name.as_str()));
-        read.map(|(name, value)| (name.clone(), value.clone()))
-            .collect()
-    };
     let is_switched_off = old.enabled && !new.enabled;
     old == new
         || (is_switched_off
             && old.address == new.address
-            && read(&old.settings) == read(&new.settings))
+            && without_files(&old.settings) == without_files(&new.settings))
+}
+
+/// Returns the settings that are not read from files.
+fn without_files(settings: &Settings) -> Settings {
+    let mut settings = settings.clone();
+    settings.retain(|name, _| !OF_FILES.contains(&name.as_str()));
+    settings
 }
 
 fn caller_stays(old: &CallerItem, new: &CallerItem) -> bool {

@@ -3,14 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use serde_json::json;
-
 use super::{
     AccountItem, Amounts, CallerItem, Inventory, KeyItem, ModelItem, TargetItem, settings,
 };
 use crate::base::calendar::format_system_time;
 use crate::catalog::{Account, Caller, Catalog, Key, Model, Signer, Target};
-use crate::conf::price::{Usd, costs};
+use crate::conf::price::costs;
 use crate::limits::{Kind, Limits, Reserve};
 use dialects::upstream::SignsWith;
 
@@ -105,16 +103,14 @@ fn model_item(model: &Model) -> ModelItem {
 }
 
 fn target_item(target: &Target) -> TargetItem {
-    let price = |price| {
-        costs::named_costs(price)
-            .into_iter()
-            .map(|(name, cost)| (name.to_owned(), cost))
-            .collect()
-    };
+    let price = target.price.as_ref().map(|price| {
+        let costs = costs::named_costs(price).into_iter();
+        costs.map(|(name, cost)| (name.to_owned(), cost)).collect()
+    });
     TargetItem {
         account: target.account.id.to_string(),
         model: target.model.to_string(),
-        price: target.price.as_ref().map(price),
+        price,
         settings: settings::target_settings(target),
         tier: target.tier,
         weight: target.weight,
@@ -151,17 +147,10 @@ fn key_item(catalog: &Catalog, key: &Arc<Key>) -> KeyItem {
 }
 
 fn limit_amounts(limits: &Limits) -> Amounts {
-    let amount = |kind: Kind, number| {
-        if kind.is_money() {
-            json!(Usd(number))
-        } else {
-            json!(number)
-        }
-    };
     let each = Kind::ALL
         .into_iter()
         .filter_map(|kind| Some((kind, kind.limit(limits, 1)?)));
-    let each = each.map(|(kind, number)| (kind.name().to_owned(), amount(kind, number)));
+    let each = each.map(|(kind, number)| (kind.name().to_owned(), kind.amount(number)));
     let reserve = (limits.reserve != Reserve::Typical)
         .then(|| ("reserve".to_owned(), limits.reserve.name().into()));
     each.chain(reserve).collect()

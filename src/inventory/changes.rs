@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
+use serde_json::Value;
 
 use super::{Amounts, Inventory, SecretChanges, Settings};
 use crate::base::units::Span;
@@ -90,16 +91,12 @@ struct FoundChanges(BTreeMap<ChangeKey, BTreeSet<String>>);
 type ChangeKey = (Effect, &'static str, String, Vec<String>, Holders);
 
 impl FoundChanges {
-    fn add(
-        &mut self,
-        effect: Effect,
-        (kind, name): (&'static str, &str),
-        statement: impl Into<String>,
-    ) {
+    fn add(&mut self, effect: Effect, entry: (&'static str, &str), statement: impl Into<String>) {
         self.add_with_models(
             effect,
-            (kind, name),
-            (statement.into(), Vec::new()),
+            entry,
+            statement.into(),
+            Vec::new(),
             Holders::default(),
         );
     }
@@ -108,7 +105,7 @@ impl FoundChanges {
     fn add_for_model(
         &mut self,
         effect: Effect,
-        (kind, name): (&'static str, &str),
+        entry: (&'static str, &str),
         statement: impl Into<String>,
         whom: Holders,
     ) {
@@ -117,16 +114,18 @@ impl FoundChanges {
         } else {
             effect
         };
-        self.add_with_models(effect, (kind, name), (statement.into(), Vec::new()), whom);
+        self.add_with_models(effect, entry, statement.into(), Vec::new(), whom);
     }
 
     fn add_with_models(
         &mut self,
         effect: Effect,
-        (kind, name): (&'static str, &str),
-        (statement, models): (String, Vec<String>),
+        entry: (&'static str, &str),
+        statement: String,
+        models: Vec<String>,
         whom: Holders,
     ) {
+        let (kind, name) = entry;
         self.0
             .entry((effect, kind, statement, models, whom))
             .or_default()
@@ -134,20 +133,19 @@ impl FoundChanges {
     }
 
     fn into_changes(self) -> Vec<Change> {
-        let change =
-            |((effect, kind, statement, models, whom), names): (ChangeKey, BTreeSet<String>)| {
-                let Holders { callers, keys } = whom;
-                Change {
-                    effect,
-                    kind,
-                    what: statement,
-                    models,
-                    names: names.into_iter().collect(),
-                    callers,
-                    keys,
-                }
-            };
-        self.0.into_iter().map(change).collect()
+        let changes = self.0.into_iter().map(|(happening, names)| {
+            let (effect, kind, statement, models, whom) = happening;
+            Change {
+                effect,
+                kind,
+                what: statement,
+                models,
+                names: names.into_iter().collect(),
+                callers: whom.callers,
+                keys: whom.keys,
+            }
+        });
+        changes.collect()
     }
 }
 
@@ -160,6 +158,29 @@ pub struct ExtraFacts<'b> {
     pub server: Option<[&'b BTreeMap<String, String>; 2]>,
 }
 
+/// The two inventories that are compared, and what is known of them.
+#[derive(Clone, Copy)]
+struct Sides<'a, 'i> {
+    before: &'i Inventory,
+    after: &'i Inventory,
+    /// Who may use which model before the change.
+    old: &'a Access<'i>,
+    /// Who may use which model after it.
+    new: &'a Access<'i>,
+    /// Whose secrets differ; `None` if it is not known.
+    secrets: Option<&'a SecretChanges>,
+    /// The present time, as in the inventories.
+    now: &'a str,
+}
+
+impl Sides<'_, '_> {
+    /// Returns whether the secret of a key opens another key after the change.
+    fn is_moved(&self, caller: &str, key: &str) -> bool {
+        self.secrets
+            .is_some_and(|secrets| secrets.is_moved(caller, key))
+    }
+}
+
 /// Lists the changes from one inventory to another. `now` is a time as in the inventories.
 pub fn find_changes(
     before: &Inventory,
@@ -168,16 +189,19 @@ pub fn find_changes(
     now: &str,
 ) -> Vec<Change> {
     let mut found = FoundChanges::default();
-    let access = [Access::new(before, now), Access::new(after, now)];
-    upstreams::compare_accounts(&mut found, [before, after], &access);
-    upstreams::compare_models(&mut found, before, after, &access);
-    callers::compare_callers(&mut found, [before, after], besides.secrets.as_ref(), now);
-    access::compare_permissions(
-        &mut found,
-        [before, after],
-        (&access, now),
-        besides.secrets.as_ref(),
-    );
+    let [old, new] = [Access::new(before, now), Access::new(after, now)];
+    let sides = Sides {
+        before,
+        after,
+        old: &old,
+        new: &new,
+        secrets: besides.secrets.as_ref(),
+        now,
+    };
+    upstreams::compare_accounts(&mut found, &sides);
+    upstreams::compare_models(&mut found, &sides);
+    callers::compare_callers(&mut found, &sides);
+    access::compare_permissions(&mut found, &sides);
     if let Some(secrets) = &besides.secrets {
         add_secret_changes(&mut found, after, secrets);
     }
@@ -256,33 +280,18 @@ fn compare_settings(before: &Settings, after: &Settings) -> Vec<(Effect, String)
 fn setting_effect(name: &str, old: Option<&String>, new: Option<&String>) -> Effect {
     let is_less = match name.strip_prefix("timeouts.").unwrap_or(name) {
         "concurrency" | "connect" | "first_byte" | "first_token" | "idle" | "total"
-        | "total_stream" => {
-            let number = |value: Option<&String>| {
-                let number = value.map(|text| {
-                    text.parse()
-                        .ok()
-                        .or_else(|| text.parse().ok().map(|Span(span)| span.as_millis()))
-                });
-                number.map_or(u128::MAX, Option::unwrap_or_default)
-            };
-            number(new) < number(old)
-        }
+        | "total_stream" => bound(new) < bound(old),
         "caller_references" => {
-            let words = |value: Option<&String>| -> BTreeSet<String> {
-                value
-                    .into_iter()
-                    .flat_map(|text| text.split(", "))
-                    .map(str::to_owned)
-                    .collect()
-            };
-            !words(old).is_subset(&words(new))
+            let [old, new] = [old, new].map(|list| {
+                let words = list.into_iter().flat_map(|list| list.split(", "));
+                Vec::from_iter(words)
+            });
+            old.iter().any(|word| !new.contains(word))
         }
         "media_urls" => {
-            let rank = |value: Option<&String>| {
-                ["refuse", "public", "pass"]
-                    .iter()
-                    .position(|word| value.is_some_and(|value| value == word))
-            };
+            const RANKS: [&str; 3] = ["refuse", "public", "pass"];
+            let [old, new] = [old, new].map(|word| word.map(String::as_str));
+            let rank = |word| RANKS.iter().position(|rank| word == Some(*rank));
             rank(new) < rank(old)
         }
         "on_loss" | "on_broken_call" => new.is_some_and(|new| new == "refuse" || new == "error"),
@@ -294,6 +303,15 @@ fn setting_effect(name: &str, old: Option<&String>, new: Option<&String>) -> Eff
     } else {
         Effect::Changes
     }
+}
+
+/// Reads a number or a time. What is not written is no bound.
+fn bound(written: Option<&String>) -> u128 {
+    let Some(text) = written else {
+        return u128::MAX;
+    };
+    let time = || text.parse().ok().map(|Span(span)| span.as_millis());
+    text.parse().ok().or_else(time).unwrap_or_default()
 }
 
 /// Puts the words of each effect together.
@@ -313,46 +331,32 @@ fn compare_amounts(before: &Amounts, after: &Amounts) -> Vec<(Effect, String)> {
         .filter(|name| before.get(*name) != after.get(*name));
     let each = differing.map(|name| {
         let (old, new) = (before.get(name), after.get(name));
-        let number = |value: Option<&serde_json::Value>| {
-            value.map_or(Some(f64::INFINITY), serde_json::Value::as_f64)
-        };
+        let number = |limit: Option<&Value>| limit.map_or(Some(f64::INFINITY), Value::as_f64);
         let effect = match number(old).zip(number(new)) {
+            // `reserve` is a rule, and has a usual value.
+            _ if name == "reserve" => Effect::Changes,
             Some((old, new)) if new < old => Effect::Tightens,
             Some(_) => Effect::Widens,
             None => Effect::Changes,
         };
-        let text = |value: Option<&serde_json::Value>| match value {
-            None => "no limit".to_owned(),
-            Some(serde_json::Value::String(word)) => word.clone(),
-            // Money is written as in the catalog: `10`, not `10.0`.
-            Some(serde_json::Value::Number(money)) if money.is_f64() => {
-                money.as_f64().unwrap_or_default().to_string()
-            }
-            Some(other) => other.to_string(),
-        };
-        // `reserve` is a rule, and has a usual value.
-        let with_default = |value| {
-            if name == "reserve" && value == "no limit" {
-                "usual".to_owned()
-            } else {
-                value
-            }
-        };
-        let effect = if name == "reserve" {
-            Effect::Changes
+        let nothing = if name == "reserve" {
+            "usual"
         } else {
-            effect
+            "no limit"
         };
-        (
-            effect,
-            format!(
-                "{name} {} → {}",
-                with_default(text(old)),
-                with_default(text(new))
-            ),
-        )
+        let [old, new] = [old, new].map(|limit| limit.map_or(nothing.to_owned(), amount));
+        (effect, format!("{name} {old} → {new}"))
     });
     each.collect()
+}
+
+/// Writes a limit as in the catalog. Money is `10` there, not `10.0`.
+fn amount(limit: &Value) -> String {
+    match limit {
+        Value::String(word) => word.clone(),
+        Value::Number(money) if money.is_f64() => money.as_f64().unwrap_or_default().to_string(),
+        other => other.to_string(),
+    }
 }
 
 #[cfg(test)]

@@ -111,19 +111,14 @@ impl SecretChanges {
             let is_refused = lost.contains(key) || off.contains(key);
             !is_refused && opens.iter().any(|opens| opens != key)
         });
-        let digests_of = |catalog: &Catalog| -> BTreeMap<_, _> {
-            let enabled = catalog.accounts().iter().filter(|account| account.enabled);
-            enabled
-                .map(|account| (account.id.clone(), account_digests(account)))
-                .collect()
-        };
-        let (old, new) = (digests_of(before), digests_of(after));
+        let (old, new) = (digests_by_account(before), digests_by_account(after));
         let other = old.iter().filter_map(|(id, was)| {
             let pairs = was.iter().zip(new.get(id)?);
             // A secret of only one side is a change of a setting, which is reported as such.
-            let is_other =
-                |was: Option<[u8; 32]>, is| was.zip(is).is_some_and(|(was, is)| was != is);
-            let pairs = pairs.filter(|((_, was), (_, is))| is_other(*was, *is));
+            let pairs = pairs.filter(|((_, was), (_, is))| {
+                let both = was.zip(*is);
+                both.is_some_and(|(was, is)| was != is)
+            });
             let parts: Vec<String> = pairs.map(|((name, _), _)| (*name).to_owned()).collect();
             (!parts.is_empty()).then(|| (id.to_string(), parts))
         });
@@ -267,6 +262,16 @@ fn secrets_mark(catalog: &Catalog) -> String {
     short_hex(hash_slowly(first))
 }
 
+/// Returns the digests of the secrets of each account that is enabled.
+fn digests_by_account(
+    catalog: &Catalog,
+) -> BTreeMap<Arc<str>, [(&'static str, Option<[u8; 32]>); 4]> {
+    let enabled = catalog.accounts().iter().filter(|account| account.enabled);
+    enabled
+        .map(|account| (account.id.clone(), account_digests(account)))
+        .collect()
+}
+
 /// Returns the digest of each kind of an account's secrets, if it has any, for use in this module
 /// only.
 fn account_digests(account: &Account) -> [(&'static str, Option<[u8; 32]>); 4] {
@@ -296,13 +301,10 @@ fn account_digests(account: &Account) -> [(&'static str, Option<[u8; 32]>); 4] {
         .iter()
         .flat_map(|(name, value)| [name.as_str().as_bytes(), value.as_bytes()]);
     let Network { ca, proxy, .. } = &account.network;
-    let of_proxy = || {
-        digest_parts(
-            proxy
-                .marks()
-                .map(|mark| mark.unwrap_or_default().as_bytes()),
-        )
-    };
+    let own_proxy = matches!(proxy, ProxyChoice::Own(_)).then(|| {
+        let marks = proxy.marks();
+        digest_parts(marks.map(|mark| mark.unwrap_or_default().as_bytes()))
+    });
     [
         (
             "credential",
@@ -313,7 +315,7 @@ fn account_digests(account: &Account) -> [(&'static str, Option<[u8; 32]>); 4] {
             (!account.headers.is_empty()).then(|| digest_parts(headers)),
         ),
         ("ca", ca.as_deref().map(|ca| digest_parts([ca]))),
-        ("proxy", matches!(proxy, ProxyChoice::Own(_)).then(of_proxy)),
+        ("proxy", own_proxy),
     ]
 }
 

@@ -109,10 +109,6 @@ pub(super) fn account_settings(account: &Account) -> Settings {
 
 /// Lists the settings of a model that have no field of their own.
 pub(super) fn model_settings(model: &Model) -> Settings {
-    let list = |ids: &[std::sync::Arc<str>]| {
-        let ids: Vec<&str> = ids.iter().map(|id| &**id).collect();
-        Some(ids.join(", ")).filter(|list| !list.is_empty())
-    };
     let written = [
         (
             "created",
@@ -124,9 +120,9 @@ pub(super) fn model_settings(model: &Model) -> Settings {
             "defaults.max_tokens",
             model.max_tokens.map(|limit| limit.to_string()),
         ),
-        ("fallbacks", list(&model.fallbacks)),
-        ("fallbacks_on.context", list(&model.on_context)),
-        ("fallbacks_on.refusal", list(&model.on_refusal)),
+        ("fallbacks", listed(&model.fallbacks)),
+        ("fallbacks_on.context", listed(&model.on_context)),
+        ("fallbacks_on.refusal", listed(&model.on_refusal)),
         (
             "hedge",
             model.hedge.map(|hedge| {
@@ -143,11 +139,11 @@ pub(super) fn model_settings(model: &Model) -> Settings {
         ),
         (
             "on_broken_call",
-            Some(choose_word(model.refuse_broken_calls, ["error", "pass"])),
+            Some(choose_word(model.refuse_broken_calls, "error", "pass")),
         ),
         (
             "on_loss",
-            Some(choose_word(model.refuse_loss, ["refuse", "drop"])),
+            Some(choose_word(model.refuse_loss, "refuse", "drop")),
         ),
         ("owned_by", Some(model.owned_by.to_string())),
         (
@@ -158,12 +154,18 @@ pub(super) fn model_settings(model: &Model) -> Settings {
         ),
         (
             "reasoning",
-            Some(choose_word(model.show_reasoning, ["show", "hide"])),
+            Some(choose_word(model.show_reasoning, "show", "hide")),
         ),
         ("sticky", flag_text(model.sticky)),
         ("strategy", Some(model.strategy.name().to_owned())),
     ];
     collect_settings(written)
+}
+
+/// Writes a list, if there is anything in it.
+fn listed(ids: &[std::sync::Arc<str>]) -> Option<String> {
+    let ids: Vec<&str> = ids.iter().map(|id| &**id).collect();
+    Some(ids.join(", ")).filter(|list| !list.is_empty())
 }
 
 /// Returns a share as a number of hundredths.
@@ -184,47 +186,43 @@ pub(super) fn target_settings(target: &Target) -> Settings {
 
 /// Lists the traits that differ from those of a model of which nothing is known.
 fn trait_settings(traits: &Traits) -> impl Iterator<Item = (&'static str, Option<String>)> {
-    let named = |traits: &Traits| {
-        let number =
-            |number: Option<u64>| number.map(|number| number.to_string()).unwrap_or_default();
-        [
-            ("traits.context", number(traits.context)),
-            ("traits.max_output", number(traits.max_output)),
-            ("traits.sampling", debug_word(&traits.sampling)),
-            ("traits.thinking", debug_word(&traits.thinking)),
-            ("traits.thinking_off", traits.thinking_off.to_string()),
-            ("traits.efforts", debug_word(&traits.efforts)),
-            ("traits.bound_thoughts", traits.bound_thoughts.to_string()),
-            ("traits.tools", traits.tools.to_string()),
-            ("traits.forced_tools", traits.forced_tools.to_string()),
-            (
-                "traits.forced_while_thinking",
-                traits.forced_while_thinking.to_string(),
-            ),
-            ("traits.structured", traits.structured.to_string()),
-            (
-                "traits.structured_with_tools",
-                traits.structured_with_tools.to_string(),
-            ),
-            ("traits.images", traits.images.to_string()),
-            ("traits.prefill", traits.prefill.to_string()),
-            (
-                "traits.cache_breakpoints",
-                traits.cache_breakpoints.to_string(),
-            ),
-            (
-                "traits.input_type",
-                traits
-                    .input_type
-                    .map(|(_, word)| word.to_owned())
-                    .unwrap_or_default(),
-            ),
-        ]
-    };
-    let pairs = named(traits).into_iter().zip(named(&Traits::UNKNOWN));
+    let pairs = named_traits(traits).into_iter();
+    let pairs = pairs.zip(named_traits(&Traits::UNKNOWN));
     pairs
         .filter(|(trait_, unknown)| trait_ != unknown)
         .map(|((name, value), _)| (name, Some(value)))
+}
+
+fn named_traits(traits: &Traits) -> [(&'static str, String); 16] {
+    let number = |number: Option<u64>| number.map_or_else(String::new, |number| number.to_string());
+    let input_type = traits.input_type.map(|(_, word)| word.to_owned());
+    [
+        ("traits.context", number(traits.context)),
+        ("traits.max_output", number(traits.max_output)),
+        ("traits.sampling", debug_word(&traits.sampling)),
+        ("traits.thinking", debug_word(&traits.thinking)),
+        ("traits.thinking_off", traits.thinking_off.to_string()),
+        ("traits.efforts", debug_word(&traits.efforts)),
+        ("traits.bound_thoughts", traits.bound_thoughts.to_string()),
+        ("traits.tools", traits.tools.to_string()),
+        ("traits.forced_tools", traits.forced_tools.to_string()),
+        (
+            "traits.forced_while_thinking",
+            traits.forced_while_thinking.to_string(),
+        ),
+        ("traits.structured", traits.structured.to_string()),
+        (
+            "traits.structured_with_tools",
+            traits.structured_with_tools.to_string(),
+        ),
+        ("traits.images", traits.images.to_string()),
+        ("traits.prefill", traits.prefill.to_string()),
+        (
+            "traits.cache_breakpoints",
+            traits.cache_breakpoints.to_string(),
+        ),
+        ("traits.input_type", input_type.unwrap_or_default()),
+    ]
 }
 
 fn timeout_settings(timeouts: &Timeouts) -> [(&'static str, Option<String>); 6] {
@@ -254,7 +252,7 @@ fn collect_settings(written: impl IntoIterator<Item = (&'static str, Option<Stri
         .collect()
 }
 
-fn choose_word(is: bool, [yes, no]: [&str; 2]) -> String {
+fn choose_word(is: bool, yes: &str, no: &str) -> String {
     if is { yes } else { no }.to_owned()
 }
 

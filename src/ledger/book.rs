@@ -378,19 +378,12 @@ pub(super) fn keep_from(
 /// program.
 fn prepare_tables(connection: &mut Connection, instance: &str) -> Result<String, Fault> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    let has_table = |which: &str| {
-        transaction.query_row(
-            &format!("SELECT EXISTS (SELECT 1 FROM sqlite_schema {which})"),
-            [],
-            |row| row.get(0),
-        )
-    };
-    if !has_table("")? {
+    if !has_table(&transaction, "")? {
         transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
     }
     is_ours(&transaction)?;
     // This version must not make tables in a file of a newer form.
-    if has_table("WHERE name = 'meta'")? {
+    if has_table(&transaction, "WHERE name = 'meta'")? {
         check_version(&transaction)?;
     }
     transaction.execute_batch(TABLES)?;
@@ -431,6 +424,11 @@ fn prepare_tables(connection: &mut Connection, instance: &str) -> Result<String,
     )?;
     transaction.commit()?;
     Ok(instance)
+}
+
+fn has_table(transaction: &Connection, which: &str) -> rusqlite::Result<bool> {
+    let query = format!("SELECT EXISTS (SELECT 1 FROM sqlite_schema {which})");
+    transaction.query_row(&query, [], |row| row.get(0))
 }
 
 /// Checks that a file is a ledger that this version understands. Returns the file's version.

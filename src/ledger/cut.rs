@@ -17,6 +17,7 @@ use dialects::usage::{Source, Units, Usage};
 use rusqlite::params_from_iter;
 use rusqlite::types::ToSqlOutput;
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 /// The outcome of exchanges whose process died. Exchanges that a process cuts when it ends have the
 /// same outcome.
@@ -107,17 +108,8 @@ pub(super) fn split_dead_rows(past: &mut Vec<Past>, cut: &[Row], now_ms: u64) {
             continue;
         }
         let begin = start_of(day_of(own.used_at));
-        let is_its_sum = |past: &&mut Past| {
-            let is_whose =
-                past.caller == own.caller && past.key == own.key && past.model == own.model;
-            is_whose
-                && !past.cut
-                && past.requests > 0
-                && past.dated == own.dated
-                && (past.dated.is_some() || past.used_at == begin)
-        };
         // A row that is older than the past does not count any more.
-        let Some(sum) = past.iter_mut().find(is_its_sum) else {
+        let Some(sum) = past.iter_mut().find(|past| is_sum_of(past, &own, begin)) else {
             continue;
         };
         take_out(sum, &own);
@@ -131,6 +123,17 @@ pub(super) fn split_dead_rows(past: &mut Vec<Past>, cut: &[Row], now_ms: u64) {
     past.retain(|past| past.requests > 0);
 }
 
+/// Returns whether a row of the past is the sum of the day that begins then, and holds this one.
+fn is_sum_of(past: &Past, own: &Past, begin: u64) -> bool {
+    past.caller == own.caller
+        && past.key == own.key
+        && past.model == own.model
+        && !past.cut
+        && past.requests > 0
+        && past.dated == own.dated
+        && (past.dated.is_some() || past.used_at == begin)
+}
+
 /// Returns whether running exchanges have a column.
 fn is_known(column: &str) -> bool {
     !matches!(column, "outcome" | "first_byte_ms")
@@ -139,21 +142,14 @@ fn is_known(column: &str) -> bool {
 /// Reads the row of a running exchange.
 fn read_row(row: &rusqlite::Row<'_>) -> rusqlite::Result<Row> {
     let text = |column: usize| row.get::<_, String>(column);
-    let name = |column: usize| {
-        text(column).map(|name| Some(name).filter(|name| !name.is_empty()).map(Into::into))
-    };
-    let usd = |column: usize| {
-        let known = row.get::<_, Option<i64>>(column);
-        known.map(|known| known.map(|nanos| Usd(u64::try_from(nanos).unwrap_or_default())))
-    };
     Ok(Row {
         admitted_at: read_integer(row, 0)?,
         request_id: text(1)?,
         caller: text(2)?.into(),
         key: text(3)?.into(),
         model: text(4)?.into(),
-        account: name(5)?,
-        upstream_model: name(6)?,
+        account: name(row, 5)?,
+        upstream_model: name(row, 6)?,
         usage: Usage {
             prompt: read_integer(row, 7)?,
             completion: read_integer(row, 8)?,
@@ -169,9 +165,9 @@ fn read_row(row: &rusqlite::Row<'_>) -> rusqlite::Result<Row> {
             },
             doubted: None,
         },
-        cost: usd(13)?,
+        cost: money(row, 13)?,
         unused_tokens: read_integer(row, 14)?,
-        unused_cost: usd(15)?,
+        unused_cost: money(row, 15)?,
         outcome: CUT,
         attempts: row.get(16)?,
         stream: row.get(17)?,
@@ -180,4 +176,14 @@ fn read_row(row: &rusqlite::Row<'_>) -> rusqlite::Result<Row> {
         door: text(20)?.into(),
         ..Row::default()
     })
+}
+
+fn name(row: &rusqlite::Row<'_>, column: usize) -> rusqlite::Result<Option<Arc<str>>> {
+    let name = row.get::<_, String>(column)?;
+    Ok(Some(name).filter(|name| !name.is_empty()).map(Into::into))
+}
+
+fn money(row: &rusqlite::Row<'_>, column: usize) -> rusqlite::Result<Option<Usd>> {
+    let known = row.get::<_, Option<i64>>(column)?;
+    Ok(known.map(|nanos| Usd(u64::try_from(nanos).unwrap_or_default())))
 }

@@ -22,26 +22,24 @@ pub(super) fn add_month_use(path: &Path, now_ms: u64, callers: &Callers) -> Resu
         key: None,
         model: None,
     };
-    let mut read = || {
-        reader
-            .view()?
-            .read_entries(Table::Days, &range, &mut |key, sums| {
-                let more = CallerUse {
-                    requests: sums[Column::Requests],
-                    tokens: sums.tokens(),
-                    usd: Usd(sums[Column::Cost]),
-                    unpriced: sums[Column::Unpriced],
-                };
-                if !days.contains_key(key.caller) {
-                    days.insert(key.caller.into(), HashMap::new());
-                }
-                if let Some(days) = days.get_mut(key.caller) {
-                    days.entry(key.day).or_default().add(&more);
-                }
-                true
-            })
-    };
-    read().map_err(|why| unreadable_error(path, why))?;
+    let read = reader.view().and_then(|view| {
+        view.read_entries(Table::Days, &range, &mut |key, sums| {
+            let more = CallerUse {
+                requests: sums[Column::Requests],
+                tokens: sums.tokens(),
+                usd: Usd(sums[Column::Cost]),
+                unpriced: sums[Column::Unpriced],
+            };
+            if !days.contains_key(key.caller) {
+                days.insert(key.caller.into(), HashMap::new());
+            }
+            if let Some(days) = days.get_mut(key.caller) {
+                days.entry(key.day).or_default().add(&more);
+            }
+            true
+        })
+    });
+    read.map_err(|why| unreadable_error(path, why))?;
     for (caller, days) in &days {
         days.iter()
             .for_each(|(day, used)| callers.add_day_use(caller, *day, used));

@@ -132,9 +132,6 @@ impl NamePool {
         bounds: &[u64],
     ) -> rusqlite::Result<Vec<Past>> {
         let mut statement = view.transaction.prepare(sql)?;
-        let mut name = |row: &Row<'_>, column| {
-            Ok::<_, rusqlite::Error>(self.intern(row.get_ref(column)?.as_str()?))
-        };
         let rows = statement.query_map(
             params_from_iter(bounds.iter().copied().map(stored_integer)),
             |row| {
@@ -143,9 +140,9 @@ impl NamePool {
                     dated: row
                         .get::<_, Option<i64>>(8)?
                         .and_then(|day| u64::try_from(day).ok()),
-                    caller: name(row, 1)?,
-                    key: name(row, 2)?,
-                    model: name(row, 3)?,
+                    caller: self.named(row, 1)?,
+                    key: self.named(row, 2)?,
+                    model: self.named(row, 3)?,
                     requests: read_integer(row, 4)?,
                     tokens: read_integer(row, 5)?,
                     usd: Usd(read_integer(row, 6)?),
@@ -155,6 +152,10 @@ impl NamePool {
             },
         )?;
         rows.collect()
+    }
+
+    fn named(&mut self, row: &Row<'_>, column: usize) -> rusqlite::Result<Arc<str>> {
+        Ok(self.intern(row.get_ref(column)?.as_str()?))
     }
 
     fn intern(&mut self, name: &str) -> Arc<str> {

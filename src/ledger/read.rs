@@ -128,27 +128,27 @@ pub(super) fn unreadable_error(path: &Path, why: impl Into<Fault>) -> String {
 
 /// Opens the file. Also returns its version.
 fn open_file(path: &Path, still: bool) -> Result<(Connection, i64), (Option<ErrorCode>, Fault)> {
-    let attempt = || {
-        let mut flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let connection = if still {
-            flags |= OpenFlags::SQLITE_OPEN_URI;
-            let text = path
-                .to_string_lossy()
-                .replace('%', "%25")
-                .replace('?', "%3f")
-                .replace('#', "%23");
-            Connection::open_with_flags(format!("file:{text}?immutable=1"), flags)?
-        } else {
-            Connection::open_with_flags(path, flags)?
-        };
-        connection.busy_timeout(BUSY_TIMEOUT)?;
-        connection.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()))?;
-        Ok(connection)
-    };
-    let connection =
-        attempt().map_err(|why: rusqlite::Error| (why.sqlite_error_code(), Fault::from(why)))?;
+    let connection = connect(path, still).map_err(|why| (why.sqlite_error_code(), why.into()))?;
     let version = book::check_version(&connection).map_err(|why| (None, why))?;
     Ok((connection, version))
+}
+
+fn connect(path: &Path, still: bool) -> rusqlite::Result<Connection> {
+    let mut flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = if still {
+        flags |= OpenFlags::SQLITE_OPEN_URI;
+        let text = path
+            .to_string_lossy()
+            .replace('%', "%25")
+            .replace('?', "%3f")
+            .replace('#', "%23");
+        Connection::open_with_flags(format!("file:{text}?immutable=1"), flags)?
+    } else {
+        Connection::open_with_flags(path, flags)?
+    };
+    connection.busy_timeout(BUSY_TIMEOUT)?;
+    connection.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()))?;
+    Ok(connection)
 }
 
 /// Returns whether the file itself has all that was written, and its log is empty.
@@ -161,19 +161,19 @@ fn lies_still(path: &Path) -> bool {
 impl View<'_> {
     /// Returns from when on the file has what.
     pub(super) fn kept_from(&self) -> rusqlite::Result<KeptFrom> {
-        let meta = |name: &str| {
-            let value = self.transaction.query_row(
-                "SELECT value FROM meta WHERE name = ?1",
-                [name],
-                |row| read_integer(row, 0),
-            );
-            value.optional().map(Option::unwrap_or_default)
-        };
         Ok(KeptFrom {
-            rows: meta("rows_from")?,
-            days: meta("days_from")?,
-            detailed_days: meta("detailed_from")?,
+            rows: self.meta("rows_from")?,
+            days: self.meta("days_from")?,
+            detailed_days: self.meta("detailed_from")?,
         })
+    }
+
+    fn meta(&self, name: &str) -> rusqlite::Result<u64> {
+        let query = "SELECT value FROM meta WHERE name = ?1";
+        let value = self
+            .transaction
+            .query_row(query, [name], |row| read_integer(row, 0));
+        value.optional().map(Option::unwrap_or_default)
     }
 
     /// Calls `each` with every entry of a range in a table, until `each` returns false.
@@ -251,14 +251,15 @@ pub fn read_names(path: &Path) -> Result<[BTreeSet<String>; 3], String> {
     let Some(reader) = Reader::open(path)? else {
         return Ok(Default::default());
     };
-    let distinct = |column: &str| -> rusqlite::Result<BTreeSet<String>> {
-        let mut statement = reader
-            .connection
-            .prepare(&format!("SELECT DISTINCT {column} FROM daily"))?;
-        statement.query_map([], |row| row.get(0))?.collect()
-    };
-    let read = || Ok([distinct("caller")?, distinct("key")?, distinct("model")?]);
+    let names = |column| distinct_names(&reader.connection, column);
+    let read = || Ok([names("caller")?, names("key")?, names("model")?]);
     read().map_err(|why: rusqlite::Error| unreadable_error(path, why))
+}
+
+fn distinct_names(connection: &Connection, column: &str) -> rusqlite::Result<BTreeSet<String>> {
+    let query = format!("SELECT DISTINCT {column} FROM daily");
+    let mut statement = connection.prepare(&query)?;
+    statement.query_map([], |row| row.get(0))?.collect()
 }
 
 /// Reads the time at which each key was last used, in milliseconds of Unix time. Returns an empty
@@ -267,11 +268,11 @@ pub fn last_used(path: &Path) -> Result<HashMap<String, u64>, String> {
     let Some(reader) = Reader::open(path)? else {
         return Ok(HashMap::new());
     };
-    let read = || -> rusqlite::Result<HashMap<String, u64>> {
-        let mut statement = reader.connection.prepare("SELECT key, at FROM last_used")?;
-        statement
-            .query_map([], |row| Ok((row.get(0)?, read_integer(row, 1)?)))?
-            .collect()
-    };
-    read().map_err(|why| unreadable_error(path, why))
+    read_last_used(&reader.connection).map_err(|why| unreadable_error(path, why))
+}
+
+fn read_last_used(connection: &Connection) -> rusqlite::Result<HashMap<String, u64>> {
+    let mut statement = connection.prepare("SELECT key, at FROM last_used")?;
+    let rows = statement.query_map([], |row| Ok((row.get(0)?, read_integer(row, 1)?)))?;
+    rows.collect()
 }

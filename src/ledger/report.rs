@@ -156,24 +156,17 @@ pub(super) fn answer_of(
     query: &Query,
     bounds: Option<AnswerBounds>,
 ) -> Result<Answer, Unanswered> {
-    let unanswered = |why: rusqlite::Error, reading| match is_over(&why) {
-        true => Unanswered::TooLong(reading),
-        false => Unanswered::Unreadable(format!(
-            "the ledger {} cannot be read: {why}",
-            path.display()
-        )),
-    };
     if let Some(AnswerBounds { deadline, .. }) = bounds {
         reader
             .set_deadline(deadline)
-            .map_err(|why| unanswered(why, SlowRead::DaySums))?;
+            .map_err(|why| unanswered(&why, SlowRead::DaySums, path))?;
     }
     let view = reader
         .view()
-        .map_err(|why| unanswered(why, SlowRead::DaySums))?;
+        .map_err(|why| unanswered(&why, SlowRead::DaySums, path))?;
     let mut sum = Summing::new(query, bounds.map(|bounds| bounds.lines));
     let all = sum.read_all(&view);
-    let (since, mut notes) = all.map_err(|why| unanswered(why, sum.reading))?;
+    let (since, mut notes) = all.map_err(|why| unanswered(&why, sum.reading, path))?;
     if let Some(max_lines) = sum.max_lines.filter(|_| sum.is_full) {
         return Err(Unanswered::TooMuch(max_lines));
     }
@@ -195,6 +188,16 @@ pub(super) fn answer_of(
         total: sum.total,
         notes,
     })
+}
+
+fn unanswered(why: &rusqlite::Error, reading: SlowRead, path: &Path) -> Unanswered {
+    match is_over(why) {
+        true => Unanswered::TooLong(reading),
+        false => Unanswered::Unreadable(format!(
+            "the ledger {} cannot be read: {why}",
+            path.display()
+        )),
+    }
 }
 
 /// The character between the names of a line. It sorts before all that names have.

@@ -336,13 +336,10 @@ pub fn would_admit(bounds: &Bounds<'_>, ask: Ask, now_ms: u64) -> Result<(), Lim
 
 /// Refuses an ask for which one of the limits has no room.
 fn check_room(tallies: &Locked<'_>, ask: Ask, now_ms: u64, share: u64) -> Result<(), LimitReached> {
-    let over = |(bound, tally): &(Bound<'_>, MutexGuard<'_, Tally>)| {
-        tally.over(bound.limits, share, ask, now_ms)
-    };
-    let over = tallies
-        .iter()
-        .flatten()
-        .filter_map(|locked| Some((locked.0.scope, over(locked)?)));
+    let over = tallies.iter().flatten().filter_map(|(bound, tally)| {
+        let over = tally.over(bound.limits, share, ask, now_ms)?;
+        Some((bound.scope, over))
+    });
     LimitReached::worst(over, || left_of_all(tallies, share, now_ms), share).map_or(Ok(()), Err)
 }
 

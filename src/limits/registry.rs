@@ -86,12 +86,12 @@ impl LastUsed {
     /// false if it asked less than a second ago.
     pub fn may_ask(&self, now: u64) -> bool {
         const EACH: u64 = 1_000;
-        let free = |asked: u64| {
-            (now >= asked.saturating_add(EACH) || was_wrong(asked, now)).then_some(now)
-        };
-        self.asked_at
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, free)
-            .is_ok()
+        let asked = self
+            .asked_at
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |asked| {
+                (now >= asked.saturating_add(EACH) || was_wrong(asked, now)).then_some(now)
+            });
+        asked.is_ok()
     }
 
     /// Returns the time of the last use, in milliseconds of Unix time, if there was one.
@@ -295,7 +295,10 @@ impl Registry {
             by_id: None,
         };
         used.reserve(limited.keys.len());
-        let mut of_key = |key: KeyLimits<'c>| {
+        let all = limited.keys.iter().map(|key| {
+            let Some(key) = *key else {
+                return KeyScopes::default();
+            };
             let ((id, limits), (caller, _)) = (key.key, key.caller);
             let last = known.find(id).unwrap_or_default();
             used.push((id.clone(), last.clone()));
@@ -308,12 +311,8 @@ impl Registry {
                 purse,
                 spool,
             }
-        };
-        let all = limited
-            .keys
-            .iter()
-            .map(|key| key.map(&mut of_key).unwrap_or_default())
-            .collect();
+        });
+        let all: Vec<KeyScopes> = all.collect();
         if !adoption.new.is_empty() {
             let (cut, past) = seeds().into_iter().partition(|past| past.cut);
             seed_scopes(&adoption.new, past);
@@ -401,14 +400,13 @@ impl LastUses {
         {
             self.next
         } else {
-            let number = || {
-                self.list
-                    .iter()
-                    .enumerate()
+            let by_id = self.by_id.get_or_insert_with(|| {
+                let numbered = self.list.iter().enumerate();
+                numbered
                     .map(|(index, (known, _))| (known.clone(), index))
                     .collect()
-            };
-            *self.by_id.get_or_insert_with(number).get(id)?
+            });
+            *by_id.get(id)?
         };
         self.next = index + 1;
         self.list.get(index).map(|(_, used)| used.clone())

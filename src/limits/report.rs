@@ -4,7 +4,7 @@
 use super::{Bound, Counts, Kind, Left, Level, LimitReached, Reserve, Room};
 use crate::conf::price::Usd;
 use crate::error::{FailureKind, Refusal};
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 use std::fmt::{self, Display, Formatter};
 use std::time::Duration;
 
@@ -150,24 +150,8 @@ impl Bound<'_> {
 
     /// Lists each kind of limit that is set, what is used of it, and the amount that it allows.
     pub fn used(&self, counts: &Counts) -> impl Iterator<Item = (Kind, u64, u64)> {
-        let of_minute = |count_of: fn(&(u64, u64, u64)) -> u64| {
-            counts
-                .minute
-                .iter()
-                .map(count_of)
-                .fold(0, u64::saturating_add)
-        };
-        let used = move |kind: Kind| match kind {
-            Kind::RequestsPerMinute => of_minute(|(_, requests, _)| *requests),
-            Kind::RequestsPerDay => counts.day_requests,
-            Kind::TokensPerMinute => of_minute(|(_, _, tokens)| *tokens),
-            Kind::TokensPerDay => counts.day_tokens,
-            Kind::Concurrency => counts.places.saturating_add(counts.entering),
-            Kind::UsdPerDay => counts.day_usd.0,
-            Kind::UsdPerMonth => counts.month_usd.0,
-        };
         self.each()
-            .map(move |(kind, limit)| (kind, used(kind), limit))
+            .map(move |(kind, limit)| (kind, counts.used(kind), limit))
     }
 
     /// Writes the limits for people, such as `of acme: requests_per_minute 60, usd_per_day 12.5`.
@@ -211,19 +195,29 @@ impl Bound<'_> {
     }
 }
 
+impl Counts {
+    /// Returns what is used of a limit of this kind.
+    fn used(&self, kind: Kind) -> u64 {
+        match kind {
+            Kind::RequestsPerMinute => sum(self.minute.iter().map(|(_, requests, _)| *requests)),
+            Kind::RequestsPerDay => self.day_requests,
+            Kind::TokensPerMinute => sum(self.minute.iter().map(|(_, _, tokens)| *tokens)),
+            Kind::TokensPerDay => self.day_tokens,
+            Kind::Concurrency => self.places.saturating_add(self.entering),
+            Kind::UsdPerDay => self.day_usd.0,
+            Kind::UsdPerMonth => self.month_usd.0,
+        }
+    }
+}
+
+fn sum(numbers: impl Iterator<Item = u64>) -> u64 {
+    numbers.fold(0, u64::saturating_add)
+}
+
 /// Writes amounts under the names of their kinds.
 fn amounts_json(each: impl Iterator<Item = (Kind, u64)>) -> Value {
-    let amount = |kind: Kind, number: u64| {
-        if kind.is_money() {
-            json!(Usd(number))
-        } else {
-            json!(number)
-        }
-    };
-    Value::Object(
-        each.map(|(kind, number)| (kind.name().to_owned(), amount(kind, number)))
-            .collect(),
-    )
+    let each = each.map(|(kind, number)| (kind.name().to_owned(), kind.amount(number)));
+    Value::Object(each.collect())
 }
 
 impl Left {
@@ -239,17 +233,21 @@ impl Left {
             "x-ratelimit-remaining-tokens",
             "x-ratelimit-reset-tokens",
         ];
-        let room_headers = |names: [&'static str; 3], room: Option<Room>| {
-            room.into_iter().flat_map(move |room| {
-                names.into_iter().zip([
-                    room.limit.to_string(),
-                    room.remaining.to_string(),
-                    format_duration(room.reset),
-                ])
-            })
-        };
         room_headers(REQUESTS, self.requests).chain(room_headers(TOKENS, self.tokens))
     }
+}
+
+fn room_headers(
+    names: [&'static str; 3],
+    room: Option<Room>,
+) -> impl Iterator<Item = (&'static str, String)> {
+    room.into_iter().flat_map(move |room| {
+        names.into_iter().zip([
+            room.limit.to_string(),
+            room.remaining.to_string(),
+            format_duration(room.reset),
+        ])
+    })
 }
 
 /// Writes a time as Go and so OpenAI do: `350ms`, `12s`, `6m0s`, `1h0m5s`. From one second on, a

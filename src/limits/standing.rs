@@ -2,7 +2,6 @@
 
 use super::{Bound, Counts, Kind, Level};
 use crate::base::calendar::{DAY, Month, day_of, format_time, start_of};
-use crate::conf::price::Usd;
 use serde_json::{Map, Value, json};
 
 /// The time after which a second leaves the last minute.
@@ -22,7 +21,7 @@ pub fn standing_json(
     let each = each.map(|(kind, used, limit)| {
         (
             kind.name().to_owned(),
-            limit_json(kind, (used, limit), counts, now_ms),
+            limit_json(kind, used, limit, counts, now_ms),
         )
     });
     let limits: Map<String, Value> = each.collect();
@@ -43,14 +42,8 @@ pub fn standing_json(
     })
 }
 
-fn limit_json(kind: Kind, (used, limit): (u64, u64), counts: &Counts, now_ms: u64) -> Value {
-    let amount = |number: u64| {
-        if kind.is_money() {
-            json!(Usd(number).to_string())
-        } else {
-            json!(number)
-        }
-    };
+fn limit_json(kind: Kind, used: u64, limit: u64, counts: &Counts, now_ms: u64) -> Value {
+    let amount = |number| kind.amount_text(number);
     let resets = resets_at(kind, counts, now_ms);
     json!({
         "limit": amount(limit),
@@ -63,19 +56,9 @@ fn limit_json(kind: Kind, (used, limit): (u64, u64), counts: &Counts, now_ms: u6
 /// Returns the time at which all of a limit is free again, if that is known, in milliseconds of
 /// Unix time. Of a limit by the minute of which nothing is used, it is not known.
 pub fn resets_at(kind: Kind, counts: &Counts, now_ms: u64) -> Option<u64> {
-    // The newest second that counts is the last one to leave.
-    let last = |has: fn(&(u64, u64, u64)) -> bool| {
-        let newest = counts
-            .minute
-            .iter()
-            .filter(|second| has(second))
-            .map(|(second, ..)| *second)
-            .max();
-        newest.map(|second| second.saturating_mul(1_000).saturating_add(MINUTE))
-    };
     match kind {
-        Kind::RequestsPerMinute => last(|(_, requests, _)| *requests > 0),
-        Kind::TokensPerMinute => last(|(.., tokens)| *tokens > 0),
+        Kind::RequestsPerMinute => end_of_minute(counts, |(_, requests, _)| *requests > 0),
+        Kind::TokensPerMinute => end_of_minute(counts, |(.., tokens)| *tokens > 0),
         Kind::RequestsPerDay | Kind::TokensPerDay | Kind::UsdPerDay => {
             Some(start_of(day_of(now_ms) + 1))
         }
@@ -84,9 +67,17 @@ pub fn resets_at(kind: Kind, counts: &Counts, now_ms: u64) -> Option<u64> {
     }
 }
 
+/// Returns when the newest second that counts leaves the minute: it is the last one to leave.
+fn end_of_minute(counts: &Counts, has: fn(&(u64, u64, u64)) -> bool) -> Option<u64> {
+    let seconds = counts.minute.iter().filter(|second| has(second));
+    let newest = seconds.map(|(second, ..)| *second).max();
+    newest.map(|second| second.saturating_mul(1_000).saturating_add(MINUTE))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::conf::price::Usd;
     use crate::limits::{Ask, Limits, Scope, take_reservation};
     use proptest::prelude::*;
     use std::sync::Arc;

@@ -207,33 +207,40 @@ impl Tally {
     /// Returns the limit that has no room for `ask`. If there are several, returns the one with the
     /// longest wait.
     pub fn over(&self, limits: &Limits, share: u64, ask: Ask, now: u64) -> Option<Over> {
-        let over = |kind: Kind| {
-            let limit = kind.limit(limits, share)?;
-            let (used, asked) = (self.used(kind), kind.asked(ask));
-            // A request that costs nothing is admitted even if more was spent than the limit
-            // allows.
-            if asked == 0 {
-                return None;
-            }
-            let excess = (used + u128::from(asked)).saturating_sub(u128::from(limit));
-            let estimated = kind.is_over_as_estimated(limit, ask);
-            // The ask may be over the whole limit only because of the estimate. If nothing else is
-            // counted, the request is tried.
-            if excess == 0 || estimated && used == 0 {
-                return None;
-            }
-            let wait =
-                (asked <= limit || estimated).then(|| self.wait(kind, excess.min(used), now));
-            Some(Over {
-                kind,
-                limit,
-                used: clamp_sum(used),
-                asked,
-                wait,
-                estimated,
-            })
-        };
+        let over = |kind| self.over_kind(kind, limits, share, ask, now);
         Kind::ALL.into_iter().filter_map(over).reduce(Over::worse)
+    }
+
+    fn over_kind(
+        &self,
+        kind: Kind,
+        limits: &Limits,
+        share: u64,
+        ask: Ask,
+        now: u64,
+    ) -> Option<Over> {
+        let limit = kind.limit(limits, share)?;
+        let (used, asked) = (self.used(kind), kind.asked(ask));
+        // A request that costs nothing is admitted even if more was spent than the limit allows.
+        if asked == 0 {
+            return None;
+        }
+        let excess = (used + u128::from(asked)).saturating_sub(u128::from(limit));
+        let estimated = kind.is_over_as_estimated(limit, ask);
+        // The ask may be over the whole limit only because of the estimate. If nothing else is
+        // counted, the request is tried.
+        if excess == 0 || estimated && used == 0 {
+            return None;
+        }
+        let wait = (asked <= limit || estimated).then(|| self.wait(kind, excess.min(used), now));
+        Some(Over {
+            kind,
+            limit,
+            used: clamp_sum(used),
+            asked,
+            wait,
+            estimated,
+        })
     }
 
     /// Counts `ask`, whether there is room or not. `at` is when the caller read the clock, perhaps
@@ -260,11 +267,7 @@ impl Tally {
                 usd: ask.usd.0.into(),
             },
         );
-        self.reserve(
-            admitted_at / DAY,
-            (ask.tokens, ask.usd),
-            u128::saturating_add,
-        );
+        self.reserve(admitted_at / DAY, ask.tokens, ask.usd, u128::saturating_add);
         Counted {
             admitted_at,
             back: self.back,
@@ -277,36 +280,25 @@ impl Tally {
     /// back for them before.
     pub(super) fn settle(&mut self, entry: Counted, ask: Ask, spent: Spent) {
         self.places = self.places.saturating_sub(1);
-        let count = |tokens: u64| Count {
-            requests: 0,
-            tokens,
-        };
+        let amount = |tokens, usd| Amount::new(0, tokens, usd);
         self.replace(
             entry,
-            (count(ask.tokens), ask.usd),
-            (count(spent.tokens), spent.usd),
+            amount(ask.tokens, ask.usd),
+            amount(spent.tokens, spent.usd),
         );
     }
 
     /// Takes the ask back, as if it had never been counted.
     pub(super) fn undo(&mut self, entry: Counted, ask: Ask) {
         self.places = self.places.saturating_sub(1);
-        self.replace(
-            entry,
-            (
-                Count {
-                    requests: 1,
-                    tokens: ask.tokens,
-                },
-                ask.usd,
-            ),
-            (Count::default(), Usd::ZERO),
-        );
+        let asked = Amount::new(1, ask.tokens, ask.usd);
+        self.replace(entry, asked, Amount::default());
     }
 
-    fn replace(&mut self, entry: Counted, (old, usd): (Count, Usd), (by, by_usd): (Count, Usd)) {
+    fn replace(&mut self, entry: Counted, before: Amount, after: Amount) {
         // If the clock was set back since then, the counted seconds were moved with it.
         let then = second_of(entry.admitted_at).checked_sub(self.back.saturating_sub(entry.back));
+        let (old, by) = (before.count, after.count);
         let (now, beyond) = (second_of(self.now), by.tokens.saturating_sub(old.tokens));
         if let Some(minute) = self.minute.as_mut().filter(|_| entry.by_second) {
             if let Some(then) = then {
@@ -330,27 +322,13 @@ impl Tally {
                 },
             );
         }
-        let sums = |count: Count, usd: Usd| Sums {
-            requests: count.requests,
-            tokens: count.tokens.into(),
-            usd: usd.0.into(),
-        };
-        self.dates
-            .replace(entry.admitted_at / DAY, sums(old, usd), sums(by, by_usd));
-        self.reserve(
-            entry.admitted_at / DAY,
-            (old.tokens, usd),
-            u128::saturating_sub,
-        );
+        let day = entry.admitted_at / DAY;
+        self.dates.replace(day, before.sums(), after.sums());
+        self.reserve(day, old.tokens, before.usd, u128::saturating_sub);
     }
 
     /// Changes the reserved amounts of a day and its month, if they are the present ones.
-    fn reserve(
-        &mut self,
-        day: u64,
-        (tokens, usd): (u64, Usd),
-        change: impl Fn(u128, u128) -> u128,
-    ) {
+    fn reserve(&mut self, day: u64, tokens: u64, usd: Usd, change: impl Fn(u128, u128) -> u128) {
         let [of_tokens, of_usd, of_month] = &mut self.reserved;
         if day == self.dates.day() {
             *of_tokens = change(*of_tokens, tokens.into());
@@ -465,24 +443,26 @@ impl Tally {
 
     /// Returns what is left of these limits.
     pub fn left(&self, limits: &Limits, share: u64, now: u64) -> Left {
-        let room = |kind: Kind| {
-            let limit = kind.limit(limits, share)?;
-            let used = self.used(kind);
-            let reset = if used == 0 {
-                Duration::ZERO
-            } else {
-                self.wait(kind, used, now)
-            };
-            Some(Room {
-                limit,
-                remaining: clamp_sum(u128::from(limit).saturating_sub(used)),
-                reset,
-            })
-        };
+        let room = |kind| self.room(kind, limits, share, now);
         Left {
             requests: tighter_room(room(Kind::RequestsPerMinute), room(Kind::RequestsPerDay)),
             tokens: tighter_room(room(Kind::TokensPerMinute), room(Kind::TokensPerDay)),
         }
+    }
+
+    fn room(&self, kind: Kind, limits: &Limits, share: u64, now: u64) -> Option<Room> {
+        let limit = kind.limit(limits, share)?;
+        let used = self.used(kind);
+        let reset = if used == 0 {
+            Duration::ZERO
+        } else {
+            self.wait(kind, used, now)
+        };
+        Some(Room {
+            limit,
+            remaining: clamp_sum(u128::from(limit).saturating_sub(used)),
+            reset,
+        })
     }
 
     /// Returns what is left of these limits after `ask` is taken.
@@ -495,17 +475,14 @@ impl Tally {
     pub fn counts(&self) -> Counts {
         let seconds = minute::counted_seconds(second_of(self.now));
         let of_day = self.dates.of_day();
-        let each = |second| {
-            Some((second, self.minute.as_ref()?.count_in(second)))
-                .filter(|(_, count)| *count != Count::default())
-        };
+        let minute = seconds.filter_map(|second| {
+            let count = self.minute.as_ref()?.count_in(second);
+            (count != Count::default()).then_some((second, count.requests, count.tokens))
+        });
         Counts {
             time_ms: self.now,
             moment: self.moment(),
-            minute: seconds
-                .filter_map(each)
-                .map(|(second, Count { requests, tokens })| (second, requests, tokens))
-                .collect(),
+            minute: minute.collect(),
             day_requests: of_day.requests,
             day_tokens: clamp_sum(of_day.tokens),
             day_usd: Usd(clamp_sum(of_day.usd)),
@@ -541,18 +518,17 @@ impl Tally {
     /// Returns the time from `now` until `excess` of what is used is free. `now` may be behind the
     /// tally's own time.
     fn wait(&self, kind: Kind, excess: u128, now: u64) -> Duration {
-        let gone = |amount_of: fn(Count) -> u64| {
-            let of_second = |second| {
-                self.minute
-                    .as_ref()
-                    .map_or(0, |minute| amount_of(minute.count_in(second)))
-            };
-            minute::freed_second(second_of(self.now), self.used(kind), excess, of_second)
-                .saturating_mul(SECOND)
-        };
+        let (minute, now_second) = (self.minute.as_ref(), second_of(self.now));
+        let used = self.used(kind);
         let free = match kind {
-            Kind::RequestsPerMinute => gone(|count| count.requests),
-            Kind::TokensPerMinute => gone(|count| count.tokens),
+            Kind::RequestsPerMinute => minute::freed_second(now_second, used, excess, |second| {
+                minute.map_or(0, |minute| minute.count_in(second).requests)
+            })
+            .saturating_mul(SECOND),
+            Kind::TokensPerMinute => minute::freed_second(now_second, used, excess, |second| {
+                minute.map_or(0, |minute| minute.count_in(second).tokens)
+            })
+            .saturating_mul(SECOND),
             Kind::RequestsPerDay | Kind::TokensPerDay | Kind::UsdPerDay => {
                 (self.dates.day() + 1).saturating_mul(DAY)
             }
@@ -561,6 +537,30 @@ impl Tally {
             Kind::Concurrency => return PLACE_AGAIN,
         };
         Duration::from_millis(free.saturating_sub(now))
+    }
+}
+
+/// An amount that an entry counts.
+#[derive(Clone, Copy, Default)]
+struct Amount {
+    count: Count,
+    usd: Usd,
+}
+
+impl Amount {
+    fn new(requests: u64, tokens: u64, usd: Usd) -> Amount {
+        Amount {
+            count: Count { requests, tokens },
+            usd,
+        }
+    }
+
+    fn sums(self) -> Sums {
+        Sums {
+            requests: self.count.requests,
+            tokens: self.count.tokens.into(),
+            usd: self.usd.0.into(),
+        }
     }
 }
 

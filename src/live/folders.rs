@@ -71,27 +71,28 @@ impl Folders {
                 sender.send(event).ok();
             }
         });
-        let warn = |subject: &dyn Display, why: notify::Error| {
-            log::warn!(
-                "cannot watch {subject}: {why}; the gateway still finds changes within {} s",
-                POLL.as_secs()
-            );
-        };
         let mut watcher = match watcher {
             Ok(watcher) => watcher,
             Err(why) => {
-                warn(&"the catalog's folder", why);
+                warn_unwatched(&"the catalog's folder", &why);
                 return false;
             }
         };
         for (folder, _) in wanted.iter().filter(|(_, inode)| inode.is_some()) {
             if let Err(why) = watcher.watch(folder, RecursiveMode::NonRecursive) {
-                warn(&folder.display(), why);
+                warn_unwatched(&folder.display(), &why);
             }
         }
         self.watched = Some((watcher, wanted));
         true
     }
+}
+
+fn warn_unwatched(folder: &dyn Display, why: &notify::Error) {
+    log::warn!(
+        "cannot watch {folder}: {why}; the gateway still finds changes within {} s",
+        POLL.as_secs()
+    );
 }
 
 /// Returns the events of a notification. Reading is a notification too, and is left out: otherwise

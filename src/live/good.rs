@@ -65,35 +65,28 @@ impl GoodTexts {
     ) -> (Texts, bool) {
         let changed = self.changed(whole);
         let named = problem_paths(&self.dir, problems);
-        let texts_where = |wanted: &dyn Fn(&Path) -> bool| {
-            let mut texts = changed.clone();
-            texts.retain(|path, _| wanted(path));
-            texts
-        };
-        // An error may appear in a file that did not change: it may name something that another
-        // file took away.
-        let standing = |path: &Path| {
-            self.refused
+        let mut bad = changed.clone();
+        bad.retain(|path, _| named.contains(path));
+        if bad.is_empty() {
+            // An error may appear in a file that did not change: it may name something that another
+            // file took away.
+            bad = changed.clone();
+            bad.retain(|path, now| {
+                let before = self.refused.get(path);
+                before.is_some_and(|before| now.text == before.text)
+            });
+        }
+        if bad.is_empty() {
+            bad = changed;
+        }
+        let are_known = bad.keys().all(|path| {
+            let since = self
+                .refused_at
                 .get(path)
-                .is_some_and(|before| changed.get(path).is_some_and(|now| now.text == before.text))
-        };
-        let choices = [
-            texts_where(&|path| named.contains(path)),
-            texts_where(&standing),
-            changed.clone(),
-        ];
-        let bad = choices
-            .into_iter()
-            .find(|bad| !bad.is_empty())
-            .unwrap_or_default();
-        let known = |path: &PathBuf| {
-            self.refused.contains_key(path)
-                || self
-                    .refused_at
-                    .get(path)
-                    .is_some_and(|refused_at| now.duration_since(*refused_at) < REFUSAL_MEMORY)
-        };
-        let before = !bad.is_empty() && bad.keys().all(known);
+                .map(|refused_at| now.duration_since(*refused_at));
+            self.refused.contains_key(path) || since.is_some_and(|since| since < REFUSAL_MEMORY)
+        });
+        let before = !bad.is_empty() && are_known;
         (bad, before)
     }
 
@@ -123,17 +116,14 @@ impl GoodTexts {
 
     /// Returns all texts, with the live ones in place of the bad ones.
     pub(super) fn instead_of(&self, whole: &WholeTexts, bad: &Texts) -> Texts {
-        let version = |path: &PathBuf, version: &Version| {
-            if bad.contains_key(path) {
-                self.live_text(path)
-            } else {
-                version.clone()
-            }
-        };
-        whole
-            .iter()
-            .map(|(path, (whole, _))| (path.clone(), version(path, whole)))
-            .collect()
+        let texts = whole.iter().map(|(path, (version, _))| {
+            let version = match bad.contains_key(path) {
+                true => self.live_text(path),
+                false => version.clone(),
+            };
+            (path.clone(), version)
+        });
+        texts.collect()
     }
 
     fn changed(&self, whole: &WholeTexts) -> Texts {

@@ -81,30 +81,11 @@ impl Snapshot {
                 ))
             })
             .collect();
-        let track = |target: &Target| -> Vec<Arc<TargetHealth>> {
-            let state = states.get(target.account.index);
-            let kinds = target
-                .account
-                .serves
-                .iter()
-                .map(|(kind, _)| *kind)
-                .filter(|kind| kind.is_conversation());
-            kinds
-                .filter_map(|kind| state.map(|state| state.track(&target.model, kind)))
-                .collect()
-        };
         let mut tracks: Vec<Vec<NamedTarget>> = vec![Vec::new(); states.len()];
-        let written = || {
-            catalog
-                .models()
-                .iter()
-                .filter(|model| !model.is_pattern())
-                .flat_map(|model| &model.targets)
-        };
-        for target in written() {
+        for target in written_targets(&catalog) {
             if let Some(tracks) = tracks.get_mut(target.account.index) {
                 tracks.extend(
-                    track(target)
+                    tracks_of(target, &states)
                         .into_iter()
                         .map(|track| (target.model.clone(), track)),
                 );
@@ -115,7 +96,7 @@ impl Snapshot {
             tracks.dedup_by(|a, b| Arc::ptr_eq(&a.1, &b.1));
         }
         let mut served: Vec<HashSet<&str>> = vec![HashSet::new(); states.len()];
-        for target in written() {
+        for target in written_targets(&catalog) {
             served
                 .get_mut(target.account.index)
                 .map(|served| served.insert(&target.model));
@@ -124,16 +105,17 @@ impl Snapshot {
             state.keep_asked(|model| served.contains(model) || state.listing.has(model));
         }
         let routes = accounts.demands(&catalog).into_iter().zip(catalog.models());
-        let tracks_of = |model: &Model| match model.is_pattern() {
-            true => Vec::new(),
-            false => model.targets.iter().map(track).collect(),
-        };
-        let routes = routes
-            .map(|(demand, model)| Route {
-                demand,
-                tracks: tracks_of(model),
-            })
-            .collect();
+        let routes = routes.map(|(demand, model)| Route {
+            demand,
+            tracks: match model.is_pattern() {
+                true => Vec::new(),
+                false => {
+                    let targets = model.targets.iter();
+                    targets.map(|target| tracks_of(target, &states)).collect()
+                }
+            },
+        });
+        let routes = routes.collect();
         Snapshot {
             catalog,
             states,
@@ -147,6 +129,26 @@ impl Snapshot {
             marks: OnceLock::new(),
         }
     }
+}
+
+/// Returns the targets of all models that are written, and no pattern.
+fn written_targets(catalog: &Catalog) -> impl Iterator<Item = &Target> {
+    let models = catalog.models().iter();
+    models
+        .filter(|model| !model.is_pattern())
+        .flat_map(|model| &model.targets)
+}
+
+/// Returns what is known of a target, by its kinds of conversations.
+fn tracks_of(target: &Target, states: &[Arc<State>]) -> Vec<Arc<TargetHealth>> {
+    let Some(state) = states.get(target.account.index) else {
+        return Vec::new();
+    };
+    let kinds = target.account.serves.iter().map(|(kind, _)| *kind);
+    kinds
+        .filter(|kind| kind.is_conversation())
+        .map(|kind| state.track(&target.model, kind))
+        .collect()
 }
 
 impl Snapshot {
@@ -187,13 +189,8 @@ impl Snapshot {
     /// of its own.
     pub fn route(&self, model: &Model) -> Option<Cow<'_, Route>> {
         let route = self.routes.get(model.index)?;
-        let is_written =
-            |written: &Arc<Model>| written.id == model.id && written.pattern == model.pattern;
-        if self
-            .catalog
-            .models()
-            .get(model.index)
-            .is_some_and(is_written)
+        let written = self.catalog.models().get(model.index);
+        if written.is_some_and(|written| written.id == model.id && written.pattern == model.pattern)
         {
             return Some(Cow::Borrowed(route));
         }

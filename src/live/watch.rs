@@ -215,11 +215,6 @@ impl Watch {
     }
 
     fn take_event(&mut self, event: Event) {
-        let mut note = |path: PathBuf, sign: Sign| {
-            if is_source(&self.dir, &path) || self.named.contains(&path) {
-                self.signs.insert(path, sign);
-            }
-        };
         match event {
             Event::Asked => {
                 self.thorough = true;
@@ -227,9 +222,9 @@ impl Watch {
             }
             Event::OtherChange => {}
             Event::Lost => self.signs.clear(),
-            Event::Renamed(path) => note(path, Sign::Renamed),
-            Event::Written(path) => note(path, Sign::Open),
-            Event::Linked(path) => note(path, Sign::Unknown),
+            Event::Renamed(path) => self.note(path, Sign::Renamed),
+            Event::Written(path) => self.note(path, Sign::Open),
+            Event::Linked(path) => self.note(path, Sign::Unknown),
             Event::Closed(path) => {
                 if let Some(sign) = self
                     .signs
@@ -239,6 +234,12 @@ impl Watch {
                     *sign = Sign::Closed;
                 }
             }
+        }
+    }
+
+    fn note(&mut self, path: PathBuf, sign: Sign) {
+        if is_source(&self.dir, &path) || self.named.contains(&path) {
+            self.signs.insert(path, sign);
         }
     }
 

@@ -83,20 +83,14 @@ impl<L: Clone + Eq + Hash, M> Labelled<L, M> {
     where
         L: HasNames,
     {
-        let has_ended = |labels: &L| {
-            labels
-                .names()
-                .into_iter()
-                .any(|(label, name)| name.as_ref().is_some_and(|name| !is_kept(label, name)))
-        };
         // They are looked for while exchanges go on counting.
         let ended: Vec<L> = {
             let series = self.series.read().unwrap_or_else(PoisonError::into_inner);
-            series
-                .keys()
-                .filter(|labels| has_ended(labels))
-                .cloned()
-                .collect()
+            let ended = series.keys().filter(|labels| {
+                let mut names = labels.names().into_iter();
+                names.any(|(label, name)| name.as_ref().is_some_and(|name| !is_kept(label, name)))
+            });
+            ended.cloned().collect()
         };
         if !ended.is_empty() {
             let mut series = self.series.write().unwrap_or_else(PoisonError::into_inner);

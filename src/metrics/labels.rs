@@ -66,6 +66,34 @@ pub(crate) struct DoorLabels {
     pub(crate) model: Name,
 }
 
+impl TargetLabels {
+    pub(crate) fn new(model: &Name, account: &Name) -> TargetLabels {
+        TargetLabels {
+            model: model.clone(),
+            account: account.clone(),
+        }
+    }
+}
+
+impl AttemptLabels {
+    pub(crate) fn new(model: &Name, account: &Name, outcome: &'static str) -> AttemptLabels {
+        AttemptLabels {
+            model: model.clone(),
+            account: account.clone(),
+            outcome,
+        }
+    }
+}
+
+impl DoorLabels {
+    pub(crate) fn new(door: &'static str, model: &Name) -> DoorLabels {
+        DoorLabels {
+            door,
+            model: model.clone(),
+        }
+    }
+}
+
 impl SidesLabels {
     fn values(&self) -> [&str; 3] {
         [&self.model, &self.account, &self.caller].map(|name| name.as_deref().unwrap_or_default())

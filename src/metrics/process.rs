@@ -36,9 +36,7 @@ impl ThisProcess {
 
 impl Collector for ThisProcess {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
-        let read =
-            |name: &str| std::fs::read_to_string(format!("/proc/self/{name}")).unwrap_or_default();
-        if let Some(seconds) = cpu_seconds(&read("stat")) {
+        if let Some(seconds) = cpu_seconds(&read_proc("stat")) {
             let metric = ConstCounter::new(seconds);
             let help = "Time that the process used processors";
             metric.encode(encoder.encode_descriptor(
@@ -48,7 +46,7 @@ impl Collector for ThisProcess {
                 metric.metric_type(),
             )?)?;
         }
-        let status = read("status");
+        let status = read_proc("status");
         // One of the descriptors is the folder itself.
         let open = std::fs::read_dir("/proc/self/fd")
             .ok()
@@ -67,7 +65,7 @@ impl Collector for ThisProcess {
             (
                 "process_max_fds",
                 "File descriptors that the process may have open",
-                number_after(&read("limits"), "Max open files"),
+                number_after(&read_proc("limits"), "Max open files"),
             ),
             (
                 "process_threads",
@@ -87,6 +85,11 @@ impl Collector for ThisProcess {
         }
         Ok(())
     }
+}
+
+/// Reads a file about this process; without it there is nothing to read.
+fn read_proc(name: &str) -> String {
+    std::fs::read_to_string(format!("/proc/self/{name}")).unwrap_or_default()
 }
 
 /// The certificates of the listeners, each with its listener's address.

@@ -203,7 +203,7 @@ impl Service for Admin {
                     )]
                     tokio::spawn(async move {
                         // A scraper that is too slow is disconnected; there is nothing to tell it.
-                        drop(pages.serve(stream, (&slot, leaving), from, &shutdown).await);
+                        drop(pages.serve(stream, &slot, leaving, from, &shutdown).await);
                     });
                 }
                 Err(why) => {
@@ -245,7 +245,8 @@ impl Pages {
     async fn serve(
         &self,
         stream: TcpStream,
-        (slot, leaving): (&Connected, Receiver<()>),
+        slot: &Connected,
+        leaving: Receiver<()>,
         from: SocketAddr,
         shutdown: &ShutdownWatch,
     ) -> pingora::Result<()> {
@@ -275,15 +276,10 @@ impl Pages {
                 let page =
                     tokio::time::timeout(ANSWER_TIMEOUT, self.page(route, &header, &mut session))
                         .await;
-                let late = || {
-                    (
-                        503,
-                        PLAIN,
-                        "the answer could not be made in time: try again\n".to_owned(),
-                    )
-                        .into()
-                };
-                page.unwrap_or_else(|_| late())
+                page.unwrap_or_else(|_| {
+                    let text = "the answer could not be made in time: try again\n";
+                    (503, PLAIN, text.to_owned()).into()
+                })
             }
             Err(refusal) => refusal,
         };

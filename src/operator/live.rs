@@ -110,7 +110,7 @@ impl LivePage {
     /// Answers a question, which is the query of its URL.
     fn answer(&self, query: &str) -> Result<String, String> {
         let query = LiveQuery::from_url(query)?;
-        let view = self.current_view();
+        let view = self.view();
         let recent = self.books.access_log.recent();
         let seq = recent.newest_number();
         let mut text = String::with_capacity(MAX_ANSWER_BYTES);
@@ -127,20 +127,22 @@ impl LivePage {
         // What one section leaves, the next may take.
         let mut room = Room::new(MAX_ANSWER_BYTES.saturating_sub(text.len()), &query);
         if query.shows(Section::Models) {
-            let (rows, counts) = find_rows(&view.models, &query.models, query.models_from);
+            let (rows, left, total) = find_rows(&view.models, &query.models, query.models_from);
             room.write_section(
                 &mut text,
                 Section::Models,
-                counts,
+                left,
+                Some(total),
                 rows.map(|row| row.json(&view.context).into()),
             );
         }
         if query.shows(Section::Callers) {
-            let (rows, counts) = find_rows(&view.callers, &query.callers, query.callers_from);
+            let (rows, left, total) = find_rows(&view.callers, &query.callers, query.callers_from);
             room.write_section(
                 &mut text,
                 Section::Callers,
-                counts,
+                left,
+                Some(total),
                 rows.map(|row| row.json(&view.context).into()),
             );
         }
@@ -149,7 +151,8 @@ impl LivePage {
             room.write_section(
                 &mut text,
                 Section::Requests,
-                (lines.len(), None),
+                lines.len(),
+                None,
                 lines.iter().map(|line| requests::request_row(line).into()),
             );
         }
@@ -176,18 +179,18 @@ impl LivePage {
     }
 
     /// Returns what all viewers see now.
-    fn current_view(&self) -> Arc<LiveView> {
+    fn view(&self) -> Arc<LiveView> {
         let mut last = self.last.lock();
         let now = Clock::now();
-        if let Some(view) = last
+        if let Some(shot) = last
             .as_ref()
-            .filter(|shot| now.saturating_duration_since(shot.context.now) < MAX_VIEW_AGE)
+            .filter(|view| now.saturating_duration_since(view.context.now) < MAX_VIEW_AGE)
         {
-            return view.clone();
+            return shot.clone();
         }
-        let view = Arc::new(LiveView::gather(self, now, calendar::now_millis()));
-        *last = Some(view.clone());
-        view
+        let shot = Arc::new(LiveView::gather(self, now, calendar::now_millis()));
+        *last = Some(shot.clone());
+        shot
     }
 }
 
@@ -203,7 +206,7 @@ fn find_rows<'r, R: HasName>(
     rows: &'r [R],
     text: &'r str,
     from: usize,
-) -> (impl Iterator<Item = &'r R>, (usize, Option<usize>)) {
+) -> (impl Iterator<Item = &'r R>, usize, usize) {
     let is_found = move |row: &&R| text.is_empty() || row.name().contains(text);
     let found = move || rows.iter().filter(is_found);
     let total = if text.is_empty() {
@@ -211,10 +214,7 @@ fn find_rows<'r, R: HasName>(
     } else {
         found().count()
     };
-    (
-        found().skip(from),
-        (total.saturating_sub(from), Some(total)),
-    )
+    (found().skip(from), total.saturating_sub(from), total)
 }
 
 /// Writes a value as JSON. Numbers, texts and lists of them always can be written.

@@ -6,7 +6,6 @@
 
 mod pending;
 
-use super::problems::Noticed;
 use super::watch::Watch;
 use crate::account::failure::Failure;
 use crate::base::alarm::Alarm;
@@ -34,12 +33,10 @@ pub async fn send_notices(settings: &Notify, watch: &Watch, backends: &Backends,
     let mut failed = false;
     loop {
         let observation = watch.observe();
-        let is_reported =
-            |one: &&Noticed| one.is_problem && is_severe(one.finding.severity, settings.least);
-        pending.observe(
-            observation.noticed.iter().filter(is_reported),
-            calendar::now_millis(),
-        );
+        let noticed = observation.noticed.iter();
+        let severe =
+            noticed.filter(|one| one.is_problem && is_severe(one.finding.severity, settings.least));
+        pending.observe(severe, calendar::now_millis());
         if let Some(notice) = pending.due_notice(instance, calendar::now_millis()) {
             let sent = post_notice(&settings.webhook, backends, notice).await;
             pending.note_try(sent.is_ok(), calendar::now_millis());

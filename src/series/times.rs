@@ -67,11 +67,8 @@ pub fn bucket_index(time: Duration) -> usize {
 /// Returns the times between which a bucket is.
 pub fn bucket_edges(bucket: usize) -> (Duration, Duration) {
     let bucket = u32::try_from(bucket).unwrap_or(0);
-    let micros = |part: u32| {
-        Duration::from_micros(
-            u64::from(PARTS + part) << (bucket / PARTS + LOWEST_POWER - PARTS.ilog2()),
-        )
-    };
+    let shift = bucket / PARTS + LOWEST_POWER - PARTS.ilog2();
+    let micros = |part: u32| Duration::from_micros(u64::from(PARTS + part) << shift);
     (micros(bucket % PARTS), micros(bucket % PARTS + 1))
 }
 

@@ -137,24 +137,22 @@ async fn log_in(
         .exec_async(&mut connection)
         .await
         .map_err(|error| error_text(&error))?;
-    let mut load = async |script: &str| {
-        let mut command = redis::cmd("SCRIPT");
-        command.arg("LOAD").arg(script);
-        command
-            .query_async::<String>(&mut connection)
-            .await
-            .map_err(|error| error_text(&error))
-    };
-    let (admit, beat) = (
-        load(include_str!("admit.lua")).await?,
-        load(include_str!("beat.lua")).await?,
-    );
+    let admit = load(&mut connection, include_str!("admit.lua")).await?;
+    let beat = load(&mut connection, include_str!("beat.lua")).await?;
     Ok(Link {
         connection,
         admit,
         beat,
         _driver: running,
     })
+}
+
+/// Gives a script to the store. Returns the name by which it is called.
+async fn load(connection: &mut MultiplexedConnection, script: &str) -> Result<String, String> {
+    let mut command = redis::cmd("SCRIPT");
+    command.arg("LOAD").arg(script);
+    let loaded = command.query_async::<String>(connection).await;
+    loaded.map_err(|error| error_text(&error))
 }
 
 /// Returns the server's own words for an error, if the server has sent some.

@@ -61,12 +61,12 @@ pub async fn probe_store(settings: &Store) -> Result<StoreFacts, String> {
 
 fn read_facts(probed: &Value, info: &Value) -> StoreFacts {
     let info = redis::from_redis_value_ref::<String>(info).unwrap_or_default();
-    let field = |name: &str| {
-        let mut lines = info.lines().filter_map(|line| line.split_once(':'));
-        lines
-            .find(|(field, _)| *field == name)
-            .map(|(_, value)| value.trim())
-    };
+    let lines: Vec<(&str, &str)> = info
+        .lines()
+        .filter_map(|line| line.split_once(':'))
+        .collect();
+    let line = |name: &str| lines.iter().find(|(field, _)| *field == name);
+    let field = |name: &str| line(name).map(|(_, value)| value.trim());
     let version_of =
         |program: &str, name: &str| field(name).map(|version| format!("{program} {version}"));
     StoreFacts {

@@ -292,17 +292,17 @@ pub(super) fn read_beat(value: &Value) -> Option<BeatAnswer> {
     let (Value::Array(live), Value::Array(hints)) = (live, hints) else {
         return None;
     };
-    let hint = |pair: &[Value]| match pair {
+    let hints = hints.chunks_exact(2).map(|pair| match pair {
         [name, left] => Some((read_text(name)?, Duration::from_millis(read_number(left)?))),
         _ => None,
-    };
+    });
     Some(BeatAnswer {
         word: read_text(word)?,
         age: Duration::from_millis(read_number(age)?),
         clock_ms: read_number(clock)?,
         complete: read_number(complete)?,
         live: live.iter().map(read_text).collect::<Option<_>>()?,
-        hints: hints.chunks_exact(2).map(hint).collect::<Option<_>>()?,
+        hints: hints.collect::<Option<_>>()?,
         process: read_text(process)?,
     })
 }

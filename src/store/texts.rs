@@ -94,19 +94,16 @@ impl TextRequest {
     }
 
     pub(super) fn answer(self, answer: &Value) {
-        let bytes = |value: &Value| {
-            if let Value::BulkString(bytes) = value {
-                Some(bytes.clone())
-            } else {
-                None
-            }
+        let values = match answer {
+            Value::Array(values) => values.as_slice(),
+            _ => &[],
         };
-        let found = if let Value::Array(values) = answer {
-            values.iter().map(bytes).collect()
-        } else {
-            Vec::new()
-        };
-        // If no request waits any more, the texts are not needed.
+        let found = values.iter().map(|value| match value {
+            Value::BulkString(bytes) => Some(bytes.clone()),
+            _ => None,
+        });
+        let found = found.collect();
+        // If nobody waits any more, nobody needs the texts.
         self.answer.send(found).ok();
     }
 }

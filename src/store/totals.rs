@@ -24,15 +24,15 @@ impl Store {
         let mut counted = Vec::with_capacity(scopes.len());
         for some in scopes.chunks(MAX_SCOPES) {
             let awaited: Vec<oneshot::Receiver<Counts>> = self.core.post(|inbox| {
-                let ask = |scope: &Arc<Scope>| {
+                let asked = some.iter().map(|scope| {
                     let (answer, totals) = oneshot::channel();
                     inbox.totals.push_back(TotalsRequest {
                         scope: scope.clone(),
                         answer,
                     });
                     totals
-                };
-                (inbox.state == StoreState::Up).then(|| some.iter().map(ask).collect())
+                });
+                (inbox.state == StoreState::Up).then(|| asked.collect())
             })?;
             let answers = async {
                 for answer in awaited {

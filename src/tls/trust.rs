@@ -80,11 +80,10 @@ impl Trust {
         host: &str,
         stream: S,
     ) -> Result<TlsStream<S>, Distrust> {
-        let unnameable = |_| Distrust {
+        let name = ServerName::try_from(host.to_owned()).map_err(|_| Distrust {
             why: "its name cannot stand in a certificate".to_owned(),
             lasts: true,
-        };
-        let name = ServerName::try_from(host.to_owned()).map_err(unnameable)?;
+        })?;
         self.0
             .connect(name, stream)
             .await
@@ -292,29 +291,25 @@ fn is_authority(der: &CertificateDer<'_>) -> bool {
 /// Returns whether a server can show the certificate as its own: it is not an authority's, or it
 /// names a host. Only such a certificate can be a pin.
 fn is_pin(der: &CertificateDer<'_>) -> bool {
-    let names_host = |name: &GeneralName<'_>| {
-        matches!(name, GeneralName::DNSName(_) | GeneralName::IPAddress(_))
-    };
     let Ok((_, certificate)) = x509_parser::parse_x509_certificate(der) else {
         return false;
     };
     let names = certificate.subject_alternative_name().ok().flatten();
-    !is_authority(der)
-        || names.is_some_and(|names| names.value.general_names.iter().any(names_host))
+    let names_host = names.is_some_and(|names| {
+        let mut names = names.value.general_names.iter();
+        names.any(|name| matches!(name, GeneralName::DNSName(_) | GeneralName::IPAddress(_)))
+    });
+    names_host || !is_authority(der)
 }
 
 fn is_in_time(der: &CertificateDer<'_>, now: UnixTime) -> Result<(), Error> {
     let (_, certificate) =
         x509_parser::parse_x509_certificate(der).map_err(|_| CertificateError::BadEncoding)?;
     // No certificate was valid before 1970.
-    let time = |time: x509_parser::time::ASN1Time| {
-        UnixTime::since_unix_epoch(Duration::from_secs(
-            u64::try_from(time.timestamp()).unwrap_or_default(),
-        ))
-    };
+    let validity = certificate.validity();
     let (not_before, not_after) = (
-        time(certificate.validity().not_before),
-        time(certificate.validity().not_after),
+        unix_time(validity.not_before),
+        unix_time(validity.not_after),
     );
     if now < not_before {
         return Err(CertificateError::NotValidYetContext {
@@ -331,6 +326,11 @@ fn is_in_time(der: &CertificateDer<'_>, now: UnixTime) -> Result<(), Error> {
         .into());
     }
     Ok(())
+}
+
+fn unix_time(time: x509_parser::time::ASN1Time) -> UnixTime {
+    let seconds = u64::try_from(time.timestamp()).unwrap_or_default();
+    UnixTime::since_unix_epoch(Duration::from_secs(seconds))
 }
 
 impl Distrust {
@@ -379,14 +379,11 @@ impl Distrust {
 
 /// Returns the words for what is wrong with a certificate.
 fn certificate_fault(wrong: &CertificateError) -> String {
-    let since = |time: &UnixTime| {
-        format_system_time(SystemTime::UNIX_EPOCH + Duration::from_secs(time.as_secs()))
-    };
     if let CertificateError::ExpiredContext { not_after, .. } = wrong {
-        return format!("{OF_CERTIFICATE}{EXPIRED}{}", since(not_after));
+        return format!("{OF_CERTIFICATE}{EXPIRED}{}", date(not_after));
     }
     if let CertificateError::NotValidYetContext { not_before, .. } = wrong {
-        return format!("{OF_CERTIFICATE}{TO_COME}{}", since(not_before));
+        return format!("{OF_CERTIFICATE}{TO_COME}{}", date(not_before));
     }
     if let CertificateError::NotValidForNameContext {
         expected,
@@ -432,6 +429,10 @@ fn certificate_fault(wrong: &CertificateError) -> String {
             .to_owned();
     }
     format!("the certificate is not valid: {text}")
+}
+
+fn date(time: &UnixTime) -> String {
+    format_system_time(SystemTime::UNIX_EPOCH + Duration::from_secs(time.as_secs()))
 }
 
 /// Returns the name in a text that webpki writes, such as `DnsName("a.test")`.

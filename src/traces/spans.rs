@@ -16,7 +16,7 @@ use crate::conf::price::Usd;
 use crate::error::Blame;
 use crate::settled::{Settled, Tried, whole_micros, whole_millis};
 use dialects::usage::{Source, Usage};
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 
 /// The nanoseconds of a millisecond.
 const MILLI: u64 = 1_000_000;
@@ -72,17 +72,18 @@ const ERROR: u64 = 2;
 pub(super) fn preamble(traces: &Traces, instance: &str, spans: usize) -> Vec<u8> {
     let [mut gateway, mut scope, mut preamble] = [(); 3].map(|()| Message::default());
     gateway.short_message(field::RESOURCE, |resource| {
-        let mut add =
-            |name: &str, value: &str| put_text(resource, field::RESOURCE_ATTRIBUTES, name, value);
         let settings = &traces.settings.resource;
-        settings.iter().for_each(|(name, value)| add(name, value));
-        for (name, value) in [
+        let own = [
             ("service.version", env!("CARGO_PKG_VERSION")),
             ("service.instance.id", instance),
-        ] {
-            if !settings.contains_key(name) {
-                add(name, value);
-            }
+        ];
+        let own = own
+            .into_iter()
+            .filter(|(name, _)| !settings.contains_key(*name));
+        let settings = settings.iter();
+        let settings = settings.map(|(name, value)| (name.as_str(), value.as_str()));
+        for (name, value) in settings.chain(own) {
+            put_text(resource, field::RESOURCE_ATTRIBUTES, name, value);
         }
     });
     gateway.bytes(field::RESOURCE_SCHEMA, words::SCHEMA.as_bytes());
@@ -116,27 +117,16 @@ pub(super) fn write_exchange(
     all.long_message(field::SPANS, |span| {
         write_server_span(traces, settled, context, id, span)
     });
-    let mut attempt = |tried: &Tried, nth, is_paid| {
-        let account = catalog.and_then(|catalog| catalog.account(&tried.account));
-        // Slices of a request are no retries.
-        let resends = if settled.attempts.is_sliced { 0 } else { nth };
-        let one = AttemptSpan {
-            settled,
-            tried,
-            account,
-            resends,
-            is_paid,
-        };
-        let ids = (tried.span.unwrap_or_else(&mut *ids), id);
-        all.long_message(field::SPANS, |span| {
-            one.write(traces.settings.gen_ai, context, ids, span)
-        });
-    };
+    let gen_ai = traces.settings.gen_ai;
     // Nearly all exchanges have one attempt.
     if let [only] = &*settled.attempts.trail
         && only.parts.is_empty()
     {
-        attempt(only, 0, only.is_paid);
+        let one = AttemptSpan::new(settled, catalog, only, 0, only.is_paid);
+        let own = only.span.unwrap_or_else(&mut *ids);
+        all.long_message(field::SPANS, |span| {
+            one.write(gen_ai, context, own, id, span)
+        });
         return 2;
     }
     // The trail lists the attempts as they ended.
@@ -145,7 +135,11 @@ pub(super) fn write_exchange(
     // With slices of a request, several attempts are paid for: the first has the usage of all.
     let paid = settled.attempts.each().position(|tried| tried.is_paid);
     for (nth, (index, tried)) in begun.iter().enumerate() {
-        attempt(tried, nth, paid == Some(*index));
+        let one = AttemptSpan::new(settled, catalog, tried, nth, paid == Some(*index));
+        let own = tried.span.unwrap_or_else(&mut *ids);
+        all.long_message(field::SPANS, |span| {
+            one.write(gen_ai, context, own, id, span)
+        });
     }
     1 + begun.len()
 }
@@ -293,13 +287,33 @@ struct AttemptSpan<'k> {
     is_paid: bool,
 }
 
+impl<'k> AttemptSpan<'k> {
+    fn new(
+        settled: &'k Settled,
+        catalog: Option<&'k Catalog>,
+        tried: &'k Tried,
+        nth: usize,
+        is_paid: bool,
+    ) -> AttemptSpan<'k> {
+        AttemptSpan {
+            settled,
+            tried,
+            account: catalog.and_then(|catalog| catalog.account(&tried.account)),
+            // Slices of a request are no retries.
+            resends: if settled.attempts.is_sliced { 0 } else { nth },
+            is_paid,
+        }
+    }
+}
+
 impl AttemptSpan<'_> {
     /// Writes the span. Its ids are its own and its parent's.
     fn write(
         &self,
         gen_ai: bool,
         context: &TraceContext,
-        (id, parent): (SpanId, SpanId),
+        id: SpanId,
+        parent: SpanId,
         span: &mut Message,
     ) {
         let tried = self.tried;
@@ -439,20 +453,19 @@ fn conversation_hash(settled: &Settled) -> Option<String> {
 /// has those that no other listener has.
 fn speaks_tls(listeners: &[(SocketAddr, bool)], local_address: SocketAddr) -> bool {
     let ip = local_address.ip().to_canonical();
-    let rank = |listener: IpAddr| {
+    let fitting = listeners.iter().filter(|(address, _)| {
+        address.port() == local_address.port()
+            && (address.ip().to_canonical() == ip || address.ip().is_unspecified())
+    });
+    // An address of its own goes before all addresses of its family.
+    let nearest = fitting.max_by_key(|(address, _)| {
+        let listener = address.ip();
         (
             listener.to_canonical() == ip,
             listener.is_ipv4() == ip.is_ipv4(),
         )
-    };
-    let fits = |address: &SocketAddr| {
-        address.port() == local_address.port()
-            && (address.ip().to_canonical() == ip || address.ip().is_unspecified())
-    };
-    let fitting = listeners.iter().filter(|(address, _)| fits(address));
-    fitting
-        .max_by_key(|(address, _)| rank(address.ip()))
-        .is_some_and(|(_, tls)| *tls)
+    });
+    nearest.is_some_and(|(_, tls)| *tls)
 }
 
 #[cfg(test)]

@@ -20,27 +20,6 @@ const WITH_LONG_CLOSURES: &[&str] = &[
     "crates/dialects/src/upstream",
     "crates/dialects/src/wire",
     "crates/import/src",
-    "src/desk",
-    "src/exchange",
-    "src/explain",
-    "src/inventory",
-    "src/ledger",
-    "src/limits",
-    "src/live",
-    "src/metrics",
-    "src/metrics.rs",
-    "src/models.rs",
-    "src/operator",
-    "src/plan.rs",
-    "src/series",
-    "src/server.rs",
-    "src/settled.rs",
-    "src/store",
-    "src/tls",
-    "src/tls.rs",
-    "src/traces",
-    "src/traces.rs",
-    "src/vault.rs",
 ];
 
 /// Files and folders with functions that take a tuple or an array apart: still to be cleaned.
@@ -51,15 +30,6 @@ const WITH_PATTERN_PARAMETERS: &[&str] = &[
     "crates/dialects/src/upstream",
     "crates/dialects/src/wire",
     "crates/import/src",
-    "src/desk",
-    "src/exchange",
-    "src/explain",
-    "src/inventory",
-    "src/limits",
-    "src/operator",
-    "src/seal.rs",
-    "src/server.rs",
-    "src/traces",
 ];
 
 /// How many names of each crate may still be words of the list in CONTRIBUTING.md.

@@ -228,7 +228,7 @@ impl Runs for Meter {
                     Some(asked.upstream_model.clone()),
                 );
                 // The head has left with the first piece that counts.
-                row.status = if row.stream && asked.progress.timing().1.is_some() {
+                row.status = if row.stream && asked.progress.times().first_byte.is_some() {
                     200
                 } else {
                     0

@@ -6,7 +6,7 @@
 
 use super::body_reading::BodyReading;
 use super::progress::Progress;
-use super::reading::{Deadline, Reading, failure_of};
+use super::reading::{Deadline, Reading};
 use super::{Piece, Request};
 use crate::account::failure::Failure;
 use crate::account::{Permit, quota};
@@ -24,7 +24,7 @@ use crate::plan::Candidate;
 use dialects::neutral::answer::{AnswerOptions, Kept};
 use dialects::neutral::seal::AnswerSeal;
 use dialects::usage::{Source, Units, Usage};
-use dialects::{AnswerFault, AnswerHeader, EndReasons, Flaws, Labels, Outbound, Recipient, Stream};
+use dialects::{AnswerHeader, EndReasons, Flaws, Labels, Outbound, Recipient, Stream};
 use http::{HeaderValue, StatusCode};
 use std::borrow::Cow;
 use std::pin::pin;
@@ -349,10 +349,6 @@ impl Opening<'_> {
             .receive(&mut attempt, &mut body, &mut held, alarm)
             .await;
         let stream = self.request.envelope.stream;
-        let fault = |fault| match fault {
-            AnswerFault::Upstream(error) => Failure::InAnswer(error.into()),
-            AnswerFault::Nonsense(why) => Failure::Nonsense(why.to_owned()),
-        };
         let (model, dialect) = (&self.candidate.upstream_model, self.candidate.dialect());
         let answer_header = &*self.request.answer_header_for(self.candidate);
         let to = Recipient {
@@ -384,7 +380,7 @@ impl Opening<'_> {
             // The provider may charge for an answer that the caller does not get.
             self.progress.lock().usage = self.estimated(dialect.reported_usage(model, &to, &body));
         }
-        let (answer, kept) = read.map_err(fault)?;
+        let (answer, kept) = read?;
         let (usage, declined) = (self.estimated(answer.usage), answer.declined);
         let (flaws, reasons) = (answer.flaws, answer.reasons);
         let piece = if stream {
@@ -504,7 +500,7 @@ impl Opening<'_> {
                 // No event counted: the end of the stream makes all of the answer.
                 let ended = reading.stream.finish(&mut reading.out, None);
                 self.progress.lock().usage = reading.stream.usage_so_far();
-                let usage = ended.map_err(failure_of)?;
+                let usage = ended.map_err(Failure::from)?;
                 let (kept, flaws, reasons) = (
                     reading.stream.kept(),
                     reading.stream.flaws(),

@@ -338,16 +338,10 @@ impl<'x> Producer<'x> {
     /// Returns whether a candidate could be tried now, as far as that can be seen without asking
     /// for a place.
     pub(super) fn has_candidate_left(&self, running_candidate: Option<&'x Candidate>) -> bool {
-        let is_full = |ready_account: &ReadyAccount| {
-            ready_account
-                .account
-                .concurrency
-                .is_some_and(|cap| ready_account.state.in_flight() >= cap)
-        };
-        let is_fit = |one: &Candidate| {
-            one.is_fit(self.request.envelope.stream) && !is_full(&one.ready_account)
-        };
-        !self.search.is_exhausted() && self.search.open_candidates(running_candidate).any(is_fit)
+        let stream = self.request.envelope.stream;
+        let mut open = self.search.open_candidates(running_candidate);
+        !self.search.is_exhausted()
+            && open.any(|one| one.is_fit(stream) && !is_full(&one.ready_account))
     }
 
     /// Returns whether there is enough time left for a candidate.
@@ -402,6 +396,11 @@ impl<'x> Producer<'x> {
                 .find(&request.rights.key, family?, call, Clock::now())
         }
     }
+}
+
+fn is_full(place: &ReadyAccount) -> bool {
+    let limit = place.account.concurrency;
+    limit.is_some_and(|limit| place.state.in_flight() >= limit)
 }
 
 /// Returns the rest of a candidate's account, or of its target.

@@ -60,9 +60,8 @@ pub async fn run_probes(
         for (model, Route { demand, tracks }) in
             snapshot.catalog.models().iter().zip(&snapshot.routes)
         {
-            let probed =
-                |(target, _): &(&Target, _)| target.account.enabled && target.account.probe;
-            let each = model.targets.iter().zip(tracks).filter(probed);
+            let each = model.targets.iter().zip(tracks);
+            let each = each.filter(|(target, _)| target.account.enabled && target.account.probe);
             for (target, track) in
                 each.flat_map(|(target, tracks)| tracks.iter().map(move |track| (target, track)))
             {

@@ -35,6 +35,13 @@ pub(super) struct Facts {
     pub(super) labels: Option<Box<Labels>>,
 }
 
+/// The times that an attempt took to have a connection, and to begin to answer.
+#[derive(Clone, Copy, Default)]
+pub(super) struct AttemptTimes {
+    pub(super) connect: Option<Duration>,
+    pub(super) first_byte: Option<Duration>,
+}
+
 impl Progress {
     /// Locks the facts, to read or change them.
     pub(super) fn lock(&self) -> MutexGuard<'_, Facts> {
@@ -48,10 +55,13 @@ impl Progress {
         facts.sent = true;
     }
 
-    /// Returns the times until there was a connection, and until the upstream began to answer.
-    pub(super) fn timing(&self) -> (Option<Duration>, Option<Duration>) {
+    /// Returns the times that the attempt took so far.
+    pub(super) fn times(&self) -> AttemptTimes {
         let facts = self.lock();
-        (facts.connected, facts.begun)
+        AttemptTimes {
+            connect: facts.connected,
+            first_byte: facts.begun,
+        }
     }
 
     /// Notes that the request is sent once more, on a new connection.

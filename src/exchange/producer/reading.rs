@@ -4,8 +4,8 @@ use crate::account::failure::Failure;
 use crate::base::alarm::Alarm;
 use crate::base::memory::Held;
 use crate::exchange::attempt::Attempt;
+use dialects::Stream;
 use dialects::neutral::labels::Start;
-use dialects::{Stream, StreamFault};
 use std::future::Future;
 use std::pin::{Pin, pin};
 use std::task::Poll;
@@ -51,9 +51,10 @@ impl Reading {
     /// says that it is at its end.
     pub(super) async fn feed(
         &mut self,
-        (due, late): Deadline,
+        deadline: Deadline,
         alarm: &mut Alarm,
     ) -> Result<bool, Failure> {
+        let (due, late) = deadline;
         // What is always ready to be read does not put off the deadline.
         if Instant::now() >= due {
             return Err(late());
@@ -76,7 +77,7 @@ impl Reading {
                 start.take(&chunk);
             }
             match self.stream.feed(&chunk, &mut self.out) {
-                Err(fault) => return Err(failure_of(fault)),
+                Err(fault) => return Err(fault.into()),
                 Ok(()) if self.stream.done() => return Ok(true),
                 Ok(()) if !self.hold() => return Err(Failure::NoRoom),
                 Ok(()) if self.out.len() >= TOGETHER => return Ok(false),
@@ -101,15 +102,6 @@ async fn poll_now<F: Future>(mut future: Pin<&mut F>) -> Option<F::Output> {
         })
     })
     .await
-}
-
-/// Returns the failure for a fault in a stream.
-pub(super) fn failure_of(fault: StreamFault) -> Failure {
-    match fault {
-        StreamFault::Upstream(error) => Failure::InAnswer(error.into()),
-        StreamFault::Broken(why) => Failure::Nonsense(why.to_owned()),
-        StreamFault::Cut => Failure::Cut,
-    }
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 //! the caller if no other attempt answers.
 
 use super::Producer;
+use super::progress::AttemptTimes;
 use super::state::Try;
 use crate::account::breaker::BreakerState;
 use crate::account::failure::{self, Class, Facts, Failure, Setback};
@@ -25,7 +26,7 @@ impl<'x> Producer<'x> {
             self.state
                 .streaming()
                 .map(|live| (&live.attempt, "running")),
-            self.timing,
+            self.times,
         )
     }
 
@@ -33,22 +34,9 @@ impl<'x> Producer<'x> {
     pub(super) fn debug(
         &self,
         last: Option<(&Try<'_>, &str)>,
-        (connect, first_byte): (Option<Duration>, Option<Duration>),
+        times: AttemptTimes,
     ) -> Option<(String, String)> {
         let before = self.request.debug?;
-        let trail = |tried: &Tried| {
-            let status = tried
-                .status
-                .filter(|status| *status != 200)
-                .map_or_else(String::new, |status| format!("({status})"));
-            format!(
-                "{};{}{status};{}ms{}",
-                tried.account,
-                tried.outcome,
-                tried.ms,
-                tried.times_text(";")
-            )
-        };
         let last = last.map(|(attempt, outcome)| {
             let account = &attempt.candidate.ready_account.account.id;
             format!(
@@ -56,15 +44,21 @@ impl<'x> Producer<'x> {
                 whole_millis(attempt.began.elapsed())
             )
         });
-        let attempts: Vec<String> = self.attempts.trail.iter().map(trail).chain(last).collect();
+        let ended = self.attempts.trail.iter().map(|tried| {
+            let status = tried.status.filter(|status| *status != 200);
+            let status = status.map_or_else(String::new, |status| format!("({status})"));
+            let (account, outcome, often) = (&tried.account, tried.outcome, tried.times_text(";"));
+            format!("{account};{outcome}{status};{}ms{often}", tried.ms)
+        });
+        let attempts: Vec<String> = ended.chain(last).collect();
         let queued = Some(self.queued()).filter(|queued| !queued.is_zero());
         let own = before.own + self.own.so_far();
         let parts = [
             ("auth", before.auth),
             ("plan", before.plan),
             ("queue", queued),
-            ("connect", connect),
-            ("first_byte", first_byte),
+            ("connect", times.connect),
+            ("first_byte", times.first_byte),
             ("own", Some(own)),
         ];
         let parts = parts.into_iter().filter_map(|(name, time)| {
@@ -310,28 +304,25 @@ impl<'x> Producer<'x> {
                 rest.why.name()
             );
         }
-        let hint = |time: Duration| {
-            self.shared
-                .store
-                .iter()
-                .for_each(|store| store.hint(account, &model, time))
-        };
-        match news.breaker {
+        let hint = match news.breaker {
             Some(BreakerState::Open(until)) => {
                 let wait = until.saturating_duration_since(Clock::now());
-                hint(wait);
                 let seconds = wait.as_secs() + 1;
                 log::warn!(
                     "account {account} gets no request for {model} for {seconds} s: its breaker opened after {after} (HTTP {status}){why}"
                 );
+                Some(wait)
             }
             Some(BreakerState::Closed) => {
-                hint(Duration::ZERO);
                 log::info!(
                     "account {account} works again for {model}: its breaker closed after {after}"
                 );
+                Some(Duration::ZERO)
             }
-            Some(BreakerState::HalfOpen { .. }) | None => {}
+            Some(BreakerState::HalfOpen { .. }) | None => None,
+        };
+        if let (Some(store), Some(time)) = (&self.shared.store, hint) {
+            store.hint(account, &model, time);
         }
     }
 
@@ -360,9 +351,12 @@ impl<'x> Producer<'x> {
         // If an attempt has ended and was not in vain, its usage is the exchange's own.
         let used =
             Some(self.usage).filter(|usage| unused.is_none() && usage.source != Source::None);
-        let (connect, first) = attempt.progress.timing();
+        let AttemptTimes {
+            connect,
+            first_byte,
+        } = attempt.progress.times();
         let took = attempt.began.elapsed();
-        self.count(attempt, unused.unwrap_or(self.usage), first, took);
+        self.count(attempt, unused.unwrap_or(self.usage), first_byte, took);
         let (span, labels, resent) = attempt.progress.take_trace_facts();
         self.attempts.trail.push(Tried {
             account: candidate.ready_account.account.id.clone(),
@@ -377,7 +371,7 @@ impl<'x> Producer<'x> {
             ms: whole_millis(took),
             status,
             connect_ms: connect.map(whole_millis),
-            first_ms: first.map(whole_millis),
+            first_ms: first_byte.map(whole_millis),
             prompt_tokens: unused.map(|used| used.prompt),
             completion_tokens: unused.map(|used| used.completion),
             cost: unused.map(|used| candidate.price.map(|price| price.cost(&used))),

@@ -1,7 +1,7 @@
 //! The producer while a stream runs: its next events, its end, and the fate of its connection.
 
 use super::opening::WholeAnswer;
-use super::reading::{Reading, failure_of};
+use super::reading::Reading;
 use super::state::{ProducerState, Streaming, Try};
 use super::{Piece, Producer};
 use crate::account::failure::Failure;
@@ -53,7 +53,7 @@ impl<'x> Producer<'x> {
         attempt: &Try<'_>,
         mut reading: Reading,
     ) -> Result<WholeAnswer, (Failure, Box<Reading>)> {
-        let trail = self.debug(Some((attempt, "ok")), attempt.progress.timing());
+        let trail = self.debug(Some((attempt, "ok")), attempt.progress.times());
         let trail = trail.map(|(attempts, timing)| {
             format!(r#""attempts":"{attempts}","server_timing":"{timing}""#)
         });
@@ -88,7 +88,7 @@ impl<'x> Producer<'x> {
                     attempt: Some(attempt),
                 });
             }
-            Err(fault) => failure_of(fault),
+            Err(fault) => fault.into(),
         };
         attempt.progress.lock().usage = reading.stream.usage_so_far();
         Err((failure, Box::new(reading)))

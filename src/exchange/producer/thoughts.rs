@@ -87,21 +87,18 @@ impl Producer<'_> {
             let Some(candidate) = self.request.candidates.iter().find(of_family) else {
                 continue;
             };
-            let kept = |call: &str| {
-                let found =
-                    self.shared
-                        .vault
-                        .find(&self.request.rights.key, family, call, Clock::now());
-                if found.is_none() {
-                    missing.borrow_mut().push((family, call.to_owned()));
-                }
-                found
-            };
             // The candidate writes the request again when its turn comes, and any refusal counts
             // only then.
             let seal = self.request.seal_of(&self.shared.seals, candidate);
             let thoughts = EarlierThoughts {
-                kept: &kept,
+                kept: &|call| {
+                    let (vault, key) = (&self.shared.vault, &self.request.rights.key);
+                    let found = vault.find(key, family, call, Clock::now());
+                    if found.is_none() {
+                        missing.borrow_mut().push((family, call.to_owned()));
+                    }
+                    found
+                },
                 sealed: self.sealed(seal.as_ref()),
             };
             drop(admission::write_request(candidate, self.asking(), thoughts));

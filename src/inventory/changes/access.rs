@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use super::{Effect, FoundChanges, Holders};
+use super::{Effect, FoundChanges, Holders, Sides};
 use crate::catalog::Permissions;
 use crate::catalog::globs::{self, Globs};
-use crate::inventory::{CallerItem, Inventory, KeyItem, ModelItem, SecretChanges};
+use crate::inventory::{CallerItem, Inventory, KeyItem, ModelItem};
 
 /// The names that can be asked for, and the keys that may do it.
 pub(super) struct Access<'i> {
@@ -63,13 +63,10 @@ impl<'i> Access<'i> {
         let next = self.groups.len();
         let index = *self.positions.entry(written).or_insert(next);
         if index == next {
-            let globs =
-                |list: &[String]| Globs::new(list.iter().map(|glob| Arc::from(glob.as_str())));
-            let of_key = written.1.map_or_else(Globs::everything, globs);
             let permissions = Permissions {
                 index: next,
-                of_caller: globs(written.0),
-                of_key,
+                of_caller: read_globs(written.0),
+                of_key: written.1.map_or_else(Globs::everything, read_globs),
             };
             self.groups.push((permissions, BTreeSet::new(), 0));
         }
@@ -137,15 +134,16 @@ impl<'i> Access<'i> {
     }
 }
 
+fn read_globs(list: &[String]) -> Globs {
+    Globs::new(list.iter().map(|glob| Arc::from(glob.as_str())))
+}
+
 /// Returns whether a model has a target to which requests may go.
 pub(super) fn is_served(inventory: &Inventory, model: &ModelItem) -> bool {
-    let is_on = |id: &String| {
-        inventory
-            .accounts
-            .get(id)
-            .is_some_and(|account| account.enabled)
-    };
-    model.targets.iter().any(|target| is_on(&target.account))
+    model.targets.iter().any(|target| {
+        let account = inventory.accounts.get(&target.account);
+        account.is_some_and(|account| account.enabled)
+    })
 }
 
 fn written_models<'i>(caller: &'i CallerItem, key: &'i KeyItem) -> Written<'i> {
@@ -190,29 +188,24 @@ impl Effects {
 
 /// Finds the models that keys lose or gain although the model is there before and after. A secret
 /// that opens another key then has the models of that one.
-pub(super) fn compare_permissions(
-    found: &mut FoundChanges,
-    [before, after]: [&Inventory; 2],
-    (access, now): (&[Access<'_>; 2], &str),
-    secrets: Option<&SecretChanges>,
-) {
-    let [old, new] = access;
-    let is_moved = |id: &str, name: &str| secrets.is_some_and(|secrets| secrets.is_moved(id, name));
+pub(super) fn compare_permissions(found: &mut FoundChanges, sides: &Sides<'_, '_>) {
+    let Sides {
+        before,
+        after,
+        old,
+        new,
+        secrets,
+        now,
+    } = *sides;
     // A model that is only there before or after is reported once, in its own line.
-    let kept = || {
-        old.names
-            .iter()
-            .filter_map(|(name, was)| Some((*name, *was, new.meant(name)?)))
-    };
+    let kept = old.names.iter();
+    let kept = kept.filter_map(|(name, was)| Some((*name, *was, new.meant(name)?)));
     // A name that is new may have been another model's until now, by a glob.
-    let taken = || {
-        let written = new
-            .names
-            .iter()
-            .filter(|(name, _)| !old.names.contains_key(*name));
-        written.filter_map(|(name, is)| Some((*name, old.meant(name)?, *is)))
-    };
-    let both = || kept().chain(taken());
+    let taken = new.names.iter();
+    let taken = taken.filter(|(name, _)| !old.names.contains_key(*name));
+    let taken = taken.filter_map(|(name, is)| Some((*name, old.meant(name)?, *is)));
+    let both: Vec<_> = kept.chain(taken).collect();
+    let both = || both.iter().copied();
     let moved: Vec<_> = both().filter(|(_, was, is)| was != is).collect();
     for (full, opens) in secrets.iter().flat_map(|secrets| &secrets.moved) {
         let Some((caller, key)) = before.key(full) else {
@@ -229,7 +222,8 @@ pub(super) fn compare_permissions(
                 found.add_with_models(
                     effect,
                     ("key", full),
-                    (statement.to_owned(), models.clone()),
+                    statement.to_owned(),
+                    models.clone(),
                     Holders::default(),
                 );
             }
@@ -238,10 +232,14 @@ pub(super) fn compare_permissions(
     let mut known: HashMap<(Written<'_>, Written<'_>), Effects> = HashMap::new();
     for (id, caller, caller_now) in callers_of_both(before, after) {
         let mut alike: BTreeMap<(&Effects, bool, bool), Vec<&str>> = BTreeMap::new();
-        let kept_keys = || caller.keys.iter().filter(|(name, _)| !is_moved(id, name));
-        let keys =
-            || kept_keys().filter_map(|(name, key)| Some((name, key, caller_now.keys.get(name)?)));
-        for (_, key, key_now) in keys() {
+        let kept_keys = caller
+            .keys
+            .iter()
+            .filter(|(name, _)| !sides.is_moved(id, name));
+        let keys: Vec<_> = kept_keys
+            .filter_map(|(name, key)| Some((name, key, caller_now.keys.get(name)?)))
+            .collect();
+        for (_, key, key_now) in &keys {
             let pair = (
                 written_models(caller, key),
                 written_models(caller_now, key_now),
@@ -254,7 +252,7 @@ pub(super) fn compare_permissions(
                 false => find_effects(both(), was, is),
             });
         }
-        for (name, key, key_now) in keys() {
+        for (name, key, key_now) in keys {
             let pair = (
                 written_models(caller, key),
                 written_models(caller_now, key_now),
@@ -280,7 +278,8 @@ pub(super) fn compare_permissions(
                     found.add_with_models(
                         effect,
                         (kind, name),
-                        (statement.to_owned(), models.clone()),
+                        statement.to_owned(),
+                        models.clone(),
                         Holders::default(),
                     );
                 }

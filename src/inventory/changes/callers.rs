@@ -1,22 +1,22 @@
 //! The changes of callers and of their keys. Which models they may use is in `access`.
 
 use super::access::callers_of_both;
-use super::{Effect, FoundChanges, compare_amounts};
+use super::{Effect, FoundChanges, Sides, compare_amounts};
 use crate::base::address::Cidr;
-use crate::inventory::{CallerItem, Inventory, KeyItem, SecretChanges, is_over};
+use crate::inventory::{CallerItem, KeyItem, is_over};
 use std::cmp::Ordering;
 
 /// Finds what changes at callers and at keys. Of a key whose secrets are answered as other keys
 /// nothing breaks, as far as it is known.
-pub(super) fn compare_callers(
-    found: &mut FoundChanges,
-    [before, after]: [&Inventory; 2],
-    secrets: Option<&SecretChanges>,
-    now: &str,
-) {
-    let is_moved = |id: &str, name: &str| secrets.is_some_and(|secrets| secrets.is_moved(id, name));
-    let breaks =
-        |id: &str, caller: &CallerItem| caller.working_keys(now).any(|name| !is_moved(id, name));
+pub(super) fn compare_callers(found: &mut FoundChanges, sides: &Sides<'_, '_>) {
+    let Sides {
+        before,
+        after,
+        secrets,
+        now,
+        ..
+    } = *sides;
+    let breaks = |id: &str, caller: &CallerItem| breaks_requests(sides, id, caller);
     // Where not all names are listed, a key may be one of the others.
     let is_known = secrets.is_some_and(|secrets| secrets.more == 0);
     for (id, caller) in before
@@ -67,12 +67,8 @@ pub(super) fn compare_callers(
             (false, true) => found.add(Effect::Widens, entry, "switched on"),
             (true, true) | (false, false) => {}
         }
-        compare_ends(
-            found,
-            entry,
-            [&was.expires, &is.expires],
-            (breaks(id, was), now),
-        );
+        let works = breaks(id, was);
+        compare_ends(found, entry, &was.expires, &is.expires, works, now);
         if was.expose_cost != is.expose_cost {
             found.add(
                 Effect::Changes,
@@ -87,7 +83,7 @@ pub(super) fn compare_callers(
         let gone = was
             .keys
             .iter()
-            .filter(|(name, _)| !is.keys.contains_key(*name) && !is_moved(id, name));
+            .filter(|(name, _)| !is.keys.contains_key(*name) && !sides.is_moved(id, name));
         for (name, key) in gone {
             let works = was.works(now) && key.works(now);
             let (effect, statement) = match works {
@@ -105,12 +101,8 @@ pub(super) fn compare_callers(
             match was.keys.get(name) {
                 None => found.add(Effect::Widens, ("key", &full), "new"),
                 Some(key_was) if key_was != key => {
-                    compare_key(
-                        found,
-                        ("key", &full),
-                        [key_was, key],
-                        (was.works(now) && !is_moved(id, name), now),
-                    );
+                    let may_break = was.works(now) && !sides.is_moved(id, name);
+                    compare_keys(found, ("key", &full), key_was, key, may_break, now);
                 }
                 Some(_) => {}
             }
@@ -118,11 +110,19 @@ pub(super) fn compare_callers(
     }
 }
 
-fn compare_key(
+/// Returns whether a caller has a key that works now, and whose secret opens no other key then.
+fn breaks_requests(sides: &Sides<'_, '_>, id: &str, caller: &CallerItem) -> bool {
+    let mut keys = caller.working_keys(sides.now);
+    keys.any(|name| !sides.is_moved(id, name))
+}
+
+fn compare_keys(
     found: &mut FoundChanges,
-    entry: (&'static str, &str),
-    [was, is]: [&KeyItem; 2],
-    (may_break, now): (bool, &str),
+    at: (&'static str, &str),
+    was: &KeyItem,
+    is: &KeyItem,
+    may_break: bool,
+    now: &str,
 ) {
     let works = may_break && was.works(now);
     let breaks = if works {
@@ -131,13 +131,13 @@ fn compare_key(
         Effect::Changes
     };
     match (was.disabled, is.disabled) {
-        (false, true) => found.add(breaks, entry, "switched off: requests with it are refused"),
-        (true, false) => found.add(Effect::Widens, entry, "switched on"),
+        (false, true) => found.add(breaks, at, "switched off: requests with it are refused"),
+        (true, false) => found.add(Effect::Widens, at, "switched on"),
         (true, true) | (false, false) => {}
     }
-    compare_ends(found, entry, [&was.expires, &is.expires], (works, now));
-    for (effect, statement) in compare_amounts(&was.limits, &is.limits) {
-        found.add(effect, entry, statement);
+    compare_ends(found, at, &was.expires, &is.expires, works, now);
+    for (effect, what) in compare_amounts(&was.limits, &is.limits) {
+        found.add(effect, at, what);
     }
     let none = super::Amounts::new();
     let models: std::collections::BTreeSet<_> = was
@@ -147,18 +147,11 @@ fn compare_key(
         .collect();
     for model in models {
         let [old, new] = [was, is].map(|key| key.model_limits.get(model).unwrap_or(&none));
-        for (effect, statement) in compare_amounts(old, new) {
-            found.add(effect, entry, format!("for the model {model}: {statement}"));
+        for (effect, what) in compare_amounts(old, new) {
+            found.add(effect, at, format!("for the model {model}: {what}"));
         }
     }
     if was.allow_ips != is.allow_ips {
-        let text = |list: &[String]| {
-            if list.is_empty() {
-                "everywhere".to_owned()
-            } else {
-                list.join(", ")
-            }
-        };
         let effect = if covers_ranges(&is.allow_ips, &was.allow_ips) {
             Effect::Widens
         } else {
@@ -166,72 +159,83 @@ fn compare_key(
         };
         found.add(
             effect,
-            entry,
+            at,
             format!(
                 "may be used from {} instead of {}",
-                text(&is.allow_ips),
-                text(&was.allow_ips)
+                addresses(&is.allow_ips),
+                addresses(&was.allow_ips)
             ),
         );
     }
     if was.debug != is.debug {
         found.add(
             Effect::Changes,
-            entry,
+            at,
             format!("debug {} → {}", was.debug, is.debug),
         );
     }
     if was.secrets != is.secrets {
-        let text = |ends: &[Option<String>]| {
-            let ends: Vec<_> = ends
-                .iter()
-                .map(|end| end.as_deref().unwrap_or("never"))
-                .collect();
-            format!("{} (ends: {})", ends.len(), ends.join(", "))
-        };
         let [old, new] = [was, is].map(|key| key.working_secrets(now));
         // Which secret is which is not known here.
-        let ends = |key: &KeyItem| {
-            let mut ends: Vec<_> = key
-                .secrets
-                .iter()
-                .map(|end| (end.is_none(), end.clone()))
-                .collect();
-            ends.sort_unstable();
-            ends
-        };
-        let sooner = || ends(is).iter().zip(&ends(was)).any(|(is, was)| is < was);
+        let (ends, ends_before) = (ordered_ends(is), ordered_ends(was));
+        let is_sooner = ends.iter().zip(&ends_before).any(|(is, was)| is < was);
         let effect = match new.cmp(&old) {
             Ordering::Less => breaks,
-            Ordering::Equal if was.secrets.len() == is.secrets.len() && sooner() => {
+            Ordering::Equal if was.secrets.len() == is.secrets.len() && is_sooner => {
                 Effect::Tightens
             }
             Ordering::Equal | Ordering::Greater => Effect::Changes,
         };
         found.add(
             effect,
-            entry,
-            format!("secrets {} → {}", text(&was.secrets), text(&is.secrets)),
+            at,
+            format!("secrets {} → {}", secret_ends(was), secret_ends(is)),
         );
     }
 }
 
+fn addresses(list: &[String]) -> String {
+    if list.is_empty() {
+        "everywhere".to_owned()
+    } else {
+        list.join(", ")
+    }
+}
+
+/// Writes how many secrets a key has, and when they end.
+fn secret_ends(key: &KeyItem) -> String {
+    let ends = key.secrets.iter();
+    let ends: Vec<_> = ends.map(|end| end.as_deref().unwrap_or("never")).collect();
+    format!("{} (ends: {})", ends.len(), ends.join(", "))
+}
+
+/// Lists when the secrets of a key end, the first one first.
+fn ordered_ends(key: &KeyItem) -> Vec<(bool, Option<String>)> {
+    let ends = key.secrets.iter();
+    let mut ends: Vec<_> = ends.map(|end| (end.is_none(), end.clone())).collect();
+    ends.sort_unstable();
+    ends
+}
+
 /// Returns whether every address of the old ranges is in one of the new ones. No range is all.
 fn covers_ranges(new: &[String], old: &[String]) -> bool {
-    let read = |list: &[String]| -> Vec<Cidr> {
-        list.iter().filter_map(|range| range.parse().ok()).collect()
-    };
-    let (wide, narrow) = (read(new), read(old));
+    let (wide, narrow) = (read_ranges(new), read_ranges(old));
     let is_in = |range: &Cidr| wide.iter().any(|wide| wide.covers(range));
     new.is_empty() || (!old.is_empty() && narrow.iter().all(is_in))
+}
+
+fn read_ranges(list: &[String]) -> Vec<Cidr> {
+    list.iter().filter_map(|range| range.parse().ok()).collect()
 }
 
 /// Finds that something ends at another time. A key that does not work now breaks no request.
 fn compare_ends(
     found: &mut FoundChanges,
-    entry: (&'static str, &str),
-    [was, is]: [&Option<String>; 2],
-    (works, now): (bool, &str),
+    at: (&'static str, &str),
+    was: &Option<String>,
+    is: &Option<String>,
+    works: bool,
+    now: &str,
 ) {
     if was == is {
         return;
@@ -254,7 +258,7 @@ fn compare_ends(
     };
     found.add(
         effect,
-        entry,
+        at,
         format!("expires {} → {}{refused}", text(was), text(is)),
     );
 }

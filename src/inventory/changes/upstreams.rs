@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::access::{Access, is_served};
-use super::{Effect, FoundChanges, Holders, by_effect, compare_settings};
+use super::{Effect, FoundChanges, Holders, Sides, by_effect, compare_settings};
 use crate::inventory::{Inventory, ModelItem, Settings, TargetItem};
 use dialects::Endpoint;
 use dialects::neutral::ModelKind;
@@ -15,11 +15,10 @@ const CONVERSATIONS: &str = "conversations";
 const UNREAD: [&str; 2] = ["proxy own → not set", "proxy not set → own"];
 
 /// Finds what changes at accounts. What follows for models is found with the models.
-pub(super) fn compare_accounts(
-    found: &mut FoundChanges,
-    [before, after]: [&Inventory; 2],
-    [old, _]: &[Access<'_>; 2],
-) {
+pub(super) fn compare_accounts(found: &mut FoundChanges, sides: &Sides<'_, '_>) {
+    let Sides {
+        before, after, old, ..
+    } = *sides;
     for id in before
         .accounts
         .keys()
@@ -33,13 +32,11 @@ pub(super) fn compare_accounts(
             found.add(Effect::Changes, entry, "new");
             continue;
         };
-        let goes_there =
-            |model: &ModelItem| model.targets.iter().any(|target| target.account == *id);
-        let models: Vec<_> = after
-            .models
-            .iter()
-            .filter(|(_, model)| goes_there(model))
-            .collect();
+        let models = after.models.iter().filter(|(_, model)| {
+            let mut targets = model.targets.iter();
+            targets.any(|target| target.account == *id)
+        });
+        let models: Vec<_> = models.collect();
         let whom = || old.holders_of_any(&models);
         let models = match models.len() {
             1 => "1 model goes there".to_owned(),
@@ -89,12 +86,14 @@ pub(super) fn compare_accounts(
 }
 
 /// Finds what changes at models, and for whom.
-pub(super) fn compare_models(
-    found: &mut FoundChanges,
-    before: &Inventory,
-    after: &Inventory,
-    [old, new]: &[Access<'_>; 2],
-) {
+pub(super) fn compare_models(found: &mut FoundChanges, sides: &Sides<'_, '_>) {
+    let Sides {
+        before,
+        after,
+        old,
+        new,
+        ..
+    } = *sides;
     for (id, was) in &before.models {
         let entry = ("model", id.as_str());
         let whom = || old.holders_of(id, was.pattern);
@@ -158,11 +157,11 @@ pub(super) fn compare_models(
             continue;
         }
         let mut each = compare_settings(&was.settings, &now.settings);
-        each.extend(compare_targets([before, after], was, now));
+        each.extend(compare_targets(before, after, was, now));
         for (effect, statement) in by_effect(each) {
             found.add_for_model(effect, entry, statement.join(", "), whom());
         }
-        compare_prices(found, (id, was, now), || old.holders_of(id, was.pattern));
+        compare_prices(found, id, was, now, whom);
     }
     for (id, now) in after
         .models
@@ -203,22 +202,19 @@ pub(super) fn compare_models(
             new.holders_of(id, now.pattern),
         );
     }
-    compare_names(found, [before, after], [old, new]);
+    compare_names(found, sides);
 }
 
 /// Finds names that are gone, new, or mean another model. The names of a model that is no longer
 /// served go with it.
-fn compare_names(
-    found: &mut FoundChanges,
-    [before, after]: [&Inventory; 2],
-    [old, new]: [&Access<'_>; 2],
-) {
-    // Of a model that goes, its other names are reported only if its id is still answered: else
-    // they belong to its own line.
-    let is_kept = |id: &str| match after.models.get(id) {
-        Some(model) => is_served(after, model),
-        None => new.meant(id).is_some(),
-    };
+fn compare_names(found: &mut FoundChanges, sides: &Sides<'_, '_>) {
+    let Sides {
+        before,
+        after,
+        old,
+        new,
+        ..
+    } = *sides;
     for (name, (id, pattern)) in &old.names {
         match new.meant(name) {
             // The model is gone, and its own line has that.
@@ -232,7 +228,9 @@ fn compare_names(
                     old.holders_of(id, *pattern),
                 );
             }
-            None if is_kept(id) => {
+            // Of a model that goes, its other names are listed only if its id is still answered:
+            // else all are listed with it.
+            None if is_answered(after, new, id) => {
                 found.add_for_model(
                     Effect::Breaks,
                     ("name", name),
@@ -260,12 +258,6 @@ fn compare_names(
             );
         }
     }
-    let was_served = |id: &str| {
-        before
-            .models
-            .get(id)
-            .is_some_and(|model| is_served(before, model))
-    };
     for (name, (id, pattern)) in new
         .names
         .iter()
@@ -274,7 +266,13 @@ fn compare_names(
         let (effect, statement, whom) = match old.meant(name) {
             // The model is new, and its own line has that.
             _ if *name == *id => continue,
-            None if !was_served(id) => continue,
+            None if !before
+                .models
+                .get(*id)
+                .is_some_and(|model| is_served(before, model)) =>
+            {
+                continue;
+            }
             None => (
                 Effect::Widens,
                 format!("new; it means {id}"),
@@ -298,6 +296,13 @@ fn compare_names(
             ),
         };
         found.add_for_model(effect, ("name", name), statement, whom);
+    }
+}
+
+fn is_answered(inventory: &Inventory, access: &Access<'_>, id: &str) -> bool {
+    match inventory.models.get(id) {
+        Some(model) => is_served(inventory, model),
+        None => access.meant(id).is_some(),
     }
 }
 
@@ -390,7 +395,8 @@ fn whole_settings(inventory: &Inventory, target: &TargetItem, names: [&Settings;
 
 /// Says what changes at the targets of a model.
 fn compare_targets(
-    [before, after]: [&Inventory; 2],
+    before: &Inventory,
+    after: &Inventory,
     was: &ModelItem,
     now: &ModelItem,
 ) -> Vec<(Effect, String)> {
@@ -451,14 +457,6 @@ fn compare_targets(
                 .map(|(effect, other)| (effect, format!("{name}: {other}"))),
         );
     }
-    let order = |own: &BTreeMap<(String, usize), &TargetItem>,
-                 other: &BTreeMap<(String, usize), &TargetItem>| {
-        let mut tiers: BTreeMap<u32, Vec<(String, usize)>> = BTreeMap::new();
-        for (key, target) in own.iter().filter(|(key, _)| other.contains_key(*key)) {
-            tiers.entry(target.tier).or_default().push(key.clone());
-        }
-        tiers.into_values().collect::<Vec<_>>()
-    };
     if order(&old, &new) != order(&new, &old) {
         let mut sorted: Vec<_> = now.targets.iter().collect();
         sorted.sort_by_key(|target| target.tier);
@@ -479,6 +477,18 @@ fn compare_targets(
     each
 }
 
+/// Lists the targets that the other side has too, by their tiers.
+fn order(
+    targets: &BTreeMap<(String, usize), &TargetItem>,
+    other: &BTreeMap<(String, usize), &TargetItem>,
+) -> Vec<Vec<(String, usize)>> {
+    let mut tiers: BTreeMap<u32, Vec<(String, usize)>> = BTreeMap::new();
+    for (key, target) in targets.iter().filter(|(key, _)| other.contains_key(*key)) {
+        tiers.entry(target.tier).or_default().push(key.clone());
+    }
+    tiers.into_values().collect()
+}
+
 /// Says which costs differ.
 fn price_changes(old: &Settings, new: &Settings) -> String {
     compare_settings(old, new)
@@ -491,7 +501,9 @@ fn price_changes(old: &Settings, new: &Settings) -> String {
 /// Finds prices that differ.
 fn compare_prices(
     found: &mut FoundChanges,
-    (id, was, now): (&str, &ModelItem, &ModelItem),
+    id: &str,
+    was: &ModelItem,
+    now: &ModelItem,
     whom: impl Fn() -> Holders,
 ) {
     let (old, new) = (targets_by_name(was), targets_by_name(now));

@@ -90,17 +90,13 @@ impl Answer {
         }
         // Most have neither pictures nor sound.
         let is_rare = |name: &str| matches!(name, "images" | "audio_ms" | "characters");
-        let all = self
-            .total
-            .columns()
-            .map(|(name, short, value)| !short.is_empty() && (!is_rare(name) || value != 0));
-        let shown = |used: &Used| {
-            used.columns()
-                .into_iter()
-                .zip(all)
-                .filter(|(_, is_shown)| *is_shown)
-                .map(|(column, _)| column)
-        };
+        let columns_of_all = self.total.columns().into_iter();
+        let hidden: Vec<&str> = columns_of_all
+            .filter(|(name, short, value)| short.is_empty() || (is_rare(name) && *value == 0))
+            .map(|(name, ..)| name)
+            .collect();
+        let is_shown = |(name, ..): &(&str, &str, Value)| !hidden.contains(name);
+        let shown = |used: &Used| used.columns().into_iter().filter(is_shown);
         let head = self
             .by
             .iter()
@@ -116,14 +112,12 @@ impl Answer {
             self.total,
         );
         for (line, (names, used)) in self.lines.iter().chain([&total]).enumerate() {
-            let dash = |name: &String| {
-                if name.is_empty() && line < self.lines.len() {
-                    "-".to_owned()
-                } else {
-                    name.clone()
-                }
-            };
-            let mut cells: Vec<String> = names.iter().map(dash).collect();
+            let is_total = line == self.lines.len();
+            let names = names.iter().map(|name| match name.as_str() {
+                "" if !is_total => "-".to_owned(),
+                name => name.to_owned(),
+            });
+            let mut cells: Vec<String> = names.collect();
             let cost = |name: &str| (name == "cost_usd").then(|| used.shown_cost());
             cells.extend(
                 shown(used).map(|(name, _, value)| cost(name).unwrap_or_else(|| cell_text(&value))),
@@ -172,17 +166,11 @@ impl Answer {
     }
 
     fn json_of(&self, shows: impl Fn(&str) -> bool) -> String {
-        let object = |used: &Used| -> Map<String, Value> {
-            let columns = used.columns().into_iter().filter(|(name, ..)| shows(name));
-            columns
-                .map(|(name, _, value)| (name.to_owned(), value))
-                .collect()
-        };
         let lines: Vec<Value> = self
             .lines
             .iter()
             .map(|(names, used)| {
-                let mut object = object(used);
+                let mut object = json_object(used, &shows);
                 for (group, name) in self.by.iter().zip(names) {
                     let name = Some(name.as_str()).filter(|name| !name.is_empty());
                     object.insert(group.name().to_owned(), name.into());
@@ -195,7 +183,7 @@ impl Answer {
             "until": format_time(self.until),
             "by": self.by.iter().map(|group| Group::name(*group)).collect::<Vec<_>>(),
             "usage": lines,
-            "total": object(&self.total),
+            "total": json_object(&self.total, &shows),
             "notes": self.notes,
         });
         format!("{whole:#}\n")
@@ -205,6 +193,13 @@ impl Answer {
     pub fn notes(&self) -> &[String] {
         &self.notes
     }
+}
+
+fn json_object(used: &Used, shows: &impl Fn(&str) -> bool) -> Map<String, Value> {
+    let columns = used.columns().into_iter().filter(|(name, ..)| shows(name));
+    columns
+        .map(|(name, _, value)| (name.to_owned(), value))
+        .collect()
 }
 
 /// Quotes a cell of CSV (RFC 4180).

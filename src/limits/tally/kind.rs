@@ -3,6 +3,7 @@
 use super::Ask;
 use crate::conf::price::Usd;
 use crate::limits::Limits;
+use serde_json::{Value, json};
 
 /// The kinds of limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -34,6 +35,24 @@ impl Kind {
         Kind::UsdPerDay,
         Kind::UsdPerMonth,
     ];
+
+    /// Returns an amount of this kind as JSON, with money as a text in dollars.
+    pub fn amount_text(self, number: u64) -> Value {
+        if self.is_money() {
+            json!(Usd(number).to_string())
+        } else {
+            json!(number)
+        }
+    }
+
+    /// Returns an amount of this kind as JSON: money in dollars, else the number.
+    pub fn amount(self, number: u64) -> Value {
+        if self.is_money() {
+            json!(Usd(number))
+        } else {
+            json!(number)
+        }
+    }
 
     /// Returns the name in the catalog.
     pub fn name(self) -> &'static str {

@@ -44,10 +44,10 @@ impl Watch {
             .iter()
             .map(|(path, (version, _))| (path.clone(), version.clone()))
             .collect();
-        let is_tried = |tried: &PendingDecision| {
+        let is_tried = self.pending.as_ref().is_some_and(|tried| {
             tried.texts == texts && (tried.all || !all) && !tried.wait.is_over(now)
-        };
-        if self.pending.as_ref().is_some_and(is_tried) {
+        });
+        if is_tried {
             return;
         }
         let read = self.make_catalog(&texts);
@@ -81,11 +81,10 @@ impl Watch {
             ..
         } = self.make_catalog(&texts);
         let live = self.live.load_full();
-        let is_harmless = |catalog: &Catalog| {
+        let taken = self.check_allowed(catalog).ok().filter(|catalog| {
             catalog.digest == live.catalog.digest
                 || only_adds_or_disables(&live.catalog, catalog, SystemTime::now())
-        };
-        let taken = self.check_allowed(catalog).ok().filter(is_harmless);
+        });
         let taken = taken.filter(|_| !self.names_recent_files(&used, Instant::now()));
         let is_taken = taken.is_some();
         if let Some(catalog) = taken {

@@ -55,12 +55,11 @@ pub(super) async fn usage_page(ledger: &Arc<Ledger>, query: &str) -> Page {
     let deadline = Instant::now() + ANSWER_TIMEOUT.mul_f64(0.8);
     let (ledger, csv) = (ledger.clone(), query.csv);
     let write = move |answer: Answer| if csv { answer.csv() } else { answer.json() };
-    let answer = move || {
-        ledger
-            .answer(&query, deadline)
-            .map(|answer| answer.map(write))
-    };
-    match tokio::task::spawn_blocking(answer).await {
+    let answered = tokio::task::spawn_blocking(move || {
+        let answer = ledger.answer(&query, deadline);
+        answer.map(|answer| answer.map(write))
+    });
+    match answered.await {
         Ok(Ok(Some(text))) => (
             200,
             if csv {

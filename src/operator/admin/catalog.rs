@@ -52,10 +52,6 @@ impl Default for KeptMarks {
 impl Pages {
     /// Answers with the catalog.
     pub(super) async fn catalog(&self) -> FullPage {
-        let busy = || -> FullPage {
-            let message = "the catalog is large, or others ask for it: ask again in some seconds\n";
-            (503, PLAIN, message.to_owned()).into()
-        };
         let deadline = tokio::time::Instant::now() + ANSWER_TIMEOUT.mul_f64(0.8);
         let taken =
             tokio::time::timeout_at(deadline, self.catalogs.permits.clone().acquire_owned()).await;
@@ -85,6 +81,11 @@ impl Pages {
     }
 }
 
+fn busy() -> FullPage {
+    let text = "the catalog is large, or others ask for it: ask again in some seconds\n";
+    (503, PLAIN, text.to_owned()).into()
+}
+
 fn catalog_json(
     live: &Live,
     settings: &Server,
@@ -101,7 +102,7 @@ fn catalog_json(
             *generation == snapshot.generation && is_as_before(folder, files)
         });
         let found = known.unwrap_or_else(|| {
-            let (disk, files) = compare_files(folder, settings, (&snapshot.catalog, marks));
+            let (disk, files) = compare_files(folder, settings, &snapshot.catalog, marks);
             (snapshot.generation, files, disk)
         });
         *kept.lock() = Some(found.clone());
@@ -126,7 +127,8 @@ fn catalog_json(
 fn compare_files(
     folder: &Path,
     settings: &Server,
-    (served, marks): (&Catalog, &Marks),
+    served: &Catalog,
+    marks: &Marks,
 ) -> (CatalogOnDisk, BTreeMap<PathBuf, Option<Stat>>) {
     let ReadCatalog { catalog, texts, .. } =
         load::catalog_within(folder, Secrets::Resolve, settings.limits.catalog_size);
@@ -192,16 +194,19 @@ fn is_as_before(folder: &Path, files: &BTreeMap<PathBuf, Option<Stat>>) -> bool 
         .filter(|path| is_source(folder, path))
         .cloned()
         .collect();
+    let are_unchanged = files.iter().all(|(path, known)| {
+        let is_old = known.as_ref().is_none_or(is_old);
+        is_old && stat_file(path) == *known
+    });
+    there == known && are_unchanged
+}
+
+/// Returns whether a file was changed so long ago that another change would be seen.
+fn is_old(stat: &Stat) -> bool {
     let now = SystemTime::now()
         .duration_since(SystemTime::UNIX_EPOCH)
         .unwrap_or_default()
         .as_nanos();
-    let is_old = |stat: &Stat| {
-        let young = i128::try_from(RECENT_AGE.as_nanos()).unwrap_or(i128::MAX);
-        i128::try_from(now).is_ok_and(|now| now - stat.changed >= young)
-    };
-    there == known
-        && files
-            .iter()
-            .all(|(path, known)| stat_file(path) == *known && known.as_ref().is_none_or(is_old))
+    let young = i128::try_from(RECENT_AGE.as_nanos()).unwrap_or(i128::MAX);
+    i128::try_from(now).is_ok_and(|now| now - stat.changed >= young)
 }

@@ -50,17 +50,13 @@ impl Pages {
         let status = status::present_status(self);
         // It takes a while, and other requests wait on this thread. The place is held until then,
         // whether somebody still waits for the answer or not.
-        let answer = move || {
-            (
-                answer_question(&books.live, settings, status, &question),
-                drop(permit),
-            )
-                .0
-        };
+        let answered = tokio::task::spawn_blocking(move || {
+            let answer = answer_question(&books.live, settings, status, &question);
+            drop(permit);
+            answer
+        });
         let failed = |_| (500, PLAIN, "the explanation failed\n".to_owned());
-        tokio::task::spawn_blocking(answer)
-            .await
-            .unwrap_or_else(failed)
+        answered.await.unwrap_or_else(failed)
     }
 }
 
@@ -86,14 +82,10 @@ fn read_input(
     question: &[u8],
 ) -> Result<(String, Input), String> {
     // What was sent is not repeated: it may be a secret in the wrong place.
-    let wrong = |why: serde_json::Error| {
-        format!(
-            "line {}, column {}: must be {FIELDS}",
-            why.line(),
-            why.column()
-        )
-    };
-    let question: Question = serde_json::from_slice(question).map_err(wrong)?;
+    let question: Question = serde_json::from_slice(question).map_err(|why| {
+        let (line, column) = (why.line(), why.column());
+        format!("line {line}, column {column}: must be {FIELDS}")
+    })?;
     let Question {
         key,
         door,

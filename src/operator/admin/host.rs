@@ -50,18 +50,14 @@ impl HostNames {
         let Some(name) = host_name(host) else {
             return false;
         };
-        let private = |ending: &str| {
-            name.strip_suffix(ending)
-                .is_some_and(|rest| rest.ends_with('.'))
-        };
+        let is_private = PRIVATE.into_iter().any(|ending| {
+            let rest = name.strip_suffix(ending);
+            rest.is_some_and(|rest| rest.ends_with('.'))
+        });
         let is_address = name.parse::<IpAddr>().is_ok();
         // In HTTP/1.1 a client that knows no name may send an empty one. A browser always knows
         // one.
-        name.is_empty()
-            || is_address
-            || !name.contains('.')
-            || PRIVATE.into_iter().any(private)
-            || self.0.contains(&name)
+        name.is_empty() || is_address || !name.contains('.') || is_private || self.0.contains(&name)
     }
 }
 

@@ -165,47 +165,42 @@ pub(super) async fn read_body(
     session: &mut ServerSession,
     max_bytes: usize,
 ) -> Result<Vec<u8>, Page> {
-    let large = || {
-        (
-            413,
-            PLAIN,
-            format!("the body is larger than {} KiB\n", max_bytes >> 10),
-        )
-    };
     let length = session
         .get_header(header::CONTENT_LENGTH)
         .and_then(|length| length.to_str().ok()?.parse().ok());
     if length.is_some_and(|length: usize| length > max_bytes) {
-        return Err(large());
+        return Err(too_large(max_bytes));
     }
     let mut body = Vec::new();
     let gone = |_| (400, PLAIN, "the body did not come to its end\n".to_owned());
     // The answer itself takes some time, too.
     let timeout = ANSWER_TIMEOUT / 2;
     let deadline = tokio::time::Instant::now() + timeout;
-    let late = |_| {
-        let message = format!(
-            "the body did not come within {} s: send it at once\n",
-            timeout.as_secs()
-        );
-        (408, PLAIN, message)
-    };
     if session.req_header().headers.contains_key(header::EXPECT) {
         session.write_continue_response().await.map_err(gone)?;
     }
     loop {
         let piece = tokio::time::timeout_at(deadline, session.read_request_body())
             .await
-            .map_err(late)?;
+            .map_err(|_| {
+                let seconds = timeout.as_secs();
+                let text = format!("the body did not come within {seconds} s: send it at once\n");
+                (408, PLAIN, text)
+            })?;
         let Some(piece) = piece.map_err(gone)? else {
             break;
         };
         body.extend_from_slice(&piece);
         if body.len() > max_bytes {
-            return Err(large());
+            return Err(too_large(max_bytes));
         }
     }
     Ok(body)
+}
+
+fn too_large(max_bytes: usize) -> Page {
+    let text = format!("the body is larger than {} KiB\n", max_bytes >> 10);
+    (413, PLAIN, text)
 }
 
 /// Returns the request for the callers' door. `is_locked` says that `Authorization` has the

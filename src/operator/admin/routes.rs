@@ -48,12 +48,10 @@ impl<'p> Route<'p> {
                 .and_then(|path| path.strip_suffix("/reset"))
                 .map(Route::Reset),
         };
-        let asset = || {
-            page::page_file(path)
-                .filter(|_| page)
-                .map(|(kind, text)| Route::Asset(kind, text))
-        };
-        known.or_else(asset)
+        known.or_else(|| {
+            let (kind, text) = page::page_file(path).filter(|_| page)?;
+            Some(Route::Asset(kind, text))
+        })
     }
 
     /// Returns whether the route does more than to show something.

@@ -4,15 +4,13 @@ use crate::base::clock::Clock;
 use std::cmp::Reverse;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use super::Pages;
 use crate::account::breaker::BreakerState;
 use crate::account::condition::AccountSigns;
 use crate::account::track::TargetHealth;
-use crate::base::calendar::{format_system_time, format_time};
-use crate::catalog::Key;
+use crate::base::calendar::{format_system_time, format_time, past_time};
 use crate::live::ready_account::ReadyAccount;
 use crate::live::{self, Route, Snapshot};
 use crate::settled::whole_millis;
@@ -254,17 +252,10 @@ fn waiting_change(pages: &Pages, now: Instant) -> Option<ChangeReport> {
 /// Lists the files whose live text changed last.
 fn file_reports(pages: &Pages, now: Instant, clock: SystemTime) -> Vec<FileReport> {
     let live = pages.books.live.reloads.live_files();
-    let wall_time = |wall_time: Instant| {
-        format_system_time(
-            clock
-                .checked_sub(now.saturating_duration_since(wall_time))
-                .unwrap_or(clock),
-        )
-    };
     let last = live.iter().rev().take(MAX_FILES);
     last.map(|(path, seen)| FileReport {
         file: name_in_folder(pages, path),
-        live_as_of: wall_time(*seen),
+        live_as_of: past_time(*seen, now, clock),
     })
     .collect()
 }
@@ -293,12 +284,12 @@ fn key_reports(snapshot: &Snapshot) -> Vec<KeyReport> {
     used.dedup_by_key(|(_, key, _)| key.index);
     used.sort_by_key(|(used_at, ..)| Reverse(*used_at));
     used.truncate(MAX_KEYS);
-    let report = |(used_at, key, old): (u64, &Arc<Key>, Option<u64>)| KeyReport {
+    let reports = used.into_iter().map(|(used_at, key, old)| KeyReport {
         id: key.id.to_string(),
         last_used: format_time(used_at),
         old_hash_last_used: old.map(format_time),
-    };
-    used.into_iter().map(report).collect()
+    });
+    reports.collect()
 }
 
 /// Rounds a share to the thousandth.

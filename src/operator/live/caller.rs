@@ -121,13 +121,13 @@ fn model_globs(permissions: &Permissions) -> Option<Vec<String>> {
 
 /// Returns the first values that fit into this many bytes of JSON, with the commas between them.
 fn take_fitting(values: impl Iterator<Item = Value>, mut room: usize) -> Vec<Value> {
-    let fits = |value: &Value| {
+    let fitting = values.take_while(|value| {
         let size = value.to_string().len() + 1;
         let fits = size <= room;
         room = room.saturating_sub(size);
         fits
-    };
-    values.take_while(fits).collect()
+    });
+    fitting.collect()
 }
 
 #[cfg(test)]

@@ -5,12 +5,11 @@ use super::figures::known_money;
 use super::{HasName, to_json};
 use crate::base::calendar::format_time;
 use crate::catalog::{Catalog, Key};
-use crate::conf::price::Usd;
 use crate::figures::callers::{CallerSums, CallerUse};
 use crate::limits::{Bound, Kind, Level, resets_at};
 use crate::live::Snapshot;
 use serde::Serialize;
-use serde_json::{Value, json as value};
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
@@ -75,12 +74,12 @@ pub(super) fn caller_rows(
     for caller in snapshot.catalog.callers() {
         sums.entry(caller.id.clone()).or_default();
     }
-    let row = |(id, sums)| CallerRow {
+    let rows = sums.into_iter().map(|(id, sums)| CallerRow {
         id,
         sums,
         row: OnceLock::new(),
-    };
-    let mut rows: Vec<CallerRow> = sums.into_iter().map(row).collect();
+    });
+    let mut rows: Vec<CallerRow> = rows.collect();
     let amounts = |used: &CallerUse| (used.usd, used.tokens, used.requests);
     rows.sort_by_cached_key(|row| {
         std::cmp::Reverse((
@@ -169,19 +168,12 @@ fn tightest_limit(keys: &[Arc<Key>], snapshot: &Snapshot, now: u64) -> Option<Li
         }
     }
     let (ratio, bound, (kind, used, limit, resets)) = tightest?;
-    let amount = |number: u64| {
-        if kind.is_money() {
-            value!(Usd(number).to_string())
-        } else {
-            value!(number)
-        }
-    };
     Some(LiveLimit {
         level: bound.scope.level.name(),
         name: bound.scope.name.to_string(),
         kind: kind.name(),
-        used: amount(used),
-        limit: amount(limit),
+        used: kind.amount_text(used),
+        limit: kind.amount_text(limit),
         ratio: (ratio * 1000.0).round() / 1000.0,
         resets_at: resets.map(format_time),
     })

@@ -50,10 +50,7 @@ pub(super) fn configuration_section(page: &LivePage, snapshot: &Snapshot, now: I
     let (reloads, served) = (&page.books.live.reloads, &snapshot.catalog);
     let ReloadStatus { refused, held } = reloads.status();
     let folder = reloads.folder();
-    let name = |path: &Path| {
-        let within = folder.and_then(|folder| path.strip_prefix(folder).ok());
-        within.unwrap_or(path).display().to_string()
-    };
+    let name = |path: &Path| file_name(folder, path);
     let refusal = refused.map(|refused| ShownRefusal {
         time: format_system_time(refused.refused_at),
         reasons: first_texts(refused.reasons.into_iter()),
@@ -86,18 +83,23 @@ pub(super) fn configuration_section(page: &LivePage, snapshot: &Snapshot, now: I
     format!(",\"configuration\":{}", to_json(&configuration))
 }
 
+/// Returns a file's name as the operator knows it.
+fn file_name(folder: Option<&Path>, path: &Path) -> String {
+    let within = folder.and_then(|folder| path.strip_prefix(folder).ok());
+    within.unwrap_or(path).display().to_string()
+}
+
 /// Returns the first texts, each cut, as long as they are few bytes when they are written.
 fn first_texts(texts: impl Iterator<Item = String>) -> Vec<String> {
     let mut room = MAX_BYTES;
-    let fits = |text: &String| {
+    let texts = texts
+        .take(MAX_TEXTS)
+        .map(|text| cut_text(&text, MAX_CHARACTERS));
+    let fitting = texts.take_while(|text| {
         let bytes = to_json(text).len();
         let fits = bytes <= room;
         room = room.saturating_sub(bytes);
         fits
-    };
-    texts
-        .take(MAX_TEXTS)
-        .map(|text| cut_text(&text, MAX_CHARACTERS))
-        .take_while(fits)
-        .collect()
+    });
+    fitting.collect()
 }

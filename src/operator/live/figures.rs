@@ -113,12 +113,11 @@ pub(super) fn figures_section(
     };
     let buckets = series.buckets(STEPS, now);
     let [p50, p99] = [0, 1].map(|index: usize| {
-        let quantile = |bucket: &Bucket| {
-            bucket
-                .first_token()
-                .and_then(|both| both.get(index).copied().map(whole_millis))
-        };
-        buckets.iter().map(quantile).collect()
+        let quantiles = buckets.iter().map(|bucket| {
+            let both = bucket.first_token()?;
+            both.get(index).copied().map(whole_millis)
+        });
+        quantiles.collect()
     });
     let each = |value_of: fn(&Bucket) -> u32| buckets.iter().map(value_of).collect();
     let history = History {

@@ -7,7 +7,7 @@ use crate::account::NamedTarget;
 use crate::account::condition::{AccountState, Reason, TargetState};
 use crate::account::strategy::{self, Smooth, View};
 use crate::account::track::TargetHealth;
-use crate::base::calendar::format_system_time;
+use crate::base::calendar::past_time;
 use crate::catalog::{Model, Target, globs};
 use crate::live::{Route, Snapshot};
 use crate::series::{STEPS, Sums};
@@ -113,7 +113,7 @@ pub(super) fn model_rows(
     now: Instant,
 ) -> Vec<ModelRow> {
     let models = snapshot.catalog.models().iter().zip(&snapshot.routes);
-    let row = |(model, route): (&Arc<Model>, &Route)| {
+    let rows = models.map(|(model, route)| {
         let sums = route.demand.series.recent_sums(MINUTES, now);
         let trouble = model_trouble(model, route, accounts, &sums, now);
         ModelRow {
@@ -122,8 +122,8 @@ pub(super) fn model_rows(
             trouble,
             row: OnceLock::new(),
         }
-    };
-    let mut rows: Vec<ModelRow> = models.map(row).collect();
+    });
+    let mut rows: Vec<ModelRow> = rows.collect();
     rows.sort_by_key(|row| (row.trouble, Reverse(row.sums.requests)));
     rows
 }
@@ -149,16 +149,11 @@ fn model_trouble(
             .get(index)
             .map(Vec::as_slice)
             .unwrap_or_default();
-        let is_fit = |track: Option<&Arc<TargetHealth>>| {
-            account
-                .signs
-                .target(track.map(|track| track.signs(now)))
-                .is_ok()
-        };
+        let is_fit = |signs| account.signs.target(signs).is_ok();
         let any_fit = if tracks.is_empty() {
             is_fit(None)
         } else {
-            tracks.iter().any(|track| is_fit(Some(track)))
+            tracks.iter().any(|track| is_fit(Some(track.signs(now))))
         };
         if any_fit { fit += 1 } else { out += 1 }
     }
@@ -265,24 +260,12 @@ fn live_targets<'r>(
         if model.is_pattern() {
             tracks = pattern_targets(snapshot, target, now);
         }
-        let show = |(name, track): (Arc<str>, Option<Arc<TargetHealth>>)| {
-            let sums = track
-                .as_ref()
-                .map(|track| track.series.recent_sums(MINUTES, now))
-                .unwrap_or_default();
-            ShownTarget {
-                target,
-                name,
-                track,
-                sums,
-                rank,
-            }
-        };
+        let show = |name, track| ShownTarget::new(target, name, track, rank, now);
         if tracks.is_empty() {
-            shown.push(show((target.model.clone(), None)));
+            shown.push(show(target.model.clone(), None));
         }
         for (number, (name, track)) in tracks.into_iter().enumerate() {
-            let one = show((name, Some(track)));
+            let one = show(name, Some(track));
             // Most requests go to the first kind of endpoint. The others are shown if they are
             // used.
             let is_used = one.sums.requests > 0
@@ -302,17 +285,12 @@ fn live_targets<'r>(
         .map(|one| one.sums.requests)
         .fold(0, u32::saturating_add);
     shown.truncate(max_targets);
-    let is_shared = |one: &ShownTarget<'_>| {
-        one.track
-            .as_ref()
-            .is_some_and(|track| context.shared.contains(&Arc::as_ptr(track).addr()))
-    };
     // Of a target that other models have too, it is not known which attempts were for this one.
-    let all = if shown.iter().any(is_shared) {
-        0
-    } else {
-        attempts
-    };
+    let are_shared = shown.iter().any(|one| {
+        let track = one.track.as_ref();
+        track.is_some_and(|track| context.shared.contains(&Arc::as_ptr(track).addr()))
+    });
+    let all = if are_shared { 0 } else { attempts };
     (
         shown
             .into_iter()
@@ -348,41 +326,57 @@ fn pattern_targets(snapshot: &Snapshot, target: &Target, now: Instant) -> Vec<Na
 /// Returns the places of a model's targets in the order in which a stream's would be tried now, if
 /// nothing were drawn by lot.
 fn try_order(context: &LiveContext, model: &Model, route: &Route) -> Vec<usize> {
-    let view = |(number, target): (usize, &Target)| {
-        let (ready_account, track) = (
-            context.snapshot.ready_accounts.get(target.account.index)?,
-            route.tracks.get(number)?.first()?,
-        );
-        let standing = track.standing(true, target.account.probe, context.now, context.clock);
-        let in_flight = ready_account.state.in_flight();
-        let awake =
-            target.account.enabled && ready_account.state.health.rest(context.now).is_none();
-        Some(View {
-            identity: 0,
-            weight: target.weight,
-            tier: target.tier,
-            in_flight,
-            cap: target.account.concurrency,
-            latency: standing.latency,
-            awaited: standing.awaited,
-            headroom: standing.headroom,
-            behind: standing.behind,
-            fit: standing.fit
-                && awake
-                && target
-                    .account
-                    .concurrency
-                    .is_none_or(|limit| in_flight < limit),
-        })
-    };
-    let views: Option<Vec<View>> = model.targets.iter().enumerate().map(view).collect();
-    let order = |views: Vec<View>| {
-        strategy::order_targets(model.strategy, &views, None, &mut Smooth::default(), || 0.5)
-    };
-    views.map_or_else(|| (0..model.targets.len()).collect(), order)
+    let targets = model.targets.iter().enumerate();
+    let views =
+        targets.map(|(number, target)| view(context, target, route.tracks.get(number)?.first()?));
+    match views.collect::<Option<Vec<View>>>() {
+        Some(views) => {
+            strategy::order_targets(model.strategy, &views, None, &mut Smooth::default(), || 0.5)
+        }
+        None => (0..model.targets.len()).collect(),
+    }
+}
+
+/// Returns what the strategy knows of a target.
+fn view(at: &LiveContext, target: &Target, track: &TargetHealth) -> Option<View> {
+    let place = at.snapshot.ready_accounts.get(target.account.index)?;
+    let standing = track.standing(true, target.account.probe, at.now, at.clock);
+    let in_flight = place.state.in_flight();
+    let awake = target.account.enabled && place.state.health.rest(at.now).is_none();
+    let cap = target.account.concurrency;
+    Some(View {
+        identity: 0,
+        weight: target.weight,
+        tier: target.tier,
+        in_flight,
+        cap,
+        latency: standing.latency,
+        awaited: standing.awaited,
+        headroom: standing.headroom,
+        behind: standing.behind,
+        fit: standing.fit && awake && cap.is_none_or(|cap| in_flight < cap),
+    })
 }
 
 impl<'r> ShownTarget<'r> {
+    fn new(
+        target: &'r Target,
+        name: Arc<str>,
+        track: Option<Arc<TargetHealth>>,
+        place: usize,
+        now: Instant,
+    ) -> ShownTarget<'r> {
+        let sums = track.as_ref();
+        let sums = sums.map(|track| track.series.recent_sums(MINUTES, now));
+        ShownTarget {
+            target,
+            name,
+            track,
+            sums: sums.unwrap_or_default(),
+            rank: place,
+        }
+    }
+
     fn live(self, context: &'r LiveContext, all: u32) -> Option<LiveTarget<'r>> {
         let ShownTarget {
             target,
@@ -399,13 +393,7 @@ impl<'r> ShownTarget<'r> {
             reason,
         } = context.accounts.get(target.account.index)?;
         let present = signs.target(track.as_ref().map(|track| track.signs(now)));
-        let time = |instant: Instant| {
-            format_system_time(
-                clock
-                    .checked_sub(now.saturating_duration_since(instant))
-                    .unwrap_or(clock),
-            )
-        };
+        let time = |instant| past_time(instant, now, clock);
         let failure = track
             .as_ref()
             .and_then(|track| track.last_failure())

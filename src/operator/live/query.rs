@@ -1,5 +1,7 @@
 //! The questions that `/live` answers.
 
+use std::collections::BTreeMap;
+
 use crate::ledger::report::query_pairs;
 
 /// The parts of the answer that may be left out.
@@ -82,20 +84,13 @@ impl LiveQuery {
             "show",
         ];
         let mut texts = query_pairs(query, &KNOWN)?;
-        let number = |name: &str| match texts.get(name).filter(|text| !text.is_empty()) {
-            Some(text) => text
-                .parse::<u64>()
-                .map(Some)
-                .map_err(|_| format!("{name}: must be a whole number that is not negative")),
-            None => Ok(None),
-        };
-        let to_index = |number: Option<u64>| {
-            number.map_or(0, |number| usize::try_from(number).unwrap_or(usize::MAX))
-        };
-        let (after, before) = (number("after")?.unwrap_or(0), number("requests_before")?);
+        let (after, before) = (
+            number(&texts, "after")?.unwrap_or(0),
+            number(&texts, "requests_before")?,
+        );
         let (models_from, callers_from) = (
-            to_index(number("models_from")?),
-            to_index(number("callers_from")?),
+            position(&texts, "models_from")?,
+            position(&texts, "callers_from")?,
         );
         let failures = match texts.get("failures").map(String::as_str) {
             None | Some("" | "0") => false,
@@ -108,13 +103,10 @@ impl LiveQuery {
             let section = Section::ALL
                 .into_iter()
                 .find(|section| section.name() == name);
-            let allowed = || {
-                format!(
-                    "show: holds a name that is not known; allowed: {}",
-                    Section::ALL.map(Section::name).join(", ")
-                )
-            };
-            show.push(section.ok_or_else(allowed)?);
+            show.push(section.ok_or_else(|| {
+                let allowed = Section::ALL.map(Section::name).join(", ");
+                format!("show: holds a name that is not known; allowed: {allowed}")
+            })?);
         }
         let mut text = |name: &str| texts.remove(name).unwrap_or_default();
         let (find, models, callers) = (text("find"), text("models"), text("callers"));
@@ -135,6 +127,20 @@ impl LiveQuery {
     pub(super) fn shows(&self, section: Section) -> bool {
         self.show.is_empty() || self.show.contains(&section)
     }
+}
+
+fn number(texts: &BTreeMap<String, String>, name: &str) -> Result<Option<u64>, String> {
+    let Some(text) = texts.get(name).filter(|text| !text.is_empty()) else {
+        return Ok(None);
+    };
+    text.parse()
+        .map(Some)
+        .map_err(|_| format!("{name}: must be a whole number that is not negative"))
+}
+
+fn position(texts: &BTreeMap<String, String>, name: &str) -> Result<usize, String> {
+    let number = number(texts, name)?.unwrap_or(0);
+    Ok(usize::try_from(number).unwrap_or(usize::MAX))
 }
 
 /// Reads a query that must have one value.

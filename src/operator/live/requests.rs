@@ -96,19 +96,20 @@ pub(super) fn wanted_lines(recent: &Recent, query: &LiveQuery, newest: u64) -> V
 
 /// Returns the newest line of the request with this id.
 pub(super) fn find_by_id(recent: &Recent, id: &str) -> Option<String> {
-    let is_it = |line: &RecentLine| {
-        serde_json::from_slice::<Findable<'_>>(&line.json).is_ok_and(|line| line.request_id == id)
-    };
     let mut written = Vec::new();
     dialects::wire::json::escape_into(id, &mut written);
-    let find = |failures| {
+    for failures in [false, true] {
         let lines = recent.lines(0, u64::MAX, failures).into_iter();
         let mut lines = lines.filter(|line| memchr::memmem::find(&line.json, &written).is_some());
-        lines.find(is_it)
-    };
-    find(false)
-        .or_else(|| find(true))
-        .map(|line| request_row(&line) + "\n")
+        let found = lines.find(|line| {
+            let line = serde_json::from_slice::<Findable<'_>>(&line.json);
+            line.is_ok_and(|line| line.request_id == id)
+        });
+        if let Some(line) = found {
+            return Some(request_row(&line) + "\n");
+        }
+    }
+    None
 }
 
 /// Writes a line as a row: with its number first.

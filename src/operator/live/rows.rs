@@ -36,7 +36,8 @@ impl Room {
         &mut self,
         text: &mut String,
         section: Section,
-        (left, total): (usize, Option<usize>),
+        left: usize,
+        total: Option<usize>,
         rows: impl Iterator<Item = Cow<'r, str>>,
     ) {
         let share = (self.bytes * section.weight())

@@ -63,18 +63,13 @@ impl LiveView {
 fn head_fields(page: &LivePage, now: Instant, clock_ms: u64) -> String {
     let (admin, observation) = (&page.backends.server.admin, page.watch.observe());
     let mut room = MAX_PROBLEM_BYTES;
-    let fits = |problem: &String| {
+    let problems = observation.problems.list.iter().map(to_json);
+    let problems = problems.take_while(|problem| {
         let fits = problem.len() <= room;
         room = room.saturating_sub(problem.len());
         fits
-    };
-    let problems: Vec<String> = observation
-        .problems
-        .list
-        .iter()
-        .map(to_json)
-        .take_while(fits)
-        .collect();
+    });
+    let problems: Vec<String> = problems.collect();
     let more = (observation.problems.more + observation.problems.list.len())
         .saturating_sub(problems.len());
     let guarded = admin.is_guarded();

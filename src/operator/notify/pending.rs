@@ -42,14 +42,15 @@ struct Known {
 impl Pending {
     /// Takes the problems of a look.
     pub(super) fn observe<'n>(&mut self, problems: impl Iterator<Item = &'n Noticed>, now: u64) {
-        let known = |one: &Noticed| Known {
-            since: one.since,
-            severity: one.finding.severity,
-            report: one.report(),
-        };
-        let present: BTreeMap<FindingName, Known> = problems
-            .map(|one| (one.finding.name(), known(one)))
-            .collect();
+        let present = problems.map(|one| {
+            let known = Known {
+                since: one.since,
+                severity: one.finding.severity,
+                report: one.report(),
+            };
+            (one.finding.name(), known)
+        });
+        let present: BTreeMap<FindingName, Known> = present.collect();
         for (name, gone) in std::mem::replace(&mut self.now, present) {
             if !self.now.contains_key(&name) && self.ended.len() < MAX_ENDED {
                 self.ended.insert(name, (gone.since, now));
@@ -76,17 +77,11 @@ impl Pending {
             return None;
         }
         // A problem that has become worse is sent again.
-        let is_news = |(name, known): &(&FindingName, &Known)| {
-            self.reported
-                .get(*name)
-                .is_none_or(|reported| known.severity < *reported)
-        };
-        let mut began: Vec<&Known> = self
-            .now
-            .iter()
-            .filter(is_news)
-            .map(|(_, known)| known)
-            .collect();
+        let news = self.now.iter().filter(|(name, known)| {
+            let reported = self.reported.get(*name);
+            reported.is_none_or(|reported| known.severity < *reported)
+        });
+        let mut began: Vec<&Known> = news.map(|(_, known)| known).collect();
         if began.is_empty() && self.ended.is_empty() {
             return None;
         }

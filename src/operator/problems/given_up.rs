@@ -1,7 +1,7 @@
 //! The rule about targets that callers give up: they leave before the first byte, after they have
 //! waited for much longer than usual.
 
-use super::facts::{AccountFacts, GivenUpFacts};
+use super::facts::AccountFacts;
 use super::words::seconds_text;
 use super::{Finding, Rule};
 use crate::account::given_up::{MOVES, ONE_OF};
@@ -10,10 +10,10 @@ use crate::status::Severity;
 /// Looks for targets of an account that hang. The bounds are those by which a target is moved
 /// behind the others.
 pub(super) fn find_given_up(account: &AccountFacts, found: &mut Vec<Finding>) {
-    let hangs = |target: &&GivenUpFacts| {
+    let hanging = account.given_up.iter().filter(|target| {
         target.callers >= MOVES && target.callers.saturating_mul(ONE_OF) >= target.attempts
-    };
-    for target in account.given_up.iter().filter(hangs) {
+    });
+    for target in hanging {
         let id = &account.id;
         let usually = target
             .usual_ms

@@ -161,22 +161,8 @@ fn find_lack(facts: &Facts, found: &mut Vec<Finding>) {
 fn find_store_problems(facts: &Facts, found: &mut Vec<Finding>) {
     let Some(store) = &facts.store else { return };
     let address = &*store.address;
-    let since = facts
-        .now
-        .saturating_sub(store.for_seconds.saturating_mul(SECOND));
-    let down = |severity, summary: String| {
-        let remedy = "Look whether the server that `store` in server.yaml names runs and can be reached. Until it is back, \
-                      `store.on_store_down` decides over requests with limits.";
-        Finding::new(
-            Rule::StoreDown,
-            severity,
-            ("store", address),
-            summary,
-            remedy,
-        )
-        .lasting_since(since)
-        .must_last(DOWN)
-    };
+    let down_for = store.for_seconds.saturating_mul(SECOND);
+    let since = facts.now.saturating_sub(down_for);
     match store.state {
         StoreState::Up => {
             let ahead = store.clock_ahead_ms;
@@ -205,7 +191,7 @@ fn find_store_problems(facts: &Facts, found: &mut Vec<Finding>) {
             let summary = format!(
                 "The store {address} answers, but other gateways have not sent their counts: each uses its share of each limit."
             );
-            found.push(down(Severity::Warning, summary));
+            found.push(store_down(Severity::Warning, address, summary, since));
         }
         StoreState::Down => {
             let why = store
@@ -213,12 +199,19 @@ fn find_store_problems(facts: &Facts, found: &mut Vec<Finding>) {
                 .as_deref()
                 .map(|why| format!(": {}", cut_reason(why)))
                 .unwrap_or_default();
-            found.push(down(
-                Severity::Critical,
-                format!("The store {address} is down, so gateways share no limits{why}."),
-            ));
+            let summary = format!("The store {address} is down, so gateways share no limits{why}.");
+            found.push(store_down(Severity::Critical, address, summary, since));
         }
     }
+}
+
+fn store_down(severity: Severity, address: &str, message: String, since: u64) -> Finding {
+    let remedy = "Look whether the server that `store` in server.yaml names runs and can be reached. Until it is back, \
+                  `store.on_store_down` decides over requests with limits.";
+    let subject = ("store", address);
+    Finding::new(Rule::StoreDown, severity, subject, message, remedy)
+        .lasting_since(since)
+        .must_last(DOWN)
 }
 
 fn find_unreadable(facts: &Facts, found: &mut Vec<Finding>) {

@@ -98,11 +98,11 @@ impl FailureMemory {
                 stands.map(|now| now.summarize(Some(model.id.clone()), &recent, fault, facts.tick)),
             );
         }
-        let is_served = |name: &Option<Arc<str>>| {
+        let models = facts.models.iter().map(|model| &model.id);
+        self.standing.retain(|(name, _), _| {
             name.as_ref()
-                .is_none_or(|name| facts.models.iter().any(|model| model.id == *name))
-        };
-        self.standing.retain(|(name, _), _| is_served(name));
+                .is_none_or(|name| models.clone().any(|id| id == name))
+        });
         let before = self.standing.get(&(None, fault)).copied();
         let now = judge_subject(before, &rest, fault, facts.tick).map(|now| match before {
             // What fails at one model makes what failed at others no worse.

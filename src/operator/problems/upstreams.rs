@@ -91,12 +91,10 @@ fn unfit_models(causes: &Causes, models: &[&ModelFacts], found: &mut Vec<Finding
         .iter()
         .filter_map(|model| Some(model.recent?.requests))
         .reduce(|sum, more| sum + more);
-    let is_limited = |model: &&ModelFacts| {
-        model
-            .targets
-            .iter()
-            .any(|target| target.reason == Some(Reason::Rate))
-    };
+    let are_limited = models.iter().all(|model| {
+        let mut targets = model.targets.iter();
+        targets.any(|target| target.reason == Some(Reason::Rate))
+    });
     let finding = Finding::new(
         Rule::ModelUnfit,
         Severity::Critical,
@@ -107,11 +105,7 @@ fn unfit_models(causes: &Causes, models: &[&ModelFacts], found: &mut Vec<Finding
     let finding = finding
         .with_requests(requests)
         .with_models(models.iter().map(|model| model.id.clone()).collect());
-    found.push(finding.must_last(if models.iter().all(is_limited) {
-        RATE_TIME
-    } else {
-        0
-    }));
+    found.push(finding.must_last(if are_limited { RATE_TIME } else { 0 }));
 }
 
 fn model_names(models: &[&ModelFacts]) -> Vec<String> {
@@ -141,18 +135,18 @@ fn find_queue_problem(model: &ModelFacts, found: &mut Vec<Finding>) {
             model.id
         )
     });
-    let parts: Vec<String> = [waiting, refused].into_iter().flatten().collect();
-    if parts.is_empty() {
+    let what: Vec<String> = [waiting, refused].into_iter().flatten().collect();
+    if what.is_empty() {
         return;
     }
-    let summary = format!("{}: its accounts are full or at rest.", parts.join("; "));
+    let parts = format!("{}: its accounts are full or at rest.", what.join("; "));
     let remedy = "Add an account to the model, or raise `concurrency` of those that it has, if their providers allow it. \
                   `queue.length` of the model says how many may wait.";
     let finding = Finding::new(
         Rule::Queue,
         Severity::Warning,
         ("model", model.id.clone()),
-        summary,
+        parts,
         remedy,
     );
     found.push(finding.with_requests(model.recent.map(|recent| recent.requests)));
@@ -186,11 +180,7 @@ fn find_failures(
                 failing_requests(fault, ("process", "portcullis".into()), &[failure])
             }),
         );
-        let failing = |model: &ModelFacts| {
-            of_models
-                .iter()
-                .find(|failure| failure.model.as_ref() == Some(&model.id))
-        };
+        let failing = |model: &ModelFacts| sight_of(&of_models, model);
         let models = facts
             .models
             .iter()
@@ -218,6 +208,11 @@ fn find_failures(
             found.push(finding.with_models(group.iter().map(|model| model.id.clone()).collect()));
         }
     }
+}
+
+fn sight_of<'s>(sights: &'s [FailureSummary], model: &ModelFacts) -> Option<&'s FailureSummary> {
+    let mut sights = sights.iter();
+    sights.find(|sight| sight.model.as_ref() == Some(&model.id))
 }
 
 /// The advice where a second provider is there, and fails, too.

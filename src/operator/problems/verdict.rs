@@ -39,18 +39,13 @@ pub enum Word {
 
 /// Returns the verdict.
 pub fn make_verdict(facts: &Facts, noticed: &[Noticed]) -> Verdict {
-    let with_word = |word, sentence: String| Verdict {
-        word,
-        says: sentence,
-        next: Vec::new(),
-    };
     match facts.phase {
         (Phase::Starting, _) => {
-            return with_word(Word::Degraded, "The gateway is starting.".to_owned());
+            return Verdict::new(Word::Degraded, "The gateway is starting.".to_owned());
         }
         (Phase::Delaying | Phase::Draining | Phase::Cutting, exchanges) => {
             let exchanges = u64::try_from(exchanges).unwrap_or(u64::MAX);
-            return with_word(
+            return Verdict::new(
                 Word::Draining,
                 format!(
                     "The gateway shuts down, with {} to end.",
@@ -60,24 +55,9 @@ pub fn make_verdict(facts: &Facts, noticed: &[Noticed]) -> Verdict {
         }
         (Phase::Serving, _) => {}
     }
-    // The worst is what concerns the most requests; among equals, what has lasted longest.
-    let worst = |is: &dyn Fn(&Noticed) -> bool| {
-        let those = noticed.iter().filter(|one| is(one));
-        those.min_by_key(|one| {
-            (
-                one.finding.severity,
-                std::cmp::Reverse(one.finding.requests),
-                one.since,
-            )
-        })
-    };
-    let is_failing = |one: &Noticed| {
-        let is_critical = one.is_problem && one.finding.severity == Severity::Critical;
-        is_critical && matches!(one.finding.rule, Rule::ModelUnfit | Rule::Failures)
-    };
-    if let Some(one) = worst(&is_failing) {
+    if let Some(one) = worst(noticed, is_failing) {
         let all: Vec<&Noticed> = noticed.iter().filter(|one| is_failing(one)).collect();
-        return with_word(
+        return Verdict::new(
             Word::Failing,
             failing_models(facts, &all).unwrap_or_else(|| one.finding.summary.clone()),
         );
@@ -86,32 +66,23 @@ pub fn make_verdict(facts: &Facts, noticed: &[Noticed]) -> Verdict {
         return empty;
     }
     // A provider that hangs comes first: its breaker may be open by now, which says less.
-    if let Some(one) = worst(&|one| one.is_problem && one.finding.rule == Rule::GivenUp) {
-        return with_word(Word::Degraded, one.finding.summary.clone());
+    if let Some(one) = worst(noticed, |one| {
+        one.is_problem && one.finding.rule == Rule::GivenUp
+    }) {
+        return Verdict::new(Word::Degraded, one.finding.summary.clone());
     }
     if let Some(sentence) = degraded_models(facts, noticed) {
-        return with_word(Word::Degraded, sentence);
+        return Verdict::new(Word::Degraded, sentence);
     }
-    let hurts = |one: &Noticed| {
-        // Anybody can send what is refused. Of what was given up, another rule says whether it
-        // lasts.
-        let is_past = one.finding.part == CALLERS || one.finding.part == GIVEN_UP;
-        let is_of_service = !is_past
-            && matches!(
-                one.finding.rule,
-                Rule::CredentialRefused | Rule::Failures | Rule::Queue | Rule::StoreDown
-            );
-        one.is_problem && (one.finding.severity == Severity::Critical || is_of_service)
-    };
-    if let Some(one) = worst(&hurts) {
-        return with_word(Word::Degraded, one.finding.summary.clone());
+    if let Some(one) = worst(noticed, hurts_service) {
+        return Verdict::new(Word::Degraded, one.finding.summary.clone());
     }
     let models = format_count(
         u64::try_from(facts.models.len()).unwrap_or(u64::MAX),
         "model",
     );
     let warnings = noticed.iter().filter(|one| one.is_problem).count();
-    let sentence = match worst(&|one| one.is_problem) {
+    let sentence = match worst(noticed, |one| one.is_problem) {
         Some(first) if warnings > 1 => {
             format!(
                 "{models} can answer. There are {warnings} warnings: {}",
@@ -124,7 +95,47 @@ pub fn make_verdict(facts: &Facts, noticed: &[Noticed]) -> Verdict {
         ),
         None => format!("{models} can answer, and nothing is wrong."),
     };
-    with_word(Word::Ok, sentence)
+    Verdict::new(Word::Ok, sentence)
+}
+
+impl Verdict {
+    fn new(word: Word, says: String) -> Verdict {
+        Verdict {
+            word,
+            says,
+            next: Vec::new(),
+        }
+    }
+}
+
+/// Returns the worst of what was noticed, and is of this kind: what concerns the most requests;
+/// among equals, what has lasted longest.
+fn worst(noticed: &[Noticed], is_of_kind: impl Fn(&Noticed) -> bool) -> Option<&Noticed> {
+    let of_kind = noticed.iter().filter(|one| is_of_kind(one));
+    of_kind.min_by_key(|one| {
+        (
+            one.finding.severity,
+            std::cmp::Reverse(one.finding.requests),
+            one.since,
+        )
+    })
+}
+
+fn is_failing(one: &Noticed) -> bool {
+    let is_critical = one.is_problem && one.finding.severity == Severity::Critical;
+    is_critical && matches!(one.finding.rule, Rule::ModelUnfit | Rule::Failures)
+}
+
+/// Returns whether a problem degrades the service. Anybody can send what is refused. Of what was
+/// given up, another rule says whether it lasts.
+fn hurts_service(one: &Noticed) -> bool {
+    let is_past = one.finding.part == CALLERS || one.finding.part == GIVEN_UP;
+    let is_of_service = !is_past
+        && matches!(
+            one.finding.rule,
+            Rule::CredentialRefused | Rule::Failures | Rule::Queue | Rule::StoreDown
+        );
+    one.is_problem && (one.finding.severity == Severity::Critical || is_of_service)
 }
 
 /// Says that nothing can be answered yet, since something is missing, and what to do next.
@@ -168,26 +179,19 @@ fn empty_verdict(facts: &Facts) -> Option<Verdict> {
 
 /// Says which models fail, and how many there are. Returns `None` if no model is known to.
 fn failing_models(facts: &Facts, failing: &[&Noticed]) -> Option<String> {
-    let is_failing = |model: &&ModelFacts| {
-        failing
-            .iter()
-            .any(|one| one.finding.models.contains(&model.id))
-    };
-    let models: Vec<&ModelFacts> = facts.models.iter().filter(is_failing).collect();
+    let models = facts.models.iter().filter(|model| {
+        let mut failing = failing.iter();
+        failing.any(|one| one.finding.models.contains(&model.id))
+    });
+    let models: Vec<&ModelFacts> = models.collect();
     let [one, more @ ..] = &models[..] else {
         return None;
     };
-    let is_unfit = |model: &ModelFacts| {
-        model
-            .targets
-            .iter()
-            .all(|target| target.state != TargetState::Ok)
-    };
-    let unfit_ones: Vec<&ModelFacts> = models
-        .iter()
-        .copied()
-        .filter(|model| is_unfit(model))
-        .collect();
+    let unfit_ones = models.iter().copied().filter(|model| {
+        let mut targets = model.targets.iter();
+        targets.all(|target| target.state != TargetState::Ok)
+    });
+    let unfit_ones: Vec<&ModelFacts> = unfit_ones.collect();
     let targets: Vec<&ModelTarget> = unfit_ones.iter().flat_map(|model| &model.targets).collect();
     let unfit_findings = failing
         .iter()
@@ -256,16 +260,10 @@ fn among_all(all: usize) -> String {
 
 /// Says which models have lost targets and answer all the same.
 fn degraded_models(facts: &Facts, noticed: &[Noticed]) -> Option<String> {
-    let lost = |target: &&ModelTarget| {
-        matches!(
-            target.reason,
-            Some(Reason::Breaker | Reason::Credential | Reason::Unfit)
-        )
-    };
     let hurt: Vec<&ModelFacts> = facts
         .models
         .iter()
-        .filter(|model| model.targets.iter().any(|target| lost(&target)))
+        .filter(|model| model.targets.iter().any(is_lost))
         .collect();
     let [model, more @ ..] = &hurt[..] else {
         return None;
@@ -273,17 +271,17 @@ fn degraded_models(facts: &Facts, noticed: &[Noticed]) -> Option<String> {
     let gone: Vec<&ModelTarget> = hurt
         .iter()
         .flat_map(|model| &model.targets)
-        .filter(lost)
+        .filter(|target| is_lost(target))
         .collect();
-    let is_of = |one: &&Noticed| {
+    let rules = noticed.iter().filter(|one| {
         let (rule, name) = (one.finding.rule, &*one.finding.subject.1);
         gone.iter().any(|target| {
             rule == Rule::CredentialRefused && *name == *target.account
                 || rule == Rule::BreakerOpen
                     && *name == format!("{}/{}", target.account, target.name)
         })
-    };
-    let since = noticed.iter().filter(is_of).map(|one| one.since).min();
+    });
+    let since = rules.map(|one| one.since).min();
     let lasts = since
         .map(|since| format!(" for {}", duration_text(facts.now.saturating_sub(since))))
         .unwrap_or_default();
@@ -309,4 +307,11 @@ fn degraded_models(facts: &Facts, noticed: &[Noticed]) -> Option<String> {
         model.id,
         first_three(&why, ", ")
     ))
+}
+
+fn is_lost(target: &ModelTarget) -> bool {
+    matches!(
+        target.reason,
+        Some(Reason::Breaker | Reason::Credential | Reason::Unfit)
+    )
 }

@@ -185,19 +185,19 @@ fn catalog_facts(live: &Live, clocks: ClockReadings) -> CatalogFacts {
         .map(|waiting| waiting.endless)
         .unwrap_or_default();
     let since = endless.iter().map(|(_, since)| *since).min();
-    let name = |path: &std::path::Path| {
-        path.file_name()
-            .unwrap_or_default()
-            .to_string_lossy()
-            .into_owned()
-    };
     CatalogFacts {
         refused: refused.map(|refused| (unix_ms(refused.refused_at), refused.reasons)),
         held: status.held,
         endless: since.map(|since| {
             (
                 clocks.ms.saturating_sub(elapsed_ms(clocks, since)),
-                endless.iter().map(|(path, _)| name(path)).collect(),
+                endless
+                    .iter()
+                    .map(|(path, _)| {
+                        let name = path.file_name().unwrap_or_default();
+                        name.to_string_lossy().into_owned()
+                    })
+                    .collect(),
             )
         }),
     }

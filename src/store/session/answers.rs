@@ -28,10 +28,7 @@ impl Session<'_> {
         let mut again = VecDeque::new();
         let mut emptied = false;
         for (sent, answer) in sent.into_iter().zip(answers) {
-            let wrong = || {
-                error_of(&answer)
-                    .unwrap_or_else(|| "it sent an answer that Portcullis does not know".to_owned())
-            };
+            let wrong = || unknown_answer(&answer);
             match sent {
                 Sent::Beat { since, trial } => {
                     let beat = protocol::read_beat(&answer).ok_or_else(wrong)?;
@@ -282,4 +279,9 @@ impl Session<'_> {
             self.warned_of_clocks = true;
         }
     }
+}
+
+fn unknown_answer(answer: &Value) -> String {
+    let error = error_of(answer);
+    error.unwrap_or_else(|| "it sent an answer that Portcullis does not know".to_owned())
 }

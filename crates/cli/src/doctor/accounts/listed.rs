@@ -208,7 +208,8 @@ async fn has_list_below(checked_account: &CheckedAccount, upstream: &Upstream, b
         upstream,
         &checked_account.ready_account,
         &path,
-        (8 * MAX_ANSWER_BYTES, due),
+        8 * MAX_ANSWER_BYTES,
+        due,
         &mut None,
     )
     .await;

@@ -15,9 +15,7 @@ use dialects::front::{DOORS, Front, STANDARD};
 use dialects::neutral::answer::AnswerOptions;
 use dialects::neutral::seal::Sealed;
 use dialects::usage::{Source, Usage};
-use dialects::{
-    AnswerFault, AnswerHeader, Endpoint, OtherModel, Outbound, Recipient, StreamFault, Translate,
-};
+use dialects::{AnswerHeader, Endpoint, OtherModel, Outbound, Recipient, Translate};
 use portcullis::account::failure::{Class, Failure};
 use portcullis::account::quota;
 use portcullis::base::alarm::Alarm;
@@ -218,20 +216,15 @@ impl Asker<'_> {
         let is_stream = stream && is_events;
         let (usage, body) = if is_stream {
             let (mut reading, mut out) = (dialect.stream(model, to, MAX_ANSWER_BYTES), Vec::new());
-            let fed = reading.feed(&body, &mut out);
-            fed.map_err(stream_failure)?;
-            let usage = reading.finish(&mut out, None);
-            (usage.map_err(stream_failure)?, out)
+            reading.feed(&body, &mut out)?;
+            (reading.finish(&mut out, None)?, out)
         } else {
             let read = if stream {
                 dialect.converted(model, &to, &body)
             } else {
                 dialect.answer(model, &to, &body)
             };
-            let (answer, _) = read.map_err(|fault| match fault {
-                AnswerFault::Upstream(error) => Failure::InAnswer(error.into()),
-                AnswerFault::Nonsense(why) => Failure::Nonsense(why.to_owned()),
-            })?;
+            let (answer, _) = read?;
             (answer.usage, answer.body)
         };
         let losses = outbound
@@ -309,14 +302,6 @@ fn not_written(said: String) -> NoAnswer {
         was_not_sent: true,
         message: said,
         remedy: "its format cannot say such a request".to_owned(),
-    }
-}
-
-fn stream_failure(fault: StreamFault) -> Failure {
-    match fault {
-        StreamFault::Upstream(error) => Failure::InAnswer(error.into()),
-        StreamFault::Broken(why) => Failure::Nonsense(why.to_owned()),
-        StreamFault::Cut => Failure::Cut,
     }
 }
 
