@@ -42,7 +42,8 @@ pub struct Seals {
 #[derive(Serialize, Deserialize)]
 struct SealedThoughts {
     /// When it was sealed, in milliseconds of Unix time.
-    at: u64,
+    #[serde(rename = "at")]
+    sealed_at: u64,
     family: String,
     boundary: String,
     call: String,
@@ -138,7 +139,7 @@ impl Seals {
     fn open(&self, caller: &str, text: &str, now: u64) -> Option<SealedThoughts> {
         let sealed: SealedThoughts =
             self.open_bytes(caller, text, |plain| serde_json::from_slice(plain).ok())?;
-        (now.abs_diff(sealed.at) < KEPT_FOR).then_some(sealed)
+        (now.abs_diff(sealed.sealed_at) < KEPT_FOR).then_some(sealed)
     }
 
     /// Opens a text with the first key that does, and reads it.
@@ -226,7 +227,7 @@ impl AccountSeal {
 impl Seal for AccountSeal {
     fn seal(&self, kept: &Kept) -> Option<String> {
         let sealed = SealedThoughts {
-            at: self.made_at,
+            sealed_at: self.made_at,
             family: self.family.name().to_owned(),
             boundary: self.boundary.to_string(),
             call: kept.call.clone(),
@@ -268,7 +269,7 @@ mod tests {
         };
         let (family, boundary, call) = ("claude".to_owned(), "b".to_owned(), "call_1".to_owned());
         SealedThoughts {
-            at: NOW,
+            sealed_at: NOW,
             family,
             boundary,
             call,
@@ -330,7 +331,7 @@ mod tests {
                 .seal(
                     caller,
                     &SealedThoughts {
-                        at,
+                        sealed_at: at,
                         ..thoughts(text)
                     },
                 )
@@ -419,7 +420,7 @@ mod tests {
                 .seal(
                     "acme",
                     &SealedThoughts {
-                        at: NOW + at,
+                        sealed_at: NOW + at,
                         ..thoughts("hm")
                     },
                 )
@@ -439,7 +440,7 @@ mod tests {
             .is_some()
         );
         let sealed = SealedThoughts {
-            at: calendar::now_millis(),
+            sealed_at: calendar::now_millis(),
             ..thoughts("hm")
         };
         let text = (0..).map(|at| {
@@ -447,7 +448,7 @@ mod tests {
                 .seal(
                     "acme",
                     &SealedThoughts {
-                        at: sealed.at - at,
+                        sealed_at: sealed.sealed_at - at,
                         ..thoughts("hm")
                     },
                 )

@@ -167,12 +167,12 @@ impl Failure {
         let row = Facts::ours;
         // If a connection is refused or not routed, no server was there. Only a server that took
         // the request can be too slow with it.
-        let nobody =
+        let no_server =
             || Refusal::new(UpstreamUnavailable, UNREACHABLE_MESSAGE).retry_after(UNREACHABLE);
         let refuse = |code, text| Refusal::new(code, text);
         match self {
-            Failure::Unreachable(_) => row("unreachable", Transient, None, false, nobody()),
-            Failure::ConnectTimeout => row("connect_timeout", Transient, None, false, nobody()),
+            Failure::Unreachable(_) => row("unreachable", Transient, None, false, no_server()),
+            Failure::ConnectTimeout => row("connect_timeout", Transient, None, false, no_server()),
             Failure::Tls {
                 is_permanent: false,
                 ..
@@ -189,7 +189,7 @@ impl Failure {
             Failure::Proxy {
                 is_permanent: false,
                 ..
-            } => row("proxy", Transient, None, false, nobody()),
+            } => row("proxy", Transient, None, false, no_server()),
             Failure::Proxy {
                 is_permanent: true, ..
             } => row(

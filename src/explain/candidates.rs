@@ -99,12 +99,12 @@ impl Rehearsal<'_> {
                 Some(_) => self.ask(candidate, None, false, thoughts),
             })
             .collect();
-        let mut look = CandidateScan::new(None);
+        let mut scan = CandidateScan::new(None);
         while let Some(Prospect {
             index,
             candidate,
             is_last_resort,
-        }) = search.next_candidate(&mut look)
+        }) = search.next_candidate(&mut scan)
         {
             let Some(result) = results.get_mut(index) else {
                 continue;
@@ -207,7 +207,7 @@ impl Rehearsal<'_> {
         );
         Verdict {
             tried: true,
-            says: sentence,
+            sentence,
             ..Verdict::default()
         }
     }
@@ -247,7 +247,7 @@ impl Rehearsal<'_> {
             );
             return Verdict {
                 tried: true,
-                says: sentence,
+                sentence,
                 ..Verdict::default()
             };
         }

@@ -31,7 +31,8 @@ pub struct Report {
 pub(super) struct Verdict {
     /// True if a candidate is asked.
     pub(super) tried: bool,
-    pub(super) says: String,
+    #[serde(rename = "says")]
+    pub(super) sentence: String,
     /// The status of the caller's answer, if no candidate is asked.
     pub(super) status: Option<u16>,
     pub(super) code: Option<String>,
@@ -42,7 +43,8 @@ pub(super) struct Verdict {
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Fact {
     pub(super) about: &'static str,
-    pub(super) says: String,
+    #[serde(rename = "says")]
+    pub(super) sentence: String,
     /// True if no candidate is asked because of this fact.
     pub(super) fault: bool,
 }
@@ -159,7 +161,7 @@ impl Report {
     pub(super) fn add_fact(&mut self, about: &'static str, sentence: impl Into<String>) {
         self.facts.push(Fact {
             about,
-            says: sentence.into(),
+            sentence: sentence.into(),
             fault: false,
         });
     }
@@ -175,7 +177,7 @@ impl Report {
             .unwrap_or_default();
         self.facts.push(Fact {
             about,
-            says: format!("{}{param}", refusal.message),
+            sentence: format!("{}{param}", refusal.message),
             fault: true,
         });
         self.refusals.push(refusal);
@@ -201,7 +203,7 @@ impl Report {
             .filter(|fact| fact["about"] == ABOUT);
         self.facts.extend(of_limits.map(|fact| Fact {
             about: ABOUT,
-            says: fact["says"].as_str().unwrap_or_default().to_owned(),
+            sentence: fact["says"].as_str().unwrap_or_default().to_owned(),
             fault: fact["fault"] == true,
         }));
         self.limits = live["limits"].as_array().cloned().unwrap_or_default();
@@ -210,7 +212,7 @@ impl Report {
             let text = |name: &str| verdict[name].as_str().map(ToOwned::to_owned);
             self.verdict = Verdict {
                 tried: false,
-                says: text("says").unwrap_or_default(),
+                sentence: text("says").unwrap_or_default(),
                 status: verdict["status"]
                     .as_u64()
                     .and_then(|status| u16::try_from(status).ok()),
@@ -238,7 +240,7 @@ impl Report {
             0,
             Fact {
                 about: "running",
-                says: sentence,
+                sentence,
                 fault: false,
             },
         );
@@ -271,7 +273,7 @@ impl Verdict {
         let code = row.code.map(|code| format!(" {code}")).unwrap_or_default();
         Verdict {
             tried: false,
-            says: format!(
+            sentence: format!(
                 "the request would be sent to no upstream, and the caller would get {}{code}: {}",
                 row.status, refusal.message
             ),

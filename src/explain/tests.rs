@@ -115,7 +115,7 @@ fn says(report: &Report, about: &str, expected: &str) {
         .filter(|fact| fact.about == about)
         .collect();
     assert!(
-        facts.iter().any(|fact| fact.says.contains(expected)),
+        facts.iter().any(|fact| fact.sentence.contains(expected)),
         "no {expected:?} in {facts:#?}"
     );
 }
@@ -229,7 +229,7 @@ fn a_key_that_does_not_work_is_told_why() {
             (Some(401), Some("invalid_api_key"))
         );
         assert_eq!(
-            report.verdict.says,
+            report.verdict.sentence,
             format!(
                 "the request would be sent to no upstream, and the caller would get 401 invalid_api_key: {expected}"
             )
@@ -271,9 +271,9 @@ fn a_model_that_is_not_seen_is_told_why() {
             "{report:?}"
         );
         assert!(
-            report.verdict.says.ends_with(expected),
+            report.verdict.sentence.ends_with(expected),
             "{}",
-            report.verdict.says
+            report.verdict.sentence
         );
     };
     check(
@@ -456,10 +456,10 @@ fn no_more_are_asked_than_may_be() {
     assert!(
         report
             .verdict
-            .says
+            .sentence
             .starts_with("the request would be sent to a (x), then b (y);"),
         "{}",
-        report.verdict.says
+        report.verdict.sentence
     );
 }
 
@@ -473,9 +473,9 @@ fn where_nobody_can_be_asked_the_callers_answer_is_told() {
             "{report:#?}"
         );
         assert!(
-            report.verdict.says.contains(expected),
+            report.verdict.sentence.contains(expected),
             "{}",
-            report.verdict.says
+            report.verdict.sentence
         );
     };
     let rests = |why: &str, ms: u64| json!({"rest": {"why": why, "for_ms": ms}});
@@ -870,10 +870,10 @@ fn the_limits_that_hold_and_what_each_target_costs_are_told() {
     assert!(
         report
             .verdict
-            .says
+            .sentence
             .contains("more than the limit of 12.5 USD per day of caller acme"),
         "{}",
-        report.verdict.says
+        report.verdict.sentence
     );
 
     // Unless no more is reserved than the model's answers use.
@@ -895,7 +895,7 @@ fn the_limits_that_hold_and_what_each_target_costs_are_told() {
         1,
     );
     let report = explain_request("acme/prod", &input(&small, None, &chat("alias")));
-    assert!(report.verdict.tried, "{}", report.verdict.says);
+    assert!(report.verdict.tried, "{}", report.verdict.sentence);
     let text = String::from_utf8(text::render_report(&report)).unwrap();
     assert!(
         text.contains(

@@ -11,14 +11,19 @@ pub fn render_report(report: &Report) -> Vec<u8> {
         (true, true) => "perhaps",
         (false, _) => "no",
     };
-    out.push_str(&format!("{word}: {}\n\n", report.verdict.says));
+    out.push_str(&format!("{word}: {}\n\n", report.verdict.sentence));
     let width = report
         .facts
         .iter()
         .map(|fact| fact.about.len())
         .max()
         .unwrap_or_default();
-    for Fact { about, says, fault } in &report.facts {
+    for Fact {
+        about,
+        sentence: says,
+        fault,
+    } in &report.facts
+    {
         out.push_str(&format!(
             "{} {about:width$}  {says}\n",
             if *fault { '!' } else { ' ' }

@@ -65,7 +65,8 @@ pub struct Change {
     /// The kind of the entries: `caller`, `key`, `model`, `name`, `account` or `server.yaml`.
     pub kind: &'static str,
     /// The consequence for them, in words.
-    pub what: String,
+    #[serde(rename = "what")]
+    pub statement: String,
     /// The models that this is about, if it is a list of models.
     pub models: Vec<String>,
     /// The entries.
@@ -138,7 +139,7 @@ impl FoundChanges {
             Change {
                 effect,
                 kind,
-                what: statement,
+                statement,
                 models,
                 names: names.into_iter().collect(),
                 callers: whom.callers,

@@ -182,15 +182,15 @@ impl LivePage {
     fn view(&self) -> Arc<LiveView> {
         let mut last = self.last.lock();
         let now = Clock::now();
-        if let Some(shot) = last
+        if let Some(view) = last
             .as_ref()
             .filter(|view| now.saturating_duration_since(view.context.now) < MAX_VIEW_AGE)
         {
-            return shot.clone();
+            return view.clone();
         }
-        let shot = Arc::new(LiveView::gather(self, now, calendar::now_millis()));
-        *last = Some(shot.clone());
-        shot
+        let view = Arc::new(LiveView::gather(self, now, calendar::now_millis()));
+        *last = Some(view.clone());
+        view
     }
 }
 

@@ -31,8 +31,8 @@ pub struct ProblemReport {
     /// The subject of the problem.
     pub subject: SubjectReport,
     /// The fault, in one sentence.
-    #[serde(default)]
-    pub what: String,
+    #[serde(default, rename = "what")]
+    pub summary: String,
 }
 
 fn one() -> usize {

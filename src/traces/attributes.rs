@@ -23,7 +23,7 @@ mod field {
 }
 
 /// The bytes of a template without the name.
-pub(super) const AROUND: usize = 6;
+pub(super) const TEMPLATE_BYTES: usize = 6;
 /// The form of a field that has a length.
 const LENGTH: u8 = 2;
 
@@ -39,7 +39,7 @@ macro_rules! name {
         AttributeName(
             &const {
                 $crate::traces::attributes::template::<
-                    { $name.len() + $crate::traces::attributes::AROUND },
+                    { $name.len() + $crate::traces::attributes::TEMPLATE_BYTES },
                 >($name)
             },
         )
@@ -54,7 +54,7 @@ pub(super) use name;
 )]
 pub(super) const fn template<const N: usize>(name: &str) -> [u8; N] {
     assert!(
-        N < MORE as usize && N == name.len() + AROUND,
+        N < MORE as usize && N == name.len() + TEMPLATE_BYTES,
         "the name is too long"
     );
     let mut template = [0; N];

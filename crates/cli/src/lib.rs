@@ -355,8 +355,8 @@ pub struct ExpireKeyArgs {
 #[group(required = true, multiple = false)]
 pub struct ExpireWhen {
     /// The key expires at this time, such as 2027-01-01 or 2027-01-01T12:00:00Z
-    #[arg(long, value_name = "TIME", value_parser = key::parse_time)]
-    pub at: Option<SystemTime>,
+    #[arg(long = "at", value_name = "TIME", value_parser = key::parse_time)]
+    pub time: Option<SystemTime>,
     /// The key expires after this time from now, such as 30d; 0s is now
     #[arg(long = "in", value_name = "SPAN", value_parser = key::parse_span)]
     pub span: Option<Duration>,
@@ -401,8 +401,8 @@ pub struct PricesArgs {
 #[derive(Debug, Args)]
 pub struct SchemaArgs {
     /// Which file
-    #[arg(value_enum)]
-    pub of: SchemaOf,
+    #[arg(value_enum, value_name = "OF")]
+    pub file: SchemaOf,
 }
 
 /// The files that have a schema.

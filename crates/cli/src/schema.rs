@@ -12,7 +12,7 @@ use portcullis::conf::config;
 
 /// Prints a schema.
 pub(super) fn run(args: &SchemaArgs) -> ExitCode {
-    print_result(&schema_text(args.of))
+    print_result(&schema_text(args.file))
 }
 
 fn schema_text(which: SchemaOf) -> String {

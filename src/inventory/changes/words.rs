@@ -62,7 +62,7 @@ fn change_line(change: &Change) -> String {
         "{}{plural} {}: {}",
         change.kind,
         cut_list(&change.names),
-        change.what
+        change.statement
     );
     if !change.models.is_empty() {
         text += &format!(" {}", cut_list(&change.models));

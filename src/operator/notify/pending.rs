@@ -131,7 +131,7 @@ impl Pending {
             parts.push(format!(
                 "{}: {}",
                 known.severity.name().to_uppercase(),
-                known.report.what
+                known.report.summary
             ));
         }
         let ended = self.ended.keys().take(3).map(|(rule, _, name, part)| {

@@ -152,7 +152,7 @@ impl Noticed {
                 kind: (*kind).to_owned(),
                 name: name.to_string(),
             },
-            what: summary.clone(),
+            summary: summary.clone(),
         }
     }
 }

@@ -101,7 +101,7 @@ fn nothing_is_wrong() {
     assert!(find(&facts).is_empty(), "{:?}", find(&facts));
     let said = make_verdict(&facts, &[]);
     assert_eq!(
-        (said.word, &*said.says),
+        (said.word, &*said.sentence),
         (Word::Ok, "1 model can answer, and nothing is wrong.")
     );
 }
@@ -442,7 +442,7 @@ fn callers_who_give_up_are_told_as_a_target_that_hangs() {
         say(&facts),
         Verdict {
             word: Word::Degraded,
-            says: what.to_owned(),
+            sentence: what.to_owned(),
             next: Vec::new()
         }
     );
@@ -676,7 +676,7 @@ fn problems_with_one_cause_are_one_by_account_with_their_number() {
     let what = "3 models (`p39-0`, `p39-1`, `p39-2`) have no target that answers: prov-39 refuses connections.";
     assert_eq!(noticed[1].finding.summary, what);
     let says = "5 of 202 models fail for 0 s: prov-00 and prov-39 refuse connections.";
-    assert_eq!(make_verdict(&facts, &noticed).says, says);
+    assert_eq!(make_verdict(&facts, &noticed).sentence, says);
     // One of them alone keeps the subject, so that nothing seems to end and to begin.
     let models = vec![with("p39-0", "prov-39", BROKEN), with("x", "prov-39", FIT)];
     let one = Facts {
@@ -689,7 +689,7 @@ fn problems_with_one_cause_are_one_by_account_with_their_number() {
         ("account", "prov-39")
     );
     let says = "`p39-0` fails for 0 s (1 of 2 models): prov-39 refuses connections.";
-    assert_eq!(make_verdict(&one, &noticed).says, says);
+    assert_eq!(make_verdict(&one, &noticed).sentence, says);
 }
 
 #[test]
@@ -1186,7 +1186,7 @@ fn the_verdict_says_the_worst() {
         let mut lasting = FindingTimes::default();
         lasting.notice(find(facts), facts.now - lasted);
         let said = make_verdict(facts, &lasting.notice(find(facts), facts.now));
-        (said.word, said.says)
+        (said.word, said.sentence)
     };
     let phase = |phase| Facts {
         phase: (phase, 1),

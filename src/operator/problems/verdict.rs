@@ -15,7 +15,8 @@ pub struct Verdict {
     /// The word.
     pub word: Word,
     /// The sentence.
-    pub says: String,
+    #[serde(rename = "says")]
+    pub sentence: String,
     /// The next steps, in this order, if nothing is served yet.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub next: Vec<&'static str>,
@@ -102,7 +103,7 @@ impl Verdict {
     fn new(word: Word, says: String) -> Verdict {
         Verdict {
             word,
-            says,
+            sentence: says,
             next: Vec::new(),
         }
     }
@@ -172,7 +173,7 @@ fn empty_verdict(facts: &Facts) -> Option<Verdict> {
         .collect();
     Some(Verdict {
         word: Word::Empty,
-        says: sentence,
+        sentence,
         next,
     })
 }

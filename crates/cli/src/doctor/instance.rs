@@ -53,7 +53,7 @@ fn problem_finding(problem: ProblemReport) -> Finding {
         severity,
         since,
         subject,
-        what: summary,
+        summary,
         ..
     } = problem;
     let state = match severity {

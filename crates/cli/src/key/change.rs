@@ -37,7 +37,7 @@ pub(super) fn set_expiry(args: &ExpireKeyArgs, now: SystemTime) -> Result<ExitCo
     let (id, mut files) = lock_files(&args.key)?;
     let expires = args
         .when
-        .at
+        .time
         .or_else(|| args.when.span.map(|span| time_after(now, span)));
     if id.find(&files)?.key.expires == expires {
         let state_text = match expires {

@@ -158,8 +158,8 @@ pub(crate) fn stream_options(envelope: &Envelope, ask_usage: bool, edits: &mut E
             envelope.places.open,
             &br#""stream_options":{"include_usage":true}"#[..],
         ),
-        (Some(_), Some(said)) if span_bytes(body, said) == b"true" => {}
-        (Some(_), Some(said)) => edits.replace(said.clone(), &b"true"[..]),
+        (Some(_), Some(usage_span)) if span_bytes(body, usage_span) == b"true" => {}
+        (Some(_), Some(usage_span)) => edits.replace(usage_span.clone(), &b"true"[..]),
         (Some(options), None) if span_bytes(body, options) == b"null" => {
             edits.replace(options.clone(), &br#"{"include_usage":true}"#[..]);
         }

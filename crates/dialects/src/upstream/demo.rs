@@ -244,13 +244,13 @@ impl DemoAnswer {
     }
 
     /// Says a text, or as much of it as the request allows.
-    fn set_text(&mut self, text: String, most: Option<u64>) {
-        let most = most
+    fn set_text(&mut self, text: String, max_words: Option<u64>) {
+        let max_words = max_words
             .and_then(|max_tokens| usize::try_from(max_tokens).ok())
             .unwrap_or(usize::MAX);
-        self.is_cut = text.split_inclusive(' ').count() > most;
+        self.is_cut = text.split_inclusive(' ').count() > max_words;
         self.text = if self.is_cut {
-            text.split_inclusive(' ').take(most).collect()
+            text.split_inclusive(' ').take(max_words).collect()
         } else {
             text
         };

@@ -245,12 +245,15 @@ impl EndpointAnswers {
 
     /// Returns whether an endpoint is missing, and need not be there: it is only assumed, others
     /// are there, and no model of the catalog is for it alone.
-    fn may_be_missing(&self, one: &EndpointAnswer, patient: &CheckedAccount) -> bool {
+    fn may_be_missing(&self, one: &EndpointAnswer, checked_account: &CheckedAccount) -> bool {
         let made_for = |one: &EndpointAnswer| one.kind.facts().made_for;
         let mut there = self.answers.iter().filter(|other| other.is_there());
-        let is_wanted = patient.models.values().any(|model| *model == made_for(one));
+        let is_wanted = checked_account
+            .models
+            .values()
+            .any(|model| *model == made_for(one));
         let is_only_assumed =
-            is_assumed(patient) && one.model.is_none() && there.clone().next().is_some();
+            is_assumed(checked_account) && one.model.is_none() && there.clone().next().is_some();
         is_only_assumed
             && one.verdict() == Verdict::Missing
             && (!is_wanted || there.any(|other| made_for(other) == made_for(one)))

@@ -296,11 +296,11 @@ impl Asker<'_> {
     }
 }
 
-fn not_written(said: String) -> NoAnswer {
+fn not_written(reason: String) -> NoAnswer {
     NoAnswer {
         is_about_the_request: true,
         was_not_sent: true,
-        message: said,
+        message: reason,
         remedy: "its format cannot say such a request".to_owned(),
     }
 }

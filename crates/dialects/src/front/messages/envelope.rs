@@ -58,12 +58,12 @@ fn scan_field<'a>(scan: &mut Scan<'a>, cursor: &mut Cursor<'a>, name: &[u8]) -> 
         b"max_tokens" => {
             let kind = cursor.kind()?;
             let span = cursor.value()?;
-            let most = lenient_number(cursor, &span);
-            if most.is_none_or(|most| most == 0) {
+            let maximum = lenient_number(cursor, &span);
+            if maximum.is_none_or(|maximum| maximum == 0) {
                 scan.note(|| Fault::of_type("max_tokens", "a whole number above 0", kind));
             }
             scan.envelope.has_max_tokens = true;
-            scan.envelope.max_tokens = most;
+            scan.envelope.max_tokens = maximum;
             scan.envelope.places.max_tokens = Some(span);
         }
         b"thinking" => {
@@ -138,7 +138,7 @@ fn is_plain(kind: &[u8]) -> bool {
 /// Consumes the source of a picture or a document.
 fn scan_source(cursor: &mut Cursor<'_>, read: &mut ReadTotals) -> Result<(), Broken> {
     let mut kind: Option<Span> = None;
-    let mut said: Option<Span> = None;
+    let mut declared_type: Option<Span> = None;
     let mut data: Option<Span> = None;
     let before = cursor.offset();
     let mut inside = false;
@@ -150,7 +150,7 @@ fn scan_source(cursor: &mut Cursor<'_>, read: &mut ReadTotals) -> Result<(), Bro
                 return scan_content(cursor, read);
             }
             b"type" => kind = Some(cursor.value()?),
-            b"media_type" => said = Some(cursor.value()?),
+            b"media_type" => declared_type = Some(cursor.value()?),
             b"data" => data = Some(cursor.value()?),
             _ => {
                 read.refers = true;
@@ -163,11 +163,13 @@ fn scan_source(cursor: &mut Cursor<'_>, read: &mut ReadTotals) -> Result<(), Bro
     let is_base64 = kind.is_some_and(|kind| span_bytes(text, &kind) == br#""base64""#);
     match data {
         Some(data) if is_base64 => {
-            let said = said.map(|said| span_bytes(text, &said)).unwrap_or_default();
-            let said = said
-                .get(1..said.len().saturating_sub(1))
+            let declared_type = declared_type
+                .map(|declared_type| span_bytes(text, &declared_type))
                 .unwrap_or_default();
-            let media_kind = if said.starts_with(b"image/") {
+            let declared_type = declared_type
+                .get(1..declared_type.len().saturating_sub(1))
+                .unwrap_or_default();
+            let media_kind = if declared_type.starts_with(b"image/") {
                 MediaKind::Image
             } else {
                 MediaKind::File
@@ -175,7 +177,7 @@ fn scan_source(cursor: &mut Cursor<'_>, read: &mut ReadTotals) -> Result<(), Bro
             let medium = media::of_base64(
                 media_kind,
                 span_bytes(text, &data),
-                said,
+                declared_type,
                 cursor.offset() - before,
             );
             read.medium(medium, true);

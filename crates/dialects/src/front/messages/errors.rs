@@ -64,7 +64,7 @@ fn error_message<'e>(error: &CallerError<'e>) -> Cow<'e, str> {
     numbers.sort_unstable();
     numbers.dedup();
     match numbers.as_slice() {
-        [most, .., asked] => Cow::Owned(format!("{TOO_LONG}: {asked} tokens > {most} maximum")),
+        [limit, .., asked] => Cow::Owned(format!("{TOO_LONG}: {asked} tokens > {limit} maximum")),
         _ => Cow::Owned(format!("{TOO_LONG}: {}", error.message)),
     }
 }

@@ -47,22 +47,22 @@ pub(super) fn edit_request(
         is_broken,
         ..
     } = thoughts;
-    if let (Some(asked), Some(most), Some(span)) = (
+    if let (Some(asked), Some(max_output), Some(span)) = (
         envelope.max_tokens,
         job.traits.max_output,
         &envelope.places.max_tokens,
-    ) && asked > most
+    ) && asked > max_output
     {
-        edits.replace(span.clone(), most.to_string().into_bytes());
+        edits.replace(span.clone(), max_output.to_string().into_bytes());
         losses.add("max_tokens");
         // The API refuses a budget that is not below the maximum. The answer keeps its own part.
         let budget =
             thinking("budget_tokens").and_then(|span| Some((json::integer_of(body, &span)?, span)));
-        if let Some((tokens, span)) = budget.filter(|(tokens, _)| *tokens >= most) {
-            let fits = most
+        if let Some((tokens, span)) = budget.filter(|(tokens, _)| *tokens >= max_output) {
+            let fits = max_output
                 .saturating_sub(asked.saturating_sub(tokens))
                 .max(LEAST_BUDGET)
-                .min(most.saturating_sub(1));
+                .min(max_output.saturating_sub(1));
             edits.replace(span, fits.to_string().into_bytes());
             losses.add("thinking.budget_tokens");
         }

@@ -282,7 +282,7 @@ fn read_signature(base64: &[u8]) -> Signature {
     let bytes = base64
         .iter()
         .enumerate()
-        .filter(|(at, byte)| **byte != b'\\' || base64.get(at + 1) != Some(&b'/'));
+        .filter(|(index, byte)| **byte != b'\\' || base64.get(index + 1) != Some(&b'/'));
     head.iter_mut()
         .zip(bytes)
         .for_each(|(place, (_, byte))| *place = *byte);

@@ -269,13 +269,13 @@ fn words_of_name(name: &str) -> impl Iterator<Item = &str> {
     parts.flat_map(|part| {
         let starts = part
             .char_indices()
-            .filter(|(at, c)| *at == 0 || c.is_uppercase())
-            .map(|(at, _)| at);
+            .filter(|(index, c)| *index == 0 || c.is_uppercase())
+            .map(|(index, _)| index);
         let ends = part
             .char_indices()
             .skip(1)
             .filter(|(_, c)| c.is_uppercase())
-            .map(|(at, _)| at);
+            .map(|(index, _)| index);
         starts
             .zip(ends.chain([part.len()]))
             .filter_map(|(start, end)| part.get(start..end))

@@ -175,7 +175,7 @@ fn complete_prompts(asked: &Value) -> Pieces {
     let choices = usize::try_from(read_number(asked, "n", 1, 10)).unwrap_or(1);
     let echo = asked.get("echo").and_then(Value::as_bool).unwrap_or(false);
     let continuation = || CONTINUED.split(' ').skip(1).map(|word| format!(" {word}"));
-    let (is_cut, said) = (
+    let (is_cut, words) = (
         continuation().count() > max_words,
         continuation().take(max_words).collect::<Vec<_>>(),
     );
@@ -185,7 +185,7 @@ fn complete_prompts(asked: &Value) -> Pieces {
         .flat_map(|prompt| std::iter::repeat_n(prompt, choices))
         .take(1000)
         .collect();
-    let (read, written) = (count_words(&prompts), said.len().saturating_mul(all.len()));
+    let (read, written) = (count_words(&prompts), words.len().saturating_mul(all.len()));
     let usage = json!({ "prompt_tokens": read, "completion_tokens": written, "total_tokens": read + written });
     let choice = |index: usize, text: String, finish: Option<&str>| json!({ "index": index, "text": text, "logprobs": null, "finish_reason": finish });
     let object = |choices: Vec<Value>| json!({ "id": "cmpl-demo", "object": "text_completion", "created": 0, "model": "demo", "choices": choices });
@@ -194,7 +194,7 @@ fn complete_prompts(asked: &Value) -> Pieces {
         let each = all
             .iter()
             .enumerate()
-            .map(|(index, prompt)| choice(index, begin(prompt) + &said.concat(), Some(finish)));
+            .map(|(index, prompt)| choice(index, begin(prompt) + &words.concat(), Some(finish)));
         let mut whole = object(each.collect());
         if let Some(whole) = whole.as_object_mut() {
             whole.insert("usage".to_owned(), usage);
@@ -207,7 +207,7 @@ fn complete_prompts(asked: &Value) -> Pieces {
         let first = begin(prompt);
         let texts = std::iter::once(first)
             .filter(|first| !first.is_empty())
-            .chain(said.iter().cloned());
+            .chain(words.iter().cloned());
         pieces.extend(texts.map(|text| event(&object(vec![choice(index, text, None)]))));
         pieces.push(event(&object(vec![choice(
             index,

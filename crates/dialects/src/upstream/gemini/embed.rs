@@ -78,7 +78,7 @@ pub(super) fn reads_purpose(model: &str) -> bool {
 fn write_embedding(embedding: &Embedding<'_>, model: &str) -> Written {
     let name = format!("models/{}", model.strip_prefix("models/").unwrap_or(model));
     let says_purpose = !reads_purpose(model);
-    let says = EmbeddingSupport {
+    let support = EmbeddingSupport {
         purpose: says_purpose,
         titles: says_purpose,
     };
@@ -88,18 +88,18 @@ fn write_embedding(embedding: &Embedding<'_>, model: &str) -> Written {
             w.object(|w| {
                 w.key("model").text(&name);
                 write_content(w, input);
-                let purpose = embedding.purpose().filter(|_| says.purpose);
+                let purpose = embedding.purpose().filter(|_| support.purpose);
                 w.optional("taskType", purpose, |w, purpose| w.text(purpose.googles()));
                 w.optional(
                     "title",
-                    input.title.as_deref().filter(|_| says.titles),
+                    input.title.as_deref().filter(|_| support.titles),
                     Writer::text,
                 );
                 w.optional("outputDimensionality", embedding.dimensions, Writer::number);
             });
         });
     });
-    embedding.written(w, says)
+    embedding.written(w, support)
 }
 
 fn write_content(w: &mut Writer, input: &Input<'_>) {

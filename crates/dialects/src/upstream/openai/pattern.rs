@@ -17,7 +17,7 @@ use crate::wire::json::{Kind, Span, span_bytes};
 /// The bytes around the last chunk's text, as they come and as they are written.
 #[derive(Debug)]
 pub(super) struct Pattern {
-    around: RepeatPattern,
+    repeat: RepeatPattern,
     shown: Vec<Vec<u8>>,
     /// The budget for learning. Learning costs as much as reading, so it must pay.
     credit: u8,
@@ -54,7 +54,7 @@ const MAX_CREDIT: u8 = 32;
 impl Default for Pattern {
     fn default() -> Self {
         Self {
-            around: RepeatPattern::default(),
+            repeat: RepeatPattern::default(),
             shown: Vec::new(),
             credit: MAX_CREDIT / 2,
         }
@@ -69,7 +69,7 @@ impl Pattern {
         data: &'a [u8],
         out: &mut Vec<u8>,
     ) -> Option<(&'a [u8], usize)> {
-        let strings = self.around.strings(data)?;
+        let strings = self.repeat.strings(data)?;
         let (first, others) = self.shown.split_first()?;
         out.reserve(data.len() + first.len());
         out.extend_from_slice(first);
@@ -78,12 +78,12 @@ impl Pattern {
             out.extend_from_slice(part);
         }
         self.credit = MAX_CREDIT.min(self.credit + 1);
-        strings.get(self.around.text_at).copied()
+        strings.get(self.repeat.text_at).copied()
     }
 
     /// Drops the pattern, because an event came that may change the meaning of the same bytes.
     pub(super) fn forget(&mut self) {
-        self.around.forget();
+        self.repeat.forget();
     }
 
     /// Returns the chunk to learn from. Returns `None` if this chunk is not of a kind that may come
@@ -147,7 +147,7 @@ impl Pattern {
         }
         shown.push(rest.to_vec());
         self.shown = shown;
-        self.around = RepeatPattern::new(probe.reads, probe.text_at);
+        self.repeat = RepeatPattern::new(probe.reads, probe.text_at);
     }
 }
 
@@ -202,6 +202,6 @@ impl Pattern {
     }
 
     pub(super) fn is_known(&self) -> bool {
-        self.around.is_known()
+        self.repeat.is_known()
     }
 }

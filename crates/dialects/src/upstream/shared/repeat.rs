@@ -62,14 +62,14 @@ impl RepeatPattern {
 /// The last event with a text, and what such events mean.
 #[derive(Debug)]
 pub(crate) struct Repeat<M> {
-    around: RepeatPattern,
+    pattern: RepeatPattern,
     meaning: Option<M>,
 }
 
 impl<M> Default for Repeat<M> {
     fn default() -> Self {
         Self {
-            around: RepeatPattern::default(),
+            pattern: RepeatPattern::default(),
             meaning: None,
         }
     }
@@ -79,8 +79,8 @@ impl<M: Copy> Repeat<M> {
     /// Returns what an event means that repeats the last one, and its text.
     #[inline]
     pub(crate) fn follow<'a>(&self, data: &'a [u8]) -> Option<(M, Cow<'a, str>)> {
-        let strings = self.around.strings(data)?;
-        let (text, _) = strings.get(self.around.text_at)?;
+        let strings = self.pattern.strings(data)?;
+        let (text, _) = strings.get(self.pattern.text_at)?;
         Some((self.meaning?, json::text_of(text, &(0..text.len()))?))
     }
 
@@ -98,13 +98,13 @@ impl<M: Copy> Repeat<M> {
         else {
             return;
         };
-        self.around = learn_pattern(data, &mut holes);
+        self.pattern = learn_pattern(data, &mut holes);
         self.meaning = Some(meaning);
     }
 
     /// Forgets the last event, because one came that may change the meaning of the same bytes.
     pub(crate) fn forget(&mut self) {
-        self.around.forget();
+        self.pattern.forget();
     }
 }
 
@@ -185,7 +185,7 @@ mod tests {
         }
         let repeat = learned(r#"{"pad":"","text":"one"}"#, "one", Some(""));
         assert!(
-            !repeat.around.is_known(),
+            !repeat.pattern.is_known(),
             "it is not known where an empty padding stands"
         );
     }

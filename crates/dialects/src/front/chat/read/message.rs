@@ -315,7 +315,7 @@ impl<'a> Pending<'a> {
             .is_some_and(|(function, _)| function == name);
         message.tool_call_id = match non_empty(message.tool_call_id.take()) {
             None if is_next => self.calls.pop_front().map(|(_, id)| id),
-            said => said,
+            call_id => call_id,
         };
         Ok(())
     }

@@ -64,9 +64,9 @@ impl ChoiceText {
             + self.annotations.len()
     }
 
-    fn write(&self, at: usize, out: &mut Vec<u8>) {
+    fn write(&self, choice_index: usize, out: &mut Vec<u8>) {
         out.extend_from_slice(br#"{"index":"#);
-        words::write_number(out, at);
+        words::write_number(out, choice_index);
         out.extend_from_slice(br#","message":{"role":"assistant""#);
         if self.content.is_empty() && !self.calls.is_empty() {
             out.extend_from_slice(br#","content":null"#);
