@@ -321,20 +321,20 @@ impl Planner<'_> {
         let Some(route) = snapshot.route(model) else {
             return;
         };
-        let candidate =
-            |(target, track)| Candidate::for_target(snapshot, model, target, track, reach);
+        let make = Candidate::for_target;
+        let candidate = |(target, track)| make(snapshot, model, target, track, reach);
         let targets = model.targets.iter().zip(&route.tracks);
         let served = targets.filter(|(target, _)| snapshot.catalog.serves(model, target));
         let front = self.envelope.front;
-        let fit = |(target, tracks): (_, &Vec<_>)| {
+        let mut fit = served.clone().filter_map(|(target, tracks)| {
             Some((target, self.health_for_request(target, tracks)?))
-        };
+        });
         // With one target, there is nothing to order.
         if let [_] = model.targets.as_slice() {
-            let only = served.clone().next().and_then(fit).and_then(candidate);
+            let only = fit.next().and_then(candidate);
             self.candidates.extend(only);
         } else {
-            let usable = served.clone().filter_map(fit).collect();
+            let usable = fit.collect();
             self.order(model, &route, usable, candidate);
         }
         if front.only_endpoint.is_some() {

@@ -167,9 +167,9 @@ impl Failure {
         let row = Facts::ours;
         // If a connection is refused or not routed, no server was there. Only a server that took
         // the request can be too slow with it.
-        let no_server =
-            || Refusal::new(UpstreamUnavailable, UNREACHABLE_MESSAGE).retry_after(UNREACHABLE);
         let refuse = |code, text| Refusal::new(code, text);
+        let no_server =
+            || refuse(UpstreamUnavailable, UNREACHABLE_MESSAGE).retry_after(UNREACHABLE);
         match self {
             Failure::Unreachable(_) => row("unreachable", Transient, None, false, no_server()),
             Failure::ConnectTimeout => row("connect_timeout", Transient, None, false, no_server()),

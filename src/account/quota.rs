@@ -198,8 +198,8 @@ fn parse_wait(text: &str, now: SystemTime) -> Option<Duration> {
     /// A larger number is in milliseconds.
     const MILLISECONDS: f64 = 1e11;
     let text = text.trim();
-    let from_now =
-        |reset_time: Option<SystemTime>| Some(reset_time?.duration_since(now).unwrap_or_default());
+    let until = |time: SystemTime| time.duration_since(now).unwrap_or_default();
+    let from_now = |reset_time: Option<SystemTime>| reset_time.map(until);
     if let Some(number) = first_number(text) {
         // 1e9 exactly is a way to say "very long", as `retry-after: 1000000000`.
         return match number {

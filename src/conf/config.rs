@@ -23,6 +23,7 @@ mod admin;
 mod habits;
 mod metrics;
 mod notify;
+mod origins;
 pub mod raw;
 mod seal;
 mod store;
@@ -276,7 +277,7 @@ fn resolve_server(raw: raw::Server, root: &Scribe<'_, '_>) -> Server {
         trusted_proxies: list_items(raw.trusted_proxies.as_ref())
             .map(|(_, Text(range))| *range)
             .collect(),
-        cors: resolve_origins(&raw.cors.unwrap_or_default(), &root.key("cors")),
+        cors: origins::resolve_origins(&raw.cors.unwrap_or_default(), &root.key("cors")),
         log: resolve_log(&raw.log.unwrap_or_default(), &root.key("log")),
         ledger: resolve_ledger(&raw.ledger.unwrap_or_default(), &root.key("ledger")),
         list_refresh: list_refresh(
@@ -483,42 +484,6 @@ fn positive_or_default<T: Default + PartialEq>(
         &format!("must be more than {nothing}"),
     );
     written.unwrap_or(default)
-}
-
-fn resolve_origins(raw: &raw::Cors, section: &Scribe<'_, '_>) -> Vec<String> {
-    let list = section.key("origins");
-    let mut origins = Vec::new();
-    for (index, written) in list_items(raw.origins.as_ref()) {
-        match parse_origin(written) {
-            Some(origin) => origins.push(origin),
-            None => list.index(index).withheld("must be \"*\" or an origin such as https://app.example.com, without a path and without a slash at its end",
-            ),
-        }
-    }
-    origins
-}
-
-/// Returns an origin as browsers write it: in lower case, and without a port that is the scheme's
-/// default.
-fn parse_origin(written: &str) -> Option<String> {
-    if written == "*" {
-        return Some("*".to_owned());
-    }
-    let lower = written.to_ascii_lowercase();
-    let (scheme, rest) = lower.split_once("://")?;
-    let standard = match scheme {
-        "https" => ":443",
-        "http" => ":80",
-        _ => return None,
-    };
-    let authority: http::uri::Authority = rest.parse().ok()?;
-    if authority.as_str() != rest || rest.contains('@') || authority.host().is_empty() {
-        return None;
-    }
-    Some(format!(
-        "{scheme}://{}",
-        rest.strip_suffix(standard).unwrap_or(rest)
-    ))
 }
 
 fn resolve_log(raw: &raw::Log, section: &Scribe<'_, '_>) -> Log {

@@ -262,11 +262,8 @@ impl<'x> Relay<'x> {
                 notes.content_type.as_ref(),
                 self.reply.record.front.stream_frame.content_type,
             );
-            let is_usual = |kind: &[u8]| {
-                kind.to_ascii_lowercase()
-                    .starts_with(default_type.as_bytes())
-            };
-            self.is_other = kind.is_some_and(|kind| !is_usual(kind.as_bytes()));
+            let kind = kind.map(|kind| kind.as_bytes().to_ascii_lowercase());
+            self.is_other = kind.is_some_and(|kind| !kind.starts_with(default_type.as_bytes()));
             self.reply.stream_head(notes).await?;
             exchange::panic_here(self.reply.session, "relay");
         }

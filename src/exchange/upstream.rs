@@ -218,9 +218,11 @@ impl Upstream {
             if is_ours(&error) {
                 return self.no_descriptors();
             }
-            match failure_of(&error) {
-                Failure::Unreachable(why) => out_of_reach(ready_account, why),
-                failure => failure,
+            let failure = failure_of(&error);
+            if let Failure::Unreachable(why) = failure {
+                out_of_reach(ready_account, why)
+            } else {
+                failure
             }
         })?;
         match &ready_account.proxy {
@@ -252,14 +254,13 @@ async fn perform_handshake(
     let Some(trust) = &ready_account.trust else {
         return Ok(Connection::Http1(stream));
     };
-    let distrusted = |Distrust { why, lasts }| Failure::Tls {
-        why,
-        is_permanent: lasts,
-    };
     let secured = trust
         .connect(&ready_account.account.base.host, stream)
         .await
-        .map_err(distrusted)?;
+        .map_err(|Distrust { why, lasts }| Failure::Tls {
+            why,
+            is_permanent: lasts,
+        })?;
     let transport: Stream = Box::new(Secure(secured));
     if !matches!(transport.selected_alpn_proto(), Some(ALPN::H2)) {
         return Ok(Connection::Http1(transport));

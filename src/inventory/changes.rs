@@ -356,7 +356,9 @@ fn amount(limit: &Value) -> String {
     match limit {
         Value::String(word) => word.clone(),
         Value::Number(money) if money.is_f64() => money.as_f64().unwrap_or_default().to_string(),
-        other => other.to_string(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => {
+            limit.to_string()
+        }
     }
 }
 

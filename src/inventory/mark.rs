@@ -262,10 +262,11 @@ fn secrets_mark(catalog: &Catalog) -> String {
     short_hex(hash_slowly(first))
 }
 
+/// The digest of each kind of an account's secrets, with the name of the kind.
+type SecretDigests = [(&'static str, Option<[u8; 32]>); 4];
+
 /// Returns the digests of the secrets of each account that is enabled.
-fn digests_by_account(
-    catalog: &Catalog,
-) -> BTreeMap<Arc<str>, [(&'static str, Option<[u8; 32]>); 4]> {
+fn digests_by_account(catalog: &Catalog) -> BTreeMap<Arc<str>, SecretDigests> {
     let enabled = catalog.accounts().iter().filter(|account| account.enabled);
     enabled
         .map(|account| (account.id.clone(), account_digests(account)))
@@ -274,7 +275,7 @@ fn digests_by_account(
 
 /// Returns the digest of each kind of an account's secrets, if it has any, for use in this module
 /// only.
-fn account_digests(account: &Account) -> [(&'static str, Option<[u8; 32]>); 4] {
+fn account_digests(account: &Account) -> SecretDigests {
     let mut credential = vec![account.key.as_ref()];
     match &account.signer {
         Some(Signer::Aws(keys)) => {

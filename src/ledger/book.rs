@@ -256,11 +256,15 @@ impl Book {
     /// Calls `each` after every step of SQLite's machine.
     #[cfg(test)]
     pub(super) fn count_steps(&mut self, mut each: impl FnMut() + Send + 'static) {
-        let goes_on = move || {
-            each();
-            false
-        };
-        self.connection.progress_handler(1, Some(goes_on)).unwrap();
+        self.connection
+            .progress_handler(
+                1,
+                Some(move || {
+                    each();
+                    false
+                }),
+            )
+            .unwrap();
     }
 
     /// Begins a transaction that writes.

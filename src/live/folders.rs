@@ -104,8 +104,8 @@ fn to_events(event: notify::Result<notify::Event>) -> Vec<Event> {
     if event.need_rescan() {
         return vec![Event::Lost];
     }
-    let each =
-        |make_event: fn(PathBuf) -> Event| event.paths.iter().cloned().map(make_event).collect();
+    let paths = event.paths.iter().cloned();
+    let each = |make_event: fn(PathBuf) -> Event| paths.map(make_event).collect();
     match event.kind {
         EventKind::Access(AccessKind::Close(AccessMode::Write)) => each(Event::Closed),
         EventKind::Access(_) => Vec::new(),

@@ -67,16 +67,15 @@ fn read_facts(probed: &Value, info: &Value) -> StoreFacts {
         .collect();
     let line = |name: &str| lines.iter().find(|(field, _)| *field == name);
     let field = |name: &str| line(name).map(|(_, value)| value.trim());
-    let version_of =
-        |program: &str, name: &str| field(name).map(|version| format!("{program} {version}"));
     StoreFacts {
         clock_ms: if let Value::Int(ms) = probed {
             u64::try_from(*ms).ok()
         } else {
             None
         },
-        program: version_of("Valkey", "valkey_version")
-            .or_else(|| version_of("Redis", "redis_version")),
+        program: field("valkey_version")
+            .map(|version| format!("Valkey {version}"))
+            .or_else(|| field("redis_version").map(|version| format!("Redis {version}"))),
         major: field("redis_version").and_then(|version| version.split('.').next()?.parse().ok()),
         max_memory: field("maxmemory").and_then(|bytes| bytes.parse().ok()),
         policy: field("maxmemory_policy").map(str::to_owned),

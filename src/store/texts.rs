@@ -94,13 +94,17 @@ impl TextRequest {
     }
 
     pub(super) fn answer(self, answer: &Value) {
-        let values = match answer {
-            Value::Array(values) => values.as_slice(),
-            _ => &[],
+        let values: &[Value] = if let Value::Array(values) = answer {
+            values
+        } else {
+            &[]
         };
-        let found = values.iter().map(|value| match value {
-            Value::BulkString(bytes) => Some(bytes.clone()),
-            _ => None,
+        let found = values.iter().map(|value| {
+            if let Value::BulkString(bytes) = value {
+                Some(bytes.clone())
+            } else {
+                None
+            }
         });
         let found = found.collect();
         // If nobody waits any more, nobody needs the texts.

@@ -159,10 +159,10 @@ pub(super) fn attempt_operation(tried: &Tried) -> Operation {
         EndpointAnswer::Sound => ("generate_content", Some("speech")),
         EndpointAnswer::Transcript => ("generate_content", Some("text")),
     };
-    let openai = match endpoint {
-        Endpoint::Chat => Some("chat_completions"),
-        Endpoint::Responses => Some("responses"),
-        _ => None,
+    let openai = if endpoint == Endpoint::Chat {
+        Some("chat_completions")
+    } else {
+        (endpoint == Endpoint::Responses).then_some("responses")
     };
     Operation {
         name,

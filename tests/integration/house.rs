@@ -12,25 +12,14 @@ const STILL: &[(&str, &[&str])] = &[];
 
 /// Files and folders with closures of several lines that have a name: still to be cleaned.
 const WITH_LONG_CLOSURES: &[&str] = &[
-    "crates/dialects/src/address.rs",
     "crates/dialects/src/dialect",
-    "crates/dialects/src/dialect.rs",
     "crates/dialects/src/front",
-    "crates/dialects/src/neutral",
     "crates/dialects/src/upstream",
-    "crates/dialects/src/wire",
     "crates/import/src",
 ];
 
 /// Files and folders with functions that take a tuple or an array apart: still to be cleaned.
-const WITH_PATTERN_PARAMETERS: &[&str] = &[
-    "crates/dialects/src/dialect",
-    "crates/dialects/src/dialect.rs",
-    "crates/dialects/src/front",
-    "crates/dialects/src/upstream",
-    "crates/dialects/src/wire",
-    "crates/import/src",
-];
+const WITH_PATTERN_PARAMETERS: &[&str] = &["crates/import/src"];
 
 /// How many names of each crate may still be words of the list in CONTRIBUTING.md.
 const STILL_NAMED: &[(&str, usize)] = &[

@@ -106,7 +106,7 @@ const OF_ONE_DIALECT: &[&str] = &[
     // It plays the demo's server.
     "src/exchange/attempt.rs",
     // Who issues tokens is asked as any server.
-    "src/live/place.rs",
+    "src/live/ready_account.rs",
     "src/signers",
 ];
 

@@ -307,8 +307,8 @@ fn halves_that_are_written_for_ever_are_never_taken() {
     });
 }
 
-/// A text that was closed is taken if no longer one was seen for a second. A gateway that looks this
-/// rarely meanwhile may have seen halves only.
+/// A text that was closed is taken if no longer one was seen for a second. A gateway that looks
+/// this rarely meanwhile may have seen halves only.
 const LOOKS_BACK: Duration = Duration::from_millis(1_500);
 const LEAST_LOOKS: u64 = 15;
 

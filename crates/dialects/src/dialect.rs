@@ -31,12 +31,13 @@ use crate::neutral::{
     Undo, UpstreamError, Written,
 };
 use crate::upstream::quirks::Quirks;
-use crate::upstream::{Prices, Protocol, Settings, Translation, openai};
+use crate::upstream::{Prices, Protocol, Settings, openai};
 use crate::wire::json::repaired_text;
 use crate::wire::splice::Edits;
 use translated::{Translated, read_repaired};
 
 pub use job::{OtherModel, Outbound, Translate};
+use job::{fixed_headers, translate_request};
 pub use stream::Stream;
 pub use vectors::{Slices, in_whole, join_answers};
 
@@ -561,46 +562,6 @@ fn name_fault_field(front: &Front, protocol: &Protocol, fault: AnswerFault) -> A
         }
         nonsense @ AnswerFault::Nonsense(_) => nonsense,
     }
-}
-
-fn fixed_headers(
-    headers: Vec<(&'static str, &'static str)>,
-) -> Vec<(&'static str, Cow<'static, str>)> {
-    headers
-        .into_iter()
-        .map(|(name, value)| (name, Cow::Borrowed(value)))
-        .collect()
-}
-
-fn translate_request(
-    job: &Translate<'_>,
-    path: Cow<'static, str>,
-    translation: &Translation,
-) -> Result<Outbound, Refused> {
-    let (_, _, written) = job.written(translation.request)?;
-    let Written {
-        mut body,
-        mut losses,
-        undo,
-        headers,
-    } = written;
-    let mut headers = fixed_headers(headers);
-    if let Some(cloud) = translation.cloud {
-        let mut edits = Edits::new(&body);
-        let mut fit = Vec::new();
-        headers = cloud.fit(&mut edits, headers, &mut losses);
-        edits.apply_into(&mut fit);
-        body = fit;
-    }
-    let copied = body.len();
-    Ok(Outbound {
-        path,
-        body: vec![body.into()],
-        headers,
-        copied,
-        losses,
-        undo,
-    })
 }
 
 #[cfg(test)]

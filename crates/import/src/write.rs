@@ -110,9 +110,10 @@ fn write_section(
                     text.push_str(&format!("{:inside$}  - {}\n", "", item.flow()));
                 }
             } else {
-                let note = match value {
-                    New::Noted(_, note) => format!(" # {note}"),
-                    _ => String::new(),
+                let note = if let New::Noted(_, note) = value {
+                    format!(" # {note}")
+                } else {
+                    String::new()
                 };
                 text.push_str(&format!("{:inside$}{field}: {}{note}\n", "", value.flow()));
             }

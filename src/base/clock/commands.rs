@@ -111,6 +111,7 @@ impl Control {
         left
     }
 
+    #[expect(clippy::indexing_slicing, reason = "there is one place for each round")]
     fn rounds_mut(&mut self, round: Round) -> &mut Rounds {
         &mut self.rounds[round as usize]
     }
@@ -196,6 +197,7 @@ async fn await_round(round: Round) {
     }
 }
 
+#[expect(clippy::indexing_slicing, reason = "there is one place for each round")]
 fn counted() -> String {
     let control = CONTROL.lock();
     let counts = ROUNDS

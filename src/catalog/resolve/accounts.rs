@@ -483,8 +483,8 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
     /// Returns the references that callers of the account may write.
     fn leave(&self, protocol: &Protocol, base: &Base) -> AllowedReferences {
         use raw::CallerReference as R;
-        let written =
-            || list_items(self.raw.caller_references.as_ref()).map(|(_, written)| *written);
+        let list = || list_items(self.raw.caller_references.as_ref());
+        let written = || list().map(|(_, written)| *written);
         let may = |reference: R| written().any(|written| written == reference);
         let urls = match self.raw.media_urls.unwrap_or(raw::MediaUrls::Public) {
             raw::MediaUrls::Pass => Urls::Any,

@@ -72,8 +72,8 @@ impl Dice {
             .unwrap_or_default();
         text += "    keys:\n";
         for key in 0..2 {
-            let hash =
-                |number: usize| format!("{{ hash: \"sha256:{:064x}\"", first + 3 * key + number);
+            let start = first + 3 * key;
+            let hash = |number: usize| format!("{{ hash: \"sha256:{:064x}\"", start + number);
             let until = self.one(&["", ", until: 2026-03-01", ", until: 2027-03-01"]);
             let own = format!("{} }}, {}{until} }}", hash(self.below(2)), hash(2));
             let shared = format!("{{ hash: \"sha256:{:064x}\" }}", OWN + self.below(2));

@@ -65,9 +65,9 @@ pub(super) fn compare_accounts(found: &mut FoundChanges, sides: &Sides<'_, '_>) 
         if was.enabled != now.enabled {
             // Files and variables are not read of an account that is switched off: what is in them
             // need not have changed.
-            let is_unread =
-                |statement: &str| statement.starts_with("ca ") || UNREAD.contains(&statement);
-            each.retain(|(_, statement)| !is_unread(statement));
+            each.retain(|(_, statement)| {
+                !statement.starts_with("ca ") && !UNREAD.contains(&statement.as_str())
+            });
         }
         for (effect, statement) in by_effect(each) {
             let whom = if effect == Effect::Tightens {

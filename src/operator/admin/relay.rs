@@ -42,8 +42,8 @@ impl Pages {
         from: SocketAddr,
         shutdown: &ShutdownWatch,
     ) -> pingora::Result<Option<FullPage>> {
-        let refused =
-            |status, message: &str| Ok(Some((status, PLAIN, format!("{message}\n")).into()));
+        let page = |status, message: &str| (status, PLAIN, format!("{message}\n"));
+        let refused = |status, message: &str| Ok(Some(page(status, message).into()));
         let Ok(_permit) = self.trying.try_acquire() else {
             let message = format!("{MAX_TRIES} tries run already: wait until one has ended");
             let headers = vec![("retry-after", "1".to_owned())];

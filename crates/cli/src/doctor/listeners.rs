@@ -114,7 +114,7 @@ fn find_holder(conf: &Path, server: &Server) -> Holder {
             Ok(_) => Holder::Edited,
             Err(why) => Holder::Undisclosed(why),
         },
-        Err(Running::NotRunning(detail)) => Holder::Other(detail),
+        Err(Running::Absent(detail)) => Holder::Other(detail),
         Err(Running::Unknown(detail) | Running::Late(detail)) => Holder::Unknown(detail),
         Err(Running::Has) => Holder::Unknown("it did not say".to_owned()),
     }

@@ -40,7 +40,7 @@ pub(crate) enum Running {
     /// A gateway has the change.
     Has,
     /// No gateway runs on the folder.
-    NotRunning(String),
+    Absent(String),
     /// It is not known whether a gateway runs.
     Unknown(String),
     /// A gateway runs, and does not have the change.
@@ -51,7 +51,7 @@ impl Running {
     fn state_text(&self) -> String {
         match self {
             Self::Has => "the running gateway uses the change".to_owned(),
-            Self::NotRunning(why) => {
+            Self::Absent(why) => {
                 format!(
                     "no gateway runs on this folder ({why}); the next gateway that starts will use the change"
                 )
@@ -67,7 +67,7 @@ impl Running {
     pub(super) fn report(&self, done: &str, late: &str) -> ExitCode {
         match self {
             Self::Late(why) => fail_with(&format!("{late}: {why}")),
-            Self::Has | Self::NotRunning(_) | Self::Unknown(_) => {
+            Self::Has | Self::Absent(_) | Self::Unknown(_) => {
                 print_result(&format!("{done}; {}\n", self.state_text()))
             }
         }
@@ -81,7 +81,7 @@ pub(super) fn report_live(files: &mut Files, file: usize) -> ExitCode {
     print_error(&running.state_text());
     match running {
         Running::Late(_) => ExitCode::FAILURE,
-        Running::Has | Running::NotRunning(_) | Running::Unknown(_) => ExitCode::SUCCESS,
+        Running::Has | Running::Absent(_) | Running::Unknown(_) => ExitCode::SUCCESS,
     }
 }
 
@@ -176,7 +176,7 @@ fn ask_status(
             return Err(Running::Unknown(format!("{process} {locked}")));
         }
         Ok(Err(Instead::Hidden(why) | Instead::Other(why))) => {
-            return Err(Running::NotRunning(format!("{process} {why}")));
+            return Err(Running::Absent(format!("{process} {why}")));
         }
         Err(why) => {
             let waited = matches!(
@@ -185,12 +185,12 @@ fn ask_status(
             );
             return Err(match waited {
                 true => Running::Unknown(format!("{process} does not answer")),
-                false => Running::NotRunning(format!("no process answers at {address}")),
+                false => Running::Absent(format!("no process answers at {address}")),
             });
         }
     };
     let no_folder = format!("{process} is not a gateway that reports its folder");
-    let stranger = || Running::NotRunning(no_folder.clone());
+    let stranger = || Running::Absent(no_folder.clone());
     let Page { catalog } = serde_json::from_slice(&answer).map_err(|_| stranger())?;
     let FolderReport {
         path,
@@ -198,7 +198,7 @@ fn ask_status(
         inode,
     } = catalog.folder.as_ref().ok_or_else(stranger)?;
     if (*device, *inode) != (Some(folder.dev()), Some(folder.ino())) {
-        return Err(Running::NotRunning(format!(
+        return Err(Running::Absent(format!(
             "{process} serves another folder, {path}"
         )));
     }

@@ -4,6 +4,8 @@ use crate::front::{Envelope, FieldNames};
 use crate::neutral::seal::{OpenedThoughts, Sealed};
 use crate::neutral::traits::Traits;
 use crate::neutral::{self, FieldRefused, Losses, Refused, Target, Undo, Written};
+use crate::upstream::Translation;
+use crate::wire::splice::Edits;
 use bytes::Bytes;
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -115,4 +117,46 @@ impl<'a> Translate<'a> {
         let written = names.written(&request, written)?;
         Ok((request, names, written))
     }
+}
+
+/// Returns headers whose values are known beforehand.
+pub(super) fn fixed_headers(
+    headers: Vec<(&'static str, &'static str)>,
+) -> Vec<(&'static str, Cow<'static, str>)> {
+    headers
+        .into_iter()
+        .map(|(name, value)| (name, Cow::Borrowed(value)))
+        .collect()
+}
+
+/// Translates a request into the neutral form, and from there into that of the account.
+pub(super) fn translate_request(
+    job: &Translate<'_>,
+    path: Cow<'static, str>,
+    translation: &Translation,
+) -> Result<Outbound, Refused> {
+    let (_, _, written) = job.written(translation.request)?;
+    let Written {
+        mut body,
+        mut losses,
+        undo,
+        headers,
+    } = written;
+    let mut headers = fixed_headers(headers);
+    if let Some(cloud) = translation.cloud {
+        let mut edits = Edits::new(&body);
+        let mut fit = Vec::new();
+        headers = cloud.fit(&mut edits, headers, &mut losses);
+        edits.apply_into(&mut fit);
+        body = fit;
+    }
+    let copied = body.len();
+    Ok(Outbound {
+        path,
+        body: vec![body.into()],
+        headers,
+        copied,
+        losses,
+        undo,
+    })
 }

@@ -1,8 +1,8 @@
 //! What a request names beside its conversation: other models, what is stored at the account, files
 //! and URLs. They are found as the body is scanned, and judged before anything goes up.
 //!
-//! A name of a member decides what its value is ([`find_row`]), wherever it stands in the settings: so a
-//! place that is new today is judged too.
+//! A name of a member decides what its value is ([`find_row`]), wherever it stands in the settings:
+//! so a place that is new today is judged too.
 
 use std::borrow::Cow;
 

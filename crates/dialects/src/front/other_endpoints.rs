@@ -1,4 +1,5 @@
-//! The doors of all endpoints that hold no conversation, but for those of vectors: `/v1/audio/speech`,
+//! The doors of all endpoints that hold no conversation, but for those of vectors:
+//! `/v1/audio/speech`,
 //! `/v1/images/edits`, `/v1/rerank` and others. Each follows from the facts of its kind of endpoint.
 //! Requests and answers pass. What is changed is the model, and whether a stream has its usage.
 
@@ -63,7 +64,11 @@ pub(super) fn read_paid_envelope(front: &'static Front, body: &[u8]) -> Result<E
             // Nothing may be written into sound.
             envelope.stream = false;
         }
-        _ => {}
+        EndpointAnswer::Message
+        | EndpointAnswer::Choices
+        | EndpointAnswer::Vectors
+        | EndpointAnswer::Results
+        | EndpointAnswer::Transcript => {}
     }
     Ok(envelope)
 }

@@ -1,7 +1,7 @@
 //! An endpoint is what an account's server is asked for. A server may have several kinds.
 //!
-//! Each kind is one row of a table. From it follow the door with its path, the protocols of OpenAI's
-//! and Azure's servers, how an answer is read, and what it costs.
+//! Each kind is one row of a table. From it follow the door with its path, the protocols of
+//! OpenAI's and Azure's servers, how an answer is read, and what it costs.
 
 use std::fmt;
 

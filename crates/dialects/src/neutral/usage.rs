@@ -112,7 +112,8 @@ pub enum Source {
     None,
     /// The upstream counted.
     Reported,
-    /// The gateway counted, from bytes. At least one of prompt and completion is an [`estimate_tokens`].
+    /// The gateway counted, from bytes. At least one of prompt and completion is an
+    /// [`estimate_tokens`].
     Estimated,
 }
 

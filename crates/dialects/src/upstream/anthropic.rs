@@ -1,10 +1,10 @@
 //! Anthropic's Messages API.
 //!
 //! The API answers 400 to every field that it does not know, and to many combinations of fields
-//! that it knows. So a table ([`model_traits`]) says what each model refuses. A refused field is left out
-//! before the request is sent, and it is named as a loss. Ids of calls and names of tools that the
-//! API would refuse are rewritten, in the request and in the answer. Thoughts go back exactly as
-//! they came, or not at all.
+//! that it knows. So a table ([`model_traits`]) says what each model refuses. A refused field is
+//! left out before the request is sent, and it is named as a loss. Ids of calls and names of tools
+//! that the API would refuse are rewritten, in the request and in the answer. Thoughts go back
+//! exactly as they came, or not at all.
 
 mod answer;
 mod blocks;

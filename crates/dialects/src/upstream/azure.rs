@@ -5,13 +5,13 @@
 //! passed on. But a stream begins with a chunk of the filter that has no choices. This chunk is
 //! removed, because no client expects it.
 
-use super::openai::{self, other_endpoints::endpoint_protocols};
 use super::protocol::{
     AccountField, BaseUrl, DialectFacts, ENDPOINTS, Endpoints, Litellm, Prices, Protocol,
 };
 use super::quirks::Rule::{Cannot, Format, Omit};
 use super::quirks::{FieldRule, Formats, MAX_TOKENS, Quirks};
 use super::servers::{HostPattern::Ends, known_server};
+use super::{endpoint_protocols, openai};
 use crate::neutral::{Endpoint, Servers, UpstreamError};
 use crate::wire::percent::encode_segment;
 

@@ -11,8 +11,8 @@ mod sample;
 
 use std::time::Duration;
 
-use super::openai::{self, other_endpoints::endpoint_protocols};
 use super::protocol::{BaseUrl, DialectFacts, ENDPOINTS, Endpoints, Litellm, Prices, Protocol};
+use super::{endpoint_protocols, openai};
 use crate::front::STANDARD;
 use crate::neutral::answer::{AnswerOptions, Draft};
 use crate::neutral::traits::{Thinking, Traits};

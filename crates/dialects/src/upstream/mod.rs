@@ -17,7 +17,7 @@ pub mod quirks;
 pub mod servers;
 pub mod shared;
 
-use crate::neutral::Endpoint;
+use crate::neutral::{Endpoint, Family};
 pub(crate) use cloud::Cloud;
 pub use listing::{ModelListing, ModelPage};
 pub(crate) use protocol::{ANY_NUMBER, VectorForm};
@@ -53,6 +53,59 @@ pub static NAMES: [&str; ALL.len()] = {
     }
     names
 };
+
+/// Returns the protocols of kinds of endpoint at the servers of a protocol.
+#[expect(
+    clippy::indexing_slicing,
+    reason = "the compiler does it, and would not compile a panic"
+)]
+pub(crate) const fn endpoint_protocols<const N: usize>(
+    chat: &Protocol,
+    endpoints: &[Endpoint; N],
+) -> [Protocol; N] {
+    let (mut protocols, mut index) = ([*chat; N], 0);
+    while index < N {
+        protocols[index] = endpoint_protocol(chat, endpoints[index]);
+        index += 1;
+    }
+    protocols
+}
+
+/// Returns the protocol of a kind of endpoint at the servers of a protocol.
+#[expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "a new kind of endpoint passes, as all others do"
+)]
+const fn endpoint_protocol(chat: &Protocol, endpoint: Endpoint) -> Protocol {
+    let name = endpoint.name();
+    match endpoint {
+        Endpoint::Chat => *chat,
+        Endpoint::Responses => Protocol {
+            endpoint,
+            name,
+            family: Some(Family::OpenAi),
+            // The body names the model in every version.
+            model_in_path: |_| false,
+            quirks_of_version: None,
+            translation: Some(openai::responses::TRANSLATION),
+            ..*chat
+        },
+        Endpoint::Messages => Protocol {
+            endpoint,
+            name,
+            family: anthropic::PROTOCOL.family,
+            translation: Some(anthropic::ELSEWHERE),
+            error: anthropic::PROTOCOL.error,
+            ..*chat
+        },
+        _ => Protocol {
+            endpoint,
+            name,
+            translation: Some(openai::other_endpoints::endpoint_translation(endpoint)),
+            ..*chat
+        },
+    }
+}
 
 impl Protocol {
     /// Finds a dialect by its name.

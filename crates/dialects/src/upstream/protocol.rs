@@ -296,8 +296,8 @@ impl Framing {
 }
 
 impl Protocol {
-    /// Returns a protocol with these facts, and with the values that most dialects share. The static
-    /// of each dialect replaces the others.
+    /// Returns a protocol with these facts, and with the values that most dialects share. The
+    /// static of each dialect replaces the others.
     pub(crate) const fn common(facts: DialectFacts) -> Protocol {
         Protocol {
             name: facts.name,

@@ -1,6 +1,6 @@
-//! A known server is one that is known by its host. Each dialect lists its own, with the paths under
-//! which each is called, the variable where its key usually is, and its provider in the list of
-//! prices.
+//! A known server is one that is known by its host. Each dialect lists its own, with the paths
+//! under which each is called, the variable where its key usually is, and its provider in the list
+//! of prices.
 //!
 //! They are lists and no rule: a host that is in none may have any path, and need no key.
 
@@ -51,7 +51,8 @@ pub(crate) const fn known_server(
 
 use HostPattern::{Between, Ends, Is, Port};
 
-/// The servers that speak OpenAI's dialect, also those of providers who have a dialect of their own.
+/// The servers that speak OpenAI's dialect, also those of providers who have a dialect of their
+/// own.
 pub(crate) const OPENAI: &[KnownServer] = &[
     known_server(
         Is("api.openai.com"),

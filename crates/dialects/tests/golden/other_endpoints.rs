@@ -1,7 +1,8 @@
 //! The endpoints that hold no conversation: what passes to each dialect that has them, and back.
 //!
-//! In the folder `other_endpoints`, a file is a door. `=== request` begins what a caller sends to a path,
-//! and `=== answer` what an account's server answers. After each stands what becomes of it, with
+//! In the folder `other_endpoints`, a file is a door. `=== request` begins what a caller sends to a
+//! path, and `=== answer` what an account's server answers. After each stands what becomes of it,
+//! with
 //! `--- ` before the dialects of which it is true: `UPDATE_GOLDEN=1` writes that anew. Lines of
 //! forms end with CRLF on their way, and with LF here.
 

@@ -129,7 +129,7 @@ pub(super) fn import_keys(
 enum Owner {
     Team(String),
     User(String),
-    NoOwner,
+    Unowned,
 }
 
 impl Owner {
@@ -137,14 +137,14 @@ impl Owner {
         match (text_of(row, "team_id"), text_of(row, "user_id")) {
             (Some(team), _) => Self::Team(team),
             (None, Some(user)) => Self::User(user),
-            (None, None) => Self::NoOwner,
+            (None, None) => Self::Unowned,
         }
     }
 
     fn kind(&self) -> &'static str {
         match self {
             Self::Team(_) => "team",
-            Self::User(_) | Self::NoOwner => "user",
+            Self::User(_) | Self::Unowned => "user",
         }
     }
 }
@@ -155,7 +155,7 @@ impl Importer<'_, '_> {
         let (source, row) = match owner {
             Owner::Team(id) => (format!("team {id}"), self.rows.team(id)),
             Owner::User(id) => (format!("user {id}"), self.rows.users.get(id)),
-            Owner::NoOwner => ("nobody".to_owned(), None),
+            Owner::Unowned => ("nobody".to_owned(), None),
         };
         if let Some(index) = self.by_source.get(&source) {
             return *index;
@@ -163,7 +163,7 @@ impl Importer<'_, '_> {
         let (id, alias) = match owner {
             Owner::Team(id) => (id.as_str(), "team_alias"),
             Owner::User(id) => (id.as_str(), "user_alias"),
-            Owner::NoOwner => ("litellm", ""),
+            Owner::Unowned => ("litellm", ""),
         };
         let row = row.map(RowIn::spot);
         let alias = row.as_ref().and_then(|row| text_of(row, alias));
@@ -191,7 +191,7 @@ impl Importer<'_, '_> {
                 "names a team that is not in the files: save /team/list",
             )),
             (None, Owner::User(_)) => caller.limits.stop(self.rows.no_user()),
-            (None, Owner::NoOwner) => {}
+            (None, Owner::Unowned) => {}
         }
         self.callers.push(caller);
         self.by_source.insert(source, self.callers.len() - 1);

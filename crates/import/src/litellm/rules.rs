@@ -338,7 +338,8 @@ const LIMITING: [&str; 6] = [
 
 /// Returns what a value must be, and what becomes of it.
 pub(super) fn rule_of(section: Section, field: &str, is_key: bool) -> (Shape, Fate) {
-    static TABLE: LazyLock<HashMap<(Section, &str), (Shape, Fate)>> = LazyLock::new(|| {
+    type Table = HashMap<(Section, &'static str), (Shape, Fate)>;
+    static TABLE: LazyLock<Table> = LazyLock::new(|| {
         let rows = RULES.iter().flat_map(|Rule(section, fields, shape, fate)| {
             fields
                 .split_whitespace()
@@ -347,11 +348,12 @@ pub(super) fn rule_of(section: Section, field: &str, is_key: bool) -> (Shape, Fa
         rows.collect()
     });
     let find = |section| TABLE.get(&(section, field)).copied();
-    let of_all_settings = || match section {
-        Section::LiteLlm | Section::Router => find(Section::General),
-        _ => None,
-    };
-    if let Some(rule) = find(section).or_else(of_all_settings) {
+    if let Some(rule) = find(section) {
+        return rule;
+    }
+    if matches!(section, Section::LiteLlm | Section::Router)
+        && let Some(rule) = find(Section::General)
+    {
         return rule;
     }
     let fate = match section {

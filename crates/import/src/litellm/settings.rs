@@ -168,9 +168,11 @@ fn take_setting(
             findings.push(spot.finding(Grade::Unsupported, "", message));
         }
         _ => {
-            let (grade, message) = match rule_of(section, key, false).1 {
-                Fate::Info(grade, message) => (grade, message),
-                _ => (Grade::Unsupported, "has no counterpart, and is left out"),
+            let fate = rule_of(section, key, false).1;
+            let (grade, message) = if let Fate::Info(grade, message) = fate {
+                (grade, message)
+            } else {
+                (Grade::Unsupported, "has no counterpart, and is left out")
             };
             findings.push(spot.finding(grade, "", message));
         }

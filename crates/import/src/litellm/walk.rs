@@ -82,7 +82,11 @@ pub(super) fn summarize_rows(rows: &Rows, is_spend_carried: bool, findings: &mut
                 Fate::Below(_) if spot.entries().iter().any(|(_, spot)| is_new(spot)) => {
                     "what else is in it is left out"
                 }
-                _ => continue,
+                Fate::Info(..)
+                | Fate::Below(_)
+                | Fate::Carry
+                | Fate::Bound(..)
+                | Fate::Required => continue,
             };
             let finding = || (0, message, spot.finding(Grade::Unsupported, "", ""));
             counts.entry(field).or_insert_with(finding).0 += 1;

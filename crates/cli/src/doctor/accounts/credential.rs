@@ -66,6 +66,10 @@ impl CredentialFacts {
     /// Adds the refusal of the endpoints, if it counts beside the proof: a token is proved by its
     /// server, and a key by a list that comes with it only. But a list is free also for whoever has
     /// not paid.
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "the rule for all proofs but those named"
+    )]
     pub(super) fn add_refusal(&mut self, refusal: Option<&Failure>) {
         let counts = match self.proof {
             Proof::Token(_) => false,
@@ -76,6 +80,10 @@ impl CredentialFacts {
     }
 
     /// Returns whether the credential is refused. Then its account is asked for nothing more.
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "the rule for all proofs but those named"
+    )]
     pub(super) fn is_refused(&self) -> bool {
         match &self.proof {
             Proof::NoToken(_) => true,

@@ -1,7 +1,8 @@
 //! [`Event`](crate::neutral::Event)s → a response, as the events of a stream or whole. One writer
 //! makes both, so both say the same.
 //!
-//! The last event of a stream repeats all of the answer, so all of it is kept, up to [`MAX_KEPT_BYTES`].
+//! The last event of a stream repeats all of the answer, so all of it is kept, up to
+//! [`MAX_KEPT_BYTES`].
 
 mod item;
 pub(super) mod response;

@@ -1,10 +1,10 @@
 //! A side is everything that one speaker says between two changes of speaker. Sides alternate, and
 //! the results of a side's calls are in the next side.
 //!
-//! Every call must have its result in the very next message ([`check_calls_answered`]), and every result must
-//! have a call. OpenAI has the same rule, so a conversation that breaks it is at fault for any
-//! target. Turns without content are left out here, and the neighbours of such a turn become one
-//! side.
+//! Every call must have its result in the very next message ([`check_calls_answered`]), and every
+//! result must have a call. OpenAI has the same rule, so a conversation that breaks it is at fault
+//! for any target. Turns without content are left out here, and the neighbours of such a turn
+//! become one side.
 
 use std::borrow::Cow;
 

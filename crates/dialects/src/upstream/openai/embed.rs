@@ -1,20 +1,13 @@
 //! Vectors, as OpenAI's servers and those that imitate them give them.
 
-use super::other_endpoints::passing_translation;
 use crate::neutral::Written;
 use crate::neutral::embedding::{Embedding, EmbeddingSupport};
 use crate::neutral::vectors::OF_OPENAI;
-use crate::upstream::{ANY_NUMBER, Translation, VectorForm};
+use crate::upstream::{ANY_NUMBER, VectorForm};
 use crate::wire::json::Writer;
 
-/// How vectors of texts are asked for.
-pub(crate) const TRANSLATION: Translation = Translation {
-    vectors: Some(&FORM),
-    ..passing_translation("embeddings")
-};
-
 /// Servers have bounds of their own, which nobody knows before they are met.
-static FORM: VectorForm = VectorForm {
+pub(super) static FORM: VectorForm = VectorForm {
     write: |embedding, model| Ok(write_embedding(embedding, model)),
     max_inputs: |_| ANY_NUMBER,
     places: OF_OPENAI,

@@ -42,13 +42,13 @@ pub(crate) use chunks::Chunks;
 pub(crate) use compose::{compose_request, is_thinking_model};
 pub(crate) use error::{gave_up, hidden_error};
 pub use error::{read_error, read_refusal};
-use other_endpoints::endpoint_protocols;
 pub use request::{WriteTarget, write_request};
 pub(crate) use standard::{StandardChunks, read_answer};
 pub use stray::Strays;
 
 use std::borrow::Cow;
 
+use super::endpoint_protocols;
 use super::listing::ModelListing;
 use super::protocol::{
     AccountField, BaseUrl, DialectFacts, ENDPOINTS, Endpoints, Litellm, Protocol,

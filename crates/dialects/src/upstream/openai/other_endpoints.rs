@@ -1,5 +1,6 @@
 //! The endpoints of OpenAI's servers, and of those that imitate them, that hold no conversation:
-//! `/v1/audio/speech`, `/v1/images/edits`, `/v1/rerank` and others. Requests and answers pass. Of an answer it is only read whether it is one, and what it used.
+//! `/v1/audio/speech`, `/v1/images/edits`, `/v1/rerank` and others. Requests and answers pass. Of an
+//! answer it is only read whether it is one, and what it used.
 
 use std::time::Duration;
 
@@ -7,65 +8,16 @@ use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
+use super::embed;
 use super::error::hidden_error;
-use super::{embed, responses};
 use crate::neutral::usage::{MAX_TOKENS, Source, Units, Usage};
 use crate::neutral::{
-    AnswerFault, Emit, Endpoint, EndpointAnswer, Event, Family, Field, FieldRefused, Finish,
-    Reader, StreamFault, Tokens,
+    AnswerFault, Emit, Endpoint, EndpointAnswer, Event, Field, FieldRefused, Finish, Reader,
+    StreamFault, Tokens,
 };
+use crate::upstream::Translation;
 use crate::upstream::shared::lenient::{Count, Object, counts_in, read_counts};
 use crate::upstream::shared::text::Text;
-use crate::upstream::{Protocol, Translation, anthropic};
-
-/// Returns the protocols of kinds of endpoint at the servers of a protocol.
-#[expect(
-    clippy::indexing_slicing,
-    reason = "the compiler does it, and would not compile a panic"
-)]
-pub(crate) const fn endpoint_protocols<const N: usize>(
-    chat: &Protocol,
-    endpoints: &[Endpoint; N],
-) -> [Protocol; N] {
-    let (mut protocols, mut index) = ([*chat; N], 0);
-    while index < N {
-        protocols[index] = endpoint_protocol(chat, endpoints[index]);
-        index += 1;
-    }
-    protocols
-}
-
-/// Returns the protocol of a kind of endpoint at the servers of a protocol.
-const fn endpoint_protocol(chat: &Protocol, endpoint: Endpoint) -> Protocol {
-    let name = endpoint.name();
-    match endpoint {
-        Endpoint::Chat => *chat,
-        Endpoint::Responses => Protocol {
-            endpoint,
-            name,
-            family: Some(Family::OpenAi),
-            // The body names the model in every version.
-            model_in_path: |_| false,
-            quirks_of_version: None,
-            translation: Some(responses::TRANSLATION),
-            ..*chat
-        },
-        Endpoint::Messages => Protocol {
-            endpoint,
-            name,
-            family: anthropic::PROTOCOL.family,
-            translation: Some(anthropic::ELSEWHERE),
-            error: anthropic::PROTOCOL.error,
-            ..*chat
-        },
-        _ => Protocol {
-            endpoint,
-            name,
-            translation: Some(endpoint_translation(endpoint)),
-            ..*chat
-        },
-    }
-}
 
 /// Returns how requests of a kind of endpoint that holds no conversation pass.
 pub(crate) const fn endpoint_translation(endpoint: Endpoint) -> Translation {
@@ -73,7 +25,12 @@ pub(crate) const fn endpoint_translation(endpoint: Endpoint) -> Translation {
     let passing = passing_translation(endpoint.name());
     let answer: ReadAnswer = match endpoint.facts().answer {
         Message => passing.answer,
-        Vectors => return embed::TRANSLATION,
+        Vectors => {
+            return Translation {
+                vectors: Some(&embed::FORM),
+                ..passing
+            };
+        }
         Choices => {
             return Translation {
                 answer: |_, body, emit| {

@@ -1,8 +1,8 @@
 //! A plain answer is a whole answer that is standard already: nothing of it changes but the model's
 //! name. Most answers are plain. One scan reads them.
 //!
-//! Whatever may have to change, or to be refused, is left to [`read_plain_answer`](super::answer), which makes
-//! exactly the same of a plain answer.
+//! Whatever may have to change, or to be refused, is left to [`read_plain_answer`](super::answer),
+//! which makes exactly the same of a plain answer.
 
 use super::meter::Counts;
 use super::names::{SHORT, STANDARD};
@@ -24,8 +24,8 @@ const NOT_PLAIN: Broken = Broken {
     why: "the answer is not plain",
 };
 
-/// Reads a whole answer, as [`read_plain_answer`](super::answer::answer) does. Returns `None` if it is not
-/// plain.
+/// Reads a whole answer, as [`read_plain_answer`](super::answer::answer) does. Returns `None` if it
+/// is not plain.
 pub(super) fn read_plain_answer(
     header: &AnswerHeader,
     quirks: &'static Quirks,

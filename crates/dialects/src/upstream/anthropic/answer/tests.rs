@@ -163,7 +163,8 @@ fn usage_counts_the_cache_too() {
 fn other_blocks_and_fields_are_passed_over() {
     let content = r#"{"type":"server_tool_use","id":"s","name":"web_search","input":{"q":1}},{"type":"web_search_tool_result","content":[{}]},{},
         {"type":"text","text":"a","citations":[{"url":"u"}]},{"type":"new","text2":1}"#;
-    let cited = r#"Citation(0, Citation { url: "u", title: "", quote: "", place: LastBytes(1) })"#;
+    let cited =
+        r#"Citation(0, Citation { url: "u", title: "", quote: "", cited_range: LastBytes(1) })"#;
     check(
         &with(content, r#""end_turn""#),
         &[ID, r#"Text(0, "a")"#, cited, NO_USAGE, STOP],

@@ -73,7 +73,7 @@ fn a_whole_stream() {
             r#"Signed("sig")"#,
             r#"Redacted("r")"#,
             r#"Text(0, "aé\n")"#,
-            r#"Citation(0, Citation { url: "u", title: "", quote: "", place: LastBytes(4) })"#,
+            r#"Citation(0, Citation { url: "u", title: "", quote: "", cited_range: LastBytes(4) })"#,
             r#"Call { choice: 0, id: Some("t1"), name: "f", signature: None }"#,
             r#"Arguments(0, "{\"q\":")"#,
             r#"Arguments(0, "1}")"#,

@@ -138,7 +138,7 @@ fn blocks() {
 
 fn cited(url: &str, title: &str, quote: &str, bytes: usize) -> String {
     format!(
-        r#"Citation(0, Citation {{ url: "{url}", title: "{title}", quote: "{quote}", place: LastBytes({bytes}) }})"#
+        r#"Citation(0, Citation {{ url: "{url}", title: "{title}", quote: "{quote}", cited_range: LastBytes({bytes}) }})"#
     )
 }
 

@@ -91,7 +91,7 @@ fn text_comes_as_it_is() {
 
 fn cited(url: &str, title: &str, place: &str) -> String {
     format!(
-        r#"Citation(0, Citation {{ url: "{url}", title: "{title}", quote: "", place: {place} }})"#
+        r#"Citation(0, Citation {{ url: "{url}", title: "{title}", quote: "", cited_range: {place} }})"#
     )
 }
 
