@@ -168,8 +168,6 @@ impl Failure {
         // If a connection is refused or not routed, no server was there. Only a server that took
         // the request can be too slow with it.
         let refuse = |code, text| Refusal::new(code, text);
-        let no_server =
-            || refuse(UpstreamUnavailable, UNREACHABLE_MESSAGE).retry_after(UNREACHABLE);
         match self {
             Failure::Unreachable(_) => row("unreachable", Transient, None, false, no_server()),
             Failure::ConnectTimeout => row("connect_timeout", Transient, None, false, no_server()),
@@ -459,6 +457,11 @@ impl From<StreamFault> for Failure {
 }
 
 /// Returns whether a text is a single word, such as the name of an error.
+/// Returns the refusal if no server was there.
+fn no_server() -> Refusal {
+    Refusal::new(FailureKind::UpstreamUnavailable, UNREACHABLE_MESSAGE).retry_after(UNREACHABLE)
+}
+
 fn is_word(text: &str) -> bool {
     text.len() <= 64
         && text

@@ -514,7 +514,7 @@ fn the_doors_are_explained_too() {
         assert!(code == Some(1) && said.contains("--model MODEL"), "{said}");
         let (code, said) = explain(&[&key[..], &["--door", "soap", &contents]].concat());
         assert!(
-            code == Some(2) && said.contains("chat, messages, responses, gemini, gemini_array"),
+            code == Some(2) && said.contains("chat, responses, messages, completions"),
             "{said}"
         );
 

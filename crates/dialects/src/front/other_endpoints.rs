@@ -1,7 +1,7 @@
 //! The doors of all endpoints that hold no conversation, but for those of vectors:
-//! `/v1/audio/speech`,
-//! `/v1/images/edits`, `/v1/rerank` and others. Each follows from the facts of its kind of endpoint.
-//! Requests and answers pass. What is changed is the model, and whether a stream has its usage.
+//! `/v1/audio/speech`, `/v1/images/edits`, `/v1/rerank` and others. Each follows from the facts
+//! of its kind of endpoint. Requests and answers pass. What is changed is the model, and
+//! whether a stream has its usage.
 
 use std::borrow::Cow;
 

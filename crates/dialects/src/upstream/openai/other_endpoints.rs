@@ -1,6 +1,6 @@
-//! The endpoints of OpenAI's servers, and of those that imitate them, that hold no conversation:
-//! `/v1/audio/speech`, `/v1/images/edits`, `/v1/rerank` and others. Requests and answers pass. Of an
-//! answer it is only read whether it is one, and what it used.
+//! The endpoints of OpenAI's servers, and of those that imitate them, that hold no
+//! conversation: `/v1/audio/speech`, `/v1/images/edits`, `/v1/rerank` and others. Requests and
+//! answers pass. Of an answer it is only read whether it is one, and what it used.
 
 use std::time::Duration;
 
