@@ -456,12 +456,12 @@ impl From<StreamFault> for Failure {
     }
 }
 
-/// Returns whether a text is a single word, such as the name of an error.
 /// Returns the refusal if no server was there.
 fn no_server() -> Refusal {
     Refusal::new(FailureKind::UpstreamUnavailable, UNREACHABLE_MESSAGE).retry_after(UNREACHABLE)
 }
 
+/// Returns whether a text is a single word, such as the name of an error.
 fn is_word(text: &str) -> bool {
     text.len() <= 64
         && text

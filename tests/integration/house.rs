@@ -23,9 +23,9 @@ const WITH_PATTERN_PARAMETERS: &[&str] = &["crates/import/src"];
 
 /// How many names of each crate may still be words of the list in CONTRIBUTING.md.
 const STILL_NAMED: &[(&str, usize)] = &[
-    ("crates/cli/src", 442),
-    ("crates/dialects/src", 880),
-    ("src", 2145),
+    ("crates/cli/src", 2),
+    ("crates/dialects/src", 4),
+    ("src", 32),
 ];
 
 /// Files with more than 600 lines before their tests.
