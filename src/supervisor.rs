@@ -25,7 +25,7 @@ const START_INTERVAL: Duration = Duration::from_secs(5);
 /// The message while a listener waits for its certificate: the start is not given up.
 const STARTING: &str =
     "EXTEND_TIMEOUT_USEC=30000000\nSTATUS=starting: the log says what is awaited";
-/// The least such time, however impatient the watchdog is.
+/// The shortest time between two messages to the watchdog.
 const MIN_INTERVAL: Duration = Duration::from_millis(10);
 /// The time that a process needs after its drain, to write what waits.
 const LAST_WORK: Duration = Duration::from_secs(10);

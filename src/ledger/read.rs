@@ -240,9 +240,9 @@ pub(super) fn read_integer(row: &Row<'_>, column: usize) -> rusqlite::Result<u64
         .map(|number| u64::try_from(number).unwrap_or_default())
 }
 
-/// Reads whether the file is a ledger that this program can read. Returns false if there is none.
-pub fn is_there(path: &Path) -> Result<bool, String> {
-    last_used(path).map(|_| path.exists())
+/// Checks that the file is a ledger that this program can read, if there is one.
+pub fn check_readable(path: &Path) -> Result<(), String> {
+    last_used(path).map(drop)
 }
 
 /// Reads the callers, keys and models of a ledger, as far as the sums of days have them. Returns

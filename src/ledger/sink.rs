@@ -41,10 +41,10 @@ pub(super) struct Sink {
     /// Held while a query is answered. While the writer has the file open, SQLite cannot close a
     /// reader's descriptor, but keeps it for the next reader. So there is one descriptor for
     /// queries and one for the past, and a reader of the past need not wait for queries. Questions
-    /// of keys do not take it: who asks them bounds their number.
+    /// of keys about themselves do not take it: their asker bounds their number.
     pub(super) answering: Lock<()>,
-    /// The limits that began without what is in the file. Until something is written, all that is
-    /// in the file is from before them, and they have counted all rows that wait.
+    /// The limits that have not got the use before this start yet, because the file could not be
+    /// read. Until something is written, all rows of the file are from before this start.
     pub(super) owed: Lock<Option<Weak<Registry>>>,
     /// The limits that have begun. They get the use of processes that are later found dead.
     pub(super) limits: Lock<Option<Weak<Registry>>>,
@@ -157,8 +157,7 @@ impl Sink {
         self.wake_writer(backlog);
     }
 
-    /// Waits until nothing waits to be written, or until waiting is in vain, but no longer than
-    /// `patience`.
+    /// Waits until all rows are written, or cannot be written, but no longer than `timeout`.
     pub(super) fn wait_until_written(
         &self,
         mut backlog: MutexGuard<'_, Backlog>,

@@ -65,7 +65,7 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    /// Makes the metrics of a process, of which those of exchanges have so many series.
+    /// Makes the metrics of a process. `bounds` limits the series of exchanges.
     pub fn new(bounds: SeriesBounds) -> Metrics {
         let mut registry = Registry::default();
         // These have the names that all programs use, and so no prefix.

@@ -255,13 +255,13 @@ impl Pages {
             head = tokio::time::timeout(HEAD_TIMEOUT, session.read_request()) => matches!(head, Ok(Ok(true))),
             _ = leaving => false,
         };
-        if !has_head || !slot.is_busy() {
+        if !has_head || !slot.mark_busy() {
             return Ok(());
         }
         session.set_keepalive(None);
         let header = session.req_header().clone();
         let answer = match self.admit(&header).await {
-            // It lasts as long as its answer, which has deadlines of its own.
+            // A try lasts as long as its answer, which has deadlines of its own.
             Ok((Route::Try, asking)) => {
                 drop(asking);
                 match self.relay(&mut session, from, shutdown).await? {

@@ -106,8 +106,8 @@ pub(super) fn key_lookup(
     }
 }
 
-/// Fetches the page of a URL. A URL without a path means that with the usual path. `otherwise` says
-/// what to do with a URL that cannot be asked; `key` is the key for an address.
+/// Fetches the page of a URL. A URL without a path gets `usual_path`. `otherwise` is the
+/// advice for a URL that cannot be asked; `key` is the key for an address.
 pub(super) fn fetch_page(
     url: &str,
     usual_path: &str,
@@ -212,7 +212,6 @@ fn send_question(
     let left = || timeout.saturating_sub(start.elapsed()).max(SHORTEST);
     let mut stream = TcpStream::connect_timeout(&address, left())?;
     stream.set_write_timeout(Some(left()))?;
-    // With HTTP/1.0 the answer comes in one piece and ends with the connection.
     let key = key.filter(|key| key.expose().bytes().all(|byte| byte.is_ascii_graphic()));
     let key = key
         .map(|key| format!("authorization: Bearer {}\r\n", key.expose()))
@@ -228,6 +227,7 @@ fn send_question(
             ),
         ),
     };
+    // With HTTP/1.0 the answer comes in one piece and ends with the connection.
     stream.write_all(
         format!("{method} {path} HTTP/1.0\r\nhost: {host}\r\n{key}{about_sent}\r\n").as_bytes(),
     )?;

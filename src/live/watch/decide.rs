@@ -17,8 +17,8 @@ use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant, SystemTime};
 
-/// The time for which a wrong text waits for files that are not whole, and may have the other half
-/// of its change.
+/// The time for which a wrong text waits for files that are still being written: they may have the
+/// other half of its change.
 const OTHER_HALF_WAIT: Duration = Duration::from_millis(1_200);
 /// The time after which a change that takes away more than half of something is taken.
 const SHRINK_WAIT: Duration = Duration::from_secs(5);

@@ -65,7 +65,7 @@ impl ConnectionSlots {
 impl Connected {
     /// Notes that a head has come. Returns whether it came in time, that is, before the place was
     /// given to another connection.
-    pub(super) fn is_busy(&self) -> bool {
+    pub(super) fn mark_busy(&self) -> bool {
         let mut taken = self.slots.taken.lock();
         let index = taken
             .idle
@@ -95,14 +95,14 @@ mod tests {
         let gone = |leaving: &mut oneshot::Receiver<()>| {
             leaving.try_recv() == Err(oneshot::error::TryRecvError::Closed)
         };
-        assert!(all[0].0.is_busy());
+        assert!(all[0].0.mark_busy());
         let fourth = places.take().unwrap();
         assert!(
             gone(&mut all[1].1) && !gone(&mut all[2].1),
             "the oldest idle one"
         );
-        assert!(!all[1].0.is_busy(), "it is too late");
-        assert!(fourth.0.is_busy() && all[2].0.is_busy());
+        assert!(!all[1].0.mark_busy(), "it is too late");
+        assert!(fourth.0.mark_busy() && all[2].0.mark_busy());
         assert!(places.take().is_none(), "all are busy");
         all.remove(2);
         all.remove(1);

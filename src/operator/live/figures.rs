@@ -66,7 +66,7 @@ pub(super) fn rate_per_second(count: u64, time: Duration) -> f64 {
     (count as f64 / time.as_secs_f64().max(0.001) * 100.0).round() / 100.0
 }
 
-/// Returns what is spent in a minute, if so much was in this time.
+/// Returns the money for a minute, from the money that was spent in this time.
 fn per_minute(nano_usd: u64, time: Duration) -> Usd {
     // A process that has just begun has no minute to speak of.
     let micros = time.max(STEP).as_micros();

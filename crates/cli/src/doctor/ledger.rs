@@ -86,7 +86,7 @@ fn file_finding(path: &Path) -> Finding {
         }
         Ok(there) if there.len() == 0 => {}
         Ok(_) => {
-            if let Err(why) = read::is_there(path) {
+            if let Err(why) = read::check_readable(path) {
                 return fail(why, "until it is mended, use is counted in memory only");
             }
         }

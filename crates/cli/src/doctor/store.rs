@@ -1,5 +1,5 @@
-//! The store that several gateways share: reached, written to, and of a version and with settings
-//! that keep counts.
+//! Checks of the store that several gateways share: whether it can be reached and written to, and
+//! whether its version and its settings keep counts.
 
 use std::time::SystemTime;
 

@@ -187,7 +187,9 @@ impl<'k, 'a> Known<'k, 'a> {
         is_user: bool,
         walk: &mut Walk<'_>,
     ) -> Option<Vec<String>> {
-        let spot = row.get("models").filter(|spot| !spot.is_empty())?;
+        // An empty list means all models. An empty text is no list.
+        let is_unset = |spot: &Spot<'_>| spot.is_empty() && spot.text() != Some("");
+        let spot = row.get("models").filter(|spot| !is_unset(spot))?;
         if !spot.is_list() {
             add_bound(walk.bounds, Bound::unreadable("models"));
             return Some(Vec::new());

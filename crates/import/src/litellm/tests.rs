@@ -226,6 +226,17 @@ fn a_field_of_a_key_that_binds_in_litellm_switches_it_off() {
         let (names, _) = stopped(&config(&["m", "n"]), &[&key(field)]);
         assert_eq!(names, Vec::from_iter(expected), "{field}");
     }
+    // An empty list means all models, and an empty text is no list.
+    assert_eq!(
+        stopped(&config(&["m"]), &[&key("\"models\": []")]).0,
+        [""; 0]
+    );
+    assert_eq!(
+        stopped(&config(&["m"]), &[&key("\"models\": \"\"")])
+            .0
+            .len(),
+        1
+    );
     // Of a pattern the limit counts.
     let of_all = r#""model_rpm_limit": {"openai/*": 5}"#;
     let pattern = "model_list: [{ model_name: \"openai/*\", litellm_params: { model: \"openai/*\", api_key: os.environ/K } }]";

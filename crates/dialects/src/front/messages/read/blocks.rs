@@ -343,7 +343,7 @@ impl<'a> ReadBlock<'a> {
                 let cache = block.cache.take().filter(|_| kind == "text");
                 let parts = block.parts(kind, place)?.into_iter();
                 self.content.extend(parts.map(|part| Part {
-                    cache: cache.clone(),
+                    cache: cache.clone().or(part.cache),
                     ..part
                 }));
             }

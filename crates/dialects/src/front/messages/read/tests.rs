@@ -279,6 +279,14 @@ fn hints_for_a_cache_stay_where_a_part_can_have_them() {
         ]),
         &[r#"user@0 "a"~ image[image/png iVBORw0KGgoAAAAN]~1h"#],
     );
+    check_content(
+        json!([{"type": "tool_result", "tool_use_id": "a", "content": [
+            {"type": "document", "source": {"type": "content", "content": [
+                {"type": "text", "text": "page", "cache_control": hint},
+            ]}},
+        ]}]),
+        &[r#"result of a@0 "page"~1h"#],
+    );
     check_messages(
         json!({"system": [{"type": "text", "text": "Be brief.", "cache_control": hint}, {"type": "text", "text": "Be kind."}]}),
         &[r#"system "Be brief."~1h "Be kind.""#, r#"user@0 "hi""#],
