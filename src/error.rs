@@ -1,4 +1,4 @@
-//! A [`Refusal`] is a failure that the caller is shown. One table ([`What::row`]) gives each
+//! A [`Refusal`] is a failure that the caller is shown. One table ([`FailureKind::row`]) gives each
 //! failure its status, `type`, `code` and outcome.
 //!
 //! An upstream's words about credentials, accounts or addresses are never part of a refusal: that
@@ -65,7 +65,7 @@ impl Outcome {
     }
 
     /// Returns whose fault it is, if the exchange failed. `limited` is whose fault it is if no
-    /// account could take the request: see [`What::limited_by`].
+    /// account could take the request: see [`FailureKind::limited_by`].
     pub const fn blame(self, limited: Blame) -> Option<Blame> {
         match self {
             Outcome::Ok => None,
@@ -100,7 +100,7 @@ pub enum Blame {
     GivenUp,
 }
 
-/// The kinds of failures. Each variant has a row in the table of [`What::row`].
+/// The kinds of failures. Each variant has a row in the table of [`FailureKind::row`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FailureKind {
     /// The path does not exist.

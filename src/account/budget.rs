@@ -33,7 +33,7 @@ impl Budget {
     }
 
     /// Makes the budget of second attempts (hedges). Its share is given [each
-    /// time](Budget::retry_within).
+    /// time](Budget::allow_retry_within).
     pub fn hedges() -> Budget {
         Budget::new(0.0, 0)
     }

@@ -2,7 +2,7 @@
 //! `/status`, `/metrics` and notices all have the findings of these rules; the alerts use their
 //! names.
 //!
-//! Pure: [`find_limit_problems`] takes [`Facts`], the time included, and a [`FailureMemory`]. A
+//! Pure: [`find_problems`] takes [`Facts`], the time included, and a [`FailureMemory`]. A
 //! [`FindingTimes`] knows since when each finding has lasted, and [`Problems`] is the list that
 //! operators see. **Invariant:** the list is bounded, and no rule crowds out another one, nor a
 //! warning what is critical.
