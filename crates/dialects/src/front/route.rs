@@ -18,7 +18,6 @@ pub struct PathRequest {
 
 /// Routes a path that says nothing, but for the model if it is one of Azure's.
 pub(super) fn route_fixed(path: &str, wanted: &'static str) -> Option<PathRequest> {
-    let wanted = bare_path(wanted);
     // Most paths are those of other doors, and end otherwise. The last part of each of ours has at
     // least five bytes, so slashes too many make no difference.
     let end = wanted
@@ -27,6 +26,7 @@ pub(super) fn route_fixed(path: &str, wanted: &'static str) -> Option<PathReques
     if !path.ends_with(end) && !path.ends_with('/') {
         return None;
     }
+    let wanted = bare_path(wanted);
     let ends = path_after(path, wanted).is_some_and(|rest| rest.trim_end_matches('/').is_empty());
     if ends {
         Some(PathRequest::default())
@@ -46,7 +46,8 @@ pub(super) fn owns_path(front: &Front, path: &str) -> bool {
 
 /// Returns a path without its version and the slash before it.
 fn bare_path(path: &'static str) -> &'static str {
-    below_version(path).trim_start_matches('/')
+    let path = below_version(path);
+    path.strip_prefix('/').unwrap_or(path)
 }
 
 /// Returns whether these servers have an endpoint at this path.
