@@ -125,10 +125,10 @@ check: cmake
 	cargo fmt --all --check
 	cargo clippy --locked --workspace $(FEATURES) --all-targets -- -D warnings
 
-# It has a test of its own, which must see a crate with another licence.
 house:
 	tests/house.py
 
+# It has a test of its own, which must see a crate with another licence.
 licences:
 	tests/licences/test_check.py
 	tests/licences/check.py
