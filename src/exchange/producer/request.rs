@@ -60,6 +60,7 @@ pub struct KeyRights {
 
 impl KeyRights {
     /// Returns the rights of a caller's key.
+    #[inline]
     pub fn from_key(key: &Key) -> KeyRights {
         KeyRights {
             key: key.id.clone(),
@@ -73,6 +74,7 @@ impl KeyRights {
 impl Request {
     /// Makes a request with this plan. It has no id yet, no deadline of its caller, shows no times,
     /// and belongs to no trace.
+    #[inline]
     pub fn new(
         rights: KeyRights,
         model: Arc<Model>,

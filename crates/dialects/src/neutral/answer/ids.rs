@@ -14,7 +14,8 @@ pub(crate) const MAX_CALLS: usize = 128;
 /// id.
 #[derive(Debug)]
 pub(crate) struct Ids {
-    seed: Box<str>,
+    /// The id of the answer itself: ids of ours build on it.
+    answer_id: Box<str>,
     /// The hashes of the ids that were given. If two ids have the same hash, the second one is
     /// replaced; nothing else happens.
     given: BTreeSet<u64>,
@@ -24,14 +25,8 @@ impl Ids {
     /// Returns an empty set of ids. Generated ids build on the answer's own id, so that calls of
     /// two answers in one conversation differ.
     pub(crate) fn new(header: &AnswerHeader) -> Self {
-        // OpenAI refuses ids of more than 40 characters when they come back in a conversation.
-        let id: Vec<char> = header
-            .id
-            .chars()
-            .filter(char::is_ascii_alphanumeric)
-            .collect();
         Self {
-            seed: id.iter().skip(id.len().saturating_sub(24)).collect(),
+            answer_id: header.id.as_str().into(),
             given: BTreeSet::new(),
         }
     }
@@ -41,14 +36,26 @@ impl Ids {
         if !id.is_empty() && self.is_new(id) {
             return Cow::Borrowed(id);
         }
+        let seed = self.seed();
         let mut number = number;
         loop {
-            let made = format!("call_{}_{choice}_{number}", self.seed);
+            let made = format!("call_{seed}_{choice}_{number}");
             if self.is_new(&made) {
                 return Cow::Owned(made);
             }
             number += MAX_CALLS;
         }
+    }
+
+    /// Returns the last 24 letters and digits of the answer's id. OpenAI refuses ids of more than 40
+    /// characters when they come back in a conversation.
+    fn seed(&self) -> String {
+        let id: Vec<char> = self
+            .answer_id
+            .chars()
+            .filter(char::is_ascii_alphanumeric)
+            .collect();
+        id.iter().skip(id.len().saturating_sub(24)).collect()
     }
 
     fn is_new(&mut self, id: &str) -> bool {
