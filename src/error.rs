@@ -619,7 +619,7 @@ mod tests {
     }
 
     #[test]
-    fn where_only_the_operator_can_help_no_client_is_told_to_wait() {
+    fn where_only_operators_help_clients_need_not_wait() {
         let refusal = Refusal::new(FailureKind::NoCapacity, "")
             .retry_after(9)
             .without_retry();
@@ -630,7 +630,7 @@ mod tests {
     }
 
     #[test]
-    fn a_door_says_in_its_own_way_that_nobody_can_be_asked() {
+    fn each_door_says_that_nobody_can_be_asked() {
         use dialects::front::{CHAT, GEMINI, MESSAGES, RESPONSES};
         let later = Refusal::new(FailureKind::NoCapacity, "").retry_after(9);
         let tried = Refusal {
@@ -695,7 +695,7 @@ mod tests {
     }
 
     #[test]
-    fn who_must_wait_for_long_is_not_told_to_try_again_at_once() {
+    fn long_waits_are_not_told_to_retry_at_once() {
         let told = |wait: Option<Duration>| {
             let refusal = Refusal::new(FailureKind::OverLimit, "").again_in(wait);
             (refusal.retry_after, refusal.retry_helps)

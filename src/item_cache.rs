@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_item_is_found_with_its_key_until_it_is_too_old() {
+    fn an_item_is_found_by_key_until_too_old() {
         let (cache, now) = (ItemCache::new(ItemCacheMode::Memory), Instant::now());
         let (own, other): (Arc<str>, Arc<str>) = ("acme/prod".into(), "other/prod".into());
         cache.put(&own, "msg_1", br#"{"id":"msg_1"}"#, now);
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn the_reason_names_the_age_the_start_or_the_setting() {
+    fn the_reason_names_age_start_or_setting() {
         const NOW: u64 = 1_800_000_000_000;
         let id = |age: u64| format!("msg_{:012x}7abc8def0123456789ab_0", NOW - age * 1000);
         let said =

@@ -487,7 +487,7 @@ mod tests {
     }
 
     #[test]
-    fn the_turns_of_a_conversation_have_their_beginning_in_common() {
+    fn turns_of_a_conversation_share_a_beginning() {
         let turn = |more: &str| {
             of(
                 None,

@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_sealed_opens_for_its_caller_with_any_key_until_it_is_too_old() {
+    fn sealed_things_open_for_their_callers_keys() {
         let (old, both, new) = (seals(&["old"]), seals(&["new", "old"]), seals(&["new"]));
         let text = old.seal("acme", &thoughts("hm")).unwrap();
         assert!(text.starts_with(MARK) && text.len() % 4 == 0, "{text}");
@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_thoughts_of_one_answer_become_the_same_text_and_no_others_do() {
+    fn only_one_answers_equal_thoughts_are_one_text() {
         let seals = seals(&["key"]);
         let sealed = |caller: &str, text: &str, at: u64| {
             let text = seals

@@ -397,7 +397,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn attempts_of_slices_that_end_in_the_same_way_are_one_entry() {
+    fn slices_attempts_that_end_alike_are_one_entry() {
         let one = Tried {
             account: "a".into(),
             model: "m".into(),
@@ -496,7 +496,7 @@ mod tests {
     }
 
     #[test]
-    fn attempts_of_slices_are_kept_each_of_its_own_for_traces_only_and_not_without_end() {
+    fn attempts_of_slices_are_kept_for_traces() {
         let slice = |at_ms| Tried {
             times: 1,
             at_ms,

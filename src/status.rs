@@ -398,7 +398,7 @@ mod tests {
     use serde_json::{json, to_string_pretty};
 
     #[test]
-    fn a_page_is_read_and_written_the_same_with_its_fields_in_the_order_of_their_names() {
+    fn a_page_is_read_and_written_alike_sorted() {
         let target = json!({
             "awaited": 1, "behind_for_ms": 4, "breaker": "half_open", "calls": 9, "endpoint": "chat", "failed": 2, "first_token_ms": 7, "given_up": 3, "headroom": 0.42,
             "last_failure": { "ago_ms": 1, "detail": null, "outcome": "reset" }, "model": "x", "opens_in_ms": null,

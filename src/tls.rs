@@ -216,7 +216,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_end_is_that_of_the_certificate_in_the_file() {
+    fn the_end_is_the_files_certificates() {
         let folder = std::env::temp_dir().join(format!("portcullis-tls-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let paths = ["cert.pem", "key.pem"].map(|name| folder.join(name));

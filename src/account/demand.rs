@@ -164,7 +164,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_answer_of_absurd_length_does_not_make_the_others_long() {
+    fn one_absurdly_long_answer_does_not_change_others() {
         let (demand, now) = (Demand::default(), Instant::now());
         assert_eq!(demand.typical_output(), UNKNOWN_OUTPUT);
         demand.answered(u64::MAX, now);
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_answer_is_twice_what_99_of_100_had() {
+    fn the_longest_answer_is_twice_the_99th_percentile() {
         let (demand, start) = (Demand::default(), Instant::now());
         (0..19).for_each(|_| demand.answered(300, start));
         assert_eq!(

@@ -820,7 +820,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_inside_a_200_is_classed_by_its_own_number() {
+    fn an_error_inside_a_200_is_classed_itself() {
         let error = |status| {
             Failure::InAnswer(Box::new(UpstreamError {
                 status,

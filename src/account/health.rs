@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_credential_is_refused_between_two_rests_until_an_answer() {
+    fn a_credential_is_refused_until_an_answer() {
         let (health, now) = (Health::default(), Instant::now());
         assert_eq!(health.refused(), None);
         health.record_failure(now);

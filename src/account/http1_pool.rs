@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_connection_is_used_again_only_if_nothing_came_on_it() {
+    async fn a_connection_is_reused_only_if_nothing_came() {
         let (_theirs, pool) = kept().await;
         tokio::time::sleep(Duration::from_millis(20)).await;
         assert!(pool.take(2).is_none(), "it is another account's");

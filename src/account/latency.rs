@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rise_counts_at_once_and_a_fall_with_time() {
+    fn rises_count_at_once_and_falls_with_time() {
         let start = Instant::now();
         let mut peak = Peak::default();
         assert_eq!(peak.expected_time(start, false), None);
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn failures_count_only_as_far_as_they_were_waited_for() {
+    fn failures_count_only_as_far_as_awaited() {
         let now = Instant::now();
         let mut peak = Peak::default();
         peak.record_time(ms(300), now);

@@ -471,7 +471,7 @@ mod tests {
     }
 
     #[test]
-    fn each_kind_of_endpoint_has_a_health_of_its_own() {
+    fn each_kind_of_endpoint_has_its_health() {
         let (state, model, now) = (State::new("a".into()), "m".into(), Instant::now());
         let [chat, responses] =
             [Endpoint::Chat, Endpoint::Responses].map(|kind| state.track(&model, kind));
@@ -501,7 +501,7 @@ mod tests {
     }
 
     #[test]
-    fn a_credential_that_another_kind_of_endpoint_takes_is_good() {
+    fn a_credential_another_endpoint_takes_is_good() {
         let (state, model, now) = (State::new("a".into()), "m".into(), Instant::now());
         let [chat, responses] =
             [Endpoint::Chat, Endpoint::Responses].map(|kind| state.track(&model, kind));

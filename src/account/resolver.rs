@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_name_that_failed_just_now_fails_at_once_and_only_this_name() {
+    async fn only_a_name_that_just_failed_fails_at_once() {
         let (account, names) = (account("localhost"), Addresses::default());
         let failed = |host: &str, at| {
             Some(Arc::new(Failed {
@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_name_is_looked_up_again_when_it_is_time() {
+    async fn a_name_is_looked_up_again_in_time() {
         let (account, names) = (account("localhost"), Addresses::default());
         let (hop, old) = (
             Hop::to_account(&account),
@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn the_addresses_of_another_host_are_not_used_while_this_one_is_not_found() {
+    fn another_hosts_addresses_are_never_used() {
         let (one, names) = (account("one.test"), Addresses::default());
         names.known.store(known(
             &one,
@@ -394,7 +394,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_gives_up_leaves_a_failure_behind_and_not_another_look_up() {
+    async fn giving_up_leaves_a_failure_and_no_second_lookup() {
         let (account, names) = (account("localhost"), Addresses::default());
         {
             let mut asked = std::pin::pin!(names.addresses_for(Hop::to_account(&account)));

@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_failure_is_shared_by_those_who_waited_for_it() {
+    async fn a_failure_is_shared_by_all_who_waited() {
         let tokens = Tokens::default();
         let Turn::Fetch(turn, None) = tokens.turn(1).await else {
             panic!("nothing is there yet")
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_token_that_ends_soon_is_fetched_anew_by_one_and_used_by_the_rest() {
+    async fn a_token_that_ends_soon_is_fetched_only_once() {
         let tokens = Tokens::default();
         tokens.put(Secret::new("old"), Duration::from_secs(200), 1);
         let Turn::Fetch(turn, Some(old)) = tokens.turn(1).await else {

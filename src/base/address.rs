@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_is_written_as_the_standard_library_writes_it() {
+    fn an_address_is_written_as_std_writes_it() {
         let fours = (0..=255).map(|part| IpAddr::from([part, 0, 255 - part, 100]));
         for address in fours.chain(["::1", "fd00::1:2", "::ffff:10.0.0.1"].map(ip)) {
             let mut bytes = b"at ".to_vec();

@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_uploads_all_that_it_may_leaves_as_much_to_others() {
+    fn full_uploads_leave_as_much_to_others() {
         let (budget, greedy, other) = (
             budget(),
             Arc::new(Purse::default()),
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn the_only_request_of_a_caller_takes_what_is_left() {
+    fn a_callers_only_request_takes_the_rest() {
         let (budget, purse) = (
             Arc::new(Budget::new(40 * MIB, 32 * MIB)),
             Arc::new(Purse::default()),

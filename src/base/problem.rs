@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn s06_a_value_is_quoted_only_where_it_nearly_is_an_allowed_word() {
+    fn s06_values_are_quoted_only_if_nearly_allowed() {
         let allowed = ["openai", "anthropic", "demo", "m"];
         for (text, told) in [
             ("opneai", Some("\"opneai\"")),

@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_is_found_with_its_key_until_it_is_too_old_and_the_last_one_counts() {
+    fn a_value_is_found_by_key_until_too_old() {
         let (shelves, start) = (Shelves::new(BOUNDS), Instant::now());
         let (own, other): (Arc<str>, Arc<str>) = ("acme/prod".into(), "other/prod".into());
         shelves.put(&own, 1, sized(10, OVERHEAD), start);

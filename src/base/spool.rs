@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_put_in_comes_out_as_often_as_it_is_read() {
+    fn a_stored_value_is_read_any_number_of_times() {
         let folder = std::env::temp_dir().join(format!("spool-{}", uuid::Uuid::now_v7()));
         std::fs::create_dir(&folder).expect("a folder");
         for (folder, in_file) in [

@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_stand_to_the_left_and_numbers_to_the_right() {
+    fn names_stand_left_and_numbers_right() {
         let rows = [["name", "n"], ["ä", "10"], ["", "1"]].map(|row| row.map(str::to_owned));
         assert_eq!(format_columns(&rows, 1), "name   n\nä     10\n       1\n");
         assert_eq!(format_columns(&rows, 2), "name  n\nä     10\n      1\n");

@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tracestate_is_kept_if_it_is_short_and_plain() {
+    fn a_tracestate_is_kept_if_short_and_plain() {
         let kept = |lines: &[&str]| {
             let states = lines.iter().map(|line| line.as_bytes());
             let (_, parent) = read_trace_headers([GOOD.as_bytes()].into_iter(), states).unwrap();

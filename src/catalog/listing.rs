@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn names_stay_when_a_fetch_fails_and_the_pauses_grow() {
+    fn names_survive_failed_fetches_and_pauses_grow() {
         let (listing, at, now) = (Listing::default(), SystemTime::UNIX_EPOCH, Instant::now());
         let after = |seconds| now + Duration::from_secs(seconds);
         assert!(listing.is_due(now) && listing.may_have("a") && !listing.has("a"));

@@ -188,7 +188,7 @@ fn what_ships_is_served_with_the_published_key() {
 }
 
 #[test]
-fn globs_of_the_demo_are_for_keys_whose_models_are_listed() {
+fn globs_of_the_demo_need_listed_models() {
     let text = |targets: &str, models: &str| {
         let hash = raw::Digest(resolve::sha256_of("a key"));
         format!(

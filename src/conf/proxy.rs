@@ -209,7 +209,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_url_is_read_and_its_password_is_not_shown() {
+    fn a_url_is_read_and_hides_its_password() {
         for (url, tls, host, port, shown, credential) in [
             (
                 "http://proxy.corp:3128",

@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hop_that_cannot_be_read_is_not_the_proxy_before_it() {
+    fn an_unreadable_hop_is_not_the_proxy_before() {
         let mut server = crate::conf::config::parse_server(
             "server.yaml",
             "trusted_proxies: [127.0.0.0/8]",
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_in_the_query_counts_as_one_in_a_header() {
+    fn a_key_in_the_query_counts_as_header() {
         let check = |lines: &[(&str, &str)], queried: &[&str], expected: Option<&str>| {
             let queried: Vec<_> = queried.iter().map(|key| key.as_bytes().to_vec()).collect();
             let headers = headers(lines);

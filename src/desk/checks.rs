@@ -153,7 +153,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_timeout_is_a_time_of_a_millisecond_or_more() {
+    fn a_timeout_is_a_millisecond_or_more() {
         let read = |text: &str| {
             let mut headers = HeaderMap::new();
             headers.insert(TIMEOUT.clone(), text.parse().expect("a value"));

@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn slashes_too_many_and_a_missing_version_are_no_obstacle() {
+    fn extra_slashes_and_missing_versions_are_no_obstacle() {
         for path in [
             "/chat/completions",
             "//chat/completions",

@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn it_says_what_the_provider_says_and_what_to_do() {
+    fn it_tells_the_providers_words_and_the_remedy() {
         let wrong = status(
             401,
             "Incorrect API key provided: s3cret-of-ours.\nGo to x.test",

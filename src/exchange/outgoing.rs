@@ -181,7 +181,7 @@ mod tests {
     use std::sync::Arc;
 
     #[test]
-    fn what_is_shown_of_a_head_is_what_is_written() {
+    fn a_shown_head_is_the_written_one() {
         let catalog = "accounts:\n  plain: { dialect: openai, base_url: \"https://a.test/v1\", key: k-1, headers: { X-Team: t, User-Agent: \
                        mine } }\n  named: { dialect: anthropic, key: k-2 }\nmodels: {}\ncallers: {}\n";
         let catalog = resolve_catalog(

@@ -305,7 +305,7 @@ fn a_model_that_is_not_seen_is_told_why() {
 }
 
 #[test]
-fn a_request_that_cannot_be_read_is_told_why_and_so_is_all_else() {
+fn an_unreadable_request_is_told_why() {
     let check = |body: &str, status: u16, param: Option<&str>, expected: &str| {
         let report = explain_request("acme/off", &input(CATALOG, None, body));
         says(&report, "request", expected);
@@ -464,7 +464,7 @@ fn no_more_are_asked_than_may_be() {
 }
 
 #[test]
-fn where_nobody_can_be_asked_the_callers_answer_is_told() {
+fn where_nobody_is_left_callers_get_the_answer() {
     let check = |model: &str, a: Value, tried: bool, status_code: Option<u16>, expected: &str| {
         let report = of(model, Some(status(a, json!({}))));
         assert_eq!(
@@ -528,7 +528,7 @@ fn where_nobody_can_be_asked_the_callers_answer_is_told() {
 }
 
 #[test]
-fn most_tokens_that_are_no_number_reserve_the_models_default() {
+fn max_tokens_without_a_number_reserve_the_models_default() {
     let catalog = CATALOG.replace(
         "defaults: { max_tokens: 64 }",
         "defaults: { max_tokens: 5000 }",
@@ -611,7 +611,7 @@ fn an_instance_with_another_catalog_is_told() {
 }
 
 #[test]
-fn what_only_the_process_knows_is_said_to_be_so() {
+fn facts_only_the_process_knows_are_marked() {
     let turns = of("turns", None);
     says(
         &turns,
@@ -798,7 +798,7 @@ fn times_are_written_as_in_the_catalog() {
 }
 
 #[test]
-fn the_limits_that_hold_and_what_each_target_costs_are_told() {
+fn holding_limits_and_target_costs_are_told() {
     let catalog = CATALOG
         .replace("    models: [m, alias,", "    limits: { usd_per_day: 12.5, reserve: asked }\n    models: [m, alias,")
         .replace(

@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn refusals_count_for_their_day_and_what_is_old_is_forgotten() {
+    fn refusals_count_for_their_day_then_go() {
         let (callers, name) = (Callers::default(), Arc::from("a"));
         let day = start_of(20_010);
         callers.count_limited(&name, day);

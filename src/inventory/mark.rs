@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn traces_count_as_far_as_they_are_written_and_no_secret() {
+    fn traces_count_as_written_without_secrets() {
         let of = |text: &str| of_traces(text, "http://a:1", "always_on");
         let written = of("traces: { endpoint: 'http://c:1/s3cret?x=y', sample: 10% }");
         for other in [

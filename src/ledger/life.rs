@@ -139,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_lives_is_not_dead_and_who_is_dead_is_found_once() {
+    fn live_processes_stay_and_dead_ones_are_found_once() {
         let folder = Folder::new();
         let ledger = folder.path().join("ledger.sqlite");
         let life = Life::begin(&ledger, "one").unwrap();

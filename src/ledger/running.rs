@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_gone_without_a_word_is_not_looked_at() {
+    fn who_left_silently_is_not_looked_at() {
         let running = Running::default();
         let one: Arc<dyn Runs> = Arc::new(Still);
         running.begin(Arc::downgrade(&one));

@@ -142,7 +142,7 @@ pub(super) fn assert_sums(connection: &Connection) {
 }
 
 #[test]
-fn what_is_written_is_in_the_file_with_its_sums() {
+fn written_rows_are_in_the_file_with_sums() {
     let folder = Folder::new();
     let ledger = folder.open();
     for n in 0..1_000 {
@@ -236,7 +236,7 @@ proptest! {
 }
 
 #[test]
-fn what_a_clock_wrote_that_was_ahead_counts_now_and_not_for_ever() {
+fn a_fast_clocks_entries_count_only_now() {
     let now = NOW + 5_000;
     for ahead in [3_600_000, DAY, 365 * DAY] {
         let folder = Folder::new();
@@ -298,7 +298,7 @@ fn what_a_clock_wrote_that_was_ahead_counts_now_and_not_for_ever() {
 }
 
 #[test]
-fn when_a_key_was_last_used_does_not_wait_for_a_clock_that_was_ahead() {
+fn last_uses_do_not_wait_for_fast_clocks() {
     let folder = Folder::new();
     let ledger = folder.open();
     let used = |at: u64| {
@@ -313,7 +313,7 @@ fn when_a_key_was_last_used_does_not_wait_for_a_clock_that_was_ahead() {
 }
 
 #[test]
-fn what_is_old_goes_in_steps_and_its_sums_stay() {
+fn old_rows_go_in_steps_sums_stay() {
     let folder = Folder::new();
     let today = day_of(calendar::now_millis());
     let ledger = folder.open();
@@ -354,7 +354,7 @@ fn what_is_old_goes_in_steps_and_its_sums_stay() {
 }
 
 #[test]
-fn old_sums_lose_their_account_and_outcome_and_no_money() {
+fn old_sums_lose_account_and_outcome_no_money() {
     let folder = Folder::new();
     let today = day_of(calendar::now_millis());
     let old = |n: u64| Row {
@@ -719,7 +719,7 @@ fn a_file_that_somebody_has_locked() {
 }
 
 #[test]
-fn a_file_that_was_moved_away_is_not_written_to_any_more() {
+fn a_file_moved_away_is_written_no_more() {
     let folder = Folder::new();
     let ledger = folder.open();
     ledger.write(row(NOW));
@@ -787,7 +787,7 @@ fn tables_that_somebody_dropped_are_made_anew() {
 }
 
 #[test]
-fn one_that_does_not_say_its_form_any_more_does_again_after_a_restart() {
+fn a_silent_form_is_stated_again_after_restart() {
     let folder = Folder::new();
     let ledger = folder.open();
     ledger.write(row(NOW));
@@ -844,7 +844,7 @@ fn garbage_beside_the_file_harms_nothing() {
 
 /// Somebody writes over what SQLite has beside the file while it is written.
 #[test]
-fn garbage_in_the_log_of_a_file_that_is_open_is_told() {
+fn garbage_in_an_open_files_log_is_reported() {
     let folder = Folder::new();
     let ledger = folder.open();
     (0..500).for_each(|n| ledger.write(row(NOW + n)));
@@ -987,7 +987,7 @@ fn the_largest_numbers_stop_nothing() {
 }
 
 #[test]
-fn a_reader_needs_no_writer_and_no_right_to_write() {
+fn readers_need_no_writer_and_no_right() {
     let folder = Folder::new();
     let query = Query::new(&RawQuery::default(), NOW + 1).unwrap();
     assert_eq!(
@@ -1053,7 +1053,7 @@ fn a_question_ends_in_time_whatever_it_finds() {
 }
 
 #[test]
-fn a_question_about_old_days_that_takes_too_long_says_how_to_ask_for_less() {
+fn slow_questions_about_old_days_say_how_to_shrink() {
     let folder = Folder::new();
     let ledger = folder.open();
     (0..5_000).for_each(|n| ledger.write(row(NOW + n)));
@@ -1090,7 +1090,7 @@ fn a_question_about_old_days_that_takes_too_long_says_how_to_ask_for_less() {
 }
 
 #[test]
-fn opening_it_once_more_leaves_the_locks_of_whoever_has_it() {
+fn opening_again_leaves_others_locks() {
     let folder = Folder::new();
     let (first, _) = book::Book::open(&folder.file(), "x").unwrap();
     let reader = Connection::open(folder.file()).unwrap();
@@ -1171,7 +1171,7 @@ fn at_the_end_it_is_tried_once_more() {
 }
 
 #[test]
-fn rows_that_come_while_the_past_is_asked_for_stay_in_their_order() {
+fn rows_arriving_during_a_question_keep_order() {
     let folder = Folder::new();
     let ledger = folder.open();
     std::thread::scope(|scope| {
@@ -1222,7 +1222,7 @@ fn of_acme(ledger: &Ledger, callers: &Callers) -> [(u64, u64, u64, u64); 2] {
 }
 
 #[test]
-fn the_use_of_callers_in_memory_is_that_of_the_file_after_a_restart_and_a_kill() {
+fn callers_use_in_memory_survives_restart_and_kill() {
     let (folder, now) = (Folder::new(), calendar::now_millis());
     let written = |ledger: &Ledger, callers: &Callers, row: Row| {
         callers.add_use(&row.caller, row.admitted_at, &row.caller_use());
@@ -1269,7 +1269,7 @@ fn the_use_of_callers_in_memory_is_that_of_the_file_after_a_restart_and_a_kill()
 }
 
 #[test]
-fn the_use_of_callers_is_told_when_the_file_can_be_read_at_last() {
+fn callers_use_is_told_once_readable() {
     let folder = Folder::new();
     let now = calendar::now_millis();
     let ledger = folder.open();

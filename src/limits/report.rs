@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_names_the_limit_and_what_is_left_of_it() {
+    fn a_refusal_names_the_limit_and_the_rest() {
         let told = |level: Level,
                     name: &str,
                     kind: Kind,

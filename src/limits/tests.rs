@@ -40,7 +40,7 @@ fn one_of(kind: Kind) -> Limits {
 const ONE: Ask = Ask::exact(1, Usd(1));
 
 #[test]
-fn of_two_hundred_threads_one_passes_a_limit_of_one() {
+fn of_two_hundred_threads_one_passes_a_limit() {
     for kind in Kind::ALL {
         for level in 0..3 {
             let mut limits = [Limits {
@@ -104,7 +104,7 @@ fn a_look_for_room_takes_nothing() {
 }
 
 #[test]
-fn threads_over_shared_callers_neither_block_each_other_for_good_nor_lose_a_token() {
+fn threads_over_shared_callers_never_block_or_lose() {
     let callers: Vec<Arc<Scope>> = (0..2).map(|_| scope(Level::Caller)).collect();
     let keys: Vec<Arc<Scope>> = (0..4).map(|_| scope(Level::Key)).collect();
     let models: Vec<Arc<Scope>> = (0..4).map(|_| scope(Level::KeyModel)).collect();
@@ -162,7 +162,7 @@ fn threads_over_shared_callers_neither_block_each_other_for_good_nor_lose_a_toke
 }
 
 #[test]
-fn a_reservation_is_settled_once_and_by_nothing_if_it_is_dropped() {
+fn a_reservation_is_settled_once_or_released() {
     let limits = [Limits {
         tokens_per_day: Some(100),
         usd_per_day: Some(Usd(100)),
@@ -236,7 +236,7 @@ fn a_reservation_is_settled_once_and_by_nothing_if_it_is_dropped() {
 }
 
 #[test]
-fn what_ends_after_midnight_counts_for_the_day_it_began_on() {
+fn an_end_after_midnight_counts_for_its_beginning() {
     let limits = [Limits {
         tokens_per_day: Some(100),
         usd_per_month: Some(Usd(100)),
@@ -270,7 +270,7 @@ fn what_ends_after_midnight_counts_for_the_day_it_began_on() {
 }
 
 #[test]
-fn what_is_used_beyond_the_reservation_holds_back_those_who_come_after_its_end() {
+fn overuse_holds_back_those_after_its_end() {
     let limits = [Limits {
         tokens_per_minute: Some(100),
         ..Limits::default()
@@ -388,7 +388,7 @@ fn the_tightest_of_all_levels_is_told_of() {
 }
 
 #[test]
-fn a_clock_that_went_ahead_for_one_key_takes_nothing_from_another() {
+fn one_keys_clock_ahead_takes_nothing_from_another() {
     let limits = [
         Limits {
             requests_per_day: Some(100),
@@ -510,7 +510,7 @@ proptest! {
 }
 
 #[test]
-fn what_nobody_knows_the_cost_of_is_told_beside_the_sums_of_money_of_its_month() {
+fn unknown_costs_are_told_beside_the_months_sums() {
     // The first of a month, and the last day before.
     let (now, before) = (20_758 * DAY, 20_757 * DAY);
     let scope = Arc::new(Scope::new(Level::Caller, "acme".into()));

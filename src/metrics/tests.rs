@@ -261,7 +261,7 @@ fn counts(metrics: &Metrics) -> BTreeMap<String, u64> {
 
 proptest! {
     #[test]
-    fn series_that_are_bound_count_as_series_that_are_looked_up(steps in steps()) {
+    fn bound_series_count_like_looked_up_ones(steps in steps()) {
         let (mut quick, mut slow) = (Counting::new(), Counting::new());
         for step in &steps {
             quick.step(step);
@@ -272,7 +272,7 @@ proptest! {
     }
 
     #[test]
-    fn counters_go_on_over_reloads_and_end_an_hour_after_their_names(steps in steps()) {
+    fn counters_survive_reloads_and_end_an_hour_later(steps in steps()) {
         let (mut run, mut naive) = (Counting::new(), Naive::default());
         for step in &steps {
             run.step(step);
@@ -325,7 +325,7 @@ fn requests(metrics: &Metrics, label: &str) -> u64 {
 }
 
 #[test]
-fn a_million_sets_stay_small_and_no_request_is_lost() {
+fn a_million_sets_stay_small_and_lose_nothing() {
     const SETS: usize = 1_000_000;
     // Every eleventh is enough to find all callers, models and accounts.
     const TAKEN: usize = SETS / 11;
@@ -394,7 +394,7 @@ fn memory(line: &str) -> u64 {
 }
 
 #[test]
-fn all_series_of_a_million_sets_take_at_most_100_mb_of_memory() {
+fn all_series_of_a_million_sets_take_at_most_100_mb() {
     let mut child = std::process::Command::new(std::env::current_exe().unwrap());
     child.args([
         "--exact",
@@ -413,7 +413,7 @@ fn all_series_of_a_million_sets_take_at_most_100_mb_of_memory() {
 }
 
 #[test]
-fn the_bound_holds_also_where_models_and_accounts_are_many() {
+fn the_bound_holds_with_many_models_and_accounts() {
     let metrics = Metrics::new(SeriesBounds {
         most_sets: 3,
         ..SeriesBounds::default()
@@ -512,7 +512,7 @@ fn labels_that_are_switched_off_are_empty() {
 }
 
 #[test]
-fn a_rename_and_back_lets_no_counter_fall_and_new_names_for_ever_do_not_pile_up() {
+fn renames_lower_no_counter_and_do_not_pile_up() {
     let exchange = |caller: &str| Settled {
         sender: Sender {
             caller: Some(caller.into()),

@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn the_page_loads_nothing_from_elsewhere_and_makes_no_markup_of_texts() {
+    fn the_page_loads_nothing_foreign_as_markup() {
         let makes_markup = [
             "innerHTML",
             "outerHTML",
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn every_module_that_is_imported_is_there_and_is_loaded_early() {
+    fn every_imported_module_exists_and_is_loaded_early() {
         let index = page_file("/").unwrap().1;
         for (file, _, text) in FILES.iter().filter(|(file, ..)| file.ends_with(".js")) {
             for import in text

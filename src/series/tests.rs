@@ -101,7 +101,7 @@ proptest! {
 }
 
 #[test]
-fn of_two_threads_the_one_that_is_late_counts_in_the_last_step() {
+fn the_late_thread_counts_in_the_last_step() {
     let (series, now) = (
         Series::default(),
         Instant::now() + Duration::from_secs(1_000),
@@ -131,7 +131,7 @@ fn what_is_over_takes_no_memory() {
 }
 
 #[test]
-fn a_series_knows_what_came_after_the_last_failure_by_each_fault() {
+fn a_series_knows_what_followed_the_last_failure() {
     let (series, start) = (
         Series::default(),
         Instant::now() + Duration::from_secs(1_000),

@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn three_in_a_row_open_it_for_twice_as_long_each_time() {
+    fn three_in_a_row_double_the_pause() {
         let mut now = Instant::now();
         let mut circuit = Circuit::new(now);
         assert_eq!(circuit.due(), Some(now));

@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_told_is_exact_up_to_what_a_script_can_count() {
+    fn told_counts_are_exact_within_scripts_range() {
         let moment = Moment {
             second: 9,
             day: 2,
@@ -403,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_part_was_is_no_more_than_what_is_counted_still() {
+    fn a_former_part_is_at_most_the_rest() {
         let now = Moment {
             second: 0,
             day: 20_770,

@@ -125,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn trouble_is_one_line_says_what_to_do_and_never_the_password() {
+    fn trouble_is_one_line_with_remedy_without_password() {
         let long = "p4ssw0rd".repeat(40);
         for password in ["hunter2", &long] {
             let address = Address::parse(&format!("redis://:{password}@h")).unwrap();

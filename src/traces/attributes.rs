@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_of_each_length_is_read_as_it_is() {
+    fn a_text_of_each_length_is_read_unchanged() {
         for length in (0..300).chain([16_383, 16_384, 70_000]) {
             let text = "x".repeat(length);
             assert_eq!(
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_is_read_as_it_is_and_an_empty_one_is_not_written() {
+    fn lists_are_read_and_empty_ones_not_written() {
         assert_eq!(written(|a| a.texts(NAME, [].into_iter())), None);
         for length in [1, 2, 200] {
             let texts: Vec<_> = (0..length).map(|place| place.to_string()).collect();

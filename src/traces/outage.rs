@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn a_receiver_that_fails_now_and_then_is_one_outage() {
+    fn a_receiver_failing_sometimes_is_one_outage() {
         let batches = (0..300)
             .flat_map(|_| [failed()].into_iter().chain(good(1)))
             .chain(good(70));
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn spans_that_are_lost_among_others_are_told_once_too() {
+    fn spans_lost_among_others_are_told_once() {
         for (bad, words, lost) in [
             ((Posted::Taken { rejected: 3 }, 0), "rejects 3 of 10", 6),
             ((GOOD, 7), "no room in the queue", 14),

@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn the_length_of_a_number_is_known_before_it_is_written() {
+    fn a_numbers_length_is_known_before_writing() {
         for bits in 0..64 {
             for number in [1 << bits, (1_u64 << bits) - 1, u64::MAX] {
                 assert_eq!(

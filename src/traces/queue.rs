@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_full_batch_waits_for_nothing_and_less_waits_for_its_time_or_the_end() {
+    async fn only_a_batch_that_is_not_full_waits() {
         let queue = SpanQueue::default();
         let lost: usize = (0..MAX_BATCH_SPANS + 1).map(|_| put(&queue, 1)).sum();
         assert_eq!(lost, 0);
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_waits_for_what_is_being_sent_and_not_for_ever() {
+    fn the_end_waits_for_sending_but_not_forever() {
         let queue = SpanQueue::default();
         assert_eq!(
             queue.finish(Duration::from_secs(60)),

@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_parent_decides_and_asks_for_no_more_than_it_may() {
+    fn a_parent_decides_within_what_it_may() {
         let kept = |sampler: &Sampler, flag, second: u64| {
             let one = settled(sampler, parent(flag));
             (0..2_000)
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn what_failed_fell_over_or_was_slow_is_kept_and_bounded() {
+    fn failures_failovers_and_slowness_are_kept_within_bounds() {
         let sampler = sampler(0.0, 2);
         let good = || settled(&sampler, None);
         let tried = |outcome| Tried {

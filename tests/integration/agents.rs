@@ -11,9 +11,9 @@ use crate::clients::GLOBS;
 use crate::sdk::installed;
 use crate::support::canary::KEY;
 use crate::support::mock::Request;
+use crate::support::model_answers::{self, COMPLETION, PROMPT, Row};
 use crate::support::process::Process;
-use crate::support::said::{self, COMPLETION, PROMPT, Row};
-use crate::support::{Gateway, Mock, SLOWER, Said, Script, join_all, root, run_within};
+use crate::support::{Gateway, Mock, ModelAnswer, SLOWER, Script, join_all, root, run_within};
 
 const DIALECTS: [Row; 2] = [
     ("openai", "", "gpt-5"),
@@ -106,7 +106,7 @@ fn talk(program: &mut Command, quiet: &[&str], forgetful: &[&str]) {
         let up = join_all(DIALECTS.map(async |row| {
             let mock = Mock::start().await;
             mock.by(move |request| answer(row.0, request));
-            let gateway = Gateway::start(said::catalog(row, &mock, GLOBS)).await;
+            let gateway = Gateway::start(model_answers::catalog(row, &mock, GLOBS)).await;
             (mock, gateway)
         }))
         .await;
@@ -196,8 +196,8 @@ fn answer(dialect: &str, request: &Request) -> Script {
         .count();
     let city = ["Rome", "Oslo"][nth / 2];
     let said = match nth % 2 {
-        0 => Said::thinking(THOUGHTS[nth / 2]).call("weather", json!({"city": city})),
-        _ => Said::text(TEXTS[nth / 2]),
+        0 => ModelAnswer::thinking(THOUGHTS[nth / 2]).call("weather", json!({"city": city})),
+        _ => ModelAnswer::text(TEXTS[nth / 2]),
     };
     said.nth(nth).to(dialect, request)
 }

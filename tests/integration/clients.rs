@@ -14,10 +14,11 @@ use serde_json::json;
 use crate::sdk::installed;
 use crate::support::canary::KEY;
 use crate::support::mock::Request;
+use crate::support::model_answers::{self, DIALECTS, Row};
 use crate::support::process::Process;
-use crate::support::said::{self, DIALECTS, Row};
 use crate::support::{
-    Gateway, Mock, SLOWER, Said, Script, eventually_blocking, join_all, root, run_within, runs_all,
+    Gateway, Mock, ModelAnswer, SLOWER, Script, eventually_blocking, join_all, root, run_within,
+    runs_all,
 };
 
 /// The dialects that differ most. In one, calls have ids, and their arguments are texts. In the
@@ -147,7 +148,7 @@ async fn turn(client: &'static Client, row: Row, model: Option<&str>) {
     let mock = Mock::start().await;
     let name = row.0;
     mock.by(move |request| answer(name, client.tool, request));
-    let gateway = Gateway::start(said::catalog(row, &mock, GLOBS)).await;
+    let gateway = Gateway::start(model_answers::catalog(row, &mock, GLOBS)).await;
     let start = Instant::now();
     let ran = client
         .run(gateway.address, model, KEY, move || {
@@ -312,28 +313,28 @@ fn answer(dialect: &str, (tool, field): (&str, &str), request: &Request) -> Scri
             .any(|key| asked.get(key).is_some_and(|tools| !tools.is_null()));
     let said = if body.contains("complexity_score") {
         // Which of its models the client should ask.
-        Said::text(
+        ModelAnswer::text(
             &json!({"complexity_reasoning": "Two commands.", "complexity_score": 9}).to_string(),
         )
     } else if body.contains("second-42") || !has_tools {
-        Said::text(LAST)
+        ModelAnswer::text(LAST)
     } else if is_item || body.contains("\"functions__exec\"") {
         // The tool runs programs, and a command is a call in one.
         let program = |command| json!({"input": format!("text(await tools.{tool}({{{field}: {command:?}}}))")});
         let name = if is_item {
-            said::FREE
+            model_answers::FREE
         } else {
             "functions__exec"
         };
         COMMANDS
             .iter()
-            .fold(Said::thinking(THINKING), |said, command| {
+            .fold(ModelAnswer::thinking(THINKING), |said, command| {
                 said.call(name, program(command))
             })
     } else {
         COMMANDS
             .iter()
-            .fold(Said::thinking(THINKING), |said, command| {
+            .fold(ModelAnswer::thinking(THINKING), |said, command| {
                 said.call(tool, json!({field: command}))
             })
     };

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use crate::clients::{CLAUDE_CODE, CODEX, Client, GEMINI_CLI, GLOBS, has_namespaces};
 use crate::support::canary::KEY;
-use crate::support::said::{self, Failure, Row};
-use crate::support::{Catalog, Gateway, Mock, Said, eventually, join_all, run_within};
+use crate::support::model_answers::{self, Failure, Row};
+use crate::support::{Catalog, Gateway, Mock, ModelAnswer, eventually, join_all, run_within};
 
 /// A failure of the upstream; `None` is a wrong key of the caller.
 type Case = Option<Failure>;
@@ -116,8 +116,8 @@ fn all_claude_code_falls_back_if_the_provider_is_overloaded() {
             let mock = Mock::start().await;
             mock.by(move |request| {
                 match request.text().contains("busy-one") || request.target.contains("busy-one") {
-                    true => Failure::Overloaded.of(dialect),
-                    false => Said::text("The other model answers.").to(dialect, request),
+                    true => Failure::Overloaded.script(dialect),
+                    false => ModelAnswer::text("The other model answers.").to(dialect, request),
                 }
             });
             let more = format!("dialect: {dialect}");
@@ -162,10 +162,10 @@ fn check<const N: usize>(client: &'static Client, row: Row, expected: [Expected;
 async fn fail(client: &'static Client, row: Row, (case, most, seen): Expected) {
     let mock = Arc::new(Mock::start().await);
     mock.by(move |request| match case {
-        Some(failure) => failure.of(row.0),
-        None => Said::text("A wrong key goes nowhere.").to(row.0, request),
+        Some(failure) => failure.script(row.0),
+        None => ModelAnswer::text("A wrong key goes nowhere.").to(row.0, request),
     });
-    let gateway = Gateway::start(said::catalog(row, &mock, GLOBS)).await;
+    let gateway = Gateway::start(model_answers::catalog(row, &mock, GLOBS)).await;
     let key = if case.is_none() { "sk-wrong" } else { KEY };
     let (start, upstream, mut first) = (Instant::now(), Arc::clone(&mock), None);
     let goes_on = move || match first {

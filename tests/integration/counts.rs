@@ -31,7 +31,7 @@ fn hello() -> Value {
 }
 
 /// The answer to a request that is no count.
-fn said() -> Value {
+fn message_answer() -> Value {
     json!({"id": "i", "type": "message", "role": "assistant", "model": "c", "content": [{"type": "text", "text": "Hi"}],
         "stop_reason": "end_turn", "usage": {"input_tokens": 3, "output_tokens": 1}})
 }
@@ -294,7 +294,7 @@ fn counts_use_no_limits_and_ten_run_at_once() {
                 true => Script::new()
                     .wait(&gate)
                     .and(Script::json(200, &json!({"input_tokens": 7}))),
-                false => Script::json(200, &said()),
+                false => Script::json(200, &message_answer()),
             }
         });
         let limits = "limits: { requests_per_day: 1, concurrency: 1, tokens_per_minute: 1, usd_per_day: 0.000001 }";
@@ -382,7 +382,7 @@ fn failed_counts_rest_nothing_and_skip_only_unreachable_accounts() {
                 [401, 429, 500, 529][request.number % 4],
                 &json!({"error": {"message": "no"}}),
             ),
-            false => Script::json(200, &said()),
+            false => Script::json(200, &message_answer()),
         });
         second.always(Script::json(200, &json!({"input_tokens": 8})));
         let catalog = Catalog::new()

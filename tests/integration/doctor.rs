@@ -41,8 +41,8 @@ struct Clinic {
     env: Vec<(String, String)>,
 }
 
-/// What `doctor` said.
-struct Said {
+/// A run of `doctor`, and what it printed.
+struct DoctorRun {
     code: i32,
     text: String,
     json: Value,
@@ -156,7 +156,7 @@ impl Clinic {
     }
 
     /// Runs it twice: for people, and for programs. Both say the same.
-    async fn examine(&self, arguments: &[&str]) -> Said {
+    async fn examine(&self, arguments: &[&str]) -> DoctorRun {
         let run = |arguments: &[&str]| {
             tokio::task::spawn_blocking({
                 let process = self.start(arguments);
@@ -169,15 +169,15 @@ impl Clinic {
             .expect("it ends");
         let json: Value = serde_json::from_str(&json).unwrap_or_else(|why| panic!("{why}: {json}"));
         assert_eq!(code, other, "{text}\n{json}");
-        Said { code, text, json }
+        DoctorRun { code, text, json }
     }
 
-    async fn look(&self) -> Said {
+    async fn look(&self) -> DoctorRun {
         self.examine(&[]).await
     }
 }
 
-impl Said {
+impl DoctorRun {
     fn all(&self) -> &[Value] {
         self.json["checks"].as_array().expect("checks")
     }
@@ -185,7 +185,7 @@ impl Said {
     /// Checks that there is a line of this state about this check of a subject, with these words in
     /// what was seen or what to do.
     #[track_caller]
-    fn has(&self, (state, subject, check): (&str, &str, &str), words: &[&str]) -> &Said {
+    fn has(&self, (state, subject, check): (&str, &str, &str), words: &[&str]) -> &DoctorRun {
         let is_it = |one: &&Value| {
             one["state"] == state
                 && one["subject"]["name"]
@@ -224,13 +224,13 @@ impl Said {
 
     /// Checks that this line says that all is well.
     #[track_caller]
-    fn is_well(&self, subject: &str, check: &str) -> &Said {
+    fn is_well(&self, subject: &str, check: &str) -> &DoctorRun {
         self.has(("ok", subject, check), &[])
     }
 
     /// Checks the exit code, and that the counts agree with it.
     #[track_caller]
-    fn exits(&self, code: i32) -> &Said {
+    fn exits(&self, code: i32) -> &DoctorRun {
         assert_eq!(self.code, code, "{}", self.text);
         let count = |state: &str| {
             self.all()

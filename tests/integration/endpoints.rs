@@ -39,7 +39,7 @@ fn response(text: &str) -> Value {
 }
 
 /// The text of a chat completion.
-fn said(answer: &Response) -> String {
+fn completion_text(answer: &Response) -> String {
     answer.json()["choices"][0]["message"]["content"]
         .as_str()
         .unwrap_or_default()
@@ -164,7 +164,7 @@ fn a_missing_endpoint_keeps_no_requests_from_the_other() {
             .is_error(429, "no_capacity");
         assert_eq!(mock.count(), asked);
         for _ in 0..3 {
-            assert_eq!(said(&gateway.post(&chat("m")).await), "here");
+            assert_eq!(completion_text(&gateway.post(&chat("m")).await), "here");
         }
         let states = |endpoint: &str, state: &str| {
             let labels = [
@@ -297,7 +297,10 @@ fn a_key_refused_at_one_endpoint_works_at_another() {
             "{line}"
         );
         // Of a 401 without such words, it must be known that the key works.
-        assert_eq!(said(&gateway.post(&chat("strict")).await), "here");
+        assert_eq!(
+            completion_text(&gateway.post(&chat("strict")).await),
+            "here"
+        );
         for _ in 0..5 {
             assert_eq!(
                 ask(&gateway, "/v1/responses", &asks("strict")).await.status,
@@ -385,8 +388,14 @@ fn messages_pass_to_servers_that_have_them_beside_chat() {
             (&json!("messages"), &json!(11))
         );
         // Who speaks another format is asked at chat, unless there is none.
-        assert_eq!(said(&gateway.post(&chat("m")).await), "from chat");
-        assert_eq!(said(&gateway.post(&chat("only")).await), "from messages");
+        assert_eq!(
+            completion_text(&gateway.post(&chat("m")).await),
+            "from chat"
+        );
+        assert_eq!(
+            completion_text(&gateway.post(&chat("only")).await),
+            "from messages"
+        );
         assert_eq!(
             mock.requests().last().unwrap().json()["messages"][0]["content"][0]["text"],
             "hello"
@@ -500,8 +509,14 @@ fn door_and_model_say_which_endpoint_is_asked() {
             .await
             .json();
         assert_eq!(answer["content"][0]["text"], "from chat");
-        assert_eq!(said(&gateway.post(&chat("thinker")).await), "from chat");
-        assert_eq!(said(&gateway.post(&chat("only")).await), "from responses");
+        assert_eq!(
+            completion_text(&gateway.post(&chat("thinker")).await),
+            "from chat"
+        );
+        assert_eq!(
+            completion_text(&gateway.post(&chat("only")).await),
+            "from responses"
+        );
         let lines = gateway.access_lines(4).await;
         let kinds: Vec<&Value> = lines
             .iter()

@@ -27,11 +27,11 @@ pub fn explain(gateway: &Gateway, body: &Value, more: &[&str]) -> (Option<i32>, 
         file.to_str().expect("a path"),
     ];
     let output = portcullis(&[&fixed, more].concat());
-    (output.status.code(), said(&output))
+    (output.status.code(), checked_output(&output))
 }
 
 #[track_caller]
-fn said(output: &Output) -> String {
+fn checked_output(output: &Output) -> String {
     let said = format!(
         "{}{}",
         String::from_utf8_lossy(&output.stdout),
@@ -441,9 +441,9 @@ fn a_request_may_come_from_standard_input() {
         .expect("taken");
     let output = child.wait_with_output().expect("it ends");
     assert!(
-        output.status.success() && said(&output).starts_with("yes: "),
+        output.status.success() && checked_output(&output).starts_with("yes: "),
         "{}",
-        said(&output)
+        checked_output(&output)
     );
 }
 

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use crate::failover::trail;
-use crate::problems::{comes, goes, problems, told};
+use crate::problems::{comes, goes, problems, subject_and_text};
 use crate::support::canary::KEY;
 use crate::support::client::{Connection, post_as, request};
 use crate::support::{
@@ -140,7 +140,7 @@ fn a_hang_is_degraded_and_the_second_answers_soon() {
         };
         eventually("all are told", all_of_them).await;
         let problem = comes(&gateway, "given_up").await;
-        let (subject, what) = told(&problem);
+        let (subject, what) = subject_and_text(&problem);
         assert_eq!(
             (&*subject, &problem["severity"], &problem["requests"]),
             ("target a/m", &json!("warning"), &json!(30))
@@ -154,7 +154,7 @@ fn a_hang_is_degraded_and_the_second_answers_soon() {
         // A leave counts for its target, and a moment later for the model. The patient one may have
         // ended by then.
         let of_all = |problem: &Value| {
-            let what = told(problem).1;
+            let what = subject_and_text(problem).1;
             what.starts_with("30 of 30 requests") || what.starts_with("30 of 31 requests")
         };
         let failures = || problems(&gateway, "failures").pop().filter(of_all);
@@ -164,7 +164,7 @@ fn a_hang_is_degraded_and_the_second_answers_soon() {
             (&json!("given_up"), &json!("warning")),
             "{failures}"
         );
-        let what = told(&failures).1;
+        let what = subject_and_text(&failures).1;
         assert!(
             what.contains("for `m` were given up by callers"),
             "{failures}"
@@ -258,7 +258,7 @@ fn a_hang_after_good_times_moves_every_strategy() {
                 assert_eq!(gateway.post(&chat("m")).await.status, 200, "{strategy}");
             }
             assert_eq!((b.count(), a.count()), (5, 23), "{strategy}");
-            let (_, what) = told(&comes(&gateway, "given_up").await);
+            let (_, what) = subject_and_text(&comes(&gateway, "given_up").await);
             assert!(
                 what.contains("(3 in 1 min, after 1.") && what.contains("; it usually takes "),
                 "{what}"

@@ -387,19 +387,23 @@ fn words_of_a_tests_name(name: &str) -> usize {
     name.split('_').skip_while(|word| is_group(word)).count()
 }
 
+/// Returns the names of the tests in a source, unit and integration tests alike.
+fn test_names(source: &str) -> impl Iterator<Item = &str> {
+    let tests = source.split("#[test]").skip(1);
+    let tests = tests.chain(source.split("#[tokio::test").skip(1));
+    tests.filter_map(|test| test.split_once("fn ")?.1.split('(').next())
+}
+
 #[test]
 fn a_tests_name_has_at_most_nine_words() {
     let mut long = Vec::new();
-    for file in rust_files("tests") {
+    for file in ["src", "crates", "tests"].into_iter().flat_map(rust_files) {
         let source = std::fs::read_to_string(&file).unwrap();
-        let tests = source.split("#[test]\n").skip(1);
-        let names = tests.filter_map(|test| test.split_once("fn ")?.1.split('(').next());
-        long.extend(
-            names
-                .filter(|name| words_of_a_tests_name(name) > 9)
-                .map(str::to_owned),
-        );
+        let names = test_names(&source).filter(|name| words_of_a_tests_name(name) > 9);
+        long.extend(names.map(str::to_owned));
     }
+    let source = "#[test]\nfn one() {}\n#[tokio::test(flavor = \"a\")]\nasync fn two() {}";
+    assert_eq!(Vec::from_iter(test_names(source)), ["one", "two"]);
     assert_eq!(words_of_a_tests_name("f07_d11_reloads_lose_nothing"), 3);
     assert!(long.is_empty(), "{long:#?}");
 }

@@ -66,7 +66,7 @@ fn used(gateway: &Gateway, from: &str) -> Vec<Used> {
     )
 }
 
-fn told(gateway: &Gateway, arguments: &[&str]) -> Value {
+fn usage_report(gateway: &Gateway, arguments: &[&str]) -> Value {
     let conf = gateway.conf.to_str().expect("a path");
     let output = portcullis(&[&["usage", "--conf", conf, "--json"], arguments].concat());
     serde_json::from_slice(&output.stdout)
@@ -114,7 +114,7 @@ fn assert_books(gateway: &Gateway, requests: i64, tokens: i64, nanos: i64) {
     let asked: Value = serde_json::from_str(&gateway.admin("/usage?since=24h").1).expect("JSON");
     for total in [
         &asked["total"],
-        &told(gateway, &["--since", "24h"])["total"],
+        &usage_report(gateway, &["--since", "24h"])["total"],
     ] {
         assert_eq!(
             (
@@ -238,7 +238,7 @@ fn a_killed_gateway_has_what_its_streams_had_used() {
         let sum = |of: fn(&Used) -> i64| used(&gateway, "exchange").iter().map(of).sum::<i64>();
         let (tokens, nanos) = (sum(|row| row.1 + row.2), sum(|row| row.4.unwrap_or(0)));
         assert_books(&gateway, 7, tokens, nanos);
-        let by = told(&gateway, &["--by", "outcome"]);
+        let by = usage_report(&gateway, &["--by", "outcome"]);
         let cut = by["usage"]
             .as_array()
             .unwrap()

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::sealed::unsealed;
 use crate::support::canary::{ACCOUNT_KEY, KEY};
 use crate::support::client::{self, End, Response};
-use crate::support::{Catalog, Gateway, Mock, Said, Script, run, script};
+use crate::support::{Catalog, Gateway, Mock, ModelAnswer, Script, run, script};
 
 /// Sends a request to the door, with these headers besides the key.
 pub async fn ask(gateway: &Gateway, fields: &[(&str, &str)], body: &Value) -> Response {
@@ -107,7 +107,7 @@ fn weather() -> Value {
 fn a_tool_turn_at_an_account_of_openais_format() {
     run(async {
         let mock = Mock::start().await;
-        let said = Said::text("Let me see.")
+        let said = ModelAnswer::text("Let me see.")
             .call("weather", json!({"city": "Rome"}))
             .call("weather", json!({"city": "Oslo"}));
         mock.push(said.whole("openai")).push(said.stream("openai"));
@@ -380,7 +380,7 @@ fn a_call_that_cannot_be_read_is_no_answer() {
 fn thinking_is_hidden_where_the_model_says_so() {
     run(async {
         let mock = Mock::start().await;
-        let said = Said::thinking("secret").and_text("Bonjour");
+        let said = ModelAnswer::thinking("secret").and_text("Bonjour");
         mock.push(said.whole("anthropic"))
             .push(said.stream("anthropic"));
         let catalog = Catalog::new().account_with("a", &mock, "dialect: anthropic");

@@ -131,7 +131,7 @@ fn is_discreet(whence: &str, said: &str, secret: &str) {
     }
 }
 
-fn said(ran: &Ran) -> String {
+fn all_output(ran: &Ran) -> String {
     format!("{}{}", ran.stdout, ran.stderr)
 }
 
@@ -142,8 +142,8 @@ fn s06_a_secret_in_any_field_is_never_shown() {
         let folder = Folder::new(&[("catalog.yaml", &text)]);
         for command in ["check", "serve"] {
             let ran = folder.run(&[command]);
-            assert_eq!(ran.status.code(), Some(1), "{}", said(&ran));
-            is_discreet(command, &said(&ran), secret);
+            assert_eq!(ran.status.code(), Some(1), "{}", all_output(&ran));
+            is_discreet(command, &all_output(&ran), secret);
             for line in &lines {
                 let place = format!("catalog.yaml:{line} ");
                 assert!(
@@ -176,13 +176,13 @@ fn s06_a_secret_in_any_field_is_never_shown() {
                 &["prices", "--conf", "."],
             ] {
                 let ran = folder.run(command);
-                assert_eq!(ran.status.code(), Some(1), "{}", said(&ran));
+                assert_eq!(ran.status.code(), Some(1), "{}", all_output(&ran));
                 assert!(
                     ran.stderr.contains("catalog.yaml:1") || ran.stderr.contains("catalog.yaml:2"),
                     "{}",
                     ran.stderr
                 );
-                is_discreet(&text, &said(&ran), secret);
+                is_discreet(&text, &all_output(&ran), secret);
             }
         }
     }
@@ -219,13 +219,13 @@ fn s06_nor_is_one_in_server_yaml() {
             folder.write("server.yaml", text.replace('@', secret));
             for command in ["check", "serve"] {
                 let ran = folder.run(&[command]);
-                assert_eq!(ran.status.code(), Some(1), "{text}: {}", said(&ran));
+                assert_eq!(ran.status.code(), Some(1), "{text}: {}", all_output(&ran));
                 assert!(
                     ran.stderr.contains("server.yaml:1 "),
                     "{text}: {}",
                     ran.stderr
                 );
-                is_discreet(text, &said(&ran), secret);
+                is_discreet(text, &all_output(&ran), secret);
             }
         }
     }
@@ -387,7 +387,7 @@ fn a_key_that_is_a_template_never_goes_up() {
                     && ran.stderr.contains("catalog.yaml:4 accounts.a.key: is ")
                     && ran.stderr.contains(instead),
                 "{}",
-                said(&ran)
+                all_output(&ran)
             );
         }
     }
@@ -420,7 +420,7 @@ fn a_port_belongs_into_the_address() {
     assert!(
         !ran.status.success() && ran.stderr.contains(told),
         "{}",
-        said(&ran)
+        all_output(&ran)
     );
 }
 
@@ -443,7 +443,7 @@ fn from_nothing_to_a_key_that_works() {
                     .stdout
                     .contains("fine. 1 file, 1 account, 2 models, 0 callers"),
             "{}",
-            said(&checked)
+            all_output(&checked)
         );
         assert!(
             checked.stderr.contains(
@@ -469,7 +469,7 @@ fn from_nothing_to_a_key_that_works() {
         assert!(
             !ran.status.success() && ran.stdout.is_empty(),
             "{}",
-            said(&ran)
+            all_output(&ran)
         );
         assert!(
             ran.stderr.contains("there is no such caller")
@@ -501,7 +501,7 @@ fn from_nothing_to_a_key_that_works() {
                 && ran.stderr.contains("the caller acme is new\n")
                 && !ran.stderr.contains("warning"),
             "{}",
-            said(&ran)
+            all_output(&ran)
         );
         let secret = ran.stdout.trim().to_owned();
         let written =
@@ -547,7 +547,7 @@ fn from_nothing_to_a_key_that_works() {
              --create"
                 ),
             "{}",
-            said(&ran)
+            all_output(&ran)
         );
 
         // Without models named, every one, and that is said.
@@ -560,13 +560,13 @@ fn from_nothing_to_a_key_that_works() {
                     .stderr
                     .contains("the caller all is new, and may use every model"),
             "{}",
-            said(&ran)
+            all_output(&ran)
         );
         let checked = folder.run(&["check"]);
         assert!(
             checked.stdout.contains("1 caller, 1 key, 0 warnings"),
             "{}",
-            said(&checked)
+            all_output(&checked)
         );
     });
 }
@@ -603,7 +603,7 @@ fn a_deleted_key_opens_nothing_and_other_bytes_stay() {
             && ran.stdout.contains("acme/b is deleted from ")
             && ran.stdout.contains("keys.yaml:10"),
         "{}",
-        said(&ran)
+        all_output(&ran)
     );
     let (before, rest) = keys.split_once("      b: # second").unwrap();
     let without_b = format!(
@@ -642,7 +642,7 @@ fn a_deleted_key_opens_nothing_and_other_bytes_stay() {
                 .stderr
                 .contains("there is no key flow/x; did you mean flow/y?"),
         "{}",
-        said(&again)
+        all_output(&again)
     );
     let ran = folder.run(&["key", "list", "--conf", conf]);
     assert!(
@@ -663,7 +663,7 @@ fn a_deleted_key_opens_nothing_and_other_bytes_stay() {
     assert!(
         ran.status.success() && ran.stdout.contains("keys-acme.yaml"),
         "{}",
-        said(&ran)
+        all_output(&ran)
     );
     assert!(folder.run(&["check"]).status.success());
 }
@@ -722,7 +722,7 @@ fn check_accepts_what_ships_and_what_key_new_writes() {
         assert!(
             ran.status.success() && ran.stdout.contains("0 warnings") && ran.stderr.is_empty(),
             "{what}: {}",
-            said(&ran)
+            all_output(&ran)
         );
     };
     fine("what ships");

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use serde_json::{Value, json};
 
-use crate::problems::{comes, goes, told};
+use crate::problems::{comes, goes, subject_and_text};
 use crate::support::canary::{self, KEY};
 use crate::support::client::{self, Connection};
 use crate::support::folder::{self, Folder};
@@ -348,7 +348,7 @@ fn a_certificate_whose_path_blocks_at_start_is_awaited() {
             ))
             .await;
         let problem = comes(&gateway, "no_certificate").await;
-        let (subject, what) = told(&problem);
+        let (subject, what) = subject_and_text(&problem);
         assert_eq!(
             (&problem["severity"], subject),
             (

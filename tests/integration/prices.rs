@@ -11,7 +11,7 @@ use crate::support::{Catalog, Gateway, Mock, Script, chat, chat_stream, eventual
 const PRICE: &str = "price: { input: 3, output: 15, cached_input: 0.3, cache_write: 3.75, thinking: 5, per_request: 0.01 }";
 
 /// A caller who is told what answers cost, and model `m` at this account.
-fn told(mock: &Mock, account: &str, model: &str) -> Catalog {
+fn catalog_with_costs(mock: &Mock, account: &str, model: &str) -> Catalog {
     let catalog = Catalog::new()
         .without_acme()
         .caller("acme", KEY, "expose_cost: true");
@@ -75,7 +75,7 @@ const COST: &str = "0.01442";
 fn what_passes_through_says_what_it_cost() {
     run(async {
         let mock = Mock::start().await;
-        let gateway = Gateway::start(told(&mock, "", PRICE)).await;
+        let gateway = Gateway::start(catalog_with_costs(&mock, "", PRICE)).await;
         for theirs in [None, Some(0.5)] {
             mock.push(buffered(theirs));
             assert_eq!(cost(&gateway.post(&chat("m")).await).as_deref(), Some(COST));
@@ -107,7 +107,7 @@ fn what_passes_through_says_what_it_cost() {
 fn what_is_translated_says_what_it_cost() {
     run(async {
         let mock = Mock::start().await;
-        let gateway = Gateway::start(told(&mock, "dialect: anthropic", PRICE)).await;
+        let gateway = Gateway::start(catalog_with_costs(&mock, "dialect: anthropic", PRICE)).await;
         let usage = json!({"input_tokens": 10, "cache_creation_input_tokens": 3, "cache_read_input_tokens": 90, "output_tokens": 7});
         let message = |content: Value| {
             json!({"id": "msg_1", "type": "message", "role": "assistant", "model": "m", "content": content, "stop_reason": null,
@@ -144,7 +144,7 @@ fn what_is_translated_says_what_it_cost() {
 fn thinking_has_its_own_price() {
     run(async {
         let mock = Mock::start().await;
-        let gateway = Gateway::start(told(&mock, "dialect: gemini", PRICE)).await;
+        let gateway = Gateway::start(catalog_with_costs(&mock, "dialect: gemini", PRICE)).await;
         let answer = json!({"candidates": [{"content": {"role": "model", "parts": [{"text": "hi"}]}, "finishReason": "STOP", "index": 0}],
             "usageMetadata": {"promptTokenCount": 100, "cachedContentTokenCount": 40, "candidatesTokenCount": 20, "thoughtsTokenCount": 30,
                 "totalTokenCount": 150}});
@@ -472,15 +472,15 @@ fn a_reload_tells_no_warning_that_was_told_before() {
                 .account("a", &mock)
         };
         let gateway = Gateway::start(catalog().model("m", &["a"])).await;
-        let told = |what: &str| gateway.log().matches(what).count();
+        let log_count = |what: &str| gateway.log().matches(what).count();
         let unpriced = "the price is unknown for: ";
         let told_of_m = format!("{unpriced}\\\"m\\\" at account \\\"a\\\", so");
         let is_told = async |what: &str, times: usize| {
-            eventually("it is told", || (told(what) >= times).then_some(())).await;
+            eventually("it is told", || (log_count(what) >= times).then_some(())).await;
             assert_eq!(
                 (
-                    told(what),
-                    told(
+                    log_count(what),
+                    log_count(
                         "accounts.a.key: is a secret in \
              clear text"
                     )

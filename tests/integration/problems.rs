@@ -95,7 +95,7 @@ pub async fn goes(gateway: &Gateway, rule: &str) {
 }
 
 /// Returns what a problem says and of whom.
-pub fn told(problem: &Value) -> (String, String) {
+pub fn subject_and_text(problem: &Value) -> (String, String) {
     let text = |value: &Value| {
         value
             .as_str()

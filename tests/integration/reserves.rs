@@ -58,7 +58,7 @@ async fn start(limits: &str, tokens: u64) -> (Gateway, Mock, Gate) {
 }
 
 /// What `/limits` tells of the agent's key.
-fn told(gateway: &Gateway) -> Value {
+fn key_limits(gateway: &Gateway) -> Value {
     let told: Value = serde_json::from_str(&gateway.admin("/limits").1).expect("JSON");
     told["limits"]
         .as_array()
@@ -70,7 +70,7 @@ fn told(gateway: &Gateway) -> Value {
 }
 
 fn used(gateway: &Gateway, limit: &str) -> f64 {
-    told(gateway)["used"][limit]
+    key_limits(gateway)["used"][limit]
         .as_f64()
         .unwrap_or_else(|| panic!("no {limit}"))
 }
@@ -110,7 +110,7 @@ fn an_agent_and_helpers_pass_200000_tokens_a_minute() {
         assert_eq!(used(&gateway, "tokens_per_day"), tokens);
         // 5 × (6,300 × 3 + 700 × 15) millionths.
         assert_eq!(used(&gateway, "usd_per_day"), 0.147);
-        assert_eq!(told(&gateway)["reserve"], "usual");
+        assert_eq!(key_limits(&gateway)["reserve"], "usual");
         eventually("the ledger has them", || {
             (gateway.status()["ledger"]["rows"] == AT_ONCE).then_some(())
         })
@@ -154,7 +154,7 @@ fn the_strict_rule_lets_one_request_go_at_once() {
             (used(&gateway, "tokens_per_minute") == tokens).then_some(())
         })
         .await;
-        assert_eq!(told(&gateway)["reserve"], "asked");
+        assert_eq!(key_limits(&gateway)["reserve"], "asked");
     });
 }
 

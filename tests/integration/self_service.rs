@@ -19,7 +19,7 @@ async fn ask(gateway: &Gateway, key: &str, target: &str) -> Response {
 }
 
 /// Asks until a second is over since the last question.
-async fn told(gateway: &Gateway, key: &str, target: &str) -> Value {
+async fn ask_until_allowed(gateway: &Gateway, key: &str, target: &str) -> Value {
     let start = std::time::Instant::now();
     loop {
         let response = ask(gateway, key, target).await;
@@ -68,7 +68,7 @@ fn a_key_sees_itself_and_what_it_shares() {
             let gateway = Gateway::start(catalog(&mock, expose)).await;
             assert_eq!(post(&gateway, ONE, "m").await.status, 200);
             assert_eq!(post(&gateway, OTHER, "m").await.status, 200);
-            let told_one = told(&gateway, ONE, "/portcullis/key").await;
+            let told_one = ask_until_allowed(&gateway, ONE, "/portcullis/key").await;
             assert_eq!(
                 (
                     &told_one["key"],
@@ -119,7 +119,7 @@ fn a_key_sees_itself_and_what_it_shares() {
                 shows,
                 "{told_one:#}"
             );
-            let told_other = told(&gateway, OTHER, "/portcullis/key").await;
+            let told_other = ask_until_allowed(&gateway, OTHER, "/portcullis/key").await;
             assert_eq!(
                 (&told_other["models"], &told_other["expires"]),
                 (&json!(["alias", "m"]), &Value::Null)
@@ -162,7 +162,7 @@ fn a_key_sees_itself_and_what_it_shares() {
 async fn eventually_usage(gateway: &Gateway, key: &str, requests: u64) -> Value {
     let start = std::time::Instant::now();
     loop {
-        let usage = told(gateway, key, "/portcullis/usage").await;
+        let usage = ask_until_allowed(gateway, key, "/portcullis/usage").await;
         if usage["total"]["requests"] == requests {
             return usage;
         }
@@ -254,7 +254,7 @@ fn what_cannot_be_answered_says_so() {
                 "{error}"
             );
         }
-        let by = told(
+        let by = ask_until_allowed(
             &gateway,
             ONE,
             "/portcullis/usage?by=day,model,outcome,door&since=7d&model=m",

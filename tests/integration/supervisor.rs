@@ -28,7 +28,7 @@ fn heard(socket: &Socket) -> String {
 }
 
 /// Returns the next message that is not a sign of life.
-fn said(socket: &Socket) -> String {
+fn next_message(socket: &Socket) -> String {
     loop {
         let message = heard(socket);
         if message != "WATCHDOG=1" {
@@ -95,11 +95,15 @@ fn starts_that_wait_for_certificates_are_not_given_up() {
             .env("NOTIFY_SOCKET", &name),
     );
     let starting = "EXTEND_TIMEOUT_USEC=30000000\nSTATUS=starting: the log says what is awaited";
-    assert_eq!([said(&socket), said(&socket)], [starting; 2]);
+    assert_eq!(
+        [next_message(&socket), next_message(&socket)],
+        [starting; 2]
+    );
     std::fs::remove_file(&key).unwrap();
     std::fs::write(&key, &leaf.key).unwrap();
     ready(&mut process, admin).unwrap();
-    let ready = std::iter::repeat_with(|| said(&socket)).find(|message| message != starting);
+    let ready =
+        std::iter::repeat_with(|| next_message(&socket)).find(|message| message != starting);
     assert!(ready.unwrap().starts_with("READY=1\n"));
 }
 
@@ -119,7 +123,10 @@ fn a_service_manager_hears_of_serving_and_stopping() {
             );
             let setup = Gateway::with(Catalog::over(&mock)).env("NOTIFY_SOCKET", &name);
             let mut gateway = setup.server("drain: { grace: 20s }").start().await;
-            assert_eq!(said(&socket), "READY=1\nSTATUS=serving 1 model, catalog 1");
+            assert_eq!(
+                next_message(&socket),
+                "READY=1\nSTATUS=serving 1 model, catalog 1"
+            );
             assert_eq!(
                 gateway.admin("/readyz").0,
                 200,
@@ -128,7 +135,7 @@ fn a_service_manager_hears_of_serving_and_stopping() {
             gateway
                 .swap(Catalog::over(&mock).model("other", &["a"]))
                 .await;
-            assert_eq!(said(&socket), "STATUS=serving 2 models, catalog 2");
+            assert_eq!(next_message(&socket), "STATUS=serving 2 models, catalog 2");
             let (mut stream, mut head) = gateway.open(&chat_stream("m")).await;
             eventually("it runs", || {
                 (gateway.status()["exchanges"] == 1).then_some(())
@@ -136,10 +143,10 @@ fn a_service_manager_hears_of_serving_and_stopping() {
             .await;
             gateway.signal("TERM");
             assert_eq!(
-                said(&socket),
+                next_message(&socket),
                 "STOPPING=1\nEXTEND_TIMEOUT_USEC=30000000\nSTATUS=stopping"
             );
-            assert_eq!(said(&socket), "STATUS=stopping: 1 exchange runs");
+            assert_eq!(next_message(&socket), "STATUS=stopping: 1 exchange runs");
             gate.open();
             stream.rest(&mut head).await;
             assert_eq!(gateway.exit(PATIENCE).code(), Some(0));

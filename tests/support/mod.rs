@@ -17,11 +17,11 @@ pub mod http2;
 pub mod ledger;
 pub mod metrics;
 pub mod mock;
+pub mod model_answers;
 pub mod play;
 pub mod process;
 pub mod proxy;
 pub mod redis;
-pub mod said;
 pub mod script;
 pub mod spans;
 pub mod tls;
@@ -36,8 +36,8 @@ pub use client::{chat, chat_stream};
 pub use gateway::Gateway;
 pub use http2::H2;
 pub use mock::Mock;
+pub use model_answers::ModelAnswer;
 pub use proxy::Proxy;
-pub use said::Said;
 pub use script::{Gate, Script};
 
 /// The longest time that anything that should happen at once may take. A machine that is several

@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_catalog_each_target_is_told_and_where_its_price_is_from() {
+    fn a_catalogs_targets_are_told_with_price_sources() {
         let text = "accounts:\n  o: {dialect: openai, key: {env: K}}\n  v: {dialect: openai, preset: vllm}\n  d: {dialect: demo}\n\
                     models:\n  m: {targets: [{account: o, model: gpt-4o-mini}, {account: v}, {account: v, model: x, price: {input: 1, output: 2, per_request: 0.001}}, {account: d}]}\n  \
                     n: {targets: [{account: o, model: gpt-4o}], price: {per_image: 0.04, per_character: 15e-6}}\ncallers: {}\n";

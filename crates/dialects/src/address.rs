@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_that_is_not_surely_public_is_not_public() {
+    fn a_host_not_surely_public_is_not_public() {
         for host in [
             "example.com",
             "EXAMPLE.com.",

@@ -123,7 +123,7 @@ fn scripts() {
 }
 
 #[test]
-fn how_much_it_is_asked_is_not_forgotten_when_it_closes() {
+fn closing_does_not_forget_how_much_is_asked() {
     let start = Instant::now();
     let mut breaker = Breaker::default();
     let mut settle = |outcome: Outcome, now: Instant| {
@@ -199,7 +199,7 @@ fn calls_are_those_that_it_looks_back_on() {
 }
 
 #[test]
-fn who_went_where_nobody_else_was_left_settles_nothing_later() {
+fn last_resorts_settle_nothing_later() {
     let start = Instant::now();
     let mut breaker = Breaker::default();
     for n in 0..20 {
@@ -330,7 +330,7 @@ fn chance_only_lengthens_a_cool_down() {
 }
 
 #[test]
-fn among_many_calls_a_few_in_a_row_are_chance() {
+fn among_many_calls_a_few_failures_are_chance() {
     let start = Instant::now();
     let mut breaker = Breaker::default();
     let mut settle = |outcome: Outcome, now: Instant| {

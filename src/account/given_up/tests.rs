@@ -54,7 +54,7 @@ impl Watched {
 }
 
 #[test]
-fn a_leave_counts_after_three_times_the_slowest_usual_answers() {
+fn leaving_counts_after_thrice_the_slowest_usual_answers() {
     for (usual, waited, counts) in [
         (400, 1_000, false),
         (400, 1_450, true),
@@ -102,7 +102,7 @@ fn times_of_whole_answers_say_nothing_of_streams() {
 }
 
 #[test]
-fn while_the_usual_time_is_unknown_an_answer_to_anybody_shows_that_the_target_works() {
+fn without_a_usual_time_any_answer_shows_life() {
     let mut watched = Watched::new();
     watched.now = 10_000;
     watched
@@ -115,7 +115,7 @@ fn while_the_usual_time_is_unknown_an_answer_to_anybody_shows_that_the_target_wo
 }
 
 #[test]
-fn three_within_half_a_minute_move_the_target_behind_the_others_for_ten_seconds() {
+fn three_leaves_in_half_a_minute_demote_targets() {
     let mut watched = Watched::new().usually(400);
     watched.now += 60_000;
     assert!(!watched.leave(MAIN, 2_000, 0).is_behind && !watched.leave(MAIN, 2_000, 0).is_behind);
@@ -134,7 +134,7 @@ fn three_within_half_a_minute_move_the_target_behind_the_others_for_ten_seconds(
 }
 
 #[test]
-fn of_many_calls_one_of_fifty_must_be_given_up() {
+fn of_many_calls_a_fiftieth_must_be_abandoned() {
     let mut watched = Watched::new().usually(400);
     let now = watched.at(watched.now + 60_000);
     let began = watched.at(watched.now + 58_000);
@@ -161,7 +161,7 @@ fn of_many_calls_one_of_fifty_must_be_given_up() {
 }
 
 #[test]
-fn one_person_who_cancels_again_and_again_is_one_caller_who_gives_up() {
+fn one_person_cancelling_again_is_one_caller() {
     let mut watched = Watched::new();
     for nth in 0..5 {
         watched.now += 2_500;
@@ -189,7 +189,7 @@ fn one_impatient_caller_beside_patient_ones_moves_nothing() {
 }
 
 #[test]
-fn many_who_leave_at_once_are_many_also_with_one_key() {
+fn many_who_leave_are_many_with_one_key() {
     let mut watched = Watched::new();
     watched.now = 2_000;
     let told: Vec<_> = (0..5)
@@ -209,7 +209,7 @@ fn many_who_leave_at_once_are_many_also_with_one_key() {
 }
 
 #[test]
-fn leaves_of_one_key_open_no_breaker_while_others_ask_too() {
+fn one_keys_leaving_opens_no_breaker_among_others() {
     let mut watched = Watched::new().usually(400);
     watched.now += 60_000;
     watched
@@ -248,7 +248,7 @@ fn what_is_forgotten_does_not_stand_behind() {
 }
 
 #[test]
-fn after_an_hour_without_an_answer_only_what_is_new_is_known() {
+fn after_an_unanswered_hour_only_news_is_known() {
     let mut watched = Watched::new().usually(400);
     watched.now += 3_600_000;
     assert!((0..3).all(|_| watched.leave(MAIN, 2_000, 0).counts) && watched.is_behind());

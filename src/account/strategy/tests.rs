@@ -361,7 +361,7 @@ proptest! {
     }
 
     #[test]
-    fn sticky_moves_the_share_of_what_left_and_nothing_else(weights in prop::collection::vec(1u32..20, 3..7), gone in 0usize..3, seed in any::<u64>()) {
+    fn sticky_moves_only_the_share_that_left(weights in prop::collection::vec(1u32..20, 3..7), gone in 0usize..3, seed in any::<u64>()) {
         let views: Vec<View> = weights.iter().enumerate().map(|(n, weight)| view(&n.to_string(), *weight)).collect();
         let mut left = views.clone();
         let removed = left.remove(gone);

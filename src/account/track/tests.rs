@@ -26,7 +26,7 @@ fn succeed(track: &Arc<TargetHealth>, now: Instant) {
 }
 
 #[test]
-fn a_rate_limit_rests_the_target_and_a_milder_one_does_not_shorten_it() {
+fn a_rate_limit_is_not_shortened_by_milder_ones() {
     let (track, now) = (Arc::new(TargetHealth::default()), Instant::now());
     let mut late = admitted(&track, now);
     assert_eq!(
@@ -58,7 +58,7 @@ fn a_rate_limit_rests_the_target_and_a_milder_one_does_not_shorten_it() {
 }
 
 #[test]
-fn who_is_overloaded_stands_behind_the_others_until_it_answers_and_rests_for_nobody() {
+fn overloaded_targets_stand_behind_and_never_rest() {
     let (track, now) = (Arc::new(TargetHealth::default()), Instant::now());
     let fit = |at: Instant| track.standing(true, false, at, SystemTime::now()).fit;
     let failed = fail(&track, Class::Overloaded, Some(7), now);
@@ -77,7 +77,7 @@ fn who_is_overloaded_stands_behind_the_others_until_it_answers_and_rests_for_nob
 }
 
 #[test]
-fn what_another_found_broken_is_not_fit_until_it_answers() {
+fn a_target_broken_elsewhere_needs_an_answer_first() {
     let (track, now) = (Arc::new(TargetHealth::default()), Instant::now());
     let fit = |at: Instant| track.standing(true, false, at, SystemTime::now()).fit;
     let until = now + Duration::from_secs(5);
@@ -151,7 +151,7 @@ fn three_refusals_in_a_row_rest_it() {
 }
 
 #[test]
-fn an_answer_ends_the_rest_for_refusals_and_not_the_one_for_a_rate_limit() {
+fn answers_end_rests_for_refusals_not_rate_limits() {
     let (track, now) = (Arc::new(TargetHealth::default()), Instant::now());
     let mut out: Vec<AttemptGuard> = (0..5).map(|_| admitted(&track, now)).collect();
     let mut end = |class| {
@@ -350,7 +350,7 @@ fn a_probed_target_is_for_its_probe_alone() {
 }
 
 #[test]
-fn what_callers_give_up_stands_behind_and_is_expected_to_be_slow() {
+fn abandoned_targets_stand_behind_and_count_as_slow() {
     let (track, start) = (Arc::new(TargetHealth::default()), Instant::now());
     let clock = SystemTime::now();
     let at = |seconds: u64| start + Duration::from_secs(seconds);
@@ -409,7 +409,7 @@ fn what_callers_give_up_stands_behind_and_is_expected_to_be_slow() {
 }
 
 #[test]
-fn since_when_a_target_is_out_and_why_is_known_after_it_works_again() {
+fn a_recovered_targets_outage_stays_known() {
     let (track, start) = (Arc::new(TargetHealth::default()), Instant::now());
     let at = |seconds: u64| start + Duration::from_secs(seconds);
     assert_eq!((track.since(start), track.last_failure()), (None, None));
@@ -459,7 +459,7 @@ fn since_when_a_target_is_out_and_why_is_known_after_it_works_again() {
 }
 
 #[test]
-fn the_last_failure_is_the_last_caller_who_gave_up() {
+fn the_last_failure_is_the_last_impatient_caller() {
     let (track, now) = (Arc::new(TargetHealth::default()), Instant::now());
     let failed = || {
         track

@@ -52,7 +52,7 @@ fn field<'c>(field: &'c str, new: New) -> [Change<'c>; 1] {
 }
 
 #[test]
-fn what_somebody_is_in_the_middle_of_writing_is_read_again() {
+fn half_written_files_are_read_again() {
     let folder = Folder::new("again");
     fs::create_dir_all(folder.0.join("catalog.d")).unwrap();
     let other = folder.0.join("catalog.d/zz.yaml");
@@ -86,7 +86,7 @@ fn what_somebody_is_in_the_middle_of_writing_is_read_again() {
 }
 
 #[test]
-fn a_file_is_replaced_with_its_mode_and_nothing_is_left_beside_it() {
+fn a_replaced_file_keeps_its_mode_and_leaves_nothing() {
     let folder = Folder::new("mode");
     for mode in [0o600, 0o640, 0o664] {
         fs::set_permissions(folder.catalog(), Permissions::from_mode(mode)).unwrap();
@@ -198,7 +198,7 @@ fn what_somebody_else_changed_meanwhile_is_kept() {
 }
 
 #[test]
-fn of_many_at_once_each_sees_what_the_one_before_did() {
+fn of_many_at_once_each_sees_its_predecessor() {
     let folder = Folder::new("many");
     std::thread::scope(|scope| {
         for number in 0..8_u8 {

@@ -238,7 +238,7 @@ fn all_errors_of_all_files_at_once() {
 }
 
 #[test]
-fn a_file_that_is_no_yaml_makes_no_errors_in_others() {
+fn a_file_without_yaml_makes_no_other_errors() {
     check_all(
         &[
             "accounts: {}\nmodels: {m: {targets: [{account: a}], colour: 1}}\ncallers: {}\n",

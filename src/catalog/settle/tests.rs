@@ -170,7 +170,7 @@ fn every(pause: u64, times: u64, act: impl Fn(u64) -> Act) -> Vec<(u64, &'static
 }
 
 #[test]
-fn what_is_written_in_place_is_taken_when_it_stood_still() {
+fn a_file_written_in_place_is_taken_once_still() {
     check(&[(1, "a", write("new"))], &[(550, "new")]);
     check(
         &[(1, "a", write("new")), (301, "a", add("er"))],
@@ -193,7 +193,7 @@ fn what_is_written_in_place_is_taken_when_it_stood_still() {
 }
 
 #[test]
-fn what_is_emptied_to_be_written_again_is_not_taken() {
+fn a_file_emptied_for_writing_is_not_taken() {
     let script = every(300, 24, |n| {
         write(&if n % 2 == 0 {
             String::new()
@@ -215,7 +215,7 @@ fn what_is_emptied_to_be_written_again_is_not_taken() {
 }
 
 #[test]
-fn what_is_renamed_into_place_is_taken_at_the_second_look() {
+fn a_renamed_file_is_taken_at_the_second_look() {
     check(&[(1, "a", renamed("new"))], &[(150, "new")]);
     // Who then writes into it begins anew. What gave way was whole.
     check(
@@ -260,7 +260,7 @@ fn who_never_stops_holds_up_nothing() {
 }
 
 #[test]
-fn a_file_that_is_written_without_a_pause_keeps_its_last_text_while_others_go_on() {
+fn a_ceaselessly_written_file_keeps_its_last_text() {
     let mut script = every(20, 400, |n| add(&n.to_string()));
     script.push((2_001, "b", write("revoked")));
     script.sort_by_key(|(at, ..)| *at);
@@ -289,7 +289,7 @@ fn a_file_that_is_written_without_a_pause_keeps_its_last_text_while_others_go_on
 }
 
 #[test]
-fn what_somebody_holds_open_is_not_taken_in_the_middle() {
+fn open_files_are_not_taken_halfway() {
     let script = every(300, 10, |n| Act::Hold(format!(" {n}")));
     check(&script, &[]);
     // What is closed at last needs no more than two reads: it changes for long.
@@ -312,7 +312,7 @@ fn what_somebody_holds_open_is_not_taken_in_the_middle() {
 }
 
 #[test]
-fn a_file_that_is_held_open_is_told_of_and_holds_up_no_other() {
+fn a_file_held_open_is_reported_and_blocks_none() {
     let script = [
         (1, "a", Act::Open("half".to_owned())),
         (3_001, "b", write("revoked")),
@@ -361,7 +361,7 @@ fn closed_texts(script: &[(u64, &'static str, Act)], until: u64) -> Vec<(u64, St
 }
 
 #[test]
-fn what_is_rewritten_without_a_pause_has_closed_texts_after_three_seconds() {
+fn ceaseless_rewriting_has_closed_texts_after_three_seconds() {
     let found = closed_texts(&every(50, 120, |n| write(&format!("text {n:03}"))), 6_000);
     assert!(
         matches!(found.first(), Some((3_000..=3_100, text)) if text.as_str() >= "text 057"),
@@ -406,7 +406,7 @@ fn what_may_be_a_part_is_no_closed_text() {
 }
 
 #[test]
-fn a_closed_text_that_is_live_begins_the_wait_anew() {
+fn a_live_closed_text_begins_the_wait_anew() {
     let mut world = World::new().play(&every(50, 70, |n| write(&format!("text {n:03}"))), 3_200);
     let closed = world.settling.closed(world.at());
     assert_eq!(closed.len(), 1);
@@ -499,7 +499,7 @@ fn who_asks_is_not_made_to_wait() {
 }
 
 #[test]
-fn what_becomes_whole_while_something_else_is_considered_is_considered_next() {
+fn texts_whole_during_a_decision_are_considered_next() {
     let mut world = World::new().play(&[(1, "a", write("one"))], 549);
     world.now = 550;
     world.settling.observe(
@@ -579,7 +579,7 @@ proptest! {
     /// The same for whoever holds the file open until it is whole, with any pauses between the
     /// parts and between the texts.
     #[test]
-    fn no_part_of_what_is_held_open_is_ever_taken(
+    fn no_part_of_an_open_file_is_taken(
         texts in prop::collection::vec((prop::collection::vec(20_u64..=3_000, 1..4), 20_u64..=3_000), 1..8),
     ) {
         let (mut script, mut at) = (Vec::new(), 1);

@@ -221,7 +221,7 @@ fn f15_what_is_wrong_with_the_server() {
 }
 
 #[test]
-fn the_store_is_read_and_its_password_is_not_shown() {
+fn the_store_is_read_without_its_password() {
     let store = |text: &str| read("server.yaml", text).unwrap();
     let server = store(
         "seal: { keys: [{ file: seal.key }] }\nstore: { redis: { env: REDIS_URL }, tls: { ca: ca.pem }, instances: 3, on_store_down: refuse, timeout: 5ms, prefix: p }",
@@ -336,7 +336,7 @@ fn keys_that_seal_are_read_and_not_shown() {
 }
 
 #[test]
-fn proxies_of_the_environment_are_read_only_if_the_file_says_so() {
+fn proxies_of_the_environment_need_the_file() {
     let read = |text: &str, variables: &[(&str, &str)]| {
         super::parse_server("server.yaml", text, &mut |reference| match reference {
             Reference::Optional("NO_PROXY") if variables.is_empty() => {

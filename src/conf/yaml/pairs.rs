@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_are_those_of_the_text_as_it_was_written() {
+    fn columns_are_those_of_the_written_text() {
         let mut columns = Columns::new(vec![(1, 7), (2, 3), (2, 9)]);
         for (place, written) in [
             ((1, 2), 2),

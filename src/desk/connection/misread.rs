@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_asked_for_is_shown_only_where_it_is_that() {
+    fn asked_things_are_shown_only_where_true() {
         let check = |line: &str, expected: (&str, &str)| {
             assert_eq!(seen(&[line.as_bytes()]).asked(), expected, "{line}")
         };

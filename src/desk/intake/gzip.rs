@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bomb_is_refused_at_the_limit_and_at_the_budget() {
+    fn a_bomb_is_refused_at_limit_and_budget() {
         let bomb = pack(&vec![b' '; 64 << 20]);
         assert!(bomb.len() < 100_000, "{}", bomb.len());
         let (refused, left) = unpack(&bomb, 8 << 20);

@@ -110,7 +110,7 @@ fn a_head_may_be_large_but_not_too_large() {
 }
 
 #[test]
-fn what_is_no_answer_is_told_from_a_connection_that_ended() {
+fn no_answer_is_told_from_a_closed_connection() {
     let nonsense = |bytes: &str| matches!(fault(bytes), Some(HeadFault::Nonsense(_)));
     assert!(
         nonsense("SSH-2.0-OpenSSH\r\n") && nonsense("HTTP/1.1 200 OK\r\ncontent-length: x\r\n\r\n")

@@ -157,7 +157,7 @@ fn callers_of(change: &Change) -> Vec<String> {
 }
 
 #[test]
-fn what_is_told_to_break_breaks_and_nothing_else_does() {
+fn only_what_is_told_to_break_breaks() {
     let mut dice = Dice(0x9E37_79B9_7F4A_7C15);
     let mut seen = [0; 2];
     while seen[0] + seen[1] < DRAWN_EDITS {

@@ -79,7 +79,7 @@ fn nothing_is_said_of_what_is_the_same() {
 }
 
 #[test]
-fn a_model_that_goes_is_told_with_those_who_use_it() {
+fn a_removed_model_is_told_with_its_users() {
     check(
         &[("  far: { targets: [{ account: us, model: far-1 }] }\n", "")],
         &[BREAKS, "  model far: gone (caller beta; 1 key)"],
@@ -128,7 +128,7 @@ fn a_model_that_goes_is_told_with_those_who_use_it() {
 }
 
 #[test]
-fn a_name_that_a_model_takes_from_another_is_no_new_one() {
+fn a_name_moved_between_models_is_not_new() {
     let glob = ("aliases: [main]", "aliases: [main, \"m*\"]");
     let with = |edits: &[(&str, &str)]| {
         edits.iter().fold(BEFORE.to_owned(), |text, (old, new)| {
@@ -209,7 +209,7 @@ fn a_name_in_a_pattern_may_have_been_answered() {
 }
 
 #[test]
-fn who_may_use_what_is_told_for_callers_and_for_keys() {
+fn permissions_are_told_for_callers_and_keys() {
     check(
         &[("models: [big, small]", "models: [small]")],
         &[
@@ -316,7 +316,7 @@ fn keys_and_callers_that_stop_are_told() {
 }
 
 #[test]
-fn a_secret_that_another_key_has_then_is_not_refused() {
+fn a_secret_another_key_then_has_is_accepted() {
     let opens =
         |key: &str, other: &str| format!("  key {key}: a secret of it opens the key {other} then");
     // A key with another name.
@@ -795,7 +795,7 @@ fn another_kind_of_a_model_breaks_for_nobody() {
 }
 
 #[test]
-fn the_times_of_a_model_are_compared_as_they_count() {
+fn a_models_times_are_compared_as_they_count() {
     let of = |times: &str| format!("far: {{ {times}targets:");
     let with = |times: &str| BEFORE.replace("far: { targets:", &of(times));
     let check = |before: &str, after: &str, expected: &str| {
@@ -823,7 +823,7 @@ fn the_times_of_a_model_are_compared_as_they_count() {
 }
 
 #[test]
-fn settings_have_the_names_and_the_words_of_the_catalog() {
+fn settings_have_the_catalogs_names_and_words() {
     let words = "on_loss: refuse, on_broken_call: error, reasoning: hide, defaults: { max_tokens: 5 }, created: 2020-01-01";
     let all = BEFORE.replace(
         "far: { targets:",
@@ -842,7 +842,7 @@ fn settings_have_the_names_and_the_words_of_the_catalog() {
 
 /// A written name means its model, also where that model is not served, and never a glob's.
 #[test]
-fn a_name_that_a_model_takes_over_without_serving_it_breaks() {
+fn a_name_taken_over_unserved_breaks() {
     let glob = BEFORE.replace("aliases: [main]", "aliases: [main, \"fa?t*\"]");
     let off = glob.replace(
         "accounts:\n",
@@ -872,7 +872,7 @@ fn a_name_that_a_model_takes_over_without_serving_it_breaks() {
 }
 
 #[test]
-fn the_other_names_of_a_model_whose_id_is_still_answered_are_told() {
+fn other_names_of_served_models_are_told() {
     let two = BEFORE
         .replace("  far: {", "  far: { aliases: [x],")
         .replace("aliases: [main]", "aliases: [main, \"f*\"]");
@@ -988,7 +988,7 @@ fn many_alike_are_one_line() {
 }
 
 #[test]
-fn the_same_files_make_the_same_bytes_and_no_secret_is_in_them() {
+fn equal_files_make_equal_bytes_without_secrets() {
     let (one, other) = (catalog(BEFORE), catalog(BEFORE));
     let text =
         |catalog: &Catalog| serde_json::to_string(&Inventory::from_catalog(catalog)).unwrap();

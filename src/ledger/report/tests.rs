@@ -390,7 +390,7 @@ proptest! {
 }
 
 #[test]
-fn what_is_older_than_the_rows_is_told_in_whole_days() {
+fn beyond_the_rows_whole_days_are_told() {
     let folder = Folder::new();
     let now = calendar::now_millis();
     let today = day_of(now);

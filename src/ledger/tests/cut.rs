@@ -75,7 +75,7 @@ fn kill(folder: &Folder) {
 }
 
 #[test]
-fn what_runs_is_written_as_it_grows_and_replaced_by_its_row() {
+fn running_rows_are_written_growing_then_replaced() {
     let folder = Folder::new();
     let ledger = folder.open();
     let (stream, run) = Stream::begin(&ledger, NOW);
@@ -113,7 +113,7 @@ fn what_runs_is_written_as_it_grows_and_replaced_by_its_row() {
 }
 
 #[test]
-fn what_ran_in_a_process_that_died_is_a_row_of_the_next_one() {
+fn a_dead_processs_exchange_becomes_a_row() {
     let folder = Folder::new();
     let one = folder.open();
     let (stream, run) = Stream::begin(&one, NOW);
@@ -157,7 +157,7 @@ fn what_ran_in_a_process_that_died_is_a_row_of_the_next_one() {
 }
 
 #[test]
-fn a_ledger_from_before_has_no_such_table_and_one_whose_table_goes_has_it_again() {
+fn a_ledger_without_the_table_gets_it_again() {
     let folder = Folder::new();
     drop(folder.open());
     folder.read().execute_batch("DROP TABLE running").unwrap();
@@ -178,7 +178,7 @@ fn a_ledger_from_before_has_no_such_table_and_one_whose_table_goes_has_it_again(
 }
 
 #[test]
-fn limits_that_have_begun_are_told_what_is_found_later() {
+fn limits_already_begun_get_later_findings() {
     let folder = Folder::new();
     let limited = Limited::begin(folder.open());
     limited.exchange();
@@ -197,7 +197,7 @@ fn limits_that_have_begun_are_told_what_is_found_later() {
 
 /// Rows of the last minute, of the day and of the month: limits count them, and began without them.
 #[test]
-fn what_was_cut_is_told_apart_from_what_limits_began_with() {
+fn cut_things_are_told_apart_from_limits() {
     let folder = Folder::new();
     let now = calendar::now_millis();
     let earlier = [

@@ -51,7 +51,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
 
     #[test]
-    fn the_rows_of_a_batch_are_in_the_file_as_they_are(
+    fn a_batchs_rows_are_in_the_file_unchanged(
         rows in prop::collection::vec(some_row(), 0..3 * ROWS_AT_ONCE),
         split in 0..3 * ROWS_AT_ONCE,
     ) {

@@ -56,7 +56,7 @@ fn detailed(folder: &Folder) -> i64 {
 }
 
 #[test]
-fn twice_the_sums_take_twice_the_steps_in_many_days_and_in_one() {
+fn twice_the_sums_take_twice_the_steps() {
     let until = until();
     for (days, sums_of_a_day) in [(20, 1_000), (1, 20_000)] {
         let [one, two] = [1, 2].map(|times| {
@@ -77,7 +77,7 @@ fn twice_the_sums_take_twice_the_steps_in_many_days_and_in_one() {
 }
 
 #[test]
-fn a_start_goes_on_where_the_last_process_was_and_reads_late_sums_again() {
+fn a_start_continues_and_reads_late_sums_again() {
     let (folder, until) = (Folder::new(), until());
     drop(with_sums(&folder, until..until + 4, 600));
     let mut book = with_sums(&folder, until - 4..until, 600);
@@ -109,7 +109,7 @@ fn a_start_goes_on_where_the_last_process_was_and_reads_late_sums_again() {
 }
 
 #[test]
-fn a_report_by_account_reads_sums_of_days_that_are_not_merged_yet() {
+fn account_reports_read_sums_not_merged_yet() {
     let (folder, until) = (Folder::new(), until());
     let mut book = with_sums(&folder, until - 3..until, 600);
     assert!(book.merge_days(until).unwrap());
@@ -138,7 +138,7 @@ fn a_report_by_account_reads_sums_of_days_that_are_not_merged_yet() {
 }
 
 #[test]
-fn what_takes_too_long_says_how_to_ask_for_less() {
+fn slow_questions_say_how_to_ask_for_less() {
     let (folder, until) = (Folder::new(), until());
     let mut book = with_sums(&folder, until - 3..until, 5);
     merge_all(&mut book, until);

@@ -77,7 +77,7 @@ fn with_rows(folder: &Folder, rows: u64) {
 }
 
 #[test]
-fn what_could_not_be_read_at_the_start_is_recalled_once() {
+fn what_the_start_missed_is_recalled_once() {
     let folder = Folder::new();
     with_rows(&folder, 40);
     let away = folder.path().join("away");
@@ -112,7 +112,7 @@ fn what_could_not_be_read_at_the_start_is_recalled_once() {
 }
 
 #[test]
-fn a_disk_that_comes_late_is_one_that_could_not_be_read() {
+fn a_late_disk_is_an_unreadable_one() {
     let folder = Folder::new();
     with_rows(&folder, 7);
     let (data, away) = (folder.path().join("data"), folder.path().join("away"));
@@ -130,7 +130,7 @@ fn a_disk_that_comes_late_is_one_that_could_not_be_read() {
 }
 
 #[test]
-fn one_question_at_a_time_and_the_past_waits_for_none() {
+fn questions_run_singly_and_the_past_waits_for_none() {
     let folder = Folder::new();
     let ledger = folder.open();
     ledger.write(row(NOW));

@@ -192,7 +192,7 @@ fn a_new_scope_begins_with_what_was_used_before() {
 }
 
 #[test]
-fn a_key_of_two_secrets_is_one_and_its_uses_are_counted() {
+fn a_key_of_two_secrets_counts_as_one() {
     let registry = Registry::default();
     let digests = ['1', '2']
         .map(|digit| format!("{{{}}}", hash(digit)))
@@ -227,7 +227,7 @@ fn a_key_of_two_secrets_is_one_and_its_uses_are_counted() {
 }
 
 #[test]
-fn when_a_key_was_last_used_is_known_whatever_stands_before_it() {
+fn a_keys_last_use_is_known_behind_any_rows() {
     let registry = Registry::default();
     let of = |ids: &str| {
         let keys = ids

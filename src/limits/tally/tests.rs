@@ -368,7 +368,7 @@ proptest! {
 }
 
 #[test]
-fn of_several_the_longest_wait_is_told_and_for_ever_first() {
+fn the_longest_wait_is_told_and_endless_ones_first() {
     let all = Limits {
         requests_per_minute: Some(1),
         requests_per_day: Some(1),
@@ -434,7 +434,7 @@ fn of_several_the_longest_wait_is_told_and_for_ever_first() {
 
 /// A limit that only an estimate exceeds is no wall: it lets one in when nothing else is counted.
 #[test]
-fn what_is_larger_than_a_limit_only_as_estimated_waits_until_nothing_is_counted() {
+fn estimates_above_a_limit_wait_for_zero() {
     let limits = Limits {
         tokens_per_minute: Some(100),
         usd_per_day: Some(Usd(50)),
@@ -511,7 +511,7 @@ fn what_is_larger_than_a_limit_only_as_estimated_waits_until_nothing_is_counted(
 }
 
 #[test]
-fn what_is_not_limited_by_the_minute_needs_no_ring_and_a_later_limit_counts_from_then_on() {
+fn without_a_minutes_limit_no_ring_is_kept() {
     let mut tally = Tally::default();
     let ask = Ask::exact(5, Usd(0));
     let by_minute = Limits {
@@ -652,7 +652,7 @@ fn a_clock_that_was_ahead_locks_nobody_out() {
 }
 
 #[test]
-fn what_was_no_longer_counted_when_time_is_set_back_is_not_taken_out_of_what_is() {
+fn a_clock_set_back_takes_out_nothing_uncounted() {
     let now = 1_795_046_400_000;
     let limits = Limits {
         tokens_per_minute: Some(100),
@@ -747,7 +747,7 @@ fn a_clock_set_back_gives_no_fresh_budget() {
 }
 
 #[test]
-fn a_share_of_a_limit_is_never_nothing_unless_all_of_it_is() {
+fn a_share_is_never_nothing_unless_the_limit_is() {
     for (limit, share, expected) in [
         (10, 3, 3),
         (2, 3, 1),

@@ -222,7 +222,7 @@ mod tests {
         }
 
         #[test]
-        fn a_printed_line_is_what_the_operator_has_and_one_more(
+        fn a_printed_line_is_the_operators_plus_one(
             hosts in prop::collection::vec("[A-Za-z0-9._-]{1,12}", 0..4),
             name in "[a-z0-9._-]{1,12}",
         ) {

@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_oldest_idle_one_goes_and_who_is_busy_stays() {
+    fn the_oldest_idle_one_goes_busy_stay() {
         let places = ConnectionSlots::new(3);
         let mut all: Vec<_> = (0..3).map(|_| places.take().unwrap()).collect();
         let gone = |leaving: &mut oneshot::Receiver<()>| {

@@ -138,7 +138,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_fits_is_a_beginning_and_not_longer_than_the_room(
+        fn what_fits_is_a_beginning_within_the_room(
             texts in prop::collection::vec(".{0,40}", 0..40), room in 0_usize..2_000,
         ) {
             let all: Vec<Value> = texts.into_iter().map(Value::from).collect();

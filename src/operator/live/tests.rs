@@ -42,7 +42,7 @@ proptest! {
 }
 
 #[test]
-fn a_page_has_the_rows_with_a_text_from_a_place_on() {
+fn a_page_has_matching_rows_from_a_place() {
     let rows: Vec<Row> = ["ab", "b", "abc", "c"]
         .into_iter()
         .map(|name| Row(name.to_owned()))

@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_and_goes_is_told_once_and_gathered_for_a_minute() {
+    fn flapping_is_told_once_and_gathered() {
         let mut pending = Pending::default();
         assert!(
             look(&mut pending, 0, &[], true).is_none(),
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn a_receiver_that_is_down_gets_it_later_and_is_asked_less_and_less() {
+    fn a_receiver_that_is_down_is_asked_less() {
         let mut pending = Pending::default();
         let tries: Vec<u64> = (0..2_000)
             .filter(|n| look(&mut pending, *n, &["a"], false).is_some())
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn what_becomes_worse_is_told_again_and_what_becomes_better_is_not() {
+    fn worse_is_told_again_and_better_is_not() {
         let (mut pending, mut told) = (Pending::default(), Vec::new());
         for (minute, severity) in [
             Severity::Warning,

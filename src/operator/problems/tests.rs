@@ -183,7 +183,7 @@ fn a_model_that_nobody_can_answer() {
 }
 
 #[test]
-fn a_credential_that_is_refused_and_a_quota_that_is_used_up() {
+fn doctor_tells_refused_credentials_from_used_up_quotas() {
     let account = AccountFacts {
         id: "a".into(),
         is_credential_refused: true,
@@ -403,7 +403,7 @@ fn hangs(callers: u64, attempts: u64, usual_ms: Option<u64>) -> Facts {
 }
 
 #[test]
-fn callers_who_give_up_are_told_as_a_target_that_hangs() {
+fn impatient_callers_are_told_as_a_hanging_target() {
     let facts = hangs(30, 30, Some(440));
     let what =
         "Callers give up waiting for alpha (30 in 1 min, after 2 s; it usually takes 0.4 s).";
@@ -465,7 +465,7 @@ fn callers_who_give_up_are_told_as_a_target_that_hangs() {
 }
 
 #[test]
-fn only_if_nothing_else_is_wrong_the_gateway_and_its_providers_are_well() {
+fn only_without_other_faults_is_all_well() {
     let recent = RecentFacts {
         requests: 20,
         by_caller: 9,
@@ -557,7 +557,7 @@ fn look(
 }
 
 #[test]
-fn failures_end_soon_after_the_recovery_and_never_become_worse_after_the_last_one() {
+fn failures_end_after_recovery_and_never_get_worse() {
     use Severity::{Critical, Warning};
     let memory = &mut FailureMemory::default();
     let severity = |found: Option<Finding>| found.map(|found| found.severity);
@@ -652,7 +652,7 @@ fn why_nobody_can_answer_a_model_is_told_once() {
 }
 
 #[test]
-fn problems_with_one_cause_are_one_by_account_with_their_number() {
+fn problems_with_one_cause_are_one_account() {
     let with = |id: &str, account: &str, reason| ModelFacts {
         id: id.into(),
         ..model([target(account, reason)])
@@ -715,7 +715,7 @@ fn an_empty_gateway_says_what_to_do_next() {
 }
 
 #[test]
-fn a_queue_that_is_half_full_or_turned_somebody_away() {
+fn problems_name_queues_half_full_or_overflown() {
     let with = |waiting, queue, shed| {
         let recent = RecentFacts {
             shed,
@@ -808,7 +808,7 @@ fn a_limit_that_is_nearly_used_up() {
 }
 
 #[test]
-fn a_store_that_is_down_joins_or_has_another_time() {
+fn problems_name_stores_down_joining_or_off_time() {
     let with = |state, clock_ahead_ms| {
         let error = (state == StoreState::Down).then(|| "refused".to_owned());
         let store = StoreReport {
@@ -851,7 +851,7 @@ fn a_store_that_is_down_joins_or_has_another_time() {
 }
 
 #[test]
-fn counts_that_could_not_be_read_are_told_until_they_are_sent_again_and_for_a_minute() {
+fn unreadable_counts_are_told_until_sent_again() {
     let with = |waiting, ago| {
         let unreadable = UnreadableReport {
             number: 2,
@@ -1092,7 +1092,7 @@ fn costs_that_are_not_known() {
 }
 
 #[test]
-fn many_problems_are_bounded_and_no_rule_crowds_out_another() {
+fn problems_are_bounded_and_crowd_none_out() {
     let broken: Vec<_> = (0..300)
         .map(|n| TargetFacts {
             name: format!("m{n}").into(),
@@ -1159,7 +1159,7 @@ fn many_problems_are_bounded_and_no_rule_crowds_out_another() {
 }
 
 #[test]
-fn the_memory_knows_since_when_and_a_clock_may_be_set() {
+fn the_memory_knows_since_when_despite_clocks() {
     let facts = Facts {
         open_admin: Some("x".to_owned()),
         ..healthy()
@@ -1285,7 +1285,7 @@ fn a_process_without_descriptors() {
 }
 
 #[test]
-fn each_rule_has_its_own_name_and_place_in_the_book() {
+fn each_rule_has_its_name_in_the_book() {
     let names: std::collections::BTreeSet<&str> = Rule::ALL.into_iter().map(Rule::name).collect();
     assert_eq!(names.len(), Rule::ALL.len());
     let book = include_str!("../../../docs/src/problems.md");

@@ -297,7 +297,7 @@ mod tests {
         assert_eq!(failing_account("a", None), "a failed too often");
     }
     #[test]
-    fn accounts_that_fail_in_the_same_way_are_told_together() {
+    fn accounts_that_fail_alike_are_told_together() {
         let target = |account: &str, reason, outcome| ModelTarget {
             account: account.into(),
             reason: Some(reason),

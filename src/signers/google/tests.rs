@@ -105,7 +105,7 @@ fn file(fields: &str) -> String {
 }
 
 #[test]
-fn an_assertion_says_who_asks_for_what_and_until_when() {
+fn an_assertion_says_who_what_and_until_when() {
     #[track_caller]
     fn check(fields: &str, header: &str, claims: &str) {
         let account = ServiceAccount::parse(&file(fields)).unwrap();
@@ -140,7 +140,7 @@ fn an_assertion_says_who_asks_for_what_and_until_when() {
 }
 
 #[test]
-fn a_file_is_read_with_its_project_and_line_ends_escaped_twice() {
+fn a_file_keeps_its_project_and_escaped_line_ends() {
     let account = ServiceAccount::parse(&file(r#","project_id":"p-1""#)).unwrap();
     assert_eq!(
         (account.project.as_deref(), account.token_uri.as_str()),

@@ -252,7 +252,7 @@ async fn authorities_sign_for_others() {
 }
 
 #[test]
-fn what_a_server_shows_as_its_own_is_a_pin() {
+fn a_servers_own_mark_is_a_pin() {
     let (authority, made) = (Authority::new("ours"), openssl(&["localhost"]));
     for (named, pins, signs) in [
         (leaf(&["localhost"]).der, true, false),
@@ -363,7 +363,7 @@ async fn a_root_of_version_1_signs_for_others() {
 }
 
 #[tokio::test]
-async fn where_nobody_can_name_an_authority_no_field_for_it_is_told() {
+async fn an_authority_that_cannot_be_named_is_no_field() {
     for shown in [
         Authority::new("a stranger").leaf(&["localhost"], GOOD),
         openssl(&["localhost"]),

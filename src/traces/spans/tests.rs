@@ -198,7 +198,7 @@ fn attribute<'s>(span: &'s (String, Vec<String>), name: &str) -> Option<&'s str>
 }
 
 #[test]
-fn a_trace_is_the_gateways_span_with_one_below_it_for_each_attempt() {
+fn a_trace_has_a_span_for_each_attempt() {
     let spans = shown(&traces(""), settled());
     let heads: Vec<&str> = spans.iter().map(|(head, _)| &**head).collect();
     assert_eq!(
@@ -269,7 +269,7 @@ fn a_trace_is_the_gateways_span_with_one_below_it_for_each_attempt() {
 }
 
 #[test]
-fn usage_is_on_one_span_and_a_hedge_that_lost_has_its_own_if_it_is_billed() {
+fn usage_is_on_one_span_losers_have_theirs() {
     let mut hedged = settled();
     let lost = Tried {
         prompt_tokens: Some(50),
@@ -323,7 +323,7 @@ fn usage_is_on_one_span_and_a_hedge_that_lost_has_its_own_if_it_is_billed() {
 }
 
 #[test]
-fn an_unknown_price_is_no_cost_and_an_estimate_says_so() {
+fn unknown_prices_are_no_cost_and_estimates_say_so() {
     let mut one = settled();
     (one.spending.cost, one.spending.usage.source) = (None, Source::Estimated);
     let spans = shown(&traces(""), one);
@@ -332,7 +332,7 @@ fn an_unknown_price_is_no_cost_and_an_estimate_says_so() {
 }
 
 #[test]
-fn without_gen_ai_and_for_counts_the_spans_are_those_of_http() {
+fn plain_counting_spans_are_those_of_http() {
     let mut counted = settled();
     (counted.request.door, counted.request.path) = ("count", "/v1/messages/count_tokens".into());
     for (more, settled) in [("gen_ai: off", settled()), ("", counted)] {
@@ -352,7 +352,7 @@ fn without_gen_ai_and_for_counts_the_spans_are_those_of_http() {
 }
 
 #[test]
-fn a_stream_and_a_conversation_are_shown_without_what_the_caller_calls_them() {
+fn streams_and_conversations_are_shown_without_callers_names() {
     let mut one = settled();
     (one.request.stream, one.request.session) = (true, Some("mail@example.com".into()));
     one.attempts.trail[1].first_ms = Some(422);
@@ -375,7 +375,7 @@ fn a_stream_and_a_conversation_are_shown_without_what_the_caller_calls_them() {
 }
 
 #[test]
-fn slices_that_ended_alike_have_a_span_each_and_no_span_is_lost() {
+fn slices_that_ended_alike_keep_their_spans() {
     let mut sliced = settled();
     sliced.attempts = Attempts::of_slices(true);
     for (number, outcome) in [
@@ -447,7 +447,7 @@ fn a_request_of_many_slices_has_few_spans() {
 }
 
 #[test]
-fn slices_are_no_retries_also_if_no_two_ended_alike() {
+fn slices_are_no_retries_whatever_their_ends() {
     let mut sliced = settled();
     sliced.attempts = Attempts::of_slices(true);
     for (at_ms, outcome) in [(0, "ok"), (5, "status")] {
@@ -464,7 +464,7 @@ fn slices_are_no_retries_also_if_no_two_ended_alike() {
 }
 
 #[test]
-fn without_parts_one_span_stands_for_all_slices_that_ended_alike() {
+fn without_parts_one_span_stands_for_slices() {
     let mut sliced = settled();
     sliced.attempts = Attempts::of_slices(false);
     (0..3).for_each(|at_ms| sliced.attempts.add(tried("main", "ok", at_ms)));
@@ -477,7 +477,7 @@ fn without_parts_one_span_stands_for_all_slices_that_ended_alike() {
 }
 
 #[test]
-fn the_scheme_is_that_of_the_listener_at_the_address() {
+fn the_scheme_is_that_of_the_addresss_listener() {
     let listeners = ["127.0.0.1:1", "[::1]:1", "0.0.0.0:2", "[::]:2", "[::]:3"]
         .map(|address| (address.parse().unwrap(), address.starts_with('[')));
     for (at, expected) in [
@@ -499,7 +499,7 @@ fn the_scheme_is_that_of_the_listener_at_the_address() {
 }
 
 #[test]
-fn how_an_answer_ended_is_on_the_span_that_answered() {
+fn an_answers_end_is_on_the_answering_span() {
     let mut one = settled();
     one.request.wants_json = true;
     (one.request.most_tokens, one.request.choices) = (NonZeroU32::new(256), 2);
@@ -572,7 +572,7 @@ fn a_providers_answer_id_is_on_its_attempt() {
 }
 
 #[test]
-fn what_is_the_callers_own_doing_is_no_error_of_the_gateway() {
+fn callers_own_doing_is_no_gateway_error() {
     let failed = |outcome, status| {
         let mut one = settled();
         (one.outcome, one.answer.status) = (outcome, status);

@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use serde_json::json;
 
-use super::{Clock, comes, goes, problems, told};
+use super::{Clock, comes, goes, problems, subject_and_text};
 use crate::support::canary::{ADMIN_KEY, KEY};
 use crate::support::client::{self, Connection};
 use crate::support::folder::Folder;
@@ -39,7 +39,7 @@ fn store_down() {
         gateway.advance(Duration::from_secs(5)).await;
         let down = comes(&gateway, "store_down").await;
         assert_eq!(down["severity"], "critical");
-        let (subject, what) = told(&down);
+        let (subject, what) = subject_and_text(&down);
         assert!(
             subject.starts_with("store redis://") && what.contains("is down"),
             "{subject}: {what}"
@@ -61,7 +61,7 @@ fn clock_off() {
         let gateway = clock.give(setup).start().await;
         goes(&gateway, "clock_off").await;
         clock.set(60);
-        let (subject, what) = told(&comes(&gateway, "clock_off").await);
+        let (subject, what) = subject_and_text(&comes(&gateway, "clock_off").await);
         assert!(
             subject == "process clock" && what.contains("ahead of the store's"),
             "{what}"
@@ -109,7 +109,7 @@ fn counts_unreadable() {
         counted(2).await;
         let problem = comes(&gateway, "counts_unreadable").await;
         assert_eq!(problem["severity"], "warning");
-        let (subject, what) = told(&problem);
+        let (subject, what) = subject_and_text(&problem);
         assert!(subject.starts_with("store redis://"), "{subject}");
         let wanted = "The store had counts of caller tight that could not be read: they were removed, and each gateway \
                       sends its own again.";
@@ -142,7 +142,10 @@ fn ledger_failing() {
             .await;
         let failing = comes(&gateway, "ledger_failing").await;
         assert_eq!(failing["severity"], "critical");
-        assert!(told(&failing).1.contains("not a database"), "{failing}");
+        assert!(
+            subject_and_text(&failing).1.contains("not a database"),
+            "{failing}"
+        );
         std::fs::remove_file(&path).expect("it is there");
         goes(&gateway, "ledger_failing").await;
     });
@@ -161,7 +164,7 @@ fn access_lines_dropped() {
         let mut connection = Connection::plain(gateway.address, None).await;
         connection.send(client::post(&chat("m"))).await;
         assert_eq!(connection.response().await.status, 200);
-        let (_, what) = told(&comes(&gateway, "access_lines_dropped").await);
+        let (_, what) = subject_and_text(&comes(&gateway, "access_lines_dropped").await);
         assert!(what.starts_with("1 access line was lost"), "{what}");
         clock.set(5 * 60);
         goes(&gateway, "access_lines_dropped").await;
@@ -197,7 +200,9 @@ fn panics() {
         let panics = comes(&gateway, "panics").await;
         assert_eq!(panics["severity"], "critical");
         assert!(
-            told(&panics).1.contains("1 exchange ended in it"),
+            subject_and_text(&panics)
+                .1
+                .contains("1 exchange ended in it"),
             "{panics}"
         );
         clock.set(3_000);
@@ -229,7 +234,7 @@ fn certificate_ends() {
         clock.set(before(10));
         let ends = comes(&gateway, "certificate_ends").await;
         assert_eq!(ends["severity"], "warning");
-        let (subject, what) = told(&ends);
+        let (subject, what) = subject_and_text(&ends);
         assert_eq!(subject, format!("listener {}", gateway.listeners[1]));
         assert!(
             what.ends_with("ends in 9 days.") || what.ends_with("ends in 10 days."),

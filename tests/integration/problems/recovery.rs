@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::{comes, problems, told};
+use super::{comes, problems, subject_and_text};
 use crate::support::{
     Catalog, Gateway, Mock, PATIENCE, Script, chat, eventually, eventually_within, run_within,
 };
@@ -62,7 +62,7 @@ fn the_verdict_ends_with_the_outage() {
         says(&gateway, "failing", "nothing asked since").await;
         let problem = problems(&gateway, "failures").pop().expect("it stands");
         assert_eq!(
-            (&problem["severity"], told(&problem).0),
+            (&problem["severity"], subject_and_text(&problem).0),
             (&json!("critical"), "model m".to_owned())
         );
         for _ in 0..3 {
@@ -111,7 +111,7 @@ fn problems_with_one_cause_are_one() {
             panic!("{critical:#?}")
         };
         assert_eq!(
-            (told(one).0.as_str(), &one["number"]),
+            (subject_and_text(one).0.as_str(), &one["number"]),
             ("account a", &json!(5))
         );
         assert_eq!(

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 use portcullis::base::calendar::format_system_time;
 use serde_json::json;
 
-use super::{Clock, comes, goes, problems, told};
+use super::{Clock, comes, goes, problems, subject_and_text};
 use crate::support::canary::{KEY, hash};
 use crate::support::{Catalog, Gate, Gateway, Mock, Script, chat, client, eventually, run};
 
@@ -32,7 +32,7 @@ fn reload_refused() {
         let mock = Mock::start().await;
         let gateway = Gateway::over(&mock).await;
         gateway.write_catalog(format!("{}nonsense: 1\n", Catalog::over(&mock)));
-        let (subject, what) = told(&comes(&gateway, "reload_refused").await);
+        let (subject, what) = subject_and_text(&comes(&gateway, "reload_refused").await);
         assert!(
             subject == "catalog catalog" && what.contains("catalog.yaml:"),
             "{subject}: {what}"
@@ -50,7 +50,7 @@ fn change_held() {
         let many = few.clone().model("n", &["a"]).model("o", &["a"]);
         let gateway = Gateway::start(many).await;
         gateway.write_catalog(few);
-        let (_, what) = told(&comes(&gateway, "change_held").await);
+        let (_, what) = subject_and_text(&comes(&gateway, "change_held").await);
         assert!(what.contains("removes 2 of 3 models"), "{what}");
         // It stays so, and is taken.
         gateway.advance(Duration::from_secs(5)).await;
@@ -71,7 +71,7 @@ fn model_unfit_and_breaker_open() {
         }
         let unfit = comes(&gateway, "model_unfit").await;
         assert_eq!(unfit["severity"], "critical");
-        let (subject, what) = told(&unfit);
+        let (subject, what) = subject_and_text(&unfit);
         assert!(
             subject == "model alone" && what.contains("a closes connections without an answer"),
             "{what}"
@@ -91,7 +91,7 @@ fn model_unfit_and_breaker_open() {
             "the other one answers"
         );
         clock.set(31);
-        let (subject, what) = told(&comes(&gateway, "breaker_open").await);
+        let (subject, what) = subject_and_text(&comes(&gateway, "breaker_open").await);
         assert!(
             subject.starts_with("target a/") && what.contains("its breaker keeps requests"),
             "{subject}: {what}"
@@ -116,7 +116,7 @@ fn credential_refused() {
             200,
             "the other one answers"
         );
-        let (subject, what) = told(&comes(&gateway, "credential_refused").await);
+        let (subject, what) = subject_and_text(&comes(&gateway, "credential_refused").await);
         assert!(
             subject == "account a" && what.contains("refuses its credential"),
             "{subject}: {what}"
@@ -144,7 +144,7 @@ fn queue() {
             mock.request(0).await;
             connections.push(connection);
         }
-        let (subject, what) = told(&comes(&gateway, "queue").await);
+        let (subject, what) = subject_and_text(&comes(&gateway, "queue").await);
         assert!(
             subject == "model m" && what.starts_with("1 request of at most 2 wait for `m`"),
             "{what}"
@@ -170,7 +170,7 @@ fn headroom() {
         mock.push(left("4")).push(left("90"));
         let gateway = Gateway::over(&mock).await;
         assert_eq!(gateway.post(&chat("m")).await.status, 200);
-        let (subject, what) = told(&comes(&gateway, "headroom").await);
+        let (subject, what) = subject_and_text(&comes(&gateway, "headroom").await);
         assert!(
             subject == "account a" && what.contains("4 % left"),
             "{what}"
@@ -199,7 +199,7 @@ fn limit_near() {
             assert!(problems(&gateway, "limit_near").is_empty(), "after {n}");
             assert_eq!(gateway.post(&chat("m")).await.status, 200);
         }
-        let (subject, what) = told(&comes(&gateway, "limit_near").await);
+        let (subject, what) = subject_and_text(&comes(&gateway, "limit_near").await);
         assert!(
             subject == "caller acme" && what.contains("9 of 10 of its `requests_per_day`"),
             "{what}"
@@ -213,7 +213,7 @@ fn limit_near() {
         gateway.advance(Duration::from_millis(500)).await;
         assert!(problems(&gateway, "limit_near").is_empty());
         clock.set(31);
-        let (_, what) = told(&comes(&gateway, "limit_near").await);
+        let (_, what) = subject_and_text(&comes(&gateway, "limit_near").await);
         assert!(what.contains("`requests_per_minute`"), "{what}");
         clock.set(120);
         goes(&gateway, "limit_near").await;
@@ -238,7 +238,7 @@ fn key_ends() {
         let gateway = clock.give(Gateway::with(with(72))).start().await;
         assert!(problems(&gateway, "key_ends").is_empty(), "nobody uses it");
         assert_eq!(gateway.post(&chat("m")).await.status, 200);
-        let (subject, what) = told(&comes(&gateway, "key_ends").await);
+        let (subject, what) = subject_and_text(&comes(&gateway, "key_ends").await);
         assert!(
             subject == "key acme/prod" && what.contains("ends in 2 days"),
             "{what}"
@@ -248,7 +248,7 @@ fn key_ends() {
         let ended = || {
             problems(&gateway, "key_ends")
                 .pop()
-                .filter(|problem| told(problem).1.contains("has ended"))
+                .filter(|problem| subject_and_text(problem).1.contains("has ended"))
         };
         eventually("it has ended", ended).await;
         clock.set(0);
@@ -283,7 +283,7 @@ fn old_secret_used() {
             gateway.raw(client::post_as(OLD, &chat("m"))).await.status,
             200
         );
-        let (subject, what) = told(&comes(&gateway, "old_secret_used").await);
+        let (subject, what) = subject_and_text(&comes(&gateway, "old_secret_used").await);
         assert!(
             subject == "key acme/prod" && what.contains("ends in 11 h"),
             "{what}"
@@ -311,7 +311,7 @@ fn unpriced() {
             .post(&chat("m"))
             .await
             .is_error(403, "price_unknown");
-        let (subject, what) = told(&comes(&gateway, "unpriced").await);
+        let (subject, what) = subject_and_text(&comes(&gateway, "unpriced").await);
         assert!(
             subject == "model m" && what.starts_with("1 request for `m` could not be sent"),
             "{what}"
@@ -343,7 +343,7 @@ fn failures_by_whose_fault_they_are() {
                 .is_error(502, "bad_upstream_response");
         }
         let failures = comes(&gateway, "failures").await;
-        let (subject, what) = told(&failures);
+        let (subject, what) = subject_and_text(&failures);
         let shown = (&*subject, &failures["part"], &failures["requests"]);
         assert_eq!(shown, ("model m", &json!("providers"), &json!(2)), "{what}");
         assert_eq!(
@@ -365,7 +365,7 @@ fn failures_by_whose_fault_they_are() {
                 .await;
             refused.is_error(401, "invalid_api_key");
         }
-        let (subject, what) = told(&comes(&gateway, "failures").await);
+        let (subject, what) = subject_and_text(&comes(&gateway, "failures").await);
         assert!(
             subject == "process portcullis" && what.contains("by the callers' fault"),
             "{subject}: {what}"
@@ -400,7 +400,7 @@ fn failures_of_the_gateway_itself() {
                 .await;
             drop(connection.try_response("POST").await);
         }
-        let (subject, what) = told(&comes(&gateway, "failures").await);
+        let (subject, what) = subject_and_text(&comes(&gateway, "failures").await);
         assert!(
             subject.ends_with(" m") && what.contains("because the gateway could not serve them"),
             "{subject}: {what}"
@@ -440,7 +440,7 @@ fn problems_name_a_full_queue_and_unpriced_answers() {
         let shed = || {
             problems(&gateway, "queue")
                 .pop()
-                .filter(|problem| told(problem).1.contains("no place to wait"))
+                .filter(|problem| subject_and_text(problem).1.contains("no place to wait"))
         };
         eventually("somebody was turned away", shed).await;
         gate.open();
@@ -450,7 +450,7 @@ fn problems_name_a_full_queue_and_unpriced_answers() {
         // Money is counted now, and an answer has no price.
         assert_eq!(gateway.post(&chat("m")).await.status, 200);
         assert_eq!(gateway.post(&chat("free")).await.status, 200);
-        let (subject, what) = told(&comes(&gateway, "unpriced").await);
+        let (subject, what) = subject_and_text(&comes(&gateway, "unpriced").await);
         assert!(
             subject == "model free" && what.starts_with("1 answer of `free`"),
             "{subject}: {what}"

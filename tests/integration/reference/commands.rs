@@ -11,7 +11,7 @@ fn the_chapter_of_the_command_line_is_current() {
     top.build();
     let mut text = format!(
         "{}\n\n{}",
-        sentence(&told(top.get_about())),
+        sentence(&text_or_empty(top.get_about())),
         list(&top, "portcullis")
     );
     describe(&top, "portcullis", &mut text);
@@ -59,7 +59,7 @@ fn list(command: &Command, path: &str) -> String {
         let name = format!("{path} {}", command.get_name());
         [
             format!("[`{name}`](#{})", crate::docs::links::slug(&name)),
-            sentence(&told(command.get_about())),
+            sentence(&text_or_empty(command.get_about())),
         ]
     };
     table(["Command", "What it does"], commands.map(row))
@@ -96,7 +96,7 @@ fn row(argument: &Arg) -> [String; 3] {
             .collect::<Vec<_>>()
             .join(", "),
     };
-    let help = told(argument.get_long_help().or(argument.get_help()));
+    let help = text_or_empty(argument.get_long_help().or(argument.get_help()));
     // Where clap does not know the default, the help says it in brackets.
     let (meaning, said) = match help.rsplit_once(" [default: ") {
         Some((meaning, default)) if default.ends_with(']') => {
@@ -123,7 +123,7 @@ fn row(argument: &Arg) -> [String; 3] {
             format!(
                 "<br>`{}`: {}",
                 word.get_name(),
-                sentence(&told(word.get_help()))
+                sentence(&text_or_empty(word.get_help()))
             )
         })
         .collect();
@@ -135,9 +135,9 @@ fn row(argument: &Arg) -> [String; 3] {
 }
 
 fn about(command: &Command) -> String {
-    told(command.get_long_about().or(command.get_about()))
+    text_or_empty(command.get_long_about().or(command.get_about()))
 }
 
-fn told(text: Option<&clap::builder::StyledStr>) -> String {
+fn text_or_empty(text: Option<&clap::builder::StyledStr>) -> String {
     text.map(ToString::to_string).unwrap_or_default()
 }

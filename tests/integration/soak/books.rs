@@ -33,7 +33,7 @@ pub enum Seen {
 
 /// What the gateway's access line says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Said {
+struct AccessLine {
     ok: bool,
     status: u16,
 }
@@ -44,7 +44,7 @@ pub struct Books(Mutex<Pages>);
 #[derive(Default)]
 struct Pages {
     seen: BTreeMap<u64, Seen>,
-    said: BTreeMap<u64, Said>,
+    said: BTreeMap<u64, AccessLine>,
     lines: u64,
     extra: u64,
     attempts: u64,
@@ -218,7 +218,7 @@ impl Pages {
             .said
             .insert(
                 number,
-                Said {
+                AccessLine {
                     ok: outcome == "ok",
                     status,
                 },
@@ -241,18 +241,18 @@ impl Pages {
         };
         let agree = match seen {
             Seen::Whole => {
-                said == Said {
+                said == AccessLine {
                     ok: true,
                     status: 200,
                 }
             }
             Seen::ErrorEvent => {
-                said == Said {
+                said == AccessLine {
                     ok: false,
                     status: 200,
                 }
             }
-            Seen::Status(status) => said == Said { ok: false, status },
+            Seen::Status(status) => said == AccessLine { ok: false, status },
             Seen::Left | Seen::Perhaps => true,
             Seen::Nothing => false,
         };

@@ -302,7 +302,7 @@ mod tests {
     /// As many accounts as are looked at side by side have a server that says nothing; one more has
     /// to wait.
     #[tokio::test]
-    async fn an_account_that_had_to_wait_for_others_is_not_called_slow() {
+    async fn an_account_that_waited_for_others_is_not_slow() {
         let server = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}/v1", server.local_addr().unwrap());
         let accounts: String = (0..=MAX_AT_ONCE)

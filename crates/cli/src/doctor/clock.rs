@@ -147,7 +147,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_clock_is_judged_by_the_one_in_the_middle() {
+    fn the_clock_is_judged_by_the_median() {
         let (now, mut clocks) = (SystemTime::now(), Clocks::default());
         let ms = calendar::now_millis();
         for (whose, told) in [("a", ms + 70_500), ("b", ms + 71_000), ("c", ms - 500)] {
@@ -184,7 +184,7 @@ mod tests {
 
     /// Each case: by how many seconds the others are ahead, and the findings.
     #[test]
-    fn with_an_even_number_the_middle_is_the_one_nearer_to_ours() {
+    fn an_even_median_is_the_nearer_one() {
         let check = |ahead: &[i64], expected: &[(&str, &str)]| {
             let seen = |(nth, ahead): (usize, &i64)| SeenClock {
                 whose: format!("c{nth}"),

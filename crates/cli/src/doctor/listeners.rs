@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn a_certificate_that_lives_for_a_short_time_is_judged_by_its_lifetime() {
+    fn short_lived_certificates_are_judged_by_their_lifetime() {
         let now = SystemTime::UNIX_EPOCH + Duration::from_secs(2_000_000_000);
         let check = |chain: &[(u64, u64)], expected| {
             let terms: Vec<CertificateTerm> = chain

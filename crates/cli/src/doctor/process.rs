@@ -243,7 +243,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_smallest_limit_of_a_group_and_those_above_it_counts() {
+    fn the_smallest_limits_of_groups_and_parents_count() {
         let root = std::env::temp_dir().join(format!("portcullis-cgroup-{}", std::process::id()));
         let file = |path: &str, text: &str| {
             fs::create_dir_all(root.join(path).parent().unwrap()).unwrap();
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn the_memory_of_a_container_counts_before_that_of_the_machine() {
+    fn a_containers_memory_goes_before_the_machines() {
         const GIB: u64 = 1 << 30;
         let container = || MemoryBounds {
             of_cgroup: Some(GIB),

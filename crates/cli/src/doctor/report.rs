@@ -316,7 +316,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_says_what_was_seen_and_below_it_what_to_do() {
+    fn a_line_says_what_was_seen_and_the_remedy() {
         let subject = || Subject::named("account", "openai");
         let finding = subject().ok("name", "a\u{1b}[31m\nb");
         assert_eq!(

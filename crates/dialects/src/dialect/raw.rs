@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn the_length_of_sound_is_said_in_the_last_event() {
+    fn the_length_of_sound_ends_the_stream() {
         let asked = Usage {
             source: Source::Estimated,
             ..Usage::default()

@@ -14,7 +14,7 @@ fn recipient(header: &AnswerHeader) -> Recipient<'_> {
 
 /// What passes through, and for a target of which the catalog says more.
 #[test]
-fn what_passes_through_goes_to_no_model_that_cannot_do_it() {
+fn pass_through_avoids_models_that_cannot_do_it() {
     let body = Bytes::from_static(
         br#"{"model":"m","messages":[{"role":"user","content":[{"type":"text","text":"a"},{"type":"image_url","image_url":{"url":"https://x/y"}}]}]}"#,
     );
@@ -60,7 +60,7 @@ fn what_passes_through_goes_to_no_model_that_cannot_do_it() {
 
 /// Each change takes memory, and a body may have a million places for one.
 #[test]
-fn a_body_in_which_too_much_would_have_to_change_is_refused() {
+fn a_body_needing_too_many_changes_is_refused() {
     let write = |count: usize| {
         let thought = r#"{"type":"thinking","thinking":"","signature":""},"#.repeat(count);
         let body = Bytes::from(format!(
@@ -74,7 +74,7 @@ fn a_body_in_which_too_much_would_have_to_change_is_refused() {
 }
 
 #[test]
-fn a_renamed_body_counts_beside_what_is_written_of_it() {
+fn a_renamed_body_counts_with_its_text() {
     let text = "x".repeat(100_000);
     let body = Bytes::from(format!(
         r#"{{"model":"m","max_tokens":9,"fallbacks":[{{"model":"ours"}}],"messages":[{{"role":"user","content":"{text}"}}]}}"#
@@ -144,7 +144,7 @@ fn data_that_stands_on_several_lines_passes_on_one() {
 }
 
 #[test]
-fn who_says_a_text_of_no_tokens_has_not_counted() {
+fn a_count_of_zero_for_a_text_is_ignored() {
     let wire = "data: {\"candidates\":[{\"content\":{\"parts\":[{\"text\":\"four byt\"}]},\"finishReason\":\"STOP\"}],\"usageMetadata\":{\"promptTokenCount\":9,\"totalTokenCount\":9}}\n\n";
     let (out, end) = streamed(&Dialect::from(&gemini::PROTOCOL), wire);
     let usage = end.unwrap();

@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn the_model_is_named_once_by_the_form_or_by_the_path() {
+    fn the_model_is_named_by_form_or_path() {
         let (read_of_form, place) = read(
             vec![field("n", "3", 5), field("model", "whisper-1", 40)],
             None,
@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn a_form_that_is_there_is_read_as_a_whole() {
+    fn a_form_is_read_as_a_whole() {
         let form =
             "--B\r\nContent-Disposition: form-data; name=\"model\"\r\n\r\nwhisper-1\r\n--B--\r\n";
         let read = Front::find("transcriptions")

@@ -597,7 +597,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_may_name_the_model_that_the_body_does_not_contradict() {
+    fn a_path_may_name_the_model_without_contradiction() {
         let asked = |model: Option<&str>| PathRequest {
             model: model.map(str::to_owned),
             stream: false,

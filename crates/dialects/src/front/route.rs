@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fixed_path_may_have_slashes_too_many_and_no_version() {
+    fn a_fixed_path_may_lack_version_or_double_slashes() {
         for path in [
             "/v1/chat/completions",
             "/chat/completions",

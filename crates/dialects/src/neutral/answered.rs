@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn every_call_needs_its_result_before_the_assistant_speaks_again() {
+    fn calls_need_results_before_the_assistant_speaks() {
         check("u", None);
         check("u c12 r1 r2", None);
         check("u c12 r2 r1 a u", None);

@@ -349,7 +349,7 @@ mod tests {
     use crate::neutral::price::{Each, Rates, Usd};
 
     #[test]
-    fn a_price_is_one_for_the_kinds_of_endpoint_that_are_charged_by_it() {
+    fn a_price_is_for_the_kinds_it_charges() {
         let none = Price::default();
         let each = Some(Each(1));
         for (price, priced) in [

@@ -132,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_overloaded_server_says_so_by_status_word_or_message() {
+    fn overload_is_known_by_status_word_or_message() {
         let check = |status: u16, word: &str, message: &str, expected: bool| {
             let word = (!word.is_empty()).then(|| word.to_owned());
             for (kind, code) in [(word.clone(), None), (None, word)] {

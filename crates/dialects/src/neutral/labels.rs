@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_has_them_in_its_first_events_however_it_is_cut() {
+    fn a_stream_has_them_in_its_first_events() {
         let anthropic = "event: message_start\ndata: {\"type\":\"message_start\",\"message\":{\"id\":\"msg_1\",\"model\":\
                          \"claude-x\"}}\n\nevent: ping\ndata: {}\n\n";
         let responses = ": hello\r\n\r\ndata:{\"response\":{\"id\":\"resp_1\",\"model\":\"gpt-x\",\"service_tier\":\

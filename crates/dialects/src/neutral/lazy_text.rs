@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_written_as_it_stood_until_it_is_another() {
+    fn it_is_written_unchanged_until_it_is_another() {
         let said = LazyText::literal(br#"a\/\"b\n"#);
         assert_eq!(written(&said), br#""a\/\"b\n""#);
         assert_eq!(&*said, "a/\"b\n");

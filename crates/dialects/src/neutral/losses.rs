@@ -141,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_only_added_to_is_named_and_is_no_loss() {
+    fn mere_additions_are_named_and_no_loss() {
         let in_words =
             |losses: &LostFields| losses.clone().in_words(|field| format!("{field:?}").into());
         let mut losses = LostFields::default();
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_caller_made_up_is_named_only_if_it_is_plain() {
+    fn callers_inventions_are_named_only_if_plain() {
         let mut losses: Losses = Losses::default();
         for name in [
             "odd",

@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn the_nearest_word_is_no_stronger_unless_it_must_be() {
+    fn the_nearest_word_is_weaker_if_possible() {
         use Effort::{High, Low, Max, Medium, Minimal, Xhigh};
         let some = Efforts::from_list(&[Low, High, Max]);
         for (meant, said) in [

@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn what_slices_used_adds_up_and_each_answer_is_charged_for() {
+    fn slices_use_adds_up_and_is_charged() {
         let reported = Usage {
             prompt: 3,
             source: Source::Reported,

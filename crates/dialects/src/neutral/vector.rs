@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_vector_comes_in_the_form_that_was_asked_for() {
+    fn a_vector_comes_in_the_asked_form() {
         let same = |vector: &str, base64| assert_eq!(text(vector, base64).as_deref(), Ok(vector));
         same("[0.1, -2e-3,7]", false);
         same(r#""zczMPQ==""#, true);

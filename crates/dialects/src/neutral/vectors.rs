@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn vectors_are_put_in_the_order_of_their_numbers_and_none_is_guessed() {
+    fn vectors_are_sorted_by_number_and_never_guessed() {
         let list = |body: &str| read(body).map(|(list, _)| list.join(" "));
         assert_eq!(
             list(r#"{"data":[{"v":[1],"i":1},{"i":0,"v":[0]}]}"#).as_deref(),
@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_that_passes_keeps_all_but_the_model_and_vectors_of_another_form() {
+    fn passing_answers_keep_all_but_model_and_vectors() {
         let body = r#"{ "model" : "up","data":[{"v":[1], "x":1},{"v":[2]}] }"#;
         let found = Vectors::read(body.as_bytes(), PLACES).unwrap();
         let vectors = [Cow::Borrowed(&b"[1]"[..]), Cow::Owned(b"\"b\"".to_vec())];
@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_that_cannot_be_are_corrected_and_an_id_is_added() {
+    fn impossible_counts_are_corrected_and_get_an_id() {
         let header = AnswerHeader {
             model: "m".into(),
             id: "embd-1".into(),

@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn d14_a_line_over_the_limit_is_refused_however_it_comes() {
+    fn d14_a_line_over_the_limit_is_refused() {
         for (stream, lines, is_fine) in [
             ("12345678\n", 1, true),
             ("123456789\n", 0, false),

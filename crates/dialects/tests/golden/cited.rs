@@ -246,7 +246,7 @@ fn check_without_url(name: &str, answer: &str, stream: &[u8], source: &Value) {
 
 /// Cohere's sources are documents and results of tools. Most of them have no URL.
 #[test]
-fn a_document_or_result_that_cohere_cites_is_named_as_lost() {
+fn documents_and_results_cited_by_cohere_are_lost() {
     let sources = json!([{"type": "tool", "id": "get_tides_1:0", "tool_output": {"high": "6"}}]);
     let citation =
         json!({"start": 3, "end": 6, "text": "six", "sources": sources, "type": "TEXT_CONTENT"});

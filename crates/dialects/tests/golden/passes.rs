@@ -103,7 +103,7 @@ fn chunks(
 /// However a stream is cut into reads, the caller gets what came; and one that ends too soon never
 /// looks whole.
 #[test]
-fn a_stream_passes_and_is_never_made_to_look_whole() {
+fn a_passing_stream_never_looks_falsely_whole() {
     let mut count = 0;
     for (case, recorded) in recorded(".stream") {
         let (bytes, model) = (bytes(&recorded), case.model(GOOGLE.name, GOOGLE.model));

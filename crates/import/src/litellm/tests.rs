@@ -184,7 +184,7 @@ fn stopped(config: &str, rows: &[&str]) -> (Vec<String>, String) {
 }
 
 #[test]
-fn a_field_of_a_key_that_binds_in_litellm_switches_it_off() {
+fn a_binding_field_of_litellms_key_disables_it() {
     for (field, expected) in [
         (r#""permissions": {"pii": true}"#, Some("guardrails")),
         (
@@ -336,7 +336,7 @@ fn a_deployment_has_the_price_of_its_base_model() {
 }
 
 #[test]
-fn the_report_begins_with_what_is_to_do_and_ends_with_what_is_exact() {
+fn the_report_goes_from_tasks_to_exactness() {
     let config = "model_list:\n  - { model_name: a, litellm_params: { model: azure/a, api_base: os.environ/NO_BASE, api_key: os.environ/K } }\n  \
                   - { model_name: b, litellm_params: { model: azure/b, api_key: os.environ/K } }\n  \
                   - { model_name: c, litellm_params: { model: openai/gpt-4o, api_key: os.environ/K } }\n\
@@ -386,7 +386,7 @@ fn a_team_without_memberships_is_named_with_its_file() {
 }
 
 #[test]
-fn an_empty_field_of_a_key_does_not_hide_its_budget() {
+fn an_empty_field_does_not_hide_the_budget() {
     let budget = r#"{"budget_id": "b", "rpm_limit": 7, "max_budget": 3, "budget_duration": "1d",
         "model_max_budget": {"m": {"budget_limit": 2, "time_period": "1d"}}}"#;
     for own in [
@@ -495,7 +495,7 @@ fn a_user_bounds_the_keys_of_a_team_too() {
 }
 
 #[test]
-fn what_a_member_of_a_team_may_use_bounds_the_keys_of_this_member() {
+fn a_team_members_limits_bound_their_keys() {
     const USER: &str = r#"{"user_id": "u", "models": []}"#;
     const BARE: &str = r#"{"team_id": "t", "models": []}"#;
     let of_team = key(r#""team_id": "t", "user_id": "u""#);
@@ -548,7 +548,7 @@ fn what_a_member_of_a_team_may_use_bounds_the_keys_of_this_member() {
 }
 
 #[test]
-fn a_budget_of_a_model_counts_for_the_names_that_litellm_knows() {
+fn a_models_budget_counts_for_names_litellm_knows() {
     for (models, of_key, budget, expected) in [
         (&["openai/gpt-4o"][..], "", "gpt-4o", Some("openai/gpt-4o")),
         (
@@ -679,7 +679,7 @@ fn rows_of_one_thing_that_differ_are_refused() {
 }
 
 #[test]
-fn rows_of_other_tables_are_refused_and_no_list_is_passed_over() {
+fn foreign_rows_are_refused_and_no_list_skipped() {
     for (row, table) in [
         (
             r#"{"tag_name": "x", "budget_id": "b", "models": []}"#,
@@ -842,7 +842,7 @@ fn other_names_and_unknown_fields_bound_a_key() {
 }
 
 #[test]
-fn a_user_without_models_of_its_own_gets_none_by_other_names() {
+fn a_user_without_models_gets_none() {
     let of_user = key(r#""user_id": "u""#);
     for (models, expected) in [
         (r#"["no-default-models"]"#, "models: []"),
@@ -871,7 +871,7 @@ fn a_user_without_models_of_its_own_gets_none_by_other_names() {
 }
 
 #[test]
-fn a_known_field_of_another_type_switches_a_key_off() {
+fn a_known_field_of_another_type_disables_keys() {
     for (field, value) in [
         ("team_id", r#"["t1"]"#),
         ("user_id", "5"),
@@ -944,7 +944,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
-    fn broken_files_never_panic_and_never_make_a_broken_catalog(
+    fn broken_files_never_panic_or_break_a_catalog(
         changes in prop::collection::vec((any::<usize>(), prop::sample::select(&ODD[..])), 1..4),
         of_keys in prop::collection::vec((any::<usize>(), prop::sample::select(&ODD[..])), 0..3),
         cut in prop::option::of(0.0_f64..1.0),

@@ -67,7 +67,7 @@ fn each_dialect_has_its_own_fields() {
 }
 
 #[test]
-fn dialects_know_where_they_are_and_how_they_are_paid_for() {
+fn dialects_know_their_place_and_payment() {
     let catalog = read_all(&["accounts:
   azure: {dialect: azure, base_url: 'https://a.openai.azure.com', key: k}
   bedrock: {dialect: bedrock, region: eu-west-1, aws: {access_key_id: a, secret_access_key: s}}
@@ -314,7 +314,7 @@ callers: {}
 }
 
 #[test]
-fn s06_what_is_wrong_with_a_secret_shows_nothing_of_it() {
+fn s06_a_wrong_secret_shows_nothing() {
     check_account("{dialect: openai, key: ''}", &[".key: is empty"]);
     check_account(
         "{dialect: openai, key: \"sk-canary\\n\"}",
@@ -902,7 +902,7 @@ fn words_that_people_bring_are_answered_with_ours() {
 }
 
 #[test]
-fn an_account_serves_what_its_address_has_unless_it_says_otherwise() {
+fn an_account_serves_what_its_address_has() {
     let served = |account: &str| {
         let catalog = read_one(&format!(
             "accounts:\n  a: {{{account}}}\nmodels: {{}}\ncallers: {{}}\n"

@@ -69,7 +69,7 @@ fn what_is_wrong_with_a_caller() {
 }
 
 #[test]
-fn s07_a_key_in_clear_text_is_refused_and_not_shown() {
+fn s07_a_clear_text_key_is_refused_unseen() {
     for (text, expected) in [
         (
             "sk-canary-0123456789",
@@ -104,7 +104,7 @@ fn s07_a_key_in_clear_text_is_refused_and_not_shown() {
 }
 
 #[test]
-fn of_several_secrets_those_are_replaced_that_end_before_the_newest() {
+fn secrets_ending_before_the_newest_are_replaced() {
     for (ends, expected) in [
         (&[Some(10)][..], &[false][..]),
         (&[Some(10), Some(20)], &[true, false]),

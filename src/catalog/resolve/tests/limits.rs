@@ -3,7 +3,7 @@ use crate::conf::price::Usd;
 use crate::limits::Limits;
 
 #[test]
-fn limits_are_read_exactly_and_what_makes_no_sense_is_said() {
+fn limits_are_read_exactly_or_refused() {
     let models = "accounts: { a: { dialect: demo } }\nmodels: { m: { aliases: [n], targets: [ { account: a } ] } }\n";
     let read = |callers: &str| {
         let files = [(

@@ -124,7 +124,7 @@ fn a_price_is_read_exactly_and_fills_itself_in() {
 }
 
 #[test]
-fn the_nearest_price_counts_and_it_is_a_whole_one() {
+fn the_nearest_whole_price_counts() {
     let both = "targets: [{account: local, price: {input: 1, output: 2}}], price: {input: 3, output: 4, per_request: 5}";
     let (told, from) = price(both).unwrap();
     assert_eq!(
@@ -146,7 +146,7 @@ fn the_nearest_price_counts_and_it_is_a_whole_one() {
 }
 
 #[test]
-fn well_known_models_have_a_price_where_their_provider_serves_them() {
+fn known_models_have_their_providers_price() {
     for (account, model, input) in [
         ("openai", "gpt-4o-mini", 150_000),
         ("groq", "openai/gpt-oss-120b", 150_000),
@@ -263,7 +263,7 @@ fn told(callers_yaml: &str) -> Vec<String> {
 }
 
 #[test]
-fn money_cannot_be_limited_where_nobody_knows_what_is_spent() {
+fn money_has_no_limit_where_spending_is_unknown() {
     let key = |more: &str| format!("{{hash: \"{A}\"{more}}}");
     let other = format!("{{hash: \"{B}\"}}");
     let local = "\"local\" at account \"b\" under another name";
@@ -365,7 +365,7 @@ fn money_cannot_be_limited_where_nobody_knows_what_is_spent() {
 }
 
 #[test]
-fn all_callers_and_keys_are_told_once_and_a_few_models_of_each() {
+fn callers_and_keys_are_told_once_with_few_models() {
     let models: String = (0..9)
         .map(|n| format!("  m{n}: {{targets: [{{account: b}}]}}\n"))
         .collect();
@@ -399,7 +399,7 @@ fn all_callers_and_keys_are_told_once_and_a_few_models_of_each() {
 }
 
 #[test]
-fn models_without_a_price_are_warned_of_once_where_it_matters() {
+fn unpriced_models_are_warned_of_once() {
     let warned = |accounts: &str, models: &str, acme: &str| {
         let text = format!(
             "accounts: {{{accounts}}}\nmodels:\n  m: {{targets: [{{account: a}}]{models}}}\ncallers:\n  acme: {{{acme}}}\n"
@@ -473,7 +473,7 @@ fn models_without_a_price_are_warned_of_once_where_it_matters() {
 }
 
 #[test]
-fn models_are_looked_at_once_for_all_keys_with_the_same_permissions() {
+fn models_are_checked_once_for_equal_permissions() {
     let models: String = (0..50)
         .map(|n| format!("  x{n}: {{targets: [{{account: b}}]}}\n"))
         .collect();

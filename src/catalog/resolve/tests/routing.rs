@@ -443,7 +443,7 @@ fn accounts_are_probed_where_that_is_written() {
 
 /// Each line of the file is told, and nothing twice.
 #[test]
-fn what_is_wrong_with_the_routing_is_told_at_once() {
+fn wrong_routing_is_told_at_once() {
     check_all(
         &[&catalog(
             "  m:\n    targets:\n      - {account: a, tier: 1}\n      - {account: b}\n    strategy: quickest\n    sticky: 1\n    hedge: {at_most: 0%}\n    \

@@ -67,7 +67,7 @@ fn variables_never_switch_traces_on() {
 }
 
 #[test]
-fn an_address_gets_the_path_where_the_standard_says_so() {
+fn an_address_gets_the_standards_path() {
     let url_of = |text: &str, variables: &[(&str, &str)]| url(&traces(text, variables));
     for (written, expected) in [
         ("http://Collector:4318", "http://collector:4318/v1/traces"),
@@ -285,7 +285,7 @@ fn what_is_wrong_is_told_without_the_secrets() {
 }
 
 #[test]
-fn headers_are_secrets_and_come_from_where_they_are_written() {
+fn headers_are_secrets_from_where_written() {
     let shown = |traces: &Traces| {
         assert!(
             traces.headers.iter().all(|(_, value)| value.is_sensitive())
@@ -336,7 +336,7 @@ fn headers_are_secrets_and_come_from_where_they_are_written() {
 }
 
 #[test]
-fn the_sampler_is_that_of_the_file_or_of_the_variables() {
+fn the_sampler_comes_from_file_or_variables() {
     let sampling = |more: &str, variables: &[(&str, &str)]| {
         let Sampling {
             share,

@@ -242,7 +242,7 @@ fn unknown_words_name_the_nearest() {
 }
 
 #[test]
-fn s06_what_is_no_word_of_ours_is_told_by_its_place() {
+fn s06_a_foreign_word_is_told_by_place() {
     for secret in [
         "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY",
         "6f1b2c3d-0a1b-4c2d-8e3f-9a8b7c6d5e4f",

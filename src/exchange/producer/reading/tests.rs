@@ -106,7 +106,7 @@ async fn reading(over: Over, pieces: Vec<Paced>, total: Instant) -> Reading {
 }
 
 #[tokio::test]
-async fn what_is_ready_to_be_read_does_not_put_off_a_deadline() {
+async fn ready_bytes_do_not_put_off_a_deadline() {
     let words = ["one".to_owned(), "two".to_owned()];
     let total = Instant::now();
     let mut reading = reading(
@@ -195,7 +195,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn the_text_of_a_stream_is_the_buffered_answers_text_whoever_reads_it(
+    fn a_streams_text_equals_the_buffered_answers(
         words in prop::collection::vec("[a-zé\"\\\\\n ]{1,12}", 1..12),
         sizes in prop::collection::vec(1_usize..90, 1..8),
         waits in prop::collection::vec(0_u8..3, 1..6),

@@ -28,7 +28,7 @@ fn ends(track: &TargetHealth, attempt: Sums, at: ClockReadings) {
 }
 
 #[test]
-fn a_target_is_quiet_until_something_is_asked_after_its_last_trouble() {
+fn a_target_is_quiet_until_asked_after_trouble() {
     let at = ClockReadings {
         now: Instant::now() + 2 * MINUTE,
         clock: SystemTime::now(),

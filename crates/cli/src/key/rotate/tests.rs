@@ -45,7 +45,7 @@ fn the_secret_before_works_on_for_the_overlap() {
 }
 
 #[test]
-fn all_that_are_good_stay_so_and_those_past_go() {
+fn all_that_are_good_stay_and_the_others_go() {
     check(
         "\n        hashes:\n          - { hash: s:past, until: 2030-01-10 } # past\n          # kept\n          - hash: s:good\n            until: 2030-03-01\n          - { hash: s:last } # sk-last-…",
         DAY,

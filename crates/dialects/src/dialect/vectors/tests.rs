@@ -62,7 +62,7 @@ fn answered(
 }
 
 #[test]
-fn an_answer_has_a_vector_for_each_text_or_is_none() {
+fn an_answer_has_a_vector_for_each_text() {
     let two = r#"{"model":"m","input":["a","b"]}"#;
     let check = |name, answer: &str, why: Option<&str>| match (
         answered(&EMBEDDINGS, name, two, answer),
@@ -110,7 +110,7 @@ fn an_answer_has_a_vector_for_each_text_or_is_none() {
 }
 
 #[test]
-fn what_passes_is_in_the_form_that_was_asked_for() {
+fn what_passes_has_the_asked_form() {
     let floats = r#"{"model":"m","input":"a"}"#;
     let base64 = r#"{"model":"m","input":"a","encoding_format":"base64"}"#;
     let answer = |vector: &str| {
@@ -169,7 +169,7 @@ fn sent(
 }
 
 #[test]
-fn what_vectors_are_for_is_said_by_the_request_then_the_header_then_the_catalog() {
+fn vectors_purpose_comes_from_request_header_then_catalog() {
     let usual = |input_type| Traits {
         input_type,
         ..Traits::UNKNOWN
@@ -442,7 +442,7 @@ fn an_estimate_among_the_slices_marks_the_whole() {
 }
 
 #[test]
-fn what_stands_beside_the_texts_is_not_sent_often_if_it_is_long() {
+fn long_settings_are_not_sent_with_each_slice() {
     let cut = |front, list: &str, length: usize| {
         let body = format!(r#"{{"model":"m","{list},"x":"{}"}}"#, "x".repeat(length));
         Slices::cut(&envelope(front, &body), &body.into(), 1)
@@ -464,7 +464,7 @@ fn what_stands_beside_the_texts_is_not_sent_often_if_it_is_long() {
 }
 
 #[test]
-fn a_text_is_named_by_its_place_in_the_whole_request() {
+fn a_text_is_named_by_its_place_in_requests() {
     for (text, expected) in [
         ("input[3]", "input[99]"),
         (

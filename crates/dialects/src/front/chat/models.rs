@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_list_has_what_openai_lists_and_what_models_are_for() {
+    fn a_list_has_openais_fields_and_the_purpose() {
         let model = ListedModel {
             id: "m",
             created: 7,

@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_the_operator_can_end_is_no_fault_of_the_callers() {
+    fn operators_faults_are_not_the_callers() {
         let error = CallerError {
             kind: "upstream_error",
             ..error(400)

@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn a_prompt_that_is_too_long_is_told_as_clients_know_it() {
+    fn a_too_long_prompt_is_told_as_clients_expect() {
         for (said, told) in [
             (
                 "prompt is too long: 5 tokens > 4 maximum",

@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_list_is_one_page_and_says_null_where_nothing_is_known() {
+    fn a_list_is_one_page_with_unknowns_null() {
         let model = |id| ListedModel {
             id,
             created: 7,

@@ -46,7 +46,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_in_the_body_is_found_wherever_it_stands() {
+    fn what_the_body_lacks_is_found_anywhere() {
         let source = |source: &str| format!(r#"{{"type":"image","source":{source}}}"#);
         let user =
             |block: &str| format!(r#"{{"messages":[{{"role":"user","content":[{block}]}}]}}"#);

@@ -196,7 +196,7 @@ const MODELS: [(&str, &str, &str); 30] = [
 ];
 
 #[test]
-fn a_model_is_that_of_the_request_or_one_that_the_key_may_use_here() {
+fn a_model_is_the_requests_or_an_allowed_one() {
     for (front, dialect, base) in doors() {
         for (_, field, expected) in MODELS.iter().filter(|(door, ..)| *door == front.name) {
             let body = |name: &str| format!("{base},{}}}", field.replace("NAME", name));
@@ -233,7 +233,7 @@ fn a_model_is_that_of_the_request_or_one_that_the_key_may_use_here() {
 }
 
 #[test]
-fn a_model_in_a_tool_that_nobody_knows_is_refused_even_if_it_is_allowed() {
+fn unknown_tools_with_a_model_are_refused() {
     for (front, dialect, base) in doors().into_iter().filter(|(front, ..)| **front != GEMINI) {
         for name in ["m", "ours"] {
             for types in [
@@ -252,7 +252,7 @@ fn a_model_in_a_tool_that_nobody_knows_is_refused_even_if_it_is_allowed() {
 }
 
 #[test]
-fn a_request_to_count_is_written_with_the_accounts_names_too() {
+fn a_counting_request_has_the_accounts_names() {
     let body = Bytes::from_static(
         br#"{"model":"m","messages":[{"role":"user","content":"x"}],"tools":[{"type":"advisor_20260301","name":"a","model":"ours"}]}"#,
     );
@@ -288,7 +288,7 @@ fn a_request_to_count_is_written_with_the_accounts_names_too() {
 
 /// Tools may stand in items of the conversation too, and in namespaces.
 #[test]
-fn tools_of_items_and_namespaces_are_judged_like_all_others() {
+fn tools_of_items_and_namespaces_are_judged_equally() {
     let dialect = Dialect::from(&openai::PROTOCOL).for_endpoint(Endpoint::Responses);
     for (place, param_ends) in [
         (
@@ -350,7 +350,7 @@ fn tools_of_items_and_namespaces_are_judged_like_all_others() {
 }
 
 #[test]
-fn a_tool_whose_type_changes_after_its_schema_is_refused() {
+fn a_tool_whose_type_changes_later_is_refused() {
     let (_, _, base) = &doors()[0];
     let tool = r#"{"type":"function","parameters":{"model":"dear"},"type":"openrouter:subagent"}"#;
     assert!(
@@ -526,7 +526,7 @@ const STORED: [(&str, &str, &str); 21] = [
 ];
 
 #[test]
-fn what_is_named_beside_the_conversation_needs_the_accounts_permission() {
+fn things_beside_the_conversation_need_the_accounts_permission() {
     for (front, _, base) in doors() {
         for (_, field, word) in STORED.iter().filter(|(door, ..)| *door == front.name) {
             let body = format!("{base},{field}}}");
@@ -598,7 +598,7 @@ fn what_is_empty_or_new_names_nothing() {
 }
 
 #[test]
-fn a_body_that_names_more_than_a_request_needs_is_refused() {
+fn a_body_naming_more_than_needed_is_refused() {
     let many = |count: usize| {
         format!(
             r#"{{"model":"m","messages":[{{}}],"models":["m"{}]}}"#,
@@ -784,7 +784,7 @@ fn member() -> impl Strategy<Value = String> {
 proptest! {
     /// At every door, and however a form spells it.
     #[test]
-    fn no_door_lets_a_model_through_that_the_key_may_not_use(
+    fn no_door_passes_a_model_the_key_lacks(
         outside in proptest::collection::vec(proptest::sample::select(vec!["extra_body", "x", "new-field", "Options"]), 1..5),
         member in member(),
         is_list in any::<bool>(),

@@ -255,7 +255,7 @@ fn of_a_form_only_the_name_is_written() {
 }
 
 #[test]
-fn what_answers_as_a_whole_is_asked_for_no_stream() {
+fn unstreamable_endpoints_are_asked_for_no_stream() {
     for (front, more) in [
         (
             front_of(Endpoint::Rerank),

@@ -223,7 +223,7 @@ fn told(pass: &Pass, seal: impl Fn(&str) -> String) -> String {
 }
 
 #[test]
-fn what_an_account_signs_is_sealed_and_nothing_else_is_changed() {
+fn only_an_accounts_signatures_are_sealed() {
     for pass in &passes() {
         let answers = Answers(pass, Some(AnswerSeal(Arc::new(Word("a")))));
         assert_eq!(answers.whole(), as_asked(&sealed(pass.whole, "a")));
@@ -247,7 +247,7 @@ impl Seal for TooLong {
 }
 
 #[test]
-fn what_is_too_long_and_what_nobody_seals_passes_as_it_came() {
+fn long_or_unsealed_things_pass_unchanged() {
     for pass in &passes() {
         for seal in [None, Some(AnswerSeal(Arc::new(TooLong)))] {
             let answers = Answers(pass, seal);
@@ -299,7 +299,7 @@ fn read(pass: &Pass, text: &str) -> Value {
 }
 
 #[test]
-fn what_was_sealed_comes_back_to_its_account_and_to_no_other() {
+fn sealed_things_return_only_to_their_account() {
     for pass in &passes() {
         let (turn, mine) = (pass.turn, Word("a"));
         // The account's own texts pass, whoever has them.
@@ -334,7 +334,7 @@ fn what_was_sealed_comes_back_to_its_account_and_to_no_other() {
 }
 
 #[test]
-fn a_seal_of_several_thoughts_or_of_another_kind_is_left_out() {
+fn a_seal_of_several_or_other_thoughts_is_dropped() {
     let [pass, ..] = &passes();
     let thought = |text: &'static str| Thought {
         signature: Some(text.into()),
@@ -357,7 +357,7 @@ fn a_seal_of_several_thoughts_or_of_another_kind_is_left_out() {
 }
 
 #[test]
-fn a_whole_answer_in_place_of_a_stream_carries_thoughts_too() {
+fn an_answer_replacing_a_stream_carries_thoughts() {
     let [.., pass] = &passes();
     let body = Bytes::from_static(pass.turn.as_bytes());
     let envelope = pass.front.envelope(&body).unwrap();
@@ -393,7 +393,7 @@ fn a_whole_answer_in_place_of_a_stream_carries_thoughts_too() {
 }
 
 #[test]
-fn long_parts_of_a_body_are_not_copied_and_short_ones_are_put_together() {
+fn long_parts_are_not_copied_short_ones_joined() {
     let [.., pass] = &passes();
     let item = |text: &str| json!({"id": "msg_1", "role": "user", "content": text});
     let long = "x".repeat(100_000);

@@ -433,7 +433,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_looks_or_only_is_called_so_counts_as_text() {
+    fn only_real_media_count_as_media() {
         let long = |begin: &str| format!("{begin}{}", "A".repeat(400_000 - begin.len()));
         let text = 100 + 300_000 / 4;
         let begins = [

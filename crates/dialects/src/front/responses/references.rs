@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_in_the_body_is_found_wherever_it_stands() {
+    fn what_the_body_lacks_is_found_anywhere() {
         for (part, is_refused) in [
             (
                 r#"{"type":"input_image","image_url":"http://10.0.0.1/x"}"#,
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_servers_tool_would_use_of_the_account_is_found() {
+    fn what_server_tools_use_of_accounts_is_found() {
         let is_refused = |body: &str| {
             let envelope = RESPONSES.envelope(body.as_bytes()).unwrap();
             envelope

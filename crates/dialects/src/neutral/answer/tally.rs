@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sealed_thought_counts_until_the_upstream_has_counted_the_answer() {
+    fn a_sealed_thought_counts_until_upstream_counts() {
         let mut tally = Tally::default();
         let sealed = "A".repeat(400);
         // A part of it is told as text.

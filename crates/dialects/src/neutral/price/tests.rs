@@ -109,7 +109,7 @@ fn a_long_prompt_makes_all_of_it_dearer() {
 }
 
 #[test]
-fn each_unit_has_its_price_and_the_sum_is_rounded_once() {
+fn units_have_prices_and_sums_are_rounded_once() {
     let each = |text: u64| Some(Each(text));
     // 4 cents a picture, 0.6 cents a minute, 15 dollars for a million characters, a cent an answer.
     let price = Price {
@@ -257,7 +257,7 @@ fn half_a_thousand_millionth_is_one() {
 }
 
 #[test]
-fn parts_that_are_more_than_the_whole_count_as_the_whole() {
+fn parts_above_the_whole_count_as_whole() {
     let price = price([1_000, 1_000, 2_000, 3_000, 5_000, 0]);
     assert_eq!(price.cost(&usage(10, 10, 50, 50, 50)), Usd(10 * 2 + 10 * 5));
     assert_eq!(price.cost(&usage(10, 0, 4, 50, 0)), Usd(4 * 2 + 6 * 3));

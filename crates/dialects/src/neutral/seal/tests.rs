@@ -331,7 +331,7 @@ fn lost(front: &Front) -> &'static str {
 }
 
 #[test]
-fn what_a_model_thought_comes_back_to_it_by_every_door() {
+fn thoughts_return_to_their_model_by_every_door() {
     for upstream in &upstreams() {
         for front in DOORS {
             for (hides, hid) in [(false, false), (true, true), (false, true), (true, false)] {
@@ -436,7 +436,7 @@ fn what_a_model_thought_comes_back_to_it_by_every_door() {
 }
 
 #[test]
-fn without_a_seal_nothing_is_carried_but_a_providers_own_signature() {
+fn without_a_seal_only_providers_signatures_travel() {
     for upstream in &upstreams() {
         for front in DOORS {
             let text = answered(upstream, front, true, None).to_string();
@@ -467,7 +467,7 @@ fn what_is_left_out_leaves_no_empty_message() {
 }
 
 #[test]
-fn all_thoughts_are_left_out_once_an_upstream_has_refused_them() {
+fn all_thoughts_go_once_an_upstream_refused_them() {
     let body = json!({"model": "m", "max_tokens": 9000, "thinking": {"type": "enabled", "budget_tokens": 2000}, "messages": [{"role": "user", "content": "x"},
         {"role": "assistant", "content": [{"type": "thinking", "thinking": "Hm.", "signature": "their own"}, {"type": "text", "text": "a"}]},
         {"role": "user", "content": "y"}]});

@@ -235,7 +235,7 @@ fn what_says_nothing_is_left_out() {
 }
 
 #[test]
-fn results_are_one_turn_in_the_order_of_their_calls() {
+fn results_are_one_turn_in_call_order() {
     let calls = assistant(&["t"], &["1", "2", "3"]);
     check(
         [
@@ -369,7 +369,7 @@ fn ids_may_come_again() {
 }
 
 #[test]
-fn a_hint_for_the_cache_on_a_result_is_kept() {
+fn a_cache_hint_on_a_result_is_kept() {
     let cache = || Some(Cache::default());
     let marked = Message {
         cache: cache(),

@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_message_quotes_does_not_speak_for_the_account() {
+    fn quotes_in_messages_do_not_speak_for_accounts() {
         for quoted in [
             "Your credit balance is too low to access the Anthropic API.",
             "You have reached your specified API usage limits.",
@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_that_is_no_error_of_theirs_is_one_all_the_same() {
+    fn a_foreign_error_body_is_still_an_error() {
         check(529, "", (None, None, None));
         check(502, "<html>bad gateway</html>", (None, None, None));
         check(500, r#"{"error":"boom"}"#, (None, None, None));
@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_told_in_an_answer_has_the_status_of_its_type() {
+    fn an_error_in_an_answer_has_its_types_status() {
         for (kind, meant, ..) in TYPES {
             assert_eq!(
                 hidden_error(body(kind, "no").as_bytes()).status,

@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_claude_is_taken_for_a_new_one_and_others_for_imitators() {
+    fn unknown_claudes_are_new_ones_and_others_imitators() {
         check(
             &[
                 "claude-opus-6",

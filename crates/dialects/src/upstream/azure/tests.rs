@@ -183,7 +183,7 @@ fn chunk(choice: &str) -> String {
 }
 
 #[test]
-fn the_first_chunk_is_swallowed_and_its_empty_head_does_not_win() {
+fn the_first_chunk_is_swallowed_with_its_head() {
     let [role, text, end] = [
         r#""content_filter_results":{},"delta":{"content":"","refusal":null,"role":"assistant"},"finish_reason":null"#
             .to_owned(),
@@ -225,7 +225,7 @@ fn the_first_chunk_is_swallowed_and_its_empty_head_does_not_win() {
 /// The asynchronous filter speaks between the model's chunks and after them, with an empty head and
 /// no delta.
 #[test]
-fn chunks_of_the_asynchronous_filter_pass_with_the_streams_head() {
+fn chunks_of_the_asynchronous_filter_follow_the_head() {
     let role = chunk(r#""delta":{"content":"","role":"assistant"},"finish_reason":null"#);
     let text = chunk(r#""delta":{"content":"Hi"},"finish_reason":null"#);
     let end = chunk(r#""delta":{},"finish_reason":"stop""#);

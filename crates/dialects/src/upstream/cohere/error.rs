@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_prompt_that_is_too_long_is_told_from_an_answer_that_may_not_be_so_long() {
+    fn a_too_long_prompt_is_no_too_long_answer() {
         let prompt = "too many tokens: total number of tokens in the prompt cannot exceed 4081 - received 4082. Try using a shorter prompt";
         check(
             400,

@@ -140,7 +140,7 @@ fn replied(body: &[u8], stream: bool) -> Option<Reply> {
 }
 
 #[test]
-fn a_tool_is_called_where_the_words_ask_for_one() {
+fn a_tool_is_called_where_words_ask() {
     let none = json!({});
     for (words, expected) in [
         ("hello", &[][..]),
@@ -294,7 +294,7 @@ fn the_choice_of_the_request_holds() {
 }
 
 #[test]
-fn after_the_results_comes_a_text_that_cites_the_first() {
+fn after_results_comes_text_that_cites_the_first() {
     let call = |id: &str| json!({"id": id, "type": "function", "function": {"name": "get_weather", "arguments": "{}"}});
     let mut request = json!({"model": "demo", "tools": [tool("get_weather")], "tool_choice": "required", "messages": [
         {"role": "user", "content": "in parallel"},
@@ -319,7 +319,7 @@ fn after_the_results_comes_a_text_that_cites_the_first() {
 }
 
 #[test]
-fn a_schema_is_answered_by_a_value_that_it_allows_or_declined() {
+fn a_schema_gets_an_allowed_value_or_declines() {
     let ask = |format: Value| {
         said(&json!({"messages": [{"role": "user", "content": "x"}], "response_format": format}))
     };
@@ -464,7 +464,7 @@ fn function(name: &str) -> Value {
 }
 
 #[test]
-fn a_tool_is_known_by_the_last_part_of_its_name() {
+fn a_tool_is_known_by_its_last_part() {
     for name in [
         "W-get_weather",
         "mcp__w__get_weather",

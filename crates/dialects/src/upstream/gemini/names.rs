@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_renamed_and_never_to_a_name_in_use() {
+    fn misfits_get_new_names_that_are_free() {
         check(&["a b"], &[("a_b", "a b")]);
         check(
             &["9to5", "-x", "wetter/münchen", "ns:f"],

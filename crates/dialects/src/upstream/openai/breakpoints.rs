@@ -173,7 +173,7 @@ mod tests {
 
     /// A model that knows breakpoints gets the hints of Messages as its own.
     #[test]
-    fn hints_for_a_cache_are_breakpoints_at_models_that_know_them() {
+    fn cache_hints_are_breakpoints_where_known() {
         let hint = json!({"type": "ephemeral"});
         let long = json!({"type": "ephemeral", "ttl": "1h"});
         let point = json!({"mode": "explicit"});
@@ -238,7 +238,7 @@ mod tests {
 
     /// Hints of Messages and of chat become breakpoints, and those become hints.
     #[test]
-    fn hints_for_a_cache_are_breakpoints_and_the_other_way_round() {
+    fn cache_hints_are_breakpoints_and_back() {
         let (hint, point) = (json!({"type": "ephemeral"}), json!({"mode": "explicit"}));
         let asked = json!({"model": "m", "max_tokens": 9, "system": [{"type": "text", "text": "Be brief.", "cache_control": hint}],
 "messages": [{"role": "user", "content": "x"},

@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn an_id_that_is_right_already_is_not_given_to_another() {
+    fn a_right_id_is_not_given_to_another() {
         let [short] = <[String; 1]>::try_from(shortened(&["call_1"])).unwrap();
         let [one, other] = <[String; 2]>::try_from(shortened(&["call_1", &short])).unwrap();
         assert_eq!(other, short);

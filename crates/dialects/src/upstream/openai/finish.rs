@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_show_as_tool_calls_unless_they_may_be_cut_short() {
+    fn calls_are_tool_calls_unless_they_may_be_cut() {
         assert_eq!(shown_reason("stop", true), "tool_calls");
         assert_eq!(shown_reason("function_call", true), "tool_calls");
         assert_eq!(shown_reason("length", true), "length");

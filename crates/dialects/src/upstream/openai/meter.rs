@@ -403,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_answer_can_have_is_not_believed_nor_what_came_with_it() {
+    fn impossible_counts_are_dropped_with_the_others_beside_them() {
         let check = |json: &str, doubted| {
             let usage = Counts::read(json.as_bytes(), &(0..json.len()))
                 .map(|counts| counts.settle(&Quirks::NONE, 400, 40));
@@ -611,7 +611,7 @@ br#"{"prompt_tokens":9,"completion_tokens":3,"total_tokens":12,"prompt_cache_hit
     }
 
     #[test]
-    fn a_cost_is_ours_or_none_where_one_is_shown() {
+    fn a_shown_cost_is_ours_or_none() {
         let usage = Usage {
             prompt: 900,
             completion: 300,

@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_of_counts_that_is_none_is_not_there() {
+    fn an_object_without_counts_is_absent() {
         #[derive(serde::Deserialize)]
         struct Of {
             #[serde(default, deserialize_with = "read_counts")]

@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_fits_stays_and_the_rest_is_made_to_each_once() {
+    fn what_fits_stays_and_remainders_are_given_once() {
         let long = "x".repeat(65);
         let wanted = [
             "a", "a.b", "a_b", "a", "a", "a_2", "", "_", "é", &long, &long, "a_b",

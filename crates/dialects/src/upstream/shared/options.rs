@@ -126,7 +126,7 @@ mod tests {
     use crate::front::chat::read::read_request;
 
     #[test]
-    fn what_the_model_cannot_say_is_left_out_or_cut() {
+    fn what_the_model_cannot_say_is_cut() {
         let (request, _) =
             read_request(br#"{"model":"m","temperature":0.5,"top_p":0.9,"max_tokens":100}"#)
                 .unwrap();

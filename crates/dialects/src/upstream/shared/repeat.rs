@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_that_stands_twice_or_with_escapes_is_not_learned() {
+    fn repeated_or_escaped_texts_are_not_learned() {
         for (data, text) in [
             (r#"{"kind":"text","text":"text"}"#, "text"),
             (r#"{"text":"a\nb"}"#, "a\nb"),

@@ -363,7 +363,7 @@ mod tests {
         #![proptest_config(ProptestConfig { cases: 512, failure_persistence: None, ..ProptestConfig::default() })]
 
         #[test]
-        fn it_says_what_the_scanner_says_however_the_text_is_cut(
+        fn it_agrees_with_the_scanner_however_cut(
             tokens in prop::collection::vec(
                 prop::sample::select(vec![
                     "{", "}", "[", "]", ",", ":", " ", "\"a\"", "\"é\\u00e9\\n\"", "\"\\ud83d\\ude00\"", "\"\\x\"", "\"", "\\", "0", "-1.5e+3", "1.", "01",

@@ -340,7 +340,7 @@ fn fold(cursor: &mut Cursor<'_>) -> Result<(), Broken> {
 }
 
 #[test]
-fn a_run_ends_at_each_byte_that_ends_one_and_at_no_other() {
+fn a_run_ends_at_each_ending_byte_only() {
     // Long enough for words, for blocks and for what is left of them.
     for length in [
         1, 7, 8, 9, 16, 31, 33, 63, 64, 65, 140, 200, 575, 577, 640, 1_200,

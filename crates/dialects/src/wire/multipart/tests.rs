@@ -91,7 +91,7 @@ fn the_model_is_found_wherever_it_stands() {
 }
 
 #[test]
-fn what_is_read_must_be_there_once_short_and_no_file() {
+fn fields_are_given_once_short_and_as_text() {
     let named = part("model", "", b"m");
     let check = |parts: &[Vec<u8>], why: &str| assert_eq!(model(&form(parts)), Err(why.to_owned()));
     check(

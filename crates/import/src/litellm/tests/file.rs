@@ -188,7 +188,7 @@ fn a_setting_that_bounds_some_keys_switches_these_off() {
 }
 
 #[test]
-fn a_model_for_one_kind_in_the_place_of_others_bounds_keys_that_may_use_this_kind() {
+fn a_model_of_one_kind_bounds_its_keys() {
     let kinds = "model_list:\n  - { model_name: dall-e-3, litellm_params: { model: openai/dall-e-3 } }\n  - { model_name: other, \
         litellm_params: { model: openai/other }, model_info: { mode: image_generation } }\n  - { model_name: emb, litellm_params: { \
         model: openai/text-embedding-3-small } }\n  - { model_name: talk, litellm_params: { model: openai/gpt-4o }, model_info: { \
@@ -210,7 +210,7 @@ fn a_model_for_one_kind_in_the_place_of_others_bounds_keys_that_may_use_this_kin
 }
 
 #[test]
-fn a_pattern_without_a_price_bounds_keys_where_a_price_is_needed() {
+fn an_unpriced_pattern_bounds_keys_that_need_prices() {
     const NEEDED: &str = "litellm_settings: { block_requests_for_models_without_pricing: true }";
     let of = |price: &str| {
         format!(
@@ -276,7 +276,7 @@ fn entries(params: &str, info: &str) -> String {
 }
 
 #[test]
-fn what_an_entry_says_bounds_the_keys_of_its_model() {
+fn an_entrys_words_bound_its_models_keys() {
     let tagged = |filter: bool| {
         entries(", tags: [paid]", "")
             + &format!("router_settings: {{ enable_tag_filtering: {filter} }}")
@@ -350,7 +350,7 @@ fn what_an_entry_says_bounds_the_keys_of_its_model() {
 }
 
 #[test]
-fn what_an_entry_that_is_left_out_says_about_its_name_bounds_keys_all_the_same() {
+fn left_out_entries_still_bound_their_names_keys() {
     const SAYS: &str =
         ", guardrails: [pii], default_api_key_rpm_limit: 3, max_budget: 5, budget_duration: 1d";
     const RESERVED: &str = "in LiteLLM some or all may not use \"openai/x\", and here a pattern answers to this name. To allow it, \
@@ -423,7 +423,7 @@ fn what_an_entry_that_is_left_out_says_about_its_name_bounds_keys_all_the_same()
 }
 
 #[test]
-fn an_entry_that_litellm_does_not_use_is_left_out() {
+fn an_entry_litellm_ignores_is_left_out() {
     for (info, is_used) in [
         ("", true),
         (", blocked: true", false),
@@ -444,7 +444,7 @@ fn an_entry_that_litellm_does_not_use_is_left_out() {
 }
 
 #[test]
-fn an_access_group_gives_a_model_only_with_all_of_its_targets() {
+fn an_access_group_needs_all_of_its_targets() {
     let of_group = key(r#""models": ["g"]"#);
     let both = entries("", ", access_groups: [g, h]");
     assert!(stopped(&both, &[&of_group]).1.contains("models: [m]"));
@@ -468,7 +468,7 @@ fn an_access_group_gives_a_model_only_with_all_of_its_targets() {
 }
 
 #[test]
-fn a_model_of_a_pattern_stays_allowed_by_its_name() {
+fn a_model_of_a_pattern_stays_allowed() {
     let (_, text) = stopped(
         &config(&["openai/*"]),
         &[&key(r#""models": ["openai/gpt-4o", "mistral/x", "a b"]"#)],

@@ -261,7 +261,7 @@ fn max_tokens_is_said_by_either_name() {
 }
 
 #[test]
-fn what_an_answer_may_need_is_read_where_it_is_a_number() {
+fn an_answers_need_is_read_if_numeric() {
     let read = |fields: &str| {
         let envelope = accepted(&with(&format!(r#""model":"m",{fields}"#)));
         (envelope.max_tokens, envelope.choices.shown)
@@ -314,7 +314,7 @@ fn what_an_answer_may_need_is_read_where_it_is_a_number() {
 }
 
 #[test]
-fn what_a_model_reads_besides_the_messages_is_counted_apart() {
+fn a_models_other_inputs_are_counted_apart() {
     let body = |fields: &str, content: &str| {
         let envelope = accepted(&format!(
             r#"{{"model":"m",{fields}"messages":[{{"role":"user","content":{content}}}]}}"#
@@ -432,7 +432,7 @@ fn media(body: &Value) -> usize {
 
 proptest! {
     #[test]
-    fn nothing_but_media_lets_a_request_be_taken_for_less_than_a_token_for_four_bytes(
+    fn only_media_count_less_than_four_bytes_a_token(
         content in words(),
         others in prop::collection::vec((prop::sample::select(NAMES.to_vec()), words()), 0..4),
         message in words(),
@@ -475,7 +475,7 @@ proptest! {
     /// However a text in base64 begins, and whatever it is called: only where both say the same it
     /// may be taken for less.
     #[test]
-    fn a_text_that_begins_as_a_medium_is_taken_for_a_text(
+    fn a_text_that_begins_like_a_medium_is_text(
         (begin, is) in prop::sample::select(BEGINNINGS.to_vec()),
         kind in prop::sample::select(vec!["", "text/plain", "image/gif", "IMAGE/png", "audio/mpeg", "application/pdf", "application/octet-stream", "text/html"]),
         name in prop::sample::select(vec![None, Some("a.txt"), Some("a.pdf"), Some("a.gif"), Some("a.mp3"), Some("pdf")]),

@@ -1230,7 +1230,7 @@ fn other_fields_of_messages_are_named() {
 }
 
 #[test]
-fn a_hint_on_a_message_is_one_on_its_last_part() {
+fn a_messages_hint_is_on_its_last_part() {
     let hint = r#""cache_control":{"type":"ephemeral","ttl":"1h"}"#;
     said(
         &format!(r#"{{"role":"system","content":"a",{hint}}}"#),

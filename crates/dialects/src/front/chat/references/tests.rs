@@ -58,7 +58,7 @@ fn check(leave: AllowedReferences, body: &str, expected: Option<&str>) {
 }
 
 #[test]
-fn what_the_account_may_read_is_refused_unless_it_is_allowed() {
+fn account_readable_things_are_refused_unless_allowed() {
     let file = |id: &str| part(&format!(r#"{{"type":"file","file":{{"file_id":"{id}"}}}}"#));
     let all = [
         (
@@ -171,7 +171,7 @@ fn azures_data_sources_are_read_with_the_accounts_rights() {
 }
 
 #[test]
-fn what_an_account_has_stored_is_read_with_its_rights() {
+fn stored_things_are_read_with_account_rights() {
     let with = |field: &str| {
         format!(r#"{{"model":"m",{field},"messages":[{{"role":"user","content":"x"}}]}}"#)
     };
@@ -427,7 +427,7 @@ fn a_url_goes_up_if_anybody_could_fetch_it() {
 
 /// Wherever the server stands, it may have files.
 #[test]
-fn a_path_in_place_of_a_url_needs_the_accounts_permission() {
+fn a_path_for_a_url_needs_the_accounts_permission() {
     for path in [
         "/etc/passwd",
         "etc/passwd",
@@ -460,7 +460,7 @@ fn a_path_in_place_of_a_url_needs_the_accounts_permission() {
 }
 
 #[test]
-fn what_stands_in_the_operators_network_fetches_nothing_for_callers() {
+fn the_operators_network_fetches_nothing_for_callers() {
     let long = "A".repeat(400);
     for url in [
         "https://example.com/a.png",

@@ -557,7 +557,7 @@ fn a_call_without_arguments_takes_none() {
 
 /// What was cut short may have been cut in front of its arguments.
 #[test]
-fn a_call_that_may_be_cut_short_gets_no_arguments() {
+fn calls_that_may_be_cut_get_no_arguments() {
     let f = r#"0 {"tool_calls":[{"index":0,"id":"a","type":"function","function":{"name":"f","arguments":""}}]}"#;
     for (finish, shown) in [
         (Finish::Length, "0 =length"),
@@ -790,7 +790,7 @@ fn other_calls_beside_the_format_are_calls() {
 }
 
 #[test]
-fn text_is_the_content_if_the_format_is_never_called() {
+fn uncalled_formats_leave_text_as_content() {
     check_with(
         &formatted(),
         &[
@@ -1071,7 +1071,7 @@ fn messages_say_what_they_have() {
 }
 
 #[test]
-fn a_whole_answer_becomes_a_stream_where_one_was_asked_for() {
+fn a_whole_answer_becomes_an_asked_stream() {
     let (answer, kept) = converted(&header(true), options(), |emit| {
         emit(Event::Text(0, "abcd"));
         emit(Event::Signed("s"));
@@ -1193,7 +1193,7 @@ fn check_usage(events: &[Event<'_>], expected: &str, source: Source) {
 }
 
 #[test]
-fn usage_is_the_upstreams_and_what_it_lacks_is_estimated() {
+fn usage_is_the_upstreams_completed_by_estimates() {
     use Source::{Estimated, Reported};
     let tokens = |prompt, completion| Tokens {
         prompt,
@@ -1291,7 +1291,7 @@ fn no_part_is_more_than_its_whole() {
 }
 
 #[test]
-fn what_no_answer_can_have_is_not_believed_nor_what_came_with_it() {
+fn impossible_counts_are_dropped_with_the_others_beside_them() {
     let fine = [9, 3, 4, 1, 2];
     for (place, name) in [
         "prompt_tokens",
@@ -1792,7 +1792,7 @@ proptest! {
 }
 
 #[test]
-fn calls_that_are_told_as_whole_and_are_broken_are_counted_in_both_forms() {
+fn broken_calls_told_as_whole_count_in_both_forms() {
     let part = |text| Event::Arguments(0, text);
     let one = |parts: &[&'static str], finish| {
         let mut events = vec![call(0, None, "f")];
@@ -1831,7 +1831,7 @@ fn calls_that_are_told_as_whole_and_are_broken_are_counted_in_both_forms() {
 }
 
 #[test]
-fn content_that_should_be_json_and_is_not_is_noticed_in_both_forms() {
+fn content_that_should_be_json_is_checked_everywhere() {
     let said = |text, finish| vec![Event::Text(0, text), Event::Finish(0, finish), Event::End];
     let tool = |arguments| {
         vec![
@@ -1887,7 +1887,7 @@ fn flaws(wants_json: bool, options: &AnswerOptions, events: &[Event<'_>]) -> Fla
 }
 
 #[test]
-fn a_call_of_a_tool_that_nobody_offered_is_none() {
+fn a_call_of_an_unoffered_tool_is_none() {
     let options = AnswerOptions {
         undo: Undo {
             stubs: vec!["no_tool".into()],

@@ -423,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn a_schema_that_is_nullable_allows_null_in_all_its_keywords() {
+    fn a_nullable_schema_allows_null_in_all_keywords() {
         let null = r#"{"type":"null"}"#;
         let both = |theirs: &str, expected: &str| check(theirs, &expected.replace("NULL", null));
         both(
@@ -504,7 +504,7 @@ mod tests {
     }
 
     #[test]
-    fn keywords_with_underscores_are_those_of_json_schema_in_googles_own_form_only() {
+    fn underscored_keywords_are_json_schema_only_in_googles_form() {
         let (theirs, standard): (Vec<String>, Vec<String>) = TWINS
             .iter()
             .map(|(theirs, standard)| (format!("\"{theirs}\":[]"), format!("\"{standard}\":[]")))

@@ -200,7 +200,7 @@ fn a_schema_that_is_nullable_allows_null_upstream() {
 }
 
 #[test]
-fn a_single_element_needs_no_array_and_names_may_have_underscores() {
+fn single_elements_need_no_array_and_underscores_work() {
     let body = r#"{"system_instruction":{"parts":{"text":"s"}},"contents":{"parts":{"text":"u"}},
         "tools":{"function_declarations":{"name":"f","parameters_json_schema":{}}},
         "tool_config":{"function_calling_config":{"mode":"any","allowed_function_names":["f"]}},
@@ -370,7 +370,7 @@ fn media_are_what_their_type_says() {
 }
 
 #[test]
-fn results_without_ids_belong_to_calls_by_name_and_order() {
+fn results_without_ids_match_by_name_and_order() {
     let call = |id: &str, name: &str| format!(r#"{{"functionCall":{{{id}"name":"{name}"}}}}"#);
     let result = |id: &str, name: &str, n: u32| {
         format!(r#"{{"functionResponse":{{{id}"name":"{name}","response":{{"n":{n}}}}}}}"#)
@@ -420,7 +420,7 @@ fn results_without_ids_belong_to_calls_by_name_and_order() {
 }
 
 #[test]
-fn a_result_is_the_text_of_what_a_tool_said() {
+fn a_result_is_the_text_of_a_tool() {
     for (response, expected) in [
         (r#"{"output":"a\nb"}"#, "a\nb"),
         (r#"{"error":"no"}"#, "Error: no"),
@@ -705,7 +705,7 @@ fn an_agents_turn_is_written_for_openai() {
 }
 
 #[test]
-fn an_agents_turn_is_written_for_anthropic_and_for_gemini() {
+fn an_agents_turn_is_written_for_both_formats() {
     let (body, _) = written(
         &Dialect::from(&anthropic::PROTOCOL),
         TURN,

@@ -116,7 +116,7 @@ fn thinking_without_a_signature_stays_away() {
 }
 
 #[test]
-fn thinking_is_switched_off_if_the_current_calls_have_lost_their_thoughts() {
+fn thinking_ends_if_current_calls_lost_thoughts() {
     let body = |model: &str, thinking: &str, messages: &str| {
         format!(r#"{{"model":"{model}","max_tokens":4000,{thinking},"messages":[{messages}]}}"#)
     };

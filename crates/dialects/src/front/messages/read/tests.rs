@@ -269,7 +269,7 @@ fn every_block_of_a_user_becomes_a_part() {
 }
 
 #[test]
-fn hints_for_a_cache_stay_where_a_part_can_have_them() {
+fn cache_hints_stay_where_parts_allow_them() {
     let hint = json!({"type": "ephemeral", "ttl": "1h"});
     check_content(
         json!([
@@ -298,7 +298,7 @@ fn hints_for_a_cache_stay_where_a_part_can_have_them() {
 }
 
 #[test]
-fn each_result_is_a_message_before_what_else_the_user_says() {
+fn each_result_comes_before_the_users_other_words() {
     let picture = json!({"type": "image", "source": base64("image/png", PNG)});
     let calls = json!({"role": "assistant", "content": [
         {"type": "tool_use", "id": "a", "name": "read", "input": {"path": "x"}},
@@ -632,7 +632,7 @@ fn tools_are_chosen() {
 }
 
 #[test]
-fn a_tool_that_waits_is_shown_once_the_conversation_names_it() {
+fn a_waiting_tool_is_shown_once_named() {
     let tools = json!([
         {"name": "search", "input_schema": {}},
         {"name": "cron", "input_schema": {}, "defer_loading": true},

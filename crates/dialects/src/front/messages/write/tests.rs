@@ -436,7 +436,7 @@ fn a_refusal_is_told_as_declined() {
 }
 
 #[test]
-fn the_input_of_a_call_is_an_object_whatever_the_model_wrote() {
+fn a_calls_input_is_always_an_object() {
     for (pieces, found) in [
         (&["{\"a\":", "[1,", "2]}"][..], json!({"a": [1, 2]})),
         (&["{}"], json!({})),
@@ -487,7 +487,7 @@ fn the_input_of_a_call_is_an_object_whatever_the_model_wrote() {
 }
 
 #[test]
-fn an_input_that_does_not_parse_is_never_told_as_whole() {
+fn an_unparsable_input_is_never_told_as_whole() {
     const BROKEN: &str = "the arguments of a call are no JSON object";
     for broken in [
         "{\"a\":",
@@ -531,7 +531,7 @@ fn an_input_that_does_not_parse_is_never_told_as_whole() {
 }
 
 #[test]
-fn a_call_that_was_cut_is_no_call_of_a_whole_message() {
+fn a_cut_call_is_none_of_a_whole_message() {
     for cut in ["", "{", "{\"a\":", "{\"a\":\"so", "{\"a\":1"] {
         for end in [LENGTH, FILTERED] {
             let events = [
@@ -760,7 +760,7 @@ fn the_prompt_is_counted_in_three_parts() {
 }
 
 #[test]
-fn an_estimate_is_marked_and_what_was_asked_for_stands_beside_it() {
+fn an_estimate_is_marked_beside_what_was_asked() {
     let end = |events: &[Event<'_>], header: &AnswerHeader, trail: Option<&str>| {
         let mut draft = Draft::new(
             header,
@@ -869,7 +869,7 @@ fn a_message_is_the_first_choice() {
 }
 
 #[test]
-fn names_are_the_callers_and_a_tool_of_a_format_is_the_text() {
+fn names_are_the_callers_and_format_tools_are_text() {
     let undo = Undo {
         names: vec![("look_up".into(), "look.up".into())],
         format_tool: Some("answer".into()),

@@ -57,7 +57,7 @@ fn only_what_must_change_is_changed() {
 }
 
 #[test]
-fn an_approval_is_of_a_call_that_the_request_has() {
+fn an_approval_is_of_a_requests_call() {
     let body = |input: &str| format!(r#"{{"model":"up","store":false,"input":[{input}]}}"#);
     let call = |id: &str| {
         format!(r#"{{"type":"mcp_approval_request","id":"{id}","name":"f","arguments":"{{}}"}}"#)
@@ -188,7 +188,7 @@ fn ids_of_items_that_nobody_stored_stay_away() {
 }
 
 #[test]
-fn thoughts_that_nobody_could_read_are_left_out_and_named() {
+fn unreadable_thoughts_are_left_out_by_name() {
     let (said, thought) = (
         r#"{"role":"user","content":"x"}"#,
         r#"{"type":"reasoning","id":"rs_1","summary":[]"#,
@@ -344,7 +344,7 @@ fn a_stream_passes_however_it_is_cut() {
 }
 
 #[test]
-fn an_error_in_the_stream_is_told_in_our_words() {
+fn an_error_in_the_stream_has_our_words() {
     let begun = STREAM.find("event: response.novel").unwrap();
     for (failed, code) in [
         (

@@ -397,7 +397,7 @@ fn what_is_not_needed_is_dropped_and_named() {
 }
 
 #[test]
-fn a_shell_of_the_client_is_a_pair_of_call_and_result() {
+fn a_clients_shell_is_a_call_and_result() {
     let input = json!([
         {"role": "user", "content": "Run."},
         {"type": "local_shell_call", "call_id": "c1", "action": {"type": "exec", "command": ["ls"]}},
@@ -486,7 +486,7 @@ fn a_choice_names_tools_as_the_request_does() {
 }
 
 #[test]
-fn what_only_openai_can_do_is_refused_by_its_place() {
+fn what_only_openai_does_is_refused_by_place() {
     let item = |item: Json| json!({"input": [{"role": "user", "content": "x"}, item]});
     for (fields, param) in [
         (
@@ -695,7 +695,7 @@ fn a_tool_may_be_shown_and_declared() {
 }
 
 #[test]
-fn what_a_user_says_before_a_result_comes_after_it() {
+fn users_words_before_a_result_follow_it() {
     let input = json!([
         {"role": "user", "content": "Read."},
         {"type": "function_call", "call_id": "c1", "name": "read", "arguments": "{}"},

@@ -351,7 +351,7 @@ fn a_refusal_is_a_part_of_its_own() {
 }
 
 #[test]
-fn text_that_comes_while_a_call_goes_on_waits_for_its_end() {
+fn text_during_a_call_waits_for_its_end() {
     let (_, whole) = told(
         REQUEST,
         &[
@@ -390,7 +390,7 @@ fn text_that_comes_while_a_call_goes_on_waits_for_its_end() {
 }
 
 #[test]
-fn what_models_make_of_a_custom_call_is_its_input() {
+fn a_custom_calls_output_is_its_input() {
     for (arguments, input) in [
         (r#"{"input":"a\tb"}"#, "a\tb"),
         (r#"{ "input" : "" }"#, ""),
@@ -568,7 +568,7 @@ fn streamed(protocol: &'static Protocol, pieces: &[&[u8]]) -> (String, Result<()
 }
 
 #[test]
-fn a_stream_and_a_whole_answer_say_the_same_however_they_are_cut() {
+fn streams_and_whole_answers_agree_however_cut() {
     let output = json!([
         {"id": "rs_7_0", "type": "reasoning", "status": "completed",
             "summary": [{"type": "summary_text", "text": "Hm."}]},

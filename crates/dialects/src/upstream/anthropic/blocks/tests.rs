@@ -380,7 +380,7 @@ fn thoughts_stand_in_front_as_they_were() {
 }
 
 #[test]
-fn of_the_places_where_a_cache_may_end_the_last_four_stay() {
+fn only_the_last_four_cache_places_stay() {
     let text = |text: &str| {
         format!(r#"{{"type":"text","text":"{text}","cache_control":{{"type":"ephemeral"}}}}"#)
     };

@@ -96,7 +96,7 @@ fn numbers_are_overwritten_and_never_added() {
 }
 
 #[test]
-fn what_the_start_says_of_the_end_is_no_count() {
+fn counts_at_the_start_of_a_stream_are_ignored() {
     let delta = |usage: &str| {
         format!(r#"{{"type":"message_delta","delta":{{"stop_reason":"end_turn"}}{usage}}}"#)
     };
@@ -199,7 +199,7 @@ fn the_name_serves_where_the_type_is_missing() {
 }
 
 #[test]
-fn errors_in_a_stream_have_the_status_of_their_type() {
+fn stream_errors_have_the_status_of_their_type() {
     for (kind, status) in [
         ("overloaded_error", 529),
         ("rate_limit_error", 429),

@@ -57,7 +57,7 @@ fn a_tool_is_described() {
 }
 
 #[test]
-fn strict_tools_are_held_to_a_schema_where_that_can_be() {
+fn strict_tools_are_held_to_possible_schemas() {
     let tool = |parameters: &str| {
         format!(
             r#""tools":[{{"type":"function","function":{{"name":"f","description":"d","strict":true,"parameters":{parameters}}}}}]"#
@@ -216,7 +216,7 @@ fn a_call_that_cannot_be_forced_is_refused() {
 }
 
 #[test]
-fn names_that_would_be_refused_are_changed_and_changed_back() {
+fn refusable_names_are_changed_and_changed_back() {
     let body = r#"{"model":"x","tools":[{"type":"function","function":{"name":"a_b"}},{"type":"function","function":{"name":"a.b"}}],
         "tool_choice":{"type":"function","function":{"name":"a.b"}},"messages":[{"role":"user","content":"hi"},
         {"role":"assistant","tool_calls":[{"id":"1","type":"function","function":{"name":"a.b","arguments":""}}]},{"role":"tool","tool_call_id":"1","content":"r"}]}"#;
@@ -446,7 +446,7 @@ fn a_schema_that_cannot_be_had_is_refused() {
 }
 
 #[test]
-fn any_object_is_a_tools_or_is_asked_for_in_words() {
+fn any_object_is_a_tools_or_asked_for() {
     let object = r#""response_format":{"type":"json_object"}"#;
     let any = r#"{"type":"object","additionalProperties":true}"#;
     let forced =

@@ -394,7 +394,7 @@ fn an_odd_count_costs_no_answer() {
 }
 
 #[test]
-fn a_stream_ends_with_its_usage_or_with_the_file() {
+fn a_stream_ends_with_usage_or_file() {
     let text = (
         "contentBlockDelta",
         r#"{"contentBlockIndex":0,"delta":{"text":"a"}}"#,

@@ -68,7 +68,7 @@ fn every_exception_has_a_class() {
 }
 
 #[test]
-fn what_a_message_quotes_does_not_speak_for_the_account() {
+fn quotes_in_messages_do_not_speak_for_accounts() {
     for quoted in [
         "Authentication failed: Please make sure your API Key is valid.",
         "Bearer Token has expired",

@@ -78,7 +78,7 @@ fn check(short: &[&str], expected: &[&str]) {
 }
 
 #[test]
-fn results_come_first_and_in_the_order_of_their_calls() {
+fn results_come_first_in_call_order() {
     check(
         &["u:hi", "a(c,d):x", "t(d):2", "u:wait", "t(c):1", "u:go on"],
         &["u:hi", "a:x|(c)|(d)", "u:[c]1|[d]2|wait|go on"],
@@ -194,7 +194,7 @@ fn calls_and_results_belong_together() {
 }
 
 #[test]
-fn the_assistants_words_at_the_end_need_a_model_that_goes_on() {
+fn final_assistant_words_need_a_continuing_model() {
     let body = |end: &str| format!(r#"{{"model":"x","messages":{}}}"#, messages(&["u:hi", end]));
     check(&["u:hi", "a:so \\n"], &["u:hi", "a:so"]);
     assert_eq!(refused(OPUS_4_6, &body("a:so")), "? messages[1]");

@@ -358,7 +358,7 @@ fn in_a_loop(model: &str, id: &str, said: &str) -> (String, bool, String) {
 }
 
 #[test]
-fn without_its_thoughts_a_loop_goes_on_unthinking_where_it_must() {
+fn a_loop_without_thoughts_goes_on_unthinking() {
     let low = r#","reasoning_effort":"low""#;
     let own = r#","thinking":{"type":"enabled","budget_tokens":1024}"#;
     let budget = || r#"{"budget_tokens":1024,"type":"enabled"}"#.to_owned();
@@ -406,7 +406,7 @@ fn without_its_thoughts_a_loop_goes_on_unthinking_where_it_must() {
 }
 
 #[test]
-fn a_thought_that_no_longer_fits_is_dropped_by_who_would_refuse_it() {
+fn a_thought_is_dropped_where_it_would_be_refused() {
     let binding = r#""block_binding":{"prefix_mismatch_behavior":"drop_block"}"#;
     let written = in_a_loop(OPUS_5_5, "kept", "");
     assert_eq!(
@@ -444,7 +444,7 @@ fn a_thought_that_no_longer_fits_is_dropped_by_who_would_refuse_it() {
 }
 
 #[test]
-fn words_of_the_assistant_at_the_end_go_before_thinking() {
+fn final_assistant_words_go_before_thinking() {
     let messages = r#"[{"role":"user","content":"hi"},{"role":"assistant","content":"{"}]"#;
     let (_, losses) = conversation(SONNET_4_5, messages, r#""reasoning_effort":"low""#);
     assert_eq!(losses, "reasoning_effort");

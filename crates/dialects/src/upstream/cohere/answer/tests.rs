@@ -406,7 +406,7 @@ fn unknown_events_pass() {
 }
 
 #[test]
-fn the_name_of_an_event_helps_where_its_data_has_none() {
+fn an_events_name_helps_nameless_data() {
     let mut lines = Vec::new();
     let data = br#"{"delta":{"message":{"content":{"text":"a"}}}}"#;
     CohereReader::default()

@@ -54,7 +54,7 @@ fn texts_with_words_in_common_have_near_vectors() {
 }
 
 #[test]
-fn vectors_are_the_same_in_both_forms_and_as_long_as_asked() {
+fn vectors_agree_in_both_forms_and_lengths() {
     for input in [
         json!("a b"),
         json!(["a b", "", "c"]),
@@ -143,7 +143,7 @@ fn texts_are_continued_whole_and_as_a_stream() {
 }
 
 #[test]
-fn documents_stand_in_the_order_of_the_words_that_they_share() {
+fn documents_are_ordered_by_shared_words() {
     let documents = json!(["nothing", { "text": "big cats sleep" }, "cats sleep", "the cats"]);
     let asked = json!({ "query": "Do cats sleep", "documents": documents, "top_n": 3 });
     let answer = of("/rerank", &asked);
@@ -187,7 +187,7 @@ fn what_calls_itself_harmful_is_flagged() {
 }
 
 #[test]
-fn a_picture_has_the_size_that_was_asked_for_and_one_colour() {
+fn a_picture_has_the_asked_size_and_one_colour() {
     let answer = of(
         "/images/generations",
         &json!({ "prompt": "a sunset", "n": 2, "size": "1024x768" }),
@@ -230,7 +230,7 @@ fn a_picture_has_the_size_that_was_asked_for_and_one_colour() {
 }
 
 #[test]
-fn sound_is_a_beep_and_a_form_is_told_its_size() {
+fn sound_is_a_beep_and_forms_have_sizes() {
     let (kind, pieces) = answer_path("/audio/speech", br#"{"input":"hello"}"#, 17)
         .unwrap()
         .unwrap();

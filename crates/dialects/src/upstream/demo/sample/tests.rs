@@ -125,7 +125,7 @@ fn values_are_as_their_schemas_say() {
 }
 
 #[test]
-fn a_schema_that_refers_to_itself_comes_to_an_end() {
+fn a_schema_that_refers_to_itself_ends() {
     let list = json!({"type": "object", "properties": {"next": {"anyOf": [{"$ref": "#"}, {"type": "null"}]}}, "required": ["next"]});
     let made: Value =
         serde_json::from_str(&of_schema(&list.to_string(), "demo").expect("a list")).expect("JSON");
@@ -192,7 +192,7 @@ fn what_is_not_understood_or_too_large_makes_nothing() {
 }
 
 #[test]
-fn what_costs_much_to_look_through_is_declined_at_once() {
+fn costly_lookups_are_declined_at_once() {
     let names: serde_json::Map<String, Value> =
         (0..40_000).map(|n| (format!("n{n}"), json!({}))).collect();
     let missing = vec![json!({"$ref": "#/$defs/none"}); 20_000];

@@ -90,7 +90,7 @@ fn the_system_alone_is_said_by_the_user() {
 }
 
 #[test]
-fn a_model_without_an_ear_for_the_system_hears_it_from_the_user() {
+fn without_a_system_role_the_user_says_it() {
     check_on(
         "gemma-3-27b-it",
         r#"{"role":"system","content":"s"},{"role":"user","content":"a"}"#,
@@ -535,7 +535,7 @@ fn signatures_come_back() {
 }
 
 #[test]
-fn the_first_call_of_each_step_of_the_current_turn_is_signed_somehow() {
+fn each_current_steps_first_call_is_signed() {
     let unsigned = conversation(
         &[("call_1", "f", "", ""), ("call_2", "g", "", "")],
         &[("call_1", "x"), ("call_2", "y")],

@@ -109,7 +109,7 @@ fn what_is_refused_here_may_be_served_elsewhere() {
 }
 
 #[test]
-fn what_a_message_quotes_does_not_speak_for_the_account() {
+fn quotes_in_messages_do_not_speak_for_accounts() {
     for quoted in [
         "API key not valid",
         "API key expired",
@@ -216,7 +216,7 @@ fn bodies_of_no_known_shape() {
 }
 
 #[test]
-fn what_a_model_wrote_is_for_the_log_and_short() {
+fn a_models_words_are_logged_shortly() {
     let error = gave_up("MALFORMED_FUNCTION_CALL", Some(&"é".repeat(10_000)));
     assert_eq!(error.excerpt.map(|text| text.len()), Some(MAX_DETAILS));
     assert_eq!(

@@ -237,7 +237,7 @@ fn older_models_answer_by_a_call() {
 }
 
 #[test]
-fn a_call_that_must_be_made_has_no_format_and_that_is_said() {
+fn a_forced_call_has_no_format_and_says_so() {
     let fields = format!(r#""tools":[{TOOL}],{SCHEMA},"tool_choice":"required""#);
     check(
         OLD,
@@ -249,7 +249,7 @@ fn a_call_that_must_be_made_has_no_format_and_that_is_said() {
 }
 
 #[test]
-fn tools_that_must_not_be_called_make_room_for_a_format() {
+fn uncallable_tools_make_room_for_formats() {
     let fields = format!(r#""tools":[{TOOL}],{SCHEMA},"tool_choice":"none""#);
     check(
         OLD,
@@ -310,7 +310,7 @@ fn a_model_without_formats_answers_by_a_call_too() {
 }
 
 #[test]
-fn servers_that_know_no_json_schema_are_asked_in_older_words() {
+fn servers_without_json_schema_get_older_words() {
     let server = crate::neutral::traits::Server {
         response_json_schema: false,
         parameters_json_schema: false,

@@ -492,7 +492,7 @@ fn an_answer_becomes_a_stream() {
 }
 
 #[test]
-fn an_answer_without_usage_becomes_a_stream_with_a_marked_estimate() {
+fn an_answer_without_usage_streams_a_marked_estimate() {
     let body = r#"{"choices":[{"message":{"content":"hi"}},{"message":{"content":"ho"}}]}"#;
     let answer = answer_as_stream(&header(true), &Quirks::NONE, true, body.as_bytes()).unwrap();
     assert_eq!(
@@ -845,7 +845,7 @@ fn what_thinking_cost_is_told_though_it_is_hidden() {
 }
 
 #[test]
-fn an_answer_that_is_whole_and_flawed_is_told_so() {
+fn a_whole_but_flawed_answer_is_told_so() {
     let flaws = |message: &str, finish: &str, wants_json: bool| {
         let body = format!(
             r#"{{"choices":[{{"index":0,"message":{message},"finish_reason":"{finish}"}}]}}"#

@@ -1359,7 +1359,7 @@ fn an_end_without_done_is_fine_after_the_finish() {
 }
 
 #[test]
-fn an_end_without_done_needs_as_many_choices_as_were_asked_for() {
+fn an_end_without_done_needs_all_asked_choices() {
     let other = |chunk: &str| chunk.replace(r#""index":0"#, r#""index":1"#);
     let result = |choices, chunks: &[&str]| {
         let header = AnswerHeader {
@@ -1470,7 +1470,7 @@ fn the_gate_opens_with_the_first_thing_said() {
 const USAGE: &str = r#"{"prompt_tokens":9,"completion_tokens":3,"total_tokens":12}"#;
 
 #[test]
-fn usage_in_its_own_chunk_is_shown_if_asked_for() {
+fn usage_in_its_own_chunk_shows_if_asked() {
     let with_null = |chunk: &str| format!(r#"{},"usage":null}}"#, chunk.strip_suffix('}').unwrap());
     let last = format!(r#"{{@,"choices":[],"service_tier":"flex","usage":{USAGE}}}"#);
     check_usage(
@@ -2120,7 +2120,7 @@ fn repeated_chunks_take_the_short_way() {
 
 /// What looks like the place of a text, but came from the upstream before, is not taken for it.
 #[test]
-fn an_id_that_looks_like_a_hole_stays_an_id() {
+fn an_id_that_looks_like_a_hole_stays() {
     let first = r#"{"id":"portcullis: here goes string 1","created":7,"choices":[{"index":0,"delta":{"role":"assistant","content":""}}]}"#;
     let chunk =
         |text: &str| format!(r#"{{"choices":[{{"index":0,"delta":{{"content":"{text}"}}}}]}}"#);
@@ -2222,7 +2222,7 @@ fn what_the_surroundings_mean_may_change() {
 
 /// What becomes of thinking may depend on what stands beside it: such chunks are all read.
 #[test]
-fn the_short_way_passes_no_thinking_that_the_long_way_would_not() {
+fn the_short_way_passes_no_more_thinking() {
     let chunk = |delta: &str| {
         format!(r#"{{@,"choices":[{{"index":0,"delta":{delta},"finish_reason":null}}]}}"#)
     };
@@ -2458,7 +2458,7 @@ fn calling(fragments: &[(usize, &str)], finish: &str) -> Vec<u8> {
 }
 
 #[test]
-fn calls_that_are_told_as_whole_and_are_broken_are_counted() {
+fn broken_calls_told_as_whole_are_counted() {
     let broken = |broken_calls| Flaws {
         broken_calls,
         ..Flaws::default()
@@ -2524,7 +2524,7 @@ fn calls_that_are_told_as_whole_and_are_broken_are_counted() {
 }
 
 #[test]
-fn content_that_should_be_json_and_is_not_is_noticed() {
+fn content_that_should_be_json_is_checked() {
     let said = |words: &[&str], finish: &str| {
         let word = |word: &&str| {
             let word = serde_json::to_string(word).unwrap();
@@ -2609,7 +2609,7 @@ fn shown_numbers(asked: u64, numbers: &[u64]) -> Vec<u64> {
 }
 
 #[test]
-fn choices_keep_the_numbers_of_the_upstream_where_they_were_asked_for() {
+fn choices_keep_the_upstreams_numbers_if_asked() {
     assert_eq!(shown_numbers(3, &[2, 0, 1, 2]), [2, 0, 1, 2]);
     assert_eq!(shown_numbers(2, &[1, 0, 1]), [1, 0, 1]);
     assert_eq!(

@@ -603,7 +603,7 @@ fn a_call_without_its_result_is_refused() {
 
 /// What a server's quirks take away or refuse is called by the names of the caller's format.
 #[test]
-fn what_a_server_does_not_take_is_named_in_the_callers_words() {
+fn untaken_fields_are_named_in_callers_words() {
     use crate::upstream::quirks;
     let body = asked(&json!({
         "metadata": {"user_id": "u"},
@@ -643,7 +643,7 @@ fn what_a_server_does_not_take_is_named_in_the_callers_words() {
 
 /// A message of the caller's may be several of the server's.
 #[test]
-fn a_picture_that_a_server_does_not_fetch_is_refused_in_the_callers_message() {
+fn an_unfetchable_picture_is_refused_in_the_callers_message() {
     let body = asked(&json!({"system": "s", "messages": [
         {"role": "user", "content": "x"},
         called(&["a", "b"]),

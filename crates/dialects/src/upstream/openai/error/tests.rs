@@ -119,7 +119,7 @@ fn every_shape_is_read() {
 }
 
 #[test]
-fn bodies_of_no_known_shape_are_for_the_log_only() {
+fn bodies_of_unknown_shape_are_only_logged() {
     for (body, kind, message, excerpt) in [
         ("", None, NO_REASON, None),
         (" \n", None, NO_REASON, None),
@@ -201,7 +201,7 @@ fn answers_and_chunks_hide_no_error() {
 }
 
 #[test]
-fn a_prompt_that_is_too_long_is_said_in_one_word() {
+fn a_too_long_prompt_is_said_in_one_word() {
     for (status, body) in [
         // OpenAI, vLLM, DeepSeek, OpenRouter
         (

@@ -36,7 +36,7 @@ fn answer(front: &'static crate::front::Front, body: &str) -> Result<(String, Us
 }
 
 #[test]
-fn each_kind_has_a_path_and_an_answer_of_its_own() {
+fn each_kind_has_its_own_path_and_answer() {
     let kinds = [
         (front_of(Endpoint::Completions), "/completions", "choices"),
         (front_of(Endpoint::Rerank), "/rerank", "results"),
@@ -75,7 +75,7 @@ fn each_kind_has_a_path_and_an_answer_of_its_own() {
 }
 
 #[test]
-fn a_recording_has_a_text_and_sound_is_no_json() {
+fn a_recording_has_text_and_sound_is_no_json() {
     for front in [
         front_of(Endpoint::Transcriptions),
         front_of(Endpoint::Translations),
@@ -163,7 +163,7 @@ fn a_recording_has_a_text_and_sound_is_no_json() {
 }
 
 #[test]
-fn what_is_used_is_read_in_the_words_of_each_server() {
+fn use_is_read_in_each_servers_words() {
     for (usage, prompt, completion) in [
         (r#"{"prompt_tokens":3,"total_tokens":3}"#, 3, 0),
         (r#"{"total_tokens":4}"#, 4, 0),
@@ -306,7 +306,7 @@ fn a_stream_passes_however_it_is_cut() {
 }
 
 #[test]
-fn a_stream_without_its_end_has_as_many_choices_as_were_asked_for() {
+fn an_unended_stream_has_as_many_choices_as_asked() {
     let ended = |index: u32| {
         format!(
             "data: {{\"choices\":[{{\"index\":{index},\"text\":\"a\",\"finish_reason\":\"stop\"}}]}}\n\n"

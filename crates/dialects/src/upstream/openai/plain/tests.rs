@@ -36,7 +36,7 @@ const PLAIN: [&str; 5] = [
 ];
 
 #[test]
-fn what_servers_write_is_plain_and_only_the_models_name_changes() {
+fn servers_texts_are_plain_except_the_models_name() {
     for plain in PLAIN {
         for model in ["fast", "a \"fast\" one", "up"] {
             let named = |name: &str| plain.replace('~', &crate::wire::json::quote_string(name));

@@ -116,7 +116,7 @@ fn a_turn_of_messages_becomes_items() {
 }
 
 #[test]
-fn a_request_of_gemini_asks_for_json_and_for_no_summary() {
+fn geminis_request_asks_for_json_and_no_summary() {
     let (body, lost) = written(
         &GEMINI,
         &json!({
@@ -209,7 +209,7 @@ fn thoughts_that_were_kept_stand_before_their_call() {
 }
 
 #[test]
-fn the_endpoint_follows_from_the_door_the_model_and_the_account() {
+fn door_model_and_account_decide_the_endpoint() {
     use Endpoint::{Chat, Responses};
     let both = |kind| kind != Endpoint::Messages;
     let chosen = |front, model, traits: &Traits| endpoint_for(both, front, model, traits);
@@ -649,7 +649,7 @@ fn streamed(
 }
 
 #[test]
-fn a_stream_cut_anywhere_is_the_same_or_is_no_answer() {
+fn a_stream_cut_anywhere_is_equal_or_none() {
     let text: String = events()
         .iter()
         .map(|event| {

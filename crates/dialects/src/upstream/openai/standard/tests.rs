@@ -198,7 +198,7 @@ fn a_name_may_come_in_pieces() {
 }
 
 #[test]
-fn a_call_is_told_at_once_when_the_one_before_it_is_whole() {
+fn a_call_is_told_once_the_previous_is_whole() {
     let mut chunks = StandardChunks::default();
     let mut feed = |delta: Value| shorts(|emit| chunks.events(chunk(&delta).as_bytes(), emit)).0;
     assert_eq!(feed(begins(0, "a", "f", "")), "");
@@ -212,7 +212,7 @@ fn a_call_is_told_at_once_when_the_one_before_it_is_whole() {
 }
 
 #[test]
-fn calls_that_come_at_once_are_told_one_after_the_other() {
+fn calls_at_once_are_told_one_after_another() {
     check(
         &[
             begins(0, "a", "f", ""),
@@ -242,7 +242,7 @@ fn calls_that_come_at_once_are_told_one_after_the_other() {
 }
 
 #[test]
-fn what_is_said_in_the_middle_of_a_call_waits_for_its_end() {
+fn words_amid_a_call_wait_for_its_end() {
     check(
         &[
             begins(0, "a", "f", "{\"x\":"),

@@ -236,7 +236,7 @@ fn check_offer(fields: &str, traits: Traits, expected: Result<(&[&str], Choice),
 }
 
 #[test]
-fn a_choice_among_tools_is_made_by_showing_no_others() {
+fn a_choice_among_tools_shows_no_others() {
     let all = Traits::UNKNOWN;
     let soft = Traits {
         forced_tools: false,
@@ -346,7 +346,7 @@ fn arguments_are_objects() {
 }
 
 #[test]
-fn a_prompt_that_is_too_long_is_known_by_its_words() {
+fn a_too_long_prompt_is_known_by_words() {
     assert!(is_overflow(
         "This model's maximum context length is 4096 tokens"
     ));

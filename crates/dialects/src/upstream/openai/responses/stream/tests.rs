@@ -34,7 +34,7 @@ fn line(events: &[Value]) -> String {
 const ARGUMENTS: &str = "function_call_arguments";
 
 #[test]
-fn what_has_no_end_is_told_from_the_whole_answer_or_is_a_fault() {
+fn an_endless_answer_is_told_or_a_fault() {
     let begun = [added(0, call("a", ""))];
     let ends = |more: &[Value]| line(&[&begun, more].concat());
     assert!(
@@ -120,7 +120,7 @@ fn nothing_is_told_twice() {
 }
 
 #[test]
-fn calls_that_come_at_once_are_told_one_after_the_other() {
+fn calls_at_once_are_told_one_after_another() {
     let events = [
         added(0, call("a", "")),
         added(1, call("b", "")),
@@ -142,7 +142,7 @@ fn calls_that_come_at_once_are_told_one_after_the_other() {
 }
 
 #[test]
-fn what_stands_in_the_last_event_only_is_not_lost() {
+fn facts_in_the_last_event_are_not_lost() {
     let text = [
         added(0, message("")),
         piece("output_text", 0, "Hi"),
@@ -194,7 +194,7 @@ fn what_stands_in_the_last_event_only_is_not_lost() {
 }
 
 #[test]
-fn a_call_that_had_ended_is_not_lost_with_the_cut_of_another() {
+fn an_ended_call_survives_the_cut_of_another() {
     let events = [
         added(0, call("a", "")),
         piece(ARGUMENTS, 0, "{\"id\""),

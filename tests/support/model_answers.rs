@@ -54,7 +54,7 @@ pub fn catalog((dialect, more, model): Row, mock: &Mock, of_model: &str) -> Cata
 
 /// One answer of a model, without regard to how it is written.
 #[derive(Clone, Default)]
-pub struct Said {
+pub struct ModelAnswer {
     thinking: String,
     text: String,
     /// The tools' names, and their inputs.
@@ -63,18 +63,18 @@ pub struct Said {
     nth: usize,
 }
 
-impl Said {
+impl ModelAnswer {
     pub fn text(text: &str) -> Self {
-        Said {
+        ModelAnswer {
             text: text.to_owned(),
-            ..Said::default()
+            ..ModelAnswer::default()
         }
     }
 
     pub fn thinking(thinking: &str) -> Self {
-        Said {
+        ModelAnswer {
             thinking: thinking.to_owned(),
-            ..Said::default()
+            ..ModelAnswer::default()
         }
     }
 
@@ -184,12 +184,12 @@ impl Said {
             "invoke" => self.anthropic_events().iter().map(frames::chunk).collect(),
             "responses" => named(self.responses_events()),
             "cohere" => named(self.cohere_events()),
-            "gemini" | "vertex" => [self.gemini(false), Said::default().gemini(true)]
+            "gemini" | "vertex" => [self.gemini(false), ModelAnswer::default().gemini(true)]
                 .iter()
                 .map(data)
                 .collect(),
             "ollama" => {
-                let lines = [self.ollama(false), Said::default().ollama(true)];
+                let lines = [self.ollama(false), ModelAnswer::default().ollama(true)];
                 lines
                     .iter()
                     .map(|line| format!("{line}\n").into_bytes())
@@ -643,9 +643,9 @@ pub enum Failure {
 
 impl Failure {
     /// Writes the failure as an upstream of this dialect does.
-    pub fn of(self, dialect: &str) -> Script {
+    pub fn script(self, dialect: &str) -> Script {
         match self {
-            Failure::Cut => Said::text("It begins well, and then").cut(dialect),
+            Failure::Cut => ModelAnswer::text("It begins well, and then").cut(dialect),
             Failure::Key => error(dialect, 401, "invalid key"),
             Failure::Busy => error(dialect, 429, "slow down").with("retry-after", "2"),
             Failure::BusyForAny => error(dialect, 429, "slow down"),
