@@ -5,6 +5,7 @@
 //! → draining (no new connections) → cutting (what still runs ends with an error). After the
 //! delay, the process ends as soon as no exchange is left.
 
+use crate::base::clock::Clock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::sync::watch;
@@ -131,7 +132,7 @@ impl Drain {
         self.wait_for_cutting().await;
         loop {
             let before = self.exchanges();
-            tokio::time::sleep(time).await;
+            Clock::sleep_until(Clock::now() + time).await;
             if self.exchanges() >= before {
                 return;
             }

@@ -256,8 +256,7 @@ fn stuck(callers: usize, frame: usize) {
                 .iter()
                 .all(|answer| answer.as_ref().is_ok_and(|(head, _)| head.status == 200))
         );
-        // Until all that may be on its way is.
-        tokio::time::sleep(Duration::from_secs(3)).await;
+        gateway.is_quiet_with(callers).await;
         mock.always(Script::answer("here"));
         let began = Instant::now();
         assert_eq!(gateway.post(&chat("m")).await.content(), "here");

@@ -221,17 +221,7 @@ async fn unread(gateway: &Gateway, number: usize) -> Vec<(Connection, Response)>
         {}
         streams.push((connection, head));
     }
-    let (mut last, mut quiet) = (gateway.process.cpu(), 0);
-    eventually("the gateway waits for its callers", || {
-        let now = gateway.process.cpu();
-        quiet = if std::mem::replace(&mut last, now) == now {
-            quiet + 1
-        } else {
-            0
-        };
-        (quiet > 20 && gateway.status()["exchanges"] == number).then_some(())
-    })
-    .await;
+    gateway.is_quiet_with(number).await;
     streams
 }
 
@@ -247,11 +237,12 @@ fn g03_slow_callers_are_told_too_while_there_is_progress() {
             .start()
             .await;
         let streams = unread(&gateway, 4).await;
+        gateway.hold_clock();
         gateway.signal("TERM");
         in_phase(&gateway, "cutting").await;
-        for (mut connection, mut head) in streams {
+        for (left, (mut connection, mut head)) in (0..streams.len()).rev().zip(streams) {
             // A caller on a busy machine comes to it when it can.
-            tokio::time::sleep(Duration::from_millis(800)).await;
+            gateway.advance(Duration::from_millis(1_500)).await;
             connection.rest(&mut head).await;
             let events = head.events();
             let last: Value = serde_json::from_str(events.last().unwrap()).unwrap();
@@ -260,6 +251,11 @@ fn g03_slow_callers_are_told_too_while_there_is_progress() {
                 (Some(End::Whole), &"shutting_down".into()),
                 "{last}"
             );
+            // The last one is settled when the process ends.
+            eventually("the exchange is settled", || {
+                (left == 0 || gateway.status()["exchanges"] == left).then_some(())
+            })
+            .await;
         }
         assert_eq!(gateway.exit(PATIENCE).code(), Some(0));
         assert!(
@@ -916,6 +912,7 @@ fn it_ends_though_nobody_reads_its_output() {
         command
             .args(["serve", "--conf"])
             .arg(folder.path())
+            .current_dir(folder.path())
             .stdout(std::process::Stdio::piped())
             .stderr(std::process::Stdio::null());
         let mut child = command.spawn().unwrap();

@@ -35,10 +35,10 @@ struct Inside {
 
 impl Inside {
     async fn start(catalog: &str) -> Self {
-        let folder = Folder::new(&[
-            ("server.yaml", "log: { access: off }\n"),
-            ("catalog.yaml", catalog),
-        ]);
+        let folder = Folder::new(&[("catalog.yaml", catalog)]);
+        let ledger = folder.path().join("ledger.sqlite");
+        let server = format!("log: {{ access: off }}\nledger: {{ path: {ledger:?} }}\n");
+        folder.write("server.yaml", &server);
         let mut loaded = load_folder(folder.path(), Secrets::Resolve).unwrap();
         let process = Process::new(&mut loaded).unwrap();
         let mut proxy = HttpProxy::new(process.gateway(), Arc::new(ServerConf::default()));
@@ -434,7 +434,7 @@ fn in_another_server_the_shutdown_is_noticed() {
             (
                 "server.yaml",
                 &format!(
-                    "listen: [{{ address: \"{}\" }}]\nlog: {{ access: off }}\n",
+                    "listen: [{{ address: \"{}\" }}]\nlog: {{ access: off }}\nledger: {{ enabled: false }}\n",
                     crate::support::gateway::free_port()
                 ),
             ),
@@ -465,7 +465,7 @@ fn nobody_serves_the_published_key_to_everybody() {
     let folder = Folder::new(&[
         (
             "server.yaml",
-            "listen: [{ address: \"0.0.0.0:1\" }]\nlog: { access: off }\n",
+            "listen: [{ address: \"0.0.0.0:1\" }]\nlog: { access: off }\nledger: { enabled: false }\n",
         ),
         (
             "catalog.yaml",

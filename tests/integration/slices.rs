@@ -368,7 +368,7 @@ fn a_slice_waits_for_a_busy_account() {
         let (answer, ()) = tokio::join!(ask(&gateway, &body), async {
             eventually("the place is taken", || (small.count() == 1).then_some(())).await;
             // The other slices find it taken.
-            tokio::time::sleep(Duration::from_millis(200)).await;
+            gateway.is_quiet_with(1).await;
             gate.open();
         });
         assert_eq!(answer.status, 200, "{}", answer.text());

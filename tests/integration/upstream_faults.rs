@@ -9,7 +9,7 @@ use super::failover::trail;
 use crate::support::client::post;
 use crate::support::script::{self, JSON, SSE};
 use crate::support::tls::Ca;
-use crate::support::{Catalog, Gate, Gateway, Mock, Script, chat, chat_stream, run};
+use crate::support::{Catalog, Gate, Gateway, Mock, Script, chat, chat_stream, eventually, run};
 
 #[test]
 fn d01_accounts_out_of_reach_hand_on() {
@@ -293,7 +293,10 @@ fn d04_unasked_answers_answer_no_later_request() {
         let gateway = Gateway::start(Catalog::over(&mock)).await;
         for text in ["first", "third"] {
             assert_eq!(gateway.post(&chat("m")).await.content(), text);
-            tokio::time::sleep(Duration::from_millis(100)).await;
+            eventually("the connection is closed", || {
+                (mock.open() == 0).then_some(())
+            })
+            .await;
         }
         assert_eq!(
             (mock.count(), mock.connections()),

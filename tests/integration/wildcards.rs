@@ -500,7 +500,8 @@ fn the_list_of_an_earlier_address_comes_too_late() {
         gateway.swap(catalog(&new)).await;
         taken(&gateway, 1).await;
         gate.open();
-        tokio::time::sleep(Duration::from_secs(1)).await;
+        eventually("the old list is read", || old.mock.open() == 0).await;
+        gateway.round(LISTS).await;
         assert_eq!(ids(&gateway, KEY).await, ["openai/new"]);
     });
 }

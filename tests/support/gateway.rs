@@ -24,7 +24,9 @@ use super::ledger::Ledger;
 use super::metrics::Metrics;
 use super::process::Process;
 use super::tls::Ca;
-use super::{PATIENCE, documented, eventually, eventually_blocking, mock};
+use super::{
+    PATIENCE, SLOWER, documented, eventually, eventually_blocking, eventually_within, mock,
+};
 
 /// The binary under test.
 pub const BINARY: &str = env!("CARGO_BIN_EXE_portcullis");
@@ -392,6 +394,22 @@ impl Gateway {
                 .unwrap_or_else(|e| panic!("{e} in access line {}", String::from_utf8_lossy(line)))
         };
         lines.map(parse).collect()
+    }
+
+    /// Waits until this many exchanges are open and all of them wait for something: the gateway has
+    /// used no time of a processor at many looks in a row.
+    pub async fn is_quiet_with(&self, exchanges: usize) {
+        let (mut last, mut quiet) = (self.process.cpu(), 0);
+        eventually_within(PATIENCE * SLOWER, "the exchanges wait", || {
+            let now = self.process.cpu();
+            quiet = if std::mem::replace(&mut last, now) == now {
+                quiet + 1
+            } else {
+                0
+            };
+            (quiet > 20 && self.status()["exchanges"] == exchanges).then_some(())
+        })
+        .await;
     }
 
     /// Returns the access lines when there are `wanted` of them. More are an error.
