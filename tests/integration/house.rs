@@ -11,12 +11,7 @@ use std::path::{Path, PathBuf};
 const STILL: &[(&str, &[&str])] = &[];
 
 /// Files and folders with closures of several lines that have a name: still to be cleaned.
-const WITH_LONG_CLOSURES: &[&str] = &[
-    "crates/dialects/src/dialect",
-    "crates/dialects/src/front",
-    "crates/dialects/src/upstream",
-    "crates/import/src",
-];
+const WITH_LONG_CLOSURES: &[&str] = &["crates/dialects/src/upstream", "crates/import/src"];
 
 /// Files and folders with functions that take a tuple or an array apart: still to be cleaned.
 const WITH_PATTERN_PARAMETERS: &[&str] = &["crates/import/src"];

@@ -84,7 +84,7 @@ impl Dialect {
         })
     }
 
-    /// Reads an answer with vectors. It has one for each text, or it is none.
+    /// Reads an answer with vectors. An answer without one vector for each text is a fault.
     pub(super) fn answer_vectors(
         form: &VectorForm,
         to: &Recipient<'_>,
@@ -97,9 +97,9 @@ impl Dialect {
             options,
         } = to;
         let asked = options.undo.vectors.clone().unwrap_or_default();
-        let nonsense =
-            |why| hidden_error(body).map_or(AnswerFault::Nonsense(why), AnswerFault::Upstream);
-        let found = Vectors::read(body, form.places).map_err(nonsense)?;
+        let found = Vectors::read(body, form.places).map_err(|why| {
+            hidden_error(body).map_or(AnswerFault::Nonsense(why), AnswerFault::Upstream)
+        })?;
         let mut tally = Tally::new(header);
         tally.count(found.tokens());
         let vectors = convert_vectors(&asked, found.list())?;
@@ -118,8 +118,8 @@ impl Dialect {
     }
 }
 
-/// Returns the vectors in the form that was asked for, if there are as many as were asked for and
-/// all have the same length.
+/// Returns the vectors in the form that was asked for. Fails unless there is one for each text, and
+/// all have one length.
 fn convert_vectors<'t>(
     asked: &Inputs,
     list: impl ExactSizeIterator<Item = &'t [u8]>,
@@ -153,22 +153,23 @@ fn make_answer(body: Vec<u8>, usage: Usage) -> Answer {
     }
 }
 
-/// The most bytes of a request that is cut, besides its texts: each slice has them too.
+/// The most bytes of a request that is cut, without its texts. Each slice repeats these bytes.
 const MOST_BESIDE: usize = 64 << 10;
 
-/// A request for the vectors of more texts than a server takes at once, and where it is cut.
+/// A request for the vectors of more texts than a server takes at once, and the places where it is
+/// cut.
 #[derive(Debug)]
 pub struct Slices {
     body: Bytes,
     list: Span,
     max_texts: usize,
-    /// Where the texts of each slice stand.
+    /// The places of each slice's texts.
     texts: Vec<Span>,
 }
 
 impl Slices {
-    /// Finds where a request is cut into requests of at most so many texts, which all other fields
-    /// stand in too. Returns `None` if it has no more.
+    /// Finds where a request is cut into requests of at most so many texts. Each of these has all
+    /// other fields too. Returns `None` if the request has no more texts than that.
     pub fn cut(
         envelope: &Envelope,
         body: &Bytes,
@@ -213,7 +214,7 @@ impl Slices {
         self.texts.len()
     }
 
-    /// Returns the place that the first text of a slice has among all texts.
+    /// Returns the index that the first text of a slice has among all texts.
     pub fn first(&self, slice: usize) -> usize {
         slice.saturating_mul(self.max_texts)
     }
@@ -244,8 +245,8 @@ impl Slices {
 /// The names of lists of texts, in the words of callers and servers.
 const LISTS: [&str; 4] = ["input", "requests", "texts", "instances"];
 
-/// Returns a text about a slice in which `input[3]` is the text's place among all texts of the
-/// request. `first` is that of the slice's first text.
+/// Returns a text about a slice in which `input[3]` is the text's index among all texts of the
+/// request. `first` is the index of the slice's first text.
 pub fn in_whole(text: &str, first: usize) -> String {
     let mut out = String::with_capacity(text.len());
     for piece in text.split_inclusive('[') {

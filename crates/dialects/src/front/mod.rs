@@ -57,51 +57,52 @@ use crate::neutral::{
 use crate::wire::splice::Edits;
 use crate::wire::{Event, json, percent};
 
-/// What is asked of the format that a caller speaks.
+/// All facts and functions of a format that callers speak.
 pub struct Front {
-    /// Its name.
+    /// The name.
     pub name: &'static str,
-    /// Its paths; the first one is the usual one. `{model}` stands for the model, if it is named
-    /// there.
+    /// The paths; the first one is the usual one. `{model}` stands for the model, if the path names
+    /// it.
     pub paths: &'static [&'static str],
-    /// The path of a request for a stream, if it is another one.
+    /// The path of a request for a stream, if it is another path.
     pub stream_path: Option<&'static str>,
-    /// Returns what a path and its query say of a request, or `None` if the path does not lead
-    /// here.
+    /// Reads a path and its query: the model, and whether a stream is asked for. `None` if the path
+    /// does not lead here.
     pub(crate) route: fn(&Front, &str, Option<&str>) -> Option<PathRequest>,
     /// Returns whether callers at this path speak the format, also if nothing is there.
     pub(crate) owns: fn(&Front, &str) -> bool,
     /// The one kind of endpoint that can answer. `None` for conversations, which any kind can
     /// answer that holds them.
     pub only_endpoint: Option<Endpoint>,
-    /// What is read of a request besides its path and its body.
+    /// The headers and the query's parameters that are read of a request.
     pub extras: RequestExtras,
-    /// How its callers are told of errors.
+    /// The form of errors.
     pub errors: ErrorForm,
-    /// How it lists models.
+    /// The form of lists of models.
     pub models: ModelLists,
-    /// Its parts, as requests have them: a JSON text. It is empty if another door has them.
+    /// Example requests for each part of the format, as a JSON text. It is empty if another door
+    /// has them.
     pub(crate) probes: &'static str,
-    /// How bodies pass to accounts of the same format, and their answers back.
+    /// The changes in a body that passes to an account of the same format, and in its answer.
     pub native: Option<Native>,
-    /// How callers ask for vectors, if that is what they ask for.
+    /// The reading of requests for vectors, if the format has them.
     pub(crate) vectors: Option<VectorDoor>,
-    /// How callers ask for the number of a request's tokens, if they can.
+    /// The reading of requests for the number of a request's tokens, if the format has them.
     pub counting: Option<CountForm>,
-    /// What the ids of answers begin with.
+    /// The beginning of the ids of answers.
     pub id_prefix: &'static str,
-    /// What a stream has besides its events.
+    /// The parts of a stream that are not its events.
     pub stream_frame: StreamFrame,
-    /// Reads what decides where a body goes.
+    /// Reads the envelope of a body.
     pub(crate) envelope: fn(&'static Front, &[u8]) -> Result<Envelope, Fault>,
-    /// Where the conversation stands, and what of it refers to nothing.
+    /// The fields of the conversation, and the members in it that refer to nothing.
     pub contents: Contents,
     /// Reads a body whole.
     pub read: for<'a> fn(&'a [u8]) -> RequestRead<'a>,
-    /// Returns what callers call a field, as a rule.
+    /// Returns the callers' usual name for a field.
     pub field_name: fn(&Request<'_>, &Field) -> Cow<'static, str>,
-    /// What broken calls of an answer are called, an answer that is not JSON, and what callers
-    /// carry if it is sealed.
+    /// The callers' names for an answer's flaws: broken calls, an answer that is not JSON, thoughts
+    /// that were not sealed, and citations that were lost.
     pub flaw_names: [&'static str; 4],
     /// Returns the writer of a stream.
     pub(crate) stream: NewWriter,
@@ -109,8 +110,8 @@ pub struct Front {
     pub(crate) whole: NewWriter,
 }
 
-/// What is below Ollama's paths, where nothing is: its clients are told so in the form that they
-/// read.
+/// The format of Ollama's paths, which lead nowhere here: Ollama's clients get errors in the form
+/// that they read.
 static OLLAMA: Front = Front {
     errors: ErrorForm {
         body: |error| {
@@ -123,20 +124,20 @@ static OLLAMA: Front = Front {
     ..Front::common("chat", &[])
 };
 
-/// The front door whose format OpenAI's servers speak. Requests of other formats are put into it
-/// for them.
+/// The front door whose format OpenAI's servers speak. Requests of other formats are translated
+/// into it for them.
 pub static STANDARD: &Front = &CHAT;
 
-/// How bodies pass to an account that speaks the format of the front door itself. Only spans of a
-/// closed list are changed.
+/// The changes in a body that passes to an account with the front door's own format. Only spans of
+/// a closed list are changed.
 pub struct Native {
-    /// The name of the format, which a protocol has too if its servers speak it.
+    /// The name of the format. A protocol has this name too if its servers speak the format.
     pub format: &'static str,
-    /// Changes what must change in a request. What is weakened is a loss.
+    /// Makes the changes in a request. A setting that is weakened is a loss.
     pub(crate) request: fn(&PassedRequest<'_>, &mut Edits<'_>) -> Result<Losses, Refused>,
     /// Writes an event of a stream: its name, and its data.
     pub(crate) event: fn(&Event<'_>, &PassedAnswer, &mut Vec<u8>),
-    /// Stands before the first event of a stream, between two, and after the last.
+    /// The texts before the first event of a stream, between two events, and after the last one.
     pub(crate) event_separators: [&'static [u8]; 3],
     /// Writes a whole answer.
     pub(crate) whole: fn(&[u8], &PassedAnswer) -> Vec<u8>,
@@ -161,32 +162,32 @@ impl Native {
     }
 }
 
-/// How callers ask for vectors.
+/// The reading and the writing of vectors.
 pub(crate) struct VectorDoor {
     /// Reads a request whole.
     pub(crate) read: for<'a> fn(&Envelope, &'a [u8]) -> Result<Embedding<'a>, Refused>,
     /// Writes an answer with these vectors, each of which is JSON text.
     pub(crate) write: fn(&[VectorText<'_>], &AnswerHeader, &Tally) -> Vec<u8>,
-    /// What an answer has.
+    /// The places of the parts of an answer.
     pub(crate) places: &'static [VectorPlace],
 }
 
-/// How callers ask for the number of a request's tokens.
+/// The reading of requests for the number of a request's tokens.
 pub struct CountForm {
-    /// Its path.
+    /// The path.
     pub path: &'static str,
-    /// Returns what a path and its query say of the request, or `None` if the path does not lead
-    /// here.
+    /// Reads a path and its query: the model, and whether a stream is asked for. `None` if the path
+    /// does not lead here.
     pub route: fn(&str, Option<&str>) -> Option<PathRequest>,
-    /// Returns the request whose tokens are asked for, and what decides where it goes.
+    /// Returns the request whose tokens are counted, with its envelope.
     pub read: fn(Bytes, &PathRequest) -> Result<ToCount, Fault>,
     /// The field of the answer that has the number.
     pub(crate) field: &'static str,
-    /// The status if nobody can count. Clients then go on with an estimate of their own.
+    /// The status if no account can count. Clients then go on with an estimate of their own.
     pub uncountable_status: u16,
 }
 
-/// A request whose tokens are counted, and what decides where it goes.
+/// A request whose tokens are counted, with its envelope.
 pub type ToCount = (Bytes, Envelope);
 
 /// A request that passes.
@@ -194,7 +195,7 @@ pub(crate) struct PassedRequest<'a> {
     pub(crate) envelope: &'a Envelope,
     /// The account's name for the model.
     pub(crate) model: &'a str,
-    /// What the model can do.
+    /// The abilities and limits of the model.
     pub(crate) traits: Traits,
     /// True if it is known that the model thinks.
     pub(crate) thinks: bool,
@@ -210,7 +211,7 @@ pub static FRONTS: [&Front; 5] = [&CHAT, &MESSAGES, &RESPONSES, &GEMINI, &GEMINI
 /// The front doors of Gemini, which has no kind of endpoint of its own.
 const OF_GEMINI: [&Front; 4] = [&GEMINI, &GEMINI_ARRAY, &GEMINI_EMBED, &GEMINI_EMBEDS];
 
-/// Every front door: one for each kind of endpoint, and those of Gemini.
+/// Every front door: one for each kind of endpoint, and Gemini's.
 #[expect(
     clippy::indexing_slicing,
     clippy::wildcard_enum_match_arm,
@@ -235,33 +236,33 @@ pub static DOORS: [&Front; OTHERS.len() + OF_GEMINI.len()] = {
     doors
 };
 
-/// What is read of a request besides its path and its body.
+/// The headers and the query's parameters that are read of a request.
 #[derive(Clone, Copy)]
 pub struct RequestExtras {
     /// The headers in which clients name a conversation: the first that is there counts.
     pub session_headers: &'static [&'static str],
-    /// The headers that an account of the same format gets too.
+    /// The headers that are passed on to an account of the same format.
     pub passed_headers: &'static [&'static str],
     /// The parameter of the query in which clients may send the key.
     pub query_key: Option<&'static str>,
 }
 
-/// What a stream has besides its events.
+/// The parts of a stream that are not its events.
 #[derive(Clone, Copy)]
 pub struct StreamFrame {
     /// The `content-type`.
     pub content_type: &'static str,
-    /// Keeps a silent stream open, and is no part of the answer.
+    /// The text that keeps a silent stream open, and is no part of the answer.
     pub keepalive: &'static [u8],
-    /// Returns what a stream says in place of a header that it has no more room for; empty if its
-    /// clients would not understand that.
+    /// Returns the text that stands in a stream for a header that came too late. It is empty if
+    /// clients would not understand the text.
     pub late_header: fn(&str, &str) -> String,
 }
 
-/// A request, and what its caller calls its fields; or why it is none.
+/// A request, and its caller's names for the fields; or the refusal of the body.
 pub type RequestRead<'a> = Result<(Request<'a>, FieldNames), Refused>;
 
-/// Returns a writer of an answer that shows this.
+/// Returns a writer of an answer with this header.
 pub(crate) type NewWriter = fn(&AnswerHeader) -> Box<dyn AnswerWriter>;
 
 impl Front {
@@ -346,13 +347,13 @@ impl Front {
         DOORS.into_iter().find(|front| front.name == name)
     }
 
-    /// Returns what a path and its query say of a request, or `None` if the path does not lead
-    /// here.
+    /// Reads a path and its query: the model, and whether a stream is asked for. `None` if the path
+    /// does not lead here.
     pub fn route(&self, path: &str, query: Option<&str>) -> Option<PathRequest> {
         (self.route)(self, path, query)
     }
 
-    /// Reads what decides where a body goes.
+    /// Reads the envelope of a body.
     pub fn envelope(&'static self, body: &[u8]) -> Result<Envelope, Fault> {
         (self.envelope)(self, body)
     }
@@ -362,24 +363,23 @@ impl Front {
         self == STANDARD
     }
 
-    /// Returns the format in which callers at this path expect an answer, also if nothing is there.
-    /// Where several formats share a path, the headers and the query decide.
+    /// Returns the format in which callers at this path expect an answer, even an error. Where
+    /// several formats share a path, the headers and the query decide.
     pub fn for_path(path: &str, query: Option<&str>, has: &HasHeader<'_>) -> &'static Front {
-        let owner = || DOORS.into_iter().find(|front| (front.owns)(front, path));
-        let asks = || {
+        if let Some(owner) = DOORS.into_iter().find(|front| (front.owns)(front, path)) {
+            owner
+        } else if path.trim_start_matches('/').starts_with("api/") {
+            &OLLAMA
+        } else {
             FRONTS
                 .into_iter()
                 .find(|front| (front.models.is_wanted)(has, query))
-        };
-        let is_ollamas = || path.trim_start_matches('/').starts_with("api/");
-        owner()
-            .or_else(|| is_ollamas().then_some(&OLLAMA))
-            .or_else(asks)
-            .unwrap_or(STANDARD)
+                .unwrap_or(STANDARD)
+        }
     }
 
-    /// Reads what decides where a request goes. If the path names the model, the body need not,
-    /// where it does in this format: then the path's is written into it.
+    /// Reads the envelope of a request. If only the path names the model, the name is written into
+    /// the body where the format has it there.
     pub fn request(
         &'static self,
         mut body: Bytes,
@@ -406,8 +406,8 @@ impl Front {
         Ok((body, envelope?.with_path(asked)))
     }
 
-    /// Returns each key that a query has. One that is empty is none; a key that cannot be decoded
-    /// is returned as an empty one.
+    /// Returns each key in a query. Empty keys are left out; a key that cannot be decoded is
+    /// returned as an empty one.
     pub fn keys_in_query(&self, query: Option<&str>) -> Vec<Vec<u8>> {
         let name = self.extras.query_key;
         let pairs = query
@@ -419,7 +419,7 @@ impl Front {
             .collect()
     }
 
-    /// Returns the names of what is wrong with an answer, as `x-portcullis-dropped` says them.
+    /// Returns the names of an answer's flaws, for the header `x-portcullis-dropped`.
     pub fn flaws(&self, flaws: Flaws) -> impl Iterator<Item = &'static str> {
         let found = [
             flaws.broken_calls > 0,
@@ -433,7 +433,8 @@ impl Front {
             .filter_map(|(name, is_there)| is_there.then_some(name))
     }
 
-    /// Returns the same for a stream, whose head has left; empty if nothing is wrong.
+    /// Returns the header with a stream's flaws, as a text of the stream: the headers have left
+    /// already. The text is empty if there are no flaws.
     pub fn late_flaws(&self, flaws: Flaws) -> String {
         let names: Vec<&str> = self.flaws(flaws).collect();
         if names.is_empty() {
@@ -443,7 +444,7 @@ impl Front {
         }
     }
 
-    /// Returns the front door whose format a protocol has, by the name of the format.
+    /// Returns the front door of a format, by the format's name.
     pub(crate) fn of_format(format: &str) -> Option<&'static Front> {
         DOORS.into_iter().find(|front| {
             front
@@ -453,32 +454,30 @@ impl Front {
         })
     }
 
-    /// Returns the field that callers call so, or which this is a part of.
+    /// Returns the field that has this name in the format, or whose part has it.
     pub(crate) fn field(&self, name: &str) -> Field {
         let without_numbers: String = name.chars().filter(|c| !c.is_ascii_digit()).collect();
-        let known = |name: &str| {
-            let same = SAME
-                .iter()
-                .find(|(other, _)| *other == name)
-                .map(|(_, field)| field);
-            same.or_else(|| {
-                NAMED
-                    .iter()
-                    .find(|field| (self.field_name)(&Request::default(), field) == name)
-            })
-            .cloned()
-        };
-        let first = |end: char| name.split(end).next().unwrap_or_default();
-        let found = known(name)
-            .or_else(|| known(&without_numbers))
-            .or_else(|| known(first('[')));
-        found
-            .or_else(|| known(first('.')))
+        let before = |end: char| name.split(end).next().unwrap_or_default();
+        [name, &without_numbers, before('['), before('.')]
+            .into_iter()
+            .find_map(|name| self.known_field(name))
             .unwrap_or_else(|| Field::other(name))
     }
 
-    /// Names the field that an upstream's error is about in the callers' words. A server that
-    /// speaks the format of a front door, `of`, calls it as the callers of that door do.
+    /// Returns the field that has exactly this name.
+    fn known_field(&self, name: &str) -> Option<Field> {
+        let other_names = SAME.iter().find(|(other_name, _)| *other_name == name);
+        if let Some((_, field)) = other_names {
+            return Some(field.clone());
+        }
+        NAMED
+            .iter()
+            .find(|field| (self.field_name)(&Request::default(), field) == name)
+            .cloned()
+    }
+
+    /// Writes the field of an upstream's error in the caller's words. A server that speaks the
+    /// format of `upstream_front` uses that door's names.
     pub(crate) fn name_error_field(
         &self,
         upstream_front: Option<&Front>,
@@ -548,7 +547,7 @@ const NAMED: [Field; 34] = [
     Field::ServiceTier,
 ];
 
-/// Older and newer names of some, and what holds them.
+/// Older and newer names of some fields, and the names of objects that hold them.
 const SAME: [(&str, Field); 5] = [
     ("max_completion_tokens", Field::MaxTokens),
     ("reasoning", Field::Effort),
@@ -557,7 +556,7 @@ const SAME: [(&str, Field); 5] = [
     ("user", Field::User),
 ];
 
-/// Each has a name of its own.
+/// Each front door has another name.
 impl PartialEq for Front {
     fn eq(&self, other: &Self) -> bool {
         self.name == other.name

@@ -1,9 +1,9 @@
-//! The demo account answers by itself, so a first request works without any account.
+//! The demo account answers by itself, so a first request works without any real account.
 //!
 //! It acts as an upstream. Its answer is in OpenAI's real format, and is read like the answer of
 //! any other server. It gives one choice. It calls tools, answers in a JSON Schema, and shows some
 //! words of thinking, where the request asks for that. It counts each word as a token. Some of its
-//! models fail on purpose, so that everybody can see what then happens.
+//! models fail on purpose, to show how the gateway handles failures.
 
 mod calls;
 mod others;
@@ -30,7 +30,7 @@ const FACTS: DialectFacts = DialectFacts {
     litellm: Litellm::NONE,
 };
 
-/// The demo account, which calls nobody.
+/// The demo account, which makes no calls.
 pub static PROTOCOL: Protocol = Protocol {
     base_url: BaseUrl::Nowhere,
     endpoints: Endpoints {
@@ -57,7 +57,7 @@ const SLOW: Duration = Duration::from_secs(30);
 /// The seconds after which the busy model may be asked again.
 const RETRY_AFTER: u64 = 5;
 
-/// What the demo answers.
+/// An answer of the demo.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reply {
     /// The status.
@@ -81,8 +81,9 @@ pub struct Piece {
     pub bytes: Vec<u8>,
 }
 
-/// Returns the answer to a request's body at a path. `length` is that of the whole body, of which
-/// a form shows no more. Returns `None` if the model that it names is down, so that nobody answers.
+/// Returns the answer to a request's body at a path. `length` is the length of the whole body; of a
+/// form, `body` has less. Returns `None` if the model that it names is down, and so gives no
+/// answer.
 pub fn demo_reply(path: &str, body: &[u8], length: usize, stream: bool) -> Option<Reply> {
     if let Some(answer) = others::answer_path(path, body, length) {
         return Some(
@@ -170,41 +171,31 @@ fn refusal_reply(message: String) -> Reply {
 
 /// Puts a pause before each piece but the first.
 fn add_pauses(pieces: Vec<Vec<u8>>) -> Vec<Piece> {
-    let pause = |index| {
-        if index == 0 {
-            Duration::ZERO
-        } else {
-            BETWEEN_WORDS
-        }
-    };
-    pieces
-        .into_iter()
-        .enumerate()
-        .map(|(index, bytes)| Piece {
-            pause: pause(index),
-            bytes,
-        })
+    let pauses = std::iter::once(Duration::ZERO).chain(std::iter::repeat(BETWEEN_WORDS));
+    pauses
+        .zip(pieces)
+        .map(|(pause, bytes)| Piece { pause, bytes })
         .collect()
 }
 
-/// What the demo says.
+/// The content of the demo's answer.
 #[derive(Default)]
 struct DemoAnswer {
     reasoning: &'static str,
     text: String,
     /// The names of the tools that it calls, and the arguments.
     calls: Vec<(String, String)>,
-    /// True if the text says why there is no answer in the format that was asked for.
+    /// True if the text gives the reason why there is no answer in the requested format.
     declines: bool,
     /// True if the text is cut, because it would be longer than the request allows.
     is_cut: bool,
     /// The place of the answer in the conversation, for the ids of its calls.
     answer_index: usize,
-    /// The words that were read.
+    /// The number of words in the prompt.
     prompt: usize,
 }
 
-/// The words that stand where a model's thinking stands.
+/// The words in the place of a model's thinking.
 const THINKING: &str =
     "The demo does not think. It shows these words where the thinking of a model would stand.";
 
@@ -243,7 +234,7 @@ impl DemoAnswer {
         demo_answer
     }
 
-    /// Says a text, or as much of it as the request allows.
+    /// Sets the text, or as much of it as the request allows.
     fn set_text(&mut self, text: String, max_words: Option<u64>) {
         let max_words = max_words
             .and_then(|max_tokens| usize::try_from(max_tokens).ok())
@@ -256,8 +247,8 @@ impl DemoAnswer {
         };
     }
 
-    /// Returns the answer, whole or as a stream, with one word or one call in each event. The last
-    /// event of a long text has all that is left of it.
+    /// Returns the answer, whole or as a stream, with one word or one call in each event. A long
+    /// text ends with one event for the rest of it.
     fn pieces(&self, is_stream: bool) -> Vec<Piece> {
         let header = AnswerHeader {
             show_usage: true,
@@ -270,22 +261,17 @@ impl DemoAnswer {
         };
         let mut draft = Draft::new(&header, AnswerOptions::default(), writer(&header));
         let mut written = Vec::new();
-        let mut send_event = |draft: &mut Draft, event: Event<'_>| {
-            draft.take(event);
-            written.push(std::mem::take(draft.out()));
-        };
         for word in split_words(self.reasoning) {
-            send_event(&mut draft, Event::Reasoning(0, word));
+            draft.take(Event::Reasoning(0, word));
+            written.push(std::mem::take(draft.out()));
         }
         for word in split_words(&self.text) {
-            send_event(
-                &mut draft,
-                if self.declines {
-                    Event::Refusal(0, word)
-                } else {
-                    Event::Text(0, word)
-                },
-            );
+            draft.take(if self.declines {
+                Event::Refusal(0, word)
+            } else {
+                Event::Text(0, word)
+            });
+            written.push(std::mem::take(draft.out()));
         }
         for (number, (name, arguments)) in self.calls.iter().enumerate() {
             let id = format!("call_demo_{}_{number}", self.answer_index);
@@ -295,7 +281,8 @@ impl DemoAnswer {
                 name,
                 signature: None,
             });
-            send_event(&mut draft, Event::Arguments(0, arguments));
+            draft.take(Event::Arguments(0, arguments));
+            written.push(std::mem::take(draft.out()));
         }
         draft.take(Event::Usage(self.usage()));
         draft.take(Event::Finish(
@@ -314,7 +301,7 @@ impl DemoAnswer {
         add_pauses(written)
     }
 
-    /// Returns the usage: one token for each word that was read, thought or said.
+    /// Returns the usage: one token for each word of the prompt, of the thinking and of the answer.
     fn usage(&self) -> Tokens {
         let words = |text: &str| text.split_whitespace().count();
         let number = |count: usize| u64::try_from(count).ok();
@@ -338,7 +325,7 @@ const MOST_WORDS: usize = 200;
 /// The pause between words: long enough to be seen on a terminal, short enough for a test.
 const BETWEEN_WORDS: Duration = Duration::from_millis(15);
 
-/// Returns the words of a text, and what is left of a long one.
+/// Returns the words of a text, and the rest of a long text as one piece.
 fn split_words(text: &str) -> impl Iterator<Item = &str> {
     let words = text.split_inclusive(' ').take(MOST_WORDS);
     let rest = text
@@ -348,14 +335,12 @@ fn split_words(text: &str) -> impl Iterator<Item = &str> {
 }
 
 fn plain_answer(request: &Request<'_>) -> String {
-    let count =
-        |count: usize, noun: &str| format!("{count} {noun}{}", if count == 1 { "" } else { "s" });
     let tools = match calls::suggested_tool(request) {
         Some(tool) => {
             let name = calls::short_name(tool);
             format!(
                 " and {}: write \"call {name}\", and the demo calls it",
-                count(request.tools.len(), "tool")
+                with_count(request.tools.len(), "tool")
             )
         }
         None => String::new(),
@@ -363,8 +348,13 @@ fn plain_answer(request: &Request<'_>) -> String {
     format!(
         "This is the demo account of Portcullis. No model was asked: this answer is always the same. \
          The request had {}{tools}. Write a real account and a model into catalog.yaml, and ask again.",
-        count(request.messages.len(), "message")
+        with_count(request.messages.len(), "message")
     )
+}
+
+/// Returns a number with its noun, such as `1 tool` and `2 tools`.
+fn with_count(count: usize, noun: &str) -> String {
+    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
 }
 
 /// Counts the words of the conversation's texts.

@@ -1,4 +1,4 @@
-//! The paths of Gemini. A path names the model, and its last colon stands before what is asked.
+//! The paths of Gemini. A path names the model, and after its last colon the method.
 
 use super::write::StreamForm;
 use crate::front::route::{self, path_under, skip_slashes};
@@ -8,7 +8,7 @@ use crate::wire::percent;
 /// The versions in paths. SDKs differ in which they ask for.
 const VERSIONS: [&str; 3] = ["v1beta1", "v1beta", "v1"];
 
-/// What Google can be asked of a model.
+/// The methods of a model that Google's servers have.
 const VERBS: [&str; 8] = [
     "generateContent",
     "streamGenerateContent",
@@ -39,7 +39,7 @@ pub(super) fn route_path(path: &str, query: Option<&str>, form: StreamForm) -> O
     })
 }
 
-/// Returns the model of which a path asks this.
+/// Returns the model of a path with this method.
 pub(super) fn model_for_verb(path: &str, wanted: &str) -> Option<String> {
     split_model_verb(path)
         .filter(|(_, verb)| verb == wanted)
@@ -54,7 +54,7 @@ pub(super) fn route_count(path: &str, _query: Option<&str>) -> Option<PathReques
     })
 }
 
-/// Reads what a path asks of the models.
+/// Reads which list of models a path asks for.
 pub(super) fn route_models(path: &str) -> Option<ModelsAsked> {
     if split_model_verb(path).is_some() {
         return None;
@@ -95,7 +95,7 @@ fn has_events(query: Option<&str>) -> bool {
     pairs.any(|(name, value)| matches!(name, "alt" | "$alt" | "%24alt") && value == "sse")
 }
 
-/// Returns the model that a path names, and what is asked of it.
+/// Returns the model and the method that a path names.
 fn split_model_verb(path: &str) -> Option<(String, String)> {
     // Most paths have no colon, be it encoded or not.
     memchr::memchr2(b':', b'%', path.as_bytes())?;
@@ -106,26 +106,29 @@ fn split_model_verb(path: &str) -> Option<(String, String)> {
         .unwrap_or(path);
     let decoded = String::from_utf8(percent::decode_text(path)?).ok()?;
     let (name, verb) = decoded.trim_end_matches('/').rsplit_once(':')?;
-    // It may be as long as the model of a body.
+    // The model's name may be as long as in a body.
     let model = model_id(name).filter(|model| model.len() <= 512 && VERBS.contains(&verb))?;
     Some((model.to_owned(), verb.to_owned()))
 }
 
-/// Returns the model's id. Clients put `models/` before it, some of them twice; Vertex AI puts a
+/// Returns the model's id. Clients put `models/` before it, some twice; Vertex AI puts a
 /// project, a location and a publisher before that.
 pub(super) fn model_id(name: &str) -> Option<&str> {
-    let publisher =
-        |path| path_under(path, "publishers").and_then(|path| path_under(path, "google"));
     let name = under_location(name).unwrap_or(name);
-    let name = publisher(name).unwrap_or(name);
+    let name = under_publisher(name).unwrap_or(name);
     if path_under(name, "tunedModels").is_some_and(|tuned| !tuned.is_empty()) {
         return Some(name);
     }
     let mut name = path_under(name, "models")?;
-    while let Some(inner) = path_under(publisher(name).unwrap_or(name), "models") {
+    while let Some(inner) = path_under(under_publisher(name).unwrap_or(name), "models") {
         name = inner;
     }
     (!name.is_empty()).then_some(name)
+}
+
+/// Returns the part of a path after Vertex AI's publisher.
+fn under_publisher(path: &str) -> Option<&str> {
+    path_under(path_under(path, "publishers")?, "google")
 }
 
 /// Returns the part of a path after Vertex AI's project and location.

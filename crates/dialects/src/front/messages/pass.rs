@@ -1,9 +1,14 @@
-//! A request that passes to an account that has Anthropic's format, and its answer. What is changed
-//! is: the model, a maximum of tokens above the model's with the budget of thinking below it,
-//! thinking without a signature, what is sealed, and the model in the answer. Where a thought is
-//! left out, a message that has nothing else goes too; thinking with a budget is switched off if
-//! the current calls have lost their thoughts, and with it what clears thoughts. So fields that
-//! nobody here knows reach the account.
+//! A request that passes to an account with Anthropic's format, and its answer.
+//!
+//! These parts are changed:
+//! * the model;
+//! * a maximum of tokens above the model's, with the budget of thinking below it;
+//! * thoughts that are sealed or have no signature, and a message that has nothing else;
+//! * thinking with a budget, which is switched off if the current calls have lost their thoughts,
+//!   and the edits that clear thoughts with it;
+//! * the model in the answer.
+//!
+//! All other fields, unknown ones included, reach the account.
 
 use std::borrow::Cow;
 
@@ -15,7 +20,7 @@ use crate::wire::Event;
 use crate::wire::json::{self, Broken, Cursor, Span, span_bytes, text_of};
 use crate::wire::splice::Edits;
 
-/// Changes what must change in a request.
+/// Makes these changes in a request.
 pub(super) fn edit_request(
     job: &PassedRequest<'_>,
     edits: &mut Edits<'_>,
@@ -55,7 +60,8 @@ pub(super) fn edit_request(
     {
         edits.replace(span.clone(), max_output.to_string().into_bytes());
         losses.add("max_tokens");
-        // The API refuses a budget that is not below the maximum. The answer keeps its own part.
+        // The API refuses a budget that is not below the maximum. The answer keeps as many tokens
+        // as the caller left for it.
         let budget =
             thinking("budget_tokens").and_then(|span| Some((json::integer_of(body, &span)?, span)));
         if let Some((tokens, span)) = budget.filter(|(tokens, _)| *tokens >= max_output) {
@@ -71,15 +77,12 @@ pub(super) fn edit_request(
         losses.add("messages[].content[].thinking");
     }
     // With a budget, the API wants the thoughts that led to the current calls.
-    let is_enabled =
-        || thinking("type").is_some_and(|kind| span_bytes(body, &kind) == br#""enabled""#);
-    if let Some(span) = envelope
-        .places
-        .thinking
-        .clone()
-        .filter(|_| is_broken && is_enabled())
+    if is_broken
+        && let Some(span) = &envelope.places.thinking
+        && let Some(kind) = thinking("type")
+        && span_bytes(body, &kind) == br#""enabled""#
     {
-        edits.replace(span, &br#"{"type":"disabled"}"#[..]);
+        edits.replace(span.clone(), &br#"{"type":"disabled"}"#[..]);
         losses.add("thinking");
         if let Some((key, value)) = find_member(body, envelope.places.open, "context_management")
             && memchr::memmem::find(span_bytes(body, &value), b"clear_thinking").is_some()
@@ -105,7 +108,7 @@ fn find_member(body: &[u8], start: usize, wanted: &str) -> Option<(Span, Span)> 
 /// The least budget that the API takes.
 const LEAST_BUDGET: u64 = 1024;
 
-/// The thoughts of a request, and what becomes of them.
+/// The edits of a request's thoughts.
 struct PassedThoughts<'s, 'p, 'e> {
     sealed: Sealed<'s>,
     edits: &'p mut Edits<'e>,
@@ -117,7 +120,7 @@ struct PassedThoughts<'s, 'p, 'e> {
 }
 
 impl PassedThoughts<'_, '_, '_> {
-    /// Consumes a message, and opens what is sealed in it. Leaves out thinking without a signature,
+    /// Consumes a message, and opens its sealed thoughts. Leaves out thinking without a signature,
     /// which the API refuses, and a message that has nothing else.
     fn message(&mut self, cursor: &mut Cursor<'_>) -> Result<(), Broken> {
         let text = cursor.text();
@@ -163,12 +166,12 @@ impl PassedThoughts<'_, '_, '_> {
     }
 }
 
-/// What counts of a block of content.
+/// The members of a block that matter for its thought.
 #[derive(Default)]
 struct Block<'t> {
     span: Span,
     kind: Cow<'t, str>,
-    /// The signature of a thought, or what a redacted one has in its place, and where it stands.
+    /// The signature of a thought, or the data of a redacted one, and its place.
     text: Option<(Span, Cow<'t, str>)>,
 }
 
@@ -188,7 +191,7 @@ impl<'t> Block<'t> {
         Ok(block)
     }
 
-    /// Returns what becomes of a thought, if the block is one.
+    /// Returns what the account gets in place of a thought's signature, if the block is a thought.
     fn carried(&self, sealed: Sealed<'_>) -> Option<Carried> {
         let text = self
             .text
@@ -204,8 +207,8 @@ impl<'t> Block<'t> {
         }
     }
 
-    /// Seals what a caller carries of a thought, or of a piece of one. A thought is signed in one
-    /// piece. If there are several, each is sealed, and clients keep the last one.
+    /// Seals the signature of a thought, or of a piece of one. A thought is signed in one piece. If
+    /// there are several signatures, each is sealed, and clients keep the last one.
     fn seal(self, answer: &PassedAnswer, edits: &mut Edits<'_>) {
         let span = self.text.map(|(span, _)| span);
         match &*self.kind {

@@ -1,20 +1,20 @@
-//! When the demo calls tools, and which.
+//! The demo's choice of tools to call.
 //!
-//! Agents send dozens of tools with every request, and run what is called. So the demo calls a tool
-//! only if the user's words ask for one or suggest one, or if the request has few tools, as
-//! programs have that try tools out. It makes one round of calls at most. Without its name in the
-//! user's words, a tool is called only if its own name says that it reads.
+//! Agents send dozens of tools with every request, and run each tool that is called. So the demo
+//! calls a tool only if the user's words ask for one or suggest one, or if the request has few
+//! tools, as programs have that try tools out. It makes one round of calls at most. A tool that the
+//! user does not name is called only if its own name shows that it only reads.
 
 use std::cmp::Reverse;
 
 use super::sample;
 use crate::neutral::{Message, PartKind, Request, Role, Tool, ToolChoice, ToolKind};
 
-/// What the demo does next.
+/// The next act of the demo.
 pub(super) enum NextAct {
     /// It calls tools: their names, and the arguments.
     Call(Vec<(String, String)>),
-    /// It says this.
+    /// It answers with this text.
     Text(String),
     /// It answers the request.
     Answer,
@@ -24,12 +24,13 @@ pub(super) enum NextAct {
 const FEW: usize = 4;
 /// The most characters of a result that are cited.
 const CITED: usize = 80;
-/// The most words of the user, and the most tools, that are looked at.
+/// The most words of the user, and the most tools, that are compared.
 const MOST_WORDS: usize = 200;
 const MOST_TOOLS: usize = 1_000;
 /// The most characters of a name that are quoted.
 const QUOTED: usize = 64;
-/// The first words of the names of tools that only read: what they do, and what they know.
+/// The first words of the names of tools that only read: words for the act, and for the things that
+/// they know.
 const READS: [&str; 14] = [
     "get",
     "list",
@@ -50,13 +51,12 @@ const KNOWS: [&str; 2] = ["weather", "time"];
 /// The parts of the names of tools that run commands.
 const SHELLS: [&str; 6] = ["bash", "shell", "exec", "terminal", "cmd", "command"];
 
-/// Decides what the demo does next.
+/// Decides the next act of the demo.
 pub(super) fn next_act(request: &Request<'_>) -> NextAct {
     let turn = newest_turn(request);
-    let is_result = |message: &&Message<'_>| {
+    let mut results = turn.messages.iter().filter(|message| {
         !turn.is_handed_over && matches!(message.role, Role::Tool | Role::Function)
-    };
-    let mut results = turn.messages.iter().filter(is_result);
+    });
     if let Some(first) = results.next() {
         let text: String = message_texts(first)
             .collect::<Vec<_>>()
@@ -76,7 +76,7 @@ pub(super) fn next_act(request: &Request<'_>) -> NextAct {
         .messages
         .iter()
         .filter(|message| message.role == Role::User);
-    // Agents put texts of their own beside the user's. They begin with a tag.
+    // Agents add texts of their own to the user's. These begin with a tag.
     let own = |text: &&str| !text.trim_start().starts_with('<');
     let words = users
         .flat_map(message_texts)
@@ -104,41 +104,38 @@ pub(super) fn next_act(request: &Request<'_>) -> NextAct {
     }
 }
 
-/// What came since the demo has last spoken.
+/// The messages since the demo's last answer.
 struct NewestTurn<'r> {
     messages: &'r [Message<'r>],
-    /// True if the demo has handed the conversation over to this agent: it answers what the user
-    /// said before, and hands nothing over.
+    /// True if the demo has handed the conversation over to this agent. Then it answers the user's
+    /// earlier words, and hands nothing over.
     is_handed_over: bool,
 }
 
 fn newest_turn<'r>(request: &'r Request<'_>) -> NewestTurn<'r> {
-    let after = |is_last: &dyn Fn(&Message<'_>) -> bool| {
-        request
-            .messages
-            .iter()
-            .rposition(is_last)
-            .map_or(0, |index| index + 1)
-    };
-    let hands_over = |message: &Message<'_>| {
-        message.role == Role::Assistant
-            && !message.calls.is_empty()
-            && message.calls.iter().all(|call| is_handover(&call.name))
-    };
-    let spoke = after(&|message| message.role == Role::Assistant);
-    let last = spoke
-        .checked_sub(1)
-        .and_then(|index| request.messages.get(index));
-    let is_handed_over = last.is_some_and(hands_over);
-    let start = if is_handed_over {
-        after(&|message| message.role == Role::Assistant && !hands_over(message))
+    let mut answers = request
+        .messages
+        .iter()
+        .enumerate()
+        .rev()
+        .filter(|(_, message)| message.role == Role::Assistant);
+    let last = answers.next();
+    let is_handed_over = last.is_some_and(|(_, message)| hands_over(message));
+    let last = if is_handed_over {
+        answers.find(|(_, message)| !hands_over(message))
     } else {
-        spoke
+        last
     };
+    let start = last.map_or(0, |(index, _)| index + 1);
     NewestTurn {
         messages: request.messages.get(start..).unwrap_or_default(),
         is_handed_over,
     }
+}
+
+/// Returns whether an answer hands the conversation over to another agent, and does nothing else.
+fn hands_over(answer: &Message<'_>) -> bool {
+    !answer.calls.is_empty() && answer.calls.iter().all(|call| is_handover(&call.name))
 }
 
 /// Returns whether a tool hands the conversation over to another agent, by the names that libraries
@@ -166,18 +163,17 @@ fn last_part(name: &str) -> &str {
 
 /// Returns the tools that the demo can call.
 pub(super) fn callable_tools<'r>(request: &'r Request<'_>) -> impl Iterator<Item = &'r Tool<'r>> {
-    let allowed = |tool: &&Tool<'_>| match &request.tool_choice {
+    let functions = request
+        .tools
+        .iter()
+        .take(MOST_TOOLS)
+        .filter(|tool| matches!(tool.kind, ToolKind::Function(..)));
+    functions.filter(|tool| match &request.tool_choice {
         Some(ToolChoice::None) => false,
         Some(ToolChoice::Named(name)) => tool.name == *name,
         Some(ToolChoice::Allowed(_, names)) => names.contains(&tool.name),
         Some(ToolChoice::Auto | ToolChoice::Required) | None => true,
-    };
-    request
-        .tools
-        .iter()
-        .take(MOST_TOOLS)
-        .filter(|tool| matches!(tool.kind, ToolKind::Function(..)))
-        .filter(allowed)
+    })
 }
 
 /// Returns the tool to name to the user: the first that only reads, or the first of all.
@@ -198,33 +194,29 @@ fn choose_tools<'r>(
     words: &Words<'_>,
     is_handed_over: bool,
 ) -> Vec<&'r Tool<'r>> {
-    let callable = |request: &'r Request<'_>| {
-        callable_tools(request).filter(move |tool| !(is_handed_over && is_handover(&tool.name)))
-    };
-    let is_named = |tool: &&Tool<'_>| {
-        matches!(&request.tool_choice, Some(ToolChoice::Named(name)) if tool.name == *name)
-            || words.name(&tool.name)
-            || words.name(last_part(&tool.name))
-    };
+    let callable: Vec<&Tool<'_>> = callable_tools(request)
+        .filter(|tool| !(is_handed_over && is_handover(&tool.name)))
+        .collect();
     let must = matches!(
         request.tool_choice,
         Some(ToolChoice::Required | ToolChoice::Allowed(true, _))
     );
-    let are_few = callable(request).count() <= FEW;
+    let are_few = callable.len() <= FEW;
     let may = must || words.asks_for_call() || are_few;
-    let mut tools: Vec<_> = callable(request).filter(is_named).collect();
+    let (mut tools, mut others): (Vec<&Tool<'_>>, Vec<&Tool<'_>>) = callable
+        .iter()
+        .copied()
+        .partition(|tool| is_named(tool, request, words));
     if tools.is_empty() || words.has_word("parallel") {
-        let is_meant =
-            |tool: &&Tool<'_>| may || words.are_a_question && words.suggest(&tool.name) > 0;
-        let mut others: Vec<_> = callable(request)
-            .filter(|tool| is_reading(tool) && !is_named(tool))
-            .collect();
-        others.retain(is_meant);
+        others.retain(|tool| {
+            let is_meant = may || words.are_a_question && words.suggest(&tool.name) > 0;
+            is_meant && is_reading(tool)
+        });
         others.sort_by_key(|tool| Reverse(words.suggest(&tool.name)));
         tools.extend(others);
     }
     if tools.is_empty() && must && are_few {
-        tools.extend(callable(request).find(|tool| !is_shell(tool)));
+        tools.extend(callable.into_iter().find(|tool| !is_shell(tool)));
     }
     let is_twice = words.has_word("parallel") && request.parallel_tool_calls != Some(false);
     match tools.first() {
@@ -232,6 +224,13 @@ fn choose_tools<'r>(
         Some(_) | None => tools.truncate(if is_twice { 2 } else { 1 }),
     }
     tools
+}
+
+/// Returns whether the request or the user's words name this tool.
+fn is_named(tool: &Tool<'_>, request: &Request<'_>, words: &Words<'_>) -> bool {
+    matches!(&request.tool_choice, Some(ToolChoice::Named(name)) if tool.name == *name)
+        || words.name(&tool.name)
+        || words.name(last_part(&tool.name))
 }
 
 fn sample_arguments(tool: &Tool<'_>, word: &str) -> Option<String> {
@@ -244,9 +243,9 @@ fn sample_arguments(tool: &Tool<'_>, word: &str) -> Option<String> {
     }
 }
 
-/// Returns whether the first word of a tool's name says that it only reads.
+/// Returns whether the first word of a tool's name shows that it only reads.
 fn is_reading(tool: &Tool<'_>) -> bool {
-    // Who hands over changes nothing.
+    // Handing over changes nothing.
     is_handover(&tool.name)
         || [&*tool.name, last_part(&tool.name)]
             .into_iter()
@@ -326,7 +325,8 @@ impl<'w> Words<'w> {
             .any(|word| self.has_word(word))
     }
 
-    /// Returns how many words of a tool's name are among them, besides what the tool does.
+    /// Returns how many words of a tool's name are among the user's, without words for the tool's
+    /// act.
     fn suggest(&self, name: &str) -> usize {
         let is_thing = |word: &str| !READS.iter().any(|known| word.eq_ignore_ascii_case(known));
         words_of_name(name)

@@ -1,5 +1,5 @@
-//! What the demo answers where no conversation is held: vectors, continued texts, orders of
-//! documents, pictures and sound. Each is made from the words of the request alone.
+//! The demo's answers outside conversations: vectors, continued texts, orders of documents,
+//! pictures and sound. Each is made from the words of the request alone.
 
 use std::collections::HashSet;
 
@@ -13,17 +13,17 @@ use crate::neutral::Endpoint;
 const MAX_BODY_BYTES: usize = 1 << 20;
 /// The most numbers of an answer with vectors.
 const MOST_NUMBERS: usize = 1 << 18;
-/// The dimensions of a vector, if the request does not say it.
+/// The dimensions of a vector, if the request does not set them.
 const DIMENSIONS: u64 = 256;
-/// What continues every text.
+/// The text that continues every prompt.
 const CONTINUED: &str = " This is the demo account of Portcullis. No model was asked: every text is continued in the same way.";
-/// The most words of a continued text, if the request does not say it.
+/// The most words of a continued text, if the request sets no maximum.
 const WORDS: u64 = 16;
-/// The width and the height of a picture, if the request does not say it; and the largest.
+/// The width and the height of a picture, if the request does not set them; and the largest.
 const SIZE: [u32; 2] = [256, 1024];
 /// The word by which the demo takes a text for a harmful one.
 const HARMFUL: &str = "harmful";
-/// What a harmful text may be.
+/// The categories of harmful texts.
 const CATEGORIES: [&str; 13] = [
     "harassment",
     "harassment/threatening",
@@ -43,24 +43,16 @@ const CATEGORIES: [&str; 13] = [
 /// An answer: its type, and its body in pieces.
 pub(super) type Pieces = (&'static str, Vec<Vec<u8>>);
 
-/// Returns the answer at a path below the version, or why there is none. `length` is that of the
-/// whole body, of which a form shows no more. Returns `None` where conversations are held.
+/// Returns the answer at a path below the version, or the reason of a refusal. `length` is the
+/// length of the whole body; of a form, `body` has less. Returns `None` where conversations are
+/// held.
 pub(super) fn answer_path(
     path: &str,
     body: &[u8],
     length: usize,
 ) -> Option<Result<Pieces, String>> {
     let write = |value: Value| ("application/json", vec![value.to_string().into_bytes()]);
-    let read = || -> Result<Value, String> {
-        let message = format!("The demo takes at most {MAX_BODY_BYTES} bytes here.");
-        if length <= MAX_BODY_BYTES {
-            Ok(serde_json::from_slice(body).unwrap_or_default())
-        } else {
-            Err(message)
-        }
-    };
-    let transcription =
-        || json!({ "text": format!("The demo cannot hear. It got a form of {length} bytes.") });
+    let read = || read_json(body, length);
     let endpoint = Endpoint::ALL.into_iter().find(|one| one.path() == path)?;
     Some(match endpoint {
         Endpoint::Chat | Endpoint::Responses | Endpoint::Messages => return None,
@@ -71,24 +63,38 @@ pub(super) fn answer_path(
         Endpoint::Images => read().map(|asked| write(paint_images(&asked))),
         Endpoint::Edits => Ok(write(paint_images(&Value::Null))),
         Endpoint::Speech => Ok(("audio/wav", vec![write_beep()])),
-        Endpoint::Transcriptions | Endpoint::Translations => Ok(write(transcription())),
+        Endpoint::Transcriptions | Endpoint::Translations => {
+            let text = format!("The demo cannot hear. It got a form of {length} bytes.");
+            Ok(write(json!({ "text": text })))
+        }
     })
+}
+
+/// Reads a body. A body that is no JSON asks for nothing.
+fn read_json(body: &[u8], length: usize) -> Result<Value, String> {
+    if length > MAX_BODY_BYTES {
+        return Err(format!(
+            "The demo takes at most {MAX_BODY_BYTES} bytes here."
+        ));
+    }
+    Ok(serde_json::from_slice(body).unwrap_or_default())
 }
 
 /// Returns the texts of an input: one or several, or the numbers of their tokens.
 fn input_texts(input: Option<&Value>) -> Vec<String> {
-    let text = |value: &Value| {
-        value
-            .as_str()
-            .map_or_else(|| value.to_string(), ToOwned::to_owned)
-    };
     match input {
         Some(Value::Array(list)) if list.iter().any(|one| !one.is_number()) => {
-            list.iter().map(text).collect()
+            list.iter().map(value_text).collect()
         }
-        Some(one) => vec![text(one)],
+        Some(one) => vec![value_text(one)],
         None => vec![String::new()],
     }
+}
+
+fn value_text(value: &Value) -> String {
+    value
+        .as_str()
+        .map_or_else(|| value.to_string(), ToOwned::to_owned)
 }
 
 fn split_words(text: &str) -> impl Iterator<Item = String> {
@@ -113,7 +119,7 @@ fn read_number(asked: &Value, name: &str, default_value: u64, max_value: u64) ->
         .clamp(1, max_value)
 }
 
-/// Returns the same number for the same text, whatever the machine (FNV-1a).
+/// Returns a number for a text, which is equal on every machine (FNV-1a).
 fn text_hash(text: &str) -> u64 {
     let mix = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
     text.bytes().fold(0xcbf2_9ce4_8422_2325, mix)
@@ -130,44 +136,43 @@ fn make_embeddings(asked: &Value) -> Result<Value, String> {
         ));
     }
     let in_base64 = asked.get("encoding_format").and_then(Value::as_str) == Some("base64");
-    let vector = |text: &String| {
-        let mut vector = vec![0_f32; size];
-        for hash in split_words(text).map(|word| text_hash(&word)) {
-            let position = usize::try_from(hash % dimensions).unwrap_or(0);
-            if let Some(number) = vector.get_mut(position) {
-                *number += if hash >> 63 == 0 { 1.0 } else { -1.0 };
-            }
-        }
-        let length = vector
-            .iter()
-            .map(|number| number * number)
-            .sum::<f32>()
-            .sqrt();
-        match vector.first_mut() {
-            Some(first) if length == 0.0 => *first = 1.0,
-            _ => vector.iter_mut().for_each(|number| *number /= length),
-        }
-        if in_base64 {
-            let bytes: Vec<u8> = vector
-                .iter()
-                .flat_map(|number| number.to_le_bytes())
-                .collect();
-            Value::from(BASE64.encode(bytes))
+    let mut data = Vec::with_capacity(texts.len());
+    for (index, text) in texts.iter().enumerate() {
+        let vector = make_vector(text, size);
+        let embedding: Value = if in_base64 {
+            let bytes: Vec<u8> = vector.into_iter().flat_map(f32::to_le_bytes).collect();
+            BASE64.encode(bytes).into()
         } else {
-            vector.iter().map(|number| f64::from(*number)).collect()
-        }
-    };
-    let data = texts.iter().enumerate().map(
-        |(index, text)| json!({ "object": "embedding", "index": index, "embedding": vector(text) }),
-    );
-    let data: Value = data.collect();
+            vector.into_iter().map(f64::from).collect()
+        };
+        data.push(json!({ "object": "embedding", "index": index, "embedding": embedding }));
+    }
     let read = count_words(&texts);
     Ok(
         json!({ "object": "list", "data": data, "model": "demo", "usage": { "prompt_tokens": read, "total_tokens": read } }),
     )
 }
 
-/// Continues each prompt with the same words, whole or as a stream.
+/// Makes a vector of length 1: each word adds to one of its numbers, or takes from it.
+fn make_vector(text: &str, size: usize) -> Vec<f32> {
+    let mut vector = vec![0_f32; size];
+    let dimensions = u64::try_from(size).unwrap_or(u64::MAX);
+    for hash in split_words(text).map(|word| text_hash(&word)) {
+        let position = usize::try_from(hash % dimensions).unwrap_or(0);
+        if let Some(number) = vector.get_mut(position) {
+            *number += if hash >> 63 == 0 { 1.0 } else { -1.0 };
+        }
+    }
+    let squares = vector.iter().map(|number| number * number);
+    let length = squares.sum::<f32>().sqrt();
+    match vector.first_mut() {
+        Some(first) if length == 0.0 => *first = 1.0,
+        _ => vector.iter_mut().for_each(|number| *number /= length),
+    }
+    vector
+}
+
+/// Continues each prompt with one fixed text, whole or as a stream.
 fn complete_prompts(asked: &Value) -> Pieces {
     let prompts = input_texts(asked.get("prompt"));
     let max_words =
@@ -237,24 +242,13 @@ fn rank_documents(asked: &Value) -> Value {
         .and_then(Value::as_array)
         .map(Vec::as_slice)
         .unwrap_or_default();
-    let text = |document: &Value| {
-        document
-            .get("text")
-            .unwrap_or(document)
-            .as_str()
-            .unwrap_or_default()
-            .to_owned()
-    };
-    let documents: Vec<String> = documents.iter().map(text).collect();
-    let score = |text: &String| {
-        let found = split_words(text)
-            .filter(|word| query.contains(word))
-            .collect::<HashSet<_>>()
-            .len();
-        let share = |count: usize| f64::from(u32::try_from(count).unwrap_or(u32::MAX));
-        share(found) / share(query.len().max(1))
-    };
-    let mut scored: Vec<(usize, f64)> = documents.iter().map(score).enumerate().collect();
+    let documents: Vec<String> = documents
+        .iter()
+        .map(|document| document.get("text").unwrap_or(document).as_str())
+        .map(|text| text.unwrap_or_default().to_owned())
+        .collect();
+    let scores = documents.iter().map(|text| score_document(text, &query));
+    let mut scored: Vec<(usize, f64)> = scores.enumerate().collect();
     scored.sort_by(|one, other| other.1.total_cmp(&one.1));
     let max_results =
         usize::try_from(read_number(asked, "top_n", u64::MAX, u64::MAX)).unwrap_or(usize::MAX);
@@ -266,27 +260,37 @@ fn rank_documents(asked: &Value) -> Value {
     json!({ "id": "rerank-demo", "model": "demo", "results": results, "usage": { "total_tokens": count_words(&documents) + query.len() } })
 }
 
-/// Takes a text for harmful if it says so.
+/// Returns the share of the query's words that a document has.
+fn score_document(text: &str, query: &HashSet<String>) -> f64 {
+    let words: HashSet<String> = split_words(text).collect();
+    let found = words.intersection(query).count();
+    let number = |count: usize| f64::from(u32::try_from(count).unwrap_or(u32::MAX));
+    number(found) / number(query.len().max(1))
+}
+
+/// Takes a text for harmful if it has the word `harmful`.
 fn moderate_texts(asked: &Value) -> Value {
     let results: Value = input_texts(asked.get("input"))
         .iter()
         .map(|text| {
             let flagged = split_words(text).any(|word| word == HARMFUL);
-            let per_category = |value: fn(bool) -> Value| -> Value {
-                CATEGORIES
-                    .iter()
-                    .map(|name| ((*name).to_owned(), value(flagged && *name == "violence")))
-                    .collect()
-            };
             json!({
                 "flagged": flagged,
-                "categories": per_category(Value::from),
-                "category_scores": per_category(|is_so| json!(if is_so { 1.0 } else { 0.0 })),
-                "category_applied_input_types": per_category(|_| json!(["text"])),
+                "categories": per_category(flagged, Value::from),
+                "category_scores": per_category(flagged, |is_so| json!(if is_so { 1.0 } else { 0.0 })),
+                "category_applied_input_types": per_category(flagged, |_| json!(["text"])),
             })
         })
         .collect();
     json!({ "id": "modr-demo", "model": "demo", "results": results })
+}
+
+/// Returns a value for each category, by whether a text belongs to it. A harmful text is violent.
+fn per_category(flagged: bool, value: fn(bool) -> Value) -> Value {
+    CATEGORIES
+        .iter()
+        .map(|name| ((*name).to_owned(), value(flagged && *name == "violence")))
+        .collect()
 }
 
 /// Paints pictures in one colour, which depends on the prompt.
@@ -320,16 +324,6 @@ fn paint_images(asked: &Value) -> Value {
 
 /// Writes a picture in one colour: one bit for each point, and a palette of one entry.
 fn write_png(width: u32, height: u32, colour: [u8; 3]) -> Vec<u8> {
-    let chunk = |name: &[u8; 4], data: &[u8]| {
-        let body = [name.as_slice(), data].concat();
-        let length = u32::try_from(data.len()).unwrap_or(u32::MAX);
-        [
-            length.to_be_bytes().as_slice(),
-            &body,
-            &crc32fast::hash(&body).to_be_bytes(),
-        ]
-        .concat()
-    };
     let header = [
         width.to_be_bytes().as_slice(),
         &height.to_be_bytes(),
@@ -350,13 +344,20 @@ fn write_png(width: u32, height: u32, colour: [u8; 3]) -> Vec<u8> {
     }
     // The checksum (Adler-32) of so many zeros.
     packed.extend((((length % 65_521) << 16) | 1).to_be_bytes());
-    let chunks = [
-        chunk(b"IHDR", &header),
-        chunk(b"PLTE", &colour),
-        chunk(b"IDAT", &packed),
-        chunk(b"IEND", &[]),
-    ];
-    [b"\x89PNG\r\n\x1a\n".as_slice(), &chunks.concat()].concat()
+    let mut picture = b"\x89PNG\r\n\x1a\n".to_vec();
+    for (name, data) in [
+        (b"IHDR", header.as_slice()),
+        (b"PLTE", &colour),
+        (b"IDAT", &packed),
+        (b"IEND", &[]),
+    ] {
+        let chunk = [name, data].concat();
+        let length = u32::try_from(data.len()).unwrap_or(u32::MAX);
+        picture.extend(length.to_be_bytes());
+        picture.extend_from_slice(&chunk);
+        picture.extend(crc32fast::hash(&chunk).to_be_bytes());
+    }
+    picture
 }
 
 /// Writes a beep of a quarter of a second: 8,000 bytes a second, one channel.

@@ -1,7 +1,7 @@
 //! A sample is a value that a JSON Schema allows.
 //!
 //! Properties that are not required are left out, except at the top of a schema that requires
-//! nothing. What is not understood makes no sample: it is better to make none than a wrong one.
+//! nothing. A schema that is not understood gives no sample: no sample is better than a wrong one.
 
 use std::borrow::Cow;
 
@@ -25,7 +25,7 @@ const MOST_PARTS: usize = 32;
 const MAX_TEXT_BYTES: usize = 4_096;
 /// The most bytes of all values, each counted at every level that it is in.
 const MOST_BYTES: usize = 256 * 1024;
-/// Keywords that may stand beside a fixed value, since they forbid nothing else of it.
+/// Keywords that may stand next to a fixed value, since they forbid nothing else of it.
 const PLAIN: &str = "type const enum $ref allOf anyOf oneOf title description default example examples format nullable \
                      deprecated readOnly writeOnly propertyOrdering discriminator $schema $comment $defs definitions";
 /// Keywords that forbid some values.
@@ -56,8 +56,8 @@ const FORMATS: [(&str, &str); 20] = [
     ("uuid4", "00000000-0000-4000-8000-000000000000"),
 ];
 
-/// Makes a value, as JSON. Free texts are this word. Returns `None` if the schema is not
-/// understood, or asks for too much.
+/// Makes a value, as JSON. Free texts are `word`. Returns `None` if the schema is not understood,
+/// or asks for too much.
 pub(super) fn of_schema(schema: &str, word: &str) -> Option<String> {
     let root = Node::read(schema)?;
     let mut maker = Maker {
@@ -83,25 +83,19 @@ struct Maker<'s> {
 }
 
 impl<'s> Maker<'s> {
-    /// Takes one step, and the steps that it takes to look at so many names.
+    /// Takes one step, and the steps for comparing so many names.
     fn look_at(&mut self, names: usize) -> Option<()> {
         let left = self.left.checked_sub(1 + names / NAMES_OF_A_STEP);
         self.left = left.unwrap_or(0);
         left.map(|_| ())
     }
 
-    /// Adds a schema to the parts, and what it refers to.
+    /// Adds a schema, and the schemas that it refers to, to the parts.
     fn parts(&mut self, schema: &'s Node<'s>, mut parts: Schemas<'s>) -> Option<Schemas<'s>> {
         self.look_at(schema.parts.len())?;
-        let known = |name: &str| {
-            name.strip_prefix('x')
-                .is_some_and(|rest| rest.starts_with('-'))
-                || [PLAIN, LIMITS]
-                    .iter()
-                    .any(|list| list.split(' ').any(|known| known == name))
-        };
-        // An id is the place from which references start, so only that of the whole is understood.
-        let is_known = |name: &str| known(name) || name == "$id" && std::ptr::eq(schema, self.root);
+        // References start from an id, so only the id of the whole schema is understood.
+        let is_root = std::ptr::eq(schema, self.root);
+        let is_known = |name: &str| is_known_keyword(name) || name == "$id" && is_root;
         if parts.len() >= MOST_PARTS
             || schema.parts.len() > MOST_KEYWORDS
             || !(schema.is_object() || schema.text == "true")
@@ -167,7 +161,7 @@ impl<'s> Maker<'s> {
         Some(made)
     }
 
-    /// Returns whether what is made for an alternative is allowed by no other one of the list.
+    /// Returns whether no other alternative of the list allows the value that is made for this one.
     fn is_apart(
         &mut self,
         alternative: &'s Node<'s>,
@@ -346,6 +340,12 @@ impl<'s> Maker<'s> {
     }
 }
 
+/// Returns whether the keyword of a schema is understood, or means nothing, as an extension does.
+fn is_known_keyword(name: &str) -> bool {
+    let mut known = PLAIN.split(' ').chain(LIMITS.split(' '));
+    name.starts_with("x-") || known.any(|known| known == name)
+}
+
 /// Returns the string that a value is, unless it is long.
 fn short_string<'s>(value: &Node<'s>) -> Option<Cow<'s, str>> {
     Some(value.text)
@@ -367,10 +367,10 @@ fn find_keyword<'s>(parts: &Schemas<'s>, name: &str) -> Option<Option<&'s Node<'
     let Some(first) = all.next() else {
         return Some(None);
     };
-    let is_same = |node: &Node<'_>| {
+    all.all(|node| {
         std::ptr::eq(node, first) || node.text.len() <= MAX_TEXT_BYTES && node.text == first.text
-    };
-    all.all(is_same).then_some(Some(first))
+    })
+    .then_some(Some(first))
 }
 
 /// Returns the number of a keyword. Returns `None` if it is none, or not the only one.
@@ -398,17 +398,17 @@ fn fixed_value<'s>(
         return None;
     }
     let type_node = find_keyword(parts, "type")?;
-    let is_allowed = |text: &str| {
-        type_node.is_none_or(|type_node| type_names(type_node).any(|kind| is_of_type(text, &kind)))
-    };
-    let mut values = value.into_iter().chain(
+    let values = value.into_iter().chain(
         list.into_iter()
             .flat_map(Node::elements)
             .take(MOST_KEYWORDS),
     );
     values
-        .find(|value| is_allowed(value.text))
         .map(|value| value.text)
+        .find(|text| {
+            type_node
+                .is_none_or(|type_node| type_names(type_node).any(|kind| is_of_type(text, &kind)))
+        })
         .filter(|text| text.len() <= MAX_TEXT_BYTES)
 }
 
@@ -441,7 +441,7 @@ fn have_other_types<'s>(one: &Node<'s>, other: &Node<'s>) -> bool {
     pair.is_some_and(|(one, other)| one != other && !(is_number(&one) && is_number(&other)))
 }
 
-/// Returns the name of the property that tells the alternatives of a schema apart.
+/// Returns the name of the property that distinguishes the alternatives of a schema.
 fn discriminator_name<'s>(schema: &Node<'s>) -> Option<Cow<'s, str>> {
     schema
         .get("discriminator")?
@@ -449,23 +449,25 @@ fn discriminator_name<'s>(schema: &Node<'s>) -> Option<Cow<'s, str>> {
         .and_then(short_string)
 }
 
-/// Returns whether a value of the first schema has a property that must be another text in the
-/// second one. A value has what its schema requires, and the tag.
+/// Returns whether a value of the first schema has a property with a text that the second schema
+/// forbids. A value has the properties that its schema requires, and the tag.
 fn have_other_tags<'s>(one: &Node<'s>, other: &Node<'s>, tag: Option<&str>) -> bool {
-    let required = |name: &str| {
-        let mut names = one
-            .get("required")
-            .into_iter()
-            .flat_map(Node::elements)
-            .filter_map(short_string);
-        tag == Some(name) || names.any(|known| known == name)
-    };
     let properties = one.get("properties").into_iter().flat_map(|all| &all.parts);
     properties.take(MOST_KEYWORDS).any(|(name, schema)| {
         let other = other.get("properties").and_then(|all| all.get(name));
         let values = only_text(schema).zip(other.and_then(only_text));
-        values.is_some_and(|(one, other)| one != other) && required(name)
+        values.is_some_and(|(one, other)| one != other)
+            && (tag == Some(name) || requires(one, name))
     })
+}
+
+fn requires(schema: &Node<'_>, property: &str) -> bool {
+    schema
+        .get("required")
+        .into_iter()
+        .flat_map(Node::elements)
+        .filter_map(short_string)
+        .any(|name| name == property)
 }
 
 /// Returns the only text that a schema allows.
@@ -477,7 +479,7 @@ fn only_text<'s>(schema: &Node<'s>) -> Option<Cow<'s, str>> {
     }
 }
 
-/// Returns the type of a value, also if only its keywords say it.
+/// Returns the type of a value, even if only its keywords show it.
 fn value_type<'s>(parts: &Schemas<'s>) -> Option<Cow<'s, str>> {
     if let Some(type_node) = find_keyword(parts, "type")? {
         let kinds: Vec<_> = type_names(type_node).collect();
@@ -503,32 +505,17 @@ fn value_type<'s>(parts: &Schemas<'s>) -> Option<Cow<'s, str>> {
 /// Below this, each whole number is exact.
 const EXACT: f64 = 9e15;
 
-/// Makes a number: the first of some that is allowed.
+/// Makes a number: the first candidate that is allowed.
 fn sample_number(parts: &Schemas<'_>, is_whole: bool) -> Option<String> {
     let (min, max, step): (Option<f64>, Option<f64>, Option<f64>) = (
         read_bound(parts, "minimum")?,
         read_bound(parts, "maximum")?,
         read_bound(parts, "multipleOf")?,
     );
-    // In older schemas, the word says of the other bound that it is not allowed itself.
-    let open =
-        |name: &str, other: Option<f64>| match find_keyword(parts, name)?.map(|node| node.text) {
-            Some("true") => Some(other),
-            Some("false") | None => Some(None),
-            Some(number) => number.parse::<f64>().ok().map(Some),
-        };
     let (above, below) = (
-        open("exclusiveMinimum", min)?,
-        open("exclusiveMaximum", max)?,
+        exclusive_bound(parts, "exclusiveMinimum", min)?,
+        exclusive_bound(parts, "exclusiveMaximum", max)?,
     );
-    let is_allowed = |number: &f64| {
-        min.is_none_or(|min| *number >= min)
-            && max.is_none_or(|max| *number <= max)
-            && above.is_none_or(|above| *number > above)
-            && below.is_none_or(|below| *number < below)
-            && step.is_none_or(|step| (number / step).fract() == 0.0)
-            && (!is_whole || number.fract() == 0.0)
-    };
     let bounds = [min, max, above, below].into_iter().flatten();
     let near = bounds.flat_map(|bound| {
         [
@@ -557,8 +544,34 @@ fn sample_number(parts: &Schemas<'_>, is_whole: bool) -> Option<String> {
     numbers
         .into_iter()
         .chain(steps)
-        .find(|number| number.abs() < EXACT && is_allowed(number))
+        .find(|number| {
+            number.abs() < EXACT
+                && min.is_none_or(|min| *number >= min)
+                && max.is_none_or(|max| *number <= max)
+                && above.is_none_or(|above| *number > above)
+                && below.is_none_or(|below| *number < below)
+                && step.is_none_or(|step| (number / step).fract() == 0.0)
+                && (!is_whole || number.fract() == 0.0)
+        })
         .map(|number| number.to_string())
+}
+
+/// Returns the bound that a number may not reach. Older schemas write `true` if the number may not
+/// reach its other bound.
+#[expect(
+    clippy::option_option,
+    reason = "a keyword that is not there is no contradiction"
+)]
+fn exclusive_bound(
+    parts: &Schemas<'_>,
+    name: &str,
+    other_bound: Option<f64>,
+) -> Option<Option<f64>> {
+    match find_keyword(parts, name)?.map(|node| node.text) {
+        Some("true") => Some(other_bound),
+        Some("false") | None => Some(None),
+        Some(number) => number.parse::<f64>().ok().map(Some),
+    }
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use crate::front::reading::{others, url};
 use crate::neutral::{Cache, LazyText, Media, Message, Part, PartKind, Thought};
 use crate::wire::json::Kind;
 
-/// Adds text to a message, if it is any.
+/// Adds a text to a message, unless it is empty.
 pub(super) fn push_text<'a>(
     message: &mut Message<'a>,
     text: LazyText<'a>,
@@ -27,7 +27,7 @@ pub(super) fn read_content<'a>(
     match value.kind()? {
         Kind::Array => value.array(|_, value| read_part(value, message)),
         Kind::String | Kind::Null => {
-            // As a rule it is all there is.
+            // Most contents are a text.
             if let Some(text) = value.lazy_text()? {
                 message.content.reserve_exact(1);
                 push_text(message, text, None);
@@ -134,7 +134,7 @@ fn read_part<'a>(value: Value<'_, 'a>, message: &mut Message<'a>) -> Result<(), 
             "input_audio" => *audio = self::read_audio(value, &mut message.others)?,
             "file" => *file = self::read_file(value, &mut message.others)?,
             "cache_control" | "prompt_cache_breakpoint" => cache = value.cache()?.or(cache.take()),
-            // Mistral's is a list of parts.
+            // Mistral sends a list of parts.
             "thinking" => {
                 let (text, is_list) = value.text_or_not()?;
                 has_thinking = is_list || text.is_some();
@@ -146,14 +146,12 @@ fn read_part<'a>(value: Value<'_, 'a>, message: &mut Message<'a>) -> Result<(), 
         }
         Ok(())
     })?;
-    let mut lose =
-        |name| others::note_name(&mut message.others, "content[].", &Cow::Borrowed(name));
     let kind = kind.ok_or_else(|| place.field("type").missing())?;
     if matches!(&*kind, "thinking" | "redacted_thinking") {
         if thought.signature.is_some() || thought.redacted.is_some() {
             message.thoughts.push(thought);
         } else if has_thinking {
-            lose("thinking");
+            lose_member(message, "thinking");
         }
         return Ok(());
     }
@@ -164,13 +162,13 @@ fn read_part<'a>(value: Value<'_, 'a>, message: &mut Message<'a>) -> Result<(), 
     let shown = members.get_mut(place_of_kind).and_then(Option::take);
     let shown = shown.ok_or_else(|| place.field(&kind).missing())?;
     // A part of this type does not have the other members.
-    SHOWN
-        .iter()
-        .zip(&members)
-        .filter(|(_, member)| member.is_some())
-        .for_each(|(name, _)| lose(name));
+    for (name, member) in SHOWN.iter().zip(&members) {
+        if member.is_some() {
+            lose_member(message, name);
+        }
+    }
     if has_thinking {
-        lose("thinking");
+        lose_member(message, "thinking");
     }
     match shown {
         PartKind::Text(text) => push_text(message, text, cache),
@@ -181,7 +179,12 @@ fn read_part<'a>(value: Value<'_, 'a>, message: &mut Message<'a>) -> Result<(), 
     Ok(())
 }
 
-/// Reads `{url, detail}`, or the bare URL as Mistral has it.
+/// Notes that a member of the part is lost.
+fn lose_member(message: &mut Message<'_>, name: &'static str) {
+    others::note_name(&mut message.others, "content[].", &Cow::Borrowed(name));
+}
+
+/// Reads `{url, detail}`, or Mistral's form: the bare URL.
 fn read_image<'a>(
     mut value: Value<'_, 'a>,
     others: &mut Vec<Name<'a>>,

@@ -18,9 +18,9 @@ const MOST_LATER: usize = 32;
 #[derive(Default)]
 pub(super) struct Items<'a> {
     pub(super) messages: Vec<Message<'a>>,
-    /// The tools that it shows.
+    /// The tools that the conversation shows.
     pub(super) tools: CallableTools<'a>,
-    /// Items that are lost, by their path without indexes.
+    /// The items that are lost, by their paths without indexes.
     pub(super) others: Vec<(Name<'a>, Raw<'a>)>,
 }
 
@@ -39,17 +39,17 @@ struct Item<'a> {
     input: Option<Cow<'a, str>>,
     output: Option<(Parts<'a>, Option<Raw<'a>>)>,
     action: Option<Raw<'a>>,
-    /// What was sealed for the caller, or what its provider encrypted.
+    /// The text that was sealed for the caller, or that its provider encrypted.
     encrypted: Option<Cow<'a, str>>,
-    /// The names of the tools that it shows.
+    /// The names of the tools that the item shows.
     shown: Vec<String>,
-    /// Why these are no tools.
+    /// Why the item's tools are none.
     no_tools: Option<ReadFault>,
     others: Vec<Name<'a>>,
 }
 
 impl<'a> Items<'a> {
-    /// Reads an item to the end of the conversation.
+    /// Reads an item, and adds it to the conversation.
     pub(super) fn item(&mut self, index: usize, value: Value<'_, 'a>) -> Result<(), ReadFault> {
         let place = value.place;
         let mut item = Item::default();
@@ -80,7 +80,7 @@ impl<'a> Items<'a> {
                 let arguments = String::from_utf8(w.into_bytes()).unwrap_or_default();
                 self.call(item, arguments.into(), index, place)
             }
-            // Those that a server executed have no id.
+            // Calls that a server executed have no id.
             "tool_search_call" | "tool_search_output" if item.call_id.is_none() => {
                 self.lose(&kind);
                 Ok(())
@@ -121,7 +121,7 @@ impl<'a> Items<'a> {
                 };
                 self.result(item, list, index, place)
             }
-            // What it shows is read.
+            // The tools of the item are read.
             "additional_tools" => {
                 item.others.iter().for_each(|name| self.lose(name));
                 Ok(())
@@ -247,21 +247,19 @@ impl<'a> Items<'a> {
             ..Message::default()
         };
         lose_in(&mut message, item.others.into_iter());
-        // Providers want results before anything else that was said since the call.
-        let follows =
-            |earlier: &Message<'_>| earlier.role == Role::Tool || !earlier.calls.is_empty();
+        // Providers want a call's result before any other message that followed the call.
         let later = self
             .messages
             .iter()
             .rev()
             .take(MOST_LATER)
-            .position(follows)
+            .position(|earlier| earlier.role == Role::Tool || !earlier.calls.is_empty())
             .unwrap_or(0);
         self.messages.insert(self.messages.len() - later, message);
         Ok(())
     }
 
-    /// Adds to the assistant's turn that goes on, or begins one.
+    /// Adds to the assistant's turn that goes on, or begins a turn.
     fn turn(
         &mut self,
         index: usize,
@@ -334,9 +332,10 @@ impl<'a> Item<'a> {
                 }
                 Ok(())
             })?,
-            // Nothing is looked up by an id.
+            // No item is looked up by its id.
             "id" => self.has_id = value.says_something()?,
-            // Whether an item is whole shows by itself; the rest belongs to types that are dropped.
+            // It is clear from an item itself whether it is complete. The other members belong to
+            // types that are dropped.
             "status" | "execution" | "summary" | "queries" | "results" => value.skip()?,
             "encrypted_content" => self.encrypted = value.text_or_not()?.0,
             _ => others::note_field(&mut self.others, "", name, value)?,
