@@ -1,4 +1,5 @@
-//! This module decides which hosts and IP addresses may be called, and which everybody can reach.
+//! This module decides which hosts and IP addresses may be called, and which are open to the public
+//! internet.
 //!
 //! **Invariant:** an IPv4 address inside an IPv6 address (mapped, or through NAT64) always counts
 //! as the IPv4 address. So no rule can be avoided by another spelling of an address.
@@ -6,8 +7,8 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Returns whether no account may ever use this address. These are link-local addresses, the
-/// metadata services of clouds (which give credentials to anybody who asks), and addresses that are
-/// no host.
+/// metadata services of clouds (which give credentials to every program that asks), and addresses
+/// that are no host.
 pub fn forbidden_ip(address: IpAddr) -> bool {
     match plain_address(address) {
         IpAddr::V4(v4) => {
@@ -38,13 +39,14 @@ pub fn private_ip(address: IpAddr) -> bool {
     }
 }
 
-/// Returns whether everybody can reach this host: a name or an address of the public internet. The
-/// host is written as in a URL.
+/// Returns whether a host is a name or an address of the public internet. The host is written as in
+/// a URL.
 ///
-/// A host that is not surely public counts as not public. Addresses are read in every form that any
+/// A host that is not surely public counts as not public. Addresses are read in every form that a
 /// fetcher of the URL may accept (`0x7f.1`, `2130706433`, `0177.0.0.1`).
 ///
-/// A public name may still resolve to a private address. Only the one who resolves it can see that.
+/// A public name may still resolve to a private address. Only the server that resolves the name can
+/// check that.
 pub fn is_public_host(host: &str) -> bool {
     if let Some(v6) = host
         .strip_prefix('[')

@@ -1,9 +1,9 @@
-//! The seam between the callers' format and an account's: what a gateway needs to know of either.
+//! The seam between the callers' format and an account's.
 //!
 //! Callers speak the format of a front door, which is a [`Front`]. An account speaks a [`Dialect`];
-//! its [`Protocol`] is the extension point, one static a dialect. Where both formats are the same,
-//! as chat and [`openai`] are, the bytes pass through but for the spans that must change; all
-//! others are written from and read into the neutral form ([`crate::neutral`]).
+//! its [`Protocol`] is the extension point, one static a dialect. If both formats are equal, as
+//! chat and [`openai`] are, the bytes pass through but for the spans that must change. All other
+//! requests and answers are written from and read into the neutral form ([`crate::neutral`]).
 
 mod counting;
 mod decoder;
@@ -41,23 +41,23 @@ use job::{fixed_headers, translate_request};
 pub use stream::Stream;
 pub use vectors::{Slices, in_whole, join_answers};
 
-/// What an account speaks: a protocol, and what the account says of it.
+/// The dialect of an account: a protocol, and the account's settings for it.
 #[derive(Debug, Clone)]
 pub struct Dialect {
-    /// What is the same for all accounts that speak it.
+    /// The facts that are equal for all accounts of the dialect.
     pub protocol: &'static Protocol,
-    /// What differs.
+    /// The facts that differ between accounts.
     settings: Settings,
 }
 
-/// Whom an answer is written for.
+/// The receiver of an answer: a front door, and the facts that shape the answer.
 #[derive(Debug, Clone)]
 pub struct Recipient<'a> {
     /// The format of the answer.
     pub front: &'static Front,
-    /// What the answer shows, whatever the upstream says.
+    /// The facts that the answer shows, whatever the upstream sends.
     pub header: &'a AnswerHeader,
-    /// How events become the answer.
+    /// The options by which events become the answer.
     pub options: AnswerOptions,
 }
 
@@ -68,7 +68,7 @@ impl From<&'static Protocol> for Dialect {
 }
 
 impl Dialect {
-    /// Puts a dialect together.
+    /// Returns a dialect of this protocol with these settings.
     pub fn new(protocol: &'static Protocol, mut settings: Settings) -> Dialect {
         if let Some(quirks) = protocol.quirks_of_version {
             settings.quirks = quirks(settings.version.as_deref());
@@ -76,12 +76,13 @@ impl Dialect {
         Dialect { protocol, settings }
     }
 
-    /// Returns what differs between accounts that speak it.
+    /// Returns the facts that differ between accounts of the dialect.
     pub fn settings(&self) -> &Settings {
         &self.settings
     }
 
-    /// Returns the dialect of an account's endpoint of this kind. Without it, that of its chat.
+    /// Returns the dialect of an account's endpoint of this kind, or of its chat if it has no such
+    /// endpoint.
     #[must_use]
     pub fn for_endpoint(&self, endpoint: Endpoint) -> Dialect {
         let protocol = self
@@ -94,8 +95,7 @@ impl Dialect {
         }
     }
 
-    /// Returns the kinds of endpoint that a server at this host has, if its account does not say
-    /// it.
+    /// Returns the kinds of endpoint of a server at this host, if its account does not name them.
     pub fn serves(&self, host: &str) -> &'static [Endpoint] {
         (self.protocol.endpoints.default_endpoints)(&self.settings, host)
     }
@@ -110,7 +110,7 @@ impl Dialect {
             envelope: &envelope,
             ..*job
         })?;
-        // What passes is cut out of this body.
+        // The parts of a passing body are cut out of this copy.
         outbound.copied += body.len();
         Ok(outbound)
     }
@@ -132,8 +132,8 @@ impl Dialect {
         }
     }
 
-    /// Returns the way in which the callers of a front door ask for a model. What passes shows the
-    /// thinking that is in it: where that is hidden, nothing passes.
+    /// Returns the protocol by which the callers of a front door ask for a model. An answer that
+    /// passes shows its thinking, so nothing passes where thinking is hidden.
     fn choose_protocol(&self, front: &'static Front, model: &str, hides: bool) -> ChosenProtocol {
         let default = self.protocol.for_model(model);
         let native = front
@@ -199,7 +199,7 @@ impl Dialect {
             headers = cloud.fit(&mut edits, headers, &mut losses);
         }
         let (parts, copied) = edits.parts(body);
-        // If a whole answer comes in place of a stream, it is written anew.
+        // A whole answer that comes in place of a stream is written anew.
         let echo = Echo {
             shows_thinking: true,
             carries_thoughts: true,
@@ -220,8 +220,8 @@ impl Dialect {
         })
     }
 
-    /// Refuses what the model cannot do at all. What cannot be read here is for the account's
-    /// server to judge, as is everything else that passes through.
+    /// Refuses a request for something that the model cannot do at all. A request that cannot be
+    /// read here passes: the account's server judges it.
     fn check(&self, job: &Translate<'_>) -> Result<(), Refused> {
         if job.traits.deny()
             && let Ok((request, names)) = (job.envelope.front.read)(job.body)
@@ -233,7 +233,7 @@ impl Dialect {
         Ok(())
     }
 
-    /// Writes a request of another format in OpenAI's, and then as its server wants it.
+    /// Writes a request of another format in OpenAI's format, and then as its server wants it.
     fn compose(&self, job: &Translate<'_>, path: Cow<'static, str>) -> Result<Outbound, Refused> {
         let fetches = !self.settings.quirks.inline_images;
         let (request, names, written) =
@@ -245,7 +245,7 @@ impl Dialect {
             headers,
         } = written;
         let body = Bytes::from(body);
-        // All of it that counts is known: it was written a moment ago.
+        // All its fields that matter are known: the body was written a moment ago.
         let (model, stream) = (job.model.to_owned(), job.envelope.stream);
         let envelope = Envelope {
             model,
@@ -294,8 +294,8 @@ impl Dialect {
         })
     }
 
-    /// Returns whether a model of this name has no business in a path, where this dialect would
-    /// write it: even percent-encoded, since what stands behind us may decode it.
+    /// Returns whether a model's name must not stand in a path where this dialect would write it.
+    /// Even percent-encoded it must not: a server behind the upstream may decode it.
     pub fn cannot_address(&self, model: &str) -> bool {
         (self.protocol.model_in_path)(&self.settings)
             && (model.contains(['?', '#', '\\'])
@@ -303,7 +303,7 @@ impl Dialect {
                 || model.split('/').any(|part| matches!(part, "" | "." | "..")))
     }
 
-    /// Reads a buffered answer of this model, for a caller who asked for one.
+    /// Reads a buffered answer of this model, for a caller who asked for a whole one.
     pub fn answer(
         &self,
         model: &str,
@@ -313,8 +313,8 @@ impl Dialect {
         self.buffered(model, to, body, true)
     }
 
-    /// Reads a buffered answer that came where a stream was asked for, and writes it as one. Its
-    /// head can tell all of the trail.
+    /// Reads a buffered answer that came where a stream was asked for, and writes it as a stream.
+    /// Its headers have not left, so they can show the whole trail.
     pub fn converted(
         &self,
         model: &str,
@@ -383,7 +383,7 @@ impl Dialect {
         read.map_err(|fault| name_fault_field(front, protocol, fault))
     }
 
-    /// Reads a buffered answer in OpenAI's format, for the callers of another.
+    /// Reads a buffered answer in OpenAI's format, for callers of another format.
     fn composed(
         &self,
         to: &Recipient<'_>,
@@ -470,16 +470,17 @@ impl Dialect {
         }
     }
 
-    /// Returns the status that an error means, which may be another than the one it came with.
+    /// Returns the status that fits an error. It may differ from the status that came with the
+    /// error.
     pub fn meant(&self, seen: u16, error: &UpstreamError) -> u16 {
-        // A server that imitates OpenAI's may say in the body whose fault it is, but not that a
-        // fault of its own is the caller's; a filter is none.
+        // A server that imitates OpenAI's may have the true status in the body. But it cannot make
+        // its own fault the caller's, unless a filter stopped the request.
         let is_loose =
             self.protocol.is_imitated && !(400..500).contains(&seen) && !error.is_filtered();
         error.status.filter(|_| !is_loose).unwrap_or(seen)
     }
 
-    /// Reads an answer whose status says that it is an error, for the callers of a front door.
+    /// Reads an answer with the status of an error, for the callers of a front door.
     pub fn error(&self, front: &Front, head: &ErrorHead<'_>, body: &[u8]) -> UpstreamError {
         front.name_error_field(
             self.protocol.of_front(),
@@ -487,12 +488,12 @@ impl Dialect {
         )
     }
 
-    /// Returns the family of a model whose signed thoughts go back.
+    /// Returns the family of a model whose signed thoughts are sent back.
     pub fn family(&self, model: &str) -> Option<Family> {
         self.protocol.for_model(model).family
     }
 
-    /// Returns where a translated request for a model has the most tokens of its answer: a JSON
+    /// Returns the place of the maximum of tokens in a translated request for a model: a JSON
     /// pointer.
     pub fn max_tokens(&self, model: &str) -> Option<&'static str> {
         self.protocol
@@ -502,15 +503,16 @@ impl Dialect {
             .map(|translation| translation.max_tokens)
     }
 
-    /// Returns where the price of a model is to be found.
+    /// Returns the source of a model's price.
     pub fn prices(&self) -> Prices {
         (self.protocol.prices)(&self.settings)
     }
 }
 
-/// Chooses the kind of endpoint for the requests of a front door: that of its own format, if the
-/// account has it. The callers of other formats get the one that can say the most of a model that
-/// thinks, and chat for other models.
+/// Chooses the kind of endpoint for the requests of a front door. The endpoint of the door's own
+/// format comes first. For callers of other formats, a model that thinks is asked at Responses,
+/// which carry the most of its thoughts. Otherwise it is chat, or another endpoint that holds
+/// conversations.
 pub fn endpoint_for(
     served: impl Fn(Endpoint) -> bool,
     front: &Front,
@@ -531,15 +533,16 @@ pub fn endpoint_for(
     wanted.find(|kind| served(*kind)).unwrap_or_default()
 }
 
-/// The way in which a request is asked and its answer is read.
+/// The protocol by which a request is written and its answer is read.
 struct ChosenProtocol {
     protocol: &'static Protocol,
-    /// How bodies pass, if they do.
+    /// The changes in bodies that pass, if they pass.
     native: Option<&'static Native>,
 }
 
 impl Protocol {
-    /// Returns the front door whose callers name the fields of a request as the servers do.
+    /// Returns the front door whose callers and these servers have equal names for the fields of a
+    /// request.
     fn of_front(&self) -> Option<&'static Front> {
         if self.passes() {
             Some(STANDARD)
@@ -549,7 +552,7 @@ impl Protocol {
     }
 }
 
-/// The most parts of a body that change where it passes: each takes memory until it is sent.
+/// The most edits of a body that passes. Each edit takes memory until the body is sent.
 const MOST_EDITS: usize = 65_536;
 
 type Pass = fn(&AnswerHeader, &'static Quirks, bool, &[u8]) -> Result<Answer, AnswerFault>;

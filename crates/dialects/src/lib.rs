@@ -1,13 +1,14 @@
-//! Dialects: what a caller asks in one format, written in the format of whoever answers, and the
-//! answer read back: whole or as a stream, errors too. What a format cannot say is named.
+//! Dialects: a caller's request in one format becomes a request in an account's format, and the
+//! answer becomes one in the caller's format: whole or as a stream, errors too. The parts that a
+//! format cannot express are named.
 //!
-//! Everything here is pure: bytes in, bytes out; no clock, no randomness, no file, no socket. What
-//! an answer needs of them comes in its [`AnswerHeader`].
+//! Everything here is pure: bytes in, bytes out; no clock, no randomness, no file, no socket. An
+//! answer gets its id and its time from its [`AnswerHeader`].
 //!
 //! | Module | What it has |
 //! |---|---|
 //! | [`wire`] | JSON, streams of events, lines and frames, forms, splices: pure codecs |
-//! | [`address`] | hosts and IP addresses: which may be called, and which everybody can reach |
+//! | [`address`] | hosts and IP addresses: which may be called, and which are public |
 //! | [`neutral`] | the form in which all formats meet: a request, the events of an answer |
 //! | [`front`] | the formats that callers speak, a folder and a [`front::Front`] each |
 //! | [`upstream`] | the dialects that accounts speak, a folder each |

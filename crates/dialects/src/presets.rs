@@ -1,5 +1,5 @@
-//! A preset is what an account needs to know about a well-known server that speaks OpenAI's format.
-//! All presets are in one table.
+//! A preset has the facts that an account needs to use a well-known server that speaks OpenAI's
+//! format. All presets are in one table.
 //!
 //! A preset is a starting point, and the catalog may override it. It names no models, because
 //! models change every month.

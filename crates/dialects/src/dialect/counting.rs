@@ -23,7 +23,7 @@ impl Dialect {
             .as_ref()
     }
 
-    /// Counts the tokens of a request if the account calls nobody. Returns the answer for the
+    /// Counts the tokens of a request if the account makes no calls. Returns the answer for the
     /// callers of a front door.
     pub fn count_here(&self, front: &Front, request: &Outbound) -> Option<Vec<u8>> {
         let form = front
@@ -36,8 +36,8 @@ impl Dialect {
         ))
     }
 
-    /// Makes a request that counts the tokens of another one. Returns `None` if its servers would
-    /// not count exactly what that request says.
+    /// Makes a request that counts the tokens of another request. Returns `None` if its servers
+    /// would not count exactly the content of that request.
     pub fn to_count(&self, model: &str, request: Outbound) -> Option<Outbound> {
         let counting = self.counting(model)?;
         let path = (counting.path)(&request.path)?.into();
@@ -60,7 +60,8 @@ impl Dialect {
                 number = json::integer_of(answer, &value);
             }
         });
-        // The same field is that of the same format, whose other fields may be of use.
+        // With an equal field, the answer is in the door's format, and its other fields may be of
+        // use.
         number.map(|number| {
             if from == to {
                 answer.to_vec()

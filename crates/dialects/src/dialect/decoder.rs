@@ -8,7 +8,7 @@ use crate::upstream::openai::Strays;
 use crate::wire::sse::Piece;
 use crate::wire::{Event, frames, lines, sse};
 
-/// What cuts a stream into events.
+/// The decoder of a stream, by its framing.
 #[derive(Debug)]
 pub(super) enum Decoder {
     Events(EventDecoder),
@@ -16,7 +16,7 @@ pub(super) enum Decoder {
     Frames(frames::FrameDecoder),
 }
 
-/// What cuts a stream into server-sent events, and finds what is no event but should count as one.
+/// The decoder of server-sent events. It also finds lines that are no event but report an error.
 #[derive(Debug)]
 pub(super) struct EventDecoder {
     events: sse::Decoder,
@@ -44,8 +44,9 @@ impl Decoder {
         }
     }
 
-    /// Hands the name and data of each event in these bytes to `each`, which returns whether the
-    /// answer is told: what follows then does not matter. Returns the same.
+    /// Hands the name and the data of each event in these bytes to `each`. When `each` returns
+    /// true, the answer has ended, and the rest does not matter. Returns whether the answer has
+    /// ended.
     pub(super) fn feed(
         &mut self,
         bytes: &[u8],
@@ -78,7 +79,7 @@ impl Decoder {
             Self::Lines(decoder) => decoder
                 .finish(|event| each(event.name, event.data))
                 .unwrap_or(Ok(false)),
-            // Its last checksum is its end: half a frame is a cut.
+            // A frame ends with its checksum, so half a frame is a cut.
             Self::Frames(decoder) => {
                 if decoder.is_empty() {
                     Ok(false)
@@ -104,7 +105,7 @@ impl EventDecoder {
         self.events.buffered()
     }
 
-    /// Does what [`Decoder::feed`] does.
+    /// Hands over the events in these bytes, like [`Decoder::feed`].
     #[inline]
     pub(super) fn feed(
         &mut self,
@@ -127,7 +128,7 @@ impl EventDecoder {
         taker.end(fed.map_err(|_| TOO_LARGE))
     }
 
-    /// Does what [`Decoder::finish`] does.
+    /// Hands over the last event, like [`Decoder::finish`].
     pub(super) fn finish(
         &mut self,
         each: impl FnOnce(&[u8], &[u8]) -> Result<bool, StreamFault>,
@@ -144,8 +145,8 @@ impl EventDecoder {
     }
 }
 
-/// Takes the events of some bytes. A fault is large: it is kept here, and not handed through the
-/// decoder.
+/// The taker of a decoder's events. A fault is large, so it is kept here, and not handed through
+/// the decoder.
 struct EventTaker<F> {
     each: F,
     is_told: bool,

@@ -1,5 +1,5 @@
-//! Requests for nothing at all. They show whether a server has an endpoint: one that has it finds
-//! fault with them, and charges for nothing.
+//! Empty requests. They show whether a server has an endpoint: an endpoint that is there refuses
+//! them, and charges nothing.
 
 use bytes::Bytes;
 
@@ -8,7 +8,7 @@ use crate::neutral::{Losses, Undo};
 
 impl Dialect {
     /// Returns a request at the path for this model. Its body is an empty list, where every server
-    /// wants an object.
+    /// expects an object.
     pub fn empty(&self, model: &str) -> Outbound {
         let protocol = self.protocol.for_model(model);
         Outbound {
@@ -21,7 +21,7 @@ impl Dialect {
         }
     }
 
-    /// Returns whether that path has the model.
+    /// Returns whether the path names the model.
     pub fn has_model_in_path(&self) -> bool {
         (self.protocol.model_in_path)(&self.settings)
     }

@@ -1,4 +1,4 @@
-//! A job of translating: what it starts from, and the request that it makes.
+//! The job of writing a request for a target, and the request that it makes.
 
 use crate::front::{Envelope, FieldNames};
 use crate::neutral::seal::{OpenedThoughts, Sealed};
@@ -11,36 +11,36 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A job of translating: a caller's request, and what writing it for a target needs to know.
+/// The job of writing a caller's request for a target.
 pub struct Translate<'a> {
     /// The caller's body.
     pub body: &'a Bytes,
-    /// What was read of it, and the front door that it came in by.
+    /// The body's envelope, with the front door that the request came in by.
     pub envelope: &'a Envelope,
     /// The target's name for the model.
     pub model: &'a str,
-    /// What this model can do.
+    /// The abilities of this model.
     pub traits: Traits,
-    /// For requests that are silent about it.
+    /// The maximum of tokens for requests that set none.
     pub default_max_tokens: Option<u64>,
-    /// How long a buffered answer may take in all, where that bounds how long it should be.
+    /// The time that a buffered answer may take, if it bounds the length of the answer.
     pub within: Option<Duration>,
-    /// Whether the caller must not see the model's thinking.
+    /// True if the caller must not see the model's thinking.
     pub hide_reasoning: bool,
-    /// Whether the account's server may be asked for the usage of a stream.
+    /// True if the account's server may be asked for the usage of a stream.
     pub stream_usage: bool,
-    /// The thoughts that came before a call, where they were kept.
+    /// Returns the thoughts that came before the call with this id, if they were kept.
     pub kept: &'a dyn Fn(&str) -> Option<neutral::Kept>,
     /// The treatment of the thoughts that the caller carries.
     pub sealed: Sealed<'a>,
-    /// What is known of another model that the request names.
+    /// Returns what the caller may do with another model that the request names.
     pub other: &'a dyn Fn(&str) -> OtherModel,
 }
 
-/// A model that a request names beside its own.
+/// A model that a request names in addition to its own.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum OtherModel {
-    /// The caller may not use it, or it is not there.
+    /// The caller may not use the model, or there is no such model.
     Forbidden,
     /// The caller may use it, but the account does not serve it.
     Elsewhere,
@@ -50,25 +50,26 @@ pub enum OtherModel {
 
 /// A request as it goes to the upstream.
 pub struct Outbound {
-    /// What follows the base URL, the query included.
+    /// The path after the base URL, with the query.
     pub path: Cow<'static, str>,
     /// The body, in parts.
     pub body: Vec<Bytes>,
-    /// Headers that it needs, besides those that every request has.
+    /// The headers of this request, in addition to those of every request.
     pub headers: Vec<(&'static str, Cow<'static, str>)>,
-    /// How much of it is copied, and so takes memory besides the caller's own bytes.
+    /// The bytes of the body that are copied, and so take memory in addition to the caller's own
+    /// bytes.
     pub copied: usize,
-    /// The fields of the caller's request that it does not say.
+    /// The caller's fields that the request does not have.
     pub losses: Losses,
-    /// What reading the answer must undo.
+    /// The changes that reading the answer must undo.
     pub undo: Undo,
 }
 
 pub(super) type WrittenAndRead<'a> = (neutral::Request<'a>, FieldNames, Written<Cow<'static, str>>);
 
 impl<'a> Translate<'a> {
-    /// Returns the job of writing a request of which no more is known than its bytes, for a model
-    /// of which nothing is known.
+    /// Returns the job of writing a request of which only the bytes are known, for an unknown
+    /// model.
     pub fn new(body: &'a Bytes, envelope: &'a Envelope, model: &'a str) -> Self {
         Self {
             body,
@@ -85,7 +86,7 @@ impl<'a> Translate<'a> {
         }
     }
 
-    /// Reads the request, opens what is sealed in it, and writes it.
+    /// Reads the request, opens its sealed thoughts, and writes it.
     pub(super) fn written(
         &self,
         write: impl FnOnce(&neutral::Request<'_>, &Target<'_>) -> Result<Written, FieldRefused>,
@@ -129,7 +130,7 @@ pub(super) fn fixed_headers(
         .collect()
 }
 
-/// Translates a request into the neutral form, and from there into that of the account.
+/// Translates a request into the neutral form, and from there into the account's format.
 pub(super) fn translate_request(
     job: &Translate<'_>,
     path: Cow<'static, str>,

@@ -1,5 +1,5 @@
-//! An answer whose bytes pass as they are: sound, a text, or events of which only the usage and an
-//! error are read.
+//! An answer whose bytes pass as they are: sound, a text, or events of which only the usage and
+//! errors are read.
 
 use super::decoder::EventDecoder;
 use crate::neutral::StreamFault;
@@ -10,17 +10,17 @@ use crate::wire::json;
 /// An answer that passes.
 #[derive(Debug)]
 pub(super) struct PassedBytes {
-    /// Reads the events, if the answer has some. They leave as whole ones.
+    /// The decoder of the events, if the answer has events. Only whole events leave.
     events: Option<EventDecoder>,
-    /// The beginning of an event.
+    /// The beginning of an event whose end has not come yet.
     held: Vec<u8>,
-    /// What was used.
+    /// The usage so far.
     usage: Usage,
     /// True if some of the answer has come.
     pub(super) has_begun: bool,
-    /// True if the last event says that others follow.
+    /// True if the last event promises further ones.
     goes_on: bool,
-    /// True if an empty answer is one, as that of silence.
+    /// True if an empty answer is a valid one, as the transcript of silence is.
     may_be_empty: bool,
 }
 
@@ -44,7 +44,7 @@ impl PassedBytes {
         self.events.as_ref().map_or(0, EventDecoder::buffered) + self.held.len()
     }
 
-    /// Takes bytes. Returns whether the answer is told.
+    /// Takes bytes. Returns whether the answer has ended.
     pub(super) fn feed(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<bool, StreamFault> {
         let Some(events) = &mut self.events else {
             self.has_begun |= !bytes.is_empty();
@@ -53,7 +53,7 @@ impl PassedBytes {
         };
         let mut state = (&mut self.usage, &mut self.has_begun, &mut self.goes_on);
         let is_told = events.feed(bytes, |_, data| read_event(data, &mut state))?;
-        // What is held has no end, but it may have the beginning of one.
+        // The held bytes have no end of an event, but may have its first bytes.
         let known = self.held.len().saturating_sub(3);
         self.held.extend_from_slice(bytes);
         let end = self.held.get(known..).and_then(end_of_events);
@@ -66,7 +66,7 @@ impl PassedBytes {
         Ok(is_told)
     }
 
-    /// Returns what was used so far: nothing, before the answer has begun.
+    /// Returns the usage so far: none, before the answer has begun.
     pub(super) fn usage_so_far(&self) -> Usage {
         if self.has_begun {
             self.usage
@@ -97,7 +97,7 @@ impl PassedBytes {
     }
 }
 
-/// Reads an event. Returns whether the answer is told.
+/// Reads an event. Returns whether the answer has ended.
 fn read_event(
     data: &[u8],
     state: &mut (&mut Usage, &mut bool, &mut bool),

@@ -1,5 +1,4 @@
-//! The other models that a request names beside its own. The account knows them by names of its
-//! own.
+//! The other models that a request names. The account has names of its own for them.
 
 use bytes::Bytes;
 
@@ -9,13 +8,13 @@ use crate::neutral::Refused;
 use crate::wire::splice::Edits;
 
 impl Dialect {
-    /// Refuses what [`rename`](Self::rename) does. Returns the request with the account's names, if
-    /// it has others.
+    /// Refuses a request for models that its caller may not use. Returns the request with the
+    /// account's names, if the account has other names.
     pub(super) fn renamed(
         &self,
         job: &Translate<'_>,
     ) -> Result<Option<(Bytes, Envelope)>, Refused> {
-        // The texts of a form are no JSON, and are written where the form passes.
+        // The texts of a form are no JSON. They are written when the form passes.
         if job.envelope.front.is_form() {
             return Ok(None);
         }
@@ -46,8 +45,8 @@ impl Dialect {
         Ok(Some((body, envelope)))
     }
 
-    /// Refuses what [`edit_names`](Self::edit_names) does. Returns the body with the account's
-    /// names for the models, if it has others.
+    /// Refuses a request for models that its caller may not use. Returns the body with the
+    /// account's names for the models, if the account has other names.
     fn rename(&self, job: &Translate<'_>) -> Result<Option<Vec<u8>>, Refused> {
         let mut edits = Edits::new(job.body);
         if !self.edit_names(job, &mut edits)? {
@@ -58,8 +57,8 @@ impl Dialect {
         Ok(Some(out))
     }
 
-    /// Refuses a request that names a model which its caller may not use, or which cannot be asked
-    /// here. Writes the account's names for the models. Returns whether it has others.
+    /// Refuses a request for models that its caller may not use, or that cannot be asked here.
+    /// Writes the account's names for the models. Returns whether the account has other names.
     pub(super) fn edit_names(
         &self,
         job: &Translate<'_>,

@@ -1,4 +1,4 @@
-//! What an upstream has counted for a whole answer that reaches nobody: it may charge for that.
+//! The usage of a whole answer that reaches no caller: the upstream may charge for it.
 
 use super::{ChosenProtocol, Dialect, Recipient};
 use crate::neutral::Event;
@@ -10,8 +10,8 @@ use crate::wire::json::repaired_text;
 
 impl Dialect {
     /// Returns the usage that a body of this model reports, though it is no answer for the caller:
-    /// it is an error, is cut, cannot be read, or has what the caller's format cannot say. Returns
-    /// an empty usage if it reports none.
+    /// it is an error, is cut, cannot be read, or has parts that the caller's format cannot
+    /// express. Returns an empty usage if it reports none.
     pub fn reported_usage(&self, model: &str, to: &Recipient<'_>, body: &[u8]) -> Usage {
         let read = |body: &[u8]| self.usage_in(model, to, body);
         read(body)

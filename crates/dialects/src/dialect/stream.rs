@@ -1,7 +1,7 @@
 //! A stream in the format of the caller's front door, whichever dialect it came in.
 //!
-//! However the bytes are cut, the same comes out. A stream ends as its front door's streams do, or
-//! with a fault: it is never made to look whole when it is not. The state does not grow with the
+//! The output does not depend on how the bytes are cut. A stream ends as its front door's streams
+//! do, or with a fault: a broken stream never looks complete. The state does not grow with the
 //! stream's length, but for formats whose last event repeats the answer; then it is bounded.
 
 use std::fmt;
@@ -22,21 +22,22 @@ use crate::wire::json::{self, repaired_line};
 #[derive(Debug)]
 pub struct Stream {
     conversion: Conversion,
-    /// The answer is told.
+    /// True if the answer has ended.
     is_told: bool,
     has_failed: bool,
 }
 
-/// What becomes of an event.
+/// The way in which an event becomes the caller's.
 #[derive(Debug)]
 enum Conversion {
-    /// It is in the caller's format, and passes but for what is not as it should be.
+    /// The event is in the caller's format, and passes but for the corrections that it needs.
     Passed(Box<(EventDecoder, openai::Chunks)>),
-    /// It is made standard, as what passes is, and then written in the caller's format.
+    /// The event is corrected as a passing one is, and then written in the caller's format.
     Composed(Box<Composed>),
-    /// It is in the caller's format, which is not OpenAI's; it is read to know what it was.
+    /// The event is in the caller's format, which is not OpenAI's. It passes, and is read for its
+    /// usage and its end.
     Native(Box<NativeStream>),
-    /// It is read and written anew.
+    /// The event is read, and written anew.
     Translated(Box<(Decoder, Translated)>),
     /// All bytes pass as they are.
     Bytes(Box<PassedBytes>),
@@ -49,7 +50,7 @@ struct NativeStream {
     passing: Passing,
 }
 
-/// How the events of a stream pass.
+/// The state of a stream whose events pass.
 struct Passing {
     native: &'static Native,
     /// Returns the event of the format that is inside an event, if one is.
@@ -57,8 +58,8 @@ struct Passing {
     answer: PassedAnswer,
     /// The number of events that were written.
     events: u64,
-    /// The last event of those with which the answer may end. It leaves when another follows, or
-    /// when the answer is known to be right.
+    /// The last of the events with which the answer may end. It leaves when another event follows,
+    /// or when the answer is known to be complete.
     last: Vec<u8>,
 }
 
@@ -81,7 +82,7 @@ impl Passing {
         if event.data.trim_ascii() == b"[DONE]" {
             return Ok(is_told);
         }
-        // What had to be repaired to be read is sent as it was read.
+        // An event that needed a repair is sent in its repaired form.
         let clean = repaired_line(event.data);
         let event = Event {
             name: event.name,
@@ -102,7 +103,7 @@ impl Passing {
         Ok(is_told)
     }
 
-    /// Takes the last event as [`event`](Self::event) does, but refuses one that is cut.
+    /// Takes the last event as [`event`](Self::event) does, but refuses a cut event.
     fn last_event(
         &mut self,
         translated: &mut Translated,
@@ -125,19 +126,19 @@ impl fmt::Debug for NativeStream {
     }
 }
 
-/// A stream of chunks, for callers of another format. What the answer was, the chunks know.
+/// A stream of chunks, for callers of another format. The chunks hold the facts of the answer.
 #[derive(Debug)]
 struct Composed {
     decoder: EventDecoder,
     chunks: openai::Chunks,
-    /// The chunks that were made standard, and are not read yet.
+    /// The corrected chunks that are not read yet.
     standard: Vec<u8>,
     reader: openai::StandardChunks,
     draft: Draft,
 }
 
 impl Composed {
-    /// Writes what was made standard.
+    /// Writes the corrected chunks.
     fn write(&mut self, out: &mut Vec<u8>) -> Result<(), StreamFault> {
         let Self {
             standard,
@@ -182,7 +183,7 @@ impl Stream {
         ))))
     }
 
-    /// Returns a stream at its start that is made standard, and written in another format.
+    /// Returns a stream at its start whose chunks are corrected, and written in another format.
     pub(super) fn composed(chunks: openai::Chunks, draft: Draft, event_limit: usize) -> Self {
         let (decoder, reader) = (
             EventDecoder::new(event_limit),
@@ -230,8 +231,8 @@ impl Stream {
         ))))
     }
 
-    /// Returns an answer of this type at its start, whose bytes pass as they are. `usage` is what
-    /// it uses unless it says so itself; no event may be longer than `event_limit` bytes.
+    /// Returns an answer of this type at its start, whose bytes pass as they are. `usage` is its
+    /// usage unless the answer reports one. No event may be longer than `event_limit` bytes.
     pub fn bytes(content_type: &[u8], usage: Usage, event_limit: usize) -> Self {
         Self::new(Conversion::Bytes(Box::new(PassedBytes::new(
             content_type,
@@ -262,8 +263,8 @@ impl Stream {
         }
     }
 
-    /// Takes bytes as they came and appends whole events to `out`. After a fault, what was appended
-    /// before it still counts, and nothing more should be fed.
+    /// Takes bytes as they came, and appends whole events to `out`. After a fault, the events
+    /// before the fault still count, and no more bytes may be fed.
     pub fn feed(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<(), StreamFault> {
         if self.is_told {
             return Ok(());
@@ -281,7 +282,7 @@ impl Stream {
                     ..
                 } = &mut **composed;
                 let fed = decoder.feed(bytes, |name, data| chunks.event(name, data, standard));
-                // What came before a fault still counts.
+                // The events before a fault still count.
                 let written = composed.write(out);
                 self.has_failed = fed.is_err() || written.is_err();
                 self.is_told = fed?;
@@ -325,9 +326,9 @@ impl Stream {
         }
     }
 
-    /// Returns whether all that was said is that the upstream will not answer: a refusal, or a
-    /// content filter's finish. Thinking before it makes no answer of it; text, a call, audio or a
-    /// picture does. To be asked when the gate opens: what follows may still be an answer.
+    /// Returns whether the answer so far only declines: it has a refusal, or a content filter's
+    /// finish. Thinking before it does not matter; text, a call, audio or a picture does. Ask this
+    /// when the gate opens: later events may still be an answer.
     pub fn declined(&self) -> bool {
         match &self.conversion {
             Conversion::Passed(passed) => passed.1.declined(),
@@ -338,12 +339,12 @@ impl Stream {
         }
     }
 
-    /// Returns whether the stream has said that it is at its end: [`finish`](Self::finish) is next.
+    /// Returns whether the stream has reached its end: [`finish`](Self::finish) is next.
     pub fn done(&self) -> bool {
         self.is_told
     }
 
-    /// Returns whether the answer is whole, and only what does not belong to it may be missing.
+    /// Returns whether the answer is complete. Only bytes that do not belong to it may be missing.
     pub fn whole(&self) -> bool {
         match &self.conversion {
             Conversion::Passed(passed) => passed.1.whole(),
@@ -358,8 +359,8 @@ impl Stream {
         }
     }
 
-    /// At the end: appends what is still to be said, or says why the stream is not whole. Where the
-    /// caller asked for the usage, `trail` stands beside it, in `x_portcullis`: it is members of an
+    /// Ends the stream: appends its last events, or returns why the stream is not complete. If the
+    /// caller asked for the usage, `trail` stands next to it, in `x_portcullis`: members of an
     /// object as JSON text, on one line.
     pub fn finish(&mut self, out: &mut Vec<u8>, trail: Option<&str>) -> Result<Usage, StreamFault> {
         let is_told = &mut self.is_told;
@@ -410,8 +411,8 @@ impl Stream {
         }
     }
 
-    /// Returns what was used so far, for streams that end early: as the upstream said, else an
-    /// estimate of what was passed on, and nothing if nothing was.
+    /// Returns the usage so far, for streams that end early: the upstream's counts, else an
+    /// estimate from the bytes that were passed on. Without such bytes it is empty.
     pub fn usage_so_far(&self) -> Usage {
         match &self.conversion {
             Conversion::Passed(passed) => passed.1.usage_so_far(),
@@ -422,7 +423,7 @@ impl Stream {
         }
     }
 
-    /// Returns what is known of the answer of a stream that cannot go on.
+    /// Returns the known facts of an answer that cannot go on.
     pub fn so_far(&self) -> Unfinished {
         match &self.conversion {
             Conversion::Passed(..) | Conversion::Bytes(_) => Unfinished::default(),
@@ -435,7 +436,7 @@ impl Stream {
         }
     }
 
-    /// Returns the thoughts to keep for the next turn, each time those that came since.
+    /// Returns the thoughts to keep for the next turn, as far as they came since the last call.
     pub fn kept(&mut self) -> Vec<Kept> {
         match &mut self.conversion {
             Conversion::Passed(..) | Conversion::Composed(..) | Conversion::Bytes(_) => Vec::new(),
@@ -444,8 +445,7 @@ impl Stream {
         }
     }
 
-    /// Returns what is wrong with the answer, though it is whole. To be asked after
-    /// [`finish`](Self::finish).
+    /// Returns the flaws of a complete answer. Ask this after [`finish`](Self::finish).
     pub fn flaws(&self) -> Flaws {
         match &self.conversion {
             Conversion::Passed(passed) => passed.1.flaws(),
@@ -462,7 +462,7 @@ impl Stream {
         }
     }
 
-    /// Returns the reasons for which the choices of a whole answer ended. To be asked after
+    /// Returns the reasons for which the choices of a complete answer ended. Ask this after
     /// [`finish`](Self::finish).
     pub fn reasons(&self) -> EndReasons {
         match &self.conversion {

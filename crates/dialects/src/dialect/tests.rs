@@ -12,7 +12,7 @@ fn recipient(header: &AnswerHeader) -> Recipient<'_> {
     }
 }
 
-/// What passes through, and for a target of which the catalog says more.
+/// A request that passes is also checked against the catalog's facts of its target.
 #[test]
 fn pass_through_avoids_models_that_cannot_do_it() {
     let body = Bytes::from_static(
@@ -185,7 +185,7 @@ fn check_declined(dialect: &Dialect, body: &str, expected: bool) {
     );
 }
 
-/// The same of a stream, when the gate opens and at its end.
+/// Checks whether a stream only declines, when the gate opens and at its end.
 #[track_caller]
 fn check_stream_declined(dialect: &Dialect, wire: &[u8], at_first: bool, at_last: bool) {
     let header = AnswerHeader {
@@ -469,8 +469,8 @@ fn every_dialect_knows_a_stream_that_is_no_answer() {
     );
 }
 
-/// A server's own fault stays its own, whatever its body says; but a filter's word is no matter of
-/// fault.
+/// A server's own fault stays its own, whatever status its body has. But a filter's refusal is
+/// never the server's fault.
 #[test]
 fn a_filter_is_the_callers_matter_whatever_the_status() {
     for dialect in [

@@ -8,7 +8,7 @@ use crate::neutral::usage::Usage;
 use crate::neutral::{AnswerFault, Reader, StreamFault};
 use crate::wire::json::{self, repaired_text};
 
-/// What turns a dialect's events into the caller's.
+/// The translation of a dialect's events into the caller's.
 pub(super) struct Translated {
     front: &'static Front,
     /// The front door whose format the upstream speaks.
@@ -40,7 +40,7 @@ impl Translated {
         done
     }
 
-    /// Takes an event; returns whether the answer is told.
+    /// Takes an event. Returns whether the answer has ended.
     pub(super) fn event(&mut self, name: &[u8], data: &[u8]) -> Result<bool, StreamFault> {
         let Self { reader, draft, .. } = self;
         let mut read = reader.event(name, data, &mut |event| draft.take(event));
@@ -58,8 +58,7 @@ impl Translated {
         }
     }
 
-    /// Takes the last event, which may lack its end. One that is itself cut may have held more of
-    /// the answer.
+    /// Takes the last event, which may lack its end. A cut event may have held more of the answer.
     pub(super) fn last(&mut self, name: &[u8], data: &[u8]) -> Result<bool, StreamFault> {
         match data.trim_ascii() {
             b"[DONE]" => Ok(false),
@@ -68,14 +67,14 @@ impl Translated {
         }
     }
 
-    /// Takes the end of the upstream's file; returns whether the answer is told by that.
+    /// Takes the end of the upstream's stream. Returns whether the answer has ended by that.
     pub(super) fn end_of_file(&mut self) -> Result<bool, StreamFault> {
         let Self { reader, draft, .. } = self;
         reader.end_of_file(&mut |event| draft.take(event))?;
         self.is_told()
     }
 
-    /// Writes what was held back, and the end; or says why there can be none.
+    /// Writes the held parts and the end, or returns why there can be no end.
     pub(super) fn finish(&mut self, trail: Option<&str>) -> Result<Usage, StreamFault> {
         if !self.draft.progress.ended() {
             return Err(StreamFault::Cut);
@@ -88,7 +87,7 @@ impl Translated {
         self.draft.kept()
     }
 
-    /// Returns what [`Draft::so_far`] does.
+    /// Returns the known facts of an answer that cannot go on, like [`Draft::so_far`].
     pub(super) fn so_far(&self) -> Unfinished {
         self.draft.so_far()
     }
@@ -120,8 +119,7 @@ impl fmt::Debug for Translated {
     }
 }
 
-/// Reads a buffered answer, and where it cannot be read for what no JSON may hold, once more
-/// without that.
+/// Reads a buffered answer. If it has bytes that no JSON may hold, reads it again without them.
 pub(super) fn read_repaired<T>(
     body: &[u8],
     read: impl Fn(&[u8]) -> Result<T, AnswerFault>,

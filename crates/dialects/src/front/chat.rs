@@ -1,4 +1,4 @@
-//! OpenAI's chat completions, as callers speak them.
+//! The front door of OpenAI's chat completions.
 
 mod envelope;
 pub(super) mod errors;
@@ -13,7 +13,7 @@ pub(super) use envelope::{scan_part, stream_options};
 use super::{Contents, Front};
 use crate::neutral::Endpoint;
 
-/// OpenAI's chat completions.
+/// The front door of OpenAI's chat completions.
 pub static CHAT: Front = Front {
     probes: include_str!("chat/probes.json"),
     envelope: |_, body| envelope::read_envelope(body),

@@ -1,21 +1,21 @@
-//! The look for references in a conversation: texts that name something which the request does not
-//! hold. They may stand at any depth, results of tools included.
+//! The search for references in a conversation: texts that name something which the request does
+//! not hold. They may stand at any depth, results of tools included.
 
 use super::place::{BodyPlace, Folded};
 use super::references::{AllowedReferences, Judgement};
 use crate::neutral::Refused;
 use crate::wire::json::{Broken, Cursor, Kind, name_of, text_of};
 
-/// The conversation of a request, in the words of its format.
+/// The conversation of a request, in a format's words.
 pub struct Contents {
-    /// The fields that hold it, without case and underscores.
+    /// The names of the fields that hold the conversation, without case and underscores.
     pub(crate) fields: &'static [&'static str],
-    /// Returns whether a member refers to nothing: a server makes text of it, or it is what the
-    /// model said. The arguments are the name, whether it stands in the message itself, and whether
+    /// Returns whether a member refers to nothing: a server makes text of it, or it is the model's
+    /// own text. The arguments are the name, whether it stands in the message itself, and whether
     /// it holds a text.
     pub(crate) is_plain: fn(&[u8], bool, bool) -> bool,
-    /// The types of results of a search. Their addresses say where they were found; nobody fetches
-    /// them again.
+    /// The types of a search's results. Their addresses tell where a text was found; no server
+    /// fetches them again.
     pub(crate) results: &'static [&'static str],
     /// Returns whether a conversation may hold calls, without reading it.
     pub may_call: fn(&[u8]) -> bool,
@@ -29,14 +29,14 @@ struct ContentCheck<'c> {
 }
 
 impl Contents {
-    /// Refuses a conversation that refers to what it may not. The body was read before.
+    /// Refuses a conversation with a reference that is not allowed. The body was read before.
     pub(super) fn check(&self, allowed: &AllowedReferences, body: &[u8]) -> Result<(), Refused> {
         let mut content_check = ContentCheck {
             contents: self,
             allowed: *allowed,
             refused: None,
         };
-        // What is no JSON was refused before.
+        // A body that is no JSON was refused before.
         let _read = Cursor::new(body).object(|cursor, key| {
             let name = name_of(body, &key);
             match self.fields.contains(&Folded::fold(&name).word()) {

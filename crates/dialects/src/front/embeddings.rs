@@ -1,4 +1,4 @@
-//! OpenAI's embeddings, as callers speak them: texts, or tokens, that become vectors.
+//! The front door of OpenAI's embeddings: texts, or tokens, become vectors.
 
 use super::other_endpoints::{self, NATIVE, endpoint_door};
 use super::reading::{others, value};
@@ -12,7 +12,7 @@ use crate::neutral::{AnswerHeader, Endpoint, Losses, Refused};
 use crate::wire::json::{self, Broken, Cursor, Kind};
 use crate::wire::splice::Edits;
 
-/// Vectors of texts.
+/// The front door for vectors of texts.
 pub static EMBEDDINGS: Front = Front {
     extras: RequestExtras {
         passed_headers: &[INPUT_TYPE],
@@ -32,13 +32,13 @@ pub static EMBEDDINGS: Front = Front {
     ..endpoint_door(Endpoint::Embeddings)
 };
 
-/// The header that says what the vectors are for.
+/// The header with the purpose of the vectors.
 pub(crate) const INPUT_TYPE: &str = "x-portcullis-input-type";
 
 /// The most inputs of a request, as OpenAI has it.
 pub(super) const MAX_INPUTS: usize = 2048;
 
-/// Reads what decides where a body goes.
+/// Reads the envelope of a body.
 fn read_envelope(body: &[u8]) -> Result<Envelope, Fault> {
     let mut envelope = other_endpoints::read_envelope(body, &EMBEDDINGS, &["input"])?;
     let mut inputs = Inputs::default();
@@ -70,7 +70,7 @@ fn read_envelope(body: &[u8]) -> Result<Envelope, Fault> {
 }
 
 /// Consumes the input: a text, tokens, or a list of texts or of lists of tokens. Some servers take
-/// lists of objects, too. Returns what is wrong with it.
+/// lists of objects, too. Returns the fault of the input.
 fn scan_input(cursor: &mut Cursor<'_>, inputs: &mut Inputs) -> Result<Option<Fault>, Broken> {
     let kind = cursor.kind()?;
     if kind != Kind::Array {
@@ -116,8 +116,9 @@ fn scan_input(cursor: &mut Cursor<'_>, inputs: &mut Inputs) -> Result<Option<Fau
     })
 }
 
-/// Changes what must change in a request that passes. What its vectors are for, servers of the
-/// format say in their own ways: the operator's word for it is the server's.
+/// Changes the model in a request that passes. Servers of the format have words of their own for
+/// the purpose of the vectors. So the operator's word is added where the request has none, and the
+/// caller's header is lost.
 fn edit_request(job: &PassedRequest<'_>, edits: &mut Edits<'_>) -> Result<Losses, Refused> {
     let mut losses = (NATIVE.request)(job, edits)?;
     let says_purpose = job
@@ -171,7 +172,7 @@ fn text_input<'a>(value: value::Value<'_, 'a>) -> Result<Option<Input<'a>>, valu
     Ok(value.text()?.map(|text| Input { text, title: None }))
 }
 
-/// Reads what vectors are for. The words of `silent` say nothing.
+/// Reads the purpose of vectors. The words of `silent` stand for no purpose.
 pub(super) fn read_purpose(
     value: value::Value<'_, '_>,
     silent: &[&str],

@@ -1,5 +1,6 @@
-//! The envelope of a request: the few things that decide where it goes, what it may cost and how it
-//! is answered, with their exact spans. Each front door reads it from a body in one pass.
+//! The envelope of a request: the few facts that decide where it goes, what it may cost and how it
+//! is answered, with the exact spans of their fields. Each front door reads it from a body in one
+//! pass.
 
 use std::borrow::Cow;
 
@@ -10,14 +11,14 @@ use crate::neutral::usage::Units;
 use crate::neutral::vectors::Inputs;
 use crate::wire::json::{Broken, Kind, Span};
 
-/// What Portcullis needs to know of a request.
+/// The facts of a request on which Portcullis acts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Envelope {
     /// The format that the request is in.
     pub front: &'static Front,
-    /// The model's id, decoded; empty only if the body does not say it, and the path does.
+    /// The model's id, decoded. It is empty only if the path names the model and the body does not.
     pub model: String,
-    /// Where the fields stand that may be changed on the way.
+    /// The places of the fields that may be changed on the way.
     pub places: Places,
     /// Whether a stream is asked for.
     pub stream: bool,
@@ -27,8 +28,8 @@ pub struct Envelope {
     pub hide_thoughts: bool,
     /// Whether `max_tokens` or `max_completion_tokens` has a value.
     pub has_max_tokens: bool,
-    /// The most tokens that an answer may have, as the request says: the larger, where it says so
-    /// twice.
+    /// The most tokens that the request allows for an answer. If it has two such numbers, the
+    /// larger one.
     pub max_tokens: Option<u64>,
     /// How many answers are asked for.
     pub choices: Choices,
@@ -48,15 +49,15 @@ pub struct Envelope {
     /// True if the conversation may refer to something that the request does not hold. Then it is
     /// read again.
     pub refers: bool,
-    /// What the request names beside its conversation.
+    /// The models, files and stored objects that the request names outside its conversation.
     pub named: Vec<Named>,
-    /// Bytes of what else a model reads: tools, the answer's schema, fields that we do not know;
-    /// and of what is no text, for each part as many as it may stand for.
+    /// The bytes of everything else that a model reads: tools, the answer's schema, and unknown
+    /// fields. Media count here with as many bytes as their tokens may stand for.
     pub more_bytes: usize,
-    /// The most tokens that its prompt can be taken for: all of the body at four bytes each but for
-    /// the base64 of media, which stand for tokens by kind and size.
+    /// The largest estimate of the prompt's tokens: all bytes of the body at four a token. The
+    /// base64 of media is left out; media count by kind and size.
     pub max_prompt_tokens: u64,
-    /// What is asked for besides tokens, at most; the length of sound is an estimate.
+    /// The upper bound of the units that are not tokens. The length of sound is an estimate.
     pub units: Units,
 }
 
@@ -138,7 +139,7 @@ pub struct Fault {
 }
 
 impl Envelope {
-    /// Returns the envelope of a request that says nothing, not even for which model it is.
+    /// Returns an envelope without any facts, the model's id included.
     pub(crate) fn new(front: &'static Front) -> Self {
         Self {
             front,
@@ -169,7 +170,7 @@ impl Envelope {
         self.refers || self.named.iter().any(|named| !named.is_model())
     }
 
-    /// Returns whether the request names models beside its own.
+    /// Returns whether the request names models in addition to its own.
     pub fn names_models(&self) -> bool {
         self.named.iter().any(Named::is_model)
     }
@@ -194,7 +195,7 @@ impl Envelope {
         }
     }
 
-    /// Adds what the path says of the request, where the format says it there.
+    /// Adds the model and the stream that the path asks for, where the format has them in the path.
     #[must_use]
     pub fn with_path(self, asked: PathRequest) -> Self {
         match asked.model {

@@ -5,26 +5,27 @@ use crate::neutral::{AnswerHeader, Echo};
 /// The form of a front door's errors.
 #[derive(Clone, Copy)]
 pub struct ErrorForm {
-    /// The status of a refusal if no account can be asked now. Clients try as often as they think
-    /// that a status deserves.
+    /// The status of a refusal if no account can be asked now. The status decides how often clients
+    /// try again.
     pub unavailable: u16,
-    /// The same if only the operator can end that.
+    /// The status of a refusal if only the operator can make an account available.
     pub hopeless: u16,
-    /// The status if the provider is overloaded, where clients know one of its own. After some of
-    /// these they ask another model, so they are never told to stop. `None` if it is `unavailable`.
+    /// The status if the provider is overloaded, where clients know a status of its own. After some
+    /// errors with this status they ask another model, so they never get the hint to stop. `None`
+    /// if `unavailable` serves.
     pub overloaded: Option<u16>,
-    /// The same if the account that was asked has failed. `None` if clients know what to do after
-    /// the usual status.
+    /// The status if the account that was asked has failed. `None` if clients handle the usual
+    /// status well.
     pub failed: Option<u16>,
-    /// True if clients take a stream for whole that ends properly after its error. Then the
-    /// connection ends there.
+    /// True if clients take a stream that ends properly after its error for complete. Then the
+    /// connection is cut instead.
     pub cuts: bool,
-    /// True if clients wait as long as `retry-after` says, be it hours. They are not told such a
-    /// time.
+    /// True if clients wait as long as `retry-after` asks, even for hours. Then long waits are left
+    /// out.
     pub obeys_waits: bool,
     /// True if clients ask for a WebSocket first, and only 426 makes them send a request at once.
     pub asks_upgrade: bool,
-    /// The header that clients read a request's id from, besides `x-request-id`.
+    /// A header in which clients look for a request's id, in addition to `x-request-id`.
     pub id_header: Option<&'static str>,
     /// Returns the body of an error, which is JSON.
     pub body: fn(&CallerError<'_>) -> Vec<u8>,
@@ -32,10 +33,10 @@ pub struct ErrorForm {
     pub event: fn(&CallerError<'_>) -> Vec<u8>,
 }
 
-/// The code of an error that says that the provider is overloaded.
+/// The code of the error for an overloaded provider.
 pub const OVERLOADED: &str = "upstream_overloaded";
 
-/// An error as a caller is told of it.
+/// An error in the form for callers.
 #[derive(Debug, Clone, Copy)]
 pub struct CallerError<'e> {
     /// The HTTP status.
@@ -46,27 +47,27 @@ pub struct CallerError<'e> {
     pub code: Option<&'e str>,
     /// The field of the request that is at fault.
     pub param: Option<&'e str>,
-    /// What happened, and what to do.
+    /// The cause, and the remedy.
     pub message: &'e str,
     /// The request's id.
     pub request_id: &'e str,
     /// The seconds until another try makes sense.
     pub retry_after: Option<u64>,
-    /// What the caller has of the answer.
+    /// The part of the answer that the caller has received.
     pub answer: AnswerSoFar<'e>,
 }
 
-/// What a caller has of an answer that cannot go on.
+/// The part of an answer that a caller has received before the answer broke off.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct AnswerSoFar<'e> {
-    /// Its id; empty if there is no answer.
+    /// The answer's id; empty if there is no answer.
     pub id: &'e str,
-    /// The number of its events, in formats that count them.
+    /// The number of the answer's events, in formats that count them.
     pub events: u64,
-    /// True if some of it was written.
+    /// True if some of the answer was written.
     pub has_begun: bool,
-    /// What every answer shows, if there is one.
+    /// The header that every answer shows, if there is an answer.
     pub header: Option<&'e AnswerHeader>,
-    /// What it repeats of its request, if that is known.
+    /// The part of the request that the answer repeats, if it is known.
     pub echo: Option<&'e Echo>,
 }

@@ -1,5 +1,5 @@
-//! What is read of a form. Its files, and all fields that name nothing, are for the account's
-//! server.
+//! The reading of forms. Files, and all fields that name no model, file or URL, are left to the
+//! account's server.
 
 use super::named::{Finder, field_reading};
 use super::{Envelope, Fault, Front, PathRequest};
@@ -10,10 +10,11 @@ use crate::wire::multipart::{FieldReading, FormFault, FormField, FormScanner};
 
 /// The fields that are read in any case.
 const FIELDS: [&str; 6] = ["model", "n", "file_id", "file_url", "image_url", "url"];
-/// Those of them that refer to something elsewhere, in the words of several servers.
+/// The names of these fields that refer to files or URLs elsewhere, in the words of several
+/// servers.
 const REFERENCES: [&str; 4] = ["file_id", "file_url", "image_url", "url"];
 
-/// Returns what is read of a field of this name.
+/// Returns how much of a field of this name is read.
 pub fn form_field_reading(name: &str) -> FieldReading {
     // Some servers read `name[]`, ` name` and `Name` as `name`.
     let plain = name.split('[').next().unwrap_or_default().trim();
@@ -23,15 +24,16 @@ pub fn form_field_reading(name: &str) -> FieldReading {
     known.map_or_else(|| field_reading(name), FieldReading::Once)
 }
 
-/// What was read of a form.
+/// The parts of a form that were read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FormRead {
-    /// What decides where it goes. Its places are those in `texts`.
+    /// The envelope. Its places are offsets in `texts`.
     pub envelope: Envelope,
-    /// The texts that may change on the way: the name of the model, and all that may name others.
-    /// There is a NUL between them, which is in none.
+    /// The texts that may change on the way: the name of the model, and all texts that may name
+    /// other models. A NUL stands between them, and none contains one.
     pub texts: Vec<u8>,
-    /// Where each of them stands in the form. A place is empty where the model is not named.
+    /// The place of each of these texts in the form. A place is empty if the form does not name the
+    /// model.
     pub places: Vec<Span>,
     /// True if the form names the model.
     pub names_model: bool,
@@ -57,8 +59,7 @@ impl Front {
 /// The bytes of a millisecond of sound, by which its length is estimated: 128 kbit a second.
 const BYTES_A_MILLISECOND: usize = 16;
 
-/// Reads what decides where a form goes. `asked` is what the path says of it, and `length` is that
-/// of the form.
+/// Reads the envelope of a form. `asked` is the request's path, and `length` is the form's length.
 pub fn read_form(
     front: &'static Front,
     fields: &[FormField],
@@ -120,7 +121,7 @@ fn known_field<'f>(fields: &'f [FormField], name: &'static str) -> Option<&'f Fo
     fields.iter().find(|field| field.reading == reading)
 }
 
-/// Returns the name of the model, which the form or the path says.
+/// Returns the name of the model, from the form or from the path.
 fn form_model(field: Option<&FormField>, asked: &PathRequest) -> Result<String, Fault> {
     let text = field.map(|field| {
         std::str::from_utf8(&field.value)
@@ -142,7 +143,7 @@ fn form_model(field: Option<&FormField>, asked: &PathRequest) -> Result<String, 
     }
 }
 
-/// Returns how many answers are asked for. What is paid for must not be guessed.
+/// Returns the number of answers. It decides the price, so it is never guessed.
 fn form_choices(field: Option<&FormField>) -> Result<u64, Fault> {
     let Some(field) = field else { return Ok(1) };
     let number = std::str::from_utf8(&field.value)
@@ -154,8 +155,8 @@ fn form_choices(field: Option<&FormField>) -> Result<u64, Fault> {
 }
 
 impl FormRead {
-    /// Finds what the fields name beside the model. Their texts come after that of the model,
-    /// whatever their order in the form.
+    /// Finds the other models, files and URLs that the fields name. Their texts come after the
+    /// model's own name, whatever their order in the form.
     fn find_names(&mut self, fields: &[FormField]) -> Result<(), Fault> {
         let mut finder = Finder::default();
         for field in fields

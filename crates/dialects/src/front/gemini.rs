@@ -1,5 +1,5 @@
-//! Gemini's `generateContent`, as callers speak it. There are two doors, since without `alt=sse` a
-//! stream is one JSON array, which is written as it comes.
+//! The front doors of Gemini's `generateContent`. There are two doors: a stream without `alt=sse`
+//! is one JSON array, which is written as it comes.
 
 mod count;
 mod embed;
@@ -71,7 +71,7 @@ const STREAM_FRAME: StreamFrame = StreamFrame {
     // Clients lose all that follows a comment. A blank line between events, or between the elements
     // of an array, they skip.
     keepalive: b"\n",
-    // Clients ignore a chunk that has nothing they know.
+    // Clients ignore a chunk without fields that they know.
     late_header: |name, value| {
         let name = name.rsplit('-').next().unwrap_or(name);
         format!(

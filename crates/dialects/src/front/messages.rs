@@ -1,4 +1,4 @@
-//! Anthropic's Messages, as callers speak them.
+//! The front door of Anthropic's Messages.
 
 mod envelope;
 mod errors;
@@ -12,7 +12,7 @@ mod write;
 use super::{Contents, CountForm, ErrorForm, Front, Native, RequestExtras, StreamFrame, route};
 use crate::neutral::Endpoint;
 
-/// Anthropic's Messages.
+/// The front door of Anthropic's Messages.
 pub static MESSAGES: Front = Front {
     extras: RequestExtras {
         session_headers: &["x-claude-code-session-id"],

@@ -1,27 +1,27 @@
-//! Lists of models, as each format shows them. Several formats share a path: what a request says
-//! besides decides which format it is.
+//! The lists of models in each format. Several formats share a path: the headers and the query
+//! decide which format is asked for.
 
 use crate::neutral::ModelKind;
 
-/// What is asked of the models.
+/// The models that a path asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ModelsAsked {
-    /// All of them.
+    /// All models.
     List,
-    /// The one with this id.
+    /// The model with this id.
     One(String),
 }
 
-/// Says whether a request has a header.
+/// Returns whether a request has a header.
 pub type HasHeader<'r> = dyn Fn(&str) -> bool + 'r;
 
-/// How a format lists models.
+/// A format's lists of models.
 #[derive(Clone, Copy)]
 pub struct ModelLists {
-    /// Returns what a path of the format asks for, or `None` if it asks for no models.
+    /// Reads which models a path asks for. `None` if it asks for none.
     pub route: fn(&str) -> Option<ModelsAsked>,
-    /// Returns whether a client of the format asks, where the path does not say it; the text is the
-    /// query.
+    /// Returns whether the headers or the query ask for this format, where the path does not decide
+    /// it.
     pub is_wanted: fn(&HasHeader<'_>, Option<&str>) -> bool,
     /// Writes one model.
     pub one: fn(&ListedModel<'_>) -> Vec<u8>,
@@ -29,16 +29,16 @@ pub struct ModelLists {
     pub all: fn(&[ListedModel<'_>]) -> Vec<u8>,
 }
 
-/// A model as lists show it. What is not known of every account that serves it, is `None`.
+/// A model in a list. A value is `None` if it is not known of every account that serves the model.
 #[derive(Debug, Clone)]
 pub struct ListedModel<'m> {
     /// The id or the alias.
     pub id: &'m str,
     /// The time of its creation, in Unix seconds.
     pub created: u64,
-    /// The same time as RFC 3339 has it.
+    /// The time of its creation, in the form of RFC 3339.
     pub created_at: &'m str,
-    /// Who owns it.
+    /// The owner.
     pub owned_by: &'m str,
     /// The most tokens that a conversation may have.
     pub context: Option<u64>,
@@ -46,6 +46,6 @@ pub struct ListedModel<'m> {
     pub max_output: Option<u64>,
     /// Whether it thinks before it answers.
     pub thinks: Option<bool>,
-    /// What it is for; empty if that is not known.
+    /// The uses of the model; empty if they are not known.
     pub kinds: Vec<ModelKind>,
 }

@@ -1,8 +1,9 @@
-//! What a request names beside its conversation: other models, what is stored at the account, files
-//! and URLs. They are found as the body is scanned, and judged before anything goes up.
+//! The things that a request names outside its conversation: other models, objects that are stored
+//! at the account, files and URLs. The scan of the body finds them, and they are judged before
+//! anything goes up.
 //!
-//! A name of a member decides what its value is ([`find_row`]), wherever it stands in the settings:
-//! so a place that is new today is judged too.
+//! The name of a member decides the kind of its value ([`find_row`]), wherever it stands in the
+//! settings. So settings that are new today are judged too.
 
 use std::borrow::Cow;
 
@@ -19,9 +20,9 @@ pub(super) use form::field_reading;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Named {
     kind: NamedKind,
-    /// Where it stands, for the caller.
+    /// The path of its field, for the caller.
     pub(crate) param: String,
-    /// Where its text stands.
+    /// The place of its text.
     pub(crate) span: Span,
     /// True if the text stands there as it is, as the value of a field of a form. Else it is JSON.
     is_plain: bool,
@@ -31,15 +32,15 @@ pub struct Named {
 enum NamedKind {
     /// A model.
     Model,
-    /// A model, in a tool of which nobody knows what it does with it.
+    /// A model in a tool of unknown use.
     ModelOfUnknownTool,
-    /// What is stored at the account.
+    /// An object that is stored at the account.
     Stored(StoredKind),
     /// A text that may be a file's id or a URL, in a member of this name.
     Text(String),
 }
 
-/// What is stored at an account, by the word that allows it.
+/// The kinds of objects that are stored at an account, by the word that allows them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum StoredKind {
     Files,
@@ -47,19 +48,19 @@ enum StoredKind {
     Data,
 }
 
-/// What a member holds.
+/// The kind of a member's value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Row {
     /// A model, or several.
     Model,
     /// The name of something that is stored at the account.
     Stored(StoredKind),
-    /// Nothing that is looked at: a schema, or words of the caller's.
+    /// Nothing to judge: a schema, or words of the caller's own.
     Nothing,
-    /// A part of an object that stands for a model. If nothing else of the object is known to name
-    /// one, this does.
+    /// A part of an object that stands for a model. The part names the model if no other part of
+    /// the object is known to name one.
     OfModel,
-    /// Anything else: what is in it is looked at.
+    /// Any other value. Its members are read too.
     Other,
 }
 
@@ -97,7 +98,7 @@ const ROWS: [(&str, Row); 30] = [
     ("stop", Row::Nothing),
 ];
 
-/// Returns what a member of this folded name holds.
+/// Returns the kind of the values of members with this folded name.
 fn find_row(name: &str) -> Row {
     const MODELS: [&str; 3] = ["model", "models", "fallbacks"];
     match ROWS.iter().find(|(known, _)| *known == name) {
@@ -107,12 +108,12 @@ fn find_row(name: &str) -> Row {
     }
 }
 
-/// Tools whose `parameters` are a schema of the caller's.
+/// Returns whether the `parameters` of a tool of this type are a schema of the caller's own.
 fn is_callers(kind: &str) -> bool {
     matches!(kind, "function" | "custom" | "tool_search")
 }
 
-/// Tools of providers of which it is known what they do with a model.
+/// Returns whether it is known how a provider's tool of this type uses a model.
 fn is_known(kind: &str) -> bool {
     is_callers(kind)
         || kind == "image_generation"
@@ -121,7 +122,7 @@ fn is_known(kind: &str) -> bool {
             .any(|prefix| kind.starts_with(prefix))
 }
 
-/// No request needs more. The bound keeps the list small beside the body.
+/// The most names of a request. No request needs more, and the bound keeps the list small.
 const MAX_NAMED: usize = 256;
 
 impl Named {
@@ -130,7 +131,7 @@ impl Named {
         matches!(self.kind, NamedKind::Model | NamedKind::ModelOfUnknownTool)
     }
 
-    /// Returns whether it is a model in a tool of which nobody knows what it does with it.
+    /// Returns whether it is a model in a tool of unknown use.
     pub(crate) fn is_of_unknown_tool(&self) -> bool {
         self.kind == NamedKind::ModelOfUnknownTool
     }
@@ -175,7 +176,7 @@ impl Named {
     }
 }
 
-/// The list of what a request names.
+/// The list of the things that a request names.
 #[derive(Debug, Default)]
 pub(super) struct Finder {
     pub(super) found: Vec<Named>,
@@ -183,7 +184,7 @@ pub(super) struct Finder {
     known: usize,
     /// The texts of an object that stands for a model, which are not known to name one.
     texts: Vec<(String, Span)>,
-    /// True if there was more than a request needs.
+    /// True if there were more names than a request needs.
     pub(super) is_full: bool,
 }
 
@@ -262,7 +263,7 @@ impl Finder {
     ) -> Result<(), Broken> {
         let (text, start) = (cursor.text(), self.found.len());
         let is_tool = || Folded::fold(place.name()).word() == "tools";
-        // Each server reads a type in its own way, so all of them count.
+        // Servers differ in which of several types they read, so all types count.
         let mut is_typed = false;
         let mut is_all_callers = true;
         let mut is_all_known = true;
@@ -317,7 +318,7 @@ impl Finder {
             }
             Ok(())
         })?;
-        // What was skipped is a schema only if every type says so.
+        // The skipped part is a schema only if every type declares one.
         self.is_full |= has_skipped && !is_all_callers;
         if is_all_callers && of_parameters.iter().any(|found| !found.is_empty()) && is_tool() {
             of_parameters
@@ -348,8 +349,8 @@ impl Finder {
     }
 }
 
-/// Returns whether a value names anything. A container that is made for the request is none that is
-/// stored.
+/// Returns whether a value names anything. A container that is made for the request is not a stored
+/// one.
 fn says_something(text: &[u8], span: &Span) -> bool {
     let value = span_bytes(text, span);
     if !value.starts_with(b"{") {

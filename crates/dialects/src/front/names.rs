@@ -1,4 +1,4 @@
-//! The names of fields: what a caller calls what a dialect refuses, loses or weakens.
+//! The callers' names for the fields that a dialect refuses, loses or weakens.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -7,14 +7,13 @@ use crate::neutral::{
     Complaint, Echo, Field, FieldRefused, Losses, LostFields, Refused, Request, Undo, Written,
 };
 
-/// What the caller of one request calls its fields.
+/// The names that the caller of one request has for its fields.
 #[derive(Debug, Clone)]
 pub struct FieldNames {
     default_name: fn(&Request<'_>, &Field) -> Cow<'static, str>,
-    /// Other names that the caller wrote: older ones, or newer ones. A loss or a refusal names
-    /// those.
+    /// The older or newer names that the caller wrote. A loss or a refusal uses these names.
     pub(super) written: Vec<(Field, &'static str)>,
-    /// What the answer repeats of the request.
+    /// The part of the request that the answer repeats.
     pub(super) echo: Option<Arc<Echo>>,
 }
 
@@ -46,7 +45,7 @@ impl FieldNames {
         losses.in_words(|field| self.name(request, field))
     }
 
-    /// Puts what a dialect wrote, or its refusal, into the caller's words.
+    /// Writes a dialect's losses, or its refusal, in the caller's words.
     pub(crate) fn written(
         &self,
         request: &Request<'_>,

@@ -1,7 +1,6 @@
-//! The doors of all endpoints that hold no conversation, but for those of vectors:
-//! `/v1/audio/speech`, `/v1/images/edits`, `/v1/rerank` and others. Each follows from the facts
-//! of its kind of endpoint. Requests and answers pass. What is changed is the model, and
-//! whether a stream has its usage.
+//! The front doors of the endpoints without a conversation: `/v1/audio/speech`, `/v1/images/edits`,
+//! `/v1/rerank` and others, but not those for vectors. Each door follows from the facts of its kind
+//! of endpoint. Requests and answers pass; only the model, and the usage of a stream, are changed.
 
 use std::borrow::Cow;
 
@@ -17,7 +16,7 @@ use crate::wire::Event;
 use crate::wire::json::{self, Broken, Cursor, Kind};
 use crate::wire::splice::Edits;
 
-/// The door of each kind of endpoint, if no other door has it.
+/// The front door of each kind of endpoint without a door of its own.
 #[expect(
     clippy::indexing_slicing,
     reason = "the compiler does it, and would not compile a panic"
@@ -32,7 +31,7 @@ pub(super) static OTHERS: [Front; Endpoint::ALL.len()] = {
     doors
 };
 
-/// Returns the door of a kind of endpoint.
+/// Returns the front door of a kind of endpoint.
 pub(super) const fn endpoint_door(endpoint: Endpoint) -> Front {
     let facts = endpoint.facts();
     Front {
@@ -45,7 +44,7 @@ pub(super) const fn endpoint_door(endpoint: Endpoint) -> Front {
     }
 }
 
-/// Reads a request body, and what of it is paid for other than tokens.
+/// Reads a request body, and the units of its price that are not tokens.
 pub(super) fn read_paid_envelope(front: &'static Front, body: &[u8]) -> Result<Envelope, Fault> {
     let facts = front.only_endpoint.unwrap_or_default().facts();
     let EndpointBody::Json(texts) = facts.body else {
@@ -57,11 +56,11 @@ pub(super) fn read_paid_envelope(front: &'static Front, body: &[u8]) -> Result<E
             envelope.units.images = u32::try_from(envelope.choices.written).unwrap_or(u32::MAX);
         }
         EndpointAnswer::Sound => {
-            // What is paid for must not be guessed.
+            // The units decide the price, so they are never guessed.
             let Spoken { input } = serde_json::from_slice(body)
                 .map_err(|_| Fault::of_value("input", "`input` must be a text"))?;
             envelope.units.characters = u32::try_from(input.chars().count()).unwrap_or(u32::MAX);
-            // Nothing may be written into sound.
+            // A stream of sound has no room for other events.
             envelope.stream = false;
         }
         EndpointAnswer::Message
@@ -80,7 +79,7 @@ struct Spoken<'a> {
     input: Cow<'a, str>,
 }
 
-/// How bodies pass.
+/// The changes in a body that passes.
 pub(super) const NATIVE: Native = Native {
     format: "",
     request: edit_request,
@@ -161,7 +160,7 @@ pub(super) fn read_envelope(
     scan.envelope(needed.filter(|_| !is_there))
 }
 
-/// Consumes a prompt, or a list of them. Returns how many there are.
+/// Consumes a prompt, or a list of prompts. Returns the number of prompts.
 fn scan_prompts(cursor: &mut Cursor<'_>, read: &mut ReadTotals) -> Result<u64, Broken> {
     if cursor.kind()? != Kind::Array {
         return scan_text(cursor, read).map(|()| 1);
@@ -175,7 +174,7 @@ fn scan_prompts(cursor: &mut Cursor<'_>, read: &mut ReadTotals) -> Result<u64, B
     Ok(count.max(1))
 }
 
-/// Consumes a text, or tokens, or a list of either. What else there is may refer to something.
+/// Consumes a text, or tokens, or a list of either. Any other value may refer to something.
 fn scan_text(cursor: &mut Cursor<'_>, read: &mut ReadTotals) -> Result<(), Broken> {
     match cursor.kind()? {
         Kind::String => read.text(cursor),
@@ -192,7 +191,7 @@ fn scan_text(cursor: &mut Cursor<'_>, read: &mut ReadTotals) -> Result<(), Broke
     }
 }
 
-/// Changes what must change in a request.
+/// Makes the changes in a request.
 fn edit_request(job: &PassedRequest<'_>, edits: &mut Edits<'_>) -> Result<Losses, Refused> {
     let envelope = job.envelope;
     let place = envelope.places.model.clone();
@@ -250,8 +249,8 @@ fn write_answer(body: &[u8], answer: &PassedAnswer) -> Vec<u8> {
     })
 }
 
-/// Returns whether all counts of a usage can be. One that cannot is shown to nobody: these answers
-/// need none, and what is booked is not it.
+/// Returns whether all counts of a usage are possible. An impossible usage is left out of the
+/// answer: these answers need none, and the ledger has another figure.
 fn can_be_usage(usage: &[u8]) -> bool {
     let mut can_be = true;
     let mut cursor = Cursor::new(usage);
@@ -260,7 +259,7 @@ fn can_be_usage(usage: &[u8]) -> bool {
     can_be
 }
 
-/// Consumes a usage, or a part of one, and looks at its numbers.
+/// Consumes a usage, or a part of one, and checks its numbers.
 fn check_counts(cursor: &mut Cursor<'_>, can_be: &mut bool) -> Result<(), Broken> {
     let text = cursor.text();
     match cursor.kind()? {
@@ -282,7 +281,7 @@ fn check_counts(cursor: &mut Cursor<'_>, can_be: &mut bool) -> Result<(), Broken
     }
 }
 
-/// No request uses more of anything.
+/// No request uses more of anything than this.
 const MAX_COUNT: f64 = MAX_TOKENS as f64;
 
 #[cfg(test)]

@@ -1,5 +1,4 @@
-//! What passes of one format to an account of the same format: the parts that several front doors
-//! share.
+//! The parts that several front doors share for bodies that pass to an account of the same format.
 
 use std::borrow::Cow;
 
@@ -11,20 +10,20 @@ use crate::wire::Event;
 use crate::wire::json::{Broken, Cursor, Span, name_of, quote_string, span_bytes, text_of};
 use crate::wire::splice::Edits;
 
-/// What the callers of an answer that passes see in place of what the account says.
+/// The values that callers see in place of the account's own, in an answer that passes.
 pub(crate) struct PassedAnswer {
     /// The model, as a JSON text.
     model: String,
-    /// Seals what they carry. Without it they carry what the account says.
+    /// Seals the thoughts' signatures. Without it, callers get the account's own.
     seal: Option<AnswerSeal>,
     /// True if the caller asked for the usage of the stream.
     pub(super) shows_usage: bool,
-    /// True if the event at hand signs a thought, as far as its reader knows.
+    /// True if the current event signs a thought, as far as its reader knows.
     pub(crate) has_signed: bool,
 }
 
 impl PassedAnswer {
-    /// Returns what the callers of an answer see.
+    /// Returns the values for the callers of an answer.
     pub(crate) fn new(header: &AnswerHeader, options: &AnswerOptions) -> Self {
         Self {
             model: quote_string(&header.model),
@@ -62,18 +61,19 @@ impl PassedAnswer {
     }
 }
 
-/// What becomes of a text that a caller carries for the account.
+/// A signature that a caller carries back for the account.
 pub(super) enum Carried {
-    /// It is the account's own.
+    /// The account's own signature, as it came.
     Unchanged,
-    /// It was sealed. The account gets its own text, which is a JSON text here.
+    /// A sealed signature. It has the account's own text, as JSON.
     Opened(String),
-    /// It means nothing to the account, which would refuse it.
+    /// A signature that means nothing to the account, which would refuse it.
     Lost,
 }
 
 impl Carried {
-    /// Returns what becomes of a text. `own` finds the account's own text in what was sealed.
+    /// Returns what a caller's signature is. `own` finds the account's own text in a thought that
+    /// was sealed.
     pub(super) fn for_text(
         text: &str,
         sealed: Sealed<'_>,

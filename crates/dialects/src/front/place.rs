@@ -1,6 +1,6 @@
-//! Where something stands in a body, and the name that leads there.
+//! A place in a body, and the name that leads to it.
 
-/// A place in a body: a member or an element, and what it stands in.
+/// A place in a body: a member or an element, and the place of the object or the list around it.
 #[derive(Clone, Copy)]
 pub(super) struct BodyPlace<'p> {
     above: Option<&'p BodyPlace<'p>>,
@@ -50,7 +50,7 @@ impl<'p> BodyPlace<'p> {
         }
     }
 
-    /// Returns the member's name, or that of the list.
+    /// Returns the member's name. For an element, the name of its list.
     pub(super) fn name(&self) -> &'p [u8] {
         match (self.part, self.above) {
             (Part::Name(name), _) => name,

@@ -1,5 +1,5 @@
-//! Probes: requests of a format that have one part of it each. What becomes of them at an account
-//! says what callers of the format lose there.
+//! Probes: example requests for each part of a format. The translation of a probe shows which parts
+//! callers lose at an account.
 
 use bytes::Bytes;
 use serde::Deserialize;
@@ -7,25 +7,25 @@ use serde_json::{Map, Value};
 
 use super::{Envelope, FRONTS, Fault, Front, PathRequest};
 
-/// The parts of a format, as its file `probes.json` has them.
+/// The parts of a format, as they stand in its file `probes.json`.
 #[derive(Default, Deserialize)]
 struct Probes<'p> {
     /// The members that each request needs.
     needed: Map<String, Value>,
-    /// What people call a part, and the members that it consists of.
+    /// The people's name of each part, and the members that it consists of.
     #[serde(borrow)]
     parts: Vec<(&'p str, Map<String, Value>)>,
 }
 
 impl Front {
-    /// Returns the front doors that have probes. Where two doors differ in their streams only, one
-    /// of them has.
+    /// Returns the front doors that have probes. If two doors differ in their streams only, one of
+    /// the two has them.
     pub fn probed() -> impl Iterator<Item = &'static Front> {
         FRONTS.into_iter().filter(|front| !front.probes.is_empty())
     }
 
-    /// Returns a request for each part of the format: the name of the part, the body, and what is
-    /// read of it.
+    /// Returns a request for each part of the format: the name of the part, the body, and the
+    /// request that is read of it.
     pub fn probes(
         &'static self,
     ) -> impl Iterator<Item = (&'static str, Bytes, Result<Envelope, Fault>)> {

@@ -1,49 +1,48 @@
-//! What a request refers to instead of holding it: files at the provider, and URLs that somebody
-//! fetches.
+//! The references in a request: files at the provider, and URLs that a server fetches.
 //!
-//! Nobody here fetches anything, but whoever is asked may: with the account's own rights where a
-//! name means something to its provider only (`gs://`, `s3://`, a file's id), and from within the
-//! operator's network where the account's server stands there. [`AllowedReferences`] says what an
-//! account lets callers refer to; what it does not is refused before anything goes up. Where in a
-//! body a reference may stand, its front door knows.
+//! Portcullis fetches nothing, but the account's server may. It may use the account's own rights,
+//! for names that only its provider knows (`gs://`, `s3://`, a file's id). It may reach the
+//! operator's network, if it stands there. [`AllowedReferences`] lists the references that an
+//! account lets callers use; any other is refused before the request goes up. Each front door knows
+//! where in a body a reference may stand.
 
 use std::borrow::Cow;
 
 use crate::address::is_public_host;
 use crate::wire::json::{self, Span};
 
-/// What an account lets callers refer to.
+/// The references that an account lets callers use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AllowedReferences {
     /// `gs://`: files in Google's storage that the account may read.
     pub gs: bool,
-    /// `s3://`: files in Amazon's.
+    /// `s3://`: files in Amazon's storage.
     pub s3: bool,
     /// Files that were uploaded to the account, by id or by their address there.
     pub files: bool,
     /// Azure's `data_sources`: searches and databases that the account may read.
     pub data_sources: bool,
-    /// What was stored at the account before, by its name there: Gemini's `cached_content`.
+    /// Objects that were stored at the account before, by their names: Gemini's `cached_content`.
     pub cached: bool,
-    /// URLs that anybody could fetch.
+    /// URLs of the public internet.
     pub urls: Urls,
 }
 
-/// Which URLs that anybody could fetch.
+/// The URLs that an account lets callers use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Urls {
-    /// Every one, of whatever scheme.
+    /// Every URL, of whatever scheme.
     Any,
     /// `https:`, and a host of the public internet.
     Public,
-    /// None: the server stands where it would reach what is nobody else's business.
+    /// No URL: the server stands in a network that is not public.
     NoneSinceNear,
-    /// None, as the operator says.
+    /// No URL, because the operator forbids them.
     None,
 }
 
 impl AllowedReferences {
-    /// Everything, for those who fetch nothing.
+    /// Every reference, for accounts that fetch nothing.
     pub const ALL: AllowedReferences = AllowedReferences {
         gs: true,
         s3: true,
@@ -53,7 +52,7 @@ impl AllowedReferences {
         urls: Urls::Any,
     };
 
-    /// Nothing but what anybody could fetch, for tests.
+    /// No reference but URLs of the public internet, for tests.
     #[cfg(test)]
     pub(crate) const NOTHING: AllowedReferences = AllowedReferences {
         gs: false,
@@ -79,7 +78,7 @@ impl AllowedReferences {
         self.judge_text(name, &text)
     }
 
-    /// Judges the same of a text that is no JSON.
+    /// Judges the reference in a text that is no JSON.
     pub(super) fn judge_text(&self, name: &[u8], text: &str) -> Option<Judgement> {
         let refers = if names_file(name) {
             Refers::File
@@ -147,12 +146,12 @@ impl Judgement {
         why: "The provider would read data sources with the account's own rights",
         word: "caller_references: [data_sources]",
     };
-    /// What was stored at the account before, under a name that is not said to be a file's.
+    /// An object that was stored at the account before, and that may be no file.
     pub(crate) const STORED: Self = Self {
         why: "The provider would use what is stored at the account",
         word: FILES,
     };
-    /// What was stored at the account before.
+    /// An object that was stored at the account before.
     pub(crate) const CACHED: Self = Self {
         why: "The provider would read cached content with the account's own rights",
         word: FILES,
@@ -167,18 +166,18 @@ impl Judgement {
     }
 }
 
-/// The words that an operator writes for Google's storage, for Amazon's, and for what was uploaded
-/// to an account.
+/// The setting that allows files in Google's storage; those for Amazon's storage and for uploaded
+/// files follow.
 const GS: &str = "caller_references: [gs]";
 const S3: &str = "caller_references: [s3]";
 const FILES: &str = "caller_references: [files]";
-/// What an operator writes for URLs.
+/// The setting that allows URLs.
 const PASS: &str = "media_urls: pass";
 
-/// What a text refers to.
+/// The kind of thing that a text refers to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Refers {
-    /// Nothing: it is what it says.
+    /// No reference: a plain text.
     No,
     Gs,
     S3,
@@ -192,16 +191,16 @@ enum Refers {
     PrivateUrl,
     /// A URL of another scheme.
     Other,
-    /// It may be the path of a file on the server.
+    /// Perhaps the path of a file on the server.
     Path,
 }
 
 impl Refers {
     fn from_text(name: &[u8], text: &str) -> Self {
-        // Who fetches URLs looks past blanks at either end, and past line ends and tabs wherever
-        // they are.
+        // Servers ignore blanks at either end of a URL, and line ends and tabs anywhere in it.
         let clean = text.trim_matches(|c: char| c <= ' ');
-        // Too long to be copied: by its scheme alone. Nobody can tell where such a URL leads.
+        // A longer text is not copied, and is judged by its scheme alone. Where such a URL leads is
+        // not known.
         let is_long = clean.len() > MAX_URL;
         let head: Cow<'_, str> = match clean.contains(CUT) {
             _ if is_long => clean
@@ -284,8 +283,8 @@ fn is_scheme(word: &str) -> bool {
             .all(|b| b.is_ascii_alphanumeric() || b"+-.".contains(&b))
 }
 
-/// Returns whether what follows `https:` leads to a public host, whoever reads it. It then has no
-/// user's name, no backslash, and nothing else that some read otherwise.
+/// Returns whether the text after `https:` leads to a public host, however a server reads it. Such
+/// a text has no user's name, no backslash, and nothing else that servers read in different ways.
 fn is_public(rest: &str) -> bool {
     let Some(rest) = rest.strip_prefix("//") else {
         return false;
@@ -301,8 +300,8 @@ fn is_public(rest: &str) -> bool {
     (port.is_empty() || port.strip_prefix(':').is_some_and(is_port)) && is_public_host(host)
 }
 
-/// Returns whether the host is that of the Gemini API, which has files that only the key that
-/// uploaded them can read. The path is not judged: it can be written in too many ways.
+/// Returns whether the host is the Gemini API's. Its files can be read only with the key that
+/// uploaded them. The path is not judged: it can be written in too many ways.
 fn is_google_file(rest: &str) -> bool {
     let rest = rest.to_ascii_lowercase();
     rest.trim_start_matches(['/', '\\'])
@@ -316,8 +315,8 @@ fn is_path(name: &[u8], text: &str) -> bool {
     names_place(name) && !is_base64(text)
 }
 
-/// Returns whether a text is data in base64: it has no dots, and is longer than a path, or begins
-/// as pictures and sounds do.
+/// Returns whether a text is data in base64. It has no dots. It is longer than a path, or begins as
+/// pictures and sounds do.
 fn is_base64(text: &str) -> bool {
     const STARTS: [&str; 6] = ["/9j/", "iVBORw0KGgo", "R0lGOD", "UklGR", "JVBERi", "SUQz"];
     const LONG: usize = 256;
@@ -326,8 +325,8 @@ fn is_base64(text: &str) -> bool {
         && text.bytes().all(is_digit)
 }
 
-/// Returns whether a text that may be a path is a path for any server: the name of its member is
-/// that of a URL, or the text begins as a path does. A member such as `image_size` has words.
+/// Returns whether a text is a path for every server: its member is named like a URL, or the text
+/// begins as a path does. A member such as `image_size` holds words.
 fn is_surely_path(name: &[u8], text: &str) -> bool {
     let text = text.trim_start_matches(|c: char| c <= ' ');
     let second = text.get(1..).unwrap_or_default();

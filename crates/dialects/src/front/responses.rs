@@ -1,4 +1,4 @@
-//! OpenAI's Responses, as callers speak them. Nothing is stored: each request has all of its
+//! The front door of OpenAI's Responses. Nothing is stored: each request has its whole
 //! conversation.
 
 mod envelope;
@@ -13,7 +13,7 @@ mod write;
 use super::{Contents, ErrorForm, Front, Native, RequestExtras};
 use crate::neutral::Endpoint;
 
-/// OpenAI's Responses.
+/// The front door of OpenAI's Responses.
 pub static RESPONSES: Front = Front {
     extras: RequestExtras {
         session_headers: &["session-id", "session_id", "thread-id"],

@@ -1,25 +1,26 @@
-//! The paths of requests. Clients make some of them from a base URL that ends with a slash, or has
-//! no version: so a path may have too many slashes, and no `/v1`. Azure's clients put `/openai` in
+//! The paths of requests. Clients make some paths from a base URL that ends with a slash, or has no
+//! version: so a path may have too many slashes, and no `/v1`. Azure's clients put `/openai` in
 //! front of OpenAI's paths, and often the model.
 
 use super::{Front, ModelsAsked};
 use crate::neutral::{Endpoint, Servers, below_version};
 use crate::wire::percent;
 
-/// What a path says of a request, where the format says it there and not in the body.
+/// The model and the stream that a path asks for, where the format has them in the path and not in
+/// the body.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PathRequest {
-    /// The model's id, decoded. `None` if only the body says which model is asked for, and whether
-    /// for a stream.
+    /// The model's id, decoded. `None` if the path names no model; then the body also decides about
+    /// the stream.
     pub model: Option<String>,
     /// Whether a stream is asked for.
     pub stream: bool,
 }
 
-/// Routes a path that says nothing, but for the model if it is one of Azure's.
+/// Routes a fixed path, which names no model unless it is one of Azure's.
 pub(super) fn route_fixed(path: &str, wanted: &'static str) -> Option<PathRequest> {
-    // Most paths are those of other doors, and end otherwise. The last part of each of ours has at
-    // least five bytes, so slashes too many make no difference.
+    // Most paths belong to other doors, and end otherwise. The last part of each of our paths has
+    // at least five bytes, so surplus slashes make no difference.
     let end = wanted
         .get(wanted.len().saturating_sub(6)..)
         .unwrap_or(wanted);
@@ -35,8 +36,8 @@ pub(super) fn route_fixed(path: &str, wanted: &'static str) -> Option<PathReques
     }
 }
 
-/// Returns whether callers at this path speak the format of a front door. Whatever stands below the
-/// path of conversations is in their format.
+/// Returns whether callers at this path speak the format of a front door. All paths below a
+/// conversation's path belong to its format.
 pub(super) fn owns_path(front: &Front, path: &str) -> bool {
     front.paths.iter().any(|wanted| match front.only_endpoint {
         None => path_after(path, bare_path(wanted)).is_some(),
@@ -80,7 +81,7 @@ pub(super) fn without_azure<'p>(path: &'p str, wanted: &str) -> Option<&'p str> 
     Some(path_under(path, "openai").filter(is_known).unwrap_or(path))
 }
 
-/// Reads what a path without its version asks of the models.
+/// Reads which models a path without its version asks for.
 pub(super) fn route_models(path: &str) -> Option<ModelsAsked> {
     let rest = path.strip_prefix("models")?;
     match skip_slashes(rest) {
@@ -95,11 +96,11 @@ pub(super) fn route_models(path: &str) -> Option<ModelsAsked> {
     }
 }
 
-/// Returns what follows this path: nothing, or a slash and more.
+/// Returns the rest of a path after this path: nothing, or a slash and more.
 pub(super) fn path_after<'p>(path: &'p str, wanted: &str) -> Option<&'p str> {
     let path = without_azure(path, wanted)?;
     let mut rest = path_under(path, "v1").unwrap_or(path);
-    // Most paths are those of other doors, and those of this one have one slash between their
+    // Most paths belong to other doors, and the door's own paths have one slash between their
     // parts.
     if rest.as_bytes().first() != wanted.as_bytes().first() {
         return None;
@@ -126,7 +127,7 @@ pub(super) fn path_under<'p>(path: &'p str, part: &str) -> Option<&'p str> {
 /// Returns the text after one slash or more.
 pub(super) fn skip_slashes(path: &str) -> Option<&str> {
     let rest = path.strip_prefix('/')?;
-    // Most have one.
+    // Most paths have one slash.
     Some(if rest.starts_with('/') {
         rest.trim_start_matches('/')
     } else {
@@ -141,7 +142,7 @@ mod tests {
 
     use super::*;
 
-    /// Returns what [`path_after`] does, part by part.
+    /// Returns the result of [`path_after`], computed part by part.
     fn after_each_part<'p>(path: &'p str, wanted: &str) -> Option<&'p str> {
         let path = without_azure(path, wanted)?;
         let mut rest = path_under(path, "v1").unwrap_or(path);

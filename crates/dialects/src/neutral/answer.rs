@@ -35,7 +35,7 @@ pub use super::seal::Kept;
 use super::target::Undo;
 use super::usage::Usage;
 
-/// The facts of one exchange that shape its answer, whatever the upstream said.
+/// The facts of one exchange that shape its answer, whatever the upstream sends.
 #[derive(Debug, Clone, Default)]
 pub struct AnswerHeader {
     /// The model id that the caller asked for.
@@ -45,7 +45,7 @@ pub struct AnswerHeader {
     pub id: String,
     /// The answer's time (Unix seconds) if the upstream gives none.
     pub created: u64,
-    /// Says when the answer is complete, where it tells that.
+    /// The clock for the time at which the answer is complete, in formats that show it.
     pub clock: Clock,
     /// True if the caller of a stream asked for the usage chunk.
     pub show_usage: bool,
@@ -54,13 +54,14 @@ pub struct AnswerHeader {
     /// The number of UTF-8 bytes in the prompt's text. The estimate uses it if the upstream counts
     /// nothing.
     pub prompt_bytes: u64,
-    /// Says if the usage contains the cost of the answer. This depends on the target that answers.
+    /// Decides whether the usage contains the cost of the answer. This depends on the target that
+    /// answers.
     pub cost: ShowCost,
     /// True if the content must be JSON.
     pub wants_json: bool,
     /// True if the caller did not ask for thinking to be shown.
     pub hide_thoughts: bool,
-    /// True if somebody wants to know what the provider calls its answer.
+    /// True if the provider's labels of the answer are wanted.
     pub wants_labels: bool,
 }
 
@@ -81,14 +82,14 @@ impl Default for Clock {
     }
 }
 
-/// What is known of an answer that cannot go on.
+/// The known facts of an answer that cannot go on.
 #[derive(Debug, Clone, Default)]
 pub struct Unfinished {
-    /// The upstream's id of the answer, where the caller sees that.
+    /// The upstream's id of the answer, if the caller sees it.
     pub id: Option<String>,
     /// The number of events that were written, in formats that count them.
     pub events: u64,
-    /// What the answer repeats of its request, in formats that do so.
+    /// The part of the request that the answer repeats, in formats that do so.
     pub echo: Option<Arc<Echo>>,
 }
 
@@ -119,6 +120,6 @@ pub struct Answer {
     pub flaws: Flaws,
     /// The reasons for which its choices ended.
     pub reasons: EndReasons,
-    /// What the provider calls it, if that is wanted, and if it was met by the way.
+    /// The provider's labels of the answer, if they are wanted and were found.
     pub labels: Option<Box<Labels>>,
 }

@@ -1,8 +1,8 @@
-//! This module checks that every call has its result. Providers refuse a conversation in which a
-//! call has none, and so does OpenAI.
+//! This module checks that every call has its result. Providers, OpenAI included, refuse a
+//! conversation in which a call has none.
 //!
-//! A result may stand anywhere before the assistant speaks again. A result that belongs to no call
-//! is left to the dialects: some of them can do without the call.
+//! A result may stand anywhere before the assistant's next message. A result that belongs to no
+//! call is left to the dialects: some of them do not need the call.
 
 use super::field::Field;
 use super::refused::FieldRefused;
@@ -62,8 +62,8 @@ mod tests {
     use super::*;
     use crate::front::chat::read::read_request;
 
-    /// The conversation in short: `u` and `s` speak, `a` says something, `e` nothing, `c12` calls 1
-    /// and 2, `r1` is the result of 1.
+    /// The conversation in short: `u` and `s` are texts of user and system, `a` is an answer with
+    /// text, `e` an empty one, `c12` has the calls 1 and 2, `r1` is the result of call 1.
     #[track_caller]
     fn check(conversation: &str, unanswered: Option<usize>) {
         let message = |word: &str| {

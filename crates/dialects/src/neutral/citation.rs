@@ -1,18 +1,18 @@
 //! A citation names the source of a part of an answer's text.
 //!
-//! Each format has its own way to say which part: characters, bytes of UTF-8, or a block of text. A
-//! [`TextSoFar`] knows the text's length in all of them.
+//! Each format has its own way to name the part: characters, bytes of UTF-8, or a block of text. A
+//! [`TextSoFar`] knows the text's length in all these units.
 
 use std::ops::Range;
 
-/// A citation, as a dialect reads it. What a source does not have is empty.
+/// A citation, as a dialect reads it. Facts that a source lacks are empty.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Citation<'a> {
     /// The source's URL.
     pub url: &'a str,
     /// The source's title, or the name of its file.
     pub title: &'a str,
-    /// The words of the source that are meant.
+    /// The source's words that support the text.
     pub quote: &'a str,
     /// The text that the source is for.
     pub cited_range: CitedRange,
@@ -40,7 +40,7 @@ pub(crate) struct PlacedCitation<'a> {
     pub(crate) source: &'a Citation<'a>,
     /// The characters of the choice's text.
     pub(crate) characters: Range<usize>,
-    /// The same as bytes of UTF-8.
+    /// The place in bytes of UTF-8.
     pub(crate) bytes: Range<usize>,
     /// The characters that the text has so far.
     pub(crate) text_length: usize,
@@ -55,7 +55,8 @@ const BITS: usize = 64;
 #[derive(Debug, Default)]
 pub(crate) struct TextSoFar {
     bytes: usize,
-    /// A bit for each byte that goes on with a character. ASCII at the end has no bits yet.
+    /// A bit for each byte, set if the byte continues a character. ASCII at the end has no bits
+    /// yet.
     marks: Vec<u64>,
     /// The number of these bytes.
     marked: usize,
@@ -160,7 +161,7 @@ fn ones_in_word(word: u64) -> usize {
     usize::try_from(word.count_ones()).unwrap_or_default()
 }
 
-/// Returns whether a byte goes on with a character.
+/// Returns whether a byte continues a character.
 fn is_inside(byte: u8) -> bool {
     byte & 0b1100_0000 == 0b1000_0000
 }
@@ -200,7 +201,7 @@ mod tests {
         check(text, CitedRange::OfLast(6, 0..5), 6..11, 7..13);
         check(text, CitedRange::LastBytes(7), 6..12, 7..14);
         check(text, CitedRange::End, 12..12, 14..14);
-        // What is not there is cut.
+        // A range beyond the text is cut.
         check(text, CitedRange::Characters(8..99), 8..12, 10..14);
         check(text, CitedRange::Bytes(99..100), 12..12, 14..14);
         check(text, CitedRange::LastBytes(99), 0..12, 0..14);

@@ -1,14 +1,15 @@
-//! An echo is what an answer repeats of its request. Only some front doors need one: their answers
-//! show the request's own fields, or name a tool in other words than the request for the upstream.
+//! An echo is the part of a request that its answer repeats. Only some front doors need one: their
+//! answers show the request's own fields, or name a tool in other words than the request for the
+//! upstream.
 
-/// What an answer repeats of its request, as its caller wrote it.
+/// The part of a request that its answer repeats, as the caller wrote it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Echo {
     /// Members of the answer's object: JSON text on one line, without the braces around it.
     pub members: String,
     /// True if the caller wants to see thinking.
     pub shows_thinking: bool,
-    /// True if the caller sends back what is sealed.
+    /// True if the caller sends back sealed thoughts.
     pub carries_thoughts: bool,
     /// The tools that their caller knows by more than a name.
     pub tools: Vec<CallersTool>,
@@ -19,7 +20,7 @@ pub struct Echo {
 pub struct CallersTool {
     /// The name in [`Request`](super::Request).
     pub name: String,
-    /// What a call of the tool is.
+    /// The kind of the tool's calls.
     pub kind: CallKind,
     /// The name as the caller wrote it.
     pub own: String,
@@ -27,7 +28,7 @@ pub struct CallersTool {
     pub namespace: Option<String>,
 }
 
-/// What a call of a tool is.
+/// The kind of a tool's calls.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum CallKind {
     /// A call of a function.

@@ -16,9 +16,9 @@ pub struct Embedding<'a> {
     pub inputs: Vec<Input<'a>>,
     /// The number of dimensions of each vector.
     pub dimensions: Option<u64>,
-    /// What the vectors are for, as the caller says.
+    /// The purpose of the vectors, if the caller names one.
     pub purpose: Option<Purpose>,
-    /// What the vectors are for if the caller does not say it.
+    /// The purpose of the vectors if the caller names none.
     pub default_purpose: Option<Purpose>,
     /// The names of other fields, which no dialect has.
     pub others: Vec<Cow<'a, str>>,
@@ -34,12 +34,12 @@ pub struct Input<'a> {
 }
 
 impl Embedding<'_> {
-    /// Returns what the vectors are for.
+    /// Returns the purpose of the vectors.
     pub(crate) fn purpose(&self) -> Option<Purpose> {
         self.purpose.or(self.default_purpose)
     }
 
-    /// Returns what a dialect loses that can say so much.
+    /// Returns the fields that a dialect with this support loses.
     fn lost(&self, has: EmbeddingSupport) -> LostFields {
         let mut losses = LostFields::default();
         losses.add_if(
@@ -56,7 +56,7 @@ impl Embedding<'_> {
         losses
     }
 
-    /// Returns a request with this body, from a dialect that can say so much.
+    /// Returns a request with this body, from a dialect with this support.
     pub(crate) fn written(&self, body: Writer, support: EmbeddingSupport) -> Written {
         Written {
             body: body.into_bytes(),
@@ -66,26 +66,26 @@ impl Embedding<'_> {
         }
     }
 
-    /// The field of the texts.
+    /// Returns the field of the texts.
     pub(crate) fn input_field() -> Field {
         Field::other("input")
     }
 
-    /// The field of the dimensions.
+    /// Returns the field of the dimensions.
     pub(crate) fn dimensions_field() -> Field {
         Field::other("dimensions")
     }
 
-    /// The field of the purpose.
+    /// Returns the field of the purpose.
     pub(crate) fn purpose_field() -> Field {
         Field::other("input_type")
     }
 }
 
-/// What a dialect can say of vectors.
+/// The facts of a request for vectors that a dialect supports.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct EmbeddingSupport {
-    /// What they are for.
+    /// The purpose of the vectors.
     pub(crate) purpose: bool,
     /// The titles of documents.
     pub(crate) titles: bool,

@@ -1,7 +1,8 @@
-//! An endpoint is what an account's server is asked for. A server may have several kinds.
+//! An endpoint is a service of an account's server, such as chat or embeddings. A server may have
+//! several kinds.
 //!
 //! Each kind is one row of a table. From it follow the door with its path, the protocols of
-//! OpenAI's and Azure's servers, how an answer is read, and what it costs.
+//! OpenAI's and Azure's servers, how an answer is read, and its units of price.
 
 use std::fmt;
 
@@ -11,23 +12,23 @@ use super::price::Price;
 /// The facts of a kind of endpoint.
 #[derive(Debug)]
 pub struct EndpointFacts {
-    /// Its name: in the catalog, and that of its door and of its format.
+    /// The name of the kind in the catalog; its door and its format have this name, too.
     pub name: &'static str,
-    /// Its paths here. The first one is that of OpenAI's servers, too.
+    /// The paths at Portcullis. The first one is also the path at OpenAI's servers.
     pub paths: &'static [&'static str],
-    /// What its requests are.
+    /// The form of the requests.
     pub body: EndpointBody,
-    /// What its answers have.
+    /// The form of the answers.
     pub answer: EndpointAnswer,
-    /// What the ids of its answers begin with.
+    /// The beginning of the answers' ids.
     pub id_prefix: &'static str,
-    /// What its models are for.
+    /// The use of the models.
     pub made_for: ModelKind,
-    /// The servers that have it if their accounts do not say which kinds they have.
+    /// The kinds of servers that have the endpoint if their accounts do not name their endpoints.
     pub servers: &'static [Servers],
 }
 
-/// What the requests of an endpoint are.
+/// The form of an endpoint's requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EndpointBody {
     /// Conversations. Each kind of endpoint that holds them can answer the callers of each format.
@@ -38,10 +39,10 @@ pub enum EndpointBody {
     Form,
 }
 
-/// What the answers of an endpoint have.
+/// The form of an endpoint's answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EndpointAnswer {
-    /// What a model says, token by token.
+    /// A model's message, token by token.
     Message,
     /// Choices with continued texts, which are written token by token.
     Choices,
@@ -66,7 +67,8 @@ pub enum Servers {
     Azure,
     /// Azure's, whose paths have the date of a version, and the name of a deployment.
     DatedAzure,
-    /// Those of others, and the demo. Nobody knows what a server has before it is asked.
+    /// Servers of other providers, and the demo. Their endpoints are not known before they are
+    /// asked.
     Others,
 }
 
@@ -250,7 +252,8 @@ impl Endpoint {
         matches!(self.facts().answer, Message | Choices)
     }
 
-    /// Returns whether these servers have it if their accounts do not say which kinds they have.
+    /// Returns whether these servers have the endpoint if their accounts do not name their
+    /// endpoints.
     pub const fn is_at(self, servers: Servers) -> bool {
         let mut rest = self.facts().servers;
         while let [first, others @ ..] = rest {
@@ -262,7 +265,7 @@ impl Endpoint {
         false
     }
 
-    /// Returns whether a price says what its answers cost.
+    /// Returns whether a price covers the cost of the answers.
     pub fn is_priced_by(self, price: &Price) -> bool {
         use EndpointAnswer::*;
         let is_priced = match self.facts().answer {
@@ -274,8 +277,8 @@ impl Endpoint {
         is_priced || price.per_request.is_some()
     }
 
-    /// Returns whether an answer of one model may stand for that of another. Vectors of different
-    /// models cannot be compared.
+    /// Returns whether another model may answer in place of a model. Vectors of different models
+    /// cannot be compared.
     pub fn has_stand_ins(self) -> bool {
         self != Endpoint::Embeddings
     }
@@ -291,8 +294,8 @@ impl Endpoint {
         matches!(self.facts().answer, Pictures | Sound | Transcript)
     }
 
-    /// Returns the fewest tokens that an answer may be asked to have at most. Who asks for fewer
-    /// gets as many.
+    /// Returns the least maximum of tokens that an answer may have. A smaller maximum is raised to
+    /// it.
     pub fn least_tokens(self) -> u64 {
         if self == Endpoint::Responses {
             16
@@ -338,7 +341,7 @@ impl Servers {
     }
 }
 
-/// Returns what follows the version in a path.
+/// Returns the part of a path after the version.
 pub(crate) fn below_version(path: &'static str) -> &'static str {
     path.strip_prefix("/v1").unwrap_or(path)
 }

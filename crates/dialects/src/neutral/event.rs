@@ -5,8 +5,8 @@ use super::citation::Citation;
 use super::fault::StreamFault;
 use super::usage::Units;
 
-/// One piece of an answer. Events come in the order of the answer. A buffered answer has the same
-/// events as a stream. A number is the index of a choice.
+/// One piece of an answer. Events come in the order of the answer. Buffered answers and streams
+/// have the same kinds of events. A number is the index of a choice.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Event<'a> {
     /// The upstream's own id of the answer.
@@ -19,7 +19,7 @@ pub enum Event<'a> {
     Refusal(u32, &'a str),
     /// The signature of the thinking since the last signature. The thinking must come back with it.
     Signed(&'a str),
-    /// Thinking that nobody may read. It must come back as it is.
+    /// Thinking that no caller may read. It must come back as it is.
     Redacted(&'a str),
     /// The start of a call. The call lasts until the choice's next call or finish. Without
     /// [`Event::Arguments`] its arguments are `{}`.
@@ -43,7 +43,7 @@ pub enum Event<'a> {
     Finish(u32, Finish),
     /// All tokens that the answer used so far. The last such event counts.
     Usage(Tokens),
-    /// All that the answer used so far besides tokens. The last such event counts.
+    /// All units other than tokens that the answer used so far. The last such event counts.
     Units(Units),
     /// The end of a whole answer. A stream without it was cut.
     End,
@@ -54,8 +54,8 @@ pub enum Event<'a> {
 pub enum Finish {
     /// The choice is complete.
     Stop,
-    /// The choice is complete, and waits for the results of its calls. A dialect need not say this:
-    /// a choice that made calls and ended well gets this reason.
+    /// The choice is complete, and waits for the results of its calls. A dialect need not emit
+    /// this: a choice that made calls and ended well gets this reason.
     Calls,
     /// The choice reached its limit of tokens.
     Length,
@@ -86,16 +86,17 @@ pub type Emit<'e> = &'e mut dyn FnMut(Event<'_>);
 /// The reader knows nothing of the framing (server-sent events, lines, frames) and nothing of the
 /// end. A stream that never emitted [`Event::End`] was cut.
 pub trait Reader: Send {
-    /// Takes an event: its name, which is empty if the framing has none, and its data. Reads all of
-    /// the data before it emits anything. So data that cannot be read may be repaired and given
-    /// again. Ignores data of an unknown kind.
+    /// Takes an event: its name, which is empty if the framing has none, and its data. Reads all
+    /// data before it emits anything, so data that cannot be read may be repaired and given again.
+    /// Ignores data of an unknown kind.
     fn event(&mut self, name: &[u8], data: &[u8], emit: Emit<'_>) -> Result<(), StreamFault>;
 
-    /// Takes the number of answers that were asked for, before anything else. Without it nobody
-    /// knows the number.
+    /// Takes the number of answers that were asked for, before anything else. Without it the number
+    /// is unknown.
     fn asked(&mut self, _choices: u64) {}
 
-    /// Takes the end of the upstream's stream, and emits what only the end makes certain.
+    /// Takes the end of the upstream's stream, and emits the events that only the end makes
+    /// certain.
     fn end_of_file(&mut self, _emit: Emit<'_>) -> Result<(), StreamFault> {
         Ok(())
     }

@@ -1,18 +1,18 @@
-//! A fault is what can be wrong with an upstream's answer. This module has the faults, and the form
+//! A fault is an error in an upstream's answer. This module has the kinds of faults, and the form
 //! of an upstream's error.
 
 use std::time::Duration;
 
 use super::field::Field;
 
-/// What an error's head says.
+/// The status and the headers of an error.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ErrorHead<'a> {
     /// The HTTP status.
     pub status: u16,
-    /// `content-type`
+    /// The header `content-type`.
     pub content_type: Option<&'a str>,
-    /// `x-amzn-errortype`: the name that AWS gives the error.
+    /// The header `x-amzn-errortype`: the name that AWS gives the error.
     pub error_type: Option<&'a str>,
 }
 
@@ -57,21 +57,21 @@ pub struct UpstreamError {
     pub code: Option<String>,
     /// The request's field at fault, as the upstream calls it, or in the caller's words.
     pub param: Option<Box<str>>,
-    /// The same, where the dialect found out which it is: the front door has still to name it.
+    /// The field at fault, if the dialect has found it. The front door has still to name it.
     pub field: Option<Box<Field>>,
-    /// What happened: the upstream's own words where its body has a known shape, else ours.
+    /// The cause: the upstream's own words if its body has a known shape, else ours.
     pub message: String,
-    /// The start of a body of no known shape (a web page, say). It is for a log, never for a
-    /// caller.
+    /// The start of a body without a known shape (a web page, for example). It is for a log, never
+    /// for a caller.
     pub excerpt: Option<Box<str>>,
-    /// The time after which to come back, if the body says it.
+    /// The time to wait before another try, if the body has it.
     pub retry_after: Option<Duration>,
 }
 
 /// The message of an error that has none.
 pub(crate) const NO_REASON: &str = "the upstream gave no reason";
 
-/// What upstreams say of a thought that another account has signed, or that was changed.
+/// Phrases for a thought that another account has signed, or that was changed.
 const BAD_THOUGHT: [&str; 5] = [
     "invalid `signature` in `thinking` block",
     "invalid `data` in `redacted_thinking` block",
@@ -80,7 +80,7 @@ const BAD_THOUGHT: [&str; 5] = [
     "corrupted thought signature",
 ];
 
-/// What servers say in the message of a 503 if they have no room now, whoever asks.
+/// Phrases in the message of a 503 from a server that has no room now for any account.
 const NO_ROOM_NOW: [&str; 6] = [
     "overload",
     "high demand",
@@ -91,8 +91,10 @@ const NO_ROOM_NOW: [&str; 6] = [
 ];
 
 impl UpstreamError {
-    /// Returns whether the upstream has no room now, whoever asks: this is no limit of the account.
-    /// `status` is what the error means.
+    /// Returns whether the upstream has no room now for any account. So it is no limit of this
+    /// account.
+    ///
+    /// `status` is the status that fits the error.
     pub fn is_overloaded(&self, status: u16) -> bool {
         let words = [&self.kind, &self.code].into_iter().flatten();
         let mut words = words.map(|word| word.to_ascii_lowercase());
@@ -101,7 +103,7 @@ impl UpstreamError {
             || (status == 503 && self.has_phrase(&NO_ROOM_NOW))
     }
 
-    /// Returns whether the upstream said nothing at all: then the message is ours.
+    /// Returns whether the upstream gave no reason at all. Then the message is ours.
     pub fn is_silent(&self) -> bool {
         self.message == NO_REASON && self.excerpt.is_none()
     }
@@ -117,8 +119,8 @@ impl UpstreamError {
         phrases.iter().any(|phrase| message.contains(phrase))
     }
 
-    /// Returns whether a content filter stopped the prompt or the answer. The code says so, and the
-    /// status is then 400.
+    /// Returns whether a content filter stopped the prompt or the answer. Such an error has a code
+    /// of its own, and the status 400.
     pub fn is_filtered(&self) -> bool {
         matches!(
             self.code.as_deref(),

@@ -1,10 +1,10 @@
-//! A field is one thing that a request can say, whatever a caller's format calls it.
+//! A field is one setting or part of a request, whatever its name in a caller's format is.
 //!
-//! A dialect refuses, loses or weakens fields. The front door says them in the caller's words.
+//! A dialect refuses, loses or weakens fields. The front door names them in the caller's words.
 
 use super::shown::shown_name;
 
-/// One thing that a request can say. A comment names it in general words; a front door has the
+/// One setting or part of a request. A comment names it in general words; a front door has the
 /// caller's name for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Field {
@@ -21,7 +21,7 @@ pub enum Field {
     CallId(usize),
     /// A second result of a call that has one.
     SecondResult,
-    /// The role of the system: that a text comes from the system and not from the user.
+    /// The role of the system, which distinguishes its texts from the user's.
     SystemRole,
     /// The parts of a system message that are no text.
     SystemMedia,
@@ -114,7 +114,8 @@ impl Field {
         Self::Other(shown_name(name).to_owned())
     }
 
-    /// Returns a field of a message in the same way.
+    /// Returns a field of a message by the name that the caller wrote, or as `other` if the name is
+    /// not safe to show.
     pub(crate) fn other_of_message(name: &str) -> Self {
         Self::OtherOfMessage(shown_name(name).to_owned())
     }

@@ -1,8 +1,8 @@
-//! A flaw is a fault in an answer that claims to be whole: a call that nobody can execute, or text
-//! where JSON was asked for.
+//! A flaw is a fault in an answer that claims to be complete: a call that no client can execute, or
+//! text where JSON was asked for.
 //!
-//! Flaws are reported, not repaired. An answer that says that it may be cut short has no flaws: it
-//! ends with `length`, a refusal or a filter.
+//! Flaws are reported, not repaired. An answer that declares that it may be cut short has no flaws:
+//! it ends with `length`, a refusal or a filter.
 
 use crate::wire::json::Pieces;
 
@@ -13,14 +13,14 @@ pub struct Flaws {
     pub broken_calls: u32,
     /// True if JSON was asked for, and the content of a choice is no JSON.
     pub not_json: bool,
-    /// True if what the caller should carry for the model was too long to be sealed.
+    /// True if a text that the caller should carry for the model was too long to be sealed.
     pub not_sealed: bool,
-    /// True if the answer has citations that the caller's format cannot say.
+    /// True if the answer has citations that the caller's format cannot show.
     pub not_cited: bool,
 }
 
 impl Flaws {
-    /// Adds what another choice has.
+    /// Adds the flaws of another choice.
     pub(crate) fn add(&mut self, other: Flaws) {
         self.broken_calls = self.broken_calls.saturating_add(other.broken_calls);
         self.not_json |= other.not_json;

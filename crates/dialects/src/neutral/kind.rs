@@ -1,6 +1,6 @@
-//! What models are for, as far as it is known.
+//! The uses of models, as far as they are known.
 
-/// What a model is for.
+/// The use of a model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ModelKind {
     /// It holds conversations.
@@ -11,18 +11,18 @@ pub enum ModelKind {
     Embedding,
     /// It makes or changes pictures.
     Image,
-    /// It says whether a text is harmful.
+    /// It judges whether a text is harmful.
     Moderation,
     /// It puts documents in order.
     Rerank,
     /// It speaks texts.
     Speech,
-    /// It writes down what is said.
+    /// It writes down speech.
     Transcription,
 }
 
-/// What the names of models for one thing begin with. Models of one family may be for several
-/// things: a longer beginning stands before a shorter one.
+/// The beginnings of models' names that tell their use. Models of one family may have several uses,
+/// so a longer beginning stands before a shorter one.
 const KNOWN: [(&str, ModelKind); 27] = [
     ("amazon.titan-embed-text", ModelKind::Embedding),
     ("babbage-002", ModelKind::Completion),
@@ -68,7 +68,7 @@ impl ModelKind {
         }
     }
 
-    /// Returns what a well-known name says, if it is for something else than conversations.
+    /// Returns the use of a model with a well-known name, if it is not for conversations.
     pub fn of_name(model: &str) -> Option<Self> {
         let name = model.rsplit('/').next().unwrap_or(model);
         KNOWN

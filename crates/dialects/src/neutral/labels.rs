@@ -1,22 +1,22 @@
-//! The labels of an answer are what its provider calls it: for traces. They are read beside the
-//! answer, and only if somebody wants them.
+//! The labels of an answer are its provider's id and names for it: traces show them. They are read
+//! only if they are wanted.
 
 use crate::wire::json::{Broken, Cursor, span_bytes};
 
-/// The longest label that is taken for one.
+/// The longest text that can be a label.
 const MAX_LABEL: usize = 128;
-/// The start of a stream has its labels: so much of it is kept.
+/// The most bytes that are kept of a stream's start, which has its labels.
 const MAX_START: usize = 16 * 1024;
-/// The longest text, as it stands there, of which the start of a stream has more than the quotes.
-/// No label is longer, but instructions are that stand before the model.
+/// The longest raw text that is kept of the start of a stream. No label is longer, but the
+/// instructions before the model's name are.
 const MAX_TEXT: usize = 6 * MAX_LABEL;
 
-/// What a provider calls its answer, as far as it says that.
+/// A provider's labels of its answer, as far as it sends them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Labels {
     /// The provider's own id for the answer.
     pub id: Option<String>,
-    /// The name of the model that answered: often longer than the one that was asked for.
+    /// The name of the model that answered. It is often longer than the requested one.
     pub model: Option<String>,
     /// The tier at which the answer was processed.
     pub tier: Option<String>,
@@ -26,7 +26,7 @@ impl Labels {
     /// Reads the labels of a whole answer, in whichever format.
     pub fn of_answer(body: &[u8]) -> Option<Labels> {
         let mut labels = Labels::default();
-        // What stands before a fault still counts.
+        // The labels before a fault still count.
         labels
             .object(
                 &mut Cursor::new(body.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(body)),
@@ -90,7 +90,7 @@ fn read_label(value: &[u8]) -> Option<String> {
         .flatten()
 }
 
-// Without an early end, the two look at many bytes together.
+// Without an early end, both checks take many bytes at once.
 
 fn is_label(text: &[u8]) -> bool {
     (1..=MAX_LABEL).contains(&text.len())
@@ -103,7 +103,7 @@ fn has_escapes(text: &[u8]) -> bool {
     text.len() <= 6 * MAX_LABEL && text.iter().fold(false, |has, byte| has | (*byte == b'\\'))
 }
 
-/// The start of a stream, as it came, but for long texts.
+/// The start of a stream, as it came, but without long texts.
 #[derive(Debug, Default)]
 pub struct Start {
     kept: Vec<u8>,
@@ -114,7 +114,7 @@ pub struct Start {
 /// A text that has begun.
 #[derive(Debug)]
 struct Text {
-    /// Where its content begins in what is kept.
+    /// The place in the kept bytes where the text's content begins.
     content_start: usize,
     /// True if it is too long for a label, so that no more of it is kept.
     is_long: bool,
@@ -158,7 +158,7 @@ impl Start {
         }
     }
 
-    /// Reads the labels: those of the first event that has some.
+    /// Reads the labels of the first event that has some.
     pub fn labels(&self) -> Option<Labels> {
         let lines = self.kept.split(|byte| matches!(byte, b'\n' | b'\r'));
         lines

@@ -1,5 +1,5 @@
 //! A [`LazyText`] is a text of a request that may be long. It is kept as it stands in the caller's
-//! body, and is decoded only where somebody reads it: most texts are only written again.
+//! body, and is decoded only where its content is needed: most texts are only written again.
 
 use std::borrow::Cow;
 use std::cell::OnceCell;
@@ -8,11 +8,11 @@ use std::ops::Deref;
 
 use crate::wire::json::{self, Writer};
 
-/// A text that somebody says, or that describes something.
+/// A text of a message, or a description.
 #[derive(Clone)]
 pub struct LazyText<'a> {
     kept: TextForm<'a>,
-    /// The text of a literal with escapes, once somebody has read it.
+    /// The text of a literal with escapes, once it is decoded.
     decoded: OnceCell<Box<str>>,
 }
 
@@ -78,7 +78,7 @@ impl<'a> LazyText<'a> {
         Self::write_joined(std::iter::once(self), "", w);
     }
 
-    /// Writes several texts as one string. `between` stands between two of them.
+    /// Writes several texts as one string. `between` stands between two texts.
     pub fn write_joined<'s>(texts: impl Iterator<Item = &'s Self>, between: &str, w: &mut Writer)
     where
         'a: 's,

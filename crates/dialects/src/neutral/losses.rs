@@ -38,7 +38,7 @@ impl<F: PartialEq> Losses<F> {
 
     /// Notes a field, or `rest` if there are too many. Returns the index of the field in the list.
     fn note(&mut self, name: F, rest: F) -> u8 {
-        // There are at most `MOST` of them.
+        // The list has at most `MAX_NAMES` entries.
         let index = |position: usize| u8::try_from(position).unwrap_or(u8::MAX);
         if let Some(position) = self.names.iter().position(|known| *known == name) {
             return index(position);
@@ -68,8 +68,8 @@ impl LostFields {
         }
     }
 
-    /// Notes that something is added to a field, and that nothing the caller wrote is lost. No
-    /// request is refused for that.
+    /// Notes that something is added to a field, and that all the caller wrote is kept. No request
+    /// is refused for that.
     pub fn add_to(&mut self, field: Field) {
         self.note(field, Field::Rest);
     }
@@ -115,8 +115,8 @@ impl Losses {
     }
 }
 
-/// The fields of OpenAI's that reading keeps as it finds them. Their names are known, so they may
-/// be a metric's label.
+/// OpenAI's fields that are kept as the caller wrote them. Their names are known, so they may be a
+/// metric's label.
 const OPTIONAL: [&str; 16] = [
     "audio",
     "function_call",

@@ -1,5 +1,5 @@
-//! The mark is our own object `x_portcullis` in the usage chunk. It says that the usage is an
-//! estimate, and has the trail for keys that debug.
+//! The mark is our own object `x_portcullis` in the usage chunk. It marks an estimated usage, and
+//! has the trail for keys that debug.
 
 use super::usage::Source;
 use crate::wire::json::{Cursor, span_bytes};
@@ -25,8 +25,8 @@ pub(crate) fn append_mark(out: &mut Vec<u8>, source: Source, trail: Option<&str>
     }
 }
 
-/// Returns whether this object says that the usage is an estimate. It comes from an upstream that
-/// is a gateway like this one.
+/// Returns whether this object marks the usage as an estimate. It comes from an upstream that is a
+/// gateway like this one.
 pub(crate) fn is_estimated(object: &[u8]) -> bool {
     let mut found = false;
     let read = Cursor::new(object).object(|cursor, key| {

@@ -1,12 +1,12 @@
 //! The neutral form is the form between all formats: it has everything that a chat request can ask
-//! and that an answer can tell.
+//! for and that an answer can contain.
 //!
 //! All dialects and front doors meet here, so N dialects need N files and no file for each pair. A
 //! front door reads a caller's body into a [`Request`]. A dialect writes it in its own format
 //! ([`Written`]), and reads the answer as [`Event`]s. The front door writes its answer from the
 //! events, buffered or streamed, so both kinds of answer have the same content.
 //!
-//! **Invariant:** nothing is left out in silence. A field that a dialect cannot say is in
+//! **Invariant:** nothing is left out in silence. A field that a dialect cannot express is in
 //! [`LostFields`], or the request is refused ([`FieldRefused`]).
 
 pub mod answer;

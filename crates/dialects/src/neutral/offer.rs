@@ -1,8 +1,8 @@
-//! An offer says which tools a model is shown, which of them it must call, and how its answer gets
-//! the format that was asked for.
+//! An offer has the tools that a model is shown, the tools that it must call, and the way in which
+//! its answer gets the requested format.
 //!
 //! The offer is decided here, once for all dialects. It depends on the request, on the model's
-//! abilities ([`Traits`]), and on what the provider's API can say. A dialect writes the offer.
+//! abilities ([`Traits`]), and on the provider's API. A dialect writes the offer.
 //!
 //! **Invariant:** a choice names only tools of the request. The reader of the request makes sure of
 //! that.
@@ -13,7 +13,7 @@ use std::collections::HashSet;
 use super::traits::Traits;
 use super::{Field, FieldRefused, Format, LostFields, Raw, Request, Tool, ToolChoice};
 
-/// The tools that a model is shown, and what it may do with them.
+/// The tools that a model is shown, and the calls that it may or must make.
 #[derive(Debug)]
 pub(crate) struct Offer<'r, 'a> {
     /// The caller's tools, except those that must not be called and need not be shown.
@@ -73,7 +73,7 @@ pub(crate) enum AnswerForm<'r, 'a> {
     Free,
     /// A field of the API has the format.
     Native(&'r Format<'a>),
-    /// The answer is the input of a tool beside the caller's tools. The model must call one of all
+    /// The answer is the input of a tool next to the caller's tools. The model must call one of all
     /// these tools: it goes on with its work, or it answers.
     Tool(AnswerTool<'r>),
     /// The format is asked for in words.
@@ -145,7 +145,7 @@ impl<'r, 'a> Offer<'r, 'a> {
     }
 
     /// Decides how an answer gets this format. The answer to a forced call is the call itself; text
-    /// beside it has no format.
+    /// outside it has no format.
     pub(crate) fn form(
         &self,
         format: Option<&'r Format<'a>>,

@@ -93,11 +93,11 @@ fn write_decimal(
     f.pad(format!("{whole}.{rest:0digits$}").trim_end_matches('0'))
 }
 
-/// What a model's tokens cost: each in million-millionths of a dollar, which is what a million of
-/// them cost in millionths.
+/// The prices of a model's tokens, in million-millionths of a dollar for a token. That number is
+/// also the price of a million tokens in millionths of a dollar.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Rates {
-    /// A token that is read.
+    /// The price of a token that is read.
     pub input: u64,
     /// The price of a token that is written.
     pub output: u64,
@@ -110,7 +110,7 @@ pub struct Rates {
 }
 
 impl Rates {
-    /// Returns the highest price of a token that is read, and of one that is written.
+    /// Returns the highest price of a token that is read, and of a token that is written.
     fn highest(&self) -> (u64, u64) {
         (
             self.input.max(self.cached_input).max(self.cache_write),
@@ -119,21 +119,21 @@ impl Rates {
     }
 }
 
-/// What a model's answers cost. `None` is what the price does not say: it costs nothing here, and
-/// the gateway asks for no answer that is charged by it where money is limited.
+/// The prices of a model's answers. A unit without a price, `None`, costs nothing here. Where money
+/// is limited, the gateway asks for no answer that is charged by such a unit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Price {
-    /// What the tokens cost.
+    /// The prices of tokens.
     pub rates: Option<Rates>,
-    /// What each answer costs, besides.
+    /// The price of each answer, in addition.
     pub per_request: Option<Usd>,
-    /// What each picture costs.
+    /// The price of each picture.
     pub per_image: Option<Each>,
-    /// What a second of sound costs.
+    /// The price of a second of sound.
     pub per_second: Option<Each>,
-    /// What each character costs that is spoken.
+    /// The price of each character that is spoken.
     pub per_character: Option<Each>,
-    /// What all tokens of an answer cost instead, where its prompt is a long one.
+    /// The prices of all tokens of an answer to a long prompt, in place of the others.
     pub long: Option<LongPrices>,
 }
 
@@ -142,7 +142,7 @@ pub struct Price {
 pub struct LongPrices {
     /// A prompt with more tokens than this is long.
     pub above: u64,
-    /// What their tokens cost, and those of their answers.
+    /// The prices of the tokens of such prompts, and of their answers.
     pub rates: Rates,
 }
 
@@ -150,7 +150,7 @@ pub struct LongPrices {
 const TOKENS_OF_A_PICTURE: u64 = 6_240;
 
 impl Price {
-    /// The price of what is free.
+    /// The price of a free model.
     pub const FREE: Price = Price {
         rates: Some(Rates {
             input: 0,
@@ -166,12 +166,12 @@ impl Price {
         long: None,
     };
 
-    /// What an answer cost; nothing where there was none.
+    /// Returns the cost of an answer. Without an answer there is none.
     pub fn cost(&self, usage: &Usage) -> Usd {
         if usage.source == Source::None {
             return Usd::ZERO;
         }
-        // A part is never larger than its whole, whatever an upstream says.
+        // A part is never larger than its whole, whatever an upstream reports.
         let cached = usage.cached.min(usage.prompt);
         let cache_write = usage.cache_write.min(usage.prompt - cached);
         let thinking = usage.reasoning.min(usage.completion);
@@ -201,8 +201,8 @@ impl Price {
         )
     }
 
-    /// Returns the most tokens that pictures are charged for, where nobody has counted them. If
-    /// each picture has a price, they are charged for none.
+    /// Returns the most tokens that pictures are charged for, where no count is known. If each
+    /// picture has a price, they are charged for none.
     pub fn tokens_of(&self, pictures: u32) -> u64 {
         let is_by_tokens = self.per_image.is_none_or(|Each(each)| each == 0);
         let is_charged = is_by_tokens && self.rates.is_some_and(|rates| rates.output > 0);
@@ -213,7 +213,7 @@ impl Price {
         }
     }
 
-    /// What each token costs where the prompt has so many.
+    /// Returns the prices of tokens for a prompt of this length.
     fn rates_for(&self, prompt: u64) -> Rates {
         self.long
             .filter(|long| prompt > long.above)
@@ -247,14 +247,14 @@ impl Price {
     }
 }
 
-/// Says if an answer's usage shows the cost.
+/// Decides whether an answer's usage shows the cost.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum ShowCost {
-    /// The usage shows no cost of ours. A cost that an upstream says stays.
+    /// The usage shows no cost of ours. An upstream's own cost stays.
     #[default]
     No,
-    /// The usage shows the cost at this price, if the price is known. A cost that an upstream says
-    /// is removed.
+    /// The usage shows the cost at this price, if the price is known. An upstream's own cost is
+    /// removed.
     AtPrice(Option<Price>),
     /// The usage shows this cost.
     Sum(Usd),

@@ -1,7 +1,7 @@
-//! A purpose is what vectors are for. Some models give other vectors for the question of a search
+//! A purpose is the use of vectors. Some models give other vectors for the question of a search
 //! than for the documents that are searched.
 
-/// What vectors are for.
+/// The purpose of vectors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purpose {
     /// Documents that are searched.
@@ -12,7 +12,7 @@ pub enum Purpose {
     Classification,
     /// Finding groups.
     Clustering,
-    /// Telling how similar two texts are.
+    /// Comparing how similar two texts are.
     Similarity,
     /// A question whose answer is searched.
     Question,
@@ -46,7 +46,7 @@ const WORDS: [(Purpose, &str, &str); 8] = [
     ),
 ];
 
-/// The words of other servers for two of them.
+/// The words of other servers for two purposes.
 const SAME: [(&str, Purpose); 3] = [
     ("document", Purpose::Document),
     ("passage", Purpose::Document),

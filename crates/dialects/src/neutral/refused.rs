@@ -1,4 +1,4 @@
-//! A refusal says why a request is not sent to a target. The caller can read it.
+//! A refusal is the reason why a request is not sent to a target. The caller can read it.
 
 use super::field::Field;
 
@@ -8,7 +8,7 @@ use super::field::Field;
 pub enum Refused<P = String> {
     /// The request is at fault for any target.
     Invalid(Complaint<P>),
-    /// This dialect or this model cannot do what is asked without changing its meaning. Another
+    /// This dialect or this model cannot serve the request without changing its meaning. Another
     /// target may be able to.
     Unsupported(Complaint<P>),
 }
@@ -18,7 +18,7 @@ pub type FieldRefused = Refused<Field>;
 
 impl FieldRefused {
     /// Refuses the request if a row of the table asks for something that the target cannot do. A
-    /// row has: if it is asked for, the field, and the reason. The first such row counts.
+    /// row has: whether it is asked for, the field, and the reason. The first such row counts.
     pub(crate) fn any<const N: usize>(table: [(bool, Field, &str); N]) -> Result<(), Self> {
         match table.into_iter().find(|(is_refused, ..)| *is_refused) {
             Some((_, field, why)) => Err(Self::unsupported(field, why)),
@@ -50,7 +50,7 @@ impl Refused {
 }
 
 impl<P> Refused<P> {
-    /// Returns a refusal of the same kind with another complaint.
+    /// Returns this refusal with another complaint.
     pub(crate) fn map_complaint<Q>(
         self,
         change: impl FnOnce(Complaint<P>) -> Complaint<Q>,

@@ -42,7 +42,7 @@ pub struct Request<'a> {
     pub n: Option<u64>,
     /// `logprobs: true`, or `top_logprobs`.
     pub logprobs: bool,
-    /// How the model is asked to think.
+    /// The effort and the settings of thinking.
     pub thinking: AskedThinking<'a>,
     /// True if `modalities` names something other than text, or if `audio` is there.
     pub wants_audio: bool,
@@ -71,8 +71,8 @@ impl Request<'_> {
             None => outside.to_owned(),
         }
     }
-    /// Returns the effort, for dialects that know no budget of thinking: as it was asked for, or
-    /// the one that is nearest to the settings of thinking.
+    /// Returns the effort, for dialects without a budget of thinking: the requested one, or the
+    /// nearest to the settings of thinking.
     pub fn effort(&self) -> Option<Effort> {
         self.thinking.effort.or_else(|| {
             let members = read_members(self.thinking.settings?.0)?;
@@ -89,7 +89,7 @@ impl Request<'_> {
         })
     }
 
-    /// Returns whether thinking has a budget, which no effort says exactly.
+    /// Returns whether thinking has a budget, which no effort expresses exactly.
     pub(crate) fn has_budget(&self) -> bool {
         self.thinking.settings.is_some_and(|Raw(thinking)| {
             read_members(thinking)
@@ -117,7 +117,7 @@ pub struct Number<'a> {
     pub value: f64,
 }
 
-/// How the model is asked to think.
+/// The effort and the settings of thinking.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct AskedThinking<'a> {
     /// The effort.
@@ -131,7 +131,7 @@ pub struct AskedThinking<'a> {
 pub struct Penalties<'a> {
     /// `frequency_penalty`: it grows with the number of times that a token came.
     pub frequency: Option<Number<'a>>,
-    /// `presence_penalty`: it is the same however often a token came.
+    /// `presence_penalty`: it does not grow with the number of times that a token came.
     pub presence: Option<Number<'a>>,
 }
 
@@ -299,8 +299,8 @@ pub struct Thought<'a> {
     pub of_call: bool,
 }
 
-/// What a request to OpenAI asks an answer to include, so that thoughts can come back although
-/// nothing is stored.
+/// The thing that a request to OpenAI asks an answer to include, so that thoughts can come back
+/// although nothing is stored.
 pub(crate) const ENCRYPTED: &str = "reasoning.encrypted_content";
 
 /// A text that Google accepts in place of a missing signature. It is for calls of another model,
@@ -370,7 +370,7 @@ pub enum ToolChoice<'a> {
     Required,
     /// This tool.
     Named(Cow<'a, str>),
-    /// These tools: at least one of them (`true`), or any or none (`false`).
+    /// These tools: at least one must be called (`true`), or any or none may be (`false`).
     Allowed(bool, Vec<Cow<'a, str>>),
 }
 

@@ -23,8 +23,8 @@ pub(crate) struct Node<'a> {
 }
 
 impl<'a> Node<'a> {
-    /// Reads one whole value, unless it has too many values in it. The depth has the same limit as
-    /// in the scanner.
+    /// Reads one whole value, unless it has too many values in it. The depth has the scanner's
+    /// limit.
     pub(crate) fn read(text: &'a str) -> Option<Self> {
         Self::next(&mut Cursor::new(text.as_bytes()), text, &mut 0).ok()
     }

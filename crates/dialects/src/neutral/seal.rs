@@ -1,8 +1,8 @@
-//! A seal closes what an upstream must get back into a text that the caller carries: the caller
-//! sends it with the next turn, and cannot read it. So nothing need be stored here.
+//! A seal closes thoughts that an upstream must get back into a text that the caller carries: the
+//! caller sends it with the next turn, and cannot read it. So nothing need be stored here.
 //!
-//! This crate says what is sealed and where it stands. How it is sealed, and for whom, its user
-//! knows: it has a [`Seal`] for each account.
+//! This crate decides which texts are sealed, and where they stand. Its user decides how they are
+//! sealed, and for which caller: it has a [`Seal`] for each account.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -40,18 +40,18 @@ pub trait Seal: Send + Sync {
     /// Returns the thoughts in a sealed text, or `None` if it was not sealed for this caller and
     /// this account.
     fn open(&self, sealed: &str) -> Option<Kept>;
-    /// Returns the signature of thoughts that come without one, if they shall have one.
+    /// Returns the signature for thoughts that come without one, if they get one.
     fn signature(&self) -> Option<&'static str> {
         None
     }
 }
 
-/// The seal of the account that answers. Two are equal if they are the same one.
+/// The seal of the account that answers. Two are equal if they are one object.
 #[derive(Clone)]
 pub struct AnswerSeal(pub Arc<dyn Seal>);
 
 impl AnswerSeal {
-    /// Seals the signature of a thought. The caller is shown the thought.
+    /// Seals the signature of a thought that the caller sees.
     pub(crate) fn signature(&self, text: &str) -> Option<String> {
         self.seal_thought(Thought {
             signature: Some(text.to_owned().into()),
@@ -67,7 +67,7 @@ impl AnswerSeal {
         })
     }
 
-    /// Seals the signature of a call, with which it comes back.
+    /// Seals the signature of a call. It comes back with the call.
     pub(crate) fn signature_of_call(&self, text: &str) -> Option<String> {
         self.seal_thought(Thought {
             signature: Some(text.to_owned().into()),
@@ -83,8 +83,8 @@ impl AnswerSeal {
         })
     }
 
-    /// Seals what led to a call. `is_shown` says that its thoughts are sealed where they are shown,
-    /// and only the call's own signature is not.
+    /// Seals the thoughts that led to a call. `is_shown` is true if the thoughts are sealed where
+    /// they are shown, and only the call's own signature is not.
     pub(crate) fn seal_call(&self, kept: &Kept, is_shown: bool) -> Option<String> {
         if !is_shown {
             return self.0.seal(kept);
@@ -123,9 +123,9 @@ impl Eq for AnswerSeal {}
 /// The treatment of the thoughts of earlier answers that a request holds.
 #[derive(Clone, Copy)]
 pub enum Sealed<'a> {
-    /// What is sealed is left out, because nobody can open it.
+    /// Sealed thoughts are left out, because there is no seal to open them.
     Closed,
-    /// What is sealed is opened with this seal. What does not open is left out.
+    /// Sealed thoughts are opened with this seal. Thoughts that do not open are left out.
     Opened(&'a dyn Seal),
     /// All thoughts are left out, because the upstream has refused them.
     LeftOut,
@@ -138,7 +138,7 @@ impl Sealed<'_> {
         thoughts.into_iter().next()
     }
 
-    /// Opens a text, if there is a seal for that.
+    /// Opens a sealed text, if there is a seal for that.
     pub(crate) fn open(&self, text: &str) -> Option<Kept> {
         match self {
             Self::Opened(seal) => seal.open(text),
@@ -147,8 +147,8 @@ impl Sealed<'_> {
     }
 }
 
-/// Returns whether a text is sealed, as far as its beginning says so. Some programs add blanks to
-/// what they carry.
+/// Returns whether a text is sealed, by its beginning. Some programs add blanks to a text that they
+/// carry.
 pub fn is_sealed(text: &str) -> bool {
     text.trim_start().starts_with(MARK)
 }
@@ -181,12 +181,12 @@ pub fn sealed_in(body: &[u8]) -> impl Iterator<Item = Cow<'_, str>> {
 pub(crate) struct OpenedThoughts {
     /// The thoughts that led to a call, by the call's id.
     by_call: HashMap<String, target::Kept>,
-    /// What was left out.
+    /// The fields of the thoughts that were left out.
     pub(crate) lost: Vec<Field>,
 }
 
 impl OpenedThoughts {
-    /// Opens what is sealed in a request. Leaves out what does not open.
+    /// Opens the sealed thoughts in a request. Leaves out thoughts that do not open.
     pub(crate) fn open(request: &mut Request<'_>, sealed: Sealed<'_>) -> Self {
         let mut opened = Self::default();
         let all_out = matches!(sealed, Sealed::LeftOut);
@@ -221,7 +221,7 @@ impl OpenedThoughts {
         opened
     }
 
-    /// Opens a thought to the end of the list, or as what led to a call.
+    /// Opens a thought. Appends it to the list, or notes it as the thought that led to a call.
     fn thought<'a>(
         &mut self,
         thought: Thought<'a>,
@@ -242,7 +242,7 @@ impl OpenedThoughts {
             Some(kept) if kept.call.is_empty() => {
                 let own = Some(&thought.text).filter(|text| !text.is_empty());
                 list.extend(kept.thoughts.into_iter().map(|opened| match own {
-                    // The caller has shown the text itself.
+                    // The caller has sent the text itself.
                     Some(own) => Thought {
                         text: own.clone(),
                         ..opened

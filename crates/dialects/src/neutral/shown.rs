@@ -1,4 +1,4 @@
-//! Names that a caller invents go into logs and headers. This module says which of them may.
+//! Names that a caller invents go into logs and headers. This module decides which names may.
 
 /// Returns the name that the caller wrote, or `other` if it is not safe to show. Names that a
 /// caller invents must not fill logs or headers.

@@ -55,7 +55,7 @@ pub struct Undo {
     /// Tools that the caller does not offer. They are there only because earlier calls need them. A
     /// call of such a tool is not shown.
     pub stubs: Vec<String>,
-    /// What the answer repeats of its request, if its front door needs that.
+    /// The part of the request that the answer repeats, if its front door needs that.
     pub echo: Option<Arc<Echo>>,
     /// The vectors that were asked for.
     pub vectors: Option<Inputs>,

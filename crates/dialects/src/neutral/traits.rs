@@ -1,7 +1,7 @@
 //! Traits are a model's abilities. They decide how a request is written for the model.
 //!
-//! Each dialect has a table of them by the model's name. The catalog can override them for a
-//! target, if a provider has changed a model or the name says nothing.
+//! Each dialect has a table of traits by the model's name. The catalog can override them for a
+//! target, if a provider has changed a model or the name does not tell.
 //!
 //! If the caller's format passes through, a request is not written anew. Then `tools`, `images` and
 //! `structured` decide if it can be sent at all, `input_type` is added to a request for vectors,
@@ -24,7 +24,7 @@ pub struct Traits {
     pub max_output: Option<u64>,
     /// The use of `temperature` and `top_p` that the model allows.
     pub sampling: Sampling,
-    /// The way in which the model is told to think.
+    /// The way in which the model is asked to think.
     pub thinking: Thinking,
     /// The words for the effort that the model knows.
     pub efforts: Efforts,
@@ -36,7 +36,7 @@ pub struct Traits {
     pub tools: bool,
     /// True if the model can be made to call a tool.
     pub forced_tools: bool,
-    /// True if the model can be made to call a tool while it is told to think.
+    /// True if the model can be made to call a tool while it thinks.
     pub forced_while_thinking: bool,
     /// True if the model natively answers in a JSON Schema.
     pub structured: bool,
@@ -50,10 +50,10 @@ pub struct Traits {
     pub prefill: bool,
     /// True if the model reads OpenAI's `prompt_cache_breakpoint`.
     pub cache_breakpoints: bool,
-    /// What vectors are for, if a request for them does not say it; and the word for it.
+    /// The purpose of vectors if a request does not name one, and the word for it.
     pub input_type: Option<(Purpose, &'static str)>,
-    /// True if the model's name is not known. It is asked as the newest ones of its kind are, and
-    /// no list of models says that it is like them.
+    /// True if the model's name is not known. It is asked like the newest models of its kind, and
+    /// lists of models do not claim their abilities for it.
     pub guessed: bool,
 }
 
@@ -81,7 +81,7 @@ impl Traits {
         guessed: false,
     };
 
-    /// Returns the traits of the same model at a server that reads only these fields.
+    /// Returns the traits of a model at a server that reads only these fields.
     pub fn for_server(self, server: Server) -> Traits {
         Traits {
             structured: self.structured && server.output_config,
@@ -96,7 +96,7 @@ impl Traits {
     }
 
     /// Refuses a request that needs an ability which the model lacks, if nothing can be left out or
-    /// said in another way.
+    /// expressed in another way.
     pub fn check(&self, request: &Request<'_>) -> Result<(), FieldRefused> {
         if !self.tools && !request.tools.is_empty() {
             return Err(FieldRefused::unsupported(
@@ -163,18 +163,18 @@ impl Server {
 /// The use of `temperature` and `top_p` that a model allows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sampling {
-    /// Either of them, or both.
+    /// Either field, or both.
     Both,
-    /// Only one of them: `temperature` if the request has both.
+    /// Only one field: `temperature` if the request has both.
     One,
-    /// None of them.
+    /// Neither field.
     Neither,
 }
 
-/// The way in which a model is told to think.
+/// The way in which a model is asked to think.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Thinking {
-    /// Unknown. The model is told nothing.
+    /// Unknown. The request sets nothing.
     Unknown,
     /// The model does not think.
     None,
@@ -205,8 +205,8 @@ impl Efforts {
         Self(set)
     }
 
-    /// Returns the word to send for this one: the same word, else the next weaker one, else the
-    /// weakest one.
+    /// Returns the word to send for this one: the word itself if the model knows it, else the next
+    /// weaker one, else the weakest one.
     pub fn nearest(self, meant: Effort) -> Option<Effort> {
         let weaker = self.words().rfind(|word| *word <= meant);
         weaker.or_else(|| self.words().next())

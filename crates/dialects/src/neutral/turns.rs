@@ -36,7 +36,7 @@ pub struct Turn<'r, 'a> {
 pub enum Item<'r, 'a> {
     /// Text, picture, sound or file.
     Part(&'r Part<'a>),
-    /// Assistant: the thoughts before the next item. All of them are signed or redacted.
+    /// Assistant: the thoughts before the next item. Each is signed or redacted.
     Thoughts(Thoughts<'r, 'a>),
     /// Assistant: a call, and Google's signature of it, from the caller or from the kept thoughts.
     Call(&'r Call<'a>, Option<Cow<'r, str>>),
@@ -114,8 +114,8 @@ struct Draft<'r, 'a> {
 /// A turn that may still grow.
 struct OpenTurn<'r, 'a> {
     is_assistant: bool,
-    /// The results, with the numbers of their calls. They come first only at the end, so that their
-    /// indexes stay the same until then.
+    /// The results, with the numbers of their calls. They are put first only at the end, so that
+    /// their indexes do not change until then.
     results: Vec<(usize, Outcome<'r, 'a>)>,
     items: Vec<Item<'r, 'a>>,
 }
@@ -257,7 +257,7 @@ impl<'r, 'a> Draft<'r, 'a> {
             return;
         }
         // This is a second result of one call, which providers refuse. The later result counts. It
-        // stands in the place of the first one, beside its call.
+        // stands in the place of the first one, next to its call.
         losses.add(Field::SecondResult);
         let (turn, result_index) = made.map_or((0, 0), |made| made.last);
         if let Some((_, first)) = self

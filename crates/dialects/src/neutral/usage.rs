@@ -1,10 +1,10 @@
 //! Usage is the number of tokens that an exchange used, and of other things that providers charge
 //! for; and the source of these numbers.
 //!
-//! The total is always the sum of prompt and completion, and is not stored. A count that nobody
-//! reported is an estimate, and stays marked as one. An implausible count of an upstream is not
-//! used. Usages of several attempts are not added: of one exchange, one answer counts, once. Only
-//! the answers to the slices of a request count together.
+//! The total is always the sum of prompt and completion, and is not stored. A count that the
+//! upstream did not report is an estimate, and stays marked as one. An implausible count of an
+//! upstream is not used. Usages of several attempts are not added: of one exchange, one answer
+//! counts, once. Only the answers to the slices of a request count together.
 
 /// The most tokens of one kind that an answer can have. It is ten times the longest context of any
 /// model. A negative number that was read as one without a sign is larger than this. If a count is
@@ -24,7 +24,7 @@ pub struct Usage {
     pub cache_write: u64,
     /// The tokens of the completion that were thinking.
     pub reasoning: u64,
-    /// What was used besides tokens.
+    /// The units other than tokens that were used.
     pub units: Units,
     /// The source of the counts.
     pub source: Source,
@@ -39,7 +39,7 @@ impl Usage {
         self.prompt.saturating_add(self.completion)
     }
 
-    /// Returns what two slices of a request for vectors used together.
+    /// Returns the sum of the usages of two slices of a request for vectors.
     #[must_use]
     pub fn and(self, other: Usage) -> Usage {
         let source = match (self.source, other.source) {
@@ -60,7 +60,7 @@ impl Usage {
         }
     }
 
-    /// Returns the answers that are charged for.
+    /// Returns the number of answers that are charged for.
     fn requests(&self) -> u32 {
         if self.source == Source::None {
             0
@@ -69,8 +69,8 @@ impl Usage {
         }
     }
 
-    /// Returns an estimate from the bytes that were read and written, for an answer whose tokens
-    /// nobody counted.
+    /// Returns an estimate from the bytes that were read and written, for an answer without any
+    /// count of tokens.
     pub fn estimated(prompt_bytes: u64, completion_bytes: u64) -> Self {
         Self {
             prompt: estimate_tokens(prompt_bytes),
@@ -81,7 +81,7 @@ impl Usage {
     }
 }
 
-/// What providers charge for besides tokens.
+/// The units other than tokens that providers charge for.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Units {
     /// The answers that are charged for. 0 counts as one.
@@ -95,7 +95,7 @@ pub struct Units {
 }
 
 impl Units {
-    /// Nothing besides tokens, and one answer.
+    /// One answer, and no other units.
     pub const NONE: Units = Units {
         requests: 0,
         images: 0,
@@ -107,7 +107,7 @@ impl Units {
 /// The source of the counts of a [`Usage`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Source {
-    /// Nobody counted: there was no answer.
+    /// There are no counts, because there was no answer.
     #[default]
     None,
     /// The upstream counted.

@@ -1,5 +1,5 @@
-//! A vector in an answer: a list of numbers, or a text with the same numbers in base64, as 32-bit
-//! floats whose lowest byte comes first. All of it is JSON text.
+//! A vector in an answer: a list of numbers, or a text with the numbers in base64, as 32-bit floats
+//! whose lowest byte comes first. Both forms are JSON text.
 
 use std::borrow::Cow;
 
@@ -15,8 +15,8 @@ pub(crate) type VectorText<'v> = Cow<'v, [u8]>;
 const NO_LIST: &str = "a vector is no list of numbers";
 const NO_BASE64: &str = "a vector is no base64 of 32-bit floats";
 
-/// Returns a vector in the form that was asked for, and its length in bytes of base64. In that form
-/// already, it stays as it is.
+/// Returns a vector in the requested form, and its length in bytes of base64. A vector that has
+/// this form already stays as it is.
 pub(crate) fn in_form(
     vector: &[u8],
     base64: bool,
@@ -33,7 +33,7 @@ pub(crate) fn in_form(
     let inside = vector
         .strip_prefix(b"\"")
         .and_then(|inside| inside.strip_suffix(b"\""));
-    // What stays as it is need not be decoded.
+    // A vector that stays as it is need not be decoded.
     let (text, length) = match inside.filter(|inside| base64 && memchr(b'\\', inside).is_none()) {
         Some(inside) => (Cow::Borrowed(""), decoded_length(inside)),
         None => {
@@ -54,8 +54,8 @@ fn decoded_length(base64: &[u8]) -> usize {
     (base64.len() - padding.count()) * 3 / 4
 }
 
-/// Hands the text of each number to `each`, and returns how many there are. Fails if there is none,
-/// or something else.
+/// Hands the text of each number to `each`, and returns their count. Fails if there is none, or if
+/// an element is no number.
 fn each_number(vector: &[u8], mut each: impl FnMut(&[u8])) -> Result<usize, &'static str> {
     let mut count = 0;
     let read = Cursor::new(vector).array(|cursor, _| {
@@ -194,7 +194,7 @@ mod tests {
     }
 
     proptest! {
-        /// Floats that go to base64 and back are the same floats.
+        /// Floats that are written as base64 and read again are unchanged.
         #[test]
         fn nothing_is_lost_on_the_way(numbers in prop::collection::vec(prop::num::f32::NORMAL | prop::num::f32::ZERO | prop::num::f32::SUBNORMAL, 1..50)) {
             let list = serde_json::to_string(&numbers).unwrap();
@@ -204,7 +204,7 @@ mod tests {
             prop_assert_eq!(text(&text(&there, false).unwrap(), true).unwrap(), there);
         }
 
-        /// No text panics, and what is taken for a vector of one form is one of the other too.
+        /// No text panics, and a vector in one form is a vector in the other form, too.
         #[test]
         fn nothing_panics(vector in "[\\[\\]0-9eE.+,\"AQ=/\\\\-]{0,24}", base64: bool) {
             if let Ok(taken) = text(&vector, base64) {

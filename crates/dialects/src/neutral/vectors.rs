@@ -1,4 +1,4 @@
-//! An answer with vectors, and where they stand in it: a table for each format.
+//! An answer with vectors, and the places of its parts: a table for each format.
 
 use std::borrow::Cow;
 
@@ -11,10 +11,10 @@ use crate::wire::json::{
 };
 use crate::wire::splice::Edits;
 
-/// What a front door knows of the inputs of a request before it is read whole.
+/// The facts of a request's inputs that a front door knows before the request is read whole.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Inputs {
-    /// The list that they stand in, if it is one.
+    /// The list of the inputs, if they are one.
     pub list: Option<Span>,
     /// The number of vectors that are asked for.
     pub count: usize,
@@ -22,12 +22,12 @@ pub struct Inputs {
     pub base64: bool,
     /// True if vectors of different lengths may be asked for.
     pub lengths_differ: bool,
-    /// True if the request has a field that says what they are for.
+    /// True if the request has a field for the purpose of the vectors.
     pub say_purpose: bool,
 }
 
 impl Inputs {
-    /// Returns how many requests of at most so many texts ask for all.
+    /// Returns the number of requests with at most so many texts that ask for all vectors.
     pub fn request_count(&self, max_texts: usize) -> usize {
         if self.list.is_some() {
             self.count.div_ceil(max_texts.max(1))
@@ -37,20 +37,20 @@ impl Inputs {
     }
 }
 
-/// What stands at a place of an answer. The place is the names of the members that lead there; `*`
-/// stands for each element of a list.
+/// A part of an answer, and its place: the names of the members that lead to it; `*` stands for
+/// each element of a list.
 pub(crate) type VectorPlace = (Found, &'static [&'static str]);
 
-/// What stands at a place.
+/// The kind of an answer's part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Found {
     /// A vector.
     Vector,
-    /// The place of a vector among all of them.
+    /// The index of a vector among all vectors.
     Index,
     /// Tokens of the inputs. There may be several such numbers.
     Tokens,
-    /// All tokens, of which there are no others.
+    /// The count of all tokens.
     Total,
     /// The model's name.
     Model,
@@ -58,7 +58,7 @@ pub(crate) enum Found {
     Id,
 }
 
-/// What OpenAI's answers have.
+/// The parts of OpenAI's answers.
 pub(crate) const OF_OPENAI: &[VectorPlace] = &[
     (Found::Vector, &["data", "*", "embedding"]),
     (Found::Index, &["data", "*", "index"]),
@@ -68,7 +68,7 @@ pub(crate) const OF_OPENAI: &[VectorPlace] = &[
     (Found::Id, &["id"]),
 ];
 
-/// What Gemini's answers have.
+/// The parts of Gemini's answers.
 pub(crate) const OF_GEMINI: &[VectorPlace] = &[
     (Found::Vector, &["embeddings", "*", "values"]),
     (Found::Vector, &["embedding", "values"]),
@@ -84,7 +84,7 @@ pub(crate) struct Vectors<'t> {
     tokens: Option<u64>,
     total: Option<u64>,
     model: Option<Span>,
-    /// Counts that cannot be.
+    /// The places of impossible counts.
     impossible: Vec<Span>,
     has_id: bool,
 }
@@ -109,7 +109,7 @@ impl<'t> Vectors<'t> {
         Ok(found)
     }
 
-    /// Returns the tokens that were counted in an answer, also if it is none.
+    /// Returns the tokens that were counted in a body, even if it is no answer.
     pub(crate) fn count(body: &'t [u8], places: &[VectorPlace]) -> Tokens {
         let text = body.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(body);
         let mut found = Self {
@@ -120,7 +120,7 @@ impl<'t> Vectors<'t> {
         found.tokens()
     }
 
-    /// Consumes a value, and takes what stands at these places in it.
+    /// Consumes a value, and takes the parts at these places in it.
     fn walk(&mut self, cursor: &mut Cursor<'t>, places: &[VectorPlace]) -> Result<Span, Broken> {
         let text = cursor.text();
         match cursor.kind()? {
@@ -132,7 +132,7 @@ impl<'t> Vectors<'t> {
         }
     }
 
-    /// Consumes what stands behind a name.
+    /// Consumes the value behind a name.
     fn step(
         &mut self,
         cursor: &mut Cursor<'t>,
@@ -179,7 +179,7 @@ impl<'t> Vectors<'t> {
         }
     }
 
-    /// Puts the vectors in the order of their numbers, if they have any.
+    /// Puts the vectors in the order of their indexes, if they have any.
     fn sort(&mut self) -> Result<(), &'static str> {
         if self.indexes.is_empty() {
             return Ok(());
@@ -218,8 +218,7 @@ impl<'t> Vectors<'t> {
     }
 
     /// Returns the answer as it came, with the callers' name for the model, these vectors, and
-    /// `prompt` in place of counts that cannot be. Returns `None` if the vectors came in another
-    /// order.
+    /// `prompt` in place of impossible counts. Returns `None` if the vectors came in another order.
     pub(crate) fn passed(
         &self,
         header: &AnswerHeader,

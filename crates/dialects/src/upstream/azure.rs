@@ -107,7 +107,7 @@ pub fn version_quirks(api_version: Option<&str>) -> &'static Quirks {
         .map_or(&Quirks::NONE, |(_, quirks)| quirks)
 }
 
-/// Reads the body of an answer whose status is that of an error.
+/// Reads the body of an answer with the status of an error.
 pub fn read_error(status: u16, body: &[u8], content_type: Option<&str>) -> UpstreamError {
     let error = openai::read_refusal(&Quirks::NONE, status, body, content_type);
     // The deployment has another kind of model, or the version does not exist. That is not the

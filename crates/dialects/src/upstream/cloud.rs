@@ -1,5 +1,5 @@
 //! Clouds that serve Claude in Anthropic's format. The path names the model there. The body has a
-//! version, and it may have only what the cloud knows.
+//! version, and it may have only fields that the cloud knows.
 
 use std::borrow::Cow;
 
@@ -12,12 +12,12 @@ use crate::wire::splice::Edits;
 pub(crate) struct Cloud {
     /// The value of `anthropic_version`.
     pub(crate) version: &'static str,
-    /// True if the path says whether a stream is asked for, and the body has the betas.
+    /// True if the path asks for a stream or a whole answer, and the body has the betas.
     pub(crate) is_bare: bool,
 }
 
 /// The betas that the clouds know, each with their name for it. They refuse a request with any
-/// other. One says only which client asks: it has no name.
+/// other beta. One beta only names the client: it has no name here.
 const BETAS: [(&str, &str); 17] = [
     (
         "advanced-tool-use-2025-11-20",
@@ -66,7 +66,7 @@ const HEADER: &str = "anthropic-beta";
 type HeaderList = Vec<(&'static str, Cow<'static, str>)>;
 
 impl Cloud {
-    /// Makes a body fit, and returns the headers that go with it.
+    /// Makes a body fit for the cloud, and returns its headers.
     pub(crate) fn fit(
         &self,
         edits: &mut Edits<'_>,
@@ -102,7 +102,7 @@ impl Cloud {
             b"model" | b"anthropic_version" => edits.remove_member(&key, &value),
             b"stream" if self.is_bare => edits.remove_member(&key, &value),
             b"anthropic_beta" => edits.remove_member(&key, &value),
-            // The clouds have nothing to choose here.
+            // The clouds offer no choice of these.
             name @ (b"service_tier" | b"inference_geo") => {
                 losses.add(String::from_utf8_lossy(name).into_owned());
                 edits.remove_member(&key, &value);
@@ -138,7 +138,7 @@ impl Cloud {
 mod tests {
     use super::*;
 
-    /// Returns the body, its headers and what is lost of a request with these betas.
+    /// Returns the body, its headers and the losses of a request with these betas.
     fn fitted(cloud: &Cloud, body: &str, betas: &str) -> (String, String, String) {
         let (mut edits, mut losses, mut out) =
             (Edits::new(body.as_bytes()), Losses::default(), Vec::new());

@@ -1,5 +1,5 @@
-//! How servers list their models. The lists of all dialects are so alike that one reader reads
-//! them.
+//! The lists of models that servers give. The lists of all dialects are so alike that one reader
+//! reads them.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use serde::{Deserialize, Deserializer};
 use crate::wire::json::repaired_text;
 use crate::wire::percent::encode_segment;
 
-/// How the servers of a dialect list their models.
+/// The form in which the servers of a dialect list their models.
 #[derive(Clone, Copy)]
 pub struct ModelListing {
     /// Returns the whole path of the first page, by the path of the base URL.
@@ -25,20 +25,20 @@ pub struct ModelListing {
 pub struct ModelPage {
     /// The names on the page.
     pub names: Vec<String>,
-    /// What names the next page, if there is one.
+    /// The name of the next page, if there is one.
     pub next: Option<String>,
 }
 
-/// The most bytes of what names the next page.
+/// The most bytes of the next page's name.
 const LONGEST_NEXT: usize = 2048;
 
 /// A page as servers write it.
 #[derive(Default, Deserialize)]
 struct WrittenPage {
-    /// Says `list`, if anything.
+    /// The word `list`, if the page has this field.
     object: Option<String>,
     data: Option<Names>,
-    /// What some servers have in place of `data`. llama.cpp has both.
+    /// The list of some servers in place of `data`. llama.cpp has both.
     models: Option<Names>,
     #[serde(default)]
     has_more: bool,
@@ -78,8 +78,8 @@ impl<'de> Deserialize<'de> for Names {
 }
 
 impl ModelListing {
-    /// Returns the whole path of a page, by the path of the base URL. `next` is what the page
-    /// before it said.
+    /// Returns the whole path of a page, by the path of the base URL. `next` is the name that the
+    /// page before gave it.
     pub fn path(&self, base: &str, next: Option<&str>) -> String {
         let path = (self.path)(base);
         next.map_or(path.clone(), |next| {
@@ -90,7 +90,7 @@ impl ModelListing {
 
     /// Reads a page. Returns `None` if it is none.
     pub fn page(&self, body: &[u8]) -> Option<ModelPage> {
-        // What is no text costs only the name that it stands in.
+        // Bytes that are no text cost only the name in which they stand.
         let clean = repaired_text(body);
         let body = clean.as_deref().unwrap_or(body);
         // A few servers write nothing but the names.

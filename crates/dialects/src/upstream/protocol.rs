@@ -20,7 +20,7 @@ use crate::neutral::{
     Written,
 };
 
-/// The facts that are the same for all accounts of a dialect.
+/// The facts that are equal for all accounts of a dialect.
 #[derive(Clone, Copy)]
 pub struct Protocol {
     /// The dialect's name in the catalog.
@@ -54,8 +54,7 @@ pub struct Protocol {
     pub signs_with: SignsWith,
     /// The headers of every request.
     pub headers: &'static [(&'static str, &'static str)],
-    /// The headers that may have the server's own id of a request. The first one that is there
-    /// counts.
+    /// The headers that may have the server's own id of a request. The first one found counts.
     pub request_ids: &'static [&'static str],
     /// The header that names an error.
     pub error_type: Option<&'static str>,
@@ -68,9 +67,9 @@ pub struct Protocol {
     /// Returns where to find the price of a model.
     pub prices: fn(&Settings) -> Prices,
     /// The functions that write requests and read answers. If it is `None`, both are in OpenAI's
-    /// own format: those of callers who speak it pass through, and those of others are put into it.
+    /// own format: requests in that format pass through, and all others are translated into it.
     pub translation: Option<Translation>,
-    /// Reads an answer whose status is that of an error.
+    /// Reads an answer with the status of an error.
     pub error: fn(&Settings, &ErrorHead<'_>, &[u8]) -> UpstreamError,
     /// True if servers of others imitate the dialect. Then the status in an error's body is not
     /// always right.
@@ -79,7 +78,7 @@ pub struct Protocol {
     pub quirks_of_version: Option<fn(Option<&str>) -> &'static Quirks>,
 }
 
-/// The facts of a dialect that have no usual value: who adds one writes each of them.
+/// The facts of a dialect that have no usual value: each new dialect writes all of them.
 pub(crate) struct DialectFacts {
     pub(crate) name: &'static str,
     pub(crate) about: &'static str,
@@ -92,7 +91,7 @@ pub(crate) struct DialectFacts {
 /// How LiteLLM has the provider of a dialect.
 #[derive(Debug, Clone, Copy)]
 pub struct Litellm {
-    /// Its names: what stands before the slash in `litellm_params.model`.
+    /// The names: the texts before the slash in `litellm_params.model`.
     pub names: &'static [&'static str],
     /// The environment variables in which LiteLLM looks for the key if none is written.
     pub keys: &'static [&'static str],
@@ -145,8 +144,8 @@ pub struct Translation {
     pub request: fn(&Request<'_>, &Target<'_>) -> Result<Written, FieldRefused>,
     /// Reads a buffered answer of this model.
     pub answer: fn(&str, &[u8], Emit<'_>) -> Result<(), AnswerFault>,
-    /// Emits the counts that stand in a whole answer of this model, also if it is none: if it is an
-    /// error, is cut, or cannot be read.
+    /// Emits the counts in a whole answer of this model, even if it is an error, is cut, or cannot
+    /// be read.
     pub count: fn(&str, &[u8], Emit<'_>),
     /// Returns a reader for a stream of this model.
     pub reader: fn(&str) -> Box<dyn Reader>,
@@ -154,38 +153,38 @@ pub struct Translation {
     pub max_tokens: &'static str,
     /// How the servers count the tokens of a request, if they do.
     pub counting: Option<Counting>,
-    /// The format, if a front door has the same: the name by which that door knows it. Then bodies
-    /// pass.
+    /// The name of the format, if a front door has the format, too. Then bodies pass.
     pub format: &'static str,
     /// Returns the event of the format that is inside an event of the stream, if one is.
     pub inner: fn(&[u8]) -> Option<Vec<u8>>,
-    /// How the servers are asked for vectors, if that is what they are asked for.
+    /// The form of requests for vectors, if the servers have them.
     pub(crate) vectors: Option<&'static VectorForm>,
-    /// What the servers want in a body of Anthropic's format, if they are not Anthropic's own.
+    /// The cloud's rules for a body of Anthropic's format, if the servers are not Anthropic's own.
     pub(crate) cloud: Option<&'static Cloud>,
 }
 
-/// How the servers of a dialect are asked for vectors.
+/// The form of requests for vectors at the servers of a dialect.
 pub(crate) struct VectorForm {
     /// Writes a request for this model.
     pub(crate) write: fn(&Embedding<'_>, &str) -> Result<Written, FieldRefused>,
     /// Returns the most inputs that a request for this model may have.
     pub(crate) max_inputs: fn(&str) -> usize,
-    /// What an answer has.
+    /// The places of the parts of an answer.
     pub(crate) places: &'static [VectorPlace],
 }
 
 /// No bound for the inputs of a request.
 pub(crate) const ANY_NUMBER: usize = usize::MAX;
 
-/// How servers count the tokens of a request. What they count is exactly what they would read.
+/// The way in which servers count the tokens of a request. The count covers exactly the content
+/// that the model would read.
 #[derive(Clone, Copy)]
 pub struct Counting {
     /// Returns the path of a count, by the path of the request itself. Returns `None` if there is
     /// nothing that counts.
     pub(crate) path: fn(&str) -> Option<String>,
-    /// Makes the body of a count of a model's request. Returns `None` if something else would be
-    /// counted.
+    /// Makes the body of a count of a model's request. Returns `None` if the count would cover
+    /// other content.
     pub(crate) body: fn(&str, &[u8]) -> Option<Vec<u8>>,
     /// The field of the answer that has the number.
     pub(crate) field: &'static str,
@@ -196,22 +195,22 @@ pub struct Counting {
 pub struct Endpoints {
     /// The protocols of the kinds that the servers of its inventor have.
     pub protocols: &'static [Protocol],
-    /// Returns the kinds that a server has if its account does not say it. The arguments are the
+    /// Returns the kinds that a server has if its account does not name them. The arguments are the
     /// settings and the server's host.
     pub default_endpoints: fn(&Settings, &str) -> &'static [Endpoint],
-    /// Returns the protocol in which models of this name are asked, if it is another one of the
-    /// same servers.
+    /// Returns the protocol for models of this name, if the servers have another protocol for them.
     pub protocol_for_model: fn(&str) -> Option<&'static Protocol>,
-    /// Returns another protocol of the same servers, in which only callers of its format ask.
+    /// Returns another protocol of these servers, which serves only callers of its own format.
     pub other_protocol: fn(&Settings, &str) -> Option<&'static Protocol>,
-    /// How the servers list their models. `None` if they do not list what an account may ask for.
+    /// The servers' lists of models. `None` if they do not list the names that an account may ask
+    /// for.
     pub listing: Option<ModelListing>,
 }
 
 /// An account's settings for its dialect.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// The differences between its server and that of the dialect's inventor.
+    /// The differences between its server and the server of the dialect's inventor.
     pub quirks: &'static Quirks,
     /// The version of the API.
     pub version: Option<Arc<str>>,
@@ -228,9 +227,9 @@ pub enum BaseUrl {
     Fixed(&'static str),
     /// An address for each region or location.
     PerRegion {
-        /// The place if an account names none.
+        /// The region if an account names none.
         default_region: &'static str,
-        /// Returns the address in a place.
+        /// Returns the address in a region.
         address_in: fn(&str) -> String,
     },
     /// Each account has its own address.
@@ -315,7 +314,7 @@ impl Protocol {
             key_variable: None,
             signs_with: SignsWith::Nothing,
             headers: &[],
-            // Servers stand behind others: any may send any of these.
+            // Servers stand behind other servers, so an answer may have any of these headers.
             request_ids: &[
                 "x-request-id",
                 "request-id",
@@ -350,12 +349,12 @@ impl Protocol {
         self.translation.is_none()
     }
 
-    /// Returns whether the gateway answers by itself and calls nobody.
+    /// Returns whether the gateway answers by itself and makes no calls.
     pub fn calls_nobody(&self) -> bool {
         matches!(self.base_url, BaseUrl::Nowhere)
     }
 
-    /// Returns the name of the format, by which a front door of the same format knows it.
+    /// Returns the name of the format. A front door of this format has the name, too.
     pub(crate) fn format(&self) -> &'static str {
         self.translation
             .map_or("", |translation| translation.format)
@@ -376,7 +375,7 @@ impl Protocol {
         match self.framing {
             Framing::Events => "application/json, text/event-stream",
             Framing::Lines => "application/json, application/x-ndjson",
-            // Amazon takes it for the type of what a model writes, also inside frames.
+            // Amazon takes the header for the type of the model's output, even inside frames.
             Framing::Frames => "application/json",
         }
     }

@@ -19,7 +19,7 @@ pub struct Quirks {
     pub fields: &'static [FieldRule],
     /// True if the server takes `stream_options`.
     pub stream_options: bool,
-    /// True if the server does not know the role `developer`. The role `system` means the same.
+    /// True if the server does not know the role `developer`. The role `system` stands for it.
     pub developer_is_system: bool,
     /// The fields that the server takes in messages; it refuses all others. `name` is not in the
     /// list: such a server takes it only in a tool's message.
@@ -28,15 +28,15 @@ pub struct Quirks {
     pub short_call_ids: bool,
     /// True if the server fetches no pictures. They must be in the request.
     pub inline_images: bool,
-    /// The server's own HTTP statuses, and the standard ones with the same meaning.
+    /// The server's own HTTP statuses, and the standard statuses with their meaning.
     pub statuses: &'static [(u16, u16)],
     /// True if `completion_tokens` does not include the reasoning.
     pub reasoning_outside: bool,
-    /// True if the server may send the same piece of reasoning twice in a row.
+    /// True if the server may send one piece of reasoning twice in a row.
     pub repeats_reasoning: bool,
 }
 
-/// The names of fields, and the rule for each of them.
+/// The names of fields, and the rule for each field.
 pub type FieldRule = (&'static [&'static str], Rule);
 
 /// The rule for a field.
@@ -47,7 +47,7 @@ pub enum Rule {
     /// The server has no such field, but the answer is still useful. The field is left out, and is
     /// a loss unless its value has no effect.
     Omit,
-    /// Without the field the answer would not be what was asked for. The request is refused, unless
+    /// Without the field the answer would not be the requested one. The request is refused, unless
     /// the value has no effect.
     Cannot,
     /// Any word other than these is left out, and is a loss.
@@ -271,7 +271,7 @@ pub const DEEPSEEK: Quirks = Quirks {
     ..Quirks::NONE
 };
 
-/// openrouter.ai. It does for its providers what this file does for ours.
+/// openrouter.ai. It adapts requests to its providers itself, as this file does to ours.
 pub const OPENROUTER: Quirks = Quirks {
     name: "openrouter",
     ..Quirks::NONE

@@ -1,15 +1,15 @@
-//! A known server is one that is known by its host. Each dialect lists its own, with the paths
-//! under which each is called, the variable where its key usually is, and its provider in the list
-//! of prices.
+//! A known server is a server that is recognised by its host. Each dialect lists its own servers,
+//! with the paths of their base URLs, the variable that usually holds the key, and the provider in
+//! the list of prices.
 //!
-//! They are lists and no rule: a host that is in none may have any path, and need no key.
+//! The lists are no rule: a host that is in none may have any path, and need no key.
 
 use super::{ALL, Protocol};
 
-/// A server that is known by its host.
+/// A server that is recognised by its host.
 #[derive(Debug)]
 pub struct KnownServer {
-    /// The host, by which it is known.
+    /// The host.
     pub host: HostPattern,
     /// The paths that a base URL may have after the host; the first is the usual one.
     pub paths: &'static [&'static str],
@@ -29,7 +29,7 @@ pub enum HostPattern {
     Ends(&'static str),
     /// Any host whose name begins and ends with these texts.
     Between(&'static str, &'static str),
-    /// Any host at this port, by which everybody knows the server.
+    /// Any host at this port, which is the server's well-known port.
     Port(u16),
 }
 
@@ -51,8 +51,8 @@ pub(crate) const fn known_server(
 
 use HostPattern::{Between, Ends, Is, Port};
 
-/// The servers that speak OpenAI's dialect, also those of providers who have a dialect of their
-/// own.
+/// The servers that speak OpenAI's dialect. Some belong to providers that also have a dialect of
+/// their own.
 pub(crate) const OPENAI: &[KnownServer] = &[
     known_server(
         Is("api.openai.com"),

@@ -143,7 +143,7 @@ fn prelude_words(bytes: &[u8]) -> Option<[u32; 3]> {
 /// Checks a whole frame, and calls `event` if the frame is a message of a known type.
 ///
 /// The name of an event is its `:event-type`. The name of an exception is `exception/` and its
-/// type, and that of an error is `error/` and its code. The data is the payload. Only an error has
+/// type. The name of an error is `error/` and its code. The data is the payload. Only an error has
 /// its text in a header, so its data is `{"message":…}`.
 fn emit_frame<R>(
     frame: &[u8],
@@ -244,7 +244,7 @@ fn read_header(bytes: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
     Some((name, if *kind == STRING { value } else { &[] }, rest))
 }
 
-/// Returns a big-endian word, and what comes after it.
+/// Returns a big-endian word, and the bytes after it.
 fn read_word(bytes: &[u8]) -> Option<(u32, &[u8])> {
     let (word, rest) = bytes.split_first_chunk()?;
     Some((u32::from_be_bytes(*word), rest))

@@ -179,7 +179,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// Consumes an object. `each` gets the span of every key, quotes included, and must consume
-    /// exactly the value of that member. What `each` returns has no effect, unless it is a fault.
+    /// exactly the value of that member. Its result has no effect, unless it is a fault.
     pub fn object<R>(
         &mut self,
         mut each: impl FnMut(&mut Self, Span) -> Result<R, Broken>,
@@ -199,7 +199,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// Consumes an array. `each` gets the index of every element, and must consume exactly that
-    /// element. What `each` returns has no effect, unless it is a fault.
+    /// element. Its result has no effect, unless it is a fault.
     pub fn array<R>(
         &mut self,
         each: impl FnMut(&mut Self, usize) -> Result<R, Broken>,
@@ -207,7 +207,7 @@ impl<'a> Cursor<'a> {
         self.enclosed(b'[', b']', "expected an array", each)
     }
 
-    /// Consumes a value between two brackets. `each` consumes what stands between two commas.
+    /// Consumes a value between two brackets. `each` consumes the text between two commas.
     #[inline]
     fn enclosed<R>(
         &mut self,
@@ -461,7 +461,7 @@ impl<'a> Cursor<'a> {
         self.text.get(from..).unwrap_or_default()
     }
 
-    /// Returns the fault at this place. If the text's encoding is the cause, the reason says so.
+    /// Returns the fault at this place. If the text's encoding is the cause, the reason names it.
     #[cold]
     fn broken_here(&self, why: &'static str) -> Broken {
         let why = match self.text {

@@ -94,7 +94,8 @@ mod tests {
 
     const LIMIT: usize = 1 << 20;
 
-    /// The lines of a stream that comes in these reads, and the one that its end ends.
+    /// Returns the lines of a stream that comes in these reads, and the line that the stream's end
+    /// ends.
     fn decode(limit: usize, reads: &[&[u8]]) -> (Vec<String>, Result<Option<String>, TooLarge>) {
         let text = |event: Event<'_>| {
             assert_eq!(event.name, b"");

@@ -26,7 +26,7 @@ pub(crate) fn starts_with_any(text: &str, starts: &[&str]) -> bool {
 /// One event of a stream, in any framing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Event<'a> {
-    /// The kind of the event, as its framing says it; empty if the framing does not.
+    /// The kind of the event, if its framing has one; else empty.
     pub name: &'a [u8],
     /// The content of the event.
     pub data: &'a [u8],

@@ -1,10 +1,11 @@
-//! A form of files and fields (`multipart/form-data`, RFC 7578), scanned as it comes: only some
-//! fields are read, and it is known where their values stand.
+//! A form of files and fields (`multipart/form-data`, RFC 7578), scanned as it comes. Only some
+//! fields are read, and the places of their values are kept.
 //!
-//! Servers read odd forms in different ways. What one of them could read as another field than the
-//! scanner does is refused: a boundary at any place but between two parts, names with escapes,
-//! parameters that a split at each `;` would read in another way. **Invariant:** however the bytes
-//! are cut, the same comes out, and the scanner holds no more than a part's head and a boundary.
+//! Servers read odd forms in different ways. A form is refused if a server could read a field in it
+//! in another way than the scanner: with a boundary anywhere but between two parts, with escapes in
+//! names, or with parameters that a split at each `;` would change. **Invariant:** the result does
+//! not depend on how the bytes are cut, and the scanner holds no more than a part's head and a
+//! boundary.
 
 use std::borrow::Cow;
 
@@ -19,21 +20,21 @@ const PARTS: usize = 256;
 const HEAD: usize = 8 * 1024;
 /// The longest value of a field that stands once, and the longest beginning of a value.
 const VALUE: usize = 1024;
-/// The most bytes that all values together have which are read as a whole.
+/// The most bytes of all values together that are read whole.
 const VALUES: usize = 64 * 1024;
 
-/// What is read of a field.
+/// How much of a field is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FieldReading {
     /// Nothing.
     Nothing,
     /// Its value, which is short, under this name. The form has the field once, and it is no file.
     Once(&'static str),
-    /// All of its value. It is no file.
+    /// The whole value. It is no file.
     Whole,
-    /// All of its value if it is an object or a list in JSON, else nothing.
+    /// The whole value if it is an object or a list in JSON, else nothing.
     Json,
-    /// All of its value if it is an object or a list in JSON, else its beginning.
+    /// The whole value if it is an object or a list in JSON, else its beginning.
     Beginning,
 }
 
@@ -42,9 +43,9 @@ pub enum FieldReading {
 pub struct FormField {
     /// Its name.
     pub name: Cow<'static, str>,
-    /// What is read of it.
+    /// How much of the field is read.
     pub reading: FieldReading,
-    /// Its value, or the beginning of it.
+    /// The value, or its beginning.
     pub value: Vec<u8>,
     /// The place of these bytes in the form.
     pub span: Span,
@@ -55,9 +56,9 @@ pub struct FormField {
 /// Why a form cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FormFault {
-    /// The field that is wrong, if it is one.
+    /// The field at fault, if it is one field.
     pub field: Option<Cow<'static, str>>,
-    /// What is wrong with it, or with the form.
+    /// The fault of the field, or of the form.
     pub why: &'static str,
 }
 
@@ -66,29 +67,29 @@ pub struct FormFault {
 pub struct FormScanner {
     /// `--`, and the boundary.
     delimiter: memmem::Finder<'static>,
-    /// Says what is read of a field of this name.
+    /// Returns how much of a field of this name is read.
     reading: fn(&str) -> FieldReading,
     /// The bytes that are not read yet.
     rest: Vec<u8>,
-    /// The place of the first of them in the form.
+    /// The place of their first byte in the form.
     rest_start: usize,
     state: State,
     parts: usize,
     found: Vec<FormField>,
 }
 
-/// What comes next.
+/// The part of the form that comes next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     /// The first delimiter.
     Start,
-    /// What follows a delimiter.
+    /// The bytes after a delimiter.
     Delimiter,
     /// The head of a part.
     Head,
     /// The content of a part. True if the field is read.
     Content(bool),
-    /// Nothing but the end of a line.
+    /// The end: only line ends may follow.
     Over,
 }
 
@@ -121,8 +122,8 @@ pub fn form_boundary(content_type: &[u8]) -> Option<Result<&str, &'static str>> 
 }
 
 impl FormScanner {
-    /// Begins to read a form with this boundary. `reading` says what is read of a field by its
-    /// name.
+    /// Begins to read a form with this boundary. `reading` decides by a field's name how much of it
+    /// is read.
     pub fn new(boundary: &str, reading: fn(&str) -> FieldReading) -> FormScanner {
         FormScanner {
             delimiter: memmem::Finder::new(format!("--{boundary}").as_bytes()).into_owned(),
@@ -192,7 +193,7 @@ impl FormScanner {
             },
             State::Content(reads) => match self.delimiter.find(&self.rest) {
                 Some(found) => {
-                    // A field that is too long is told first: if it comes in small pieces, its
+                    // A field that is too long is reported first: if it comes in small pieces, its
                     // boundary is not known yet.
                     let length = found.saturating_sub(2);
                     let reads = self.keep(reads, length)?;
@@ -259,7 +260,7 @@ impl FormScanner {
         Ok(true)
     }
 
-    /// Returns the room that one more value has which is read as a whole.
+    /// Returns the room for one more value that is read whole.
     fn room(&self) -> usize {
         let fields = self.found.iter();
         let whole = fields.filter(|field| {
@@ -276,7 +277,7 @@ impl FormScanner {
         });
     }
 
-    /// Returns a field whose value begins at this place, if it is one that is read.
+    /// Returns a field whose value begins at this place, if the field is read.
     fn begin_field(
         &self,
         part: PartName<'_>,
@@ -336,7 +337,8 @@ enum ValueStart {
 }
 
 impl ValueStart {
-    /// Looks at a value in two pieces. Some servers look past blanks and marks that are no JSON.
+    /// Classifies a value in two pieces. Some servers ignore blanks before JSON, and marks that are
+    /// no JSON.
     fn classify(value: &[u8], more: &[u8]) -> ValueStart {
         let start: Vec<u8> = value.iter().chain(more).take(VALUE).copied().collect();
         let (text, is_broken) = match std::str::from_utf8(&start) {
@@ -358,7 +360,7 @@ impl ValueStart {
     }
 }
 
-/// Returns whether a letter before a JSON text is looked past, by whichever server.
+/// Returns whether any server ignores this character before a JSON text.
 pub(crate) fn is_blank(letter: char) -> bool {
     letter.is_whitespace() || letter.is_control() || letter == '\u{feff}'
 }
@@ -418,7 +420,7 @@ fn part_name(head: &[u8]) -> Result<PartName<'_>, FormFault> {
             .trim_ascii()
             .to_ascii_lowercase();
         let is = |header: &[u8]| name.eq_ignore_ascii_case(header);
-        // Some servers decode what is encoded, and read forms in forms, and others do not.
+        // Some servers decode encoded parts, and read forms inside forms. Others do not.
         let is_coded = || ![&b"7bit"[..], b"8bit", b"binary"].contains(&&*text);
         has_odd_charset |= is(b"content-type") && !is_like_ascii(&text);
         if is(b"content-disposition") && found.replace(value).is_some()
@@ -437,8 +439,8 @@ fn part_name(head: &[u8]) -> Result<PartName<'_>, FormFault> {
     Ok(part)
 }
 
-/// Returns whether a content type, in lower case, names no character set in which a text is another
-/// one than it looks.
+/// Returns whether a content type, in lower case, names no character set that changes the meaning
+/// of ASCII bytes.
 fn is_like_ascii(content_type: &[u8]) -> bool {
     const KNOWN: [&[u8]; 5] = [b"utf-8", b"utf8", b"us-ascii", b"ascii", b"iso-8859-1"];
     memmem::find_iter(content_type, b"charset").all(|position| {

@@ -1,8 +1,8 @@
 //! An edit replaces, inserts or removes a part of a JSON text. Edits are gathered by span and
 //! applied in one pass. Everything else stays byte for byte.
 //!
-//! The spans must come from one scan of the same text. An edit inside a removed or replaced span is
-//! dropped with it. New text is not checked; the one who adds it must make sure that it fits.
+//! The spans must come from one scan of this text. An edit inside a removed or replaced span is
+//! dropped with it. New text is not checked; the code that adds it must make sure that it fits.
 
 use std::borrow::Cow;
 
@@ -44,7 +44,8 @@ impl<'e> Edits<'e> {
         Self::with_limit(text, usize::MAX)
     }
 
-    /// Returns an empty set of edits that takes no more than `most`, and says if there were more.
+    /// Returns an empty set of edits. Edits beyond the first `max_edits` are dropped, and
+    /// [`is_over`](Self::is_over) then returns true.
     pub fn with_limit(text: &'e [u8], max_edits: usize) -> Self {
         Self {
             text,
@@ -157,8 +158,8 @@ impl<'e> Edits<'e> {
         put(Part::Old(copied..text.len()));
     }
 
-    /// Returns the edited text in parts, and how much of it is copied. `body` is the text before.
-    /// Short parts are put together, since each part is sent by itself.
+    /// Returns the edited text in parts, and the number of copied bytes. `body` is the text before
+    /// the edits. Short parts are put together, since each part is sent by itself.
     pub fn parts(mut self, body: &Bytes) -> (Vec<Bytes>, usize) {
         const SHORT: usize = 4096;
         let is_short = body.len() <= SHORT_BODY;
@@ -193,7 +194,7 @@ impl<'e> Edits<'e> {
 pub fn without_members(object: &[u8], mut is_left_out: impl FnMut(&str) -> bool) -> Vec<u8> {
     let mut edits = Edits::new(object);
     let mut rest = Vec::new();
-    // What is no object stays as it is.
+    // A value that is no object stays as it is.
     let _read = Cursor::new(object).maybe_members(|key, value| {
         if is_left_out(&String::from_utf8_lossy(&name_of(object, &key))) {
             edits.remove_member(&key, &value);
@@ -276,7 +277,7 @@ fn is_followed(text: &[u8], open: usize, later: &[Edit<'_>]) -> bool {
     text.get(first) != Some(&b'}')
 }
 
-/// Returns the first place at or after `at` that is not white space.
+/// Returns the first place at or after `start` that is not white space.
 fn after_blank(text: &[u8], start: usize) -> usize {
     let rest = text.get(start..).unwrap_or_default();
     start
@@ -286,8 +287,8 @@ fn after_blank(text: &[u8], start: usize) -> usize {
             .unwrap_or(rest.len())
 }
 
-/// Returns the place of the comma before the member at `at`, or `at` itself if that member is the
-/// first one.
+/// Returns the place of the comma before the member at `member_start`, or `member_start` itself if
+/// the member is the first one.
 fn comma_before(text: &[u8], member_start: usize) -> usize {
     let before = text.get(..member_start).unwrap_or_default();
     match before.iter().rposition(|byte| !is_blank(*byte)) {

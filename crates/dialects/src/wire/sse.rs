@@ -17,7 +17,7 @@ use super::Event;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TooLarge;
 
-/// What a stream holds.
+/// A piece of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Piece<'a> {
     /// An event that has ended.
@@ -89,7 +89,7 @@ impl Decoder {
         })
     }
 
-    /// Does the same, and hands over strays too.
+    /// Takes one network read like [`feed`](Self::feed), and hands over stray lines, too.
     #[inline]
     pub fn pieces<B>(
         &mut self,
@@ -175,7 +175,7 @@ impl Decoder {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// Takes a line that gives the same name as the last such line. Returns what follows it.
+    /// Takes a line that repeats the name of the last such line. Returns the bytes after it.
     fn same_name<'r>(&mut self, rest: &'r [u8]) -> Option<&'r [u8]> {
         if self.name_line.is_empty() || !self.line.is_empty() {
             return None;

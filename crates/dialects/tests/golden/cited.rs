@@ -1,5 +1,5 @@
-//! Citations in answers: each format's are told in each other format, whole and as a stream, or are
-//! named as lost.
+//! Citations in answers: the citations of each format appear in each other format, whole and as a
+//! stream, or are named as lost.
 
 use std::fs;
 
@@ -14,7 +14,7 @@ use crate::frames;
 const URL: &str = "https://example.com/tides";
 const TITLE: &str = "Tides";
 
-/// The dialects whose answers have citations, and the door that has the same format.
+/// The dialects whose answers have citations, and the door with the dialect's format.
 const DIALECTS: [(&str, Option<&Front>); 6] = [
     ("anthropic", Some(&MESSAGES)),
     ("gemini", Some(&GEMINI)),
@@ -86,7 +86,7 @@ fn all(text: &str, name: &str) -> Vec<Value> {
     found
 }
 
-/// What a door says of the source of the bytes 7 to 26, which are the characters 6 to 25.
+/// Checks a door's citation of the source of the bytes 7 to 26, which are the characters 6 to 25.
 #[track_caller]
 fn check(text: &str, front: &Front, what: &str) {
     let found = match front.name {
@@ -111,7 +111,7 @@ fn check(text: &str, front: &Front, what: &str) {
     let found: Vec<Value> = found
         .into_iter()
         .map(|mut citation| {
-            // The words of the source are told only by Anthropic and Bedrock.
+            // Only Anthropic and Bedrock have the words of the source.
             citation
                 .as_object_mut()
                 .expect("an object")
@@ -206,7 +206,7 @@ fn what_a_format_cannot_cite_is_named_as_lost() {
     }
 }
 
-/// Checks that a dialect's source without a URL is told only at Gemini's door, and is named as lost
+/// Checks that a dialect's source without a URL appears only at Gemini's door, and is named as lost
 /// at all others.
 #[track_caller]
 fn check_without_url(name: &str, answer: &str, stream: &[u8], source: &Value) {
@@ -244,7 +244,7 @@ fn check_without_url(name: &str, answer: &str, stream: &[u8], source: &Value) {
     }
 }
 
-/// Cohere's sources are documents and results of tools. Most of them have no URL.
+/// Cohere's sources are documents and results of tools. Most have no URL.
 #[test]
 fn documents_and_results_cited_by_cohere_are_lost() {
     let sources = json!([{"type": "tool", "id": "get_tides_1:0", "tool_output": {"high": "6"}}]);

@@ -4,12 +4,12 @@
 use std::fs;
 use std::path::Path;
 
-/// Gathers what differs, so that one run shows all of it.
+/// Gathers differences, so that one run shows them all.
 #[derive(Default)]
 pub struct Differences(Vec<String>);
 
 impl Differences {
-    /// Compares what there is with the file; without a file nothing is expected.
+    /// Compares a text with its file. Without a file no text is expected.
     pub fn compare(&mut self, file: &Path, found: Option<&str>) {
         let expected = fs::read_to_string(file).ok();
         if expected.as_deref() == found {
@@ -33,7 +33,7 @@ impl Differences {
         });
     }
 
-    /// Something that no file says.
+    /// Adds a difference that no file shows.
     pub fn add(&mut self, what: String) {
         self.0.push(what);
     }

@@ -1,8 +1,8 @@
-//! The same by the other front doors: what callers of each format are asked for, and get.
+//! The cases by the other front doors: the requests and the answers of each format's callers.
 //!
-//! `<door>.json` is a request as they write it: `<door>.written` says what becomes of it at each
-//! dialect. Of the answers and streams that were recorded in some cases there is a file each,
-//! `<recorded>.<door>.out`. All others must tell what callers of chat completions are told.
+//! `<door>.json` is a request as they write it: `<door>.written` has the request that each dialect
+//! gets. Some recorded answers and streams have a file `<recorded>.<door>.out`. All others must
+//! have the content of the answer at chat completions.
 
 mod gemini;
 mod messages;
@@ -30,7 +30,7 @@ struct Door {
     plain: &'static str,
     whole: fn(&Value) -> Result<Told, String>,
     stream: fn(&str) -> Result<Told, String>,
-    /// What can be told of what chat completions tell.
+    /// Returns the part of a chat completion's content that the door can show.
     tellable: fn(Told) -> Told,
 }
 
@@ -111,7 +111,7 @@ const ANSWERED: [&str; 10] = [
     "length-in-a-call",
 ];
 
-/// What breaks the clients of most doors, and not those of chat completions.
+/// The fault that breaks the clients of most doors, but not those of chat completions.
 const BROKEN_CALL: &str = "the arguments of a call are no JSON object";
 
 #[test]
@@ -132,7 +132,8 @@ fn requests() {
     differences.none();
 }
 
-/// What becomes of a request at each dialect. One that gets the same as one before says so.
+/// Returns the request for each dialect. A request that equals an earlier one names the earlier
+/// one.
 fn written(case: &Case, door: &Door, request: &str) -> String {
     let mut all = String::new();
     let mut seen: Vec<(String, &str)> = Vec::new();
@@ -213,7 +214,7 @@ fn streams() {
     differences.none();
 }
 
-/// The two forms of Gemini's streams have the same chunks.
+/// The two forms of Gemini's streams have equal chunks.
 #[test]
 fn an_array_has_the_chunks_of_the_events() {
     let [.., events, array] = &DOORS;
@@ -241,8 +242,8 @@ fn an_array_has_the_chunks_of_the_events() {
     }
 }
 
-/// However a stream is cut into reads, the caller gets the same; and one that ends too soon never
-/// looks whole.
+/// The caller's bytes do not depend on how a stream is cut into reads, and a stream that ends too
+/// soon never looks complete.
 #[test]
 fn cuts() {
     for door in &DOORS {
@@ -326,8 +327,8 @@ fn passes(door: &Door, dialect: Dialect) -> bool {
     )
 }
 
-/// The caller, and what reading an answer must undo: what the case's request leaves to undo, and
-/// what an answer repeats of the door's own request.
+/// Returns the caller, and the changes that reading an answer must undo: the changes of the case's
+/// request, and the parts of the door's own request that its answer repeats.
 fn of(case: &Case, door: &Door, dialect: Dialect) -> For {
     let own = case.request(&format!("{}.json", door.front.name));
     let model = case.model(dialect.name, dialect.model);
@@ -359,7 +360,7 @@ fn answer(
     Ok(String::from_utf8(answer.body).expect("UTF-8"))
 }
 
-/// What the caller gets, and whether it is whole.
+/// Returns the caller's bytes, and whether the stream is complete.
 fn stream(
     dialect: Dialect,
     to: &For,
@@ -370,8 +371,7 @@ fn stream(
     (told(&streamed), streamed.end.is_ok())
 }
 
-/// Checks that an answer, and the stream that it becomes, tell what callers of chat completions are
-/// told.
+/// Checks that an answer, and the stream that it becomes, have the content of the chat completion.
 fn same_answer(
     case: &Case,
     door: &Door,
@@ -439,7 +439,8 @@ fn same_stream(case: &Case, door: &Door, dialect: Dialect, bytes: &[u8]) -> Resu
     same(&tellable(door, dialect, chat), &(door.stream)(&out)?)
 }
 
-/// What a door can tell of what chat completions tell. What passes has no text for a refusal.
+/// Returns the part of a chat completion's content that a door can show. A refusal that passes has
+/// no text.
 fn tellable(door: &Door, dialect: Dialect, mut chat: Told) -> Told {
     if passes(door, dialect) {
         chat.refusal.clear();

@@ -1,5 +1,5 @@
-//! From a dialect's name to its functions: what the gateway does with a request and its answer,
-//! without the network in between.
+//! From a dialect's name to its functions: the gateway's work on a request and its answer, without
+//! the network in between.
 
 use bytes::Bytes;
 use dialects::front::{CHAT, Front, GEMINI_ARRAY, PathRequest};
@@ -71,7 +71,7 @@ pub fn all() -> impl Iterator<Item = Dialect> {
 
 const EVENT_LIMIT: usize = 1024 * 1024;
 
-/// A dialect, and the model that a case is for unless it says otherwise.
+/// A dialect, and the usual model of a case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Dialect {
     pub name: &'static str,
@@ -132,7 +132,7 @@ impl Dialect {
         let spoken = self.spoken(false);
         let body = Bytes::copy_from_slice(body.as_bytes());
         let envelope = front.envelope(&body).expect("a request");
-        // Where the body does not say it, the path does.
+        // Where the body does not name the model, the path does.
         let asked = PathRequest {
             model: envelope.model.is_empty().then(|| "m".to_owned()),
             stream: *front == GEMINI_ARRAY,
@@ -185,7 +185,7 @@ impl Dialect {
             .map(|(answer, _)| answer)
     }
 
-    /// Reads a stream that comes in these pieces: what the caller gets, and how it ends.
+    /// Reads a stream that comes in these pieces. Returns the caller's bytes, and the end.
     pub fn stream<'b>(
         self,
         to: For,
@@ -224,7 +224,7 @@ impl Dialect {
     }
 }
 
-/// The front door whose caller gets an answer, and what reading it must undo.
+/// The front door whose caller gets an answer, and the changes that reading the answer must undo.
 #[derive(Clone)]
 pub struct For(pub &'static Front, pub Undo);
 
@@ -235,7 +235,7 @@ impl For {
     }
 }
 
-/// What came of a stream.
+/// The result of a stream.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Streamed {
     pub out: Vec<u8>,

@@ -1,8 +1,9 @@
-//! Errors: what each dialect says, and what callers of each door are told of it.
+//! Errors: each dialect's reading of a provider's error, and the error that callers of each door
+//! get.
 //!
-//! `<dialect>.errors` in the folder `errors` has answers of a provider, and `.errors.out` beside it
-//! what was read of each, and what callers are told if the request is at fault. Of all other errors
-//! the gateway speaks in its own words: `refusals.out` has the forms that they take.
+//! `<dialect>.errors` in the folder `errors` has answers of a provider. `.errors.out` next to it
+//! has the error that was read of each, and the error for callers if the request is at fault. All
+//! other errors have the gateway's own words: `refusals.out` has their forms.
 
 use dialects::ErrorHead;
 use dialects::front::{AnswerSoFar, CallerError, FRONTS, Front};
@@ -84,8 +85,8 @@ fn errors() {
     differences.none();
 }
 
-/// Each status that a gateway refuses with: its body at each door, and the end of a stream that had
-/// not begun, and of one that had.
+/// Each status of the gateway's own refusals: its body at each door, and the end of a stream before
+/// and after its first event.
 #[test]
 fn refusals() {
     let mut found = String::new();

@@ -37,7 +37,7 @@ pub struct Case {
     pub path: PathBuf,
 }
 
-/// What was recorded of a provider: `anthropic.refusal.answer` is dialect `anthropic`, an answer.
+/// A recorded file of a provider's: `anthropic.refusal.answer` is dialect `anthropic`, an answer.
 pub struct Recorded {
     pub path: PathBuf,
     pub file: String,
@@ -63,8 +63,8 @@ impl Case {
         self.text(file).map(|text| text.trim_end().to_owned())
     }
 
-    /// The model that this dialect is asked for: `models` in the folder says so, a line each, where
-    /// it is not the usual one.
+    /// Returns the model that this dialect is asked for. The folder's file `models` has a line for
+    /// each model that is not the usual one.
     pub fn model(&self, dialect: &str, usual: &str) -> String {
         let said = self.text("models").unwrap_or_default();
         let model = said

@@ -45,7 +45,7 @@ fn frame(name: &str, payload: &str) -> Vec<u8> {
     frame
 }
 
-/// As the standard defines it, bit by bit: not what the gateway uses.
+/// The checksum as the standard defines it, bit by bit: not the gateway's own function.
 fn crc32(bytes: &[u8]) -> u32 {
     !bytes.iter().fold(u32::MAX, |crc, byte| {
         (0..8).fold(crc ^ u32::from(*byte), |crc, _| {

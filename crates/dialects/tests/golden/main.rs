@@ -1,13 +1,16 @@
-//! The dialects by examples: what a caller asks, what each provider is asked then, what each
-//! provider answered, what the caller gets.
+//! The dialects by examples: a caller's request, the request that each provider gets, each
+//! provider's answer, and the answer that the caller gets.
 //!
-//! A folder is a case. `request.json` is the caller's; `<dialect>.request` is what the provider
-//! gets of it, byte by byte after a blank line, or `<dialect>.refused` why it gets nothing.
+//! A folder is a case. `request.json` is the caller's request. `<dialect>.request` is the
+//! provider's, byte by byte after a blank line; `<dialect>.refused` is the reason why the provider
+//! gets none.
+//!
 //! `<dialect>[.<what>].answer` and `.stream` are as providers send them (Bedrock's streams as
-//! lines, which are framed here), and `.out` beside them is what the caller gets. `second.json` is
-//! a second turn, after the answer of the first. What there is for the other front doors, `doors`
-//! says. Files come and go by `UPDATE_GOLDEN=1`, and are read by a person before they are taken;
-//! what the providers' own packages say to them is in `tests/sdk/python/golden`.
+//! lines, which are framed here), and `.out` next to them is the answer that the caller gets.
+//! `second.json` is a second turn, after the answer of the first. The module `doors` explains the
+//! files of the other front doors. `UPDATE_GOLDEN=1` writes the files and removes them, and a
+//! person reads them before they are taken. `tests/sdk/python/golden` has the verdicts of the
+//! providers' own packages.
 
 #![allow(
     missing_docs,
@@ -98,8 +101,7 @@ fn second_turns() {
                     .filter(|text| !text.is_empty())
                     .map(|text| text.as_str()),
             );
-            // What callers send back carries the ids that they were given, which are those of the
-            // recorded answer.
+            // Callers send back the ids that they got, which are the ids of the recorded answer.
             written(
                 &case,
                 dialect,
@@ -112,8 +114,8 @@ fn second_turns() {
     differences.none();
 }
 
-/// Compares what becomes of a front door's request. Vertex gets what Gemini gets, and has files
-/// only where that is not so.
+/// Compares the requests that a front door's request becomes. Vertex gets Gemini's request, and has
+/// files only where it does not.
 fn written(
     case: &Case,
     dialect: Dialect,
@@ -233,7 +235,8 @@ fn streams() {
     differences.none();
 }
 
-/// Whatever reason a buffered answer can end for, a stream can: with the same meaning.
+/// Each reason for which a buffered answer can end is a reason of streams, too, with an equal
+/// meaning.
 #[test]
 fn reasons() {
     let text = Case {
@@ -285,7 +288,7 @@ fn reasons() {
     }
 }
 
-/// However a stream is cut into reads, the caller gets the same.
+/// The caller's bytes do not depend on how a stream is cut into reads.
 #[test]
 fn cuts() {
     for case in cases() {
@@ -335,7 +338,7 @@ fn ends() {
                 let cut = streamed(&case, dialect, &mut [&bytes[..at]].into_iter());
                 let said = String::from_utf8_lossy(&cut.out);
                 if cut.end.is_ok() {
-                    // Nothing but what says nothing may be missing: the counts, or the last line's
+                    // Only parts without content may be missing: the counts, or the last line's
                     // end.
                     let without_usage = |text: &str| {
                         text.split_inclusive("\n\n")
@@ -453,7 +456,7 @@ fn out(recorded: &Recorded) -> PathBuf {
         .with_file_name(format!("{}.out", recorded.file))
 }
 
-/// What the case's request, if it has one, leaves to undo.
+/// Returns the changes of the case's request that its answer must undo, if it has one.
 fn undo(case: &Case, dialect: Dialect) -> dialects::neutral::Undo {
     let request = case.request("request.json");
     let model = case.model(dialect.name, dialect.model);
@@ -493,7 +496,7 @@ fn streamed(case: &Case, dialect: Dialect, pieces: &mut dyn Iterator<Item = &[u8
     )
 }
 
-/// What the caller got, and how it ended.
+/// Returns the caller's bytes, and their end.
 fn told(streamed: &Streamed) -> String {
     let mut said = String::from_utf8(streamed.out.clone()).expect("UTF-8");
     match &streamed.end {

@@ -1,9 +1,9 @@
-//! The endpoints that hold no conversation: what passes to each dialect that has them, and back.
+//! The endpoints without a conversation: the bodies that pass to each dialect that has them, and
+//! back.
 //!
-//! In the folder `other_endpoints`, a file is a door. `=== request` begins what a caller sends to a
-//! path, and `=== answer` what an account's server answers. After each stands what becomes of it,
-//! with
-//! `--- ` before the dialects of which it is true: `UPDATE_GOLDEN=1` writes that anew. Lines of
+//! In the folder `other_endpoints`, a file is a door. `=== request` begins a caller's request to a
+//! path, and `=== answer` the answer of an account's server. After each stands its result, with
+//! `--- ` before the dialects that give it: `UPDATE_GOLDEN=1` writes the results anew. Lines of
 //! forms end with CRLF on their way, and with LF here.
 
 use bytes::Bytes;
@@ -55,7 +55,7 @@ fn requests_and_answers_of_other_endpoints() {
                 (other, _) => panic!("{other}"),
             };
             assert!(!all.is_empty(), "{head}");
-            // What is the same at several dialects is said once.
+            // A result that several dialects share stands there once.
             for (number, (dialect, outcome)) in all.iter().enumerate() {
                 found += &format!("--- {dialect}\n");
                 if all.get(number + 1).is_none_or(|(_, next)| next != outcome) {
@@ -251,8 +251,8 @@ fn answers(front: &'static Front, kind: &str, given: &str) -> Vec<(String, Strin
     found
 }
 
-/// Reads a stream however it is cut. One that ends too soon says a part of the answer, and never
-/// looks whole where events say that they end.
+/// Reads a stream, cut in each way. A stream that ends too soon has a part of the answer, and never
+/// looks complete if its format has an end.
 fn streamed(new: impl Fn() -> Stream, given: &str, says_its_end: bool) -> String {
     let read = |mut pieces: &mut dyn Iterator<Item = &[u8]>| {
         let (mut stream, mut out) = (new(), Vec::new());
@@ -262,7 +262,7 @@ fn streamed(new: impl Fn() -> Stream, given: &str, says_its_end: bool) -> String
     };
     let whole = read(&mut [given.as_bytes()].into_iter());
     assert_eq!(read(&mut given.as_bytes().chunks(1)), whole, "byte by byte");
-    // Nothing but what says nothing may be missing: the counts.
+    // Only the counts may be missing.
     let says = |text: &str| {
         text.lines()
             .filter(|line| !line.contains(r#""choices":[],"#))
@@ -286,7 +286,8 @@ fn streamed(new: impl Fn() -> Stream, given: &str, says_its_end: bool) -> String
     format!("{end}\n{out}")
 }
 
-/// What the gateway makes of an error, and what callers are told if the request is at fault.
+/// Returns the gateway's reading of an error, and the error that callers get if the request is at
+/// fault.
 fn error(front: &Front, dialect: &Dialect, head: &ErrorHead<'_>, body: &str) -> String {
     let error = dialect.error(front, head, body.as_bytes());
     let status = dialect.meant(head.status, &error);
@@ -309,7 +310,7 @@ fn error(front: &Front, dialect: &Dialect, head: &ErrorHead<'_>, body: &str) -> 
     }
 }
 
-/// What an answer used.
+/// Returns the usage of an answer.
 fn used(usage: &Usage) -> String {
     let mut all = vec![format!(
         "tokens {}+{} {}",

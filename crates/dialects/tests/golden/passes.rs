@@ -1,5 +1,5 @@
-//! What passes through Gemini's doors is what came, but for the model: every answer and stream of
-//! Gemini's that was recorded.
+//! Every recorded answer and stream of Gemini's leaves Gemini's doors as it came, but for the
+//! model.
 
 use std::fs;
 
@@ -100,8 +100,8 @@ fn chunks(
     (list.as_array().expect("a list").clone(), is_whole)
 }
 
-/// However a stream is cut into reads, the caller gets what came; and one that ends too soon never
-/// looks whole.
+/// The caller gets the bytes that came, however a stream is cut into reads. A stream that ends too
+/// soon never looks complete.
 #[test]
 fn a_passing_stream_never_looks_falsely_whole() {
     let mut count = 0;

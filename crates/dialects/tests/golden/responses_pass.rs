@@ -1,6 +1,6 @@
-//! What passes from callers of Responses to accounts that serve them: requests before and after,
-//! byte by byte, and streams. `responses_pass.json` has them; `UPDATE_GOLDEN=1` writes what comes
-//! out of it anew.
+//! Bodies that pass from callers of Responses to accounts that serve them: requests before and
+//! after, byte by byte, and streams. `responses_pass.json` has them; `UPDATE_GOLDEN=1` writes the
+//! outputs anew.
 
 use std::fs;
 
@@ -16,7 +16,7 @@ fn responses(dialect: &str) -> Dialect {
     Dialect::from(Protocol::find(dialect).expect("a dialect")).for_endpoint(Endpoint::Responses)
 }
 
-/// Passes a request: what the server gets, and what is lost.
+/// Passes a request. Returns the body that the server gets, and the losses.
 fn passed(dialect: &Dialect, model: &str, body: &str) -> (String, Value) {
     let body = Bytes::copy_from_slice(body.as_bytes());
     let outbound = dialect

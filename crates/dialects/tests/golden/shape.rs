@@ -1,10 +1,10 @@
-//! What official clients need of an answer: the members, their types, and the order in which chunks
-//! tell it.
+//! The shape of an answer that official clients need: the members, their types, and the order of a
+//! stream's chunks.
 
 use serde_json::{Map, Value};
 
-/// What is wrong with a buffered answer. `passes`: its bytes are the upstream's, so there may be
-/// more in it than the standard knows.
+/// Returns the fault of a buffered answer. If it `passes`, its bytes are the upstream's, and may
+/// have members that the standard does not know.
 pub fn answer(text: &str, passes: bool) -> Result<(), String> {
     let answer = object(text)?;
     members(
@@ -77,7 +77,7 @@ pub fn answer(text: &str, passes: bool) -> Result<(), String> {
     Ok(())
 }
 
-/// What is wrong with a stream that ends well.
+/// Returns the fault of a stream that ends well.
 pub fn stream(text: &str, passes: bool) -> Result<(), String> {
     let events = text
         .strip_suffix("data: [DONE]\n\n")
@@ -90,7 +90,7 @@ pub fn stream(text: &str, passes: bool) -> Result<(), String> {
     )
 }
 
-/// What is wrong with a stream's beginning.
+/// Returns the fault of a stream's beginning.
 pub fn beginning(text: &str, passes: bool) -> Result<(), String> {
     let seen = chunks(text, passes)?;
     expect(!seen.counted, "usage before the end")
@@ -206,7 +206,7 @@ fn delta(choice: &Value, passes: bool, seen: &mut Vec<Choice>) -> Result<(), Str
             whole_call(call)?;
             seen.calls += 1;
         } else {
-            // What passes may come at once.
+            // A passing chunk may have all members at once.
             expect(
                 number + 1 == seen.calls || passes && number < seen.calls,
                 "calls are not one after the other",

@@ -1,4 +1,4 @@
-//! What each front door can say to each dialect, as the cases show it: the tables in
+//! The fields of each front door that each dialect can express, as the cases show it: the tables in
 //! `docs/src/providers.md` and `docs/src/doors.md`.
 
 use std::fs;
@@ -6,8 +6,8 @@ use std::fs;
 use crate::drive::DIALECTS;
 use crate::files::root;
 
-/// A row: what it is called, its case, and the fields that it is about; after a `=` a word that
-/// what is written must have.
+/// A row: its name, its case, and its fields; after a `=` a word that the written request must
+/// have.
 type Row = (&'static str, &'static str, &'static [&'static str]);
 
 const CHAT: &[Row] = &[
@@ -409,8 +409,8 @@ const REQUESTS: [(&str, Option<&str>, &[Row]); 4] = [
     ("gemini", Some("gemini"), GEMINI),
 ];
 
-/// What an answer can have: what it is called, the recorded answer that shows it, and what each
-/// door says then. After a `~` it is said in another way.
+/// The parts of an answer: the name, the recorded answer that shows it, and its place in each
+/// door's answer. After a `~` the part has another form.
 const ANSWERS: &[(&str, &str, [&str; 4])] = &[
     ("text", "text/gemini.answer", ["Hello there."; 4]),
     (
@@ -523,7 +523,7 @@ fn head(columns: &[&str]) -> String {
     )
 }
 
-/// ✓ it is said, ○ it is left out or weakened and named, — it is refused.
+/// ✓ the field is sent, ○ it is left out or weakened and named, — it is refused.
 fn mark(door: Option<&str>, case: &str, dialect: &str, fields: &[&str]) -> &'static str {
     let written = door.map_or_else(
         || of_chat(case, dialect),
@@ -548,7 +548,7 @@ fn mark(door: Option<&str>, case: &str, dialect: &str, fields: &[&str]) -> &'sta
     }
 }
 
-/// What becomes of a chat completion at a dialect.
+/// Returns the result of a chat completion at a dialect.
 fn of_chat(case: &str, dialect: &str) -> String {
     let file = |dialect: &str, ending: &str| {
         fs::read_to_string(root().join(case).join(format!("{dialect}.{ending}"))).ok()
@@ -565,7 +565,7 @@ fn of_chat(case: &str, dialect: &str) -> String {
     written.unwrap_or_else(|| panic!("{case} says nothing of {dialect}"))
 }
 
-/// The same for a request by another door.
+/// Returns the result of another door's request at a dialect.
 fn of_door(door: &str, case: &str, dialect: &str) -> String {
     let files = [door.to_owned(), format!("{door}_array")]
         .map(|door| root().join(case).join(format!("{door}.written")));

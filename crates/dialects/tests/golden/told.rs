@@ -1,15 +1,15 @@
-//! What an answer tells, whatever its format: so that the doors can be compared with each other.
+//! The content of an answer in any format, so that the doors can be compared with each other.
 
 use serde_json::{Value, json};
 
-/// What an answer tells.
+/// The content of an answer.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Told {
     pub text: String,
     pub refusal: String,
     pub thinking: String,
     /// Names and arguments. A call whose arguments are no object is left out: not every door can
-    /// tell it.
+    /// show it.
     pub calls: Vec<(String, Value)>,
     /// The reason of the end, as chat completions have it.
     pub reason: String,

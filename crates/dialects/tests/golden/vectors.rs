@@ -1,8 +1,8 @@
-//! Vectors: what becomes of a request for them at each dialect, and of an answer at each door.
+//! Vectors: each dialect's request for them, and each door's answer with them.
 //!
-//! In the folder `vectors`, `<door>.<what>.json` is a request, and `.written` beside it says what
-//! each model is asked. `<dialect>.<what>.<number>.vectors` is an answer to a request for so many
-//! vectors, and `.out` beside it is what the callers of each door get.
+//! In the folder `vectors`, `<door>.<what>.json` is a request, and `.written` next to it has the
+//! request for each model. `<dialect>.<what>.<number>.vectors` is an answer to a request for so
+//! many vectors, and `.out` next to it has the answer for the callers of each door.
 
 use bytes::Bytes;
 use dialects::front::{EMBEDDINGS, Front, GEMINI_EMBED, GEMINI_EMBEDS, PathRequest};

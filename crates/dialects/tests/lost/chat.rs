@@ -1,4 +1,4 @@
-//! What callers of chat completions can write.
+//! The fields that callers of chat completions can write.
 
 use dialects::front::CHAT;
 use serde_json::{Value, json};
@@ -113,11 +113,11 @@ const SYSTEMS: &[&str] = &[
     r#"{"role":"developer","content":[{"type":"text","text":"§","cache_control":{"type":"ephemeral"}}],"novel":"§"}"#,
 ];
 
-/// Advice, and what says nothing here.
+/// Fields that are hints only, and fields without a meaning here.
 const ADVICE: &[&str] = &[
     // Whether the counts come in a chunk of their own, which the writer of the answer knows.
     "stream_options",
-    // What the schema of an answer is called.
+    // The name of the answer's schema.
     "response_format.json_schema.name",
 ];
 
@@ -157,7 +157,7 @@ const WORDS: &[Word] = &[
 
 /// Names that stand for others.
 const NAMES: &[(&str, &str)] = &[
-    // What a thought is made of.
+    // The parts of a thought.
     ("messages[].thinking_blocks", "messages[].thinking_blocks"),
     ("max_tokens", "max_completion_tokens"),
 ];

@@ -1,4 +1,4 @@
-//! What callers of Gemini can write.
+//! The fields that callers of Gemini can write.
 
 use dialects::front::GEMINI;
 use serde_json::{Map, Value, json};
@@ -103,7 +103,7 @@ const USERS: &[&str] = &[
     r#"{"fileData":{"fileUri":"https://generativelanguage.googleapis.com/v1beta/files/§"}}"#,
 ];
 
-/// Parts of a model, besides calls.
+/// Parts of a model, other than calls.
 const MODELS: &[&str] = &[
     r#"{"text":"§"}"#,
     r#"{"text":"§","thought":true}"#,
@@ -127,9 +127,9 @@ const RESULTS: &[&str] = &[
     r#"[{"functionCall":{"name":"only"}},{"functionResponse":{"name":"only","response":{},"parts":[{"inlineData":{"mimeType":"application/pdf","data":"JVBERi0x§"}},{"fileData":{"mimeType":"image/png","fileUri":"https://example.com/§.png"}}],"novel":"§"}}]"#,
 ];
 
-/// Advice, and what says nothing here.
+/// Fields that are hints only, and fields without a meaning here.
 const ADVICE: &[&str] = &[
-    // The effort says it, or it is lost; what is shown, the writer of the answer knows.
+    // The effort expresses it, or it is lost. The writer of the answer decides what is shown.
     "includeThoughts",
     // It means something to the model that made it.
     "thoughtSignature",
@@ -144,7 +144,8 @@ const WORDS: &[Word] = &[
         "HIGH",
         HIGH,
     ),
-    // Who does not think need not be told, and who thinks as it likes either.
+    // A request without thinking needs no words for that, nor does a request that leaves thinking
+    // to the model.
     (
         "generationConfig.thinkingConfig.thinkingBudget",
         "0",
@@ -232,7 +233,7 @@ const WORDS: &[Word] = &[
 
 /// Names that stand for others.
 const NAMES: &[(&str, &str)] = &[
-    // An effort or the lack of it is what the settings come to.
+    // The effort, or its absence, follows from the settings.
     (
         "generationConfig.thinkingConfig",
         "generationConfig.thinkingConfig.thinkingBudget",

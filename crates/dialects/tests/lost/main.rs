@@ -1,5 +1,5 @@
-//! Nothing of a request is lost without a word: each of its leaves stands in what is written, or is
-//! named in the losses, or is advice that is left out on purpose.
+//! No field of a request is lost in silence: each leaf stands in the written request, or is named
+//! in the losses, or is a hint that is left out on purpose.
 //!
 //! Requests are put together from tables of the fields of each format. `§` stands for a mark,
 //! another one each time.
@@ -25,25 +25,26 @@ use dialects::{Dialect, Endpoint, Protocol, Settings, Translate};
 use proptest::prelude::*;
 use serde_json::{Map, Value};
 
-/// What the callers of a front door can write.
+/// The fields that the callers of a front door can write.
 struct Tables {
     front: &'static Front,
-    /// Rows of JSON: what each table is made of, `body` knows.
+    /// Rows of JSON. The function `body` knows the parts that each table is for.
     rows: &'static [&'static [&'static str]],
     /// The most rows of each table in one request.
     most: &'static [usize],
     /// Puts the rows of each table together to a request.
     body: fn(&[Vec<Value>], &mut Marks) -> Value,
-    /// Names of members that need not be named: what is in them says nothing to a model of another
+    /// Members that need not be named, because their values mean nothing to a model of another
     /// provider.
     advice: &'static [&'static str],
     /// The forms of words, where a dialect has others.
     words: &'static [&'static [Word]],
     /// Names of losses that stand for other paths than their own.
     names: &'static [(&'static str, &'static str)],
-    /// Members that only say what something is, or bind a result to its call. The form says that.
+    /// Members that only give the type of an object, or bind a result to its call. The form of the
+    /// request has these facts.
     form: &'static [&'static str],
-    /// Returns what an object is, if it may be lost by that name.
+    /// Returns the type of an object, if it may be lost under that name.
     kind: fn(&Map<String, Value>) -> Option<&str>,
     /// Returns a path as losses have it.
     spelled: fn(&str) -> String,
@@ -85,7 +86,7 @@ const STRICT_ANSWER: &[&str] = &[
     "\"json_object\",\"json_schema\"",
     "json_answer",
 ];
-/// The words that a model is told to think hard by.
+/// The words that ask a model to think hard.
 const HIGH: &[&str] = &[
     "\"high\"",
     "\"HIGH\"",
@@ -93,7 +94,7 @@ const HIGH: &[&str] = &[
     "budget_tokens",
     "\"think\":",
 ];
-/// How a dialect says that it must call a tool.
+/// The words with which a dialect demands a call of a tool.
 const MUST: &[&str] = &["\"required\"", "\"REQUIRED\"", "\"ANY\"", "\"any\""];
 /// How a dialect asks for one call at a time. Without tools there is none.
 const ONE_BY_ONE: &[&str] = &[
@@ -108,7 +109,7 @@ const STRICT: &[&str] = &[
     "\"mode\":\"ANY\"",
     "\"mode\":\"VALIDATED\"",
 ];
-/// What every provider does who is told nothing.
+/// The usual behaviour of every provider, which needs no words.
 const UNSAID: &[&str] = &[""];
 
 /// OpenAI's other kind of endpoint.
@@ -130,7 +131,7 @@ const DIALECTS: [(&str, &str); 14] = [
     ("ollama", "qwen3"),
 ];
 
-/// Makes marks. Each is found only where it is said.
+/// Makes marks. Each mark is found only where its field was written.
 #[derive(Default)]
 struct Marks(usize);
 
@@ -158,7 +159,7 @@ impl Tables {
         (self.body)(&rows, &mut marks)
     }
 
-    /// Gathers the leaves. What an object holds may be lost by the name of what the object is.
+    /// Gathers the leaves. The members of an object may be lost by the name of the object's type.
     fn leaves(&self, value: &Value, path: &str, names: &[String], into: &mut Vec<Leaf>) {
         match value {
             Value::Object(members) => {
@@ -196,7 +197,7 @@ impl Tables {
         }
     }
 
-    /// Writes a request: what goes out, and what is lost; or what is refused.
+    /// Writes a request. Returns the written body and the losses, or the refusal.
     fn write(
         &self,
         (dialect, model): (&str, &str),
@@ -224,7 +225,8 @@ impl Tables {
         };
         let outbound = spoken.write(&Translate {
             traits: (protocol.traits)(model),
-            // Where thinking is hidden, nothing passes: what is translated may lose something.
+            // Where thinking is hidden, nothing passes, and a translated request may lose
+            // something.
             hide_reasoning: dialect != "anthropic",
             other: &|_| dialects::OtherModel::Elsewhere,
             ..Translate::new(
@@ -248,8 +250,8 @@ impl Tables {
         ))
     }
 
-    /// Says why something is lost without a word, if anything is. Returns whether the request is
-    /// written.
+    /// Returns whether the request is written. Fails with the name of a field that is lost in
+    /// silence, if there is one.
     fn judge(&self, dialect: (&str, &str), body: &Value) -> Result<bool, String> {
         let mut all = Vec::new();
         self.leaves(body, "", &[], &mut all);
@@ -270,7 +272,7 @@ impl Tables {
                 };
             }
         };
-        // Tools that must not be called need not be told.
+        // Tools that must not be called need not be sent.
         let is_choice = |leaf: &Leaf| {
             ["tool_choice", "toolConfig", "function_call"]
                 .iter()
@@ -337,7 +339,7 @@ impl Tables {
         }
         let mut marks = leaf.text.match_indices("Mark").peekable();
         if marks.peek().is_some() {
-            // What stands around a mark may be written in another way.
+            // The text around a mark may be written in another way.
             return marks.all(|(at, _)| {
                 let mark = &leaf.text[at..];
                 written.contains(&mark[..=mark.find('e').expect("an end")])

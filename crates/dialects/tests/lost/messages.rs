@@ -1,4 +1,4 @@
-//! What callers of Messages can write.
+//! The fields that callers of Messages can write.
 
 use dialects::front::MESSAGES;
 use serde_json::{Value, json};
@@ -72,7 +72,7 @@ const USERS: &[&str] = &[
     r#"{"type":"container_upload","file_id":"§"}"#,
 ];
 
-/// Blocks of an assistant, before what it calls.
+/// Blocks of an assistant, before its calls.
 const ASSISTANTS: &[&str] = &[
     r#"{"type":"thinking","thinking":"§","signature":"§"}"#,
     r#"{"type":"thinking","thinking":"§","signature":""}"#,
@@ -107,7 +107,7 @@ const SYSTEMS: &[&str] = &[
     r#"{"content":[{"type":"text","text":"§"},{"type":"tool_addition","tool":{"name":"§"}}]}"#,
 ];
 
-/// Advice: it helps Anthropic's own servers, and says nothing to a model.
+/// Fields that only help Anthropic's own servers, and change nothing in the answer.
 const ADVICE: &[&str] = &[
     // How long a prompt cache is kept: it is lost with the `cache_control` around it, which is
     // named.
@@ -121,7 +121,7 @@ const ADVICE: &[&str] = &[
     "clear_at",
     // How much of its thinking is shown. All of it is shown, unless the operator hides it.
     "display",
-    // A set of tools by its name, beside each of its tools.
+    // A set of tools by its name, next to each of its tools.
     "toolset_name",
 ];
 
@@ -141,7 +141,7 @@ const WORDS: &[Word] = &[
             "\"think\":",
         ],
     ),
-    // An effort that stands beside it says all that can be said.
+    // An effort next to it expresses all that can be expressed.
     (
         "thinking.type",
         "adaptive",
@@ -156,7 +156,7 @@ const WORDS: &[Word] = &[
             "reasoningConfig",
         ],
     ),
-    // Who does not think need not be told.
+    // A request without thinking needs no words for that.
     ("thinking.type", "disabled", UNSAID),
     ("tool_choice.type", "auto", UNSAID),
     ("tool_choice.type", "any", MUST),
@@ -164,7 +164,7 @@ const WORDS: &[Word] = &[
     ("tool_choice.disable_parallel_tool_use", "true", ONE_BY_ONE),
     // Google holds calls to their schemas in some modes.
     ("tools[].strict", "true", STRICT),
-    // What every provider does who is told nothing.
+    // The usual behaviour of every provider, which needs no words.
     ("service_tier", "auto", UNSAID),
     (
         "messages[].content[].is_error",
@@ -189,7 +189,7 @@ const WORDS: &[Word] = &[
 
 /// Names that stand for others.
 const NAMES: &[(&str, &str)] = &[
-    // What a thought is made of.
+    // The parts of a thought.
     (
         "messages[].content[].thinking",
         "messages[].content[].signature",
@@ -200,7 +200,7 @@ const NAMES: &[(&str, &str)] = &[
         "messages[].content[].title",
         "messages[].content[].content[].title",
     ),
-    // An effort or the lack of it is what the settings come to.
+    // The effort, or its absence, follows from the settings.
     ("output_config.effort", "thinking"),
     ("output_config.effort", "messages[].output_config.effort"),
 ];
@@ -210,7 +210,7 @@ fn body(rows: &[Vec<Value>], marks: &mut Marks) -> Value {
         panic!("five tables")
     };
     let mut all = with_members(json!({"model": "m", "max_tokens": 32_123}), settings);
-    // Nobody writes a format at both places.
+    // No caller writes a format at both places.
     if all
         .get("output_config")
         .is_some_and(|config| config.get("format").is_some())
@@ -269,7 +269,7 @@ fn settings_of_thinking_go_to_claude_only() {
             (&budget, "\"budget_tokens\":9000"),
         ] {
             let (written, losses) = TABLES.write((dialect, model), body).unwrap();
-            // One that thinks by a budget is told nothing of its own liking.
+            // A model that thinks by a budget gets no word for thinking as it likes.
             let is_said = is_claude && (dialect == "anthropic" || body == &budget);
             assert_eq!(
                 written.contains(word),

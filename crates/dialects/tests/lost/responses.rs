@@ -1,4 +1,4 @@
-//! What callers of Responses can write.
+//! The fields that callers of Responses can write.
 
 use dialects::front::RESPONSES;
 use serde_json::{Map, Value, json};
@@ -75,7 +75,7 @@ const SETTINGS: &[&str] = &[
     r#"{"novel":{"deep":["§"]}}"#,
 ];
 
-/// Items of a conversation, besides calls.
+/// Items of a conversation, other than calls.
 const ITEMS: &[&str] = &[
     r#"{"role":"user","content":"§"}"#,
     r#"{"type":"message","role":"user","id":"msg_1","content":[{"type":"input_text","text":"§"}],"internal_chat_message_metadata_passthrough":"§"}"#,
@@ -134,7 +134,7 @@ const CALLS: &[&str] = &[
     r#"[{"type":"apply_patch_call","operation":{"type":"update_file","path":"§","diff":"§"}},{"type":"apply_patch_call_output","output":"§"}]"#,
 ];
 
-/// Advice, and what says nothing here.
+/// Fields that are hints only, and fields without a meaning here.
 const ADVICE: &[&str] = &[
     // How likely a text was.
     "logprobs",
@@ -151,16 +151,16 @@ const ADVICE: &[&str] = &[
     // How much of its thinking is shown. The answer has it, where the model shows any.
     "reasoning.summary",
     "reasoning.generate_summary",
-    // What the schema of an answer is called.
+    // The name of the answer's schema.
     "text.format.name",
 ];
 
 /// The forms of words, where a dialect has others.
 const WORDS: &[Word] = &[
     ("reasoning.effort", "high", HIGH),
-    // Who does not think need not be told.
+    // A request without thinking needs no words for that.
     ("reasoning.effort", "none", UNSAID),
-    // What must come back is in every answer.
+    // Every answer has the thoughts that must come back.
     ("include[]", "reasoning.encrypted_content", UNSAID),
     ("text.verbosity", "medium", UNSAID),
     ("text.format.type", "text", UNSAID),
@@ -168,7 +168,7 @@ const WORDS: &[Word] = &[
     ("text.format.type", "json_schema", UNSAID),
     ("text.format.strict", "true", STRICT_ANSWER),
     ("tool_choice.mode", "auto", UNSAID),
-    // What every provider does who is told nothing.
+    // The usual behaviour of every provider, which needs no words.
     ("strict", "false", UNSAID),
     ("store", "false", UNSAID),
     ("background", "false", UNSAID),

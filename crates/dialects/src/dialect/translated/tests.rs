@@ -1,5 +1,5 @@
-//! A stand-in for a dialect: every event is a JSON array of what it tells, `["text",0,"a"]`, or a
-//! list of such.
+//! A stand-in for a dialect: every event is a JSON array, such as `["text",0,"a"]`, or a list of
+//! arrays.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -22,7 +22,7 @@ const ROLE: &str = r#"0 {"role":"assistant","content":""}"#;
 const STOP: &str = r#"["finish",0,"stop"]"#;
 const END: &str = r#"["end"]"#;
 
-/// Ends with the file if it was told to end so.
+/// The reader of this dialect, whose answer may end with the file.
 #[derive(Default)]
 struct Script {
     ends_with_the_file: bool,
@@ -217,7 +217,7 @@ fn run<'a>(
     }
 }
 
-/// Runs it whole, cut in two at every byte, and byte by byte: always the same.
+/// Runs the stream whole, cut in two at every byte, and byte by byte. All results are equal.
 #[track_caller]
 fn run_all(show_usage: bool, options: &AnswerOptions, framing: Framing, bytes: &[u8]) -> Run {
     let whole = run(show_usage, options, framing, [bytes]);
@@ -254,7 +254,7 @@ fn long(expected: &str) -> String {
     )
 }
 
-/// A stream in every framing; `[DONE]` is added to what is expected.
+/// Checks a stream in every framing; `[DONE]` is added to the expected events.
 #[track_caller]
 fn check(events: &[impl AsRef<[u8]>], expected: &[&str]) {
     for framing in [Framing::Events, Framing::Lines, Framing::Frames] {
@@ -294,12 +294,12 @@ fn a_stream_ends_when_the_dialect_says_so() {
         &[r#"[["text",0,"a"],["finish",0,"stop"],["end"]]"#],
         &[ROLE, r#"0 {"content":"a"}"#, "0 =stop"],
     );
-    // What comes after is not read.
+    // Bytes after the end are not read.
     check(
         &[r#"["text",0,"a"]"#, END, "garbage", r#"["text",0,"b"]"#],
         &[ROLE, r#"0 {"content":"a"}"#, "0 =stop"],
     );
-    // What nobody knows is passed over.
+    // Unknown events are skipped.
     check(
         &[r#"["ping"]"#, "[]", r#"["text",0,"a"]"#, STOP, END],
         &[ROLE, r#"0 {"content":"a"}"#, "0 =stop"],
@@ -378,7 +378,7 @@ fn half_characters_are_replaced() {
             "0 =stop",
         ],
     );
-    // No help for what is broken otherwise.
+    // Other faults are not repaired.
     check_fault(
         &[b"[\"text\",0,\"\xC3\""],
         &[],
@@ -414,7 +414,7 @@ fn the_last_line_end_may_be_missing() {
         .result,
         Err(StreamFault::Cut)
     );
-    // What ends well with the file does not if that ends inside a frame.
+    // A stream that may end with the file must not end inside a frame.
     let bytes = framed(Framing::Frames, &[r#"["text",0,"a"]"#, STOP, r#"["ping"]"#]);
     let whole = |bytes: &[u8]| {
         let reader = Box::new(EndsWithTheFile(Script::default()));
@@ -487,7 +487,7 @@ fn a_stream_may_change_threads() {
     check(stream(true, &options(), Framing::Events));
 }
 
-/// What the gate, the end and the accounts see on the way.
+/// The gate, the end and the accounts can ask for the state on the way.
 #[test]
 fn the_state_can_be_asked() {
     let mut stream = stream(true, &options(), Framing::Lines);
@@ -550,7 +550,8 @@ fn memory_does_not_grow_with_the_stream() {
 }
 
 proptest! {
-    /// However it is cut, in whatever framing: the same; and no `[DONE]` without an end.
+    /// The result does not depend on the cuts or on the framing, and no `[DONE]` comes without an
+    /// end.
     #[test]
     fn cuts_change_nothing(
         mut told in prop::collection::vec(told(), 0..12),

@@ -122,7 +122,7 @@ fn what_passes_has_the_asked_form() {
     assert_eq!(of(base64, "\"AACAPw==\""), passed("\"AACAPw==\""));
     assert_eq!(of(base64, "[1.0]"), passed("\"AACAPw==\""));
     assert_eq!(of(floats, "\"AACAPw==\""), passed("[1.0]"));
-    // What came in another order is written anew.
+    // Vectors that came in another order are written anew.
     let turned = r#"{"data":[{"embedding":[2],"index":1},{"embedding":[1],"index":0}],"usage":{"total_tokens":4}}"#;
     assert_eq!(
         answered(
@@ -139,7 +139,7 @@ fn what_passes_has_the_asked_form() {
     );
 }
 
-/// Returns the body that a dialect sends, and what is lost; or why it sends nothing.
+/// Returns the body that a dialect sends, and the losses; or the reason why it sends nothing.
 fn sent(
     front: &'static Front,
     name: &str,

@@ -10,9 +10,9 @@ use crate::front::reading::scan::{Scan, lenient_number};
 use crate::front::{CHAT, Envelope, Fault};
 use crate::wire::json::{self, Broken, Cursor, Kind};
 
-/// What decides where a request goes, what it may cost and how it is answered. Some servers take
-/// these names in any case, and of several the last: what one of them reads must be what was read
-/// here.
+/// The fields that decide where a request goes, what it may cost and how it is answered. Some
+/// servers take these names in any case, and of several the last one. A server must not read
+/// another field than was read here.
 const KNOWN: [&str; 8] = [
     "model",
     "messages",
@@ -24,7 +24,7 @@ const KNOWN: [&str; 8] = [
     "best_of",
 ];
 
-/// Returns the one of these names that a name is but for its case.
+/// Returns the known name that differs from this name in its case only.
 fn find_other_case<'k>(name: &[u8], known: &[&'k str]) -> Option<&'k str> {
     let may_fold = name
         .iter()
@@ -133,7 +133,7 @@ pub(in crate::front) fn stream_options<'a>(
     Ok(())
 }
 
-/// Whether a `response_format` asks for JSON.
+/// Returns whether a `response_format` asks for JSON.
 fn is_json_format(format: &[u8]) -> bool {
     let mut found = false;
     let read = Cursor::new(format).object(|cursor, key| {

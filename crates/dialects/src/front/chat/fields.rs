@@ -1,11 +1,10 @@
-//! What callers of chat call the fields of a request.
+//! The names that callers of chat have for the fields of a request.
 
 use std::borrow::Cow;
 
 use crate::neutral::{Field, Part, PartKind, Request, shown_name};
 
-/// Returns the usual name of a field: where it has an older or a newer one too, the one that most
-/// callers write.
+/// Returns the usual name of a field: of several names, the one that most callers write.
 pub(crate) fn field_name(request: &Request<'_>, field: &Field) -> Cow<'static, str> {
     Cow::Borrowed(match field {
         Field::Message(index) => return format!("messages[{index}]").into(),
@@ -82,7 +81,7 @@ pub(crate) mod tests {
     use crate::front::chat::read::read_request;
     use crate::neutral::{FieldRefused, Losses, LostFields, Refused, Target, Written};
 
-    /// A request that a dialect wrote; what it does not say is in the caller's words.
+    /// A request that a dialect wrote, with the names of its lost fields in the caller's words.
     pub(crate) type Worded = Written<Cow<'static, str>>;
     type Write = fn(&Request<'_>, &Target<'_>) -> Result<Written, FieldRefused>;
 
@@ -96,7 +95,7 @@ pub(crate) mod tests {
         names.written(&request, write(&request, target))
     }
 
-    /// The fields, in the words of a caller with the usual spelling.
+    /// Returns the lost fields in the words of a caller with the usual spelling.
     pub(crate) fn in_words(losses: LostFields) -> Losses {
         FieldNames::new(field_name).losses(&Request::default(), losses)
     }

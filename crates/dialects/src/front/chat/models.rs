@@ -10,7 +10,7 @@ pub(in crate::front) const LISTS: ModelLists = ModelLists {
         let path = without_azure(path, "models")?;
         route_models(path_under(path, "v1").unwrap_or(path))
     },
-    // Everybody gets this format who does not ask for another.
+    // Callers get this list if they ask for no other one.
     is_wanted: |_, _| false,
     one: |model| {
         let mut w = Writer::default();

@@ -1,9 +1,9 @@
 //! A caller's body → [`Request`].
 //!
-//! One pass over a body that is known to be JSON ([`envelope`](super::envelope) has checked it, and
-//! that no top-level field stands there twice); of any other it makes a refusal. Texts are
-//! borrowed, so that a picture of megabytes is not copied. Where a type is wrong or a number out of
-//! range it is the caller who is told, with the path of the field: a provider would name another.
+//! The body is read in one pass. [`envelope`](super::envelope) has checked that it is JSON, and
+//! that no top-level field stands there twice; any other body is refused. Texts are borrowed, so
+//! that a picture of megabytes is not copied. A wrong type or a number out of range is refused
+//! here, with the path of the caller's own field: a provider would name another one.
 
 mod message;
 mod parts;
@@ -21,15 +21,15 @@ use crate::wire::json::Kind;
 use message::{Pending, read_message};
 use tools::Tools;
 
-/// Reads a body: the request, and what the caller calls its fields.
+/// Reads a body. Returns the request, and the caller's names for its fields.
 pub(crate) fn read_request(body: &[u8]) -> Result<(Request<'_>, FieldNames), Refused> {
     parse_request(body).map_err(|why| *why)
 }
 
 fn parse_request(body: &[u8]) -> Result<(Request<'_>, FieldNames), ReadFault> {
     let mut reading = Reading::default();
-    // Room for ordinary messages, so that the list does not grow step by step; a body of pictures
-    // has few.
+    // Room for ordinary messages, so that the list does not grow step by step. A body of pictures
+    // has few messages.
     reading
         .request
         .messages
@@ -38,7 +38,7 @@ fn parse_request(body: &[u8]) -> Result<(Request<'_>, FieldNames), ReadFault> {
     reading.request()
 }
 
-/// What several fields decide together.
+/// The settings that several fields decide together.
 #[derive(Default)]
 struct Reading<'a> {
     request: Request<'a>,
@@ -158,7 +158,7 @@ impl<'a> Reading<'a> {
     }
 }
 
-/// `response_format`.
+/// Reads `response_format`.
 fn read_format<'a>(
     value: Value<'_, 'a>,
     others: &mut Vec<(Name<'a>, Raw<'a>)>,
@@ -170,7 +170,7 @@ fn read_format<'a>(
         match &**name {
             "type" => kind = value.text()?,
             "json_schema" => schema = json_schema(value, others)?,
-            // Some servers take a schema beside `json_object`.
+            // Some servers take a schema in the object of `json_object`.
             _ => others::note_inner_field(others, "response_format.", name, value)?,
         }
         Ok(())
@@ -222,7 +222,7 @@ fn json_schema<'a>(
     }))
 }
 
-/// A string or several.
+/// Reads a string, or several.
 fn read_stop_words<'a>(
     mut value: Value<'_, 'a>,
     list: &mut Vec<Cow<'a, str>>,
@@ -239,11 +239,10 @@ fn read_stop_words<'a>(
     }
 }
 
-/// The values of `top_k` that mean all tokens, which is the same as silence; -1 is vLLM's.
+/// The values of `top_k` that allow all tokens, as a request without `top_k` does; -1 is vLLM's.
 const ALL_TOKENS: [i64; 2] = [-1, 0];
 
-/// The value of `max_tokens` that means no limit to llama.cpp, Ollama and their clients, which is
-/// the same as silence.
+/// The value of `max_tokens` that sets no limit. llama.cpp, Ollama and their clients write it.
 const NO_LIMIT: [i64; 1] = [-1];
 
 /// Returns whether `modalities` names something else than text.

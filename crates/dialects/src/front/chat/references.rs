@@ -1,5 +1,5 @@
-//! What of a chat request's messages refers to nothing. A reference may stand in every other text
-//! of a part of a message, under any name, because each server has names of its own (`image_url`,
+//! The members of a chat request's messages that cannot refer to files or URLs. Every other text of
+//! a part may hold a reference, because each server has names of its own for them (`image_url`,
 //! `video_url`, `source`, and so on).
 
 /// Returns whether a member refers to nothing.
@@ -10,13 +10,13 @@ pub(super) fn is_plain_in(name: &[u8], is_message: bool, is_text: bool) -> bool 
     }
 }
 
-/// Members of a message that refer to nothing: a server makes text of them. An assistant's `audio`
-/// is the id of what the model itself said before.
+/// Returns whether a member of a message refers to nothing, because a server makes text of it. An
+/// assistant's `audio` is the id of the model's own earlier answer.
 pub(super) fn is_plain_in_message(name: &[u8]) -> bool {
     name == b"audio" || is_plain(name)
 }
 
-/// Members of a part, or of a message, that refer to nothing.
+/// Returns whether a member of a part, or of a message, refers to nothing.
 pub(super) fn is_plain(name: &[u8]) -> bool {
     matches!(
         name,

@@ -1,8 +1,8 @@
 //! [`Event`](crate::neutral::Event)s → the standard answer, as the chunks of a stream
 //! ([`ChunksWriter`]) or whole ([`WholeWriter`]).
 //!
-//! Both are the writer of a [`Draft`](crate::neutral::answer), so that they say the same and cost
-//! the same.
+//! Both are the writer of a [`Draft`](crate::neutral::answer), so that both write the same answer
+//! at the same cost.
 
 mod chunks;
 mod whole;

@@ -28,11 +28,11 @@ pub(super) fn read_count(body: Bytes, asked: &PathRequest) -> Result<ToCount, Fa
     Ok((request, envelope))
 }
 
-/// Finds a request inside the body. Returns also whether anything stands beside it.
+/// Finds a request inside the body. Returns also whether the body has other fields.
 fn find_inner_request(body: &[u8]) -> Option<(Span, bool)> {
     let mut inner = None;
     let mut count = 0;
-    // What is no JSON is told when the request is read.
+    // A body that is no JSON is refused when the request is read.
     let _read = Cursor::new(body).maybe_object(|cursor, key| {
         count += 1;
         let is_inner = camel_name(&String::from_utf8_lossy(&name_of(body, &key)))
@@ -47,7 +47,7 @@ fn find_inner_request(body: &[u8]) -> Option<(Span, bool)> {
     inner.map(|span| (span, count > 1))
 }
 
-/// Refuses a model that is not the one of the path: nobody has looked whether the key may use it.
+/// Refuses a model that is not the model of the path: the key was checked for the latter only.
 fn check_model(request: &[u8], asked: &PathRequest) -> Result<(), Fault> {
     let mut is_other = false;
     let _read = Cursor::new(request).members(|key, value| {

@@ -1,5 +1,5 @@
-//! Gemini's `embedContent` and `batchEmbedContents`, as callers speak them. The first asks for one
-//! vector, the second for many. Google's clients ask for one by either.
+//! The front doors of Gemini's `embedContent` and `batchEmbedContents`. The first gives one vector,
+//! the second many. Google's clients use either for one vector.
 
 use super::{EVENTS, NATIVE, camel_name, envelope, route};
 use crate::front::embeddings::{INPUT_TYPE, MAX_INPUTS, read_purpose};
@@ -20,7 +20,7 @@ use crate::neutral::{Endpoint, Losses, Refused};
 use crate::wire::json::{self, Broken, Cursor, Kind, Span};
 use crate::wire::splice::Edits;
 
-/// Many vectors.
+/// The front door for many vectors.
 pub static GEMINI_EMBEDS: Front = Front {
     name: "gemini_embeds",
     paths: &["/v1beta/models/{model}:batchEmbedContents"],
@@ -38,7 +38,7 @@ pub static GEMINI_EMBEDS: Front = Front {
     ..EMBED
 };
 
-/// One vector.
+/// The front door for one vector.
 pub static GEMINI_EMBED: Front = Front {
     name: "gemini_embed",
     paths: &["/v1beta/models/{model}:embedContent"],
@@ -205,8 +205,8 @@ fn camel_key(body: &[u8], key: &Span) -> String {
     camel_name(&String::from_utf8_lossy(&json::name_of(body, key))).into_owned()
 }
 
-/// Returns whether a model in a body is the model of the path. Only for the latter it is known that
-/// the key may use it.
+/// Returns whether a model in a body is the model of the path. The key was checked for the latter
+/// only.
 fn is_path_model(named: Option<&str>, path_model: &str) -> bool {
     named.is_some_and(|named| route::model_id(named).unwrap_or(named) == path_model)
 }

@@ -1,5 +1,5 @@
 //! The envelope of a Gemini request: the few fields that decide what it may cost and how it is
-//! answered. Which model it is for, and whether a stream is asked for, its path says.
+//! answered. The path names the model, and asks for a stream or a whole answer.
 
 use super::{camel_name, references};
 use crate::front::reading::count::{ReadTotals, each_member};
@@ -15,7 +15,7 @@ pub(super) fn read_envelope(body: &[u8], front: &'static Front) -> Result<Envelo
     let mut scan = Scan::over(body, front, |scan, cursor, name| {
         let name = name_text(name);
         if let Some(known) = FIELDS.into_iter().find(|known| *known == camel_name(&name)) {
-            // One name may be written in two ways.
+            // A name may be in camel case or in snake case.
             if seen.contains(&known) {
                 scan.note(|| Fault::duplicate(known));
             }
@@ -32,7 +32,7 @@ pub(super) fn read_envelope(body: &[u8], front: &'static Front) -> Result<Envelo
 /// The fields that are read here.
 const FIELDS: [&str; 4] = ["contents", "systemInstruction", "tools", "generationConfig"];
 
-/// What the settings of the answer say.
+/// The settings of the answer that the envelope needs.
 #[derive(Default)]
 struct Found {
     thoughts: bool,
@@ -78,7 +78,7 @@ fn scan_settings<'a>(
         match &*camel_name(&name) {
             "maxOutputTokens" => {
                 let span = cursor.value()?;
-                // Zero says nothing.
+                // Zero sets no limit.
                 let max_tokens = lenient_number(cursor, &span).filter(|max_tokens| *max_tokens > 0);
                 scan.envelope.max_tokens = scan.envelope.max_tokens.max(max_tokens);
                 scan.envelope.has_max_tokens = scan.envelope.max_tokens.is_some();
@@ -110,7 +110,7 @@ fn scan_settings<'a>(
     Ok(())
 }
 
-/// Consumes a content, counts what is in it, and returns whether it is a user's.
+/// Consumes a content, counts its parts, and returns whether it is a user's.
 pub(super) fn scan_content(cursor: &mut Cursor<'_>, read: &mut ReadTotals) -> Result<bool, Broken> {
     let mut is_users = true;
     each_member(cursor, read, |cursor, name, read| match name {
@@ -144,7 +144,7 @@ fn scan_part(cursor: &mut Cursor<'_>, read: &mut ReadTotals) -> Result<(), Broke
             "text" | "output" | "code" => read.text(cursor),
             "inlineData" => scan_data(cursor, read),
             "fileData" => {
-                // Somebody else has it: how large it is nobody knows.
+                // Another server has the file, so its size is not known.
                 read.refers = true;
                 read.medium(media::remote_file(), true);
                 read.other(cursor)

@@ -25,7 +25,7 @@ pub(super) fn error_body(error: &CallerError<'_>) -> Vec<u8> {
     w.into_bytes()
 }
 
-/// What an error says besides.
+/// A detail of an error.
 enum Detail<'e> {
     /// The seconds until another try makes sense.
     Wait(u64),
@@ -69,7 +69,7 @@ pub(super) fn error_element(error: &CallerError<'_>) -> Vec<u8> {
 /// Returns Google's word for an HTTP status, and for the type of the error in OpenAI's words.
 fn status_word(status: u16, kind: &str) -> &'static str {
     match status {
-        // It is no fault of the caller's.
+        // The caller has made no mistake.
         400 if kind == "upstream_error" => "FAILED_PRECONDITION",
         401 => "UNAUTHENTICATED",
         402 | 403 => "PERMISSION_DENIED",

@@ -1,4 +1,4 @@
-//! What callers of Gemini call the fields of a request.
+//! The names that callers of Gemini have for the fields of a request.
 
 use std::borrow::Cow;
 
@@ -46,7 +46,7 @@ pub(super) fn field_name(request: &Request<'_>, field: &Field) -> Cow<'static, s
             "generationConfig.thinkingConfig"
         }
         Field::ServiceTier => "serviceTier",
-        // Nobody can say these here.
+        // Gemini's format has no such fields.
         Field::ParticipantName => "contents[].name",
         Field::CacheHint => "cachedContent",
         Field::ParallelCalls => "toolConfig",

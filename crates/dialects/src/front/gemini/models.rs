@@ -17,7 +17,7 @@ pub(super) const LISTS: ModelLists = ModelLists {
     },
     all: |models| {
         let mut w = Writer::default();
-        // There is no token for a next page: it is the last one.
+        // Without a token for a next page, this page is the last one.
         w.object(|w| w.key("models").each(models, write_model));
         w.into_bytes()
     },

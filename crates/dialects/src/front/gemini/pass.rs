@@ -1,7 +1,12 @@
-//! A request that passes to an account that has Gemini's format, and its answer. What is changed
-//! is: a maximum of tokens above the model's, signatures that are sealed or mean nothing to Google,
-//! and the model in the answer. A model in the body is left out: the path names it. So fields that
-//! nobody here knows reach the account, and Google's own tools too.
+//! A request that passes to an account with Gemini's format, and its answer.
+//!
+//! These parts are changed:
+//! * a maximum of tokens above the model's;
+//! * signatures that are sealed, or that mean nothing to Google;
+//! * a model in the body, which is left out because the path names the model;
+//! * the model in the answer.
+//!
+//! All other fields, unknown ones included, reach the account, and so do Google's own tools.
 
 use std::borrow::Cow;
 
@@ -16,7 +21,7 @@ use crate::wire::Event;
 use crate::wire::json::{Broken, Cursor, Kind, Span, name_of, quote_string, text_of};
 use crate::wire::splice::Edits;
 
-/// Changes what must change in a request.
+/// Makes these changes in a request.
 pub(super) fn edit_request(
     job: &PassedRequest<'_>,
     edits: &mut Edits<'_>,
@@ -136,7 +141,8 @@ pub(super) fn write_answer(body: &[u8], answer: &PassedAnswer) -> Vec<u8> {
     passing::edit_answer(body, |cursor, edits| edit_response(cursor, answer, edits))
 }
 
-/// Consumes an answer, or a piece of one. Replaces its model, and seals what each part has signed.
+/// Consumes an answer, or a chunk of one. Replaces its model, and seals the signatures of its
+/// parts.
 fn edit_response(
     cursor: &mut Cursor<'_>,
     answer: &PassedAnswer,

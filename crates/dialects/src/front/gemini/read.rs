@@ -1,8 +1,8 @@
 //! A caller's body → [`Request`].
 //!
-//! One pass over a body that is known to be JSON. A content becomes several messages where it holds
-//! results of tools: each result is a message of its own, before what else the user says. What only
-//! Google's servers can run is refused by its name; what only advises is left out.
+//! The body is known to be JSON, and is read in one pass. A content with results of tools becomes
+//! several messages: each result is a message of its own, before the user's other parts. Tools that
+//! only Google's servers can run are refused by name; fields that are only hints are left out.
 
 mod calls;
 mod media;
@@ -17,7 +17,7 @@ use crate::front::reading::value::{self, Name, ReadFault, Value};
 use crate::neutral::{Message, Raw, Refused, Request, Role};
 use crate::wire::json::Kind;
 
-/// Reads a body: the request, and what the caller calls its fields.
+/// Reads a body. Returns the request, and the caller's names for its fields.
 pub(super) fn read_request(body: &[u8]) -> Result<(Request<'_>, FieldNames), Refused> {
     parse_request(body).map_err(|why| *why)
 }
@@ -38,14 +38,14 @@ fn parse_request(body: &[u8]) -> Result<(Request<'_>, FieldNames), ReadFault> {
     reading.request()
 }
 
-/// What several fields decide together.
+/// The settings that several fields decide together.
 struct ReadSoFar<'a> {
     request: Request<'a>,
     system: Message<'a>,
     tools: tools::DeclaredTools<'a>,
     /// The calls that wait for their results.
     calls: calls::Calls<'a>,
-    /// What the caller calls the fields.
+    /// The caller's names for the fields.
     names: FieldNames,
 }
 
@@ -54,7 +54,7 @@ impl<'a> ReadSoFar<'a> {
     fn field(&mut self, name: &Name<'a>, mut value: Value<'_, 'a>) -> Result<(), ReadFault> {
         let (request, place) = (&mut self.request, value.place);
         match &*camel_name(name) {
-            // The path says it.
+            // The path names the model.
             "model" => value.skip()?,
             "contents" => read_each(value, |index, value| self.content(index, value))?,
             "systemInstruction" if value.kind()? == Kind::String => {
@@ -86,7 +86,7 @@ impl<'a> ReadSoFar<'a> {
         Ok(())
     }
 
-    /// Reads a content to the end of the list.
+    /// Reads a content, and appends its messages to the list.
     fn content(&mut self, index: usize, value: Value<'_, 'a>) -> Result<(), ReadFault> {
         let place = value.place;
         let mut read = parts::Parts::new(Some(index));
@@ -130,7 +130,7 @@ fn read_each<'a>(
     }
 }
 
-/// Reads an object whose members may be written in either way.
+/// Reads an object whose members' names may be in camel case or in snake case.
 fn read_camel_members<'a>(
     value: Value<'_, 'a>,
     mut read: impl FnMut(&str, &Name<'a>, Value<'_, 'a>) -> Result<(), ReadFault>,

@@ -1,10 +1,10 @@
-//! What of a Gemini request's contents refers to nothing. References are the addresses of files, in
-//! any part.
+//! The members of a Gemini request's contents that cannot refer to files. The address of a file may
+//! stand in any other member of a part.
 
 use super::camel_name;
 
-/// Members that refer to nothing: a server makes text of them, or they are what tools were asked,
-/// and what they said.
+/// Returns whether a member refers to nothing: a server makes text of it, or it belongs to a tool's
+/// call or result.
 pub(super) fn is_plain(name: &[u8], _is_message: bool, _is_text: bool) -> bool {
     matches!(
         &*camel_name(&String::from_utf8_lossy(name)),

@@ -96,7 +96,7 @@ fn write_usage(out: &mut Vec<u8>, tally: &Tally) {
     tally.end_usage(out);
 }
 
-/// Returns what every chunk ends with: who answers, and the answer's id.
+/// Returns the end of every chunk: the model's version, and the answer's id.
 fn chunk_tail(header: &AnswerHeader) -> Vec<u8> {
     let mut out = Vec::new();
     put_text(&mut out, r#","modelVersion":"#, &header.model);

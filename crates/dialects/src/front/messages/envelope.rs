@@ -12,7 +12,7 @@ pub(super) fn read_envelope(body: &[u8]) -> Result<Envelope, Fault> {
     scan_envelope(body, true)
 }
 
-/// Reads the body of a request whose tokens are counted: nobody answers it.
+/// Reads the body of a request whose tokens are counted: it gets no answer.
 pub(super) fn to_count(body: &[u8]) -> Result<Envelope, Fault> {
     scan_envelope(body, false).map(|envelope| Envelope {
         stream: false,
@@ -86,7 +86,7 @@ fn scan_field<'a>(scan: &mut Scan<'a>, cursor: &mut Cursor<'a>, name: &[u8]) -> 
     Ok(())
 }
 
-/// Consumes a message, counts what is in it, and returns whether it is a user's.
+/// Consumes a message, counts its content, and returns whether it is a user's.
 fn scan_message(cursor: &mut Cursor<'_>, read: &mut ReadTotals) -> Result<bool, Broken> {
     each_message_member(cursor, read, |cursor, name, read| match name {
         b"content" => scan_content(cursor, read),
@@ -183,7 +183,7 @@ fn scan_source(cursor: &mut Cursor<'_>, read: &mut ReadTotals) -> Result<(), Bro
             read.medium(medium, true);
         }
         Some(data) => read.text += data.len(),
-        // Somebody else has it. It counts as a file does of which nobody knows the size.
+        // Another server has the file, so its size is not known.
         None if !inside => read.medium(media::remote_file(), true),
         None => {}
     }

@@ -33,7 +33,7 @@ pub(super) fn error_event(error: &CallerError<'_>) -> Vec<u8> {
 
 fn error_type(error: &CallerError<'_>) -> &'static str {
     match error.status {
-        // In a stream, too, whose status has left.
+        // In a stream the status has left already, so the type names the cause there too.
         _ if error.code == Some(OVERLOADED) => "overloaded_error",
         401 => "authentication_error",
         402 => "billing_error",
@@ -55,7 +55,7 @@ fn error_message<'e>(error: &CallerError<'e>) -> Cow<'e, str> {
     if error.code != Some("context_length_exceeded") || error.message.starts_with(TOO_LONG) {
         return Cow::Borrowed(error.message);
     }
-    // Providers name both numbers, in any order; the larger one is what was asked.
+    // Providers name both numbers, in any order. The larger one is the request's.
     let numbers = error
         .message
         .split(|c: char| !c.is_ascii_digit())

@@ -1,4 +1,4 @@
-//! What callers of Messages call the fields of a request.
+//! The names that callers of Messages have for the fields of a request.
 
 use std::borrow::Cow;
 
@@ -47,7 +47,7 @@ pub(super) fn field_name(request: &Request<'_>, field: &Field) -> Cow<'static, s
         Field::User => "metadata.user_id",
         Field::Metadata => "metadata",
         Field::ServiceTier => "service_tier",
-        // Nobody can say these here.
+        // Anthropic's format has no such fields.
         Field::FrequencyPenalty => "frequency_penalty",
         Field::PresencePenalty => "presence_penalty",
         Field::Seed => "seed",

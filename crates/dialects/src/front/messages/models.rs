@@ -16,7 +16,7 @@ pub(super) const LISTS: ModelLists = ModelLists {
         let mut w = Writer::default();
         w.object(|w| {
             w.key("data").each(models, write_model);
-            // Clients ask for pages until there is no more.
+            // Clients ask for further pages until this is false.
             w.key("has_more").bool(false);
             w.or_null("first_id", models.first(), |w, model| w.text(model.id));
             w.or_null("last_id", models.last(), |w, model| w.text(model.id));
@@ -36,8 +36,8 @@ fn write_model(w: &mut Writer, model: &ListedModel<'_>) {
         w.key("lifecycle").text("active");
         w.or_null("max_input_tokens", model.context, Writer::number);
         w.or_null("max_tokens", model.max_output, Writer::number);
-        // With this object, each ability that Anthropic knows would have to be there, and some are
-        // not known of any model.
+        // This object would need each ability that Anthropic knows, and some abilities are not
+        // known of any model.
         w.key("capabilities").null();
     });
 }

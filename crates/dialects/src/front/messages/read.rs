@@ -1,8 +1,8 @@
 //! A caller's body → [`Request`].
 //!
-//! One pass over a body that is known to be JSON. A message becomes several where it holds results
-//! of tools: each result is a message of its own, before what else the user says. What only
-//! Anthropic's servers can run is refused by its name; what only advises is left out.
+//! The body is known to be JSON, and is read in one pass. A message with results of tools becomes
+//! several: each result is a message of its own, before the user's other blocks. Tools that only
+//! Anthropic's servers can run are refused by name; fields that are only hints are left out.
 
 mod blocks;
 mod tools;
@@ -16,7 +16,7 @@ use crate::front::reading::value::{self, Name, ReadFault, Value};
 use crate::neutral::{Effort, Field, Format, Message, Raw, Refused, Request, Role, ToolChoice};
 use crate::wire::json::Kind;
 
-/// Reads a body: the request, and what the caller calls its fields.
+/// Reads a body. Returns the request, and the caller's names for its fields.
 pub(super) fn read_request(body: &[u8]) -> Result<(Request<'_>, FieldNames), Refused> {
     parse_request(body).map_err(|why| *why)
 }
@@ -35,14 +35,14 @@ fn parse_request(body: &[u8]) -> Result<(Request<'_>, FieldNames), ReadFault> {
     }
     let request = reading.request();
     check_choice(&request)?;
-    // An effort that nobody named is what the settings of thinking come to.
+    // Without a named effort, the settings of thinking decide the effort.
     if request.thinking.effort.is_none() {
         names.write(Field::Effort, "thinking");
     }
     Ok((request, names))
 }
 
-/// What several fields decide together.
+/// The settings that several fields decide together.
 #[derive(Default)]
 struct Reading<'a> {
     request: Request<'a>,
@@ -50,9 +50,9 @@ struct Reading<'a> {
     tools: tools::ToolList<'a>,
     /// Names of tools that the conversation has shown to the model.
     shown: Vec<Cow<'a, str>>,
-    /// The effort that the last message of the system's sets.
+    /// The effort that the last system message sets.
     effort: Option<Effort>,
-    /// True if the format stands where it once stood.
+    /// True if the format stands in `output_format`, its older place.
     has_old_format: bool,
 }
 
@@ -62,7 +62,7 @@ impl<'a> Reading<'a> {
         let (request, place) = (&mut self.request, value.place);
         match &**name {
             "model" | "stream" => value.skip()?,
-            // A hint for a cache is advice, and says nothing to the model.
+            // A hint for a prompt cache changes nothing in the answer.
             "cache_control" => value.skip()?,
             "messages" => value.array(|index, value| self.message(index, value))?,
             "system" => blocks::read_system(value, &mut self.system)?,
@@ -100,7 +100,7 @@ impl<'a> Reading<'a> {
         Ok(())
     }
 
-    /// Reads a message to the end of the list.
+    /// Reads a message, and appends it to the list.
     fn message(&mut self, index: usize, value: Value<'_, 'a>) -> Result<(), ReadFault> {
         let place = value.place;
         let mut read = blocks::Blocks::of_message(index);
@@ -113,7 +113,7 @@ impl<'a> Reading<'a> {
                     let mut own = Request::default();
                     output_config(value, &mut own)?;
                     self.effort = own.thinking.effort.or(self.effort);
-                    // All else of it is for the whole answer, and is not said in a message.
+                    // The other settings are for the whole answer, and have no place in a message.
                     own.others.extend(
                         own.format
                             .map(|_| (Cow::Borrowed("output_config.format"), Raw(""))),
@@ -122,7 +122,7 @@ impl<'a> Reading<'a> {
                         others::note_name(&mut read.message.others, "", name)
                     });
                 }
-                // It says when the message may be cleared, which never happens here.
+                // It sets when the message may be cleared, which never happens here.
                 "clear_at" => value.skip()?,
                 _ => others::note_field(&mut read.message.others, "", name, value)?,
             }

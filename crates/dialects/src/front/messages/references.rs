@@ -1,9 +1,10 @@
-//! What of a Messages request's conversation refers to nothing. References stand in the sources of
-//! pictures and documents, at any depth.
+//! The members of a Messages request's conversation that cannot refer to files or URLs. The sources
+//! of pictures and documents can, at any depth.
 
-/// Members that refer to nothing: a server makes text of them, or they are what the model said.
+/// Returns whether a member refers to nothing: a server makes text of it, or it is the model's own
+/// text.
 pub(super) fn is_plain(name: &[u8], _is_message: bool, is_text: bool) -> bool {
-    // A text is no reference, whatever it says.
+    // A text is no reference, whatever its words are.
     let is_content = is_text && name == b"content";
     is_content
         || matches!(

@@ -7,8 +7,8 @@ pub(super) use message::MessageWriter;
 use crate::neutral::Finish;
 use crate::neutral::answer::Tally;
 
-/// Returns the word for why the answer ended. `refuses` says that the model refused in words of its
-/// own.
+/// Returns the word for why the answer ended. `refuses` is true if the model refused in its own
+/// words.
 fn stop_reason(finish: Finish, refuses: bool) -> &'static str {
     match finish {
         Finish::Stop if refuses => "refusal",
@@ -19,7 +19,7 @@ fn stop_reason(finish: Finish, refuses: bool) -> &'static str {
     }
 }
 
-/// Appends the usage. The tokens of the prompt are told apart by where they came from.
+/// Appends the usage. The tokens of the prompt are listed by their source.
 fn write_usage(out: &mut Vec<u8>, tally: &Tally) {
     let (usage, counted) = (tally.usage(), tally.counted());
     let fresh = usage.prompt - usage.cached - usage.cache_write;

@@ -1,6 +1,7 @@
-//! What the fields of a form name. They are judged by the same table as the members of a JSON body.
+//! The things that the fields of a form name. They are judged by the same table as the members of a
+//! JSON body.
 //!
-//! A field's name may be a way to a member, as servers read it: `models[]`, `extra_body[model]`,
+//! A field's name may be a path to a member, as servers read it: `models[]`, `extra_body[model]`,
 //! `x.model`. Its value may be JSON.
 
 use super::{
@@ -11,10 +12,10 @@ use crate::wire::json::{Broken, Cursor, Span};
 use crate::wire::multipart::{FieldReading, FormField, is_blank};
 use crate::wire::starts_with_any_case;
 
-/// The most levels of a form's JSON, and of the way in a field's name.
+/// The most levels of a form's JSON, and of the path in a field's name.
 const LEVELS: usize = 16;
 
-/// Returns what is read of a field of this name, to find what it names.
+/// Returns how much of a field of this name is read, to find the things that it names.
 pub(in crate::front) fn field_reading(name: &str) -> FieldReading {
     let names = name_words(name);
     match row_of_way(&names) {
@@ -35,8 +36,8 @@ fn name_words(name: &str) -> Vec<&str> {
         .collect()
 }
 
-/// Returns what stands at the end of a way. Whatever is in something that stands for a model may
-/// name one.
+/// Returns the kind of the value at the end of a path. Anything inside an object that stands for a
+/// model may name one.
 fn row_of_way(names: &[&str]) -> Row {
     names
         .iter()
@@ -46,7 +47,7 @@ fn row_of_way(names: &[&str]) -> Row {
         })
 }
 
-/// A text that a model reads, whatever it looks like.
+/// Returns whether a field of this name holds a text that a model reads, whatever its words are.
 fn is_text(name: &str) -> bool {
     let folded = Folded::fold(name.as_bytes());
     ["prompt", "hotwords", "instructions"]
@@ -54,7 +55,7 @@ fn is_text(name: &str) -> bool {
         .any(|end| folded.word().ends_with(end))
 }
 
-/// A field that servers read as JSON only.
+/// Returns whether servers read a field of this name as JSON only.
 fn is_json(name: &str) -> bool {
     Folded::fold(name.as_bytes()).word() == "extrabody"
 }
@@ -64,8 +65,8 @@ fn can_refer(name: &str) -> bool {
 }
 
 impl Finder {
-    /// Finds what a field of a form names. Its value stands at `span` of the body. Returns what is
-    /// wrong with it, if it cannot be judged.
+    /// Finds the things that a field of a form names. Its value stands at `span` of the body.
+    /// Returns the fault of a value that cannot be judged.
     pub(in crate::front) fn form_field(
         &mut self,
         field: &FormField,
@@ -109,7 +110,7 @@ impl Finder {
         self.plain_field(field, names.last().copied().unwrap_or_default(), row, span)
     }
 
-    /// Finds what the JSON of a field names.
+    /// Finds the things that a field's JSON names.
     fn json_field(
         &mut self,
         cursor: &mut Cursor<'_>,
@@ -136,7 +137,7 @@ impl Finder {
         }
     }
 
-    /// Finds what the text of a field names.
+    /// Finds the things that a field's text names.
     fn plain_field(
         &mut self,
         field: &FormField,

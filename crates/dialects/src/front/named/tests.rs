@@ -69,7 +69,7 @@ fn param(refused: Refused) -> String {
     }
 }
 
-/// Every place where a request of a door can name a model, with the name that callers are told.
+/// Every place where a request of a door can name a model, with the field's name for callers.
 const MODELS: [(&str, &str, &str); 30] = [
     ("chat", r#""models":["m","NAME"]"#, "models[1]"),
     ("chat", r#""fallbacks":["NAME"]"#, "fallbacks[0]"),
@@ -224,7 +224,7 @@ fn a_model_is_the_requests_or_an_allowed_one() {
                         );
                         assert!(name != "far" || !passes, "{field}");
                     }
-                    // What cannot be said in another format is refused for itself.
+                    // A field that another format cannot express is refused for that reason.
                     Err(why) => assert!(name == "far" || !passes, "{field} {name}: {why:?}"),
                 }
             }
@@ -447,7 +447,7 @@ fn words_and_schemas_of_callers_name_no_model() {
     }
 }
 
-/// Every place where a request of a door can name something beside its conversation, with the word
+/// Every place where a request of a door can name something outside its conversation, with the word
 /// that allows it.
 const STORED: [(&str, &str, &str); 21] = [
     (
@@ -656,8 +656,8 @@ fn a_form_is_judged_and_written_like_a_body() {
     }
 }
 
-/// What is stored at the account, and what a server would fetch, needs the account's permission in
-/// a form too.
+/// Stored objects, and files that a server would fetch, need the account's permission in a form,
+/// too.
 #[test]
 fn what_a_form_refers_to_needs_the_accounts_permission() {
     for (field, value, allows) in [

@@ -14,22 +14,23 @@ use crate::upstream::{anthropic, bedrock, gemini, openai};
 use crate::wire::frames::frame;
 use crate::{Dialect, Recipient, Translate};
 
-/// A door and an account of the same format, and what they say to each other.
+/// A door and an account with its format, and the bodies that they exchange.
 struct Pass {
     front: &'static Front,
     dialect: Dialect,
     model: &'static str,
     whole: &'static str,
     stream: &'static str,
-    /// A conversation that holds `THOUGHTS`: in it stand what is sealed, or the account's own.
+    /// A conversation with the word `THOUGHTS` in the place of the thoughts, sealed or the
+    /// account's own.
     turn: &'static str,
-    /// The same without the thoughts.
+    /// The conversation without thoughts.
     without: &'static str,
     lost: &'static str,
 }
 
-/// `<s>` is what signs a thought, `<r>` a thought that nobody may read, and `<c>` what signs a
-/// call. `up` is the model.
+/// `<s>` stands for the signature of a thought, `<r>` for a redacted thought, and `<c>` for the
+/// signature of a call. `up` is the model.
 const CLAUDE: [&str; 4] = [
     r#"{"model":"up","content":[{"type":"thinking","thinking":"signature","signature":"<s>"}, {"type":"redacted_thinking" ,"data":"<r>"},{"type":"tool_use","id":"a","name":"f","input":{"signature":"x","type":"thinking"}},{"type":"new","signature":"y","data":"z"}],"stop_reason":"tool_use","usage":{"input_tokens":5,"output_tokens":7}}"#,
     concat!(
@@ -126,7 +127,7 @@ fn passes() -> [Pass; 5] {
     ]
 }
 
-/// What the account `word` seals in place of the account's own texts.
+/// Returns the text that the account `word` seals in place of its own texts.
 fn sealed(text: &str, word: &'static str) -> String {
     let seal = AnswerSeal(Arc::new(Word(word)));
     [
@@ -257,7 +258,7 @@ fn long_or_unsealed_things_pass_unchanged() {
     }
 }
 
-/// Passes a turn: what the account gets, and what is lost.
+/// Passes a turn. Returns the body that the account gets, and the losses.
 fn sent(pass: &Pass, turn: &str, sealed: Sealed<'_>) -> (String, String) {
     let body = Bytes::copy_from_slice(turn.as_bytes());
     let asked = PathRequest {

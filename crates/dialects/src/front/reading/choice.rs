@@ -1,4 +1,4 @@
-//! The choice of a tool, as OpenAI's two formats write it.
+//! The choice of a tool, in the form of OpenAI's two formats.
 
 use std::borrow::Cow;
 
@@ -9,7 +9,7 @@ use crate::wire::json::Kind;
 /// A tool that is named, and the path of the field that names it.
 pub(in crate::front) type NamedTool<'a> = (Cow<'a, str>, String);
 
-/// A choice as it was read.
+/// A choice of a tool, before it is checked.
 pub(in crate::front) struct ReadChoice<'a> {
     choice: ToolChoice<'a>,
     names: Vec<NamedTool<'a>>,
@@ -17,7 +17,7 @@ pub(in crate::front) struct ReadChoice<'a> {
 }
 
 impl<'a> ReadChoice<'a> {
-    /// Reads a choice. `word` says what a word means, and `object` reads an object.
+    /// Reads a choice. `word` returns the choice that a word means, and `object` reads an object.
     pub(in crate::front) fn read(
         mut value: Value<'_, 'a>,
         word: impl FnOnce(&str, Place<'_>) -> Result<ToolChoice<'a>, ReadFault>,
@@ -40,7 +40,8 @@ impl<'a> ReadChoice<'a> {
         }))
     }
 
-    /// Returns what is chosen, if it can be. `is_known` says whether there is a tool of this name.
+    /// Returns the choice, if the tool can be called. `is_known` returns whether there is a tool of
+    /// this name.
     pub(in crate::front) fn resolve(
         self,
         is_known: impl Fn(&str) -> bool,
@@ -61,7 +62,7 @@ impl<'a> ReadChoice<'a> {
     }
 }
 
-/// Returns what a word means.
+/// Returns the choice that a word means.
 pub(in crate::front) fn choice_from_word<'a>(
     word: &str,
     place: Place<'_>,

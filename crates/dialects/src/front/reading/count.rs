@@ -1,32 +1,32 @@
-//! The count of what a model reads of a request, made as the body is passed over: text, media, and
-//! what may refer to something elsewhere.
+//! The count of the text and the media that a model reads of a request. It is made as the body is
+//! passed over.
 
 use super::media::Medium;
 use crate::front::named::Finder;
 use crate::neutral::usage;
 use crate::wire::json::{self, Broken, Cursor, Kind};
 
-/// What a model may read.
+/// The sums over a body.
 #[derive(Default)]
 pub(in crate::front) struct ReadTotals {
     /// UTF-8 bytes of text.
     pub(in crate::front) text: usize,
-    /// Bytes of what else it reads.
+    /// Bytes of everything else that a model reads.
     pub(in crate::front) more: usize,
     /// Bytes of base64 that are left out.
     base64: usize,
     /// Tokens that media stand for.
     pub(in crate::front) tokens: usize,
-    /// It may refer to something that is not in the body.
+    /// True if the body may refer to something that it does not hold.
     pub(in crate::front) refers: bool,
-    /// A thought may stand in it.
+    /// True if a thought may stand in the body.
     pub(in crate::front) has_thoughts: bool,
-    /// What is named beside the conversation.
+    /// The things that are named outside the conversation.
     pub(in crate::front) named: Finder,
 }
 
 impl ReadTotals {
-    /// Settings are shorter; what is longer may be a text that some upstream reads.
+    /// The longest setting. A longer value may be a text that some upstream reads.
     const SETTING: usize = 64;
 
     /// Consumes any value, and counts it if it is a text.
@@ -38,7 +38,7 @@ impl ReadTotals {
         Ok(())
     }
 
-    /// Consumes a value of which nobody knows whether a model reads it.
+    /// Consumes a value that a model may read or not.
     pub(in crate::front) fn other(&mut self, cursor: &mut Cursor<'_>) -> Result<(), Broken> {
         let bytes = cursor.value()?.len();
         if bytes > Self::SETTING {
@@ -47,7 +47,7 @@ impl ReadTotals {
         Ok(())
     }
 
-    /// Consumes a field beside the conversation, and finds what it names.
+    /// Consumes a field outside the conversation, and finds the things that it names.
     pub(in crate::front) fn setting(
         &mut self,
         cursor: &mut Cursor<'_>,
@@ -62,7 +62,7 @@ impl ReadTotals {
         Ok(())
     }
 
-    /// Consumes tools, and finds what they name.
+    /// Consumes tools, and finds the things that they name.
     pub(in crate::front) fn tools(&mut self, cursor: &mut Cursor<'_>) -> Result<(), Broken> {
         let start = cursor.offset();
         self.named.field(cursor, b"tools")?;
@@ -70,7 +70,7 @@ impl ReadTotals {
         Ok(())
     }
 
-    /// Counts what stands for something by its kind and size, if its part is of that type.
+    /// Counts a medium by its kind and size, if its part is of that type.
     pub(in crate::front) fn medium(&mut self, medium: Medium, is_of_type: bool) {
         if is_of_type {
             self.base64 += medium.base64;
@@ -82,7 +82,7 @@ impl ReadTotals {
         }
     }
 
-    /// In a body of so many bytes.
+    /// Returns the largest estimate of the tokens in a body of so many bytes.
     pub(in crate::front) fn max_tokens(&self, bytes: usize) -> u64 {
         let number = |size: usize| u64::try_from(size).unwrap_or(u64::MAX);
         usage::estimate_tokens(number(bytes.saturating_sub(self.base64)))
@@ -106,7 +106,7 @@ pub(in crate::front) fn each_member<'a>(
     Ok(())
 }
 
-/// Consumes what somebody says, as [`each_member`] does. Returns whether its role is the user's.
+/// Consumes a message, member by member. Returns whether its role is the user's.
 pub(in crate::front) fn each_message_member<'a>(
     cursor: &mut Cursor<'a>,
     read: &mut ReadTotals,

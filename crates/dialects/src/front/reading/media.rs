@@ -21,7 +21,7 @@ pub(in crate::front) enum MediaKind {
 }
 
 impl MediaKind {
-    /// Returns the place that a member or a type of this name means.
+    /// Returns the kind of the member or the part with this name.
     pub(in crate::front) fn from_name(name: &[u8]) -> Option<MediaKind> {
         match name {
             b"image_url" => Some(MediaKind::Image),
@@ -79,7 +79,7 @@ pub(in crate::front) fn read_medium(
             }
             Ok(())
         })?,
-        // As Mistral has it.
+        // Mistral writes the bare URL.
         Kind::String if media_kind == MediaKind::Image => {
             let span = cursor.value()?;
             data = Some(span.clone());

@@ -1,5 +1,5 @@
-//! What the front doors share to read a body: values with their places, counts of what a model
-//! reads, and media.
+//! The reading of bodies that front doors share: values with their places, counts of the text and
+//! the media that a model reads.
 
 pub(in crate::front) mod choice;
 pub(in crate::front) mod count;

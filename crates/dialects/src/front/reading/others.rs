@@ -1,4 +1,4 @@
-//! Names of fields that nobody here understands: what is in them is lost, and that is told.
+//! The names of unknown fields. Their values are lost, and the caller learns that.
 
 use std::borrow::Cow;
 
@@ -8,7 +8,7 @@ use crate::neutral::Raw;
 /// More names than this are `other`: they come from the caller, and go into logs.
 const MAX_NAMES: usize = 64;
 
-/// Consumes a field of a message, and notes it if it says something.
+/// Consumes a field of a message, and notes its name unless it is empty.
 pub(in crate::front) fn note_field<'a>(
     others: &mut Vec<Name<'a>>,
     prefix: &str,
@@ -33,7 +33,7 @@ pub(in crate::front) fn note_name<'a>(others: &mut Vec<Name<'a>>, prefix: &str, 
     });
 }
 
-/// Consumes a field inside a top-level one, and notes it with its value if it says something.
+/// Consumes a field inside a top-level one, and notes it with its value unless it is empty.
 pub(in crate::front) fn note_inner_field<'a>(
     others: &mut Vec<(Name<'a>, Raw<'a>)>,
     prefix: &str,
@@ -47,7 +47,7 @@ pub(in crate::front) fn note_inner_field<'a>(
     Ok(())
 }
 
-/// Notes what is lost, with its value.
+/// Notes a lost field, with its value.
 pub(in crate::front) fn note_value<'a>(
     others: &mut Vec<(Name<'a>, Raw<'a>)>,
     name: impl Into<Name<'a>>,

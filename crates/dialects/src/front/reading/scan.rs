@@ -1,9 +1,9 @@
 //! The scan of a body for its envelope: one pass, no copy.
 //!
-//! The whole text is checked to be JSON. Of its fields, only those are checked that Portcullis acts
-//! on; all others are for the upstream to judge. A field given twice at the top level is refused,
-//! so that a splice cannot be fooled. What a fault says never quotes more of the body than forty
-//! characters of a field's name.
+//! The whole text is checked to be JSON. The scan checks only the fields on which Portcullis acts;
+//! the upstream judges all others. A field given twice at the top level is refused, so that a
+//! splice cannot be fooled. A fault never quotes more of the body than forty characters of a
+//! field's name.
 
 use std::borrow::Cow;
 
@@ -14,17 +14,17 @@ use crate::wire::json::{self, Broken, Cursor, Kind, Span};
 /// A longer id names no model, and would only swell logs.
 const MAX_MODEL_BYTES: usize = 512;
 
-/// The formats have some forty fields. The bound keeps the memory for finding duplicates small
-/// beside the body.
+/// The formats have some forty fields. The bound keeps the memory for finding duplicates small,
+/// compared with the body.
 const MAX_FIELDS: usize = 1 << 17;
 
-/// What the scan has met so far. Faults in fields wait for its end, since broken JSON comes first.
+/// The state of the scan. Faults in fields wait for its end, since broken JSON comes first.
 pub(in crate::front) struct Scan<'a> {
     names: Vec<Cow<'a, [u8]>>,
     fault: Option<Fault>,
-    /// What the model reads.
+    /// The sums over the body.
     pub(in crate::front) read: ReadTotals,
-    /// What is known of the request.
+    /// The envelope so far.
     pub(in crate::front) envelope: Envelope,
     bytes: usize,
 }
@@ -175,7 +175,7 @@ impl<'a> Scan<'a> {
         self.envelope_without_model(missing)
     }
 
-    /// Returns the same of a format whose requests do not name the model.
+    /// Returns the envelope of a request whose format does not name the model, or the first fault.
     pub(in crate::front) fn envelope_without_model(
         mut self,
         missing: Option<&'static str>,
@@ -228,7 +228,7 @@ fn find_duplicate<'n>(names: &'n mut [Cow<'_, [u8]>]) -> Option<&'n [u8]> {
     None
 }
 
-/// Returns whether a format, or what holds one under `format`, asks for JSON.
+/// Returns whether a format, or an object with a format under `format`, asks for JSON.
 pub(in crate::front) fn asks_json(value: &[u8]) -> bool {
     let mut found = false;
     let _read = Cursor::new(value).maybe_object(|cursor, key| {
@@ -248,8 +248,8 @@ fn is_json_type(text: &[u8], key: &Span, value: &Span) -> bool {
             .is_some_and(|kind| matches!(&*kind, "json_schema" | "json_object"))
 }
 
-/// Returns a number as anybody behind us may read it: `1e3` and `"1000"` are a thousand, too, and
-/// what is not whole is rounded up. What is none is for the upstream to judge.
+/// Returns a number as the most generous upstream may read it: `1e3` and `"1000"` are a thousand,
+/// and a fraction is rounded up. `None` for a value that is no number; the upstream judges it.
 pub(in crate::front) fn lenient_number(cursor: &Cursor<'_>, span: &Span) -> Option<u64> {
     let text = cursor.text();
     let number: f64 = match json::integer_of(text, span) {

@@ -14,13 +14,13 @@ use crate::wire::json::{self, Broken, Cursor, Kind};
 pub(in crate::front) struct Value<'c, 'a> {
     cursor: &'c mut Cursor<'a>,
     body: &'c Body,
-    /// True if a member of the same name came before. Such a value can be skipped, but not read.
+    /// True if an earlier member has this name. Such a value can be skipped, but not read.
     is_second: bool,
-    /// Where it stands.
+    /// The place of the value.
     pub(in crate::front) place: Place<'c>,
 }
 
-/// What is known of the whole body.
+/// The facts of the whole body.
 struct Body {
     /// The number of array elements read so far.
     elements: Cell<usize>,
@@ -43,11 +43,11 @@ enum Step<'p> {
     Index(usize),
 }
 
-/// A request may have so many messages, parts, calls, tools and the like together: what is kept of
-/// a small one is many times its text.
+/// The most messages, parts, calls, tools and other elements of a request, together. The memory for
+/// a small element is many times its text.
 pub(in crate::front) const MAX_ELEMENTS: usize = 100_000;
 
-/// Of so many names of an object it is known whether they come twice.
+/// The most names of an object that are compared to find a second one.
 const MOST_NAMES: usize = 64;
 
 /// A refusal, boxed: it is rare, and results are everywhere.
@@ -131,7 +131,7 @@ impl<'c, 'a> Value<'c, 'a> {
         self.scan().map(|text| Raw(str_of(text)))
     }
 
-    /// Reads the value, and returns whether it is more than `null` or empty.
+    /// Reads the value, and returns whether it is neither `null` nor empty.
     pub(in crate::front) fn says_something(self) -> Result<bool, ReadFault> {
         self.raw()
             .map(|Raw(text)| !matches!(text, "null" | "[]" | "{}" | r#""""#))
@@ -159,8 +159,8 @@ impl<'c, 'a> Value<'c, 'a> {
         )
     }
 
-    /// Reads a string. For another kind, returns `None` and whether the value says something. No
-    /// value is refused.
+    /// Reads a string. For another kind, returns `None` and whether the value is neither `null` nor
+    /// empty. No value is refused.
     pub(in crate::front) fn text_or_not(self) -> Result<(Option<Cow<'a, str>>, bool), ReadFault> {
         let once = Value {
             is_second: false,
@@ -200,8 +200,8 @@ impl<'c, 'a> Value<'c, 'a> {
             .map_err(|why| place.refuse(why))
     }
 
-    /// Reads a whole number that is not below `least`, nor below 0. The numbers of `silent` say
-    /// nothing.
+    /// Reads a whole number that is not below `least`, nor below 0. The numbers of `silent` stand
+    /// for no value.
     pub(in crate::front) fn count(
         self,
         least: u64,
@@ -217,7 +217,7 @@ impl<'c, 'a> Value<'c, 'a> {
         }
     }
 
-    /// Reads the word for an effort. Less than `least` is none.
+    /// Reads the word for an effort. Effort below `least` counts as none.
     pub(in crate::front) fn effort(self, least: Effort) -> Result<Option<Effort>, ReadFault> {
         let place = self.place;
         let Some(word) = self.text()? else {
@@ -452,7 +452,7 @@ impl<'p> Place<'p> {
         Box::new(Refused::invalid(path, message))
     }
 
-    /// Refuses a valid value that no request of this dialect can say. `why` is a sentence.
+    /// Refuses a valid value that no request of this dialect can express. `why` is a sentence.
     pub(in crate::front) fn unsupported(&self, why: &str) -> ReadFault {
         let path = self.path();
         let message = format!("`{path}`: {why}");
@@ -476,7 +476,7 @@ impl<'p> Place<'p> {
     }
 }
 
-/// Returns the text of a value. What was scanned is UTF-8.
+/// Returns the text of a value. The scan has checked that it is UTF-8.
 fn str_of(value: &[u8]) -> &str {
     str::from_utf8(value).unwrap_or_default()
 }

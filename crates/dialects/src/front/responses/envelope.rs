@@ -1,5 +1,5 @@
 //! The envelope of a Responses request: the few fields that decide where it goes, with their exact
-//! spans. What needs a stored response is refused here.
+//! spans. A request that needs a stored response is refused here.
 
 use std::borrow::Cow;
 
@@ -100,14 +100,14 @@ fn scan_field<'a>(scan: &mut Scan<'a>, cursor: &mut Cursor<'a>, name: &[u8]) -> 
     Ok(())
 }
 
-/// Consumes a value, and returns where it stands if it is a text.
+/// Consumes a value, and returns its place if it is a text.
 fn scan_text(cursor: &mut Cursor<'_>) -> Result<Option<Span>, Broken> {
     let is_text = cursor.kind()? == Kind::String;
     let span = cursor.value()?;
     Ok(is_text.then_some(span))
 }
 
-/// Refuses what only a server can do that stores responses.
+/// Refuses a field that needs a server that stores responses.
 fn refuse_stored(scan: &mut Scan<'_>, cursor: &mut Cursor<'_>, name: &[u8]) -> Result<(), Broken> {
     let span = cursor.value()?;
     let value = span_bytes(cursor.text(), &span);
@@ -138,8 +138,8 @@ fn refuse_stored(scan: &mut Scan<'_>, cursor: &mut Cursor<'_>, name: &[u8]) -> R
     Ok(())
 }
 
-/// Consumes an item, and counts what is in it. Returns whether it is a message of the user's; and
-/// the id of another item, if it only refers to that.
+/// Consumes an item, and counts its content. Returns whether it is a user's message, and the id of
+/// another item if it only refers to that.
 fn scan_item(
     cursor: &mut Cursor<'_>,
     read: &mut ReadTotals,
@@ -158,7 +158,7 @@ fn scan_item(
             read.text += cursor.value()?.len();
             Ok(())
         }
-        // These are dropped.
+        // These members are not passed on.
         b"summary" | b"encrypted_content" => cursor.value().map(drop),
         _ => {
             read.refers |= !references::is_plain(name, true, false);
@@ -211,7 +211,7 @@ fn scan_part(cursor: &mut Cursor<'_>, read: &mut ReadTotals) -> Result<(), Broke
         }
         b"file_url" | b"file_id" => {
             read.refers = true;
-            // Somebody else has it. It counts as a file does of which nobody knows the size.
+            // Another server has the file, so its size is not known.
             read.medium(media::remote_file(), true);
             cursor.value().map(drop)
         }

@@ -1,4 +1,4 @@
-//! What callers of Responses call the fields of a request.
+//! The names that callers of Responses have for the fields of a request.
 
 use std::borrow::Cow;
 
@@ -24,7 +24,8 @@ pub(super) fn field_name(request: &Request<'_>, field: &Field) -> Cow<'static, s
         Field::CustomCall => "input[].input",
         Field::ImageDetail => "input[].content[].detail",
         Field::FileName => "input[].content[].filename",
-        // Tools of a namespace stand among all others, so no index would be the caller's.
+        // The request lists the tools of namespaces with all others, so an index would not be the
+        // caller's.
         Field::Tools | Field::Tool(_) => "tools",
         Field::ToolParameters => "tools[].parameters",
         Field::ToolStrict => "tools[].strict",
@@ -44,7 +45,7 @@ pub(super) fn field_name(request: &Request<'_>, field: &Field) -> Cow<'static, s
         Field::Metadata => "metadata",
         Field::ServiceTier => "service_tier",
         Field::Logprobs => "top_logprobs",
-        // Nobody can say these here.
+        // Responses has no such fields.
         Field::CacheHint => "cache_control",
         Field::TopK => "top_k",
         Field::FrequencyPenalty => "frequency_penalty",

@@ -4,8 +4,8 @@ use crate::front::{Front, RESPONSES};
 use crate::wire::json::{self, Broken, Cursor, Span, span_bytes};
 
 impl Front {
-    /// Calls with each item of an answer to which a later request may refer: its id, and the item
-    /// as JSON. `answer` is all of a whole answer, or the end of a stream.
+    /// Calls `each` with the id and the JSON of each item of an answer to which a later request may
+    /// refer. `answer` is a whole answer, or the end of a stream.
     pub fn each_item(&self, answer: &[u8], is_stream: bool, each: &mut dyn FnMut(&str, &[u8])) {
         if self == &RESPONSES {
             each_of(answer, is_stream, each);
@@ -13,7 +13,8 @@ impl Front {
     }
 }
 
-/// Calls with the id of each item, and with the item. Of a stream, the last event repeats them all.
+/// Calls `each` with the id and the JSON of each item. The last event of a stream repeats all
+/// items.
 fn each_of(answer: &[u8], is_stream: bool, each: &mut dyn FnMut(&str, &[u8])) {
     if !is_stream {
         // An answer that cannot be read has no items.

@@ -1,7 +1,15 @@
-//! A request that passes to an account that has OpenAI's Responses, and its answer. What is changed
-//! is: the model, a maximum of tokens above the model's, `store` and `include`, the ids of items,
-//! thoughts that are sealed or that nobody could read, and the model in the answer. So fields that
-//! nobody here knows reach the account, and the tools that its server runs.
+//! A request that passes to an account with OpenAI's Responses, and its answer.
+//!
+//! These parts are changed:
+//! * the model;
+//! * a maximum of tokens above the model's;
+//! * `store` and `include`;
+//! * the ids of items;
+//! * thoughts that are sealed, or that no server could read;
+//! * the model in the answer.
+//!
+//! All other fields, unknown ones included, reach the account, and so do the tools that its server
+//! runs.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -14,7 +22,7 @@ use crate::wire::Event;
 use crate::wire::json::{self, Broken, Cursor, Kind, Span, span_bytes, text_of};
 use crate::wire::splice::Edits;
 
-/// Changes what must change in a request.
+/// Makes these changes in a request.
 pub(super) fn edit_request(
     job: &PassedRequest<'_>,
     edits: &mut Edits<'_>,
@@ -81,11 +89,12 @@ struct Pass<'s, 'p, 'e> {
     losses: Losses,
     refused: Option<Refused>,
     sealed: Sealed<'s>,
-    /// The ids of the calls that wait for an approval. They stand before it.
+    /// The ids of the calls that wait for an approval. The calls stand before it.
     approvals: HashSet<Cow<'e, str>>,
 }
 
-/// The items whose ids their server need not know. The others are known by their ids alone.
+/// The types of items that their server can read without an id. All other items are known by their
+/// ids alone.
 const NAMELESS: [&str; 9] = [
     "",
     "message",
@@ -106,7 +115,7 @@ impl<'e> Pass<'_, '_, 'e> {
         }
     }
 
-    /// Reads what an answer shall include, and adds the thoughts of a model that thinks.
+    /// Reads the list `include`, and adds the encrypted thoughts of a model that thinks.
     fn include(&mut self, cursor: &mut Cursor<'_>, thinks: bool) -> Result<Span, Broken> {
         let (text, is_list) = (cursor.text(), cursor.kind()? == Kind::Array);
         let mut has_it = false;
@@ -131,8 +140,8 @@ impl<'e> Pass<'_, '_, 'e> {
         Ok(span)
     }
 
-    /// Reads an item. Nothing was stored, so an id means nothing to the server, which refuses ids
-    /// that it does not know; and a thought is nothing without what the server encrypted.
+    /// Reads an item. The server has stored no items, and refuses ids that it does not know. A
+    /// thought is useless without the text that the server encrypted.
     fn item(&mut self, cursor: &mut Cursor<'e>, index: usize) -> Result<(), Broken> {
         let text = cursor.text();
         let mut kind = Cow::Borrowed("");
@@ -179,7 +188,7 @@ impl<'e> Pass<'_, '_, 'e> {
         Ok(())
     }
 
-    /// Opens what is sealed in a thought. Leaves the thought out if the server could not read it.
+    /// Opens the sealed text of a thought. Leaves the thought out if the server could not read it.
     fn thought(&mut self, item: &Span, encrypted: Option<Span>) {
         let encrypted_span = encrypted.unwrap_or_default();
         let text = text_of(self.edits.text(), &encrypted_span).unwrap_or_default();
@@ -196,7 +205,8 @@ impl<'e> Pass<'_, '_, 'e> {
     }
 }
 
-/// Writes an event of a stream. What is in several of them is sealed to the same text each time.
+/// Writes an event of a stream. A thought that several events repeat is sealed to the same text
+/// each time.
 pub(super) fn write_event(event: &Event<'_>, answer: &PassedAnswer, out: &mut Vec<u8>) {
     passing::append_event(event, |name, edits| edit_event(name, answer, edits), out);
 }

@@ -1,9 +1,9 @@
 //! A caller's body → [`Request`].
 //!
-//! One pass over a body that is known to be JSON. The items of one turn of the assistant become one
-//! message. Tools of a namespace stand among all others under longer names, and tools with free
-//! input become functions: the [`Echo`] says what they are, so that an answer names them as the
-//! caller does. What only OpenAI's own servers can run is refused by its type.
+//! The body is known to be JSON, and is read in one pass. The items of one turn of the assistant
+//! become one message. Tools of a namespace get longer names and stand among all others, and tools
+//! with free input become functions: the [`Echo`] keeps what they were, so that an answer uses the
+//! caller's names. Tools that only OpenAI's own servers can run are refused by type.
 
 pub(super) mod echoed;
 mod items;
@@ -24,7 +24,7 @@ use crate::neutral::{
 use crate::wire::json::Kind;
 use echoed::Echoed;
 
-/// Reads a body: the request, and what the caller calls its fields.
+/// Reads a body. Returns the request, and the caller's names for its fields.
 pub(super) fn read_request(body: &[u8]) -> Result<(Request<'_>, FieldNames), Refused> {
     parse_request(body).map_err(|why| *why)
 }
@@ -39,7 +39,7 @@ fn parse_request(body: &[u8]) -> Result<(Request<'_>, FieldNames), ReadFault> {
     reading.end()
 }
 
-/// What several fields decide together.
+/// The settings that several fields decide together.
 #[derive(Default)]
 struct ReadingItems<'a> {
     request: Request<'a>,
@@ -50,7 +50,7 @@ struct ReadingItems<'a> {
     users: [Option<Cow<'a, str>>; 2],
     echoed: Echoed<'a>,
     shows_thinking: bool,
-    /// The caller sends back what is sealed.
+    /// True if the caller sends back sealed thoughts.
     carries_thoughts: bool,
 }
 
@@ -65,14 +65,15 @@ impl<'a> ReadingItems<'a> {
     fn read(&mut self, name: &Name<'a>, mut value: Value<'_, 'a>) -> Result<(), ReadFault> {
         let request = &mut self.request;
         match &**name {
-            // What decides where the request goes was read before.
+            // The envelope has read these fields.
             "model"
             | "stream"
             | "previous_response_id"
             | "conversation"
             | "background"
             | "prompt" => value.skip()?,
-            // How the stream is padded, and how many calls the server may make by itself: none.
+            // These fields set how the stream is padded, and how many calls the server may make by
+            // itself. It makes none.
             "stream_options" | "max_tool_calls" => value.skip()?,
             "input" if value.kind()? == Kind::String => {
                 let text = value.lazy_text()?.filter(|text| !text.is_empty());
@@ -151,7 +152,7 @@ impl<'a> ReadingItems<'a> {
         Ok(())
     }
 
-    /// Reads how to think, and what to show of it.
+    /// Reads the effort of thinking, and which summary of it is shown.
     fn reasoning(&mut self, value: Value<'_, 'a>) -> Result<(), ReadFault> {
         let (request, echoed) = (&mut self.request, &mut self.echoed);
         value.object(|name, mut value| {
@@ -237,7 +238,7 @@ impl<'a> ReadingItems<'a> {
         if identifier.is_none() && user.is_some() {
             names.write(Field::User, "user");
         }
-        // A provider is told one of them.
+        // A provider gets only one of the two.
         if identifier.is_some() && user.is_some() {
             request.others.push((Cow::Borrowed("user"), Raw("true")));
         }
@@ -250,7 +251,7 @@ impl<'a> ReadingItems<'a> {
     }
 }
 
-/// Reads `text`, `json_object`, or a schema that stands beside its name.
+/// Reads `text`, `json_object`, or a schema that stands next to its name.
 fn read_format<'a>(
     value: Value<'_, 'a>,
     lost: &mut Vec<(Name<'a>, Raw<'a>)>,

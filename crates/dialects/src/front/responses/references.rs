@@ -1,7 +1,7 @@
-//! What of a Responses request's input refers to nothing.
+//! The members of a Responses request's input that cannot refer to files or URLs.
 
-/// Members that refer to nothing: a model reads them and nobody else, or they are what it asked for
-/// and was told. Tools are looked at beside the conversation.
+/// Returns whether a member refers to nothing: only a model reads it, or it belongs to a call or to
+/// its result. Tools are judged apart from the conversation.
 pub(super) fn is_plain(name: &[u8], _is_message: bool, is_text: bool) -> bool {
     let is_content = is_text && matches!(name, b"content" | b"output" | b"input");
     is_content

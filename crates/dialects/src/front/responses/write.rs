@@ -1,7 +1,7 @@
 //! [`Event`](crate::neutral::Event)s → a response, as the events of a stream or whole. One writer
-//! makes both, so both say the same.
+//! makes both forms, so both have the same content.
 //!
-//! The last event of a stream repeats all of the answer, so all of it is kept, up to
+//! The last event of a stream repeats the whole answer, so the answer is kept, up to
 //! [`MAX_KEPT_BYTES`].
 
 mod item;
@@ -50,7 +50,7 @@ struct Events {
 }
 
 impl Events {
-    /// Writes an event. `members` writes what it has besides its type and number.
+    /// Writes an event. `members` writes the members after its type and number.
     fn send(&mut self, name: &'static str, members: impl FnOnce(&mut Writer)) {
         let Some(next) = &mut self.next else { return };
         let mut w = Writer::with_capacity(256);
@@ -74,7 +74,7 @@ impl ResponseWriter {
         Self::new(header, Some(0))
     }
 
-    /// Returns the writer of a whole response of which nothing is known yet.
+    /// Returns the writer of a whole response without any events yet.
     pub(super) fn whole(header: &AnswerHeader) -> Self {
         Self::new(header, None)
     }
@@ -110,7 +110,7 @@ impl ResponseWriter {
         }
     }
 
-    /// Writes a piece of text to the item that it belongs to.
+    /// Writes a piece of text to its item.
     fn utter(&mut self, kind: TextKind, piece: &str) {
         let kind = match kind {
             TextKind::Content => Kind::Text,
@@ -122,7 +122,7 @@ impl ResponseWriter {
             let item = Item::new(kind, &self.head.tail, self.items);
             item.write_begin(&mut self.events);
             self.open = Some(item);
-            // About what an item without text takes.
+            // An item without text takes about this much.
             self.bytes += 256;
         }
         if let Some(item) = &mut self.open {
@@ -130,7 +130,7 @@ impl ResponseWriter {
         }
     }
 
-    /// Adds what is sealed for the next call to the thinking before it.
+    /// Adds the sealed text for the next call to the thinking before it.
     fn seal(&mut self, sealed: &str) {
         // Programs that do not ask for it send back the ids of items alone.
         if !self.echo.carries_thoughts {
@@ -152,7 +152,7 @@ impl ResponseWriter {
             .for_each(|item| item.sealed = Some(sealed.to_owned()));
     }
 
-    /// Ends the item that is open, and writes what was held for its end.
+    /// Ends the open item, and writes the texts that were held for its end.
     fn close(&mut self, is_whole: bool) {
         while let Some(item) = self.open.take() {
             match item.end(is_whole, &mut self.events) {
@@ -207,7 +207,7 @@ impl AnswerWriter for ResponseWriter {
         Carries::WithCalls
     }
 
-    // Clients compare the ids of one stream with each other: ours stays.
+    // Clients compare the ids of one stream with each other, so our own id stays.
     fn id(&mut self, _id: &str) {}
 
     fn open(&mut self, _choice: usize) {

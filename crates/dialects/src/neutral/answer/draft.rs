@@ -27,7 +27,8 @@ impl Draft {
         }
     }
 
-    /// Takes an event. If the event makes an answer impossible, [`fault`](Self::fault) says so.
+    /// Takes an event. If the event makes an answer impossible, [`fault`](Self::fault) returns the
+    /// reason.
     #[inline]
     pub(crate) fn take(&mut self, event: Event<'_>) {
         self.progress.take(event, &mut *self.writer);
@@ -46,7 +47,7 @@ impl Draft {
         self.writer.kept()
     }
 
-    /// Returns what is known of the answer, if it cannot go on.
+    /// Returns the known facts of the answer, if it cannot go on.
     pub(crate) fn so_far(&self) -> Unfinished {
         let (id, echo) = (
             self.writer.shown_id().map(str::to_owned),
@@ -64,7 +65,7 @@ impl Draft {
         self.writer.out()
     }
 
-    /// Writes what was held back, and the end. The caller must know that the answer is whole.
+    /// Writes the held parts and the end. The caller must know that the answer is complete.
     pub(crate) fn end(&mut self, trail: Option<&str>) -> Result<Usage, &'static str> {
         self.progress.close(&mut *self.writer)?;
         self.writer.end(&self.progress.tally, trail);

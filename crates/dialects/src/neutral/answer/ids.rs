@@ -16,7 +16,7 @@ pub(crate) const MAX_CALLS: usize = 128;
 pub(crate) struct Ids {
     /// The id of the answer itself: ids of ours build on it.
     answer_id: Box<str>,
-    /// The hashes of the ids that were given. If two ids have the same hash, the second one is
+    /// The hashes of the ids that were given. If two ids have one hash, the second one is
     /// replaced; nothing else happens.
     given: BTreeSet<u64>,
 }

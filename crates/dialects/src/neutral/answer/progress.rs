@@ -2,9 +2,9 @@
 //! means.
 //!
 //! Choices are shown in their order, and calls count from 0. The ends of the choices are held back
-//! until everything else is written. If a tool was forced to get an answer in a format, text beside
-//! that tool is not the answer. Such text waits, and it is written only if the tool is never
-//! called.
+//! until everything else is written. If a tool was forced to get an answer in a format, text
+//! outside that tool is not the answer. Such text waits, and it is written only if the tool is
+//! never called.
 
 mod choice;
 
@@ -24,7 +24,7 @@ use crate::neutral::usage::Usage;
 use crate::neutral::{EndReasons, Event, Finish, Undo};
 use crate::wire::json::Pieces;
 
-/// The progress of one answer: it follows the events, and tells a writer what to write.
+/// The progress of one answer: it follows the events, and decides what a writer writes.
 #[derive(Debug)]
 pub(crate) struct AnswerProgress {
     undo: Undo,
@@ -36,20 +36,21 @@ pub(crate) struct AnswerProgress {
     ids: Ids,
     pub(crate) tally: Tally,
     choices: Vec<ChoiceProgress>,
-    /// The number of choices that the caller knows of.
+    /// The number of choices that the caller knows.
     shown: usize,
-    /// True if the model has begun to answer, be it shown or not.
+    /// True if the model has begun to answer, shown or hidden.
     pub(crate) opened: bool,
-    /// True if a thought was signed. Whoever passes events on takes it after each.
+    /// True if a thought was signed. A caller that passes events on resets it after each event.
     pub(crate) has_signed: bool,
-    /// The signature that the thought at hand gets at its end, as long as it has none.
+    /// The signature for the current thought, as long as the thought has none.
     unsigned: Option<&'static str>,
     ended: bool,
     /// The reason why the events are no valid answer, if there is one.
     pub(crate) fault: Option<&'static str>,
     /// The flaws of the answer. They are complete after [`close`](Self::close).
     pub(crate) flaws: Flaws,
-    /// The reasons for which its choices ended. They are complete then, too.
+    /// The reasons for which its choices ended. They are complete after [`close`](Self::close),
+    /// too.
     pub(crate) reasons: EndReasons,
 }
 
@@ -69,7 +70,7 @@ impl AnswerProgress {
             seal: options.seal,
             ids: Ids::new(header),
             tally: Tally::new(header),
-            // Most answers have one choice, and many streams wait at the same time.
+            // Most answers have one choice, and many streams wait at once.
             choices: Vec::with_capacity(1),
             shown: 0,
             opened: false,
@@ -85,7 +86,7 @@ impl AnswerProgress {
     /// Takes an event. Events after a fault or after the end are ignored.
     pub(crate) fn take(&mut self, event: Event<'_>, writer: &mut dyn AnswerWriter) {
         if self.ended {
-            // What an answer that is none has used counts, too.
+            // The usage of an invalid answer counts, too.
             if let (Some(_), Event::Usage(tokens)) = (self.fault, event) {
                 self.tally.count(tokens);
             }
@@ -211,8 +212,8 @@ impl AnswerProgress {
             .for_each(|choice| choice.is_interrupted = true);
     }
 
-    /// Returns whether the model has only said that it will not answer. While one of several
-    /// choices is open, the model may still answer.
+    /// Returns whether the model has only declined. While one of several choices is open, the model
+    /// may still answer.
     pub(crate) fn declined(&self) -> bool {
         let mut choices = self.choices.iter();
         choices
@@ -250,7 +251,7 @@ impl AnswerProgress {
         }
     }
 
-    /// Writes what was held back, and the ends of the choices. This is called only for a whole
+    /// Writes the held parts, and the ends of the choices. This is called only for a complete
     /// answer, so a choice without a reason of its own ended well. A choice that was cut short may
     /// have been cut before a call's arguments, so no arguments are made up for it.
     pub(crate) fn close(&mut self, writer: &mut dyn AnswerWriter) -> Result<(), &'static str> {
@@ -313,8 +314,8 @@ impl AnswerProgress {
         Ok(())
     }
 
-    /// Writes a citation, or notes that the caller does not see it. One of a choice that has said
-    /// nothing is for no text.
+    /// Writes a citation, or notes that the caller does not see it. A citation in a choice without
+    /// text is for no text.
     fn cite(&mut self, index: u32, citation: &Citation<'_>, writer: &mut dyn AnswerWriter) {
         let choice_index = usize::try_from(index).unwrap_or(usize::MAX);
         let choice = self
@@ -525,7 +526,7 @@ impl AnswerProgress {
             .ok_or("more than 128 choices")
     }
 
-    /// Opens this choice, and those before it, for the caller.
+    /// Opens this choice, and the choices before it, for the caller.
     #[inline]
     fn show(&mut self, choice_index: usize, writer: &mut dyn AnswerWriter) {
         while self.shown <= choice_index {

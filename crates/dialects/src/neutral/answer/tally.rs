@@ -17,9 +17,9 @@ pub(crate) struct Tally {
     prompt_bytes: u64,
     /// The UTF-8 bytes of the text so far, shown or not.
     answer_bytes: u64,
-    /// The bytes of the thought so far that was said as text.
+    /// The bytes of the current thought that came as text.
     thought_bytes: u64,
-    /// The part of `said` that the upstream's count of the completion covers.
+    /// The part of `answer_bytes` that the upstream's count of the completion covers.
     counted_bytes: u64,
     /// True if the counts are an estimate that was made before.
     is_estimate: bool,
@@ -49,7 +49,7 @@ impl Tally {
     }
 
     /// Counts a thought that came in base64, as long as the upstream has not counted the answer.
-    /// Its text, or a part of it, may have been said before.
+    /// Its text, or a part of it, may have come before.
     pub(crate) fn add_sealed_thought(&mut self, base64: &str) {
         let shown_bytes = std::mem::take(&mut self.thought_bytes);
         if self.tokens.completion.is_none() {
@@ -232,7 +232,7 @@ mod tests {
     fn a_sealed_thought_counts_until_upstream_counts() {
         let mut tally = Tally::default();
         let sealed = "A".repeat(400);
-        // A part of it is told as text.
+        // A part of it comes as text.
         tally.add_thought("12345678");
         tally.add_sealed_thought(&sealed);
         assert_eq!(tally.usage().completion, estimate_tokens(300));

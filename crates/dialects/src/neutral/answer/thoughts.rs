@@ -43,7 +43,7 @@ impl Thoughts {
         }
     }
 
-    /// Adds a redacted thought, which nobody may read.
+    /// Adds a redacted thought, which no caller may read.
     pub(crate) fn redacted(&mut self, data: &str) {
         if self.has_room(data.len()) {
             self.pending.push(Thought {
@@ -53,9 +53,9 @@ impl Thoughts {
         }
     }
 
-    /// Begins a call, and keeps the thoughts that led to it. `is_first_choice` says if the call
-    /// belongs to the first choice, to which the thoughts belong. Returns what is kept for the
-    /// call.
+    /// Begins a call, and keeps the thoughts that led to it. `is_first_choice` is true if the call
+    /// belongs to the first choice, to which the thoughts belong. Returns the thoughts that are
+    /// kept for the call.
     pub(crate) fn called(
         &mut self,
         is_first_choice: bool,

@@ -11,11 +11,11 @@ use crate::wire::starts_with_any_case;
 /// Writes an answer in the format of one front door. The calls come in the order in which a caller
 /// may see their results.
 pub(crate) trait AnswerWriter: fmt::Debug + Send {
-    /// Returns the buffer of the written text. Whoever takes the text leaves the buffer empty.
+    /// Returns the buffer of the written text. Readers that take the text leave the buffer empty.
     fn out(&mut self) -> &mut Vec<u8>;
-    /// Takes what the answer repeats of its request, before anything else.
+    /// Takes the part of the request that the answer repeats, before anything else.
     fn echo(&mut self, _echo: &Arc<Echo>) {}
-    /// Returns what it took, in formats whose failed answers repeat it.
+    /// Returns the part of the request that was taken, in formats whose failed answers repeat it.
     fn echoed(&self) -> Option<&Arc<Echo>> {
         None
     }
@@ -27,7 +27,7 @@ pub(crate) trait AnswerWriter: fmt::Debug + Send {
     fn events(&self) -> u64 {
         0
     }
-    /// Returns the upstream's id of the answer, if the caller sees that.
+    /// Returns the upstream's id of the answer, if the caller sees it.
     fn shown_id(&self) -> Option<&str> {
         None
     }
@@ -35,7 +35,7 @@ pub(crate) trait AnswerWriter: fmt::Debug + Send {
     fn fault(&self) -> Option<&'static str> {
         None
     }
-    /// Returns where callers of the format carry what an upstream must get back.
+    /// Returns where callers of the format carry the thoughts that an upstream must get back.
     fn carries(&self) -> Carries {
         Carries::Nowhere
     }
@@ -47,7 +47,7 @@ pub(crate) trait AnswerWriter: fmt::Debug + Send {
     fn write_text(&mut self, choice: usize, kind: TextKind, text: &str);
     /// Writes the signature of the thinking so far.
     fn signed(&mut self, _signature: &str) {}
-    /// Writes thinking that nobody may read.
+    /// Writes thinking that no caller may read.
     fn redacted(&mut self, _data: &str) {}
     /// Begins the next call of a choice.
     fn call(&mut self, choice: usize, number: usize, call: &NewCall<'_>);
@@ -55,7 +55,7 @@ pub(crate) trait AnswerWriter: fmt::Debug + Send {
     fn arguments(&mut self, choice: usize, number: usize, text: &str);
     /// Writes a picture or another file. Pictures and other files are counted separately.
     fn media(&mut self, choice: usize, number: usize, mime: &str, data: &str);
-    /// Writes a citation of a choice's text. Returns whether the format can say it.
+    /// Writes a citation of a choice's text. Returns whether the format can show it.
     fn cite(&mut self, choice: usize, citation: &PlacedCitation<'_>) -> bool;
     /// Ends a choice.
     fn finish(&mut self, choice: usize, reason: Finish);
@@ -69,8 +69,8 @@ pub(crate) trait AnswerWriter: fmt::Debug + Send {
     fn is_full(&self) -> bool {
         false
     }
-    /// Ends the answer: writes what is still missing, with what it cost. In a stream, `trail`
-    /// stands beside the cost: members of an object as JSON text, on one line.
+    /// Ends the answer: writes the missing parts, with the cost. In a stream, `trail` stands next
+    /// to the cost: members of an object as JSON text, on one line.
     fn end(&mut self, tally: &Tally, trail: Option<&str>);
 }
 
@@ -96,7 +96,7 @@ impl AnswerWriter for NullWriter {
     fn call(&mut self, _choice: usize, _number: usize, _call: &NewCall<'_>) {}
     fn arguments(&mut self, _choice: usize, _number: usize, _text: &str) {}
     fn media(&mut self, _choice: usize, _number: usize, _mime: &str, _data: &str) {}
-    // It passes with the answer.
+    // The citation passes with the answer.
     fn cite(&mut self, _choice: usize, _citation: &PlacedCitation<'_>) -> bool {
         true
     }
@@ -111,7 +111,8 @@ pub(crate) struct NewCall<'c> {
     pub(crate) id: &'c str,
     /// The name of the function.
     pub(crate) name: &'c str,
-    /// Google's signature; in a format whose callers carry thoughts, what is sealed for them.
+    /// Google's signature. In a format whose callers carry thoughts, the thoughts that are sealed
+    /// for them.
     pub(crate) signature: Option<&'c str>,
 }
 
@@ -127,12 +128,12 @@ impl NewCall<'_> {
     }
 }
 
-/// Where callers carry what an upstream must get back.
+/// The places where callers carry the thoughts that an upstream must get back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Carries {
-    /// Nowhere: it is kept here, or they send back a provider's own signature.
+    /// Nowhere: the thoughts are kept here, or callers send back a provider's own signature.
     Nowhere,
-    /// With each thought that they are shown; all else with the calls.
+    /// With each thought that callers see; the rest with the calls.
     WithThoughts,
     /// With the calls, to which the thoughts led.
     WithCalls,

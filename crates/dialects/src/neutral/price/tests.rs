@@ -386,7 +386,7 @@ proptest! {
         let more = Usage {
             prompt: usage.prompt.saturating_add(prompt), completion: usage.completion.saturating_add(completion), ..usage
         };
-        // What is no part of anything is no token.
+        // A count beyond its whole is no count of tokens.
         let usage = Usage { cached: usage.cached.min(usage.prompt), cache_write: 0, reasoning: usage.reasoning.min(usage.completion), ..usage };
         let more = Usage { cached: usage.cached, cache_write: 0, reasoning: usage.reasoning, ..more };
         prop_assert!(price.cost(&usage) <= price.cost(&more));

@@ -8,7 +8,7 @@ use crate::neutral::{Echo, Undo};
 use crate::upstream::{anthropic, bedrock, gemini, openai};
 use crate::{Dialect, Protocol, Recipient, Translate};
 
-/// A seal that hides nothing: whoever has the same word opens it.
+/// A seal that hides nothing: every seal with this word opens it.
 pub(crate) struct Word(pub(crate) &'static str);
 
 impl Seal for Word {
@@ -205,7 +205,7 @@ fn answered(
         header: &header,
         options: options.clone(),
     };
-    // Whoever does not ask for what is sealed sends back the ids of items alone.
+    // Callers that do not ask for sealed thoughts send back the ids of items alone.
     if front == &RESPONSES {
         let silent = Recipient {
             options: AnswerOptions {
@@ -226,7 +226,7 @@ fn answered(
         .answer(upstream.model, &to, said.as_bytes())
         .unwrap();
     let whole: Value = serde_json::from_slice(&answer.body).unwrap();
-    // A stream carries the same.
+    // A stream carries the texts that a whole answer carries.
     let (stream, _) = upstream
         .dialect
         .converted(upstream.model, &to, said.as_bytes())
@@ -307,7 +307,7 @@ fn written(
     )
 }
 
-/// What the model said and thought, as its own server gets it back.
+/// Returns the assistant's messages, as the model's own server gets them back.
 fn assistants(sent: &Value) -> &Value {
     let turns = sent.get("messages").or(sent.get("contents")).unwrap();
     let turn = turns
@@ -321,7 +321,7 @@ fn assistants(sent: &Value) -> &Value {
 
 const DOORS: [&Front; 3] = [&MESSAGES, &RESPONSES, &GEMINI];
 
-/// The name of what is lost at a door if a thought does not open.
+/// Returns the name of the loss at a door if a thought does not open.
 fn lost(front: &Front) -> &'static str {
     match front.name {
         "messages" => "messages[].content[].thinking",
@@ -360,7 +360,7 @@ fn thoughts_return_to_their_model_by_every_door() {
                     )
                 };
                 let (sent, losses) = write(Sealed::Opened(&Word("a")));
-                // What was hidden has no place in what passes.
+                // A hidden thought has no place in a body that passes.
                 if passes && hid && !hides && front == &MESSAGES {
                     assert!(
                         losses.contains(lost(front)) && !sent.to_string().contains(MARK),
@@ -481,7 +481,7 @@ fn all_thoughts_go_once_an_upstream_refused_them() {
             sealed,
         )
     };
-    // What is translated, and what passes.
+    // A request that is translated, and a request that passes.
     for hides in [true, false] {
         let (sent, _) = write(Sealed::Closed, hides);
         assert!(sent.to_string().contains("their own"), "{sent}");

@@ -356,7 +356,7 @@ fn ids_may_come_again() {
         ],
         "| A call(0) | U result(0 f_0:a) | A call(0) | U result(0 f_0:b), c",
     );
-    // Within one message they are told apart by their order.
+    // Within one message their order distinguishes them.
     check(
         [
             assistant(&[], &["0", "1", "0"]),
@@ -436,7 +436,7 @@ fn said_thoughts_come_first() {
         [assistant(&["a"], &[]), said(&[])],
         "| A a, said(h@s+#r), t",
     );
-    // What nobody signed no provider takes back.
+    // No provider takes back a thought without a signature.
     let mixed = vec![thought("h", "s"), unsigned("u"), thought("i", "t")];
     check(
         [with_thoughts(assistant(&[], &[]), mixed)],
@@ -515,7 +515,7 @@ fn a_signature_alone_belongs_to_the_call() {
     let mut own = assistant(&[], &["1"]);
     own.calls[0].signature = Some("mine".into());
     check_kept(kept, [own], "| A call(1~mine)");
-    // Anthropic's thoughts may have no text, and are thoughts all the same.
+    // Anthropic's thoughts may have an empty text. They still count as thoughts.
     let kept: &[(&str, &[Thought<'static>])] = &[("1", &[thought("", "s")])];
     check_kept(
         kept,

@@ -175,7 +175,7 @@ fn streamed(show_usage: bool, events: &[&str]) -> (Vec<String>, Result<(), Strea
 const PROMPT_FILTER: &str = r#"{"choices":[],"created":0,"id":"","model":"","object":"","prompt_filter_results":[{"prompt_index":0,"content_filter_results":{"hate":{"filtered":false,"severity":"safe"},"jailbreak":{"filtered":false,"detected":false}}}]}"#;
 const SAFE: &str = r#""content_filter_results":{"hate":{"filtered":false,"severity":"safe"},"self_harm":{"filtered":false,"severity":"safe"}}"#;
 
-/// A chunk of the model's; what stands for its head in what goes out.
+/// Returns a chunk of the model's with this choice.
 fn chunk(choice: &str) -> String {
     format!(
         r#"{{"choices":[{{{choice},"index":0,"logprobs":null}}],"created":1700000000,"id":"chatcmpl-az","model":"gpt-4o-2024-08-06","object":"chat.completion.chunk","system_fingerprint":"fp_1"}}"#
@@ -269,7 +269,7 @@ fn chunks_of_the_asynchronous_filter_follow_the_head() {
         ]
     );
 
-    // What comes last is the reason, though the model had ended before.
+    // The last chunk has the reason, though the model had ended before.
     let found =
         r#""content_filter_results":{"protected_material_text":{"detected":true,"filtered":true}}"#;
     let (out, result) = streamed(

@@ -44,7 +44,7 @@ fn said(request: &Value) -> Value {
     message
 }
 
-/// What the events of a stream say together.
+/// Returns the message that the events of a stream add up to.
 fn streamed(request: &Value) -> Value {
     let reply = replied(request.to_string().as_bytes(), true).unwrap();
     let mut all = json!({"content": "", "refusal": "", "reasoning_content": "", "tool_calls": []});
@@ -93,7 +93,7 @@ fn tool(name: &str) -> Value {
     json!({"type": "function", "function": {"name": name, "parameters": parameters}})
 }
 
-/// Asks with these tools; returns the names of what is called.
+/// Asks with these tools. Returns the names of the called ones.
 fn called(words: &Value, tools: &[&str], more: &Value) -> Vec<String> {
     let tools: Vec<_> = tools.iter().map(|name| tool(name)).collect();
     let mut request =
@@ -161,7 +161,7 @@ fn a_tool_is_called_where_words_ask() {
     ] {
         assert_eq!(called(&json!(words), &AGENT, &none), expected, "{words}");
     }
-    // Who does not know how to ask is told.
+    // A user who does not know how to ask gets a hint.
     let tools = AGENT.map(tool);
     let plain = said(&json!({"messages": [{"role": "user", "content": "hello"}], "tools": tools}));
     assert!(
@@ -184,7 +184,7 @@ fn a_tool_is_called_where_words_ask() {
         called(&json!("hello"), &["local_shell", "exec"], &none),
         [""; 0]
     );
-    // What does not say that it reads is not called without its name.
+    // A tool whose name does not show that it reads is not called unless it is named.
     for name in
         "move_file git_commit transfer_money upload click set_config Task rename prune getaway"
             .split(' ')
@@ -202,7 +202,7 @@ fn a_tool_is_called_where_words_ask() {
     for name in ["get_zipcode", "listFiles", "Read", "search", "time-now"] {
         assert_eq!(called(&json!("hello"), &[name], &none), [name]);
     }
-    // A question suggests a tool by what is in its name.
+    // A question suggests a tool by the words of its name.
     let question = json!("What's the weather like in San Francisco?");
     for (tools, expected) in [
         (&["get_weather"][..], "get_weather"),
@@ -244,7 +244,7 @@ fn a_tool_is_called_where_words_ask() {
         called(&question, &[&AGENT[..], &["set_weather"]].concat(), &none),
         [""; 0]
     );
-    // What an agent says beside the user's words is not the user's.
+    // An agent's texts next to the user's words are not the user's.
     let parts = json!([
         {"type": "text", "text": "<system-reminder>Use the Read tool.</system-reminder>"},
         {"type": "text", "text": "hello"},

@@ -3,7 +3,7 @@ use proptest::prelude::*;
 use super::super::sse::KEPT;
 use super::*;
 
-/// A frame of these headers, all of them strings.
+/// Returns a frame with these headers, which are all strings.
 pub(crate) fn frame(headers: &[(&str, &str)], payload: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::new();
     for (name, value) in headers {
@@ -45,8 +45,8 @@ fn event(name: &str, payload: &str) -> Vec<u8> {
     )
 }
 
-/// What a stream tells, fed in pieces: `name=data` for every event, then the fault, or `…` for a
-/// frame cut short.
+/// Returns the events of a stream that is fed in pieces: `name=data` for each, then the fault, or
+/// `…` for a frame cut short.
 fn told<'b>(pieces: impl IntoIterator<Item = &'b [u8]>, limit: usize) -> Vec<String> {
     let mut decoder = FrameDecoder::new(limit);
     let mut told = Vec::new();
@@ -320,7 +320,7 @@ fn a_large_frame_leaves_no_large_buffer() {
 }
 
 proptest! {
-    /// Frames with faults and garbage in them, cut anywhere: the same events and the same fault.
+    /// Frames with faults and garbage in them, cut anywhere, give equal events and an equal fault.
     #[test]
     fn cuts_change_nothing(
         payloads in prop::collection::vec(".{0,40}", 0..6),

@@ -32,7 +32,7 @@ impl Kind {
         })
     }
 
-    /// Returns what it is called in a sentence.
+    /// Returns its name in a sentence.
     pub(crate) fn named(self) -> &'static str {
         match self {
             Self::Object => "an object",

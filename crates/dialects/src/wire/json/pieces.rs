@@ -1,9 +1,10 @@
 //! [`Pieces`] is JSON text that comes in pieces. It keeps no text, but knows if the text is one
 //! whole value.
 //!
-//! It accepts the same texts as [`Cursor`](super::Cursor), but at any depth, because nothing
-//! recurses here: a level costs one bit. The text may be cut between any two characters. The pieces
-//! are UTF-8, and so are the characters of their escapes, because they come from a scanned text.
+//! It accepts exactly the texts that [`Cursor`](super::Cursor) accepts, but at any depth, because
+//! nothing recurses here: a level costs one bit. The text may be cut between any two characters.
+//! The pieces are UTF-8, and so are the characters of their escapes, because they come from a
+//! scanned text.
 
 use memchr::memchr;
 
@@ -27,7 +28,7 @@ pub struct Pieces {
     kind: Option<Kind>,
 }
 
-/// The state of the reader, which says what may come next.
+/// The state of the reader, which decides what may come next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ReaderState {
     Value,
@@ -280,7 +281,7 @@ mod tests {
         all
     }
 
-    /// What the scanner says of the same text.
+    /// Returns the scanner's verdict on a text.
     fn is_whole(text: &str) -> bool {
         let mut cursor = Cursor::new(text.as_bytes());
         cursor.value().and_then(|_| cursor.end()).is_ok()
@@ -351,7 +352,7 @@ mod tests {
             assert!(!of([&*begin, &end[1..]]).is_whole(), "{depth}");
             assert!(!of([&*begin, &end[..end.len() - 1]]).is_whole(), "{depth}");
             assert!(!of([&*begin, &*end, "}"]).is_whole(), "{depth}");
-            // Each end is that of its own level.
+            // Each end belongs to a level of its own.
             for at in [0, depth / 2, depth - 1] {
                 let swapped = format!("{}}}]{}", "]}".repeat(at), "]}".repeat(depth - at - 1));
                 assert!(!of([&*begin, &*swapped]).is_whole(), "{depth} {at}");

@@ -1,4 +1,4 @@
-//! This module finds the end of the plain bytes of a string: of those that stand for themselves.
+//! This module finds the end of the plain bytes of a string: the bytes that stand for themselves.
 //!
 //! Most of the scanner's time is spent here. So bytes are read in words, and in blocks that the
 //! compiler turns into vector instructions.
@@ -33,7 +33,7 @@ pub(super) fn plain_ascii_length(text: &[u8]) -> usize {
 
 /// Returns the number of bytes before the first quote, backslash or control character. Adds every
 /// byte on the way, and perhaps a few more, to `high` with a bitwise or. The high bits of `high`
-/// then say if the bytes may include non-ASCII.
+/// are then set if the bytes include non-ASCII.
 ///
 /// Short strings are read in words, and long ones (images in base64) in large blocks.
 #[inline]

@@ -1,4 +1,4 @@
-//! JSON that is almost right: what a strict reader refuses though everybody can see what was meant.
+//! JSON that is almost right: a strict reader refuses it, though its meaning is plain.
 //!
 //! A model may emit half a character. Servers pass that on as bytes that are no UTF-8, or as one
 //! half of a pair of surrogates.
@@ -7,7 +7,7 @@ use std::borrow::Cow;
 
 use memchr::memchr;
 
-/// The text with U+FFFD for all that is half a character; `None` if there was nothing to repair.
+/// Returns the text with U+FFFD for each half of a character; `None` if nothing needs a repair.
 pub(crate) fn repaired_text(text: &[u8]) -> Option<Vec<u8>> {
     if is_plain(text) || (memchr(b'\\', text).is_none() && std::str::from_utf8(text).is_ok()) {
         return None;
@@ -55,7 +55,7 @@ fn is_plain_step(step: &[u8]) -> bool {
     })
 }
 
-/// Writes `\ufffd` over each escape that is half a pair; whether there was any.
+/// Writes `\ufffd` over each escape that is half a pair. Returns whether there was any.
 fn replace_lone_surrogates(text: &mut [u8]) -> bool {
     let mut any = false;
     let mut rest = text;
@@ -74,7 +74,7 @@ fn replace_lone_surrogates(text: &mut [u8]) -> bool {
                 any = true;
                 6
             }
-            // The backslash, and what it escapes: that may be one itself.
+            // A backslash and the byte after it, which may be a backslash too.
             (None, _) => 2,
         };
         rest = escape.get_mut(step..).unwrap_or_default();
@@ -88,7 +88,7 @@ enum Half {
     Low,
 }
 
-/// What a text begins with, if it is the escape of a surrogate.
+/// Returns the surrogate whose escape a text begins with.
 fn surrogate_half(text: &[u8]) -> Option<Half> {
     let digits = text.strip_prefix(br"\u")?.first_chunk::<4>()?;
     match digits.map(|digit| digit.to_ascii_lowercase()) {

@@ -62,7 +62,7 @@ fn scan(text: &[u8]) -> Result<Span, Broken> {
     Ok(span)
 }
 
-/// The same value as serde_json's, built by the callbacks alone.
+/// Returns the value that serde_json would read, built by the callbacks alone.
 fn build(cursor: &mut Cursor<'_>) -> Result<Value, Broken> {
     match cursor.kind()? {
         Kind::Object => {
@@ -341,7 +341,7 @@ fn fold(cursor: &mut Cursor<'_>) -> Result<(), Broken> {
 
 #[test]
 fn a_run_ends_at_each_ending_byte_only() {
-    // Long enough for words, for blocks and for what is left of them.
+    // Long enough for words, for blocks and for the rest after them.
     for length in [
         1, 7, 8, 9, 16, 31, 33, 63, 64, 65, 140, 200, 575, 577, 640, 1_200,
     ] {

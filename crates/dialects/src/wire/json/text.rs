@@ -1,7 +1,7 @@
 //! This module decodes the strings and numbers of a scanned text.
 //!
-//! The spans come from a scan of the same text. Any other span gives an empty result, never a
-//! panic. A value without escapes is borrowed from the text.
+//! The spans come from a scan of this text. Any other span gives an empty result, never a panic. A
+//! value without escapes is borrowed from the text.
 
 use std::borrow::Cow;
 
@@ -10,7 +10,7 @@ use memchr::{memchr, memchr2};
 use super::{Broken, Cursor, Span, Writer, span_bytes};
 
 impl<'a> Cursor<'a> {
-    /// Consumes a string, and returns what stands between its quotes.
+    /// Consumes a string, and returns the text between its quotes.
     pub fn string_literal(&mut self) -> Result<&'a [u8], Broken> {
         self.skip_blank();
         if self.peek() != Some(b'"') {
@@ -29,7 +29,7 @@ pub fn text_of<'a>(text: &'a [u8], string: &Span) -> Option<Cow<'a, str>> {
     decode_string(inside_quotes(text, string)?)
 }
 
-/// Returns the decoded value of what stands between the quotes of a string.
+/// Returns the decoded value of the text between the quotes of a string.
 #[inline]
 pub(crate) fn decode_string(inside: &[u8]) -> Option<Cow<'_, str>> {
     match memchr(b'\\', inside) {
@@ -72,7 +72,7 @@ fn fold_letter(letter: char) -> char {
 }
 
 /// Returns the number of UTF-8 bytes in the result of [`text_of`], without decoding; 0 if the span
-/// holds no string. `Cursor::text_len` returns it in the same pass that finds the span.
+/// holds no string. `Cursor::text_len` returns it in the pass that finds the span.
 pub fn text_len(text: &[u8], string: &Span) -> usize {
     let mut rest = inside_quotes(text, string).unwrap_or_default();
     let mut len = 0;

@@ -135,7 +135,7 @@ impl Writer {
         self.string(|w| w.escaped(text));
     }
 
-    /// Writes a string. `inside` writes what stands between its quotes.
+    /// Writes a string. `inside` writes the text between its quotes.
     pub(crate) fn string(&mut self, inside: impl FnOnce(&mut Self)) {
         self.comma();
         self.out.push(b'"');
@@ -216,7 +216,7 @@ pub fn escape_into(text: &str, out: &mut Vec<u8>) {
     }
 }
 
-/// Appends a string, after what comes before it.
+/// Appends a string, after the text `before`.
 #[inline]
 pub fn put_text(out: &mut Vec<u8>, before: &str, text: &str) {
     out.extend_from_slice(before.as_bytes());

@@ -169,7 +169,7 @@ proptest! {
     }
 }
 
-/// Edits a value as the fates decide; what it must be after that, without white space.
+/// Edits a value as the fates decide. Returns the expected result, without white space.
 fn plan(
     cursor: &mut Cursor<'_>,
     edits: &mut Edits<'_>,
@@ -190,7 +190,7 @@ fn plan(
                         edits.remove_member(&key, &value);
                     }
                     Some(2) => {
-                        // What is edited inside goes as well.
+                        // Edits inside a removed value go with it.
                         let start = cursor.clone().value()?;
                         plan(cursor, edits, fates)?;
                         edits.remove_member(&key, &start);

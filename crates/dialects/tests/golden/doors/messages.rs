@@ -53,7 +53,7 @@ pub fn message(message: &Value) -> Result<Told, String> {
     Ok(told)
 }
 
-/// Reads a stream, or says what is wrong with it.
+/// Reads a stream, or returns its fault.
 pub fn stream(out: &str) -> Result<Told, String> {
     let (mut message, mut content) = (Value::Null, Vec::<Value>::new());
     let (mut open, mut json) = (false, String::new());

@@ -120,7 +120,7 @@ struct Open {
     said: Value,
 }
 
-/// Reads a stream, or says what is wrong with it.
+/// Reads a stream, or returns its fault.
 pub fn stream(out: &str) -> Result<Told, String> {
     let (mut items, mut open) = (Vec::new(), None::<Open>);
     let (mut number, mut last) = (0, None::<Value>);
@@ -251,7 +251,7 @@ pub fn stream(out: &str) -> Result<Told, String> {
                     _ => expected["arguments"] = done["arguments"].clone(),
                 }
                 expected["status"] = done["status"].clone();
-                // What only the whole item has.
+                // Only the whole item has this member.
                 if let Some(sealed) = done.get("encrypted_content") {
                     expected["encrypted_content"] = sealed.clone();
                 }

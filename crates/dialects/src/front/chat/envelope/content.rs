@@ -1,11 +1,11 @@
-//! What a model reads of a chat request's messages.
+//! The count of the text and the media in a chat request's messages.
 
 use crate::front::chat::references::{is_plain, is_plain_in_message};
 use crate::front::reading::count::{ReadTotals, each_element, each_member, each_message_member};
 use crate::front::reading::media::{self, MediaKind};
 use crate::wire::json::{self, Broken, Cursor, Kind};
 
-/// Consumes a message, counts what is in it, and returns whether it is a user's.
+/// Consumes a message, counts its content, and returns whether it is a user's.
 pub(super) fn scan_message(cursor: &mut Cursor<'_>, read: &mut ReadTotals) -> Result<bool, Broken> {
     each_message_member(cursor, read, |cursor, name, read| match name {
         b"content" if cursor.kind()? == Kind::Array => each_element(cursor, read, scan_part),
@@ -47,7 +47,7 @@ pub(in crate::front) fn scan_part(
             (b"text", _) => read.text(cursor),
             (_, Some(media_kind)) => {
                 let medium = media::read_medium(cursor, media_kind)?;
-                // Of several the last one is taken, and the others count by their bytes.
+                // Of several media the last one is taken, and the others count by their bytes.
                 if let Some(Some(before)) = media
                     .get_mut(media_kind as usize)
                     .map(|held| held.replace((media_kind, medium)))
@@ -66,7 +66,7 @@ pub(in crate::front) fn scan_part(
     Ok(())
 }
 
-/// Consumes what a tool call holds under its type's name, and counts its arguments.
+/// Consumes a tool call's member that has the name of its type, and counts its arguments.
 fn scan_call(cursor: &mut Cursor<'_>, read: &mut ReadTotals) -> Result<(), Broken> {
     each_member(cursor, read, |cursor, name, read| {
         if matches!(name, b"arguments" | b"input") {

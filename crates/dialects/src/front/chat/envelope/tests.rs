@@ -9,7 +9,7 @@ use crate::wire::json::Span;
 
 const HI: &str = r#""messages":[{"role":"user","content":"hi"}]"#;
 
-/// A request with these fields besides its messages.
+/// Returns a request with these fields and a message.
 fn with(fields: &str) -> String {
     format!("{{{fields},{HI}}}")
 }
@@ -111,7 +111,7 @@ fn b02_broken_json_names_line_and_column() {
         "the text must be UTF-8, and this looks like UTF-16 or UTF-32 (line 1, column 2)",
     );
     check(b"{\"model\":\"\xE9\"}", "invalid UTF-8 (line 1, column 11)");
-    // Broken syntax is said before faults in fields.
+    // Broken syntax is reported before faults in fields.
     check(
         b"{\"model\":1,\"stream\":2,",
         "the text ends too early (line 1, column 23)",
@@ -331,7 +331,7 @@ fn a_models_other_inputs_are_counted_apart() {
     );
     let parts = r#"[{"type":"text","text":"12"},{"type":"image_url","image_url":{"url":"data:…"}},{"type":"file","file":{}}]"#;
     assert_eq!(body("", parts), (2, (1_500 + 5_000) * 4));
-    // What is not known may be read; settings are short.
+    // An unknown field may be read by a model if it is long; settings are short.
     let text = "x".repeat(80);
     assert_eq!(
         body(
@@ -394,9 +394,9 @@ const NAMES: [&str; 18] = [
     "arguments",
 ];
 
-/// What may be left out of such a body, found without the scanner: base64 as the data of a part's
-/// medium, if the part is of that type. So short it is worth less than each medium's least, be it
-/// text or not.
+/// Returns the bytes that may be left out of such a body, found without the scanner: base64 as the
+/// data of a part's medium, if the part is of that type. So short a text counts for less than the
+/// least of each medium.
 fn media(body: &Value) -> usize {
     let parts = body["messages"]
         .as_array()
@@ -444,7 +444,7 @@ proptest! {
         }
         body["messages"] = serde_json::json!([{"role": "user", "content": content}, message]);
         let text = if blank { serde_json::to_string_pretty(&body) } else { serde_json::to_string(&body) }.expect("JSON");
-        // Some of those names must be numbers or the like at the top.
+        // Some of those names must be numbers or of another type at the top.
         if let Ok(envelope) = read_envelope(text.as_bytes()) {
             let counts = text.len() - media(&body);
             prop_assert!(envelope.max_prompt_tokens >= u64::try_from(counts.div_ceil(4)).unwrap(), "{} of {counts}: {text}", envelope.max_prompt_tokens);
@@ -453,7 +453,7 @@ proptest! {
     }
 }
 
-/// How data may begin, and what it is then: by bytes, not by base64.
+/// The beginnings of data, and the kind that they show: as bytes, not as base64.
 const BEGINNINGS: [(&[u8], &str); 14] = [
     (b"GIF89a", "image"),
     (b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", "image"),
@@ -472,8 +472,7 @@ const BEGINNINGS: [(&[u8], &str); 14] = [
 ];
 
 proptest! {
-    /// However a text in base64 begins, and whatever it is called: only where both say the same it
-    /// may be taken for less.
+    /// A text in base64 counts for less only if its beginning and its declared type agree.
     #[test]
     fn a_text_that_begins_like_a_medium_is_text(
         (begin, is) in prop::sample::select(BEGINNINGS.to_vec()),

@@ -10,17 +10,17 @@ use crate::front::reading::value::{Name, Place, ReadFault, Value};
 use crate::neutral::{Call, Message, Role};
 use crate::wire::json::Kind;
 
-/// What is known from the messages before.
+/// The facts from earlier messages that later messages need.
 #[derive(Default)]
 pub(super) struct Pending<'a> {
-    /// Ids that were made for calls without one, and their functions, until their results come: in
-    /// order, of the last message with calls.
+    /// The ids that were made for calls without one, with the names of the functions. They are
+    /// those of the last message with calls, in order, until their results come.
     calls: VecDeque<(Cow<'a, str>, Cow<'a, str>)>,
-    /// Thoughts came as `reasoning_details`.
+    /// True if thoughts came as `reasoning_details`.
     pub(super) has_details: bool,
 }
 
-/// Reads a message to the end of the list.
+/// Reads a message, and appends it to the list.
 pub(super) fn read_message<'a>(
     value: Value<'_, 'a>,
     list: &mut Vec<Message<'a>>,
@@ -54,7 +54,7 @@ pub(super) fn read_message<'a>(
             "thinking_blocks" => {
                 value.array(|_, value| parts::thinking_block(value, &mut message))?
             }
-            // What answers show of a thought comes back in many shapes, and is never a reason to
+            // The thoughts of earlier answers come back in many shapes, and are never a reason to
             // refuse.
             "reasoning_content" | "reasoning" => {
                 let (text, is_other) = value.text_or_not()?;
@@ -78,7 +78,7 @@ pub(super) fn read_message<'a>(
     })?;
     message.role = role.ok_or_else(|| place.field("role").missing())?;
     message.reasoning = message.reasoning.or(reasoning);
-    // Who sends both says the same twice.
+    // Callers who send both fields send one text twice.
     if message.thoughts.is_empty() && !details.is_empty() {
         pending.has_details = true;
         message.thoughts = details;
@@ -118,7 +118,7 @@ pub(super) fn read_message<'a>(
             ],
         );
     }
-    // A hint on a message is one on its end.
+    // A cache hint on a message stands for a hint on its last part.
     if !matches!(message.role, Role::Tool | Role::Function)
         && let Some(last) = message.content.last_mut()
         && last.cache.is_none()
@@ -171,7 +171,8 @@ fn tool_call<'a>(value: Value<'_, 'a>, message: &mut Message<'a>) -> Result<(), 
             }
             "custom" => custom = self::read_custom(value, &mut message.others)?,
             "extra_content" => signature = read_google_signature(value)?,
-            // What is there under its name says the type; answers' fragments have an index.
+            // The type names the member that holds the call. The fragments of a streamed answer have
+            // an index.
             "type" | "index" => value.skip()?,
             _ => others::note_field(&mut message.others, "tool_calls[].", name, value)?,
         }
@@ -191,7 +192,7 @@ fn tool_call<'a>(value: Value<'_, 'a>, message: &mut Message<'a>) -> Result<(), 
     Ok(())
 }
 
-/// A name and arguments.
+/// The name and the arguments of a function.
 type NameAndArguments<'a> = (Cow<'a, str>, Cow<'a, str>);
 
 fn read_function<'a>(
@@ -205,7 +206,7 @@ fn read_function<'a>(
     let is_there = value.object(|key, mut value| {
         match &**key {
             "name" => name = value.text()?,
-            // Some send what it means, not what the model wrote.
+            // Some callers send the arguments as an object, not as the text that the model wrote.
             "arguments" if value.kind()? == Kind::Object => {
                 arguments = Some(Cow::Borrowed(value.raw()?.0))
             }
@@ -288,7 +289,7 @@ impl<'a> Pending<'a> {
         }
     }
 
-    /// Whoever was given an empty id says it again.
+    /// A result with an empty id belongs to a call that had an empty id.
     fn tool(&mut self, message: &mut Message<'a>, place: Place<'_>) -> Result<(), ReadFault> {
         let place = place.field("tool_call_id");
         let id = message.tool_call_id.take().ok_or_else(|| place.missing())?;

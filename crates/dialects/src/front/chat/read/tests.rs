@@ -20,13 +20,13 @@ fn body(messages: &str) -> &'static [u8] {
     ))
 }
 
-/// The request that has these fields besides one message.
+/// Returns the request that has these fields and one message.
 #[track_caller]
 fn request(fields: &str) -> Request<'static> {
     spelled(fields).0
 }
 
-/// The same, and which other names than the usual ones are in it.
+/// Returns the request, and the names in it that are not the usual ones.
 #[track_caller]
 fn spelled(fields: &str) -> (Request<'static>, Vec<(Field, &'static str)>) {
     let (mut request, names) = read_request(body(&format!(
@@ -37,13 +37,14 @@ fn spelled(fields: &str) -> (Request<'static>, Vec<(Field, &'static str)>) {
     (request, names.written)
 }
 
-/// The fields change nothing but what `expected` does.
+/// Checks that the fields change nothing but the values that `expected` changes.
 #[track_caller]
 fn check(fields: &str, expected: impl FnOnce(&mut Request<'static>)) {
     check_spelled(fields, |request, _| expected(request));
 }
 
-/// The fields change nothing but what `expected` does, to the request and to its names.
+/// Checks that the fields change nothing but the values that `expected` changes, in the request and
+/// in its names.
 #[track_caller]
 fn check_spelled(
     fields: &str,
@@ -135,7 +136,7 @@ fn told(body: &[u8]) -> String {
     }
 }
 
-/// The field at fault, and what is said of it.
+/// Checks the field at fault, and the reason.
 #[track_caller]
 fn refused(messages: &str, param: &str, why: &str) {
     assert_eq!(
@@ -188,7 +189,7 @@ fn the_fields_of_a_request() {
     check(r#""top_k":40"#, |it| it.top_k = Some(40));
     check(r#""top_k":-1"#, |_| {});
     check(r#""top_k":0"#, |_| {});
-    // No limit, as llama.cpp's and Ollama's clients say it.
+    // No limit, as llama.cpp's and Ollama's clients write it.
     check(r#""max_tokens":-1"#, |_| {});
     check(r#""max_completion_tokens":-1,"max_tokens":5"#, |it| {
         it.max_tokens = Some(5)
@@ -282,7 +283,7 @@ fn newer_names_win() {
     });
 }
 
-/// The fields besides the model and the messages.
+/// The fields other than the model and the messages.
 const FIELDS: [&str; 27] = [
     "stream",
     "temperature",
@@ -709,7 +710,7 @@ fn what_is_given_twice_is_refused() {
         twice,
     );
     refused_fields(r#""seed":1,"seed":2"#, "seed", twice);
-    // Nobody reads these.
+    // These are not read.
     said(
         r#"{"role":"user","content":"a","x":1,"x":2}"#,
         &[r#"User Text("a") ;x"#],
@@ -1105,7 +1106,7 @@ fn a_functions_result_finds_its_call() {
             r#"Function Text("r") name=f"#,
         ],
     );
-    // Beside others it comes last.
+    // Next to other parts it comes last.
     said(
         r#"{"role":"assistant","function_call":{"name":"g"},"tool_calls":[{"id":"1","function":{"name":"f"}}]}"#,
         &["Assistant 1=f() call_0_1=g()"],

@@ -1,4 +1,4 @@
-//! Tools, and which of them to call.
+//! The tools of a chat request, and the choice among them.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -13,10 +13,10 @@ use crate::wire::json::Kind;
 #[derive(Default)]
 pub(super) struct Tools<'a> {
     pub(super) list: Vec<Tool<'a>>,
-    /// None of them is from `tools`.
+    /// True if the tools come from the deprecated `functions`.
     pub(super) are_functions: bool,
     pub(super) names: HashSet<Cow<'a, str>>,
-    /// Fields that nobody understands, by their path without indexes.
+    /// The fields that have no meaning here, by their paths without indexes.
     pub(super) others: Vec<(Name<'a>, Raw<'a>)>,
 }
 
@@ -34,7 +34,7 @@ impl<'a> Tools<'a> {
                 match &**name {
                     "type" => kind = value.text()?,
                     "function" => function = self.function("tools[].function.", value)?,
-                    // Of a provider's own tool these may be anything: it is refused for its
+                    // In a provider's own tool these may have any form. The tool is refused for its
                     // type.
                     "custom" if value.kind()? == Kind::Object => custom = self.custom(value)?,
                     "cache_control" | "prompt_cache_breakpoint" => {
@@ -158,7 +158,7 @@ pub(super) fn read_tool_choice<'a>(
     ReadChoice::read(value, choice_word, read_choice_object)
 }
 
-/// Returns what a word means. Mistral's word for `required` is `any`.
+/// Returns the choice that a word means. Mistral writes `any` in place of `required`.
 fn choice_word<'a>(word: &str, place: Place<'_>) -> Result<ToolChoice<'a>, ReadFault> {
     choice::choice_from_word(if word == "any" { "required" } else { word }, place)
 }
@@ -267,7 +267,7 @@ fn allowed_tool<'a>(value: Value<'_, 'a>) -> Result<NamedTool<'a>, ReadFault> {
         .ok_or_else(|| place.field("function").missing())
 }
 
-/// `{name}`: the name, and where it stands.
+/// Reads `{name}`. Returns the name, and the path of its field.
 fn read_named_tool<'a>(value: Value<'_, 'a>) -> Result<Option<NamedTool<'a>>, ReadFault> {
     let place = value.place;
     let Some([name]) = value.texts(["name"], |_, value| value.skip())? else {

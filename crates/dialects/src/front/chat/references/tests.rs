@@ -593,7 +593,7 @@ proptest! {
             3 => format!("[2002:{high:x}:{low:x}::1]"),
             _ => format!("{}{}", words.join("."), if dot { "." } else { "" }),
         };
-        // What is glued to the front makes another host of it, which is none of ours.
+        // A text glued to the front makes another host of it, which is none of ours.
         let before = if before.ends_with(['@', '\\']) { before } else { String::new() };
         let body = image(&format!("https://{before}{host}{after}"));
         prop_assume!(before.is_empty() || !before.ends_with('\\') || !before.starts_with(|c: char| c.is_ascii_alphabetic()) || !before.contains('.'));
@@ -602,7 +602,8 @@ proptest! {
         prop_assert!(refused(NOTHING, &body).is_some(), "{body}");
     }
 
-    /// The reading never fails on what the envelope took, and looks at whatever could be refused.
+    /// The reading never fails on a body that the envelope took, and it reads every text that could
+    /// be refused.
     #[test]
     fn what_is_refused_was_seen_by_the_envelope(
         name in "(url|image_url|file_id|text|data|content|x)", inner in "(url|file_id|text|data|uri)",

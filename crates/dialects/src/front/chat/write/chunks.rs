@@ -1,7 +1,7 @@
 //! An answer's events → the chunks of a stream.
 //!
-//! One chunk for each event that tells something, written at once. What is the same in all of them
-//! is made once.
+//! Each event that shows something becomes one chunk, which is written at once. The beginning that
+//! all chunks share is made once.
 
 use super::words::{self, Head};
 use crate::neutral::answer::{AnswerWriter, NewCall, Tally, TextKind};
@@ -31,7 +31,7 @@ impl ChunksWriter {
         }
     }
 
-    /// Writes what stands before a delta's members.
+    /// Writes the part of a chunk before a delta's members.
     #[inline]
     fn before(&mut self, choice: usize) {
         self.out.extend_from_slice(self.head.bytes());
@@ -40,7 +40,7 @@ impl ChunksWriter {
         self.out.extend_from_slice(br#","delta":{"#);
     }
 
-    /// Writes what stands after them.
+    /// Writes the part of a chunk after a delta's members.
     #[inline]
     fn after(&mut self) {
         self.out.extend_from_slice(if self.show_usage {

@@ -1,5 +1,5 @@
-//! What is expected of a stream is written short: `0 {"content":"a"}` is a chunk of choice 0 with
-//! that delta, `0 =stop` the chunk of its end.
+//! The expected events of a stream are written short: `0 {"content":"a"}` is a chunk of choice 0
+//! with that delta, `0 =stop` the chunk of its end.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -173,7 +173,7 @@ fn buffered(
     })
 }
 
-/// What stands in `choices` of a buffered answer.
+/// Checks the member `choices` of a buffered answer.
 #[track_caller]
 fn check_whole(options: &AnswerOptions, events: &[Event<'_>], choices: &str) {
     let (answer, _) = buffered(options, events).unwrap();
@@ -420,7 +420,7 @@ fn choices_appear_in_order() {
             "2 =content_filter",
         ],
     );
-    // Nobody says a word of choice 0.
+    // Choice 0 has no event.
     check(
         &[Event::Text(1, "b")],
         &[
@@ -555,7 +555,7 @@ fn a_call_without_arguments_takes_none() {
     );
 }
 
-/// What was cut short may have been cut in front of its arguments.
+/// An answer that was cut short may have been cut before the arguments.
 #[test]
 fn calls_that_may_be_cut_get_no_arguments() {
     let f = r#"0 {"tool_calls":[{"index":0,"id":"a","type":"function","function":{"name":"f","arguments":""}}]}"#;
@@ -627,7 +627,7 @@ fn every_call_has_an_id_of_its_own() {
             "b",
         ],
     );
-    // Even where the upstream happens to say what would be ours.
+    // An upstream's id that is equal to a generated one gets another number.
     check_ids(
         "chatcmpl-0a",
         &[(0, Some("call_chatcmpl0a_0_1")), (0, None)],
@@ -718,7 +718,7 @@ fn the_formats_call_is_the_content() {
     ];
     let begin = [call(0, Some("x"), "fmt")];
     check_with(&formatted(), &[&begin[..], &arguments].concat(), &expected);
-    // Text beside it is no JSON, before or after.
+    // Text outside the tool is no JSON, before it or after it.
     let before = [Event::Text(0, "Here it is: ")];
     let after = [Event::Text(0, "Done.")];
     check_with(
@@ -834,7 +834,7 @@ fn text_waits_for_the_format_only_so_long() {
     );
 }
 
-// What cannot be told.
+// Checks events that are no valid answer.
 
 #[track_caller]
 fn check_fault(events: &[Event<'_>], why: &'static str) {
@@ -1575,9 +1575,7 @@ fn too_much_thought_is_not_kept_at_all() {
     );
 }
 
-// Whatever is told.
-
-/// An event that owns what it says.
+/// An event that owns its texts.
 #[derive(Debug, Clone)]
 pub(crate) enum Told {
     Text(u32, String),
@@ -1645,7 +1643,7 @@ pub(crate) fn told() -> impl Strategy<Value = Told> {
     ]
 }
 
-/// As told, but without arguments that belong to nothing, which end every answer.
+/// Removes arguments without a call, which end every answer.
 pub(crate) fn plausible(told: &mut Vec<Told>) {
     let mut called = std::collections::HashSet::new();
     told.retain(|told| {
@@ -1750,8 +1748,8 @@ fn accumulate(out: &str) -> Value {
 }
 
 proptest! {
-    /// Whatever a dialect tells: a stream is as clients need it, and says what the buffered answer
-    /// says, or both are the same fault.
+    /// For any events of a dialect, the stream is as clients need it and has the content of the
+    /// buffered answer, or both end with one fault.
     #[test]
     fn streams_are_valid_and_say_what_whole_answers_say(
         mut told in prop::collection::vec(told(), 0..24),
@@ -1869,7 +1867,7 @@ fn content_that_should_be_json_is_checked_everywhere() {
     }
 }
 
-/// What is wrong with an answer, which is the same in both forms.
+/// Returns the flaws of an answer, and checks that both forms have them.
 #[track_caller]
 fn flaws(wants_json: bool, options: &AnswerOptions, events: &[Event<'_>]) -> Flaws {
     let header = AnswerHeader {
@@ -1925,7 +1923,7 @@ fn a_call_of_an_unoffered_tool_is_none() {
         json!({"role": "assistant", "content": "", "refusal": null})
     );
     assert_eq!(whole["choices"][0]["finish_reason"], "stop");
-    // It is not broken either: nobody will execute it.
+    // It is not broken either: no client will execute it.
     assert_eq!(
         flaws(false, &options, &[stub(), end()].concat()),
         Flaws::default()

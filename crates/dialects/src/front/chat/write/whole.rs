@@ -6,7 +6,7 @@ use crate::neutral::citation::PlacedCitation;
 use crate::neutral::{AnswerHeader, Call, Finish};
 use crate::wire::json::put_text;
 
-/// Writes a whole answer, once all of it was told.
+/// Writes a whole answer, after its last event.
 #[derive(Debug)]
 pub(crate) struct WholeWriter {
     head: Head,
@@ -14,14 +14,14 @@ pub(crate) struct WholeWriter {
     out: Vec<u8>,
 }
 
-/// What a choice says.
+/// The content of a choice.
 #[derive(Debug, Default)]
 struct ChoiceText {
     content: String,
     reasoning: String,
     refusal: String,
     calls: Vec<Call<'static>>,
-    /// Entries of the three lists, as JSON.
+    /// The entries of the three lists, as JSON.
     annotations: Vec<u8>,
     images: Vec<u8>,
     files: Vec<u8>,
@@ -29,7 +29,7 @@ struct ChoiceText {
 }
 
 impl WholeWriter {
-    /// Returns the writer of an answer of which nothing is known yet.
+    /// Returns the writer of an answer without any events yet.
     pub(crate) fn new(header: &AnswerHeader) -> Self {
         Self {
             head: Head::new(br#"{"id":""#, "chat.completion", header),
@@ -38,7 +38,7 @@ impl WholeWriter {
         }
     }
 
-    /// Changes the choice, which was opened before.
+    /// Changes a choice that was opened before.
     fn with(&mut self, choice: usize, change: impl FnOnce(&mut ChoiceText)) {
         if let Some(choice) = self.choices.get_mut(choice) {
             change(choice);
@@ -47,7 +47,7 @@ impl WholeWriter {
 }
 
 impl ChoiceText {
-    /// About what it takes.
+    /// Returns about as many bytes as the answer takes.
     fn room(&self) -> usize {
         let calls: usize = self
             .calls

@@ -1,4 +1,4 @@
-//! How both kinds of answer write what is the same in both.
+//! The words and objects that streams and whole answers share.
 
 use crate::front::CHAT;
 use crate::neutral::answer::{Tally, is_picture};
@@ -6,18 +6,18 @@ use crate::neutral::citation::PlacedCitation;
 use crate::neutral::{AnswerHeader, Finish};
 use crate::wire::json::{Span, escape_into, put_text};
 
-/// What every answer, and every chunk of one, begins with: from the id to the model.
+/// The beginning of every answer, and of every chunk of one: from the id to the model.
 #[derive(Debug)]
 pub(super) struct Head {
     bytes: Vec<u8>,
-    /// Where the id stands, without its quotes.
+    /// The place of the id, without its quotes.
     id: Span,
-    /// The upstream's id came, or it is too late for it.
+    /// True if the upstream's id came, or if it is too late for it.
     pub(super) has_id: bool,
 }
 
 impl Head {
-    /// Returns a head with our own id; `open` is what stands before the id's text.
+    /// Returns a head with our own id. `open` is the text before the id.
     pub(super) fn new(open: &[u8], object: &str, header: &AnswerHeader) -> Self {
         let mut bytes = open.to_vec();
         escape_into(&header.id, &mut bytes);
@@ -65,7 +65,7 @@ pub(super) fn finish_word(finish: Finish) -> &'static str {
     }
 }
 
-/// Appends the usage object. Details that nobody knows are left out.
+/// Appends the usage object. Details that the upstream did not report are left out.
 pub(super) fn write_usage(out: &mut Vec<u8>, tally: &Tally) {
     let (usage, counted) = (tally.usage(), tally.counted());
     append_count(out, r#"{"prompt_tokens":"#, usage.prompt);
@@ -111,7 +111,7 @@ pub(super) fn write_number(out: &mut Vec<u8>, number: usize) {
     }
 }
 
-/// Appends what a call is, from its id on, and closes its object.
+/// Appends a call from its id to the end of its object.
 pub(super) fn write_call(
     out: &mut Vec<u8>,
     id: &str,
@@ -122,7 +122,7 @@ pub(super) fn write_call(
     put_text(out, r#""id":"#, id);
     out.extend_from_slice(br#","type":"function""#);
     if let Some(signature) = signature {
-        // As Google's own server for OpenAI's clients shows it.
+        // Google's own server for OpenAI's clients writes the signature in this form.
         put_text(
             out,
             r#","extra_content":{"google":{"thought_signature":"#,
@@ -135,12 +135,13 @@ pub(super) fn write_call(
     out.extend_from_slice(b"}}");
 }
 
-/// The list that it belongs into: a client that shows pictures must not find a sound among them.
+/// Returns the name of the list for media of this type. A client that shows pictures must not find
+/// a sound among them.
 pub(super) fn media_list(mime: &str) -> &'static str {
     if is_picture(mime) { "images" } else { "files" }
 }
 
-/// Appends an entry of either list. The index is what clients merge lists by.
+/// Appends an entry of either list. Clients merge lists by the index.
 pub(super) fn write_media(out: &mut Vec<u8>, index: usize, mime: &str, data: &str) {
     out.extend_from_slice(br#"{"index":"#);
     write_number(out, index);
@@ -155,12 +156,12 @@ pub(super) fn write_media(out: &mut Vec<u8>, index: usize, mime: &str, data: &st
     out.extend_from_slice(br#""}}"#);
 }
 
-/// Returns whether the format can say a citation: it has no other sources than URLs.
+/// Returns whether the format can show a citation: its sources are URLs only.
 pub(super) fn can_cite(citation: &PlacedCitation<'_>) -> bool {
     !citation.source.url.is_empty()
 }
 
-/// Appends a citation. The index is what clients merge lists by.
+/// Appends a citation. Clients merge lists by the index.
 pub(super) fn write_citation(
     out: &mut Vec<u8>,
     index: Option<usize>,

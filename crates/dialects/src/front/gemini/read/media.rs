@@ -17,7 +17,7 @@ struct Blob<'a> {
 }
 
 impl<'a> Blob<'a> {
-    /// Reads the object of this name; `None` for `null`. `lost` gets what nobody understands.
+    /// Reads the object of this name; `None` for `null`. `lost` gets the names of unknown members.
     fn read(
         value: Value<'_, 'a>,
         field_name: &str,
@@ -38,7 +38,7 @@ impl<'a> Blob<'a> {
     }
 }
 
-/// Notes the name of a picture or of a sound, which nobody can say.
+/// Notes the name of a picture or of a sound: no provider takes such a name.
 fn lose_name(name: Option<Cow<'_, str>>, field_name: &str, lost: &mut Vec<Name<'_>>) {
     if name.is_some_and(|name| !name.is_empty()) {
         others::note_name(
@@ -63,7 +63,7 @@ pub(super) fn read_inline_data<'a>(
     };
     let kind = kind.ok_or_else(|| place.field("mimeType").missing())?;
     let data = data.ok_or_else(|| place.field("data").missing())?;
-    // A server may fetch what looks like a URL.
+    // A server may fetch data that look like a URL.
     if memchr::memchr(b':', data.as_bytes()).is_some() {
         return Err(place.field("data").refuse("must be base64"));
     }
@@ -110,7 +110,7 @@ pub(super) fn read_file_data<'a>(
     Ok(Some(PartKind::File(media, name)))
 }
 
-/// Refuses what is no address, and the address of a file that was uploaded to Google.
+/// Refuses a text that is no address, and the address of a file that was uploaded to Google.
 fn check_uri(uri: &str, place: Place<'_>) -> Result<(), ReadFault> {
     let is_uploaded = uri.starts_with("files/")
         || uri

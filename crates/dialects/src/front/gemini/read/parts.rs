@@ -10,9 +10,9 @@ use crate::neutral::schema::{read_members as members_of, string_value};
 use crate::neutral::seal::is_sealed;
 use crate::neutral::{Call, LazyText, Message, Part, PartKind, Raw, Role};
 
-/// What a content holds.
+/// The parts of a content, as they are read.
 pub(super) struct Parts<'a> {
-    /// What its author says.
+    /// The author's own text, media and calls.
     message: Message<'a>,
     results: Vec<ToolOutcome<'a>>,
 }
@@ -53,7 +53,7 @@ impl<'a> Parts<'a> {
         Ok(role)
     }
 
-    /// Returns what the system says. It makes no calls.
+    /// Returns the text of the system instruction. It makes no calls.
     pub(super) fn system(
         mut self,
         place: Place<'_>,
@@ -71,7 +71,7 @@ impl<'a> Parts<'a> {
             .refuse("must not have calls of functions or their results"))
     }
 
-    /// Puts what was read to the end of the list.
+    /// Appends the messages that were read to the list.
     pub(super) fn end(
         mut self,
         role: Role,
@@ -134,7 +134,7 @@ impl<'a> Parts<'a> {
             match known {
                 "text" => text = value.lazy_text()?,
                 "thought" => is_thought = value.flag()?.unwrap_or(false),
-                // Any other means something to the model that made it, and to no other.
+                // Any other signature has a meaning only for the model that made it.
                 "thoughtSignature" => {
                     signature = value.text_or_not()?.0.filter(|text| is_sealed(text))
                 }
@@ -202,8 +202,8 @@ impl<'a> Parts<'a> {
     }
 }
 
-/// Adds what the model said to the list. What it said in a stream comes back in the pieces in which
-/// it went out: in several parts, or in several contents.
+/// Adds the model's parts to the list. Clients send back a streamed answer in the pieces in which
+/// it came: in several parts, or in several contents.
 fn push_continued<'a>(list: &mut Vec<Message<'a>>, mut continuation: Message<'a>) {
     let content = std::mem::take(&mut continuation.content);
     if list.last().is_none_or(|last| last.role != Role::Assistant) {

@@ -25,7 +25,7 @@ pub(super) struct Standard<'a> {
     pub(super) forbids_null: bool,
 }
 
-/// Returns a schema as JSON Schema. What is JSON Schema already stays as it is.
+/// Returns a schema as JSON Schema. A schema that is JSON Schema already stays as it is.
 pub(super) fn standard_schema(schema: Raw<'_>, written: SchemaForm) -> Standard<'_> {
     let text = schema.0;
     let mut form = Form {
@@ -38,7 +38,7 @@ pub(super) fn standard_schema(schema: Raw<'_>, written: SchemaForm) -> Standard<
         text: Cow::Borrowed(text),
         forbids_null: false,
     };
-    // What was read before is JSON.
+    // The text was read before, so it is JSON.
     if form.schema(&mut Cursor::new(text.as_bytes())).is_err() || !form.has_changed {
         return as_it_is;
     }
@@ -87,11 +87,11 @@ const NULL: &str = r#"{"type":"null"}"#;
 /// Members that are known only at the end of their schema.
 #[derive(Default)]
 struct Notes {
-    /// Where the name of the only type stands, and the name.
+    /// The place and the name of the only type.
     one: Option<(Span, &'static str)>,
     /// The key and the value of `nullable: true`.
     nullable: Option<(Span, Span)>,
-    /// The lists without `null`, and what must be added to each of them to allow it.
+    /// The lists without `null`, each with the text that must be added to allow it.
     lists: Vec<(Span, &'static str)>,
     /// True if the schema has an `anyOf`.
     has_any_of: bool,
@@ -106,7 +106,8 @@ struct Notes {
 }
 
 impl Form<'_> {
-    /// Consumes a schema, or what stands in its place. Returns whether it allows only `null`.
+    /// Consumes a schema, or any value in the place of a schema. Returns whether it allows only
+    /// `null`.
     fn schema(&mut self, cursor: &mut Cursor<'_>) -> Result<bool, Broken> {
         if cursor.kind()? != Kind::Object {
             return cursor.value().map(|_| false);
@@ -119,7 +120,7 @@ impl Form<'_> {
         })?;
         self.allow_null(text, &notes);
         for (key, name) in notes.renamed {
-            // A schema that has both names keeps both: nobody knows which of them is meant.
+            // A schema with both names keeps both: either name may be the one that counts.
             if !notes.known.contains(&name) {
                 self.replace(key, format!("\"{name}\""));
             }
@@ -131,7 +132,7 @@ impl Form<'_> {
         Ok(is_null)
     }
 
-    /// Consumes the value of a keyword, and notes what is decided at the end of the schema.
+    /// Consumes the value of a keyword, and makes notes for the end of the schema.
     fn member(
         &mut self,
         keyword: &[u8],

@@ -9,16 +9,16 @@ use crate::front::reading::others;
 use crate::front::reading::value::{Name, Place, ReadFault, Value};
 use crate::neutral::{Effort, Field, Format, Raw, Request};
 
-/// What several settings decide together.
+/// The format and the schema of the answer, which several settings decide together.
 #[derive(Default)]
 struct Wanted<'a> {
     mime: Option<Cow<'a, str>>,
     schema: Option<Cow<'a, str>>,
-    /// What the caller calls the schema.
+    /// The caller's name for the schema.
     schema_name: Option<&'static str>,
 }
 
-/// Reads `generationConfig`. Notes what the caller calls the schema of the answer.
+/// Reads `generationConfig`. Notes the caller's name for the schema of the answer.
 pub(super) fn read_settings<'a>(
     value: Value<'_, 'a>,
     request: &mut Request<'a>,
@@ -134,7 +134,7 @@ fn answer_format<'a>(
     }
 }
 
-/// Reads the effort of thinking. Whether thoughts are shown, the envelope says.
+/// Reads the effort of thinking. The envelope has read whether thoughts are shown.
 fn read_thinking<'a>(
     value: Value<'_, 'a>,
     lost: &mut Vec<(Name<'a>, Raw<'a>)>,
@@ -165,7 +165,7 @@ fn read_thinking<'a>(
             "thinkingBudget" => {
                 let raw = value.ahead()?;
                 budget = value.count(0, &[-1])?;
-                // An effort is near it, and no more.
+                // An effort is only near the budget.
                 if budget.is_some_and(|tokens| tokens > 0) {
                     lost.push((Cow::Owned(format!("{THINKING}thinkingBudget")), raw));
                 }

@@ -55,7 +55,7 @@ fn check_refused(body: &str, param: &str) {
     assert_eq!(why.param, param, "{body}: {}", why.message);
 }
 
-/// What a coding agent sends after two calls at once, one of which read a picture.
+/// A coding agent's request after two calls at once, one of which read a picture.
 const TURN: &str = r#"{
     "contents": [
         {"parts": [{"text": "<context>here</context>"}, {"text": "look at both"}], "role": "user"},
@@ -648,7 +648,7 @@ fn settings_of_the_answer() {
     assert_eq!(penalties, [Some("0.5"), Some("-0.5")]);
 }
 
-/// What is written for a target, and what is lost.
+/// Returns the request that is written for a target, and the losses.
 fn written(dialect: &Dialect, body: &str, model: &str) -> (serde_json::Value, String) {
     let body = bytes::Bytes::copy_from_slice(body.as_bytes());
     let envelope = GEMINI.envelope(&body).unwrap();

@@ -1,4 +1,4 @@
-//! DeclaredTools, and which of them to call.
+//! The tools of a Gemini request, and the choice among them.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -17,11 +17,11 @@ pub(super) struct DeclaredTools<'a> {
     /// The functions.
     pub(super) list: Vec<Tool<'a>>,
     names: HashSet<Cow<'a, str>>,
-    /// Fields that nobody understands, by their path without indexes.
+    /// The fields that have no meaning here, by their paths without indexes.
     pub(super) others: Vec<(Name<'a>, Raw<'a>)>,
     mode: Option<Mode>,
     allowed: Vec<Cow<'a, str>>,
-    /// What the caller calls the parameters, each name once.
+    /// The caller's names for the parameters, each name once.
     parameter_names: Vec<&'static str>,
 }
 
@@ -117,7 +117,7 @@ impl<'a> DeclaredTools<'a> {
         Ok(())
     }
 
-    /// Notes what the caller calls the parameters of a function.
+    /// Notes the caller's name for the parameters of a function.
     fn note_name(&mut self, written: &str) {
         let name = PARAMETER_NAMES
             .into_iter()
@@ -126,7 +126,7 @@ impl<'a> DeclaredTools<'a> {
             .extend(name.filter(|name| !self.parameter_names.contains(name)));
     }
 
-    /// Hands over what the caller calls the parameters, unless that differs from tool to tool.
+    /// Hands over the caller's name for the parameters, unless the name differs from tool to tool.
     pub(super) fn name_parameters(&self, names: &mut FieldNames) {
         if let [name] = self.parameter_names.as_slice() {
             names.write(Field::ToolParameters, name);
@@ -175,7 +175,7 @@ impl<'a> DeclaredTools<'a> {
         }
     }
 
-    /// Returns what is chosen. Without tools there is nothing to choose.
+    /// Returns the choice of a tool. Without tools there is no choice.
     pub(super) fn choice(&mut self) -> Result<Option<ToolChoice<'a>>, ReadFault> {
         let mut allowed = std::mem::take(&mut self.allowed);
         let Some(mode) = self.mode.filter(|_| !self.list.is_empty()) else {

@@ -1,5 +1,5 @@
-//! WaitingCalls whose arguments are still coming. A call is written whole, and only if its
-//! arguments are an object.
+//! Calls whose arguments are still coming. A call is written whole, and only if its arguments are
+//! an object.
 
 use crate::neutral::Call;
 use crate::neutral::answer::NewCall;
@@ -12,7 +12,7 @@ pub(super) const MAX_WAITING_BYTES: usize = 4 << 20;
 #[derive(Debug, Default)]
 pub(super) struct WaitingCalls {
     open: Vec<Option<Waiting>>,
-    /// The bytes of their arguments.
+    /// The bytes of all arguments.
     bytes: usize,
 }
 
@@ -45,14 +45,14 @@ impl WaitingCalls {
         }
     }
 
-    /// Ends a choice's call. Returns the call, unless it was cut or nobody can execute it.
+    /// Ends a choice's call. Returns the call, unless it was cut or no caller can execute it.
     pub(super) fn end(&mut self, choice: usize) -> Option<Call<'static>> {
         let Waiting { call, arguments } = self.open.get_mut(choice)?.take()?;
         self.bytes -= call.arguments.len();
         (arguments.is_object() || arguments.is_null()).then_some(call)
     }
 
-    /// Ends a choice's call if its arguments are whole, so that what comes next stands after it.
+    /// Ends a choice's call if its arguments are complete, so that later parts stand after it.
     pub(super) fn end_if_whole(&mut self, choice: usize) -> Option<Call<'static>> {
         let waiting = self.open.get(choice)?.as_ref()?;
         if waiting.arguments.is_object() {
@@ -62,7 +62,7 @@ impl WaitingCalls {
         }
     }
 
-    /// Returns whether more waits than is kept.
+    /// Returns whether more bytes wait than are kept.
     pub(super) fn is_full(&self) -> bool {
         self.bytes > MAX_WAITING_BYTES
     }

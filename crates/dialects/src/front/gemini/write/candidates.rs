@@ -1,5 +1,5 @@
-//! An answer's events → a response: whole, or in the chunks of a stream. A chunk is a response that
-//! holds what is new.
+//! An answer's events → a response: whole, or in the chunks of a stream. A chunk is a response with
+//! the new parts only.
 
 use super::calls::WaitingCalls;
 use super::grounding::Grounding;
@@ -14,7 +14,7 @@ use crate::wire::json::escape_into;
 pub(in crate::front::gemini) struct CandidatesWriter {
     /// The form of the stream; `None` if the response is written whole.
     form: Option<StreamForm>,
-    /// What every response ends with.
+    /// The end of every response.
     tail: Vec<u8>,
     has_begun: bool,
     calls: WaitingCalls,
@@ -22,10 +22,10 @@ pub(in crate::front::gemini) struct CandidatesWriter {
     out: Vec<u8>,
 }
 
-/// What the last response, or the only one, has of a choice.
+/// A choice in the last response, or in the only one.
 #[derive(Debug, Default)]
 struct WrittenCandidate {
-    /// Its parts, as JSON text.
+    /// The parts, as JSON text.
     parts: Vec<u8>,
     /// The kind of the text that goes on: `true` for thinking.
     open: Option<bool>,
@@ -71,7 +71,7 @@ fn end_of_text(is_thought: bool) -> &'static [u8] {
 }
 
 impl CandidatesWriter {
-    /// Returns the writer of an answer of which nothing is known yet.
+    /// Returns the writer of an answer without any events yet.
     pub(in crate::front::gemini) fn new(header: &AnswerHeader, form: Option<StreamForm>) -> Self {
         let (calls, candidates) = (WaitingCalls::default(), Vec::new());
         Self {
@@ -84,7 +84,7 @@ impl CandidatesWriter {
         }
     }
 
-    /// Writes what stands before a response.
+    /// Writes the beginning of a response.
     fn begin_response(&mut self) {
         let has_begun = std::mem::replace(&mut self.has_begun, true);
         self.out.extend_from_slice(match (self.form, has_begun) {
@@ -135,7 +135,7 @@ impl AnswerWriter for CandidatesWriter {
         Carries::WithCalls
     }
 
-    // Clients compare the id with nothing: ours stays.
+    // Clients do not use the id, so our own id stays.
     fn id(&mut self, _id: &str) {}
 
     fn open(&mut self, _choice: usize) {

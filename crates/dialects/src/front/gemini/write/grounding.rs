@@ -1,4 +1,4 @@
-//! The sources of a candidate's text. Google's servers tell all of them with the candidate's end.
+//! The sources of a candidate's text. Google's servers list all sources at the candidate's end.
 
 use crate::neutral::citation::PlacedCitation;
 use crate::wire::json::Writer;
@@ -11,12 +11,12 @@ const MAX_SUPPORTS: usize = 1_000;
 pub(super) struct Grounding {
     /// Each source once, as JSON text.
     chunks: Vec<String>,
-    /// The bytes of the text, and the number of their source.
+    /// The start and the end of each place in bytes of the text, and the number of its source.
     supports: Vec<(usize, usize, usize)>,
 }
 
 impl Grounding {
-    /// Takes a citation. Returns whether it can be said.
+    /// Takes a citation. Returns whether the format can show it.
     pub(super) fn take(&mut self, citation: &PlacedCitation<'_>) -> bool {
         let Some(chunk) = source_chunk(citation) else {
             return false;

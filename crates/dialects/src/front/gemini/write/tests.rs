@@ -70,7 +70,8 @@ fn chunks(events: &str) -> Vec<Value> {
     events.iter().map(data).collect()
 }
 
-/// What chunks say together: neighbouring texts of one kind are one, and empty ones are none.
+/// Returns the answer that chunks add up to: neighbouring texts of one kind are joined, and empty
+/// ones are dropped.
 fn joined(chunks: &[Value]) -> Value {
     let mut whole = chunks.last().cloned().unwrap();
     for at in 0..whole["candidates"].as_array().unwrap().len() {

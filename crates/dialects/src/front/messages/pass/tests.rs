@@ -90,7 +90,7 @@ fn thinking_without_a_signature_stays_away() {
         (format!("{empty}, {text}"), text.to_owned(), lost),
         (format!("{text}, {none}"), text.to_owned(), lost),
         (format!("{empty},{signed},{none}"), signed.clone(), lost),
-        // What a gateway has sealed, the provider cannot read.
+        // The provider cannot read a text that a gateway has sealed.
         (
             format!(r#"{text}, {{"type":"redacted_thinking","data":"pcsealv1x"}}"#),
             text.to_owned(),

@@ -1,11 +1,11 @@
-//! What is expected of a request is written short: a line for each message, and one for all else.
+//! The expected request is written short: a line for each message, and one for the settings.
 
 use serde_json::{Value, json};
 
 use super::*;
 use crate::neutral::{Cache, Losses, Media, Part, PartKind, ToolKind};
 
-/// A request with these members, beside those that every request has.
+/// Returns a request with these members and the members that every request has.
 fn body(members: Value) -> String {
     let mut body =
         json!({"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "hi"}]});
@@ -37,7 +37,8 @@ fn part(part: &Part<'_>) -> String {
     said + &cached(part.cache.as_ref())
 }
 
-/// `user@0 "hi"`: role, place, and what is said; `~` is a hint for a cache, `-name` is lost.
+/// Writes a message as `user@0 "hi"`: its role, its place and its text; `~` is a hint for a cache,
+/// `-name` a lost field.
 fn message(message: &Message<'_>) -> String {
     let mut said = vec![match message.role {
         Role::System => "system".to_owned(),
@@ -73,7 +74,7 @@ fn messages(request: &Request<'_>) -> Vec<String> {
     request.messages.iter().map(message).collect()
 }
 
-/// Everything beside the messages that a request says.
+/// Writes the settings of a request, without its messages.
 fn settings(request: &Request<'_>) -> String {
     let raw = |Raw(text): Raw<'_>| text.to_owned();
     let mut all = Vec::new();
@@ -145,7 +146,7 @@ fn check_messages(members: Value, expected: &[&str]) {
     assert_eq!(messages(&request), expected, "{body}");
 }
 
-/// A content of a user, and what comes of it.
+/// Checks the messages that a user's content becomes.
 #[track_caller]
 fn check_content(content: Value, expected: &[&str]) {
     check_messages(
@@ -154,7 +155,7 @@ fn check_content(content: Value, expected: &[&str]) {
     );
 }
 
-/// Members beside those that every request has, and what comes of them.
+/// Checks the settings that these members become.
 #[track_caller]
 fn check_settings(members: Value, expected: &str) {
     let body = body(members);
@@ -421,7 +422,7 @@ fn the_system_may_speak_anywhere() {
         json!({"messages": [user("a"), user("b"), {"role": "assistant", "content": "c"}]}),
         &[r#"user@0 "a""#, r#"user@1 "b""#, r#"assistant@2 "c""#],
     );
-    // A system that says nothing is no message.
+    // An empty system text is no message.
     for silent in [json!(""), json!([]), json!(null)] {
         check_messages(json!({"system": silent}), &[r#"user@0 "hi""#]);
     }
@@ -466,7 +467,7 @@ fn the_line_of_the_clients_build_is_left_out() {
         &[r#"system "Rules.""#, r#"user@0 "hi""#],
     );
     check_messages(json!({"system": billing}), &[r#"user@0 "hi""#]);
-    // Only in front: elsewhere it may be what somebody talks about.
+    // Only in front: elsewhere the user may be talking about it.
     check_messages(
         json!({"system": [{"type": "text", "text": "Rules."}, {"type": "text", "text": billing}]}),
         &[&format!("system \"Rules.\" {billing:?}"), r#"user@0 "hi""#],
@@ -663,7 +664,7 @@ fn a_waiting_tool_is_shown_once_named() {
     );
 }
 
-/// What nobody but Anthropic can do is refused, and by its name.
+/// Tools and blocks that only Anthropic's servers can run are refused by their names.
 #[test]
 fn what_only_anthropics_servers_can_do_is_refused() {
     for kind in [
@@ -712,7 +713,7 @@ fn what_only_anthropics_servers_can_do_is_refused() {
     ] {
         check_refused(members, "unsupported", path, "only Anthropic's own servers");
     }
-    // If they say nothing, nothing is asked of them.
+    // Empty settings ask for nothing.
     check_settings(
         json!({"mcp_servers": [], "container": null, "thread": {}}),
         "",
@@ -1137,7 +1138,7 @@ fn what_nobody_here_understands_is_named() {
     ] {
         check_settings(members, expected);
     }
-    // What Anthropic's servers did by themselves is in the text that follows it.
+    // The outcome of a step of Anthropic's servers is in the text that follows it.
     check_messages(
         json!({"messages": [{"role": "assistant", "content": [
             {"type": "server_tool_use", "id": "s", "name": "web_search", "input": {"query": "tides"}},
@@ -1197,7 +1198,7 @@ fn names_that_callers_invent_are_bounded() {
     assert!(request.others.len() <= 64, "{}", request.others.len());
 }
 
-/// Some things only help Anthropic's own servers. A request without them is the same request.
+/// Some fields only help Anthropic's own servers. A request keeps its meaning without them.
 #[test]
 fn advice_is_left_out_without_a_word() {
     let plain = json!({
@@ -1274,8 +1275,8 @@ fn advice_is_left_out_without_a_word() {
     );
 }
 
-/// Every value of a request, in place of each by each kind of value: nothing panics, and a refusal
-/// names the value, or what holds it, or what it lacks.
+/// Each value of a request is replaced by each kind of value: nothing panics, and a refusal names
+/// the value, or the object around it, or its missing member.
 #[test]
 fn whatever_stands_anywhere_a_refusal_names_the_place() {
     let whole: Value = serde_json::from_str(&body(json!({
@@ -1368,8 +1369,7 @@ fn gather(value: &Value, pointer: String, path: String, into: &mut Vec<(String, 
     }
 }
 
-/// The requests of a coding agent, as it sends them: all of them are read, and nothing of what it
-/// always sends is refused.
+/// A coding agent's requests are read whole, and no field that it always sends is refused.
 #[test]
 fn a_coding_agents_requests_are_read() {
     let hint = || json!({"type": "ephemeral"});
@@ -1495,7 +1495,7 @@ fn a_coding_agents_requests_are_read() {
     assert_eq!(refusal(&search.to_string()).1, "tools[0].type");
 }
 
-/// What a dialect loses or refuses is called as a caller of Messages calls it.
+/// Lost and refused fields have the names that callers of Messages use.
 #[test]
 fn fields_have_the_callers_names() {
     use crate::neutral::LostFields;
@@ -1514,7 +1514,7 @@ fn fields_have_the_callers_names() {
         (Field::Message(0), "system"),
         (Field::Message(1), "messages[0]"),
         (Field::Message(2), "messages[1]"),
-        // A result and what follows it stand in one message.
+        // A result and the text after it stand in one message.
         (Field::CallId(3), "messages[2].content"),
         (Field::Part(4, 0), "messages[2].content"),
         (Field::Calls(2), "messages[1].content"),
@@ -1541,7 +1541,7 @@ fn fields_have_the_callers_names() {
     ] {
         assert_eq!(names.name(&request, &field), name, "{field:?}");
     }
-    // What was written elsewhere is called as it was written.
+    // Fields that were written elsewhere have the names that the caller wrote.
     for (members, field, name) in [
         (
             json!({"output_format": {"type": "json_schema", "schema": {}}}),

@@ -1,4 +1,4 @@
-//! Tools, and which of them to call.
+//! The tools of a Messages request, and the choice among them.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -12,7 +12,7 @@ use crate::neutral::{Raw, Request, Tool, ToolChoice, ToolKind};
 pub(super) struct ToolList<'a> {
     list: Vec<(Tool<'a>, bool)>,
     names: HashSet<Cow<'a, str>>,
-    /// Fields that nobody understands, by their path without indexes.
+    /// The fields that have no meaning here, by their paths without indexes.
     pub(super) others: Vec<(Name<'a>, Raw<'a>)>,
 }
 
@@ -51,7 +51,7 @@ impl<'a> ToolList<'a> {
                     })?;
                     callers = Some(list);
                 }
-                // This is about how the call comes, not about the tool.
+                // This decides how the call is streamed, not what the tool is.
                 "eager_input_streaming" => value.skip()?,
                 _ => others::note_inner_field(&mut self.others, "tools[].", key, value)?,
             }
@@ -97,7 +97,7 @@ impl<'a> ToolList<'a> {
     }
 }
 
-/// Reads `tool_choice`: what is chosen, and whether several calls may be made at once.
+/// Reads `tool_choice`: the choice, and whether several calls may be made at once.
 pub(super) fn read_tool_choice<'a>(
     value: Value<'_, 'a>,
     request: &mut Request<'a>,

@@ -19,17 +19,17 @@ pub(in crate::front::messages) struct MessageWriter {
     /// The number of blocks that have begun.
     blocks: usize,
     open: OpenBlock,
-    /// The start of a delta of the block that is open, in a stream.
+    /// The start of each delta of the open block, in a stream.
     delta: Vec<u8>,
     /// The blocks of a whole message, as the elements of an array.
     content: Vec<u8>,
-    /// Where the last of them begins.
+    /// The place where the last of these blocks begins.
     last: usize,
     /// The citations of the open text of a whole message, as the elements of an array.
     citations: Vec<u8>,
     /// The input of the open call of a whole message.
     input: String,
-    /// Where calls without an input stand in the content.
+    /// The places of calls without an input in the content.
     bare: Vec<Range<usize>>,
     /// True if the input of the open call has begun, in a stream.
     has_input: bool,
@@ -49,7 +49,7 @@ enum OpenBlock {
 }
 
 impl OpenBlock {
-    /// Returns what a block ends with if nothing more comes.
+    /// Returns the end of a block of which nothing more comes.
     fn tail(self) -> &'static [u8] {
         match self {
             OpenBlock::None => b"",
@@ -62,7 +62,7 @@ impl OpenBlock {
 }
 
 impl MessageWriter {
-    /// Returns the writer of a message of which nothing is known yet.
+    /// Returns the writer of a message without any events yet.
     pub(in crate::front::messages) fn new(header: &AnswerHeader, is_stream: bool) -> Self {
         Self {
             is_stream,
@@ -84,8 +84,8 @@ impl MessageWriter {
         }
     }
 
-    /// Writes the first event of a stream, once. What was used nobody knows yet: the last event
-    /// says it.
+    /// Writes the first event of a stream, once. The usage is not known yet: it comes with the last
+    /// event.
     fn begin_message(&mut self) {
         if !self.is_stream || std::mem::replace(&mut self.has_begun, true) {
             return;
@@ -107,8 +107,8 @@ impl MessageWriter {
         out.extend_from_slice(b"\n\n");
     }
 
-    /// Begins a block of this kind; `head` writes it up to its tail. `delta` stands before each
-    /// piece of it.
+    /// Begins a block of this kind. `head` writes its beginning, and `delta` stands before each of
+    /// its pieces.
     fn start(&mut self, open: OpenBlock, delta: &str, head: impl FnOnce(&mut Vec<u8>)) {
         self.begin_message();
         self.stop();
@@ -152,7 +152,7 @@ impl MessageWriter {
         }
     }
 
-    /// Ends a call of a whole message. One whose input is no object is no call.
+    /// Ends a call of a whole message. A call whose input is no object is left out.
     fn end_call(&mut self) {
         let input = std::mem::take(&mut self.input);
         let mut pieces = Pieces::default();
@@ -213,7 +213,7 @@ impl AnswerWriter for MessageWriter {
         Carries::WithThoughts
     }
 
-    // Clients compare the id with nothing: ours stays.
+    // Clients do not use the id, so our own id stays.
     fn id(&mut self, _id: &str) {}
 
     fn open(&mut self, _choice: usize) {
@@ -303,8 +303,8 @@ impl AnswerWriter for MessageWriter {
         }
     }
 
-    // A block of text is what a citation is for. Text that has left cannot be put into blocks, so
-    // all citations of a text stand at its one block.
+    // Anthropic's format has a block for each cited passage. Text that was sent cannot be split
+    // into blocks any more, so all citations of a text stand in its one block.
     fn cite(&mut self, choice: usize, citation: &PlacedCitation<'_>) -> bool {
         let can_say = self.open == OpenBlock::Text && !citation.source.url.is_empty();
         if choice > 0 || !can_say {
@@ -357,7 +357,7 @@ impl AnswerWriter for MessageWriter {
             &self.model,
         );
         out.extend_from_slice(br#","content":["#);
-        // If the answer was cut, nobody knows what a call without an input would have been.
+        // If the answer was cut, it is unknown what a call without an input would have been.
         let cut = matches!(self.reason, Finish::Length | Finish::Filtered);
         self.bare
             .drain(..)
@@ -372,8 +372,8 @@ impl AnswerWriter for MessageWriter {
     }
 }
 
-/// Appends a citation of a page of the web. Clients require the index by which Anthropic's servers
-/// find it again; nobody else has one.
+/// Appends a citation of a web page. Clients require the index by which Anthropic's servers find
+/// the page again; no other provider has one.
 fn found_in_the_web(out: &mut Vec<u8>, citation: &PlacedCitation<'_>) {
     let source = citation.source;
     put_text(

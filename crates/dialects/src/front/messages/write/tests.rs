@@ -58,7 +58,7 @@ fn counted(prompt: u64, completion: u64) -> Event<'static> {
     })
 }
 
-/// What a stream says, and the usage; or why there is none, after what was said before.
+/// Returns the message of a stream, and the usage; or the fault, after the events before it.
 fn streamed(
     header: &AnswerHeader,
     options: &AnswerOptions,
@@ -199,7 +199,7 @@ fn accumulate(stream: &str) -> Value {
     message
 }
 
-/// The message of a stream as the whole one is: without what was cut.
+/// Returns the message of a stream as the whole message has it: without a call that was cut.
 fn whole_of(mut message: Value) -> Value {
     let may_be_cut = matches!(
         message["stop_reason"].as_str(),
@@ -549,7 +549,7 @@ fn a_cut_call_is_none_of_a_whole_message() {
                 json!([said("x"), used("a", "f", json!({}))]),
                 "{cut}"
             );
-            // Who reads the stream has seen what came, and the reason why there is no more.
+            // The reader of the stream has the events that came, and the reason why no more come.
             let (stream, _) = streamed(&header(), &AnswerOptions::default(), &events);
             let found = accumulate(&stream);
             assert_eq!(
@@ -647,7 +647,7 @@ fn thoughts_come_in_order_with_their_signatures() {
         ),
         // Of a server that signs nothing.
         (vec![thinks("a")], vec![thought("a", "")]),
-        // Nobody may read it, and it must come back.
+        // No caller may read it, and it must come back.
         (vec![Event::Signed("s")], vec![thought("", "s")]),
         (vec![Event::Redacted("r")], vec![redacted("r")]),
         (
@@ -740,7 +740,7 @@ fn the_prompt_is_counted_in_three_parts() {
             json!({"input_tokens": 0, "cache_creation_input_tokens": 0, "cache_read_input_tokens": 100, "output_tokens": 3,
                 "output_tokens_details": {"thinking_tokens": 0}}),
         ),
-        // No part is larger than what is left of the whole.
+        // No part is larger than the rest of the whole.
         (
             tokens(Some(100), Some(3), Some(90), Some(40), Some(9)),
             json!({"input_tokens": 0, "cache_creation_input_tokens": 10, "cache_read_input_tokens": 90, "output_tokens": 3,
@@ -966,7 +966,7 @@ fn nothing_is_written_before_there_is_something_to_say() {
     assert!(draft.out().starts_with(b"event: message_start\n"));
 }
 
-/// Both forms, without what tells blocks apart that a client joins anyway.
+/// Returns a message without the boundaries of blocks that a client joins anyway.
 fn joined(message: &Value) -> Map<String, Value> {
     let mut message = message.as_object().unwrap().clone();
     let mut content: Vec<Value> = Vec::new();
@@ -987,8 +987,8 @@ fn joined(message: &Value) -> Map<String, Value> {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Whatever a dialect tells: a stream is as strict clients need it, and says what the whole
-    /// message says, or both are the same fault.
+    /// For any events of a dialect, the stream is as strict clients need it and has the content of
+    /// the whole message, or both end with one fault.
     #[test]
     fn streams_are_valid_and_say_what_whole_messages_say(
         mut told in prop::collection::vec(told(), 0..24),

@@ -165,7 +165,7 @@ fn ids_of_items_that_nobody_stored_stay_away() {
             r#"{"type":"custom_tool_call_output","id":"x","call_id":"c","output":"o"}"#,
             r#"{"type":"custom_tool_call_output","call_id":"c","output":"o"}"#,
         ),
-        // What a server ran is known by its id alone.
+        // A call that a server ran is known by its id alone.
         (
             r#"{"type":"web_search_call","id":"ws_1"}"#,
             r#"{"type":"web_search_call","id":"ws_1"}"#,
@@ -300,7 +300,8 @@ const STREAM: &str = concat!(
     "event: response.completed\ndata: {\"type\":\"response.completed\",\"sequence_number\":8,\"response\":{\"id\":\"resp_up\",\"model\":\"up\",\"status\":\"completed\",\"output\":[],\"usage\":{\"input_tokens\":7,\"output_tokens\":3}}}\n\n",
 );
 
-/// Passes bytes of a stream in pieces of `size`: what the caller gets, and the usage or the fault.
+/// Passes bytes of a stream in pieces of `size`. Returns the bytes that the caller gets, and the
+/// usage or the fault.
 fn streamed(bytes: &[u8], size: usize) -> (String, Result<(u64, u64), StreamFault>) {
     let header = AnswerHeader {
         model: "m".into(),

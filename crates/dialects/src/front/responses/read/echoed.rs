@@ -1,4 +1,4 @@
-//! What an answer repeats of its request, as the caller wrote it.
+//! The part of a request that its answer repeats, as the caller wrote it.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -8,8 +8,8 @@ use crate::neutral::{CallKind, CallersTool, Echo, Raw};
 use crate::wire::json::{self, Broken, Cursor, Kind, Span, Writer};
 use crate::wire::splice::Edits;
 
-/// The fields that every answer repeats, and what they are if the request does not say them.
-/// OpenAI's own description and that of Open Responses want all of them, and few may be null.
+/// The fields that every answer repeats, with their values if the request does not set them.
+/// OpenAI's own description and Open Responses require all fields, and few may be null.
 const FIELDS: [(&str, &str); 17] = [
     ("instructions", "null"),
     ("max_output_tokens", "null"),
@@ -30,12 +30,12 @@ const FIELDS: [(&str, &str); 17] = [
     ("user", "null"),
 ];
 
-/// The longest field that is repeated: a stream says each of them three times, and no program needs
-/// to be told what it sent.
+/// The longest field that is repeated. A stream repeats each field three times, and the program
+/// that sent it knows it.
 const MAX_FIELD_BYTES: usize = 64 * 1024;
 
-/// The members that descriptions of a function want, and of a JSON Schema for the answer; and what
-/// whoever leaves one out means.
+/// The members that descriptions of a function require, and of a JSON Schema for the answer; each
+/// with the value that a missing one stands for.
 const OF_FUNCTION: [(&str, &str); 3] = [
     ("description", "null"),
     ("parameters", "null"),
@@ -54,7 +54,7 @@ pub(super) struct Echoed<'a> {
 }
 
 impl<'a> Echoed<'a> {
-    /// Takes a top-level field.
+    /// Notes a top-level field.
     pub(super) fn field(&mut self, name: &Name<'a>, value: Raw<'a>) {
         let mut fields = FIELDS.iter().zip(&mut self.fields);
         if let Some((_, stored_value)) = fields.find(|((known, _), _)| known == name) {
@@ -108,7 +108,7 @@ pub(in crate::front::responses) fn unknown_members() -> String {
     Echoed::default().members()
 }
 
-/// Returns a field as the request says it, on one line, or its default.
+/// Returns a field as the request has it, on one line, or its default.
 fn field_text<'v>(value: Option<Raw<'v>>, default: &'static str) -> Cow<'v, str> {
     match value {
         Some(Raw(text)) if text != "null" && text.len() <= MAX_FIELD_BYTES => json::one_line(text),
@@ -116,7 +116,7 @@ fn field_text<'v>(value: Option<Raw<'v>>, default: &'static str) -> Cow<'v, str>
     }
 }
 
-/// Adds the members that are missing to an object of this type, or to those in a list.
+/// Adds the missing members to an object of this type, or to the objects in a list.
 fn with_members<'v>(value: Cow<'v, str>, kind: &str, wanted: &[(&str, &str)]) -> Cow<'v, str> {
     let text = value.as_bytes();
     let mut edits = Edits::new(text);

@@ -7,15 +7,15 @@ use crate::front::reading::{others, url};
 use crate::neutral::{LazyText, Part, PartKind};
 use crate::wire::json::Kind;
 
-/// What a list of parts says.
+/// The content of a list of parts.
 #[derive(Default)]
 pub(super) struct Parts<'a> {
     pub(super) list: Vec<Part<'a>>,
-    /// The names of members that nobody understands.
+    /// The names of unknown members.
     pub(super) others: Vec<Name<'a>>,
-    /// Whether it is the output of a call.
+    /// True if it is the output of a call.
     pub(super) is_output: bool,
-    /// Why it is no content. What holds it may be of a type that is not looked at.
+    /// Why the list is no content. The item around it may be of a type whose content is not read.
     pub(super) refused: Option<ReadFault>,
 }
 
@@ -82,7 +82,7 @@ impl<'a> Parts<'a> {
                         others::note_field(&mut others, "input_audio.", name, value)
                     })?;
                 }
-                // No model needs to know how likely a text was.
+                // No model needs the probabilities of an earlier text.
                 "logprobs" => value.skip()?,
                 _ => others::note_field(&mut others, "", name, value)?,
             }

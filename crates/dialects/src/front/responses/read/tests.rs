@@ -6,7 +6,7 @@ use crate::dialect::{Dialect, Translate};
 use crate::neutral::{CallKind, Echo};
 use crate::upstream::{Protocol, anthropic, openai};
 
-/// Writes a request of these fields for an account, and returns it with the names of what it lost.
+/// Writes a request of these fields for an account. Returns it with the names of its losses.
 #[track_caller]
 fn written(protocol: &'static Protocol, fields: &Json) -> (Json, Vec<String>, Echo) {
     let mut body = fields.clone();

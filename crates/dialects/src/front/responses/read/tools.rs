@@ -1,4 +1,4 @@
-//! Tools, and which of them to call.
+//! The tools of a Responses request, and the choice among them.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -22,13 +22,13 @@ const FREE: Raw<'static> = Raw(
 #[derive(Default)]
 pub(super) struct CallableTools<'a> {
     pub(super) list: Vec<Tool<'a>>,
-    /// Each tool by its name in the list, as the caller knows it.
+    /// Each tool by its name in the list, with its name for the caller.
     pub(super) known: HashMap<String, CallersTool>,
-    /// Fields that nobody understands, by their path without indexes.
+    /// The fields that have no meaning here, by their paths without indexes.
     pub(super) others: Vec<(Name<'a>, Raw<'a>)>,
 }
 
-/// What becomes of a tool that is there already. A conversation may show one several times.
+/// How a second tool of one name is treated. A conversation may show a tool several times.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum OnDuplicate {
     Refused,
@@ -71,7 +71,7 @@ impl<'a> CallableTools<'a> {
     }
 
     /// Reads a tool that the conversation shows, perhaps once more. Returns the names of the tools
-    /// that it stands for, or why it is none: its item may be of a type that shows no tools.
+    /// that it stands for, or the fault of the tool: its item may be of a type that shows no tools.
     pub(super) fn read_shown(
         &mut self,
         value: Value<'_, 'a>,
@@ -123,7 +123,8 @@ impl<'a> CallableTools<'a> {
             "tool_search" if namespace.is_none() && declared.is_clients => {
                 (declared.parameters, None, CallKind::Search)
             }
-            // The server's own search would show tools that are shown from the start instead.
+            // The server's own search would show further tools. Here all tools are shown from the
+            // start.
             "tool_search" => return Ok(self.lose("tools[].tool_search")),
             _ if kind.starts_with("web_search") => return Ok(self.lose("tools[].web_search")),
             "namespace" if namespace.is_none() => {
@@ -206,14 +207,14 @@ impl<'a> CallableTools<'a> {
         Ok(names)
     }
 
-    /// Notes the members of a tool that nobody understands.
+    /// Notes the unknown members of a tool.
     fn lose_inside(&mut self, others: Vec<(Name<'a>, Raw<'a>)>) {
         others
             .into_iter()
             .for_each(|(name, raw)| others::note_value(&mut self.others, name, raw));
     }
 
-    /// Notes what is lost. It stands for no tool.
+    /// Notes a tool that is lost. It stands for no tool in the request.
     fn lose(&mut self, name: &'static str) -> Vec<String> {
         others::note_value(&mut self.others, name, Raw("true"));
         Vec::new()
@@ -258,7 +259,7 @@ impl<'a> Declared<'a> {
     }
 }
 
-/// Reads the format of a free input. Returns the words that ask for it.
+/// Reads the format of a free input. Returns the words that ask the model for it.
 fn read_grammar(value: Value<'_, '_>) -> Result<Option<String>, ReadFault> {
     let texts = value.texts(["type", "syntax", "definition"], |_, value| value.skip())?;
     let [kind, syntax, definition] = texts.unwrap_or_default();

@@ -1,5 +1,5 @@
-//! An item is one thing that an answer has: a message, thinking, or a call. Its events come without
-//! those of another item in between.
+//! An item is one part of an answer: a message, thinking, or a call. All its events come before
+//! those of the next item.
 
 use std::borrow::Cow;
 
@@ -17,13 +17,13 @@ pub(super) struct Item {
     index: usize,
     /// The text or the arguments so far.
     text: String,
-    /// What the caller carries: `encrypted_content`.
+    /// The sealed text that the caller sends back: `encrypted_content`.
     pub(super) sealed: Option<String>,
     /// The citations of a text, as JSON texts.
     annotations: Vec<String>,
 }
 
-/// What an item is.
+/// The kind of an item.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Kind {
     /// Thinking that is shown.
@@ -45,7 +45,7 @@ pub(super) struct CallOfItem {
     pub(super) namespace: Option<String>,
 }
 
-/// How far an item has come: what it says, if it is complete.
+/// The state of an item: begun, or complete with its text.
 #[derive(Clone, Copy)]
 enum Progress<'p> {
     Begun,
@@ -84,7 +84,7 @@ impl Item {
         matches!(self.kind, Kind::Call(_))
     }
 
-    /// Returns whether the item is shown only as a whole: what its text says is known only then.
+    /// Returns whether the item is shown only when it is complete: its text has no meaning before.
     fn waits(&self) -> bool {
         matches!(
             &self.kind,
@@ -130,8 +130,8 @@ impl Item {
         self.delta(events, name, piece);
     }
 
-    /// Takes a citation. Returns whether the item can have it: it is a text with
-    /// these words.
+    /// Takes a citation. Returns whether the item can show it: it is a text that has the cited
+    /// words.
     pub(super) fn cite(&mut self, citation: &PlacedCitation<'_>, events: &mut Events) -> bool {
         let (own, range) = (count_characters(&self.text), &citation.characters);
         // Characters are counted in the item. It has words that are not the model's, too.
@@ -163,8 +163,8 @@ impl Item {
         true
     }
 
-    /// Writes the events with which the item ends, and returns the item. `is_whole` says that the
-    /// answer was not cut. Returns `None` for a call of which nobody can know what it was to be.
+    /// Writes the events with which the item ends, and returns the item. `is_whole` is false if the
+    /// answer was cut. Returns `None` for a call that was cut before its meaning was known.
     pub(super) fn end(&self, is_whole: bool, events: &mut Events) -> Option<Vec<u8>> {
         let Item { text, .. } = self;
         let is_done = is_whole || self.is_call() && object_line(text).is_some();
@@ -280,7 +280,7 @@ impl Item {
         });
     }
 
-    /// Writes where an event belongs.
+    /// Writes the place of an event: its item and its part.
     fn write_position(&self, w: &mut Writer) {
         w.texts([("item_id", &self.id)]);
         w.key("output_index").number(self.index as u64);
@@ -291,7 +291,7 @@ impl Item {
         }
     }
 
-    /// Writes the list that clients expect beside a text.
+    /// Writes the list `logprobs`, which clients expect in a text.
     fn logprobs(&self, w: &mut Writer) {
         if self.kind == Kind::Text {
             w.key("logprobs").array(|_| {});

@@ -7,11 +7,11 @@ use crate::neutral::answer::Tally;
 use crate::neutral::{AnswerHeader, Clock, Echo, Finish};
 use crate::wire::json::Writer;
 
-/// What is the same in every event that has the response.
+/// The values that every event with the response repeats.
 #[derive(Debug)]
 pub(in super::super) struct ResponseHead {
     id: String,
-    /// The part of the id that is its own. The ids of items build on it.
+    /// The answer's own part of the id. The ids of items build on it.
     pub(super) tail: String,
     created: u64,
     clock: Clock,
@@ -21,15 +21,15 @@ pub(in super::super) struct ResponseHead {
 /// How far a response has come.
 #[derive(Clone, Copy)]
 pub(in super::super) enum State<'s> {
-    /// It has begun.
+    /// The response has begun.
     Begun,
-    /// It has ended: its items as the elements of an array, why it ended, and what was used.
+    /// The response has ended: its items as the elements of an array, why it ended, and its usage.
     Ended {
         output: &'s [u8],
         reason: Finish,
         tally: &'s Tally,
     },
-    /// It cannot go on: a code of few that clients know, and a message.
+    /// The response cannot go on: a code that clients know, and a message.
     Failed {
         code: &'static str,
         message: &'s str,
@@ -41,7 +41,7 @@ impl ResponseHead {
         Self::with_id(header.id.clone(), header)
     }
 
-    /// Returns the head of a response with this id, where it is not the one that the header has.
+    /// Returns the head of a response with this id in place of the header's.
     pub(in super::super) fn with_id(id: String, header: &AnswerHeader) -> Self {
         let tail = id.strip_prefix("resp_").unwrap_or(&id).to_owned();
         let AnswerHeader {

@@ -39,7 +39,8 @@ fn options(request: &str) -> AnswerOptions {
     }
 }
 
-/// Writes the stream and the whole answer of these events, and checks that they say the same.
+/// Writes the stream and the whole answer of these events, and checks that both have the same
+/// content.
 #[track_caller]
 fn told(request: &str, events: &[Event<'_>]) -> (Vec<Json>, Json) {
     let write = |writer: Box<dyn AnswerWriter>| {
@@ -59,7 +60,7 @@ fn told(request: &str, events: &[Event<'_>]) -> (Vec<Json>, Json) {
 }
 
 /// Reads a stream as a strict client does: events have numbers without a gap, an item ends before
-/// the next begins, and what the pieces say is what the ends say.
+/// the next begins, and the pieces add up to the texts at the ends.
 #[track_caller]
 fn follow(stream: &str) -> Vec<Json> {
     let mut events = Vec::new();

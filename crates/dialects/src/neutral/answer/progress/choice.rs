@@ -1,4 +1,4 @@
-//! What is known of one choice of an answer.
+//! The progress of one choice of an answer.
 
 use crate::neutral::Finish;
 use crate::neutral::answer::writer::{AnswerWriter, TextKind};
@@ -10,14 +10,14 @@ use crate::wire::json::Pieces;
 #[derive(Debug, Default)]
 pub(super) struct ChoiceProgress {
     pub(super) content: ContentProgress,
-    /// The number of calls that the caller knows of.
+    /// The number of calls that the caller knows.
     pub(super) calls: usize,
     pub(super) current: Current,
     /// True if the current call has no arguments yet.
     pub(super) is_bare: bool,
     /// The arguments of the current call so far.
     pub(super) arguments: Pieces,
-    /// True if something else was said since the current call began.
+    /// True if another part of the choice came since the current call began.
     pub(super) is_interrupted: bool,
     /// The number of earlier calls whose arguments are no JSON object.
     pub(super) broken: u32,
@@ -62,7 +62,7 @@ pub(super) enum Current {
 }
 
 impl ChoiceProgress {
-    /// Begins a call of the format's tool. Its arguments are the content, and text beside it is
+    /// Begins a call of the format's tool. Its arguments are the content, and text outside it is
     /// not.
     pub(super) fn begin_format(&mut self) -> Result<(), &'static str> {
         (self.current, self.is_bare) = match self.content {
@@ -82,7 +82,8 @@ impl ChoiceProgress {
         }
     }
 
-    /// Returns the flaws of a whole choice. A choice that says that it may be cut short has none.
+    /// Returns the flaws of a complete choice. A choice that declares that it may be cut short has
+    /// none.
     pub(super) fn flaws(&self) -> Flaws {
         if self.refuses || !matches!(self.finish, Some(Finish::Stop | Finish::Calls)) {
             return Flaws::default();
@@ -94,8 +95,8 @@ impl ChoiceProgress {
         }
     }
 
-    /// Returns whether a call is none that a client can read: what came of it is not even the
-    /// beginning of an object.
+    /// Returns whether a client cannot read a call: its arguments are not even the beginning of an
+    /// object.
     pub(super) fn has_broken_call(&self) -> bool {
         self.broken > 0 || !(self.arguments.may_be_object() || self.arguments.is_null())
     }

@@ -105,7 +105,7 @@ fn values_are_as_their_schemas_say() {
             json!({"y": true}),
         ),
         (json!({}), json!("demo")),
-        // A property with one text says which alternative it is.
+        // A property with one text identifies the alternative.
         (
             json!({"oneOf": [{"$ref": "#/$defs/a"}, {"$ref": "#/$defs/b"}], "discriminator": {"propertyName": "kind", "mapping": {"a": "#/$defs/a"}},
                 "$defs": {"a": object(json!({"kind": {"const": "a", "default": "a"}, "n": {"type": "integer"}}), json!(["n"])), "b": object(json!({"kind": {"const": "b"}}), json!(["kind"]))}}),
@@ -154,7 +154,7 @@ fn what_is_not_understood_or_too_large_makes_nothing() {
         json!({"type": "integer", "minimum": 3, "maximum": 2}),
         json!({"type": "integer", "minimum": 9_007_199_254_740_993_u64}),
         json!({"type": "string", "pattern": "^x$", "default": "y"}),
-        // Parts that say different things, and keywords that are not understood.
+        // Parts that contradict each other, and keywords that are not understood.
         json!({"minimum": 1, "allOf": [{"minimum": 5}]}),
         json!({"enum": [1, 2], "allOf": [{"enum": [2, 3]}]}),
         json!({"const": 1, "enum": [1]}),
