@@ -27,6 +27,7 @@ mod models;
 mod prices;
 mod timeouts;
 
+pub use base::parse_base;
 use prices::Unpriced;
 
 /// The sections that `catalog.yaml` must have.

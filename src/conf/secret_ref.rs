@@ -30,6 +30,16 @@ pub enum Reference<'a> {
 /// Stands in for a secret that is not read.
 pub const ASSUMED: &str = "assumed";
 
+impl Reference<'_> {
+    /// Returns what stands in for what is named, where nothing is read.
+    pub fn stand_in(self) -> &'static str {
+        match self {
+            Self::Env(_) | Self::Optional(_) | Self::File(_) => ASSUMED,
+            Self::Ca(_) => "-----BEGIN CERTIFICATE-----",
+        }
+    }
+}
+
 /// Finds what a reference names, or says why not. The error is shown, so it never holds what was
 /// found.
 pub type LookUp<'l> = dyn FnMut(Reference<'_>) -> Result<String, String> + 'l;

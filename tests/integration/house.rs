@@ -11,10 +11,10 @@ use std::path::{Path, PathBuf};
 const STILL: &[(&str, &[&str])] = &[];
 
 /// Files and folders with closures of several lines that have a name: still to be cleaned.
-const WITH_LONG_CLOSURES: &[&str] = &["crates/dialects/src/upstream", "crates/import/src"];
+const WITH_LONG_CLOSURES: &[&str] = &["crates/dialects/src/upstream"];
 
 /// Files and folders with functions that take a tuple or an array apart: still to be cleaned.
-const WITH_PATTERN_PARAMETERS: &[&str] = &["crates/import/src"];
+const WITH_PATTERN_PARAMETERS: &[&str] = &[];
 
 /// How many names of each crate may still be words of the list in CONTRIBUTING.md.
 const STILL_NAMED: &[(&str, usize)] = &[

@@ -1,6 +1,8 @@
 //! An amount is a decimal number as it is written. Money and shares are counted with it, because
 //! floats would change them.
 
+use portcullis::conf::price::Million;
+
 /// A decimal number that is not negative: `digits` × 10^`exponent`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Amount {
@@ -17,42 +19,23 @@ impl Amount {
     /// Reads a number such as `5`, `20_000`, `0.00000015` or `1.5e-07`. Returns `None` for anything
     /// else, for negative numbers, and for numbers of more than 30 digits.
     pub(super) fn parse(text: &str) -> Option<Self> {
-        const LIMIT: usize = 30;
+        const MAX_DIGITS: usize = 30;
+        const MAX_EXPONENT: u32 = 40;
         let text = text.strip_prefix('+').unwrap_or(text);
-        let (number, exponent) = match text.split_once(['e', 'E']) {
-            Some((number, exponent)) => (
-                number,
-                exponent
-                    .parse::<i32>()
-                    .ok()
-                    .filter(|e| e.unsigned_abs() <= 40)?,
-            ),
-            None => (text, 0),
+        let (number, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
+        let exponent: i32 = exponent.parse().ok()?;
+        let plain = number.replace('_', "");
+        let (whole, fraction) = plain.split_once('.').unwrap_or((&plain, ""));
+        let digits = format!("{whole}{fraction}");
+        let is_number = number.starts_with(|c: char| c.is_ascii_digit() || c == '.')
+            && digits.len() <= MAX_DIGITS
+            && digits.bytes().all(|b| b.is_ascii_digit())
+            && exponent.unsigned_abs() <= MAX_EXPONENT;
+        let amount = Self {
+            digits: digits.parse().ok().filter(|_| is_number)?,
+            exponent: exponent - i32::try_from(fraction.len()).ok()?,
         };
-        let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
-        let all: String = whole
-            .chars()
-            .chain(fraction.chars())
-            .filter(|c| *c != '_')
-            .collect();
-        if all.is_empty()
-            || all.len() > LIMIT
-            || !number.starts_with(|c: char| c.is_ascii_digit() || c == '.')
-        {
-            return None;
-        }
-        let behind = i32::try_from(fraction.chars().filter(|c| *c != '_').count()).ok()?;
-        let digits = all
-            .bytes()
-            .all(|b| b.is_ascii_digit())
-            .then(|| all.parse::<u128>().ok())??;
-        Some(
-            Self {
-                digits,
-                exponent: exponent - behind,
-            }
-            .plain(),
-        )
+        Some(amount.plain())
     }
 
     /// Takes the zeros off the end.
@@ -73,14 +56,11 @@ impl Amount {
 
     /// Returns the number of a million such things.
     pub(super) fn million(self) -> Self {
-        if self.is_zero() {
-            self
-        } else {
-            Self {
-                exponent: self.exponent + 6,
-                ..self
-            }
+        Self {
+            exponent: self.exponent + 6,
+            ..self
         }
+        .plain()
     }
 
     /// Returns the number as a whole one of units of 10^-`decimals`, rounded up, and whether it is
@@ -101,19 +81,10 @@ impl Amount {
         ))
     }
 
-    /// Writes the number with at most six decimals, rounded up, and says whether it is exact.
+    /// Writes the number with at most six decimals, rounded up, and whether it is exact.
     pub(super) fn text(self) -> Option<(String, bool)> {
-        const UNIT: u64 = 1_000_000;
-        let (units, exact) = self.units(6)?;
-        let (whole, rest) = (units / UNIT, units % UNIT);
-        let text = if rest == 0 {
-            whole.to_string()
-        } else {
-            format!("{whole}.{rest:06}")
-                .trim_end_matches('0')
-                .to_owned()
-        };
-        Some((text, exact))
+        let (millionths, exact) = self.units(6)?;
+        Some((Million(millionths).to_string(), exact))
     }
 
     /// Returns the number if it is a whole one.
@@ -126,21 +97,18 @@ impl Amount {
     /// Returns these numbers as small whole ones in the same relation, and whether that is exact.
     pub(super) fn ratio(amounts: &[Self]) -> Option<(Vec<u32>, bool)> {
         const LARGEST: u64 = 1_000_000;
-        let units: Option<Vec<_>> = amounts.iter().map(|amount| amount.units(6)).collect();
-        let units = units?;
-        let common = units
+        let units: Vec<(u64, bool)> = amounts
             .iter()
-            .fold(0, |common, (units, _)| greatest_divisor(common, *units))
-            .max(1);
-        let parts: Vec<u64> = units.iter().map(|(units, _)| units / common).collect();
-        let largest = parts.iter().copied().max().unwrap_or(1);
+            .map(|amount| amount.units(6))
+            .collect::<Option<_>>()?;
+        let numbers = || units.iter().map(|(number, _)| *number);
+        let common = numbers().fold(0, greatest_divisor).max(1);
+        let largest = numbers().max().unwrap_or_default() / common;
         let scale = largest.div_ceil(LARGEST).max(1);
-        let exact = scale == 1 && units.iter().all(|(_, exact)| *exact);
+        let is_exact = scale == 1 && units.iter().all(|(_, is_exact)| *is_exact);
         // A share that rounds to nothing keeps the smallest part.
-        let parts = parts
-            .into_iter()
-            .map(|part| u32::try_from(part.div_ceil(scale)).ok());
-        Some((parts.collect::<Option<_>>()?, exact))
+        let parts = numbers().map(|number| u32::try_from((number / common).div_ceil(scale)).ok());
+        Some((parts.collect::<Option<_>>()?, is_exact))
     }
 }
 

@@ -16,7 +16,7 @@
 //! | `write` | the new files as YAML, with comments |
 //! | `report` | the report, as text and as JSON |
 
-use portcullis::base::problem::Problem;
+use portcullis::base::problem::{Problem, Problems};
 use portcullis::conf::price::Usd;
 
 mod amount;
@@ -60,6 +60,7 @@ pub trait ImportFrom {
 }
 
 /// The result of an import.
+#[derive(Default)]
 pub struct Imported {
     /// The files of the new folder by name, such as `catalog.d/litellm-keys.yaml`, with their
     /// texts.
@@ -113,13 +114,19 @@ pub struct Checked {
     pub warnings: Vec<Problem>,
 }
 
+impl Checked {
+    fn add(&mut self, problems: Problems) {
+        self.errors.extend(problems.0);
+        self.warnings.extend(problems.1);
+    }
+}
+
 impl Imported {
     /// Returns whether everything was carried, and nothing is left to do by hand.
     pub fn is_whole(&self) -> bool {
-        let is_done = |finding: &Finding| match finding.grade {
-            Grade::Exact | Grade::Approximate => true,
-            Grade::Manual | Grade::Unsupported => false,
-        };
-        self.findings.iter().all(is_done) && self.stopped.is_empty() && self.check.errors.is_empty()
+        let mut grades = self.findings.iter().map(|finding| finding.grade);
+        grades.all(|grade| matches!(grade, Grade::Exact | Grade::Approximate))
+            && self.stopped.is_empty()
+            && self.check.errors.is_empty()
     }
 }

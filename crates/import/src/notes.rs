@@ -1,5 +1,9 @@
 //! A finding is the result for one path of the source. This module collects findings.
 
+use std::cell::{Ref, RefCell};
+use std::collections::HashSet;
+use std::ops::Range;
+
 use portcullis::base::problem::{quote_safely, unless_secret};
 
 /// The text for a field whose entry is left out for another reason.
@@ -63,6 +67,59 @@ impl Finding {
     /// Returns the place in the source: `config.yaml:5 model_list[0]`.
     pub fn format_place(&self) -> String {
         format_place(&self.file, self.line, &self.path)
+    }
+}
+
+/// The findings so far.
+#[derive(Default)]
+pub(super) struct Findings {
+    list: RefCell<Vec<Finding>>,
+    entry: RefCell<String>,
+}
+
+impl Findings {
+    /// Sets the entry that the paths from now on become part of; empty for none.
+    pub(super) fn set_entry(&self, entry: impl Into<String>) {
+        *self.entry.borrow_mut() = entry.into();
+    }
+
+    pub(super) fn entry(&self) -> String {
+        self.entry.borrow().clone()
+    }
+
+    pub(super) fn add(&self, finding: Finding) {
+        self.list.borrow_mut().push(finding);
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.list.borrow().len()
+    }
+
+    /// Takes away all findings after the first `len`.
+    pub(super) fn truncate(&self, len: usize) {
+        self.list.borrow_mut().truncate(len);
+    }
+
+    /// Sets the entry that the paths of some findings became part of.
+    pub(super) fn move_to(&self, entry: &str, range: Range<usize>) {
+        let mut list = self.list.borrow_mut();
+        for finding in list.get_mut(range).unwrap_or_default() {
+            entry.clone_into(&mut finding.became);
+        }
+    }
+
+    pub(super) fn list(&self) -> Ref<'_, [Finding]> {
+        Ref::map(self.list.borrow(), Vec::as_slice)
+    }
+
+    /// Returns each finding once, in the order of the files and their lines. Where no lines are
+    /// known, they keep their order.
+    pub(super) fn sorted(&self) -> Vec<Finding> {
+        let mut known = HashSet::new();
+        let mut list = self.list.borrow().clone();
+        list.retain(|finding| known.insert(finding.clone()));
+        list.sort_by(|a, b| (&a.file, a.line).cmp(&(&b.file, b.line)));
+        list
     }
 }
 

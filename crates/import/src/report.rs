@@ -2,10 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::notes::{Finding, Grade, LEFT_OUT};
 use super::{Imported, Stopped};
+use portcullis::base::problem::Problem;
 use portcullis::base::units::format_count;
 
 impl Stopped {
@@ -19,332 +20,233 @@ impl Imported {
     /// Writes the report for people: what is to do, in which order, then why. What is exact stands
     /// last.
     pub fn text(&self) -> String {
-        let mut text = steps_text(&self.steps());
-        for grade in [Grade::Manual, Grade::Unsupported] {
-            self.list_findings(grade, &mut text);
-        }
-        self.stops(&mut text);
-        for (title, list) in [
-            ("errors of check", &self.check.errors),
-            ("warnings of check", &self.check.warnings),
-        ] {
-            if !list.is_empty() {
-                text.push_str(&format!("{title}:\n"));
-                list.iter()
-                    .for_each(|problem| text.push_str(&format!("  {problem}\n")));
-                text.push('\n');
-            }
-        }
-        if !self.secrets.is_empty() {
-            text.push_str("secrets that the gateway needs:\n");
-            self.secrets
-                .iter()
-                .for_each(|secret| text.push_str(&format!("  {secret}\n")));
-            text.push('\n');
-        }
-        for grade in [Grade::Approximate, Grade::Exact] {
-            self.list_findings(grade, &mut text);
-        }
-        text + &self.summary()
+        const STOPPED: &str =
+            "keys that are switched off, because a bound of theirs could not be carried";
+        let lines = |problems: &[Problem]| problems.iter().map(Problem::to_string).collect();
+        let lists = [
+            list_text("manual", self.graded_lines(Grade::Manual)),
+            list_text("unsupported", self.graded_lines(Grade::Unsupported)),
+            list_text(STOPPED, self.stopped_lines()),
+            list_text("errors of check", lines(&self.check.errors)),
+            list_text("warnings of check", lines(&self.check.warnings)),
+            list_text("secrets that the gateway needs", self.secrets.clone()),
+            list_text("approximate", self.graded_lines(Grade::Approximate)),
+            list_text("exact", self.graded_lines(Grade::Exact)),
+        ];
+        format!(
+            "{}{}{}\n",
+            self.steps_text(),
+            lists.concat(),
+            self.summary()
+        )
     }
 
-    fn list_findings(&self, grade: Grade, text: &mut String) {
-        let list: Vec<&Finding> = self
-            .findings
-            .iter()
-            .filter(|finding| finding.grade == grade)
-            .collect();
-        if list.is_empty() {
-            return;
+    fn graded(&self, grade: Grade) -> impl Iterator<Item = &Finding> {
+        let findings = self.findings.iter();
+        findings.filter(move |finding| finding.grade == grade)
+    }
+
+    fn count(&self, grade: Grade) -> usize {
+        self.graded(grade).count()
+    }
+
+    /// Writes the findings of a grade. Fields that are left out with their entry are only counted.
+    fn graded_lines(&self, grade: Grade) -> Vec<String> {
+        let mut lines = Vec::new();
+        let mut entries: Vec<(String, usize)> = Vec::new();
+        for finding in self.graded(grade) {
+            if finding.message != LEFT_OUT {
+                lines.push(finding_line(finding));
+                continue;
+            }
+            let path = &finding.path;
+            let end = path.find(']').map_or(path.len(), |end| end + 1);
+            let entry = format!("{} {}", finding.file, path.get(..end).unwrap_or_default());
+            match entries.iter_mut().find(|(known, _)| *known == entry) {
+                Some((_, fields)) => *fields += 1,
+                None => entries.push((entry, 1)),
+            }
         }
-        text.push_str(&format!("{}:\n", grade.name()));
-        let (with_entry, others): (Vec<&Finding>, Vec<_>) = list
-            .into_iter()
-            .partition(|finding| finding.message == LEFT_OUT);
-        for finding in others {
-            text.push_str(&format!(
-                "  {}{}\n",
-                finding.format_place(),
-                finding_text(finding)
-            ));
-        }
-        for (entry, fields) in fields_by_entry(&with_entry) {
-            text.push_str(&format!(
-                "  {entry}: left out with the entry: {}\n",
-                format_count(fields, "other field")
-            ));
-        }
-        text.push('\n');
+        lines.extend(entries.into_iter().map(|(entry, fields)| {
+            let fields = format_count(fields, "other field");
+            format!("{entry}: left out with the entry: {fields}")
+        }));
+        lines
+    }
+
+    fn steps_text(&self) -> String {
+        let steps = self.steps();
+        let title = match steps.len() {
+            0 => return "nothing is left to do: all is carried as it is\n\n".to_owned(),
+            1 => "do this".to_owned(),
+            number => format!("do these {number} things, in this order"),
+        };
+        let numbered = steps.iter().enumerate();
+        let numbered = numbered.map(|(index, step)| format!("{}. {step}", index + 1));
+        list_text(&title, numbered.collect())
     }
 
     /// Returns what is to do, in this order. What an unset variable took away comes first, since
     /// the import must run again for it.
     pub fn steps(&self) -> Vec<String> {
-        let mut steps: Vec<String> = self
-            .unset()
-            .iter()
-            .map(|(variable, places)| set_variable(variable, places))
-            .collect();
-        let by_hand = self
-            .findings
-            .iter()
-            .filter(|finding| is_by_hand(finding))
-            .count();
-        let [errors, keys] = [self.check.errors.len(), self.stopped_keys()];
-        let [secrets, left_out] = [self.secrets.len(), self.count(Grade::Unsupported)];
-        let differing = self.count(Grade::Approximate);
-        let rows = [
-            (by_hand, by_hand_step(by_hand, self.count(Grade::Manual))),
-            (
-                errors,
-                format!(
-                    "mend {} of `portcullis check`, which `errors of check` lists",
-                    format_count(errors, "error")
-                ),
-            ),
-            (
-                keys,
-                format!(
-                    "decide about {}: mend what stopped each, or drop that bound with `--loosen`",
-                    switched_off(keys)
-                ),
-            ),
-            (
-                secrets,
-                format!(
-                    "give the gateway {}, which `secrets that the gateway needs` lists",
-                    format_count(secrets, "secret")
-                ),
-            ),
-            (
-                left_out,
-                format!(
-                    "read what is left out, which `unsupported` lists: {}",
-                    format_count(left_out, "place")
-                ),
-            ),
-            (
-                differing,
-                format!(
-                    "read what differs, which `approximate` lists: {}",
-                    format_count(differing, "place")
-                ),
-            ),
-        ];
-        steps.extend(
-            rows.into_iter()
-                .filter(|(number, _)| *number > 0)
-                .map(|(_, step)| step),
-        );
-        steps
-    }
-
-    /// Returns the variables that are not set, each with the places for which entries are left out.
-    fn unset(&self) -> BTreeMap<&str, Vec<String>> {
         let mut unset: BTreeMap<&str, Vec<String>> = BTreeMap::new();
         for finding in &self.findings {
             if let Some(variable) = &finding.unset {
-                unset
-                    .entry(variable)
-                    .or_default()
-                    .push(finding.format_place());
+                let places = unset.entry(variable).or_default();
+                places.push(finding.format_place());
             }
         }
-        unset
-    }
-
-    /// Returns how many keys are switched off because of a bound. A key may have several.
-    fn stopped_keys(&self) -> usize {
-        self.stopped
-            .iter()
-            .map(|stopped| &stopped.key)
-            .collect::<BTreeSet<_>>()
-            .len()
+        let by_hand_step = match unset.len() {
+            0 => "do by hand what `manual` lists",
+            _ => "do by hand what else `manual` lists",
+        };
+        let mut steps = Vec::new();
+        for (variable, places) in unset {
+            let places = places.join(", ");
+            steps.push(format!(
+                "set {variable} and import again, for what is left out without it: {places}"
+            ));
+        }
+        let by_hand = self.graded(Grade::Manual);
+        let by_hand = by_hand.filter(|one| one.unset.is_none() && one.after.is_none());
+        let keys: BTreeSet<&str> = self.stopped.iter().map(|one| one.key.as_str()).collect();
+        let counts = [
+            (by_hand.count(), "place", by_hand_step),
+            (
+                self.check.errors.len(),
+                "error",
+                "mend what `errors of check` lists",
+            ),
+            (
+                keys.len(),
+                "key",
+                "mend what switched keys off, or drop these bounds with `--loosen`",
+            ),
+            (
+                self.secrets.len(),
+                "secret",
+                "give the gateway what `secrets that the gateway needs` lists",
+            ),
+            (
+                self.count(Grade::Unsupported),
+                "place",
+                "read what is left out, which `unsupported` lists",
+            ),
+            (
+                self.count(Grade::Approximate),
+                "place",
+                "read what differs, which `approximate` lists",
+            ),
+        ];
+        for (count, noun, step) in counts {
+            if count > 0 {
+                steps.push(format!("{step}: {}", format_count(count, noun)));
+            }
+        }
+        steps
     }
 
     /// Writes the keys that are switched off, by the bound that could not be carried.
-    fn stops(&self, text: &mut String) {
-        if self.stopped.is_empty() {
-            return;
+    fn stopped_lines(&self) -> Vec<String> {
+        const MAX_SHOWN: usize = 20;
+        let mut by_bound: BTreeMap<Option<&str>, Vec<&Stopped>> = BTreeMap::new();
+        for stopped in &self.stopped {
+            by_bound.entry(stopped.name()).or_default().push(stopped);
         }
-        const SHOWN: usize = 20;
-        let mut by: BTreeMap<Option<&str>, Vec<&Stopped>> = BTreeMap::new();
-        self.stopped
-            .iter()
-            .for_each(|stopped| by.entry(stopped.name()).or_default().push(stopped));
-        text.push_str(
-            "keys that are switched off, because a bound of theirs could not be carried:\n",
-        );
-        for (bound, list) in by {
-            let drop = bound.map_or_else(
-                || "(nothing loosens this)".to_owned(),
-                |bound| format!("(`--loosen {bound}` drops this bound)"),
-            );
+        let mut lines = Vec::new();
+        for (bound, list) in by_bound {
             // A key may have several bounds of one name.
             let keys: BTreeSet<&str> = list.iter().map(|stopped| &*stopped.key).collect();
-            text.push_str(&format!("  {} {drop}\n", format_count(keys.len(), "key")));
-            for stopped in list.iter().take(SHOWN) {
-                text.push_str(&format!("    {}: {}\n", stopped.key, stopped.why));
-            }
-            if let Some(more) = list.len().checked_sub(SHOWN).filter(|more| *more > 0) {
-                text.push_str(&format!("    and {more} more: --json lists all\n"));
+            let keys = format_count(keys.len(), "key");
+            lines.push(match bound {
+                Some(bound) => format!("{keys} (`--loosen {bound}` drops this bound)"),
+                None => format!("{keys} (nothing loosens this)"),
+            });
+            let shown = list.iter().take(MAX_SHOWN);
+            lines.extend(shown.map(|stopped| format!("  {}: {}", stopped.key, stopped.why)));
+            if list.len() > MAX_SHOWN {
+                let more = list.len() - MAX_SHOWN;
+                lines.push(format!("  and {more} more: --json lists all"));
             }
         }
-        text.push('\n');
+        lines
     }
 
     fn summary(&self) -> String {
-        let counts: Vec<String> = Grade::ALL
-            .iter()
-            .map(|grade| format!("{} {}", self.count(*grade), grade.name()))
-            .collect();
-        let (all, work) = self.keys;
-        let keys = match (all, work) {
+        let counts = Grade::ALL.map(|grade| format!("{} {}", self.count(grade), grade.name()));
+        let keys = match self.keys {
             (0, _) => String::new(),
-            (_, 1) => format!("; {}, of which 1 is switched on", format_count(all, "key")),
-            (_, _) => format!(
-                "; {}, of which {work} are switched on",
-                format_count(all, "key")
-            ),
+            (all, work) => format!("; {}, {work} switched on", format_count(all, "key")),
         };
-        let check = match (self.check.errors.len(), self.check.warnings.len()) {
-            (0, 0) => "check: fine".to_owned(),
-            (errors, warnings) => {
-                format!(
-                    "check: {}, {}",
-                    format_count(errors, "error"),
-                    format_count(warnings, "warning")
-                )
+        let check = match [&self.check.errors, &self.check.warnings].map(Vec::len) {
+            [0, 0] => "fine".to_owned(),
+            [errors, warnings] => {
+                let warnings = format_count(warnings, "warning");
+                format!("{}, {warnings}", format_count(errors, "error"))
             }
         };
-        format!("{}{keys}; {check}\n", counts.join(", "))
-    }
-
-    fn count(&self, grade: Grade) -> usize {
-        self.findings
-            .iter()
-            .filter(|finding| finding.grade == grade)
-            .count()
+        format!("{}{keys}; check: {check}", counts.join(", "))
     }
 
     /// Writes the report for programs.
     pub fn json(&self) -> Value {
-        let counts: serde_json::Map<String, Value> = Grade::ALL
-            .iter()
-            .map(|grade| (grade.name().to_owned(), self.count(*grade).into()))
-            .collect();
-        let problems = |list: &[portcullis::base::problem::Problem]| -> Vec<Value> {
-            let one = |problem: &portcullis::base::problem::Problem| json!({"file": problem.file, "line": problem.line, "path": problem.path, "what": problem.message});
-            list.iter().map(one).collect()
-        };
+        let counts = Grade::ALL.map(|grade| (grade.name().to_owned(), self.count(grade).into()));
+        let problems = |list: &[Problem]| list.iter().map(problem_json).collect::<Vec<_>>();
         json!({
-            "counts": counts,
+            "counts": Map::from_iter(counts),
             "keys": { "found": self.keys.0, "work": self.keys.1 },
             "findings": self.findings.iter().map(finding_json).collect::<Vec<_>>(),
-            "switched_off": self.stopped.iter().map(|stopped| {
-                json!({"key": stopped.key, "loosen": stopped.name(), "why": stopped.why})
-            }).collect::<Vec<_>>(),
+            "switched_off": self.stopped.iter().map(stopped_json).collect::<Vec<_>>(),
             "steps": self.steps(),
             "secrets": self.secrets,
-            "check": { "errors": problems(&self.check.errors), "warnings": problems(&self.check.warnings) },
+            "check": {
+                "errors": problems(&self.check.errors),
+                "warnings": problems(&self.check.warnings),
+            },
             "files": self.files.iter().map(|(name, _)| name).collect::<Vec<_>>(),
         })
     }
 }
 
-/// Counts the fields that are left out with their entries, by the place of the entry.
-fn fields_by_entry(left_out: &[&Finding]) -> Vec<(String, usize)> {
-    let mut entries: Vec<(String, usize)> = Vec::new();
-    for finding in left_out {
-        let end = finding
-            .path
-            .find(']')
-            .map_or(finding.path.len(), |end| end + 1);
-        let entry = format!(
-            "{} {}",
-            finding.file,
-            finding.path.get(..end).unwrap_or_default()
-        );
-        match entries.iter_mut().find(|(known, _)| *known == entry) {
-            Some((_, fields)) => *fields += 1,
-            None => entries.push((entry, 1)),
-        }
+/// Writes lines under a title, if there are any.
+fn list_text(title: &str, lines: Vec<String>) -> String {
+    if lines.is_empty() {
+        return String::new();
     }
-    entries
+    format!("{title}:\n  {}\n\n", lines.join("\n  "))
 }
 
-fn steps_text(steps: &[String]) -> String {
-    if steps.is_empty() {
-        return "nothing is left to do: all is carried as it is\n\n".to_owned();
+fn finding_line(finding: &Finding) -> String {
+    let mut line = finding.format_place();
+    if !finding.became.is_empty() {
+        line.push_str(&format!(" -> {}", finding.became));
     }
-    let mut text = match steps.len() {
-        1 => "do this:\n".to_owned(),
-        number => format!("do these {number} things, in this order:\n"),
-    };
-    for (index, step) in steps.iter().enumerate() {
-        text.push_str(&format!("  {}. {step}\n", index + 1));
+    if !finding.message.is_empty() {
+        line.push_str(&format!(": {}", finding.message));
     }
-    text.push('\n');
-    text
-}
-
-fn set_variable(variable: &str, places: &[String]) -> String {
-    let left_out = if places.len() == 1 {
-        "an entry is left out"
-    } else {
-        "entries are left out"
-    };
-    format!(
-        "set {variable} and import again: without it {left_out} ({})",
-        places.join(", ")
-    )
-}
-
-/// Returns whether a finding is to be done by hand. An unset variable has a step of its own, which
-/// does what follows from it, too.
-fn is_by_hand(finding: &Finding) -> bool {
-    finding.grade == Grade::Manual && finding.unset.is_none() && finding.after.is_none()
-}
-
-/// Says how many of the places that `manual` lists are to be done by hand.
-fn by_hand_step(by_hand: usize, listed: usize) -> String {
-    match listed - by_hand {
-        0 => format!(
-            "do by hand what `manual` lists: {}",
-            format_count(by_hand, "place")
-        ),
-        _ => format!(
-            "do by hand what else `manual` lists: {by_hand} of its {}; the others need only the variables above",
-            format_count(listed, "place")
-        ),
-    }
-}
-
-fn switched_off(keys: usize) -> String {
-    if keys == 1 {
-        "1 key that is switched off".to_owned()
-    } else {
-        format!("{keys} keys that are switched off")
-    }
+    line
 }
 
 fn finding_json(finding: &Finding) -> Value {
-    let became = (!finding.became.is_empty()).then_some(&finding.became);
     json!({
         "file": finding.file,
         "line": finding.line,
         "path": finding.path,
         "grade": finding.grade.name(),
         "what": finding.message,
-        "became": became,
+        "became": (!finding.became.is_empty()).then_some(&finding.became),
     })
 }
 
-fn finding_text(finding: &Finding) -> String {
-    match (finding.became.is_empty(), finding.message.is_empty()) {
-        (true, true) => String::new(),
-        (true, false) => format!(": {}", finding.message),
-        (false, true) => format!(" -> {}", finding.became),
-        (false, false) => format!(" -> {}: {}", finding.became, finding.message),
-    }
+fn problem_json(problem: &Problem) -> Value {
+    json!({
+        "file": problem.file,
+        "line": problem.line,
+        "path": problem.path,
+        "what": problem.message,
+    })
+}
+
+fn stopped_json(stopped: &Stopped) -> Value {
+    json!({ "key": stopped.key, "loosen": stopped.name(), "why": stopped.why })
 }

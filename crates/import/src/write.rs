@@ -1,7 +1,62 @@
 //! Writing the new files: YAML with comments, which the editor of the catalog could not set.
 
+use std::collections::HashMap;
+
 use super::notes::{Finding, Grade};
 use portcullis::conf::yaml::edit::New;
+
+/// The fields of an entry or of a map, in the order in which they are written.
+#[derive(Debug, Default)]
+pub(super) struct Fields(Vec<(String, New)>);
+
+impl Fields {
+    pub(super) fn set(&mut self, field: &str, value: impl Into<New>) {
+        self.0.push((field.to_owned(), value.into()));
+    }
+
+    /// Sets a field if it has a value.
+    pub(super) fn set_some(&mut self, field: &str, value: Option<impl Into<New>>) {
+        if let Some(value) = value {
+            self.set(field, value);
+        }
+    }
+
+    /// Sets a field if its list is not empty.
+    pub(super) fn set_list(&mut self, field: &str, texts: &[String]) {
+        self.set_some(field, (!texts.is_empty()).then_some(texts));
+    }
+
+    /// Returns a field that is a text.
+    pub(super) fn text(&self, field: &str) -> Option<&str> {
+        let (_, value) = self.0.iter().find(|(name, _)| name == field)?;
+        if let New::Text(text) = value {
+            Some(text)
+        } else {
+            None
+        }
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &(String, New)> {
+        self.0.iter()
+    }
+
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut New> {
+        self.0.iter_mut().map(|(_, value)| value)
+    }
+
+    pub(super) fn extend(&mut self, other: Self) {
+        self.0.extend(other.0);
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Returns the map of these fields, if there are any.
+    pub(super) fn map(self) -> Option<New> {
+        (!self.is_empty()).then_some(New::Map(self.0))
+    }
+}
 
 /// An entry of a section: an account, a model, a caller or a key.
 #[derive(Default)]
@@ -10,146 +65,113 @@ pub(super) struct EntryOut {
     pub(super) name: String,
     /// The places that it was made from; of many, the first.
     pub(super) from: String,
-    /// Its fields, in the order in which they are written.
-    pub(super) fields: Vec<(&'static str, New)>,
+    pub(super) fields: Fields,
     /// The section below it, such as `keys`.
-    pub(super) below: Option<(&'static str, Vec<EntryOut>)>,
+    pub(super) below: Option<Section<Vec<EntryOut>>>,
 }
 
-/// A section of a file, under its path, which findings name.
-pub(super) struct Section<'a> {
-    pub(super) name: &'static str,
-    pub(super) entries: &'a [EntryOut],
-}
+/// A section of a file, with its name.
+pub(super) type Section<E> = (&'static str, E);
 
 /// Writes a file of the catalog. Each finding is a comment at the entry that it is about.
-pub(super) fn write_file(head: &str, sections: &[Section<'_>], findings: &[Finding]) -> String {
-    let mut text = String::new();
-    write_comment(&mut text, 0, head);
-    let comments = Comments::new(findings);
-    for section in sections {
-        text.push('\n');
-        write_section(
-            &mut text,
-            0,
-            (section.name, section.name),
-            section.entries,
-            &comments,
-        );
+pub(super) fn write_file(
+    head: &str,
+    sections: &[Section<&[EntryOut]>],
+    findings: &[Finding],
+) -> String {
+    let mut writer = Writer::default();
+    for finding in findings.iter().filter(|one| one.grade != Grade::Exact) {
+        let path = finding.became.as_str();
+        writer.comments.entry(path).or_default().push(finding);
     }
-    text
+    writer.comment(0, head);
+    for (name, entries) in sections {
+        writer.text.push('\n');
+        writer.section(0, name, entries);
+    }
+    writer.text
 }
 
 /// Adds the findings that have no place of their own, as comments at the end.
 pub(super) fn write_rest<'f>(text: &mut String, findings: impl Iterator<Item = &'f Finding>) {
-    let mut is_first = true;
+    let mut writer = Writer::default();
     for finding in findings {
-        if is_first {
-            text.push_str("\n# Not carried over, or to do elsewhere:\n");
-            is_first = false;
-        }
-        write_comment(text, 0, &finding_comment(finding));
+        writer.comment(0, &finding_comment(finding));
+    }
+    if !writer.text.is_empty() {
+        text.push_str("\n# Not carried over, or to do elsewhere:\n");
+        text.push_str(&writer.text);
     }
 }
 
-/// The findings that are shown as comments, by what they became part of.
-struct Comments<'f>(std::collections::HashMap<&'f str, Vec<&'f Finding>>);
-
-impl<'f> Comments<'f> {
-    fn new(findings: &'f [Finding]) -> Self {
-        let mut by: std::collections::HashMap<&str, Vec<&Finding>> =
-            std::collections::HashMap::new();
-        for finding in findings
-            .iter()
-            .filter(|finding| finding.grade != Grade::Exact)
-        {
-            by.entry(&finding.became).or_default().push(finding);
-        }
-        Self(by)
-    }
-
-    fn about(&self, path: &str) -> &[&'f Finding] {
-        self.0.get(path).map_or(&[], Vec::as_slice)
-    }
+#[derive(Default)]
+struct Writer<'f> {
+    text: String,
+    /// The findings that are shown as comments, by the entry that they are about.
+    comments: HashMap<&'f str, Vec<&'f Finding>>,
 }
 
-/// Writes a section: its name at this indentation, and its entries below.
-fn write_section(
-    text: &mut String,
-    indent: usize,
-    (name, path): (&str, &str),
-    entries: &[EntryOut],
-    comments: &Comments<'_>,
-) {
-    if entries.is_empty() {
-        text.push_str(&format!("{:indent$}{name}: {{}}\n", ""));
-        return;
+impl Writer<'_> {
+    fn line(&mut self, indent: usize, line: &str) {
+        let line = format!("{:indent$}{line}", "");
+        self.text.push_str(line.trim_end());
+        self.text.push('\n');
     }
-    text.push_str(&format!("{:indent$}{name}:\n", ""));
-    for entry in entries {
-        let path = format!("{path}.{}", entry.name);
-        let (spot, inside) = (indent + 2, indent + 4);
-        if !entry.from.is_empty() {
-            write_comment(text, spot, &entry.from);
+
+    /// Writes comment lines. No character can end a comment but the ends of its lines.
+    fn comment(&mut self, indent: usize, comment: &str) {
+        for line in comment.lines() {
+            let line = line.replace(|c: char| !is_plain(c), "?");
+            self.line(indent, &format!("# {line}"));
         }
-        for finding in comments.about(&path) {
-            write_comment(text, spot, &finding_comment(finding));
+    }
+
+    /// Writes a section, whose path ends with its name, and its entries below.
+    fn section(&mut self, indent: usize, path: &str, entries: &[EntryOut]) {
+        let name = path.rsplit('.').next().unwrap_or(path);
+        let end = if entries.is_empty() { " {}" } else { "" };
+        self.line(indent, &format!("{name}:{end}"));
+        for entry in entries {
+            self.entry(indent + 2, &format!("{path}.{}", entry.name), entry);
         }
-        let name = New::text(&entry.name).flow();
-        if entry.fields.is_empty() && entry.below.is_none() {
-            text.push_str(&format!("{:spot$}{name}: {{}}\n", ""));
-            continue;
+    }
+
+    fn entry(&mut self, indent: usize, path: &str, entry: &EntryOut) {
+        self.comment(indent, &entry.from);
+        for finding in self.comments.get(path).cloned().unwrap_or_default() {
+            self.comment(indent, &finding_comment(finding));
         }
-        text.push_str(&format!("{:spot$}{name}:\n", ""));
-        for (field, value) in &entry.fields {
-            if let New::List(items) = value
-                && items.iter().any(|item| matches!(item, New::Map(_)))
-            {
-                text.push_str(&format!("{:inside$}{field}:\n", ""));
+        let is_empty = entry.fields.0.is_empty() && entry.below.is_none();
+        let end = if is_empty { " {}" } else { "" };
+        self.line(indent, &format!("{}:{end}", New::text(&entry.name).flow()));
+        for (field, value) in &entry.fields.0 {
+            self.field(indent + 2, field, value);
+        }
+        if let Some((name, entries)) = &entry.below {
+            self.section(indent + 2, &format!("{path}.{name}"), entries);
+        }
+    }
+
+    /// Writes a field. A list of maps has a line for each.
+    fn field(&mut self, indent: usize, field: &str, value: &New) {
+        match value {
+            New::List(items) if matches!(items.first(), Some(New::Map(_))) => {
+                self.line(indent, &format!("{field}:"));
                 for item in items {
-                    text.push_str(&format!("{:inside$}  - {}\n", "", item.flow()));
+                    self.line(indent + 2, &format!("- {}", item.flow()));
                 }
-            } else {
-                let note = if let New::Noted(_, note) = value {
-                    format!(" # {note}")
-                } else {
-                    String::new()
-                };
-                text.push_str(&format!("{:inside$}{field}: {}{note}\n", "", value.flow()));
             }
-        }
-        if let Some((below, entries)) = &entry.below {
-            write_section(
-                text,
-                inside,
-                (below, &format!("{path}.{below}")),
-                entries,
-                comments,
-            );
+            New::Noted(value, note) => {
+                self.line(indent, &format!("{field}: {} # {note}", value.flow()));
+            }
+            value => self.line(indent, &format!("{field}: {}", value.flow())),
         }
     }
 }
 
-/// Writes a finding as a comment.
 fn finding_comment(finding: &Finding) -> String {
-    format!(
-        "{}: {}: {}",
-        finding.grade.name(),
-        finding.format_place(),
-        finding.message
-    )
-}
-
-/// Writes comment lines. No character can end a comment but the ends of its lines.
-fn write_comment(text: &mut String, indent: usize, comment: &str) {
-    for line in comment.lines() {
-        let line: String = line
-            .chars()
-            .map(|c| if is_plain(c) { c } else { '?' })
-            .collect();
-        text.push_str(format!("{:indent$}# {line}", "").trim_end());
-        text.push('\n');
-    }
+    let place = finding.format_place();
+    format!("{}: {place}: {}", finding.grade.name(), finding.message)
 }
 
 fn is_plain(c: char) -> bool {

@@ -5,7 +5,7 @@ use super::Secrets;
 use crate::base::problem::{is_variable_name, nearest_name, quote_near_miss};
 use crate::catalog::files::{LARGEST_NAMED, read_now};
 use crate::catalog::texts::Texts;
-use crate::conf::secret_ref::{ASSUMED, Reference};
+use crate::conf::secret_ref::Reference;
 use crate::tls::trust::parse_certificates;
 use dialects::presets;
 use std::collections::BTreeSet;
@@ -55,10 +55,7 @@ impl<'c> ReferenceReader<'c> {
 
     /// Returns the text that a reference names, or the reason why there is none.
     pub(super) fn look_up(&mut self, reference: Reference<'_>) -> Result<String, String> {
-        let stand_in = match reference {
-            Reference::Env(_) | Reference::Optional(_) | Reference::File(_) => ASSUMED,
-            Reference::Ca(_) => "-----BEGIN CERTIFICATE-----",
-        };
+        let stand_in = reference.stand_in();
         match self.secrets {
             Secrets::Resolve => self.find(reference),
             Secrets::Assume => Ok(stand_in.to_owned()),

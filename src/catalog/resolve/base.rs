@@ -12,7 +12,7 @@ use dialects::address::is_public_host;
 
 /// Reads an address. With `insecure`, `http:` may go anywhere. No message repeats the URL: it may
 /// hold a password.
-pub(super) fn parse_base(url: &str, insecure: bool) -> Result<Base, String> {
+pub fn parse_base(url: &str, insecure: bool) -> Result<Base, String> {
     const RIGHT: &str = "must be a URL such as https://api.example.com/v1";
     const TEMPLATE: &str = "is a template or a placeholder, which Portcullis does not fill in: write the address itself";
     match Placeholder::detect(url) {

@@ -1,5 +1,9 @@
 //! What bounds keys and cannot be carried.
 
+use super::node::Spot;
+use super::rules::{Fate, Free, Section, Whose, rule_of};
+use crate::notes::join_path;
+
 /// A bound that cannot be carried.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Bound {
@@ -37,18 +41,71 @@ impl Bound {
         Self::firm(field, "cannot be read")
     }
 
-    /// Says what such a field of the file does to keys.
-    pub(super) fn describe(&self, whose: &str) -> String {
-        format!(
+    /// Reports a field of the file with what it does to keys.
+    pub(super) fn report(&self, spot: &Spot<'_>, whose: &str) {
+        spot.unsupported(format!(
             "has no counterpart. It bounds {whose}, which are switched off unless `--loosen {}` drops it",
             self.field
-        )
+        ));
     }
 }
 
-/// Adds a bound, once.
-pub(super) fn add_bound(bounds: &mut Vec<Bound>, bound: Bound) {
-    if !bounds.contains(&bound) {
-        bounds.push(bound);
+/// Bounds, each once.
+#[derive(Default)]
+pub(super) struct Bounds(Vec<Bound>);
+
+impl Bounds {
+    pub(super) fn add(&mut self, bound: Bound) {
+        if !self.0.contains(&bound) {
+            self.0.push(bound);
+        }
     }
+
+    /// Adds a bound, and reports it where it stands.
+    pub(super) fn add_from(&mut self, spot: &Spot<'_>, bound: Bound) {
+        spot.unsupported(&bound.why);
+        self.add(bound);
+    }
+
+    /// Adds what bounds the keys of a row and cannot be carried. `prefix` is the path of the row in
+    /// names.
+    pub(super) fn add_row(&mut self, section: Section, row: &Spot<'_>, prefix: &str, is_key: bool) {
+        for (field, spot) in row.entries() {
+            let name = join_path(prefix, field);
+            let (shape, fate) = rule_of(section, field, is_key);
+            let bound = match fate {
+                _ if !shape.fits(&spot) => Bound::unreadable(&name),
+                Fate::Required if spot.flag() == Some(false) => Bound::firm(&name, "is false"),
+                Fate::Bound(word, free, _) if !free.allows(field, &spot, row) => {
+                    Bound::new(&name, word)
+                }
+                Fate::Bound(_, Free::Word(_), _) if !spot.is_empty() => {
+                    spot.exact();
+                    continue;
+                }
+                Fate::Below(section) => {
+                    self.add_row(section, &spot, &name, false);
+                    continue;
+                }
+                Fate::Carry | Fate::Info(..) | Fate::Bound(..) | Fate::Required => continue,
+            };
+            self.add_from(&spot, bound);
+        }
+    }
+
+    pub(super) fn iter(&self) -> std::slice::Iter<'_, Bound> {
+        self.0.iter()
+    }
+}
+
+/// Returns what a setting of the file bounds for which keys, if it bounds any.
+pub(super) fn setting_bound(
+    section: Section,
+    spot: &Spot<'_>,
+    key: &str,
+) -> Option<(Whose, Bound)> {
+    let (_, Fate::Bound(word, free, whose)) = rule_of(section, key, false) else {
+        return None;
+    };
+    (!free.allows(key, spot, spot)).then(|| (whose, Bound::new(&spot.path, word)))
 }

@@ -1,83 +1,76 @@
 //! An account that is being made: it gets its name when all of it is known.
 
+use super::entry::Entry;
 use super::node::Spot;
-use crate::notes::{Finding, Grade};
-use portcullis::base::problem::unless_secret;
-use portcullis::catalog::name;
+use super::provider::ProviderRow;
+use super::world::{World, variable_of};
+use crate::write::Fields;
 use portcullis::conf::yaml::edit::New;
 
 /// An account that has no name yet.
+#[derive(Default)]
 pub(super) struct Draft {
     /// The name that it should have.
     pub(super) wish: String,
     /// Its fields. A text that begins with [`SECRET_FILE`] becomes the name of a file.
-    pub(super) fields: Vec<(&'static str, New)>,
+    pub(super) fields: Fields,
     /// The literal secrets, which tell accounts apart and are written nowhere.
     pub(super) literals: Vec<String>,
     /// True if no other entry may share the account.
     pub(super) is_own: bool,
-    /// The findings that became part of the account.
-    pub(super) findings: Vec<Finding>,
 }
 
 /// The beginning of a text that stands for a file with a secret; the rest is the end of its name.
 pub(super) const SECRET_FILE: char = '\u{1}';
 
-impl Draft {
-    pub(super) fn note(&mut self, spot: &Spot<'_>, grade: Grade, message: impl Into<String>) {
-        self.findings.push(spot.finding(grade, "", message));
+/// An account with all that it is made of. Findings about what is not written stand at the entry.
+pub(super) struct Drafting<'d, 'a> {
+    pub(super) row: &'static ProviderRow,
+    pub(super) entry: &'d mut Entry<'a>,
+    pub(super) world: &'d World<'a>,
+    pub(super) draft: Draft,
+}
+
+impl<'a> Drafting<'_, 'a> {
+    pub(super) fn take(&mut self, field: &str) -> Option<Spot<'a>> {
+        self.entry.params.remove(field)
     }
 
-    pub(super) fn set(&mut self, field: &'static str, value: New) {
-        self.fields.push((field, value));
+    /// Takes the first of these fields that is written.
+    pub(super) fn take_first(&mut self, fields: &[&str]) -> Option<Spot<'a>> {
+        fields.iter().find_map(|field| self.take(field))
     }
 
-    /// Returns a field that is a text.
-    pub(super) fn text(&self, wanted: &str) -> Option<&str> {
-        self.fields.iter().find_map(|(field, value)| match value {
-            New::Text(text) if *field == wanted => Some(text.as_str()),
-            New::Text(_)
-            | New::Number(_)
-            | New::Bool(_)
-            | New::List(_)
-            | New::Map(_)
-            | New::Noted(..) => None,
-        })
+    pub(super) fn set(&mut self, field: &str, value: impl Into<New>) {
+        self.draft.fields.set(field, value);
+    }
+
+    /// Returns the environment variable that is named, or a file to be made. The secret itself is
+    /// never written.
+    pub(super) fn secret(&mut self, spot: &Spot<'_>, end: &str) -> New {
+        let text = spot.text().unwrap_or_default();
+        if let Some(name) = variable_of(text) {
+            spot.exact();
+            return env_reference(name);
+        }
+        spot.manual(
+            "the secret stands in the file itself: write it into the file that is named here",
+        );
+        self.draft.literals.push(text.to_owned());
+        secret_file(end)
     }
 }
 
-/// Returns whether a text may be a region, a version, a project: something that is no secret.
-pub(super) fn is_word(text: &str) -> bool {
-    (1..=64).contains(&text.len())
-        && text
-            .bytes()
-            .all(|b| b.is_ascii_alphanumeric() || b"-._:".contains(&b))
-        && unless_secret(text) == text
+pub(super) fn env_reference(name: &str) -> New {
+    New::map([("env", New::text(name))])
 }
 
-/// Returns whether a text may be a region: it becomes a part of a host name.
-pub(super) fn is_region(text: &str) -> bool {
-    is_word(text)
-        && !text.contains(['.', '_', ':'])
-        && !text.starts_with('-')
-        && !text.ends_with('-')
+pub(super) fn secret_file(end: &str) -> New {
+    New::map([("file", New::text(format!("{SECRET_FILE}{end}")))])
 }
 
-/// Puts the names of files into an account that has its name now. Returns the secrets that it
-/// needs.
-pub(super) fn name_secrets(fields: &mut [(&'static str, New)], account: &str) -> Vec<String> {
-    debug_assert!(
-        name::of_entry(account).is_ok(),
-        "names are made to be right"
-    );
-    let mut needed = Vec::new();
-    for (_, value) in fields {
-        name_files(value, account, &mut needed);
-    }
-    needed
-}
-
-fn name_files(value: &mut New, account: &str, needed: &mut Vec<String>) {
+/// Puts the names of files into an account that has its name now. Adds the secrets that it needs.
+pub(super) fn name_files(value: &mut New, account: &str, needed: &mut Vec<String>) {
     let New::Map(entries) = value else { return };
     for (key, value) in entries {
         match (key.as_str(), &mut *value) {

@@ -2,537 +2,468 @@
 //! becomes.
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::Arc;
 
-use super::access::Known;
-use super::bound::{Bound, add_bound};
-use super::limits::{LimitRow, LimitsOut};
-use super::models::Made;
+use super::access::{Allowed, Known, Usable};
+use super::bound::Bound;
+use super::limits::{LimitRow, Limits};
 use super::names::{Taken, entry_name};
 use super::node::Spot;
-use super::rows::{RowIn, Rows};
+use super::rows::{Rows, is_hash};
 use super::rules::{Section, Whose};
 use super::settings::Common;
-use super::walk::{Walk, member_bounds, summarize_rows};
-use crate::notes::{Finding, Grade};
-use crate::write::{self, EntryOut, write_file};
+use crate::notes::{Finding, Findings, Grade};
+use crate::write::{EntryOut, Fields, write_file};
 use crate::{Imported, Inputs, Spent, Stopped};
+use portcullis::base::calendar::format_time;
 use portcullis::base::problem::quote_safely;
-use portcullis::catalog::Catalog;
-use portcullis::catalog::globs::Globs;
 use portcullis::catalog::raw::Digest;
 use portcullis::catalog::resolve::sha256_of;
 use portcullis::conf::price::Usd;
 use portcullis::conf::yaml::edit::New;
 
 /// A caller while its keys come in.
-struct CallerDraft {
+struct CallerDraft<'k> {
     name: String,
-    from: String,
+    /// Its team or its user.
+    row: Option<Spot<'k>>,
     is_blocked: bool,
     models: Allowed,
-    limits: LimitsOut,
+    limits: Limits,
     keys: Vec<EntryOut>,
     taken: Taken,
     /// True if a key of it may use a model without a price.
     has_unpriced: bool,
 }
 
-/// The globs of models that may be used; `None` means all.
-type Allowed = Option<Vec<String>>;
+/// A key while it is read.
+struct KeyDraft<'k> {
+    row: Spot<'k>,
+    owner: Owner<'k>,
+    /// The index of its caller.
+    caller: usize,
+    models: Allowed,
+    usable: Usable,
+    limits: Limits,
+}
 
 /// The data that all keys share.
 struct Importer<'k, 'a> {
-    rows: &'k Rows,
+    rows: &'k Rows<'k>,
+    findings: &'k Findings,
     known: Known<'k, 'a>,
-    unpriced: BTreeSet<String>,
-    /// The patterns without a price, for which money is counted by what each model costs.
-    unpriced_patterns: Vec<String>,
-    /// The first model without a price, by what a caller and a key may use.
-    lacking: HashMap<(Allowed, Allowed), Option<String>>,
+    /// The models and patterns without a price.
+    unpriced: BTreeSet<&'k str>,
+    /// The first model without a price, by the caller and by what a key may use.
+    lacking: HashMap<(usize, Allowed), Option<&'k str>>,
     common: &'k Common,
     inputs: &'k Inputs<'k>,
-    callers: Vec<CallerDraft>,
-    by_source: HashMap<String, usize>,
+    callers: Vec<CallerDraft<'k>>,
+    by_owner: HashMap<Owner<'k>, usize>,
     taken: Taken,
 }
 
 /// Writes the file of the keys.
 pub(super) fn import_keys(
-    rows: &Rows,
-    made: &Made<'_>,
-    catalog: Option<&Catalog>,
+    rows: &Rows<'_>,
+    known: Known<'_, '_>,
     common: &Common,
     inputs: &Inputs<'_>,
+    findings: &Findings,
     imported: &mut Imported,
 ) -> String {
-    let known = Known::new(made, catalog);
-    let all = known.unpriced().into_iter().map(str::to_owned);
-    let (unpriced_patterns, names): (Vec<String>, Vec<String>) =
-        all.partition(|name| name.contains('*'));
     let mut importer = Importer {
         rows,
+        findings,
+        unpriced: known.unpriced().into_iter().collect(),
         known,
-        unpriced: names.into_iter().collect(),
-        unpriced_patterns,
         lacking: HashMap::new(),
         common,
         inputs,
         callers: Vec::new(),
-        by_source: HashMap::new(),
+        by_owner: HashMap::new(),
         taken: Taken::default(),
     };
-    for (id, _) in &rows.teams {
-        importer.caller(&Owner::Team(id.clone()), &mut imported.findings);
+    for row in rows.teams() {
+        importer.caller(Owner::from_row(&row));
     }
-    for row in &rows.keys {
-        importer.key(&row.spot(), imported);
+    for row in rows.keys() {
+        importer.take_key(row, imported);
     }
-    if let Some(total) = rows.total.filter(|total| *total > rows.keys.len() as u64) {
-        let message = format!(
-            "the answers say that there are {total} keys, and {} are in the files: save all pages",
-            rows.keys.len()
-        );
-        imported.findings.push(Finding {
-            file: rows.total_in.clone(),
+    let found = imported.keys.0;
+    if let Some((total, file)) = rows.total.filter(|(total, _)| *total > found as u64) {
+        findings.add(Finding {
+            file: file.to_owned(),
             line: None,
             path: "total_count".to_owned(),
             grade: Grade::Manual,
-            message,
+            message: format!(
+                "the answers count {total} keys, and {found} are in the files: save all pages"
+            ),
             became: String::new(),
             unset: None,
             after: None,
         });
     }
-    let callers = importer.finish(&mut imported.spent, &mut imported.findings);
-    summarize_rows(rows, inputs.spent_at.is_some(), &mut imported.findings);
+    let callers = importer.finish(&mut imported.spent);
+    rows.summarize_fields(inputs.spent_at.is_some());
     let begins = match inputs.spent_at {
         Some(_) => "What was spent from `max_budget` is in the ledger that the import made.",
         None => {
             "Budgets begin at zero: what was spent in LiteLLM is not known to Portcullis' ledger."
         }
     };
-    let head = &format!(
+    let head = format!(
         "Keys from LiteLLM, with their hashes, so that no key changes. `portcullis key` changes them here.\n{begins}"
     );
-    write_file(
-        head,
-        &[write::Section {
-            name: "callers",
-            entries: &callers,
-        }],
-        &imported.findings,
-    )
+    write_file(&head, &[("callers", &callers)], &findings.list())
 }
 
 /// Whom a key belongs to.
-enum Owner {
-    Team(String),
-    User(String),
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum Owner<'k> {
+    Team(&'k str),
+    User(&'k str),
     Unowned,
 }
 
-impl Owner {
-    fn from_row(row: &Spot<'_>) -> Self {
-        match (text_of(row, "team_id"), text_of(row, "user_id")) {
+impl<'k> Owner<'k> {
+    fn from_row(row: &Spot<'k>) -> Self {
+        match (row.get_text("team_id"), row.get_text("user_id")) {
             (Some(team), _) => Self::Team(team),
             (None, Some(user)) => Self::User(user),
             (None, None) => Self::Unowned,
         }
     }
-
-    fn kind(&self) -> &'static str {
-        match self {
-            Self::Team(_) => "team",
-            Self::User(_) | Self::Unowned => "user",
-        }
-    }
 }
 
-impl Importer<'_, '_> {
+impl<'k> Importer<'k, '_> {
     /// Returns the caller of an owner, which is made when it is first met.
-    fn caller(&mut self, owner: &Owner, findings: &mut Vec<Finding>) -> usize {
-        let (source, row) = match owner {
-            Owner::Team(id) => (format!("team {id}"), self.rows.team(id)),
-            Owner::User(id) => (format!("user {id}"), self.rows.users.get(id)),
-            Owner::Unowned => ("nobody".to_owned(), None),
-        };
-        if let Some(index) = self.by_source.get(&source) {
+    fn caller(&mut self, owner: Owner<'k>) -> usize {
+        const NO_TEAM: &str = "names a team that is not in the files: save /team/list";
+        if let Some(index) = self.by_owner.get(&owner) {
             return *index;
         }
-        let (id, alias) = match owner {
-            Owner::Team(id) => (id.as_str(), "team_alias"),
-            Owner::User(id) => (id.as_str(), "user_alias"),
-            Owner::Unowned => ("litellm", ""),
+        let (row, alias, id, kind) = match owner {
+            Owner::Team(id) => (self.rows.team(id), "team_alias", id, "team"),
+            Owner::User(id) => (self.rows.user(id), "user_alias", id, "user"),
+            Owner::Unowned => (None, "", "litellm", "user"),
         };
-        let row = row.map(RowIn::spot);
-        let alias = row.as_ref().and_then(|row| text_of(row, alias));
-        let wish = [alias, Some(id.to_owned())]
-            .into_iter()
-            .flatten()
-            .find_map(|text| entry_name(&text, 50));
-        let digits = || Digest(sha256_of(id)).to_string();
-        let wish = wish.unwrap_or_else(|| format!("{}-{}", owner.kind(), first_digits(&digits())));
+        let alias = row.as_ref().and_then(|row| row.get_text(alias));
+        let mut names = [alias, Some(id)].into_iter().flatten();
+        let wish = names.find_map(|name| entry_name(name, 50));
+        let digest = || Digest(sha256_of(id)).to_string();
+        let wish = wish.unwrap_or_else(|| format!("{kind}-{}", first_digits(&digest())));
         let mut caller = CallerDraft {
-            from: row.as_ref().map(Spot::format_place).unwrap_or_default(),
             name: self.taken.give(&wish),
+            row,
             is_blocked: false,
             models: None,
-            limits: LimitsOut::default(),
+            limits: Limits::default(),
             keys: Vec::new(),
             taken: Taken::default(),
             has_unpriced: false,
         };
-        match (&row, owner) {
-            (Some(row), _) => self.owner(row, owner, &mut caller, findings),
-            (None, Owner::Team(_)) => caller.limits.stop(Bound::because(
-                "team_id",
-                "teams",
-                "names a team that is not in the files: save /team/list",
-            )),
-            (None, Owner::User(_)) => caller.limits.stop(self.rows.no_user()),
+        match (caller.row.clone(), owner) {
+            (Some(row), _) => self.read_owner(&row, owner, &mut caller),
+            (None, Owner::Team(_)) => {
+                caller
+                    .limits
+                    .bounds
+                    .add(Bound::because("team_id", "teams", NO_TEAM));
+            }
+            (None, Owner::User(_)) => caller.limits.bounds.add(self.rows.missing_user()),
             (None, Owner::Unowned) => {}
         }
         self.callers.push(caller);
-        self.by_source.insert(source, self.callers.len() - 1);
+        self.by_owner.insert(owner, self.callers.len() - 1);
         self.callers.len() - 1
     }
 
     /// Reads the row of a team or a user.
-    fn owner(
-        &self,
-        row: &Spot<'_>,
-        owner: &Owner,
-        caller: &mut CallerDraft,
-        findings: &mut Vec<Finding>,
-    ) {
-        let source = LimitRow {
+    fn read_owner(&self, row: &Spot<'k>, owner: Owner<'k>, caller: &mut CallerDraft<'k>) {
+        const OF_MODELS: &str =
+            "or another limit of single models is at its team or user, and callers have none";
+        self.findings.set_entry(format!("callers.{}", caller.name));
+        caller.limits = Limits::read(&LimitRow {
             row: row.clone(),
             budget: None,
-            became: format!("callers.{}", caller.name),
             spent_at: self.inputs.spent_at,
-        };
-        caller.limits = LimitsOut::read(&source, findings);
-        let mut walk = Walk {
-            became: &source.became,
-            bounds: &mut caller.limits.bounds,
-            findings,
-        };
+        });
+        let bounds = &mut caller.limits.bounds;
         let is_user = matches!(owner, Owner::User(_));
-        caller.models = self.known.allowed_models(row, is_user, &mut walk);
-        walk.row(Section::Row, row, "", false);
-        caller.is_blocked = is_blocked(row, &mut walk);
+        caller.models = self.known.allowed_models(row, is_user, bounds);
+        bounds.add_row(Section::Row, row, "", false);
+        caller.is_blocked = is_blocked(row);
         // Callers have no limits of single models.
-        if caller.limits.models_out().is_some() {
+        if caller.limits.models_value().is_some() {
             let word = if is_user { "users" } else { "teams" };
-            caller.limits.stop(Bound::because(
-                "model_max_budget",
-                word,
-                "or another limit of single models is at its team or user, and callers have none",
-            ));
+            let bound = Bound::because("model_max_budget", word, OF_MODELS);
+            caller.limits.bounds.add(bound);
         }
+        self.findings.set_entry("");
     }
 
     /// Takes one key.
-    fn key(&mut self, row: &Spot<'_>, imported: &mut Imported) {
+    fn take_key(&mut self, row: Spot<'k>, imported: &mut Imported) {
+        const LEFT_OUT: &str =
+            "limits of models that are not here are left out: the key cannot use those models";
         imported.keys.0 += 1;
-        let token = row.get("token");
-        let Some(hash) = token.as_ref().and_then(Spot::text).and_then(hash_of) else {
-            const MESSAGE: &str = "is no hash of a key: the key is left out";
-            imported
-                .findings
-                .push(row.finding(Grade::Manual, "", MESSAGE));
+        let Some(hash) = row.get_text("token").and_then(hash_of) else {
+            row.manual("is no hash of a key: the key is left out");
             return;
         };
-        let owner = Owner::from_row(row);
-        let index = self.caller(&owner, &mut imported.findings);
+        let owner = Owner::from_row(&row);
+        let index = self.caller(owner);
         let Some(caller) = self.callers.get_mut(index) else {
             return;
         };
-        let alias = text_of(row, "key_alias").and_then(|alias| entry_name(&alias, 50));
+        let alias = row
+            .get_text("key_alias")
+            .and_then(|alias| entry_name(alias, 50));
         let wish = alias.unwrap_or_else(|| format!("key-{}", first_digits(&hash)));
         let name = caller.taken.give(&wish);
-        let source = LimitRow {
-            row: row.clone(),
-            budget: self.rows.budget_of(row),
-            became: format!("callers.{}.keys.{name}", caller.name),
-            spent_at: self.inputs.spent_at,
-        };
-        let mut fields = vec![("hash", New::text(hash))];
+        let path = format!("callers.{}.keys.{name}", caller.name);
+        let of_caller = caller.models.clone();
+        self.findings.set_entry(&*path);
         for field in ["token", "key_alias", "team_id", "user_id"] {
-            if let Some(spot) = row.get(field).filter(|spot| !spot.is_empty()) {
-                let finding = spot.finding(Grade::Exact, &source.became, "");
-                imported.findings.push(finding);
-            }
+            row.filled(field).iter().for_each(Spot::exact);
         }
-        let mut limits = LimitsOut::read(&source, &mut imported.findings);
-        let mut walk = Walk {
-            became: &source.became,
-            bounds: &mut limits.bounds,
-            findings: &mut imported.findings,
+        let (mut limits, models) = self.read_limits(&row);
+        if let Owner::Team(team) = owner {
+            self.findings.set_entry("");
+            let is_for_teams = self.common.is_user_budget_for_teams;
+            self.rows
+                .bind_member(&row, team, is_for_teams, &mut limits.bounds);
+            self.findings.set_entry(&*path);
+        }
+        let is_off = is_blocked(&row);
+        let usable = Usable::new(&of_caller, &models);
+        limits.add_groups(&self.known, &usable);
+        if limits.assign_to_models(&self.known, &usable) {
+            row.approximate(LEFT_OUT);
+        }
+        let mut key = KeyDraft {
+            row,
+            owner,
+            caller: index,
+            models,
+            usable,
+            limits,
         };
-        match &source.budget {
-            Some(budget) => walk.row(Section::Budget, budget, "litellm_budget_table", false),
-            None if row.get("budget_id").is_some_and(|spot| !spot.is_empty()) => {
-                const WHY: &str = "names a budget that is not in the files: save /budget/list too";
-                add_bound(walk.bounds, Bound::because("budget_id", "budgets", WHY));
-            }
-            None => {}
-        }
-        let models = self.known.allowed_models(row, false, &mut walk);
-        walk.row(Section::Row, row, "", true);
-        if let Owner::Team(team) = &owner {
-            member_bounds(
-                &mut walk,
-                row,
-                team,
-                self.rows,
-                self.common.is_user_budget_for_teams,
-            );
-        }
-        walk.became = &source.became;
-        let is_off = is_blocked(row, &mut walk);
-        if let Some(spot) = row.get("expires").filter(|spot| !spot.is_empty())
-            && let Some(seconds) = spot.time()
-        {
-            let time = portcullis::base::calendar::format_time(seconds.saturating_mul(1000));
-            fields.push(("expires", New::text(time)));
-            let finding = spot.finding(Grade::Exact, &source.became, "");
-            imported.findings.push(finding);
-        }
-        let globs = [&caller.models, &models].map(|models| match models {
-            None => Globs::everything(),
-            Some(list) => Globs::new(list.iter().map(|glob| Arc::from(glob.as_str()))),
-        });
-        limits.of_groups(&self.known, &globs);
-        if limits.assign_to_models(&self.known, &globs) {
-            const MESSAGE: &str =
-                "limits of models that are not here are left out: the key cannot use those models";
-            let finding = row.finding(Grade::Approximate, &source.became, MESSAGE);
-            imported.findings.push(finding);
-        }
-        self.price_bound(index, &models, &globs, &mut limits);
-        let bounds = self.bounds_left(index, row, &owner, &models, &globs, &limits);
+        self.bind_by_price(&mut key);
+        let bounds = self.bounds_left(&key);
+        let fields = self.write_key(&key, hash, &bounds, is_off);
         let Some(caller) = self.callers.get_mut(index) else {
             return;
         };
-        let key = format!("{}/{name}", caller.name);
-        let whys: Vec<&str> = bounds.iter().map(|bound| bound.why.as_str()).collect();
-        let names: BTreeSet<&str> = bounds.iter().map(|bound| bound.field.as_str()).collect();
-        let names = names.into_iter().collect::<Vec<_>>().join(", ");
-        if !bounds.is_empty() {
-            let message = format!("is switched off: {}", whys.join("; "));
-            let finding = row.finding(Grade::Unsupported, &source.became, message);
-            imported.findings.push(finding);
-            fields.push(("enabled", New::Bool(false).noted(names)));
-        } else if is_off {
-            fields.push(("enabled", New::Bool(false)));
-        }
-        imported.keys.1 += usize::from(bounds.is_empty() && !is_off && !caller.is_blocked);
+        let is_on = bounds.is_empty() && !is_off && !caller.is_blocked;
+        imported.keys.1 += usize::from(is_on);
         imported
             .stopped
             .extend(bounds.into_iter().map(|bound| Stopped {
-                key: key.clone(),
+                key: format!("{}/{name}", caller.name),
                 word: bound.word,
                 field: bound.field,
                 why: bound.why,
             }));
-        fields.extend(models.iter().map(|models| ("models", New::texts(models))));
-        fields.extend(limits.out().map(|limits| ("limits", limits)));
-        fields.extend(limits.models_out().map(|limits| ("model_limits", limits)));
-        if !self.common.addresses.is_empty() {
-            fields.push(("allow_ips", New::texts(&self.common.addresses)));
-        }
-        if let Some((spot, usd)) = limits.carried(&mut imported.findings) {
+        if let Some((counted_at, usd)) = key.limits.take_spent(&key.row) {
+            let (caller, key) = (caller.name.clone(), name.clone());
             imported.spent.push(Spent {
-                caller: caller.name.clone(),
-                key: name.clone(),
-                counted_at: spot,
+                caller,
+                key,
+                counted_at,
                 usd,
             });
         }
         caller.keys.push(EntryOut {
             name,
-            from: row.format_place(),
+            from: key.row.format_place(),
             fields,
-            below: None,
+            ..EntryOut::default()
         });
+        self.findings.set_entry("");
     }
 
-    /// Returns the first model without a price that a key may use.
-    fn unpriced_model(
-        &mut self,
-        caller: usize,
-        models: &Allowed,
-        may: &[Globs; 2],
-    ) -> Option<String> {
-        // Many keys may use the same models.
-        let of_caller = self.callers.get(caller)?.models.clone();
-        let find = || {
-            let is_usable = |id: &&String| may.iter().all(|globs| globs.matches(id));
-            self.unpriced.iter().find(is_usable).cloned()
+    /// Reads the limits of a key, and the models that it names.
+    fn read_limits(&self, row: &Spot<'k>) -> (Limits, Allowed) {
+        const NO_BUDGET: &str = "names a budget that is not in the files: save /budget/list too";
+        let source = LimitRow {
+            row: row.clone(),
+            budget: self.rows.budget_of(row),
+            spent_at: self.inputs.spent_at,
         };
-        self.lacking
-            .entry((of_caller, models.clone()))
-            .or_insert_with(find)
-            .clone()
+        let mut limits = Limits::read(&source);
+        let bounds = &mut limits.bounds;
+        match &source.budget {
+            Some(budget) => {
+                bounds.add_row(Section::Budget, budget, "litellm_budget_table", false);
+            }
+            None if row.filled("budget_id").is_some() => {
+                bounds.add(Bound::because("budget_id", "budgets", NO_BUDGET));
+            }
+            None => {}
+        }
+        let models = self.known.allowed_models(row, false, bounds);
+        bounds.add_row(Section::Row, row, "", true);
+        (limits, models)
+    }
+
+    /// Writes the fields of a key.
+    fn write_key(
+        &self,
+        key: &KeyDraft<'_>,
+        hash: String,
+        bounds: &[Bound],
+        is_off: bool,
+    ) -> Fields {
+        let mut fields = Fields::default();
+        fields.set("hash", hash);
+        if let Some(spot) = key.row.filled("expires")
+            && let Some(seconds) = spot.time()
+        {
+            fields.set("expires", format_time(seconds.saturating_mul(1000)));
+            spot.exact();
+        }
+        if !bounds.is_empty() {
+            let names: BTreeSet<&str> = bounds.iter().map(|bound| &*bound.field).collect();
+            let names = names.into_iter().collect::<Vec<_>>().join(", ");
+            let whys: Vec<&str> = bounds.iter().map(|bound| &*bound.why).collect();
+            key.row
+                .unsupported(format!("is switched off: {}", whys.join("; ")));
+            fields.set("enabled", New::Bool(false).noted(names));
+        } else if is_off {
+            fields.set("enabled", false);
+        }
+        fields.set_some("models", key.models.as_deref());
+        fields.set_some("limits", key.limits.value());
+        fields.set_some("model_limits", key.limits.models_value());
+        fields.set_list("allow_ips", &self.common.addresses);
+        fields
+    }
+
+    /// Returns the first model without a price that a key may use. Many keys may use the same
+    /// models.
+    fn unpriced_model(&mut self, key: &KeyDraft<'_>) -> Option<&'k str> {
+        let mut models = self.unpriced.iter().filter(|id| !id.contains('*'));
+        let uses = (key.caller, key.models.clone());
+        let found = self.lacking.entry(uses);
+        *found.or_insert_with(|| models.find(|id| key.usable.has(id)).copied())
     }
 
     /// Money cannot be counted where a price is unknown: a key with a budget is bound, or its
     /// budget is dropped.
-    fn price_bound(
-        &mut self,
-        index: usize,
-        models: &Allowed,
-        may: &[Globs; 2],
-        limits: &mut LimitsOut,
-    ) {
-        let of_caller = self
-            .callers
-            .get(index)
-            .is_some_and(|caller| caller.limits.has_money());
-        let lacking = if of_caller || limits.has_money() {
-            self.unpriced_model(index, models, may)
-        } else {
-            None
-        };
-        let is_unpriced =
-            |id: &str| self.unpriced.contains(id) && may.iter().all(|globs| globs.matches(id));
-        let in_models = limits
+    fn bind_by_price(&mut self, key: &mut KeyDraft<'_>) {
+        let lacking = self.unpriced_model(key);
+        let of_key = lacking.is_some() && key.limits.has_money();
+        let of_models = key
+            .limits
             .money_models()
             .flat_map(|model| self.known.with_fallbacks(model))
-            .any(is_unpriced);
-        let of_key = (limits.has_money() && lacking.is_some()) || in_models;
-        let of_caller = of_caller && lacking.is_some();
-        if !of_key && !of_caller {
+            .any(|id| self.unpriced.contains(id) && key.usable.has(id));
+        let caller = self.callers.get_mut(key.caller);
+        let caller = caller.filter(|caller| lacking.is_some() && caller.limits.has_money());
+        if !of_key && !of_models && caller.is_none() {
             return;
         }
-        let bound = Bound::because(
-            "price",
-            "prices",
-            &format!(
-                "of a model that it may use is unknown ({}), and it has a budget: write `price` at the model",
-                lacking.as_deref().map(quote_safely).unwrap_or_default()
-            ),
+        let model = lacking.map(quote_safely).unwrap_or_default();
+        let why = format!(
+            "of a model that it may use is unknown ({model}), and it has a budget: write `price` at the model"
         );
-        if !self.is_loosened(&bound) {
-            limits.stop(bound);
+        let bound = Bound::because("price", "prices", &why);
+        if !is_loosened(&bound, &self.inputs.loosened) {
+            key.limits.bounds.add(bound);
             return;
         }
-        if of_key {
-            limits.drop_money();
+        if of_key || of_models {
+            key.limits.drop_money();
         }
-        if let Some(caller) = self.callers.get_mut(index) {
-            caller.has_unpriced |= of_caller;
+        if let Some(caller) = caller {
+            caller.has_unpriced = true;
         }
     }
 
     /// Returns what bounds a key and is not loosened: of the file, of its caller, and its own.
-    fn bounds_left(
-        &mut self,
-        index: usize,
-        row: &Spot<'_>,
-        owner: &Owner,
-        models: &Allowed,
-        may: &[Globs; 2],
-        limits: &LimitsOut,
-    ) -> Vec<Bound> {
-        let are_prices_needed = |(whose, _): &(Whose, Bound)| *whose == Whose::WithoutPrice;
-        let is_without_price = self.common.bounds.iter().any(are_prices_needed)
-            && (self.unpriced_model(index, models, may).is_some()
-                || self
-                    .unpriced_patterns
-                    .iter()
-                    .any(|name| may.iter().all(|globs| globs.may_match(name))));
-        let Some(caller) = self.callers.get(index) else {
-            return Vec::new();
-        };
-        let is_service_account = row
-            .get("metadata")
-            .is_some_and(|metadata| metadata.get("service_account_id").is_some());
-        let has_budget = limits.has_money()
-            || caller.limits.has_money()
-            || limits.money_models().next().is_some();
-        let binds = |whose: Whose| match whose {
+    fn bounds_left(&mut self, key: &KeyDraft<'_>) -> Vec<Bound> {
+        let mut patterns = self.unpriced.iter().filter(|id| id.contains('*'));
+        let is_unpriced = patterns.any(|pattern| key.usable.may_have(pattern))
+            || self.unpriced_model(key).is_some();
+        let of_caller = self.callers.get(key.caller).map(|caller| &caller.limits);
+        let limits = || [&key.limits].into_iter().chain(of_caller);
+        let has_budget =
+            limits().any(Limits::has_money) || key.limits.money_models().next().is_some();
+        let metadata = key.row.get("metadata");
+        let is_service = metadata.is_some_and(|data| data.get("service_account_id").is_some());
+        let of_file = self.common.bounds.iter().filter(|(whose, _)| match whose {
             Whose::All => true,
-            Whose::WithoutTeam => !matches!(owner, Owner::Team(_)),
-            Whose::ServiceAccount => is_service_account,
-            Whose::WithoutPrice => is_without_price,
+            Whose::WithoutTeam => !matches!(key.owner, Owner::Team(_)),
+            Whose::ServiceAccount => is_service,
+            Whose::WithoutPrice => is_unpriced,
             Whose::WithBudget => has_budget,
-            Whose::OfKind(kind) => self.known.may_use(kind, may),
-        };
-        let of_file = self.common.bounds.iter();
-        of_file
-            .filter(|(whose, _)| binds(*whose))
-            .map(|(_, bound)| bound)
-            .chain(&caller.limits.bounds)
-            .chain(&limits.bounds)
-            .filter(|bound| !self.is_loosened(bound))
+            Whose::OfKind(kind) => self.known.may_use(*kind, &key.usable),
+        });
+        let of_file = of_file.map(|(_, bound)| bound);
+        let of_caller = of_caller
+            .into_iter()
+            .flat_map(|limits| limits.bounds.iter());
+        let all = of_file.chain(of_caller).chain(key.limits.bounds.iter());
+        all.filter(|bound| !is_loosened(bound, &self.inputs.loosened))
             .cloned()
             .collect()
     }
 
-    fn is_loosened(&self, bound: &Bound) -> bool {
-        let is_named = |name: &String| *name == bound.field || Some(name.as_str()) == bound.word;
-        bound.word.is_some() && self.inputs.loosened.iter().any(is_named)
-    }
-
     /// Writes all callers.
-    fn finish(self, spent: &mut Vec<Spent>, findings: &mut Vec<Finding>) -> Vec<EntryOut> {
-        let mut by_keys: HashMap<String, Vec<(u64, u64)>> = HashMap::new();
-        for key in &*spent {
-            by_keys
-                .entry(key.caller.clone())
-                .or_default()
-                .push((key.counted_at, key.usd.0));
-        }
-        let one = |mut caller: CallerDraft| {
+    fn finish(self, spent: &mut Vec<Spent>) -> Vec<EntryOut> {
+        let mut entries = Vec::new();
+        for mut caller in self.callers {
             if caller.has_unpriced {
                 caller.limits.drop_money();
             }
-            if let Some((spot, Usd(usd))) = caller.limits.carried(findings) {
-                // What is counted for its keys counts for the caller, too.
-                let by_keys = by_keys
-                    .get(&caller.name)
-                    .into_iter()
-                    .flatten()
-                    .filter(|(since, _)| *since >= spot);
-                let rest = by_keys.fold(usd, |rest, (_, of_key)| rest.saturating_sub(*of_key));
-                if rest > 0 {
-                    spent.push(Spent {
-                        caller: caller.name.clone(),
-                        key: String::new(),
-                        counted_at: spot,
-                        usd: Usd(rest),
-                    });
-                }
-            }
-            let mut fields = Vec::new();
-            if caller.is_blocked {
-                fields.push(("enabled", New::Bool(false)));
-            }
-            fields.extend(
-                caller
-                    .models
-                    .iter()
-                    .map(|models| ("models", New::texts(models))),
-            );
-            fields.extend(caller.limits.out().map(|limits| ("limits", limits)));
-            EntryOut {
+            caller.add_spent(spent);
+            let mut fields = Fields::default();
+            fields.set_some("enabled", caller.is_blocked.then_some(false));
+            fields.set_some("models", caller.models.as_deref());
+            fields.set_some("limits", caller.limits.value());
+            entries.push(EntryOut {
                 name: caller.name,
-                from: caller.from,
+                from: caller
+                    .row
+                    .as_ref()
+                    .map(Spot::format_place)
+                    .unwrap_or_default(),
                 fields,
                 below: Some(("keys", caller.keys)),
-            }
-        };
-        self.callers.into_iter().map(one).collect()
+            });
+        }
+        entries
     }
 }
 
-/// Returns the text of a field, if it is there.
-fn text_of(row: &Spot<'_>, field: &str) -> Option<String> {
-    let spot = row.get(field).filter(|spot| !spot.is_empty())?;
-    spot.text().map(str::to_owned)
+impl CallerDraft<'_> {
+    /// Adds what was spent. What is counted for its keys counts for the caller, too.
+    fn add_spent(&mut self, spent: &mut Vec<Spent>) {
+        let row = self.row.as_ref();
+        let Some((counted_at, Usd(usd))) = row.and_then(|row| self.limits.take_spent(row)) else {
+            return;
+        };
+        let keys = spent
+            .iter()
+            .filter(|key| key.caller == self.name && key.counted_at >= counted_at);
+        let rest = keys.fold(usd, |rest, key| rest.saturating_sub(key.usd.0));
+        if rest > 0 {
+            let (caller, key) = (self.name.clone(), String::new());
+            spent.push(Spent {
+                caller,
+                key,
+                counted_at,
+                usd: Usd(rest),
+            });
+        }
+    }
+}
+
+fn is_loosened(bound: &Bound, names: &[String]) -> bool {
+    let is_named = |name: &String| *name == bound.field || Some(name.as_str()) == bound.word;
+    bound.word.is_some() && names.iter().any(is_named)
 }
 
 fn first_digits(hash: &str) -> String {
@@ -540,18 +471,15 @@ fn first_digits(hash: &str) -> String {
 }
 
 /// Reads whether a key or its owner is blocked.
-fn is_blocked(row: &Spot<'_>, walk: &mut Walk<'_>) -> bool {
-    let Some(spot) = row.get("blocked").filter(|spot| !spot.is_empty()) else {
-        return false;
-    };
-    walk.findings
-        .push(spot.finding(Grade::Exact, walk.became, ""));
-    spot.flag() == Some(true)
+fn is_blocked(row: &Spot<'_>) -> bool {
+    let spot = row.filled("blocked");
+    spot.iter().for_each(Spot::exact);
+    spot.and_then(|spot| spot.flag()) == Some(true)
 }
 
 /// Reads the hash of a key. A key that stands there itself, as in old databases, is hashed.
 fn hash_of(token: &str) -> Option<String> {
-    if token.len() == 64 && token.bytes().all(|b| b.is_ascii_hexdigit()) {
+    if is_hash(token) {
         return Some(format!("sha256:{}", token.to_ascii_lowercase()));
     }
     token

@@ -1,40 +1,33 @@
 //! LiteLLM: its `config.yaml` becomes `catalog.yaml`, and its virtual keys
 //! `catalog.d/litellm-keys.yaml`.
 
-use std::collections::{BTreeMap, HashSet};
-
-use super::notes::{Finding, Grade};
-use super::write::{Section, write_file, write_rest};
+use super::notes::{Findings, Grade};
+use super::write::{self, EntryOut, write_file, write_rest};
 use super::{Checked, Given, ImportFrom, Imported, Inputs};
-use bound::Bound;
+use access::Known;
 use models::Made;
 use node::Spot;
-use params::World;
-use portcullis::base::problem::{Problem, Problems};
-use portcullis::catalog::Catalog;
+use portcullis::base::problem::{Problem, unless_secret};
 use portcullis::catalog::resolve::resolve_catalog;
 use portcullis::conf::config;
-use portcullis::conf::secret_ref::{ASSUMED, Reference};
-use portcullis::conf::yaml::{self, Node};
-use rules::Whose;
-use settings::Common;
+use portcullis::conf::secret_ref::Reference;
+use portcullis::conf::yaml::{self, Node, Value};
+use settings::read_settings;
+use world::World;
 
 mod access;
 mod account;
 mod address;
 mod bound;
+mod counts;
 mod credential;
 mod draft;
+mod entry;
 mod keys;
 mod limits;
-mod listed;
-mod missing;
-mod model_info;
 mod models;
 mod names;
 mod node;
-mod number;
-mod params;
 mod price;
 mod provider;
 mod routing;
@@ -42,12 +35,12 @@ mod rows;
 mod rules;
 mod settings;
 mod terms;
-mod walk;
+mod world;
 
 pub use rules::LOOSEN_WORDS;
 
 /// The most files that may include each other.
-const MOST_FILES: usize = 100;
+const MAX_FILES: usize = 100;
 /// The file of the keys.
 const KEYS: &str = "catalog.d/litellm-keys.yaml";
 
@@ -56,86 +49,53 @@ pub struct LiteLlm;
 
 impl ImportFrom for LiteLlm {
     fn import(&self, inputs: &Inputs<'_>) -> Result<Imported, Problem> {
+        let findings = Findings::default();
         let files = read_included(inputs)?;
         let trees = files
             .iter()
             .map(parse_tree)
             .collect::<Result<Vec<_>, _>>()?;
-        let rows = rows::read_rows(&inputs.keys)?;
-        let mut findings = Vec::new();
+        let rows = rows::read_rows(&inputs.keys, &findings)?;
         let roots: Vec<Spot<'_>> = files
             .iter()
             .zip(&trees)
-            .map(|(file, tree)| Spot::root(&file.name, tree))
+            .map(|(file, tree)| Spot::root(&file.name, tree, &findings))
             .collect();
-        let (lists, sections) = join_sections(&roots, &mut findings);
-        let world = gather_world(&lists, &sections, inputs, &mut findings);
+        let world = World::new(&roots, inputs);
         let mut made = Made::default();
-        for entry in lists.get("model_list").into_iter().flatten() {
-            made.take_entry(entry, &world, &mut findings);
+        for entry in world.list("model_list") {
+            made.take_entry(entry, &world);
         }
-        let mut common = settings::read_settings(&sections, &world, &mut made, &mut findings);
-        take_guardrails(&lists, &mut common, &mut findings);
-        let has = |section: &str| roots.iter().any(|root| root.get(section).is_some());
-        if has("policies") || has("policy_attachments") {
-            let bound = Bound::new("policies", "guardrails");
-            common.bounds.push((Whose::All, bound));
-        }
-        made.settle(&mut findings);
-        let models = common.rules.finish(&made, &mut findings);
-        let catalog = |findings: &[Finding]| {
-            let sections = [
-                Section {
-                    name: "accounts",
-                    entries: &made.accounts,
-                },
-                Section {
-                    name: "models",
-                    entries: &models,
-                },
-                Section {
-                    name: "callers",
-                    entries: &[],
-                },
-            ];
-            write_file(&head_comment(&inputs.config.name), &sections, findings)
-        };
+        let common = read_settings(&world, &mut made);
+        made.settle();
+        let models = common.rules.finish(&made);
+        let sections: [write::Section<&[EntryOut]>; 3] = [
+            ("accounts", &made.accounts),
+            ("models", &models),
+            ("callers", &[]),
+        ];
+        let head = head_comment(&inputs.config.name);
+        let catalog = write_file(&head, &sections, &findings.list());
         let mut imported = Imported {
-            files: vec![("catalog.yaml".to_owned(), catalog(&findings))],
-            findings,
-            stopped: Vec::new(),
-            keys: (0, 0),
-            spent: Vec::new(),
-            check: Checked::default(),
-            secrets: Vec::new(),
+            files: vec![("catalog.yaml".to_owned(), catalog)],
+            ..Imported::default()
         };
         // What the keys may use is known from the catalog itself.
         let alone = resolve_catalog(&imported.files, &mut assume_secret).ok();
         if !inputs.keys.is_empty() {
-            let text =
-                keys::import_keys(&rows, &made, alone.as_ref(), &common, inputs, &mut imported);
+            let known = Known::new(&made, alone.as_ref());
+            let text = keys::import_keys(&rows, known, &common, inputs, &findings, &mut imported);
             imported.files.push((KEYS.to_owned(), text));
         }
-        let mut seen = HashSet::new();
-        imported
-            .findings
-            .retain(|finding| seen.insert(finding.clone()));
-        // Where no lines are known, the findings keep the order of the file.
-        imported
-            .findings
-            .sort_by(|a, b| (&a.file, a.line).cmp(&(&b.file, b.line)));
-        let mut text = catalog(&imported.findings);
-        let of_config = |finding: &&Finding| {
-            finding.became.is_empty() && files.iter().any(|file| file.name == finding.file)
-        };
-        write_rest(
-            &mut text,
-            imported
-                .findings
-                .iter()
-                .filter(of_config)
-                .filter(|finding| finding.grade != Grade::Exact),
-        );
+        imported.findings = findings.sorted();
+        let mut text = write_file(&head, &sections, &imported.findings);
+        let is_of_config = |name: &String| files.iter().any(|file| file.name == *name);
+        let rest = imported.findings.iter().filter(|finding| {
+            finding.became.is_empty()
+                && finding.grade != Grade::Exact
+                && is_of_config(&finding.file)
+        });
+        write_rest(&mut text, rest);
         if let Some((_, catalog)) = imported.files.first_mut() {
             *catalog = text;
         }
@@ -164,12 +124,13 @@ fn head_comment(name: &str) -> String {
 
 /// Reads the file and all that it includes. What is included counts after the file itself.
 fn read_included(inputs: &Inputs<'_>) -> Result<Vec<Given>, Problem> {
+    let findings = Findings::default();
     let mut files = vec![inputs.config.clone()];
-    let mut spot = 0;
-    while let Some(file) = files.get(spot).cloned() {
-        spot += 1;
+    let mut index = 0;
+    while let Some(file) = files.get(index).cloned() {
+        index += 1;
         let tree = parse_tree(&file)?;
-        let root = Spot::root(&file.name, &tree);
+        let root = Spot::root(&file.name, &tree, &findings);
         for (index, item) in root.get("include").iter().flat_map(Spot::items).enumerate() {
             let name = item
                 .text()
@@ -183,8 +144,8 @@ fn read_included(inputs: &Inputs<'_>) -> Result<Vec<Given>, Problem> {
             if files.iter().any(|known| known.name == given.name) {
                 continue;
             }
-            if files.len() >= MOST_FILES {
-                return Err(item.problem(format!("more than {MOST_FILES} files are included")));
+            if files.len() >= MAX_FILES {
+                return Err(item.problem(format!("more than {MAX_FILES} files are included")));
             }
             files.push(given);
         }
@@ -194,20 +155,24 @@ fn read_included(inputs: &Inputs<'_>) -> Result<Vec<Given>, Problem> {
 
 /// Reads the YAML of a file. No error shows a value.
 fn parse_tree(file: &Given) -> Result<Node<'_>, Problem> {
-    let in_file = |problem: Problem| Problem {
-        file: file.name.clone(),
-        ..problem
+    const NO_MAP: &str = "must be a map, as LiteLLM's config.yaml is";
+    let (tree, mut faults) = match yaml::parse_as(&file.text, |_, key| is_word_of_theirs(key)) {
+        Ok(read) => read,
+        Err(problem) => return Err(in_file(&file.name, problem)),
     };
-    let (tree, faults) =
-        yaml::parse_as(&file.text, |_, key| is_word_of_theirs(key)).map_err(in_file)?;
+    if !matches!(tree.value, Value::Map(_)) {
+        faults.push(Problem::in_text(1, String::new(), NO_MAP.to_owned()));
+    }
     match faults.into_iter().next() {
-        Some(fault) => Err(in_file(fault)),
-        None if Spot::root("", &tree).is_map() => Ok(tree),
-        None => Err(in_file(Problem::in_text(
-            1,
-            String::new(),
-            "must be a map, as LiteLLM's config.yaml is".to_owned(),
-        ))),
+        Some(fault) => Err(in_file(&file.name, fault)),
+        None => Ok(tree),
+    }
+}
+
+fn in_file(name: &str, problem: Problem) -> Problem {
+    Problem {
+        file: name.to_owned(),
+        ..problem
     }
 }
 
@@ -215,149 +180,30 @@ fn parse_tree(file: &Given) -> Result<Node<'_>, Problem> {
 fn is_word_of_theirs(key: &str) -> bool {
     key.len() <= 40
         && key.bytes().all(|b| b.is_ascii_lowercase() || b == b'_')
-        && portcullis::base::problem::unless_secret(key) == key
-}
-
-type Lists<'a> = BTreeMap<&'a str, Vec<Spot<'a>>>;
-
-/// Puts the files together as LiteLLM does: lists are joined, and of anything else the last one
-/// counts.
-fn join_sections<'a>(
-    roots: &[Spot<'a>],
-    findings: &mut Vec<Finding>,
-) -> (Lists<'a>, settings::Sections<'a>) {
-    let (mut lists, mut sections): (Lists<'_>, settings::Sections<'_>) = Default::default();
-    for (key, spot) in roots.iter().flat_map(Spot::entries) {
-        match key {
-            "include" => findings.push(spot.finding(Grade::Exact, "", "")),
-            "model_list" | "credential_list" | "guardrails" if spot.is_list() => {
-                lists.entry(key).or_default().extend(spot.items())
-            }
-            "litellm_settings"
-            | "router_settings"
-            | "general_settings"
-            | "environment_variables" => {
-                if let Some(before) = sections.insert(key, spot) {
-                    findings.push(before.finding(
-                        Grade::Unsupported,
-                        "",
-                        "an included file has this section too, which counts",
-                    ));
-                }
-            }
-            _ => {
-                findings.push(spot.finding(Grade::Unsupported, "", settings::describe_section(key)))
-            }
-        }
-    }
-    (lists, sections)
-}
-
-/// Gathers what entries refer to.
-fn gather_world<'a>(
-    lists: &Lists<'a>,
-    sections: &settings::Sections<'a>,
-    inputs: &'a Inputs<'_>,
-    findings: &mut Vec<Finding>,
-) -> World<'a> {
-    let variables: BTreeMap<&str, Spot<'_>> = sections
-        .get("environment_variables")
-        .into_iter()
-        .flat_map(Spot::entries)
-        .collect();
-    for spot in variables.values() {
-        const MESSAGE: &str =
-            "set this variable in the environment of the gateway if a secret is read from it";
-        findings.push(spot.finding(Grade::Manual, "", MESSAGE));
-    }
-    let mut credentials = BTreeMap::new();
-    for spot in lists.get("credential_list").into_iter().flatten() {
-        match (
-            spot.get("credential_name").as_ref().and_then(Spot::text),
-            spot.get("credential_values"),
-        ) {
-            (Some(name), Some(values)) => {
-                findings.push(spot.finding(
-                    Grade::Exact,
-                    "",
-                    "is written out at each entry that names it",
-                ));
-                credentials.insert(name, values);
-            }
-            (_, _) => findings.push(spot.finding(
-                Grade::Manual,
-                "",
-                "has no `credential_name` or no `credential_values`",
-            )),
-        }
-    }
-    let setting = |section: &str, key: &str| sections.get(section).and_then(|spot| spot.get(key));
-    let aliases = setting("router_settings", "model_group_alias");
-    let aliases = aliases.iter().flat_map(Spot::entries);
-    // A name that stands for itself hides nothing.
-    let hides = |(alias, spot): &(&str, Spot<'_>)| {
-        spot.get("model").as_ref().unwrap_or(spot).text() != Some(alias)
-    };
-    World {
-        environment: inputs.variable,
-        has_keys: !inputs.keys.is_empty(),
-        variables,
-        credentials,
-        aliases: aliases.filter(hides).map(|(alias, _)| alias).collect(),
-        timeout: setting("litellm_settings", "request_timeout")
-            .or_else(|| setting("router_settings", "timeout")),
-        stream_timeout: setting("router_settings", "stream_timeout"),
-    }
-}
-
-/// Takes the guardrails, of which those that are always on bound every key.
-fn take_guardrails(lists: &Lists<'_>, common: &mut Common, findings: &mut Vec<Finding>) {
-    let mut are_on = false;
-    for spot in lists.get("guardrails").into_iter().flatten() {
-        findings.push(spot.finding(
-            Grade::Unsupported,
-            "",
-            settings::describe_section("guardrails"),
-        ));
-        let always = spot
-            .get("litellm_params")
-            .and_then(|params| params.get("default_on"));
-        are_on |= always.is_some_and(|always| always.flag() != Some(false));
-    }
-    if are_on {
-        let bound = Bound::new("guardrails", "guardrails");
-        common.bounds.push((Whose::All, bound));
-    }
+        && unless_secret(key) == key
 }
 
 /// Stands for every secret.
 fn assume_secret(reference: Reference<'_>) -> Result<String, String> {
-    match reference {
-        Reference::Env(_) | Reference::Optional(_) | Reference::File(_) => Ok(ASSUMED.to_owned()),
-        Reference::Ca(_) => Ok("-----BEGIN CERTIFICATE-----".to_owned()),
-    }
+    Ok(reference.stand_in().to_owned())
 }
 
 /// Reads the new files as `check --no-secrets` does.
 fn check_files(files: &[(String, String)]) -> Checked {
     let mut checked = Checked::default();
-    let mut take = |problems: Problems| {
-        checked.errors.extend(problems.0);
-        checked.warnings.extend(problems.1);
-    };
     let (server, catalog): (Vec<_>, Vec<_>) = files
         .iter()
         .cloned()
         .partition(|(name, _)| name == "server.yaml");
     for (name, text) in &server {
         match config::parse_server(name, text, &mut assume_secret) {
-            Ok(server) => take(Problems(Vec::new(), server.warnings)),
-            Err(problems) => take(problems),
+            Ok(server) => checked.warnings.extend(server.warnings),
+            Err(problems) => checked.add(problems),
         }
     }
     match resolve_catalog(&catalog, &mut assume_secret) {
-        Ok(Catalog { warnings, .. }) => take(Problems(Vec::new(), warnings)),
-        Err(problems) => take(problems),
+        Ok(catalog) => checked.warnings.extend(catalog.warnings),
+        Err(problems) => checked.add(problems),
     }
     checked
 }

@@ -3,74 +3,104 @@
 //! LiteLLM reads YAML 1.1, and our reader YAML 1.2: what the two read differently is read here as
 //! LiteLLM does.
 
+use std::ops::RangeInclusive;
+
 use crate::amount::Amount;
-use crate::notes::{Finding, Grade, format_place, join_path};
+use crate::notes::{Finding, Findings, Grade, format_place, join_path};
 use portcullis::base::calendar::seconds_of;
 use portcullis::base::problem::Problem;
 use portcullis::conf::yaml::{Entry, Node, Value};
 
-/// A value with its file, its line and its path.
+/// A value with its file, its line and its path, and the findings about it.
 #[derive(Clone)]
 pub(super) struct Spot<'a> {
     pub(super) file: &'a str,
     pub(super) line: Option<usize>,
     pub(super) path: String,
     pub(super) node: &'a Node<'a>,
+    pub(super) findings: &'a Findings,
 }
+
+/// The finding because of which an entry is left out.
+pub(super) type Lost = Box<Finding>;
 
 impl<'a> Spot<'a> {
     /// Returns the root of a file.
-    pub(super) fn root(file: &'a str, node: &'a Node<'a>) -> Self {
+    pub(super) fn root(file: &'a str, node: &'a Node<'a>, findings: &'a Findings) -> Self {
         Self {
             file,
             line: (node.line > 0).then_some(node.line),
             path: String::new(),
             node,
+            findings,
         }
+    }
+
+    fn below(&self, path: String, line: usize, node: &'a Node<'a>) -> Self {
+        Self {
+            line: (line > 0).then_some(line),
+            path,
+            node,
+            ..*self
+        }
+    }
+
+    fn map(&self) -> &'a [Entry<'a>] {
+        if let Value::Map(entries) = &self.node.value {
+            entries
+        } else {
+            &[]
+        }
+    }
+
+    fn entry(&self, entry: &'a Entry<'a>) -> Self {
+        self.below(join_path(&self.path, &entry.key), entry.line, &entry.node)
     }
 
     /// Returns the value of a key, if one is written.
-    pub(super) fn get(&self, key: &str) -> Option<Spot<'a>> {
-        let Value::Map(entries) = &self.node.value else {
-            return None;
-        };
-        let entry = entries.iter().find(|entry| entry.key == key)?;
-        (!entry.node.is_null()).then(|| self.under(entry))
+    pub(super) fn get(&self, key: &str) -> Option<Self> {
+        let entry = self.map().iter().find(|entry| entry.key == key)?;
+        (!entry.node.is_null()).then(|| self.entry(entry))
+    }
+
+    /// Returns the value of a key that is not empty.
+    pub(super) fn filled(&self, key: &str) -> Option<Self> {
+        self.get(key).filter(|spot| !spot.is_empty())
+    }
+
+    /// Returns the text of a key, if it is not empty.
+    pub(super) fn get_text(&self, key: &str) -> Option<&'a str> {
+        self.filled(key)?.text()
     }
 
     /// Returns the entries of a map whose value is not null.
-    pub(super) fn entries(&self) -> Vec<(&'a str, Spot<'a>)> {
-        let Value::Map(entries) = &self.node.value else {
-            return Vec::new();
-        };
-        let written = entries.iter().filter(|entry| !entry.node.is_null());
+    pub(super) fn entries(&self) -> Vec<(&'a str, Self)> {
+        let written = self.map().iter().filter(|entry| !entry.node.is_null());
         written
-            .map(|entry| (&*entry.key, self.under(entry)))
+            .map(|entry| (&*entry.key, self.entry(entry)))
             .collect()
     }
 
-    fn under(&self, entry: &'a Entry<'a>) -> Spot<'a> {
-        let path = join_path(&self.path, &entry.key);
-        Spot {
-            line: (entry.line > 0).then_some(entry.line),
-            path,
-            node: &entry.node,
-            ..*self
-        }
-    }
-
     /// Returns the items of a list.
-    pub(super) fn items(&self) -> Vec<Spot<'a>> {
+    pub(super) fn items(&self) -> Vec<Self> {
         let Value::List(items) = &self.node.value else {
             return Vec::new();
         };
-        let spot = |(index, node): (usize, &'a Node<'a>)| Spot {
-            line: (node.line > 0).then_some(node.line),
-            path: format!("{}[{index}]", self.path),
-            node,
-            ..*self
-        };
-        items.iter().enumerate().map(spot).collect()
+        let paths = (0..).map(|index| format!("{}[{index}]", self.path));
+        let items = paths.zip(items);
+        items
+            .map(|(path, node)| self.below(path, node.line, node))
+            .collect()
+    }
+
+    /// Returns the items of a list that are texts.
+    pub(super) fn texts(&self) -> Vec<String> {
+        let items = self.items();
+        items
+            .iter()
+            .filter_map(Spot::text)
+            .map(str::to_owned)
+            .collect()
     }
 
     /// Returns the text of a scalar.
@@ -93,6 +123,11 @@ impl<'a> Spot<'a> {
     /// Returns a number that is not negative.
     pub(super) fn amount(&self) -> Option<Amount> {
         Amount::parse(self.text()?)
+    }
+
+    /// Returns a whole number that is not negative.
+    pub(super) fn whole(&self) -> Option<u64> {
+        self.amount()?.whole()
     }
 
     /// Returns a time, in seconds of Unix time. LiteLLM writes some without a zone: they are in
@@ -127,22 +162,64 @@ impl<'a> Spot<'a> {
     }
 
     /// Makes a finding about this value.
-    pub(super) fn finding(
-        &self,
-        grade: Grade,
-        became: &str,
-        message: impl Into<String>,
-    ) -> Finding {
+    pub(super) fn finding(&self, grade: Grade, message: impl Into<String>) -> Finding {
         Finding {
             file: self.file.to_owned(),
             line: self.line,
             path: self.path.clone(),
             grade,
             message: message.into(),
-            became: became.to_owned(),
+            became: self.findings.entry(),
             unset: None,
             after: None,
         }
+    }
+
+    pub(super) fn report(&self, grade: Grade, message: impl Into<String>) {
+        self.findings.add(self.finding(grade, message));
+    }
+
+    pub(super) fn exact(&self) {
+        self.report(Grade::Exact, "");
+    }
+
+    pub(super) fn approximate(&self, message: impl Into<String>) {
+        self.report(Grade::Approximate, message);
+    }
+
+    pub(super) fn manual(&self, message: impl Into<String>) {
+        self.report(Grade::Manual, message);
+    }
+
+    pub(super) fn unsupported(&self, message: impl Into<String>) {
+        self.report(Grade::Unsupported, message);
+    }
+
+    /// Makes the finding because of which the entry is left out. It became part of nothing.
+    pub(super) fn lost(&self, grade: Grade, why: impl std::fmt::Display) -> Lost {
+        Box::new(Finding {
+            became: String::new(),
+            ..self.finding(grade, format!("{why}: the entry is left out"))
+        })
+    }
+
+    /// Reads a truth value, which becomes this field.
+    pub(super) fn read_flag(&self, field: &str) -> Option<bool> {
+        let flag = self.flag();
+        match flag {
+            Some(_) => self.exact(),
+            None => self.manual(format!("must be true or false: write `{field}` by hand")),
+        }
+        flag
+    }
+
+    /// Reads a whole number in this range, which becomes this field.
+    pub(super) fn read_whole(&self, range: RangeInclusive<u64>, field: &str) -> Option<u64> {
+        let number = self.whole().filter(|number| range.contains(number));
+        if number.is_none() {
+            self.manual(format!("must be a whole number: write `{field}` by hand"));
+        }
+        number
     }
 
     /// Makes an error about this value.
@@ -170,21 +247,20 @@ pub(super) fn of_json(value: serde_json::Value) -> Node<'static> {
             Ok(_) | Err(_) => Value::Quoted(text.into()),
         },
         Json::Array(items) => Value::List(items.into_iter().map(of_json).collect()),
-        Json::Object(entries) => Value::Map(
-            entries
-                .into_iter()
-                .map(|(key, value)| Entry {
-                    key: key.into(),
-                    line: 0,
-                    column: 0,
-                    node: of_json(value),
-                })
-                .collect(),
-        ),
+        Json::Object(map) => Value::Map(map.into_iter().map(entry_of_json).collect()),
     };
     Node {
         line: 0,
         column: 0,
         value,
+    }
+}
+
+fn entry_of_json(entry: (String, serde_json::Value)) -> Entry<'static> {
+    Entry {
+        key: entry.0.into(),
+        line: 0,
+        column: 0,
+        node: of_json(entry.1),
     }
 }

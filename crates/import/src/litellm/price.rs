@@ -1,7 +1,13 @@
-//! The price of an entry: LiteLLM writes US dollars for a token, we for a million.
+//! The price of an entry: LiteLLM writes US dollars for a token, we for a million. Entries whose
+//! name for the model, or whose address, does not show which model it is have a price of
+//! Portcullis' own list: a deployment of Azure, a region of Vertex AI.
 
+use super::draft::Draft;
+use super::entry::Entry;
 use super::node::Spot;
-use crate::notes::{Finding, Grade};
+use crate::notes::Grade;
+use crate::write::Fields;
+use portcullis::conf::price::{Million, Rates, list};
 use portcullis::conf::yaml::edit::New;
 
 /// The fields that have a counterpart.
@@ -14,112 +20,172 @@ const FIELDS: [(&str, &str); 5] = [
 ];
 
 /// The thresholds for which LiteLLM has prices.
-const LONG: [(&str, u32); 4] = [
+const LONG: [(&str, u64); 4] = [
     ("_above_128k_tokens", 128_000),
     ("_above_200k_tokens", 200_000),
     ("_above_272k_tokens", 272_000),
     ("_above_512k_tokens", 512_000),
 ];
 
-/// The fields of a price that a place has, taken out of it one by one.
-pub(super) type Take<'t, 'a> = dyn FnMut(&str) -> Option<Spot<'a>> + 't;
-
-/// Makes the price of a target, if one is written. All findings become part of `became`.
-pub(super) fn read_price<'a>(
-    take: &mut Take<'_, 'a>,
-    became: &str,
-    findings: &mut Vec<Finding>,
-) -> Option<New> {
-    let plain = read_rates(take, "", findings, became);
-    let long = LONG.iter().find_map(|(end, above)| {
-        let (fields, places) = read_rates(take, end, findings, became)?;
-        Some((*above, fields, places))
-    });
-    let Some((mut fields, places)) = plain else {
-        for spot in long.iter().flat_map(|(_, _, places)| places) {
-            findings.push(spot.finding(
-                Grade::Manual,
-                became,
-                "needs `input` and `output` too: write `price` by hand",
-            ));
-        }
-        return None;
-    };
-    let is_whole = |fields: &[(String, New)]| {
-        ["input", "output"]
-            .iter()
-            .all(|needed| fields.iter().any(|(field, _)| field == needed))
-    };
-    if !is_whole(&fields) {
-        const MESSAGE: &str = "a price here has `input` and `output`, and only a part of it is written: write `price` by hand, or the price \
-                            of Portcullis' own list is used";
-        let all = places
-            .iter()
-            .chain(long.iter().flat_map(|(_, _, places)| places));
-        findings.extend(all.map(|spot| spot.finding(Grade::Manual, became, MESSAGE)));
-        return None;
-    }
-    findings.extend(
-        places
-            .iter()
-            .map(|spot| spot.finding(Grade::Exact, became, "")),
-    );
-    if let Some((above, rates, places)) = long {
-        if is_whole(&rates) {
-            let above = ("above".to_owned(), New::Number(above.to_string()));
-            fields.push((
-                "long".to_owned(),
-                New::Map(std::iter::once(above).chain(rates).collect()),
-            ));
-            findings.extend(
-                places
-                    .iter()
-                    .map(|spot| spot.finding(Grade::Exact, became, "")),
-            );
-        } else {
-            const MESSAGE: &str = "`long` needs `input` and `output`: write it by hand";
-            findings.extend(
-                places
-                    .iter()
-                    .map(|spot| spot.finding(Grade::Manual, became, MESSAGE)),
-            );
-        }
-    }
-    Some(New::Map(fields))
+/// Rates that belong together, and where they stand.
+struct RatesOut<'a> {
+    fields: Fields,
+    spots: Vec<Spot<'a>>,
 }
 
-/// Reads the rates whose fields end so. Returns `None` if none is written.
-#[expect(clippy::type_complexity, reason = "the fields, and where they stand")]
-fn read_rates<'a>(
-    take: &mut Take<'_, 'a>,
-    end: &str,
-    findings: &mut Vec<Finding>,
-    became: &str,
-) -> Option<(Vec<(String, New)>, Vec<Spot<'a>>)> {
-    let (mut fields, mut places) = (Vec::new(), Vec::new());
-    for (theirs, ours) in FIELDS {
-        let Some(spot) = take(&format!("{theirs}{end}")) else {
-            continue;
-        };
-        match spot.amount().and_then(|amount| amount.million().text()) {
-            Some((million, exact)) => {
-                fields.push((ours.to_owned(), New::Number(million)));
-                if exact {
-                    places.push(spot);
-                } else {
-                    findings.push(spot.finding(
-                        Grade::Approximate,
-                        became,
-                        "is rounded up to six decimals",
-                    ));
-                }
-            }
-            None => findings.push(spot.finding(
+/// Makes the price of a target, if one is written.
+pub(super) fn read_price(entry: &mut Entry<'_>) -> Option<New> {
+    const PARTIAL: &str = "a price here has `input` and `output`, and only a part of it is written: write `price` by hand, or the price \
+                           of Portcullis' own list is used";
+    let mut plain = RatesOut::read(entry, "");
+    let mut lengths = LONG.into_iter();
+    let long = lengths.find_map(|(end, above)| Some((above, RatesOut::read(entry, end)?)));
+    let Some(price) = plain.as_mut().filter(|price| price.is_whole()) else {
+        for rates in plain.iter().chain(long.iter().map(|(_, rates)| rates)) {
+            rates.report(Grade::Manual, PARTIAL);
+        }
+        return None;
+    };
+    price.report(Grade::Exact, "");
+    match long {
+        Some((above, rates)) if rates.is_whole() => {
+            rates.report(Grade::Exact, "");
+            let mut fields = Fields::default();
+            fields.set("above", above);
+            fields.extend(rates.fields);
+            price.fields.set_some("long", fields.map());
+        }
+        Some((_, rates)) => {
+            rates.report(
                 Grade::Manual,
-                became,
-                "is no price: write `price` by hand",
-            )),
+                "`long` needs `input` and `output`: write it by hand",
+            );
+        }
+        None => {}
+    }
+    plain?.fields.map()
+}
+
+impl<'a> RatesOut<'a> {
+    /// Reads the rates whose fields end so. Returns `None` if none is written.
+    fn read(entry: &mut Entry<'a>, end: &str) -> Option<Self> {
+        let (mut fields, mut spots) = (Fields::default(), Vec::new());
+        for (theirs, ours) in FIELDS {
+            let Some(spot) = entry.take(&format!("{theirs}{end}")) else {
+                continue;
+            };
+            let million = spot.amount().and_then(|amount| amount.million().text());
+            let Some((million, is_exact)) = million else {
+                spot.manual("is no price: write `price` by hand");
+                continue;
+            };
+            fields.set(ours, New::Number(million));
+            if is_exact {
+                spots.push(spot);
+            } else {
+                spot.approximate("is rounded up to six decimals");
+            }
+        }
+        (!fields.is_empty()).then_some(Self { fields, spots })
+    }
+
+    fn is_whole(&self) -> bool {
+        let has = |field: &str| self.fields.iter().any(|(name, _)| name == field);
+        has("input") && has("output")
+    }
+
+    fn report(&self, grade: Grade, message: &str) {
+        for spot in &self.spots {
+            spot.report(grade, message);
         }
     }
-    (!fields.is_empty()).then_some((fields, places))
+}
+
+const NO_PRICE: &str = "Portcullis' list of prices has no such model: write `price` at the target";
+const KNOWN: &str = "Portcullis knows the price by the account and its name for the model";
+const OF_REGION: &str =
+    "has the price of Vertex AI's global address: in some regions some models cost more";
+const OF_DEPLOYMENT: &str = "has the price of OpenAI's model that is called as the deployment is";
+
+/// Returns the price to write at the target of an entry.
+pub(super) fn list_price(
+    draft: &Draft,
+    model: &str,
+    name: &Spot<'_>,
+    base_model: Option<&Spot<'_>>,
+) -> Option<New> {
+    if let Some(spot) = base_model {
+        return price_of_base(draft, model, spot);
+    }
+    let field = |field: &str| draft.fields.text(field);
+    let (provider, message) = match (field("dialect"), field("location")) {
+        (Some("azure"), _) => ("openai", OF_DEPLOYMENT),
+        (Some("vertex"), Some(location)) if location != "global" => ("vertex", OF_REGION),
+        (_, _) => return None,
+    };
+    let price = price_value(provider, model)?;
+    name.approximate(message);
+    Some(price)
+}
+
+/// Returns the price of the model that an entry names as its `base_model`, such as
+/// `azure/gpt-4o-2024-08-06`.
+fn price_of_base(draft: &Draft, model: &str, spot: &Spot<'_>) -> Option<New> {
+    if is_known(draft, model) {
+        spot.report(Grade::Exact, KNOWN);
+        return None;
+    }
+    let named = spot.text().unwrap_or_default();
+    let (provider, model) = named.split_once('/').unwrap_or(("openai", named));
+    let price = match provider {
+        // What runs at Azure costs what it costs at OpenAI.
+        "azure" => price_value("openai", model),
+        "vertex_ai" => price_value("vertex", model),
+        _ => price_value(provider, model),
+    };
+    match price {
+        Some(_) => spot.approximate(format!(
+            "has the price of this model in Portcullis' list of {}",
+            list::price_date()
+        )),
+        None => spot.manual(NO_PRICE),
+    }
+    price
+}
+
+/// Returns whether the gateway finds the price by itself.
+fn is_known(draft: &Draft, model: &str) -> bool {
+    let field = |field: &str| draft.fields.text(field);
+    let provider = field("preset").or(field("dialect"));
+    field("base_url").is_none()
+        && field("location").is_none_or(|location| location == "global")
+        && provider.is_some_and(|provider| list::find_price(provider, model).is_some())
+}
+
+/// Writes a price of the list as the catalog has it.
+fn price_value(provider: &str, model: &str) -> Option<New> {
+    let price = list::find_price(provider, model)?;
+    let mut fields = Fields::default();
+    set_rates(&mut fields, &price.rates?);
+    if let Some(long) = price.long {
+        let mut rates = Fields::default();
+        rates.set("above", long.above);
+        set_rates(&mut rates, &long.rates);
+        fields.set_some("long", rates.map());
+    }
+    fields.map()
+}
+
+fn set_rates(fields: &mut Fields, rates: &Rates) {
+    for (field, rate, default) in [
+        ("input", rates.input, None),
+        ("output", rates.output, None),
+        ("cached_input", rates.cached_input, Some(rates.input)),
+        ("cache_write", rates.cache_write, Some(rates.input)),
+        ("thinking", rates.thinking, Some(rates.output)),
+    ] {
+        if Some(rate) != default {
+            fields.set(field, New::Number(Million(rate).to_string()));
+        }
+    }
 }

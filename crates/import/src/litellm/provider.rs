@@ -4,6 +4,8 @@ use std::sync::LazyLock;
 
 use dialects::upstream::{self, Litellm};
 
+use Ours::{Dialect, Preset, Server};
+
 /// The counterpart of a provider.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ours {
@@ -21,17 +23,50 @@ pub(super) struct ProviderRow {
     pub(super) name: &'static str,
     pub(super) ours: Ours,
     /// The environment variables in which LiteLLM looks for the key if none is written.
-    pub(super) keys: &'static [&'static str],
+    pub(super) keys: Names,
     /// The environment variables in which LiteLLM looks for the address if none is written.
-    pub(super) bases: &'static [&'static str],
+    pub(super) bases: Names,
 }
 
-const fn provider_row(
-    name: &'static str,
-    ours: Ours,
-    keys: &'static [&'static str],
-    bases: &'static [&'static str],
-) -> ProviderRow {
+/// The providers that have a counterpart here.
+static ALL: LazyLock<Vec<ProviderRow>> = LazyLock::new(|| {
+    let mut all = OF_OPENAI.to_vec();
+    for protocol in upstream::ALL {
+        let Litellm { names, keys, bases } = protocol.litellm;
+        all.extend(
+            names
+                .iter()
+                .map(|name| provider_row(name, Dialect(protocol.name), keys, bases)),
+        );
+    }
+    all
+});
+
+/// Those whose servers speak OpenAI's format.
+#[rustfmt::skip]
+const OF_OPENAI: &[ProviderRow] = &[
+    provider_row("openai", Preset("openai"), &["OPENAI_API_KEY"], &["OPENAI_BASE_URL", "OPENAI_API_BASE"]),
+    provider_row("text-completion-openai", Preset("openai"), &["OPENAI_API_KEY"], &["OPENAI_BASE_URL", "OPENAI_API_BASE"]),
+    provider_row("groq", Preset("groq"), &["GROQ_API_KEY"], &[]),
+    provider_row("mistral", Preset("mistral"), &["MISTRAL_API_KEY"], &["MISTRAL_API_BASE"]),
+    provider_row("xai", Preset("xai"), &["XAI_API_KEY"], &["XAI_API_BASE"]),
+    provider_row("deepseek", Preset("deepseek"), &["DEEPSEEK_API_KEY"], &["DEEPSEEK_API_BASE"]),
+    provider_row("openrouter", Preset("openrouter"), &["OPENROUTER_API_KEY", "OR_API_KEY"], &["OPENROUTER_API_BASE"]),
+    provider_row("perplexity", Preset("perplexity"), &["PERPLEXITYAI_API_KEY", "PERPLEXITY_API_KEY"], &["PERPLEXITY_API_BASE"]),
+    provider_row("together_ai", Preset("together"), &["TOGETHER_API_KEY", "TOGETHER_AI_API_KEY", "TOGETHERAI_API_KEY"], &[]),
+    provider_row("fireworks_ai", Preset("fireworks"), &["FIREWORKS_API_KEY", "FIREWORKS_AI_API_KEY"], &["FIREWORKS_API_BASE"]),
+    provider_row("cerebras", Preset("cerebras"), &["CEREBRAS_API_KEY"], &["CEREBRAS_API_BASE"]),
+    provider_row("hosted_vllm", Server(Some("vllm")), &[], &["HOSTED_VLLM_API_BASE"]),
+    provider_row("lm_studio", Server(None), &[], &["LM_STUDIO_API_BASE"]),
+    provider_row("llamafile", Server(Some("llama_cpp")), &[], &["LLAMAFILE_API_BASE"]),
+    provider_row("openai_like", Server(None), &[], &["OPENAI_LIKE_API_BASE"]),
+    provider_row("custom_openai", Server(None), &[], &[]),
+    provider_row("litellm_proxy", Server(None), &["LITELLM_PROXY_API_KEY"], &["LITELLM_PROXY_API_BASE"]),
+];
+
+type Names = &'static [&'static str];
+
+const fn provider_row(name: &'static str, ours: Ours, keys: Names, bases: Names) -> ProviderRow {
     ProviderRow {
         name,
         ours,
@@ -40,228 +75,82 @@ const fn provider_row(
     }
 }
 
-use Ours::{Dialect, Preset, Server};
-
-/// The providers that have a counterpart here.
-static ALL: LazyLock<Vec<ProviderRow>> = LazyLock::new(|| {
-    let dialects = upstream::ALL.iter().flat_map(|protocol| {
-        let Litellm { names, keys, bases } = protocol.litellm;
-        names
-            .iter()
-            .map(move |name| provider_row(name, Dialect(protocol.name), keys, bases))
-    });
-    dialects.chain(OF_OPENAI.iter().copied()).collect()
-});
-
-/// Those whose servers speak OpenAI's format.
-const OF_OPENAI: &[ProviderRow] = &[
-    provider_row(
-        "openai",
-        Preset("openai"),
-        &["OPENAI_API_KEY"],
-        &["OPENAI_BASE_URL", "OPENAI_API_BASE"],
-    ),
-    provider_row(
-        "text-completion-openai",
-        Preset("openai"),
-        &["OPENAI_API_KEY"],
-        &["OPENAI_BASE_URL", "OPENAI_API_BASE"],
-    ),
-    provider_row("groq", Preset("groq"), &["GROQ_API_KEY"], &[]),
-    provider_row(
-        "mistral",
-        Preset("mistral"),
-        &["MISTRAL_API_KEY"],
-        &["MISTRAL_API_BASE"],
-    ),
-    provider_row("xai", Preset("xai"), &["XAI_API_KEY"], &["XAI_API_BASE"]),
-    provider_row(
-        "deepseek",
-        Preset("deepseek"),
-        &["DEEPSEEK_API_KEY"],
-        &["DEEPSEEK_API_BASE"],
-    ),
-    provider_row(
-        "openrouter",
-        Preset("openrouter"),
-        &["OPENROUTER_API_KEY", "OR_API_KEY"],
-        &["OPENROUTER_API_BASE"],
-    ),
-    provider_row(
-        "perplexity",
-        Preset("perplexity"),
-        &["PERPLEXITYAI_API_KEY", "PERPLEXITY_API_KEY"],
-        &["PERPLEXITY_API_BASE"],
-    ),
-    provider_row(
-        "together_ai",
-        Preset("together"),
-        &[
-            "TOGETHER_API_KEY",
-            "TOGETHER_AI_API_KEY",
-            "TOGETHERAI_API_KEY",
-        ],
-        &[],
-    ),
-    provider_row(
-        "fireworks_ai",
-        Preset("fireworks"),
-        &["FIREWORKS_API_KEY", "FIREWORKS_AI_API_KEY"],
-        &["FIREWORKS_API_BASE"],
-    ),
-    provider_row(
-        "cerebras",
-        Preset("cerebras"),
-        &["CEREBRAS_API_KEY"],
-        &["CEREBRAS_API_BASE"],
-    ),
-    provider_row(
-        "hosted_vllm",
-        Server(Some("vllm")),
-        &[],
-        &["HOSTED_VLLM_API_BASE"],
-    ),
-    provider_row("lm_studio", Server(None), &[], &["LM_STUDIO_API_BASE"]),
-    provider_row(
-        "llamafile",
-        Server(Some("llama_cpp")),
-        &[],
-        &["LLAMAFILE_API_BASE"],
-    ),
-    provider_row("openai_like", Server(None), &[], &["OPENAI_LIKE_API_BASE"]),
-    provider_row("custom_openai", Server(None), &[], &[]),
-    provider_row(
-        "litellm_proxy",
-        Server(None),
-        &["LITELLM_PROXY_API_KEY"],
-        &["LITELLM_PROXY_API_BASE"],
-    ),
-];
-
-pub(super) fn find_provider(name: &str) -> Option<&'static ProviderRow> {
+fn find_provider(name: &str) -> Option<&'static ProviderRow> {
     ALL.iter().find(|row| row.name == name)
 }
 
 /// The provider and the model in `litellm_params.model`.
-pub(super) enum ProviderOf<'m> {
-    /// A provider with a counterpart, and its own name for the model. `guessed` says that the
-    /// provider follows from the model's name only.
-    Known {
-        row: &'static ProviderRow,
-        model: &'m str,
-        guessed: bool,
-    },
-    /// Nothing that has a counterpart here, with the reason.
-    Other(&'static str),
+pub(super) struct Provided<'m> {
+    pub(super) row: &'static ProviderRow,
+    /// The provider's own name for the model.
+    pub(super) model: &'m str,
+    /// True if the provider follows from the model's name only.
+    pub(super) is_guessed: bool,
 }
 
 /// Finds the provider of a model as LiteLLM does: the text before the first slash, else the name of
-/// a well-known model. `custom` is `custom_llm_provider`.
-pub(super) fn of_model<'m>(model: &'m str, custom: Option<&str>) -> ProviderOf<'m> {
-    const NOT_HERE: &str = "Portcullis has no dialect for this provider: the entry is left out";
-    if let Some(custom) = custom {
-        let Some(row) = find_provider(custom) else {
-            return ProviderOf::Other(NOT_HERE);
-        };
-        let model = model
-            .strip_prefix(custom)
-            .and_then(|rest| rest.strip_prefix('/'))
-            .unwrap_or(model);
-        return model_of_row(row, model, false);
-    }
-    match model.split_once('/') {
-        Some((prefix, rest)) => match find_provider(prefix) {
-            Some(row) => model_of_row(row, rest, false),
-            None => ProviderOf::Other(NOT_HERE),
-        },
-        None => match find_provider(by_name(model)) {
-            Some(row) => model_of_row(row, model, true),
-            None => ProviderOf::Other(NOT_HERE),
-        },
-    }
-}
-
-fn model_of_row<'m>(row: &'static ProviderRow, model: &'m str, guessed: bool) -> ProviderOf<'m> {
-    const ROUTE: &str = "this way of Bedrock has no counterpart: Portcullis uses Converse, and Claude's own format. The entry is left out";
-    const GARDEN: &str =
-        "Portcullis speaks to Gemini and Claude on Vertex AI only: the entry is left out";
-    let model = match row.ours {
-        Dialect("bedrock") => {
-            let plain = ["converse/", "invoke/"]
-                .iter()
-                .find_map(|way| model.strip_prefix(way))
-                .unwrap_or(model);
-            if plain.contains('/') && !plain.starts_with("arn:") {
-                return ProviderOf::Other(ROUTE);
-            }
-            plain
-        }
-        Dialect("vertex") => {
-            let plain = model.strip_prefix("gemini/").unwrap_or(model);
-            if !plain.starts_with("gemini")
-                && !plain.starts_with("claude")
-                && !plain.contains("embedding")
-                && plain != "*"
-            {
-                return ProviderOf::Other(GARDEN);
-            }
-            plain
-        }
-        Preset(_) | Dialect(_) | Server(_) => model,
+/// a well-known model. `custom` is `custom_llm_provider`. The error is why there is no counterpart.
+pub(super) fn provider_of_model<'m>(
+    model: &'m str,
+    custom: Option<&str>,
+) -> Result<Provided<'m>, &'static str> {
+    const NOT_HERE: &str = "Portcullis has no dialect for this provider";
+    const ROUTE: &str =
+        "this way of Bedrock has no counterpart: Portcullis uses Converse, and Claude's own format";
+    const GARDEN: &str = "Portcullis speaks to Gemini and Claude on Vertex AI only";
+    let is_guessed = custom.is_none() && !model.contains('/');
+    let (provider, rest) = match (custom, model.split_once('/')) {
+        (Some(custom), Some((prefix, rest))) if prefix == custom => (custom, rest),
+        (Some(custom), _) => (custom, model),
+        (None, Some(split)) => split,
+        (None, None) => (provider_by_name(model), model),
     };
-    if model.is_empty() {
-        return ProviderOf::Other("names no model: the entry is left out");
-    }
-    ProviderOf::Known {
-        row,
-        model,
-        guessed,
+    let row = find_provider(provider).ok_or(NOT_HERE)?;
+    let without = |prefix: &str| rest.strip_prefix(prefix);
+    let model = match row.ours {
+        Dialect("bedrock") => without("converse/").or(without("invoke/")).unwrap_or(rest),
+        Dialect("vertex") => without("gemini/").unwrap_or(rest),
+        Preset(_) | Dialect(_) | Server(_) => rest,
+    };
+    let is_of_vertex = model.starts_with("gemini")
+        || model.starts_with("claude")
+        || model.contains("embedding")
+        || model == "*";
+    match row.ours {
+        _ if model.is_empty() => Err("names no model"),
+        Dialect("bedrock") if model.contains('/') && !model.starts_with("arn:") => Err(ROUTE),
+        Dialect("vertex") if !is_of_vertex => Err(GARDEN),
+        Preset(_) | Dialect(_) | Server(_) => Ok(Provided {
+            row,
+            model,
+            is_guessed,
+        }),
     }
 }
 
-/// Returns the provider of a well-known model without a prefix. LiteLLM has a list of names; this
-/// knows their beginnings. LiteLLM refuses all other names.
-fn by_name(model: &str) -> &'static str {
-    let begins = |with: &[&str]| with.iter().any(|with| model.starts_with(with));
-    if begins(&["claude"]) {
-        "anthropic"
-    } else if begins(&["gemini"]) {
-        "vertex_ai"
-    } else if begins(&["command", "embed-", "rerank-"]) {
-        "cohere"
-    } else if begins(&[
-        "anthropic.",
-        "amazon.",
-        "meta.",
-        "mistral.",
-        "cohere.",
-        "us.",
-        "eu.",
-        "apac.",
-        "global.",
-    ]) {
-        "bedrock"
-    } else if begins(&[
-        "gpt",
-        "o1",
-        "o3",
-        "o4",
-        "chatgpt",
-        "ft:",
-        "text-",
-        "dall-e",
-        "whisper",
-        "tts",
-        "omni-",
-        "codex",
-        "davinci",
-        "babbage",
-        "computer-use",
-        "sora",
-    ]) || model == "*"
-    {
-        "openai"
-    } else {
-        ""
+/// The beginnings of well-known models without a prefix. LiteLLM has a list of names, and refuses
+/// all others.
+const BEGINNINGS: [(&str, &str); 5] = [
+    ("anthropic", "claude"),
+    ("vertex_ai", "gemini"),
+    ("cohere", "command embed- rerank-"),
+    (
+        "bedrock",
+        "anthropic. amazon. meta. mistral. cohere. us. eu. apac. global.",
+    ),
+    (
+        "openai",
+        "gpt o1 o3 o4 chatgpt ft: text- dall-e whisper tts omni- codex davinci babbage computer-use \
+         sora",
+    ),
+];
+
+fn provider_by_name(model: &str) -> &'static str {
+    let begins = |list: &str| list.split(' ').any(|begin| model.starts_with(begin));
+    let found = BEGINNINGS.iter().find(|(_, list)| begins(list));
+    match found {
+        Some((provider, _)) => provider,
+        None if model == "*" => "openai",
+        None => "",
     }
 }

@@ -1,12 +1,12 @@
 //! How the targets of a model share requests, and which models stand in for it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
-use super::models::{GroupDraft, Made, TargetDraft, place_of};
+use super::models::{GroupDraft, Made, TargetDraft, format_entry_place};
 use super::node::Spot;
 use crate::amount::Amount;
-use crate::notes::{Finding, Grade};
-use crate::write::EntryOut;
+use crate::notes::Grade;
+use crate::write::{EntryOut, Fields};
 use portcullis::conf::yaml::edit::New;
 
 /// The lists of other models, by the model that they stand in for.
@@ -30,294 +30,209 @@ pub(super) struct Rules {
 
 impl Others {
     /// Reads a list such as `[{gpt-4o: [a, b]}, {"*": [c]}]`.
-    pub(super) fn read(&mut self, spot: &Spot<'_>, made: &Made<'_>, findings: &mut Vec<Finding>) {
+    pub(super) fn read(&mut self, spot: &Spot<'_>, made: &Made<'_>) {
         if !spot.is_list() {
-            findings.push(spot.finding(
-                Grade::Manual,
-                "",
-                "must be a list: write `fallbacks` by hand",
-            ));
-            return;
+            spot.manual("must be a list: write `fallbacks` by hand");
         }
-        for item in spot.items() {
-            for (model, list) in item.entries() {
-                let became = format!("models.{model}");
-                let (is_all, is_known) = (model == "*", made.has(model));
-                if !is_all && !is_known {
-                    let finding = list.finding(Grade::Unsupported, "", "its list is left out");
-                    findings.push(made.missing.finding_about(model, finding));
-                    continue;
-                }
-                let names = read_names(&list, made, findings);
-                findings.push(match (names.is_empty(), is_all) {
-                    (true, _) => list.finding(Grade::Unsupported, "", NONE_LEFT),
-                    (false, true) => list.finding(Grade::Exact, "", ""),
-                    (false, false) => list.finding(Grade::Exact, &became, ""),
-                });
-                if is_all {
-                    self.default.extend(names);
-                } else {
-                    self.lists
-                        .entry(model.to_owned())
-                        .or_default()
-                        .extend(names);
-                }
+        for (model, list) in spot.items().iter().flat_map(Spot::entries) {
+            if model == "*" {
+                self.default.extend(read_names(&list, made, ""));
+            } else if made.has(model) {
+                spot.findings.set_entry(format!("models.{model}"));
+                let names = read_names(&list, made, "");
+                self.lists
+                    .entry(model.to_owned())
+                    .or_default()
+                    .extend(names);
+            } else {
+                made.missing
+                    .report(&list, model, Grade::Unsupported, "its list is left out");
             }
+            spot.findings.set_entry("");
         }
     }
 
     /// Reads `default_fallbacks`.
-    pub(super) fn read_default(
-        &mut self,
-        spot: &Spot<'_>,
-        made: &Made<'_>,
-        findings: &mut Vec<Finding>,
-    ) {
-        let names = read_names(spot, made, findings);
-        findings.push(match names.is_empty() {
-            true => spot.finding(Grade::Unsupported, "", NONE_LEFT),
-            false => spot.finding(
-                Grade::Exact,
-                "",
-                "is written at each model that has no fallbacks of its own",
-            ),
-        });
-        self.default.extend(names);
+    pub(super) fn read_default(&mut self, spot: &Spot<'_>, made: &Made<'_>) {
+        let message = "is written at each model that has no fallbacks of its own";
+        self.default.extend(read_names(spot, made, message));
     }
 
     /// Returns the list of a model.
     fn named_for(&self, model: &str) -> &[String] {
         self.lists.get(model).unwrap_or(&self.default)
     }
+
+    /// Returns the fallbacks of a model and those of its fallbacks, as far as LiteLLM follows them.
+    fn chain(&self, model: &str) -> Vec<String> {
+        const MAX_DEPTH: usize = 5;
+        const MAX_NAMES: usize = 20;
+        let mut all = vec![model];
+        let mut level = vec![model];
+        for _ in 0..MAX_DEPTH {
+            let mut next = Vec::new();
+            for name in level.into_iter().flat_map(|model| self.named_for(model)) {
+                if all.len() <= MAX_NAMES && !all.contains(&name.as_str()) {
+                    all.push(name);
+                    next.push(name.as_str());
+                }
+            }
+            level = next;
+        }
+        all.into_iter().skip(1).map(str::to_owned).collect()
+    }
 }
 
-/// The report's text for a list without names that are models here.
-const NONE_LEFT: &str = "no model of this list is here, so nothing is written";
-
 /// Reads the names of a list, without those that are no models here.
-fn read_names(spot: &Spot<'_>, made: &Made<'_>, findings: &mut Vec<Finding>) -> Vec<String> {
+fn read_names(spot: &Spot<'_>, made: &Made<'_>, message: &str) -> Vec<String> {
     let mut names = Vec::new();
     for item in spot.items() {
         match item.text() {
             Some(name) if made.has(name) && !name.contains('*') => names.push(name.to_owned()),
-            Some(_) => {
-                findings.push(
-                    made.missing
-                        .finding(&item, Grade::Unsupported, "", "it is left out"),
-                )
-            }
-            None => {
-                const MESSAGE: &str = "a fallback is the name of a model here: it is left out";
-                findings.push(item.finding(Grade::Unsupported, "", MESSAGE));
-            }
+            Some(name) => made
+                .missing
+                .report(&item, name, Grade::Unsupported, "it is left out"),
+            None => item.unsupported("a fallback is the name of a model here: it is left out"),
         }
+    }
+    if names.is_empty() {
+        spot.unsupported("no model of this list is here, so nothing is written");
+    } else {
+        spot.report(Grade::Exact, message);
     }
     names
 }
 
 impl Rules {
     /// Writes all models.
-    pub(super) fn finish(&self, made: &Made<'_>, findings: &mut Vec<Finding>) -> Vec<EntryOut> {
-        let kinds: BTreeMap<&str, Option<&str>> = made
-            .groups
-            .iter()
-            .map(|group| (&*group.name, group.kind))
+    pub(super) fn finish(&self, made: &Made<'_>) -> Vec<EntryOut> {
+        let groups = made.groups.iter();
+        let kinds = groups
+            .map(|group| (&*group.name, group.kind.unwrap_or("chat")))
             .collect();
-        let mut entries = Vec::with_capacity(made.groups.len());
-        for group in &made.groups {
-            let mut fields = Vec::new();
-            if !group.aliases.is_empty() {
-                fields.push(("aliases", New::texts(&group.aliases)));
-            }
-            let targets = self.targets(group, &mut fields, findings);
-            fields.push(("targets", New::List(targets)));
-            if let Some(kind) = group.kind {
-                fields.push(("kind", New::text(kind)));
-            }
-            self.others(group, &kinds, &mut fields, findings);
-            if let Some(limit) = group.max_tokens {
-                fields.push((
-                    "defaults",
-                    New::map([("max_tokens", New::Number(limit.to_string()))]),
-                ));
-            }
-            if let Some(word) = group.on_loss.or(self.on_loss) {
-                fields.push(("on_loss", New::text(word)));
-            }
-            entries.push(EntryOut {
-                name: group.name.clone(),
-                from: place_of(&group.spot),
-                fields,
-                below: None,
-            });
-        }
-        entries
+        let groups = made.groups.iter();
+        groups
+            .map(|group| self.write_model(group, &kinds))
+            .collect()
     }
 
-    fn others(
+    fn write_model(&self, group: &GroupDraft<'_>, kinds: &BTreeMap<&str, &str>) -> EntryOut {
+        let findings = group.spot.findings;
+        findings.set_entry(group.path());
+        let mut fields = Fields::default();
+        fields.set_list("aliases", &group.aliases);
+        self.write_targets(group, &mut fields);
+        fields.set_some("kind", group.kind);
+        self.write_others(group, kinds, &mut fields);
+        if let Some(limit) = group.max_tokens {
+            let mut defaults = Fields::default();
+            defaults.set("max_tokens", limit);
+            fields.set_some("defaults", defaults.map());
+        }
+        fields.set_some("on_loss", group.on_loss.or(self.on_loss));
+        findings.set_entry("");
+        EntryOut {
+            name: group.name.clone(),
+            from: format_entry_place(&group.spot),
+            fields,
+            below: None,
+        }
+    }
+
+    /// Writes the models that stand in for a model: others of its kind.
+    fn write_others(
         &self,
         group: &GroupDraft<'_>,
-        kinds: &BTreeMap<&str, Option<&str>>,
-        fields: &mut Vec<(&'static str, New)>,
-        findings: &mut Vec<Finding>,
+        kinds: &BTreeMap<&str, &str>,
+        fields: &mut Fields,
     ) {
+        const VECTORS: &str =
+            "a model of vectors has no fallbacks here: another model's vectors mean something else";
+        const CHAIN: &str = "LiteLLM follows the fallbacks of fallbacks: they are written out here";
         let kind = group.kind.unwrap_or("chat");
-        let fits = |name: &String| {
-            *name != group.name
-                && kinds
-                    .get(name.as_str())
-                    .is_some_and(|kind_of_other| kind_of_other.unwrap_or("chat") == kind)
-        };
-        let note = |findings: &mut Vec<Finding>, grade, message: &str| {
-            findings.push(
-                group
-                    .spot
-                    .finding(grade, &format!("models.{}", group.name), message),
-            );
-        };
+        let direct = self.fallbacks.named_for(&group.name);
         if kind == "embedding" {
-            if !self.fallbacks.named_for(&group.name).is_empty() {
-                note(
-                    findings,
-                    Grade::Unsupported,
-                    "a model of vectors has no fallbacks here: another model's vectors mean something else",
-                );
+            if !direct.is_empty() {
+                group.spot.unsupported(VECTORS);
             }
             return;
         }
-        let chain = fallback_chain(&group.name, &self.fallbacks);
-        let direct = self
-            .fallbacks
-            .named_for(&group.name)
-            .iter()
-            .filter(|name| fits(name))
-            .count();
-        let wanted: Vec<String> = chain.into_iter().filter(|name| fits(name)).collect();
-        if wanted.len() > direct {
-            note(
-                findings,
-                Grade::Approximate,
-                "LiteLLM follows the fallbacks of fallbacks: they are written out here",
-            );
+        let fits = |name: &&String| **name != group.name && kinds.get(name.as_str()) == Some(&kind);
+        let chain = self.fallbacks.chain(&group.name);
+        let wanted: Vec<String> = chain.iter().filter(fits).cloned().collect();
+        if wanted.len() > direct.iter().filter(fits).count() {
+            group.spot.approximate(CHAIN);
         }
-        if !wanted.is_empty() {
-            fields.push(("fallbacks", New::texts(&wanted)));
-        }
-        let mut on = Vec::new();
+        fields.set_list("fallbacks", &wanted);
+        let mut on = Fields::default();
         for (field, others) in [("context", &self.context), ("refusal", &self.refusal)] {
-            let mut seen = BTreeSet::new();
-            let names: Vec<String> = others
-                .named_for(&group.name)
-                .iter()
-                .filter(|name| fits(name) && seen.insert((*name).clone()))
-                .cloned()
-                .collect();
-            if !names.is_empty() {
-                on.push((field.to_owned(), New::texts(&names)));
+            let mut names = Vec::new();
+            for name in others.named_for(&group.name).iter().filter(fits) {
+                if !names.contains(name) {
+                    names.push(name.clone());
+                }
             }
+            on.set_list(field, &names);
         }
-        if !on.is_empty() {
-            fields.push(("fallbacks_on", New::Map(on)));
-        }
+        fields.set_some("fallbacks_on", on.map());
     }
 
     /// Writes the targets of a model, with their shares and tiers.
-    fn targets(
-        &self,
-        group: &GroupDraft<'_>,
-        fields: &mut Vec<(&'static str, New)>,
-        findings: &mut Vec<Finding>,
-    ) -> Vec<New> {
-        let became = format!("models.{}", group.name);
-        let several = group.targets.len() > 1;
-        let tiers = if several {
-            read_tiers(&group.targets, &became, findings)
-        } else {
-            None
-        };
-        let weights = read_weights(&group.targets, &became, findings);
+    fn write_targets(&self, group: &GroupDraft<'_>, fields: &mut Fields) {
+        const LAST: &str = "a target without a share gets requests only when the others fail";
+        let targets = &group.targets;
+        let is_one = targets.len() == 1;
+        let weights = read_weights(targets);
+        let orders = read_orders(targets).filter(|_| !is_one);
         // A target without a weight, next to others with one, gets requests only when the others
-        // have failed.
-        let is_last = |index: usize| {
-            weights
-                .as_ref()
-                .is_some_and(|weights| weights.get(index) == Some(&0))
-        };
-        let has_last = several && (0..group.targets.len()).any(is_last);
-        if several {
-            let strategy = if tiers.is_some() || has_last {
-                "priority"
-            } else {
-                self.strategy.unwrap_or("weighted")
-            };
-            fields.push(("strategy", New::text(strategy)));
-            if has_last {
-                const MESSAGE: &str =
-                    "a target without a share gets requests only when the others fail";
-                findings.push(group.spot.finding(Grade::Approximate, &became, MESSAGE));
-            }
+        // have failed: it has a tier of its own.
+        let has_last = !is_one && weights.contains(&0);
+        let has_tiers = has_last || orders.is_some();
+        if !is_one {
+            let by_weight = self.strategy.unwrap_or("weighted");
+            fields.set("strategy", if has_tiers { "priority" } else { by_weight });
         }
-        let target = |(index, target): (usize, &TargetDraft<'_>)| {
-            let mut fields = vec![("account".to_owned(), New::text(&target.account))];
+        if has_last {
+            group.spot.approximate(LAST);
+        }
+        let orders = orders.unwrap_or_else(|| vec![0; targets.len()]);
+        let mut written = Vec::new();
+        for ((target, weight), order) in targets.iter().zip(weights).zip(orders) {
+            let mut fields = Fields::default();
+            fields.set("account", &*target.account);
             if target.model != group.name {
-                fields.push(("model".to_owned(), New::text(&target.model)));
+                fields.set("model", &*target.model);
             }
-            let weight = weights
-                .as_ref()
-                .and_then(|weights| weights.get(index))
-                .copied()
-                .unwrap_or(1);
-            if several && weight > 1 {
-                fields.push(("weight".to_owned(), New::Number(weight.to_string())));
+            if !is_one && weight > 1 {
+                fields.set("weight", u64::from(weight));
             }
-            if tiers.is_some() || has_last {
-                let tier = tiers
-                    .as_ref()
-                    .and_then(|tiers| tiers.get(index))
-                    .copied()
-                    .unwrap_or(0);
+            if has_tiers {
                 let tier = if has_last {
-                    tier * 2 + u64::from(is_last(index))
+                    order * 2 + u64::from(weight == 0)
                 } else {
-                    tier
+                    order
                 };
-                fields.push(("tier".to_owned(), New::Number(tier.to_string())));
+                fields.set("tier", tier);
             }
-            if let Some(price) = &target.price {
-                fields.push(("price".to_owned(), price.clone()));
-            }
-            New::Map(fields)
-        };
-        group.targets.iter().enumerate().map(target).collect()
+            fields.set_some("price", target.price.clone());
+            written.extend(fields.map());
+        }
+        fields.set("targets", New::List(written));
     }
 }
 
 /// Reads `order` of the targets, as tiers from 0. Returns `None` if no target has one.
-fn read_tiers(
-    targets: &[TargetDraft<'_>],
-    became: &str,
-    findings: &mut Vec<Finding>,
-) -> Option<Vec<u64>> {
-    let read = |spot: &Option<Spot<'_>>| {
-        spot.as_ref()
-            .and_then(Spot::amount)
-            .and_then(Amount::whole)
-            .filter(|n| *n <= 1_000_000)
-    };
-    let orders: Vec<Option<u64>> = targets.iter().map(|target| read(&target.order)).collect();
-    let last = orders.iter().flatten().max()? + 1;
+fn read_orders(targets: &[TargetDraft<'_>]) -> Option<Vec<u64>> {
+    let mut orders = Vec::new();
     for target in targets {
-        if let Some(spot) = &target.order {
-            let (grade, message) = match read(&target.order) {
-                Some(_) => (Grade::Exact, ""),
-                None => (
-                    Grade::Manual,
-                    "must be a whole number: write `tier` by hand",
-                ),
-            };
-            findings.push(spot.finding(grade, became, message));
+        let spot = target.order.as_ref();
+        let order = spot.and_then(|spot| spot.read_whole(0..=1_000_000, "tier"));
+        if let (Some(spot), Some(_)) = (spot, order) {
+            spot.exact();
         }
+        orders.push(order);
     }
+    let last = orders.iter().flatten().max()? + 1;
     Some(
         orders
             .into_iter()
@@ -327,79 +242,32 @@ fn read_tiers(
 }
 
 /// Reads the shares of the targets as LiteLLM does: by `weight`, else by `rpm`, else by `tpm`.
-fn read_weights(
-    targets: &[TargetDraft<'_>],
-    became: &str,
-    findings: &mut Vec<Finding>,
-) -> Option<Vec<u32>> {
+/// Without any of these, all targets have the same.
+fn read_weights<'t>(targets: &'t [TargetDraft<'_>]) -> Vec<u32> {
     const CAP: &str = "as a cap of the deployment it is not carried: Portcullis learns quotas from the provider's answers";
-    let names = ["weight", "rpm", "tpm"];
-    let value = |target: &TargetDraft<'_>, index: usize| {
-        target
-            .shares
-            .get(index)
-            .and_then(Option::as_ref)
-            .and_then(Spot::amount)
-            .unwrap_or(Amount::ZERO)
-    };
-    let used = (0..names.len()).find(|index| {
-        targets.len() > 1
-            && targets
-                .iter()
-                .any(|target| !value(target, *index).is_zero())
-    });
-    let ratio = used.and_then(|index| {
-        Amount::ratio(
-            &targets
-                .iter()
-                .map(|target| value(target, index))
-                .collect::<Vec<_>>(),
-        )
-    });
-    for spot in targets
-        .iter()
-        .flat_map(|target| target.shares.iter().enumerate())
-    {
-        let (index, Some(spot)) = spot else { continue };
-        let (is_used, is_cap) = (used == Some(index), index > 0);
-        let exact = ratio.as_ref().is_some_and(|(_, exact)| *exact);
-        let (grade, message) = match (is_used, is_cap) {
-            (true, false) if exact => (Grade::Exact, ""),
-            (true, false) => (
-                Grade::Approximate,
-                "the shares are rounded to whole numbers",
-            ),
-            (true, true) => (
-                Grade::Manual,
-                "is the target's `weight`, as LiteLLM uses it; as a cap of the deployment it is not carried",
-            ),
-            (false, false) => (
-                Grade::Approximate,
-                "changes nothing here: the model has one target",
-            ),
-            (false, true) => (Grade::Manual, CAP),
-        };
-        findings.push(spot.finding(grade, became, message));
-    }
-    ratio.map(|(weights, _)| weights)
-}
-
-/// Returns the fallbacks of a model and those of its fallbacks, as far as LiteLLM follows them.
-fn fallback_chain(model: &str, others: &Others) -> Vec<String> {
-    const DEEPEST: usize = 5;
-    const LIMIT: usize = 20;
-    let mut all: Vec<String> = Vec::new();
-    let mut seen: BTreeSet<&str> = BTreeSet::from([model]);
-    let mut level: Vec<&str> = vec![model];
-    for _ in 0..DEEPEST {
-        let mut next = Vec::new();
-        for name in level.into_iter().flat_map(|model| others.named_for(model)) {
-            if all.len() < LIMIT && seen.insert(name) {
-                all.push(name.clone());
-                next.push(name.as_str());
+    const USED_CAP: &str = "is the target's `weight`, as LiteLLM uses it; as a cap of the deployment it is not carried";
+    let (mut is_found, mut ratio) = (targets.len() == 1, None);
+    for index in 0..3 {
+        let share = |target: &'t TargetDraft<'_>| target.shares.get(index)?.as_ref();
+        let spots: Vec<Option<&Spot<'_>>> = targets.iter().map(share).collect();
+        let amount = |spot: Option<&Spot<'_>>| spot.and_then(Spot::amount).unwrap_or(Amount::ZERO);
+        let shares: Vec<Amount> = spots.iter().copied().map(amount).collect();
+        let is_used = !is_found && shares.iter().any(|share| !share.is_zero());
+        if is_used {
+            is_found = true;
+            ratio = Amount::ratio(&shares);
+        }
+        let is_exact = matches!(ratio, Some((_, true)));
+        for spot in spots.into_iter().flatten() {
+            match (is_used, index) {
+                (true, 0) if is_exact => spot.exact(),
+                (true, 0) => spot.approximate("the shares are rounded to whole numbers"),
+                (false, 0) => spot.approximate("changes nothing here: the model has one target"),
+                (true, _) => spot.manual(USED_CAP),
+                (false, _) => spot.manual(CAP),
             }
         }
-        level = next;
     }
-    all
+    let weights = ratio.map(|(weights, _)| weights);
+    weights.unwrap_or_else(|| vec![1; targets.len()])
 }

@@ -4,120 +4,85 @@
 //! **Invariant:** of two rows about the same thing, none is preferred: rows that differ are an
 //! error. A row of a table that the import does not know is one, too.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::fmt;
 
 use serde_json::{Map, Value};
 
-use super::bound::Bound;
+use super::bound::{Bound, Bounds};
 use super::node::{Spot, of_json};
+use super::rules::{Fate, Section, is_off, rule_of};
 use crate::Given;
-use crate::notes::{format_place, join_path};
+use crate::notes::{Finding, Findings, Grade, format_place, join_path};
 use portcullis::base::problem::{Problem, quote_safely};
 use portcullis::catalog::resolve::sha256_of;
 use portcullis::conf::yaml::Node;
 
+/// The thing that a row is about.
+#[derive(Clone, PartialEq, Eq, Hash)]
+enum RowId {
+    Key(String),
+    Team(String),
+    User(String),
+    Budget(String),
+    /// A user as a member of a team.
+    Membership {
+        team: String,
+        user: String,
+    },
+}
+
 /// A row, with its place.
-pub(super) struct RowIn {
-    file: String,
+struct RowIn<'r> {
+    id: RowId,
+    file: &'r str,
     path: String,
     node: Node<'static>,
     /// The digest of the whole row.
     digest: [u8; 32],
 }
 
-impl RowIn {
-    fn new(file: &str, path: String, map: Map<String, Value>) -> Self {
-        let value = Value::Object(map);
-        let digest = sha256_of(&value.to_string());
-        Self {
-            file: file.to_owned(),
-            path,
-            node: of_json(value),
-            digest,
-        }
-    }
-
-    pub(super) fn spot(&self) -> Spot<'_> {
-        Spot {
-            path: self.path.clone(),
-            ..Spot::root(&self.file, &self.node)
-        }
-    }
-}
-
-/// All rows.
-#[derive(Default)]
-pub(super) struct Rows {
-    /// The keys, each once.
-    pub(super) keys: Vec<RowIn>,
-    /// The teams by id, in the order of the files.
-    pub(super) teams: Vec<(String, RowIn)>,
-    pub(super) users: BTreeMap<String, RowIn>,
-    pub(super) budgets: BTreeMap<String, RowIn>,
-    /// The models of users as members of a team, by team and user.
-    pub(super) memberships: BTreeMap<(String, String), RowIn>,
-    /// The largest total of keys in an answer.
-    pub(super) total: Option<u64>,
-    /// The file with that total.
-    pub(super) total_in: String,
-    key_indexes: HashMap<String, usize>,
-    team_indexes: HashMap<String, usize>,
-}
-
-impl Rows {
-    /// Returns the bound of keys whose user is not in the files.
-    pub(super) fn no_user(&self) -> Bound {
-        let why = if self.users.is_empty() {
-            "names a user that is not in the files: save /user/list"
-        } else {
-            "names a user that is not in the files: save all pages of /user/list"
-        };
-        Bound::because("user_id", "users", why)
-    }
-
-    /// Returns the budget of a key: in its row, or the one that it names.
-    pub(super) fn budget_of<'r>(&'r self, row: &Spot<'r>) -> Option<Spot<'r>> {
-        let id = row.get("budget_id");
-        let named = id
-            .as_ref()
-            .and_then(Spot::text)
-            .and_then(|id| self.budgets.get(id));
-        row.get("litellm_budget_table")
-            .filter(|spot| spot.is_map() && !spot.is_empty())
-            .or_else(|| named.map(RowIn::spot))
-    }
-
-    pub(super) fn team(&self, id: &str) -> Option<&RowIn> {
-        self.team_indexes
-            .get(id)
-            .and_then(|index| self.teams.get(*index))
-            .map(|(_, row)| row)
-    }
+/// All rows, each once, in the order of the files.
+pub(super) struct Rows<'r> {
+    rows: Vec<RowIn<'r>>,
+    indexes: HashMap<RowId, usize>,
+    findings: &'r Findings,
+    /// The largest total of keys in an answer, and its file.
+    pub(super) total: Option<(u64, &'r str)>,
 }
 
 /// The most lists and maps inside each other. Rows need five.
-const DEEPEST: usize = 6;
+const MAX_DEPTH: usize = 6;
 
 /// Fields that users have and memberships have not.
 const OF_USERS: [&str; 4] = ["models", "max_budget", "teams", "metadata"];
 
+const NO_ROW: &str = "is no row of keys, teams, users or budgets: it has no `token`, `team_id`, `user_id` or `budget_id`";
+
 /// Reads all files. No error shows a value.
-pub(super) fn read_rows(files: &[Given]) -> Result<Rows, Problem> {
-    let mut rows = Rows::default();
-    for file in files {
-        let text = file.text.strip_prefix('\u{feff}').unwrap_or(&file.text);
+pub(super) fn read_rows<'r>(
+    files: &'r [Given],
+    findings: &'r Findings,
+) -> Result<Rows<'r>, Problem> {
+    let mut rows = Rows {
+        rows: Vec::new(),
+        indexes: HashMap::new(),
+        findings,
+        total: None,
+    };
+    for Given { name, text } in files {
+        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+        let values = serde_json::Deserializer::from_str(text).into_iter::<Value>();
         let mut is_empty = true;
-        for (index, value) in serde_json::Deserializer::from_str(text)
-            .into_iter::<Value>()
-            .enumerate()
-        {
+        for (index, value) in values.enumerate() {
             // The reader's own words are about the grammar only; they are left out all the same.
-            let value = value.map_err(|error| Problem {
-                line: Some(error.line().max(1)),
-                ..Problem::of_file(
-                    file.name.clone(),
-                    format!("is not JSON (column {})", error.column()),
-                )
+            let value = value.map_err(|error| {
+                let message = format!("is not JSON (column {})", error.column());
+                let problem = Problem::of_file(name.clone(), message);
+                Problem {
+                    line: Some(error.line().max(1)),
+                    ..problem
+                }
             })?;
             is_empty = false;
             let path = if index == 0 {
@@ -125,32 +90,91 @@ pub(super) fn read_rows(files: &[Given]) -> Result<Rows, Problem> {
             } else {
                 format!("[{index}]")
             };
-            rows.take(&file.name, path, value, 0)?;
+            rows.take(name, path, value, 0)?;
         }
         if is_empty {
-            return Err(Problem::of_file(file.name.clone(), "is empty"));
+            return Err(Problem::of_file(name.clone(), "is empty"));
         }
     }
     Ok(rows)
 }
 
-impl Rows {
+impl<'r> Rows<'r> {
+    fn spot<'s>(&'s self, row: &'s RowIn<'r>) -> Spot<'s> {
+        Spot {
+            path: row.path.clone(),
+            ..Spot::root(row.file, &row.node, self.findings)
+        }
+    }
+
+    fn find(&self, id: &RowId) -> Option<&RowIn<'r>> {
+        self.rows.get(*self.indexes.get(id)?)
+    }
+
+    fn get(&self, id: RowId) -> Option<Spot<'_>> {
+        self.find(&id).map(|row| self.spot(row))
+    }
+
+    fn all(&self, is_one: fn(&RowId) -> bool) -> impl Iterator<Item = Spot<'_>> {
+        let rows = self.rows.iter().filter(move |row| is_one(&row.id));
+        rows.map(|row| self.spot(row))
+    }
+
+    pub(super) fn keys(&self) -> impl Iterator<Item = Spot<'_>> {
+        self.all(|id| matches!(id, RowId::Key(_)))
+    }
+
+    pub(super) fn teams(&self) -> impl Iterator<Item = Spot<'_>> {
+        self.all(|id| matches!(id, RowId::Team(_)))
+    }
+
+    pub(super) fn users(&self) -> impl Iterator<Item = Spot<'_>> {
+        self.all(|id| matches!(id, RowId::User(_)))
+    }
+
+    pub(super) fn has_memberships(&self) -> bool {
+        self.rows
+            .iter()
+            .any(|row| matches!(row.id, RowId::Membership { .. }))
+    }
+
+    pub(super) fn team(&self, id: &str) -> Option<Spot<'_>> {
+        self.get(RowId::Team(id.to_owned()))
+    }
+
+    pub(super) fn user(&self, id: &str) -> Option<Spot<'_>> {
+        self.get(RowId::User(id.to_owned()))
+    }
+
+    pub(super) fn membership(&self, team: &str, user: &str) -> Option<Spot<'_>> {
+        let [team, user] = [team, user].map(str::to_owned);
+        self.get(RowId::Membership { team, user })
+    }
+
+    /// Returns the budget of a key: in its row, or the one that it names.
+    pub(super) fn budget_of<'s>(&'s self, key: &Spot<'s>) -> Option<Spot<'s>> {
+        let own = key.filled("litellm_budget_table").filter(Spot::is_map);
+        own.or_else(|| self.get(RowId::Budget(key.get_text("budget_id")?.to_owned())))
+    }
+
     /// Takes a value: a list of rows, an answer with such a list, or a row.
     fn take(
         &mut self,
-        file: &str,
+        file: &'r str,
         path: String,
         value: Value,
         depth: usize,
     ) -> Result<(), Problem> {
-        let wrong = |path: &str, message: &str| Problem {
-            path: path.to_owned(),
-            ..Problem::of_file(file.to_owned(), message)
-        };
-        if depth > DEEPEST {
-            return Err(wrong("", "holds too many lists inside each other"));
+        const NAME: &str =
+            "is only the name of a key: save the answer of /key/list with return_full_object=true";
+        if depth > MAX_DEPTH {
+            return Err(row_problem(
+                file,
+                "",
+                "holds too many lists inside each other",
+            ));
         }
-        let mut map = match value {
+        let map = match value {
             Value::Array(items) => {
                 for (index, item) in items.into_iter().enumerate() {
                     self.take(file, format!("{path}[{index}]"), item, depth + 1)?;
@@ -158,160 +182,269 @@ impl Rows {
                 return Ok(());
             }
             Value::Object(map) => map,
-            Value::String(_) => {
-                const MESSAGE: &str = "is only the name of a key: save the answer of /key/list with return_full_object=true";
-                return Err(wrong(&path, MESSAGE));
-            }
+            Value::String(_) => return Err(row_problem(file, &path, NAME)),
             Value::Null | Value::Bool(_) | Value::Number(_) => {
-                return Err(wrong(&path, "is no row of keys, teams, users or budgets"));
+                return Err(row_problem(file, &path, NO_ROW));
             }
         };
         if let Some(table) = unread_table(&map) {
             let message =
                 format!("is a row of {table}, which is not read: take these rows out of the files");
-            return Err(wrong(&path, &message));
+            return Err(row_problem(file, &path, &message));
         }
-        let id = |field: &str| map.get(field).and_then(Value::as_str).map(str::to_owned);
-        let (token, user, team, budget) =
-            (id("token"), id("user_id"), id("team_id"), id("budget_id"));
-        let is_key = map.contains_key("token");
-        if !is_key && user.is_none() && team.is_none() && budget.is_none() {
-            let mut is_answer = false;
-            for list in ["keys", "teams", "users", "budgets"] {
-                let Some(inner @ Value::Array(_)) = map.remove(list) else {
-                    continue;
-                };
+        match RowId::from_row(&map) {
+            Some(id) => self.add(id, file, path, map),
+            None if map.contains_key("token") => {
+                Err(row_problem(file, &path, "`token` must be a text"))
+            }
+            None => self.take_answer(file, &path, map, depth),
+        }
+    }
+
+    /// Takes the lists of an answer.
+    fn take_answer(
+        &mut self,
+        file: &'r str,
+        path: &str,
+        mut map: Map<String, Value>,
+        depth: usize,
+    ) -> Result<(), Problem> {
+        let total = map.get("total_count").and_then(Value::as_u64);
+        let mut is_answer = false;
+        for list in ["keys", "teams", "users", "budgets"] {
+            if let Some(rows @ Value::Array(_)) = map.remove(list) {
                 is_answer = true;
-                if let Some(total) = map
-                    .get("total_count")
-                    .and_then(Value::as_u64)
-                    .filter(|_| list == "keys")
-                    && self.total.is_none_or(|before| before < total)
+                if let Some(total) = total.filter(|_| list == "keys")
+                    && self.total.is_none_or(|(before, _)| before < total)
                 {
-                    self.total = Some(total);
-                    file.clone_into(&mut self.total_in);
+                    self.total = Some((total, file));
                 }
-                self.take(file, join_path(&path, list), inner, depth + 1)?;
-            }
-            if is_answer {
-                return Ok(());
+                self.take(file, join_path(path, list), rows, depth + 1)?;
             }
         }
-        let is_user = OF_USERS.iter().any(|field| map.contains_key(*field));
-        let row = RowIn::new(file, path, map);
-        match (is_key, user, team, budget) {
-            (true, ..) => {
-                let token = token.ok_or_else(|| wrong(&row.path, "`token` must be a text"))?;
-                let known = self
-                    .key_indexes
-                    .get(&token)
-                    .and_then(|index| self.keys.get(*index));
-                // The name of a key without an alias has these digits, too.
-                let is_hash = token.len() == 64 && token.bytes().all(|b| b.is_ascii_hexdigit());
-                let begin = token
-                    .get(..8)
-                    .filter(|_| is_hash)
-                    .map(|begin| format!("the key with the hash {begin}…"));
-                if is_new(known, &row, || {
-                    begin.clone().unwrap_or_else(|| "a key".to_owned())
-                })? {
-                    self.key_indexes.insert(token, self.keys.len());
-                    self.keys.push(row);
-                }
+        is_answer
+            .then_some(())
+            .ok_or_else(|| row_problem(file, path, NO_ROW))
+    }
+
+    /// Adds a row, once. Two rows that differ are an error, since only one of them can be right.
+    fn add(
+        &mut self,
+        id: RowId,
+        file: &'r str,
+        path: String,
+        map: Map<String, Value>,
+    ) -> Result<(), Problem> {
+        let value = Value::Object(map);
+        let digest = sha256_of(&value.to_string());
+        match self.find(&id) {
+            None => {
+                self.indexes.insert(id.clone(), self.rows.len());
+                let node = of_json(value);
+                self.rows.push(RowIn {
+                    id,
+                    file,
+                    path,
+                    node,
+                    digest,
+                });
+                Ok(())
             }
-            (false, Some(user), Some(team), _) if !is_user => {
-                let id = (team, user);
-                let message = || {
-                    format!(
-                        "user {} of team {}",
-                        quote_safely(&id.1),
-                        quote_safely(&id.0)
-                    )
-                };
-                if is_new(self.memberships.get(&id), &row, message)? {
-                    self.memberships.insert(id, row);
-                }
-            }
-            // A user's row names teams too, and a team's row no user.
-            (false, Some(user), ..) => {
-                if is_new(self.users.get(&user), &row, || {
-                    format!("user {}", quote_safely(&user))
-                })? {
-                    self.users.insert(user, row);
-                }
-            }
-            (false, None, Some(team), _) => {
-                if is_new(self.team(&team), &row, || {
-                    format!("team {}", quote_safely(&team))
-                })? {
-                    self.team_indexes.insert(team.clone(), self.teams.len());
-                    self.teams.push((team, row));
-                }
-            }
-            (false, None, None, Some(budget)) => {
-                if is_new(self.budgets.get(&budget), &row, || {
-                    format!("budget {}", quote_safely(&budget))
-                })? {
-                    self.budgets.insert(budget, row);
-                }
-            }
-            (false, None, None, None) => {
-                const MESSAGE: &str = "is no row of keys, teams, users or budgets: it has no `token`, `team_id`, `user_id` or `budget_id`";
-                return Err(wrong(&row.path, MESSAGE));
+            Some(known) if known.digest == digest => Ok(()),
+            Some(known) => {
+                let other = format_place(known.file, None, &known.path);
+                let message = format!(
+                    "is {id}, of which {other} has another row: give the newest files only, and each row once"
+                );
+                Err(row_problem(file, &path, &message))
             }
         }
-        Ok(())
     }
 }
 
-/// Returns whether a row is new. Two rows that differ are an error, since only one of them can be
-/// right.
-fn is_new(known: Option<&RowIn>, row: &RowIn, whose: impl Fn() -> String) -> Result<bool, Problem> {
-    match known {
-        None => Ok(true),
-        Some(known) if known.digest == row.digest => Ok(false),
-        Some(known) => {
-            let message = format!(
-                "is {}, of which {} says something else: give the newest files only, and each row once",
-                whose(),
-                format_place(&known.file, None, &known.path)
+impl Rows<'_> {
+    /// Returns the bound of keys whose user is not in the files.
+    pub(super) fn missing_user(&self) -> Bound {
+        const WHY: &str = "names a user that is not in the files: save all pages of /user/list";
+        Bound::because("user_id", "users", WHY)
+    }
+
+    /// Adds what bounds a key of a team because of its user, and of what the user may use as a
+    /// member. None of it can be carried, since a key here has one caller.
+    pub(super) fn bind_member(
+        &self,
+        key: &Spot<'_>,
+        team: &str,
+        is_budget_for_teams: bool,
+        bounds: &mut Bounds,
+    ) {
+        const UNUSED_BUDGET: &str = "bounds no key of a team, since `apply_user_budget_to_team_keys` of `general_settings` is not set";
+        let Some(user) = key.filled("user_id").as_ref().and_then(Spot::text) else {
+            return;
+        };
+        match self.user(user) {
+            None => bounds.add(self.missing_user()),
+            Some(row) => {
+                bounds.add_row(Section::Member, &row, "user", false);
+                match row.filled("max_budget") {
+                    Some(_) if is_budget_for_teams => {
+                        bounds.add(Bound::new("user.max_budget", "users"));
+                    }
+                    Some(spot) => spot.approximate(UNUSED_BUDGET),
+                    None => {}
+                }
+            }
+        }
+        let row = self.team(team);
+        let listed = row.as_ref().and_then(|row| row.get("team_memberships"));
+        if listed.is_none() && !self.has_memberships() {
+            let source = match row {
+                Some(row) => format!("the row of its team {} in {}", quote_safely(team), row.file),
+                None => "the files".to_owned(),
+            };
+            let why = format!(
+                "is not in {source}, and has what each member may use: save /team/list, or rows of LiteLLM_TeamMembership"
             );
-            Err(Problem {
-                path: row.path.clone(),
-                ..Problem::of_file(row.file.clone(), message)
-            })
+            bounds.add(Bound::because("team_memberships", "team-members", &why));
+        }
+        if listed.as_ref().is_some_and(|listed| !listed.is_list()) {
+            bounds.add(Bound::unreadable("team_memberships"));
+        }
+        let listed = listed.iter().flat_map(Spot::items);
+        for membership in listed.chain(self.membership(team, user)) {
+            // One that does not name its user may be this user's.
+            let owner = membership.get("user_id");
+            if owner.is_none_or(|owner| owner.text().is_none_or(|id| id == user)) {
+                bounds.add_row(Section::Membership, &membership, "team_memberships", false);
+            }
+        }
+    }
+
+    /// Reports each field that bounds nothing once, and what was spent.
+    pub(super) fn summarize_fields(&self, is_spend_carried: bool) {
+        const NOT_SPENT: &str =
+            "was not spent from a budget that is carried, so no limit counts it";
+        let findings = self.findings;
+        let reported: HashSet<String> = findings.list().iter().map(Finding::format_place).collect();
+        let is_new = |spot: &Spot<'_>| !spot.is_empty() && !reported.contains(&spot.format_place());
+        let keys = self.keys().map(|row| (row, true));
+        let owners = self.teams().chain(self.users()).map(|row| (row, false));
+        let mut counts: BTreeMap<&str, (usize, Finding)> = BTreeMap::new();
+        for (row, is_key) in keys.chain(owners) {
+            for (field, spot) in row.entries() {
+                let (grade, message) = match rule_of(Section::Row, field, is_key).1 {
+                    Fate::Info(..) if is_off(field, &spot) || !is_new(&spot) => continue,
+                    Fate::Info(..) if field == "spend" && is_spend_carried => {
+                        (Grade::Approximate, NOT_SPENT)
+                    }
+                    Fate::Info(grade, message) => (grade, message),
+                    Fate::Below(_) if spot.entries().iter().any(|(_, spot)| is_new(spot)) => {
+                        (Grade::Unsupported, "what else is in it is left out")
+                    }
+                    Fate::Below(_) | Fate::Carry | Fate::Bound(..) | Fate::Required => continue,
+                };
+                let entry = counts.entry(field);
+                entry.or_insert_with(|| (0, spot.finding(grade, message))).0 += 1;
+            }
+        }
+        for (count, finding) in counts.into_values() {
+            let message = format!("in {count} rows: {}", finding.message);
+            findings.add(Finding { message, ..finding });
         }
     }
 }
+
+impl RowId {
+    fn from_row(row: &Map<String, Value>) -> Option<Self> {
+        let id = |field: &str| row.get(field).and_then(Value::as_str).map(str::to_owned);
+        let is_user = OF_USERS.iter().any(|field| row.contains_key(*field));
+        if row.contains_key("token") {
+            return id("token").map(Self::Key);
+        }
+        match (id("user_id"), id("team_id")) {
+            (Some(user), Some(team)) if !is_user => Some(Self::Membership { team, user }),
+            // A user's row names teams too, and a team's row no user.
+            (Some(user), _) => Some(Self::User(user)),
+            (None, Some(team)) => Some(Self::Team(team)),
+            (None, None) => id("budget_id").map(Self::Budget),
+        }
+    }
+}
+
+/// Names the thing in a message. The name of a key without an alias has the first digits of its
+/// hash, too.
+impl fmt::Display for RowId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Key(token) if is_hash(token) => {
+                write!(
+                    f,
+                    "the key with the hash {}…",
+                    token.get(..8).unwrap_or_default()
+                )
+            }
+            Self::Key(_) => f.write_str("a key"),
+            Self::Team(team) => write!(f, "team {}", quote_safely(team)),
+            Self::User(user) => write!(f, "user {}", quote_safely(user)),
+            Self::Budget(budget) => write!(f, "budget {}", quote_safely(budget)),
+            Self::Membership { team, user } => {
+                write!(
+                    f,
+                    "user {} of team {}",
+                    quote_safely(user),
+                    quote_safely(team)
+                )
+            }
+        }
+    }
+}
+
+/// Returns whether a token is the hash of a key.
+pub(super) fn is_hash(token: &str) -> bool {
+    token.len() == 64 && token.bytes().all(|b| b.is_ascii_hexdigit())
+}
+
+fn row_problem(file: &str, path: &str, message: &str) -> Problem {
+    let problem = Problem::of_file(file.to_owned(), message);
+    Problem {
+        path: path.to_owned(),
+        ..problem
+    }
+}
+
+/// Tables that the import does not read, each by a field that only its rows have.
+const UNREAD: [(&str, &str); 7] = [
+    ("tag_name", "LiteLLM_TagTable"),
+    ("project_id", "LiteLLM_ProjectTable"),
+    ("agent_id", "LiteLLM_AgentsTable"),
+    ("access_group_name", "LiteLLM_ModelAccessGroupBudgetTable"),
+    ("request_id", "LiteLLM_SpendLogs"),
+    ("allowed_model_region", "LiteLLM_EndUserTable"),
+    ("default_model", "LiteLLM_EndUserTable"),
+];
 
 /// Returns the name of a table that the import does not read, if a row is one of it.
-fn unread_table(map: &Map<String, Value>) -> Option<&'static str> {
-    let has = |field: &str| map.contains_key(field);
-    let is_set = |field: &str| {
-        map.get(field)
-            .is_some_and(|value| !value.is_null() && value != "")
-    };
-    let is_key = has("token");
-    if is_set("deleted_at") {
+fn unread_table(row: &Map<String, Value>) -> Option<&'static str> {
+    let [is_deleted, of_organization, of_team, of_user] =
+        ["deleted_at", "organization_id", "team_id", "user_id"].map(|field| is_set(row, field));
+    if is_deleted {
         return Some("deleted keys or teams");
     }
-    if is_key {
+    if row.contains_key("token") {
         return None;
     }
-    let of_user = is_set("user_id") && !OF_USERS.iter().any(|field| has(field));
-    match () {
-        () if has("tag_name") => Some("LiteLLM_TagTable"),
-        () if has("project_id") => Some("LiteLLM_ProjectTable"),
-        () if has("agent_id") => Some("LiteLLM_AgentsTable"),
-        () if has("access_group_name") => Some("LiteLLM_ModelAccessGroupBudgetTable"),
-        () if has("request_id") => Some("LiteLLM_SpendLogs"),
-        () if has("allowed_model_region") || has("default_model") => Some("LiteLLM_EndUserTable"),
-        () if of_user && !is_set("team_id") && is_set("organization_id") => {
-            Some("LiteLLM_OrganizationMembership")
-        }
-        () if !is_set("user_id") && !is_set("team_id") && is_set("organization_id") => {
-            Some("LiteLLM_OrganizationTable")
-        }
-        () => None,
+    if let Some((_, table)) = UNREAD.iter().find(|(field, _)| row.contains_key(*field)) {
+        return Some(table);
     }
+    let is_user = OF_USERS.iter().any(|field| row.contains_key(*field));
+    match (of_organization && !of_team, of_user) {
+        (true, true) if !is_user => Some("LiteLLM_OrganizationMembership"),
+        (true, false) => Some("LiteLLM_OrganizationTable"),
+        (_, _) => None,
+    }
+}
+
+fn is_set(row: &Map<String, Value>, field: &str) -> bool {
+    row.get(field)
+        .is_some_and(|value| !value.is_null() && value != "")
 }

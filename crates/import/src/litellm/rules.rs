@@ -30,6 +30,12 @@ pub(super) enum Section {
     LiteLlm,
     Router,
     General,
+    /// The sections of the file.
+    File,
+    /// `litellm_params` of an entry.
+    Params,
+    /// `model_info` of an entry.
+    Info,
 }
 
 /// The type of a value in LiteLLM.
@@ -160,11 +166,14 @@ const INFO: Fate = Fate::Info(
     Grade::Unsupported,
     "is information for LiteLLM, and is left out",
 );
-const NOT_CARRIED: Fate = Fate::Info(Grade::Unsupported, "has no counterpart, and is left out");
+const NOT_CARRIED: (Grade, &str) = (Grade::Unsupported, "has no counterpart, and is left out");
 const SPENT: Fate = Fate::Info(
     Grade::Unsupported,
     "what was spent so far is not carried: Portcullis counts from its own ledger, so budgets begin at zero",
 );
+const WATCHED: &str = "the access log, the metrics, the ledger and traces show what happens here";
+const ATTEMPTS: &str =
+    "Portcullis has breakers, and tries other targets: `attempts` in server.yaml says how many";
 const DATABASE: &str = "what is in LiteLLM's database is not in this file: save its keys, and give them as --keys; add its models, \
                         guardrails, policies and settings to the file first, since keys may be bound by them";
 
@@ -176,16 +185,29 @@ const fn bound_unless(word: &'static str, free: Free) -> Fate {
     Fate::Bound(word, free, Whose::All)
 }
 
-const fn bound_for(whose: Whose, word: &'static str) -> Fate {
-    Fate::Bound(word, Free::Off, whose)
+const fn setting_rule(fields: &'static str, fate: Fate) -> Rule {
+    Rule(Section::General, fields, Shape::Any, fate)
 }
 
-const fn info_unsupported(message: &'static str) -> Fate {
-    Fate::Info(Grade::Unsupported, message)
+const fn bound_rule(section: Section, fields: &'static str, word: &'static str) -> Rule {
+    Rule(section, fields, Shape::Any, bound_by(word))
 }
 
-const fn info_manual(message: &'static str) -> Fate {
-    Fate::Info(Grade::Manual, message)
+const fn bound_for(whose: Whose, word: &'static str, fields: &'static str) -> Rule {
+    setting_rule(fields, Fate::Bound(word, Free::Off, whose))
+}
+
+const fn info_rule(section: Section, fields: &'static str, message: &'static str) -> Rule {
+    Rule(
+        section,
+        fields,
+        Shape::Any,
+        Fate::Info(Grade::Unsupported, message),
+    )
+}
+
+const fn manual_rule(fields: &'static str, message: &'static str) -> Rule {
+    setting_rule(fields, Fate::Info(Grade::Manual, message))
 }
 
 #[rustfmt::skip]
@@ -213,8 +235,8 @@ const RULES: &[Rule] = {
                    sso_user_id team_member team_member_permissions teams updated_at updated_by user user_email user_role \
                    via_virtual_key", Any, INFO),
         Rule(Row, "spend total_spend model_spend team_member_spend team_spend", Any, SPENT),
-        Rule(Row, "access_group_ids", Any, info_unsupported("these groups are in LiteLLM's database: their models are not added")),
-        Rule(Row, "soft_budget", Any, info_unsupported("a soft budget only warns, in LiteLLM")),
+        info_rule(Row, "access_group_ids", "these groups are in LiteLLM's database: their models are not added"),
+        info_rule(Row, "soft_budget", "a soft budget only warns, in LiteLLM"),
         Rule(Row, "metadata", Map, Below(Metadata)),
         Rule(Row, "router_settings", Map, Below(RowRouter)),
         Rule(Row, "permissions", Map, Below(Permissions)),
@@ -229,19 +251,19 @@ const RULES: &[Rule] = {
         Rule(Row, "project_id", Text, bound_by("projects")),
         Rule(Row, "agent_id", Text, bound_by("agents")),
         Rule(Row, "policies", List, bound_by("guardrails")),
-        Rule(Row, "team_member_tpm_limit team_member_rpm_limit", Any, bound_by("team-members")),
+        bound_rule(Row, "team_member_tpm_limit team_member_rpm_limit", "team-members"),
         Rule(ModelTable, "aliases model_aliases", Map, bound_by("aliases")),
-        Rule(Metadata, "guardrails policies", Any, bound_by("guardrails")),
-        Rule(Metadata, "tags tag_rpm_limit tag_tpm_limit", Any, bound_by("tags")),
-        Rule(Metadata, "enforced_params require_trace_id", Any, bound_by("required-fields")),
-        Rule(Metadata, "end_user_budget_id", Any, bound_by("end-users")),
-        Rule(Metadata, "password_reset_required", Any, bound_by("unknown-fields")),
+        bound_rule(Metadata, "guardrails policies", "guardrails"),
+        bound_rule(Metadata, "tags tag_rpm_limit tag_tpm_limit", "tags"),
+        bound_rule(Metadata, "enforced_params require_trace_id", "required-fields"),
+        bound_rule(Metadata, "end_user_budget_id", "end-users"),
+        bound_rule(Metadata, "password_reset_required", "unknown-fields"),
         Rule(Metadata, "scim_active", Any, Required),
         Rule(Metadata, "model_rpm_limit model_tpm_limit rpm_limit_type tpm_limit_type mcp_rpm_limit temp_budget_increase \
                         temp_budget_expiry allowed_passthrough_routes disable_global_guardrails opted_out_global_guardrails", Any, INFO),
-        Rule(RowRouter, "model_group_alias fallbacks context_window_fallbacks content_policy_fallbacks", Any, bound_by("aliases")),
-        Rule(RowRouter, "enable_tag_filtering", Any, bound_by("tags")),
-        Rule(RowRouter, "weights", Any, bound_by("unknown-fields")),
+        bound_rule(RowRouter, "model_group_alias fallbacks context_window_fallbacks content_policy_fallbacks", "aliases"),
+        bound_rule(RowRouter, "enable_tag_filtering", "tags"),
+        bound_rule(RowRouter, "weights", "unknown-fields"),
         Rule(Permissions, "get_spend_routes allow_pii_controls allow_client_side_credentials", Any, INFO),
         Rule(ObjectPermission, "object_permission_id mcp_servers mcp_access_groups mcp_tool_permissions mcp_toolsets \
                                 mcp_tool_search_enabled vector_stores agents agent_access_groups search_tools skills created_at \
@@ -259,59 +281,66 @@ const RULES: &[Rule] = {
         Rule(Member, "metadata", Map, Below(MemberMetadata)),
         Rule(MemberMetadata, "scim_active", Any, Required),
         // The file.
-        Rule(General, "allowed_routes", Any, bound_unless("routes", Free::Never)),
-        Rule(General, "admin_only_routes", Any, bound_unless("routes", Free::List(
+        setting_rule("allowed_routes", bound_unless("routes", Free::Never)),
+        setting_rule("admin_only_routes", bound_unless("routes", Free::List(
             "/audit/ /budget/ /config/ /customer/ /global/ /health/ /key/ /model/ /organization/ /project/ /spend/ /tag/ /team/ /user/"))),
-        Rule(General, "enforced_params enforce_user_param", Any, bound_by("required-fields")),
-        Rule(General, "service_account_settings", Any, bound_for(Whose::ServiceAccount, "required-fields")),
-        Rule(General, "missing_session_id", Any, bound_unless("required-fields", Free::Word("omit generate"))),
-        Rule(General, "model_alias_map completion_model", Any, bound_by("aliases")),
-        Rule(General, "image_generation_model", Any, bound_for(Whose::OfKind(ModelKind::Image), "aliases")),
-        Rule(General, "moderation_model", Any, bound_for(Whose::OfKind(ModelKind::Moderation), "aliases")),
-        Rule(General, "guardrails pre_call_rules post_call_rules custom_auth", Any, bound_by("guardrails")),
-        Rule(General, "callbacks", Any, bound_unless("guardrails", Free::List(HARMLESS_CALLBACKS))),
-        Rule(General, "max_end_user_budget max_end_user_budget_id validate_end_user_id_in_db", Any, bound_by("end-users")),
-        Rule(General, "global_max_parallel_requests provider_budget_config", Any, bound_by("proxy-budget")),
-        Rule(General, "optional_pre_call_checks", Any, bound_unless("proxy-budget", Free::Without("enforce_model_rate_limits"))),
-        Rule(General, "tag_budget_config", Any, bound_by("tags")),
-        Rule(General, "cost_margin_config", Any, bound_for(Whose::WithBudget, "prices")),
-        Rule(General, "personal_key_model_access_from_teams", Any, bound_for(Whose::WithoutTeam, "teams")),
-        Rule(General, "block_requests_for_models_without_pricing", Any, bound_for(Whose::WithoutPrice, "prices")),
-        Rule(LiteLlm, "max_budget", Any, bound_by("proxy-budget")),
-        Rule(Router, "plugins", Any, bound_by("guardrails")),
+        bound_rule(General, "enforced_params enforce_user_param", "required-fields"),
+        bound_for(Whose::ServiceAccount, "required-fields", "service_account_settings"),
+        setting_rule("missing_session_id", bound_unless("required-fields", Free::Word("omit generate"))),
+        bound_rule(General, "model_alias_map completion_model", "aliases"),
+        bound_for(Whose::OfKind(ModelKind::Image), "aliases", "image_generation_model"),
+        bound_for(Whose::OfKind(ModelKind::Moderation), "aliases", "moderation_model"),
+        bound_rule(General, "guardrails pre_call_rules post_call_rules custom_auth", "guardrails"),
+        setting_rule("callbacks", bound_unless("guardrails", Free::List(HARMLESS_CALLBACKS))),
+        bound_rule(General, "max_end_user_budget max_end_user_budget_id validate_end_user_id_in_db", "end-users"),
+        bound_rule(General, "global_max_parallel_requests provider_budget_config", "proxy-budget"),
+        setting_rule("optional_pre_call_checks", bound_unless("proxy-budget", Free::Without("enforce_model_rate_limits"))),
+        bound_rule(General, "tag_budget_config", "tags"),
+        bound_for(Whose::WithBudget, "prices", "cost_margin_config"),
+        bound_for(Whose::WithoutTeam, "teams", "personal_key_model_access_from_teams"),
+        bound_for(Whose::WithoutPrice, "prices", "block_requests_for_models_without_pricing"),
+        bound_rule(LiteLlm, "max_budget", "proxy-budget"),
+        bound_rule(Router, "plugins", "guardrails"),
         Rule(Router, "redis_url redis_host redis_port redis_password", Any, Carry),
-        Rule(General, "fallbacks default_fallbacks context_window_fallbacks content_policy_fallbacks drop_params routing_strategy \
-                       model_group_alias allowed_ips apply_user_budget_to_team_keys enable_tag_filtering timeout request_timeout \
-                       stream_timeout", Any, Carry),
-        Rule(General, "num_retries max_retries allowed_fails cooldown_time retry_policy allowed_fails_policy model_group_retry_policy \
-                       disable_cooldowns max_fallbacks retry_after", Any, Fate::Info(Grade::Approximate,
-            "Portcullis has breakers and rests of its own; `attempts` in server.yaml says how many targets one request tries")),
-        Rule(General, "master_key", Any, info_unsupported(
-            "the master key is for LiteLLM's own API: here, `portcullis key` changes keys in files")),
-        Rule(General, "database_connection_pool_limit", Any, info_unsupported("there is no database here")),
-        Rule(General, "store_model_in_db", Any, info_manual("add the models of LiteLLM's database to the file, if there are some")),
-        Rule(General, "database_url", Any, info_manual(DATABASE)),
-        Rule(General, "enable_jwt_auth litellm_jwtauth enable_oauth2_auth custom_sso", Any, info_unsupported(
-            "callers have keys here: other ways to sign in have no counterpart")),
-        Rule(General, "cache cache_params enable_caching redis_semantic_cache", Any, info_unsupported("answers are not cached here")),
-        Rule(General, "success_callback failure_callback service_callback audit_log_callbacks otel", Any, info_unsupported(
-            "the access log, the metrics, the ledger and traces tell what happens here")),
-        Rule(General, "set_verbose json_logs debug log_raw_request_response", Any, info_unsupported(
-            "write `log` in server.yaml if you need it")),
-        Rule(General, "max_parallel_requests", Any, info_manual(
-            "write `concurrency` at accounts or callers: there is no cap for all together")),
-        Rule(General, "enable_pre_call_checks", Any, info_unsupported(
-            "a request that is too long goes to `fallbacks_on.context` after the provider has refused it")),
-        Rule(General, "coordination_redis use_redis_transaction_buffer", Any, info_manual(
-            "several gateways share limits through `store` in server.yaml")),
-        Rule(General, "pass_through_endpoints", Any, info_unsupported("requests to other paths are not passed through")),
-        Rule(General, "public_routes", Any, info_unsupported("every path of the API needs a key here")),
-        Rule(General, "use_x_forwarded_for", Any, info_manual(
-            "write the addresses of your load balancers into `trusted_proxies` in server.yaml")),
-        Rule(General, "max_request_size_mb", Any, info_manual("write `limits.request_body` in server.yaml")),
-        Rule(General, "max_response_size_mb", Any, info_manual("write `limits.response_body` in server.yaml")),
-        Rule(General, "disable_reset_budget", Any, info_unsupported(
-            "budgets begin anew each day or each month here, without a switch")),
+        info_rule(General, "enable_tag_filtering", "Portcullis does not choose targets by tags"),
+        setting_rule("num_retries max_retries allowed_fails cooldown_time retry_policy allowed_fails_policy model_group_retry_policy \
+                       disable_cooldowns max_fallbacks retry_after", Fate::Info(Grade::Approximate, ATTEMPTS)),
+        info_rule(General, "master_key", "the master key is for LiteLLM's own API: here, `portcullis key` changes keys in files"),
+        info_rule(General, "database_connection_pool_limit", "there is no database here"),
+        manual_rule("store_model_in_db", "add the models of LiteLLM's database to the file, if there are some"),
+        manual_rule("database_url", DATABASE),
+        info_rule(General, "enable_jwt_auth litellm_jwtauth enable_oauth2_auth custom_sso",
+            "callers have keys here: other ways to sign in have no counterpart"),
+        info_rule(General, "cache cache_params enable_caching redis_semantic_cache", "answers are not cached here"),
+        info_rule(General, "success_callback failure_callback service_callback audit_log_callbacks otel", WATCHED),
+        info_rule(General, "set_verbose json_logs debug log_raw_request_response", "write `log` in server.yaml if you need it"),
+        manual_rule("max_parallel_requests", "write `concurrency` at accounts or callers: there is no cap for all together"),
+        info_rule(General, "enable_pre_call_checks",
+            "a request that is too long goes to `fallbacks_on.context` after the provider has refused it"),
+        manual_rule("coordination_redis use_redis_transaction_buffer", "several gateways share limits through `store` in server.yaml"),
+        info_rule(General, "pass_through_endpoints", "requests to other paths are not passed through"),
+        info_rule(General, "public_routes", "every path of the API needs a key here"),
+        manual_rule("use_x_forwarded_for", "write the addresses of your load balancers into `trusted_proxies` in server.yaml"),
+        manual_rule("max_request_size_mb", "write `limits.request_body` in server.yaml"),
+        manual_rule("max_response_size_mb", "write `limits.response_body` in server.yaml"),
+        info_rule(General, "disable_reset_budget", "budgets begin anew each day or each month here, without a switch"),
+        info_rule(File, "guardrails", "Portcullis does not check what texts say"),
+        Rule(File, "policies policy_attachments", Any, bound_unless("guardrails", Free::Never)),
+        info_rule(File, "mcp_servers search_tools sandbox_tools vector_store_registry",
+            "Portcullis runs no tools and no stores of documents"),
+        info_rule(File, "files_settings finetune_settings batch_settings",
+            "Portcullis has no endpoints for files, batches and fine-tuning"),
+        info_rule(File, "callback_settings", WATCHED),
+        // Entries of `model_list`.
+        Rule(Params, "max_retries num_retries", Any, Fate::Info(Grade::Approximate, ATTEMPTS)),
+        info_rule(Params, "tags tag_regex", "Portcullis does not choose targets by tags: callers of every tag reach this one"),
+        info_rule(Params, "temperature top_p seed stop frequency_penalty presence_penalty n user",
+            "only `max_tokens` has a default here: callers send this themselves"),
+        info_rule(Info, "id", "targets have no ids here"),
+        info_rule(Info, "blocked", "the entry is in use"),
+        info_rule(Info, "supported_environments", "LITELLM_ENVIRONMENT is one of these now"),
+        info_rule(Info, "max_tokens max_input_tokens max_output_tokens",
+            "write `traits` at the target if Portcullis does not know the model"),
     ]
 };
 
@@ -340,23 +369,28 @@ const LIMITING: [&str; 6] = [
 pub(super) fn rule_of(section: Section, field: &str, is_key: bool) -> (Shape, Fate) {
     type Table = HashMap<(Section, &'static str), (Shape, Fate)>;
     static TABLE: LazyLock<Table> = LazyLock::new(|| {
-        let rows = RULES.iter().flat_map(|Rule(section, fields, shape, fate)| {
-            fields
-                .split_whitespace()
-                .map(|field| ((*section, field), (*shape, *fate)))
-        });
-        rows.collect()
+        let mut table = Table::new();
+        for Rule(section, fields, shape, fate) in RULES {
+            let fields = fields.split_whitespace();
+            table.extend(fields.map(|field| ((*section, field), (*shape, *fate))));
+        }
+        table
     });
-    let find = |section| TABLE.get(&(section, field)).copied();
-    if let Some(rule) = find(section) {
-        return rule;
-    }
-    if matches!(section, Section::LiteLlm | Section::Router)
-        && let Some(rule) = find(Section::General)
-    {
-        return rule;
-    }
-    let fate = match section {
+    let general = match section {
+        Section::LiteLlm | Section::Router => Section::General,
+        section => section,
+    };
+    let found = [section, general]
+        .iter()
+        .find_map(|section| TABLE.get(&(*section, field)));
+    found
+        .copied()
+        .unwrap_or_else(|| (Shape::Any, fate_of_unknown(section, field, is_key)))
+}
+
+/// Returns what becomes of a field that the table does not have.
+fn fate_of_unknown(section: Section, field: &str, is_key: bool) -> Fate {
+    match section {
         Section::Row if is_key && REPEATED.iter().any(|begin| field.starts_with(begin)) => INFO,
         Section::Metadata if field.starts_with("team_member_") => bound_by("team-members"),
         Section::Metadata if LIMITING.iter().any(|part| field.contains(part)) => {
@@ -369,10 +403,25 @@ pub(super) fn rule_of(section: Section, field: &str, is_key: bool) -> (Shape, Fa
         | Section::RowRouter
         | Section::ModelTable
         | Section::Member
-        | Section::MemberMetadata => INFO,
-        Section::LiteLlm | Section::Router | Section::General => NOT_CARRIED,
+        | Section::MemberMetadata
+        | Section::Info => INFO,
+        Section::Params if field.contains("cost") => {
+            Fate::Info(Grade::Unsupported, "this kind of price has no counterpart")
+        }
+        Section::LiteLlm | Section::Router | Section::General | Section::File | Section::Params => {
+            Fate::Info(NOT_CARRIED.0, NOT_CARRIED.1)
+        }
+    }
+}
+
+/// Reports a field that bounds nothing and that no code of its own reads.
+pub(super) fn report_field(section: Section, field: &str, spot: &Spot<'_>) {
+    let (grade, message) = match rule_of(section, field, false).1 {
+        Fate::Carry => return,
+        Fate::Info(grade, message) => (grade, message),
+        Fate::Bound(..) | Fate::Below(_) | Fate::Required => NOT_CARRIED,
     };
-    (Shape::Any, fate)
+    spot.report(grade, message);
 }
 
 impl Shape {
@@ -396,36 +445,33 @@ impl Shape {
 impl Free {
     /// Returns whether a value of a row bounds nothing.
     pub(super) fn allows(self, field: &str, spot: &Spot<'_>, row: &Spot<'_>) -> bool {
-        if matches!(self, Self::Never) {
-            return false;
-        }
-        if is_off(field, spot) {
-            return true;
-        }
-        let is_one = |words: &str, spot: &Spot<'_>| {
-            spot.text().is_some_and(|text| {
-                let begins =
-                    |word: &str| word.ends_with('/') && format!("{text}/").starts_with(word);
-                words
-                    .split_whitespace()
-                    .any(|word| word == text || begins(word))
-            })
-        };
+        let items = spot.items();
         match self {
-            Self::Never | Self::Off => false,
-            Self::Word(words) => {
-                is_one(words, spot) || spot.items().iter().any(|spot| is_one(words, spot))
-            }
-            Self::List(words) => {
-                spot.is_list() && spot.items().iter().all(|spot| is_one(words, spot))
-            }
+            Self::Never => false,
+            _ if is_off(field, spot) => true,
+            Self::Off => false,
+            Self::Word(words) => items
+                .iter()
+                .chain([spot])
+                .any(|item| is_one_of(words, item)),
+            Self::List(words) => spot.is_list() && items.iter().all(|item| is_one_of(words, item)),
             Self::Without(word) => {
-                let is_word = |spot: &Spot<'_>| spot.text().is_none_or(|text| text == word);
-                spot.is_list() && !spot.items().iter().any(is_word)
+                let is_other = |item: &Spot<'_>| item.text().is_some_and(|text| text != word);
+                spot.is_list() && items.iter().all(is_other)
             }
             Self::With(map) => row.get(map).is_some_and(|spot| spot.is_map()),
         }
     }
+}
+
+/// Returns whether a text is one of these words, or begins with one that ends with a slash.
+fn is_one_of(words: &str, spot: &Spot<'_>) -> bool {
+    let Some(text) = spot.text() else {
+        return false;
+    };
+    let path = format!("{text}/");
+    let mut words = words.split_whitespace();
+    words.any(|word| word == text || (word.ends_with('/') && path.starts_with(word)))
 }
 
 /// Returns whether a value switches nothing on. A quoted text may be an id, and a limit of nothing
@@ -435,12 +481,9 @@ pub(super) fn is_off(field: &str, spot: &Spot<'_>) -> bool {
         .iter()
         .any(|part| field.contains(part));
     let is_plain = matches!(spot.node.value, Value::Plain(_));
-    let is_zero = matches!(spot.text(), Some("0" | "0.0"));
     spot.is_empty()
-        || (is_plain
-            && if is_zero {
-                !is_limit
-            } else {
-                spot.flag() == Some(false)
-            })
+        || match spot.text() {
+            Some("0" | "0.0") => is_plain && !is_limit,
+            _ => is_plain && spot.flag() == Some(false),
+        }
 }

@@ -1,15 +1,17 @@
 //! The settings of LiteLLM's process: what there is of them here.
 
-use std::collections::BTreeMap;
+use std::net::IpAddr;
 
-use super::bound::Bound;
+use super::bound::{Bound, setting_bound};
+use super::draft::{env_reference, name_files};
 use super::models::Made;
 use super::node::Spot;
-use super::params::{World, variable_of};
 use super::routing::Rules;
-use super::rules::{Fate, Section, Whose, rule_of};
-use super::walk::setting_bound;
-use crate::notes::{Finding, Grade};
+use super::rules::{Section, Whose, report_field};
+use super::world::{World, is_word, variable_of};
+use crate::notes::Grade;
+use portcullis::base::problem::unless_secret;
+use portcullis::catalog::name;
 use portcullis::conf::yaml::edit::New;
 
 /// The settings of the file that are not about models.
@@ -26,308 +28,206 @@ pub(super) struct Common {
     pub(super) redis: Option<New>,
 }
 
-/// The sections that hold settings, each under its name.
-pub(super) type Sections<'a> = BTreeMap<&'a str, Spot<'a>>;
+/// The text for the database when its keys are given.
+const REST_OF_DATABASE: &str = "the keys of LiteLLM's database are given with --keys; its models, guardrails, policies and settings \
+                                are not: add what you use of them to the file, since keys may be bound by them";
 
 /// Reads all settings.
-pub(super) fn read_settings(
-    sections: &Sections<'_>,
-    world: &World<'_>,
-    made: &mut Made<'_>,
-    findings: &mut Vec<Finding>,
-) -> Common {
+pub(super) fn read_settings(world: &World<'_>, made: &mut Made<'_>) -> Common {
     let mut common = Common::default();
-    for (section, kind) in [
+    for (name, section) in [
         ("litellm_settings", Section::LiteLlm),
         ("router_settings", Section::Router),
         ("general_settings", Section::General),
     ] {
-        let Some(spot) = sections.get(section) else {
+        let Some(settings) = world.section(name) else {
             continue;
         };
-        if !spot.is_map() {
-            findings.push(spot.finding(
-                Grade::Manual,
-                "",
-                "must be a map: its settings are left out",
-            ));
+        if !settings.is_map() {
+            settings.manual("must be a map: its settings are left out");
         }
-        let mut redis = BTreeMap::new();
-        for (key, value) in spot.entries() {
+        for (key, spot) in settings.entries() {
             match key {
-                "redis_url" | "redis_host" | "redis_port" | "redis_password"
-                    if section == "router_settings" =>
-                {
-                    redis.insert(key, value);
-                }
                 "timeout" | "request_timeout" | "stream_timeout" => {
-                    let (grade, message) = of_time((section, key), world);
-                    findings.push(value.finding(grade, "", message));
+                    report_timeout(name, key, &spot, world);
                 }
-                "database_url" if world.has_keys => {
-                    findings.push(value.finding(Grade::Manual, "", REST_OF_DATABASE))
-                }
-                _ => take_setting(kind, key, &value, (made, &mut common), findings),
+                "database_url" if world.has_keys => spot.manual(REST_OF_DATABASE),
+                _ => common.take_setting(section, key, &spot, made),
             }
         }
-        common.redis = read_store(&redis, world, made, findings).or(common.redis);
+        if section == Section::Router {
+            common.redis = read_store(settings, world, made);
+        }
     }
+    for (key, spot) in &world.others {
+        common.take_unread(Section::File, key, spot);
+    }
+    common.take_guardrails(world);
     common
 }
 
-/// Takes one setting.
-fn take_setting(
-    section: Section,
-    key: &str,
-    spot: &Spot<'_>,
-    (made, common): (&mut Made<'_>, &mut Common),
-    findings: &mut Vec<Finding>,
-) {
-    if let Some((whose, bound)) = setting_bound(section, spot, key) {
-        let message = bound.describe(whose.describe());
-        findings.push(spot.finding(Grade::Unsupported, "", message));
-        common.bounds.push((whose, bound));
-        return;
+impl Common {
+    /// Adds what bounds keys, and reports where it stands.
+    fn add_bound(&mut self, spot: &Spot<'_>, whose: Whose, bound: Bound) {
+        bound.report(spot, whose.describe());
+        self.bounds.push((whose, bound));
     }
-    let rules = &mut common.rules;
-    match key {
-        "fallbacks" => rules.fallbacks.read(spot, made, findings),
-        "default_fallbacks" => rules.fallbacks.read_default(spot, made, findings),
-        "context_window_fallbacks" => rules.context.read(spot, made, findings),
-        "content_policy_fallbacks" => rules.refusal.read(spot, made, findings),
-        "drop_params" => {
-            let (grade, message) = match spot.flag() {
-                Some(drop) => {
-                    rules.on_loss = (!drop).then_some("refuse");
-                    (Grade::Exact, "")
-                }
-                None => (
-                    Grade::Manual,
-                    "must be true or false: write `on_loss` by hand",
-                ),
-            };
-            findings.push(spot.finding(grade, "", message));
+
+    /// Takes something that no code of its own reads.
+    fn take_unread(&mut self, section: Section, key: &str, spot: &Spot<'_>) {
+        match setting_bound(section, spot, key) {
+            Some((whose, bound)) => self.add_bound(spot, whose, bound),
+            None => report_field(section, key, spot),
         }
-        "routing_strategy" => {
-            let (grade, ours) = match spot.text().unwrap_or_default() {
-                "simple-shuffle" => (Grade::Exact, "weighted"),
-                "least-busy" => (Grade::Exact, "least_busy"),
-                "latency-based-routing" => (Grade::Exact, "fastest"),
-                _ => (Grade::Approximate, "weighted"),
-            };
-            rules.strategy = Some(ours);
-            findings.push(spot.finding(
-                grade,
-                "",
-                format!("is `strategy: {ours}` of each model with several targets"),
-            ));
+    }
+
+    /// Takes the guardrails, of which those that are always on bound every key.
+    fn take_guardrails(&mut self, world: &World<'_>) {
+        let mut is_on = false;
+        for spot in world.list("guardrails") {
+            report_field(Section::File, "guardrails", spot);
+            let params = spot.get("litellm_params");
+            let default = params.and_then(|params| params.get("default_on"));
+            is_on |= default.is_some_and(|default| default.flag() != Some(false));
         }
-        "model_group_alias" => read_aliases(spot, made, findings),
-        "allowed_ips" => {
-            let all: Vec<String> = spot
-                .items()
-                .iter()
-                .filter_map(Spot::text)
-                .map(str::to_owned)
-                .collect();
-            let is_right =
-                !all.is_empty() && all.iter().all(|ip| ip.parse::<std::net::IpAddr>().is_ok());
-            if is_right {
-                findings.push(spot.finding(
-                    Grade::Exact,
-                    "",
-                    "is `allow_ips` of each key that is imported",
-                ));
-                common.addresses = all;
-            } else {
-                common
-                    .bounds
-                    .push((Whose::All, Bound::unreadable(&spot.path)));
-                findings.push(spot.finding(
-                    Grade::Manual,
-                    "",
-                    "must be a list of addresses: keys stay switched off",
-                ));
+        if is_on {
+            let bound = Bound::new("guardrails", "guardrails");
+            self.bounds.push((Whose::All, bound));
+        }
+    }
+
+    /// Takes one setting.
+    fn take_setting(&mut self, section: Section, key: &str, spot: &Spot<'_>, made: &mut Made<'_>) {
+        let rules = &mut self.rules;
+        match key {
+            "fallbacks" => rules.fallbacks.read(spot, made),
+            "default_fallbacks" => rules.fallbacks.read_default(spot, made),
+            "context_window_fallbacks" => rules.context.read(spot, made),
+            "content_policy_fallbacks" => rules.refusal.read(spot, made),
+            "drop_params" => {
+                let drops = spot.read_flag("on_loss");
+                rules.on_loss = drops.and_then(|drops| (!drops).then_some("refuse"));
             }
-        }
-        "apply_user_budget_to_team_keys" => {
-            common.is_user_budget_for_teams = spot.flag() != Some(false);
-            const MESSAGE: &str = "a key of a team whose user has a budget is switched off";
-            findings.push(spot.finding(Grade::Approximate, "", MESSAGE));
-        }
-        "enable_tag_filtering" => {
+            "routing_strategy" => {
+                let (grade, strategy) = match spot.text().unwrap_or_default() {
+                    "simple-shuffle" => (Grade::Exact, "weighted"),
+                    "least-busy" => (Grade::Exact, "least_busy"),
+                    "latency-based-routing" => (Grade::Exact, "fastest"),
+                    _ => (Grade::Approximate, "weighted"),
+                };
+                rules.strategy = Some(strategy);
+                let message = "of each model with several targets";
+                spot.report(grade, format!("is `strategy: {strategy}` {message}"));
+            }
+            "model_group_alias" => read_aliases(spot, made),
+            "allowed_ips" => self.read_addresses(spot),
+            "apply_user_budget_to_team_keys" => {
+                self.is_user_budget_for_teams = spot.flag() != Some(false);
+                spot.approximate("a key of a team whose user has a budget is switched off");
+            }
             // What cannot be read may be on.
-            let message = if spot.flag() != Some(false) && made.has_tags {
-                let bound = Bound::new(&spot.path, "tags");
-                let message = bound.describe(Whose::All.describe());
-                common.bounds.push((Whose::All, bound));
-                message
-            } else {
-                "Portcullis does not choose targets by tags".to_owned()
-            };
-            findings.push(spot.finding(Grade::Unsupported, "", message));
+            "enable_tag_filtering" if spot.flag() != Some(false) && made.has_tags => {
+                self.add_bound(spot, Whose::All, Bound::new(&spot.path, "tags"));
+            }
+            _ => self.take_unread(section, key, spot),
         }
-        _ => {
-            let fate = rule_of(section, key, false).1;
-            let (grade, message) = if let Fate::Info(grade, message) = fate {
-                (grade, message)
-            } else {
-                (Grade::Unsupported, "has no counterpart, and is left out")
-            };
-            findings.push(spot.finding(grade, "", message));
+    }
+
+    fn read_addresses(&mut self, spot: &Spot<'_>) {
+        self.addresses = spot.texts();
+        self.addresses
+            .retain(|address| address.parse::<IpAddr>().is_ok());
+        if spot.is_empty() || self.addresses.len() < spot.items().len() {
+            spot.manual("must be a list of addresses: keys are switched off");
+            self.bounds
+                .push((Whose::All, Bound::unreadable(&spot.path)));
+        } else {
+            spot.report(Grade::Exact, "is `allow_ips` of each key that is imported");
         }
     }
 }
 
-/// The report's text for the database when its keys are given.
-const REST_OF_DATABASE: &str = "the keys of LiteLLM's database are given with --keys; its models, guardrails, policies and settings \
-                                are not: add what you use of them to the file, since keys may be bound by them";
-
-/// Says what a time for all entries becomes. LiteLLM's router takes `request_timeout` before its
-/// own `timeout`.
-fn of_time(setting: (&str, &str), world: &World<'_>) -> (Grade, &'static str) {
+/// Reports a time for all entries. LiteLLM's router takes `request_timeout` before its own
+/// `timeout`.
+fn report_timeout(section: &str, key: &str, spot: &Spot<'_>, world: &World<'_>) {
     const USED: &str = "is written at each account that has no time of its own";
     const HIDDEN: &str =
         "is not used, as `litellm_settings.request_timeout` goes before it in LiteLLM";
-    let is_hidden = world
-        .timeout
-        .as_ref()
-        .is_some_and(|spot| spot.path == "litellm_settings.request_timeout");
-    match setting {
-        ("router_settings", "timeout") if is_hidden => (Grade::Approximate, HIDDEN),
-        ("router_settings", "timeout" | "stream_timeout")
-        | ("litellm_settings", "request_timeout") => (Grade::Approximate, USED),
-        (_, _) => (
-            Grade::Unsupported,
-            "is no time for all entries in LiteLLM, and is left out",
-        ),
-    }
-}
-
-/// Says what to do about a section that is not read.
-pub(super) fn describe_section(name: &str) -> &'static str {
-    match name {
-        "guardrails" | "policies" | "policy_attachments" => {
-            "Portcullis does not check what texts say"
+    let times = [world.timeout(), world.stream_timeout()];
+    match (section, key) {
+        _ if times
+            .into_iter()
+            .flatten()
+            .any(|time| time.path == spot.path) =>
+        {
+            spot.approximate(USED);
         }
-        "mcp_servers" | "search_tools" | "sandbox_tools" | "vector_store_registry" => {
-            "Portcullis runs no tools and no stores of documents"
-        }
-        "files_settings" | "finetune_settings" | "batch_settings" => {
-            "Portcullis has no endpoints for files, batches and fine-tuning"
-        }
-        "callback_settings" => {
-            "the access log, the metrics, the ledger and traces tell what happens here"
-        }
-        _ => "has no counterpart, and is left out",
+        ("router_settings", "timeout") => spot.approximate(HIDDEN),
+        (_, _) => spot.unsupported("is no time for all entries in LiteLLM, and is left out"),
     }
 }
 
 /// Reads `model_group_alias`.
-fn read_aliases(spot: &Spot<'_>, made: &mut Made<'_>, findings: &mut Vec<Finding>) {
+fn read_aliases(spot: &Spot<'_>, made: &mut Made<'_>) {
+    const TAKEN: &str = "is the name of a model or of another alias too: choose one by hand";
+    let findings = spot.findings;
     for (alias, value) in spot.entries() {
-        let hidden = value
-            .get("hidden")
-            .is_some_and(|hidden| hidden.flag() == Some(true));
-        let model_at = value.get("model").unwrap_or_else(|| value.clone());
-        let model = model_at.text().unwrap_or_default();
-        let is_taken = made.has(alias)
-            || made
-                .groups
-                .iter()
-                .any(|group| group.aliases.iter().any(|other| other == alias));
-        let is_name = portcullis::catalog::name::of_model(alias).is_ok()
-            && portcullis::base::problem::unless_secret(alias) == alias;
-        let (grade, became, message) = match made.find(model) {
-            None => {
-                let finding = value.finding(Grade::Manual, "", "the alias is left out");
-                findings.push(made.missing.finding_about(model, finding));
-                made.missing.add_alias(alias, model);
-                continue;
-            }
-            Some(_) if is_taken => (
-                Grade::Manual,
-                String::new(),
-                "is the name of a model or of another alias too: choose one by hand",
-            ),
-            Some(_) if !is_name => (
-                Grade::Manual,
-                String::new(),
-                "cannot be an id here: the alias is left out",
-            ),
-            Some(group) if group.name.contains('*') => (
-                Grade::Manual,
-                String::new(),
-                "a pattern has no aliases: the alias is left out",
-            ),
-            Some(group) => {
-                group.aliases.push(alias.to_owned());
-                let became = format!("models.{}", group.name);
-                if hidden {
-                    (
-                        Grade::Manual,
-                        became,
-                        "is hidden in LiteLLM's list of models; here it is listed",
-                    )
-                } else {
-                    (Grade::Exact, became, "")
-                }
-            }
+        let model = value.get_text("model").or(value.text()).unwrap_or_default();
+        let mut aliases = made.groups.iter().flat_map(|group| &group.aliases);
+        let is_taken = made.has(alias) || aliases.any(|other| other == alias);
+        let Some(group) = made.find(model) else {
+            made.missing
+                .report(&value, model, Grade::Manual, "the alias is left out");
+            made.missing.add_alias(alias, model);
+            continue;
         };
-        findings.push(value.finding(grade, &became, message));
+        if is_taken {
+            value.manual(TAKEN);
+        } else if name::of_model(alias).is_err() || unless_secret(alias) != alias {
+            value.manual("cannot be an id here: the alias is left out");
+        } else if group.name.contains('*') {
+            value.manual("a pattern has no aliases: the alias is left out");
+        } else {
+            findings.set_entry(group.path());
+            match value.get("hidden").and_then(|hidden| hidden.flag()) {
+                Some(true) => {
+                    value.manual("is hidden in LiteLLM's list of models; here it is listed");
+                }
+                Some(false) | None => value.exact(),
+            }
+            findings.set_entry("");
+            group.aliases.push(alias.to_owned());
+        }
     }
 }
 
 /// Reads the router's Redis.
-fn read_store(
-    redis: &BTreeMap<&str, Spot<'_>>,
-    world: &World<'_>,
-    made: &mut Made<'_>,
-    findings: &mut Vec<Finding>,
-) -> Option<New> {
+fn read_store(router: &Spot<'_>, world: &World<'_>, made: &mut Made<'_>) -> Option<New> {
+    const FIELDS: [&str; 4] = ["redis_host", "redis_password", "redis_port", "redis_url"];
     const FILE: &str = "write the URL with its password into the file secrets/redis-url: redis://:PASSWORD@HOST:PORT/0";
-    let became = "server.yaml store";
-    let at_file = || New::map([("file", New::text("secrets/redis-url"))]);
-    let url = redis.get("redis_url");
-    let password = redis.get("redis_password").filter(|spot| !spot.is_empty());
-    let host = redis
-        .get("redis_host")
-        .and_then(|spot| world.word(spot).ok());
-    let port = redis
-        .get("redis_port")
-        .and_then(|spot| world.word(spot).ok())
-        .filter(|port| port.parse::<u16>().is_ok());
-    let (value, grade, message) = match (url.and_then(Spot::text), password, host) {
-        _ if redis.is_empty() => return None,
-        (Some(url), ..) => match variable_of(url) {
-            Some(name) => {
-                made.secrets.push(format!("environment variable {name}"));
-                (New::map([("env", New::text(name))]), Grade::Exact, "")
-            }
-            None => (at_file(), Grade::Manual, FILE),
-        },
-        (None, None, Some(host)) => {
-            let port = port.unwrap_or_else(|| "6379".to_owned());
-            (
-                New::text(format!("redis://{host}:{port}/0")),
-                Grade::Exact,
-                "",
-            )
-        }
-        (None, Some(_), _) | (None, None, None) => (at_file(), Grade::Manual, FILE),
+    let mut spots = FIELDS.iter().filter_map(|field| router.get(field));
+    let first = spots.next()?;
+    let word = |field: &str| world.word(&router.get(field)?, is_word).ok();
+    let port = word("redis_port").filter(|port| port.parse::<u16>().is_ok());
+    let port = port.as_deref().unwrap_or("6379");
+    let url = router.get_text("redis_url");
+    let has_secret = url.is_some() || router.filled("redis_password").is_some();
+    let value = match (url.and_then(variable_of), word("redis_host")) {
+        (Some(name), _) => Some(env_reference(name)),
+        (None, Some(host)) if !has_secret => Some(format!("redis://{host}:{port}/0").into()),
+        (None, _) => None,
     };
-    if grade == Grade::Manual {
-        made.secrets.push("file secrets/redis-url".to_owned());
+    first.findings.set_entry("server.yaml store");
+    if value.is_some() {
+        first.exact();
+        spots.for_each(|spot| spot.exact());
+    } else {
+        // What is to do is one thing, whatever it consists of.
+        first.manual(FILE);
+        spots.for_each(|spot| spot.approximate("is a part of that URL"));
     }
-    // What is to do is one thing, whatever it consists of.
-    for (index, spot) in redis.values().enumerate() {
-        let is_first = index == 0 || grade == Grade::Exact;
-        let (grade, message) = if is_first {
-            (grade, message)
-        } else {
-            (Grade::Approximate, "is a part of that URL")
-        };
-        findings.push(spot.finding(grade, became, message));
-    }
+    first.findings.set_entry("");
+    let mut value = value.unwrap_or_else(|| New::map([("file", New::text("secrets/redis-url"))]));
+    name_files(&mut value, "", &mut made.secrets);
     Some(value)
 }

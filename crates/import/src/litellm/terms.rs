@@ -2,22 +2,20 @@
 //! counts for the name of the entry, also where no request reaches the entry: so it is kept if the
 //! entry is left out.
 
-use std::collections::BTreeMap;
-
-use super::bound::Bound;
+use super::bound::{Bound, Bounds};
+use super::counts::Counts;
+use super::entry::Entry;
 use super::node::Spot;
-use super::number::{read_number, tighten_limit};
-use super::params::Params;
-use crate::notes::{Finding, Grade};
+use crate::notes::Grade;
 use portcullis::base::problem::quote_safely;
 
 /// The limits of the keys that may use a model.
 #[derive(Default)]
 pub(super) struct OfKeys {
     /// The limits of each key for this model.
-    pub(super) limits: BTreeMap<&'static str, u64>,
+    pub(super) limits: Counts,
     /// The fields that cannot be carried.
-    pub(super) bounds: Vec<Bound>,
+    pub(super) bounds: Bounds,
 }
 
 /// The fields of an entry that are about keys.
@@ -34,11 +32,7 @@ pub(super) struct Terms<'a> {
 
 impl<'a> Terms<'a> {
     /// Takes the fields out of an entry.
-    pub(super) fn take(
-        name: &Spot<'a>,
-        params: &mut Params<'a>,
-        info: &mut BTreeMap<&str, Spot<'a>>,
-    ) -> Self {
+    pub(super) fn take(entry: &mut Entry<'a>, is_reserved: bool) -> Self {
         const PARAMS: [&str; 5] = [
             "default_api_key_rpm_limit",
             "default_api_key_tpm_limit",
@@ -46,33 +40,33 @@ impl<'a> Terms<'a> {
             "max_budget",
             "budget_duration",
         ];
-        let mut fields: Vec<_> = PARAMS
-            .iter()
-            .filter_map(|field| Some((*field, params.take(field)?)))
-            .collect();
-        fields.extend(info.remove("ptu_shares").map(|spot| ("ptu_shares", spot)));
-        let of_team = info.get("team_public_model_name").and_then(Spot::text);
+        let params = PARAMS.map(|field| Some((field, entry.params.remove(field)?)));
+        let shares = entry.info.remove("ptu_shares");
+        let shares = shares.map(|spot| ("ptu_shares", spot));
         Self {
-            name: name.text().unwrap_or_default(),
-            of_team,
-            fields,
+            name: entry.name.text().unwrap_or_default(),
+            of_team: entry
+                .info
+                .get("team_public_model_name")
+                .and_then(Spot::text),
+            fields: params.into_iter().flatten().chain(shares).collect(),
             is_made: false,
-            is_reserved: false,
+            is_reserved,
         }
     }
 
     /// Returns the fields with the names of the models for which each counts.
     pub(super) fn fields(&self) -> impl Iterator<Item = (&'static str, &Spot<'a>, Vec<&'a str>)> {
-        let names = |field: &str| match field {
-            // LiteLLM knows the team when it looks for guardrails, and not for the limits.
-            "guardrails" => std::iter::once(self.name).chain(self.of_team).collect(),
-            // The money of an entry counts only where requests reach the entry.
-            "max_budget" | "budget_duration" if !self.is_made => Vec::new(),
-            _ => vec![self.name],
-        };
-        self.fields
-            .iter()
-            .map(move |(field, spot)| (*field, spot, names(field)))
+        self.fields.iter().map(|(field, spot)| {
+            let names = match *field {
+                // LiteLLM knows the team when it looks for guardrails, and not for the limits.
+                "guardrails" => [self.name].into_iter().chain(self.of_team).collect(),
+                // The money of an entry counts only where requests reach the entry.
+                "max_budget" | "budget_duration" if !self.is_made => Vec::new(),
+                _ => vec![self.name],
+            };
+            (*field, spot, names)
+        })
     }
 
     /// Adds that keys could not use this name, if it is left out and a pattern answers to it now.
@@ -83,7 +77,7 @@ impl<'a> Terms<'a> {
                  file; else write the models of the pattern by name",
                 quote_safely(self.name)
             );
-            to.stop(Bound {
+            to.bounds.add(Bound {
                 field: "model_list".to_owned(),
                 word: None,
                 why,
@@ -91,83 +85,58 @@ impl<'a> Terms<'a> {
         }
     }
 
-    /// Returns whether a path leads to one of the fields.
-    pub(super) fn has(&self, path: &str) -> bool {
-        self.fields.iter().any(|(_, spot)| spot.path == path)
+    /// Returns the paths of the fields.
+    pub(super) fn paths(&self) -> impl Iterator<Item = &str> {
+        self.fields.iter().map(|(_, spot)| spot.path.as_str())
     }
 
     /// Adds a field to what bounds the keys of a model.
-    pub(super) fn add(
-        &self,
-        (field, spot): (&str, &Spot<'a>),
-        became: &str,
-        to: &mut OfKeys,
-    ) -> Finding {
+    pub(super) fn add(&self, field: &str, spot: &Spot<'_>, to: &mut OfKeys) {
+        const WHY: &str = "of a model that it may use cannot be carried";
+        const LIMITS: &str = "is in `model_limits` of each key that may use the model and has no such limits of its own";
+        let limit = match field {
+            "default_api_key_rpm_limit" => Some("requests_per_minute"),
+            "default_api_key_tpm_limit" => Some("tokens_per_minute"),
+            _ => None,
+        };
+        if let Some(limit) = limit {
+            match to.limits.read(spot, field, limit) {
+                Ok(()) => spot.report(Grade::Exact, LIMITS),
+                Err(bound) => to.bounds.add_from(spot, bound),
+            }
+            return;
+        }
         let word = match field {
             "guardrails" => "guardrails",
             "ptu_shares" => "teams",
-            "max_budget" | "budget_duration" if self.has_budget() => "proxy-budget",
-            "max_budget" | "budget_duration" => {
-                const MESSAGE: &str =
-                    "bounds nothing in LiteLLM: a budget needs `max_budget` and `budget_duration`";
-                return spot.finding(Grade::Approximate, became, MESSAGE);
+            _ if self.has_budget() => "proxy-budget",
+            _ => {
+                spot.approximate(
+                    "bounds nothing in LiteLLM: a budget needs `max_budget` and `budget_duration`",
+                );
+                return;
             }
-            _ => "",
         };
-        if !word.is_empty() {
-            if spot.is_empty() {
-                return spot.finding(Grade::Exact, became, "");
-            }
-            let bound = Bound::because(
-                &format!("model_list.{field}"),
-                word,
-                "of a model that it may use cannot be carried",
-            );
-            let message = bound.describe("keys that may use the model");
-            to.stop(bound);
-            return spot.finding(Grade::Unsupported, became, message);
+        if spot.is_empty() {
+            spot.exact();
+            return;
         }
-        let limit = match field {
-            "default_api_key_rpm_limit" => "requests_per_minute",
-            _ => "tokens_per_minute",
-        };
-        match read_number(spot, field) {
-            Ok(number) => {
-                tighten_limit(&mut to.limits, limit, number);
-                const MESSAGE: &str = "is in `model_limits` of each key that may use the model and has no such limits of its own";
-                spot.finding(Grade::Exact, became, MESSAGE)
-            }
-            Err(bound) => {
-                let finding = spot.finding(Grade::Unsupported, became, bound.why.clone());
-                to.stop(bound);
-                finding
-            }
-        }
+        let bound = Bound::because(&format!("model_list.{field}"), word, WHY);
+        bound.report(spot, "keys that may use the model");
+        to.bounds.add(bound);
     }
 
     /// Returns whether the entry has a budget. One of 0 is none in LiteLLM.
     fn has_budget(&self) -> bool {
-        let find = |name: &str| {
-            self.fields
-                .iter()
-                .find(|(field, _)| *field == name)
-                .map(|(_, spot)| spot)
-        };
-        let is_zero = |spot: &Spot<'_>| spot.amount().is_some_and(|amount| amount.is_zero());
-        find("budget_duration").is_some() && find("max_budget").is_some_and(|spot| !is_zero(spot))
+        let written = |wanted: &str| self.fields.iter().find(|(field, _)| *field == wanted);
+        let has_money = written("max_budget").is_some_and(|(_, spot)| spot.whole() != Some(0));
+        has_money && written("budget_duration").is_some()
     }
 }
 
 impl OfKeys {
     /// Returns whether nothing bounds the keys.
     pub(super) fn is_empty(&self) -> bool {
-        self.limits.is_empty() && self.bounds.is_empty()
-    }
-
-    /// Adds a bound, once.
-    fn stop(&mut self, bound: Bound) {
-        if !self.bounds.contains(&bound) {
-            self.bounds.push(bound);
-        }
+        self.limits.is_empty() && self.bounds.iter().next().is_none()
     }
 }

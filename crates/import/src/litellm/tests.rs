@@ -349,10 +349,10 @@ fn the_report_goes_from_tasks_to_exactness() {
         steps,
         [
             "do these 5 things, in this order:",
-            "  1. set AZURE_API_BASE and import again: without it an entry is left out (config.yaml:3 model_list[1].model_name)",
-            "  2. set NO_BASE and import again: without it an entry is left out (config.yaml:2 model_list[0].litellm_params.api_base)",
-            "  3. decide about 1 key that is switched off: mend what stopped each, or drop that bound with `--loosen`",
-            "  4. give the gateway 1 secret, which `secrets that the gateway needs` lists",
+            "  1. set AZURE_API_BASE and import again, for what is left out without it: config.yaml:3 model_list[1].model_name",
+            "  2. set NO_BASE and import again, for what is left out without it: config.yaml:2 model_list[0].litellm_params.api_base",
+            "  3. mend what switched keys off, or drop these bounds with `--loosen`: 1 key",
+            "  4. give the gateway what `secrets that the gateway needs` lists: 1 secret",
             "  5. read what is left out, which `unsupported` lists: 7 places",
         ],
         "{text}"
@@ -670,9 +670,7 @@ fn rows_of_one_thing_that_differ_are_refused() {
             .unwrap_err()
             .to_string();
         assert!(
-            told.contains(&format!(
-                "is {whose}, of which keys.json says something else"
-            )),
+            told.contains(&format!("is {whose}, of which keys.json has another row")),
             "{told}"
         );
     }

@@ -141,6 +141,36 @@ impl New {
     }
 }
 
+impl From<&str> for New {
+    fn from(text: &str) -> Self {
+        Self::text(text)
+    }
+}
+
+impl From<String> for New {
+    fn from(text: String) -> Self {
+        Self::Text(text)
+    }
+}
+
+impl From<u64> for New {
+    fn from(number: u64) -> Self {
+        Self::Number(number.to_string())
+    }
+}
+
+impl From<bool> for New {
+    fn from(value: bool) -> Self {
+        Self::Bool(value)
+    }
+}
+
+impl From<&[String]> for New {
+    fn from(texts: &[String]) -> Self {
+        Self::texts(texts)
+    }
+}
+
 pub(super) fn new_entry<'t>(key: &str, new: &New) -> Entry<'t> {
     Entry {
         key: key.to_owned().into(),

@@ -239,7 +239,7 @@ fn no_price_is_known_of_a_catalog_with_errors() {
         text: config(&["m", "openai/*"]),
     };
     let node = parse_tree(&file).unwrap_or_else(|problem| panic!("{problem}"));
-    let (lists, sections) = join_sections(&[Spot::root("config.yaml", &node)], &mut Vec::new());
+    let findings = Findings::default();
     let inputs = Inputs {
         config: file.clone(),
         keys: Vec::new(),
@@ -248,13 +248,11 @@ fn no_price_is_known_of_a_catalog_with_errors() {
         include: &|_, _| Err("there is none".to_owned()),
         variable: &|_| None,
     };
-    let world = gather_world(&lists, &sections, &inputs, &mut Vec::new());
+    let world = World::new(&[Spot::root("config.yaml", &node, &findings)], &inputs);
     let mut made = Made::default();
-    lists
-        .get("model_list")
-        .into_iter()
-        .flatten()
-        .for_each(|entry| made.take_entry(entry, &world, &mut Vec::new()));
+    for entry in world.list("model_list") {
+        made.take_entry(entry, &world);
+    }
     let known = access::Known::new(&made, None);
     assert_eq!(known.unpriced(), ["m", "openai/*"]);
     assert_eq!(known.with_fallbacks("m"), ["m", "openai/*"]);

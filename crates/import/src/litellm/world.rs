@@ -1,0 +1,183 @@
+//! The files, put together, and what entries may refer to.
+
+use std::collections::BTreeMap;
+
+use super::node::{Lost, Spot};
+use crate::Inputs;
+use crate::notes::{Finding, Grade};
+use portcullis::base::problem::unless_secret;
+
+/// The beginning of a value that names an environment variable.
+pub(super) const ENVIRON: &str = "os.environ/";
+
+/// Returns the environment variable that a value names.
+pub(super) fn variable_of(text: &str) -> Option<&str> {
+    let name = text.strip_prefix(ENVIRON)?;
+    let is_name = (1..=128).contains(&name.len())
+        && !name.starts_with(|c: char| c.is_ascii_digit())
+        && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
+        && unless_secret(name) == name;
+    is_name.then_some(name)
+}
+
+/// The files, put together, and their surroundings.
+pub(super) struct World<'a> {
+    lists: BTreeMap<&'a str, Vec<Spot<'a>>>,
+    sections: BTreeMap<&'a str, Spot<'a>>,
+    /// The sections that no code of their own reads.
+    pub(super) others: Vec<(&'a str, Spot<'a>)>,
+    /// Reads the environment of this process.
+    environment: &'a dyn Fn(&str) -> Option<String>,
+    /// True if files with keys are given.
+    pub(super) has_keys: bool,
+}
+
+impl<'a> World<'a> {
+    /// Puts the files together as LiteLLM does: lists are joined, and of anything else the last one
+    /// counts.
+    pub(super) fn new(roots: &[Spot<'a>], inputs: &'a Inputs<'_>) -> Self {
+        let mut world = Self {
+            lists: BTreeMap::new(),
+            sections: BTreeMap::new(),
+            others: Vec::new(),
+            environment: inputs.variable,
+            has_keys: !inputs.keys.is_empty(),
+        };
+        for (key, spot) in roots.iter().flat_map(Spot::entries) {
+            match key {
+                "include" => spot.exact(),
+                "model_list" | "credential_list" | "guardrails" if spot.is_list() => {
+                    world.lists.entry(key).or_default().extend(spot.items());
+                }
+                "litellm_settings"
+                | "router_settings"
+                | "general_settings"
+                | "environment_variables" => {
+                    if let Some(before) = world.sections.insert(key, spot) {
+                        before.unsupported("an included file has this section too, which counts");
+                    }
+                }
+                _ => world.others.push((key, spot)),
+            }
+        }
+        world.report_references();
+        world
+    }
+
+    /// Reports what entries refer to.
+    fn report_references(&self) {
+        let variables = self.section("environment_variables");
+        for (_, spot) in variables.into_iter().flat_map(Spot::entries) {
+            spot.manual(
+                "set this variable in the environment of the gateway if a secret is read from it",
+            );
+        }
+        for spot in self.list("credential_list") {
+            match ["credential_name", "credential_values"].map(|field| spot.filled(field)) {
+                [Some(_), Some(_)] => {
+                    spot.report(Grade::Exact, "is written out at each entry that names it");
+                }
+                _ => spot.manual("has no `credential_name` or no `credential_values`"),
+            }
+        }
+    }
+
+    pub(super) fn list(&self, name: &str) -> &[Spot<'a>] {
+        self.lists.get(name).map_or(&[], Vec::as_slice)
+    }
+
+    pub(super) fn section(&self, name: &str) -> Option<&Spot<'a>> {
+        self.sections.get(name)
+    }
+
+    fn setting(&self, section: &str, name: &str) -> Option<Spot<'a>> {
+        self.section(section)?.get(name)
+    }
+
+    /// Returns the time for all entries. LiteLLM's router takes `request_timeout` first.
+    pub(super) fn timeout(&self) -> Option<Spot<'a>> {
+        let of_requests = self.setting("litellm_settings", "request_timeout");
+        of_requests.or_else(|| self.setting("router_settings", "timeout"))
+    }
+
+    /// Returns the time of streams for all entries.
+    pub(super) fn stream_timeout(&self) -> Option<Spot<'a>> {
+        self.setting("router_settings", "stream_timeout")
+    }
+
+    /// Returns the values of a credential.
+    pub(super) fn credential(&self, name: &str) -> Option<Spot<'a>> {
+        let mut list = self.list("credential_list").iter();
+        let found = list.rfind(|spot| spot.get_text("credential_name") == Some(name));
+        found?.get("credential_values")
+    }
+
+    /// Returns whether an alias hides the models of its name. One that stands for itself hides
+    /// nothing.
+    pub(super) fn is_hidden(&self, id: &str) -> bool {
+        let aliases = self.setting("router_settings", "model_group_alias");
+        let alias = aliases.and_then(|aliases| aliases.get(id));
+        alias.is_some_and(|alias| alias.get_text("model").or(alias.text()) != Some(id))
+    }
+
+    /// Returns a variable that holds no secret.
+    pub(super) fn variable(&self, name: &str) -> Option<String> {
+        let of_file = self.setting("environment_variables", name);
+        let of_file = of_file.as_ref().and_then(Spot::text).map(str::to_owned);
+        let text = of_file.or_else(|| (self.environment)(name));
+        text.filter(|text| !text.is_empty())
+    }
+
+    pub(super) fn is_set(&self, name: &str) -> bool {
+        self.variable(name).is_some()
+    }
+
+    /// Returns a value that is no secret: what is written, or what the variable that is named
+    /// holds.
+    pub(super) fn plain(&self, spot: &Spot<'_>) -> Result<String, Lost> {
+        let Some(text) = spot.text() else {
+            return Err(spot.lost(Grade::Manual, "must be a text"));
+        };
+        if !text.starts_with(ENVIRON) {
+            return Ok(text.to_owned());
+        }
+        let Some(name) = variable_of(text) else {
+            return Err(spot.lost(Grade::Manual, "names no environment variable"));
+        };
+        self.variable(name).ok_or_else(|| {
+            let why = format!("{name} is not set here, and Portcullis reads only secrets from the environment. Set it and run this again");
+            let lost = *spot.lost(Grade::Manual, why);
+            Box::new(Finding { unset: Some(name.to_owned()), ..lost })
+        })
+    }
+
+    /// Returns a value that is one plain word: a version, a project, a region.
+    pub(super) fn word(&self, spot: &Spot<'_>, is_right: Check) -> Result<String, Lost> {
+        const WRONG: &str = "must be one word of letters, digits and `-`";
+        let word = self.plain(spot)?;
+        match is_right(&word) {
+            true => Ok(word),
+            false => Err(spot.lost(Grade::Manual, WRONG)),
+        }
+    }
+}
+
+/// A question about a word.
+pub(super) type Check = fn(&str) -> bool;
+
+/// Returns whether a text may be a version, a project: something that is no secret.
+pub(super) fn is_word(text: &str) -> bool {
+    (1..=64).contains(&text.len())
+        && text
+            .bytes()
+            .all(|b| b.is_ascii_alphanumeric() || b"-._:".contains(&b))
+        && unless_secret(text) == text
+}
+
+/// Returns whether a text may be a region: it becomes a part of a host name.
+pub(super) fn is_region(text: &str) -> bool {
+    is_word(text)
+        && !text.contains(['.', '_', ':'])
+        && !text.starts_with('-')
+        && !text.ends_with('-')
+}
