@@ -97,6 +97,16 @@ impl FromStr for Span {
     }
 }
 
+/// Writes a length of time as the catalog does.
+pub fn duration_text(time: Duration) -> String {
+    let milliseconds = time.as_millis();
+    if milliseconds.is_multiple_of(1_000) {
+        format!("{}s", milliseconds / 1_000)
+    } else {
+        format!("{milliseconds}ms")
+    }
+}
+
 /// A number of whole days: `90d`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Days(pub u32);

@@ -7,9 +7,10 @@ use std::time::{Duration, Instant};
 
 use super::order::Order;
 use super::report::{Candidate, CandidateState, Costs, Report, Verdict};
-use super::{Input, Key, candidate_name, duration_text, key, remaining_text, shown};
+use super::{Input, Key, candidate_name, key, remaining_text, shown};
 use crate::account::breaker;
 use crate::account::track::Unavailable;
+use crate::base::units::duration_text;
 use crate::catalog::{Model, Target};
 use crate::conf::price::costs;
 use crate::error::{FailureKind, Refusal};

@@ -416,16 +416,6 @@ fn known_by(session: Option<bool>, envelope: &Envelope) -> &'static str {
     }
 }
 
-/// Writes a duration as the catalog does.
-fn duration_text(time: Duration) -> String {
-    let milliseconds = time.as_millis();
-    if milliseconds.is_multiple_of(1_000) {
-        format!("{}s", milliseconds / 1_000)
-    } else {
-        format!("{milliseconds}ms")
-    }
-}
-
 /// Writes a remaining time, in whole seconds unless it is less than one.
 pub fn remaining_text(time: Duration) -> String {
     let milliseconds = time.as_millis();

@@ -10,8 +10,8 @@ use http::header::{self, HeaderValue};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::duration_text;
 use super::report::Upstream;
+use crate::base::units::duration_text;
 use crate::catalog::{Account, Signer};
 use crate::exchange::{credential, outgoing};
 use crate::plan::Candidate;

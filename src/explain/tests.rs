@@ -1,5 +1,6 @@
 use super::report::CandidateState;
 use super::*;
+use crate::base::units::duration_text;
 use crate::catalog::resolve::resolve_catalog;
 use crate::conf::config;
 use serde_json::{Value, json};

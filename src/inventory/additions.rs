@@ -1,9 +1,10 @@
 //! Decides whether a change only adds entries, or disables some. No part of a text was cut away
 //! then that said something about an entry which is there already.
 
+use std::collections::BTreeMap;
 use std::time::SystemTime;
 
-use super::{AccountItem, CallerItem, Inventory, KeyItem, SecretChanges, Settings};
+use super::{AccountItem, CallerItem, Inventory, KeyItem, ModelItem, SecretChanges, Settings};
 use crate::catalog::Catalog;
 
 /// The settings that are not read of an account which is switched off.
@@ -37,18 +38,18 @@ fn entries_stay(old: &Inventory, new: &Inventory) -> bool {
         callers,
         models,
     } = old;
-    accounts.iter().all(|(id, account)| {
-        new.accounts
-            .get(id)
-            .is_some_and(|new| account_stays(account, new))
-    }) && models
-        .iter()
-        .all(|(id, model)| new.models.get(id) == Some(model))
-        && callers.iter().all(|(id, caller)| {
-            new.callers
-                .get(id)
-                .is_some_and(|new| caller_stays(caller, new))
-        })
+    all_stay(accounts, &new.accounts, account_stays)
+        && all_stay(models, &new.models, ModelItem::eq)
+        && all_stay(callers, &new.callers, caller_stays)
+}
+
+fn all_stay<V>(
+    old: &BTreeMap<String, V>,
+    new: &BTreeMap<String, V>,
+    stays: fn(&V, &V) -> bool,
+) -> bool {
+    old.iter()
+        .all(|(id, was)| new.get(id).is_some_and(|is| stays(was, is)))
 }
 
 fn account_stays(old: &AccountItem, new: &AccountItem) -> bool {
@@ -80,9 +81,7 @@ fn caller_stays(old: &CallerItem, new: &CallerItem) -> bool {
     may_be_switched(*enabled, new.enabled)
         && (expires, expose_cost, limits) == (&new.expires, &new.expose_cost, &new.limits)
         && models_stay
-        && keys
-            .iter()
-            .all(|(name, key)| new.keys.get(name).is_some_and(|new| key_stays(key, new)))
+        && all_stay(keys, &new.keys, key_stays)
 }
 
 fn key_stays(old: &KeyItem, new: &KeyItem) -> bool {

@@ -1,7 +1,6 @@
 //! The inventory of a catalog.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use super::{
     AccountItem, Amounts, CallerItem, Inventory, KeyItem, ModelItem, TargetItem, settings,
@@ -103,43 +102,73 @@ fn model_item(model: &Model) -> ModelItem {
 }
 
 fn target_item(target: &Target) -> TargetItem {
-    let price = target.price.as_ref().map(|price| {
+    let Target {
+        account,
+        model,
+        weight,
+        tier,
+        timeouts: _,
+        traits: _,
+        sure: _,
+        price,
+        price_from: _,
+    } = target;
+    let price = price.as_ref().map(|price| {
         let costs = costs::named_costs(price).into_iter();
         costs.map(|(name, cost)| (name.to_owned(), cost)).collect()
     });
     TargetItem {
-        account: target.account.id.to_string(),
-        model: target.model.to_string(),
+        account: account.id.to_string(),
+        model: model.to_string(),
         price,
         settings: settings::target_settings(target),
-        tier: target.tier,
-        weight: target.weight,
+        tier: *tier,
+        weight: *weight,
     }
 }
 
 fn caller_item(caller: &Caller) -> CallerItem {
+    let Caller {
+        id: _,
+        enabled,
+        expires,
+        limits,
+        expose_cost,
+    } = caller;
     CallerItem {
-        enabled: caller.enabled,
-        expires: caller.expires.map(format_system_time),
-        expose_cost: caller.expose_cost,
+        enabled: *enabled,
+        expires: expires.map(format_system_time),
+        expose_cost: *expose_cost,
         keys: BTreeMap::new(),
-        limits: limit_amounts(&caller.limits),
+        limits: limit_amounts(limits),
         models: Vec::new(),
     }
 }
 
-fn key_item(catalog: &Catalog, key: &Arc<Key>) -> KeyItem {
-    let of_models = key.model_limits.iter().filter_map(|(index, limits)| {
+fn key_item(catalog: &Catalog, key: &Key) -> KeyItem {
+    let Key {
+        id: _,
+        caller: _,
+        enabled,
+        expires,
+        index: _,
+        limits,
+        model_limits,
+        allow_ips,
+        debug,
+        permissions,
+    } = key;
+    let of_models = model_limits.iter().filter_map(|(index, limits)| {
         let model = catalog.models().get(*index)?;
         Some((model.id.to_string(), limit_amounts(limits)))
     });
-    let models = &key.permissions.of_key;
+    let models = &permissions.of_key;
     KeyItem {
-        allow_ips: key.allow_ips.iter().map(ToString::to_string).collect(),
-        debug: key.debug,
-        disabled: !key.enabled,
-        expires: key.expires.map(format_system_time),
-        limits: limit_amounts(&key.limits),
+        allow_ips: allow_ips.iter().map(ToString::to_string).collect(),
+        debug: *debug,
+        disabled: !enabled,
+        expires: expires.map(format_system_time),
+        limits: limit_amounts(limits),
         model_limits: of_models.collect(),
         models: (!models.is_everything()).then(|| owned_texts(models.list())),
         secrets: Vec::new(),

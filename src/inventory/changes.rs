@@ -9,14 +9,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Serialize;
 use serde_json::Value;
 
+use super::settings::Tighter;
 use super::{Amounts, Inventory, SecretChanges, Settings};
-use crate::base::units::Span;
 
 mod access;
 mod callers;
 mod upstreams;
 pub mod words;
 
+use Effect::{Breaks, Changes, Restart, Tightens, Widens};
 use access::Access;
 
 /// The effect of a change on requests. The most harmful effect comes first.
@@ -110,8 +111,8 @@ impl FoundChanges {
         statement: impl Into<String>,
         whom: Holders,
     ) {
-        let effect = if effect == Effect::Breaks && whom.keys == 0 {
-            Effect::Changes
+        let effect = if effect == Breaks && whom.keys == 0 {
+            Changes
         } else {
             effect
         };
@@ -175,6 +176,12 @@ struct Sides<'a, 'i> {
 }
 
 impl Sides<'_, '_> {
+    /// Returns whether it is known of each key whether its secrets differ. Where not all names are
+    /// listed, a key may be one of the others.
+    fn knows_all_secrets(&self) -> bool {
+        self.secrets.is_some_and(|secrets| secrets.more == 0)
+    }
+
     /// Returns whether the secret of a key opens another key after the change.
     fn is_moved(&self, caller: &str, key: &str) -> bool {
         self.secrets
@@ -207,12 +214,8 @@ pub fn find_changes(
         add_secret_changes(&mut found, after, secrets);
     }
     if let Some([before, after]) = besides.server {
-        let names: BTreeSet<_> = before.keys().chain(after.keys()).collect();
-        for name in names
-            .into_iter()
-            .filter(|name| before.get(*name) != after.get(*name))
-        {
-            found.add(Effect::Restart, ("server.yaml", name), "differs");
+        for (name, _) in differing(before, after) {
+            found.add(Restart, ("server.yaml", name), "differs");
         }
     }
     found.into_changes()
@@ -222,24 +225,23 @@ pub fn find_changes(
 fn add_secret_changes(found: &mut FoundChanges, after: &Inventory, secrets: &SecretChanges) {
     for (account, parts) in &secrets.accounts {
         found.add(
-            Effect::Changes,
+            Changes,
             ("account", account),
             format!("other secrets: {}", parts.join(", ")),
         );
     }
-    for key in &secrets.keys {
-        found.add(
-            Effect::Breaks,
-            ("key", key),
-            "a secret of it that works now is refused",
-        );
-    }
-    for key in &secrets.sooner {
-        found.add(
-            Effect::Tightens,
-            ("key", key),
-            "a secret of it that works now ends sooner",
-        );
+    let shortened = [
+        (Breaks, &secrets.keys, "is refused"),
+        (Tightens, &secrets.sooner, "ends sooner"),
+    ];
+    for (effect, keys, then) in shortened {
+        for key in keys {
+            found.add(
+                effect,
+                ("key", key),
+                format!("a secret of it that works now {then}"),
+            );
+        }
     }
     for (key, opens) in &secrets.moved {
         let others: Vec<_> = opens
@@ -256,63 +258,44 @@ fn add_secret_changes(found: &mut FoundChanges, after: &Inventory, secrets: &Sec
             Some(_) => format!("a secret of it {opens}"),
             None => format!("gone; its secret {opens}"),
         };
-        found.add(Effect::Changes, ("key", key), statement);
+        found.add(Changes, ("key", key), statement);
     }
+}
+
+/// The value of an entry before and after a change; at least one of them is there.
+type BeforeAfter<'m, V> = (Option<&'m V>, Option<&'m V>);
+
+/// Lists the entries that are there before or after, by their names.
+fn both_sides<'m, V>(
+    before: &'m BTreeMap<String, V>,
+    after: &'m BTreeMap<String, V>,
+) -> impl Iterator<Item = (&'m String, BeforeAfter<'m, V>)> {
+    let names: BTreeSet<_> = before.keys().chain(after.keys()).collect();
+    names
+        .into_iter()
+        .map(|name| (name, (before.get(name), after.get(name))))
+}
+
+/// Lists the entries that differ, by their names.
+fn differing<'m, V: PartialEq>(
+    before: &'m BTreeMap<String, V>,
+    after: &'m BTreeMap<String, V>,
+) -> impl Iterator<Item = (&'m String, BeforeAfter<'m, V>)> {
+    both_sides(before, after).filter(|(_, (old, new))| old != new)
 }
 
 /// Lists the settings that differ, as `name before → after`, with what each does.
 fn compare_settings(before: &Settings, after: &Settings) -> Vec<(Effect, String)> {
-    let names: BTreeSet<_> = before.keys().chain(after.keys()).collect();
-    let text = |value: Option<&String>| value.map_or("not set", String::as_str).to_owned();
-    let differing = names
-        .into_iter()
-        .filter(|name| before.get(*name) != after.get(*name));
-    let each = differing.map(|name| {
-        let (old, new) = (before.get(name), after.get(name));
-        (
-            setting_effect(name, old, new),
-            format!("{name} {} → {}", text(old), text(new)),
-        )
+    let each = differing(before, after).map(|(name, (old, new))| {
+        let effect = if Tighter::find(name).is_tighter(old, new) {
+            Tightens
+        } else {
+            Changes
+        };
+        let [old, new] = [old, new].map(|value| value.map_or("not set", String::as_str));
+        (effect, format!("{name} {old} → {new}"))
     });
     each.collect()
-}
-
-/// Returns what another value of a setting does, as far as that is known.
-fn setting_effect(name: &str, old: Option<&String>, new: Option<&String>) -> Effect {
-    let is_less = match name.strip_prefix("timeouts.").unwrap_or(name) {
-        "concurrency" | "connect" | "first_byte" | "first_token" | "idle" | "total"
-        | "total_stream" => bound(new) < bound(old),
-        "caller_references" => {
-            let [old, new] = [old, new].map(|list| {
-                let words = list.into_iter().flat_map(|list| list.split(", "));
-                Vec::from_iter(words)
-            });
-            old.iter().any(|word| !new.contains(word))
-        }
-        "media_urls" => {
-            const RANKS: [&str; 3] = ["refuse", "public", "pass"];
-            let [old, new] = [old, new].map(|word| word.map(String::as_str));
-            let rank = |word| RANKS.iter().position(|rank| word == Some(*rank));
-            rank(new) < rank(old)
-        }
-        "on_loss" | "on_broken_call" => new.is_some_and(|new| new == "refuse" || new == "error"),
-        "traits.images" | "traits.tools" => new.is_some_and(|new| new == "false"),
-        _ => false,
-    };
-    if is_less {
-        Effect::Tightens
-    } else {
-        Effect::Changes
-    }
-}
-
-/// Reads a number or a time. What is not written is no bound.
-fn bound(written: Option<&String>) -> u128 {
-    let Some(text) = written else {
-        return u128::MAX;
-    };
-    let time = || text.parse().ok().map(|Span(span)| span.as_millis());
-    text.parse().ok().or_else(time).unwrap_or_default()
 }
 
 /// Puts the words of each effect together.
@@ -326,19 +309,14 @@ fn by_effect(each: Vec<(Effect, String)>) -> BTreeMap<Effect, Vec<String>> {
 
 /// Lists the limits that differ, with what each does.
 fn compare_amounts(before: &Amounts, after: &Amounts) -> Vec<(Effect, String)> {
-    let names: BTreeSet<_> = before.keys().chain(after.keys()).collect();
-    let differing = names
-        .into_iter()
-        .filter(|name| before.get(*name) != after.get(*name));
-    let each = differing.map(|name| {
-        let (old, new) = (before.get(name), after.get(name));
+    let each = differing(before, after).map(|(name, (old, new))| {
         let number = |limit: Option<&Value>| limit.map_or(Some(f64::INFINITY), Value::as_f64);
         let effect = match number(old).zip(number(new)) {
             // `reserve` is a rule, and has a usual value.
-            _ if name == "reserve" => Effect::Changes,
-            Some((old, new)) if new < old => Effect::Tightens,
-            Some(_) => Effect::Widens,
-            None => Effect::Changes,
+            _ if name == "reserve" => Changes,
+            Some((old, new)) if new < old => Tightens,
+            Some(_) => Widens,
+            None => Changes,
         };
         let nothing = if name == "reserve" {
             "usual"

@@ -1,275 +1,362 @@
-//! The settings of accounts, models and targets as texts, under their names in the catalog.
+//! The settings of accounts, models and targets. Each is a row: its name in the catalog, which
+//! other values are tighter, and how its value is written as a text.
 
 use std::time::{Duration, SystemTime};
 
+use http::{HeaderName, HeaderValue};
+
 use super::Settings;
 use crate::base::calendar::format_system_time;
-use crate::catalog::{Account, KeyHeader, Model, Target, Timeouts};
+use crate::base::units::{Span, duration_text};
+use crate::catalog::{Account, Added, Hedge, KeyHeader, Model, Queue, Target, Timeouts};
 use crate::conf::proxy::ProxyChoice;
 use dialects::front::references::Urls;
-use dialects::traits::Traits;
+use dialects::neutral::purpose::Purpose;
+use dialects::traits::{Server, Traits};
 use dialects::upstream::AccountField;
+use dialects::{Dialect, Endpoint};
+
+/// A setting of a `T`.
+struct Row<T> {
+    name: &'static str,
+    tighter: Tighter,
+    /// Returns its value; `None` if it is left out.
+    value: fn(&T) -> Option<String>,
+}
+
+/// The other values of a setting that are tighter.
+#[derive(Clone, Copy)]
+pub(super) enum Tighter {
+    /// None of them.
+    Never,
+    /// A smaller number, or a shorter time. A value that is not set is no bound.
+    Less,
+    /// A list without a word of the list before.
+    FewerWords,
+    /// A word that comes earlier in this order.
+    Stricter(&'static [&'static str]),
+    /// This word.
+    Becomes(&'static str),
+}
+
+use Tighter::{Becomes, FewerWords, Less, Never, Stricter};
+
+/// The choices of `media_urls`, the tightest first.
+const MEDIA_URLS: [&str; 3] = ["refuse", "public", "pass"];
+
+/// Makes the table of a struct's settings, a line each: the field, which has the setting's name,
+/// what is tighter, and how the field is written. Settings with other names follow, and the fields
+/// that are in no line: a field that is forgotten does not compile.
+macro_rules! settings {
+    (
+        $table:ident: $owner:ident $prefix:literal { $($field:ident, $tighter:expr, $write:expr;)* }
+        $(named { $($name:literal, $named_tighter:expr, $write_named:expr;)* })?
+        $(other { $($other:ident)* })?
+    ) => {
+        static $table: &[Row<$owner>] = {
+            const _: fn(&$owner) = |$owner { $($field: _,)* $($($other: _),*)? }| ();
+            &[
+                $(Row {
+                    name: concat!($prefix, stringify!($field)),
+                    tighter: $tighter,
+                    value: |owner| $write(&owner.$field),
+                },)*
+                $($(Row { name: $name, tighter: $named_tighter, value: $write_named },)*)?
+            ]
+        };
+    };
+}
+
+settings! {
+    ACCOUNT: Account "" {
+        concurrency, Less, option_text;
+        headers, Never, header_names;
+        probe, Never, flag_text;
+        serves, Never, kind_names;
+    }
+    named {
+        "api_version", Never, |account| option_text(&account.dialect.settings().version);
+        "auth", Never, auth_word;
+        "ca", Never, |account| option_text(&account.network.ca.as_ref().map(|_| "own"));
+        "caller_references", FewerWords, allowed_references;
+        "dialect", Never, |account| text(&account.dialect.protocol.name);
+        "insecure", Never, |account| flag_text(&account.network.insecure);
+        "location", Never, |account| region(account, false);
+        "media_urls", Stricter(&MEDIA_URLS), media_urls_word;
+        "project", Never, |account| option_text(&account.dialect.settings().project);
+        "proxy", Never, proxy_word;
+        "quirks", Never, quirks_name;
+        "region", Never, |account| region(account, true);
+    }
+    other {
+        id index dialect base key key_header signer enabled network timeouts added server leave
+        fingerprint boundary
+    }
+}
+
+settings! {
+    ADDED: Added "" {
+        stream_usage, Never, text;
+        trace, Never, flag_text;
+    }
+}
+
+settings! {
+    SERVER: Server "traits." {
+        output_config, Never, text;
+        parameters_json_schema, Never, text;
+        response_json_schema, Never, text;
+    }
+}
+
+settings! {
+    TIMEOUTS: Timeouts "timeouts." {
+        connect, Less, time_text;
+        first_byte, Less, time_text;
+        first_token, Less, optional_time_text;
+        idle, Less, time_text;
+        total, Less, time_text;
+        total_stream, Less, time_text;
+    }
+}
+
+settings! {
+    TRAITS: Traits "traits." {
+        bound_thoughts, Never, text;
+        cache_breakpoints, Never, text;
+        context, Never, option_text;
+        efforts, Never, debug_word;
+        forced_tools, Never, text;
+        forced_while_thinking, Never, text;
+        images, Becomes("false"), text;
+        input_type, Never, input_type_word;
+        max_output, Never, option_text;
+        prefill, Never, text;
+        sampling, Never, debug_word;
+        structured, Never, text;
+        structured_with_tools, Never, text;
+        thinking, Never, debug_word;
+        thinking_off, Never, text;
+        tools, Becomes("false"), text;
+    }
+    other { server guessed }
+}
+
+settings! {
+    MODEL: Model "" {
+        created, Never, creation_time;
+        fallbacks, Never, list_text;
+        hedge, Never, hedge_text;
+        owned_by, Never, text;
+        queue, Never, queue_text;
+        sticky, Never, flag_text;
+    }
+    named {
+        "defaults.max_tokens", Never, |model| option_text(&model.max_tokens);
+        "fallbacks_on.context", Never, |model| list_text(&model.on_context);
+        "fallbacks_on.refusal", Never, |model| list_text(&model.on_refusal);
+        "kind", Never, |model| model.kind.as_ref().and_then(debug_word);
+        "on_broken_call", Becomes("error"),
+            |model| choice(model.refuse_broken_calls, "error", "pass");
+        "on_loss", Becomes("refuse"), |model| choice(model.refuse_loss, "refuse", "drop");
+        "reasoning", Never, |model| choice(model.show_reasoning, "show", "hide");
+        "strategy", Never, |model| text(&model.strategy.name());
+    }
+    other {
+        id pattern index aliases alias_globs strategy targets max_tokens kind on_context on_refusal
+        refuse_loss refuse_broken_calls show_reasoning
+    }
+}
 
 /// Lists the settings of an account that have no field of their own.
 pub(super) fn account_settings(account: &Account) -> Settings {
-    let settings = account.dialect.settings();
-    let leave = &account.leave;
-    let protocol = account.dialect.protocol;
-    // Where no request passes through unchanged, these need no leave.
-    let data_sources = leave.data_sources && protocol.may_pass();
-    let references = [
-        ("gs", leave.gs),
-        ("s3", leave.s3),
-        ("files", leave.files),
-        ("data_sources", data_sources),
-    ];
-    let references: Vec<_> = references
-        .into_iter()
-        .filter(|(_, may)| *may)
-        .map(|(name, _)| name)
-        .collect();
-    let urls = match leave.urls {
-        Urls::Any => "pass",
-        Urls::Public | Urls::NoneSinceNear => "public",
-        Urls::None => "refuse",
-    };
-    let is_bearer = matches!(account.key_header, KeyHeader::Bearer);
-    let place_name = if protocol.has(AccountField::Region) {
-        "region"
-    } else {
-        "location"
-    };
-    // Its URL may be in the environment, which differs from machine to machine.
-    let proxy = match account.network.proxy {
-        ProxyChoice::ProcessDefault => None,
-        ProxyChoice::Never => Some("none"),
-        // What is in files and variables is not read of an account that is switched off.
-        ProxyChoice::Own(_) => Some("own").filter(|_| account.enabled),
-    };
-    let serves: Vec<_> = account.serves.iter().map(|(kind, _)| kind.name()).collect();
-    let mut headers: Vec<_> = account
-        .headers
-        .iter()
-        .map(|(name, _)| name.as_str())
-        .collect();
-    headers.sort_unstable();
-    let text = |text: &Option<std::sync::Arc<str>>| text.as_ref().map(ToString::to_string);
-    let written = [
-        ("api_version", text(&settings.version)),
-        (
-            "auth",
-            (is_bearer && protocol.key_header.is_some()).then(|| "bearer".to_owned()),
-        ),
-        ("ca", account.network.ca.as_ref().map(|_| "own".to_owned())),
-        (
-            "caller_references",
-            Some(references.join(", ")).filter(|list| !list.is_empty()),
-        ),
-        (
-            "concurrency",
-            account.concurrency.map(|limit| limit.to_string()),
-        ),
-        ("dialect", Some(protocol.name.to_owned())),
-        (
-            "headers",
-            Some(headers.join(", ")).filter(|list| !list.is_empty()),
-        ),
-        ("insecure", flag_text(account.network.insecure)),
-        ("media_urls", Some(urls.to_owned())),
-        (place_name, text(&settings.region)),
-        ("probe", flag_text(account.probe)),
-        ("project", text(&settings.project)),
-        ("proxy", proxy.map(ToOwned::to_owned)),
-        (
-            "quirks",
-            Some(settings.quirks.name.to_owned()).filter(|name| !name.is_empty()),
-        ),
-        ("serves", Some(serves.join(", "))),
-        ("stream_usage", Some(account.added.stream_usage.to_string())),
-        ("trace", flag_text(account.added.trace)),
-        (
-            "traits.output_config",
-            Some(account.server.output_config.to_string()),
-        ),
-        (
-            "traits.parameters_json_schema",
-            Some(account.server.parameters_json_schema.to_string()),
-        ),
-        (
-            "traits.response_json_schema",
-            Some(account.server.response_json_schema.to_string()),
-        ),
-    ];
-    collect_settings(
-        written
-            .into_iter()
-            .chain(timeout_settings(&account.timeouts)),
-    )
+    let mut settings = read_settings(ACCOUNT, account);
+    settings.extend(read_settings(ADDED, &account.added));
+    settings.extend(read_settings(SERVER, &account.server));
+    settings.extend(read_settings(TIMEOUTS, &account.timeouts));
+    settings
 }
 
 /// Lists the settings of a model that have no field of their own.
 pub(super) fn model_settings(model: &Model) -> Settings {
-    let written = [
-        (
-            "created",
-            Some(format_system_time(
-                SystemTime::UNIX_EPOCH + Duration::from_secs(model.created),
-            )),
-        ),
-        (
-            "defaults.max_tokens",
-            model.max_tokens.map(|limit| limit.to_string()),
-        ),
-        ("fallbacks", listed(&model.fallbacks)),
-        ("fallbacks_on.context", listed(&model.on_context)),
-        ("fallbacks_on.refusal", listed(&model.on_refusal)),
-        (
-            "hedge",
-            model.hedge.map(|hedge| {
-                format!(
-                    "after p{}, at most {}%",
-                    to_percent(hedge.after),
-                    to_percent(hedge.at_most)
-                )
-            }),
-        ),
-        (
-            "kind",
-            model.kind.map(|kind| format!("{kind:?}").to_lowercase()),
-        ),
-        (
-            "on_broken_call",
-            Some(choose_word(model.refuse_broken_calls, "error", "pass")),
-        ),
-        (
-            "on_loss",
-            Some(choose_word(model.refuse_loss, "refuse", "drop")),
-        ),
-        ("owned_by", Some(model.owned_by.to_string())),
-        (
-            "queue",
-            model
-                .queue
-                .map(|queue| format!("{} for {}", queue.length, duration_text(queue.wait))),
-        ),
-        (
-            "reasoning",
-            Some(choose_word(model.show_reasoning, "show", "hide")),
-        ),
-        ("sticky", flag_text(model.sticky)),
-        ("strategy", Some(model.strategy.name().to_owned())),
-    ];
-    collect_settings(written)
+    read_settings(MODEL, model)
 }
 
-/// Writes a list, if there is anything in it.
-fn listed(ids: &[std::sync::Arc<str>]) -> Option<String> {
-    let ids: Vec<&str> = ids.iter().map(|id| &**id).collect();
-    Some(ids.join(", ")).filter(|list| !list.is_empty())
-}
-
-/// Returns a share as a number of hundredths.
-fn to_percent(share: f64) -> f64 {
-    (share * 1e4).round() / 1e2
-}
-
-/// Lists the settings of a target that have no field of their own.
+/// Lists the settings of a target that have no field of their own: timeouts, if they are not its
+/// account's, and the traits that differ from those of a model of which nothing is known.
 pub(super) fn target_settings(target: &Target) -> Settings {
-    let own =
-        (target.timeouts != target.account.timeouts).then(|| timeout_settings(&target.timeouts));
-    collect_settings(
-        own.into_iter()
-            .flatten()
-            .chain(trait_settings(&target.traits)),
-    )
+    let mut settings = read_settings(TRAITS, &target.traits);
+    let unknown = read_settings(TRAITS, &Traits::UNKNOWN);
+    settings.retain(|name, value| unknown.get(name) != Some(value));
+    if target.timeouts != target.account.timeouts {
+        settings.extend(read_settings(TIMEOUTS, &target.timeouts));
+    }
+    settings
 }
 
-/// Lists the traits that differ from those of a model of which nothing is known.
-fn trait_settings(traits: &Traits) -> impl Iterator<Item = (&'static str, Option<String>)> {
-    let pairs = named_traits(traits).into_iter();
-    let pairs = pairs.zip(named_traits(&Traits::UNKNOWN));
-    pairs
-        .filter(|(trait_, unknown)| trait_ != unknown)
-        .map(|((name, value), _)| (name, Some(value)))
-}
-
-fn named_traits(traits: &Traits) -> [(&'static str, String); 16] {
-    let number = |number: Option<u64>| number.map_or_else(String::new, |number| number.to_string());
-    let input_type = traits.input_type.map(|(_, word)| word.to_owned());
-    [
-        ("traits.context", number(traits.context)),
-        ("traits.max_output", number(traits.max_output)),
-        ("traits.sampling", debug_word(&traits.sampling)),
-        ("traits.thinking", debug_word(&traits.thinking)),
-        ("traits.thinking_off", traits.thinking_off.to_string()),
-        ("traits.efforts", debug_word(&traits.efforts)),
-        ("traits.bound_thoughts", traits.bound_thoughts.to_string()),
-        ("traits.tools", traits.tools.to_string()),
-        ("traits.forced_tools", traits.forced_tools.to_string()),
-        (
-            "traits.forced_while_thinking",
-            traits.forced_while_thinking.to_string(),
-        ),
-        ("traits.structured", traits.structured.to_string()),
-        (
-            "traits.structured_with_tools",
-            traits.structured_with_tools.to_string(),
-        ),
-        ("traits.images", traits.images.to_string()),
-        ("traits.prefill", traits.prefill.to_string()),
-        (
-            "traits.cache_breakpoints",
-            traits.cache_breakpoints.to_string(),
-        ),
-        ("traits.input_type", input_type.unwrap_or_default()),
-    ]
-}
-
-fn timeout_settings(timeouts: &Timeouts) -> [(&'static str, Option<String>); 6] {
-    [
-        ("timeouts.connect", Some(duration_text(timeouts.connect))),
-        (
-            "timeouts.first_byte",
-            Some(duration_text(timeouts.first_byte)),
-        ),
-        (
-            "timeouts.first_token",
-            timeouts.first_token.map(duration_text),
-        ),
-        ("timeouts.idle", Some(duration_text(timeouts.idle))),
-        ("timeouts.total", Some(duration_text(timeouts.total))),
-        (
-            "timeouts.total_stream",
-            Some(duration_text(timeouts.total_stream)),
-        ),
-    ]
-}
-
-fn collect_settings(written: impl IntoIterator<Item = (&'static str, Option<String>)>) -> Settings {
-    written
-        .into_iter()
-        .filter_map(|(name, value)| Some((name.to_owned(), value?)))
+fn read_settings<T>(rows: &[Row<T>], owner: &T) -> Settings {
+    rows.iter()
+        .filter_map(|row| Some((row.name.to_owned(), (row.value)(owner)?)))
         .collect()
 }
 
-fn choose_word(is: bool, yes: &str, no: &str) -> String {
-    if is { yes } else { no }.to_owned()
+impl Tighter {
+    /// Finds the values of a setting that are tighter. An unknown setting has none.
+    pub(super) fn find(name: &str) -> Tighter {
+        fn rules<T>(rows: &[Row<T>]) -> impl Iterator<Item = (&'static str, Tighter)> {
+            rows.iter().map(|row| (row.name, row.tighter))
+        }
+        let mut all = rules(ACCOUNT)
+            .chain(rules(MODEL))
+            .chain(rules(TIMEOUTS))
+            .chain(rules(TRAITS));
+        all.find(|(row, _)| *row == name)
+            .map_or(Never, |(_, tighter)| tighter)
+    }
+
+    /// Returns whether a new value is tighter.
+    pub(super) fn is_tighter(self, old: Option<&String>, new: Option<&String>) -> bool {
+        let [old_word, new_word] = [old, new].map(|value| value.map_or("", String::as_str));
+        match self {
+            Never => false,
+            Less => read_bound(new) < read_bound(old),
+            FewerWords => {
+                let is_kept = |word| new_word.split(", ").any(|kept| kept == word);
+                !old_word.is_empty() && !old_word.split(", ").all(is_kept)
+            }
+            Stricter(order) => {
+                let [old, new] =
+                    [old_word, new_word].map(|value| order.iter().position(|word| *word == value));
+                new < old
+            }
+            Becomes(word) => new_word == word,
+        }
+    }
 }
 
-fn flag_text(flag: bool) -> Option<String> {
+/// Reads a number or a time. A value that is not set is no bound.
+fn read_bound(written: Option<&String>) -> u128 {
+    let Some(text) = written else {
+        return u128::MAX;
+    };
+    let time = || text.parse().ok().map(|Span(span)| span.as_millis());
+    text.parse().ok().or_else(time).unwrap_or_default()
+}
+
+fn header_names(headers: &[(HeaderName, HeaderValue)]) -> Option<String> {
+    let mut names: Vec<_> = headers.iter().map(|(name, _)| name.as_str()).collect();
+    names.sort_unstable();
+    list_text(&names)
+}
+
+fn kind_names(serves: &[(Endpoint, Dialect)]) -> Option<String> {
+    let kinds: Vec<_> = serves.iter().map(|(kind, _)| kind.name()).collect();
+    list_text(&kinds)
+}
+
+/// Returns `bearer` where the dialect's usual header is another one.
+fn auth_word(account: &Account) -> Option<String> {
+    let may_differ = account.dialect.protocol.key_header.is_some();
+    let is_bearer = matches!(account.key_header, KeyHeader::Bearer);
+    (may_differ && is_bearer).then(|| "bearer".to_owned())
+}
+
+/// Lists what callers may refer to. Where no request passes through unchanged, data sources need no
+/// leave.
+fn allowed_references(account: &Account) -> Option<String> {
+    let leave = &account.leave;
+    let data_sources = leave.data_sources && account.dialect.protocol.may_pass();
+    let references = [
+        (leave.gs, "gs"),
+        (leave.s3, "s3"),
+        (leave.files, "files"),
+        (data_sources, "data_sources"),
+    ];
+    let allowed = references
+        .into_iter()
+        .filter_map(|(may, name)| may.then_some(name));
+    list_text(&Vec::from_iter(allowed))
+}
+
+fn media_urls_word(account: &Account) -> Option<String> {
+    let [refuse, public, pass] = &MEDIA_URLS;
+    text(match account.leave.urls {
+        Urls::Any => pass,
+        Urls::Public | Urls::NoneSinceNear => public,
+        Urls::None => refuse,
+    })
+}
+
+fn quirks_name(account: &Account) -> Option<String> {
+    text(&account.dialect.settings().quirks.name).filter(|name| !name.is_empty())
+}
+
+/// Returns the kind of an account's proxy. Its URL may be in the environment, which differs from
+/// machine to machine, and is not read of an account that is switched off.
+fn proxy_word(account: &Account) -> Option<String> {
+    match account.network.proxy {
+        ProxyChoice::ProcessDefault => None,
+        ProxyChoice::Never => text(&"none"),
+        ProxyChoice::Own(_) => text(&"own").filter(|_| account.enabled),
+    }
+}
+
+/// Returns an account's region, if its dialect calls it so, or else its location.
+fn region(account: &Account, is_region: bool) -> Option<String> {
+    let is_called_so = account.dialect.protocol.has(AccountField::Region) == is_region;
+    option_text(&account.dialect.settings().region).filter(|_| is_called_so)
+}
+
+fn creation_time(created: &u64) -> Option<String> {
+    let created = SystemTime::UNIX_EPOCH + Duration::from_secs(*created);
+    Some(format_system_time(created))
+}
+
+fn hedge_text(hedge: &Option<Hedge>) -> Option<String> {
+    let Hedge { after, at_most } = hedge.as_ref()?;
+    let [after, at_most] = [after, at_most].map(|share| (share * 1e4).round() / 1e2);
+    Some(format!("after p{after}, at most {at_most}%"))
+}
+
+fn queue_text(queue: &Option<Queue>) -> Option<String> {
+    let Queue { length, wait } = queue.as_ref()?;
+    Some(format!("{length} for {}", duration_text(*wait)))
+}
+
+fn input_type_word(input_type: &Option<(Purpose, &'static str)>) -> Option<String> {
+    option_text(&input_type.map(|(_, word)| word))
+}
+
+fn text(value: &impl ToString) -> Option<String> {
+    Some(value.to_string())
+}
+
+fn option_text(value: &Option<impl ToString>) -> Option<String> {
+    value.as_ref().and_then(text)
+}
+
+/// Writes a list, if there is anything in it.
+fn list_text(words: &[impl AsRef<str>]) -> Option<String> {
+    let words: Vec<_> = words.iter().map(AsRef::as_ref).collect();
+    (!words.is_empty()).then(|| words.join(", "))
+}
+
+fn optional_time_text(time: &Option<Duration>) -> Option<String> {
+    time.map(duration_text)
+}
+
+fn time_text(time: &Duration) -> Option<String> {
+    Some(duration_text(*time))
+}
+
+fn flag_text(flag: &bool) -> Option<String> {
     flag.then(|| "true".to_owned())
 }
 
-fn debug_word(value: &impl std::fmt::Debug) -> String {
-    format!("{value:?}").to_lowercase()
+fn choice(is: bool, yes: &str, no: &str) -> Option<String> {
+    text(&if is { yes } else { no })
 }
 
-/// Writes a length of time as the catalog does.
-fn duration_text(time: Duration) -> String {
-    let milliseconds = time.as_millis();
-    if milliseconds.is_multiple_of(1_000) {
-        format!("{}s", milliseconds / 1_000)
-    } else {
-        format!("{milliseconds}ms")
-    }
+fn debug_word(value: &impl std::fmt::Debug) -> Option<String> {
+    Some(format!("{value:?}").to_lowercase())
 }

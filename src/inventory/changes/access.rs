@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use super::{Effect, FoundChanges, Holders, Sides};
+use super::Effect::{Breaks, Changes, Tightens, Widens};
+use super::{FoundChanges, Holders, Sides};
 use crate::catalog::Permissions;
 use crate::catalog::globs::{self, Globs};
 use crate::inventory::{CallerItem, Inventory, KeyItem, ModelItem};
@@ -161,28 +162,22 @@ struct Effects {
 }
 
 impl Effects {
-    /// Returns the words for a key that works, or does not.
-    fn statements(
-        &self,
-        works: bool,
-    ) -> impl Iterator<Item = (Effect, &'static str, &Vec<String>)> {
-        let of_less = |effect| if works { effect } else { Effect::Changes };
-        let all = [
-            (of_less(Effect::Breaks), "may no longer use", &self.lost),
-            (
-                of_less(Effect::Tightens),
-                "may use fewer models of",
-                &self.fewer,
-            ),
-            (
-                of_less(Effect::Tightens),
-                "may perhaps use other models of",
-                &self.others,
-            ),
-            (Effect::Widens, "may also use", &self.gained),
-            (Effect::Widens, "may use more models of", &self.more),
-        ];
-        all.into_iter().filter(|(_, _, models)| !models.is_empty())
+    /// Adds what happens to a caller's keys, or to one key, that work or do not.
+    fn add_to(&self, found: &mut FoundChanges, entry: (&'static str, &str), works: bool) {
+        let of_less = |effect| if works { effect } else { Changes };
+        let tightens = of_less(Tightens);
+        for (effect, statement, models) in [
+            (of_less(Breaks), "may no longer use", &self.lost),
+            (tightens, "may use fewer models of", &self.fewer),
+            (tightens, "may perhaps use other models of", &self.others),
+            (Widens, "may also use", &self.gained),
+            (Widens, "may use more models of", &self.more),
+        ] {
+            if !models.is_empty() {
+                let (statement, models) = (statement.to_owned(), models.clone());
+                found.add_with_models(effect, entry, statement, models, Holders::default());
+            }
+        }
     }
 }
 
@@ -218,53 +213,45 @@ pub(super) fn compare_permissions(found: &mut FoundChanges, sides: &Sides<'_, '_
             let key_effects = pair
                 .map(|(was, is)| find_effects(both(), was, is))
                 .unwrap_or_default();
-            for (effect, statement, models) in key_effects.statements(true) {
-                found.add_with_models(
-                    effect,
-                    ("key", full),
-                    statement.to_owned(),
-                    models.clone(),
-                    Holders::default(),
-                );
-            }
+            key_effects.add_to(found, ("key", full), true);
         }
     }
     let mut known: HashMap<(Written<'_>, Written<'_>), Effects> = HashMap::new();
-    for (id, caller, caller_now) in callers_of_both(before, after) {
+    for (id, caller) in &before.callers {
+        let Some(caller_now) = after.callers.get(id) else {
+            continue;
+        };
         let mut alike: BTreeMap<(&Effects, bool, bool), Vec<&str>> = BTreeMap::new();
-        let kept_keys = caller
-            .keys
-            .iter()
-            .filter(|(name, _)| !sides.is_moved(id, name));
-        let keys: Vec<_> = kept_keys
-            .filter_map(|(name, key)| Some((name, key, caller_now.keys.get(name)?)))
-            .collect();
-        for (_, key, key_now) in &keys {
+        let kept_keys = caller.keys.iter().filter_map(|(name, key)| {
+            let key_now = caller_now
+                .keys
+                .get(name)
+                .filter(|_| !sides.is_moved(id, name))?;
             let pair = (
                 written_models(caller, key),
                 written_models(caller_now, key_now),
             );
+            Some((name, pair, caller.works(now) && key.works(now)))
+        });
+        let keys: Vec<_> = kept_keys.collect();
+        for (_, pair, _) in &keys {
             let Some((was, is)) = old.permissions(pair.0).zip(new.permissions(pair.1)) else {
                 continue;
             };
-            known.entry(pair).or_insert_with(|| match pair.0 == pair.1 {
-                true => find_effects(moved.iter().copied(), was, is),
-                false => find_effects(both(), was, is),
-            });
+            known
+                .entry(*pair)
+                .or_insert_with(|| match pair.0 == pair.1 {
+                    true => find_effects(moved.iter().copied(), was, is),
+                    false => find_effects(both(), was, is),
+                });
         }
-        for (name, key, key_now) in keys {
-            let pair = (
-                written_models(caller, key),
-                written_models(caller_now, key_now),
-            );
-            let Some(key_effects) = known.get(&pair) else {
-                continue;
-            };
-            let works = caller.works(now) && key.works(now);
-            alike
-                .entry((key_effects, pair.0 != pair.1, works))
-                .or_default()
-                .push(name);
+        for (name, pair, works) in keys {
+            if let Some(key_effects) = known.get(&pair) {
+                alike
+                    .entry((key_effects, pair.0 != pair.1, works))
+                    .or_default()
+                    .push(name);
+            }
         }
         let is_one = alike.len() == 1;
         for ((effects, is_other, works), names) in alike {
@@ -274,18 +261,10 @@ pub(super) fn compare_permissions(found: &mut FoundChanges, sides: &Sides<'_, '_
                 false => of_keys().map(|key| ("key", key)).collect(),
             };
             for (kind, name) in &entries {
-                for (effect, statement, models) in effects.statements(works) {
-                    found.add_with_models(
-                        effect,
-                        (kind, name),
-                        statement.to_owned(),
-                        models.clone(),
-                        Holders::default(),
-                    );
-                }
+                effects.add_to(found, (kind, name), works);
                 if is_other && *effects == Effects::default() {
                     found.add(
-                        Effect::Changes,
+                        Changes,
                         (kind, name),
                         "`models` is written otherwise, to the same effect",
                     );
@@ -322,15 +301,4 @@ fn find_effects<'i>(
         list.push(name.to_owned());
     }
     effects
-}
-
-/// Returns the callers that are there before and after.
-pub(super) fn callers_of_both<'i>(
-    before: &'i Inventory,
-    after: &'i Inventory,
-) -> impl Iterator<Item = (&'i String, &'i CallerItem, &'i CallerItem)> {
-    before
-        .callers
-        .iter()
-        .filter_map(|(id, caller)| Some((id, caller, after.callers.get(id)?)))
 }

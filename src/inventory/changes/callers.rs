@@ -1,113 +1,124 @@
 //! The changes of callers and of their keys. Which models they may use is in `access`.
 
-use super::access::callers_of_both;
-use super::{Effect, FoundChanges, Sides, compare_amounts};
-use crate::base::address::Cidr;
-use crate::inventory::{CallerItem, KeyItem, is_over};
 use std::cmp::Ordering;
+
+use super::Effect::{self, Breaks, Changes, Tightens, Widens};
+use super::{FoundChanges, Sides, both_sides, compare_amounts, differing};
+use crate::base::address::Cidr;
+use crate::base::units::format_count;
+use crate::inventory::{CallerItem, KeyItem, is_over};
 
 /// Finds what changes at callers and at keys. Of a key whose secrets are answered as other keys
 /// nothing breaks, as far as it is known.
 pub(super) fn compare_callers(found: &mut FoundChanges, sides: &Sides<'_, '_>) {
-    let Sides {
-        before,
-        after,
-        secrets,
-        now,
-        ..
-    } = *sides;
-    let breaks = |id: &str, caller: &CallerItem| breaks_requests(sides, id, caller);
-    // Where not all names are listed, a key may be one of the others.
-    let is_known = secrets.is_some_and(|secrets| secrets.more == 0);
-    for (id, caller) in before
-        .callers
-        .iter()
-        .filter(|(id, _)| !after.callers.contains_key(*id))
-    {
-        let (effect, unless) = match breaks(id, caller) {
-            true if is_known => (Effect::Breaks, ""),
-            true => (
-                Effect::Breaks,
-                ": refused unless other keys have the secrets",
-            ),
-            false => (Effect::Changes, ""),
-        };
-        found.add(
-            effect,
-            ("caller", id),
-            format!("gone, with {}{unless}", keys_text(caller)),
-        );
-    }
-    for (id, caller) in after
-        .callers
-        .iter()
-        .filter(|(id, _)| !before.callers.contains_key(*id))
-    {
-        found.add(
-            Effect::Widens,
-            ("caller", id),
-            format!("new, with {}", keys_text(caller)),
-        );
-    }
-    for (id, was, is) in callers_of_both(before, after) {
+    let Sides { before, after, .. } = *sides;
+    for (id, (was, is)) in both_sides(&before.callers, &after.callers) {
         let entry = ("caller", id.as_str());
-        match (was.enabled, is.enabled) {
-            (true, false) => {
-                let effect = if breaks(id, was) {
-                    Effect::Breaks
-                } else {
-                    Effect::Changes
+        match (was, is) {
+            (Some(was), Some(is)) => compare_caller(found, sides, entry, was, is),
+            (Some(was), None) => {
+                let (effect, unless) = match breaks_requests(sides, id, was) {
+                    true if sides.knows_all_secrets() => (Breaks, ""),
+                    true => (Breaks, ": refused unless other keys have the secrets"),
+                    false => (Changes, ""),
                 };
                 found.add(
                     effect,
                     entry,
-                    format!("switched off: {} refused", keys_are(was)),
+                    format!("gone, with {}{unless}", keys_text(was)),
                 );
             }
-            (false, true) => found.add(Effect::Widens, entry, "switched on"),
-            (true, true) | (false, false) => {}
-        }
-        let works = breaks(id, was);
-        compare_ends(found, entry, &was.expires, &is.expires, works, now);
-        if was.expose_cost != is.expose_cost {
-            found.add(
-                Effect::Changes,
-                entry,
-                format!("expose_cost {} → {}", was.expose_cost, is.expose_cost),
-            );
-        }
-        for (effect, statement) in compare_amounts(&was.limits, &is.limits) {
-            found.add(effect, entry, statement);
-        }
-        // A moved secret is reported with the keys that it opens.
-        let gone = was
-            .keys
-            .iter()
-            .filter(|(name, _)| !is.keys.contains_key(*name) && !sides.is_moved(id, name));
-        for (name, key) in gone {
-            let works = was.works(now) && key.works(now);
-            let (effect, statement) = match works {
-                true if is_known => (Effect::Breaks, "gone: requests with it are refused"),
-                true => (
-                    Effect::Breaks,
-                    "gone: requests with it are refused unless another key has its secret",
-                ),
-                false => (Effect::Changes, "gone; it did not work any more"),
-            };
-            found.add(effect, ("key", &format!("{id}/{name}")), statement);
-        }
-        for (name, key) in &is.keys {
-            let full = format!("{id}/{name}");
-            match was.keys.get(name) {
-                None => found.add(Effect::Widens, ("key", &full), "new"),
-                Some(key_was) if key_was != key => {
-                    let may_break = was.works(now) && !sides.is_moved(id, name);
-                    compare_keys(found, ("key", &full), key_was, key, may_break, now);
-                }
-                Some(_) => {}
+            (None, is) => {
+                let keys = is.map(keys_text).unwrap_or_default();
+                found.add(Widens, entry, format!("new, with {keys}"));
             }
         }
     }
+}
+
+fn compare_caller(
+    found: &mut FoundChanges,
+    sides: &Sides<'_, '_>,
+    entry: (&'static str, &str),
+    was: &CallerItem,
+    is: &CallerItem,
+) {
+    let (_, id) = entry;
+    let works = breaks_requests(sides, id, was);
+    let are = if was.keys.len() == 1 { "is" } else { "are" };
+    let refused = format!("{} {are} refused", keys_text(was));
+    compare_switch(found, entry, [was.enabled, is.enabled], works, &refused);
+    compare_ends(found, entry, [&was.expires, &is.expires], works, sides.now);
+    compare_flag(
+        found,
+        entry,
+        "expose_cost",
+        [was.expose_cost, is.expose_cost],
+    );
+    for (effect, statement) in compare_amounts(&was.limits, &is.limits) {
+        found.add(effect, entry, statement);
+    }
+    for (name, (key_was, key_is)) in differing(&was.keys, &is.keys) {
+        let full = format!("{id}/{name}");
+        let entry = ("key", full.as_str());
+        let is_moved = sides.is_moved(id, name);
+        match (key_was, key_is) {
+            (Some(key_was), Some(key_is)) => {
+                let may_break = was.works(sides.now) && !is_moved;
+                compare_keys(found, entry, key_was, key_is, may_break, sides.now);
+            }
+            // A moved secret is reported with the keys that it opens.
+            (Some(_), None) if is_moved => {}
+            (Some(key), None) => {
+                let works = was.works(sides.now) && key.works(sides.now);
+                let (effect, statement) = match works {
+                    true if sides.knows_all_secrets() => {
+                        (Breaks, "gone: requests with it are refused")
+                    }
+                    true => (
+                        Breaks,
+                        "gone: requests with it are refused unless another key has its secret",
+                    ),
+                    false => (Changes, "gone; it did not work any more"),
+                };
+                found.add(effect, entry, statement);
+            }
+            (None, _) => found.add(Widens, entry, "new"),
+        }
+    }
+}
+
+/// Finds that a caller or a key is switched on or off. `works` is false if no request breaks.
+fn compare_switch(
+    found: &mut FoundChanges,
+    entry: (&'static str, &str),
+    enabled: [bool; 2],
+    works: bool,
+    refused: &str,
+) {
+    match enabled {
+        [true, false] => {
+            found.add(breaks_if(works), entry, format!("switched off: {refused}"));
+        }
+        [false, true] => found.add(Widens, entry, "switched on"),
+        [true, true] | [false, false] => {}
+    }
+}
+
+fn compare_flag(
+    found: &mut FoundChanges,
+    entry: (&'static str, &str),
+    name: &str,
+    flags: [bool; 2],
+) {
+    let [was, is] = flags;
+    if was != is {
+        found.add(Changes, entry, format!("{name} {was} → {is}"));
+    }
+}
+
+fn breaks_if(works: bool) -> Effect {
+    if works { Breaks } else { Changes }
 }
 
 /// Returns whether a caller has a key that works now, and whose secret opens no other key then.
@@ -118,60 +129,41 @@ fn breaks_requests(sides: &Sides<'_, '_>, id: &str, caller: &CallerItem) -> bool
 
 fn compare_keys(
     found: &mut FoundChanges,
-    at: (&'static str, &str),
+    entry: (&'static str, &str),
     was: &KeyItem,
     is: &KeyItem,
     may_break: bool,
     now: &str,
 ) {
     let works = may_break && was.works(now);
-    let breaks = if works {
-        Effect::Breaks
-    } else {
-        Effect::Changes
-    };
-    match (was.disabled, is.disabled) {
-        (false, true) => found.add(breaks, at, "switched off: requests with it are refused"),
-        (true, false) => found.add(Effect::Widens, at, "switched on"),
-        (true, true) | (false, false) => {}
-    }
-    compare_ends(found, at, &was.expires, &is.expires, works, now);
+    let enabled = [!was.disabled, !is.disabled];
+    compare_switch(found, entry, enabled, works, "requests with it are refused");
+    compare_ends(found, entry, [&was.expires, &is.expires], works, now);
+    compare_flag(found, entry, "debug", [was.debug, is.debug]);
     for (effect, what) in compare_amounts(&was.limits, &is.limits) {
-        found.add(effect, at, what);
+        found.add(effect, entry, what);
     }
-    let none = super::Amounts::new();
-    let models: std::collections::BTreeSet<_> = was
-        .model_limits
-        .keys()
-        .chain(is.model_limits.keys())
-        .collect();
-    for model in models {
-        let [old, new] = [was, is].map(|key| key.model_limits.get(model).unwrap_or(&none));
+    let no_limits = super::Amounts::new();
+    for (model, (old, new)) in differing(&was.model_limits, &is.model_limits) {
+        let [old, new] = [old, new].map(|limits| limits.unwrap_or(&no_limits));
         for (effect, what) in compare_amounts(old, new) {
-            found.add(effect, at, format!("for the model {model}: {what}"));
+            found.add(effect, entry, format!("for the model {model}: {what}"));
         }
     }
     if was.allow_ips != is.allow_ips {
         let effect = if covers_ranges(&is.allow_ips, &was.allow_ips) {
-            Effect::Widens
+            Widens
         } else {
-            Effect::Tightens
+            Tightens
         };
         found.add(
             effect,
-            at,
+            entry,
             format!(
                 "may be used from {} instead of {}",
                 addresses(&is.allow_ips),
                 addresses(&was.allow_ips)
             ),
-        );
-    }
-    if was.debug != is.debug {
-        found.add(
-            Effect::Changes,
-            at,
-            format!("debug {} → {}", was.debug, is.debug),
         );
     }
     if was.secrets != is.secrets {
@@ -180,15 +172,13 @@ fn compare_keys(
         let (ends, ends_before) = (ordered_ends(is), ordered_ends(was));
         let is_sooner = ends.iter().zip(&ends_before).any(|(is, was)| is < was);
         let effect = match new.cmp(&old) {
-            Ordering::Less => breaks,
-            Ordering::Equal if was.secrets.len() == is.secrets.len() && is_sooner => {
-                Effect::Tightens
-            }
-            Ordering::Equal | Ordering::Greater => Effect::Changes,
+            Ordering::Less => breaks_if(works),
+            Ordering::Equal if was.secrets.len() == is.secrets.len() && is_sooner => Tightens,
+            Ordering::Equal | Ordering::Greater => Changes,
         };
         found.add(
             effect,
-            at,
+            entry,
             format!("secrets {} → {}", secret_ends(was), secret_ends(is)),
         );
     }
@@ -231,12 +221,12 @@ fn read_ranges(list: &[String]) -> Vec<Cidr> {
 /// Finds that something ends at another time. A key that does not work now breaks no request.
 fn compare_ends(
     found: &mut FoundChanges,
-    at: (&'static str, &str),
-    was: &Option<String>,
-    is: &Option<String>,
+    entry: (&'static str, &str),
+    ends: [&Option<String>; 2],
     works: bool,
     now: &str,
 ) {
+    let [was, is] = ends;
     if was == is {
         return;
     }
@@ -245,35 +235,24 @@ fn compare_ends(
         .as_ref()
         .is_some_and(|is| was.as_ref().is_none_or(|was| is < was));
     let effect = match (is_over(was.as_deref(), now), is_over(is.as_deref(), now)) {
-        (false, true) if works => Effect::Breaks,
-        (_, true) => Effect::Changes,
-        (true, false) => Effect::Widens,
-        (false, false) if is_sooner => Effect::Tightens,
-        (false, false) => Effect::Widens,
+        (false, true) if works => Breaks,
+        (_, true) => Changes,
+        (true, false) => Widens,
+        (false, false) if is_sooner => Tightens,
+        (false, false) => Widens,
     };
-    let refused = if effect == Effect::Breaks {
+    let refused = if effect == Breaks {
         ", which is past: requests are refused"
     } else {
         ""
     };
     found.add(
         effect,
-        at,
+        entry,
         format!("expires {} → {}{refused}", text(was), text(is)),
     );
 }
 
 fn keys_text(caller: &CallerItem) -> String {
-    match caller.keys.len() {
-        1 => "1 key".to_owned(),
-        many => format!("{many} keys"),
-    }
-}
-
-fn keys_are(caller: &CallerItem) -> String {
-    format!(
-        "{} {}",
-        keys_text(caller),
-        if caller.keys.len() == 1 { "is" } else { "are" }
-    )
+    format_count(caller.keys.len(), "key")
 }

@@ -2,8 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::Effect::{self, Breaks, Changes, Tightens, Widens};
 use super::access::{Access, is_served};
-use super::{Effect, FoundChanges, Holders, Sides, by_effect, compare_settings};
+use super::{FoundChanges, Holders, Sides, both_sides, by_effect, compare_settings};
+use crate::base::units::format_count;
 use crate::inventory::{Inventory, ModelItem, Settings, TargetItem};
 use dialects::Endpoint;
 use dialects::neutral::ModelKind;
@@ -19,17 +21,11 @@ pub(super) fn compare_accounts(found: &mut FoundChanges, sides: &Sides<'_, '_>) 
     let Sides {
         before, after, old, ..
     } = *sides;
-    for id in before
-        .accounts
-        .keys()
-        .filter(|id| !after.accounts.contains_key(*id))
-    {
-        found.add(Effect::Changes, ("account", id), "gone");
-    }
-    for (id, now) in &after.accounts {
+    for (id, (was, now)) in both_sides(&before.accounts, &after.accounts) {
         let entry = ("account", id.as_str());
-        let Some(was) = before.accounts.get(id) else {
-            found.add(Effect::Changes, entry, "new");
+        let (Some(was), Some(now)) = (was, now) else {
+            let statement = if now.is_none() { "gone" } else { "new" };
+            found.add(Changes, entry, statement);
             continue;
         };
         let models = after.models.iter().filter(|(_, model)| {
@@ -38,25 +34,23 @@ pub(super) fn compare_accounts(found: &mut FoundChanges, sides: &Sides<'_, '_>) 
         });
         let models: Vec<_> = models.collect();
         let whom = || old.holders_of_any(&models);
-        let models = match models.len() {
-            1 => "1 model goes there".to_owned(),
-            many => format!("{many} models go there"),
-        };
+        let go = if models.len() == 1 { "goes" } else { "go" };
+        let models = format!("{} {go} there", format_count(models.len(), "model"));
         match (was.enabled, now.enabled) {
-            (true, false) => found.add(Effect::Changes, entry, format!("switched off; {models}")),
-            (false, true) => found.add(Effect::Changes, entry, format!("switched on; {models}")),
+            (true, false) => found.add(Changes, entry, format!("switched off; {models}")),
+            (false, true) => found.add(Changes, entry, format!("switched on; {models}")),
             (true, true) if was.credential != now.credential => {
                 let statement = format!(
                     "another kind of credential: {} → {}",
                     was.credential, now.credential
                 );
-                found.add(Effect::Changes, entry, statement);
+                found.add(Changes, entry, statement);
             }
             (true, true) | (false, false) => {}
         }
         if was.address != now.address {
             found.add(
-                Effect::Changes,
+                Changes,
                 entry,
                 format!("address {} → {}; {models}", was.address, now.address),
             );
@@ -70,17 +64,14 @@ pub(super) fn compare_accounts(found: &mut FoundChanges, sides: &Sides<'_, '_>) 
             });
         }
         for (effect, statement) in by_effect(each) {
-            let whom = if effect == Effect::Tightens {
+            let is_tighter = effect == Tightens;
+            let whom = if is_tighter {
                 whom()
             } else {
                 Holders::default()
             };
-            found.add_for_model(
-                effect,
-                entry,
-                format!("{}; {models}", statement.join(", ")),
-                whom,
-            );
+            let statement = format!("{}; {models}", statement.join(", "));
+            found.add_for_model(effect, entry, statement, whom);
         }
     }
 }
@@ -94,22 +85,25 @@ pub(super) fn compare_models(found: &mut FoundChanges, sides: &Sides<'_, '_>) {
         new,
         ..
     } = *sides;
-    for (id, was) in &before.models {
+    for (id, (was, now)) in both_sides(&before.models, &after.models) {
         let entry = ("model", id.as_str());
+        let Some(was) = was else {
+            add_new_model(found, sides, id);
+            continue;
+        };
         let whom = || old.holders_of(id, was.pattern);
-        let Some(now) = after.models.get(id) else {
+        let Some(now) = now else {
             let (effect, statement) = match new.meant(id) {
                 _ if !is_served(before, was) => (
-                    Effect::Changes,
+                    Changes,
                     "gone; it had no target that is switched on".to_owned(),
                 ),
-                None => (Effect::Breaks, "gone".to_owned()),
-                Some((pattern, _)) if pattern == id => (
-                    Effect::Changes,
-                    "gone; a pattern may answer instead".to_owned(),
-                ),
+                None => (Breaks, "gone".to_owned()),
+                Some((pattern, _)) if pattern == id => {
+                    (Changes, "gone; a pattern may answer instead".to_owned())
+                }
                 Some((other, _)) => (
-                    Effect::Changes,
+                    Changes,
                     format!("gone; its name means the model {other} then"),
                 ),
             };
@@ -118,20 +112,13 @@ pub(super) fn compare_models(found: &mut FoundChanges, sides: &Sides<'_, '_>) {
         };
         match (is_served(before, was), is_served(after, now)) {
             (true, false) => {
-                let accounts = accounts_off(now);
-                found.add_for_model(
-                    Effect::Breaks,
-                    entry,
-                    format!("no target is left: {accounts} switched off"),
-                    whom(),
-                );
+                let statement = format!("no target is left: {} switched off", accounts_off(now));
+                found.add_for_model(Breaks, entry, statement, whom());
             }
-            (false, true) => found.add_for_model(
-                Effect::Widens,
-                entry,
-                "served again",
-                new.holders_of(id, now.pattern),
-            ),
+            (false, true) => {
+                let whom = new.holders_of(id, now.pattern);
+                found.add_for_model(Widens, entry, "served again", whom);
+            }
             (true, true) | (false, false) => {}
         }
         let (old_kinds, new_kinds) = (served_kinds(before, was), served_kinds(after, now));
@@ -141,17 +128,9 @@ pub(super) fn compare_models(found: &mut FoundChanges, sides: &Sides<'_, '_>) {
             let made_for = was.settings.get("kind").map_or("chat", String::as_str);
             let is_main = |kind: &&str| is_for(kind, made_for);
             let is_only_beside = old_kinds.iter().any(is_main) && !lost.iter().any(is_main);
-            let effect = if is_only_beside {
-                Effect::Tightens
-            } else {
-                Effect::Breaks
-            };
-            found.add_for_model(
-                effect,
-                entry,
-                format!("no target serves {} any more", lost.join(", ")),
-                whom(),
-            );
+            let effect = if is_only_beside { Tightens } else { Breaks };
+            let statement = format!("no target serves {} any more", lost.join(", "));
+            found.add_for_model(effect, entry, statement, whom());
         }
         if was == now {
             continue;
@@ -163,46 +142,35 @@ pub(super) fn compare_models(found: &mut FoundChanges, sides: &Sides<'_, '_>) {
         }
         compare_prices(found, id, was, now, whom);
     }
-    for (id, now) in after
-        .models
-        .iter()
-        .filter(|(id, _)| !before.models.contains_key(*id))
-    {
-        let meant = match old.meant(id) {
-            None => String::new(),
-            Some((pattern, _)) if pattern == id => format!("; {BY_PATTERN}"),
-            Some((other, _)) => format!("; its name meant the model {other} until now"),
-        };
-        let (statement, effect) = match is_served(after, now) {
-            true if meant.is_empty() => ("new".to_owned(), Effect::Widens),
-            true => (format!("new{meant}"), Effect::Changes),
-            // Whoever asked for the other model by this name is refused now.
-            false if new.dead.contains(id.as_str()) && !meant.is_empty() => {
-                let statement = format!(
-                    "new, but not served: {} switched off{meant}",
-                    accounts_off(now)
-                );
-                found.add_for_model(
-                    Effect::Breaks,
-                    ("model", id),
-                    statement,
-                    holders_of_name(old, id),
-                );
-                continue;
-            }
-            false => (
-                format!("new, but not served: {} switched off", accounts_off(now)),
-                Effect::Changes,
-            ),
-        };
-        found.add_for_model(
-            effect,
-            ("model", id),
-            statement,
-            new.holders_of(id, now.pattern),
-        );
-    }
     compare_names(found, sides);
+}
+
+fn add_new_model(found: &mut FoundChanges, sides: &Sides<'_, '_>, id: &str) {
+    let Sides {
+        after, old, new, ..
+    } = *sides;
+    let Some(model) = after.models.get(id) else {
+        return;
+    };
+    let meant = match old.meant(id) {
+        None => String::new(),
+        Some((pattern, _)) if pattern == id => format!("; {BY_PATTERN}"),
+        Some((other, _)) => format!("; its name meant the model {other} until now"),
+    };
+    let off = || format!("new, but not served: {} switched off", accounts_off(model));
+    let holders = || new.holders_of(id, model.pattern);
+    let (effect, statement, whom) = match is_served(after, model) {
+        true if meant.is_empty() => (Widens, "new".to_owned(), holders()),
+        true => (Changes, format!("new{meant}"), holders()),
+        // Whoever asked for the other model by this name is refused now.
+        false if new.dead.contains(id) && !meant.is_empty() => (
+            Breaks,
+            format!("{}{meant}", off()),
+            holders_of_name(old, id),
+        ),
+        false => (Changes, off(), holders()),
+    };
+    found.add_for_model(effect, ("model", id), statement, whom);
 }
 
 /// Finds names that are gone, new, or mean another model. The names of a model that is no longer
@@ -216,84 +184,63 @@ fn compare_names(found: &mut FoundChanges, sides: &Sides<'_, '_>) {
         ..
     } = *sides;
     for (name, (id, pattern)) in &old.names {
-        match new.meant(name) {
+        let (effect, statement) = match new.meant(name) {
             // The model is gone, and its own line has that.
-            Some(_) if *name == *id && !after.models.contains_key(*id) => {}
+            Some(_) if *name == *id && !after.models.contains_key(*id) => continue,
             Some((is, _)) if is != *id => {
-                let statement = format!("means the model {is} instead of {id}");
-                found.add_for_model(
-                    Effect::Changes,
-                    ("name", name),
-                    statement,
-                    old.holders_of(id, *pattern),
-                );
+                (Changes, format!("means the model {is} instead of {id}"))
             }
             // Of a model that goes, its other names are listed only if its id is still answered:
             // else all are listed with it.
-            None if is_answered(after, new, id) => {
-                found.add_for_model(
-                    Effect::Breaks,
-                    ("name", name),
-                    format!("gone; it meant {id}"),
-                    old.holders_of(id, *pattern),
-                );
-            }
-            Some(_) | None => {}
-        }
+            None if is_answered(after, new, id) => (Breaks, format!("gone; it meant {id}")),
+            Some(_) | None => continue,
+        };
+        let whom = old.holders_of(id, *pattern);
+        found.add_for_model(effect, ("name", name), statement, whom);
     }
     let is_new = |name: &&&str| !old.dead.contains(**name) && !after.models.contains_key(**name);
     for name in new.dead.iter().filter(is_new) {
         if let Some((id, _)) = old.meant(name).filter(|_| !old.names.contains_key(name)) {
             let meant = if id == *name {
-                BY_PATTERN.to_owned()
+                BY_PATTERN
             } else {
-                format!("it meant {id}")
+                &format!("it meant {id}")
             };
             let statement = format!("a name of a model that is not served; {meant}");
             found.add_for_model(
-                Effect::Breaks,
+                Breaks,
                 ("name", name),
                 statement,
                 holders_of_name(old, name),
             );
         }
     }
-    for (name, (id, pattern)) in new
-        .names
-        .iter()
-        .filter(|(name, _)| !old.names.contains_key(*name))
-    {
-        let (effect, statement, whom) = match old.meant(name) {
-            // The model is new, and its own line has that.
-            _ if *name == *id => continue,
-            None if !before
+    let is_new = |name: &&str| !old.names.contains_key(name);
+    for (name, (id, pattern)) in new.names.iter().filter(|(name, _)| is_new(name)) {
+        let was_served = || {
+            before
                 .models
                 .get(*id)
-                .is_some_and(|model| is_served(before, model)) =>
-            {
-                continue;
-            }
-            None => (
-                Effect::Widens,
-                format!("new; it means {id}"),
-                new.holders_of(id, *pattern),
-            ),
+                .is_some_and(|model| is_served(before, model))
+        };
+        let (effect, statement) = match old.meant(name) {
+            // The model is new, and its own line has that.
+            _ if *name == *id => continue,
+            None if was_served() => (Widens, format!("new; it means {id}")),
+            None => continue,
             // Another name of the model had it.
-            Some((is, _)) if is == *id => (
-                Effect::Changes,
-                format!("written now; it meant {id} before, too"),
-                Holders::default(),
-            ),
-            Some((of_pattern, _)) if of_pattern == *name => (
-                Effect::Changes,
-                format!("means the model {id}; {BY_PATTERN}"),
-                holders_of_name(old, name),
-            ),
-            Some((other, _)) => (
-                Effect::Changes,
-                format!("means the model {id} instead of {other}"),
-                holders_of_name(old, name),
-            ),
+            Some((is, _)) if is == *id => {
+                (Changes, format!("written now; it meant {id} before, too"))
+            }
+            Some((of_pattern, _)) if of_pattern == *name => {
+                (Changes, format!("means the model {id}; {BY_PATTERN}"))
+            }
+            Some((other, _)) => (Changes, format!("means the model {id} instead of {other}")),
+        };
+        let whom = match old.meant(name) {
+            None => new.holders_of(id, *pattern),
+            Some((is, _)) if is == *id => Holders::default(),
+            Some(_) => holders_of_name(old, name),
         };
         found.add_for_model(effect, ("name", name), statement, whom);
     }
@@ -370,7 +317,9 @@ fn target_name(target: &TargetItem) -> String {
 }
 
 /// Targets by their names. A model may have the same target twice.
-fn targets_by_name(model: &ModelItem) -> BTreeMap<(String, usize), &TargetItem> {
+type NamedTargets<'i> = BTreeMap<(String, usize), &'i TargetItem>;
+
+fn targets_by_name(model: &ModelItem) -> NamedTargets<'_> {
     let mut named = BTreeMap::new();
     for target in &model.targets {
         let count = (0..)
@@ -393,7 +342,7 @@ fn whole_settings(inventory: &Inventory, target: &TargetItem, names: [&Settings;
         .collect()
 }
 
-/// Says what changes at the targets of a model.
+/// Lists what changes at the targets of a model, but for their prices.
 fn compare_targets(
     before: &Inventory,
     after: &Inventory,
@@ -401,87 +350,74 @@ fn compare_targets(
     now: &ModelItem,
 ) -> Vec<(Effect, String)> {
     let (old, new) = (targets_by_name(was), targets_by_name(now));
-    let mut statements = Vec::new();
-    statements.extend(
-        old.keys()
-            .filter(|key| !new.contains_key(*key))
-            .map(|(name, _)| format!("target {name} removed")),
-    );
+    let removed = old.keys().filter(|key| !new.contains_key(*key));
+    let mut statements: Vec<_> = removed
+        .map(|(name, _)| (Changes, format!("target {name} removed")))
+        .collect();
     for ((name, _), target) in new.iter().filter(|(key, _)| !old.contains_key(*key)) {
-        let before = now
-            .targets
-            .iter()
-            .filter(|other| other.tier < target.tier)
-            .count();
-        let position_text = match before {
-            _ if now
-                .settings
-                .get("strategy")
-                .is_some_and(|strategy| strategy != "priority") =>
-            {
-                format!("weight {}", target.weight)
-            }
-            0 => "tried first".to_owned(),
-            1 => "tried after 1 other".to_owned(),
-            many => format!("tried after {many} others"),
-        };
         let price = if target.price.is_some() {
             ""
         } else {
             ", price unknown"
         };
-        statements.push(format!("target {name} added ({position_text}{price})"));
+        let position = position_text(now, target);
+        let statement = format!("target {name} added ({position}{price})");
+        statements.push((Changes, statement));
     }
-    let mut each: Vec<_> = statements
-        .drain(..)
-        .map(|statement| (Effect::Changes, statement))
-        .collect();
-    for ((name, _), target, target_now) in old
-        .iter()
-        .filter_map(|(key, target)| Some((key, target, new.get(key)?)))
-    {
+    let mut weights = Vec::new();
+    for ((name, _), [target, target_now]) in kept_targets(&old, &new) {
         if target.weight != target_now.weight {
-            statements.push(format!(
-                "weight of {name} {} → {}",
-                target.weight, target_now.weight
-            ));
+            let [weight, weight_now] = [target, target_now].map(|target| target.weight);
+            weights.push((Changes, format!("weight of {name} {weight} → {weight_now}")));
         }
         let names = [&target.settings, &target_now.settings];
         let other = compare_settings(
             &whole_settings(before, target, names),
             &whole_settings(after, target_now, names),
         );
-        each.extend(
-            other
-                .into_iter()
-                .map(|(effect, other)| (effect, format!("{name}: {other}"))),
-        );
+        let other = other
+            .into_iter()
+            .map(|(effect, other)| (effect, format!("{name}: {other}")));
+        statements.extend(other);
     }
+    statements.append(&mut weights);
     if order(&old, &new) != order(&new, &old) {
         let mut sorted: Vec<_> = now.targets.iter().collect();
         sorted.sort_by_key(|target| target.tier);
-        statements.push(format!(
-            "order {}",
-            sorted
-                .into_iter()
-                .map(target_name)
-                .collect::<Vec<_>>()
-                .join(", ")
-        ));
+        let names: Vec<_> = sorted.into_iter().map(target_name).collect();
+        statements.push((Changes, format!("order {}", names.join(", "))));
     }
-    each.extend(
-        statements
-            .into_iter()
-            .map(|statement| (Effect::Changes, statement)),
-    );
-    each
+    statements
+}
+
+/// Returns when a target of a model is tried, or how often.
+fn position_text(model: &ModelItem, target: &TargetItem) -> String {
+    let strategy = model.settings.get("strategy");
+    if strategy.is_some_and(|strategy| strategy != "priority") {
+        return format!("weight {}", target.weight);
+    }
+    match model
+        .targets
+        .iter()
+        .filter(|other| other.tier < target.tier)
+        .count()
+    {
+        0 => "tried first".to_owned(),
+        many => format!("tried after {}", format_count(many, "other")),
+    }
+}
+
+/// Lists the targets that are there before and after, each with both.
+fn kept_targets<'m, 'i>(
+    old: &'m NamedTargets<'i>,
+    new: &'m NamedTargets<'i>,
+) -> impl Iterator<Item = (&'m (String, usize), [&'i TargetItem; 2])> {
+    old.iter()
+        .filter_map(|(key, target)| Some((key, [*target, *new.get(key)?])))
 }
 
 /// Lists the targets that the other side has too, by their tiers.
-fn order(
-    targets: &BTreeMap<(String, usize), &TargetItem>,
-    other: &BTreeMap<(String, usize), &TargetItem>,
-) -> Vec<Vec<(String, usize)>> {
+fn order(targets: &NamedTargets<'_>, other: &NamedTargets<'_>) -> Vec<Vec<(String, usize)>> {
     let mut tiers: BTreeMap<u32, Vec<(String, usize)>> = BTreeMap::new();
     for (key, target) in targets.iter().filter(|(key, _)| other.contains_key(*key)) {
         tiers.entry(target.tier).or_default().push(key.clone());
@@ -508,19 +444,16 @@ fn compare_prices(
 ) {
     let (old, new) = (targets_by_name(was), targets_by_name(now));
     let nothing = BTreeMap::new();
-    for ((name, _), target, target_now) in old
-        .iter()
-        .filter_map(|(key, target)| Some((key, target, new.get(key)?)))
-    {
+    for ((name, _), [target, target_now]) in kept_targets(&old, &new) {
         let (effect, statement) = match (&target.price, &target_now.price) {
             (Some(_), None) => {
                 let statement = "no longer known: requests of callers whose money is limited are not sent there";
-                (Effect::Tightens, format!("price of {name} {statement}"))
+                (Tightens, format!("price of {name} {statement}"))
             }
             (old, new) if old != new => {
                 let [old, new] = [old, new].map(|price| price.as_ref().unwrap_or(&nothing));
                 (
-                    Effect::Changes,
+                    Changes,
                     format!("price of {name}: {}", price_changes(old, new)),
                 )
             }
