@@ -203,17 +203,7 @@ impl Ledger {
         };
         let _answering = sink.answering.try_lock().ok_or(report::Unanswered::Busy)?;
         self.flush();
-        let opened = {
-            let _reading = sink.reading.lock();
-            read::Reader::open(&sink.path).map_err(report::Unanswered::Unreadable)?
-        };
-        let bounds = Some(report::AnswerBounds {
-            deadline,
-            lines: MAX_LINES,
-        });
-        opened
-            .map(|reader| report::answer_of(reader, &sink.path, query, bounds))
-            .transpose()
+        answer_from_file(sink, query, deadline, MAX_LINES)
     }
 
     /// Answers a question of a key about its own use. What settled in the last moment may be
@@ -227,17 +217,7 @@ impl Ledger {
         let Some(sink) = &self.sink else {
             return Ok(None);
         };
-        let opened = {
-            let _reading = sink.reading.lock();
-            read::Reader::open(&sink.path).map_err(report::Unanswered::Unreadable)?
-        };
-        let bounds = Some(report::AnswerBounds {
-            deadline,
-            lines: MAX_KEY_LINES,
-        });
-        opened
-            .map(|reader| report::answer_of(reader, &sink.path, query, bounds))
-            .transpose()
+        answer_from_file(sink, query, deadline, MAX_KEY_LINES)
     }
 
     /// Waits, for two seconds at most, until all rows so far are written or cannot be. Returns at
@@ -313,6 +293,23 @@ impl Drop for Ledger {
             sink.filled.notify_one();
         }
     }
+}
+
+/// Answers a question from the rows that are in the file.
+fn answer_from_file(
+    sink: &Sink,
+    query: &report::Query,
+    deadline: Instant,
+    lines: usize,
+) -> Result<Option<report::Answer>, report::Unanswered> {
+    let opened = {
+        let _reading = sink.reading.lock();
+        read::Reader::open(&sink.path).map_err(report::Unanswered::Unreadable)?
+    };
+    let bounds = Some(report::AnswerBounds { deadline, lines });
+    opened
+        .map(|reader| report::answer_of(reader, &sink.path, query, bounds))
+        .transpose()
 }
 
 #[cfg(test)]

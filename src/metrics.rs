@@ -14,8 +14,10 @@ mod registered;
 mod sets;
 
 use crate::account::given_up::GIVEN_UP;
+use crate::base::calendar::unix_time;
 use crate::base::hash::Quick;
 use crate::base::lock::Lock;
+use crate::conf::config::SeriesBounds;
 use crate::conf::price::Usd;
 use crate::limits::{Kind, Level};
 use crate::settled::Settled;
@@ -34,18 +36,25 @@ use std::time::{Duration, Instant, SystemTime};
 
 use gone::Gone;
 pub(crate) use gone::LabelledName;
-use labelled::Labelled;
+use labelled::{EndsSeries, Labelled};
 use labels::{
-    AttemptLabels, DoorLabels, ExchangeLabels, Name, NameLabels, SidesLabels, TargetLabels,
-    TokensLabels, WordLabels,
+    AttemptLabels, DoorLabels, ExchangeLabels, Name, SidesLabels, TargetLabels, TokensLabels,
+    WordLabels,
 };
-use process::Certificates;
+use process::{Certificates, ThisProcess};
+pub use registered::SpanMetrics;
+use registered::{
+    AccountMetrics, CallerMetrics, CatalogMetrics, ExchangeMetrics, ModelMetrics, ProcessMetrics,
+    StoreMetrics, add_metric,
+};
 use sets::{OTHER, Sets};
 
 /// All metrics, in the order in which `/metrics` shows them.
 pub struct Metrics {
     registry: Registry,
     exchanges: ExchangeMetrics,
+    /// The series of exchanges that have the same names and outcome. `/metrics` does not show it.
+    bound: Labelled<ExchangeLabels, BoundSeries>,
     pub(crate) accounts: AccountMetrics,
     pub(crate) models: ModelMetrics,
     pub(crate) catalog: CatalogMetrics,
@@ -55,26 +64,6 @@ pub struct Metrics {
     spans: SpanMetrics,
     sets: Sets,
     gone: Lock<Gone>,
-}
-
-/// The metrics that every exchange adds to.
-struct ExchangeMetrics {
-    requests: Labelled<ExchangeLabels, Counter>,
-    seconds: Labelled<DoorLabels, Histogram>,
-    first_byte: Labelled<DoorLabels, Histogram>,
-    own: Labelled<DoorLabels, Histogram>,
-    tokens: Labelled<TokensLabels, Counter>,
-    cost: Labelled<SidesLabels, Counter<f64, AtomicU64>>,
-    unpriced: Labelled<TargetLabels, Counter>,
-    limited: Labelled<(NameLabels<1>, WordLabels<2>), Counter>,
-    attempts: Labelled<AttemptLabels, Counter>,
-    resent: Labelled<NameLabels<1>, Counter>,
-    given_up: Labelled<TargetLabels, Counter>,
-    first_token: Labelled<TargetLabels, Histogram>,
-    estimated: Labelled<DoorLabels, Counter>,
-    losses: Labelled<(NameLabels<2>, WordLabels<1>), Counter>,
-    /// The series of exchanges that have the same names and outcome. `/metrics` does not show it.
-    bound: Labelled<ExchangeLabels, BoundSeries>,
 }
 
 /// The series that an exchange adds to. They are looked up once, and not by each exchange.
@@ -96,71 +85,6 @@ struct BoundSeries {
     first_token: OnceLock<Histogram>,
 }
 
-/// The state of the accounts when `/metrics` is read.
-pub(crate) struct AccountMetrics {
-    pub(crate) in_flight: Labelled<NameLabels<1>, Gauge>,
-    pub(crate) states: Labelled<(NameLabels<1>, WordLabels<1>), Gauge>,
-    pub(crate) reasons: Labelled<(NameLabels<1>, WordLabels<1>), Gauge>,
-    pub(crate) targets: Labelled<(NameLabels<2>, WordLabels<2>), Gauge>,
-    pub(crate) probing: Labelled<(NameLabels<2>, WordLabels<1>), Gauge>,
-    pub(crate) headroom: Labelled<NameLabels<1>, Gauge<f64, AtomicU64>>,
-}
-
-/// The metrics of a model: hedges, its queue, retries that were not made, and tokens that nobody
-/// got.
-pub(crate) struct ModelMetrics {
-    hedges: Labelled<(NameLabels<1>, WordLabels<1>), Counter>,
-    pub(crate) waiting: Labelled<NameLabels<1>, Gauge>,
-    queue: Labelled<NameLabels<1>, Histogram>,
-    shed: Labelled<NameLabels<1>, Counter>,
-    spared: Labelled<NameLabels<1>, Counter>,
-    unused: Labelled<(NameLabels<2>, WordLabels<1>), Counter>,
-}
-
-/// The state of the callers' limits when `/metrics` is read.
-pub(crate) struct CallerMetrics {
-    pub(crate) limits_used: Labelled<(NameLabels<1>, WordLabels<2>), Gauge<f64, AtomicU64>>,
-}
-
-/// The metrics of changes of the catalog.
-pub(crate) struct CatalogMetrics {
-    pub(crate) old_hashes: Labelled<NameLabels<1>, Counter>,
-    generation: Gauge,
-    last_success: Gauge<f64, AtomicU64>,
-    refusals: Counter,
-    /// 1 while the files hold a catalog that was refused.
-    pub(crate) reload_failed: Gauge,
-    /// Changes that were taken although they removed more than half of something.
-    pub(crate) shrunk: Counter,
-    pub(crate) edit_waits: Gauge<f64, AtomicU64>,
-}
-
-/// The metrics of what went wrong in the process.
-pub(crate) struct ProcessMetrics {
-    pub(crate) lines_dropped: Gauge,
-    pub(crate) refused_connections: Counter,
-    pub(crate) lacks: Counter,
-    pub(crate) panics: Counter,
-    pub(crate) problems: Labelled<WordLabels<2>, Gauge>,
-}
-
-/// The metrics of the ledger and of the store that instances share.
-pub(crate) struct StoreMetrics {
-    pub(crate) ledger_rows: Counter,
-    pub(crate) ledger_dropped: Counter,
-    pub(crate) up: Labelled<WordLabels<0>, Gauge>,
-    errors: Labelled<WordLabels<0>, Counter>,
-    seconds: Labelled<WordLabels<0>, Histogram>,
-    pub(crate) ledger_up: Gauge,
-}
-
-/// The metrics of spans that are sent. Without traces, `/metrics` does not show them.
-#[derive(Clone)]
-pub struct SpanMetrics {
-    exported: Labelled<WordLabels<0>, Counter>,
-    dropped: Labelled<WordLabels<1>, Counter>,
-}
-
 impl SpanMetrics {
     /// Counts spans that were taken.
     pub fn exported(&self, spans: usize) {
@@ -177,52 +101,66 @@ impl SpanMetrics {
     }
 }
 
-impl ExchangeMetrics {
-    /// Ends the series with a name that `is_kept` does not know.
-    fn end_series(&self, is_kept: &dyn Fn(&str, &str) -> bool) {
-        self.requests.end_series(is_kept);
-        self.seconds.end_series(is_kept);
-        self.first_byte.end_series(is_kept);
-        self.own.end_series(is_kept);
-        self.tokens.end_series(is_kept);
-        self.cost.end_series(is_kept);
-        self.unpriced.end_series(is_kept);
-        self.limited.end_series(is_kept);
-        self.attempts.end_series(is_kept);
-        self.resent.end_series(is_kept);
-        self.given_up.end_series(is_kept);
-        self.first_token.end_series(is_kept);
-        self.estimated.end_series(is_kept);
-        self.losses.end_series(is_kept);
-        // This is last: what is bound from now on is bound to new series.
-        self.bound.end_series(is_kept);
-    }
-}
-
 impl CatalogMetrics {
     /// Notes that a catalog was taken.
     pub(crate) fn note_taken(&self, generation: u64) {
         self.generation
             .set(i64::try_from(generation).unwrap_or(i64::MAX));
-        let now = SystemTime::now()
-            .duration_since(SystemTime::UNIX_EPOCH)
-            .unwrap_or_default();
+        let now = unix_time(SystemTime::now());
         self.last_success.set(now.as_secs_f64());
     }
 }
 
-impl ModelMetrics {
-    /// Ends the series with a name that `is_kept` does not know.
-    fn end_series(&self, is_kept: &dyn Fn(&str, &str) -> bool) {
-        self.hedges.end_series(is_kept);
-        self.queue.end_series(is_kept);
-        self.shed.end_series(is_kept);
-        self.spared.end_series(is_kept);
-        self.unused.end_series(is_kept);
+impl Default for Metrics {
+    fn default() -> Metrics {
+        Metrics::new(SeriesBounds::default())
     }
 }
 
 impl Metrics {
+    /// Makes the metrics of a process. `bounds` limits the series of exchanges.
+    pub fn new(bounds: SeriesBounds) -> Metrics {
+        let mut registry = Registry::default();
+        registry.register_collector(Box::new(ThisProcess::new()));
+        let ours = registry.sub_registry_with_prefix("portcullis");
+        let exchanges = ExchangeMetrics::register(ours);
+        let accounts = AccountMetrics::register(ours);
+        let models = ModelMetrics::register(ours);
+        let callers = CallerMetrics::register(ours);
+        let catalog = CatalogMetrics::register(ours);
+        let process = ProcessMetrics::register(ours);
+        let stores = StoreMetrics::register(ours);
+        let spans = SpanMetrics::register(ours);
+        let sets = Sets::new(bounds);
+        ours.register(
+            "label_sets",
+            "Sets of a model, an account and a caller that have series; at metrics.series, further ones count as other",
+            sets.number.clone(),
+        );
+        let build: Labelled<WordLabels<1>, Gauge> = add_metric(
+            ours,
+            "build_info",
+            "1, with the version of Portcullis as its label",
+        );
+        build
+            .get_or_create(&[("version", env!("CARGO_PKG_VERSION"))])
+            .set(1);
+        Metrics {
+            registry,
+            exchanges,
+            bound: Labelled::default(),
+            accounts,
+            models,
+            catalog,
+            process,
+            stores,
+            callers,
+            spans,
+            sets,
+            gone: Lock::default(),
+        }
+    }
+
     /// Counts a settled exchange.
     pub fn settle(&self, settled: &Settled) {
         let Settled {
@@ -243,7 +181,7 @@ impl Metrics {
             sides,
             outcome: outcome.name(),
         };
-        let bound = &self.exchanges.bound;
+        let bound = &self.bound;
         let is_shown_whole = self.sets.has_all_labels();
         if is_shown_whole
             && bound
@@ -497,8 +435,17 @@ impl Metrics {
     /// Ends the series of names that are not kept.
     fn end_series(&self, is_kept: &dyn Fn(&str, &str) -> bool) {
         self.sets.end_sets(is_kept);
-        self.exchanges.end_series(is_kept);
-        self.models.end_series(is_kept);
+        // What is bound ends last: what is bound from then on is bound to new series.
+        let groups: [&dyn EndsSeries; 7] = [
+            &self.exchanges,
+            &self.accounts,
+            &self.models,
+            &self.callers,
+            &self.catalog,
+            &self.process,
+            &self.bound,
+        ];
+        groups.iter().for_each(|group| group.end_series(is_kept));
     }
 
     /// Counts a change of the catalog that was refused.

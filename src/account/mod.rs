@@ -366,13 +366,7 @@ impl Registry {
 
     /// Closes idle connections, also those of accounts that only exchanges of older catalogs hold.
     pub fn sweep(&self, catalog: &Catalog, now: Instant) {
-        let states: Vec<Arc<State>> = self
-            .states
-            .lock()
-            .values()
-            .filter_map(Weak::upgrade)
-            .collect();
-        for state in states {
+        for state in self.present_states() {
             let account = catalog
                 .accounts()
                 .binary_search_by(|account| account.id.cmp(&state.id))
@@ -385,15 +379,14 @@ impl Registry {
     /// Closes all idle connections of HTTP/1, since their descriptors are needed. Those of HTTP/2
     /// are few.
     pub fn close_idle(&self) {
-        let states: Vec<Arc<State>> = self
-            .states
-            .lock()
-            .values()
-            .filter_map(Weak::upgrade)
-            .collect();
-        states
-            .iter()
-            .for_each(|state| state.http1.sweep(None, Clock::now()));
+        for state in self.present_states() {
+            state.http1.sweep(None, Clock::now());
+        }
+    }
+
+    fn present_states(&self) -> Vec<Arc<State>> {
+        let states = self.states.lock();
+        states.values().filter_map(Weak::upgrade).collect()
     }
 
     /// Returns the number of accounts whose state is held.

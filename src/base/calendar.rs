@@ -3,7 +3,7 @@
 //!
 //! Moments are milliseconds of Unix time. Only [`now_millis`] reads a clock.
 
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 /// A day, in milliseconds.
 pub const DAY: u64 = 86_400_000;
@@ -50,10 +50,18 @@ pub fn past_time(moment: Instant, now: Instant, clock: SystemTime) -> String {
 /// Writes a time to the millisecond, as `2026-11-21T02:39:59.999Z`. Of a later year than 9999 the
 /// last moment of that year is written.
 pub fn format_system_time(time: SystemTime) -> String {
-    let since = time
-        .duration_since(SystemTime::UNIX_EPOCH)
-        .unwrap_or_default();
-    self::format_time(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+    format_time(unix_millis(time))
+}
+
+/// Returns the time since 1970; none of a time before.
+pub fn unix_time(time: SystemTime) -> Duration {
+    time.duration_since(SystemTime::UNIX_EPOCH)
+        .unwrap_or_default()
+}
+
+/// Returns the milliseconds since 1970.
+pub fn unix_millis(time: SystemTime) -> u64 {
+    u64::try_from(unix_time(time).as_millis()).unwrap_or(u64::MAX)
 }
 
 /// Writes a moment as RFC 3339, in ASCII.
@@ -81,10 +89,7 @@ pub fn ascii_timestamp(ms: u64) -> [u8; 24] {
 
 /// Returns the moment that the clock shows.
 pub fn now_millis() -> u64 {
-    let since = SystemTime::now()
-        .duration_since(SystemTime::UNIX_EPOCH)
-        .unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+    unix_millis(SystemTime::now())
 }
 
 /// Reads a time (RFC 3339 §5.6) or a date, from 1970 on, and returns the seconds since 1970. A

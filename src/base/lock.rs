@@ -5,7 +5,10 @@
 //! in steps that cannot panic, or its reader checks it. An error for ever would turn one failed
 //! request into an outage, so the poison is ignored.
 
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{
+    Condvar, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
+    TryLockError,
+};
 use std::time::Duration;
 
 /// A mutex that a panic does not close.
@@ -30,6 +33,22 @@ impl<T> Lock<T> {
             Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
             Err(TryLockError::WouldBlock) => None,
         }
+    }
+}
+
+/// A lock that many may read at a time, and that a panic does not close.
+#[derive(Debug, Default)]
+pub struct SharedLock<T>(RwLock<T>);
+
+impl<T> SharedLock<T> {
+    /// Waits until nothing writes, and reads.
+    pub fn read(&self) -> RwLockReadGuard<'_, T> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until the lock is free, and takes it.
+    pub fn write(&self) -> RwLockWriteGuard<'_, T> {
+        self.0.write().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -5,6 +5,7 @@ pub mod alarm;
 pub mod calendar;
 pub mod clock;
 pub mod descriptors;
+pub(crate) mod forward;
 pub mod hash;
 pub mod host;
 pub mod lock;

@@ -10,6 +10,7 @@ use super::upstream::Upstream;
 use crate::account::failure::Failure;
 use crate::account::token::Turn;
 use crate::base::alarm::Alarm;
+use crate::base::calendar::unix_time;
 use crate::base::secret::Secret;
 use crate::catalog::{Account, AwsKeys, Signer};
 use crate::error::scrub_secret_words;
@@ -22,7 +23,7 @@ use http::header::{HeaderName, HeaderValue};
 use std::borrow::Cow;
 use std::pin::pin;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime};
 use tokio::time::Instant;
 
 /// The most bytes of a token server's answer.
@@ -180,10 +181,7 @@ pub async fn fetch_token(
             "the account has no server that issues tokens".to_owned(),
         ));
     };
-    let now = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default()
-        .as_secs();
+    let now = unix_time(SystemTime::now()).as_secs();
     let form = account
         .form(now)
         .map_err(|why| Failure::Unsigned(why.to_owned()))?;

@@ -7,9 +7,11 @@
 use super::attempt::Attempt;
 use super::backends::Backends;
 use super::outgoing::{Outgoing, own_id};
+use super::tasks::NamedTasks;
 use super::upstream::Upstream;
 use crate::account::failure::Failure;
 use crate::base::alarm::Alarm;
+use crate::base::calendar::unix_time;
 use crate::base::clock::{Clock, Round};
 use crate::catalog::Account;
 use crate::catalog::listing::{ListedNames, MAX_NAMES, listing_source};
@@ -22,14 +24,14 @@ use crate::live::{Live, Snapshot};
 use crate::metrics::Metrics;
 use dialects::front::Front;
 use http::StatusCode;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use std::{fs, io};
-use tokio::task::{Id, JoinSet, spawn_blocking};
+use tokio::task::spawn_blocking;
 use tokio::time::Instant;
 
 /// The pause between two looks for lists that are due.
@@ -46,20 +48,10 @@ type Sources = BTreeMap<String, Vec<Arc<ReadyAccount>>>;
 
 /// Fetches each list when it is due, for ever. A panic of ours over an answer ends only that fetch.
 pub async fn keep_refreshed(live: &Live, backends: &Arc<Backends>, metrics: &Metrics) {
-    let mut running = JoinSet::new();
-    let mut busy: HashMap<Id, String> = HashMap::new();
+    let mut running = NamedTasks::new();
     let mut recalled = 1;
     loop {
-        while let Some(ended) = running.try_join_next_with_id() {
-            let id = match ended {
-                Ok((id, ())) => id,
-                Err(error) => {
-                    metrics.process.panics.inc();
-                    error.id()
-                }
-            };
-            busy.remove(&id);
-        }
+        running.forget_ended(metrics);
         let snapshot = live.load_full();
         if recalled != snapshot.generation {
             load_kept_lists(&backends.server, &snapshot);
@@ -70,10 +62,12 @@ pub async fn keep_refreshed(live: &Live, backends: &Arc<Backends>, metrics: &Met
             let is_due = places
                 .iter()
                 .any(|ready_account| ready_account.state.listing.is_due(now));
-            if is_due && !busy.values().any(|other| *other == source) {
+            if is_due && !running.has(&source) {
                 let backends = backends.clone();
-                let task = running.spawn(async move { refresh_list(&backends, &places).await });
-                busy.insert(task.id(), source);
+                running.start(
+                    source,
+                    async move { refresh_list(&backends, &places).await },
+                );
             }
         }
         drop(snapshot);
@@ -339,10 +333,7 @@ fn write_list(
     list: &ListedNames,
     fetched: SystemTime,
 ) -> io::Result<()> {
-    let seconds = fetched
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default()
-        .as_secs();
+    let seconds = unix_time(fetched).as_secs();
     let text = format!(
         "{}\n{seconds} {}\n{}\n",
         listing_source(account),

@@ -61,6 +61,7 @@ pub mod lists;
 pub mod outgoing;
 pub mod producer;
 mod secure;
+mod tasks;
 mod tunnel;
 pub mod upload;
 pub mod upstream;

@@ -18,6 +18,7 @@ use std::time::{Duration, Instant, SystemTime};
 use super::folders::{Event, Folders};
 use super::good::GoodTexts;
 use super::{Live, POLL, Publisher, Snapshot};
+use crate::base::calendar::unix_time;
 use crate::base::clock::{Clock, Round};
 use crate::catalog::files::{LARGEST_NAMED, list_catalog_files, read_whole, stat_file};
 use crate::catalog::load::Loaded;
@@ -323,10 +324,6 @@ fn was_changed_within(version: &Version, span: Duration, clock: SystemTime) -> b
     let Some(stat) = version.stat else {
         return false;
     };
-    let now = clock
-        .duration_since(SystemTime::UNIX_EPOCH)
-        .unwrap_or_default()
-        .as_nanos();
-    i128::try_from(now)
+    i128::try_from(unix_time(clock).as_nanos())
         .is_ok_and(|now| now - stat.changed < i128::try_from(span.as_nanos()).unwrap_or(i128::MAX))
 }

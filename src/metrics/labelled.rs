@@ -3,17 +3,30 @@
 
 use super::labels::HasNames;
 use crate::base::hash::Quick;
+use crate::base::lock::SharedLock;
 use prometheus_client::encoding::{EncodeLabelSet, EncodeMetric, MetricEncoder};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::{MetricType, TypedMetric};
 use std::collections::HashMap;
 use std::fmt;
 use std::hash::Hash;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
+
+/// A metric, or a group of metrics, whose series may have names from the catalog.
+pub(super) trait EndsSeries {
+    /// Ends each series with a name that `is_kept` does not know. It gets the label of each name
+    /// and the name.
+    fn end_series(&self, _is_kept: &dyn Fn(&str, &str) -> bool) {}
+}
+
+impl<N, A> EndsSeries for Counter<N, A> {}
+impl<N, A> EndsSeries for Gauge<N, A> {}
 
 /// The series of one metric. A clone has the same ones.
 #[derive(Debug)]
 pub(crate) struct Labelled<L, M> {
-    series: Arc<RwLock<HashMap<L, M, Quick>>>,
+    series: Arc<SharedLock<HashMap<L, M, Quick>>>,
     make: fn() -> M,
 }
 
@@ -45,11 +58,7 @@ impl<L, M> Labelled<L, M> {
 impl<L: Clone + Eq + Hash, M> Labelled<L, M> {
     /// Uses the series with these labels, if it is there. It does not end meanwhile.
     pub(crate) fn with_known<T>(&self, labels: &L, used: impl FnOnce(&M) -> T) -> Option<T> {
-        self.series
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .get(labels)
-            .map(used)
+        self.series.read().get(labels).map(used)
     }
 
     /// Uses the series with these labels; it is made if it is not there. It does not end meanwhile.
@@ -57,7 +66,7 @@ impl<L: Clone + Eq + Hash, M> Labelled<L, M> {
         if let Some(result) = self.with_known(labels, &mut used) {
             return result;
         }
-        let mut series = self.series.write().unwrap_or_else(PoisonError::into_inner);
+        let mut series = self.series.write();
         used(series.entry(labels.clone()).or_insert_with(self.make))
     }
 
@@ -71,21 +80,15 @@ impl<L: Clone + Eq + Hash, M> Labelled<L, M> {
 
     /// Ends all series.
     pub(crate) fn clear(&self) {
-        self.series
-            .write()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clear();
+        self.series.write().clear();
     }
+}
 
-    /// Ends each series with a name that `is_kept` does not know. It gets the label of each name
-    /// and the name.
-    pub(crate) fn end_series(&self, is_kept: &dyn Fn(&str, &str) -> bool)
-    where
-        L: HasNames,
-    {
+impl<L: Clone + Eq + Hash + HasNames, M> EndsSeries for Labelled<L, M> {
+    fn end_series(&self, is_kept: &dyn Fn(&str, &str) -> bool) {
         // They are looked for while exchanges go on counting.
         let ended: Vec<L> = {
-            let series = self.series.read().unwrap_or_else(PoisonError::into_inner);
+            let series = self.series.read();
             let ended = series.keys().filter(|labels| {
                 let mut names = labels.names().into_iter();
                 names.any(|(label, name)| name.as_ref().is_some_and(|name| !is_kept(label, name)))
@@ -93,7 +96,7 @@ impl<L: Clone + Eq + Hash, M> Labelled<L, M> {
             ended.cloned().collect()
         };
         if !ended.is_empty() {
-            let mut series = self.series.write().unwrap_or_else(PoisonError::into_inner);
+            let mut series = self.series.write();
             ended.iter().for_each(|labels| drop(series.remove(labels)));
         }
     }
@@ -105,7 +108,7 @@ impl<L, M: TypedMetric> TypedMetric for Labelled<L, M> {
 
 impl<L: EncodeLabelSet + Ord, M: EncodeMetric + TypedMetric> EncodeMetric for Labelled<L, M> {
     fn encode(&self, mut encoder: MetricEncoder<'_>) -> Result<(), fmt::Error> {
-        let series = self.series.read().unwrap_or_else(PoisonError::into_inner);
+        let series = self.series.read();
         // The order is the same at each scrape, whenever and in whatever order the series began.
         let mut sorted: Vec<_> = series.iter().collect();
         sorted.sort_unstable_by_key(|(labels, _)| *labels);
@@ -119,10 +122,7 @@ impl<L: EncodeLabelSet + Ord, M: EncodeMetric + TypedMetric> EncodeMetric for La
     }
 
     fn is_empty(&self) -> bool {
-        self.series
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .is_empty()
+        self.series.read().is_empty()
     }
 }
 
@@ -131,7 +131,6 @@ mod tests {
     use super::*;
     use crate::metrics::labels::WordLabels;
     use prometheus_client::encoding::text::encode;
-    use prometheus_client::metrics::counter::Counter;
     use prometheus_client::registry::Registry;
 
     #[test]

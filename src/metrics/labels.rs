@@ -187,6 +187,12 @@ impl<const N: usize> HasNames for NameLabels<N> {
     }
 }
 
+impl<const W: usize> HasNames for WordLabels<W> {
+    fn names(&self) -> impl IntoIterator<Item = (&'static str, &Name)> {
+        []
+    }
+}
+
 impl<const N: usize, const W: usize> HasNames for (NameLabels<N>, WordLabels<W>) {
     fn names(&self) -> impl IntoIterator<Item = (&'static str, &Name)> {
         self.0.names()

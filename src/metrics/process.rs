@@ -2,6 +2,7 @@
 //! its certificates end. It is read for each request of `/metrics`, most of it from `/proc`. What
 //! cannot be read is not shown.
 
+use crate::base::calendar::unix_time;
 use crate::tls::Certificate;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
@@ -25,11 +26,8 @@ pub(super) struct ThisProcess {
 impl ThisProcess {
     /// Returns the readings of a process that begins now.
     pub(super) fn new() -> ThisProcess {
-        let now = SystemTime::now()
-            .duration_since(SystemTime::UNIX_EPOCH)
-            .unwrap_or_default();
         ThisProcess {
-            started: now.as_secs_f64(),
+            started: unix_time(SystemTime::now()).as_secs_f64(),
         }
     }
 }

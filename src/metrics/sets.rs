@@ -8,10 +8,11 @@
 
 use super::labels::{HasNames, Name, SidesLabels};
 use crate::base::hash::Quick;
+use crate::base::lock::SharedLock;
 use crate::conf::config::SeriesBounds;
 use prometheus_client::metrics::gauge::Gauge;
 use std::collections::HashSet;
-use std::sync::{Arc, LazyLock, PoisonError, RwLock};
+use std::sync::{Arc, LazyLock};
 
 /// The name that stands for all that find no room.
 pub(super) const OTHER: &str = "other";
@@ -20,7 +21,7 @@ pub(super) const OTHER: &str = "other";
 #[derive(Debug, Default)]
 pub(super) struct Sets {
     bounds: SeriesBounds,
-    admitted: RwLock<Admitted>,
+    admitted: SharedLock<Admitted>,
     /// The number of admitted sets, for `/metrics`.
     pub(super) number: Gauge,
 }
@@ -69,18 +70,10 @@ impl Sets {
             ..sides.clone()
         });
         let max_sets = self.bounds.most_sets;
-        if let Some(counted) = self
-            .admitted
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .find(&own, &merged, max_sets)
-        {
+        if let Some(counted) = self.admitted.read().find(&own, &merged, max_sets) {
             return counted;
         }
-        let mut admitted = self
-            .admitted
-            .write()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut admitted = self.admitted.write();
         let counted = if has_room(&admitted.own, &own, max_sets) {
             admitted.own.insert(own.clone());
             own
@@ -101,10 +94,7 @@ impl Sets {
 
     /// Gives the room of sets back that have a name which `is_kept` does not know.
     pub(super) fn end_sets(&self, is_kept: &dyn Fn(&str, &str) -> bool) {
-        let mut admitted = self
-            .admitted
-            .write()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut admitted = self.admitted.write();
         let Admitted { own, merged } = &mut *admitted;
         for sets in [own, merged] {
             sets.retain(|sides| {

@@ -266,7 +266,7 @@ proptest! {
         for step in &steps {
             quick.step(step);
             slow.step(step);
-            slow.metrics.exchanges.bound.clear();
+            slow.metrics.bound.clear();
         }
         prop_assert_eq!(lines(&quick.metrics), lines(&slow.metrics));
     }

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 
 use super::{KeyArgs, KeyCommand};
-use portcullis::base::calendar::{DAY, format_system_time};
+use portcullis::base::calendar::{DAY, format_system_time, unix_time};
 use portcullis::base::problem::no_such;
 use portcullis::base::units::{Span, Time, number_and_unit};
 use portcullis::catalog::amend::{Files, KeyPlace};
@@ -180,10 +180,7 @@ pub(super) fn parse_span(text: &str) -> Result<Duration, String> {
 
 /// Returns the time after this span, at the next whole second.
 fn time_after(now: SystemTime, span: Duration) -> SystemTime {
-    let since = now
-        .duration_since(SystemTime::UNIX_EPOCH)
-        .unwrap_or_default()
-        + span;
+    let since = unix_time(now) + span;
     SystemTime::UNIX_EPOCH
         + Duration::from_secs(since.as_secs() + u64::from(since.subsec_nanos() > 0))
 }

@@ -14,16 +14,15 @@ use crate::catalog::{Model, Target};
 use crate::exchange::advice;
 use crate::exchange::backends::Backends;
 use crate::exchange::outgoing::own_id;
+use crate::exchange::tasks::NamedTasks;
 use crate::live::{Live, Route, Snapshot};
 use crate::metrics::Metrics;
 use crate::plan::{Candidate, Plan, Reach};
 use bytes::Bytes;
 use dialects::front::CHAT;
 use dialects::{AnswerHeader, Translate};
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::task::{Id, JoinSet};
 use tokio::time::Instant;
 
 /// The pause between two looks for due targets.
@@ -42,20 +41,10 @@ pub async fn run_probes(
     memory: &Arc<Budget>,
     metrics: &Metrics,
 ) {
-    let mut running = JoinSet::new();
-    let mut busy: HashMap<Id, Arc<str>> = HashMap::new();
+    let mut running = NamedTasks::new();
     loop {
         Clock::pause(Round::Probes, CHECK_INTERVAL).await;
-        while let Some(ended) = running.try_join_next_with_id() {
-            let id = match ended {
-                Ok((id, ())) => id,
-                Err(error) => {
-                    metrics.process.panics.inc();
-                    error.id()
-                }
-            };
-            busy.remove(&id);
-        }
+        running.forget_ended(metrics);
         let snapshot = live.load_full();
         for (model, Route { demand, tracks }) in
             snapshot.catalog.models().iter().zip(&snapshot.routes)
@@ -65,7 +54,7 @@ pub async fn run_probes(
             for (target, track) in
                 each.flat_map(|(target, tracks)| tracks.iter().map(move |track| (target, track)))
             {
-                if busy.values().any(|account| *account == target.account.id) {
+                if running.has(&target.account.id) {
                     continue;
                 }
                 let Some((request, trial)) = due_request(&snapshot, model, demand, target, track)
@@ -73,9 +62,8 @@ pub async fn run_probes(
                     continue;
                 };
                 let (backends, held) = (backends.clone(), memory.open(&Arc::default()));
-                let task = running
-                    .spawn(async move { send_probe(&backends, &request, trial, held).await });
-                busy.insert(task.id(), target.account.id.clone());
+                let probe = async move { send_probe(&backends, &request, trial, held).await };
+                running.start(target.account.id.clone(), probe);
             }
         }
     }

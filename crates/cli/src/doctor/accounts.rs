@@ -21,6 +21,7 @@ use super::report::{CheckState, Checked, Finding, Findings, Subject};
 use super::words;
 use dialects::neutral::ModelKind;
 use portcullis::account::failure::Failure;
+use portcullis::base::calendar::unix_millis;
 use portcullis::catalog::{Account, Signer};
 use portcullis::conf::secret_ref::ASSUMED;
 use portcullis::error::redact_secrets;
@@ -189,16 +190,6 @@ fn late_finding(account: &Account, has_begun: bool) -> Finding {
     } else {
         subject.skip("time", "no time was left: mend the accounts above")
     }
-}
-
-/// Returns a time in milliseconds of Unix time.
-fn unix_millis(time: SystemTime) -> u64 {
-    u64::try_from(
-        time.duration_since(SystemTime::UNIX_EPOCH)
-            .unwrap_or_default()
-            .as_millis(),
-    )
-    .unwrap_or(u64::MAX)
 }
 
 fn account_subject(account: &Account) -> Subject {

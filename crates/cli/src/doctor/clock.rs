@@ -25,13 +25,7 @@ impl Clocks {
     /// Adds a clock: the time that it showed, in milliseconds of Unix time, when our clock was
     /// between `before` and now.
     pub(super) fn add(&mut self, whose: String, before: SystemTime, server_ms: u64) {
-        let sent = before
-            .duration_since(SystemTime::UNIX_EPOCH)
-            .unwrap_or_default();
-        let (sent, now) = (
-            u64::try_from(sent.as_millis()).unwrap_or(u64::MAX),
-            calendar::now_millis(),
-        );
+        let (sent, now) = (calendar::unix_millis(before), calendar::now_millis());
         // Whatever the time between them, the clock was read in it.
         let ahead = match server_ms {
             _ if server_ms > now => to_signed(server_ms - now),

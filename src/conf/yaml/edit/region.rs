@@ -120,35 +120,30 @@ impl<'t> RegionFinder<'t> {
         path: Option<&[Step<'_>]>,
     ) -> Option<TextRegion<'t>> {
         let start = self.byte(span.start)?;
-        match event {
+        let (anchored, (end, kind)) = match event {
             Event::Scalar(text, style, anchor, _) => {
-                let (end, kind) = self.scalar(start, span, text, style);
-                Some(TextRegion {
-                    start,
-                    end,
-                    anchored: anchor > 0,
-                    kind,
-                })
+                (anchor > 0, self.scalar(start, span, text, style))
             }
             Event::Alias(_) => {
                 let end = self.byte(span.end).filter(|end| *end > start);
-                Some(TextRegion {
-                    start,
-                    end,
-                    anchored: false,
-                    kind: RegionKind::Alias,
-                })
+                (false, (end, RegionKind::Alias))
             }
-            Event::SequenceStart(anchor, _) => self.list(start, anchor > 0, path),
-            Event::MappingStart(anchor, _) => self.map(start, anchor > 0, path),
+            Event::SequenceStart(anchor, _) => (anchor > 0, self.list(path)?),
+            Event::MappingStart(anchor, _) => (anchor > 0, self.map(path)?),
             Event::Nothing
             | Event::StreamStart
             | Event::StreamEnd
             | Event::DocumentStart(_)
             | Event::DocumentEnd
             | Event::SequenceEnd
-            | Event::MappingEnd => None,
-        }
+            | Event::MappingEnd => return None,
+        };
+        Some(TextRegion {
+            start,
+            end,
+            anchored,
+            kind,
+        })
     }
 
     fn scalar(
@@ -205,12 +200,7 @@ impl<'t> RegionFinder<'t> {
         None
     }
 
-    fn list(
-        &mut self,
-        start: usize,
-        anchored: bool,
-        path: Option<&[Step<'_>]>,
-    ) -> Option<TextRegion<'t>> {
+    fn list(&mut self, path: Option<&[Step<'_>]>) -> Option<(Option<usize>, RegionKind<'t>)> {
         let mut items = Vec::new();
         let mut last = None;
         let mut count = 0;
@@ -218,20 +208,9 @@ impl<'t> RegionFinder<'t> {
             let (event, span) = self.next()?;
             if event == Event::SequenceEnd {
                 let end = self.bracket_end(span, ']');
-                let kind = if path.is_some() {
-                    RegionKind::List {
-                        flow: end.is_some(),
-                        items,
-                    }
-                } else {
-                    RegionKind::Other
-                };
-                return Some(TextRegion {
-                    start,
-                    end: end.or(last),
-                    anchored,
-                    kind,
-                });
+                let flow = end.is_some();
+                let kind = path.map_or(RegionKind::Other, |_| RegionKind::List { flow, items });
+                return Some((end.or(last), kind));
             }
             let inside = path.and_then(|path| match path {
                 [Step::Index(index), rest @ ..] if *index == count => Some(rest),
@@ -246,32 +225,16 @@ impl<'t> RegionFinder<'t> {
         }
     }
 
-    fn map(
-        &mut self,
-        start: usize,
-        anchored: bool,
-        path: Option<&[Step<'_>]>,
-    ) -> Option<TextRegion<'t>> {
+    fn map(&mut self, path: Option<&[Step<'_>]>) -> Option<(Option<usize>, RegionKind<'t>)> {
         let mut entries: Vec<EntryRegion<'t>> = Vec::new();
         let mut last = None;
         loop {
             let (event, span) = self.next()?;
             if event == Event::MappingEnd {
                 let end = self.bracket_end(span, '}');
-                let kind = if path.is_some() {
-                    RegionKind::Map {
-                        flow: end.is_some(),
-                        entries,
-                    }
-                } else {
-                    RegionKind::Other
-                };
-                return Some(TextRegion {
-                    start,
-                    end: end.or(last),
-                    anchored,
-                    kind,
-                });
+                let flow = end.is_some();
+                let kind = path.map_or(RegionKind::Other, |_| RegionKind::Map { flow, entries });
+                return Some((end.or(last), kind));
             }
             let key = self.read_region(event, span, None)?;
             let inside = path.and_then(|path| match (path, &key.kind) {
