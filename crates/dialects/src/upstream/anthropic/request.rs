@@ -2,15 +2,40 @@
 
 use super::blocks::{Blocks, Breakpoints, media_source};
 use super::tools;
-use crate::neutral::traits::Traits;
 use crate::neutral::{Field, FieldRefused, LostFields, Request, Target, Written, turns};
 use crate::upstream::claude::conversation::Conversation;
-use crate::upstream::claude::fields::{Dials, is_meant, lose_numbers, lose_others, write_stops};
+use crate::upstream::claude::fields::{BOUNDS, LOST_NUMBERS, REFUSED, lose_others, write_stops};
 use crate::upstream::claude::refuse::refuse_unsupported;
 use crate::upstream::claude::thinking::Thinking;
 use crate::upstream::claude::tools::{Situation, Tools};
-use crate::upstream::shared::options;
+use crate::upstream::shared::options::{self, Options, Row, Rule, Words, differs_from_default};
 use crate::wire::json::Writer;
+
+/// The options that are refused, those that are written, and those that are lost.
+pub(super) const OPTIONS: [&[Row]; 5] = options::table([
+    REFUSED,
+    &[(Field::MaxTokens, Rule::Written("max_tokens"))],
+    &[
+        (Field::Temperature, Rule::Within("temperature", BOUNDS)),
+        (Field::TopP, Rule::Within("top_p", BOUNDS)),
+        (Field::TopK, Rule::Written("top_k")),
+        (
+            Field::Stop,
+            Rule::By(|options, w, losses| write_stops(options, "stop_sequences", w, losses)),
+        ),
+        (Field::User, Rule::By(write_user)),
+        (Field::ServiceTier, Rule::Word("service_tier", TIERS)),
+        (Field::Effort, Rule::Elsewhere),
+    ],
+    LOST_NUMBERS,
+    &[(Field::Metadata, Rule::Lost)],
+]);
+
+const TIERS: Words = &[
+    ("auto", Some("auto")),
+    ("default", Some("standard_only")),
+    ("standard_only", Some("standard_only")),
+];
 
 /// Writes a request.
 pub fn write_request(request: &Request<'_>, target: &Target<'_>) -> Result<Written, FieldRefused> {
@@ -43,16 +68,20 @@ pub fn write_request(request: &Request<'_>, target: &Target<'_>) -> Result<Writt
         Field::Thoughts,
     );
 
+    let mut options = Options::new(request, target);
+    options.max_tokens = Some(thinking.max_tokens);
+    options.thinks = thinking.is_on();
+    restrict_sampling(&mut options, &mut losses);
+    let [_, max_tokens, settings, lost_numbers, lost] = OPTIONS;
     let mut headers = Vec::new();
     let mut w = Writer::with_capacity(request.room());
     w.object(|w| {
         w.key("model").text(target.model);
-        w.key("max_tokens").number(thinking.max_tokens);
+        options.write(max_tokens, w, &mut losses);
         if target.stream {
             w.key("stream").bool(true);
         }
-        write_sampling(w, request, traits, thinking.is_on(), &mut losses);
-        write_stops_and_user(w, request, &mut losses);
+        options.write(settings, w, &mut losses);
         thinking.write(
             w,
             conversation.sends_thoughts && traits.bound_thoughts,
@@ -74,8 +103,8 @@ pub fn write_request(request: &Request<'_>, target: &Target<'_>) -> Result<Writt
             },
         );
     });
-    lose_numbers(request, &mut losses);
-    losses.add_if(request.metadata.is_some(), Field::Metadata);
+    options.write(lost_numbers, &mut w, &mut losses);
+    options.write(lost, &mut w, &mut losses);
     lose_others(request, &mut losses);
     Ok(Written {
         body: w.into_bytes(),
@@ -85,50 +114,25 @@ pub fn write_request(request: &Request<'_>, target: &Target<'_>) -> Result<Writt
     })
 }
 
-/// Writes `temperature`, `top_p` and `top_k`, as far as the model allows them. A default is not
-/// written.
-fn write_sampling(
-    w: &mut Writer,
-    request: &Request<'_>,
-    traits: &Traits,
-    thinks: bool,
-    losses: &mut LostFields,
-) {
-    let temperature = request.temperature.filter(|number| is_meant(*number));
-    let top_p = request.top_p.filter(|number| is_meant(*number));
-    let mut dials = Dials {
-        temperature,
-        top_p,
-        top_k: request.top_k,
-    };
-    dials.restrict_temperature(traits.sampling, thinks, losses);
-    dials.restrict_top_k(traits.sampling, thinks, losses);
-    dials.restrict_top_p(traits.sampling, thinks, losses);
-    dials.write(w, ["temperature", "top_p"], losses);
-    w.optional("top_k", dials.top_k, Writer::number);
+/// Leaves out defaults, and the numbers that the model does not allow.
+fn restrict_sampling(options: &mut Options<'_>, losses: &mut LostFields) {
+    options.temperature = options
+        .temperature
+        .filter(|number| differs_from_default(*number));
+    options.top_p = options.top_p.filter(|number| differs_from_default(*number));
+    options.restrict_temperature(losses);
+    options.restrict_top_k(losses);
+    options.restrict_top_p(losses);
 }
 
-/// Writes the stop sequences, the user, and the service tier.
-fn write_stops_and_user(w: &mut Writer, request: &Request<'_>, losses: &mut LostFields) {
-    write_stops(w, "stop_sequences", &request.stop, losses);
-    match &request.user {
-        // The API's own limit.
+/// Writes the end user, unless the name is longer than the API takes.
+fn write_user(options: &Options<'_>, w: &mut Writer, losses: &mut LostFields) {
+    match &options.request.user {
         Some(user) if user.chars().count() > 256 => losses.add(Field::User),
         Some(user) if !user.is_empty() => w.key("metadata").object(|w| w.key("user_id").text(user)),
         Some(_) | None => {}
     }
-    w.optional(
-        "service_tier",
-        options::service_tier(request, &TIERS, losses),
-        Writer::text,
-    );
 }
-
-const TIERS: [(&str, Option<&str>); 3] = [
-    ("auto", Some("auto")),
-    ("default", Some("standard_only")),
-    ("standard_only", Some("standard_only")),
-];
 
 #[cfg(test)]
 mod tests;

@@ -10,12 +10,53 @@ use crate::neutral::{
     Field, FieldRefused, LostFields, Raw, Request, Target, ToolChoice, Written, schema, turns,
 };
 use crate::upstream::claude::conversation::Conversation;
-use crate::upstream::claude::fields::{Dials, lose_numbers, lose_others, write_stops};
+use crate::upstream::claude::fields::{BOUNDS, LOST_NUMBERS, REFUSED, lose_others, write_stops};
 use crate::upstream::claude::refuse::refuse_unsupported;
 use crate::upstream::claude::thinking::Thinking;
 use crate::upstream::claude::tools::{Situation, Tools};
-use crate::upstream::shared::options;
+use crate::upstream::shared::options::{self, Options, Row, Rule, Words};
 use crate::wire::json::Writer;
+
+/// The options that are refused, those in `inferenceConfig`, those outside of it, and those that
+/// are lost.
+pub(super) const OPTIONS: [&[Row]; 5] = options::table([
+    REFUSED,
+    &[
+        (Field::MaxTokens, Rule::Written("maxTokens")),
+        (Field::Temperature, Rule::Within("temperature", BOUNDS)),
+        (Field::TopP, Rule::Within("topP", BOUNDS)),
+        (
+            Field::Stop,
+            Rule::By(|options, w, losses| write_stops(options, "stopSequences", w, losses)),
+        ),
+    ],
+    &[
+        (
+            Field::ServiceTier,
+            Rule::By(|options, w, losses| {
+                if options.request.service_tier.is_some() {
+                    w.group("serviceTier", |w| options.write(TIER, w, losses));
+                }
+            }),
+        ),
+        (Field::Metadata, Rule::By(write_labels)),
+        // Each family takes these at a place of its own.
+        (Field::Effort, Rule::Elsewhere),
+        (Field::TopK, Rule::Elsewhere),
+    ],
+    LOST_NUMBERS,
+    &[(Field::User, Rule::Lost)],
+]);
+
+const TIER: &[Row] = &[(Field::ServiceTier, Rule::Word("type", TIERS))];
+
+const TIERS: Words = &[
+    ("auto", None),
+    ("default", None),
+    ("priority", Some("priority")),
+    ("flex", Some("flex")),
+    ("reserved", Some("reserved")),
+];
 
 /// Writes a request. The path says which model it is for, and if it streams.
 pub fn write_request(request: &Request<'_>, target: &Target<'_>) -> Result<Written, FieldRefused> {
@@ -65,6 +106,7 @@ pub fn write_request(request: &Request<'_>, target: &Target<'_>) -> Result<Writt
     };
     let mut points =
         CachePoints::select(of_tools + conversation.cache_hints(), family, &mut losses);
+    let [_, inference, others, lost_numbers, lost] = OPTIONS;
     let mut w = Writer::with_capacity(request.room());
     w.object(|w| {
         if tools.any() {
@@ -79,25 +121,25 @@ pub fn write_request(request: &Request<'_>, target: &Target<'_>) -> Result<Writt
             losses: &mut losses,
         };
         conversation.write(w, tools.hint, &mut blocks);
-        let dial = AnswerSettings::decide(request, target, family, &thinking, &mut losses);
+        let settings = AnswerSettings::decide(request, target, family, &thinking, &mut losses);
         w.group("inferenceConfig", |w| {
-            dial.write_inference(w, request, &mut losses)
+            settings.options.write(inference, w, &mut losses)
         });
         w.group("outputConfig", |w| {
             tools::write_output(w, &tools);
             w.optional(
                 "effort",
-                dial.effort.filter(|_| family.has_output_effort()),
+                settings.effort.filter(|_| family.has_output_effort()),
                 Writer::text,
             );
         });
         w.group("additionalModelRequestFields", |w| {
-            dial.write_more(w, &thinking)
+            settings.write_more(w, &thinking)
         });
-        write_tier_and_labels(w, request, &mut losses);
+        for rows in [others, lost_numbers, lost] {
+            settings.options.write(rows, w, &mut losses);
+        }
     });
-    lose_numbers(request, &mut losses);
-    losses.add_if(request.user.is_some(), Field::User);
     if family == Family::Claude {
         lose_others(request, &mut losses);
     } else {
@@ -114,15 +156,14 @@ pub fn write_request(request: &Request<'_>, target: &Target<'_>) -> Result<Writt
 /// The settings of the answer, as far as the model allows them.
 struct AnswerSettings<'r> {
     family: Family,
-    max_tokens: Option<u64>,
-    dials: Dials<'r>,
+    options: Options<'r>,
     effort: Option<&'static str>,
 }
 
 impl<'r> AnswerSettings<'r> {
     fn decide(
-        request: &Request<'r>,
-        target: &Target<'_>,
+        request: &'r Request<'r>,
+        target: &'r Target<'r>,
         family: Family,
         thinking: &Thinking<'_>,
         losses: &mut LostFields,
@@ -134,57 +175,45 @@ impl<'r> AnswerSettings<'r> {
             || target.default_max_tokens.is_some()
             || thinking.needs_thoughts()
             || is_bounded;
-        let mut dial = Self {
-            family,
-            max_tokens: says_most.then_some(thinking.max_tokens),
-            dials: Dials {
-                temperature: request.temperature,
-                top_p: request.top_p,
-                top_k: request.top_k,
-            },
-            effort: thinking.effort,
-        };
+        let mut options = Options::new(request, target);
+        options.max_tokens = says_most.then_some(thinking.max_tokens);
+        let mut effort = thinking.effort;
         if family.has_output_effort() && !target.traits.server.output_config {
-            losses.add_if(dial.effort.take().is_some(), Field::Effort);
+            losses.add_if(effort.take().is_some(), Field::Effort);
         }
-        let (sampling, thinks) = (
-            target.traits.sampling,
-            family == Family::Claude && thinking.is_on(),
-        );
-        dial.dials.restrict_temperature(sampling, thinks, losses);
-        dial.dials.restrict_top_p(sampling, thinks, losses);
-        dial.dials.restrict_top_k(sampling, thinks, losses);
+        options.thinks = family == Family::Claude && thinking.is_on();
+        options.restrict_temperature(losses);
+        options.restrict_top_p(losses);
+        options.restrict_top_k(losses);
         if !matches!(family, Family::Claude | Family::Nova | Family::Nova2) {
-            losses.add_if(dial.dials.top_k.take().is_some(), Field::TopK);
+            losses.add_if(options.top_k.take().is_some(), Field::TopK);
             losses.add_if(thinking.is_off(), Field::Effort);
         }
-        // Nova's highest effort works with none of these settings.
-        let is_bound = dial.max_tokens.is_some()
-            || dial.dials.temperature.is_some()
-            || dial.dials.top_p.is_some();
-        if family == Family::Nova2 && dial.effort == Some("high") && is_bound {
+        // Nova's highest effort works with none of these options.
+        let is_bound = options.max_tokens.is_some()
+            || options.temperature.is_some()
+            || options.top_p.is_some();
+        if family == Family::Nova2 && effort == Some("high") && is_bound {
             losses.add(Field::Effort);
-            dial.effort = Some("medium");
+            effort = Some("medium");
         }
-        dial
-    }
-
-    fn write_inference(&self, w: &mut Writer, request: &Request<'_>, losses: &mut LostFields) {
-        w.optional("maxTokens", self.max_tokens, Writer::number);
-        self.dials.write(w, ["temperature", "topP"], losses);
-        write_stops(w, "stopSequences", &request.stop, losses);
+        Self {
+            family,
+            options,
+            effort,
+        }
     }
 
     /// Writes the fields that only this family's models take.
     fn write_more(&self, w: &mut Writer, thinking: &Thinking<'_>) {
         match self.family {
             Family::Claude => {
-                w.optional("top_k", self.dials.top_k, Writer::number);
+                w.optional("top_k", self.options.top_k, Writer::number);
                 thinking.write(w, false, &mut Vec::new());
             }
             Family::Nova | Family::Nova2 => {
                 w.group("inferenceConfig", |w| {
-                    w.optional("topK", self.dials.top_k, Writer::number)
+                    w.optional("topK", self.options.top_k, Writer::number)
                 });
                 if thinking.is_off() {
                     w.key("reasoningConfig").raw(r#"{"type":"disabled"}"#);
@@ -199,31 +228,20 @@ impl<'r> AnswerSettings<'r> {
     }
 }
 
-/// Writes the service tier, and the labels for the provider's log.
-fn write_tier_and_labels(w: &mut Writer, request: &Request<'_>, losses: &mut LostFields) {
-    let tier = options::service_tier(request, &TIERS, losses);
-    w.optional("serviceTier", tier, |w, tier| {
-        w.object(|w| w.key("type").text(tier))
-    });
-    if let Some(Raw(metadata)) = request.metadata {
-        match valid_labels(metadata) {
-            Some(labels) => w.group("requestMetadata", |w| {
-                labels
-                    .iter()
-                    .for_each(|(name, value)| w.name(name).text(value));
-            }),
-            None => losses.add(Field::Metadata),
-        }
+/// Writes the labels for the provider's log.
+fn write_labels(options: &Options<'_>, w: &mut Writer, losses: &mut LostFields) {
+    let Some(Raw(metadata)) = options.request.metadata else {
+        return;
+    };
+    match valid_labels(metadata) {
+        Some(labels) => w.group("requestMetadata", |w| {
+            labels
+                .iter()
+                .for_each(|(name, value)| w.name(name).text(value));
+        }),
+        None => losses.add(Field::Metadata),
     }
 }
-
-const TIERS: [(&str, Option<&str>); 5] = [
-    ("auto", None),
-    ("default", None),
-    ("priority", Some("priority")),
-    ("flex", Some("flex")),
-    ("reserved", Some("reserved")),
-];
 
 /// Returns the names and values of the labels, if the API accepts all of them.
 fn valid_labels(metadata: &str) -> Option<Vec<(Cow<'_, str>, Cow<'_, str>)>> {

@@ -1,8 +1,10 @@
 //! This module refuses a request if it would change its meaning to leave something out. It is for
 //! APIs whose answers have one choice and whose conversations have turns.
 
+use super::fields::REFUSED;
 use crate::neutral::traits::Traits;
 use crate::neutral::{Field, FieldRefused, Message, PartKind, Request, Role, ToolKind};
+use crate::upstream::shared::options::check_options;
 
 /// Refuses what cannot be sent. `shows_tools` says if the model is shown the tools. `is_image`
 /// returns whether a part is an image, or the reason why it cannot be sent.
@@ -12,23 +14,7 @@ pub(crate) fn refuse_unsupported(
     shows_tools: bool,
     is_image: impl Fn(&PartKind<'_>) -> Result<bool, &'static str>,
 ) -> Result<(), FieldRefused> {
-    FieldRefused::any([
-        (
-            request.n.is_some(),
-            Field::Choices,
-            "This model gives one choice for each request. Send several requests instead.",
-        ),
-        (
-            request.logprobs,
-            Field::Logprobs,
-            "This model's provider does not report log probabilities.",
-        ),
-        (
-            request.wants_audio,
-            Field::Audio,
-            "This model cannot answer with audio.",
-        ),
-    ])?;
+    check_options(request, REFUSED)?;
     for (index, tool) in request.tools.iter().enumerate() {
         let (field, why) = match tool.kind {
             ToolKind::Function(..) if traits.tools || !shows_tools => continue,

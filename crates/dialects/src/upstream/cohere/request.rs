@@ -5,28 +5,49 @@ use std::borrow::Cow;
 use super::tools::Tools;
 use crate::neutral::traits::{Thinking, Traits};
 use crate::neutral::{
-    Effort, Field, FieldRefused, LostFields, Media, Message, Number, Part, PartKind, Request, Role,
-    Target, Undo, Written,
+    Effort, Field, FieldRefused, LostFields, Media, Message, Part, PartKind, Request, Role, Target,
+    Undo, Written,
 };
 use crate::upstream::shared::flat;
-use crate::upstream::shared::options::{self, Range};
+use crate::upstream::shared::options::{self, Options, Row, Rule, write_within};
 use crate::wire::json::Writer;
+
+/// The options that are refused, those that are lost, and those that are written.
+pub(super) const OPTIONS: [&[Row]; 3] = options::table([
+    flat::REFUSED,
+    flat::LOST,
+    &[
+        (Field::MaxTokens, Rule::Written("max_tokens")),
+        (Field::Temperature, Rule::Within("temperature", ["0", ""])),
+        (Field::TopP, Rule::Within("p", ["0.01", "0.99"])),
+        (Field::TopK, Rule::By(write_top_k)),
+        (Field::FrequencyPenalty, Rule::By(write_penalties)),
+        (Field::PresencePenalty, Rule::Elsewhere),
+        (
+            Field::Stop,
+            Rule::AtMost(
+                "stop_sequences",
+                5,
+                "This provider accepts at most five stop sequences.",
+            ),
+        ),
+        (Field::Seed, Rule::Fitting("seed", [0, i64::MAX])),
+        (Field::Effort, Rule::By(write_thinking)),
+    ],
+]);
 
 /// Writes a request.
 pub fn write_request(request: &Request<'_>, target: &Target<'_>) -> Result<Written, FieldRefused> {
     let traits = &target.traits;
     flat::refuse_unsupported(request, traits, true)?;
-    if request.stop.len() > MAX_STOPS {
-        return Err(FieldRefused::unsupported(
-            Field::Stop,
-            "This provider accepts at most five stop sequences.",
-        ));
-    }
+    let [_, _, settings] = OPTIONS;
+    options::check_options(request, settings)?;
     let mut losses = LostFields::default();
     let tools = Tools::decide(request, traits, &mut losses)?;
-    flat::note_losses(request, &mut losses);
 
     let mut w = Writer::with_capacity(request.room());
+    let mut options = Options::new(request, target);
+    flat::note_losses(&options, &mut losses);
     w.object(|w| {
         w.key("model").text(target.model);
         w.key("stream").bool(target.stream);
@@ -34,7 +55,9 @@ pub fn write_request(request: &Request<'_>, target: &Target<'_>) -> Result<Writt
             write_message(w, message, traits, &mut losses)
         });
         tools.write(w, &mut losses);
-        write_options(w, request, target, &mut losses);
+        options.limit_tokens(traits.max_output, &mut losses);
+        options.limit_sampling(&mut losses);
+        options.write(settings, w, &mut losses);
     });
     Ok(Written {
         body: w.into_bytes(),
@@ -46,8 +69,6 @@ pub fn write_request(request: &Request<'_>, target: &Target<'_>) -> Result<Writt
         },
     })
 }
-
-const MAX_STOPS: usize = 5;
 
 /// Writes a message, unless it is empty, because Cohere refuses empty messages.
 fn write_message(w: &mut Writer, message: &Message<'_>, traits: &Traits, losses: &mut LostFields) {
@@ -179,85 +200,45 @@ fn write_image(w: &mut Writer, media: &Media<'_>, detail: Option<&str>, losses: 
     });
 }
 
-fn write_options(
-    w: &mut Writer,
-    request: &Request<'_>,
-    target: &Target<'_>,
-    losses: &mut LostFields,
-) {
-    let traits = &target.traits;
-    let max_tokens = options::max_tokens(request, target.default_max_tokens, traits, losses);
-    w.optional("max_tokens", max_tokens, Writer::number);
-    let (temperature, top_p) = options::allowed_sampling(request, traits, losses);
-    TEMPERATURE.write(w, temperature, losses);
-    TOP_P.write(w, top_p, losses);
-    w.optional(
-        "k",
-        request.top_k.map(|top_k| top_k.min(MAX_K)),
-        Writer::number,
-    );
-    losses.add_if(
-        request.top_k.is_some_and(|top_k| top_k > MAX_K),
-        Field::TopK,
-    );
-    for (range, penalty) in [
-        (FREQUENCY_PENALTY, request.penalties.frequency),
-        (PRESENCE_PENALTY, request.penalties.presence),
-    ] {
-        // A negative penalty rewards repetition, and Cohere does not know that.
-        let is_praise = |penalty: &Number<'_>| penalty.value < 0.0;
-        losses.add_if(penalty.as_ref().is_some_and(is_praise), range.field.clone());
-        range.write(w, penalty.filter(|penalty| !is_praise(penalty)), losses);
-    }
-    w.list("stop_sequences", &request.stop, |w, stop| w.text(stop));
-    w.optional(
-        "seed",
-        options::fitting_seed(request, losses),
-        Writer::number,
-    );
-    if let Some(effort) = request.effort() {
-        write_thinking(w, effort, max_tokens, traits, losses);
-    }
+/// Writes the number of the likeliest tokens, or the largest one that is taken.
+fn write_top_k(options: &Options<'_>, w: &mut Writer, losses: &mut LostFields) {
+    let top_k = options.top_k.map(|top_k| top_k.min(MAX_K));
+    w.optional("k", top_k, Writer::number);
+    losses.add_if(top_k != options.top_k, Field::TopK);
 }
 
 const MAX_K: u64 = 500;
 
-const TEMPERATURE: Range = Range {
-    field: Field::Temperature,
-    key: "temperature",
-    minimum: "0",
-    maximum: "",
-};
-const TOP_P: Range = Range {
-    field: Field::TopP,
-    key: "p",
-    minimum: "0.01",
-    maximum: "0.99",
-};
-const FREQUENCY_PENALTY: Range = Range {
-    field: Field::FrequencyPenalty,
-    key: "frequency_penalty",
-    minimum: "0",
-    maximum: "1",
-};
-const PRESENCE_PENALTY: Range = Range {
-    field: Field::PresencePenalty,
-    key: "presence_penalty",
-    minimum: "0",
-    maximum: "1",
-};
+/// Writes both penalties. A negative one rewards repetition, and Cohere does not know that.
+fn write_penalties(options: &Options<'_>, w: &mut Writer, losses: &mut LostFields) {
+    let penalties = options.request.penalties;
+    for (field, key, penalty) in [
+        (
+            Field::FrequencyPenalty,
+            "frequency_penalty",
+            penalties.frequency,
+        ),
+        (
+            Field::PresencePenalty,
+            "presence_penalty",
+            penalties.presence,
+        ),
+    ] {
+        if let Some(penalty) = penalty {
+            let is_kept = penalty.value >= 0.0 && write_within(w, key, ["0", "1"], penalty);
+            losses.add_if(!is_kept, field);
+        }
+    }
+}
 
-fn write_thinking(
-    w: &mut Writer,
-    effort: Effort,
-    max_tokens: Option<u64>,
-    traits: &Traits,
-    losses: &mut LostFields,
-) {
+fn write_thinking(options: &Options<'_>, w: &mut Writer, losses: &mut LostFields) {
+    let Some(effort) = options.request.effort() else {
+        return;
+    };
+    let (traits, max_tokens) = (&options.target.traits, options.max_tokens);
     if traits.thinking == Thinking::None && effort == Effort::None {
         return;
     }
-    let thinks = matches!(traits.thinking, Thinking::Budget | Thinking::Effort);
     let budget = match effort {
         Effort::None => None,
         Effort::Minimal => Some(512),
@@ -267,7 +248,7 @@ fn write_thinking(
         // The model thinks as much as it likes.
         Effort::Xhigh | Effort::Max => None,
     };
-    if !thinks || effort == Effort::None && !traits.thinking_off {
+    if !options.thinks || effort == Effort::None && !traits.thinking_off {
         return losses.add(Field::Effort);
     }
     w.key("thinking").object(|w| {

@@ -12,8 +12,60 @@ use crate::neutral::turns::group_turns;
 use crate::neutral::{
     Effort, Field, FieldRefused, LostFields, Raw, Request, Target, Undo, Written,
 };
-use crate::upstream::shared::options::{self, Range};
+use crate::upstream::shared::options::{self, Options, Row, Rule, Words, write_within};
 use crate::wire::json::Writer;
+
+/// The options that are refused, those in `generationConfig`, the effort after the format, and the
+/// tier outside of it.
+pub(super) const OPTIONS: [&[Row]; 4] = options::table([
+    &[
+        (
+            Field::Audio,
+            Rule::Refused("This model can be asked for text only, not for audio."),
+        ),
+        (
+            Field::Logprobs,
+            Rule::Refused("This model does not report log probabilities."),
+        ),
+    ],
+    &[
+        (Field::Temperature, Rule::Within("temperature", ["0", "2"])),
+        (Field::TopP, Rule::Within("topP", ["0", "1"])),
+        (Field::TopK, Rule::Fitting("topK", [1, i64::MAX])),
+        (
+            Field::Choices,
+            Rule::AtMost(
+                "candidateCount",
+                8,
+                "This model gives at most eight choices for each request.",
+            ),
+        ),
+        (Field::MaxTokens, Rule::Written("maxOutputTokens")),
+        (Field::Stop, Rule::By(write_stops)),
+        (
+            Field::Seed,
+            Rule::Fitting("seed", [i32::MIN as i64, i32::MAX as i64]),
+        ),
+        // Not every model takes them.
+        (Field::PresencePenalty, Rule::Elsewhere),
+        (Field::FrequencyPenalty, Rule::Elsewhere),
+    ],
+    &[
+        (Field::Effort, Rule::By(write_thinking)),
+        (Field::User, Rule::Lost),
+        // Only Vertex AI takes labels.
+        (Field::Metadata, Rule::Elsewhere),
+    ],
+    &[(Field::ServiceTier, Rule::Word("serviceTier", TIERS))],
+]);
+
+const TIERS: Words = &[
+    ("auto", None),
+    ("default", None),
+    ("standard", None),
+    ("flex", Some("flex")),
+    ("priority", Some("priority")),
+];
 
 /// Writes a request for the Gemini API.
 pub fn write_request(request: &Request<'_>, target: &Target<'_>) -> Result<Written, FieldRefused> {
@@ -26,7 +78,14 @@ pub(super) fn write_for_service(
     target: &Target<'_>,
     service: Service,
 ) -> Result<Written, FieldRefused> {
-    refuse_unsupported(request)?;
+    let [refused_options, settings, thinking, tier] = OPTIONS;
+    options::check_options(request, refused_options)?;
+    options::check_options(request, settings)?;
+    FieldRefused::any([(
+        request.stop.len() > MAX_STOPS,
+        Field::Stop,
+        "This model accepts at most five stop sequences.",
+    )])?;
     let mut losses = LostFields::default();
     check_calls_answered(request)?;
     let plan = Plan::decide(request, target, &mut losses)?;
@@ -47,6 +106,7 @@ pub(super) fn write_for_service(
             "This model does not continue an assistant message: the last message must not be the assistant's.",
         ),
     ])?;
+    let mut options = Options::new(request, target);
     let mut w = Writer::with_capacity(request.room());
     let mut refused = None;
     w.object(|w| {
@@ -62,7 +122,9 @@ pub(super) fn write_for_service(
         refused = contents.refused;
         plan.write(&mut losses, w);
         w.group("generationConfig", |w| {
-            write_sampling(request, target, &mut losses, w);
+            options.limit_sampling(&mut losses);
+            options.limit_tokens(target.traits.max_output, &mut losses);
+            options.write(settings, w, &mut losses);
             write_penalties(
                 request,
                 Model::read(target.model).takes_penalties(service),
@@ -77,9 +139,8 @@ pub(super) fn write_for_service(
                     w,
                 );
             }
-            write_thinking(request, target, &mut losses, w);
+            options.write(thinking, w, &mut losses);
         });
-        losses.add_if(request.user.is_some(), Field::User);
         let fitting = request
             .metadata
             .filter(|_| service == Service::Vertex)
@@ -88,11 +149,7 @@ pub(super) fn write_for_service(
             fitting.is_none() && request.metadata.is_some_and(|metadata| !is_empty(metadata)),
             Field::Metadata,
         );
-        w.optional(
-            "serviceTier",
-            options::service_tier(request, &TIERS, &mut losses),
-            Writer::text,
-        );
+        options.write(tier, w, &mut losses);
         w.optional("labels", fitting, Writer::raw);
         options::lose_others(request, &mut losses);
     });
@@ -114,119 +171,42 @@ pub(super) fn write_for_service(
 
 /// The most stop sequences that Google takes.
 const MAX_STOPS: usize = 5;
-/// The most candidates that Google gives.
-const MAX_CANDIDATES: u64 = 8;
 
-const TIERS: [(&str, Option<&str>); 5] = [
-    ("auto", None),
-    ("default", None),
-    ("standard", None),
-    ("flex", Some("flex")),
-    ("priority", Some("priority")),
-];
-
-/// Refuses what would change the meaning of the request if it were left out.
-fn refuse_unsupported(request: &Request<'_>) -> Result<(), FieldRefused> {
-    let (choices, stops) = (request.n.unwrap_or(1), request.stop.len());
-    FieldRefused::any([
-        (
-            request.wants_audio,
-            Field::Audio,
-            "This model can be asked for text only, not for audio.",
-        ),
-        (
-            request.logprobs,
-            Field::Logprobs,
-            "This model does not report log probabilities.",
-        ),
-        (
-            choices > MAX_CANDIDATES,
-            Field::Choices,
-            "This model gives at most eight choices for each request.",
-        ),
-        (
-            stops > MAX_STOPS,
-            Field::Stop,
-            "This model accepts at most five stop sequences.",
-        ),
-    ])
-}
-
-const TEMPERATURE: Range = Range {
-    field: Field::Temperature,
-    key: "temperature",
-    minimum: "0",
-    maximum: "2",
-};
-const TOP_P: Range = Range {
-    field: Field::TopP,
-    key: "topP",
-    minimum: "0",
-    maximum: "1",
-};
-// Google says that the upper bound of penalties, 2, is out of bounds.
-const PRESENCE_PENALTY: Range = Range {
-    field: Field::PresencePenalty,
-    key: "presencePenalty",
-    minimum: "-2",
-    maximum: "1.99",
-};
-const FREQUENCY_PENALTY: Range = Range {
-    field: Field::FrequencyPenalty,
-    key: "frequencyPenalty",
-    minimum: "-2",
-    maximum: "1.99",
-};
-
-/// Writes the settings of sampling, the numbers of candidates and tokens, and the stop sequences.
-fn write_sampling(
-    request: &Request<'_>,
-    target: &Target<'_>,
-    losses: &mut LostFields,
-    w: &mut Writer,
-) {
-    let (temperature, top_p) = options::allowed_sampling(request, &target.traits, losses);
-    TEMPERATURE.write(w, temperature, losses);
-    TOP_P.write(w, top_p, losses);
-    losses.add_if(request.top_k == Some(0), Field::TopK);
-    w.optional(
-        "topK",
-        request.top_k.filter(|top_k| *top_k > 0),
-        Writer::number,
-    );
-    w.optional("candidateCount", request.n, Writer::number);
-    let max_tokens =
-        options::max_tokens(request, target.default_max_tokens, &target.traits, losses);
-    w.optional("maxOutputTokens", max_tokens, Writer::number);
-    let stops = request.stop.iter().filter(|stop| !stop.is_empty());
+/// Writes the stop sequences, without empty ones.
+fn write_stops(options: &Options<'_>, w: &mut Writer, _: &mut LostFields) {
+    let stops = options.request.stop.iter().filter(|stop| !stop.is_empty());
     w.list("stopSequences", stops, |w, stop| w.text(stop));
-    w.optional(
-        "seed",
-        options::fitting_seed::<i32>(request, losses),
-        |w, seed| w.raw(&seed.to_string()),
-    );
 }
+
+/// The bounds of penalties. Google says that 2, the upper bound, is out of bounds.
+const PENALTIES: [&str; 2] = ["-2", "1.99"];
 
 /// Writes the penalties, if the model takes any.
 fn write_penalties(request: &Request<'_>, takes: bool, losses: &mut LostFields, w: &mut Writer) {
-    for (range, penalty) in [
-        (PRESENCE_PENALTY, request.penalties.presence),
-        (FREQUENCY_PENALTY, request.penalties.frequency),
+    let penalties = request.penalties;
+    for (field, key, penalty) in [
+        (
+            Field::PresencePenalty,
+            "presencePenalty",
+            penalties.presence,
+        ),
+        (
+            Field::FrequencyPenalty,
+            "frequencyPenalty",
+            penalties.frequency,
+        ),
     ] {
-        let penalty = penalty.filter(|penalty| penalty.value != 0.0);
-        losses.add_if(penalty.is_some() && !takes, range.field.clone());
-        range.write(w, penalty.filter(|_| takes), losses);
+        if let Some(penalty) = penalty.filter(|penalty| penalty.value != 0.0) {
+            let is_kept = takes && write_within(w, key, PENALTIES, penalty);
+            losses.add_if(!is_kept, field);
+        }
     }
 }
 
 /// Writes the settings of thinking. Thoughts are shown if the model can think, unless it is told
 /// not to think. They cost the same if they are not shown.
-fn write_thinking(
-    request: &Request<'_>,
-    target: &Target<'_>,
-    losses: &mut LostFields,
-    w: &mut Writer,
-) {
+fn write_thinking(options: &Options<'_>, w: &mut Writer, losses: &mut LostFields) {
+    let (request, target) = (options.request, options.target);
     let Some(effort) = request.effort() else {
         if matches!(target.traits.thinking, Thinking::Budget | Thinking::Effort) {
             w.key("thinkingConfig")

@@ -7,9 +7,28 @@ use crate::neutral::{
     Effort, Field, FieldRefused, Format, LostFields, Media, Message, PartKind, Request, Role,
     Target, Tool, Undo, Written,
 };
+use crate::upstream::shared::flat;
+use crate::upstream::shared::options::{self, Options, Row, Rule};
 use crate::upstream::shared::text::joined_text;
-use crate::upstream::shared::{flat, options};
 use crate::wire::json::Writer;
+
+/// The options that are refused, those that are lost, those in `options`, and the effort outside of
+/// it.
+pub(super) const OPTIONS: [&[Row]; 4] = options::table([
+    flat::REFUSED,
+    flat::LOST,
+    &[
+        (Field::MaxTokens, Rule::Written("num_predict")),
+        (Field::TopK, Rule::Written("top_k")),
+        (Field::Temperature, Rule::Written("temperature")),
+        (Field::TopP, Rule::Written("top_p")),
+        (Field::FrequencyPenalty, Rule::Written("frequency_penalty")),
+        (Field::PresencePenalty, Rule::Written("presence_penalty")),
+        (Field::Seed, Rule::Written("seed")),
+        (Field::Stop, Rule::Written("stop")),
+    ],
+    &[(Field::Effort, Rule::By(write_thinking))],
+]);
 
 /// Writes a request.
 pub fn write_request(request: &Request<'_>, target: &Target<'_>) -> Result<Written, FieldRefused> {
@@ -37,9 +56,10 @@ pub fn write_request(request: &Request<'_>, target: &Target<'_>) -> Result<Writt
         ));
     }
     let mut losses = LostFields::default();
-    flat::note_losses(request, &mut losses);
-
     let mut w = Writer::with_capacity(request.room());
+    let mut options = Options::new(request, target);
+    flat::note_losses(&options, &mut losses);
+    let [_, _, settings, thinking] = OPTIONS;
     w.object(|w| {
         w.key("model").text(target.model);
         // Without this field the server would stream.
@@ -56,10 +76,10 @@ pub fn write_request(request: &Request<'_>, target: &Target<'_>) -> Result<Writt
             write_tools(w, &offer.tools, &mut losses);
         }
         write_format(w, request.format.as_ref(), &mut losses);
-        write_options(w, request, target, &mut losses);
-        if let Some(effort) = request.effort() {
-            write_thinking(w, effort, traits, &mut losses);
-        }
+        options.limit_tokens(traits.max_output, &mut losses);
+        options.limit_sampling(&mut losses);
+        w.group("options", |w| options.write(settings, w, &mut losses));
+        options.write(thinking, w, &mut losses);
     });
     Ok(Written {
         body: w.into_bytes(),
@@ -157,33 +177,11 @@ fn write_format(w: &mut Writer, format: Option<&Format<'_>>, losses: &mut LostFi
     }
 }
 
-fn write_options(
-    w: &mut Writer,
-    request: &Request<'_>,
-    target: &Target<'_>,
-    losses: &mut LostFields,
-) {
-    let max_tokens =
-        options::max_tokens(request, target.default_max_tokens, &target.traits, losses);
-    let (temperature, top_p) = options::allowed_sampling(request, &target.traits, losses);
-    let numbers = [
-        ("temperature", temperature),
-        ("top_p", top_p),
-        ("frequency_penalty", request.penalties.frequency),
-        ("presence_penalty", request.penalties.presence),
-    ];
-    w.group("options", |w| {
-        w.optional("num_predict", max_tokens, Writer::number);
-        w.optional("top_k", request.top_k, Writer::number);
-        for (name, number) in numbers {
-            w.optional(name, number, |w, number| w.raw(number.text));
-        }
-        w.optional("seed", request.seed, |w, seed| w.raw(&seed.to_string()));
-        w.list("stop", &request.stop, |w, stop| w.text(stop));
-    });
-}
-
-fn write_thinking(w: &mut Writer, effort: Effort, traits: &Traits, losses: &mut LostFields) {
+fn write_thinking(options: &Options<'_>, w: &mut Writer, losses: &mut LostFields) {
+    let Some(effort) = options.request.effort() else {
+        return;
+    };
+    let traits = &options.target.traits;
     let asks_none = effort == Effort::None;
     match traits.thinking {
         // The model decides how hard it thinks. Any effort other than off and medium is weakened.

@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 
 use super::breakpoints::{self, is_medium, write_texts};
-use super::nesting::{Nesting, most_tokens, write_labels};
+use super::nesting::{LABELS, Nesting, limit_tokens};
 use crate::neutral::answered::check_calls_answered;
 use crate::neutral::traits::{Thinking, Traits};
 use crate::neutral::{
@@ -12,8 +12,26 @@ use crate::neutral::{
     Role, Target, Undo, Written,
 };
 use crate::upstream::shared::names::Names;
-use crate::upstream::shared::options;
+use crate::upstream::shared::options::{self, Options, Row, Rule};
 use crate::wire::json::Writer;
+
+/// The options before the messages, and those after them.
+pub(crate) const OPTIONS: [&[Row]; 3] = options::table([
+    &[
+        (Field::MaxTokens, Rule::Written("max_completion_tokens")),
+        (Field::Temperature, Rule::Written("temperature")),
+        (Field::TopP, Rule::Written("top_p")),
+        (Field::FrequencyPenalty, Rule::Written("frequency_penalty")),
+        (Field::PresencePenalty, Rule::Written("presence_penalty")),
+        (Field::Effort, Rule::By(write_effort)),
+        (Field::Stop, Rule::By(write_stops)),
+        (Field::Seed, Rule::Written("seed")),
+        (Field::Choices, Rule::Written("n")),
+        (Field::Logprobs, Rule::Written("logprobs")),
+    ],
+    LABELS,
+    &[(Field::TopK, Rule::Lost), (Field::Audio, Rule::Lost)],
+]);
 
 /// The most texts at which to stop.
 const MAX_STOPS: usize = 4;
@@ -31,6 +49,10 @@ pub(crate) fn compose_request(
     target.traits.check(request)?;
     let mut losses = LostFields::default();
     let names = Names::assign(request);
+    let mut options = Options::new(request, target);
+    limit_tokens(&mut options, &mut losses);
+    options.limit_sampling(&mut losses);
+    let [settings, labels, lost] = OPTIONS;
     let mut refused = None;
     let mut w = Writer::with_capacity(request.room());
     w.object(|w| {
@@ -38,32 +60,8 @@ pub(crate) fn compose_request(
         if target.stream {
             w.key("stream").bool(true);
         }
-        w.optional(
-            "max_completion_tokens",
-            most_tokens(request, target, &mut losses),
-            Writer::number,
-        );
-        let (temperature, top_p) = options::allowed_sampling(request, &target.traits, &mut losses);
-        let numbers = [
-            ("temperature", temperature),
-            ("top_p", top_p),
-            ("frequency_penalty", request.penalties.frequency),
-            ("presence_penalty", request.penalties.presence),
-        ];
-        for (name, number) in numbers {
-            w.optional(name, number, |w, number| w.raw(number.text));
-        }
-        write_effort(w, request, target, &mut losses);
-        w.list("stop", request.stop.iter().take(MAX_STOPS), |w, stop| {
-            w.text(stop)
-        });
-        losses.add_if(request.stop.len() > MAX_STOPS, Field::Stop);
-        w.optional("seed", request.seed, |w, seed| w.raw(&seed.to_string()));
-        w.optional("n", request.n, Writer::number);
-        if request.logprobs {
-            w.key("logprobs").bool(true);
-        }
-        write_labels(w, request, &mut losses);
+        options.write(settings, w, &mut losses);
+        options.write(labels, w, &mut losses);
         w.optional("response_format", request.format.as_ref(), |w, format| {
             Nesting::Nested.write_format(w, format, &mut losses);
         });
@@ -87,8 +85,7 @@ pub(crate) fn compose_request(
             messages.end_results();
             refused = messages.refused.take();
         });
-        losses.add_if(request.top_k.is_some(), Field::TopK);
-        losses.add_if(request.wants_audio, Field::Audio);
+        options.write(lost, w, &mut losses);
         options::lose_others(request, &mut losses);
     });
     if let Some(refused) = refused {
@@ -131,20 +128,22 @@ fn refuse_urls(request: &Request<'_>) -> Result<(), FieldRefused> {
 
 /// Writes the effort, if the model is known to think: a server that knows no effort refuses the
 /// request.
-fn write_effort(
-    w: &mut Writer,
-    request: &Request<'_>,
-    target: &Target<'_>,
-    losses: &mut LostFields,
-) {
-    let Some(effort) = request.effort() else {
+fn write_effort(options: &Options<'_>, w: &mut Writer, losses: &mut LostFields) {
+    let Some(effort) = options.request.effort() else {
         return;
     };
-    if !is_thinking_model(target.model, &target.traits) {
+    if !is_thinking_model(options.target.model, &options.target.traits) {
         losses.add_if(effort != Effort::None, Field::Effort);
         return;
     }
     w.key("reasoning_effort").text(effort.word());
+}
+
+/// Writes the first of the texts at which to stop.
+fn write_stops(options: &Options<'_>, w: &mut Writer, losses: &mut LostFields) {
+    let stops = &options.request.stop;
+    w.list("stop", stops.iter().take(MAX_STOPS), |w, stop| w.text(stop));
+    losses.add_if(stops.len() > MAX_STOPS, Field::Stop);
 }
 
 /// Returns whether a model thinks: as its traits say, or else if its name is one of OpenAI's.

@@ -1,10 +1,9 @@
 //! What requests of both of OpenAI's formats have. In chat completions, the members of a tool or of
 //! a format stand in an object of their own. In Responses, they stand beside its type.
 
-use crate::neutral::traits::Traits;
-use crate::neutral::{Field, Format, LostFields, Raw, Request, Target, ToolChoice, ToolKind};
+use crate::neutral::{Field, Format, LostFields, Request, ToolChoice, ToolKind};
 use crate::upstream::shared::names::Names;
-use crate::upstream::shared::options;
+use crate::upstream::shared::options::{Options, Row, Rule, Words};
 use crate::wire::json::Writer;
 
 /// Where the members of a tool or of a format stand.
@@ -19,28 +18,25 @@ pub(super) enum Nesting {
 /// The longest name of an end user.
 const MAX_USER: usize = 64;
 
-const TIERS: [(&str, Option<&str>); 4] = [
+/// The end user, the labels and the tier.
+pub(super) const LABELS: &[Row] = &[
+    (Field::User, Rule::By(write_user)),
+    (Field::Metadata, Rule::Written("metadata")),
+    (Field::ServiceTier, Rule::Word("service_tier", TIERS)),
+];
+
+const TIERS: Words = &[
     ("auto", None),
     ("default", Some("default")),
     ("flex", Some("flex")),
     ("priority", Some("priority")),
 ];
 
-/// Returns the most tokens to ask for.
-pub(super) fn most_tokens(
-    request: &Request<'_>,
-    target: &Target<'_>,
-    losses: &mut LostFields,
-) -> Option<u64> {
-    let max_output = target
-        .traits
-        .max_output
-        .or_else(|| most_output(target.model));
-    let traits = Traits {
-        max_output,
-        ..target.traits
-    };
-    options::max_tokens(request, target.default_max_tokens, &traits, losses)
+/// Lowers the maximum of tokens to that of the model's traits, or else to the one of its name.
+pub(super) fn limit_tokens(options: &mut Options<'_>, losses: &mut LostFields) {
+    let target = options.target;
+    let known = target.traits.max_output;
+    options.limit_tokens(known.or_else(|| most_output(target.model)), losses);
 }
 
 /// Returns the most tokens of an answer of OpenAI's own models. Agents ask for more than most
@@ -67,22 +63,12 @@ fn most_output(model: &str) -> Option<u64> {
         .map(|(_, tokens)| *tokens)
 }
 
-/// Writes for whom the request is made, its labels and its tier.
-pub(super) fn write_labels(w: &mut Writer, request: &Request<'_>, losses: &mut LostFields) {
-    let user = request
-        .user
-        .as_deref()
-        .filter(|user| user.len() <= MAX_USER);
+/// Writes the name of the end user, unless it is too long.
+fn write_user(options: &Options<'_>, w: &mut Writer, losses: &mut LostFields) {
+    let asked = options.request.user.as_deref();
+    let user = asked.filter(|user| user.len() <= MAX_USER);
     w.optional("user", user, Writer::text);
-    losses.add_if(request.user.is_some() && user.is_none(), Field::User);
-    w.optional("metadata", request.metadata, |w, Raw(metadata)| {
-        w.raw(metadata)
-    });
-    w.optional(
-        "service_tier",
-        options::service_tier(request, &TIERS, losses),
-        Writer::text,
-    );
+    losses.add_if(user != asked, Field::User);
 }
 
 impl Nesting {

@@ -16,8 +16,31 @@ use crate::neutral::{
     Call, Field, FieldRefused, LazyText, LostFields, Media, Message, Part, PartKind, Raw, Request,
     Role, Tool, ToolChoice, ToolKind,
 };
-use crate::upstream::shared::options;
+use crate::upstream::shared::options::{self, Options, Row, Rule, Words};
 use crate::wire::json::Writer;
+
+/// The options that neither dialect has, and without which an answer would be another one.
+pub(crate) const REFUSED: &[Row] = &[
+    (Field::Choices, Rule::Refused(options::ONE_CHOICE)),
+    (
+        Field::Logprobs,
+        Rule::Refused("This model does not report log probabilities."),
+    ),
+    (
+        Field::Audio,
+        Rule::Refused("This model answers in text only."),
+    ),
+];
+
+/// The options that neither dialect has, and without which the answer is still useful.
+pub(crate) const LOST: &[Row] = &[
+    (Field::User, Rule::Lost),
+    (Field::Metadata, Rule::Lost),
+    (Field::ServiceTier, Rule::Word("", TIERS)),
+];
+
+/// The tiers that need no word.
+const TIERS: Words = &[("auto", None), ("default", None)];
 
 /// Refuses what neither dialect can send: several choices, probabilities, sound, and content of
 /// messages other than text and a user's pictures. A picture must be in the request, or at a URL if
@@ -27,23 +50,7 @@ pub(crate) fn refuse_unsupported(
     traits: &Traits,
     urls: bool,
 ) -> Result<(), FieldRefused> {
-    FieldRefused::any([
-        (
-            request.n.is_some(),
-            Field::Choices,
-            "This model gives one choice for each request. Send several requests instead.",
-        ),
-        (
-            request.logprobs,
-            Field::Logprobs,
-            "This model does not report log probabilities.",
-        ),
-        (
-            request.wants_audio,
-            Field::Audio,
-            "This model answers in text only.",
-        ),
-    ])?;
+    options::check_options(request, REFUSED)?;
     check_calls_answered(request)?;
     if !request.messages.iter().any(has_content) {
         return Err(FieldRefused::unsupported(
@@ -125,7 +132,8 @@ fn check_part(
 }
 
 /// Notes the fields that neither dialect can send, and without which the answer is still useful.
-pub(crate) fn note_losses(request: &Request<'_>, losses: &mut LostFields) {
+pub(crate) fn note_losses(options: &Options<'_>, losses: &mut LostFields) {
+    let request = options.request;
     request
         .messages
         .iter()
@@ -135,9 +143,8 @@ pub(crate) fn note_losses(request: &Request<'_>, losses: &mut LostFields) {
         request.parallel_tool_calls == Some(false) && !request.tools.is_empty(),
         Field::ParallelCalls,
     );
-    losses.add_if(request.user.is_some(), Field::User);
-    losses.add_if(request.metadata.is_some(), Field::Metadata);
-    options::service_tier(request, &[("auto", None), ("default", None)], losses);
+    // Nothing of these is written.
+    options.write(LOST, &mut Writer::default(), losses);
     options::lose_others(request, losses);
 }
 

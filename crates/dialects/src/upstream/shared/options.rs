@@ -1,102 +1,265 @@
-//! Options are the fields of a request beside the conversation, the tools and the format. Each
-//! dialect has tables of the options that its provider takes. The functions that read these tables
-//! are here.
+//! Options are the fields of a request that are one value for all of it: the most tokens, the
+//! randomness, the end user. Each dialect has a table with a rule for each option, in the order in
+//! which the options are written. A table that forgets an option does not compile.
 
-use crate::neutral::traits::{Sampling, Traits};
-use crate::neutral::{Field, LostFields, Number, Request};
+use std::borrow::Cow;
+
+use crate::neutral::traits::{Sampling, Thinking};
+use crate::neutral::{Field, FieldRefused, LostFields, Number, Request, Target};
 use crate::wire::json::Writer;
 
-/// The range of a number that a provider takes.
-pub(crate) struct Range {
-    /// The field.
-    pub(crate) field: Field,
-    /// The provider's name for the field.
-    pub(crate) key: &'static str,
-    /// The smallest number.
-    pub(crate) minimum: &'static str,
-    /// The largest number; empty if there is none.
-    pub(crate) maximum: &'static str,
+/// An option, and the rule of a dialect for it.
+pub(crate) type Row = (Field, Rule);
+
+/// The rule of a dialect for an option that a request has.
+pub(crate) enum Rule {
+    /// The option is written under this key, as it is.
+    Written(&'static str),
+    /// A number is written under this key. Outside of these bounds it becomes the nearest one. An
+    /// empty bound is none.
+    Within(&'static str, [&'static str; 2]),
+    /// A whole number is written under this key. Outside of these bounds it is lost.
+    Fitting(&'static str, [i64; 2]),
+    /// A number or a list is written under this key. A larger number or a longer list is refused,
+    /// for this reason.
+    AtMost(&'static str, u64, &'static str),
+    /// The provider's word is written under this key. A word that is not in the table is lost.
+    Word(&'static str, Words),
+    /// This function writes the option.
+    By(fn(&Options<'_>, &mut Writer, &mut LostFields)),
+    /// Other code of the dialect writes the option.
+    Elsewhere,
+    /// The option is lost, unless it is a penalty of zero.
+    Lost,
+    /// The request is refused, for this reason.
+    Refused(&'static str),
 }
 
-impl Range {
-    /// Writes a number, if there is one. A number outside the range becomes the nearest bound.
-    pub(crate) fn write(
-        &self,
-        w: &mut Writer,
-        number: Option<Number<'_>>,
-        losses: &mut LostFields,
-    ) {
-        let Some(number) = number else { return };
-        let bound = |text: &str| text.parse().unwrap_or(number.value);
-        let text = match () {
-            () if number.value < bound(self.minimum) => self.minimum,
-            () if number.value > bound(self.maximum) => self.maximum,
-            () => number.text,
+/// The callers' words, and the provider's word for each. It has `None` if the provider needs no
+/// word for it.
+pub(crate) type Words = &'static [(&'static str, Option<&'static str>)];
+
+/// Returns the table of a dialect, if it has each option once. It has a section for each place of
+/// the request where options are written.
+pub(crate) const fn table<const N: usize>(sections: [&'static [Row]; N]) -> [&'static [Row]; N] {
+    let mut found = 0;
+    let mut rest = sections.as_slice();
+    while let [rows, later @ ..] = rest {
+        let mut rows = *rows;
+        while let [(field, _), more @ ..] = rows {
+            let bit = field.option_bit();
+            assert!(bit != 0, "a table has options only");
+            assert!(found & bit == 0, "a table has each option once");
+            found |= bit;
+            rows = more;
+        }
+        rest = later;
+    }
+    assert!(
+        found == Field::OPTION_BITS,
+        "a table has a rule for each option"
+    );
+    sections
+}
+
+/// Refuses a request that has an option which these rows refuse.
+pub(crate) fn check_options(request: &Request<'_>, rows: &[Row]) -> Result<(), FieldRefused> {
+    for (field, rule) in rows {
+        let (limit, why) = match rule {
+            Rule::Refused(why) => (0, why),
+            Rule::AtMost(_, limit, why) => (*limit, why),
+            _ => continue,
         };
-        losses.add_if(text != number.text, self.field.clone());
-        w.key(self.key).raw(text);
+        let asked = match field {
+            Field::Choices => request.n.unwrap_or_default(),
+            Field::Stop => request.stop.len() as u64,
+            Field::Logprobs => request.logprobs.into(),
+            Field::Audio => request.wants_audio.into(),
+            _ => continue,
+        };
+        if asked > limit {
+            return Err(FieldRefused::unsupported(field.clone(), *why));
+        }
+    }
+    Ok(())
+}
+
+/// The options of a request, some of them only as far as the model allows them.
+pub(crate) struct Options<'r> {
+    /// The request.
+    pub(crate) request: &'r Request<'r>,
+    /// The target for which it is written.
+    pub(crate) target: &'r Target<'r>,
+    /// True if the model thinks, as far as the dialect knows.
+    pub(crate) thinks: bool,
+    /// The most tokens of the answer, or the catalog's default.
+    pub(crate) max_tokens: Option<u64>,
+    /// The randomness.
+    pub(crate) temperature: Option<Number<'r>>,
+    /// The share of the likeliest tokens.
+    pub(crate) top_p: Option<Number<'r>>,
+    /// The number of the likeliest tokens.
+    pub(crate) top_k: Option<u64>,
+}
+
+/// The value of an option.
+enum Value<'r> {
+    Number(Number<'r>),
+    Whole(i128),
+    Texts(&'r [Cow<'r, str>]),
+    Text(&'r str),
+    Json(&'r str),
+    True,
+}
+
+impl<'r> Options<'r> {
+    /// Returns the options as the request has them.
+    pub(crate) fn new(request: &'r Request<'r>, target: &'r Target<'r>) -> Self {
+        Self {
+            request,
+            target,
+            thinks: matches!(target.traits.thinking, Thinking::Budget | Thinking::Effort),
+            max_tokens: request.max_tokens.or(target.default_max_tokens),
+            temperature: request.temperature,
+            top_p: request.top_p,
+            top_k: request.top_k,
+        }
+    }
+
+    /// Lowers the maximum of tokens to that of the model.
+    pub(crate) fn limit_tokens(&mut self, max_output: Option<u64>, losses: &mut LostFields) {
+        if let Some((asked, limit)) = self
+            .max_tokens
+            .zip(max_output)
+            .filter(|(asked, limit)| asked > limit)
+        {
+            self.max_tokens = Some(limit);
+            losses.add_if(self.request.max_tokens == Some(asked), Field::MaxTokens);
+        }
+    }
+
+    /// Leaves out `temperature` and `top_p`, as far as the model refuses them.
+    pub(crate) fn limit_sampling(&mut self, losses: &mut LostFields) {
+        let sampling = self.target.traits.sampling;
+        if sampling == Sampling::Neither {
+            losses.add_if(self.temperature.take().is_some(), Field::Temperature);
+        }
+        if sampling == Sampling::Neither || sampling == Sampling::One && self.temperature.is_some()
+        {
+            losses.add_if(self.top_p.take().is_some(), Field::TopP);
+        }
+    }
+
+    /// Writes the options of these rows, and notes those that are lost.
+    pub(crate) fn write(&self, rows: &[Row], w: &mut Writer, losses: &mut LostFields) {
+        for (field, rule) in rows {
+            if let Rule::By(write) = rule {
+                write(self, w, losses);
+            } else if let Some(value) = self.value(field)
+                && !value.write_by(rule, w)
+            {
+                losses.add(field.clone());
+            }
+        }
+    }
+
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "other fields are no options"
+    )]
+    fn value(&self, field: &Field) -> Option<Value<'r>> {
+        let request = self.request;
+        Some(match field {
+            Field::MaxTokens => Value::Whole(self.max_tokens?.into()),
+            Field::Temperature => Value::Number(self.temperature?),
+            Field::TopP => Value::Number(self.top_p?),
+            Field::TopK => Value::Whole(self.top_k?.into()),
+            Field::FrequencyPenalty => Value::Number(request.penalties.frequency?),
+            Field::PresencePenalty => Value::Number(request.penalties.presence?),
+            Field::Stop if !request.stop.is_empty() => Value::Texts(&request.stop),
+            Field::Seed => Value::Whole(request.seed?.into()),
+            Field::Choices => Value::Whole(request.n?.into()),
+            Field::Logprobs if request.logprobs => Value::True,
+            Field::Audio if request.wants_audio => Value::True,
+            Field::User => Value::Text(request.user.as_deref()?),
+            Field::Metadata => Value::Json(request.metadata?.0),
+            Field::ServiceTier => Value::Text(request.service_tier.as_deref()?),
+            _ => return None,
+        })
     }
 }
 
-/// Returns the tier to ask for. The table has the caller's words, and the provider's word for each.
-/// It has `None` if the provider needs no word for it. A word that is not in the table is lost.
-pub(crate) fn service_tier(
-    request: &Request<'_>,
-    table: &[(&str, Option<&'static str>)],
-    losses: &mut LostFields,
-) -> Option<&'static str> {
-    let tier = request.service_tier.as_deref()?;
-    let known = table.iter().find(|(word, _)| *word == tier);
-    losses.add_if(known.is_none(), Field::ServiceTier);
-    known.and_then(|(_, word)| *word)
+impl Value<'_> {
+    /// Writes the value by a rule. Returns whether nothing of it is lost.
+    fn write_by(&self, rule: &Rule, w: &mut Writer) -> bool {
+        match (rule, self) {
+            (Rule::Written(key) | Rule::AtMost(key, ..), value) => value.write(w.key(key)),
+            (Rule::Within(key, bounds), Value::Number(number)) => {
+                return write_within(w, key, *bounds, *number);
+            }
+            (Rule::Fitting(key, [least, most]), Value::Whole(number)) => {
+                if *number < i128::from(*least) || *number > i128::from(*most) {
+                    return false;
+                }
+                self.write(w.key(key));
+            }
+            (Rule::Word(key, words), Value::Text(asked)) => {
+                let Some((_, word)) = words.iter().find(|(word, _)| word == asked) else {
+                    return false;
+                };
+                w.optional(key, *word, Writer::text);
+            }
+            (Rule::Lost, value) => {
+                return matches!(value, Value::Number(number) if number.value == 0.0);
+            }
+            (_, _) => {}
+        }
+        true
+    }
+
+    fn write(&self, w: &mut Writer) {
+        match *self {
+            Value::Number(number) => w.raw(number.text),
+            Value::Whole(number) => match u64::try_from(number) {
+                Ok(number) => w.number(number),
+                Err(_) => w.raw(&number.to_string()),
+            },
+            Value::Texts(texts) => w.each(texts, |w, text| w.text(text)),
+            Value::Text(text) => w.text(text),
+            Value::Json(json) => w.raw(json),
+            Value::True => w.bool(true),
+        }
+    }
 }
 
-/// Returns the seed, if it fits the provider's type.
-pub(crate) fn fitting_seed<N: TryFrom<i64>>(
-    request: &Request<'_>,
-    losses: &mut LostFields,
-) -> Option<N> {
-    let seed = N::try_from(request.seed?).ok();
-    losses.add_if(seed.is_none(), Field::Seed);
-    seed
+/// The reason to refuse several choices.
+pub(crate) const ONE_CHOICE: &str =
+    "This model gives one choice for each request. Send several requests instead.";
+
+/// Returns whether `temperature` or `top_p` differs from its default, 1.
+pub(crate) fn differs_from_default(number: Number<'_>) -> bool {
+    number.value != 1.0
 }
 
-/// Returns the maximum of tokens to ask for.
-pub(crate) fn max_tokens(
-    request: &Request<'_>,
-    default: Option<u64>,
-    traits: &Traits,
-    losses: &mut LostFields,
-) -> Option<u64> {
-    let asked = request.max_tokens.or(default)?;
-    let allowed = traits.max_output.map_or(asked, |limit| asked.min(limit));
-    losses.add_if(
-        allowed < asked && request.max_tokens.is_some(),
-        Field::MaxTokens,
-    );
-    Some(allowed)
-}
-
-/// Returns `temperature` and `top_p`, as far as the model allows them.
-pub(crate) fn allowed_sampling<'a>(
-    request: &Request<'a>,
-    traits: &Traits,
-    losses: &mut LostFields,
-) -> (Option<Number<'a>>, Option<Number<'a>>) {
-    let (temperature, top_p) = match traits.sampling {
-        Sampling::Both => (request.temperature, request.top_p),
-        Sampling::One => (
-            request.temperature,
-            request.top_p.filter(|_| request.temperature.is_none()),
-        ),
-        Sampling::Neither => (None, None),
+/// Writes a number under this key. A number outside of the bounds becomes the nearest one. Returns
+/// whether the number is written as it is.
+pub(crate) fn write_within(
+    w: &mut Writer,
+    key: &'static str,
+    bounds: [&'static str; 2],
+    number: Number<'_>,
+) -> bool {
+    let [minimum, maximum] = bounds.map(|bound| bound.parse().unwrap_or(number.value));
+    let text = match bounds {
+        [bound, _] if number.value < minimum => bound,
+        [_, bound] if number.value > maximum => bound,
+        [..] => number.text,
     };
-    losses.add_if(temperature != request.temperature, Field::Temperature);
-    losses.add_if(top_p != request.top_p, Field::TopP);
-    (temperature, top_p)
+    w.key(key).raw(text);
+    text == number.text
 }
 
-/// Notes the other fields of a request as lost, because no provider takes them.
+/// Notes the fields of a request that no provider takes as lost.
 pub(crate) fn lose_others(request: &Request<'_>, losses: &mut LostFields) {
     losses.add_if(request.has_budget(), Field::ThinkingBudget);
     // Only a word for the effort says anything of the settings of thinking.
@@ -120,77 +283,116 @@ pub(crate) fn lose_cache_hints(request: &Request<'_>, losses: &mut LostFields) {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::front::chat::fields::tests::in_words;
     use crate::front::chat::read::read_request;
+    use crate::neutral::traits::Traits;
+
+    /// Compares the table of a dialect with the one of the book, which is made from requests.
+    #[track_caller]
+    pub(crate) fn check_book(dialect: &str, sections: &[&[Row]]) {
+        let chapter = include_str!("../../../../../docs/src/providers.md");
+        let table = chapter.split("<!-- dialect table -->").nth(1).unwrap();
+        let rows: Vec<Vec<&str>> = table
+            .lines()
+            .map(|line| line.split('|').map(str::trim).collect())
+            .collect();
+        let column = rows[1].iter().position(|name| *name == dialect).unwrap();
+        for (field, rule) in sections.iter().copied().flatten() {
+            let name = name_in_book(field);
+            let row = rows.iter().find(|row| row.get(1) == Some(&name));
+            let mark = row.unwrap_or_else(|| panic!("no row {name}"))[column];
+            let expected: &[&str] = match rule {
+                Rule::Written(_) | Rule::Within(..) | Rule::Fitting(..) | Rule::AtMost(..) => {
+                    &["✓"]
+                }
+                Rule::Lost => &["○"],
+                Rule::Refused(_) => &["—"],
+                Rule::Word(..) | Rule::By(_) | Rule::Elsewhere => &["✓", "○"],
+            };
+            assert!(expected.contains(&mark), "{dialect}, {name}: {mark}");
+        }
+    }
+
+    /// Returns the name of the row that shows an option.
+    fn name_in_book(field: &Field) -> &'static str {
+        match field {
+            Field::MaxTokens => "`max_completion_tokens`",
+            Field::Temperature => "`temperature`",
+            Field::TopP => "`top_p`",
+            Field::TopK => "`top_k`",
+            Field::FrequencyPenalty | Field::PresencePenalty => "penalties",
+            Field::Stop => "`stop`",
+            Field::Seed => "`seed`",
+            Field::Choices => "`n` above 1",
+            Field::Logprobs => "`logprobs`",
+            Field::Audio => "sound in the answer",
+            Field::Effort => "`reasoning_effort`",
+            Field::User => "`user`",
+            Field::Metadata => "`metadata`",
+            Field::ServiceTier => "`service_tier: priority`",
+            other => panic!("{other:?} is no option"),
+        }
+    }
+
+    /// Returns a target whose model has these traits.
+    pub(crate) fn target_of(traits: Traits) -> Target<'static> {
+        Target {
+            model: "m",
+            traits,
+            default_max_tokens: None,
+            stream: false,
+            within: None,
+            kept: &|_| None,
+        }
+    }
 
     #[test]
-    fn what_the_model_cannot_say_is_cut() {
-        let (request, _) =
-            read_request(br#"{"model":"m","temperature":0.5,"top_p":0.9,"max_tokens":100}"#)
-                .unwrap();
-        let said = |traits: Traits| {
-            let mut losses = LostFields::default();
-            let (temperature, top_p) = allowed_sampling(&request, &traits, &mut losses);
-            let most = max_tokens(&request, Some(7), &traits, &mut losses);
-            (
-                temperature.is_some(),
-                top_p.is_some(),
-                most,
-                in_words(losses).names().join(" "),
-            )
-        };
+    fn options_beyond_the_model_are_left_out_or_cut() {
+        let body = br#"{"model":"m","temperature":0.5,"top_p":0.9,"max_tokens":100}"#;
+        let (both, _) = read_request(body).unwrap();
+        let silent = Request::default();
         let all = Traits::UNKNOWN;
-        assert_eq!(said(all), (true, true, Some(100), String::new()));
-        assert_eq!(
-            said(Traits {
-                sampling: Sampling::One,
-                ..all
-            }),
-            (true, false, Some(100), "top_p".into())
-        );
-        assert_eq!(
-            said(Traits {
-                sampling: Sampling::Neither,
-                ..all
-            }),
-            (false, false, Some(100), "temperature top_p".into())
-        );
-        assert_eq!(
-            said(Traits {
-                max_output: Some(50),
-                ..all
-            }),
-            (true, true, Some(50), "max_tokens".into())
-        );
-
-        let (silent, mut losses) = (Request::default(), LostFields::default());
-        assert_eq!(max_tokens(&silent, Some(7), &all, &mut losses), Some(7));
-        assert_eq!(
-            max_tokens(
-                &silent,
-                Some(7),
-                &Traits {
-                    max_output: Some(5),
-                    ..all
-                },
-                &mut losses
-            ),
-            Some(5)
-        );
-        assert_eq!(
-            max_tokens(
-                &silent,
+        let one = Traits {
+            sampling: Sampling::One,
+            ..all
+        };
+        let neither = Traits {
+            sampling: Sampling::Neither,
+            ..all
+        };
+        let short = |max_output| Traits {
+            max_output: Some(max_output),
+            ..all
+        };
+        for (request, traits, default_max_tokens, expected) in [
+            (&both, all, Some(7), (true, true, Some(100), "")),
+            (&both, one, Some(7), (true, false, Some(100), "top_p")),
+            (
+                &both,
+                neither,
                 None,
-                &Traits {
-                    max_output: Some(5),
-                    ..all
-                },
-                &mut losses
+                (false, false, Some(100), "temperature top_p"),
             ),
-            None
-        );
-        assert_eq!(losses.names().len(), 0);
+            (&both, short(50), None, (true, true, Some(50), "max_tokens")),
+            (&silent, all, Some(7), (false, false, Some(7), "")),
+            (&silent, short(5), Some(7), (false, false, Some(5), "")),
+            (&silent, short(5), None, (false, false, None, "")),
+        ] {
+            let target = Target {
+                default_max_tokens,
+                ..target_of(traits)
+            };
+            let mut losses = LostFields::default();
+            let mut options = Options::new(request, &target);
+            options.limit_tokens(traits.max_output, &mut losses);
+            options.limit_sampling(&mut losses);
+            let (temperature, top_p, max_tokens, lost) = expected;
+            assert_eq!(options.temperature.is_some(), temperature);
+            assert_eq!(options.top_p.is_some(), top_p);
+            assert_eq!(options.max_tokens, max_tokens);
+            assert_eq!(in_words(losses).names().join(" "), lost);
+        }
     }
 }

@@ -248,3 +248,8 @@ fn a_stream_is_asked_for() {
     let body = super::write_request(&read, &target).unwrap().body;
     assert!(body.starts_with(br#"{"model":"m\"","max_tokens":1000,"stream":true,"messages""#));
 }
+
+#[test]
+fn the_book_has_the_rules_for_options() {
+    crate::upstream::shared::options::tests::check_book("anthropic", &super::OPTIONS);
+}

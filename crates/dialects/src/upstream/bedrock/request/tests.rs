@@ -1357,3 +1357,8 @@ fn everything_at_once() {
         assert_eq!(written.undo.names, [("f_g".to_owned(), "f.g".to_owned())]);
     }
 }
+
+#[test]
+fn the_book_has_the_rules_for_options() {
+    crate::upstream::shared::options::tests::check_book("bedrock", &OPTIONS);
+}

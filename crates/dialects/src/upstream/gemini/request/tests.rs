@@ -548,3 +548,8 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn the_book_has_the_rules_for_options() {
+    crate::upstream::shared::options::tests::check_book("gemini", &OPTIONS);
+}

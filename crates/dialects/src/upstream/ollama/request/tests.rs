@@ -402,3 +402,8 @@ proptest! {
 }
 
 const RICH: &str = r#"{"model":"x","messages":[{"role":"system","content":"a"},{"role":"user","name":"n","content":[{"type":"text","text":"b"},{"type":"text","text":"c"}]},{"role":"assistant","reasoning_content":"hm","content":null,"tool_calls":[{"id":"c1","type":"function","function":{"name":"get","arguments":"{\"q\": [1.0]}"}}]},{"role":"tool","tool_call_id":"c1","content":"r"},{"role":"user","content":"d"}],"tools":[{"type":"function","function":{"name":"get","description":"e","parameters":{"type":"object","required":["q"]},"strict":true}}],"tool_choice":"auto","temperature":0.70,"top_p":1,"top_k":40,"max_tokens":5,"stop":["f","g"],"seed":-7,"frequency_penalty":0.5,"presence_penalty":-0.5,"reasoning_effort":"medium","user":"u","response_format":{"type":"text"}}"#;
+
+#[test]
+fn the_book_has_the_rules_for_options() {
+    crate::upstream::shared::options::tests::check_book("ollama", &OPTIONS);
+}

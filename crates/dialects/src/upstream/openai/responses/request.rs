@@ -5,20 +5,50 @@ use std::borrow::Cow;
 
 use super::super::breakpoints::{self, is_medium, write_texts};
 use super::super::compose::{assistant_media_refused, is_thinking_model};
-use super::super::nesting::{Nesting, most_tokens, write_labels};
+use super::super::nesting::{LABELS, Nesting, limit_tokens};
 use crate::neutral::Endpoint;
 use crate::neutral::answered::check_calls_answered;
-use crate::neutral::traits::{Sampling, Traits};
+use crate::neutral::traits::Sampling;
 use crate::neutral::{
     Cache, Call, ENCRYPTED, Effort, Field, FieldRefused, LostFields, Media, Message, Part,
     PartKind, Request, Role, Target, Thought, ToolKind, Undo, Written,
 };
 use crate::upstream::shared::names::Names;
-use crate::upstream::shared::options;
+use crate::upstream::shared::options::{self, Options, Row, Rule};
 use crate::wire::json::Writer;
 
 /// What every encrypted thought of OpenAI's begins with. Another text would be refused.
 const SEAL: &str = "gAAAA";
+
+/// The options that are refused, those that are written, and those that a request for a response
+/// has no place for.
+pub(super) const OPTIONS: [&[Row]; 4] = options::table([
+    &[
+        (Field::Choices, Rule::Refused(options::ONE_CHOICE)),
+        (
+            Field::Logprobs,
+            Rule::Refused("This model does not report log probabilities in this format."),
+        ),
+        (
+            Field::Audio,
+            Rule::Refused("This model cannot answer with audio."),
+        ),
+    ],
+    &[
+        (Field::MaxTokens, Rule::Written("max_output_tokens")),
+        (Field::Temperature, Rule::Written("temperature")),
+        (Field::TopP, Rule::Written("top_p")),
+        (Field::Effort, Rule::By(write_reasoning)),
+    ],
+    LABELS,
+    &[
+        (Field::FrequencyPenalty, Rule::Lost),
+        (Field::PresencePenalty, Rule::Lost),
+        (Field::Stop, Rule::Lost),
+        (Field::Seed, Rule::Lost),
+        (Field::TopK, Rule::Lost),
+    ],
+]);
 
 /// Writes a request.
 pub(super) fn write_request(
@@ -27,10 +57,15 @@ pub(super) fn write_request(
 ) -> Result<Written, FieldRefused> {
     check_calls_answered(request)?;
     target.traits.check(request)?;
-    refuse_unsupported(request)?;
+    let [refused_options, settings, labels, lost] = OPTIONS;
+    options::check_options(request, refused_options)?;
+    refuse_custom_tools(request)?;
     let mut losses = LostFields::default();
     let names = Names::assign(request);
-    let is_thinker = is_thinking_model(target.model, &target.traits);
+    let mut options = Options::new(request, target);
+    options.thinks = is_thinking_model(target.model, &target.traits);
+    raise_tokens(&mut options, &mut losses);
+    limit_sampling(&mut options, &mut losses);
     let mut refused = None;
     let mut w = Writer::with_capacity(request.room());
     w.object(|w| {
@@ -39,23 +74,11 @@ pub(super) fn write_request(
             w.key("stream").bool(true);
         }
         w.key("store").bool(false);
-        if is_thinker {
+        if options.thinks {
             w.key("include").array(|w| w.text(ENCRYPTED));
         }
-        let max_tokens = most_tokens(request, target, &mut losses);
-        let least = Endpoint::Responses.least_tokens();
-        losses.add_if(
-            max_tokens.is_some_and(|max_tokens| max_tokens < least),
-            Field::MaxTokens,
-        );
-        w.optional(
-            "max_output_tokens",
-            max_tokens.map(|max_tokens| max_tokens.max(least)),
-            Writer::number,
-        );
-        write_sampling(w, request, &target.traits, is_thinker, &mut losses);
-        write_reasoning(w, request, is_thinker, &mut losses);
-        write_labels(w, request, &mut losses);
+        options.write(settings, w, &mut losses);
+        options.write(labels, w, &mut losses);
         w.optional("text", request.format.as_ref(), |w, format| {
             w.object(|w| Nesting::Flat.write_format(w.key("format"), format, &mut losses));
         });
@@ -75,7 +98,8 @@ pub(super) fn write_request(
                 .for_each(|(index, message)| items.message(index, message));
             refused = items.refused.take();
         });
-        note_losses(request, &mut losses);
+        options.write(lost, w, &mut losses);
+        options::lose_others(request, &mut losses);
         breakpoints::lose_hints(request, &target.traits, &mut losses);
     });
     if let Some(refused) = refused {
@@ -93,88 +117,54 @@ pub(super) fn write_request(
     })
 }
 
-/// Refuses what an answer cannot have here, and tools that calls could not be told from functions
-/// of.
-fn refuse_unsupported(request: &Request<'_>) -> Result<(), FieldRefused> {
-    let one = "This model gives one choice for each request. Send several requests instead.";
-    let functions = "This model supports tools of type `function` only, in this format.";
-    let custom = request
-        .tools
-        .iter()
-        .position(|tool| !matches!(tool.kind, ToolKind::Function(..)));
-    FieldRefused::any([
-        (request.n.is_some(), Field::Choices, one),
-        (
-            request.logprobs,
-            Field::Logprobs,
-            "This model does not report log probabilities in this format.",
-        ),
-        (
-            request.wants_audio,
-            Field::Audio,
-            "This model cannot answer with audio.",
-        ),
-        (
-            custom.is_some(),
-            Field::Tool(custom.unwrap_or_default()),
-            functions,
-        ),
-    ])
-}
-
-/// Notes the fields that a request for a response has no place for.
-fn note_losses(request: &Request<'_>, losses: &mut LostFields) {
-    let penalties = request.penalties;
-    losses.add_if(
-        penalties
-            .frequency
-            .is_some_and(|number| number.value != 0.0),
-        Field::FrequencyPenalty,
-    );
-    losses.add_if(
-        penalties.presence.is_some_and(|number| number.value != 0.0),
-        Field::PresencePenalty,
-    );
-    losses.add_if(!request.stop.is_empty(), Field::Stop);
-    losses.add_if(request.seed.is_some(), Field::Seed);
-    losses.add_if(request.top_k.is_some(), Field::TopK);
-    options::lose_others(request, losses);
-}
-
-/// Writes `temperature` and `top_p`. Models that think refuse them; the default of both, 1, is no
-/// loss.
-fn write_sampling(
-    w: &mut Writer,
-    request: &Request<'_>,
-    traits: &Traits,
-    thinks: bool,
-    losses: &mut LostFields,
-) {
-    let is_off =
-        thinks && traits.sampling == Sampling::Both && request.effort() != Some(Effort::None);
-    if is_off {
-        losses.add_if(
-            request
-                .temperature
-                .is_some_and(|number| number.value != 1.0),
-            Field::Temperature,
-        );
-        losses.add_if(
-            request.top_p.is_some_and(|number| number.value != 1.0),
-            Field::TopP,
-        );
-        return;
+/// Refuses tools whose calls could not be told from calls of functions.
+fn refuse_custom_tools(request: &Request<'_>) -> Result<(), FieldRefused> {
+    let mut tools = request.tools.iter();
+    match tools.position(|tool| !matches!(tool.kind, ToolKind::Function(..))) {
+        Some(index) => Err(FieldRefused::unsupported(
+            Field::Tool(index),
+            "This model supports tools of type `function` only, in this format.",
+        )),
+        None => Ok(()),
     }
-    let (temperature, top_p) = options::allowed_sampling(request, traits, losses);
-    w.optional("temperature", temperature, |w, number| w.raw(number.text));
-    w.optional("top_p", top_p, |w, number| w.raw(number.text));
+}
+
+/// Limits the maximum of tokens to what the model and the endpoint take.
+fn raise_tokens(options: &mut Options<'_>, losses: &mut LostFields) {
+    limit_tokens(options, losses);
+    let least = Endpoint::Responses.least_tokens();
+    if options.max_tokens.is_some_and(|most| most < least) {
+        losses.add(Field::MaxTokens);
+        options.max_tokens = Some(least);
+    }
+}
+
+/// Leaves out `temperature` and `top_p` for a model that thinks, because it refuses them. The
+/// default of both, 1, is no loss.
+fn limit_sampling(options: &mut Options<'_>, losses: &mut LostFields) {
+    let is_refused = options.thinks
+        && options.target.traits.sampling == Sampling::Both
+        && options.request.effort() != Some(Effort::None);
+    if !is_refused {
+        return options.limit_sampling(losses);
+    }
+    let (temperature, top_p) = (options.temperature.take(), options.top_p.take());
+    losses.add_if(
+        temperature.is_some_and(options::differs_from_default),
+        Field::Temperature,
+    );
+    losses.add_if(
+        top_p.is_some_and(options::differs_from_default),
+        Field::TopP,
+    );
 }
 
 /// Writes the effort, and asks for a summary of the thoughts if the caller asked to think and so
 /// wants to see them.
-fn write_reasoning(w: &mut Writer, request: &Request<'_>, thinks: bool, losses: &mut LostFields) {
+fn write_reasoning(options: &Options<'_>, w: &mut Writer, losses: &mut LostFields) {
+    let request = options.request;
     let effort = request.effort();
-    if !thinks {
+    if !options.thinks {
         return losses.add_if(
             effort.is_some_and(|effort| effort != Effort::None),
             Field::Effort,

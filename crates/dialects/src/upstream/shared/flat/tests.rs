@@ -1,13 +1,17 @@
 use super::*;
 use crate::front::chat::read::read_request;
 use crate::neutral::Refused;
+use crate::upstream::shared::options::tests::target_of;
 
 #[track_caller]
 fn check_losses(fields: &str, expected: &[&str]) {
     let body = format!(r#"{{"model":"m",{fields}}}"#);
     let mut losses = LostFields::default();
     let (request, spelling) = read_request(body.as_bytes()).unwrap();
-    note_losses(&request, &mut losses);
+    note_losses(
+        &Options::new(&request, &target_of(Traits::UNKNOWN)),
+        &mut losses,
+    );
     assert_eq!(
         spelling.losses(&request, losses).names(),
         expected,
