@@ -58,12 +58,7 @@ impl Embedding<'_> {
 
     /// Returns a request with this body, from a dialect with this support.
     pub(crate) fn written(&self, body: Writer, support: EmbeddingSupport) -> Written {
-        Written {
-            body: body.into_bytes(),
-            losses: self.lost(support),
-            undo: Undo::default(),
-            headers: Vec::new(),
-        }
+        Written::new(body, self.lost(support), Undo::default())
     }
 
     /// Returns the field of the texts.

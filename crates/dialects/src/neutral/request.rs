@@ -229,6 +229,14 @@ pub enum Media<'a> {
 }
 
 impl Media<'_> {
+    /// Returns the URL of the bytes, which may be a `data:` URL, or their id.
+    pub(crate) fn address(&self) -> Cow<'_, str> {
+        match self {
+            Self::Inline(kind, data) => Cow::Owned(format!("data:{kind};base64,{data}")),
+            Self::Url(address) | Self::Id(address) => Cow::Borrowed(address),
+        }
+    }
+
     /// Returns whether the bytes are at a URL that a provider may fetch.
     pub fn is_web(&self) -> bool {
         let Self::Url(url) = self else { return false };

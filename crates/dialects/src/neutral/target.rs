@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use super::echo::Echo;
 use super::field::Field;
-use super::losses::Losses;
+use super::losses::{Losses, LostFields};
 use super::request::Thought;
 use super::traits::Traits;
 use super::vectors::Inputs;
+use crate::wire::json::Writer;
 
 /// The facts about a target that a dialect needs to write a request.
 pub struct Target<'a> {
@@ -42,6 +43,18 @@ pub struct Written<F = Field> {
     pub undo: Undo,
     /// Headers that this body needs, in addition to those of every request.
     pub headers: Vec<(&'static str, &'static str)>,
+}
+
+impl Written {
+    /// Returns a request without headers of its own.
+    pub(crate) fn new(body: Writer, losses: LostFields, undo: Undo) -> Self {
+        Self {
+            body: body.into_bytes(),
+            losses,
+            undo,
+            headers: Vec::new(),
+        }
+    }
 }
 
 /// The changes that writing a request made, and that reading the answer must undo.

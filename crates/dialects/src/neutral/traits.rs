@@ -90,6 +90,22 @@ impl Traits {
         }
     }
 
+    /// Returns the traits of a model that sees pictures, and is like this one otherwise.
+    pub(crate) const fn with_images(self) -> Traits {
+        Traits {
+            images: true,
+            ..self
+        }
+    }
+
+    /// Returns the traits of a model that knows no tools, and is like this one otherwise.
+    pub(crate) const fn without_tools(self) -> Traits {
+        Traits {
+            tools: false,
+            ..self
+        }
+    }
+
     /// Returns whether [`Traits::check`] could refuse a request.
     pub fn deny(&self) -> bool {
         !(self.tools && self.images && self.structured)

@@ -102,6 +102,11 @@ pub fn model_traits(model: &str) -> Traits {
         thinking: Thinking::None,
         ..unknown
     };
+    // `tool_choice` came with command-r7b.
+    let unforced = Traits {
+        forced_tools: false,
+        ..text
+    };
     let known = [
         (
             "command-a-reasoning",
@@ -110,43 +115,13 @@ pub fn model_traits(model: &str) -> Traits {
                 ..text
             },
         ),
-        (
-            "command-a-vision",
-            Traits {
-                images: true,
-                tools: false,
-                forced_tools: false,
-                ..text
-            },
-        ),
+        ("command-a-vision", unforced.without_tools().with_images()),
         ("command-a-translate", text),
         ("command-a-03-2025", text),
         ("command-r7b", text),
-        // `tool_choice` came with command-r7b.
-        (
-            "command-r",
-            Traits {
-                forced_tools: false,
-                ..text
-            },
-        ),
-        (
-            "c4ai-aya-vision",
-            Traits {
-                images: true,
-                tools: false,
-                forced_tools: false,
-                ..text
-            },
-        ),
-        (
-            "c4ai-aya",
-            Traits {
-                tools: false,
-                forced_tools: false,
-                ..text
-            },
-        ),
+        ("command-r", unforced),
+        ("c4ai-aya-vision", unforced.without_tools().with_images()),
+        ("c4ai-aya", unforced.without_tools()),
     ];
     known
         .into_iter()

@@ -8,27 +8,28 @@ use crate::upstream::claude::fields::{BOUNDS, LOST_NUMBERS, REFUSED, lose_others
 use crate::upstream::claude::refuse::refuse_unsupported;
 use crate::upstream::claude::thinking::Thinking;
 use crate::upstream::claude::tools::{Situation, Tools};
-use crate::upstream::shared::options::{self, Options, Row, Rule, Words, differs_from_default};
+use crate::upstream::shared::options::Rule::{As, By, Elsewhere, Lost, Within, Word};
+use crate::upstream::shared::options::{self, Options, Row, Words, differs_from_default};
 use crate::wire::json::Writer;
 
 /// The options that are refused, those that are written, and those that are lost.
 pub(super) const OPTIONS: [&[Row]; 5] = options::table([
     REFUSED,
-    &[(Field::MaxTokens, Rule::Written("max_tokens"))],
+    &[(Field::MaxTokens, As("max_tokens"))],
     &[
-        (Field::Temperature, Rule::Within("temperature", BOUNDS)),
-        (Field::TopP, Rule::Within("top_p", BOUNDS)),
-        (Field::TopK, Rule::Written("top_k")),
+        (Field::Temperature, Within("temperature", BOUNDS)),
+        (Field::TopP, Within("top_p", BOUNDS)),
+        (Field::TopK, As("top_k")),
         (
             Field::Stop,
-            Rule::By(|options, w, losses| write_stops(options, "stop_sequences", w, losses)),
+            By(|options, w, losses| write_stops(options, "stop_sequences", w, losses)),
         ),
-        (Field::User, Rule::By(write_user)),
-        (Field::ServiceTier, Rule::Word("service_tier", TIERS)),
-        (Field::Effort, Rule::Elsewhere),
+        (Field::User, By(write_user)),
+        (Field::ServiceTier, Word("service_tier", TIERS)),
+        (Field::Effort, Elsewhere),
     ],
     LOST_NUMBERS,
-    &[(Field::Metadata, Rule::Lost)],
+    &[(Field::Metadata, Lost)],
 ]);
 
 const TIERS: Words = &[

@@ -2,27 +2,20 @@
 //! time.
 
 use super::PROTOCOL;
-use crate::neutral::Endpoint;
 use crate::neutral::embedding::{Embedding, EmbeddingSupport};
 use crate::neutral::vectors::Found;
 use crate::neutral::{FieldRefused, Written};
 use crate::upstream::VectorForm;
 use crate::upstream::cohere;
-use crate::upstream::openai::other_endpoints::passing_translation;
-use crate::upstream::protocol::{ENDPOINTS, Protocol, Translation};
+use crate::upstream::openai::other_endpoints::vector_protocol;
+use crate::upstream::protocol::Protocol;
 use crate::wire::json::Writer;
 use crate::wire::percent::encode_segment;
 
 /// Vectors of texts.
 pub(super) static EMBEDDINGS: Protocol = Protocol {
-    endpoint: Endpoint::Embeddings,
     path: |_, _, model, _| format!("/model/{}/invoke", encode_segment(model)).into(),
-    endpoints: ENDPOINTS,
-    translation: Some(Translation {
-        vectors: Some(&FORM),
-        ..passing_translation("")
-    }),
-    ..PROTOCOL
+    ..vector_protocol(PROTOCOL, &FORM, "")
 };
 
 static FORM: VectorForm = VectorForm {

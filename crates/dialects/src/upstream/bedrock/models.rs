@@ -88,97 +88,24 @@ const TABLE: &[(&str, Traits)] = &[
         Traits {
             thinking: Thinking::Effort,
             efforts: EFFORTS,
-            images: true,
-            ..SERVED
+            ..SERVED.with_images()
         },
     ),
     ("amazon.nova-micro", SERVED),
-    (
-        "amazon.nova",
-        Traits {
-            images: true,
-            ..SERVED
-        },
-    ),
-    (
-        "amazon.titan",
-        Traits {
-            tools: false,
-            ..SERVED
-        },
-    ),
-    (
-        "meta.llama4",
-        Traits {
-            images: true,
-            ..LLAMA
-        },
-    ),
+    ("amazon.nova", SERVED.with_images()),
+    ("amazon.titan", SERVED.without_tools()),
+    ("meta.llama4", LLAMA.with_images()),
     ("meta.llama3-3", LLAMA),
-    (
-        "meta.llama3-2-90b",
-        Traits {
-            images: true,
-            ..LLAMA
-        },
-    ),
-    (
-        "meta.llama3-2-11b",
-        Traits {
-            images: true,
-            ..LLAMA
-        },
-    ),
+    ("meta.llama3-2-90b", LLAMA.with_images()),
+    ("meta.llama3-2-11b", LLAMA.with_images()),
     ("meta.llama3-1", LLAMA),
-    (
-        "meta.llama",
-        Traits {
-            tools: false,
-            ..LLAMA
-        },
-    ),
-    (
-        "mistral.mistral-7b",
-        Traits {
-            tools: false,
-            ..SERVED
-        },
-    ),
-    (
-        "mistral.mixtral",
-        Traits {
-            tools: false,
-            ..SERVED
-        },
-    ),
-    (
-        "mistral.pixtral",
-        Traits {
-            images: true,
-            ..SERVED
-        },
-    ),
-    (
-        "mistral.mistral-large-3",
-        Traits {
-            images: true,
-            ..OPEN
-        },
-    ),
-    (
-        "mistral.ministral",
-        Traits {
-            images: true,
-            ..OPEN
-        },
-    ),
-    (
-        "mistral.magistral",
-        Traits {
-            images: true,
-            ..OPEN
-        },
-    ),
+    ("meta.llama", LLAMA.without_tools()),
+    ("mistral.mistral-7b", SERVED.without_tools()),
+    ("mistral.mixtral", SERVED.without_tools()),
+    ("mistral.pixtral", SERVED.with_images()),
+    ("mistral.mistral-large-3", OPEN.with_images()),
+    ("mistral.ministral", OPEN.with_images()),
+    ("mistral.magistral", OPEN.with_images()),
     ("mistral.voxtral", OPEN),
     ("mistral.", SERVED),
     (
@@ -190,52 +117,16 @@ const TABLE: &[(&str, Traits)] = &[
             ..OPEN
         },
     ),
-    (
-        "moonshotai.kimi-k2.5",
-        Traits {
-            images: true,
-            ..KIMI
-        },
-    ),
+    ("moonshotai.kimi-k2.5", KIMI.with_images()),
     ("moonshot", KIMI),
-    (
-        "deepseek.r1",
-        Traits {
-            tools: false,
-            ..SERVED
-        },
-    ),
+    ("deepseek.r1", SERVED.without_tools()),
     ("deepseek.", OPEN),
-    (
-        "qwen3-vl",
-        Traits {
-            images: true,
-            ..OPEN
-        },
-    ),
+    ("qwen3-vl", OPEN.with_images()),
     ("qwen.", OPEN),
-    (
-        "google.gemma",
-        Traits {
-            images: true,
-            ..OPEN
-        },
-    ),
+    ("google.gemma", OPEN.with_images()),
     ("minimax.", OPEN),
-    (
-        "cohere.command-text",
-        Traits {
-            tools: false,
-            ..SERVED
-        },
-    ),
-    (
-        "cohere.command-light",
-        Traits {
-            tools: false,
-            ..SERVED
-        },
-    ),
+    ("cohere.command-text", SERVED.without_tools()),
+    ("cohere.command-light", SERVED.without_tools()),
     ("cohere.", SERVED),
     ("ai21.", SERVED),
 ];

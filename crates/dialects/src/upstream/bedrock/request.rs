@@ -14,7 +14,8 @@ use crate::upstream::claude::fields::{BOUNDS, LOST_NUMBERS, REFUSED, lose_others
 use crate::upstream::claude::refuse::refuse_unsupported;
 use crate::upstream::claude::thinking::Thinking;
 use crate::upstream::claude::tools::{Situation, Tools};
-use crate::upstream::shared::options::{self, Options, Row, Rule, Words};
+use crate::upstream::shared::options::Rule::{As, By, Elsewhere, Lost, Within, Word};
+use crate::upstream::shared::options::{self, Options, Row, Words};
 use crate::wire::json::Writer;
 
 /// The options that are refused, those in `inferenceConfig`, those outside of it, and those that
@@ -22,33 +23,33 @@ use crate::wire::json::Writer;
 pub(super) const OPTIONS: [&[Row]; 5] = options::table([
     REFUSED,
     &[
-        (Field::MaxTokens, Rule::Written("maxTokens")),
-        (Field::Temperature, Rule::Within("temperature", BOUNDS)),
-        (Field::TopP, Rule::Within("topP", BOUNDS)),
+        (Field::MaxTokens, As("maxTokens")),
+        (Field::Temperature, Within("temperature", BOUNDS)),
+        (Field::TopP, Within("topP", BOUNDS)),
         (
             Field::Stop,
-            Rule::By(|options, w, losses| write_stops(options, "stopSequences", w, losses)),
+            By(|options, w, losses| write_stops(options, "stopSequences", w, losses)),
         ),
     ],
     &[
         (
             Field::ServiceTier,
-            Rule::By(|options, w, losses| {
+            By(|options, w, losses| {
                 if options.request.service_tier.is_some() {
                     w.group("serviceTier", |w| options.write(TIER, w, losses));
                 }
             }),
         ),
-        (Field::Metadata, Rule::By(write_labels)),
+        (Field::Metadata, By(write_labels)),
         // Each family takes these at a place of its own.
-        (Field::Effort, Rule::Elsewhere),
-        (Field::TopK, Rule::Elsewhere),
+        (Field::Effort, Elsewhere),
+        (Field::TopK, Elsewhere),
     ],
     LOST_NUMBERS,
-    &[(Field::User, Rule::Lost)],
+    &[(Field::User, Lost)],
 ]);
 
-const TIER: &[Row] = &[(Field::ServiceTier, Rule::Word("type", TIERS))];
+const TIER: &[Row] = &[(Field::ServiceTier, Word("type", TIERS))];
 
 const TIERS: Words = &[
     ("auto", None),
@@ -145,12 +146,7 @@ pub fn write_request(request: &Request<'_>, target: &Target<'_>) -> Result<Writt
     } else {
         options::lose_others(request, &mut losses);
     }
-    Ok(Written {
-        body: w.into_bytes(),
-        losses,
-        headers: Vec::new(),
-        undo: tools.undo(),
-    })
+    Ok(Written::new(w, losses, tools.undo()))
 }
 
 /// The settings of the answer, as far as the model allows them.

@@ -4,27 +4,28 @@
 use super::alternation::is_blank;
 use crate::neutral::traits::Sampling;
 use crate::neutral::{Field, LostFields, Request};
-use crate::upstream::shared::options::{ONE_CHOICE, Options, Row, Rule, differs_from_default};
+use crate::upstream::shared::options::Rule::{Lost, Refused};
+use crate::upstream::shared::options::{ONE_CHOICE, Options, Row, differs_from_default};
 use crate::wire::json::Writer;
 
 /// The options that are refused.
 pub(crate) const REFUSED: &[Row] = &[
-    (Field::Choices, Rule::Refused(ONE_CHOICE)),
+    (Field::Choices, Refused(ONE_CHOICE)),
     (
         Field::Logprobs,
-        Rule::Refused("This model's provider does not report log probabilities."),
+        Refused("This model's provider does not report log probabilities."),
     ),
     (
         Field::Audio,
-        Rule::Refused("This model cannot answer with audio."),
+        Refused("This model cannot answer with audio."),
     ),
 ];
 
 /// The numbers that no Claude takes.
 pub(crate) const LOST_NUMBERS: &[Row] = &[
-    (Field::FrequencyPenalty, Rule::Lost),
-    (Field::PresencePenalty, Rule::Lost),
-    (Field::Seed, Rule::Lost),
+    (Field::FrequencyPenalty, Lost),
+    (Field::PresencePenalty, Lost),
+    (Field::Seed, Lost),
 ];
 
 /// The bounds of `temperature` and `top_p`.

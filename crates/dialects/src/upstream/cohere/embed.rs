@@ -1,26 +1,19 @@
 //! Vectors, by `POST /v2/embed`. Bedrock has the same form, where the path names the model.
 
 use super::PROTOCOL;
-use crate::neutral::Endpoint;
 use crate::neutral::embedding::{Embedding, EmbeddingSupport};
 use crate::neutral::purpose::Purpose;
 use crate::neutral::vectors::Found;
 use crate::neutral::{FieldRefused, Written};
 use crate::upstream::VectorForm;
-use crate::upstream::openai::other_endpoints::passing_translation;
-use crate::upstream::protocol::{ENDPOINTS, Protocol, Translation};
+use crate::upstream::openai::other_endpoints::vector_protocol;
+use crate::upstream::protocol::Protocol;
 use crate::wire::json::Writer;
 
 /// Vectors of texts.
 pub(super) static EMBEDDINGS: Protocol = Protocol {
-    endpoint: Endpoint::Embeddings,
     path: |_, _, _, _| "/embed".into(),
-    endpoints: ENDPOINTS,
-    translation: Some(Translation {
-        vectors: Some(&FORM),
-        ..passing_translation("")
-    }),
-    ..PROTOCOL
+    ..vector_protocol(PROTOCOL, &FORM, "")
 };
 
 static FORM: VectorForm = VectorForm {

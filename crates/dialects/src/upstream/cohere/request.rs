@@ -1,7 +1,5 @@
 //! This module writes a request for Cohere.
 
-use std::borrow::Cow;
-
 use super::tools::Tools;
 use crate::neutral::traits::{Thinking, Traits};
 use crate::neutral::{
@@ -9,7 +7,8 @@ use crate::neutral::{
     Undo, Written,
 };
 use crate::upstream::shared::flat;
-use crate::upstream::shared::options::{self, Options, Row, Rule, write_within};
+use crate::upstream::shared::options::Rule::{As, AtMost, By, Elsewhere, Fitting, Within};
+use crate::upstream::shared::options::{self, Options, Row, write_within};
 use crate::wire::json::Writer;
 
 /// The options that are refused, those that are lost, and those that are written.
@@ -17,22 +16,22 @@ pub(super) const OPTIONS: [&[Row]; 3] = options::table([
     flat::REFUSED,
     flat::LOST,
     &[
-        (Field::MaxTokens, Rule::Written("max_tokens")),
-        (Field::Temperature, Rule::Within("temperature", ["0", ""])),
-        (Field::TopP, Rule::Within("p", ["0.01", "0.99"])),
-        (Field::TopK, Rule::By(write_top_k)),
-        (Field::FrequencyPenalty, Rule::By(write_penalties)),
-        (Field::PresencePenalty, Rule::Elsewhere),
+        (Field::MaxTokens, As("max_tokens")),
+        (Field::Temperature, Within("temperature", ["0", ""])),
+        (Field::TopP, Within("p", ["0.01", "0.99"])),
+        (Field::TopK, By(write_top_k)),
+        (Field::FrequencyPenalty, By(write_penalties)),
+        (Field::PresencePenalty, Elsewhere),
         (
             Field::Stop,
-            Rule::AtMost(
+            AtMost(
                 "stop_sequences",
                 5,
                 "This provider accepts at most five stop sequences.",
             ),
         ),
-        (Field::Seed, Rule::Fitting("seed", [0, i64::MAX])),
-        (Field::Effort, Rule::By(write_thinking)),
+        (Field::Seed, Fitting("seed", [0, i64::MAX])),
+        (Field::Effort, By(write_thinking)),
     ],
 ]);
 
@@ -59,15 +58,11 @@ pub fn write_request(request: &Request<'_>, target: &Target<'_>) -> Result<Writt
         options.limit_sampling(&mut losses);
         options.write(settings, w, &mut losses);
     });
-    Ok(Written {
-        body: w.into_bytes(),
-        headers: Vec::new(),
-        losses,
-        undo: Undo {
-            format_tool: tools.answer_tool(),
-            ..Undo::default()
-        },
-    })
+    let undo = Undo {
+        format_tool: tools.answer_tool(),
+        ..Undo::default()
+    };
+    Ok(Written::new(w, losses, undo))
 }
 
 /// Writes a message, unless it is empty, because Cohere refuses empty messages.
@@ -182,15 +177,10 @@ fn write_content(
 }
 
 fn write_image(w: &mut Writer, media: &Media<'_>, detail: Option<&str>, losses: &mut LostFields) {
-    let url = match media {
-        Media::Inline(kind, bytes) => Cow::Owned(format!("data:{kind};base64,{bytes}")),
-        Media::Url(url) => Cow::Borrowed(&**url),
-        Media::Id(_) => return,
-    };
     w.object(|w| {
         w.key("type").text("image_url");
         w.key("image_url").object(|w| {
-            w.key("url").text(&url);
+            w.key("url").text(&media.address());
             match detail {
                 Some(detail @ ("auto" | "low" | "high")) => w.key("detail").text(detail),
                 Some(_) => losses.add(Field::ImageDetail),

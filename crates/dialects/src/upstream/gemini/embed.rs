@@ -2,38 +2,28 @@
 //! them by `predict`; its newest models take one text at a time, by `embedContent`.
 
 use super::{PROTOCOL, of_model};
-use crate::neutral::Endpoint;
 use crate::neutral::Written;
 use crate::neutral::embedding::{Embedding, EmbeddingSupport, Input};
 use crate::neutral::vectors::{Found, OF_GEMINI};
 use crate::upstream::VectorForm;
-use crate::upstream::openai::other_endpoints::passing_translation;
-use crate::upstream::protocol::{ENDPOINTS, Endpoints, Protocol, Translation};
+use crate::upstream::openai::other_endpoints::vector_protocol;
+use crate::upstream::protocol::{ENDPOINTS, Endpoints, Protocol};
 use crate::wire::json::Writer;
 
 /// The Gemini API, asked for many vectors at once.
 pub(super) static BATCH: Protocol = Protocol {
-    endpoint: Endpoint::Embeddings,
     path: |_, _, model, _| of_model(model, ":batchEmbedContents").into(),
     endpoints: Endpoints {
         other_protocol: |_, _| Some(&ONE),
         ..ENDPOINTS
     },
-    translation: Some(Translation {
-        vectors: Some(&FORM),
-        ..passing_translation("batch_embed_contents")
-    }),
-    ..PROTOCOL
+    ..vector_protocol(PROTOCOL, &FORM, "batch_embed_contents")
 };
 
-/// The same for one vector. Only callers who ask so are answered so.
+/// The Gemini API, asked for one vector, as only callers of this method ask it.
 static ONE: Protocol = Protocol {
     path: |_, _, model, _| of_model(model, ":embedContent").into(),
-    translation: Some(Translation {
-        vectors: Some(&FORM),
-        ..passing_translation("embed_content")
-    }),
-    ..PROTOCOL
+    ..vector_protocol(PROTOCOL, &FORM, "embed_content")
 };
 
 static FORM: VectorForm = VectorForm {

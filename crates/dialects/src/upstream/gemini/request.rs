@@ -12,7 +12,10 @@ use crate::neutral::turns::group_turns;
 use crate::neutral::{
     Effort, Field, FieldRefused, LostFields, Raw, Request, Target, Undo, Written,
 };
-use crate::upstream::shared::options::{self, Options, Row, Rule, Words, write_within};
+use crate::upstream::shared::options::Rule::{
+    As, AtMost, By, Elsewhere, Fitting, Lost, Refused, Within, Word,
+};
+use crate::upstream::shared::options::{self, Options, Row, Words, write_within};
 use crate::wire::json::Writer;
 
 /// The options that are refused, those in `generationConfig`, the effort after the format, and the
@@ -21,42 +24,42 @@ pub(super) const OPTIONS: [&[Row]; 4] = options::table([
     &[
         (
             Field::Audio,
-            Rule::Refused("This model can be asked for text only, not for audio."),
+            Refused("This model can be asked for text only, not for audio."),
         ),
         (
             Field::Logprobs,
-            Rule::Refused("This model does not report log probabilities."),
+            Refused("This model does not report log probabilities."),
         ),
     ],
     &[
-        (Field::Temperature, Rule::Within("temperature", ["0", "2"])),
-        (Field::TopP, Rule::Within("topP", ["0", "1"])),
-        (Field::TopK, Rule::Fitting("topK", [1, i64::MAX])),
+        (Field::Temperature, Within("temperature", ["0", "2"])),
+        (Field::TopP, Within("topP", ["0", "1"])),
+        (Field::TopK, Fitting("topK", [1, i64::MAX])),
         (
             Field::Choices,
-            Rule::AtMost(
+            AtMost(
                 "candidateCount",
                 8,
                 "This model gives at most eight choices for each request.",
             ),
         ),
-        (Field::MaxTokens, Rule::Written("maxOutputTokens")),
-        (Field::Stop, Rule::By(write_stops)),
+        (Field::MaxTokens, As("maxOutputTokens")),
+        (Field::Stop, By(write_stops)),
         (
             Field::Seed,
-            Rule::Fitting("seed", [i32::MIN as i64, i32::MAX as i64]),
+            Fitting("seed", [i32::MIN as i64, i32::MAX as i64]),
         ),
         // Not every model takes them.
-        (Field::PresencePenalty, Rule::Elsewhere),
-        (Field::FrequencyPenalty, Rule::Elsewhere),
+        (Field::PresencePenalty, Elsewhere),
+        (Field::FrequencyPenalty, Elsewhere),
     ],
     &[
-        (Field::Effort, Rule::By(write_thinking)),
-        (Field::User, Rule::Lost),
+        (Field::Effort, By(write_thinking)),
+        (Field::User, Lost),
         // Only Vertex AI takes labels.
-        (Field::Metadata, Rule::Elsewhere),
+        (Field::Metadata, Elsewhere),
     ],
-    &[(Field::ServiceTier, Rule::Word("serviceTier", TIERS))],
+    &[(Field::ServiceTier, Word("serviceTier", TIERS))],
 ]);
 
 const TIERS: Words = &[
@@ -156,17 +159,12 @@ pub(super) fn write_for_service(
     if let Some(refused) = refused {
         return Err(refused);
     }
-    let format_tool = plan.answer.map(|(name, _)| name);
-    Ok(Written {
-        body: w.into_bytes(),
-        headers: Vec::new(),
-        losses,
-        undo: Undo {
-            names: plan.names.undo(),
-            format_tool,
-            ..Undo::default()
-        },
-    })
+    let undo = Undo {
+        names: plan.names.undo(),
+        format_tool: plan.answer.map(|(name, _)| name),
+        ..Undo::default()
+    };
+    Ok(Written::new(w, losses, undo))
 }
 
 /// The most stop sequences that Google takes.

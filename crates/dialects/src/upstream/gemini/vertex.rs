@@ -5,8 +5,8 @@ use super::{
     DEFAULT_ENDPOINTS, Service, TRANSLATION, common_protocol, counting, embed, method_suffix,
     model_traits, read_error, request,
 };
-use crate::neutral::{Endpoint, Family, FieldRefused, Request, Target, Written};
-use crate::upstream::openai::other_endpoints::passing_translation;
+use crate::neutral::{Family, FieldRefused, Request, Target, Written};
+use crate::upstream::openai::other_endpoints::vector_protocol;
 use crate::upstream::protocol::{
     AccountField, BaseUrl, Counting, DialectFacts, ENDPOINTS, Endpoints, Litellm, Prices, Protocol,
     Settings, SignsWith, Translation,
@@ -128,7 +128,6 @@ const CLAUDE_COUNTING: Counting = Counting {
 
 /// Vectors of texts on Vertex AI.
 static EMBEDDINGS: Protocol = Protocol {
-    endpoint: Endpoint::Embeddings,
     path: |_, settings, model, _| {
         let method = if embed::reads_purpose(model) {
             ":embedContent"
@@ -137,12 +136,7 @@ static EMBEDDINGS: Protocol = Protocol {
         };
         vertex_path(settings, "google", model, method).into()
     },
-    endpoints: ENDPOINTS,
-    translation: Some(Translation {
-        vectors: Some(&embed::VERTEX_FORM),
-        ..passing_translation("")
-    }),
-    ..VERTEX
+    ..vector_protocol(VERTEX, &embed::VERTEX_FORM, "")
 };
 
 /// Returns whether a model is one of Anthropic's.

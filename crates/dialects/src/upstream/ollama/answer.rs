@@ -25,13 +25,10 @@ pub fn read_answer(body: &[u8], emit: Emit<'_>) -> Result<(), AnswerFault> {
 
 /// Emits the counts of a whole answer, whatever else it is.
 pub fn emit_usage(body: &[u8], emit: Emit<'_>) {
-    let counted = |name| {
-        Some(Count::read(
-            std::str::from_utf8(find_member(body, name)?).ok()?,
-        ))
-    };
-    let [prompt, completion] =
-        ["prompt_eval_count", "eval_count"].map(|name| counted(name).unwrap_or_default());
+    let [prompt, completion] = ["prompt_eval_count", "eval_count"].map(|name| {
+        let count = find_member(body, name).and_then(|count| std::str::from_utf8(count).ok());
+        count.map(Count::read).unwrap_or_default()
+    });
     emit_counts(prompt, completion, emit);
 }
 

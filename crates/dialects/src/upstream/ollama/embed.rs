@@ -1,25 +1,18 @@
 //! Vectors, by `POST /api/embed`.
 
 use super::PROTOCOL;
-use crate::neutral::Endpoint;
 use crate::neutral::Written;
 use crate::neutral::embedding::{Embedding, EmbeddingSupport};
 use crate::neutral::vectors::Found;
-use crate::upstream::openai::other_endpoints::passing_translation;
-use crate::upstream::protocol::{ENDPOINTS, Protocol, Translation};
+use crate::upstream::openai::other_endpoints::vector_protocol;
+use crate::upstream::protocol::Protocol;
 use crate::upstream::{ANY_NUMBER, VectorForm};
 use crate::wire::json::Writer;
 
 /// Vectors of texts.
 pub(super) static EMBEDDINGS: Protocol = Protocol {
-    endpoint: Endpoint::Embeddings,
     path: |_, _, _, _| "/api/embed".into(),
-    endpoints: ENDPOINTS,
-    translation: Some(Translation {
-        vectors: Some(&FORM),
-        ..passing_translation("")
-    }),
-    ..PROTOCOL
+    ..vector_protocol(PROTOCOL, &FORM, "")
 };
 
 static FORM: VectorForm = VectorForm {

@@ -8,7 +8,8 @@ use crate::neutral::{
     Target, Tool, Undo, Written,
 };
 use crate::upstream::shared::flat;
-use crate::upstream::shared::options::{self, Options, Row, Rule};
+use crate::upstream::shared::options::Rule::{As, By};
+use crate::upstream::shared::options::{self, Options, Row};
 use crate::upstream::shared::text::joined_text;
 use crate::wire::json::Writer;
 
@@ -18,16 +19,16 @@ pub(super) const OPTIONS: [&[Row]; 4] = options::table([
     flat::REFUSED,
     flat::LOST,
     &[
-        (Field::MaxTokens, Rule::Written("num_predict")),
-        (Field::TopK, Rule::Written("top_k")),
-        (Field::Temperature, Rule::Written("temperature")),
-        (Field::TopP, Rule::Written("top_p")),
-        (Field::FrequencyPenalty, Rule::Written("frequency_penalty")),
-        (Field::PresencePenalty, Rule::Written("presence_penalty")),
-        (Field::Seed, Rule::Written("seed")),
-        (Field::Stop, Rule::Written("stop")),
+        (Field::MaxTokens, As("num_predict")),
+        (Field::TopK, As("top_k")),
+        (Field::Temperature, As("temperature")),
+        (Field::TopP, As("top_p")),
+        (Field::FrequencyPenalty, As("frequency_penalty")),
+        (Field::PresencePenalty, As("presence_penalty")),
+        (Field::Seed, As("seed")),
+        (Field::Stop, As("stop")),
     ],
-    &[(Field::Effort, Rule::By(write_thinking))],
+    &[(Field::Effort, By(write_thinking))],
 ]);
 
 /// Writes a request.
@@ -81,12 +82,7 @@ pub fn write_request(request: &Request<'_>, target: &Target<'_>) -> Result<Writt
         w.group("options", |w| options.write(settings, w, &mut losses));
         options.write(thinking, w, &mut losses);
     });
-    Ok(Written {
-        body: w.into_bytes(),
-        headers: Vec::new(),
-        losses,
-        undo: Undo::default(),
-    })
+    Ok(Written::new(w, losses, Undo::default()))
 }
 
 /// Writes a message. `names` has the functions of the calls so far, by the calls' ids, because a

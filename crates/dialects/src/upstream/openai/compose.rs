@@ -1,10 +1,8 @@
 //! A request of another format → a chat completion. What OpenAI's format cannot say is lost, and
 //! named; the quirks of a server are applied afterwards, as they are to every chat completion.
 
-use std::borrow::Cow;
-
 use super::breakpoints::{self, is_medium, write_texts};
-use super::nesting::{LABELS, Nesting, limit_tokens};
+use super::nesting::{LABELS, Nesting, UPLOADED_ELSEWHERE, file_name, limit_tokens, write_sound};
 use crate::neutral::answered::check_calls_answered;
 use crate::neutral::traits::{Thinking, Traits};
 use crate::neutral::{
@@ -12,25 +10,26 @@ use crate::neutral::{
     Role, Target, Undo, Written,
 };
 use crate::upstream::shared::names::Names;
-use crate::upstream::shared::options::{self, Options, Row, Rule};
+use crate::upstream::shared::options::Rule::{As, By, Lost};
+use crate::upstream::shared::options::{self, Options, Row};
 use crate::wire::json::Writer;
 
 /// The options before the messages, and those after them.
 pub(crate) const OPTIONS: [&[Row]; 3] = options::table([
     &[
-        (Field::MaxTokens, Rule::Written("max_completion_tokens")),
-        (Field::Temperature, Rule::Written("temperature")),
-        (Field::TopP, Rule::Written("top_p")),
-        (Field::FrequencyPenalty, Rule::Written("frequency_penalty")),
-        (Field::PresencePenalty, Rule::Written("presence_penalty")),
-        (Field::Effort, Rule::By(write_effort)),
-        (Field::Stop, Rule::By(write_stops)),
-        (Field::Seed, Rule::Written("seed")),
-        (Field::Choices, Rule::Written("n")),
-        (Field::Logprobs, Rule::Written("logprobs")),
+        (Field::MaxTokens, As("max_completion_tokens")),
+        (Field::Temperature, As("temperature")),
+        (Field::TopP, As("top_p")),
+        (Field::FrequencyPenalty, As("frequency_penalty")),
+        (Field::PresencePenalty, As("presence_penalty")),
+        (Field::Effort, By(write_effort)),
+        (Field::Stop, By(write_stops)),
+        (Field::Seed, As("seed")),
+        (Field::Choices, As("n")),
+        (Field::Logprobs, As("logprobs")),
     ],
     LABELS,
-    &[(Field::TopK, Rule::Lost), (Field::Audio, Rule::Lost)],
+    &[(Field::TopK, Lost), (Field::Audio, Lost)],
 ]);
 
 /// The most texts at which to stop.
@@ -95,12 +94,7 @@ pub(crate) fn compose_request(
         names: names.into_changed(),
         ..Undo::default()
     };
-    Ok(Written {
-        body: w.into_bytes(),
-        losses,
-        undo,
-        headers: Vec::new(),
-    })
+    Ok(Written::new(w, losses, undo))
 }
 
 /// Refuses pictures that the server would have to fetch.
@@ -202,16 +196,7 @@ impl<'r, 'a> Messages<'_, 'r, 'a> {
             Role::System | Role::Developer => {
                 self.losses
                     .add_if(message.content.iter().any(is_medium), Field::SystemMedia);
-                self.w.object(|w| {
-                    w.key("role").text("system");
-                    breakpoints::write_content(
-                        w.key("content"),
-                        message,
-                        self.traits,
-                        "text",
-                        self.losses,
-                    );
-                });
+                self.texts(&[("role", "system")], message);
             }
             Role::User => self.user(index, message),
             Role::Assistant => {
@@ -222,21 +207,23 @@ impl<'r, 'a> Messages<'_, 'r, 'a> {
             }
             Role::Tool | Role::Function => {
                 let id = message.tool_call_id.as_deref().unwrap_or_default();
-                self.w.object(|w| {
-                    w.texts([("role", "tool"), ("tool_call_id", id)]);
-                    breakpoints::write_content(
-                        w.key("content"),
-                        message,
-                        self.traits,
-                        "text",
-                        self.losses,
-                    );
-                });
+                self.texts(&[("role", "tool"), ("tool_call_id", id)], message);
                 if message.content.iter().any(is_medium) {
                     self.media.push((index, message));
                 }
             }
         }
+    }
+
+    /// Writes a message that has these members, and texts only.
+    fn texts(&mut self, members: &[(&'static str, &str)], message: &Message<'_>) {
+        let (traits, losses) = (self.traits, &mut *self.losses);
+        self.w.object(|w| {
+            members
+                .iter()
+                .for_each(|(name, value)| w.key(name).text(value));
+            breakpoints::write_content(w.key("content"), message, traits, "text", losses);
+        });
     }
 
     fn assistant(&mut self, message: &Message<'_>) {
@@ -268,35 +255,22 @@ impl<'r, 'a> Messages<'_, 'r, 'a> {
     }
 
     fn user(&mut self, index: usize, message: &Message<'_>) {
-        let (content, traits) = (&message.content, self.traits);
         if let []
         | [
             Part {
                 kind: PartKind::Text(_),
                 ..
             },
-        ] = &**content
+        ] = &*message.content
         {
-            return self.w.object(|w| {
-                w.key("role").text("user");
-                breakpoints::write_content(w.key("content"), message, traits, "text", self.losses);
-            });
+            return self.texts(&[("role", "user")], message);
         }
-        let (refused, losses) = (&mut self.refused, &mut *self.losses);
+        let (refused, losses, traits) = (&mut self.refused, &mut *self.losses, self.traits);
         self.w.object(|w| {
             w.key("role").text("user");
             w.key("content").array(|w| {
-                for (part_index, part) in content.iter().enumerate() {
-                    let hint = breakpoints::hint_of(part, Role::User, traits);
-                    write_part(
-                        w,
-                        part,
-                        Field::Part(index, part_index),
-                        hint,
-                        refused,
-                        losses,
-                    );
-                }
+                let parts = message.content.iter().enumerate();
+                write_parts(w, index, parts, traits, refused, losses);
             });
         });
     }
@@ -315,42 +289,47 @@ impl<'r, 'a> Messages<'_, 'r, 'a> {
                     let id = result.tool_call_id.as_deref().unwrap_or_default();
                     let caption = format!("The media of the result of {id}:");
                     w.object(|w| w.texts([("type", "text"), ("text", &caption)]));
-                    for (part_index, part) in result
-                        .content
-                        .iter()
-                        .enumerate()
-                        .filter(|(_, part)| is_medium(part))
-                    {
-                        let hint = breakpoints::hint_of(part, Role::User, traits);
-                        write_part(
-                            w,
-                            part,
-                            Field::Part(index, part_index),
-                            hint,
-                            refused,
-                            losses,
-                        );
-                    }
+                    let parts = result.content.iter().enumerate();
+                    let shown = parts.filter(|(_, part)| is_medium(part));
+                    write_parts(w, index, shown, traits, refused, losses);
                 }
             });
         });
     }
 }
 
-/// Writes a part, with its hint for a prompt cache. `field` names the part in a refusal.
-fn write_part(
+/// Writes parts of the message at this index, each with its own index.
+fn write_parts<'p>(
     w: &mut Writer,
-    part: &Part<'_>,
-    field: Field,
-    hint: Option<&Cache<'_>>,
+    message_index: usize,
+    parts: impl Iterator<Item = (usize, &'p Part<'p>)>,
+    traits: &Traits,
     refused: &mut Option<FieldRefused>,
     losses: &mut LostFields,
 ) {
-    if let Some(why) = part_refusal(&part.kind) {
-        refused.get_or_insert_with(|| FieldRefused::unsupported(field, why));
-        return;
+    for (part_index, part) in parts {
+        let hint = breakpoints::hint_of(part, Role::User, traits);
+        if let Err(why) = write_part(w, part, hint, losses) {
+            let field = Field::Part(message_index, part_index);
+            refused.get_or_insert_with(|| FieldRefused::unsupported(field, why));
+        }
     }
+}
+
+/// Writes a part, with its hint for a prompt cache, or returns why it cannot be sent.
+fn write_part(
+    w: &mut Writer,
+    part: &Part<'_>,
+    hint: Option<&Cache<'_>>,
+    losses: &mut LostFields,
+) -> Result<(), &'static str> {
     match &part.kind {
+        PartKind::Image(Media::Id(_), _) | PartKind::File(Media::Id(_), _) => {
+            return Err(UPLOADED_ELSEWHERE);
+        }
+        PartKind::File(Media::Url(_), _) => {
+            return Err("This model's provider fetches no files: send the data itself.");
+        }
         PartKind::Text(text) => w.object(|w| {
             w.key("type").text("text");
             text.write(w.key("text"));
@@ -359,50 +338,22 @@ fn write_part(
         PartKind::Image(media, detail) => w.object(|w| {
             w.key("type").text("image_url");
             w.key("image_url").object(|w| {
-                w.key("url").text(&media_url(media));
+                w.key("url").text(&media.address());
                 w.optional("detail", detail.as_deref(), Writer::text);
             });
             breakpoints::write_breakpoint(w, hint, losses);
         }),
-        PartKind::Audio(data, format) => w.object(|w| {
-            w.key("type").text("input_audio");
-            w.key("input_audio")
-                .object(|w| w.texts([("data", data), ("format", format)]));
-        }),
+        PartKind::Audio(data, format) => write_sound(w, data, format),
         PartKind::File(media, name) => w.object(|w| {
             w.key("type").text("file");
             w.key("file").object(|w| {
-                losses.add_if(name.as_deref().is_some_and(str::is_empty), Field::FileName);
-                w.key("filename").text(
-                    name.as_deref()
-                        .filter(|name| !name.is_empty())
-                        .unwrap_or("file"),
-                );
-                w.key("file_data").text(&media_url(media));
+                w.key("filename").text(file_name(name, losses));
+                w.key("file_data").text(&media.address());
             });
             breakpoints::write_breakpoint(w, hint, losses);
         }),
     }
-}
-
-/// Returns the reason for which a part cannot be sent.
-fn part_refusal(kind: &PartKind<'_>) -> Option<&'static str> {
-    match kind {
-        PartKind::Image(Media::Id(_), _) | PartKind::File(Media::Id(_), _) => {
-            Some("This model's provider does not have files that were uploaded to another one.")
-        }
-        PartKind::File(Media::Url(_), _) => {
-            Some("This model's provider fetches no files: send the data itself.")
-        }
-        PartKind::Text(_) | PartKind::Image(..) | PartKind::Audio(..) | PartKind::File(..) => None,
-    }
-}
-
-fn media_url<'m>(media: &'m Media<'_>) -> Cow<'m, str> {
-    match media {
-        Media::Inline(kind, data) => format!("data:{kind};base64,{data}").into(),
-        Media::Url(url) | Media::Id(url) => Cow::Borrowed(url),
-    }
+    Ok(())
 }
 
 #[cfg(test)]

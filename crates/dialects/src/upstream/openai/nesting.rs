@@ -1,9 +1,12 @@
 //! What requests of both of OpenAI's formats have. In chat completions, the members of a tool or of
 //! a format stand in an object of their own. In Responses, they stand beside its type.
 
+use std::borrow::Cow;
+
 use crate::neutral::{Field, Format, LostFields, Request, ToolChoice, ToolKind};
 use crate::upstream::shared::names::Names;
-use crate::upstream::shared::options::{Options, Row, Rule, Words};
+use crate::upstream::shared::options::Rule::{As, By, Word};
+use crate::upstream::shared::options::{Options, Row, Words};
 use crate::wire::json::Writer;
 
 /// Where the members of a tool or of a format stand.
@@ -20,9 +23,9 @@ const MAX_USER: usize = 64;
 
 /// The end user, the labels and the tier.
 pub(super) const LABELS: &[Row] = &[
-    (Field::User, Rule::By(write_user)),
-    (Field::Metadata, Rule::Written("metadata")),
-    (Field::ServiceTier, Rule::Word("service_tier", TIERS)),
+    (Field::User, By(write_user)),
+    (Field::Metadata, As("metadata")),
+    (Field::ServiceTier, Word("service_tier", TIERS)),
 ];
 
 const TIERS: Words = &[
@@ -69,6 +72,26 @@ fn write_user(options: &Options<'_>, w: &mut Writer, losses: &mut LostFields) {
     let user = asked.filter(|user| user.len() <= MAX_USER);
     w.optional("user", user, Writer::text);
     losses.add_if(user != asked, Field::User);
+}
+
+/// The reason to refuse a file that a caller names by its id.
+pub(super) const UPLOADED_ELSEWHERE: &str =
+    "This model's provider does not have files that were uploaded to another one.";
+
+/// Returns the name of a file, or `file` if it has none.
+pub(super) fn file_name<'n>(name: &'n Option<Cow<'_, str>>, losses: &mut LostFields) -> &'n str {
+    let name = name.as_deref().unwrap_or("file");
+    losses.add_if(name.is_empty(), Field::FileName);
+    if name.is_empty() { "file" } else { name }
+}
+
+/// Writes a part of sound.
+pub(super) fn write_sound(w: &mut Writer, data: &str, format: &str) {
+    w.object(|w| {
+        w.key("type").text("input_audio");
+        w.key("input_audio")
+            .object(|w| w.texts([("data", data), ("format", format)]));
+    });
 }
 
 impl Nesting {

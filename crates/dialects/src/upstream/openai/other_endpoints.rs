@@ -15,7 +15,7 @@ use crate::neutral::{
     AnswerFault, Emit, Endpoint, EndpointAnswer, Event, Field, FieldRefused, Finish, Reader,
     StreamFault, Tokens,
 };
-use crate::upstream::Translation;
+use crate::upstream::protocol::{ENDPOINTS, Protocol, Translation, VectorForm};
 use crate::upstream::shared::lenient::{Count, Object, counts_in, read_counts};
 use crate::upstream::shared::text::Text;
 
@@ -109,6 +109,24 @@ pub(crate) const fn passing_translation(format: &'static str) -> Translation {
         inner: |_| None,
         vectors: None,
         cloud: None,
+    }
+}
+
+/// Returns the protocol of vectors at the servers of a dialect. `format` names the front door whose
+/// bodies pass.
+pub(crate) const fn vector_protocol(
+    chat: Protocol,
+    form: &'static VectorForm,
+    format: &'static str,
+) -> Protocol {
+    Protocol {
+        endpoint: Endpoint::Embeddings,
+        endpoints: ENDPOINTS,
+        translation: Some(Translation {
+            vectors: Some(form),
+            ..passing_translation(format)
+        }),
+        ..chat
     }
 }
 

@@ -57,14 +57,10 @@ pub(super) fn read_plain_answer(
     body.extend_from_slice(span_bytes(text, &(0..model.start)));
     put_text(&mut body, "", &header.model);
     body.extend_from_slice(span_bytes(text, &(model.end..text.len())));
-    let of_values = || {
-        Labels::of_values(
-            span_bytes(text, &id),
-            span_bytes(text, &model),
-            span_bytes(text, &tier),
-        )
-    };
-    let labels = header.wants_labels.then(|| Box::new(of_values()));
+    let labels = header.wants_labels.then(|| {
+        let [id, model, tier] = [&id, &model, &tier].map(|span| span_bytes(text, span));
+        Box::new(Labels::of_values(id, model, tier))
+    });
     Some(Answer {
         body,
         usage,

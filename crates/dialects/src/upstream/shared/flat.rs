@@ -16,27 +16,25 @@ use crate::neutral::{
     Call, Field, FieldRefused, LazyText, LostFields, Media, Message, Part, PartKind, Raw, Request,
     Role, Tool, ToolChoice, ToolKind,
 };
-use crate::upstream::shared::options::{self, Options, Row, Rule, Words};
+use crate::upstream::shared::options::Rule::{Lost, Refused, Word};
+use crate::upstream::shared::options::{self, Options, Row, Words};
 use crate::wire::json::Writer;
 
 /// The options that neither dialect has, and without which an answer would be another one.
 pub(crate) const REFUSED: &[Row] = &[
-    (Field::Choices, Rule::Refused(options::ONE_CHOICE)),
+    (Field::Choices, Refused(options::ONE_CHOICE)),
     (
         Field::Logprobs,
-        Rule::Refused("This model does not report log probabilities."),
+        Refused("This model does not report log probabilities."),
     ),
-    (
-        Field::Audio,
-        Rule::Refused("This model answers in text only."),
-    ),
+    (Field::Audio, Refused("This model answers in text only.")),
 ];
 
 /// The options that neither dialect has, and without which the answer is still useful.
 pub(crate) const LOST: &[Row] = &[
-    (Field::User, Rule::Lost),
-    (Field::Metadata, Rule::Lost),
-    (Field::ServiceTier, Rule::Word("", TIERS)),
+    (Field::User, Lost),
+    (Field::Metadata, Lost),
+    (Field::ServiceTier, Word("", TIERS)),
 ];
 
 /// The tiers that need no word.

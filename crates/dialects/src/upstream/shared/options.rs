@@ -14,7 +14,7 @@ pub(crate) type Row = (Field, Rule);
 /// The rule of a dialect for an option that a request has.
 pub(crate) enum Rule {
     /// The option is written under this key, as it is.
-    Written(&'static str),
+    As(&'static str),
     /// A number is written under this key. Outside of these bounds it becomes the nearest one. An
     /// empty bound is none.
     Within(&'static str, [&'static str; 2]),
@@ -193,7 +193,7 @@ impl Value<'_> {
     /// Writes the value by a rule. Returns whether nothing of it is lost.
     fn write_by(&self, rule: &Rule, w: &mut Writer) -> bool {
         match (rule, self) {
-            (Rule::Written(key) | Rule::AtMost(key, ..), value) => value.write(w.key(key)),
+            (Rule::As(key) | Rule::AtMost(key, ..), value) => value.write(w.key(key)),
             (Rule::Within(key, bounds), Value::Number(number)) => {
                 return write_within(w, key, *bounds, *number);
             }
@@ -304,9 +304,7 @@ pub(crate) mod tests {
             let row = rows.iter().find(|row| row.get(1) == Some(&name));
             let mark = row.unwrap_or_else(|| panic!("no row {name}"))[column];
             let expected: &[&str] = match rule {
-                Rule::Written(_) | Rule::Within(..) | Rule::Fitting(..) | Rule::AtMost(..) => {
-                    &["✓"]
-                }
+                Rule::As(_) | Rule::Within(..) | Rule::Fitting(..) | Rule::AtMost(..) => &["✓"],
                 Rule::Lost => &["○"],
                 Rule::Refused(_) => &["—"],
                 Rule::Word(..) | Rule::By(_) | Rule::Elsewhere => &["✓", "○"],

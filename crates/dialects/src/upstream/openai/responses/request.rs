@@ -5,7 +5,9 @@ use std::borrow::Cow;
 
 use super::super::breakpoints::{self, is_medium, write_texts};
 use super::super::compose::{assistant_media_refused, is_thinking_model};
-use super::super::nesting::{LABELS, Nesting, limit_tokens};
+use super::super::nesting::{
+    LABELS, Nesting, UPLOADED_ELSEWHERE, file_name, limit_tokens, write_sound,
+};
 use crate::neutral::Endpoint;
 use crate::neutral::answered::check_calls_answered;
 use crate::neutral::traits::Sampling;
@@ -14,7 +16,8 @@ use crate::neutral::{
     PartKind, Request, Role, Target, Thought, ToolKind, Undo, Written,
 };
 use crate::upstream::shared::names::Names;
-use crate::upstream::shared::options::{self, Options, Row, Rule};
+use crate::upstream::shared::options::Rule::{As, By, Lost, Refused};
+use crate::upstream::shared::options::{self, Options, Row};
 use crate::wire::json::Writer;
 
 /// What every encrypted thought of OpenAI's begins with. Another text would be refused.
@@ -24,29 +27,29 @@ const SEAL: &str = "gAAAA";
 /// has no place for.
 pub(super) const OPTIONS: [&[Row]; 4] = options::table([
     &[
-        (Field::Choices, Rule::Refused(options::ONE_CHOICE)),
+        (Field::Choices, Refused(options::ONE_CHOICE)),
         (
             Field::Logprobs,
-            Rule::Refused("This model does not report log probabilities in this format."),
+            Refused("This model does not report log probabilities in this format."),
         ),
         (
             Field::Audio,
-            Rule::Refused("This model cannot answer with audio."),
+            Refused("This model cannot answer with audio."),
         ),
     ],
     &[
-        (Field::MaxTokens, Rule::Written("max_output_tokens")),
-        (Field::Temperature, Rule::Written("temperature")),
-        (Field::TopP, Rule::Written("top_p")),
-        (Field::Effort, Rule::By(write_reasoning)),
+        (Field::MaxTokens, As("max_output_tokens")),
+        (Field::Temperature, As("temperature")),
+        (Field::TopP, As("top_p")),
+        (Field::Effort, By(write_reasoning)),
     ],
     LABELS,
     &[
-        (Field::FrequencyPenalty, Rule::Lost),
-        (Field::PresencePenalty, Rule::Lost),
-        (Field::Stop, Rule::Lost),
-        (Field::Seed, Rule::Lost),
-        (Field::TopK, Rule::Lost),
+        (Field::FrequencyPenalty, Lost),
+        (Field::PresencePenalty, Lost),
+        (Field::Stop, Lost),
+        (Field::Seed, Lost),
+        (Field::TopK, Lost),
     ],
 ]);
 
@@ -109,12 +112,7 @@ pub(super) fn write_request(
         names: names.into_changed(),
         ..Undo::default()
     };
-    Ok(Written {
-        body: w.into_bytes(),
-        losses,
-        undo,
-        headers: Vec::new(),
-    })
+    Ok(Written::new(w, losses, undo))
 }
 
 /// Refuses tools whose calls could not be told from calls of functions.
@@ -363,45 +361,21 @@ fn write_part(
     hint: Option<&Cache<'_>>,
     losses: &mut LostFields,
 ) -> Result<(), &'static str> {
-    const ELSEWHERE: &str =
-        "This model's provider does not have files that were uploaded to another one.";
-    let data = |kind: &str, data: &str| format!("data:{kind};base64,{data}");
     match &part.kind {
+        PartKind::Image(Media::Id(_), _) | PartKind::File(Media::Id(_), _) => {
+            return Err(UPLOADED_ELSEWHERE);
+        }
         PartKind::Text(text) => w.object(|w| {
             w.key("type").text("input_text");
             text.write(w.key("text"));
             breakpoints::write_breakpoint(w, hint, losses);
         }),
-        PartKind::Image(media, detail) => {
-            let url = match media {
-                Media::Inline(kind, base64) => Cow::Owned(data(kind, base64)),
-                Media::Url(url) => Cow::Borrowed(&**url),
-                Media::Id(_) => return Err(ELSEWHERE),
-            };
-            w.object(|w| {
-                w.texts([("type", "input_image"), ("image_url", &url)]);
-                w.key("detail").text(detail.as_deref().unwrap_or("auto"));
-                breakpoints::write_breakpoint(w, hint, losses);
-            });
-        }
-        PartKind::Audio(base64, format) => w.object(|w| {
-            w.key("type").text("input_audio");
-            w.key("input_audio")
-                .object(|w| w.texts([("data", base64), ("format", format)]));
-        }),
-        PartKind::File(Media::Inline(kind, base64), name) => w.object(|w| {
-            losses.add_if(name.as_deref().is_some_and(str::is_empty), Field::FileName);
-            let name = name
-                .as_deref()
-                .filter(|name| !name.is_empty())
-                .unwrap_or("file");
-            w.texts([
-                ("type", "input_file"),
-                ("filename", name),
-                ("file_data", &data(kind, base64)),
-            ]);
+        PartKind::Image(media, detail) => w.object(|w| {
+            w.texts([("type", "input_image"), ("image_url", &media.address())]);
+            w.key("detail").text(detail.as_deref().unwrap_or("auto"));
             breakpoints::write_breakpoint(w, hint, losses);
         }),
+        PartKind::Audio(data, format) => write_sound(w, data, format),
         PartKind::File(Media::Url(url), name) => {
             losses.add_if(name.is_some(), Field::FileName);
             w.object(|w| {
@@ -409,7 +383,14 @@ fn write_part(
                 breakpoints::write_breakpoint(w, hint, losses);
             });
         }
-        PartKind::File(Media::Id(_), _) => return Err(ELSEWHERE),
+        PartKind::File(media, name) => w.object(|w| {
+            w.texts([
+                ("type", "input_file"),
+                ("filename", file_name(name, losses)),
+                ("file_data", &media.address()),
+            ]);
+            breakpoints::write_breakpoint(w, hint, losses);
+        }),
     }
     Ok(())
 }
