@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 const STILL: &[(&str, &[&str])] = &[];
 
 /// Files and folders with closures of several lines that have a name: still to be cleaned.
-const WITH_LONG_CLOSURES: &[&str] = &["crates/dialects/src/upstream"];
+const WITH_LONG_CLOSURES: &[&str] = &[];
 
 /// Files and folders with functions that take a tuple or an array apart: still to be cleaned.
 const WITH_PATTERN_PARAMETERS: &[&str] = &[];

@@ -114,55 +114,29 @@ impl Field {
     /// Returns a bit for each field that is one value for the whole request: an option. Each
     /// dialect has a table of them. Other fields have none.
     pub(crate) const fn option_bit(&self) -> u16 {
+        use Field::*;
         match self {
-            Field::MaxTokens => 1,
-            Field::Temperature => 1 << 1,
-            Field::TopP => 1 << 2,
-            Field::TopK => 1 << 3,
-            Field::FrequencyPenalty => 1 << 4,
-            Field::PresencePenalty => 1 << 5,
-            Field::Stop => 1 << 6,
-            Field::Seed => 1 << 7,
-            Field::Choices => 1 << 8,
-            Field::Logprobs => 1 << 9,
-            Field::Audio => 1 << 10,
-            Field::Effort => 1 << 11,
-            Field::User => 1 << 12,
-            Field::Metadata => 1 << 13,
-            Field::ServiceTier => 1 << 14,
-            Field::Messages
-            | Field::Message(_)
-            | Field::Part(..)
-            | Field::Calls(_)
-            | Field::CallId(_)
-            | Field::SecondResult
-            | Field::SystemRole
-            | Field::SystemMedia
-            | Field::ParticipantName
-            | Field::Reasoning
-            | Field::Thoughts
-            | Field::CallSignature
-            | Field::CallArguments
-            | Field::CustomCall
-            | Field::ImageDetail
-            | Field::FileName
-            | Field::OtherOfMessage(_)
-            | Field::CacheHint
-            | Field::Tools
-            | Field::Tool(_)
-            | Field::ToolParameters
-            | Field::ToolStrict
-            | Field::ToolChoice
-            | Field::ParallelCalls
-            | Field::Format
-            | Field::FormatDescription
-            | Field::FormatSchema
-            | Field::FormatStrict
-            | Field::Thinking
-            | Field::ThinkingType
-            | Field::ThinkingBudget
-            | Field::Other(_)
-            | Field::Rest => 0,
+            MaxTokens => 1,
+            Temperature => 1 << 1,
+            TopP => 1 << 2,
+            TopK => 1 << 3,
+            FrequencyPenalty => 1 << 4,
+            PresencePenalty => 1 << 5,
+            Stop => 1 << 6,
+            Seed => 1 << 7,
+            Choices => 1 << 8,
+            Logprobs => 1 << 9,
+            Audio => 1 << 10,
+            Effort => 1 << 11,
+            User => 1 << 12,
+            Metadata => 1 << 13,
+            ServiceTier => 1 << 14,
+            Messages | Message(_) | Part(..) | Calls(_) | CallId(_) | SecondResult | SystemRole
+            | SystemMedia | ParticipantName | Reasoning | Thoughts | CallSignature
+            | CallArguments | CustomCall | ImageDetail | FileName | OtherOfMessage(_)
+            | CacheHint | Tools | Tool(_) | ToolParameters | ToolStrict | ToolChoice
+            | ParallelCalls | Format | FormatDescription | FormatSchema | FormatStrict
+            | Thinking | ThinkingType | ThinkingBudget | Other(_) | Rest => 0,
         }
     }
 

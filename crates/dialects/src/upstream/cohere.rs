@@ -91,7 +91,7 @@ static RERANK: Protocol = Protocol {
     ..PROTOCOL
 };
 
-/// Returns the abilities of a model, by its name. No model takes a format beside tools.
+/// Returns the abilities of a model, by its name. No model takes a format together with tools.
 pub fn model_traits(model: &str) -> Traits {
     let unknown = Traits {
         structured_with_tools: false,

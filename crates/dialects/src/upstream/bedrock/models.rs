@@ -31,7 +31,7 @@ pub fn model_traits(model: &str) -> Traits {
 pub(super) enum Family {
     /// Anthropic's models.
     Claude,
-    /// Amazon's models since the second generation. They can be told to think.
+    /// Amazon's models since the second generation. They can be asked to think.
     Nova2,
     /// Amazon's models of the first generation.
     Nova,

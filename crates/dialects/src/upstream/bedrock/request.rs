@@ -59,7 +59,7 @@ const TIERS: Words = &[
     ("reserved", Some("reserved")),
 ];
 
-/// Writes a request. The path says which model it is for, and if it streams.
+/// Writes a request. The path names the model, and the method for a stream.
 pub fn write_request(request: &Request<'_>, target: &Target<'_>) -> Result<Written, FieldRefused> {
     let traits = &target.traits;
     let may_call = request.tool_choice != Some(ToolChoice::None);

@@ -6,7 +6,7 @@ use crate::neutral::traits::Traits;
 use crate::neutral::{Field, FieldRefused, Message, PartKind, Request, Role, ToolKind};
 use crate::upstream::shared::options::check_options;
 
-/// Refuses what cannot be sent. `shows_tools` says if the model is shown the tools. `is_image`
+/// Refuses what cannot be sent. `shows_tools` is true if the model is shown the tools. `is_image`
 /// returns whether a part is an image, or the reason why it cannot be sent.
 pub(crate) fn refuse_unsupported(
     request: &Request<'_>,

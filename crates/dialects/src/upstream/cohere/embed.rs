@@ -1,4 +1,5 @@
-//! Vectors, by `POST /v2/embed`. Bedrock has the same form, where the path names the model.
+//! Vectors, by `POST /v2/embed`. Bedrock takes this form too; there the path names the
+//! model.
 
 use super::PROTOCOL;
 use crate::neutral::embedding::{Embedding, EmbeddingSupport};

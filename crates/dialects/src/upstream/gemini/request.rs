@@ -176,7 +176,7 @@ fn write_stops(options: &Options<'_>, w: &mut Writer, _: &mut LostFields) {
     w.list("stopSequences", stops, |w, stop| w.text(stop));
 }
 
-/// The bounds of penalties. Google says that 2, the upper bound, is out of bounds.
+/// The bounds of penalties. Google refuses 2, the upper bound in its documentation.
 const PENALTIES: [&str; 2] = ["-2", "1.99"];
 
 /// Writes the penalties, if the model takes any.
@@ -201,8 +201,8 @@ fn write_penalties(request: &Request<'_>, takes: bool, losses: &mut LostFields, 
     }
 }
 
-/// Writes the settings of thinking. Thoughts are shown if the model can think, unless it is told
-/// not to think. They cost the same if they are not shown.
+/// Writes the settings of thinking. Thoughts are shown if the model can think, unless the caller
+/// switches thinking off. Hidden thoughts would cost as much.
 fn write_thinking(options: &Options<'_>, w: &mut Writer, losses: &mut LostFields) {
     let (request, target) = (options.request, options.target);
     let Some(effort) = request.effort() else {
@@ -254,7 +254,7 @@ fn write_thinking(options: &Options<'_>, w: &mut Writer, losses: &mut LostFields
     });
 }
 
-/// The way in which a model is told to think.
+/// The way in which a model is asked to think.
 enum ThinkingOrder {
     /// The model thinks as it likes.
     Nothing,

@@ -110,8 +110,8 @@ static CLAUDE: Protocol = Protocol {
     ..VERTEX
 };
 
-/// Anthropic's count stands beside its models, as one of them, and the body names the model. Google
-/// says so in "Count tokens for Claude models".
+/// The count of tokens is a model of its own among Anthropic's models, and the body names the model
+/// that is asked (Google's documentation, "Count tokens for Claude models").
 const CLAUDE_COUNTING: Counting = Counting {
     path: |path| {
         let (models, _) = path.strip_suffix(":rawPredict")?.rsplit_once('/')?;
@@ -145,7 +145,7 @@ fn is_claude(model: &str) -> bool {
     name.starts_with("claude-") || model.starts_with("publishers/anthropic/")
 }
 
-/// Returns whether an error comes from Anthropic's part of the service: it says that it is one.
+/// Returns whether an error comes from Anthropic's part of the service: its type is `error`.
 fn is_anthropics_error(body: &[u8]) -> bool {
     let mut found = false;
     let _read = Cursor::new(body).maybe_members(|key, value| {

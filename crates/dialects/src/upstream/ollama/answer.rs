@@ -1,5 +1,5 @@
-//! This module reads Ollama's answers: one object, or one object in each line. Both have the same
-//! fields. The last line says that it is the last.
+//! This module reads Ollama's answers: one object, or one object in each line. Both have
+//! these fields. The last line has `done`.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;

@@ -35,7 +35,7 @@ pub(super) const OPTIONS: [&[Row]; 4] = options::table([
 pub fn write_request(request: &Request<'_>, target: &Target<'_>) -> Result<Written, FieldRefused> {
     let traits = &target.traits;
     flat::refuse_unsupported(request, traits, false)?;
-    // No field can make a model call a tool, whatever the catalog says about the model.
+    // No field can make a model call a tool, whatever traits the catalog has for the model.
     let offer = flat::choose_tools(
         request,
         &Traits {
@@ -129,7 +129,7 @@ fn write_message<'r>(
     });
 }
 
-/// Writes the pictures beside the text, as base64 without a data URL.
+/// Writes the pictures next to the text, as base64 without a data URL.
 fn write_images(w: &mut Writer, message: &Message<'_>, losses: &mut LostFields) {
     w.list("images", &message.content, |w, part| {
         // Pictures at other places were refused before.

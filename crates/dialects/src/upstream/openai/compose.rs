@@ -35,7 +35,7 @@ pub(crate) const OPTIONS: [&[Row]; 3] = options::table([
 /// The most texts at which to stop.
 const MAX_STOPS: usize = 4;
 
-/// Writes a request. `fetches` says that the server fetches pictures.
+/// Writes a request. `fetches` is true if the server fetches pictures.
 pub(crate) fn compose_request(
     request: &Request<'_>,
     target: &Target<'_>,

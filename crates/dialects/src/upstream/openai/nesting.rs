@@ -1,5 +1,5 @@
 //! What requests of both of OpenAI's formats have. In chat completions, the members of a tool or of
-//! a format stand in an object of their own. In Responses, they stand beside its type.
+//! a format stand in an object of their own. In Responses, they stand next to its type.
 
 use std::borrow::Cow;
 
@@ -35,7 +35,8 @@ const TIERS: Words = &[
     ("priority", Some("priority")),
 ];
 
-/// Lowers the maximum of tokens to that of the model's traits, or else to the one of its name.
+/// Lowers the maximum of tokens to the maximum in the model's traits, or else to the known maximum
+/// of a model of this name.
 pub(super) fn limit_tokens(options: &mut Options<'_>, losses: &mut LostFields) {
     let target = options.target;
     let known = target.traits.max_output;
@@ -95,7 +96,7 @@ pub(super) fn write_sound(w: &mut Writer, data: &str, format: &str) {
 }
 
 impl Nesting {
-    /// Writes the members that stand under this key, or beside it.
+    /// Writes members: in an object under this key, or next to the type.
     fn members(self, w: &mut Writer, key: &'static str, members: impl FnOnce(&mut Writer)) {
         match self {
             Nesting::Nested => w.key(key).object(members),

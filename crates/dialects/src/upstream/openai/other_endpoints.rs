@@ -327,7 +327,7 @@ struct Continuation {
 }
 
 impl Continuation {
-    /// More choices than these are asked for by nobody.
+    /// The most choices of an answer.
     const MAX_CHOICES: usize = 1 << 16;
 
     fn end(&self, emit: Emit<'_>) {

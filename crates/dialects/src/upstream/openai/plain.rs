@@ -1,8 +1,8 @@
 //! A plain answer is a whole answer that is standard already: nothing of it changes but the model's
 //! name. Most answers are plain. One scan reads them.
 //!
-//! Whatever may have to change, or to be refused, is left to [`read_plain_answer`](super::answer),
-//! which makes exactly the same of a plain answer.
+//! An answer that may have to change, or to be refused, is left to
+//! [`of_any_form`](super::answer::of_any_form), whose result for a plain answer is identical.
 
 use super::meter::Counts;
 use super::names::{SHORT, STANDARD};
@@ -24,7 +24,7 @@ const NOT_PLAIN: Broken = Broken {
     why: "the answer is not plain",
 };
 
-/// Reads a whole answer, as [`read_plain_answer`](super::answer::answer) does. Returns `None` if it
+/// Reads a whole answer, as [`of_any_form`](super::answer::of_any_form) does. Returns `None` if it
 /// is not plain.
 pub(super) fn read_plain_answer(
     header: &AnswerHeader,

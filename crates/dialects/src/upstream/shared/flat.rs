@@ -99,7 +99,7 @@ pub(crate) fn has_content(message: &Message<'_>) -> bool {
         || has_thought
 }
 
-/// Checks that a part can be sent. The error says why it cannot.
+/// Checks that a part can be sent. The error is the reason why it cannot.
 fn check_part(
     role: Role,
     part: &Part<'_>,
@@ -244,7 +244,7 @@ pub(crate) fn object_arguments<'c>(call: &'c Call<'_>) -> Cow<'c, str> {
     }
 }
 
-/// Returns whether an upstream's message says that the prompt is too long for the model.
+/// Returns whether an upstream's message is about a prompt that is too long for the model.
 pub(crate) fn is_overflow(words: &str) -> bool {
     let words = words.to_ascii_lowercase();
     let any = |list: &[&str]| list.iter().any(|word| words.contains(word));

@@ -126,7 +126,7 @@ impl<'r> Options<'r> {
         }
     }
 
-    /// Lowers the maximum of tokens to that of the model.
+    /// Lowers the maximum of tokens to this maximum of the model.
     pub(crate) fn limit_tokens(&mut self, max_output: Option<u64>, losses: &mut LostFields) {
         if let Some((asked, limit)) = self
             .max_tokens
@@ -262,7 +262,7 @@ pub(crate) fn write_within(
 /// Notes the fields of a request that no provider takes as lost.
 pub(crate) fn lose_others(request: &Request<'_>, losses: &mut LostFields) {
     losses.add_if(request.has_budget(), Field::ThinkingBudget);
-    // Only a word for the effort says anything of the settings of thinking.
+    // Of the settings of thinking, only the effort that they come to can be written.
     losses.add_if(
         request.thinking.settings.is_some() && request.effort().is_none(),
         Field::Thinking,

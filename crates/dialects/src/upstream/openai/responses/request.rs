@@ -115,7 +115,7 @@ pub(super) fn write_request(
     Ok(Written::new(w, losses, undo))
 }
 
-/// Refuses tools whose calls could not be told from calls of functions.
+/// Refuses tools whose calls would look like calls of functions.
 fn refuse_custom_tools(request: &Request<'_>) -> Result<(), FieldRefused> {
     let mut tools = request.tools.iter();
     match tools.position(|tool| !matches!(tool.kind, ToolKind::Function(..))) {
