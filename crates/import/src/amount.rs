@@ -3,23 +3,26 @@
 
 use portcullis::conf::price::Million;
 
-/// A decimal number that is not negative: `digits` × 10^`exponent`.
+/// The decimals that an amount keeps.
+const DECIMALS: i32 = 18;
+
+/// A decimal number that is not negative.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Amount {
-    digits: u128,
-    exponent: i32,
+    /// The number in units of its last decimal, rounded up.
+    parts: u128,
+    is_exact: bool,
 }
 
 impl Amount {
     pub(super) const ZERO: Self = Self {
-        digits: 0,
-        exponent: 0,
+        parts: 0,
+        is_exact: true,
     };
 
     /// Reads a number such as `5`, `20_000`, `0.00000015` or `1.5e-07`. Returns `None` for anything
-    /// else, for negative numbers, and for numbers of more than 30 digits.
+    /// else, for negative numbers, and for numbers that are too large.
     pub(super) fn parse(text: &str) -> Option<Self> {
-        const MAX_DIGITS: usize = 30;
         const MAX_EXPONENT: u32 = 40;
         let text = text.strip_prefix('+').unwrap_or(text);
         let (number, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
@@ -28,70 +31,58 @@ impl Amount {
         let (whole, fraction) = plain.split_once('.').unwrap_or((&plain, ""));
         let digits = format!("{whole}{fraction}");
         let is_number = number.starts_with(|c: char| c.is_ascii_digit() || c == '.')
-            && digits.len() <= MAX_DIGITS
             && digits.bytes().all(|b| b.is_ascii_digit())
             && exponent.unsigned_abs() <= MAX_EXPONENT;
-        let amount = Self {
-            digits: digits.parse().ok().filter(|_| is_number)?,
-            exponent: exponent - i32::try_from(fraction.len()).ok()?,
+        let parts: u128 = digits.parse().ok().filter(|_| is_number)?;
+        let read = Self {
+            parts,
+            is_exact: true,
         };
-        Some(amount.plain())
+        read.scaled(DECIMALS + exponent - i32::try_from(fraction.len()).ok()?)
     }
 
-    /// Takes the zeros off the end.
-    fn plain(mut self) -> Self {
-        if self.digits == 0 {
-            return Self::ZERO;
-        }
-        while self.digits.is_multiple_of(10) {
-            self.digits /= 10;
-            self.exponent += 1;
-        }
-        self
+    /// Returns the number times a power of ten.
+    fn scaled(self, exponent: i32) -> Option<Self> {
+        let power = 10_u128.checked_pow(exponent.unsigned_abs());
+        let (parts, is_whole) = match power {
+            Some(power) if exponent < 0 => {
+                (self.parts.div_ceil(power), self.parts.is_multiple_of(power))
+            }
+            None if exponent < 0 => (1.min(self.parts), self.parts == 0),
+            power => (self.parts.checked_mul(power?)?, true),
+        };
+        Some(Self {
+            parts,
+            is_exact: self.is_exact && is_whole,
+        })
     }
 
     pub(super) fn is_zero(self) -> bool {
-        self.digits == 0
-    }
-
-    /// Returns the number of a million such things.
-    pub(super) fn million(self) -> Self {
-        Self {
-            exponent: self.exponent + 6,
-            ..self
-        }
-        .plain()
+        self.parts == 0
     }
 
     /// Returns the number as a whole one of units of 10^-`decimals`, rounded up, and whether it is
     /// exact. Returns `None` if it is too large.
     pub(super) fn units(self, decimals: i32) -> Option<(u64, bool)> {
-        let shift = self.exponent + decimals;
-        let power = 10_u128.checked_pow(shift.unsigned_abs());
-        if shift >= 0 {
-            let units = self.digits.checked_mul(power?)?;
-            return Some((u64::try_from(units).ok()?, true));
-        }
-        let Some(power) = power else {
-            return Some((u64::from(self.digits > 0), self.digits == 0));
-        };
-        Some((
-            u64::try_from(self.digits.div_ceil(power)).ok()?,
-            self.digits.is_multiple_of(power),
-        ))
+        let units = self.scaled(decimals - DECIMALS)?;
+        Some((u64::try_from(units.parts).ok()?, units.is_exact))
+    }
+
+    /// Returns the number of a million such things.
+    pub(super) fn million(self) -> Option<Self> {
+        self.scaled(6)
     }
 
     /// Writes the number with at most six decimals, rounded up, and whether it is exact.
     pub(super) fn text(self) -> Option<(String, bool)> {
-        let (millionths, exact) = self.units(6)?;
-        Some((Million(millionths).to_string(), exact))
+        let (millionths, is_exact) = self.units(6)?;
+        Some((Million(millionths).to_string(), is_exact))
     }
 
     /// Returns the number if it is a whole one.
     pub(super) fn whole(self) -> Option<u64> {
-        self.units(0)
-            .filter(|(_, exact)| *exact)
-            .map(|(units, _)| units)
+        let (number, is_exact) = self.units(0)?;
+        is_exact.then_some(number)
     }
 
     /// Returns these numbers as small whole ones in the same relation, and whether that is exact.
@@ -137,13 +128,13 @@ mod tests {
         ] {
             let amount = Amount::parse(written).unwrap_or_else(|| panic!("{written}"));
             assert_eq!(
-                amount.million().text(),
+                amount.million().unwrap().text(),
                 Some((million.to_owned(), true)),
                 "{written}"
             );
         }
         assert_eq!(
-            Amount::parse("1e-13").unwrap().million().text(),
+            Amount::parse("1e-13").unwrap().million().unwrap().text(),
             Some(("0.000001".to_owned(), false))
         );
         for wrong in [
@@ -195,7 +186,7 @@ mod tests {
 
         #[test]
         fn any_text_is_read_or_refused(text in ".{0,40}") {
-            let _ = Amount::parse(&text).map(|amount| (amount.million().text(), amount.whole(), Amount::ratio(&[amount, amount])));
+            let _ = Amount::parse(&text).map(|amount| (amount.million().and_then(Amount::text), amount.whole(), Amount::ratio(&[amount, amount])));
         }
     }
 }

@@ -108,8 +108,8 @@ impl Findings {
         }
     }
 
-    pub(super) fn list(&self) -> Ref<'_, [Finding]> {
-        Ref::map(self.list.borrow(), Vec::as_slice)
+    pub(super) fn list(&self) -> Ref<'_, Vec<Finding>> {
+        self.list.borrow()
     }
 
     /// Returns each finding once, in the order of the files and their lines. Where no lines are

@@ -45,10 +45,6 @@ pub(super) struct Known<'k, 'a> {
     ids: HashMap<&'k str, &'k str>,
     /// The models of each access group, and those of which it has only some targets.
     access: HashMap<&'k str, [Vec<&'k str>; 2]>,
-    /// The models that bound each key which may use them.
-    pub(super) for_each_key: Vec<&'k GroupDraft<'a>>,
-    /// Each name of a model, under each name that a budget for it may have.
-    by_budget: HashMap<&'k str, Vec<&'k str>>,
 }
 
 impl<'k, 'a> Known<'k, 'a> {
@@ -58,12 +54,6 @@ impl<'k, 'a> Known<'k, 'a> {
             catalog,
             ids: HashMap::new(),
             access: HashMap::new(),
-            for_each_key: made
-                .groups
-                .iter()
-                .filter(|group| !group.of_keys.is_empty())
-                .collect(),
-            by_budget: HashMap::new(),
         };
         for group in &made.groups {
             for alias in &group.aliases {
@@ -74,11 +64,6 @@ impl<'k, 'a> Known<'k, 'a> {
         known
             .ids
             .extend(made.groups.iter().map(|group| (&*group.name, &*group.name)));
-        for name in known.ids.keys().copied().filter(|name| !name.contains('*')) {
-            for budget in budget_names(name) {
-                known.by_budget.entry(budget).or_default().push(name);
-            }
-        }
         known
     }
 
@@ -105,6 +90,18 @@ impl<'k, 'a> Known<'k, 'a> {
         self.names().filter(|name| name.contains('*'))
     }
 
+    /// Returns the models that bound each key which may use them, of those that this key may use.
+    pub(super) fn binding(&self, usable: &Usable) -> Vec<&'k GroupDraft<'a>> {
+        let groups = self
+            .made
+            .groups
+            .iter()
+            .filter(|group| !group.of_keys.is_empty());
+        groups
+            .filter(|group| usable.may_have(&group.name))
+            .collect()
+    }
+
     /// Returns the models that a limit of requests or tokens under this name counts.
     pub(super) fn limited(&self, name: &str) -> BTreeSet<&'k str> {
         match self.id(name) {
@@ -125,9 +122,11 @@ impl<'k, 'a> Known<'k, 'a> {
         is_nearer: impl Fn(&str) -> bool,
     ) -> BTreeSet<&'k str> {
         let mut counted = BTreeSet::new();
-        for name in self.by_budget.get(budget).into_iter().flatten() {
-            if *name == budget || !is_nearer(name) {
-                counted.extend(self.id(name).filter(|id| usable.has(id)));
+        for (name, id) in &self.ids {
+            let is_counted = *name == budget
+                || (budget_names(name).any(|name| name == budget) && !is_nearer(name));
+            if is_counted && !name.contains('*') && usable.has(id) {
+                counted.insert(*id);
             }
         }
         for pattern in self.patterns().filter(|pattern| usable.may_have(pattern)) {
@@ -183,7 +182,8 @@ impl<'k, 'a> Known<'k, 'a> {
     ) -> Allowed {
         const ALIAS: &str = "is an alias: the model may be used by its own name, too";
         const GROUP: &str = "is an access group: its models are written out";
-        const PARTIAL: &str = "does not count with an access group that has only some targets of a model: write the models by hand";
+        const PARTIAL: &str =
+            "does not count with an access group of only some targets: write the models by hand";
         const GLOB: &str =
             "matches the ids of models only; in LiteLLM also models of the provider that it names";
         const OF_PATTERN: &str = "is a model of a pattern: it is there if the provider lists it";
@@ -235,8 +235,7 @@ impl<'k, 'a> Known<'k, 'a> {
                     match partial.first() {
                         None => item.report(Grade::Exact, GROUP),
                         Some(model) => item.manual(format!(
-                            "is an access group with only some targets of {}, so it does not give this model here: give these targets a \
-                             model of their own",
+                            "is an access group with only some targets of {}, which it does not give here: make a model of these targets",
                             quote_safely(model)
                         )),
                     }

@@ -43,7 +43,8 @@ const SECRET_HEADERS: [&str; 7] = [
 impl<'a> Drafting<'_, 'a> {
     /// Makes the account of an entry.
     pub(super) fn finish(mut self) -> Result<Draft, Lost> {
-        const CONCURRENCY: &str = "the account of this entry has this `concurrency`; a request over it goes to the next target";
+        const CONCURRENCY: &str =
+            "is the account's `concurrency`: a request over it goes to the next target";
         if let Some(spot) = self.take_first(&UNCARRIED) {
             let why = "Portcullis has no credential of this kind";
             return Err(spot.lost(Grade::Unsupported, why));
@@ -74,7 +75,7 @@ impl<'a> Drafting<'_, 'a> {
 
     /// Writes the preset or the dialect, and the address.
     fn write_server(&mut self, base: Option<&str>) -> Result<(), Lost> {
-        const INSECURE: &str = "the address is plain http: to a host that may be public, so `insecure: true` is written; use https: if the server has it";
+        const INSECURE: &str = "is plain http: to a host that may be public, so `insecure: true` is written: use https: if the server has it";
         let ours = self.row.ours;
         if base.is_none() && matches!(ours, Ours::Server(_) | Ours::Dialect("azure")) {
             return Err(self.without_address());
@@ -120,7 +121,7 @@ impl<'a> Drafting<'_, 'a> {
     /// Writes the headers that are sent with each request.
     fn write_headers(&mut self) {
         const NOT_CARRIED: &str =
-            "a header that may hold a secret, or that the gateway writes itself, is not carried";
+            "may hold a secret, or the gateway writes it itself: the header is left out";
         let mut headers = Fields::default();
         let organization = self.take("organization");
         if let Some(spot) = organization {
@@ -154,9 +155,8 @@ impl<'a> Drafting<'_, 'a> {
     /// are those of one read: of a whole answer, that is the answer, and of a stream each of its
     /// parts.
     fn write_timeouts(&mut self) {
-        const OF_ALL: &str = "is `timeouts.total` of whole answers, for all attempts of a request together, and `first_byte` and `idle` of \
-                              streams: LiteLLM counts each read, and does not end a stream that goes on";
-        const OF_WHOLE_ANSWERS: &str = "is `timeouts.total` of whole answers, for all attempts of a request together; streams have `stream_timeout`";
+        const OF_ALL: &str = "is `timeouts.total` of whole answers, for all attempts together, and `first_byte` and `idle` of streams: LiteLLM counts each read, and ends no stream";
+        const OF_WHOLE_ANSWERS: &str = "is `timeouts.total` of whole answers, for all attempts together; streams have `stream_timeout`";
         const OF_STREAMS: &str =
             "is `timeouts.first_byte` and `idle`: LiteLLM counts each read of a stream";
         let of_streams = self.read_timeout("stream_timeout", self.world.stream_timeout());

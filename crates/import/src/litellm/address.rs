@@ -14,7 +14,8 @@ use portcullis::catalog::resolve::parse_base;
 impl Drafting<'_, '_> {
     /// Finds the address, as the account's dialect writes it.
     pub(super) fn find_address(&mut self) -> Result<Option<String>, Lost> {
-        const UNUSABLE: &str = "is no address that can be used (https://HOST/PATH, without a user name, a query or a placeholder)";
+        const UNUSABLE: &str =
+            "must be https://HOST/PATH, without a user name, a query or a placeholder";
         let written = match self.row.ours {
             Ours::Dialect("bedrock") => {
                 self.take_first(&["aws_bedrock_runtime_endpoint", "api_base"])
@@ -79,7 +80,8 @@ fn split_path(url: &str) -> (&str, &str) {
 
 /// Turns LiteLLM's form of an address into ours. The second value is what may differ.
 fn url_of_dialect(row: &ProviderRow, url: &str) -> (String, Option<&'static str>) {
-    const TO_TRY: &str = "LiteLLM adds another path here than Portcullis may: try it with `portcullis doctor` or one request";
+    const TO_TRY: &str =
+        "LiteLLM may add another path here than Portcullis: try it with `portcullis doctor`";
     const MESSAGES: &str =
         "LiteLLM adds `/v1/messages` to this address; Portcullis adds `/messages`";
     let url = url.trim_end_matches('/');

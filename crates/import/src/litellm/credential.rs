@@ -133,8 +133,7 @@ impl Drafting<'_, '_> {
     /// Writes Bedrock's region and keys.
     pub(super) fn write_bedrock(&mut self) -> Result<(), Lost> {
         const BEARER: &str = "AWS_BEARER_TOKEN_BEDROCK";
-        const NO_KEYS: &str = "no keys of AWS are written: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY of the environment; \
-                               profiles and roles of the machine are not used";
+        const NO_KEYS: &str = "no keys of AWS are written: those of the environment, never profiles and roles of the machine";
         let region = self.read_word(&REGION)?;
         if self.draft.wish == "bedrock" {
             self.draft.wish = format!("bedrock-{region}");
@@ -196,8 +195,7 @@ impl Drafting<'_, '_> {
                 secret_file(".json")
             }
             (None, _) => {
-                const MESSAGE: &str = "no credentials are written, and Portcullis does not use those of the machine: put a service \
-                                       account's JSON key into the file that is named here";
+                const MESSAGE: &str = "no credentials are written, and those of the machine are not used: put a service account's JSON key into the file that is named here";
                 self.entry.name.manual(MESSAGE);
                 secret_file(".json")
             }

@@ -53,9 +53,7 @@ impl<'a> Drafting<'_, 'a> {
             spot.exact();
             return env_reference(name);
         }
-        spot.manual(
-            "the secret stands in the file itself: write it into the file that is named here",
-        );
+        spot.manual("is the secret itself: write it into the file that is named here");
         self.draft.literals.push(text.to_owned());
         secret_file(end)
     }

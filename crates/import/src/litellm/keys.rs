@@ -43,6 +43,8 @@ struct KeyDraft<'k> {
     caller: usize,
     models: Allowed,
     usable: Usable,
+    /// The first model without a price that it may use.
+    unpriced: Option<&'k str>,
     limits: Limits,
 }
 
@@ -53,8 +55,6 @@ struct Importer<'k, 'a> {
     known: Known<'k, 'a>,
     /// The models and patterns without a price.
     unpriced: BTreeSet<&'k str>,
-    /// The first model without a price, by the caller and by what a key may use.
-    lacking: HashMap<(usize, Allowed), Option<&'k str>>,
     common: &'k Common,
     inputs: &'k Inputs<'k>,
     callers: Vec<CallerDraft<'k>>,
@@ -76,7 +76,6 @@ pub(super) fn import_keys(
         findings,
         unpriced: known.unpriced().into_iter().collect(),
         known,
-        lacking: HashMap::new(),
         common,
         inputs,
         callers: Vec::new(),
@@ -182,17 +181,11 @@ impl<'k> Importer<'k, '_> {
     /// Reads the row of a team or a user.
     fn read_owner(&self, row: &Spot<'k>, owner: Owner<'k>, caller: &mut CallerDraft<'k>) {
         const OF_MODELS: &str =
-            "or another limit of single models is at its team or user, and callers have none";
+            "or another limit of models is at its team or user, and callers have none";
         self.findings.set_entry(format!("callers.{}", caller.name));
-        caller.limits = Limits::read(&LimitRow {
-            row: row.clone(),
-            budget: None,
-            spent_at: self.inputs.spent_at,
-        });
-        let bounds = &mut caller.limits.bounds;
         let is_user = matches!(owner, Owner::User(_));
-        caller.models = self.known.allowed_models(row, is_user, bounds);
-        bounds.add_row(Section::Row, row, "", false);
+        (caller.limits, caller.models) = self.read_row(row, None, is_user);
+        caller.limits.bounds.add_row(Section::Row, row, "", false);
         caller.is_blocked = is_blocked(row);
         // Callers have no limits of single models.
         if caller.limits.models_value().is_some() {
@@ -207,6 +200,7 @@ impl<'k> Importer<'k, '_> {
     fn take_key(&mut self, row: Spot<'k>, imported: &mut Imported) {
         const LEFT_OUT: &str =
             "limits of models that are not here are left out: the key cannot use those models";
+        const NO_BUDGET: &str = "names a budget that is not in the files: save /budget/list too";
         imported.keys.0 += 1;
         let Some(hash) = row.get_text("token").and_then(hash_of) else {
             row.manual("is no hash of a key: the key is left out");
@@ -228,7 +222,14 @@ impl<'k> Importer<'k, '_> {
         for field in ["token", "key_alias", "team_id", "user_id"] {
             row.filled(field).iter().for_each(Spot::exact);
         }
-        let (mut limits, models) = self.read_limits(&row);
+        let budget = self.rows.budget_of(&row);
+        let (mut limits, models) = self.read_row(&row, budget.as_ref(), false);
+        limits.bounds.add_row(Section::Row, &row, "", true);
+        if budget.is_none() && row.filled("budget_id").is_some() {
+            limits
+                .bounds
+                .add(Bound::because("budget_id", "budgets", NO_BUDGET));
+        }
         if let Owner::Team(team) = owner {
             self.findings.set_entry("");
             let is_for_teams = self.common.is_user_budget_for_teams;
@@ -242,7 +243,9 @@ impl<'k> Importer<'k, '_> {
         if limits.assign_to_models(&self.known, &usable) {
             row.approximate(LEFT_OUT);
         }
+        let mut unpriced = self.unpriced.iter().filter(|id| !id.contains('*'));
         let mut key = KeyDraft {
+            unpriced: unpriced.find(|id| usable.has(id)).copied(),
             row,
             owner,
             caller: index,
@@ -284,27 +287,23 @@ impl<'k> Importer<'k, '_> {
         self.findings.set_entry("");
     }
 
-    /// Reads the limits of a key, and the models that it names.
-    fn read_limits(&self, row: &Spot<'k>) -> (Limits, Allowed) {
-        const NO_BUDGET: &str = "names a budget that is not in the files: save /budget/list too";
-        let source = LimitRow {
-            row: row.clone(),
-            budget: self.rows.budget_of(row),
+    /// Reads the limits of a row, and the models that it names.
+    fn read_row(
+        &self,
+        row: &Spot<'k>,
+        budget: Option<&Spot<'k>>,
+        is_user: bool,
+    ) -> (Limits, Allowed) {
+        let mut limits = Limits::read(&LimitRow {
+            row,
+            budget,
             spent_at: self.inputs.spent_at,
-        };
-        let mut limits = Limits::read(&source);
-        let bounds = &mut limits.bounds;
-        match &source.budget {
-            Some(budget) => {
-                bounds.add_row(Section::Budget, budget, "litellm_budget_table", false);
-            }
-            None if row.filled("budget_id").is_some() => {
-                bounds.add(Bound::because("budget_id", "budgets", NO_BUDGET));
-            }
-            None => {}
+        });
+        if let Some(budget) = budget {
+            let bounds = &mut limits.bounds;
+            bounds.add_row(Section::Budget, budget, "litellm_budget_table", false);
         }
-        let models = self.known.allowed_models(row, false, bounds);
-        bounds.add_row(Section::Row, row, "", true);
+        let models = self.known.allowed_models(row, is_user, &mut limits.bounds);
         (limits, models)
     }
 
@@ -341,19 +340,10 @@ impl<'k> Importer<'k, '_> {
         fields
     }
 
-    /// Returns the first model without a price that a key may use. Many keys may use the same
-    /// models.
-    fn unpriced_model(&mut self, key: &KeyDraft<'_>) -> Option<&'k str> {
-        let mut models = self.unpriced.iter().filter(|id| !id.contains('*'));
-        let uses = (key.caller, key.models.clone());
-        let found = self.lacking.entry(uses);
-        *found.or_insert_with(|| models.find(|id| key.usable.has(id)).copied())
-    }
-
     /// Money cannot be counted where a price is unknown: a key with a budget is bound, or its
     /// budget is dropped.
     fn bind_by_price(&mut self, key: &mut KeyDraft<'_>) {
-        let lacking = self.unpriced_model(key);
+        let lacking = key.unpriced;
         let of_key = lacking.is_some() && key.limits.has_money();
         let of_models = key
             .limits
@@ -383,10 +373,9 @@ impl<'k> Importer<'k, '_> {
     }
 
     /// Returns what bounds a key and is not loosened: of the file, of its caller, and its own.
-    fn bounds_left(&mut self, key: &KeyDraft<'_>) -> Vec<Bound> {
+    fn bounds_left(&self, key: &KeyDraft<'_>) -> Vec<Bound> {
         let mut patterns = self.unpriced.iter().filter(|id| id.contains('*'));
-        let is_unpriced = patterns.any(|pattern| key.usable.may_have(pattern))
-            || self.unpriced_model(key).is_some();
+        let is_unpriced = key.unpriced.is_some() || patterns.any(|id| key.usable.may_have(id));
         let of_caller = self.callers.get(key.caller).map(|caller| &caller.limits);
         let limits = || [&key.limits].into_iter().chain(of_caller);
         let has_budget =

@@ -34,16 +34,16 @@ struct SpentOut {
 }
 
 /// Where a row's fields are: in the row itself, or else in its budget.
-pub(super) struct LimitRow<'a> {
-    pub(super) row: Spot<'a>,
-    pub(super) budget: Option<Spot<'a>>,
+pub(super) struct LimitRow<'r, 'a> {
+    pub(super) row: &'r Spot<'a>,
+    pub(super) budget: Option<&'r Spot<'a>>,
     /// The time, if what was spent so far is to be carried.
     pub(super) spent_at: Option<u64>,
 }
 
-impl<'a> LimitRow<'a> {
+impl<'a> LimitRow<'_, 'a> {
     fn get(&self, field: &str) -> Option<Spot<'a>> {
-        let of_budget = || self.budget.as_ref()?.filled(field);
+        let of_budget = || self.budget?.filled(field);
         self.row.filled(field).or_else(of_budget)
     }
 }
@@ -66,7 +66,7 @@ const NUMBERS_OF_MODELS: [(&str, &str); 4] = [
 
 impl Limits {
     /// Reads all limits of a row. What cannot be read at all is found by the walk over its fields.
-    pub(super) fn read(source: &LimitRow<'_>) -> Self {
+    pub(super) fn read(source: &LimitRow<'_, '_>) -> Self {
         let mut limits = Self::default();
         for (theirs, ours) in NUMBERS {
             if let Some(spot) = source.get(theirs) {
@@ -95,7 +95,7 @@ impl Limits {
                 .read_budget(&usd, period.as_ref(), "budget_limits");
             limits.report(&window, read, Grade::Approximate, "begins at zero");
         }
-        limits.read_numbers_of_models(&source.row);
+        limits.read_numbers_of_models(source.row);
         for (model, spot) in source
             .get("model_max_budget")
             .iter()
@@ -108,7 +108,7 @@ impl Limits {
 
     /// Reads what was spent from `max_budget`. A budget of a month counts it for this whole month,
     /// also if it was spent in the month before: never for too little.
-    fn read_spent(&mut self, source: &LimitRow<'_>) {
+    fn read_spent(&mut self, source: &LimitRow<'_, '_>) {
         const CARRIED: &str =
             "is in the new ledger, and counts for this day or this calendar month";
         let (Some(now), Some(spot)) = (source.spent_at, source.row.get("spend")) else {
@@ -199,10 +199,7 @@ impl Limits {
     /// Adds the limits of some models for each key that may use them. A key that has limits of
     /// single models of its own has these only, as in LiteLLM.
     pub(super) fn add_groups(&mut self, known: &Known<'_, '_>, usable: &Usable) {
-        let groups = known.for_each_key.iter();
-        let groups: Vec<_> = groups
-            .filter(|group| usable.may_have(&group.name))
-            .collect();
+        let groups = known.binding(usable);
         for field in ["requests_per_minute", "tokens_per_minute"] {
             if self
                 .models

@@ -75,7 +75,7 @@ impl ImportFrom for LiteLlm {
             ("callers", &[]),
         ];
         let head = head_comment(&inputs.config.name);
-        let catalog = write_file(&head, &sections, &findings.list());
+        let catalog = write_file(&head, &sections, &[]);
         let mut imported = Imported {
             files: vec![("catalog.yaml".to_owned(), catalog)],
             ..Imported::default()

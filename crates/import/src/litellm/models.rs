@@ -360,9 +360,7 @@ fn pattern_mismatch(id: &str, model: &str, draft: &Draft) -> Option<&'static str
     match (id.contains('*'), model.matches('*').count()) {
         (false, 0) => None,
         (true, 1) if is_listed => None,
-        (true, 1) => {
-            Some("this provider does not list its models, so each must be written by its name")
-        }
+        (true, 1) => Some("this provider does not list its models: write each by its name"),
         (true, _) => {
             Some("a pattern stands for the same names at the provider, with one `*` in both")
         }

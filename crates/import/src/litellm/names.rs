@@ -49,7 +49,8 @@ impl Taken {
     }
 }
 
-/// The names of entries that are left out, each with the environment variable that its entry needs, if that is the reason.
+/// The names of entries that are left out, each with the environment variable that its entry
+/// needs, if that is the reason.
 #[derive(Default)]
 pub(super) struct Missing(BTreeMap<String, Option<String>>);
 

@@ -5,6 +5,7 @@
 use super::draft::Draft;
 use super::entry::Entry;
 use super::node::Spot;
+use crate::amount::Amount;
 use crate::notes::Grade;
 use crate::write::Fields;
 use portcullis::conf::price::{Million, Rates, list};
@@ -35,8 +36,7 @@ struct RatesOut<'a> {
 
 /// Makes the price of a target, if one is written.
 pub(super) fn read_price(entry: &mut Entry<'_>) -> Option<New> {
-    const PARTIAL: &str = "a price here has `input` and `output`, and only a part of it is written: write `price` by hand, or the price \
-                           of Portcullis' own list is used";
+    const PARTIAL: &str = "is only a part of a price, which has `input` and `output`: write `price` by hand, or that of Portcullis' own list counts";
     let mut plain = RatesOut::read(entry, "");
     let mut lengths = LONG.into_iter();
     let long = lengths.find_map(|(end, above)| Some((above, RatesOut::read(entry, end)?)));
@@ -74,7 +74,10 @@ impl<'a> RatesOut<'a> {
             let Some(spot) = entry.take(&format!("{theirs}{end}")) else {
                 continue;
             };
-            let million = spot.amount().and_then(|amount| amount.million().text());
+            let million = spot
+                .amount()
+                .and_then(Amount::million)
+                .and_then(Amount::text);
             let Some((million, is_exact)) = million else {
                 spot.manual("is no price: write `price` by hand");
                 continue;

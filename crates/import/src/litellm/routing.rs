@@ -146,8 +146,7 @@ impl Rules {
         kinds: &BTreeMap<&str, &str>,
         fields: &mut Fields,
     ) {
-        const VECTORS: &str =
-            "a model of vectors has no fallbacks here: another model's vectors mean something else";
+        const VECTORS: &str = "has no fallbacks here: another model's vectors mean something else";
         const CHAIN: &str = "LiteLLM follows the fallbacks of fallbacks: they are written out here";
         let kind = group.kind.unwrap_or("chat");
         let direct = self.fallbacks.named_for(&group.name);
@@ -244,8 +243,8 @@ fn read_orders(targets: &[TargetDraft<'_>]) -> Option<Vec<u64>> {
 /// Reads the shares of the targets as LiteLLM does: by `weight`, else by `rpm`, else by `tpm`.
 /// Without any of these, all targets have the same.
 fn read_weights<'t>(targets: &'t [TargetDraft<'_>]) -> Vec<u32> {
-    const CAP: &str = "as a cap of the deployment it is not carried: Portcullis learns quotas from the provider's answers";
-    const USED_CAP: &str = "is the target's `weight`, as LiteLLM uses it; as a cap of the deployment it is not carried";
+    const CAP: &str = "is no cap here: Portcullis learns quotas from the provider's answers";
+    const USED_CAP: &str = "is the target's `weight`, as in LiteLLM, but no cap";
     let (mut is_found, mut ratio) = (targets.len() == 1, None);
     for index in 0..3 {
         let share = |target: &'t TargetDraft<'_>| target.shares.get(index)?.as_ref();

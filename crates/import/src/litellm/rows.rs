@@ -254,7 +254,7 @@ impl<'r> Rows<'r> {
             Some(known) => {
                 let other = format_place(known.file, None, &known.path);
                 let message = format!(
-                    "is {id}, of which {other} has another row: give the newest files only, and each row once"
+                    "is {id}, of which {other} has another row: give each row once, in the newest file"
                 );
                 Err(row_problem(file, &path, &message))
             }

@@ -169,13 +169,12 @@ const INFO: Fate = Fate::Info(
 const NOT_CARRIED: (Grade, &str) = (Grade::Unsupported, "has no counterpart, and is left out");
 const SPENT: Fate = Fate::Info(
     Grade::Unsupported,
-    "what was spent so far is not carried: Portcullis counts from its own ledger, so budgets begin at zero",
+    "is not carried: Portcullis counts from its own ledger, so budgets begin at zero",
 );
 const WATCHED: &str = "the access log, the metrics, the ledger and traces show what happens here";
 const ATTEMPTS: &str =
     "Portcullis has breakers, and tries other targets: `attempts` in server.yaml says how many";
-const DATABASE: &str = "what is in LiteLLM's database is not in this file: save its keys, and give them as --keys; add its models, \
-                        guardrails, policies and settings to the file first, since keys may be bound by them";
+const DATABASE: &str = "LiteLLM's database is not read: add its models, guardrails, policies and settings to the file, which may bound keys, and give its keys as --keys";
 
 const fn bound_by(word: &'static str) -> Fate {
     Fate::Bound(word, Free::Off, Whose::All)
@@ -305,7 +304,7 @@ const RULES: &[Rule] = {
         info_rule(General, "enable_tag_filtering", "Portcullis does not choose targets by tags"),
         setting_rule("num_retries max_retries allowed_fails cooldown_time retry_policy allowed_fails_policy model_group_retry_policy \
                        disable_cooldowns max_fallbacks retry_after", Fate::Info(Grade::Approximate, ATTEMPTS)),
-        info_rule(General, "master_key", "the master key is for LiteLLM's own API: here, `portcullis key` changes keys in files"),
+        info_rule(General, "master_key", "is for LiteLLM's own API: `portcullis key` changes keys here"),
         info_rule(General, "database_connection_pool_limit", "there is no database here"),
         manual_rule("store_model_in_db", "add the models of LiteLLM's database to the file, if there are some"),
         manual_rule("database_url", DATABASE),
@@ -316,11 +315,11 @@ const RULES: &[Rule] = {
         info_rule(General, "set_verbose json_logs debug log_raw_request_response", "write `log` in server.yaml if you need it"),
         manual_rule("max_parallel_requests", "write `concurrency` at accounts or callers: there is no cap for all together"),
         info_rule(General, "enable_pre_call_checks",
-            "a request that is too long goes to `fallbacks_on.context` after the provider has refused it"),
+            "a request that is too long for the provider goes to `fallbacks_on.context`"),
         manual_rule("coordination_redis use_redis_transaction_buffer", "several gateways share limits through `store` in server.yaml"),
         info_rule(General, "pass_through_endpoints", "requests to other paths are not passed through"),
         info_rule(General, "public_routes", "every path of the API needs a key here"),
-        manual_rule("use_x_forwarded_for", "write the addresses of your load balancers into `trusted_proxies` in server.yaml"),
+        manual_rule("use_x_forwarded_for", "write your load balancers into `trusted_proxies` in server.yaml"),
         manual_rule("max_request_size_mb", "write `limits.request_body` in server.yaml"),
         manual_rule("max_response_size_mb", "write `limits.response_body` in server.yaml"),
         info_rule(General, "disable_reset_budget", "budgets begin anew each day or each month here, without a switch"),
@@ -333,7 +332,7 @@ const RULES: &[Rule] = {
         info_rule(File, "callback_settings", WATCHED),
         // Entries of `model_list`.
         Rule(Params, "max_retries num_retries", Any, Fate::Info(Grade::Approximate, ATTEMPTS)),
-        info_rule(Params, "tags tag_regex", "Portcullis does not choose targets by tags: callers of every tag reach this one"),
+        info_rule(Params, "tags tag_regex", "Portcullis does not choose targets by tags: every caller reaches this one"),
         info_rule(Params, "temperature top_p seed stop frequency_penalty presence_penalty n user",
             "only `max_tokens` has a default here: callers send this themselves"),
         info_rule(Info, "id", "targets have no ids here"),

@@ -29,8 +29,7 @@ pub(super) struct Common {
 }
 
 /// The text for the database when its keys are given.
-const REST_OF_DATABASE: &str = "the keys of LiteLLM's database are given with --keys; its models, guardrails, policies and settings \
-                                are not: add what you use of them to the file, since keys may be bound by them";
+const REST_OF_DATABASE: &str = "of LiteLLM's database only the keys are read: add its models, guardrails, policies and settings to the file, which may bound keys";
 
 /// Reads all settings.
 pub(super) fn read_settings(world: &World<'_>, made: &mut Made<'_>) -> Common {
@@ -152,7 +151,7 @@ impl Common {
 fn report_timeout(section: &str, key: &str, spot: &Spot<'_>, world: &World<'_>) {
     const USED: &str = "is written at each account that has no time of its own";
     const HIDDEN: &str =
-        "is not used, as `litellm_settings.request_timeout` goes before it in LiteLLM";
+        "is not used: in LiteLLM `litellm_settings.request_timeout` goes before it";
     let times = [world.timeout(), world.stream_timeout()];
     match (section, key) {
         _ if times

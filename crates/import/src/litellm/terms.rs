@@ -73,8 +73,7 @@ impl<'a> Terms<'a> {
     pub(super) fn reserve(&self, pattern: &str, to: &mut OfKeys) {
         if self.is_reserved && pattern.contains('*') && pattern != self.name {
             let why = format!(
-                "in LiteLLM some or all may not use {}, and here a pattern answers to this name. To allow it, remove its entry from the \
-                 file; else write the models of the pattern by name",
+                "in LiteLLM some or all may not use {}, to which a pattern answers here: remove its entry to allow it, or write the models of the pattern by name",
                 quote_safely(self.name)
             );
             to.bounds.add(Bound {

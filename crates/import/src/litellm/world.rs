@@ -68,9 +68,7 @@ impl<'a> World<'a> {
     fn report_references(&self) {
         let variables = self.section("environment_variables");
         for (_, spot) in variables.into_iter().flat_map(Spot::entries) {
-            spot.manual(
-                "set this variable in the environment of the gateway if a secret is read from it",
-            );
+            spot.manual("set this variable for the gateway if a secret is read from it");
         }
         for spot in self.list("credential_list") {
             match ["credential_name", "credential_values"].map(|field| spot.filled(field)) {
@@ -145,9 +143,14 @@ impl<'a> World<'a> {
             return Err(spot.lost(Grade::Manual, "names no environment variable"));
         };
         self.variable(name).ok_or_else(|| {
-            let why = format!("{name} is not set here, and Portcullis reads only secrets from the environment. Set it and run this again");
+            let why = format!(
+                "{name} is not set here, and the gateway reads only secrets from its environment"
+            );
             let lost = *spot.lost(Grade::Manual, why);
-            Box::new(Finding { unset: Some(name.to_owned()), ..lost })
+            Box::new(Finding {
+                unset: Some(name.to_owned()),
+                ..lost
+            })
         })
     }
 

@@ -351,8 +351,8 @@ fn an_entrys_words_bound_its_models_keys() {
 fn left_out_entries_still_bound_their_names_keys() {
     const SAYS: &str =
         ", guardrails: [pii], default_api_key_rpm_limit: 3, max_budget: 5, budget_duration: 1d";
-    const RESERVED: &str = "in LiteLLM some or all may not use \"openai/x\", and here a pattern answers to this name. To allow it, \
-                            remove its entry from the file; else write the models of the pattern by name";
+    const RESERVED: &str = "in LiteLLM some or all may not use \"openai/x\", to which a pattern answers here: remove its entry to \
+                            allow it, or write the models of the pattern by name";
     let unknown = entries(SAYS, "").replace("openai/m2", "no-such-provider/m2");
     let alias = config(&["m"])
         + &format!("  - {{ model_name: big, litellm_params: {{ model: openai/b{SAYS} }} }}\n")
