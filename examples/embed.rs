@@ -18,7 +18,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let address = std::env::args()
         .nth(1)
         .unwrap_or_else(|| "127.0.0.1:8081".to_owned());
-    let mut loaded = load_folder(conf, Secrets::Resolve)?;
+    let mut loaded = load_folder(conf, Secrets::Read)?;
     // Your server listens. Portcullis needs the address to know when it is ready.
     loaded.server.listen = vec![Listen {
         address: address.parse()?,

@@ -134,10 +134,10 @@ impl Ledger {
         let Some(sink) = &self.sink else {
             return Vec::new();
         };
-        let _reading = sink.reading.lock();
-        let _nothing_moves = sink.writing.lock();
+        let _past_lock = sink.past_lock.lock();
+        let _write_lock = sink.write_lock.lock();
         if let Some(limits) = limits {
-            *sink.limits.lock() = Some(Arc::downgrade(limits));
+            *sink.started_limits.lock() = Some(Arc::downgrade(limits));
         }
         let read = past::read_past(&sink.path, now_ms);
         // If the file is missing while the ledger fails, its disk may not be there yet.
@@ -145,7 +145,7 @@ impl Ledger {
         let unknown = read.as_ref().map_or(true, |past| past.is_none() && failing);
         if unknown && let Some(limits) = limits {
             limits.note_unread_past();
-            *sink.owed.lock() = Some(Arc::downgrade(limits));
+            *sink.limits_without_past.lock() = Some(Arc::downgrade(limits));
         }
         let past = read.unwrap_or_else(|why| {
             // While the file cannot be written, the log has said why.
@@ -157,7 +157,7 @@ impl Ledger {
             None
         });
         let mut past = past.unwrap_or_default();
-        cut::split_dead_rows(&mut past, &sink.cut.lock(), now_ms);
+        cut::split_dead_rows(&mut past, &sink.taken_over_rows.lock(), now_ms);
         // Settling exchanges need the lock, and many rows may wait: they are read without the lock.
         // No other task takes them meanwhile.
         let mut chunks = std::mem::take(&mut sink.backlog.lock().chunks);
@@ -181,12 +181,12 @@ impl Ledger {
     /// they are added when it can be read for the first time. Reads the file.
     pub fn begin_callers(&self, callers: &Arc<Callers>) {
         let Some(sink) = &self.sink else { return };
-        let _reading = sink.reading.lock();
+        let _past_lock = sink.past_lock.lock();
         let mut known = sink.callers.lock();
         let is_read = month::add_month_use(&sink.path, now_millis(), callers);
         *known = SinkCallers {
             callers: Arc::downgrade(callers),
-            is_owed: is_read.is_err(),
+            lacks_this_month: is_read.is_err(),
         };
     }
 
@@ -201,7 +201,7 @@ impl Ledger {
         let Some(sink) = &self.sink else {
             return Ok(None);
         };
-        let _answering = sink.answering.try_lock().ok_or(report::Unanswered::Busy)?;
+        let _query_lock = sink.query_lock.try_lock().ok_or(report::Unanswered::Busy)?;
         self.flush();
         answer_from_file(sink, query, deadline, MAX_LINES)
     }
@@ -232,7 +232,7 @@ impl Ledger {
     pub fn finish(&self) {
         let Some(sink) = &self.sink else { return };
         let mut backlog = sink.backlog.lock();
-        backlog.last_try = backlog.error.is_some();
+        backlog.is_last_try = backlog.error.is_some();
         let timeout = FLUSH_TIMEOUT + Duration::from_millis(backlog.rows / ROWS_PER_MILLISECOND);
         sink.wait_until_written(backlog, timeout);
         // The next process finds what still runs. It must not take this process for dead before its
@@ -261,8 +261,8 @@ impl Ledger {
             } else {
                 LedgerState::Ok
             },
-            rows: sink.rows.load(Ordering::Relaxed),
-            dropped: sink.dropped.load(Ordering::Relaxed),
+            rows: sink.rows_written.load(Ordering::Relaxed),
+            dropped: sink.rows_dropped.load(Ordering::Relaxed),
             waiting,
             problem,
         }
@@ -289,7 +289,7 @@ impl Drop for Ledger {
     fn drop(&mut self) {
         if let Some(sink) = &self.sink {
             self.finish();
-            sink.backlog.lock().closing = true;
+            sink.backlog.lock().is_closing = true;
             sink.filled.notify_one();
         }
     }
@@ -303,7 +303,7 @@ fn answer_from_file(
     lines: usize,
 ) -> Result<Option<report::Answer>, report::Unanswered> {
     let opened = {
-        let _reading = sink.reading.lock();
+        let _past_lock = sink.past_lock.lock();
         read::Reader::open(&sink.path).map_err(report::Unanswered::Unreadable)?
     };
     let bounds = Some(report::AnswerBounds { deadline, lines });

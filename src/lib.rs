@@ -16,6 +16,7 @@
 //! | target | one way to serve a model: an account, and that account's name for the model |
 //! | endpoint | what an account's server is asked for: chat, or one of the other kinds |
 //! | dialect | the wire format of a provider; the crate [`dialects`] translates it |
+//! | desk | the part of the gateway that deals with callers |
 //! | front door | the format that a caller speaks: its ids, its errors, its streams |
 //! | catalog | all callers, keys, accounts and models; it never changes, a new one replaces it |
 //! | snapshot | a catalog, and the running state that belongs to its entries |
@@ -24,9 +25,9 @@
 //! | candidate | a target that may be tried for a request |
 //! | commit | the moment when an answer begins to leave for the caller; no other attempt follows |
 //! | hedge | a second attempt while a slow first one runs; the answer that commits first counts |
-//! | breaker | a switch that keeps requests away from a target's failing endpoint, and tests it |
-//! | limit | how much a caller, a key, or a key of one model may use in a time |
-//! | scope | a caller, a key, or a key of one model, with the use that is counted for it |
+//! | breaker | a switch that stops requests to a target's failing endpoint, until a test succeeds |
+//! | limit | how much a caller, a key, or a key's use of one model may consume in a time |
+//! | scope | a caller, a key, or a key's use of one model, with what is counted for it |
 //! | reservation | the most that an exchange is expected to use; limits hold it until it settles |
 //! | settling | the end of an exchange: its use replaces the reservation, and is written once |
 //! | ledger | the file with one row for each settled exchange |
@@ -44,7 +45,7 @@
 //!    the table of these stages.
 //! 5. [`exchange`] tries one target after another until an attempt commits. [`account`] says which
 //!    targets are fit. The request is written in the dialect of each target.
-//!    The head of [`exchange`] has the table of what is held meanwhile, and who lets it go.
+//!    The head of [`exchange`] has the table of what an exchange holds, and where it is released.
 //! 6. [`desk::relay`] takes the answer piece by piece, and [`desk::reply`] writes it to the caller.
 //! 7. [`desk::record`] settles the exchange when it ends. What is known then is a
 //!    [`settled::Settled`]; [`access_log`], [`metrics`], [`traces`] and [`ledger`] read it.
@@ -106,7 +107,7 @@
 //! | [`conf::secret_ref`] | names of environment variables and files that hold a secret |
 //! | [`conf::yaml`] | the YAML reader and the editor, which know the lines of a file |
 //! | **State of accounts and limits** | **what outlives a catalog** |
-//! | [`account`] | rests, breakers, latencies, quotas, connections; the choice of a target |
+//! | [`account`] | cool-downs, breakers, latencies, quotas, connections; the choice of a target |
 //! | [`item_cache`] | items of answers, kept for requests that refer to them |
 //! | [`ledger`] | the rows of settled exchanges, their sums, and reports of use and cost |
 //! | [`limits`] | what callers may use and have used: admission, reservation, settling |
@@ -145,7 +146,7 @@
 //! | [`status`] | the type of the page `/status` |
 //! | [`traces`] | spans of settled exchanges, for OpenTelemetry's receivers |
 //! | [`supervisor`] | messages to the service manager, such as systemd |
-//! | [`inventory`] | a catalog as operators compare it, and what a change of it means for whom |
+//! | [`inventory`] | a catalog as operators compare it: what a change means, and for whom |
 //!
 //! Two crates build on this one. Nothing here knows them.
 //!

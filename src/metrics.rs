@@ -38,7 +38,7 @@ use gone::Gone;
 pub(crate) use gone::LabelledName;
 use labelled::{EndsSeries, Labelled};
 use labels::{
-    AttemptLabels, DoorLabels, ExchangeLabels, Name, SidesLabels, TargetLabels, TokensLabels,
+    AttemptLabels, DoorLabels, ExchangeLabels, Name, PartyLabels, TargetLabels, TokensLabels,
     WordLabels,
 };
 use process::{Certificates, ThisProcess};
@@ -171,14 +171,14 @@ impl Metrics {
             ..
         } = settled;
         let model = request.pattern.as_ref().or(request.model.as_ref()).cloned();
-        let sides = SidesLabels {
+        let parties = PartyLabels {
             model,
             account: served.account.clone(),
             caller: sender.caller.clone(),
         };
         let mut labels = ExchangeLabels {
             door: request.door,
-            sides,
+            parties,
             outcome: outcome.name(),
         };
         let bound = &self.bound;
@@ -190,11 +190,11 @@ impl Metrics {
         {
             return;
         }
-        let counted = self.sets.admit(&labels.sides);
+        let counted = self.sets.admit(&labels.parties);
         // What is bound has series of the target, too, so it is shared only by exchanges of one.
         let has_its_target =
-            counted.model == labels.sides.model && counted.account == labels.sides.account;
-        labels.sides = counted;
+            counted.model == labels.parties.model && counted.account == labels.parties.account;
+        labels.parties = counted;
         if has_its_target {
             bound.with_series(&labels, |bound| self.count(settled, &labels, bound));
         } else {
@@ -219,7 +219,7 @@ impl Metrics {
         // Only the labels of a set are bounded. Targets and models are as many as the catalog has.
         let model = request.pattern.as_ref().or(request.model.as_ref());
         let (model, account) = (&model.cloned(), &served.account);
-        let sides = || labels.sides.clone();
+        let parties = || labels.parties.clone();
         let door = || DoorLabels::new(request.door, model);
         let of_door = |family: &Labelled<DoorLabels, Histogram>| family.get_or_create(&door());
         bound
@@ -253,10 +253,10 @@ impl Metrics {
             if count > 0 {
                 bound
                     .get_or_init(|| {
-                        let sides = sides();
+                        let parties = parties();
                         exchanges
                             .tokens
-                            .get_or_create(&TokensLabels { sides, kind })
+                            .get_or_create(&TokensLabels { parties, kind })
                     })
                     .inc_by(count);
             }
@@ -266,7 +266,7 @@ impl Metrics {
             Some(cost) => {
                 bound
                     .cost
-                    .get_or_init(|| exchanges.cost.get_or_create(&sides()))
+                    .get_or_init(|| exchanges.cost.get_or_create(&parties()))
                     .inc_by(cost.dollars());
             }
             None if usage.source != Source::None => {
@@ -282,7 +282,7 @@ impl Metrics {
         }
         if let Some((level, kind)) = spending.limited {
             let words = [("level", level.name()), ("limit", kind.name())];
-            let limit_labels = ([("caller", labels.sides.caller.clone())], words);
+            let limit_labels = ([("caller", labels.parties.caller.clone())], words);
             let refusals = || exchanges.limited.get_or_create(&limit_labels);
             match bound.limited.get_or_init(|| ((level, kind), refusals())) {
                 (limit, refusals) if *limit == (level, kind) => refusals.inc(),

@@ -40,7 +40,7 @@ pub use texts::Lookup;
 use crate::base::clock::Clock;
 use crate::base::lock::Lock;
 use crate::conf::config::{self, OnStoreDown};
-use crate::limits::{self, Ask, Bounds, Changes, LimitReached, Registry, Reservation};
+use crate::limits::{self, Ask, Bounds, Changes, LimitReached, Registry, Reservation, WHOLE_LIMIT};
 use crate::status::{StoreReport, StoreState};
 use inbox::{AdmissionRequest, Decision, Inbox};
 use prometheus_client::metrics::counter::Counter;
@@ -159,7 +159,7 @@ impl Store {
     pub async fn admit(&self, bounds: &Bounds<'_>, ask: Ask, now_ms: u64) -> Admission {
         let core = &self.core;
         if bounds.is_empty() {
-            return to_admission(limits::take_reservation(bounds, ask, now_ms, 1));
+            return to_admission(limits::take_reservation(bounds, ask, now_ms, WHOLE_LIMIT));
         }
         let began = Instant::now();
         let mut answer = match core.post_admission(bounds, ask, now_ms) {
@@ -196,9 +196,9 @@ impl Store {
     pub fn hint(&self, account: &str, model: &str, time: Duration) {
         let name = format!("{account} {model}");
         self.core.post(|inbox| {
-            inbox.hints.retain(|(other, _)| *other != name);
+            inbox.broken_targets.retain(|(other, _)| *other != name);
             // While the store is away, only so many hints are kept.
-            (inbox.hints.len() < 1_000).then(|| inbox.hints.push((name, time)))
+            (inbox.broken_targets.len() < 1_000).then(|| inbox.broken_targets.push((name, time)))
         });
     }
 
@@ -223,7 +223,7 @@ impl Store {
                 .saturating_duration_since(inbox.since)
                 .as_secs(),
             address: self.core.settings.address.to_string(),
-            live: inbox.live,
+            live: inbox.live_gateways,
             waiting,
             clock_ahead_ms: inbox.clock_ahead_ms,
             error: inbox.error.clone(),
@@ -335,7 +335,7 @@ impl Core {
     }
 
     fn leave(&self) {
-        self.inbox.lock().leaving = true;
+        self.inbox.lock().is_leaving = true;
         self.work.notify_one();
     }
 }

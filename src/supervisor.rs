@@ -22,7 +22,8 @@ const SEND_TIMEOUT: Duration = Duration::from_millis(500);
 const STATUS_INTERVAL: Duration = Duration::from_secs(1);
 /// The time between two messages while a start takes long.
 const START_INTERVAL: Duration = Duration::from_secs(5);
-/// The message while a listener waits for its certificate: the start is not given up.
+/// The message while a listener waits for its certificate: it asks the service manager for 30 more
+/// seconds, so that it does not give the start up.
 const STARTING: &str =
     "EXTEND_TIMEOUT_USEC=30000000\nSTATUS=starting: the log says what is awaited";
 /// The shortest time between two messages to the watchdog.
@@ -35,7 +36,7 @@ const LAST_WORK: Duration = Duration::from_secs(10);
 pub struct Supervisor {
     socket: Option<(UnixDatagram, SocketAddr)>,
     watchdog: Option<Duration>,
-    /// The last message failed. A second failure is not logged.
+    /// True if the last message failed. A second failure is not logged.
     has_failed: Lock<bool>,
 }
 
@@ -48,10 +49,10 @@ impl Supervisor {
         let socket = open_socket(&name).inspect_err(|why| {
             log::warn!("NOTIFY_SOCKET: the service manager cannot be told anything: {why}")
         });
-        let text = |name| env::var(name).ok();
+        let read_variable = |name| env::var(name).ok();
         let watchdog = watchdog_interval(
-            text("WATCHDOG_USEC").as_deref(),
-            text("WATCHDOG_PID").as_deref(),
+            read_variable("WATCHDOG_USEC").as_deref(),
+            read_variable("WATCHDOG_PID").as_deref(),
             std::process::id(),
         );
         Supervisor {
@@ -61,8 +62,8 @@ impl Supervisor {
         }
     }
 
-    /// Tells that the process serves, then what it serves, and that it is alive. Goes on until the
-    /// process ends.
+    /// Sends `READY=1` once the process serves, then a status line whenever it changes, and signs
+    /// of life if they are expected. Goes on until the process ends.
     pub async fn keep_informed(&self, live: &Live, drain: &Drain) {
         if self.socket.is_none() {
             return;
@@ -79,12 +80,13 @@ impl Supervisor {
         });
         let mut last_status = String::new();
         // A process that is stopped before it serves was never ready.
-        let mut first = if drain.ready() { "READY=1\n" } else { "" };
+        let mut ready_line = if drain.ready() { "READY=1\n" } else { "" };
         loop {
             let status = status_line(live, drain);
             if status != last_status {
-                self.send_message(&format!("{first}STATUS={status}"));
-                (first, last_status) = ("", status);
+                self.send_message(&format!("{ready_line}STATUS={status}"));
+                ready_line = "";
+                last_status = status;
             }
             if self.watchdog.is_some() {
                 self.send_message("WATCHDOG=1");
@@ -131,9 +133,14 @@ fn open_socket(name: &OsStr) -> io::Result<(UnixDatagram, SocketAddr)> {
     Ok((socket, address))
 }
 
-/// Returns the time within which the service manager must hear from this process, if it wants to.
-fn watchdog_interval(microseconds: Option<&str>, pid: Option<&str>, own: u32) -> Option<Duration> {
-    let is_ours = pid.is_none_or(|pid| pid.parse() == Ok(own));
+/// Returns the time within which the service manager expects a sign of life. `None` if it expects
+/// none, or none of this process.
+fn watchdog_interval(
+    microseconds: Option<&str>,
+    pid: Option<&str>,
+    own_pid: u32,
+) -> Option<Duration> {
+    let is_ours = pid.is_none_or(|pid| pid.parse() == Ok(own_pid));
     let time = microseconds?
         .parse()
         .ok()

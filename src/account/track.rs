@@ -17,7 +17,7 @@ use super::quota::Headroom;
 use crate::base::lock::Lock;
 use crate::series::Series;
 use dialects::Endpoint;
-pub use guard::{AttemptGuard, Failed, Left};
+pub use guard::{AttemptGuard, FailureEffect, LeaveEffect};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant, SystemTime};

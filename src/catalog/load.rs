@@ -33,13 +33,13 @@ const DEFAULT_FOLDERS: [&str; 2] = ["conf", "/etc/portcullis"];
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Secrets {
     /// Secrets are read, as `serve` does.
-    Resolve,
+    Read,
     /// Stand-ins take the place of secrets, and of CA and certificate files: for checks where they
     /// are absent.
-    Assume,
+    StandIns,
     /// Secrets are read if they can be, and stand-ins take the place of the others: for commands
     /// that need one of them.
-    IfThere,
+    ReadIfPossible,
 }
 
 /// Everything that `serve` starts from.
@@ -240,7 +240,7 @@ pub fn read_server(conf: &Path, secrets: Secrets) -> Result<Server, Problems> {
         ] {
             *path = conf.join(&*path);
             let (wrong, list) = match read_regular_file(path, LARGEST_NAMED) {
-                _ if secrets != Secrets::Resolve => continue,
+                _ if secrets != Secrets::Read => continue,
                 Ok(pem) if String::from_utf8_lossy(&pem).contains(mark) => continue,
                 Ok(_) => (
                     format!("the file is not PEM with a `-----BEGIN … {mark}`"),
@@ -282,7 +282,7 @@ pub fn read_server(conf: &Path, secrets: Secrets) -> Result<Server, Problems> {
 /// Returns the address of the admin listener. Another error in `server.yaml` is no obstacle: the
 /// file is read once, at the start, and may have been edited since.
 pub fn admin_address(conf: &Path) -> Result<SocketAddr, Problems> {
-    let server = read_server(conf, Secrets::Assume);
+    let server = read_server(conf, Secrets::StandIns);
     server
         .map(|server| server.admin.address)
         .or_else(|problems| {
@@ -340,7 +340,7 @@ pub fn of_texts(conf: &Path, known: Texts, size: usize) -> ReadCatalog {
         FileList { paths, passed_over }
     });
     assemble_catalog(
-        ReferenceReader::new(conf, Secrets::Resolve, known),
+        ReferenceReader::new(conf, Secrets::Read, known),
         listed,
         size,
     )
@@ -478,7 +478,7 @@ pub fn resolve_assumed(conf: &Path, sources: &[CatalogFile]) -> Result<Catalog, 
         .iter()
         .map(|source| (source.name.clone(), source.text.clone()))
         .collect();
-    let mut references = ReferenceReader::new(conf, Secrets::Assume, Texts::default());
+    let mut references = ReferenceReader::new(conf, Secrets::StandIns, Texts::default());
     resolve_catalog(&texts, &mut |reference| references.look_up(reference))
 }
 

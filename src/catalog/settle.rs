@@ -4,7 +4,7 @@
 //! A file that is written in place looks like any other one at each moment, so only time tells that
 //! it is half written. A text is **whole** in one of these cases:
 //!
-//! * It stood still for [`QUIET`], and no writer is seen to hold it open.
+//! * It stood still for [`STILL_TIME`], and no writer is seen to hold it open.
 //! * A rename put it there, and it is still there at a second look.
 //! * It was found twice and then gave way to a text that does not begin with it. A writer that is
 //!   not done only adds.
@@ -15,7 +15,7 @@
 //! **Invariant:** no file waits for another one longer than that. The module is pure: its caller
 //! passes in the texts that were read, and the times.
 //!
-//! A file that is written without a pause never has a whole text. After [`ENDLESS`], a text that
+//! A file that is written without a pause never has a whole text. After [`ENDLESS_AFTER`], a text that
 //! was found while no writer had the file open is **closed**: it may be looked at, though it is not
 //! known to be whole. It gave way to a text that does not begin with it, and for [`CLOSED_PERIOD`]
 //! no longer text was there, so it is hardly a part of one.
@@ -27,13 +27,13 @@ use std::time::{Duration, Instant};
 use super::texts::{FileText, Version};
 
 /// The time after which a file that stands still counts as no longer being written.
-pub const QUIET: Duration = Duration::from_millis(500);
+pub const STILL_TIME: Duration = Duration::from_millis(500);
 /// The time between two looks: if both find the same, the file was not in the middle of one write.
-pub const LOOK_INTERVAL: Duration = Duration::from_millis(100);
+pub const SECOND_LOOK: Duration = Duration::from_millis(100);
 /// The longest wait for a file that changes and is never quiet: its writer does not stop.
 pub const MAX_WAIT: Duration = Duration::from_millis(800);
 /// The time after which a file that keeps changing without a whole text is reported.
-pub const ENDLESS: Duration = Duration::from_secs(3);
+pub const ENDLESS_AFTER: Duration = Duration::from_secs(3);
 
 /// The time within which a file must have had no longer text than a closed one.
 pub const CLOSED_PERIOD: Duration = Duration::from_secs(1);
@@ -60,23 +60,23 @@ pub enum Sign {
 pub struct Settling {
     files: BTreeMap<PathBuf, TrackedFile>,
     /// The time at which somebody asked to look at once.
-    asked: Option<Instant>,
+    asked_at: Option<Instant>,
 }
 
 /// The state of one file that is followed.
 struct TrackedFile {
     /// The last text that is known to be whole; `None` if the file was never seen before.
     whole: Option<Version>,
-    /// The time at which the whole text was last there.
-    there: Instant,
-    /// The time since which there is a whole text that was not considered.
-    ripe: Option<Instant>,
-    /// The time at which the live text was last there.
-    live_at: Option<Instant>,
+    /// The time at which the whole text was last seen.
+    whole_seen_at: Instant,
+    /// The time since which no decision was made on the whole text.
+    undecided_since: Option<Instant>,
+    /// The time at which the live text was last seen.
+    live_seen_at: Option<Instant>,
     /// True if the whole text is the live one.
-    live: bool,
+    is_live: bool,
     /// The text that is there and is not known to be whole.
-    fresh: Option<UnsettledText>,
+    unsettled: Option<UnsettledText>,
     /// The last closed text, and when it was there.
     closed: Option<(Version, Instant)>,
     /// The length of the longest text within [`CLOSED_PERIOD`], and when it was there.
@@ -86,15 +86,16 @@ struct TrackedFile {
 struct UnsettledText {
     /// The text; `None` if a write cut across each read of it.
     version: Option<Version>,
-    /// The times at which the text was found first and last.
-    first: Instant,
-    last: Instant,
+    /// The time at which the text was found first.
+    first_seen_at: Instant,
+    /// The time at which the text was found last.
+    last_seen_at: Instant,
     /// The time since which the file holds something that is not known to be whole.
     since: Instant,
     /// True if it is another file than the one that was there before.
-    another: bool,
+    is_other_file: bool,
     /// True if it is another file, and a rename put it there.
-    renamed: bool,
+    was_renamed: bool,
     /// The sign of the file at the last look.
     sign: Sign,
 }
@@ -109,10 +110,19 @@ pub enum Ready {
     /// There are new whole texts.
     Whole {
         /// The time at which the oldest change was first seen.
-        since: Instant,
-        /// True if no other file is being written.
-        all: bool,
+        oldest_change: Instant,
+        /// True if each file has a whole text: no file is still being written.
+        all_are_whole: bool,
     },
+}
+
+/// The decision on whole texts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Decision {
+    /// The texts are live.
+    Live,
+    /// At least one of the texts is refused.
+    NotLive,
 }
 
 /// A change that is not live yet.
@@ -131,15 +141,15 @@ impl Settling {
     pub fn new(live: impl IntoIterator<Item = (PathBuf, Version)>, now: Instant) -> Self {
         let files = live.into_iter().map(|(path, version)| {
             let file = TrackedFile {
-                live_at: Some(now),
-                live: true,
+                live_seen_at: Some(now),
+                is_live: true,
                 ..TrackedFile::new(Some(version), now)
             };
             (path, file)
         });
         Self {
             files: files.collect(),
-            asked: None,
+            asked_at: None,
         }
     }
 
@@ -151,7 +161,7 @@ impl Settling {
     /// Returns what was last found at a path, unless a write cut across it.
     pub fn found(&self, path: &Path) -> Option<&Version> {
         let file = self.files.get(path)?;
-        match &file.fresh {
+        match &file.unsettled {
             Some(fresh) => fresh.version.as_ref(),
             None => file.whole.as_ref(),
         }
@@ -167,7 +177,7 @@ impl Settling {
         self.files
             .entry(path.to_owned())
             .or_insert_with(|| TrackedFile {
-                live: true,
+                is_live: true,
                 ..TrackedFile::new(Some(Version::missing()), now)
             });
     }
@@ -178,7 +188,7 @@ impl Settling {
         let file = match old {
             true => TrackedFile::new(Some(version), now),
             false => TrackedFile {
-                fresh: Some(UnsettledText::new(Some(version), now)),
+                unsettled: Some(UnsettledText::new(Some(version), now)),
                 ..TrackedFile::new(None, now)
             },
         };
@@ -194,7 +204,10 @@ impl Settling {
     /// consider and those that are there.
     pub fn keep(&mut self, wanted: impl Fn(&Path) -> bool) {
         self.files.retain(|path, file| {
-            wanted(path) || file.ripe.is_some() || file.fresh.is_some() || file.is_there()
+            wanted(path)
+                || file.undecided_since.is_some()
+                || file.unsettled.is_some()
+                || file.is_there()
         });
     }
 
@@ -206,13 +219,13 @@ impl Settling {
 
     /// Notes that somebody asked to look at once. A text that is found twice alike is then taken.
     pub fn ask(&mut self, now: Instant) {
-        self.asked = Some(now);
+        self.asked_at = Some(now);
     }
 
     /// Returns how long ago somebody asked, if that is less than [`MAX_WAIT`].
     fn asked_for(&self, now: Instant) -> Option<Duration> {
-        self.asked
-            .map(|asked| now.duration_since(asked))
+        self.asked_at
+            .map(|asked_at| now.duration_since(asked_at))
             .filter(|long| *long < MAX_WAIT)
     }
 
@@ -226,14 +239,26 @@ impl Settling {
 
     /// Returns what may be considered now.
     pub fn ready(&self, now: Instant) -> Ready {
-        let all = self.files.values().all(|file| file.fresh.is_none());
+        let all_are_whole = self.files.values().all(|file| file.unsettled.is_none());
         let looked_twice = self
             .asked_for(now)
-            .is_some_and(|long| long > 2 * LOOK_INTERVAL);
-        match self.files.values().filter_map(|file| file.ripe).min() {
-            None if all => Ready::Nothing,
-            Some(since) if all || looked_twice || now.duration_since(since) >= MAX_WAIT => {
-                Ready::Whole { since, all }
+            .is_some_and(|long| long > 2 * SECOND_LOOK);
+        match self
+            .files
+            .values()
+            .filter_map(|file| file.undecided_since)
+            .min()
+        {
+            None if all_are_whole => Ready::Nothing,
+            Some(oldest_change)
+                if all_are_whole
+                    || looked_twice
+                    || now.duration_since(oldest_change) >= MAX_WAIT =>
+            {
+                Ready::Whole {
+                    oldest_change,
+                    all_are_whole,
+                }
             }
             Some(_) | None => Ready::Wait,
         }
@@ -243,23 +268,22 @@ impl Settling {
     pub fn is_quiet(&self) -> bool {
         self.files
             .values()
-            .all(|file| file.fresh.is_none() && file.ripe.is_none())
+            .all(|file| file.unsettled.is_none() && file.undecided_since.is_none())
     }
 
     /// Returns the whole texts that are to be considered.
     pub fn whole(&self) -> WholeTexts {
-        let whole = |file: &TrackedFile| Some((file.whole.clone()?, file.there));
+        let whole = |file: &TrackedFile| Some((file.whole.clone()?, file.whole_seen_at));
         self.files
             .iter()
             .filter_map(|(path, file)| Some((path.clone(), whole(file)?)))
             .collect()
     }
 
-    /// Notes that these texts were considered. Texts that became whole meanwhile are still to be
-    /// considered.
-    pub fn considered(&mut self, texts: &WholeTexts, live: bool) {
+    /// Notes the decision on these texts. Texts that became whole meanwhile still wait for theirs.
+    pub fn note_decision(&mut self, texts: &WholeTexts, decision: Decision) {
         for (path, file) in &mut self.files {
-            let Some((version, there)) = texts.get(path) else {
+            let Some((version, seen_at)) = texts.get(path) else {
                 continue;
             };
             let same = file
@@ -267,36 +291,40 @@ impl Settling {
                 .as_ref()
                 .is_some_and(|whole| whole.text == version.text);
             if same {
-                file.ripe = None;
+                file.undecided_since = None;
             }
-            if live {
-                (file.live, file.live_at) = (same, Some(if same { file.there } else { *there }));
+            if decision == Decision::Live {
+                file.is_live = same;
+                file.live_seen_at = Some(if same { file.whole_seen_at } else { *seen_at });
             }
         }
     }
 
-    /// Returns the closed texts of the files that are written without a pause since [`ENDLESS`].
+    /// Returns the closed texts of the files that are written without a pause since [`ENDLESS_AFTER`].
     pub fn closed(&self, now: Instant) -> WholeTexts {
         let endless = self.files.iter().filter(|(_, file)| {
-            let since = file.fresh.as_ref().map(|fresh| fresh.since);
-            since.is_some_and(|since| now.saturating_duration_since(since) >= ENDLESS)
+            let since = file.unsettled.as_ref().map(|fresh| fresh.since);
+            since.is_some_and(|since| now.saturating_duration_since(since) >= ENDLESS_AFTER)
         });
         endless
             .filter_map(|(path, file)| Some((path.clone(), file.closed.clone()?)))
             .collect()
     }
 
-    /// Notes that these closed texts were considered. They are whole if they are live.
-    pub fn considered_closed(&mut self, texts: WholeTexts, live: bool, now: Instant) {
-        for (path, (version, there)) in texts {
+    /// Notes the decision on these closed texts. They are whole if they are live.
+    pub fn note_closed_decision(&mut self, texts: WholeTexts, decision: Decision, now: Instant) {
+        for (path, (version, seen_at)) in texts {
             let Some(file) = self.files.get_mut(&path) else {
                 continue;
             };
             file.closed.take_if(|(closed, _)| *closed == version);
-            if live {
-                (file.whole, file.there, file.ripe) = (Some(version), there, None);
-                (file.live, file.live_at) = (true, Some(there));
-                if let Some(fresh) = &mut file.fresh {
+            if decision == Decision::Live {
+                file.whole = Some(version);
+                file.whole_seen_at = seen_at;
+                file.undecided_since = None;
+                file.is_live = true;
+                file.live_seen_at = Some(seen_at);
+                if let Some(fresh) = &mut file.unsettled {
                     fresh.since = now;
                 }
             }
@@ -308,20 +336,18 @@ impl Settling {
     pub fn live(&self) -> impl Iterator<Item = (&Path, Instant)> {
         self.files
             .iter()
-            .filter_map(|(path, file)| Some((path.as_path(), file.live_at?)))
+            .filter_map(|(path, file)| Some((path.as_path(), file.live_seen_at?)))
     }
 
     /// Returns the change that is not live yet, if there is one.
     pub fn waiting(&self, now: Instant) -> Option<WaitingChange> {
-        let unsettled = |file: &TrackedFile| file.fresh.as_ref().map(|fresh| fresh.since);
-        let since = |file: &TrackedFile| file.ripe.into_iter().chain(unsettled(file)).min();
         let waits: Vec<_> = self
             .files
             .iter()
-            .filter_map(|(path, file)| Some((path, file, since(file)?)))
+            .filter_map(|(path, file)| Some((path, file, file.waits_since()?)))
             .collect();
-        let is_endless = |since: &Instant| now.saturating_duration_since(*since) >= ENDLESS;
-        let endless = |file: &TrackedFile| unsettled(file).filter(is_endless);
+        let is_endless = |since: &Instant| now.saturating_duration_since(*since) >= ENDLESS_AFTER;
+        let endless = |file: &TrackedFile| file.unsettled_since().filter(is_endless);
         Some(WaitingChange {
             since: waits.iter().map(|(.., since)| *since).min()?,
             files: waits.iter().map(|(path, ..)| (*path).clone()).collect(),
@@ -336,14 +362,13 @@ impl Settling {
 impl TrackedFile {
     /// Begins to track a file with this whole text, which is not live.
     fn new(whole: Option<Version>, now: Instant) -> Self {
-        let (ripe, live_at, live) = (None, None, false);
         Self {
             whole,
-            there: now,
-            ripe,
-            live_at,
-            live,
-            fresh: None,
+            whole_seen_at: now,
+            undecided_since: None,
+            live_seen_at: None,
+            is_live: false,
+            unsettled: None,
             closed: None,
             longest_length: None,
         }
@@ -353,9 +378,9 @@ impl TrackedFile {
     fn observe(&mut self, version: Option<Version>, sign: Sign, asked: bool, now: Instant) {
         let Some(version) = version else {
             // The file does not stand still. The text that was found before may still prove whole.
-            self.fresh
+            self.unsettled
                 .get_or_insert_with(|| UnsettledText::new(None, now))
-                .first = now;
+                .first_seen_at = now;
             return;
         };
         if let Some(whole) = self
@@ -365,23 +390,25 @@ impl TrackedFile {
         {
             // Nothing is new, or the text was changed back.
             *whole = version;
-            self.there = now;
-            (self.fresh, self.closed, self.longest_length) = (None, None, None);
-            if self.live {
-                self.live_at = Some(now);
+            self.whole_seen_at = now;
+            self.unsettled = None;
+            self.closed = None;
+            self.longest_length = None;
+            if self.is_live {
+                self.live_seen_at = Some(now);
             }
             return;
         }
-        let since = self.fresh.as_ref().map_or(now, |fresh| fresh.since);
+        let since = self.unsettled.as_ref().map_or(now, |fresh| fresh.since);
         let before = self
-            .fresh
+            .unsettled
             .as_ref()
             .map_or(self.whole.as_ref(), |fresh| fresh.version.as_ref());
         let id = |version: &Version| version.stat.map(|stat| stat.id);
-        let another = before.is_some_and(|before| id(before) != id(&version));
+        let is_other_file = before.is_some_and(|before| id(before) != id(&version));
         // A sign may be late, and may be about what was there before. A file that was written into
         // is the same file.
-        let renamed = another && sign == Sign::Renamed;
+        let was_renamed = is_other_file && sign == Sign::Renamed;
         // A file that is not there any more cannot be written to its end.
         let sign = if version.stat.is_some() {
             sign
@@ -391,16 +418,17 @@ impl TrackedFile {
         self.note_length(&version, now);
         let fresh = UnsettledText {
             since,
-            another,
-            renamed,
+            is_other_file,
+            was_renamed,
             sign,
             ..UnsettledText::new(Some(version), now)
         };
-        match self.fresh.take() {
+        match self.unsettled.take() {
             Some(mut same) if same.version == fresh.version => {
-                same.last = now;
-                (same.renamed, same.sign) = (same.another && sign == Sign::Renamed, sign);
-                let stood = now.duration_since(same.first);
+                same.last_seen_at = now;
+                same.was_renamed = same.is_other_file && sign == Sign::Renamed;
+                same.sign = sign;
+                let stood = now.duration_since(same.first_seen_at);
                 // Whoever writes the file again begins by emptying it.
                 let is_emptied = same
                     .version
@@ -410,26 +438,29 @@ impl TrackedFile {
                 // Whoever holds the file open may go on after any pause.
                 let is_open = sign == Sign::Open;
                 if !is_open
-                    && (stood >= QUIET
-                        || (stood >= LOOK_INTERVAL && (same.renamed || late || asked)))
+                    && (stood >= STILL_TIME
+                        || (stood >= SECOND_LOOK && (same.was_renamed || late || asked)))
                 {
                     self.take(same);
                 } else {
-                    self.fresh = Some(same);
+                    self.unsettled = Some(same);
                 }
             }
             Some(before) => {
                 let gave_way = before.is_proven_by(&fresh);
                 if before.is_closed_by(&fresh, self.longest_length) {
-                    self.closed = before.version.clone().map(|version| (version, before.last));
+                    self.closed = before
+                        .version
+                        .clone()
+                        .map(|version| (version, before.last_seen_at));
                 }
-                self.fresh = Some(fresh);
-                if gave_way && let Some(next) = &mut self.fresh {
+                self.unsettled = Some(fresh);
+                if gave_way && let Some(next) = &mut self.unsettled {
                     next.since = now;
                     self.take(before);
                 }
             }
-            None => self.fresh = Some(fresh),
+            None => self.unsettled = Some(fresh),
         }
     }
 
@@ -448,10 +479,23 @@ impl TrackedFile {
 
     fn take(&mut self, fresh: UnsettledText) {
         self.whole = fresh.version;
-        self.there = fresh.last;
-        self.live = false;
+        self.whole_seen_at = fresh.last_seen_at;
+        self.is_live = false;
         self.closed = None;
-        self.ripe.get_or_insert(fresh.since);
+        self.undecided_since.get_or_insert(fresh.since);
+    }
+
+    /// Returns the time since which the file has a text that is not known to be whole.
+    fn unsettled_since(&self) -> Option<Instant> {
+        self.unsettled.as_ref().map(|fresh| fresh.since)
+    }
+
+    /// Returns the time since which a change of the file waits.
+    fn waits_since(&self) -> Option<Instant> {
+        self.undecided_since
+            .into_iter()
+            .chain(self.unsettled_since())
+            .min()
     }
 
     /// Returns whether there is such a file, as far as is known.
@@ -465,21 +509,21 @@ impl TrackedFile {
 impl UnsettledText {
     /// Makes a text that is found for the first time.
     fn new(version: Option<Version>, now: Instant) -> Self {
-        let sign = Sign::Unknown;
         Self {
             version,
-            first: now,
-            last: now,
+            first_seen_at: now,
+            last_seen_at: now,
             since: now,
-            another: false,
-            renamed: false,
-            sign,
+            is_other_file: false,
+            was_renamed: false,
+            sign: Sign::Unknown,
         }
     }
 
     /// Returns whether the text was whole, now that `next` took its place.
     fn is_proven_by(&self, next: &UnsettledText) -> bool {
-        let was_twice = self.renamed || self.last.duration_since(self.first) >= LOOK_INTERVAL;
+        let was_twice =
+            self.was_renamed || self.last_seen_at.duration_since(self.first_seen_at) >= SECOND_LOOK;
         self.sign != Sign::Open && was_twice && self.is_no_beginning_of(next)
     }
 

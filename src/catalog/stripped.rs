@@ -10,7 +10,7 @@ use http::HeaderValue;
 use super::rotation::KeySecret;
 use super::{Account, AwsKeys, Catalog, Model, Network, Signer, Target};
 use crate::base::secret::Secret;
-use crate::conf::secret_ref::ASSUMED;
+use crate::conf::secret_ref::STAND_IN;
 use crate::signers::sigv4;
 
 impl Catalog {
@@ -97,8 +97,8 @@ fn with_accounts(model: &Model, accounts: &[Arc<Account>]) -> Model {
 
 impl Account {
     fn without_secrets(&self) -> Account {
-        let secret = || Secret::new(ASSUMED);
-        let mut value = HeaderValue::from_static(ASSUMED);
+        let secret = || Secret::new(STAND_IN);
+        let mut value = HeaderValue::from_static(STAND_IN);
         value.set_sensitive(true);
         Account {
             id: self.id.clone(),
@@ -137,7 +137,7 @@ impl Signer {
     /// Returns a signer whose signatures are worth nothing. Of an account that buys tokens, an
     /// explanation knows that without a signer.
     fn without_secrets(&self) -> Option<Signer> {
-        let secret = || Secret::new(ASSUMED);
+        let secret = || Secret::new(STAND_IN);
         match self {
             Signer::Aws(AwsKeys {
                 session_token,
@@ -149,7 +149,7 @@ impl Signer {
                 session_token: session_token.as_ref().map(|_| secret()),
                 signer: sigv4::Signer::new(
                     signer.region(),
-                    ASSUMED,
+                    STAND_IN,
                     &secret(),
                     session_token.as_ref().map(|_| secret()).as_ref(),
                 ),
@@ -234,14 +234,14 @@ callers:
                 account
                     .secrets()
                     .into_iter()
-                    .all(|secret| secret == ASSUMED),
+                    .all(|secret| secret == STAND_IN),
                 "{account:?}"
             );
             assert!(
                 account
                     .headers
                     .iter()
-                    .all(|(_, value)| value == ASSUMED && value.is_sensitive())
+                    .all(|(_, value)| value == STAND_IN && value.is_sensitive())
             );
         }
         assert!(

@@ -15,7 +15,7 @@ use base64::Engine as _;
 
 use crate::base::host::{FORBIDDEN, Host, host_and_port};
 use crate::base::secret::Secret;
-use crate::conf::secret_ref::ASSUMED;
+use crate::conf::secret_ref::STAND_IN;
 use dialects::wire::percent;
 
 /// The fault of a text that is no URL of a proxy, as the rest of a sentence.
@@ -147,7 +147,7 @@ impl Proxy {
         let shown = "(its URL is not read here)".to_owned();
         Proxy {
             tls: false,
-            host: ASSUMED.into(),
+            host: STAND_IN.into(),
             port: 80,
             shown,
             credential: None,
@@ -156,7 +156,7 @@ impl Proxy {
 
     /// Returns whether this only stands in for a proxy.
     pub fn is_assumed(&self) -> bool {
-        *self.host == *ASSUMED
+        *self.host == *STAND_IN
     }
 
     /// Returns the value of `proxy-authorization`, if the URL has a user.
@@ -166,7 +166,7 @@ impl Proxy {
 
     fn without_secret(&self) -> Proxy {
         Proxy {
-            credential: self.credential.as_ref().map(|_| Secret::new(ASSUMED)),
+            credential: self.credential.as_ref().map(|_| Secret::new(STAND_IN)),
             ..self.clone()
         }
     }
@@ -375,6 +375,6 @@ mod tests {
         let bare = ProxyChoice::parse("http://u:s3cret@p:1")
             .expect("a proxy")
             .without_secret();
-        assert_eq!(bare.marks(), [Some("http://p:1"), Some(ASSUMED)]);
+        assert_eq!(bare.marks(), [Some("http://p:1"), Some(STAND_IN)]);
     }
 }

@@ -28,13 +28,13 @@ pub enum Reference<'a> {
 }
 
 /// Stands in for a secret that is not read.
-pub const ASSUMED: &str = "assumed";
+pub const STAND_IN: &str = "assumed";
 
 impl Reference<'_> {
     /// Returns what stands in for what is named, where nothing is read.
     pub fn stand_in(self) -> &'static str {
         match self {
-            Self::Env(_) | Self::Optional(_) | Self::File(_) => ASSUMED,
+            Self::Env(_) | Self::Optional(_) | Self::File(_) => STAND_IN,
             Self::Ca(_) => "-----BEGIN CERTIFICATE-----",
         }
     }

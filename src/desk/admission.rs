@@ -3,7 +3,7 @@
 use super::record::Record;
 use crate::base::calendar;
 use crate::error::{FailureKind, Refusal};
-use crate::limits::{self, Ask, Bounds, LimitReached};
+use crate::limits::{self, Ask, Bounds, LimitReached, WHOLE_LIMIT};
 use crate::store::{Admission, Store};
 
 /// Takes the most that the request may use from the caller's limits, or returns the refusal.
@@ -26,7 +26,7 @@ pub(super) async fn admit_request(
                 return Err(Refusal::new(FailureKind::StoreDown, message).retry_after(1));
             }
         },
-        Some(_) | None => limits::take_reservation(bounds, ask, now, 1),
+        Some(_) | None => limits::take_reservation(bounds, ask, now, WHOLE_LIMIT),
     };
     let reservation = admitted.map_err(|refused| note_limit_reached(record, &refused))?;
     record.admit(reservation, generation);

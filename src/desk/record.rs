@@ -18,7 +18,7 @@ use crate::error::{FailureKind, Outcome, Refusal};
 use crate::exchange::producer::meter::Meter;
 use crate::figures::Figures;
 use crate::ledger::{Ledger, Row, Run, Runs};
-use crate::limits::{Left, Past, Reservation, Spent};
+use crate::limits::{LimitsLeft, Past, Reservation, Spent};
 use crate::live::{Live, Snapshot};
 use crate::metrics::Metrics;
 use crate::series::Step;
@@ -67,7 +67,7 @@ pub struct Record {
     /// The demand for the model, once the model is known.
     pub demand: Option<Arc<Demand>>,
     /// The rest of the caller's limits, which the answer's head shows.
-    pub left: Left,
+    pub left: LimitsLeft,
     /// The cost of what was used so far, if the price is known.
     cost: Option<Usd>,
     /// The reservation in the limits, and the generation of the catalog under which it was made.
@@ -106,7 +106,7 @@ impl Record {
             },
             snapshot: None,
             demand: None,
-            left: Left::default(),
+            left: LimitsLeft::default(),
             cost: None,
             reservation: None,
             is_settled: false,

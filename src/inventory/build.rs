@@ -8,7 +8,7 @@ use super::{
 use crate::base::calendar::format_system_time;
 use crate::catalog::{Account, Caller, Catalog, Key, Model, Signer, Target};
 use crate::conf::price::costs;
-use crate::limits::{Kind, Limits, Reserve};
+use crate::limits::{Kind, Limits, Reserve, WHOLE_LIMIT};
 use dialects::upstream::SignsWith;
 
 impl Inventory {
@@ -178,7 +178,7 @@ fn key_item(catalog: &Catalog, key: &Key) -> KeyItem {
 fn limit_amounts(limits: &Limits) -> Amounts {
     let each = Kind::ALL
         .into_iter()
-        .filter_map(|kind| Some((kind, kind.limit(limits, 1)?)));
+        .filter_map(|kind| Some((kind, kind.limit(limits, WHOLE_LIMIT)?)));
     let each = each.map(|(kind, number)| (kind.name().to_owned(), kind.amount(number)));
     let reserve = (limits.reserve != Reserve::Typical)
         .then(|| ("reserve".to_owned(), limits.reserve.name().into()));

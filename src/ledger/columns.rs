@@ -4,10 +4,11 @@ use super::Row;
 use crate::conf::price::Usd;
 use rusqlite::types::ValueRef;
 
-/// The largest sum of money that is written: SQLite can still add two of them.
+/// The largest sum of money that is written.
 pub(super) const MAX_MONEY: i64 = 1 << 62;
 
-/// The columns of a row, in the order of the table: SQLite copies the values of any other order.
+/// The columns of a row, in the order of the table (later versions added the last ones): if the
+/// order were another one, SQLite would copy each value once more.
 pub(super) const COLUMNS: [&str; 26] = [
     "at",
     "request_id",
@@ -36,11 +37,11 @@ pub(super) const COLUMNS: [&str; 26] = [
     "audio_ms",
     "characters",
 ];
-/// The placeholders for as many values.
+/// One placeholder for each of [`COLUMNS`].
 pub(super) const PLACEHOLDERS: &str =
     "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
 
-/// Returns the values of [`COLUMNS`].
+/// Returns the values of a row, in the order of [`COLUMNS`].
 pub(super) fn row_values(row: &Row) -> [ValueRef<'_>; COLUMNS.len()] {
     [
         integer_value(row.admitted_at),

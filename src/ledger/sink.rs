@@ -35,40 +35,41 @@ pub(super) struct Sink {
     pub(super) done: Condvar,
     /// Held while rows are on their way from memory to the file, so that
     /// [`Ledger::past`](super::Ledger::past) sees each row once.
-    pub(super) writing: Lock<()>,
-    /// Held while the file is opened, and while the past is read.
-    pub(super) reading: Lock<()>,
+    pub(super) write_lock: Lock<()>,
+    /// Held while the file is opened, and while the past is read. It is taken before `write_lock`.
+    pub(super) past_lock: Lock<()>,
     /// Held while a query is answered. While the writer has the file open, SQLite cannot close a
     /// reader's descriptor, but keeps it for the next reader. So there is one descriptor for
-    /// queries and one for the past, and a reader of the past need not wait for queries. Questions
-    /// of keys about themselves do not take it: their asker bounds their number.
-    pub(super) answering: Lock<()>,
-    /// The limits that have not got the use before this start yet, because the file could not be
-    /// read. Until something is written, all rows of the file are from before this start.
-    pub(super) owed: Lock<Option<Weak<Registry>>>,
-    /// The limits that have begun. They get the use of processes that are later found dead.
-    pub(super) limits: Lock<Option<Weak<Registry>>>,
+    /// queries and one for the past, and a reader of the past need not wait for queries. The query
+    /// of a key about its own use does not take this lock: its caller bounds how many run at once.
+    pub(super) query_lock: Lock<()>,
+    /// The limits that started while the file could not be read. They get the use of before this
+    /// start as soon as it can be read, and before the first write: later, the file would also
+    /// have rows that these limits have counted already.
+    pub(super) limits_without_past: Lock<Option<Weak<Registry>>>,
+    /// The limits that have started. They get the use of processes that are later found dead.
+    pub(super) started_limits: Lock<Option<Weak<Registry>>>,
     /// The use of callers, which gets the use of processes that are found dead.
     pub(super) callers: Lock<SinkCallers>,
     pub(super) running: Running,
-    /// The rows that this process made of the exchanges of dead processes. Limits that begin get
-    /// them one by one.
-    pub(super) cut: Lock<Vec<Row>>,
-    /// The sign to other processes that this one lives. It is there once the file has something of
-    /// running exchanges.
+    /// The rows that this process made of the exchanges of dead processes. Limits that start later
+    /// get these rows one by one.
+    pub(super) taken_over_rows: Lock<Vec<Row>>,
+    /// The sign to other processes that this one lives. It exists once the file has a row of a
+    /// running exchange.
     pub(super) life: Lock<Option<Life>>,
-    /// Rows written since the start.
-    pub(super) rows: AtomicU64,
-    /// Rows dropped since the start.
-    pub(super) dropped: AtomicU64,
+    /// The rows written since the start.
+    pub(super) rows_written: AtomicU64,
+    /// The rows dropped since the start.
+    pub(super) rows_dropped: AtomicU64,
 }
 
 /// The use of callers.
 #[derive(Default)]
 pub(super) struct SinkCallers {
     pub(super) callers: Weak<Callers>,
-    /// True if it began without the sums of this month, since the file could not be read.
-    pub(super) is_owed: bool,
+    /// True if the sums of this month are not in it yet, since the file could not be read.
+    pub(super) lacks_this_month: bool,
 }
 
 /// The rows and uses that wait to be written.
@@ -84,14 +85,13 @@ pub(super) struct Backlog {
     /// The time since which the oldest row waits.
     pub(super) since: Option<Instant>,
     /// True while the writer has taken rows.
-    pub(super) is_taken: bool,
+    pub(super) writer_has_rows: bool,
     /// True if somebody waits until everything is written.
-    pub(super) hurry: bool,
-    /// True if the file is tried at once although it could not be written: there is no later
-    /// chance.
-    pub(super) last_try: bool,
-    /// True if nothing comes any more.
-    pub(super) closing: bool,
+    pub(super) has_waiter: bool,
+    /// True if the file is tried at once although it could not be written: the process ends.
+    pub(super) is_last_try: bool,
+    /// True if no more rows come.
+    pub(super) is_closing: bool,
     /// True if the log has said that rows are dropped, since the file could last be written.
     pub(super) drop_logged: bool,
     /// The reason why the file cannot be written.
@@ -126,10 +126,10 @@ impl Sink {
         let mut backlog = self.backlog.lock();
         let bytes = row.bytes();
         if backlog.bytes.saturating_add(bytes) > MAX_WAITING_BYTES {
-            let is_news = !std::mem::replace(&mut backlog.drop_logged, true);
+            let is_first_drop = !std::mem::replace(&mut backlog.drop_logged, true);
             drop(backlog);
-            self.dropped.fetch_add(1, Ordering::Relaxed);
-            if is_news {
+            self.rows_dropped.fetch_add(1, Ordering::Relaxed);
+            if is_first_drop {
                 log::error!(
                     "the ledger {} cannot be written, and the rows that wait fill its memory: new rows are dropped until it can be written",
                     self.path.display()
@@ -164,12 +164,12 @@ impl Sink {
         timeout: Duration,
     ) {
         let end = Instant::now() + timeout;
-        while !backlog.is_empty() && (backlog.error.is_none() || backlog.last_try) {
+        while !backlog.is_empty() && (backlog.error.is_none() || backlog.is_last_try) {
             let left = end.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return;
             }
-            backlog.hurry = true;
+            backlog.has_waiter = true;
             self.filled.notify_one();
             backlog = wait_with_timeout(&self.done, backlog, left);
         }
@@ -188,7 +188,7 @@ impl Sink {
 impl Backlog {
     /// Returns whether nothing waits, and the writer has nothing.
     pub(super) fn is_empty(&self) -> bool {
-        self.rows == 0 && self.uses.is_empty() && !self.is_taken
+        self.rows == 0 && self.uses.is_empty() && !self.writer_has_rows
     }
 
     /// Returns when the oldest row is to be written, if one waits.
@@ -196,10 +196,10 @@ impl Backlog {
         self.since.map(|since| since + GATHER_TIME)
     }
 
-    /// Returns whether enough waits, or for long enough.
+    /// Returns whether a batch is to be written now.
     pub(super) fn is_due(&self, now: Instant) -> bool {
         let is_urgent =
-            self.hurry || self.closing || self.chunks.len() * CHUNK_ROWS >= MAX_BATCH_ROWS;
+            self.has_waiter || self.is_closing || self.chunks.len() * CHUNK_ROWS >= MAX_BATCH_ROWS;
         self.due().is_some_and(|due| is_urgent || now >= due)
     }
 
@@ -224,18 +224,18 @@ impl Backlog {
         if self.chunks.is_empty() {
             self.since = None;
         }
-        self.is_taken = true;
+        self.writer_has_rows = true;
         batch
     }
 
     /// Notes that a batch is written, or given up.
-    pub(super) fn settle(&mut self, batch: &Batch) {
+    pub(super) fn finish_batch(&mut self, batch: &Batch) {
         for row in batch.rows() {
             self.rows = self.rows.saturating_sub(1);
             self.bytes = self.bytes.saturating_sub(row.bytes());
         }
-        self.is_taken = false;
-        self.hurry = self.hurry && !self.is_empty();
+        self.writer_has_rows = false;
+        self.has_waiter = self.has_waiter && !self.is_empty();
     }
 
     /// Puts a batch that could not be written back to its place.
@@ -246,8 +246,8 @@ impl Backlog {
         for (key, used_at) in batch.uses {
             self.add_use(key, used_at);
         }
-        self.is_taken = false;
-        self.hurry = false;
+        self.writer_has_rows = false;
+        self.has_waiter = false;
         self.since.get_or_insert_with(Instant::now);
     }
 }

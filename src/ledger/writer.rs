@@ -87,7 +87,7 @@ impl Writer {
                 Ok(true) => {}
                 Ok(false) => return,
                 Err(_) => {
-                    self.sink.backlog.lock().is_taken = false;
+                    self.sink.backlog.lock().writer_has_rows = false;
                     self.note_failure(&Fault::new(PANICKED));
                 }
             }
@@ -95,7 +95,7 @@ impl Writer {
     }
 
     fn open_book(&self, timeout: Duration) -> Result<(Book, String), Fault> {
-        let _reading = self.sink.reading.lock();
+        let _past_lock = self.sink.past_lock.lock();
         Book::open_within(&self.sink.path, &self.instance, timeout)
     }
 
@@ -103,10 +103,10 @@ impl Writer {
     fn do_due_work(&mut self) -> bool {
         let sink = self.sink.clone();
         let backlog = self.wait(&sink);
-        let closing = backlog.closing;
+        let is_closing = backlog.is_closing;
         if self.book.is_none() {
             drop(backlog);
-            if closing {
+            if is_closing {
                 return false;
             }
             self.open();
@@ -124,7 +124,7 @@ impl Writer {
         if Instant::now() >= self.next_prune {
             self.prune();
         }
-        !(closing && (is_empty || self.book.is_none()))
+        !(is_closing && (is_empty || self.book.is_none()))
     }
 
     /// Waits until something is due.
@@ -139,10 +139,10 @@ impl Writer {
                 }
                 wake = wake.min(self.next_running_write);
                 wake = backlog.due().map_or(wake, |due| wake.min(due));
-            } else if backlog.last_try {
+            } else if backlog.is_last_try {
                 return backlog;
             }
-            if backlog.closing || now >= wake {
+            if backlog.is_closing || now >= wake {
                 return backlog;
             }
             backlog = wait_with_timeout(&sink.filled, backlog, wake - now);
@@ -159,7 +159,7 @@ impl Writer {
                 self.take_over().ok();
                 self.recall_callers();
                 if let Some(limits) = self.recall() {
-                    *self.sink.owed.lock() = Some(limits);
+                    *self.sink.limits_without_past.lock() = Some(limits);
                 }
                 // If something waits, writing it shows whether the file works.
                 let sink = self.sink.clone();
@@ -175,15 +175,15 @@ impl Writer {
 
     fn write(&mut self, sink: &Sink) {
         self.recall_callers();
-        let owed = self.recall();
+        let without_past = self.recall();
         let written = self.write_down(sink);
-        match owed {
+        match without_past {
             Some(_) if written => {
                 log::error!(
                     "the use before this start stays unknown: limits that began at zero count on from there"
                 )
             }
-            Some(limits) => *sink.owed.lock() = Some(limits),
+            Some(limits) => *sink.limits_without_past.lock() = Some(limits),
             None => {}
         }
     }
@@ -205,12 +205,12 @@ impl Writer {
 
     /// Writes a batch. Returns whether the batch is written.
     fn write_down(&mut self, sink: &Sink) -> bool {
-        let _writing = sink.writing.lock();
+        let _write_lock = sink.write_lock.lock();
         if !self.is_in_place(sink) {
             return false;
         }
         // Just now, limits have begun without the past.
-        if sink.owed.lock().is_some() {
+        if sink.limits_without_past.lock().is_some() {
             return false;
         }
         let Some(book) = &mut self.book else {
@@ -223,8 +223,8 @@ impl Writer {
         match written {
             Ok(Ok(())) => {
                 self.panicked = false;
-                sink.rows.fetch_add(count(), Ordering::Relaxed);
-                sink.backlog.lock().settle(&batch);
+                sink.rows_written.fetch_add(count(), Ordering::Relaxed);
+                sink.backlog.lock().finish_batch(&batch);
                 self.note_recovery();
             }
             Ok(Err(why)) => {
@@ -234,8 +234,8 @@ impl Writer {
             // A batch that panics twice would panic for ever.
             Err(_) if self.panicked => {
                 self.panicked = false;
-                sink.dropped.fetch_add(count(), Ordering::Relaxed);
-                sink.backlog.lock().settle(&batch);
+                sink.rows_dropped.fetch_add(count(), Ordering::Relaxed);
+                sink.backlog.lock().finish_batch(&batch);
                 self.note_failure(&Fault::new(PANICKED));
             }
             Err(_) => {
@@ -290,7 +290,7 @@ impl Writer {
         let path = self.sink.path.display();
         let was_failing = {
             let mut backlog = self.sink.backlog.lock();
-            backlog.last_try = false;
+            backlog.is_last_try = false;
             backlog.error.replace(why.message.as_str().into()).is_some()
         };
         self.sink.done.notify_all();
@@ -311,7 +311,7 @@ impl Writer {
         let failed = backlog.error.take().is_some();
         drop(backlog);
         if failed {
-            let dropped = self.sink.dropped.load(Ordering::Relaxed);
+            let dropped = self.sink.rows_dropped.load(Ordering::Relaxed);
             log::info!(
                 "the ledger {} can be written again; {dropped} rows were dropped since the start",
                 self.sink.path.display()

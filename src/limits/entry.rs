@@ -4,7 +4,7 @@
 //! An entry counts in this gateway only, and bounds only other entries. The admission takes a place
 //! of its own; by then the entry is given back.
 
-use super::{Bounds, Kind, LimitReached, Scope, lock_tallies};
+use super::{Bounds, Kind, LimitReached, Scope, WHOLE_LIMIT, lock_tallies};
 use std::sync::Arc;
 
 /// The places of one upload. Dropping the entry frees them.
@@ -29,11 +29,14 @@ pub fn enter_request(
     let mut tallies = lock_tallies(&bounds, now_ms);
     for (bound, tally) in tallies.iter().flatten() {
         let over = Kind::Concurrency
-            .limit(bound.limits, 1)
+            .limit(bound.limits, WHOLE_LIMIT)
             .and_then(|limit| tally.no_place(limit));
         let over = over.map(|over| (bound.scope, over)).into_iter();
-        if let Some(reached) = LimitReached::worst(over, || tally.left(bound.limits, 1, now_ms), 1)
-        {
+        if let Some(reached) = LimitReached::worst(
+            over,
+            || tally.left(bound.limits, WHOLE_LIMIT, now_ms),
+            WHOLE_LIMIT,
+        ) {
             return Err(reached);
         }
     }

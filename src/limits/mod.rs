@@ -23,7 +23,7 @@ pub use entry::{Entry, enter_request};
 pub use registry::{KeyLimits, KeyScopes, LastUsed, Limited, Past, Registry};
 pub use report::scope_report;
 pub use standing::{resets_at, standing_json};
-pub use tally::{Ask, Counts, Kind, Left, Moment, Over, Reserved, Room, Spent};
+pub use tally::{Ask, Counts, Kind, LimitsLeft, Moment, Over, Reserved, Room, Spent, WHOLE_LIMIT};
 
 use crate::base::calendar::{DAY, Month};
 use crate::base::lock::Lock;
@@ -269,7 +269,7 @@ pub struct LimitReached {
     /// The limit.
     pub over: Over,
     /// The rest of all limits of the exchange.
-    pub left: Left,
+    pub left: LimitsLeft,
     /// The number of gateways that divide the limits. Unless it is 1, each gateway uses its part of
     /// each limit.
     pub share: u32,
@@ -280,7 +280,7 @@ impl LimitReached {
     /// returns what is left of all limits.
     pub fn worst<'s>(
         over: impl Iterator<Item = (&'s Arc<Scope>, Over)>,
-        left: impl FnOnce() -> Left,
+        left: impl FnOnce() -> LimitsLeft,
         share: u64,
     ) -> Option<LimitReached> {
         let (scope, over) = over.reduce(|one, other| {
@@ -344,12 +344,12 @@ fn check_room(tallies: &Locked<'_>, ask: Ask, now_ms: u64, share: u64) -> Result
 }
 
 /// Returns what is left of all limits.
-fn left_of_all(tallies: &Locked<'_>, share: u64, now_ms: u64) -> Left {
+fn left_of_all(tallies: &Locked<'_>, share: u64, now_ms: u64) -> LimitsLeft {
     let each = tallies
         .iter()
         .flatten()
         .map(|(bound, tally)| tally.left(bound.limits, share, now_ms));
-    each.fold(Left::default(), Left::and)
+    each.fold(LimitsLeft::default(), LimitsLeft::tightest)
 }
 
 /// Takes the amounts of `ask` without a check of the limits: the store has checked them, and `left`
@@ -359,7 +359,7 @@ pub fn take_granted(
     bounds: &Bounds<'_>,
     ask: Ask,
     now_ms: u64,
-    left: Left,
+    left: LimitsLeft,
     counted: &[Moment],
 ) -> Reservation {
     let mut tallies = lock_tallies(bounds, now_ms);
@@ -419,7 +419,7 @@ struct Held {
 #[must_use]
 pub struct Reservation {
     /// The rest of the limits that was left for others after this was taken.
-    pub left: Left,
+    pub left: LimitsLeft,
     /// The time of the admission, in milliseconds of Unix time.
     pub admitted_at: u64,
     /// The amounts that were asked for.

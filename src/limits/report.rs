@@ -1,7 +1,7 @@
 //! Writes what callers and operators read about limits: the refusal, the headers that OpenAI's
 //! clients know, and the entries of `/limits`.
 
-use super::{Bound, Counts, Kind, Left, Level, LimitReached, Reserve, Room};
+use super::{Bound, Counts, Kind, Level, LimitReached, LimitsLeft, Reserve, Room, WHOLE_LIMIT};
 use crate::conf::price::Usd;
 use crate::error::{FailureKind, Refusal};
 use serde_json::{Map, Value};
@@ -145,7 +145,7 @@ impl Bound<'_> {
     pub fn each(&self) -> impl Iterator<Item = (Kind, u64)> {
         Kind::ALL
             .into_iter()
-            .filter_map(|kind| Some((kind, kind.limit(self.limits, 1)?)))
+            .filter_map(|kind| Some((kind, kind.limit(self.limits, WHOLE_LIMIT)?)))
     }
 
     /// Lists each kind of limit that is set, what is used of it, and the amount that it allows.
@@ -220,7 +220,7 @@ fn amounts_json(each: impl Iterator<Item = (Kind, u64)>) -> Value {
     Value::Object(each.collect())
 }
 
-impl Left {
+impl LimitsLeft {
     /// Returns the headers for the limits that are set.
     pub fn headers(&self) -> impl Iterator<Item = (&'static str, String)> {
         const REQUESTS: [&str; 3] = [
@@ -283,7 +283,7 @@ mod tests {
             level: Level::Caller,
             name: "acme".into(),
             over,
-            left: Left::default(),
+            left: LimitsLeft::default(),
             share: 2,
         };
         assert_eq!(
@@ -327,7 +327,7 @@ mod tests {
                 level,
                 name: name.into(),
                 over,
-                left: Left::default(),
+                left: LimitsLeft::default(),
                 share: 1,
             }
             .refusal();

@@ -17,9 +17,9 @@ use super::Limits;
 use crate::base::calendar::{DAY, Month};
 use crate::conf::price::Usd;
 use dates::{Dates, Sums};
-pub use kind::Kind;
+pub use kind::{Kind, WHOLE_LIMIT};
 use left::tighter_room;
-pub use left::{Left, Room};
+pub use left::{LimitsLeft, Room};
 use minute::{Count, Minute};
 use std::time::Duration;
 
@@ -442,9 +442,9 @@ impl Tally {
     }
 
     /// Returns what is left of these limits.
-    pub fn left(&self, limits: &Limits, share: u64, now: u64) -> Left {
+    pub fn left(&self, limits: &Limits, share: u64, now: u64) -> LimitsLeft {
         let room = |kind| self.room(kind, limits, share, now);
-        Left {
+        LimitsLeft {
             requests: tighter_room(room(Kind::RequestsPerMinute), room(Kind::RequestsPerDay)),
             tokens: tighter_room(room(Kind::TokensPerMinute), room(Kind::TokensPerDay)),
         }
@@ -466,9 +466,9 @@ impl Tally {
     }
 
     /// Returns what is left of these limits after `ask` is taken.
-    pub fn left_after(mut self, limits: &Limits, ask: Ask, now: u64) -> Left {
+    pub fn left_after(mut self, limits: &Limits, ask: Ask, now: u64) -> LimitsLeft {
         self.take_at(ask, self.now);
-        self.left(limits, 1, now)
+        self.left(limits, WHOLE_LIMIT, now)
     }
 
     /// Returns all present counts.

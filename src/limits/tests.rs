@@ -202,7 +202,7 @@ fn a_reservation_is_settled_once_or_released() {
         &bounds,
         Ask::exact(1_000, Usd(0)),
         NOW,
-        Left::default(),
+        LimitsLeft::default(),
         &[],
     );
     assert_eq!(scopes[2].own(NOW).day_tokens, 1_007);
@@ -356,7 +356,7 @@ fn the_tightest_of_all_levels_is_told_of() {
     };
     assert_eq!(
         left.left,
-        Left {
+        LimitsLeft {
             requests: Some(requests),
             tokens: Some(tokens)
         }

@@ -29,6 +29,13 @@ pub(super) struct GoodTexts {
     dir: PathBuf,
 }
 
+/// The changed files that are to blame for an error.
+pub(super) struct Blame {
+    pub(super) files: Texts,
+    /// True if each of the files was refused before this change, too.
+    pub(super) were_refused: bool,
+}
+
 impl GoodTexts {
     pub(super) fn new(dir: &Path, live: &Texts) -> Self {
         Self {
@@ -55,14 +62,8 @@ impl GoodTexts {
         new
     }
 
-    /// Returns the changed files that are to blame, and whether each of them was refused before
-    /// this change.
-    pub(super) fn blamed(
-        &self,
-        whole: &WholeTexts,
-        problems: &[Problem],
-        now: Instant,
-    ) -> (Texts, bool) {
+    /// Returns the changed files that are to blame.
+    pub(super) fn blame(&self, whole: &WholeTexts, problems: &[Problem], now: Instant) -> Blame {
         let changed = self.changed(whole);
         let named = problem_paths(&self.dir, problems);
         let mut bad = changed.clone();
@@ -86,8 +87,10 @@ impl GoodTexts {
                 .map(|refused_at| now.duration_since(*refused_at));
             self.refused.contains_key(path) || since.is_some_and(|since| since < REFUSAL_MEMORY)
         });
-        let before = !bad.is_empty() && are_known;
-        (bad, before)
+        Blame {
+            were_refused: !bad.is_empty() && are_known,
+            files: bad,
+        }
     }
 
     /// Blames more files, by these problems. Returns whether there are any.

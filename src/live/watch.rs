@@ -76,10 +76,10 @@ pub fn start_watching(publisher: Publisher, dir: &Path, first: &Loaded) -> Resul
         good: GoodTexts::new(&dir, &texts),
         dir,
         pending: None,
-        held: None,
+        shrink_seen_at: None,
         endless: Vec::new(),
         thorough: true,
-        rest: Instant::now(),
+        next_catalog_at: Instant::now(),
         past: Vec::new(),
         folders: Folders::new(sender),
         receiver,
@@ -114,13 +114,13 @@ struct Watch {
     /// The decision that waits, and will be taken again.
     pending: Option<PendingDecision>,
     /// The time on the [`Clock`] since which the whole texts take away too much.
-    held: Option<Instant>,
+    shrink_seen_at: Option<Instant>,
     /// The files that were reported because they are written without an end.
     endless: Vec<PathBuf>,
     /// True if the next look reads every file, even one that looks unchanged.
     thorough: bool,
     /// The earliest time at which another catalog is made.
-    rest: Instant,
+    next_catalog_at: Instant,
     /// Catalogs that exchanges still hold. They are dropped in this thread, since a large one takes
     /// its time.
     past: Vec<Arc<Snapshot>>,
@@ -132,7 +132,8 @@ struct Watch {
 /// whole, or when the wait is over.
 struct PendingDecision {
     texts: Texts,
-    all: bool,
+    /// True if no other file was being written.
+    all_were_whole: bool,
     wait: Wait,
 }
 

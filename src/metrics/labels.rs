@@ -8,39 +8,41 @@ use prometheus_client::encoding::EncodeLabelSet;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-/// Labels that hold names from the catalog.
+/// Labels that hold names from the catalog. The series of a name end when the catalog loses it.
 pub(crate) trait HasNames {
-    /// Returns each label of a name, and the name.
+    /// Returns the labels whose value is a name of the catalog, each with that name.
     fn names(&self) -> impl IntoIterator<Item = (&'static str, &Name)>;
 }
 
-/// A name from the catalog, or nothing.
+/// A name from the catalog. `None` if the exchange ended before it was known.
 pub(crate) type Name = Option<Arc<str>>;
 
 /// Labels whose values are names from the catalog.
 pub(crate) type NameLabels<const N: usize> = [(&'static str, Name); N];
 
-/// Labels whose values are words of our own. A family without labels has at most one series.
+/// Labels whose values are words of our own.
 pub(crate) type WordLabels<const N: usize> = [(&'static str, &'static str); N];
 
+/// An exchange, and how it ended.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, EncodeLabelSet)]
 pub(crate) struct ExchangeLabels {
     pub(crate) door: &'static str,
     #[prometheus(flatten)]
-    pub(crate) sides: SidesLabels,
+    pub(crate) parties: PartyLabels,
     pub(crate) outcome: &'static str,
 }
 
+/// The tokens of one kind.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, EncodeLabelSet)]
 pub(crate) struct TokensLabels {
     #[prometheus(flatten)]
-    pub(crate) sides: SidesLabels,
+    pub(crate) parties: PartyLabels,
     pub(crate) kind: &'static str,
 }
 
-/// The sides of an exchange: the model, the account that answered, and the caller.
+/// The parties of an exchange: the model, the account that answered, and the caller.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, EncodeLabelSet)]
-pub(crate) struct SidesLabels {
+pub(crate) struct PartyLabels {
     pub(crate) model: Name,
     pub(crate) account: Name,
     pub(crate) caller: Name,
@@ -53,6 +55,7 @@ pub(crate) struct TargetLabels {
     pub(crate) account: Name,
 }
 
+/// An attempt at an account, and how it ended.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, EncodeLabelSet)]
 pub(crate) struct AttemptLabels {
     pub(crate) model: Name,
@@ -60,6 +63,7 @@ pub(crate) struct AttemptLabels {
     pub(crate) outcome: &'static str,
 }
 
+/// A front door, and a model that was asked for there.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, EncodeLabelSet)]
 pub(crate) struct DoorLabels {
     pub(crate) door: &'static str,
@@ -94,13 +98,13 @@ impl DoorLabels {
     }
 }
 
-impl SidesLabels {
+impl PartyLabels {
     fn values(&self) -> [&str; 3] {
         [&self.model, &self.account, &self.caller].map(|name| name.as_deref().unwrap_or_default())
     }
 }
 
-impl Hash for SidesLabels {
+impl Hash for PartyLabels {
     fn hash<H: Hasher>(&self, state: &mut H) {
         hash::hash_texts(self.values(), state);
     }
@@ -109,7 +113,7 @@ impl Hash for SidesLabels {
 impl Hash for ExchangeLabels {
     fn hash<H: Hasher>(&self, state: &mut H) {
         hash::hash_texts(
-            self.sides
+            self.parties
                 .values()
                 .into_iter()
                 .chain([self.door, self.outcome]),
@@ -120,7 +124,7 @@ impl Hash for ExchangeLabels {
 
 impl Hash for TokensLabels {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        hash::hash_texts(self.sides.values().into_iter().chain([self.kind]), state);
+        hash::hash_texts(self.parties.values().into_iter().chain([self.kind]), state);
     }
 }
 
@@ -141,7 +145,7 @@ impl Hash for DoorLabels {
     }
 }
 
-impl HasNames for SidesLabels {
+impl HasNames for PartyLabels {
     fn names(&self) -> impl IntoIterator<Item = (&'static str, &Name)> {
         [
             ("model", &self.model),
@@ -153,13 +157,13 @@ impl HasNames for SidesLabels {
 
 impl HasNames for ExchangeLabels {
     fn names(&self) -> impl IntoIterator<Item = (&'static str, &Name)> {
-        self.sides.names()
+        self.parties.names()
     }
 }
 
 impl HasNames for TokensLabels {
     fn names(&self) -> impl IntoIterator<Item = (&'static str, &Name)> {
-        self.sides.names()
+        self.parties.names()
     }
 }
 

@@ -3,7 +3,7 @@
 
 use super::labelled::{EndsSeries, Labelled};
 use super::labels::{
-    AttemptLabels, DoorLabels, ExchangeLabels, NameLabels, SidesLabels, TargetLabels, TokensLabels,
+    AttemptLabels, DoorLabels, ExchangeLabels, NameLabels, PartyLabels, TargetLabels, TokensLabels,
     WordLabels,
 };
 use prometheus_client::metrics::counter::Counter;
@@ -13,26 +13,26 @@ use prometheus_client::registry::{Metric, Registry};
 use std::sync::atomic::AtomicU64;
 
 /// Makes a histogram of the time that callers wait.
-const REQUEST_SECONDS: fn() -> Histogram = || {
+fn request_seconds() -> Histogram {
     Histogram::new([
         0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0,
         300.0, 600.0,
     ])
-};
+}
 /// Makes a histogram of the time to the first token. Most models take from a tenth of a second to
 /// some seconds, and those that think first take minutes.
-const FIRST_TOKEN: fn() -> Histogram = || {
+fn first_token_seconds() -> Histogram {
     Histogram::new([
         0.025, 0.05, 0.1, 0.2, 0.35, 0.5, 0.75, 1.0, 1.5, 2.5, 4.0, 7.0, 12.0, 20.0, 35.0, 60.0,
         120.0, 300.0, 600.0,
     ])
-};
+}
 /// Makes a histogram of the time that the gateway itself is at work.
-const OWN_SECONDS: fn() -> Histogram = || {
+fn own_seconds() -> Histogram {
     Histogram::new([
         0.000_02, 0.000_05, 0.000_1, 0.000_2, 0.000_5, 0.001, 0.002_5, 0.01, 0.05, 0.25,
     ])
-};
+}
 
 /// Adds a metric. The client library adds `_total` to counters by itself.
 pub(super) fn add_metric<M: Metric + Clone + Default>(
@@ -98,13 +98,13 @@ metrics! {
     pub(crate) struct ExchangeMetrics {
         requests: Labelled<ExchangeLabels, Counter> = "requests", "Exchanges by how they ended";
         seconds: Labelled<DoorLabels, Histogram> =
-            "request_seconds", "From the request's head to the answer's last byte", REQUEST_SECONDS;
+            "request_seconds", "From the request's head to the answer's last byte", request_seconds;
         first_byte: Labelled<DoorLabels, Histogram> = "first_byte_seconds",
-            "From the request's head to the answer's first byte", REQUEST_SECONDS;
+            "From the request's head to the answer's first byte", request_seconds;
         own: Labelled<DoorLabels, Histogram> =
-            "own_seconds", "Time that an exchange spent running in Portcullis itself", OWN_SECONDS;
+            "own_seconds", "Time that an exchange spent running in Portcullis itself", own_seconds;
         tokens: Labelled<TokensLabels, Counter> = "tokens", "Tokens, as counted or estimated";
-        cost: Labelled<SidesLabels, Counter<f64, AtomicU64>> =
+        cost: Labelled<PartyLabels, Counter<f64, AtomicU64>> =
             "cost_usd", "US dollars that tokens cost, where their price is known";
         unpriced: Labelled<TargetLabels, Counter> =
             "cost_unknown", "Answers whose price is not known";
@@ -118,7 +118,7 @@ metrics! {
             "Attempts whose caller left before the first byte, after much more than the usual time";
         first_token: Labelled<TargetLabels, Histogram> = "first_token_seconds",
             "From the start of an attempt at an account to the first piece of its streamed answer",
-            FIRST_TOKEN;
+            first_token_seconds;
         estimated: Labelled<DoorLabels, Counter> =
             "usage_estimated", "Exchanges whose tokens had to be estimated";
         losses: Labelled<(NameLabels<2>, WordLabels<1>), Counter> =
@@ -152,7 +152,7 @@ metrics! {
         waiting: Labelled<NameLabels<1>, Gauge> =
             "waiting", "Requests that wait in the queue of a model";
         queue: Labelled<NameLabels<1>, Histogram> = "queue_seconds",
-            "Time in the queue of a model, of the requests that waited", REQUEST_SECONDS;
+            "Time in the queue of a model, of the requests that waited", request_seconds;
         shed: Labelled<NameLabels<1>, Counter> =
             "shed", "Requests refused because all accounts were busy and the queue was full";
         spared: Labelled<NameLabels<1>, Counter> = "retries_spared",
@@ -216,7 +216,7 @@ metrics! {
         errors: Labelled<WordLabels<0>, Counter> = "store_errors",
             "Admissions that the store did not answer in time, and its connections that failed";
         seconds: Labelled<WordLabels<0>, Histogram> =
-            "store_seconds", "Time that the store takes to answer an admission", OWN_SECONDS;
+            "store_seconds", "Time that the store takes to answer an admission", own_seconds;
         ledger_up: Gauge =
             "ledger_up", "1 while the ledger can be written; 0 if not, or if it is switched off";
     }

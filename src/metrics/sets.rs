@@ -6,7 +6,7 @@
 //! its names. A set that finds no room counts for the caller `other` from its first request on. So
 //! no counter falls, and the sums by model and by account stay whole.
 
-use super::labels::{HasNames, Name, SidesLabels};
+use super::labels::{HasNames, Name, PartyLabels};
 use crate::base::hash::Quick;
 use crate::base::lock::SharedLock;
 use crate::conf::config::SeriesBounds;
@@ -29,9 +29,9 @@ pub(super) struct Sets {
 #[derive(Debug, Default)]
 struct Admitted {
     /// The sets with the caller's own name.
-    own: HashSet<SidesLabels, Quick>,
+    own: HashSet<PartyLabels, Quick>,
     /// The sets of a model and an account whose caller is `other`.
-    merged: HashSet<SidesLabels, Quick>,
+    merged: HashSet<PartyLabels, Quick>,
 }
 
 impl Sets {
@@ -54,20 +54,20 @@ impl Sets {
     }
 
     /// Leaves out the labels that `/metrics` is not to show.
-    fn without_hidden(&self, sides: SidesLabels) -> SidesLabels {
-        SidesLabels {
-            model: sides.model,
-            account: sides.account.filter(|_| self.bounds.has_account),
-            caller: sides.caller.filter(|_| self.bounds.has_caller),
+    fn without_hidden(&self, parties: PartyLabels) -> PartyLabels {
+        PartyLabels {
+            model: parties.model,
+            account: parties.account.filter(|_| self.bounds.has_account),
+            caller: parties.caller.filter(|_| self.bounds.has_caller),
         }
     }
 
     /// Returns the labels for which a set counts: its own if there is room, or else `other`.
-    pub(super) fn admit(&self, sides: &SidesLabels) -> SidesLabels {
-        let own = self.without_hidden(sides.clone());
-        let merged = self.without_hidden(SidesLabels {
+    pub(super) fn admit(&self, parties: &PartyLabels) -> PartyLabels {
+        let own = self.without_hidden(parties.clone());
+        let merged = self.without_hidden(PartyLabels {
             caller: other_name(),
-            ..sides.clone()
+            ..parties.clone()
         });
         let max_sets = self.bounds.most_sets;
         if let Some(counted) = self.admitted.read().find(&own, &merged, max_sets) {
@@ -81,7 +81,7 @@ impl Sets {
             admitted.merged.insert(merged.clone());
             merged
         } else {
-            self.without_hidden(SidesLabels {
+            self.without_hidden(PartyLabels {
                 model: other_name(),
                 account: other_name(),
                 caller: other_name(),
@@ -97,8 +97,8 @@ impl Sets {
         let mut admitted = self.admitted.write();
         let Admitted { own, merged } = &mut *admitted;
         for sets in [own, merged] {
-            sets.retain(|sides| {
-                sides
+            sets.retain(|parties| {
+                parties
                     .names()
                     .into_iter()
                     .all(|(label, name)| name.as_ref().is_none_or(|name| is_kept(label, name)))
@@ -113,10 +113,10 @@ impl Admitted {
     /// Returns the labels for which a set counts, if that is decided already.
     fn find(
         &self,
-        own: &SidesLabels,
-        merged: &SidesLabels,
+        own: &PartyLabels,
+        merged: &PartyLabels,
         max_sets: usize,
-    ) -> Option<SidesLabels> {
+    ) -> Option<PartyLabels> {
         if self.own.contains(own) {
             return Some(own.clone());
         }
@@ -124,8 +124,8 @@ impl Admitted {
     }
 }
 
-fn has_room(sets: &HashSet<SidesLabels, Quick>, sides: &SidesLabels, max_sets: usize) -> bool {
-    sets.len() < max_sets || sets.contains(sides)
+fn has_room(sets: &HashSet<PartyLabels, Quick>, parties: &PartyLabels, max_sets: usize) -> bool {
+    sets.len() < max_sets || sets.contains(parties)
 }
 
 /// Returns the name `other`, which is made once.

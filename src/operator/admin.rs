@@ -64,9 +64,11 @@ const MAX_EXPLANATIONS: usize = 2;
 const DRAIN_UNREAD: Duration = Duration::from_secs(1);
 /// The time between two log lines about the same kind of refusal.
 const WARN_INTERVAL: Duration = Duration::from_secs(60);
-/// The time after which a wrong key is answered, and the most requests that wait for it at once.
-/// Further ones are answered sooner: they must not take the places of others.
-const SLOW_ANSWER: (Duration, usize) = (Duration::from_secs(1), 32);
+/// The time after which a wrong key is answered.
+const WRONG_KEY_DELAY: Duration = Duration::from_secs(1);
+/// The most requests with a wrong key that wait at once. Further ones are answered sooner: they
+/// must not take the places of others.
+const MAX_DELAYED_ANSWERS: usize = 32;
 const PLAIN: &str = "text/plain";
 /// Headers on each answer, since a browser may show it.
 const GUARDS: [(&str, &str); 5] = [
@@ -94,18 +96,44 @@ struct Pages {
     started: Instant,
     live: LivePage,
     names: HostNames,
-    asking: Semaphore,
-    /// The requests with a wrong key that wait for their answer.
-    slow: Semaphore,
-    /// The explanations that are made.
-    explaining: Arc<Semaphore>,
-    trying: Semaphore,
+    /// A permit for each request that is answered, probes aside.
+    request_permits: Semaphore,
+    /// A permit for each request with a wrong key that waits for its answer.
+    delay_permits: Semaphore,
+    /// A permit for each explanation that is made.
+    explanation_permits: Arc<Semaphore>,
+    /// A permit for each try that runs.
+    try_permits: Semaphore,
     catalogs: KeptMarks,
     /// The callers' door, if it is in this process.
     door: Option<InternalConnector>,
-    /// The times of the last log lines about a refused name, about a wrong key, and about an answer
-    /// that was cut.
-    warned: [Lock<Option<Instant>>; 3],
+    /// The time of the last log line of each [`Warning`].
+    warned_at: [Lock<Option<Instant>>; 3],
+}
+
+/// Something that the operator may have to do something about.
+#[derive(Clone, Copy)]
+enum Warning {
+    /// A request names a host that is not allowed.
+    RefusedHost,
+    /// A request has a wrong key.
+    WrongKey,
+    /// An answer was cut, since its reader took nothing of it.
+    CutAnswer,
+}
+
+/// What a request gets.
+enum Admission<'p> {
+    /// The answer of this route. The request holds the permit meanwhile.
+    Route(Route<'p>, SemaphorePermit<'p>),
+    /// This answer: to a probe, or a refusal.
+    Answer(FullPage),
+}
+
+impl Admission<'_> {
+    fn answer(status: u16, text: &str) -> Self {
+        Admission::Answer((status, PLAIN, text.to_owned()).into())
+    }
 }
 
 /// A page: its status, content type and body.
@@ -140,12 +168,16 @@ impl Admin {
         // If a file cannot be read, its names are not known.
         let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
         // The sandbox of a service manager may hide what is not a process.
-        let own = ["/proc/sys/kernel/hostname", "/etc/hostname"].map(read);
-        let own = own
+        let machine_name = ["/proc/sys/kernel/hostname", "/etc/hostname"].map(read);
+        let machine_name = machine_name
             .iter()
             .find(|name| !name.trim().is_empty())
             .map_or("", |name| name.trim());
-        let names = HostNames::new(own, &read("/etc/hosts"), &backends.server.admin.hosts);
+        let names = HostNames::new(
+            machine_name,
+            &read("/etc/hosts"),
+            &backends.server.admin.hosts,
+        );
         let live = LivePage::new(books.clone(), backends.clone(), watch.clone(), started);
         let pages = Pages {
             books,
@@ -154,13 +186,13 @@ impl Admin {
             started,
             live,
             names,
-            asking: Semaphore::new(MAX_REQUESTS),
-            slow: Semaphore::new(SLOW_ANSWER.1),
-            explaining: Arc::new(Semaphore::new(MAX_EXPLANATIONS)),
-            trying: Semaphore::new(relay::MAX_TRIES),
+            request_permits: Semaphore::new(MAX_REQUESTS),
+            delay_permits: Semaphore::new(MAX_DELAYED_ANSWERS),
+            explanation_permits: Arc::new(Semaphore::new(MAX_EXPLANATIONS)),
+            try_permits: Semaphore::new(relay::MAX_TRIES),
             catalogs: KeptMarks::default(),
             door: None,
-            warned: Default::default(),
+            warned_at: Default::default(),
         };
         Admin {
             pages: Arc::new(pages),
@@ -193,7 +225,7 @@ impl Service for Admin {
                 Ok((stream, from)) => {
                     is_failing = false;
                     // If all places are busy, the new connection is closed at once.
-                    let Some((slot, leaving)) = slots.take() else {
+                    let Some((slot, evicted)) = slots.take() else {
                         continue;
                     };
                     let (pages, shutdown) = (self.pages.clone(), shutdown.clone());
@@ -203,7 +235,7 @@ impl Service for Admin {
                     )]
                     tokio::spawn(async move {
                         // A scraper that is too slow is disconnected; there is nothing to tell it.
-                        drop(pages.serve(stream, &slot, leaving, from, &shutdown).await);
+                        drop(pages.serve(stream, &slot, evicted, from, &shutdown).await);
                     });
                 }
                 Err(why) => {
@@ -226,8 +258,8 @@ impl Service for Admin {
     }
 }
 
-/// Listens at the address of the admin listener. Its connections have small buffers, in which it is
-/// soon seen that a slow reader reads.
+/// Listens at the address of the admin listener. Its connections have small buffers, so that the
+/// progress of a slow reader is soon seen.
 fn bind_listener(address: SocketAddr) -> std::io::Result<TcpListener> {
     let socket = if address.is_ipv4() {
         TcpSocket::new_v4()
@@ -246,14 +278,14 @@ impl Pages {
         &self,
         stream: TcpStream,
         slot: &Connected,
-        leaving: Receiver<()>,
+        evicted: Receiver<()>,
         from: SocketAddr,
         shutdown: &ShutdownWatch,
     ) -> pingora::Result<()> {
         let mut session = ServerSession::new_http1(Box::new(Stream::from(stream)));
         let has_head = tokio::select! {
             head = tokio::time::timeout(HEAD_TIMEOUT, session.read_request()) => matches!(head, Ok(Ok(true))),
-            _ = leaving => false,
+            _ = evicted => false,
         };
         if !has_head || !slot.mark_busy() {
             return Ok(());
@@ -261,33 +293,29 @@ impl Pages {
         session.set_keepalive(None);
         let header = session.req_header().clone();
         let answer = match self.admit(&header).await {
-            // A try lasts as long as its answer, which has deadlines of its own.
-            Ok((Route::Try, asking)) => {
-                drop(asking);
+            // A try holds no permit: it lasts as long as its answer, which has its own deadlines.
+            Admission::Route(Route::Try, permit) => {
+                drop(permit);
                 match self.relay(&mut session, from, shutdown).await? {
-                    Some(refusal) => Err(refusal),
+                    Some(refusal) => refusal,
                     None => return session.finish().await.map(drop),
                 }
             }
-            admitted => admitted,
-        };
-        let answer = match answer {
-            Ok((route, _asking)) => {
-                let page =
-                    tokio::time::timeout(ANSWER_TIMEOUT, self.page(route, &header, &mut session))
-                        .await;
+            Admission::Route(route, _permit) => {
+                let page = self.answer_route(route, &header, &mut session);
+                let page = tokio::time::timeout(ANSWER_TIMEOUT, page).await;
                 page.unwrap_or_else(|_| {
                     let text = "the answer could not be made in time: try again\n";
                     (503, PLAIN, text.to_owned()).into()
                 })
             }
-            Err(refusal) => refusal,
+            Admission::Answer(answer) => answer,
         };
         let written = write_answer(session, answer).await;
         if let Err(Unwritten::NotRead { written, total }) = &written {
             let path: String = header.uri.path().chars().take(60).collect();
             let seconds = ANSWER_TIMEOUT.as_secs();
-            self.warn(2, || {
+            self.warn(Warning::CutAnswer, || {
                 format!(
                     "an answer of the admin listener to {path} was cut after {written} of {total} bytes: its reader, {}, took \
                      nothing of it for {seconds} s",
@@ -298,42 +326,38 @@ impl Pages {
         Ok(())
     }
 
-    /// Returns what a request asks for, with a place for it, if it may ask. If not, returns the
-    /// refusal.
-    async fn admit<'p>(
-        &self,
-        header: &'p RequestHeader,
-    ) -> Result<(Route<'p>, SemaphorePermit<'_>), FullPage> {
-        let refused = |status, message: &str| Err((status, PLAIN, message.to_owned()).into());
+    /// Returns the route that a request asks for, with a permit, or the answer to a request that is
+    /// a probe or is refused.
+    async fn admit<'p>(&'p self, header: &'p RequestHeader) -> Admission<'p> {
         // A probe's answer has nothing worth protecting, so a probe needs no allowed name, no key
         // and no place. It must be answered whoever else asks.
         if let Some(healthy) = self.probe(header) {
-            return refused(if healthy { 200 } else { 503 }, "");
+            return Admission::answer(if healthy { 200 } else { 503 }, "");
         }
         #[cfg(feature = "test-clock")]
         if let Some(counts) = crate::base::clock::commands::carry_out(header.uri.path()).await {
             // Requests that wait for the end of a cool-down look again.
             let states = &self.books.live.load().states;
             states.iter().for_each(|state| state.freed.notify_waiters());
-            return refused(200, &counts);
+            return Admission::answer(200, &counts);
         }
         let admin = &self.backends.server.admin;
         if let Some(host) = request_hosts(header).find(|host| !self.names.allow(host)) {
-            self.warn(0, || host::host_refusal(host, admin));
-            return refused(421, &host::host_refusal(host, admin));
+            self.warn(Warning::RefusedHost, || host::host_refusal(host, admin));
+            return Admission::answer(421, &host::host_refusal(host, admin));
         }
         let key_check = access::check_key(admin, &header.headers);
         if key_check != KeyCheck::Right {
-            return Err(self.locked(key_check).await);
+            return Admission::Answer(self.key_refusal(key_check).await);
         }
-        let Ok(asking) = self.asking.try_acquire() else {
-            return refused(
+        let Ok(permit) = self.request_permits.try_acquire() else {
+            return Admission::answer(
                 503,
                 "too many requests to the admin listener at once: try again\n",
             );
         };
         let Some(route) = Route::find(header.uri.path(), admin.page) else {
-            return refused(404, &routes::unknown_page(admin.page));
+            return Admission::answer(404, &routes::unknown_page(admin.page));
         };
         if !route
             .allow()
@@ -342,22 +366,22 @@ impl Pages {
         {
             let page = (405, PLAIN, format!("use {}\n", route.allow()));
             let headers = vec![("allow", route.allow().to_owned())];
-            return Err(FullPage {
+            return Admission::Answer(FullPage {
                 page,
                 headers,
                 permit: None,
             });
         }
-        if route.acts()
+        if route.changes_state()
             && let Some(refusal) = access::refuse_action(admin, &header.headers)
         {
-            return Err(refusal.into());
+            return Admission::Answer(refusal.into());
         }
-        Ok((route, asking))
+        Admission::Route(route, permit)
     }
 
     /// Returns the answer of a route.
-    async fn page(
+    async fn answer_route(
         &self,
         route: Route<'_>,
         header: &RequestHeader,
@@ -393,20 +417,20 @@ impl Pages {
             },
             Route::Catalog => return self.catalog().await,
             Route::Asset(kind, text) => return asset_page(kind, text, &header.headers),
-            // Its answer is relayed.
+            // `serve` has relayed it: no try comes here.
             Route::Try => (404, PLAIN, String::new()),
         }
         .into()
     }
 
     /// Returns the answer to a request that does not show the key.
-    async fn locked(&self, key_check: KeyCheck) -> FullPage {
+    async fn key_refusal(&self, key_check: KeyCheck) -> FullPage {
         if key_check == KeyCheck::Wrong {
-            self.warn(1, || {
+            self.warn(Warning::WrongKey, || {
                 "a request to the admin listener had a wrong key".to_owned()
             });
-            if let Ok(_slow) = self.slow.try_acquire() {
-                tokio::time::sleep(SLOW_ANSWER.0).await;
+            if let Ok(_permit) = self.delay_permits.try_acquire() {
+                tokio::time::sleep(WRONG_KEY_DELAY).await;
             }
         }
         let message = "the admin listener wants its key: as `Authorization: Bearer KEY`, or as the password of Basic\n";
@@ -425,24 +449,27 @@ impl Pages {
     /// default.
     fn probe(&self, header: &RequestHeader) -> Option<bool> {
         let options = header.method == http::Method::OPTIONS;
-        let asks =
+        let reads =
             options || header.method == http::Method::GET || header.method == http::Method::HEAD;
         match header.uri.path() {
-            "/livez" if asks => Some(true),
-            "/readyz" if asks => Some(self.books.drain.ready()),
+            "/livez" if reads => Some(true),
+            "/readyz" if reads => Some(self.books.drain.ready()),
             "/" | "*" if options => Some(self.books.drain.ready()),
             _ => None,
         }
     }
 
-    /// Logs a refusal that the operator may have to do something about, unless it was just logged.
-    fn warn(&self, kind: usize, message: impl FnOnce() -> String) {
-        let Some(warned) = self.warned.get(kind) else {
-            return;
-        };
-        let mut warned = warned.lock();
-        if warned.is_none_or(|warned_at| warned_at.elapsed() >= WARN_INTERVAL) {
-            *warned = Some(Instant::now());
+    /// Logs a warning, unless one of its kind was just logged.
+    fn warn(&self, warning: Warning, message: impl FnOnce() -> String) {
+        let [host, key, cut] = &self.warned_at;
+        let mut last = match warning {
+            Warning::RefusedHost => host,
+            Warning::WrongKey => key,
+            Warning::CutAnswer => cut,
+        }
+        .lock();
+        if last.is_none_or(|warned_at| warned_at.elapsed() >= WARN_INTERVAL) {
+            *last = Some(Instant::now());
             log::warn!("{}", message().trim_end());
         }
     }
@@ -476,11 +503,11 @@ async fn write_answer(mut session: ServerSession, answer: FullPage) -> Result<()
         Bytes::from(body)
     };
     let total = rest.len();
-    in_time(session.write_response_header(Box::new(head)), 0, total).await?;
+    with_answer_timeout(session.write_response_header(Box::new(head)), 0, total).await?;
     while !rest.is_empty() {
         let written = total - rest.len();
         let piece = rest.split_to(PIECE.min(rest.len()));
-        in_time(
+        with_answer_timeout(
             session.write_response_body(piece, rest.is_empty()),
             written,
             total,
@@ -489,7 +516,9 @@ async fn write_answer(mut session: ServerSession, answer: FullPage) -> Result<()
     }
     // What is left of a request is read, so that its sender sees the answer and not a reset.
     session.set_total_drain_timeout(Some(DRAIN_UNREAD));
-    in_time(session.finish(), total, total).await.map(drop)
+    with_answer_timeout(session.finish(), total, total)
+        .await
+        .map(drop)
 }
 
 fn response_head(
@@ -513,7 +542,7 @@ fn response_head(
 }
 
 /// Waits for a step of an answer, of which so many bytes are written.
-async fn in_time<T>(
+async fn with_answer_timeout<T>(
     step: impl Future<Output = pingora::Result<T>>,
     written: usize,
     total: usize,

@@ -45,7 +45,7 @@ async fn wait_for_retry(core: &Core) -> bool {
     loop {
         let due = {
             let inbox = core.inbox.lock();
-            if inbox.leaving {
+            if inbox.is_leaving {
                 return true;
             }
             inbox.circuit.due().filter(|due| *due > Clock::now())

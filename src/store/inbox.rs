@@ -8,7 +8,8 @@ use super::totals::TotalsRequest;
 use super::unreadable::Unreadable;
 use crate::base::clock::Clock;
 use crate::limits::{
-    self, Ask, Bound, Bounds, Counts, Left, LimitReached, Limits, Moment, Reservation, Scope,
+    self, Ask, Bound, Bounds, Counts, LimitReached, Limits, LimitsLeft, Moment, Reservation, Scope,
+    WHOLE_LIMIT,
 };
 use crate::status::StoreState;
 use std::collections::VecDeque;
@@ -19,13 +20,16 @@ use tokio::sync::oneshot;
 /// The requests that wait to be sent, and the state of the store.
 pub(super) struct Inbox {
     pub(super) admissions: VecDeque<Box<AdmissionRequest>>,
-    pub(super) new_texts: TextQueue,
-    pub(super) texts: VecDeque<TextRequest>,
+    /// The thoughts and items to store.
+    pub(super) texts_to_store: TextQueue,
+    /// The requests for thoughts and items that are stored.
+    pub(super) text_requests: VecDeque<TextRequest>,
+    /// The requests for the counts of all gateways together.
     pub(super) totals: VecDeque<TotalsRequest>,
     /// The targets that this gateway found broken, each with the time for which it is broken.
-    pub(super) hints: Vec<(String, Duration)>,
+    pub(super) broken_targets: Vec<(String, Duration)>,
     /// True when the process ends.
-    pub(super) leaving: bool,
+    pub(super) is_leaving: bool,
     /// This gateway's name.
     pub(super) instance: String,
     pub(super) circuit: Circuit,
@@ -38,7 +42,9 @@ pub(super) struct Inbox {
     pub(super) outage: Option<Outage>,
     /// The time at which the log last said that counts were lost.
     pub(super) loss_logged: Option<Instant>,
-    pub(super) live: usize,
+    /// The number of gateways that share the store and live.
+    pub(super) live_gateways: usize,
+    /// How far this machine's clock is ahead of the store's.
     pub(super) clock_ahead_ms: i64,
     /// The counts that could not be read.
     pub(super) unreadable: Unreadable,
@@ -49,11 +55,11 @@ impl Inbox {
     pub(super) fn new(instance: &str, now: Instant) -> Inbox {
         Inbox {
             admissions: VecDeque::new(),
-            new_texts: TextQueue::default(),
-            texts: VecDeque::new(),
+            texts_to_store: TextQueue::default(),
+            text_requests: VecDeque::new(),
             totals: VecDeque::new(),
-            hints: Vec::new(),
-            leaving: false,
+            broken_targets: Vec::new(),
+            is_leaving: false,
             instance: instance.to_owned(),
             circuit: Circuit::new(now),
             state: StoreState::Down,
@@ -61,7 +67,7 @@ impl Inbox {
             error: None,
             outage: Some(Outage::new(now)),
             loss_logged: None,
-            live: 0,
+            live_gateways: 0,
             clock_ahead_ms: 0,
             unreadable: Unreadable::default(),
         }
@@ -70,14 +76,14 @@ impl Inbox {
     /// Returns whether nothing waits to be sent.
     pub(super) fn is_empty(&self) -> bool {
         self.admissions.is_empty()
-            && self.new_texts.is_empty()
-            && self.texts.is_empty()
-            && self.hints.is_empty()
+            && self.texts_to_store.is_empty()
+            && self.text_requests.is_empty()
+            && self.broken_targets.is_empty()
             && self.totals.is_empty()
     }
 
-    /// Enters a state, if the store is not in it already.
-    pub(super) fn enter(&mut self, state: StoreState) {
+    /// Notes the store's state, and the time at which it began.
+    pub(super) fn set_state(&mut self, state: StoreState) {
         if self.state != state {
             (self.state, self.since) = (state, Clock::now());
         }
@@ -89,11 +95,11 @@ impl Inbox {
         }
     }
 
-    /// Enters [`StoreState::Down`]. Requests that wait for an answer need not wait any longer.
+    /// Notes that the store is down. Requests that wait for an answer need not wait any longer.
     pub(super) fn go_down(&mut self, error: String) {
-        self.enter(StoreState::Down);
+        self.set_state(StoreState::Down);
         self.admissions.clear();
-        self.texts.clear();
+        self.text_requests.clear();
         self.totals.clear();
         self.error = Some(error);
     }
@@ -104,8 +110,8 @@ pub(super) struct AdmissionRequest {
     bounds: [Option<(Limits, Arc<Scope>)>; 3],
     pub(super) ask: Ask,
     pub(super) now_ms: u64,
-    /// The number of times that the store did not know one of the scopes.
-    pub(super) tries: u8,
+    /// The number of times that the store did not know one of the scopes, and was asked again.
+    pub(super) unknown_scope_retries: u8,
     answer: oneshot::Sender<Decision>,
 }
 
@@ -130,7 +136,7 @@ impl AdmissionRequest {
                 bounds,
                 ask,
                 now_ms,
-                tries: 0,
+                unknown_scope_retries: 0,
                 answer,
             }),
             decision,
@@ -155,14 +161,14 @@ impl AdmissionRequest {
         self.bounds().map(|(_, scope)| scope)
     }
 
-    /// Admits the request, since the store has taken from all scopes. `used` is what was used of
-    /// each before.
+    /// Admits the request, since the store has counted it in all scopes. `used` has the counts of
+    /// each scope before the request, and `moments` the second, day and month that each counts in.
     pub(super) fn grant(self, used: Vec<Counts>, moments: &[Moment]) {
         let each = used.into_iter().zip(self.bounds()).zip(moments);
         let left = each.map(|((used, (limits, _)), moment)| {
             total_tally(used, *moment, self.now_ms).left_after(limits, self.ask, self.now_ms)
         });
-        let left = left.fold(Left::default(), Left::and);
+        let left = left.fold(LimitsLeft::default(), LimitsLeft::tightest);
         let bounds: Bounds<'_> = self
             .bounds()
             .map(|(limits, scope)| Bound { limits, scope })
@@ -174,28 +180,35 @@ impl AdmissionRequest {
         }
     }
 
-    /// Refuses the request, since the store has taken nothing. `used` is what was used of each
-    /// scope before.
+    /// Refuses the request, since the store has not counted it. `used` has the counts of each
+    /// scope, and `moments` the second, day and month that each counts in.
     pub(super) fn refuse(self, used: Vec<Counts>, moments: &[Moment]) {
         let each = used.into_iter().zip(self.bounds()).zip(moments);
         let totals: Vec<_> = each
             .map(|((used, bound), moment)| (total_tally(used, *moment, self.now_ms), bound))
             .collect();
         let over = totals.iter().filter_map(|(used, (limits, scope))| {
-            Some((*scope, used.over(limits, 1, self.ask, self.now_ms)?))
+            Some((
+                *scope,
+                used.over(limits, WHOLE_LIMIT, self.ask, self.now_ms)?,
+            ))
         });
         let left = totals
             .iter()
-            .map(|(used, (limits, _))| used.left(limits, 1, self.now_ms));
-        // If no limit is over here, the store's sums and ours differ, as they may beyond the
-        // numbers that are exact.
-        let refused = LimitReached::worst(over, || left.fold(Left::default(), Left::and), 1);
+            .map(|(used, (limits, _))| used.left(limits, WHOLE_LIMIT, self.now_ms));
+        // The store has refused, so a limit is exceeded. If none is by our own sums, the store's
+        // sums differ: beyond 2^53 its numbers are not exact.
+        let refused = LimitReached::worst(
+            over,
+            || left.fold(LimitsLeft::default(), LimitsLeft::tightest),
+            WHOLE_LIMIT,
+        );
         // If no request waits any more, the answer is not needed.
         self.answer.send(refused.map(Err)).ok();
     }
 
-    /// Leaves the decision to this gateway. The store may have taken something: so this gateway's
-    /// counts of all scopes are sent again.
+    /// Leaves the decision to this gateway. The store may have counted the request in some scopes,
+    /// so this gateway's counts of all scopes are sent again.
     pub(super) fn leave_undecided(self) {
         self.scopes().for_each(|scope| scope.changed());
         self.answer.send(None).ok();

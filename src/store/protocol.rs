@@ -8,14 +8,14 @@
 use crate::base::calendar::start_of;
 use crate::conf::price::Usd;
 use crate::limits::tally::Tally;
-use crate::limits::{Ask, Counts, Kind, Level, Limits, Moment, Spent};
+use crate::limits::{Ask, Counts, Kind, Level, Limits, Moment, Spent, WHOLE_LIMIT};
 use redis::Value;
 use std::fmt::Write as _;
 use std::time::Duration;
 
 /// The largest number that is exact.
 const MAX_EXACT: u64 = 1 << 53;
-/// The number that stands for a request for more than `MOST`. It is over any limit that can be
+/// The number that stands for a request for more than [`MAX_EXACT`]. It is over any limit that can be
 /// sent.
 const TOO_MUCH: u64 = 1 << 54;
 
@@ -73,7 +73,7 @@ pub(super) fn admission_json<'s>(
     for (limits, Moment { second, day, month }) in scopes {
         write!(json, ",[{second},{day},{month}").ok();
         for kind in Kind::ALL {
-            match kind.limit(limits, 1) {
+            match kind.limit(limits, WHOLE_LIMIT) {
                 Some(limit) => write!(json, ",{}", limit.min(MAX_EXACT)).ok(),
                 None => write!(json, ",-1").ok(),
             };

@@ -103,7 +103,7 @@ impl<'s> Session<'s> {
             let due = {
                 let inbox = self.core.inbox.lock();
                 let all_sent = self.epoch.backlog.is_empty() && self.core.changes.is_empty();
-                if inbox.leaving && all_sent {
+                if inbox.is_leaving && all_sent {
                     return true;
                 }
                 if !(inbox.is_empty() && all_sent) {

@@ -116,7 +116,7 @@ impl Store {
     /// Stores a text. Returns at once.
     pub(super) fn keep_text(&self, text: StoredText) {
         self.core.post(|inbox| {
-            let (is_down, queue) = (inbox.state == StoreState::Down, &mut inbox.new_texts);
+            let (is_down, queue) = (inbox.state == StoreState::Down, &mut inbox.texts_to_store);
             let length = text.text.len();
             if is_down || length > MAX_TEXT_BYTES || queue.bytes + length > MAX_WAITING_BYTES {
                 return None;
@@ -156,7 +156,7 @@ impl Core {
         };
         self.post(|inbox| {
             let is_asked = inbox.state != StoreState::Down;
-            is_asked.then(|| inbox.texts.push_back(request))
+            is_asked.then(|| inbox.text_requests.push_back(request))
         })?;
         let Ok(received) = tokio::time::timeout(self.settings.timeout, receiver).await else {
             self.note_missed();

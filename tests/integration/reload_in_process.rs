@@ -39,7 +39,7 @@ impl Inside {
         let ledger = folder.path().join("ledger.sqlite");
         let server = format!("log: {{ access: off }}\nledger: {{ path: {ledger:?} }}\n");
         folder.write("server.yaml", &server);
-        let mut loaded = load_folder(folder.path(), Secrets::Resolve).unwrap();
+        let mut loaded = load_folder(folder.path(), Secrets::Read).unwrap();
         let process = Process::new(&mut loaded).unwrap();
         let mut proxy = HttpProxy::new(process.gateway(), Arc::new(ServerConf::default()));
         proxy.handle_init_modules();
@@ -381,7 +381,7 @@ fn a_catalog_of_a_hundred_thousand_keys_loads_right() {
     let folder = Folder::new(&[("server.yaml", ""), ("catalog.yaml", &text)]);
     folder.write("server.yaml", "workers: 1\n");
     let worked = process::worked();
-    let loaded = load_folder(folder.path(), Secrets::Resolve).unwrap();
+    let loaded = load_folder(folder.path(), Secrets::Read).unwrap();
     let worked = process::worked() - worked;
     // How fast it is when optimised is a benchmark; this is against what grows with the square.
     println!("{worked:?}");
@@ -440,7 +440,7 @@ fn in_another_server_the_shutdown_is_noticed() {
             ),
             ("catalog.yaml", "accounts: {}\nmodels: {}\ncallers: {}\n"),
         ]);
-        let mut loaded = load_folder(folder.path(), Secrets::Resolve).unwrap();
+        let mut loaded = load_folder(folder.path(), Secrets::Read).unwrap();
         let process = Process::new(&mut loaded).unwrap();
         let background = server::make_background(&process, folder.path(), &loaded)
             .unwrap()
@@ -475,7 +475,7 @@ fn nobody_serves_the_published_key_to_everybody() {
                 .replace("models: [demo, ", "models: [other, "),
         ),
     ]);
-    let mut loaded = load_folder(folder.path(), Secrets::Assume).unwrap();
+    let mut loaded = load_folder(folder.path(), Secrets::StandIns).unwrap();
     let problem = portcullis::catalog::published_key_problem(
         &loaded.catalog,
         &["0.0.0.0:1".parse().unwrap()],

@@ -17,9 +17,9 @@ use portcullis::catalog::published_key_problem;
 pub(super) fn run(args: &CheckArgs) -> Result<ExitCode, String> {
     let conf = args.conf.folder();
     let secrets = if args.no_secrets {
-        Secrets::Assume
+        Secrets::StandIns
     } else {
-        Secrets::Resolve
+        Secrets::Read
     };
     let loaded = load_folder(&conf, secrets).map_err(|problems| {
         let (errors, warnings) = (format_count(problems.0.len(), "error"), problems.1.len());

@@ -143,7 +143,7 @@ fn read_admin_key(path: &Path) -> Result<Secret, String> {
 
 /// Loads the configuration.
 fn load_configuration(conf: &Path) -> Result<Loaded, String> {
-    load_folder(conf, Secrets::Assume).map_err(|problems| {
+    load_folder(conf, Secrets::StandIns).map_err(|problems| {
         format!(
             "{problems}\n{}: with these errors no request can be explained. `portcullis check` prints them, too",
             display_folder(conf)

@@ -11,129 +11,117 @@ use portcullis::base::address::reachable_address;
 use portcullis::base::secret::Secret;
 use portcullis::catalog::load::{Secrets, read_server};
 use portcullis::conf::config::Admin;
-use portcullis::conf::secret_ref::ASSUMED;
+use portcullis::conf::secret_ref::STAND_IN;
 
 /// The largest answer. The status of thousands of accounts is smaller.
-pub(super) const LARGEST: u64 = 64 << 20;
+pub(super) const MAX_ANSWER_BYTES: u64 = 64 << 20;
 
 /// The environment variable that may hold the key of the admin listener.
-const KEY: &str = "PORTCULLIS_ADMIN_KEY";
+const KEY_VARIABLE: &str = "PORTCULLIS_ADMIN_KEY";
 
-/// Something else than the answer that was asked for.
-pub(super) enum Instead {
+/// The reason why a server does not send the page.
+pub(super) enum PageRefusal {
     /// The listener wants its key.
-    Locked,
-    /// The listener does not show this page, or not to everybody, in words.
+    NeedsKey,
+    /// The listener does not show this page to this caller. The text is for the user.
     Hidden(String),
-    /// The answer, in words.
-    Other(String),
+    /// The server answers with another status, or not with HTTP. The text is for the user.
+    OtherAnswer(String),
 }
 
-impl Display for Instead {
+impl Display for PageRefusal {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
-            Instead::Locked => write!(
+            PageRefusal::NeedsKey => write!(
                 f,
-                "wants its key (`admin.key` in server.yaml): run the command as a user who can read it, or set {KEY}"
+                "wants its key (`admin.key` in server.yaml): run the command as a user who can read it, or set {KEY_VARIABLE}"
             ),
-            Instead::Hidden(text) | Instead::Other(text) => f.write_str(text),
+            PageRefusal::Hidden(text) | PageRefusal::OtherAnswer(text) => f.write_str(text),
         }
     }
 }
 
-/// Why the answer did not come.
-pub(super) struct NoAnswer {
-    /// The reason, in words.
+/// The reason why no page came.
+pub(super) struct FetchError {
+    /// The reason, as a text for the user.
     pub(super) why: String,
     /// True if a listener answers, and does not show the page: with 401, 403 or 404.
     pub(super) is_hidden: bool,
 }
 
-impl From<String> for NoAnswer {
-    fn from(why: String) -> NoAnswer {
-        NoAnswer {
+impl From<String> for FetchError {
+    fn from(why: String) -> FetchError {
+        FetchError {
             why,
             is_hidden: false,
         }
     }
 }
 
-/// The request to an admin listener.
+/// A request to an admin listener.
 #[derive(Clone, Copy)]
-pub(super) enum Question<'q> {
-    /// For a page.
+pub(super) enum AdminRequest<'r> {
     Get,
-    /// With this body.
-    Post(&'q [u8]),
+    /// A POST with this body.
+    Post(&'r [u8]),
+}
+
+/// A URL as the user wrote it.
+#[derive(Clone, Copy)]
+pub(super) struct PageUrl<'u> {
+    pub(super) url: &'u str,
+    /// The path of a URL that has none.
+    pub(super) usual_path: &'u str,
+    /// The end of the error about a URL that is not one of HTTP: what to write instead.
+    pub(super) hint: &'u str,
 }
 
 /// Returns the key of an admin listener: the environment's, or the one of its settings.
 pub(super) fn listener_key(admin: Option<&Admin>) -> Option<Secret> {
-    let of_settings = || admin?.key.clone().filter(|key| key.expose() != ASSUMED);
-    env::var(KEY)
+    let of_settings = || admin?.key.clone().filter(|key| key.expose() != STAND_IN);
+    env::var(KEY_VARIABLE)
         .ok()
         .filter(|key| !key.is_empty())
         .map(Secret::new)
         .or_else(of_settings)
 }
 
-/// Fetches a page of an admin listener.
-pub(super) fn fetch_admin_page(
-    url: &str,
-    usual_path: &str,
-    otherwise: &str,
-    conf: &Path,
-    timeout: Duration,
-) -> Result<Vec<u8>, String> {
-    let key = key_lookup(conf, None);
-    fetch_page(url, usual_path, otherwise, &key, timeout)
-}
-
-/// Returns the key for the admin listener at an address: the given one, or the key of the
-/// environment or server.yaml. The key of server.yaml is only for the listener of server.yaml.
+/// Returns a function that finds the key for the admin listener at an address: the key of the
+/// command line, or that of the environment, or that of server.yaml. The last one is only for the
+/// listener of server.yaml.
 pub(super) fn key_lookup(
     conf: &Path,
-    given: Option<Secret>,
+    key_argument: Option<Secret>,
 ) -> impl Fn(SocketAddr) -> Option<Secret> {
-    let admin = read_server(conf, Secrets::IfThere)
+    let admin = read_server(conf, Secrets::ReadIfPossible)
         .ok()
         .map(|server| server.admin);
     move |address| {
         let ours = admin.as_ref().filter(|admin| {
             address.ip().is_loopback() || address == reachable_address(admin.address)
         });
-        given.clone().or_else(|| listener_key(ours))
+        key_argument.clone().or_else(|| listener_key(ours))
     }
 }
 
-/// Fetches the page of a URL. A URL without a path gets `usual_path`. `otherwise` is the
-/// advice for a URL that cannot be asked; `key` is the key for an address.
-pub(super) fn fetch_page(
-    url: &str,
-    usual_path: &str,
-    otherwise: &str,
-    key: &dyn Fn(SocketAddr) -> Option<Secret>,
+/// Sends a request to the server of a URL, and returns the body of its answer. `key_for` finds the
+/// key for an address.
+pub(super) fn send_to_url(
+    page: PageUrl<'_>,
+    request: AdminRequest<'_>,
+    key_for: &dyn Fn(SocketAddr) -> Option<Secret>,
     timeout: Duration,
-) -> Result<Vec<u8>, String> {
-    ask_page(url, usual_path, Question::Get, otherwise, key, timeout).map_err(|no| no.why)
-}
-
-/// Asks the page of a URL, as [`fetch_page`] does.
-pub(super) fn ask_page(
-    url: &str,
-    usual_path: &str,
-    question: Question<'_>,
-    otherwise: &str,
-    key: &dyn Fn(SocketAddr) -> Option<Secret>,
-    timeout: Duration,
-) -> Result<Vec<u8>, NoAnswer> {
+) -> Result<Vec<u8>, FetchError> {
+    let PageUrl {
+        url,
+        usual_path,
+        hint,
+    } = page;
     let Some(rest) = url
         .strip_prefix("http://")
         .filter(|rest| !rest.contains('@'))
     else {
-        return Err(
-            format!("the URL must begin with http:// and hold no user name{otherwise}").into(),
-        );
+        return Err(format!("the URL must begin with http:// and hold no user name{hint}").into());
     };
     let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
     // Browsers copy an address with a slash at its end.
@@ -157,7 +145,7 @@ pub(super) fn ask_page(
     } else {
         ":80"
     };
-    let mut last = format!(
+    let mut last_problem = format!(
         "does not answer: {}",
         io::Error::from(io::ErrorKind::NotFound)
     );
@@ -165,116 +153,118 @@ pub(super) fn ask_page(
         .to_socket_addrs()
         .map_err(|why| format!("{url} does not answer: {why}"))?;
     for address in addresses {
-        match send_question(
+        match send_request(
             address,
             authority,
             path,
-            question,
-            key(address).as_ref(),
+            request,
+            key_for(address).as_ref(),
             timeout,
         ) {
             Ok(Ok(answer)) => return Ok(answer),
-            Ok(Err(instead)) => {
-                let is_hidden = matches!(instead, Instead::Locked | Instead::Hidden(_));
-                return Err(NoAnswer {
-                    why: format!("{url} {instead}"),
+            Ok(Err(refusal)) => {
+                let is_hidden = matches!(refusal, PageRefusal::NeedsKey | PageRefusal::Hidden(_));
+                return Err(FetchError {
+                    why: format!("{url} {refusal}"),
                     is_hidden,
                 });
             }
-            Err(why) => last = format!("does not answer: {why}"),
+            Err(why) => last_problem = format!("does not answer: {why}"),
         }
     }
-    Err(format!("{url} {last}").into())
+    Err(format!("{url} {last_problem}").into())
 }
 
-/// Returns the body of a 200. The inner error says what came instead of a 200.
-pub(super) fn get_page(
+/// Fetches a page from an address, and returns its body. The inner error is the server's answer
+/// that is no page.
+pub(super) fn get_from_address(
     address: SocketAddr,
     host: &str,
     path: &str,
     key: Option<&Secret>,
     timeout: Duration,
-) -> io::Result<Result<Vec<u8>, Instead>> {
-    send_question(address, host, path, Question::Get, key, timeout)
+) -> io::Result<Result<Vec<u8>, PageRefusal>> {
+    send_request(address, host, path, AdminRequest::Get, key, timeout)
 }
 
-fn send_question(
+fn send_request(
     address: SocketAddr,
     host: &str,
     path: &str,
-    question: Question<'_>,
+    request: AdminRequest<'_>,
     key: Option<&Secret>,
     timeout: Duration,
-) -> io::Result<Result<Vec<u8>, Instead>> {
+) -> io::Result<Result<Vec<u8>, PageRefusal>> {
     let start = Instant::now();
-    // A socket takes no timeout of nothing.
+    // A socket refuses a timeout of zero.
     const SHORTEST: Duration = Duration::from_millis(1);
-    let left = || timeout.saturating_sub(start.elapsed()).max(SHORTEST);
-    let mut stream = TcpStream::connect_timeout(&address, left())?;
-    stream.set_write_timeout(Some(left()))?;
+    let time_left = || timeout.saturating_sub(start.elapsed()).max(SHORTEST);
+    let mut stream = TcpStream::connect_timeout(&address, time_left())?;
+    stream.set_write_timeout(Some(time_left()))?;
     let key = key.filter(|key| key.expose().bytes().all(|byte| byte.is_ascii_graphic()));
-    let key = key
+    let key_header = key
         .map(|key| format!("authorization: Bearer {}\r\n", key.expose()))
         .unwrap_or_default();
-    let (method, sent, about_sent) = match question {
-        Question::Get => ("GET", &[][..], String::new()),
-        Question::Post(sent) => (
+    let (method, body, body_headers) = match request {
+        AdminRequest::Get => ("GET", &[][..], String::new()),
+        AdminRequest::Post(body) => (
             "POST",
-            sent,
+            body,
             format!(
                 "content-type: application/json\r\ncontent-length: {}\r\n",
-                sent.len()
+                body.len()
             ),
         ),
     };
     // With HTTP/1.0 the answer comes in one piece and ends with the connection.
     stream.write_all(
-        format!("{method} {path} HTTP/1.0\r\nhost: {host}\r\n{key}{about_sent}\r\n").as_bytes(),
+        format!("{method} {path} HTTP/1.0\r\nhost: {host}\r\n{key_header}{body_headers}\r\n")
+            .as_bytes(),
     )?;
-    stream.write_all(sent)?;
+    stream.write_all(body)?;
     let mut answer = Vec::new();
     let mut buffer = vec![0; 64 << 10];
     loop {
         if start.elapsed() >= timeout {
             return Err(io::ErrorKind::TimedOut.into());
         }
-        stream.set_read_timeout(Some(left()))?;
+        stream.set_read_timeout(Some(time_left()))?;
         match stream.read(&mut buffer)? {
             0 => break,
             read => answer.extend_from_slice(buffer.get(..read).unwrap_or_default()),
         }
-        if answer.len() as u64 > LARGEST {
+        if answer.len() as u64 > MAX_ANSWER_BYTES {
             return Err(io::ErrorKind::FileTooLarge.into());
         }
     }
     Ok(answer_body(&answer))
 }
 
-fn answer_body(answer: &[u8]) -> Result<Vec<u8>, Instead> {
-    let silent = || Instead::Other("does not speak HTTP".to_owned());
+fn answer_body(answer: &[u8]) -> Result<Vec<u8>, PageRefusal> {
+    let not_http = || PageRefusal::OtherAnswer("does not speak HTTP".to_owned());
     let end = answer
         .windows(4)
         .position(|four| four == b"\r\n\r\n")
-        .ok_or_else(silent)?;
+        .ok_or_else(not_http)?;
     let (head, body) = answer.split_at(end);
     let status = head.split(|byte| *byte == b' ').nth(1).unwrap_or_default();
     if status == b"401" {
-        return Err(Instead::Locked);
+        return Err(PageRefusal::NeedsKey);
     }
     if status == b"404" {
         let message = "answers with HTTP 404, not 200: it has no such page, so it is an older version, or another program";
-        return Err(Instead::Hidden(message.to_owned()));
+        return Err(PageRefusal::Hidden(message.to_owned()));
     }
     if status != b"200" {
         let number = std::str::from_utf8(status)
             .ok()
             .filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
-        let number = number.filter(|text| text.len() == 3).ok_or_else(silent)?;
+        let number = number.filter(|text| text.len() == 3).ok_or_else(not_http)?;
         let message = format!("answers with HTTP {number}, not 200");
         return Err(if number == "403" {
-            Instead::Hidden(message)
+            PageRefusal::Hidden(message)
         } else {
-            Instead::Other(message)
+            PageRefusal::OtherAnswer(message)
         });
     }
     Ok(body.get(4..).unwrap_or_default().to_vec())

@@ -15,7 +15,7 @@ pub(super) fn run(args: &PricesArgs) -> Result<ExitCode, String> {
     let Some(conf) = &args.conf else {
         return Ok(print_result(&listed_prices()));
     };
-    let catalog = read_catalog(conf, Secrets::Assume)
+    let catalog = read_catalog(conf, Secrets::StandIns)
         .catalog
         .map_err(|problems| problems.to_string())?;
     Ok(print_result(&catalog_prices(&catalog)))

@@ -4,7 +4,7 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use super::http::fetch_page;
+use super::http::{AdminRequest, PageUrl, send_to_url};
 use super::{ReadyArgs, print_result};
 use portcullis::base::address::reachable_address;
 use portcullis::catalog::load::admin_address;
@@ -23,12 +23,11 @@ pub(super) fn run(args: &ReadyArgs) -> Result<ExitCode, String> {
         }
     };
     // Probes are answered without a key.
-    fetch_page(
-        &url,
-        "/readyz",
-        ". The admin listener takes such a URL",
-        &|_| None,
-        ANSWER_TIMEOUT,
-    )?;
+    let page = PageUrl {
+        url: &url,
+        usual_path: "/readyz",
+        hint: ". The admin listener takes such a URL",
+    };
+    send_to_url(page, AdminRequest::Get, &|_| None, ANSWER_TIMEOUT).map_err(|error| error.why)?;
     Ok(print_result("ready\n"))
 }

@@ -9,7 +9,7 @@ use portcullis::conf::config::Listen;
 /// Serves. It returns only if serving cannot begin.
 pub(super) fn run(args: ServeArgs) -> Result<ExitCode, String> {
     let conf = args.conf.folder();
-    let mut loaded = load_folder(&conf, Secrets::Resolve).map_err(|problems| {
+    let mut loaded = load_folder(&conf, Secrets::Read).map_err(|problems| {
         let problems = problems.with_warnings();
         format!(
             "{problems}\n{}: the gateway does not start with these errors. `portcullis check` prints them without a start",

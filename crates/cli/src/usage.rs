@@ -24,7 +24,7 @@ pub(super) fn run(args: &UsageArgs) -> Result<ExitCode, String> {
     };
     let query = Query::new(&asked, now_millis()).map_err(|why| format!("--{why}"))?;
     let conf = args.conf.folder();
-    let ledger = read_server(&conf, Secrets::Assume)
+    let ledger = read_server(&conf, Secrets::StandIns)
         .map_err(|problems| problems.to_string())?
         .ledger;
     let answer = answer_query(&ledger.path, &query, None).map_err(|why| why.to_string())?;
@@ -72,7 +72,7 @@ fn no_ledger(ledger: &Ledger) -> String {
 /// Returns the reason why nothing is found: a name in the question is neither in the catalog nor in
 /// the ledger. Returns `None` if the names exist, or the catalog cannot be read.
 fn unknown_name(args: &UsageArgs, conf: &Path, ledger: &Path) -> Option<String> {
-    let catalog = read_catalog(conf, Secrets::Assume).catalog.ok()?;
+    let catalog = read_catalog(conf, Secrets::StandIns).catalog.ok()?;
     let [used_callers, used_keys, used_models] = read::read_names(ledger).ok()?;
     let callers: Vec<&str> = catalog.callers().iter().map(|caller| &*caller.id).collect();
     let keys: Vec<&str> = catalog.keys().map(|key| &*key.id).collect();

@@ -105,7 +105,7 @@ impl AttemptGuard {
         stream: bool,
         took: Duration,
         now: Instant,
-    ) -> Failed {
+    ) -> FailureEffect {
         let first = self.came();
         let mut memory = self.track.memory.lock();
         // A stream that is cut later was not slow to begin.
@@ -146,15 +146,15 @@ impl AttemptGuard {
         if rest.is_some() {
             memory.rested = Some(now);
         }
-        Failed { breaker, rest }
+        FailureEffect { breaker, rest }
     }
 
     /// Notes that the caller left after the time `waited`, and the target had not begun to answer.
     /// A probe of the breaker learns nothing from that.
-    pub fn record_leave(&mut self, stream: bool, waited: Duration, now: Instant) -> Left {
+    pub fn record_leave(&mut self, stream: bool, waited: Duration, now: Instant) -> LeaveEffect {
         self.came();
         if self.pass.is_probe() || self.stage != Stage::Open {
-            return Left::default();
+            return LeaveEffect::default();
         }
         let awaited = self.track.awaited.load(Ordering::Relaxed);
         let mut memory = self.track.memory.lock();
@@ -191,9 +191,9 @@ impl AttemptGuard {
             .then(|| memory.breaker.give_up(self.pass, now, fastrand::f64()))
             .flatten();
         memory.turned(breaker, now);
-        Left {
+        LeaveEffect {
             is_given_up: consequence.counts,
-            moved: consequence.is_news,
+            is_moved_back: consequence.is_news,
             breaker,
         }
     }
@@ -237,20 +237,20 @@ impl Drop for AttemptGuard {
     }
 }
 
-/// The consequence of a caller who left.
+/// What changed because a caller left.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Left {
-    /// The caller has given the target up: it waited for much longer than usual.
+pub struct LeaveEffect {
+    /// True if the caller has given the target up: it waited for much longer than usual.
     pub is_given_up: bool,
-    /// The target stands behind the others from now on.
-    pub moved: bool,
+    /// True if the target stands behind the others from now on.
+    pub is_moved_back: bool,
     /// The breaker's new state, if it changed.
     pub breaker: Option<BreakerState>,
 }
 
 /// The changes that a failure caused, for the log.
 #[derive(Debug, Clone, Copy)]
-pub struct Failed {
+pub struct FailureEffect {
     /// The breaker's new state, if it changed.
     pub breaker: Option<BreakerState>,
     /// The rest that begins, if there is one.

@@ -12,7 +12,12 @@ fn admitted(track: &Arc<TargetHealth>, now: Instant) -> AttemptGuard {
         .unwrap_or_else(|kept| panic!("kept away: {kept:?}"))
 }
 
-fn fail(track: &Arc<TargetHealth>, class: Class, retry_after: Option<u64>, now: Instant) -> Failed {
+fn fail(
+    track: &Arc<TargetHealth>,
+    class: Class,
+    retry_after: Option<u64>,
+    now: Instant,
+) -> FailureEffect {
     admitted(track, now).record_failure(
         setback(class, retry_after.map(Duration::from_secs)),
         true,
@@ -371,7 +376,11 @@ fn abandoned_targets_stand_behind_and_count_as_slow() {
             .all(|left| left.is_given_up && left.breaker.is_none())
     );
     assert_eq!(
-        [first.moved, second.moved, third.moved],
+        [
+            first.is_moved_back,
+            second.is_moved_back,
+            third.is_moved_back
+        ],
         [false, false, true]
     );
     let standing = track.standing(true, false, at(41), clock);
@@ -475,7 +484,7 @@ fn the_last_failure_is_the_last_impatient_caller() {
     // One alone, much later, does not move the target, but nobody has answered it either.
     let later = now + Duration::from_secs(100);
     let left = admitted(&track, later).record_leave(true, wait, later + wait);
-    assert!(left.is_given_up && !left.moved);
+    assert!(left.is_given_up && !left.is_moved_back);
     assert_eq!(failed(), Some((GIVEN_UP, later + wait)));
     // Another failure stays what it is.
     track.troubled(Trouble {

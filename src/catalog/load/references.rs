@@ -57,9 +57,9 @@ impl<'c> ReferenceReader<'c> {
     pub(super) fn look_up(&mut self, reference: Reference<'_>) -> Result<String, String> {
         let stand_in = reference.stand_in();
         match self.secrets {
-            Secrets::Resolve => self.find(reference),
-            Secrets::Assume => Ok(stand_in.to_owned()),
-            Secrets::IfThere => {
+            Secrets::Read => self.find(reference),
+            Secrets::StandIns => Ok(stand_in.to_owned()),
+            Secrets::ReadIfPossible => {
                 let may_be_empty = !matches!(reference, Reference::Env(_) | Reference::File(_));
                 let found = self.find(reference).ok();
                 Ok(found

@@ -26,7 +26,7 @@ impl Folder {
     /// The errors, and then the warnings, each with how it begins.
     #[track_caller]
     fn check(&self, expected: &[&str]) {
-        let told: Vec<String> = match load_folder(&self.0, Secrets::Resolve) {
+        let told: Vec<String> = match load_folder(&self.0, Secrets::Read) {
             Ok(loaded) => loaded
                 .catalog
                 .warnings
@@ -48,7 +48,7 @@ impl Folder {
     }
 
     fn texts(&self) -> Texts {
-        let ReadCatalog { texts, .. } = read_catalog(&self.0, Secrets::Resolve);
+        let ReadCatalog { texts, .. } = read_catalog(&self.0, Secrets::Read);
         for (path, version) in &texts {
             assert_eq!(
                 read_now(path, LARGEST_NAMED),
@@ -82,8 +82,7 @@ fn f15_files_that_are_missing() {
     // Everything that server.yaml may say has a default.
     folder.check(&[]);
     assert_eq!(
-        load_folder(&folder.0, Secrets::Resolve)
-            .map(|loaded| (loaded.count, loaded.server.attempts)),
+        load_folder(&folder.0, Secrets::Read).map(|loaded| (loaded.count, loaded.server.attempts)),
         Ok((1, 3))
     );
     fs::remove_file(folder.0.join("catalog.yaml")).unwrap();
@@ -129,7 +128,7 @@ fn which_files_of_catalog_d_are_read() {
         .write("catalog.d/README.md", "broken: [")
         .write("catalog.d/x.yml", demo("x"));
     let loaded =
-        load_folder(&folder.0, Secrets::Resolve).unwrap_or_else(|problems| panic!("{problems}"));
+        load_folder(&folder.0, Secrets::Read).unwrap_or_else(|problems| panic!("{problems}"));
     assert_eq!(
         loaded
             .catalog
@@ -181,7 +180,7 @@ fn secrets_in_files() {
     ]);
     folder.write("secret", "sk-canary\n");
     let loaded =
-        load_folder(&folder.0, Secrets::Resolve).unwrap_or_else(|problems| panic!("{problems}"));
+        load_folder(&folder.0, Secrets::Read).unwrap_or_else(|problems| panic!("{problems}"));
     assert_eq!(
         loaded.catalog.accounts()[0].key.as_ref().unwrap().expose(),
         "sk-canary"
@@ -213,7 +212,7 @@ fn secrets_in_files() {
         ]);
     }
     folder.write("catalog.yaml", account("{env: PORTCULLIS_TEST_ABSENT}"));
-    assert!(load_folder(&folder.0, Secrets::Assume).is_ok());
+    assert!(load_folder(&folder.0, Secrets::StandIns).is_ok());
 }
 
 #[test]
@@ -231,7 +230,7 @@ fn what_is_no_regular_file_is_not_opened() {
     let start = Instant::now();
     for path in ["pipe", "/dev/zero", "."] {
         folder.write("catalog.yaml", account(&format!("{{file: {path}}}")));
-        let problems = load_folder(&folder.0, Secrets::Resolve)
+        let problems = load_folder(&folder.0, Secrets::Read)
             .expect_err(path)
             .to_string();
         assert!(
@@ -369,7 +368,7 @@ fn certificates_of_listeners_are_looked_at() {
         "server.yaml:1 listen[0].tls.cert: the file does not exist; relative paths start at CONF (column 47)",
         "server.yaml:1 listen[0].tls.key: the file does not exist; relative paths start at CONF (column 59)",
     ]);
-    assert!(load_folder(&folder.0, Secrets::Assume).is_ok());
+    assert!(load_folder(&folder.0, Secrets::StandIns).is_ok());
     folder
         .write("c.pem", "-----BEGIN CERTIFICATE-----")
         .write("k.pem", "-----BEGIN CERTIFICATE-----");
@@ -394,7 +393,7 @@ fn certificates_of_listeners_are_looked_at() {
         "warning server.yaml:1 listen[0].tls.cert: the file is a pipe, which is not read: the listener waits",
     ]);
     let server =
-        read_server(&folder.0, Secrets::Resolve).unwrap_or_else(|problems| panic!("{problems}"));
+        read_server(&folder.0, Secrets::Read).unwrap_or_else(|problems| panic!("{problems}"));
     assert_eq!(
         server.listen[0].tls.as_ref().unwrap().cert,
         folder.0.join("c.pem")

@@ -11,7 +11,7 @@ use crate::catalog::{AwsKeys, Base, Network, Signer, raw};
 use crate::conf::proxy::{Proxy, ProxyChoice};
 use crate::conf::scribe::{Scribe, WrittenEntry};
 use crate::conf::secret_ref::placeholder::Placeholder;
-use crate::conf::secret_ref::{ASSUMED, Reference, SecretRef, Tls};
+use crate::conf::secret_ref::{Reference, STAND_IN, SecretRef, Tls};
 use crate::signers::google::ServiceAccount;
 use crate::signers::sigv4;
 use dialects::Protocol;
@@ -34,7 +34,7 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
                 scribe.missing_if(needs_one && raw.service_account.is_none(), message);
                 let json = self
                     .text(raw.service_account.as_ref()?, &scribe)
-                    .filter(|json| json.expose() != ASSUMED)?;
+                    .filter(|json| json.expose() != STAND_IN)?;
                 let account = ServiceAccount::parse(json.expose())
                     .map_err(|wrong| format!("cannot be used: {wrong}"));
                 let account = scribe.noted(account)?;
@@ -133,7 +133,7 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
                 Placeholder::of_name(secret.expose(), |name| {
                     scribe
                         .look_up(Reference::Env(name))
-                        .is_ok_and(|text| !text.is_empty() && text != ASSUMED)
+                        .is_ok_and(|text| !text.is_empty() && text != STAND_IN)
                 })
             })
         {
@@ -182,7 +182,7 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
         }
         let choice = scribe.secret(written, |text| {
             // The value is a stand-in if secrets are not read.
-            if !is_literal && text == ASSUMED {
+            if !is_literal && text == STAND_IN {
                 return Ok(ProxyChoice::Own(Arc::new(Proxy::assumed())));
             }
             ProxyChoice::parse(text)

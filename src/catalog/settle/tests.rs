@@ -128,7 +128,7 @@ impl World {
                 Some((file, text(version).unwrap_or_else(|_| "missing".to_owned())))
             });
             self.taken.push((self.now, whole.collect()));
-            self.settling.considered(&texts, true);
+            self.settling.note_decision(&texts, Decision::Live);
         }
     }
 
@@ -413,7 +413,7 @@ fn a_live_closed_text_begins_the_wait_anew() {
     // What is not taken is not offered again.
     world
         .settling
-        .considered_closed(closed.clone(), false, world.at());
+        .note_closed_decision(closed.clone(), Decision::NotLive, world.at());
     assert!(world.settling.closed(world.at()).is_empty());
     assert!(
         world
@@ -423,7 +423,7 @@ fn a_live_closed_text_begins_the_wait_anew() {
     );
     world
         .settling
-        .considered_closed(closed.clone(), true, world.at());
+        .note_closed_decision(closed.clone(), Decision::Live, world.at());
     assert!(
         world
             .settling
@@ -526,7 +526,7 @@ fn texts_whole_during_a_decision_are_considered_next() {
         Sign::Renamed,
         world.at(),
     );
-    world.settling.considered(&texts, true);
+    world.settling.note_decision(&texts, Decision::Live);
     assert!(
         matches!(world.settling.ready(world.at()), Ready::Whole { .. }),
         "the third text is still to be considered"

@@ -6,7 +6,7 @@ use super::{Listen, is_taken, loopback_address, raw};
 use crate::base::secret::Secret;
 use crate::base::units::Text;
 use crate::conf::scribe::Scribe;
-use crate::conf::secret_ref::{ASSUMED, SecretRef};
+use crate::conf::secret_ref::{STAND_IN, SecretRef};
 use crate::conf::yaml::read::list_items;
 
 /// The fewest characters of a key: so many cannot be guessed.
@@ -91,7 +91,7 @@ fn read_admin_key(written: &SecretRef, scribe: &Scribe<'_, '_>) -> Option<Secret
     scribe.warn_if(matches!(written, SecretRef::Literal(_)), message);
     let is_visible = |text: &str| text.bytes().all(|byte| byte.is_ascii_graphic());
     scribe.secret(written, |text| match text.len() {
-        _ if text == ASSUMED => Ok(Secret::new(text)),
+        _ if text == STAND_IN => Ok(Secret::new(text)),
         ..MIN_KEY_LENGTH => Err("holds a key of fewer than 32 characters: `openssl rand -base64 32` writes one".to_owned()),
         _ if !is_visible(text) => {
             Err("holds a key with spaces or characters that no header may have: `openssl rand -base64 32` writes one"

@@ -9,7 +9,7 @@ use super::raw;
 use crate::base::host::{FORBIDDEN, Host};
 use crate::base::secret::Secret;
 use crate::conf::scribe::Scribe;
-use crate::conf::secret_ref::{ASSUMED, SecretRef};
+use crate::conf::secret_ref::{STAND_IN, SecretRef};
 
 pub use raw::LeastSeverity;
 
@@ -108,7 +108,7 @@ pub(super) fn resolve_notify(raw: &raw::Notify, section: &Scribe<'_, '_>) -> Opt
         "is a secret in clear text: `{ file: /path }` or `{ env: NAME }` is safer",
     );
     // The value is a stand-in if secrets are not read.
-    let stand_in = |text: &str| !is_literal && text == ASSUMED;
+    let stand_in = |text: &str| !is_literal && text == STAND_IN;
     let webhook = scribe.secret(written, |text| {
         Webhook::parse(if stand_in(text) {
             "https://assumed.invalid/"

@@ -4,7 +4,7 @@
 use super::raw;
 use crate::base::secret::Secret;
 use crate::conf::scribe::Scribe;
-use crate::conf::secret_ref::{ASSUMED, SecretRef};
+use crate::conf::secret_ref::{STAND_IN, SecretRef};
 use crate::conf::yaml::read::list_items;
 
 /// Returns the keys that seal thoughts.
@@ -40,7 +40,7 @@ pub(super) fn seal_keys(
 
 fn read_key(text: &str) -> Result<Secret, String> {
     match text.len() {
-        ..32 if text != ASSUMED => Err(
+        ..32 if text != STAND_IN => Err(
             "holds a key of fewer than 32 characters: `openssl rand -base64 32` writes one"
                 .to_owned(),
         ),

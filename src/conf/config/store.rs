@@ -11,7 +11,7 @@ use crate::base::secret::Secret;
 use crate::base::units::{Span, Text};
 use crate::conf::scribe::Scribe;
 use crate::conf::secret_ref::placeholder::Placeholder;
-use crate::conf::secret_ref::{ASSUMED, Reference, SecretRef};
+use crate::conf::secret_ref::{Reference, STAND_IN, SecretRef};
 use dialects::wire::percent;
 
 pub use raw::OnStoreDown;
@@ -178,7 +178,7 @@ fn resolve_address(raw: &raw::Store, section: &Scribe<'_, '_>) -> Option<Address
     }
     let is_literal = matches!(written, SecretRef::Literal(_));
     // The value is a stand-in if secrets are not read.
-    let stand_in = |text: &str| !is_literal && text == ASSUMED;
+    let stand_in = |text: &str| !is_literal && text == STAND_IN;
     let address = scribe.secret(written, |text| {
         Address::parse(if stand_in(text) {
             "redis://127.0.0.1:6379"

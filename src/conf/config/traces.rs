@@ -14,7 +14,7 @@ use super::notify::Webhook;
 use super::raw;
 use crate::base::units::{Share, Span, Text};
 use crate::conf::scribe::Scribe;
-use crate::conf::secret_ref::{ASSUMED, Reference, SecretRef};
+use crate::conf::secret_ref::{Reference, STAND_IN, SecretRef};
 use dialects::wire::percent;
 
 /// The path at which receivers take traces.
@@ -129,7 +129,7 @@ fn read_variable(section: &Scribe<'_, '_>, name: &str) -> Option<String> {
     let value = section
         .look_up(Reference::Env(name))
         .ok()
-        .filter(|value| !value.is_empty() && value != ASSUMED);
+        .filter(|value| !value.is_empty() && value != STAND_IN);
     value.filter(|_| !is_off(section))
 }
 
@@ -164,7 +164,7 @@ fn resolve_endpoint(raw: &raw::Traces, section: &Scribe<'_, '_>) -> Option<Webho
         // The variables are not read.
         if section
             .look_up(Reference::Env(GENERAL))
-            .is_ok_and(|value| value == ASSUMED)
+            .is_ok_and(|value| value == STAND_IN)
         {
             return Webhook::parse("https://assumed.invalid/").ok();
         }

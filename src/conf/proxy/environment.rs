@@ -4,7 +4,7 @@
 use super::exempt::Exempt;
 use super::{Proxy, ProxyChoice, SHAPE};
 use crate::base::host::is_this_machine;
-use crate::conf::secret_ref::ASSUMED;
+use crate::conf::secret_ref::STAND_IN;
 use std::sync::Arc;
 
 /// The variables, those in lower case first, as curl reads them.
@@ -47,7 +47,7 @@ impl Proxies {
         let http = read_proxy(first_set(HTTP, &mut variable)?)?;
         let list = first_set(EXEMPT, &mut variable)?
             .map(|(_, list)| list)
-            .filter(|list| list != ASSUMED)
+            .filter(|list| list != STAND_IN)
             .unwrap_or_default();
         let (exempt, wrong) = Exempt::parse(&list);
         let proxies = Proxies {
@@ -130,7 +130,7 @@ fn read_proxy(found: Option<(&str, String)>) -> Result<Option<Arc<Proxy>>, Strin
     };
     let proxy = match value.as_str() {
         // The value is a stand-in if secrets are not read.
-        ASSUMED => Ok(Proxy::assumed()),
+        STAND_IN => Ok(Proxy::assumed()),
         "none" => return Err(format!("{name} {SHAPE}; for no proxy unset it")),
         url if url.contains("://") => Proxy::parse(url),
         host => Proxy::parse(&format!("http://{host}")),
@@ -309,10 +309,10 @@ mod tests {
             .expect("a proxy");
         assert_eq!(
             bare.credential().map(crate::base::secret::Secret::expose),
-            Some(ASSUMED)
+            Some(STAND_IN)
         );
         let (assumed, remarks) =
-            Proxies::of_environment(|_| Ok(ASSUMED.to_owned())).expect("stand-ins");
+            Proxies::of_environment(|_| Ok(STAND_IN.to_owned())).expect("stand-ins");
         assert_eq!(
             (both(&assumed, "a.b")[0].as_deref(), remarks),
             (Some("(its URL is not read here)"), vec![])

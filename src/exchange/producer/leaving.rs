@@ -4,7 +4,7 @@ use super::state::Try;
 use super::{CALLER_LEFT, Producer};
 use crate::account::breaker::BreakerState;
 use crate::account::given_up::{BEHIND, GIVEN_UP};
-use crate::account::track::Left;
+use crate::account::track::LeaveEffect;
 use crate::base::clock::Clock;
 
 impl Producer<'_> {
@@ -22,11 +22,11 @@ impl Producer<'_> {
     }
 
     /// Logs what begins for a target whose callers leave.
-    fn log_leave(&self, attempt: &Try<'_>, left: Left) {
+    fn log_leave(&self, attempt: &Try<'_>, left: LeaveEffect) {
         let candidate = attempt.candidate;
         let account = &candidate.ready_account.account.id;
         let model = || candidate.track.name(&candidate.upstream_model);
-        if left.moved {
+        if left.is_moved_back {
             log::warn!(
                 "account {account} is asked last for {} for {} s: callers give up waiting for its answers",
                 model(),

@@ -5,7 +5,7 @@ use super::opening::{FailedAttempt, Gained, Opened};
 use super::state::{Declined, Running};
 use super::{Piece, Producer};
 use crate::account::failure::{Failure, NextStep};
-use crate::account::track::Failed;
+use crate::account::track::FailureEffect;
 use crate::base::clock::Clock;
 use crate::catalog::Hedge;
 use crate::error::Refusal;
@@ -100,7 +100,7 @@ impl<'x> Producer<'x> {
         if change.is_some() {
             self.report(
                 running.attempt.candidate,
-                Failed {
+                FailureEffect {
                     breaker: change,
                     rest: None,
                 },

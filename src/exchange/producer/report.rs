@@ -7,7 +7,7 @@ use super::state::Try;
 use crate::account::breaker::BreakerState;
 use crate::account::failure::{self, Class, Facts, Failure, Setback};
 use crate::account::health::Why;
-use crate::account::track::{Failed, Trouble};
+use crate::account::track::{FailureEffect, Trouble};
 use crate::base::clock::Clock;
 use crate::error::{FailureKind, Refusal, scrub_secret_words, seconds_of};
 use crate::exchange::advice;
@@ -284,7 +284,7 @@ impl<'x> Producer<'x> {
     pub(super) fn report(
         &self,
         candidate: &Candidate,
-        news: Failed,
+        news: FailureEffect,
         failure: Option<&Facts<'_>>,
         why: Option<&str>,
     ) {

@@ -136,13 +136,13 @@ fn questions_run_singly_and_the_past_waits_for_none() {
     ledger.write(row(NOW));
     let query = Query::new(&RawQuery::default(), NOW + 1).unwrap();
     let deadline = || Instant::now() + Duration::from_secs(8);
-    let answering = ledger.sink.as_ref().unwrap().answering.lock();
+    let query_lock = ledger.sink.as_ref().unwrap().query_lock.lock();
     assert_eq!(
         ledger.answer(&query, deadline()),
         Err(report::Unanswered::Busy)
     );
     assert_eq!(ledger.past_use(NOW, None).len(), 1);
-    drop(answering);
+    drop(query_lock);
     assert!(
         ledger
             .answer(&query, deadline())

@@ -10,9 +10,9 @@ impl Writer {
     /// Tells limits the past that they had to begin without, if nothing has been written since.
     /// Returns limits that could not be noted.
     pub(super) fn recall(&self) -> Option<Weak<Registry>> {
-        let limits = self.sink.owed.lock().take()?;
+        let limits = self.sink.limits_without_past.lock().take()?;
         let past = {
-            let _reading = self.sink.reading.lock();
+            let _past_lock = self.sink.past_lock.lock();
             past::read_past(&self.sink.path, now_millis())
         };
         let Ok(past) = past else { return Some(limits) };
@@ -33,17 +33,18 @@ impl Writer {
     /// Adds the sums of this month to the use of callers, if it began without them. By now, nothing
     /// of this process is in the file.
     pub(super) fn recall_callers(&self) {
-        let _reading = self.sink.reading.lock();
+        let _past_lock = self.sink.past_lock.lock();
         let mut known = self.sink.callers.lock();
-        let owed = known.callers.upgrade().filter(|_| known.is_owed);
-        let Some(callers) = owed else { return };
-        known.is_owed = month::add_month_use(&self.sink.path, now_millis(), &callers).is_err();
+        let lacking = known.callers.upgrade().filter(|_| known.lacks_this_month);
+        let Some(callers) = lacking else { return };
+        known.lacks_this_month =
+            month::add_month_use(&self.sink.path, now_millis(), &callers).is_err();
     }
 
     /// Tells the use of callers of rows that were taken over. The file is locked meanwhile.
     fn tell_callers(&self, rows: &[Row]) {
         let known = self.sink.callers.lock();
-        let Some(callers) = known.callers.upgrade().filter(|_| !known.is_owed) else {
+        let Some(callers) = known.callers.upgrade().filter(|_| !known.lacks_this_month) else {
             return;
         };
         rows.iter()
@@ -57,11 +58,14 @@ impl Writer {
         };
         let (rows, limits) = {
             // Whoever reads the past after this lock finds the new rows in it.
-            let _reading = self.sink.reading.lock();
+            let _past_lock = self.sink.past_lock.lock();
             let rows = book.take_over(&self.process)?;
-            self.sink.cut.lock().extend(rows.iter().cloned());
+            self.sink
+                .taken_over_rows
+                .lock()
+                .extend(rows.iter().cloned());
             self.tell_callers(&rows);
-            (rows, self.sink.limits.lock().clone())
+            (rows, self.sink.started_limits.lock().clone())
         };
         if rows.is_empty() {
             return Ok(());
@@ -75,7 +79,7 @@ impl Writer {
         // Limits that still wait for the past get these rows with it.
         let Some(limits) = limits
             .and_then(|limits| limits.upgrade())
-            .filter(|_| self.sink.owed.lock().is_none())
+            .filter(|_| self.sink.limits_without_past.lock().is_none())
         else {
             return Ok(());
         };

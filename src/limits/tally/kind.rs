@@ -24,6 +24,9 @@ pub enum Kind {
     UsdPerMonth,
 }
 
+/// The share of a gateway that counts alone: one gateway has the whole limit.
+pub const WHOLE_LIMIT: u64 = 1;
+
 impl Kind {
     /// All kinds, in the order of the store's script.
     pub const ALL: [Kind; 7] = [

@@ -13,19 +13,19 @@ pub struct Room {
     pub reset: Duration,
 }
 
-/// The rest of the tightest limits. The tightest limit has the least remaining.
+/// What is left of the tightest limits. The tightest limit has the least remaining.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Left {
+pub struct LimitsLeft {
     /// The tightest limit on requests.
     pub requests: Option<Room>,
     /// The tightest limit on tokens.
     pub tokens: Option<Room>,
 }
 
-impl Left {
-    /// Returns the tightest of both.
-    pub fn and(self, other: Left) -> Left {
-        Left {
+impl LimitsLeft {
+    /// Returns, for requests and for tokens, the tighter limit of the two.
+    pub fn tightest(self, other: LimitsLeft) -> LimitsLeft {
+        LimitsLeft {
             requests: tighter_room(self.requests, other.requests),
             tokens: tighter_room(self.tokens, other.tokens),
         }

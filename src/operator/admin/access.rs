@@ -79,7 +79,7 @@ pub(super) fn refuse_action(admin: &Admin, headers: &HeaderMap) -> Option<Page> 
         let message = format!(
             "everybody who reaches {} may read here, so this is switched off. Write in server.yaml: `{}`\n",
             admin.address,
-            admin_line(admin, None, true)
+            admin_line(admin, AddedSetting::Key)
         );
         return Some((403, super::PLAIN, message));
     }
@@ -103,25 +103,31 @@ fn is_from_here(headers: &HeaderMap) -> bool {
     ours && headers.get(ADMIN_HEADER).is_some_and(|value| value == "1")
 }
 
+/// A setting that the section `admin` lacks.
+#[derive(Clone, Copy)]
+pub(super) enum AddedSetting<'s> {
+    Host(&'s str),
+    Key,
+}
+
 /// Writes the section `admin` of server.yaml with the present address and names, and with one more
-/// name or with a key.
-pub(super) fn admin_line(admin: &Admin, name: Option<&str>, with_key: bool) -> String {
+/// setting.
+pub(super) fn admin_line(admin: &Admin, added: AddedSetting<'_>) -> String {
+    let (host, key) = match added {
+        AddedSetting::Host(host) => (Some(host), ""),
+        AddedSetting::Key => (None, ", key: { file: /path/to/the/key }"),
+    };
     let names: Vec<String> = admin
         .hosts
         .iter()
         .map(String::as_str)
-        .chain(name)
+        .chain(host)
         .map(yaml_name)
         .collect();
     let hosts = if names.is_empty() {
         String::new()
     } else {
         format!(", hosts: [{}]", names.join(", "))
-    };
-    let key = if with_key {
-        ", key: { file: /path/to/the/key }"
-    } else {
-        ""
     };
     format!("admin: {{ address: \"{}\"{hosts}{key} }}", admin.address)
 }
@@ -227,7 +233,7 @@ mod tests {
             name in "[a-z0-9._-]{1,12}",
         ) {
             let has: Vec<&str> = hosts.iter().map(String::as_str).collect();
-            let text = admin_line(&admin("[::1]:9090", &has, None), Some(&name), false);
+            let text = admin_line(&admin("[::1]:9090", &has, None), AddedSetting::Host(&name));
             let read = crate::conf::config::parse_server("server.yaml", &text, &mut |_| Err(String::new())).unwrap().admin;
             let wanted: Vec<String> = hosts.iter().cloned().chain([name]).collect();
             prop_assert_eq!((read.address.to_string(), read.hosts), ("[::1]:9090".to_owned(), wanted));

@@ -131,7 +131,7 @@ fn compare_files(
     marks: &Marks,
 ) -> (CatalogOnDisk, BTreeMap<PathBuf, Option<Stat>>) {
     let ReadCatalog { catalog, texts, .. } =
-        load::catalog_within(folder, Secrets::Resolve, settings.limits.catalog_size);
+        load::catalog_within(folder, Secrets::Read, settings.limits.catalog_size);
     let files = texts
         .into_iter()
         .map(|(path, version)| (path, version.stat))

@@ -43,7 +43,7 @@ struct Question {
 impl Pages {
     /// Answers a question.
     pub(super) async fn explain(&self, question: Vec<u8>) -> Page {
-        let Ok(permit) = self.explaining.clone().acquire_owned().await else {
+        let Ok(permit) = self.explanation_permits.clone().acquire_owned().await else {
             return (503, PLAIN, String::new());
         };
         let (books, settings) = (self.books.clone(), Settings::from(&*self.backends.server));

@@ -1,4 +1,4 @@
-//! A host name is one that the admin listener answers to, or refuses.
+//! Decides to which names in the header `Host` the admin listener answers.
 //!
 //! A page that an operator visits can make its own name mean 127.0.0.1 (DNS rebinding), and then
 //! read the answers under that name. For that it needs a name that everybody can look up. So an
@@ -7,7 +7,7 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
-use super::access::admin_line;
+use super::access::{AddedSetting, admin_line};
 use crate::conf::config::Admin;
 
 /// Endings that no public name has: those of one machine, of one cluster, of one network.
@@ -20,15 +20,16 @@ const PRIVATE: [&str; 6] = [
     "home.arpa",
 ];
 
-/// The names that belong to this gateway, besides private names.
+/// The public names to which the listener answers: the machine's names, and those of
+/// `admin.hosts`.
 #[derive(Debug, Clone, Default)]
 pub(super) struct HostNames(Vec<String>);
 
 impl HostNames {
-    /// Collects the machine's own name, its other names in a table of hosts, and the names that the
-    /// operator wrote.
-    pub(super) fn new(own: &str, hosts: &str, written: &[String]) -> Self {
-        let lines = hosts.lines().map(|line| {
+    /// Collects the machine's name, its other names in the text of `/etc/hosts`, and the names that
+    /// the operator configured.
+    pub(super) fn new(machine_name: &str, hosts_file: &str, configured: &[String]) -> Self {
+        let lines = hosts_file.lines().map(|line| {
             line.split('#')
                 .next()
                 .unwrap_or_default()
@@ -36,11 +37,11 @@ impl HostNames {
                 .skip(1)
         });
         let aliases = lines
-            .filter(|names| names.clone().any(|name| name == own))
+            .filter(|names| names.clone().any(|name| name == machine_name))
             .flatten();
         let names = aliases
-            .chain([own])
-            .chain(written.iter().map(String::as_str))
+            .chain([machine_name])
+            .chain(configured.iter().map(String::as_str))
             .map(normal_name);
         Self(names.filter(|name| !name.is_empty()).collect())
     }
@@ -55,9 +56,10 @@ impl HostNames {
             rest.is_some_and(|rest| rest.ends_with('.'))
         });
         let is_address = name.parse::<IpAddr>().is_ok();
+        let has_no_dot = !name.contains('.');
         // In HTTP/1.1 a client that knows no name may send an empty one. A browser always knows
         // one.
-        name.is_empty() || is_address || !name.contains('.') || is_private || self.0.contains(&name)
+        name.is_empty() || is_address || has_no_dot || is_private || self.0.contains(&name)
     }
 }
 
@@ -67,22 +69,22 @@ fn host_name(host: &str) -> Option<String> {
     let host = host.trim();
     if let Some(rest) = host.strip_prefix('[') {
         let (address, port) = rest.split_once(']')?;
-        let port = port.is_empty() || is_port(port.strip_prefix(':')?);
-        return (port && address.parse::<Ipv6Addr>().is_ok()).then(|| address.to_owned());
+        let is_port_valid = port.is_empty() || is_port(port.strip_prefix(':')?);
+        return (is_port_valid && address.parse::<Ipv6Addr>().is_ok()).then(|| address.to_owned());
     }
     let name = match host.split_once(':') {
         Some((name, port)) => is_port(port).then_some(name)?,
         None => host,
     };
-    let known = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_');
-    name.bytes().all(known).then(|| normal_name(name))
+    let is_of_name = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_');
+    name.bytes().all(is_of_name).then(|| normal_name(name))
 }
 
 fn is_port(text: &str) -> bool {
     text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// Returns a name in its normal form.
+/// Returns a name in lower case, without the dot at its end.
 fn normal_name(name: &str) -> String {
     name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase()
 }
@@ -90,20 +92,23 @@ fn normal_name(name: &str) -> String {
 /// Returns the answer to a request that used another name.
 pub(super) fn host_refusal(host: &str, admin: &Admin) -> String {
     let shown = host_name(host).filter(|name| name.len() <= 253);
-    let by = shown.as_deref().map_or_else(
+    let shown_name = shown.as_deref().map_or_else(
         || "the name in the header `Host`".to_owned(),
         |name| format!("\"{name}\""),
     );
-    let more = if admin.key.is_some() || !admin.page {
+    let key_note = if admin.key.is_some() || !admin.page {
         "; leave its `key` and `page` as they are"
     } else {
         ""
     };
     format!(
-        "the admin listener refuses requests to {by}: it is a public name, and any web page could use a \
+        "the admin listener refuses requests to {shown_name}: it is a public name, and any web page could use a \
          public name to reach this address. Use an IP address or a name without a dot. If the name is \
-         yours, write in server.yaml: `{}`{more}\n",
-        admin_line(admin, Some(shown.as_deref().unwrap_or("NAME")), false)
+         yours, write in server.yaml: `{}`{key_note}\n",
+        admin_line(
+            admin,
+            AddedSetting::Host(shown.as_deref().unwrap_or("NAME"))
+        )
     )
 }
 

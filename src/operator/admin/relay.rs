@@ -44,7 +44,7 @@ impl Pages {
     ) -> pingora::Result<Option<FullPage>> {
         let page = |status, message: &str| (status, PLAIN, format!("{message}\n"));
         let refused = |status, message: &str| Ok(Some(page(status, message).into()));
-        let Ok(_permit) = self.trying.try_acquire() else {
+        let Ok(_permit) = self.try_permits.try_acquire() else {
             let message = format!("{MAX_TRIES} tries run already: wait until one has ended");
             let headers = vec![("retry-after", "1".to_owned())];
             return Ok(Some(FullPage {

@@ -54,8 +54,8 @@ impl<'p> Route<'p> {
         })
     }
 
-    /// Returns whether the route does more than to show something.
-    pub(super) fn acts(&self) -> bool {
+    /// Returns whether the route does more than to show something, so that it needs a POST.
+    pub(super) fn changes_state(&self) -> bool {
         match self {
             Route::Reset(_) | Route::Explain | Route::Try => true,
             Route::Status | Route::Usage | Route::Limits | Route::Metrics | Route::Catalog => false,
@@ -65,7 +65,11 @@ impl<'p> Route<'p> {
 
     /// Returns the methods of the route.
     pub(super) fn allow(&self) -> &'static str {
-        if self.acts() { "POST" } else { "GET, HEAD" }
+        if self.changes_state() {
+            "POST"
+        } else {
+            "GET, HEAD"
+        }
     }
 }
 

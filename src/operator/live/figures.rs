@@ -9,10 +9,10 @@ use crate::settled::whole_millis;
 use serde::Serialize;
 use std::time::{Duration, Instant};
 
-/// The time over which rates are taken.
-const MINUTE: Duration = Duration::from_secs(60);
-/// The time over which requests are counted.
-pub(super) const MINUTES: Duration = Duration::from_secs(300);
+/// The time over which rates are taken: a minute.
+const RATE_WINDOW: Duration = Duration::from_secs(60);
+/// The time over which requests are counted: five minutes.
+pub(super) const COUNT_WINDOW: Duration = Duration::from_secs(300);
 
 /// Two quantiles in milliseconds.
 #[derive(Serialize)]
@@ -22,13 +22,14 @@ pub(super) struct Quantiles {
 }
 
 impl Quantiles {
-    /// Returns those of the first tokens of the last minutes.
+    /// Returns the quantiles of the time to the first token in the last minutes.
     pub(super) fn for_first_tokens(series: &Series, now: Instant) -> Option<Quantiles> {
         let [p50, p99] = series.first_token(now)?.map(whole_millis);
         Some(Quantiles { p50, p99 })
     }
 }
 
+/// The present figures.
 #[derive(Serialize)]
 struct Now {
     requests_per_second: f64,
@@ -46,6 +47,7 @@ struct Now {
     usd_known: &'static str,
 }
 
+/// The figures of each step of the last minutes, the oldest first.
 #[derive(Serialize)]
 struct History {
     requests: Vec<u32>,
@@ -66,23 +68,24 @@ pub(super) fn rate_per_second(count: u64, time: Duration) -> f64 {
     (count as f64 / time.as_secs_f64().max(0.001) * 100.0).round() / 100.0
 }
 
-/// Returns the money for a minute, from the money that was spent in this time.
-fn per_minute(nano_usd: u64, time: Duration) -> Usd {
-    // A process that has just begun has no minute to speak of.
+/// Scales the money that was spent in `time` to a minute.
+fn scale_to_minute(nano_usd: u64, time: Duration) -> Usd {
+    // A shorter time would make a large sum of a single request.
     let micros = time.max(STEP).as_micros();
-    Usd(u64::try_from(u128::from(nano_usd) * MINUTE.as_micros() / micros).unwrap_or(u64::MAX))
+    Usd(u64::try_from(u128::from(nano_usd) * RATE_WINDOW.as_micros() / micros).unwrap_or(u64::MAX))
 }
 
-/// Returns what happened in the last minute, and how much of it was counted.
+/// Returns the sums of the last minute, and the time that they cover: a younger process has counted
+/// only since its start.
 pub(super) fn last_minute(series: &Series, up: Duration, now: Instant) -> (Sums, Duration) {
     (
-        series.recent_sums(MINUTE, now),
+        series.recent_sums(RATE_WINDOW, now),
         up.max(Duration::from_secs(1))
-            .min(Series::covered(MINUTE, now)),
+            .min(Series::covered(RATE_WINDOW, now)),
     )
 }
 
-/// Writes the section. `today` is the use of all callers, and `waiting` the number of requests that
+/// Samples the running requests, and writes the section. `today` is the use of all callers, and `waiting` the number of requests that
 /// wait.
 pub(super) fn figures_section(
     page: &LivePage,
@@ -94,20 +97,20 @@ pub(super) fn figures_section(
     page.books.figures.sample(in_flight, waiting, now);
     let up = now.saturating_duration_since(page.started);
     let (minute, time) = last_minute(series, up, now);
-    let all = series.recent_sums(MINUTES, now);
+    let counted = series.recent_sums(COUNT_WINDOW, now);
     let (usd_today, usd_known) = known_money(today);
     let present = Now {
         requests_per_second: rate_per_second(minute.requests.into(), time),
-        failed_caller: all.by_caller,
-        failed_upstream: all.by_upstream,
-        failed_ours: all.by_ours,
-        given_up: all.given_up,
-        requests: all.requests,
+        failed_caller: counted.by_caller,
+        failed_upstream: counted.by_upstream,
+        failed_ours: counted.by_ours,
+        given_up: counted.given_up,
+        requests: counted.requests,
         first_token_ms: Quantiles::for_first_tokens(series, now),
         output_tokens_per_second: rate_per_second(minute.output_tokens, time),
         in_flight,
         waiting,
-        usd_per_minute: per_minute(minute.nano_usd, time).to_string(),
+        usd_per_minute: scale_to_minute(minute.nano_usd, time).to_string(),
         usd_today,
         usd_known,
     };
@@ -119,13 +122,13 @@ pub(super) fn figures_section(
         });
         quantiles.collect()
     });
-    let each = |value_of: fn(&Bucket) -> u32| buckets.iter().map(value_of).collect();
+    let column = |value_of: fn(&Bucket) -> u32| buckets.iter().map(value_of).collect();
     let history = History {
-        requests: each(|bucket| bucket.sums.requests),
-        failed_caller: each(|bucket| bucket.sums.by_caller),
-        failed_upstream: each(|bucket| bucket.sums.by_upstream),
-        failed_ours: each(|bucket| bucket.sums.by_ours),
-        given_up: each(|bucket| bucket.sums.given_up),
+        requests: column(|bucket| bucket.sums.requests),
+        failed_caller: column(|bucket| bucket.sums.by_caller),
+        failed_upstream: column(|bucket| bucket.sums.by_upstream),
+        failed_ours: column(|bucket| bucket.sums.by_ours),
+        given_up: column(|bucket| bucket.sums.given_up),
         output_tokens: buckets
             .iter()
             .map(|bucket| bucket.sums.output_tokens)
@@ -136,8 +139,8 @@ pub(super) fn figures_section(
             .collect(),
         first_token_p50_ms: p50,
         first_token_p99_ms: p99,
-        in_flight: each(|bucket| bucket.in_flight),
-        waiting: each(|bucket| bucket.waiting),
+        in_flight: column(|bucket| bucket.in_flight),
+        waiting: column(|bucket| bucket.waiting),
     };
     format!(
         ",\"figures\":{{\"step_seconds\":{},\"now\":{},\"series\":{}}}",

@@ -1,7 +1,7 @@
 //! The rows of models, with their targets: in the order in which they would be tried now.
 
 use super::context::{LiveAccount, LiveContext};
-use super::figures::{MINUTES, Quantiles, last_minute, rate_per_second};
+use super::figures::{COUNT_WINDOW, Quantiles, last_minute, rate_per_second};
 use super::{HasName, cut_text, to_json};
 use crate::account::NamedTarget;
 use crate::account::condition::{AccountState, Reason, TargetState};
@@ -114,7 +114,7 @@ pub(super) fn model_rows(
 ) -> Vec<ModelRow> {
     let models = snapshot.catalog.models().iter().zip(&snapshot.routes);
     let rows = models.map(|(model, route)| {
-        let sums = route.demand.series.recent_sums(MINUTES, now);
+        let sums = route.demand.series.recent_sums(COUNT_WINDOW, now);
         let trouble = model_trouble(model, route, accounts, &sums, now);
         ModelRow {
             model: model.clone(),
@@ -307,12 +307,14 @@ fn pattern_targets(snapshot: &Snapshot, target: &Target, now: Instant) -> Vec<Na
         .get(target.account.index)
         .map(|state| state.all_asked())
         .unwrap_or_default();
-    let counted = |named: NamedTarget| (named.1.series.recent_sums(MINUTES, now).requests, named);
     let matching = asked
         .into_iter()
         .filter(|(name, _)| globs::glob_matches(&target.model, name));
     let mut asked: Vec<_> = matching
-        .map(counted)
+        .map(|named| {
+            let sums = named.1.series.recent_sums(COUNT_WINDOW, now);
+            (sums.requests, named)
+        })
         .filter(|(requests, _)| *requests > 0)
         .collect();
     asked.sort_by_key(|(requests, _)| Reverse(*requests));
@@ -367,7 +369,7 @@ impl<'r> ShownTarget<'r> {
         now: Instant,
     ) -> ShownTarget<'r> {
         let sums = track.as_ref();
-        let sums = sums.map(|track| track.series.recent_sums(MINUTES, now));
+        let sums = sums.map(|track| track.series.recent_sums(COUNT_WINDOW, now));
         ShownTarget {
             target,
             name,

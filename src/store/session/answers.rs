@@ -77,7 +77,7 @@ impl Session<'_> {
                                 self.core.inbox.lock().unreadable.note_unreadable(scope);
                                 scope.mark_sent(NOT_SENT);
                             }
-                            request.tries += 1;
+                            request.unknown_scope_retries += 1;
                             again.push_back(request);
                         }
                         AdmissionAnswer::Unknown {
@@ -92,7 +92,7 @@ impl Session<'_> {
                             if was_sent && !emptied {
                                 emptied = self.read_unknown(&request, index, has_part);
                             }
-                            request.tries += 1;
+                            request.unknown_scope_retries += 1;
                             again.push_back(request);
                         }
                     }
@@ -131,7 +131,7 @@ impl Session<'_> {
         }
         let mut inbox = self.core.inbox.lock();
         for request in again.into_iter().rev() {
-            if request.tries < MAX_TRIES {
+            if request.unknown_scope_retries < MAX_TRIES {
                 inbox.admissions.push_front(request)
             } else {
                 request.leave_undecided()
@@ -146,7 +146,7 @@ impl Session<'_> {
         if has_part {
             // Another process sends its own counts under our name, and the beat says so. If the
             // beat does not, an old command was run late.
-            if request.tries > 0 {
+            if request.unknown_scope_retries > 0 {
                 self.begin_epoch();
             }
             return false;
@@ -222,7 +222,7 @@ impl Session<'_> {
         let core = self.core;
         let live = self.phase.live().len();
         let mut inbox = core.inbox.lock();
-        inbox.live = live;
+        inbox.live_gateways = live;
         inbox.clock_ahead_ms = i64::try_from(beat.clock_ms).unwrap_or_default()
             - i64::try_from(clock_ms()).unwrap_or_default();
         match trial {
@@ -231,7 +231,7 @@ impl Session<'_> {
             None => {}
         }
         if inbox.circuit.is_closed() {
-            inbox.enter(self.phase.state());
+            inbox.set_state(self.phase.state());
         }
         let too_slow = trial.is_some() && !inbox.circuit.is_closed();
         // Before this gateway has sent its own counts, it need not wait for those of others.

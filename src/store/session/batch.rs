@@ -73,13 +73,13 @@ impl Session<'_> {
             .iter()
             .flat_map(|request| request.scopes())
             .any(|scope| !self.is_sent(scope));
-        if is_new || self.next_beat <= now || !inbox.hints.is_empty() {
+        if is_new || self.next_beat <= now || !inbox.broken_targets.is_empty() {
             self.add_beat(&mut inbox, false, &mut batch);
         }
-        for command in inbox.new_texts.take(&core.settings.prefix) {
+        for command in inbox.texts_to_store.take(&core.settings.prefix) {
             batch.add(command, Sent::NewText);
         }
-        let texts = std::mem::take(&mut inbox.texts);
+        let texts = std::mem::take(&mut inbox.text_requests);
         drop(inbox);
         for request in texts {
             batch.add(request.command(&core.settings.prefix), Sent::Texts(request));
@@ -209,7 +209,7 @@ impl Session<'_> {
     }
 
     fn add_beat(&mut self, inbox: &mut Inbox, trial: bool, batch: &mut Sending) {
-        let hints: Vec<serde_json::Value> = std::mem::take(&mut inbox.hints)
+        let hints: Vec<serde_json::Value> = std::mem::take(&mut inbox.broken_targets)
             .into_iter()
             .flat_map(|(name, time)| {
                 [

@@ -18,7 +18,7 @@ use portcullis::inventory::{
 
 /// The longest wait for the page of a gateway with very many keys.
 const PAGE_TIMEOUT: Duration = Duration::from_secs(30);
-const OTHERWISE: &str = ". Name a folder as --diff=./DIR";
+const URL_HINT: &str = ". Name a folder as --diff=./DIR";
 const OTHER_SECRETS: &str = "The secrets differ (a credential, a header's value, a `ca`, or a key's hash), so requests may be refused, and it is \
      not known whose: the gateway's own folder cannot be read here, or holds something else. --diff=DIR with its folder tells it.";
 const NOT_COMPARED: &str = "Secrets were not compared.";
@@ -136,7 +136,13 @@ fn ask_running(
     } else {
         url.to_owned()
     };
-    let page = http::fetch_admin_page(&url, "/catalog", OTHERWISE, conf, PAGE_TIMEOUT).map_err(|why| {
+    let page = http::PageUrl {
+        url: &url,
+        usual_path: "/catalog",
+        hint: URL_HINT,
+    };
+    let keys = http::key_lookup(conf, None);
+    let page = http::send_to_url(page, http::AdminRequest::Get, &keys, PAGE_TIMEOUT).map_err(|http::FetchError { why, .. }| {
         format!("--diff: {why}. To compare with a gateway elsewhere write --diff=URL, and with a folder --diff=DIR")
     })?;
     let served: ServedCatalog = serde_json::from_slice(&page).map_err(|_| {
@@ -162,7 +168,7 @@ fn ask_running(
         ));
     }
     // Where everybody may look, the gateway tells nothing of its secrets.
-    let changed = if secrets != Secrets::Resolve || live.secrets.is_empty() {
+    let changed = if secrets != Secrets::Read || live.secrets.is_empty() {
         (SecretsState::NotCompared, SecretChanges::default())
     } else {
         let mine = Marks::from_catalog(&loaded.catalog, inventory, true);
@@ -193,7 +199,7 @@ fn ask_running(
 /// Says whose secrets differ, if the gateway's own folder is on this machine, can be read, and
 /// holds what is live.
 fn compare_own_folder(loaded: &Loaded, folder: &Path, live: &Marks) -> Option<SecretChanges> {
-    let own = load_folder(folder, Secrets::Resolve).ok()?.catalog;
+    let own = load_folder(folder, Secrets::Read).ok()?.catalog;
     let is_live = Marks::from_catalog(&own, &Inventory::from_catalog(&own), true) == *live;
     is_live.then(|| SecretChanges::between(&own, &loaded.catalog, SystemTime::now()))
 }
@@ -210,7 +216,7 @@ fn read_folder(loaded: &Loaded, other: &Path, secrets: Secrets) -> Result<Before
         format!("{problems}\n--diff: with these errors the folder cannot be compared")
     })?;
     let changed = match secrets {
-        Secrets::Resolve => {
+        Secrets::Read => {
             let changed =
                 SecretChanges::between(&before.catalog, &loaded.catalog, SystemTime::now());
             let state = if changed == SecretChanges::default() {
@@ -220,7 +226,9 @@ fn read_folder(loaded: &Loaded, other: &Path, secrets: Secrets) -> Result<Before
             };
             (state, changed)
         }
-        Secrets::Assume | Secrets::IfThere => (SecretsState::NotCompared, SecretChanges::default()),
+        Secrets::StandIns | Secrets::ReadIfPossible => {
+            (SecretsState::NotCompared, SecretChanges::default())
+        }
     };
     let notes = Vec::new();
     let inventory = Inventory::from_catalog(&before.catalog);

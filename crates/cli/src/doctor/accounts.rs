@@ -23,7 +23,7 @@ use dialects::neutral::ModelKind;
 use portcullis::account::failure::Failure;
 use portcullis::base::calendar::unix_millis;
 use portcullis::catalog::{Account, Signer};
-use portcullis::conf::secret_ref::ASSUMED;
+use portcullis::conf::secret_ref::STAND_IN;
 use portcullis::error::redact_secrets;
 use portcullis::exchange::upstream::Upstream;
 use portcullis::live::Snapshot;
@@ -272,7 +272,7 @@ fn failure_text(checked_account: &CheckedAccount, failure: &Failure) -> String {
 pub(super) fn lacks_secret(account: &Account) -> bool {
     let of_aws = match &account.signer {
         Some(Signer::Aws(keys)) => {
-            keys.secret_access_key.expose() == ASSUMED || keys.access_key_id.expose() == ASSUMED
+            keys.secret_access_key.expose() == STAND_IN || keys.access_key_id.expose() == STAND_IN
         }
         Some(Signer::Google(..)) | None => false,
     };
@@ -280,7 +280,7 @@ pub(super) fn lacks_secret(account: &Account) -> bool {
         || account
             .key
             .as_ref()
-            .is_some_and(|key| key.expose() == ASSUMED)
+            .is_some_and(|key| key.expose() == STAND_IN)
 }
 
 #[cfg(test)]

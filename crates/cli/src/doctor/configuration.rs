@@ -19,7 +19,7 @@ pub(super) struct ReadConfiguration {
 
 /// Reads the configuration, and reports its errors and warnings.
 pub(super) fn read_configuration(conf: &Path, report: &mut Findings) -> ReadConfiguration {
-    match load::load_folder(conf, Secrets::Resolve) {
+    match load::load_folder(conf, Secrets::Read) {
         Ok(Loaded {
             server,
             catalog,
@@ -84,8 +84,10 @@ fn demo_key(server: &Server, catalog: &Catalog, report: &mut Findings) {
 
 /// Reads each part that can be read, with stand-ins for secrets that are missing.
 fn read_rest(conf: &Path, report: &mut Findings) -> ReadConfiguration {
-    let server = load::read_server(conf, Secrets::IfThere).ok();
-    let catalog = load::read_catalog(conf, Secrets::IfThere).catalog.ok();
+    let server = load::read_server(conf, Secrets::ReadIfPossible).ok();
+    let catalog = load::read_catalog(conf, Secrets::ReadIfPossible)
+        .catalog
+        .ok();
     if server.is_none() {
         let why = "server.yaml cannot be read: process, listeners, access log, ledger and store are not checked";
         report.add(configuration_subject().skip("server.yaml", why));

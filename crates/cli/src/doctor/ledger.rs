@@ -14,35 +14,38 @@ use portcullis::ledger::read;
 
 /// The bytes that are written to see whether the disk has room: the rows of some days.
 const PROBE_BYTES: u64 = 16 << 20;
-/// The bytes below which room is little: a spool of large bodies, and the rows of a busy month. Of
-/// a small disk, a tenth is enough.
+/// The free bytes below which there is a warning: a spool of large bodies, and the rows of a busy
+/// month. Of a disk under 10 GiB, a tenth is enough.
 const LITTLE_SPACE: u64 = 1 << 30;
 /// The advice where no ledger can be.
-const OTHERWISE: &str = "put a folder there, or set `ledger.path` in server.yaml: until then use is counted in memory only";
+const NO_LEDGER_ADVICE: &str = "put a folder there, or set `ledger.path` in server.yaml: until then use is counted in memory only";
 /// The advice about a file that this user may not use.
-const RIGHT: &str =
+const PERMISSION_ADVICE: &str =
     "give the user that runs the gateway the right to read and write it, and the folders above it";
 /// The bytes that are written at once.
-const PIECE: usize = 256 << 10;
+const WRITE_BYTES: usize = 256 << 10;
 
-/// Looks at the ledger.
+/// Checks the ledger.
 pub(super) fn check_ledger(ledger: &Ledger, report: &mut Findings) {
     let subject = || Subject::single("ledger");
     if !ledger.enabled {
         report.add(subject().skip("file", "`ledger.enabled` is false"));
         return;
     }
-    let folder = match folder_of(&ledger.path) {
+    let folder = match nearest_folder(&ledger.path) {
         Ok(folder) => folder,
         Err(why) => {
             let seen = format!("{} cannot be made: {why}", ledger.path.display());
-            report.add(subject().fail("file", seen, OTHERWISE));
+            report.add(subject().fail("file", seen, NO_LEDGER_ADVICE));
             return;
         }
     };
     report.add(file_finding(&ledger.path));
-    let (written, why) = match probe_disk(&folder) {
-        Ok(room) => room,
+    let DiskProbe {
+        written,
+        stopped_by,
+    } = match probe_disk(&folder) {
+        Ok(probe) => probe,
         Err(why) => {
             let seen = format!("no file can be made in {}: {why}", folder.display());
             let remedy = "the user that runs the gateway must be able to write there, and the disk must not be read-only or full: or set \
@@ -51,7 +54,7 @@ pub(super) fn check_ledger(ledger: &Ledger, report: &mut Findings) {
             return;
         }
     };
-    report.add(match why {
+    report.add(match stopped_by {
         None => disk_finding(written, disk_space(&folder), &folder),
         Some(why) => {
             let seen = format!("only {} could be written in {}: {why}", size_text(written), folder.display());
@@ -77,14 +80,14 @@ fn file_finding(path: &Path) -> Finding {
                 format!("{shown} is not there yet: `serve` makes it"),
             );
         }
-        Err(why) => return fail(format!("{shown} cannot be read: {why}"), RIGHT),
-        Ok(there) if !there.is_file() => {
+        Err(why) => return fail(format!("{shown} cannot be read: {why}"), PERMISSION_ADVICE),
+        Ok(metadata) if !metadata.is_file() => {
             return fail(
                 format!("{shown} is no file"),
                 "write the path of a file as `ledger.path` in server.yaml: until then use is counted in memory only",
             );
         }
-        Ok(there) if there.len() == 0 => {}
+        Ok(metadata) if metadata.len() == 0 => {}
         Ok(_) => {
             if let Err(why) = read::check_readable(path) {
                 return fail(why, "until it is mended, use is counted in memory only");
@@ -93,23 +96,26 @@ fn file_finding(path: &Path) -> Finding {
     }
     match OpenOptions::new().append(true).open(path) {
         Ok(_) => subject.ok("file", format!("{shown} can be read and written")),
-        Err(why) => fail(format!("{shown} cannot be written: {why}"), RIGHT),
+        Err(why) => fail(
+            format!("{shown} cannot be written: {why}"),
+            PERMISSION_ADVICE,
+        ),
     }
 }
 
-/// Returns the finding for a disk that took what was written. The free space is not known of every
-/// disk.
-fn disk_finding(written: u64, room: Option<(u64, u64)>, folder: &Path) -> Finding {
-    let free_too = room
-        .map(|(free, _)| format!("; {} are free", size_text(free)))
+/// Returns the finding for a disk to which everything could be written. The free space of some disks
+/// is not known.
+fn disk_finding(written: u64, space: Option<DiskSpace>, folder: &Path) -> Finding {
+    let free_note = space
+        .map(|space| format!("; {} are free", size_text(space.free)))
         .unwrap_or_default();
     let seen = format!(
-        "{} could be written in {}{free_too}",
+        "{} could be written in {}{free_note}",
         size_text(written),
         folder.display()
     );
     let subject = Subject::single("ledger");
-    if room.is_none_or(|(free, all)| free >= LITTLE_SPACE.min(all / 10)) {
+    if space.is_none_or(|space| space.free >= LITTLE_SPACE.min(space.total / 10)) {
         return subject.ok("disk", seen);
     }
     subject.warn(
@@ -119,17 +125,26 @@ fn disk_finding(written: u64, room: Option<(u64, u64)>, folder: &Path) -> Findin
     )
 }
 
-/// Returns the free bytes of a folder's disk, and all its bytes. Some file systems do not know
-/// their size, and say 0.
-fn disk_space(folder: &Path) -> Option<(u64, u64)> {
+/// The bytes of a disk.
+#[derive(Clone, Copy)]
+struct DiskSpace {
+    free: u64,
+    total: u64,
+}
+
+/// Returns the space of a folder's disk. Some file systems do not know their size, and say 0.
+fn disk_space(folder: &Path) -> Option<DiskSpace> {
     let disk = statvfs(folder).ok().filter(|disk| disk.blocks() > 0)?;
     let bytes = |blocks: u64| blocks.saturating_mul(disk.fragment_size());
-    Some((bytes(disk.blocks_available()), bytes(disk.blocks())))
+    Some(DiskSpace {
+        free: bytes(disk.blocks_available()),
+        total: bytes(disk.blocks()),
+    })
 }
 
 /// Returns the folder of a file, or the nearest folder above it that is there. If something else is
 /// in its place, such as a link to nothing, no folder can be made there.
-fn folder_of(path: &Path) -> Result<PathBuf, String> {
+fn nearest_folder(path: &Path) -> Result<PathBuf, String> {
     // The folder of a bare name is the empty path.
     let above = path.ancestors().skip(1).map(|above| {
         if above.as_os_str().is_empty() {
@@ -168,21 +183,34 @@ pub(super) fn create_nameless(folder: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Writes to a file without a name. Returns how much could be written, and why it was not all.
-fn probe_disk(folder: &Path) -> io::Result<(u64, Option<io::Error>)> {
+/// How much could be written to a disk.
+struct DiskProbe {
+    written: u64,
+    /// The reason why it was not all.
+    stopped_by: Option<io::Error>,
+}
+
+/// Writes [`PROBE_BYTES`] to a file without a name.
+fn probe_disk(folder: &Path) -> io::Result<DiskProbe> {
     let mut file = create_nameless(folder)?;
-    let piece = vec![0; PIECE];
+    let piece = vec![0; WRITE_BYTES];
     let mut written = 0;
-    while written < PROBE_BYTES {
+    let stopped_by = loop {
+        if written >= PROBE_BYTES {
+            // Some file systems find out only now that there is no room.
+            break file.sync_data().err();
+        }
         match file.write(&piece) {
-            Ok(0) => return Ok((written, Some(ErrorKind::WriteZero.into()))),
+            Ok(0) => break Some(ErrorKind::WriteZero.into()),
             Ok(some) => written += some as u64,
             Err(why) if why.kind() == ErrorKind::Interrupted => {}
-            Err(why) => return Ok((written, Some(why))),
+            Err(why) => break Some(why),
         }
-    }
-    // Some file systems find out only now that there is no room.
-    Ok((written, file.sync_data().err()))
+    };
+    Ok(DiskProbe {
+        written,
+        stopped_by,
+    })
 }
 
 #[cfg(test)]
@@ -204,23 +232,27 @@ mod tests {
             )
         };
         assert_eq!(told(None), says("ok", ""));
+        let space = |free, total| Some(DiskSpace { free, total });
         assert_eq!(
-            told(Some((1 << 30, 1 << 40))),
+            told(space(1 << 30, 1 << 40)),
             says("ok", "; 1 GiB are free")
         );
         assert_eq!(
-            told(Some((700 << 20, 1 << 40))),
+            told(space(700 << 20, 1 << 40)),
             says("warn", "; 700 MiB are free")
         );
         // A small disk of its own.
         assert_eq!(
-            told(Some((200 << 20, 1 << 30))),
+            told(space(200 << 20, 1 << 30)),
             says("ok", "; 200 MiB are free")
         );
         assert_eq!(
-            told(Some((90 << 20, 1 << 30))),
+            told(space(90 << 20, 1 << 30)),
             says("warn", "; 90 MiB are free")
         );
-        assert!(disk_space(Path::new("/")).is_some_and(|(free, all)| free > 0 && all > free));
+        assert!(
+            disk_space(Path::new("/"))
+                .is_some_and(|space| space.free > 0 && space.total > space.free)
+        );
     }
 }

@@ -13,7 +13,7 @@ use tokio::net::TcpSocket;
 
 use super::report::{CheckState, Checked, Finding, Findings, Subject};
 use super::words::{duration_text, first_three};
-use crate::http::{get_page, listener_key};
+use crate::http::{get_from_address, listener_key};
 use crate::key::running::{Running, check_served};
 use portcullis::base::address::reachable_address;
 use portcullis::base::calendar::format_system_time;
@@ -123,7 +123,7 @@ fn find_holder(conf: &Path, server: &Server) -> Holder {
 /// Returns the marks of the sections of `server.yaml` with which the gateway was started.
 fn gateway_marks(server: &Server) -> Result<BTreeMap<String, String>, String> {
     let address = reachable_address(server.admin.address);
-    let page = get_page(
+    let page = get_from_address(
         address,
         &address.to_string(),
         "/catalog",
@@ -131,7 +131,7 @@ fn gateway_marks(server: &Server) -> Result<BTreeMap<String, String>, String> {
         PAGE_TIMEOUT,
     );
     let page = page.map_err(|why| format!("its /catalog does not come: {why}"))?;
-    let page = page.map_err(|instead| format!("its /catalog {instead}"))?;
+    let page = page.map_err(|refusal| format!("its /catalog {refusal}"))?;
     let Marked { server } =
         serde_json::from_slice(&page).map_err(|_| "its /catalog does not tell it".to_owned())?;
     Ok(server)

@@ -12,7 +12,7 @@ use portcullis::base::descriptors::{self, REMEDY};
 use portcullis::catalog::Catalog;
 use portcullis::conf::config::{Bounds, Drain, Server};
 use portcullis::conf::proxy::Proxies;
-use portcullis::conf::secret_ref::ASSUMED;
+use portcullis::conf::secret_ref::STAND_IN;
 
 /// The least number of open files with which a gateway can work.
 const TOO_FEW_FILES: u64 = 96;
@@ -117,7 +117,7 @@ fn assumed_proxies(is_all: bool) -> Proxies {
     let read = Proxies::of_environment(|name| {
         let value = env::var(name).unwrap_or_default();
         let is_proxy = !name.eq_ignore_ascii_case("NO_PROXY") && (is_all || !value.is_empty());
-        Ok(if is_proxy { ASSUMED.to_owned() } else { value })
+        Ok(if is_proxy { STAND_IN.to_owned() } else { value })
     });
     read.map(|(proxies, _)| proxies).unwrap_or_default()
 }

@@ -7,30 +7,30 @@ use super::clock::Clocks;
 use super::report::{Checked, Finding, Findings, Subject};
 use super::words::size_text;
 use portcullis::conf::config::Store;
-use portcullis::store::{StoreFacts, probe_store as look_at};
+use portcullis::store::{StoreFacts, probe_store};
 
-/// The first version that has all commands.
-const OLDEST: u32 = 6;
+/// The first major version that has all commands.
+const MIN_MAJOR_VERSION: u32 = 6;
 
-/// Looks at the store.
+/// Checks the store.
 pub(super) async fn check_store(settings: &Store, clocks: &mut Clocks, report: &mut Findings) {
     let subject = || Subject::single("store");
     let before = SystemTime::now();
-    let seen = match look_at(settings).await {
-        Ok(seen) => seen,
+    let facts = match probe_store(settings).await {
+        Ok(facts) => facts,
         Err(why) => {
             report.add(subject().fail(
                 "reached",
                 format!("{}: {why}", settings.address),
-                "until it is up, `store.on_store_down` decides over requests with limits",
+                "until it is up, `store.on_store_down` decides what happens to requests with limits",
             ));
             return;
         }
     };
-    if let Some(ms) = seen.clock_ms {
+    if let Some(ms) = facts.clock_ms {
         clocks.add("the store".to_owned(), before, ms);
     }
-    let program = seen
+    let program = facts
         .program
         .as_deref()
         .unwrap_or("a server that does not tell its version");
@@ -38,8 +38,8 @@ pub(super) async fn check_store(settings: &Store, clocks: &mut Clocks, report: &
         "reached",
         format!("{} is {program}, and can be written to", settings.address),
     ));
-    report.add(match seen.major {
-        Some(major) if major < OLDEST => subject().fail(
+    report.add(match facts.major {
+        Some(major) if major < MIN_MAJOR_VERSION => subject().fail(
             "version",
             format!("{program} is too old"),
             "it must be Redis or Valkey, version 6 or later",
@@ -47,7 +47,7 @@ pub(super) async fn check_store(settings: &Store, clocks: &mut Clocks, report: &
         Some(_) => subject().ok("version", format!("{program} is new enough")),
         None => subject().skip("version", "the user in `store.redis` may not run INFO"),
     });
-    report.add(policy_finding(&seen).unwrap_or_else(|| {
+    report.add(policy_finding(&facts).unwrap_or_else(|| {
         subject().skip(
             "eviction",
             "the server does not tell its `maxmemory-policy`",
@@ -56,14 +56,14 @@ pub(super) async fn check_store(settings: &Store, clocks: &mut Clocks, report: &
 }
 
 /// Judges what the store does when its memory is full.
-fn policy_finding(seen: &StoreFacts) -> Option<Finding> {
-    let policy = seen.policy.as_deref()?;
+fn policy_finding(facts: &StoreFacts) -> Option<Finding> {
+    let policy = facts.policy.as_deref()?;
     let subject = Subject::single("store");
-    let bound = match seen.max_memory {
+    let memory_limit = match facts.max_memory {
         Some(0) | None => "without a `maxmemory`".to_owned(),
         Some(bytes) => format!("with a `maxmemory` of {}", size_text(bytes)),
     };
-    let seen = format!("`maxmemory-policy` is {policy}, {bound}");
+    let seen = format!("`maxmemory-policy` is {policy}, {memory_limit}");
     Some(if policy == "noeviction" {
         subject.ok("eviction", seen)
     } else {

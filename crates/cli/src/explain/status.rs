@@ -10,29 +10,31 @@ use std::time::Duration;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use crate::http::{self, LARGEST, NoAnswer, Question};
+use crate::http::{self, AdminRequest, FetchError, MAX_ANSWER_BYTES, PageUrl};
 use portcullis::base::secret::Secret;
 use portcullis::explain::{Input, Instance, remaining_text};
 
 /// The longest wait for the admin listener, which is quick.
 const PAGE_TIMEOUT: Duration = Duration::from_secs(5);
-const OTHERWISE: &str = ". For any other URL save the page with curl, and give the file";
+const URL_HINT: &str = ". For any other URL save the page with curl, and give the file";
 
 /// Fetches a status from a URL, or reads the file that it was saved to.
 pub(crate) fn read_status(
     from: &str,
     conf: &Path,
     key: Option<Secret>,
-) -> Result<Instance, NoAnswer> {
+) -> Result<Instance, FetchError> {
     let (source, json) = if from.contains("://") {
         let keys = http::key_lookup(conf, key);
         (
             from.to_owned(),
-            http::ask_page(
-                from,
-                "/status",
-                Question::Get,
-                OTHERWISE,
+            http::send_to_url(
+                PageUrl {
+                    url: from,
+                    usual_path: "/status",
+                    hint: URL_HINT,
+                },
+                AdminRequest::Get,
                 &keys,
                 PAGE_TIMEOUT,
             )?,
@@ -45,7 +47,7 @@ pub(crate) fn read_status(
             .unwrap_or_default();
         (format!("{from}{age}"), json)
     };
-    parse_status(source, &json).map_err(NoAnswer::from)
+    parse_status(source, &json).map_err(FetchError::from)
 }
 
 fn read_saved(path: &str) -> io::Result<(Option<Duration>, Vec<u8>)> {
@@ -56,7 +58,7 @@ fn read_saved(path: &str) -> io::Result<(Option<Duration>, Vec<u8>)> {
         .ok()
         .and_then(|saved| saved.elapsed().ok());
     let mut json = Vec::new();
-    file.take(LARGEST).read_to_end(&mut json)?;
+    file.take(MAX_ANSWER_BYTES).read_to_end(&mut json)?;
     Ok((age, json))
 }
 
@@ -106,15 +108,13 @@ pub(super) fn ask_gateway(
     let origin = format!("{scheme}://{}", rest.split('/').next().unwrap_or_default());
     let url = format!("{origin}/explain");
     let question = question.to_string();
-    let answer = http::ask_page(
-        &url,
-        "/explain",
-        Question::Post(question.as_bytes()),
-        "",
-        key,
-        PAGE_TIMEOUT,
-    );
-    let answer = answer.map_err(|no| no.why)?;
+    let page = PageUrl {
+        url: &url,
+        usual_path: "/explain",
+        hint: "",
+    };
+    let request = AdminRequest::Post(question.as_bytes());
+    let answer = http::send_to_url(page, request, key, PAGE_TIMEOUT).map_err(|error| error.why)?;
     serde_json::from_slice(&answer)
         .map_err(|_| format!("{url} answers with something else than an explanation"))
 }

@@ -22,29 +22,27 @@ pub(super) fn run(args: &ListKeysArgs, now: SystemTime) -> Result<ExitCode, Stri
     let files = Files::read(&conf)?;
     if let Some(caller) = &args.caller {
         let callers = files.catalog().callers();
-        if !callers.iter().any(|known| *known.id == **caller) {
-            let meant = nearest_name(caller, callers.iter().map(|caller| &*caller.id));
-            let hint = meant
-                .map(|meant| format!("; did you mean {meant}?"))
+        if !callers.iter().any(|entry| *entry.id == **caller) {
+            let nearest = nearest_name(caller, callers.iter().map(|caller| &*caller.id));
+            let hint = nearest
+                .map(|nearest| format!("; did you mean {nearest}?"))
                 .unwrap_or_default();
             return Err(format!("--caller: there is no such caller{hint}"));
         }
     }
-    let used = last_used(&conf);
+    let last_uses = last_uses_or_note(&conf);
     let places: HashMap<String, KeyPlace> = files.key_places().into_iter().collect();
-    let rows = KeyEntry::all(&files).into_iter().filter(|known| {
+    let rows = KeyEntry::all(&files).into_iter().filter(|entry| {
         args.caller
             .as_ref()
-            .is_none_or(|caller| *known.key.caller.id == **caller)
+            .is_none_or(|caller| *entry.key.caller.id == **caller)
     });
     let rows: Vec<ListedKey<'_>> = rows
-        .map(|known| {
-            let (location, used) = (
-                places.get(&*known.key.id).copied(),
-                used.get(&*known.key.id)
-                    .map(|used_at| catalog_time(*used_at)),
-            );
-            ListedKey::new(&files, &known, location, used, now)
+        .map(|entry| {
+            let location = places.get(&*entry.key.id).copied();
+            let last_use = last_uses.get(&*entry.key.id);
+            let last_use = last_use.map(|used_at| catalog_time(*used_at));
+            ListedKey::new(&files, &entry, location, last_use, now)
         })
         .collect();
     Ok(print_result(&if args.json {
@@ -63,23 +61,23 @@ pub(super) struct ListedKey<'f> {
     state: KeyState,
     expires: Option<String>,
     location: Option<(String, usize)>,
-    used: Option<String>,
+    last_use: Option<String>,
 }
 
 impl<'f> ListedKey<'f> {
     pub(super) fn new(
         files: &Files,
-        known: &KeyEntry<'f>,
+        entry: &KeyEntry<'f>,
         location: Option<KeyPlace>,
-        used: Option<String>,
+        last_use: Option<String>,
         now: SystemTime,
     ) -> ListedKey<'f> {
         ListedKey {
-            state: KeyState::at_time(known, now),
-            expires: expiry_time(known).map(catalog_time),
+            state: KeyState::at_time(entry, now),
+            expires: expiry_time(entry).map(catalog_time),
             location: location.map(|location| (files.name(location.file), location.line)),
-            used,
-            key: known.key,
+            last_use,
+            key: entry.key,
         }
     }
 
@@ -90,7 +88,7 @@ impl<'f> ListedKey<'f> {
             state,
             expires,
             location,
-            used,
+            last_use,
         } = self;
         let fields = [
             ("id", json!(key.id)),
@@ -109,7 +107,7 @@ impl<'f> ListedKey<'f> {
             ("caller_models", json!(key.permissions.of_caller.list())),
             ("file", json!(location.as_ref().map(|(file, _)| file))),
             ("line", json!(location.as_ref().map(|(_, line)| line))),
-            ("last_used", json!(used)),
+            ("last_used", json!(last_use)),
         ];
         fields
             .into_iter()
@@ -126,9 +124,9 @@ fn human_table(rows: &[ListedKey<'_>]) -> String {
              state,
              expires,
              location,
-             used,
+             last_use,
          }| {
-            let or_none = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_owned());
+            let or_dash = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_owned());
             let location = location
                 .as_ref()
                 .map(|(file, line)| format!("{file}:{line}"))
@@ -136,17 +134,18 @@ fn human_table(rows: &[ListedKey<'_>]) -> String {
             [
                 key.id.to_string(),
                 state.text(),
-                or_none(expires),
+                or_dash(expires),
                 models_text(key),
-                or_none(used),
+                or_dash(last_use),
                 location,
             ]
         },
     );
-    format_columns(std::iter::once(head).chain(rows), 6)
+    let left_aligned = head.len();
+    format_columns(std::iter::once(head).chain(rows), left_aligned)
 }
 
-/// Writes the models of a key: its own globs, or else those of its caller.
+/// Writes the globs of a key, or those of its caller if the key's are `*`.
 fn models_text(key: &Key) -> String {
     let own = &key.permissions.of_key;
     let shown = if own.list() == ["*"] {
@@ -154,6 +153,7 @@ fn models_text(key: &Key) -> String {
     } else {
         own
     };
+    // It is written as `[a, b]`.
     let text = shown.to_string();
     text.strip_prefix('[')
         .and_then(|text| text.strip_suffix(']'))
@@ -164,20 +164,20 @@ fn models_text(key: &Key) -> String {
 
 /// Reads from the ledger the time at which each key was last used. If the ledger cannot be read, a
 /// note says so.
-pub(super) fn last_used(conf: &Path) -> HashMap<String, SystemTime> {
-    let used = read_last_used(conf).unwrap_or_else(|why| {
+pub(super) fn last_uses_or_note(conf: &Path) -> HashMap<String, SystemTime> {
+    let uses = read_last_uses(conf).unwrap_or_else(|why| {
         print_error(&format!(
             "note: the times when keys were last used are unknown: {why}"
         ));
         HashMap::new()
     });
-    used.into_iter()
+    uses.into_iter()
         .map(|(id, used_at)| (id, SystemTime::UNIX_EPOCH + Duration::from_millis(used_at)))
         .collect()
 }
 
-fn read_last_used(conf: &Path) -> Result<HashMap<String, u64>, String> {
-    let ledger = read_server(conf, Secrets::Assume)
+fn read_last_uses(conf: &Path) -> Result<HashMap<String, u64>, String> {
+    let ledger = read_server(conf, Secrets::StandIns)
         .map_err(|problems| problems.to_string())?
         .ledger;
     if !ledger.path.exists() {

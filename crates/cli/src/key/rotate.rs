@@ -1,4 +1,5 @@
-//! `portcullis key rotate` gives a key another secret. The old ones work for a while longer.
+//! `portcullis key rotate` gives a key another secret. The old secrets work for `--overlap`
+//! longer.
 
 use std::process::ExitCode;
 use std::time::SystemTime;
@@ -12,10 +13,11 @@ use portcullis::catalog::amend::Files;
 use portcullis::conf::yaml::edit::{Change, New};
 use portcullis::conf::yaml::{Node, Step, Value};
 
-/// The secrets of a key, as they are written.
+/// The hashes of a key in its file, in one of the two notations.
 enum Hashes {
+    /// `hash`, with one hash.
     One(String),
-    /// Several secrets: for each, the time until which it works.
+    /// `hashes`: for each of the hashes, the end of its secret, if it has one.
     Several(Vec<Option<SystemTime>>),
 }
 
@@ -30,16 +32,16 @@ pub(super) fn run(args: &RotateKeyArgs, now: SystemTime) -> Result<ExitCode, Str
         return Err(format!("{location_text}: {} has no hash", id.whole));
     };
     let secret = NewSecret::make()?;
-    let until = (!args.overlap.is_zero()).then(|| time_after(now, args.overlap));
-    let by_hand = format!(
+    let old_until = (!args.overlap.is_zero()).then(|| time_after(now, args.overlap));
+    let manual_remedy = format!(
         "write several `hashes` for {}, {location_text}; `portcullis key new --print` makes a secret",
         id.whole
     );
     change_file(
         &mut files,
         location.file,
-        &rotation_changes(id, &hashes, &secret, until, now),
-        &by_hand,
+        &rotation_changes(id, &hashes, &secret, old_until, now),
+        &manual_remedy,
     )?;
     print_overlap(&files, id, now)?;
     Ok(show_once(
@@ -53,18 +55,18 @@ pub(super) fn run(args: &RotateKeyArgs, now: SystemTime) -> Result<ExitCode, Str
 /// Prints the time until which the old secrets work.
 fn print_overlap(files: &Files, id: Id<'_>, now: SystemTime) -> Result<(), String> {
     let known = id.find(files)?;
-    let ends = known
+    let last_end = known
         .secrets
         .iter()
         .filter_map(|(_, until)| *until)
         .filter(|until| *until > now)
         .max();
-    let old = ends.map_or_else(
+    let old = last_end.map_or_else(
         || "no older secret works any more".to_owned(),
         |until| format!("the old secret works until {}", catalog_time(until)),
     );
-    if let Some(hinders) = KeyState::at_time(&known, now).why_not() {
-        print_error(&format!("{} does not work: {hinders}", id.whole));
+    if let Some(reason) = KeyState::at_time(&known, now).why_not() {
+        print_error(&format!("{} does not work: {reason}", id.whole));
     }
     print_error(&format!(
         "{} has a new secret in the files. When the new secret is in effect, {old}. The new secret is shown only now, and stored nowhere:",
@@ -106,44 +108,46 @@ fn node_text(node: &Node<'_>) -> Option<String> {
     }
 }
 
-/// Returns the changes to make. `until` is the end of those secrets that have none yet; `None` ends
-/// all old secrets now.
+/// Returns the changes to make. The old secrets without an end get `old_until`. If that is `None`,
+/// all old secrets are removed.
 fn rotation_changes<'a>(
     id: Id<'a>,
     hashes: &Hashes,
     secret: &NewSecret,
-    until: Option<SystemTime>,
+    old_until: Option<SystemTime>,
     now: SystemTime,
 ) -> Vec<Change<'a>> {
-    let item = || New::map([("hash", New::text(&secret.hash))]).noted(&secret.note);
-    match (hashes, until) {
+    let new_item = || New::map([("hash", New::text(&secret.hash))]).noted(&secret.note);
+    match (hashes, old_until) {
         (Hashes::One(_), None) => vec![Change::Set(id.field("hash"), secret.value())],
         (Hashes::One(old), Some(until)) => {
             let old = New::map([
                 ("hash", New::text(old)),
                 ("until", New::text(catalog_time(until))),
             ]);
-            vec![Change::Split(id.field("hash"), "hashes", [old, item()])]
+            // `hash` becomes `hashes` with two entries.
+            vec![Change::Split(id.field("hash"), "hashes", [old, new_item()])]
         }
-        (Hashes::Several(ends), until) => {
+        (Hashes::Several(ends), old_until) => {
             let path_of = |index: usize| [id.field("hashes"), vec![Step::Index(index)]].concat();
             let mut changes = Vec::new();
-            if let Some(until) = until {
-                let open = ends.iter().enumerate().filter(|(_, end)| end.is_none());
-                changes.extend(open.map(|(index, _)| {
+            if let Some(until) = old_until {
+                let endless = ends.iter().enumerate().filter(|(_, end)| end.is_none());
+                changes.extend(endless.map(|(index, _)| {
                     Change::Set(
                         [path_of(index), vec![Step::Key("until")]].concat(),
                         New::text(catalog_time(until)),
                     )
                 }));
             }
-            changes.push(Change::Push(id.field("hashes"), item()));
-            let gone = ends
+            changes.push(Change::Push(id.field("hashes"), new_item()));
+            // From the last to the first, so that the other indices stay right.
+            let ended = ends
                 .iter()
                 .enumerate()
                 .rev()
-                .filter(|(_, end)| until.is_none() || end.is_some_and(|end| end <= now));
-            changes.extend(gone.map(|(index, _)| Change::Remove(path_of(index))));
+                .filter(|(_, end)| old_until.is_none() || end.is_some_and(|end| end <= now));
+            changes.extend(ended.map(|(index, _)| Change::Remove(path_of(index))));
             changes
         }
     }

@@ -12,7 +12,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime};
 
-use crate::http::{self, Instead, get_page};
+use crate::http::{self, PageRefusal, get_from_address};
 use crate::{fail_with, print_error, print_result};
 use portcullis::base::address::reachable_address;
 use portcullis::base::calendar::format_system_time;
@@ -107,7 +107,7 @@ pub(super) fn wait_until_live(files: &mut Files, file: usize, written: SystemTim
             return Running::Unknown(format!("{} cannot be read: {why}", files.conf().display()));
         }
     };
-    let (address, key) = match read_server(files.conf(), Secrets::IfThere) {
+    let (address, key) = match read_server(files.conf(), Secrets::ReadIfPossible) {
         Ok(server) if server.admin.address.port() == 0 => {
             return Running::Unknown("`admin.address` in server.yaml has the port 0".to_owned());
         }
@@ -170,12 +170,12 @@ fn ask_status(
     timeout: Duration,
 ) -> Result<CatalogReport, Running> {
     let process = format!("the process that listens at {address}");
-    let answer = match get_page(address, &address.to_string(), "/status", key, timeout) {
+    let answer = match get_from_address(address, &address.to_string(), "/status", key, timeout) {
         Ok(Ok(answer)) => answer,
-        Ok(Err(locked @ Instead::Locked)) => {
+        Ok(Err(locked @ PageRefusal::NeedsKey)) => {
             return Err(Running::Unknown(format!("{process} {locked}")));
         }
-        Ok(Err(Instead::Hidden(why) | Instead::Other(why))) => {
+        Ok(Err(PageRefusal::Hidden(why) | PageRefusal::OtherAnswer(why))) => {
             return Err(Running::Absent(format!("{process} {why}")));
         }
         Err(why) => {

@@ -5,7 +5,7 @@ use std::time::SystemTime;
 
 use serde_json::{Value, json};
 
-use super::list::{ListedKey, last_used};
+use super::list::{ListedKey, last_uses_or_note};
 use super::state::{KeyState, expiry_time};
 use super::{Id, KeyEntry, catalog_time, show_location};
 use crate::{ShowKeyArgs, print_result};
@@ -21,25 +21,25 @@ pub(super) fn run(args: &ShowKeyArgs, now: SystemTime) -> Result<ExitCode, Strin
     let id = Id::parse(&args.key.key)?;
     let conf = args.key.conf.folder();
     let files = Files::read(&conf)?;
-    let mut known = id.find(&files)?;
-    known
+    let mut entry = id.find(&files)?;
+    entry
         .secrets
         .sort_by_key(|(_, until)| (until.is_none(), *until));
     let location = id.location(&files).ok();
-    let used = last_used(&conf)
+    let last_use = last_uses_or_note(&conf)
         .get(id.whole)
         .map(|used_at| catalog_time(*used_at));
     let scopes = Registry::default().adopt(files.catalog(), &mut Vec::new);
     let bounds: Vec<Bound<'_>> = scopes
-        .get(known.key.index)
+        .get(entry.key.index)
         .into_iter()
-        .flat_map(|scopes| scopes.every(known.key))
+        .flat_map(|scopes| scopes.every(entry.key))
         .collect();
     if args.json {
-        let row = ListedKey::new(&files, &known, location, used, now);
+        let row = ListedKey::new(&files, &entry, location, last_use, now);
         return Ok(print_result(&format!(
             "{:#}\n",
-            to_json(&files, &known, &row, &bounds)
+            to_json(&files, &entry, &row, &bounds)
         )));
     }
     let location_text = location
@@ -48,9 +48,9 @@ pub(super) fn run(args: &ShowKeyArgs, now: SystemTime) -> Result<ExitCode, Strin
     let first = [
         ("key", id.whole.to_owned()),
         ("file", location_text),
-        ("last used", used.unwrap_or_else(|| "-".to_owned())),
+        ("last used", last_use.unwrap_or_else(|| "-".to_owned())),
     ];
-    let lines = text_lines(&files, &known, &bounds, now);
+    let lines = text_lines(&files, &entry, &bounds, now);
     let text: String = first
         .into_iter()
         .chain(lines)
@@ -62,12 +62,12 @@ pub(super) fn run(args: &ShowKeyArgs, now: SystemTime) -> Result<ExitCode, Strin
 /// Writes for machines all columns of `key list`, and more.
 fn to_json(
     files: &Files,
-    known: &KeyEntry<'_>,
+    entry: &KeyEntry<'_>,
     row: &ListedKey<'_>,
     bounds: &[Bound<'_>],
 ) -> Value {
-    let (key, mut fields) = (known.key, row.json());
-    let hashes = known.secrets.iter().map(
+    let (key, mut fields) = (entry.key, row.json());
+    let hashes = entry.secrets.iter().map(
         |(digest, until)| json!({ "hash": short_hash(digest), "until": until.map(catalog_time) }),
     );
     let rest = [
@@ -113,17 +113,17 @@ fn short_hash(digest: &[u8; 32]) -> String {
 
 fn text_lines(
     files: &Files,
-    known: &KeyEntry<'_>,
+    entry: &KeyEntry<'_>,
     bounds: &[Bound<'_>],
     now: SystemTime,
 ) -> Vec<(&'static str, String)> {
-    let (key, catalog) = (known.key, files.catalog());
-    let mut lines = vec![("state", KeyState::at_time(known, now).text())];
+    let (key, catalog) = (entry.key, files.catalog());
+    let mut lines = vec![("state", KeyState::at_time(entry, now).text())];
     lines.push((
         "expires",
-        expiry_time(known).map_or_else(|| "never".to_owned(), catalog_time),
+        expiry_time(entry).map_or_else(|| "never".to_owned(), catalog_time),
     ));
-    for (digest, until) in &known.secrets {
+    for (digest, until) in &entry.secrets {
         let until = match until {
             Some(until) if *until <= now => format!(", expired at {}", catalog_time(*until)),
             Some(until) => format!(", until {}", catalog_time(*until)),

@@ -420,7 +420,7 @@ fn what_is_switched_off_is_off_and_says_so() {
 
 #[test]
 fn where_variables_are_not_read_an_address_is_assumed() {
-    let read = |text: &str| parse_server("server.yaml", text, &mut |_| Ok(ASSUMED.to_owned()));
+    let read = |text: &str| parse_server("server.yaml", text, &mut |_| Ok(STAND_IN.to_owned()));
     assert!(read("traces: {}").is_ok_and(|server| {
         server
             .traces
