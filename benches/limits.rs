@@ -82,7 +82,7 @@ fn run<'e>(times: u64, mut next: impl FnMut() -> &'e Each) -> Duration {
         let ask = Ask::exact(1_500, Usd(20_000));
         let reservation = take_reservation(&scopes.bounds(key, 0), black_box(ask), now(), 1)
             .expect("there is room");
-        black_box(reservation.left);
+        black_box(reservation.limits_left);
         reservation.settle(
             Spent {
                 tokens: 700,
@@ -149,7 +149,7 @@ fn admission(criterion: &mut Criterion) {
         registry
             .scopes()
             .iter()
-            .all(|scope| scope.own(now()).places == 0)
+            .all(|scope| scope.own_counts(now()).places == 0)
     );
 }
 

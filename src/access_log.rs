@@ -361,7 +361,7 @@ fn text_line(settled: &Settled) -> Vec<u8> {
         answer.status,
         outcome.name(),
         whole_millis(*total),
-        whole_micros(times.own),
+        whole_micros(times.own_time),
         or_dash(request.model.as_deref()),
         quoted_fact(" asked", request.asked_model.as_deref()),
         or_dash(sender.key.as_deref()),

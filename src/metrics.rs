@@ -63,7 +63,7 @@ pub struct Metrics {
     pub(crate) callers: CallerMetrics,
     spans: SpanMetrics,
     sets: Sets,
-    gone: Lock<Gone>,
+    ended_series: Lock<Gone>,
 }
 
 /// The series that an exchange adds to. They are looked up once, and not by each exchange.
@@ -72,7 +72,7 @@ struct BoundSeries {
     requests: OnceLock<Counter>,
     seconds: OnceLock<Histogram>,
     first_byte: OnceLock<Histogram>,
-    own: OnceLock<Histogram>,
+    own_seconds: OnceLock<Histogram>,
     /// One for each kind of tokens.
     tokens: [OnceLock<Counter>; 5],
     cost: OnceLock<Counter<f64, AtomicU64>>,
@@ -157,7 +157,7 @@ impl Metrics {
             callers,
             spans,
             sets,
-            gone: Lock::default(),
+            ended_series: Lock::default(),
         }
     }
 
@@ -228,12 +228,12 @@ impl Metrics {
             .inc();
         bound
             .seconds
-            .get_or_init(|| of_door(&exchanges.seconds))
+            .get_or_init(|| of_door(&exchanges.request_seconds))
             .observe(total.as_secs_f64());
         bound
-            .own
-            .get_or_init(|| of_door(&exchanges.own))
-            .observe(times.own.as_secs_f64());
+            .own_seconds
+            .get_or_init(|| of_door(&exchanges.own_seconds))
+            .observe(times.own_time.as_secs_f64());
         if let Some(first_byte) = times.first_byte {
             bound
                 .first_byte
@@ -379,7 +379,7 @@ impl Metrics {
         }
         if attempts.not_retried == Some("budget") {
             models
-                .spared
+                .retries_spared
                 .get_or_create(&[("model", model.clone())])
                 .inc();
         }
@@ -422,7 +422,7 @@ impl Metrics {
         is_live: &dyn Fn(&str, &str) -> bool,
         now: Instant,
     ) {
-        let mut gone = self.gone.lock();
+        let mut gone = self.ended_series.lock();
         if gone.note_change(left, live, is_live, now) {
             // An exchange may outlive its names, and make a series of a name that is neither.
             let stay: HashSet<(&str, &str), Quick> = gone.names().collect();

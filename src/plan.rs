@@ -399,7 +399,7 @@ impl Planner<'_> {
         let is_served = target.account.serves.iter().any(|(kind, _)| *kind == only);
         is_served
             .then(|| self.snapshot.states.get(target.account.index))?
-            .map(|state| state.asked(&target.model, only))
+            .map(|state| state.lasting_track(&target.model, only))
     }
 
     /// Returns the facts that decide a target's place in the order.

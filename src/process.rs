@@ -237,7 +237,7 @@ fn remember_uses(snapshot: &Snapshot, ledger: &Ledger) {
             let now = calendar::now_millis();
             let last_use = |key: &Key| uses.get(&*key.id).zip(snapshot.scopes.get(key.index));
             for (used_at, scopes) in snapshot.catalog.keys().filter_map(|key| last_use(key)) {
-                scopes.used.touch(now.min(*used_at));
+                scopes.last_used.touch(now.min(*used_at));
             }
         }
         Err(why) => log::warn!("the times when keys were last used are unknown: {why}"),

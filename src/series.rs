@@ -139,12 +139,12 @@ pub struct FaultCount {
     /// The number of all failures.
     pub total: u64,
     /// The time of the last failure.
-    pub last: Option<u64>,
-    /// The number of all requests since.
-    pub asked: u64,
-    /// The number of requests since that did not fail.
-    pub good: u64,
-    /// The time of the first of these.
+    pub last_failed_at: Option<u64>,
+    /// The number of all requests since then.
+    pub requests_since: u64,
+    /// The number of requests since then that did not fail.
+    pub successes_since: u64,
+    /// The time of the first request since then that did not fail.
     pub good_since: Option<u64>,
 }
 
@@ -166,9 +166,9 @@ impl FaultCounts {
     /// was given up by its caller.
     pub fn asked_since(&self, is_given_up: bool) -> u64 {
         if is_given_up {
-            self.given_up.asked
+            self.given_up.requests_since
         } else {
-            self.by_upstream.asked
+            self.by_upstream.requests_since
         }
     }
 
@@ -184,13 +184,14 @@ impl FaultCounts {
                 let total = fault.total.saturating_add(failed.into());
                 *fault = FaultCount {
                     total,
-                    last: Some(at_ms),
+                    last_failed_at: Some(at_ms),
                     ..FaultCount::default()
                 };
-            } else if fault.last.is_some() {
-                fault.asked = fault.asked.saturating_add(more.requests.into());
+            } else if fault.last_failed_at.is_some() {
+                fault.requests_since = fault.requests_since.saturating_add(more.requests.into());
                 if is_good {
-                    fault.good = fault.good.saturating_add(more.requests.into());
+                    fault.successes_since =
+                        fault.successes_since.saturating_add(more.requests.into());
                     fault.good_since.get_or_insert(at_ms);
                 }
             }
@@ -205,9 +206,9 @@ impl FaultCounts {
             &mut self.by_us,
             &mut self.given_up,
         ] {
-            fault.asked = fault.asked.saturating_sub(1);
-            fault.good = fault.good.saturating_sub(1);
-            fault.good_since = fault.good_since.filter(|_| fault.good > 0);
+            fault.requests_since = fault.requests_since.saturating_sub(1);
+            fault.successes_since = fault.successes_since.saturating_sub(1);
+            fault.good_since = fault.good_since.filter(|_| fault.successes_since > 0);
         }
     }
 }

@@ -322,7 +322,7 @@ pub struct Times {
     /// The time from the head's arrival until the first byte of the answer's body left.
     pub first_byte: Option<Duration>,
     /// The time that the gateway itself was at work, and not waiting.
-    pub own: Duration,
+    pub own_time: Duration,
 }
 
 /// The amounts that an exchange took from its caller's limits.

@@ -77,7 +77,7 @@ impl Traces {
         let mut id = || -> SpanId { fastrand::u64(1..).to_be_bytes() };
         let mut spans = SPANS.try_with(Cell::take).unwrap_or_default();
         let count = spans::write_exchange(self, settled, catalog, &mut id, &mut spans);
-        let dropped = self.queue.put(count, spans.written());
+        let dropped = self.queue.put(count, spans.encoded());
         spans.reset(KEPT_MEMORY);
         // At the end of the thread there is no place for it, and it is freed.
         SPANS.try_with(|kept| kept.set(spans)).ok();
@@ -87,7 +87,10 @@ impl Traces {
     /// Sends what waits, and returns when that is done, or after this time. Returns the number of
     /// spans that were not sent because the process ends.
     pub fn finish(&self, timeout: Duration) -> usize {
-        let Unfinished { left, before } = self.queue.finish(timeout);
+        let Unfinished {
+            left_at_end: left,
+            given_up_before: before,
+        } = self.queue.finish(timeout);
         self.metrics.dropped("ended", left);
         left + before
     }

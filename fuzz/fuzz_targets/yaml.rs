@@ -62,7 +62,7 @@ fuzz_target!(|input: &[u8]| {
     match change {
         // If it was the only entry of a map, `{}` is left.
         Change::Remove(_) => {
-            assert!(edited.len() < text.len() + " {}\n".len() && !after.same(&tree))
+            assert!(edited.len() < text.len() + " {}\n".len() && !after.is_same(&tree))
         }
         // A scalar goes, which may stand below its key; or, in an empty map or list, what stands
         // between its brackets. A comment never goes.

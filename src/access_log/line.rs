@@ -74,7 +74,7 @@ pub(super) fn json_line(settled: &Settled) -> Vec<u8> {
         Line::number,
     );
     line.number(r#","total_ms":"#, whole_millis(*total));
-    line.number(r#","own_us":"#, whole_micros(times.own));
+    line.number(r#","own_us":"#, whole_micros(times.own_time));
     line.or_null(r#","auth_us":"#, times.auth.map(whole_micros), Line::number);
     line.or_null(r#","plan_us":"#, times.plan.map(whole_micros), Line::number);
     let queued = Some(times.queued).filter(|queued| !queued.is_zero());

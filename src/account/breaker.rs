@@ -68,7 +68,7 @@ pub struct Breaker {
     /// another.
     generation: u32,
     /// All calls that were settled, in any phase.
-    asked: Window,
+    all_calls: Window,
     phase: Phase,
 }
 
@@ -127,6 +127,9 @@ pub struct BreakerPass {
     /// The number of the probe in its phase; 0 if the request is no probe.
     probe: u32,
 }
+
+/// Stands for a random number where the outcome cannot open the breaker.
+pub const NOT_DRAWN: f64 = 0.0;
 
 impl BreakerPass {
     /// Returns whether the request is a probe.
@@ -207,7 +210,7 @@ impl Breaker {
         Breaker {
             least_calls,
             generation: 0,
-            asked: Window::new(WINDOW),
+            all_calls: Window::new(WINDOW),
             phase: Phase::closed(),
         }
     }
@@ -306,7 +309,7 @@ impl Breaker {
             }
             return None;
         };
-        self.asked.add((1, u32::from(failed)), now);
+        self.all_calls.add((1, u32::from(failed)), now);
         if let Phase::Closed {
             in_a_row, calls, ..
         } = &mut self.phase
@@ -327,13 +330,13 @@ impl Breaker {
                 Some(BreakerState::Closed)
             }
             Phase::HalfOpen { next, extent, .. } if pass.is_probe() => {
-                let (cool, extent) = (*next, extent.after(failed, many));
+                let (cool, extent) = (*next, extent.after_call(failed, many));
                 Some(self.open(cool, extent, now, random))
             }
             // This request went because no other target was left. It does not decide when the
             // breaker closes.
             Phase::HalfOpen { extent, .. } | Phase::Open { extent, .. } => {
-                *extent = extent.after(failed, many);
+                *extent = extent.after_call(failed, many);
                 None
             }
         }
@@ -378,7 +381,7 @@ impl Breaker {
 
     /// Returns how many calls ended lately, in whatever state the breaker was.
     pub fn ended_calls(&self, now: Instant) -> u64 {
-        self.asked.sums(now).0
+        self.all_calls.sums(now).0
     }
 
     /// Returns how many failures in a row are too many.
@@ -475,7 +478,7 @@ impl Breaker {
 
     /// Closes the breaker and forgets everything.
     pub fn reset(&mut self) {
-        self.asked = Window::new(WINDOW);
+        self.all_calls = Window::new(WINDOW);
         self.close();
     }
 
@@ -517,7 +520,7 @@ impl Phase {
 
 impl Extent {
     /// Returns the extent after one more call. `many` failures in a row make it whole.
-    fn after(self, failed: bool, many: u64) -> Extent {
+    fn after_call(self, failed: bool, many: u64) -> Extent {
         match self {
             Extent::SomeFailed { in_a_row } if failed && u64::from(in_a_row) + 1 < many => {
                 Extent::SomeFailed {

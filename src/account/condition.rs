@@ -142,7 +142,7 @@ pub struct Condition {
     /// The time since which it is so, if it is known.
     pub since: Option<Instant>,
     /// The time until which it is so, if it changes by itself.
-    pub until: Option<Instant>,
+    pub lasts_until: Option<Instant>,
 }
 
 impl Condition {
@@ -165,14 +165,14 @@ impl Condition {
         if let Some(rest) = target.rest {
             return Condition {
                 since,
-                until: Some(rest.until),
+                lasts_until: Some(rest.until),
                 ..Condition::with_reason(TargetState::Resting, rest.why.into())
             };
         }
         match target.breaker {
             BreakerState::Open(until) => Condition {
                 since,
-                until: Some(until),
+                lasts_until: Some(until),
                 ..Condition::with_reason(TargetState::Open, Reason::Breaker)
             },
             BreakerState::HalfOpen { probing } => Condition {
@@ -262,7 +262,7 @@ impl AccountSigns {
             let resting = Condition::with_reason(TargetState::Resting, rest.why.into());
             return Condition {
                 since: self.credential,
-                until: Some(rest.until),
+                lasts_until: Some(rest.until),
                 ..resting
             };
         }
@@ -270,7 +270,7 @@ impl AccountSigns {
         // The next request tests the credential at any target.
         if self.credential.is_some()
             && (own.is_ok() || own.reason == Some(Reason::Unfit))
-            && own.until.is_none()
+            && own.lasts_until.is_none()
         {
             let is_probing = target.is_some_and(|target| target.is_awaited);
             let tested = Condition::with_reason(TargetState::HalfOpen, Reason::Credential);
@@ -389,7 +389,7 @@ mod tests {
             );
             assert_eq!(shown, (word, reason, is_probing), "{account:?} {target:?}");
             let ends = ["open", "resting"].contains(&word);
-            assert_eq!(told.until.is_some(), ends, "{account:?} {target:?}");
+            assert_eq!(told.lasts_until.is_some(), ends, "{account:?} {target:?}");
         }
     }
 

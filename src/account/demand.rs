@@ -33,7 +33,7 @@ pub struct Demand {
     typical: AtomicU64,
     /// The queue of requests that have failed somewhere and wait for another target. It is
     /// separate, since only some places are of use to each of them.
-    pub again: Arc<Queue>,
+    pub failover_queue: Arc<Queue>,
     /// The model's exchanges of the last minutes.
     pub series: Series,
 }
@@ -62,7 +62,7 @@ impl Default for Demand {
             memory: Lock::new(memory),
             queue,
             typical: AtomicU64::new(0),
-            again,
+            failover_queue: again,
             series: Series::default(),
         }
     }
@@ -138,7 +138,7 @@ impl Demand {
 
     /// Returns the number of requests that wait.
     pub fn waiting(&self) -> usize {
-        self.queue.waiting() + self.again.waiting()
+        self.queue.waiting() + self.failover_queue.waiting()
     }
 
     /// Returns the share of the budget for attempts after failures that is spent, from 0 to 1.

@@ -121,20 +121,31 @@ pub struct Facts<'f> {
 }
 
 impl<'f> Facts<'f> {
-    /// Makes the row of a failure that the caller reads of in our words.
-    fn ours(
-        name: &'static str,
-        class: Class,
-        status: Option<u16>,
-        maybe_billed: bool,
-        refusal: Refusal,
-    ) -> Facts<'f> {
+    /// Makes the row of a failure without an answer, of which the caller reads in our words. The
+    /// provider charges nothing.
+    fn not_billed(name: &'static str, class: Class, refusal: Refusal) -> Facts<'f> {
         Facts {
             name,
             class,
-            status,
-            maybe_billed,
+            status: None,
+            maybe_billed: false,
             reason: Reason::Ours(refusal),
+        }
+    }
+
+    /// Makes the same row, but the provider may charge for the request.
+    fn maybe_billed(name: &'static str, class: Class, refusal: Refusal) -> Facts<'f> {
+        let facts = Facts::not_billed(name, class, refusal);
+        Facts {
+            maybe_billed: true,
+            ..facts
+        }
+    }
+
+    fn with_status(self, status: u16) -> Facts<'f> {
+        Facts {
+            status: Some(status),
+            ..self
         }
     }
 }
@@ -164,108 +175,58 @@ impl Failure {
             BadUpstreamResponse as Bad, UpstreamTimeout as Late, UpstreamTruncated,
             UpstreamUnavailable,
         };
-        let row = Facts::ours;
+        let (free, billed) = (Facts::not_billed, Facts::maybe_billed);
         // If a connection is refused or not routed, no server was there. Only a server that took
         // the request can be too slow with it.
         let refuse = |code, text| Refusal::new(code, text);
         match self {
-            Failure::Unreachable(_) => row("unreachable", Transient, None, false, no_server()),
-            Failure::ConnectTimeout => row("connect_timeout", Transient, None, false, no_server()),
+            Failure::Unreachable(_) => free("unreachable", Transient, no_server()),
+            Failure::ConnectTimeout => free("connect_timeout", Transient, no_server()),
             Failure::Tls {
                 is_permanent: false,
                 ..
-            } => row("tls", Transient, None, false, refuse(Bad, INSECURE)),
+            } => free("tls", Transient, refuse(Bad, INSECURE)),
             Failure::Tls {
                 is_permanent: true, ..
-            } => row(
-                "tls",
-                Transient,
-                None,
-                false,
-                refuse(Bad, INSECURE).without_retry(),
-            ),
+            } => free("tls", Transient, refuse(Bad, INSECURE).without_retry()),
             Failure::Proxy {
                 is_permanent: false,
                 ..
-            } => row("proxy", Transient, None, false, no_server()),
+            } => free("proxy", Transient, no_server()),
             Failure::Proxy {
                 is_permanent: true, ..
-            } => row(
+            } => free(
                 "proxy",
                 Transient,
-                None,
-                false,
                 Refusal::for_the_operator(UpstreamUnavailable),
             ),
-            Failure::Reset => row("reset", Transient, None, true, refuse(Bad, CLOSED)),
-            Failure::Stale => row("stale", Transient, None, false, refuse(Bad, CLOSED)),
-            Failure::SendTimeout => row(
-                "send_timeout",
-                Transient,
-                None,
-                false,
-                refuse(Late, NOT_READ),
-            ),
-            Failure::FirstByteTimeout => row(
-                "first_byte_timeout",
-                Transient,
-                None,
-                true,
-                refuse(Late, NOT_BEGUN),
-            ),
-            Failure::FirstTokenTimeout => row(
-                "first_token_timeout",
-                Transient,
-                None,
-                true,
-                refuse(Late, NOT_BEGUN),
-            ),
-            Failure::IdleTimeout => {
-                row("idle_timeout", Transient, None, true, refuse(Late, SILENT))
+            Failure::Reset => billed("reset", Transient, refuse(Bad, CLOSED)),
+            Failure::Stale => free("stale", Transient, refuse(Bad, CLOSED)),
+            Failure::SendTimeout => free("send_timeout", Transient, refuse(Late, NOT_READ)),
+            Failure::FirstByteTimeout => {
+                billed("first_byte_timeout", Transient, refuse(Late, NOT_BEGUN))
             }
-            Failure::TotalTimeout => row(
-                "total_timeout",
-                Transient,
-                None,
-                true,
-                refuse(Late, NOT_FINISHED),
-            ),
-            Failure::Unsigned(_) => row(
+            Failure::FirstTokenTimeout => {
+                billed("first_token_timeout", Transient, refuse(Late, NOT_BEGUN))
+            }
+            Failure::IdleTimeout => billed("idle_timeout", Transient, refuse(Late, SILENT)),
+            Failure::TotalTimeout => billed("total_timeout", Transient, refuse(Late, NOT_FINISHED)),
+            Failure::Unsigned(_) => free(
                 "credential",
                 Credential,
-                None,
-                false,
                 Refusal::for_the_operator(UpstreamUnavailable),
             ),
-            Failure::NoRoom => row("no_room", Ours, Some(200), true, Refusal::no_room()),
-            Failure::NoDescriptors => row(
-                "no_descriptors",
-                Ours,
-                None,
-                false,
-                Refusal::no_descriptors(),
-            ),
-            Failure::Nonsense(_) => row(
-                "nonsense",
-                Transient,
-                Some(200),
-                true,
-                refuse(Bad, NONSENSE),
-            ),
-            Failure::BrokenCall(_) => row(
-                "broken_call",
-                Transient,
-                Some(200),
-                true,
-                refuse(Bad, BROKEN_CALL),
-            ),
-            Failure::Cut => row(
-                "cut",
-                Transient,
-                Some(200),
-                true,
-                refuse(UpstreamTruncated, CUT),
-            ),
+            Failure::NoRoom => billed("no_room", Ours, Refusal::no_room()).with_status(200),
+            Failure::NoDescriptors => free("no_descriptors", Ours, Refusal::no_descriptors()),
+            Failure::Nonsense(_) => {
+                billed("nonsense", Transient, refuse(Bad, NONSENSE)).with_status(200)
+            }
+            Failure::BrokenCall(_) => {
+                billed("broken_call", Transient, refuse(Bad, BROKEN_CALL)).with_status(200)
+            }
+            Failure::Cut => {
+                billed("cut", Transient, refuse(UpstreamTruncated, CUT)).with_status(200)
+            }
             Failure::Status {
                 status,
                 seen,

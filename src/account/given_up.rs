@@ -48,7 +48,7 @@ pub struct GivenUp {
     /// The last time at which anybody got the beginning of an answer.
     last_answer: Option<Instant>,
     /// The keys that ask the target.
-    asking: Keys,
+    asking_keys: Keys,
     /// The leaves that count. They are boxed, since there are usually none.
     leaves: Option<Box<Leaves>>,
 }
@@ -97,7 +97,7 @@ struct Leaves {
     /// True if the last one had asked for a stream.
     stream: bool,
     /// The time of the last one.
-    last: Option<Instant>,
+    last_leave_at: Option<Instant>,
     /// The time until which the target stands behind the others.
     behind: Option<Instant>,
 }
@@ -121,7 +121,7 @@ struct Keys {
 impl GivenUp {
     /// Notes that a request with this key is sent to the target.
     pub fn record_request(&mut self, key: u64, now: Instant) {
-        self.asking.record_key(key, now);
+        self.asking_keys.record_key(key, now);
     }
 
     /// Notes that the target began to answer, after this time.
@@ -160,7 +160,7 @@ impl GivenUp {
         let is_silent = self
             .last_answer
             .is_none_or(|answered_at| now.saturating_duration_since(answered_at) >= SPAN);
-        let are_many = leaves.keys.are_several(now) || !self.asking.are_several(now);
+        let are_many = leaves.keys.are_several(now) || !self.asking_keys.are_several(now);
         let breaks = number >= BREAKS && is_silent && are_many;
         Consequence {
             counts: true,
@@ -206,7 +206,7 @@ impl GivenUp {
         }
         let is_behind = self.behind(now).is_some();
         self.leaves
-            .take_if(|leaves| !is_behind && leaves.last.is_none_or(is_old));
+            .take_if(|leaves| !is_behind && leaves.last_leave_at.is_none_or(is_old));
     }
 
     fn quantile(&mut self, stream: bool, share: f64, now: Instant) -> Option<Duration> {
@@ -224,7 +224,7 @@ impl Default for Leaves {
             unsure: Vec::new(),
             keys: Keys::default(),
             stream: false,
-            last: None,
+            last_leave_at: None,
             behind: None,
         }
     }
@@ -246,7 +246,7 @@ impl Leaves {
             return false;
         }
         self.keys.record_key(leave.key, now);
-        (self.stream, self.last) = (leave.stream, Some(now));
+        (self.stream, self.last_leave_at) = (leave.stream, Some(now));
         true
     }
 

@@ -38,7 +38,7 @@ struct Open {
     fingerprint: u64,
     since: Instant,
     /// The time at which the connection was last seen with a request.
-    used: Instant,
+    last_used_at: Instant,
 }
 
 impl Open {
@@ -65,7 +65,7 @@ impl Http2Pool {
         let (o, session) = room
             .filter_map(|o| open_stream(&o.connection).map(|session| (o, session)))
             .next()?;
-        o.used = Clock::now();
+        o.last_used_at = Clock::now();
         Some(session)
     }
 
@@ -81,7 +81,7 @@ impl Http2Pool {
                 address,
                 fingerprint,
                 since: now,
-                used: now,
+                last_used_at: now,
             });
         }
     }
@@ -92,10 +92,10 @@ impl Http2Pool {
         let mut open = self.open.lock();
         open.retain_mut(|o| {
             if !o.connection.is_idle() {
-                o.used = now;
+                o.last_used_at = now;
             }
-            let fresh =
-                now.duration_since(o.used) < IDLE_TIMEOUT && now.duration_since(o.since) < MAX_AGE;
+            let fresh = now.duration_since(o.last_used_at) < IDLE_TIMEOUT
+                && now.duration_since(o.since) < MAX_AGE;
             Some(o.fingerprint) == fingerprint && fresh && !o.is_gone()
         });
     }

@@ -78,8 +78,8 @@ pub struct Rolling {
     half: Duration,
     /// The time at which the filling of the present half began.
     began: Option<Instant>,
-    filling: Half,
-    full: Half,
+    present_half: Half,
+    last_half: Half,
 }
 
 #[derive(Debug, Clone)]
@@ -100,17 +100,17 @@ impl Rolling {
         Rolling {
             half: time / 2,
             began: None,
-            filling: Half::EMPTY,
-            full: Half::EMPTY,
+            present_half: Half::EMPTY,
+            last_half: Half::EMPTY,
         }
     }
 
     /// Notes the time that a first token took, or the time for which it was waited in vain.
     pub fn record(&mut self, time: Duration, now: Instant) {
         self.turn(now);
-        if let Some(count) = self.filling.counts.get_mut(bucket_index(time)) {
+        if let Some(count) = self.present_half.counts.get_mut(bucket_index(time)) {
             *count = count.saturating_add(1);
-            self.filling.total += 1;
+            self.present_half.total += 1;
         }
     }
 
@@ -118,11 +118,11 @@ impl Rolling {
     /// too few.
     pub fn quantile(&mut self, q: f64, now: Instant) -> Option<Duration> {
         self.turn(now);
-        let total = self.filling.total + self.full.total;
+        let total = self.present_half.total + self.last_half.total;
         if total < ENOUGH {
             return None;
         }
-        let both = self.filling.counts.iter().zip(&self.full.counts);
+        let both = self.present_half.counts.iter().zip(&self.last_half.counts);
         quantile(both.map(|(a, b)| u64::from(*a) + u64::from(*b)), total, q)
     }
 
@@ -133,9 +133,9 @@ impl Rolling {
         if age < self.half {
             return;
         }
-        let filled = std::mem::replace(&mut self.filling, Half::EMPTY);
+        let filled = std::mem::replace(&mut self.present_half, Half::EMPTY);
         let is_next = age < self.half * 2;
-        self.full = if is_next { filled } else { Half::EMPTY };
+        self.last_half = if is_next { filled } else { Half::EMPTY };
         self.began = Some(if is_next { began + self.half } else { now });
     }
 }

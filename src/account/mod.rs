@@ -82,7 +82,7 @@ struct Tracks {
     /// All of them, by the account's names for the models and by the kind of endpoint.
     known: HashMap<(Arc<str>, Endpoint), Weak<TargetHealth>>,
     /// Those that were made when they were first asked for.
-    asked: Vec<NamedTarget>,
+    lasting: Vec<NamedTarget>,
 }
 
 impl Tracks {
@@ -163,29 +163,29 @@ impl State {
 
     /// Returns the same. It lives until no catalog has the model any more. Few models are asked at
     /// other kinds of endpoints than those of conversations, so the others are made here.
-    pub fn asked(&self, model: &Arc<str>, endpoint: Endpoint) -> Arc<TargetHealth> {
+    pub fn lasting_track(&self, model: &Arc<str>, endpoint: Endpoint) -> Arc<TargetHealth> {
         let mut tracks = self.tracks.lock();
         let (track, is_new) = tracks.track(model, endpoint, true);
         if is_new {
             // Lists of providers change, and no catalog may come that ends what was asked long ago.
-            if tracks.asked.len() >= MOST_ASKED {
-                tracks.asked.clear();
+            if tracks.lasting.len() >= MOST_ASKED {
+                tracks.lasting.clear();
             }
-            tracks.asked.push((model.clone(), track.clone()));
+            tracks.lasting.push((model.clone(), track.clone()));
         }
         track
     }
 
     /// Returns the targets that were made when they were first asked for.
     pub fn all_asked(&self) -> Vec<NamedTarget> {
-        self.tracks.lock().asked.clone()
+        self.tracks.lock().lasting.clone()
     }
 
     /// Notes the names of all models that the account serves now.
     pub fn keep_asked(&self, is_served: impl Fn(&str) -> bool) {
         self.tracks
             .lock()
-            .asked
+            .lasting
             .retain(|(model, _)| is_served(model));
     }
 
@@ -390,7 +390,7 @@ impl Registry {
     }
 
     /// Returns the number of accounts whose state is held.
-    pub fn held(&self) -> usize {
+    pub fn held_accounts(&self) -> usize {
         self.states
             .lock()
             .values()
@@ -444,13 +444,13 @@ mod tests {
     #[test]
     fn what_was_asked_is_not_kept_without_end() {
         let state = State::new("a".into());
-        let old = state.asked(&"old".into(), Endpoint::Chat);
+        let old = state.lasting_track(&"old".into(), Endpoint::Chat);
         state
             .tracks
             .lock()
-            .asked
+            .lasting
             .resize_with(MOST_ASKED, || ("old".into(), old.clone()));
-        state.asked(&"new".into(), Endpoint::Chat);
+        state.lasting_track(&"new".into(), Endpoint::Chat);
         let names: Vec<_> = state
             .all_asked()
             .into_iter()
@@ -458,7 +458,7 @@ mod tests {
             .collect();
         assert_eq!(names, ["new".into()] as [Arc<str>; 1]);
         assert!(
-            Arc::ptr_eq(&state.asked(&"old".into(), Endpoint::Chat), &old),
+            Arc::ptr_eq(&state.lasting_track(&"old".into(), Endpoint::Chat), &old),
             "it runs still"
         );
     }

@@ -46,6 +46,13 @@ impl Default for Queue {
     }
 }
 
+/// Whether a ticket counts in the length of its queue.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Counting {
+    Counted,
+    Uncounted,
+}
+
 impl Queue {
     /// Takes the last place in the queue. Returns `None` if `length` requests wait already. A new
     /// request must ask [`Queue::is_empty`] before it asks an account: if others wait, it is not
@@ -56,23 +63,23 @@ impl Queue {
                 (n < length).then_some(n + 1)
             })
             .ok()?;
-        Some(self.line_up(true))
+        Some(self.line_up(Counting::Counted))
     }
 
     /// Takes the last place for a part of a request whose other parts run already. It counts as
     /// none, so that it turns no request away.
     pub fn enter_uncounted(self: &Arc<Queue>) -> Ticket {
-        self.line_up(false)
+        self.line_up(Counting::Uncounted)
     }
 
-    fn line_up(self: &Arc<Queue>, is_counted: bool) -> Ticket {
+    fn line_up(self: &Arc<Queue>, counting: Counting) -> Ticket {
         let mut turn = Turn::Waits(Box::pin(self.head.clone().acquire_owned()));
         // The first poll puts the request in line. Whoever waits polls it again.
         let _asked = turn.poll(&mut Context::from_waker(Waker::noop()));
         Ticket {
             turn,
             queue: self.clone(),
-            is_counted,
+            is_counted: counting == Counting::Counted,
         }
     }
 

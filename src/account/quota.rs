@@ -14,9 +14,9 @@ pub struct Headroom {
     /// The share that was left at `seen`, from 0 to 1.
     pub share: f64,
     /// The time from which on nothing is known.
-    pub until: SystemTime,
+    pub known_until: SystemTime,
     /// The time of the answer's head.
-    pub seen: SystemTime,
+    pub reported_at: SystemTime,
     /// The time from `seen` until the whole quota is there again, by the answer's head.
     pub full_in: Duration,
 }
@@ -27,8 +27,8 @@ impl Headroom {
     pub fn new(share: f64, reset: Option<Duration>, seen: SystemTime) -> Headroom {
         Headroom {
             share: share.clamp(0.0, 1.0),
-            until: seen + reset.unwrap_or(UNTOLD).clamp(AT_LEAST, BELIEVED),
-            seen,
+            known_until: seen + reset.unwrap_or(UNTOLD).clamp(AT_LEAST, BELIEVED),
+            reported_at: seen,
             full_in: reset.unwrap_or(MINUTE).max(AT_LEAST),
         }
     }
@@ -38,9 +38,9 @@ impl Headroom {
     /// full: so a part of what was used a while ago is there again.
     pub fn current_share(&self, now: SystemTime) -> Option<f64> {
         let passed = now
-            .duration_since(self.seen)
+            .duration_since(self.reported_at)
             .ok()
-            .filter(|_| now < self.until)?;
+            .filter(|_| now < self.known_until)?;
         let filled = (passed.as_secs_f64() / self.full_in.as_secs_f64().max(1e-9)).min(1.0);
         Some(self.share + (1.0 - self.share) * filled)
     }

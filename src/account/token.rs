@@ -36,7 +36,7 @@ struct Failed {
 
 struct Present {
     token: Secret,
-    until: Instant,
+    valid_until: Instant,
     /// The fingerprint of the settings with which it was fetched.
     fingerprint: u64,
 }
@@ -79,7 +79,7 @@ impl Tokens {
     pub fn put(&self, token: Secret, good_for: Duration, fingerprint: u64) {
         self.present.store(Some(Arc::new(Present {
             token,
-            until: Clock::now() + good_for,
+            valid_until: Clock::now() + good_for,
             fingerprint,
         })));
     }
@@ -124,7 +124,7 @@ impl Tokens {
         let present = present
             .as_ref()
             .filter(|present| present.fingerprint == fingerprint)?;
-        let left = present.until.saturating_duration_since(Clock::now());
+        let left = present.valid_until.saturating_duration_since(Clock::now());
         (left > LATE).then(|| (present.token.clone(), left))
     }
 }

@@ -17,7 +17,7 @@ use super::quota::Headroom;
 use crate::base::lock::Lock;
 use crate::series::Series;
 use dialects::Endpoint;
-pub use guard::{AttemptGuard, FailureEffect, LeaveEffect};
+pub use guard::{AttemptGuard, FailureEffect, LeaveEffect, NO_KEY};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant, SystemTime};
@@ -82,7 +82,7 @@ pub struct Trouble {
 /// The hint that another instance found the target broken.
 #[derive(Clone, Copy)]
 struct Hint {
-    until: Instant,
+    broken_until: Instant,
     /// True if this instance has since found the target sound.
     refuted: bool,
 }
@@ -214,7 +214,7 @@ impl TargetHealth {
                 && memory.overloaded.is_none_or(|until| until <= now)
                 && memory
                     .hint
-                    .is_none_or(|hint| hint.refuted || hint.until <= now),
+                    .is_none_or(|hint| hint.refuted || hint.broken_until <= now),
             latency: memory.peak(stream).expected_time(now, awaited > 0),
             awaited,
             headroom: memory
@@ -264,7 +264,7 @@ impl TargetHealth {
             return None;
         }
         match memory.breaker.admit(now, false) {
-            Admission::AllowProbe(pass) => Some(self.trial(pass, 0)),
+            Admission::AllowProbe(pass) => Some(self.trial(pass, NO_KEY)),
             Admission::Allow(_) | Admission::RefuseUntil(_) => None,
         }
     }
@@ -315,9 +315,12 @@ impl TargetHealth {
         let mut memory = self.memory.lock();
         let before = memory.hint;
         memory.hint = until.filter(|until| *until > now).map(|until| {
-            let refuted =
-                before.is_some_and(|before| before.refuted && until <= before.until + SAME_HINT);
-            Hint { until, refuted }
+            let refuted = before
+                .is_some_and(|before| before.refuted && until <= before.broken_until + SAME_HINT);
+            Hint {
+                broken_until: until,
+                refuted,
+            }
         });
     }
 

@@ -15,9 +15,9 @@ const SMALL: usize = 64 << 10;
 
 /// The bytes that all exchanges together may hold in memory.
 pub struct Budget {
-    left: AtomicUsize,
+    free_bytes: AtomicUsize,
     /// The part of `left` that only small bodies may hold.
-    kept: usize,
+    small_bodies_only: usize,
 }
 
 /// The bytes that one caller holds.
@@ -25,7 +25,7 @@ pub struct Budget {
 pub struct Purse {
     requests: AtomicUsize,
     /// The bytes of small bodies.
-    small: AtomicUsize,
+    small_bytes: AtomicUsize,
     /// The bytes of other bodies.
     large: AtomicUsize,
 }
@@ -34,8 +34,8 @@ impl Budget {
     /// Makes a budget of `total` bytes. The largest body may have `largest` bytes.
     pub fn new(total: usize, largest: usize) -> Budget {
         Budget {
-            left: AtomicUsize::new(total),
-            kept: (total / 8).min(total.saturating_sub(largest)),
+            free_bytes: AtomicUsize::new(total),
+            small_bodies_only: (total / 8).min(total.saturating_sub(largest)),
         }
     }
 
@@ -83,8 +83,12 @@ impl Held {
         }
         let bytes = self.bytes.saturating_add(more);
         let is_small = bytes <= SMALL;
-        let (purse, left) = (&self.purse, &self.budget.left);
-        let kept = if is_small { 0 } else { self.budget.kept };
+        let (purse, left) = (&self.purse, &self.budget.free_bytes);
+        let kept = if is_small {
+            0
+        } else {
+            self.budget.small_bodies_only
+        };
         // A body that becomes large moves its bytes from the small count to the other.
         let moved = if is_small || self.bytes > SMALL {
             0
@@ -108,7 +112,7 @@ impl Held {
             return false;
         }
         if moved > 0 {
-            purse.small.fetch_sub(moved, Ordering::AcqRel);
+            purse.small_bytes.fetch_sub(moved, Ordering::AcqRel);
         }
         self.bytes = bytes;
         true
@@ -120,9 +124,9 @@ impl Held {
     fn fits(&self, own: usize, more: usize, is_small: bool, kept: usize) -> bool {
         let small = match is_small {
             true => 0,
-            false => self.purse.small.load(Ordering::Acquire),
+            false => self.purse.small_bytes.load(Ordering::Acquire),
         };
-        let left = self.budget.left.load(Ordering::Acquire);
+        let left = self.budget.free_bytes.load(Ordering::Acquire);
         let others = left
             .checked_sub(more)
             .and_then(|left| left.checked_sub(kept));
@@ -159,7 +163,7 @@ impl Held {
             before.fetch_sub(self.bytes, Ordering::AcqRel);
         }
         self.bytes = bytes;
-        self.budget.left.fetch_add(less, Ordering::AcqRel);
+        self.budget.free_bytes.fetch_add(less, Ordering::AcqRel);
     }
 }
 
@@ -176,7 +180,7 @@ impl Purse {
     /// Returns the count to which a holder of `bytes` belongs.
     fn counter_for(&self, bytes: usize) -> &AtomicUsize {
         if bytes <= SMALL {
-            &self.small
+            &self.small_bytes
         } else {
             &self.large
         }
@@ -225,9 +229,9 @@ mod tests {
         assert!(body(&budget, &other, 60).is_some());
         assert!(body(&budget, &other, 31 * MIB).is_some());
         drop((large, small));
-        assert_eq!(budget.left.load(Ordering::Relaxed), 1024 * MIB);
+        assert_eq!(budget.free_bytes.load(Ordering::Relaxed), 1024 * MIB);
         assert_eq!(
-            [&greedy.large, &greedy.small, &greedy.requests]
+            [&greedy.large, &greedy.small_bytes, &greedy.requests]
                 .map(|each| each.load(Ordering::Relaxed)),
             [0; 3]
         );
@@ -273,14 +277,14 @@ mod tests {
                     _ => held.extend(body(&budget, &purses[who], bytes).map(|held| (who, held))),
                 }
                 let total: usize = held.iter().map(|(_, held)| held.bytes()).sum();
-                prop_assert_eq!(budget.left.load(Ordering::Relaxed), 1024 * MIB - total);
+                prop_assert_eq!(budget.free_bytes.load(Ordering::Relaxed), 1024 * MIB - total);
                 for (who, purse) in purses.iter().enumerate() {
                     let own = held.iter().filter(|(owner, _)| *owner == who);
                     let (large, small) = own.fold((0, 0), |(large, small), (_, held)| match held.bytes() {
                         bytes if bytes <= SMALL => (large, small + bytes),
                         bytes => (large + bytes, small),
                     });
-                    prop_assert_eq!((purse.large.load(Ordering::Relaxed), purse.small.load(Ordering::Relaxed)), (large, small));
+                    prop_assert_eq!((purse.large.load(Ordering::Relaxed), purse.small_bytes.load(Ordering::Relaxed)), (large, small));
                 }
                 let newcomer = Arc::new(Purse::default());
                 prop_assert!(body(&budget, &newcomer, SMALL).is_some());

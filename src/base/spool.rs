@@ -28,16 +28,16 @@ pub struct Spool {
 pub struct Spooling {
     folder: Option<PathBuf>,
     file: Option<Arc<File>>,
-    written: usize,
+    written_bytes: usize,
     /// The bytes that are not written.
-    rest: Vec<u8>,
+    unwritten: Vec<u8>,
 }
 
 /// A body in the spool.
 pub struct Spooled {
     file: Option<Arc<File>>,
-    written: usize,
-    rest: Bytes,
+    written_bytes: usize,
+    unwritten: Bytes,
 }
 
 impl Spool {
@@ -71,8 +71,8 @@ impl Spool {
         let spooling = Spooling {
             folder: self.folder.clone(),
             file: None,
-            written: 0,
-            rest: Vec::new(),
+            written_bytes: 0,
+            unwritten: Vec::new(),
         };
         (spooling, self.budget.open(purse))
     }
@@ -81,37 +81,41 @@ impl Spool {
 impl Spooling {
     /// Returns the number of bytes that are in memory.
     pub fn in_memory(&self) -> usize {
-        self.rest.capacity()
+        self.unwritten.capacity()
     }
 
     /// Takes the next bytes.
     pub async fn put(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.rest.extend_from_slice(bytes);
-        let Some(folder) = self.folder.as_ref().filter(|_| self.rest.len() >= PIECE) else {
+        self.unwritten.extend_from_slice(bytes);
+        let Some(folder) = self
+            .folder
+            .as_ref()
+            .filter(|_| self.unwritten.len() >= PIECE)
+        else {
             return Ok(());
         };
-        let (folder, file, offset) = (folder.clone(), self.file.clone(), self.written as u64);
-        let piece = std::mem::take(&mut self.rest);
+        let (folder, file, offset) = (folder.clone(), self.file.clone(), self.written_bytes as u64);
+        let piece = std::mem::take(&mut self.unwritten);
         let written = tokio::task::spawn_blocking(move || {
             let file = file.map_or_else(|| make_unnamed_file(&folder).map(Arc::new), Ok)?;
             file.write_all_at(&piece, offset)?;
             Ok((file, piece))
         });
         let (file, mut piece) = written.await.map_err(io::Error::other).flatten()?;
-        self.written += piece.len();
+        self.written_bytes += piece.len();
         self.file = Some(file);
         piece.clear();
-        self.rest = piece;
+        self.unwritten = piece;
         Ok(())
     }
 
     /// Ends the body.
     pub fn end(mut self) -> Spooled {
-        self.rest.shrink_to_fit();
+        self.unwritten.shrink_to_fit();
         Spooled {
             file: self.file,
-            written: self.written,
-            rest: self.rest.into(),
+            written_bytes: self.written_bytes,
+            unwritten: self.unwritten.into(),
         }
     }
 }
@@ -119,7 +123,7 @@ impl Spooling {
 impl Spooled {
     /// Returns the number of its bytes.
     pub fn length(&self) -> usize {
-        self.written + self.rest.len()
+        self.written_bytes + self.unwritten.len()
     }
 
     /// Cuts a part of the body into ranges of at most `longest` bytes, none of which is both in the
@@ -129,7 +133,7 @@ impl Spooled {
         part: Range<usize>,
         max_length: usize,
     ) -> impl Iterator<Item = Range<usize>> + use<> {
-        let edge = self.written.clamp(part.start, part.end);
+        let edge = self.written_bytes.clamp(part.start, part.end);
         [part.start..edge, edge..part.end]
             .into_iter()
             .flat_map(move |side| {
@@ -141,12 +145,18 @@ impl Spooled {
 
     /// Reads such a range.
     pub async fn read(&self, range: Range<usize>) -> io::Result<Bytes> {
-        let Some(file) = self.file.clone().filter(|_| range.start < self.written) else {
+        let Some(file) = self
+            .file
+            .clone()
+            .filter(|_| range.start < self.written_bytes)
+        else {
             let (start, end) = (
-                range.start.saturating_sub(self.written),
-                range.end.saturating_sub(self.written),
+                range.start.saturating_sub(self.written_bytes),
+                range.end.saturating_sub(self.written_bytes),
             );
-            return Ok(self.rest.slice(start.min(end)..end.min(self.rest.len())));
+            return Ok(self
+                .unwritten
+                .slice(start.min(end)..end.min(self.unwritten.len())));
         };
         let bytes = tokio::task::spawn_blocking(move || {
             let mut bytes = vec![0; range.len()];

@@ -43,7 +43,7 @@ struct FileBefore {
     /// The file's text; `None` if there was no such file.
     text: Option<String>,
     /// The folder that was made for the file, if one was.
-    made: Option<PathBuf>,
+    made_folder: Option<PathBuf>,
 }
 
 /// The place at which a key is written.
@@ -293,7 +293,7 @@ impl Files {
         self.before = Some(FileBefore {
             path: real,
             text: before.map(str::to_owned),
-            made,
+            made_folder: made,
         });
         (self.sources, self.catalog) = (after, catalog);
         Ok(())
@@ -301,7 +301,12 @@ impl Files {
 
     /// Undoes the last change. Nothing may be done with these files afterwards.
     pub fn undo(&mut self) -> Result<(), String> {
-        let Some(FileBefore { path, text, made }) = self.before.take() else {
+        let Some(FileBefore {
+            path,
+            text,
+            made_folder: made,
+        }) = self.before.take()
+        else {
             return Ok(());
         };
         let undone = match text {

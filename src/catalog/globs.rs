@@ -9,7 +9,7 @@ use super::name;
 /// A set of globs: `*` stands for any run of characters, `?` for any one.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct Globs {
-    all: bool,
+    allows_all: bool,
     /// The globs without wildcards; sorted, because a set may list thousands.
     exact: Vec<Arc<str>>,
     patterns: Vec<Arc<str>>,
@@ -19,7 +19,7 @@ impl Globs {
     /// Makes the set that holds every id.
     pub fn everything() -> Self {
         Self {
-            all: true,
+            allows_all: true,
             ..Self::default()
         }
     }
@@ -43,12 +43,12 @@ impl Globs {
 
     /// Returns whether this is the set that holds every id.
     pub fn is_everything(&self) -> bool {
-        self.all
+        self.allows_all
     }
 
     /// Returns each of the globs.
     pub fn list(&self) -> Vec<&str> {
-        let all = self.all.then_some("*").into_iter();
+        let all = self.allows_all.then_some("*").into_iter();
         all.chain(self.exact.iter().chain(&self.patterns).map(|glob| &**glob))
             .collect()
     }
@@ -71,7 +71,7 @@ impl Globs {
 
     /// Returns whether one of the globs matches.
     pub fn matches(&self, id: &str) -> bool {
-        self.all
+        self.allows_all
             || self
                 .exact
                 .binary_search_by(|exact| (**exact).cmp(id))

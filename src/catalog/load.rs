@@ -406,7 +406,7 @@ fn assemble_catalog(
     };
     ReadCatalog {
         catalog,
-        texts: references.found,
+        texts: references.read_texts,
         count,
     }
 }

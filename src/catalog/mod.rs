@@ -70,7 +70,7 @@ pub struct Catalog {
     /// has none.
     pub listings: Vec<Arc<Listing>>,
     /// The models of patterns that were asked for, by their ids.
-    kept: Lock<HashMap<Arc<str>, Arc<Model>>>,
+    pattern_models: Lock<HashMap<Arc<str>, Arc<Model>>>,
 }
 
 impl Catalog {
@@ -83,7 +83,7 @@ impl Catalog {
     ) -> Result<(&Arc<Key>, bool), KeyRefused> {
         let secret = self.keys.get(digest).ok_or(KeyRefused::Unknown)?;
         secret.key.usable(now)?;
-        let over = secret.until.is_some_and(|until| until <= now);
+        let over = secret.expires_at.is_some_and(|until| until <= now);
         if over {
             Err(KeyRefused::Expired)
         } else {
@@ -96,7 +96,7 @@ impl Catalog {
     pub fn secrets(&self) -> impl Iterator<Item = (&[u8; 32], &Arc<Key>, Option<SystemTime>)> {
         self.keys
             .iter()
-            .map(|(digest, secret)| (digest, &secret.key, secret.until))
+            .map(|(digest, secret)| (digest, &secret.key, secret.expires_at))
     }
 
     /// Finds a model by its id or one of its aliases. A glob or a pattern counts last.

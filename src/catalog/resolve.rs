@@ -84,7 +84,7 @@ pub fn resolve_catalog(
         accounts: accounts.into_values().flatten().collect(),
         literal_secrets: report.literal_secrets.take(),
         listings: Vec::new(),
-        kept: Lock::default(),
+        pattern_models: Lock::default(),
         warnings: report.warnings(),
     })
 }

@@ -10,7 +10,7 @@ use std::time::SystemTime;
 pub(super) struct KeySecret {
     pub(super) key: Arc<Key>,
     /// The time from which the secret no longer opens the key.
-    pub(super) until: Option<SystemTime>,
+    pub(super) expires_at: Option<SystemTime>,
     /// True if the key has a newer secret.
     pub(super) replaced: bool,
 }

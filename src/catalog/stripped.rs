@@ -35,14 +35,14 @@ impl Catalog {
                 .for_each(|(byte, number_byte)| *byte = number_byte);
             let KeySecret {
                 key,
-                until,
+                expires_at: until,
                 replaced,
             } = secret;
             (
                 digest,
                 KeySecret {
                     key: key.clone(),
-                    until: *until,
+                    expires_at: *until,
                     replaced: *replaced,
                 },
             )

@@ -46,7 +46,7 @@ impl Catalog {
         let known = written
             .cloned()
             .filter(is_its)
-            .or_else(|| self.kept.lock().get(id).cloned().filter(is_its));
+            .or_else(|| self.pattern_models.lock().get(id).cloned().filter(is_its));
         // Limits of keys name the model, whichever pattern it comes from.
         let index = written.map_or(pattern.index, |written| written.index);
         let model = match &known {
@@ -58,7 +58,7 @@ impl Catalog {
         };
         if self.is_served(&model) {
             if known.is_none() {
-                let mut kept = self.kept.lock();
+                let mut kept = self.pattern_models.lock();
                 if kept.len() >= MOST_KEPT {
                     kept.clear();
                 }

@@ -154,19 +154,19 @@ impl<'t> Node<'t> {
     }
 
     /// Returns whether two values are equal, regardless of their places and quotes.
-    pub fn same(&self, other: &Node<'_>) -> bool {
+    pub fn is_same(&self, other: &Node<'_>) -> bool {
         match (&self.value, &other.value) {
             (Value::Plain(a), Value::Plain(b)) | (Value::Quoted(a), Value::Quoted(b)) => a == b,
             (Value::Plain(a), Value::Quoted(b)) => a == b && read::reads_as_text(self),
             (Value::Quoted(a), Value::Plain(b)) => a == b && read::reads_as_text(other),
             (Value::List(a), Value::List(b)) => {
-                a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.same(b))
+                a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.is_same(b))
             }
             (Value::Map(a), Value::Map(b)) => {
                 a.len() == b.len()
                     && a.iter()
                         .zip(b)
-                        .all(|(a, b)| a.key == b.key && a.node.same(&b.node))
+                        .all(|(a, b)| a.key == b.key && a.node.is_same(&b.node))
             }
             (Value::Plain(_) | Value::Quoted(_) | Value::List(_) | Value::Map(_), _) => false,
         }

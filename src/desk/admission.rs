@@ -35,7 +35,7 @@ pub(super) async fn admit_request(
 
 /// Notes the limit that has no room, and returns the refusal for the caller.
 pub(super) fn note_limit_reached(record: &mut Record, refused: &LimitReached) -> Refusal {
-    record.left = refused.left;
+    record.limits_left = refused.limits_left;
     record.facts.spending.limited = Some((refused.level, refused.over.kind));
     refused.refusal()
 }

@@ -58,7 +58,10 @@ impl Desk {
         let (key, old) = key
             .map(|(key, old)| (key.clone(), old))
             .ok_or_else(Refusal::invalid_key)?;
-        if let Some(KeyScopes { used, .. }) = snapshot.scopes.get(key.index) {
+        if let Some(KeyScopes {
+            last_used: used, ..
+        }) = snapshot.scopes.get(key.index)
+        {
             let now = calendar::now_millis();
             if used.touch(now) {
                 self.books.ledger.note_use(key.id.clone(), now);

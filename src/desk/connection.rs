@@ -147,7 +147,7 @@ struct Timed {
     books: Arc<Books>,
     phase: AtomicU8,
     /// True if the head's first byte has come.
-    begun: bool,
+    has_begun: bool,
     /// True if the connection has ever sent a byte.
     has_spoken: bool,
     /// The bytes that were looked at beforehand, and are not read yet.
@@ -178,7 +178,7 @@ impl Timed {
             settings,
             books,
             phase: AtomicU8::new(OVER),
-            begun: false,
+            has_begun: false,
             has_spoken: false,
             peeked: Vec::new(),
             alarm: Alarm::default(),
@@ -203,14 +203,14 @@ impl Timed {
     /// with this answer.
     fn refuse(&self) -> Vec<u8> {
         let refusal = self.head.fault();
-        let (method, path) = self.head.asked();
+        let (method, path) = self.head.method_and_path();
         let mut record = Record::new(self.books.clone());
         record.front = Front::for_path(path, None, &|_| false);
         if let Some(began) = self
             .due
             .into_std()
             .checked_sub(self.settings.timeouts.client_read)
-            .filter(|_| self.begun)
+            .filter(|_| self.has_begun)
         {
             record.began = began;
         }
@@ -283,15 +283,15 @@ impl AsyncRead for Timed {
         }
         if phase == OVER {
             *this.phase.get_mut() = HEAD;
-            this.begun = false;
+            this.has_begun = false;
             this.head.clear();
         }
         let before = buf.filled().len();
         let read = this.poll_bytes(cx, buf)?;
         this.head
             .note(buf.filled().get(before..).unwrap_or_default());
-        if read.is_ready() && !this.begun && buf.filled().len() > before {
-            (this.begun, this.has_spoken) = (true, true);
+        if read.is_ready() && !this.has_begun && buf.filled().len() > before {
+            (this.has_begun, this.has_spoken) = (true, true);
             this.due = Instant::now() + this.settings.timeouts.client_read;
             return Poll::Ready(Ok(()));
         }
@@ -301,7 +301,7 @@ impl AsyncRead for Timed {
         }
         // Bytes that always arrive must not put off the deadline either. Before the first byte of
         // another head, Pingora's own deadline applies.
-        let overdue = this.begun
+        let overdue = this.has_begun
             && if read.is_ready() {
                 Instant::now() >= this.due
             } else {

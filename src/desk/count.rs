@@ -34,7 +34,7 @@ impl Desk {
             .scopes
             .get(key.index)
             .ok_or_else(Refusal::invalid_key)?;
-        let _permit = scopes.used.count().ok_or_else(|| {
+        let _permit = scopes.last_used.count().ok_or_else(|| {
             let message =
                 "This key has ten counts of tokens in flight, which is the most. Try again when one has ended.";
             Refusal::new(FailureKind::OverLimit, message).retry_after(1)
@@ -84,8 +84,8 @@ impl Desk {
         };
         let count = TokenCount {
             shared: &self.backends,
-            asked,
-            held,
+            request: asked,
+            memory: held,
             key,
             timeout,
             head: record.began,

@@ -18,7 +18,7 @@ impl Desk {
         mut planned: Box<Planned>,
     ) -> End {
         if let Some(before) = &mut planned.request.debug {
-            before.own = record.facts.times.own;
+            before.own_time = record.facts.times.own_time;
         }
         exchange::panic_here(session, "exchange");
         let own = OwnTime::default();
@@ -30,7 +30,7 @@ impl Desk {
         producer.slice(slices.as_deref());
         let relay = Relay::new(self.reply(session, record));
         let relayed = exchange::run_guarded(&own, pin!(relay.run(&mut producer))).await;
-        record.facts.times.own += own.so_far();
+        record.facts.times.own_time += own.so_far();
         relayed.unwrap_or_else(|Panicked| {
             account_for(record, &mut producer);
             let refusal = self.panicked();

@@ -51,7 +51,7 @@ impl ProxyHttp for Desk {
         let began = Instant::now();
         connection::enter_phase(session, connection::BUSY);
         self.begin_record(session, &mut context.record);
-        context.record.facts.times.own += began.elapsed();
+        context.record.facts.times.own_time += began.elapsed();
         Ok(())
     }
 
@@ -62,7 +62,7 @@ impl ProxyHttp for Desk {
     ) -> pingora::Result<bool> {
         let (own, record) = (OwnTime::default(), &mut context.record);
         let handled = exchange::run_guarded(&own, pin!(self.answer_or_plan(session, record))).await;
-        record.facts.times.own += own.so_far();
+        record.facts.times.own_time += own.so_far();
         match handled.unwrap_or_else(|Panicked| Err(self.panicked())) {
             Ok(planned) => {
                 context.planned = planned;

@@ -178,7 +178,10 @@ impl Desk {
         has_room(&scopes.entry(key), calendar::now_millis())
             .map_err(|refused| admission::note_limit_reached(record, &refused))?;
         let (envelope, sent) = Box::pin(self.read_form(session, scopes, front, asked)).await?;
-        record.facts.request.bytes = sent.upload.as_ref().map_or(0, |upload| upload.came()) as u64;
+        record.facts.request.bytes =
+            sent.upload
+                .as_ref()
+                .map_or(0, |upload| upload.received_bytes()) as u64;
         Ok((envelope, sent, std::time::Instant::now()))
     }
 

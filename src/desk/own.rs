@@ -55,10 +55,11 @@ impl Desk {
 
 /// Refuses a key that asks more than once a second.
 pub(super) fn not_too_often(snapshot: &Snapshot, key: &Key) -> Result<(), Refusal> {
-    let used = snapshot
-        .scopes
-        .get(key.index)
-        .map(|KeyScopes { used, .. }| used);
+    let used = snapshot.scopes.get(key.index).map(
+        |KeyScopes {
+             last_used: used, ..
+         }| used,
+    );
     if used.is_none_or(|used| used.may_ask(calendar::now_millis())) {
         return Ok(());
     }
@@ -93,8 +94,12 @@ pub(super) async fn describe_key(
         "this instance"
     };
     let now = calendar::now_millis();
-    let counts =
-        of_all.unwrap_or_else(|| bounds.iter().map(|bound| bound.scope.own(now)).collect());
+    let counts = of_all.unwrap_or_else(|| {
+        bounds
+            .iter()
+            .map(|bound| bound.scope.own_counts(now))
+            .collect()
+    });
     let shows_money = key.caller.expose_cost;
     let limits: Vec<Value> = bounds
         .iter()

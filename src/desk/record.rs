@@ -67,7 +67,7 @@ pub struct Record {
     /// The demand for the model, once the model is known.
     pub demand: Option<Arc<Demand>>,
     /// The rest of the caller's limits, which the answer's head shows.
-    pub left: LimitsLeft,
+    pub limits_left: LimitsLeft,
     /// The cost of what was used so far, if the price is known.
     cost: Option<Usd>,
     /// The reservation in the limits, and the generation of the catalog under which it was made.
@@ -106,7 +106,7 @@ impl Record {
             },
             snapshot: None,
             demand: None,
-            left: LimitsLeft::default(),
+            limits_left: LimitsLeft::default(),
             cost: None,
             reservation: None,
             is_settled: false,
@@ -148,7 +148,7 @@ impl Record {
 
     /// Notes that the caller's limits have admitted the exchange.
     pub fn admit(&mut self, reservation: Reservation, generation: u64) {
-        self.left = reservation.left;
+        self.limits_left = reservation.limits_left;
         self.facts.spending.admitted = Some(reservation.admitted_at);
         self.reservation = Some((reservation, generation));
     }
@@ -215,7 +215,7 @@ impl Record {
                 tokens: spent.tokens,
                 usd: spent.usd,
                 unpriced: u64::from(cost.is_none()),
-                cut: false,
+                is_taken_over: false,
             };
             live.limits.add_late(&past, reservation.scopes());
         }

@@ -71,7 +71,7 @@ pub struct Relay<'x> {
     reply: Reply<'x>,
     alarm: Alarm,
     /// True if the head of a stream was sent.
-    head: bool,
+    is_head_sent: bool,
     /// True if the answer is no stream of events: nothing may be written into it.
     is_other: bool,
     last_write: Instant,
@@ -90,7 +90,7 @@ impl<'x> Relay<'x> {
         Relay {
             reply,
             alarm: Alarm::default(),
-            head: false,
+            is_head_sent: false,
             is_other: false,
             last_write: Instant::now(),
         }
@@ -125,7 +125,7 @@ impl<'x> Relay<'x> {
                 loop {
                     let due = match (
                         self.reply.record.facts.request.stream && !self.is_other,
-                        self.head,
+                        self.is_head_sent,
                     ) {
                         (false, _) => None,
                         (true, false) => Some(began + timeouts.commit_after),
@@ -148,10 +148,10 @@ impl<'x> Relay<'x> {
                     let written = Box::pin(self.reply.answer(answer.body.into(), &notes)).await;
                     return written.map(|()| End::Answered);
                 }
-                Ok(Piece::Events(bytes)) => self.events(producer, bytes, false).await?,
+                Ok(Piece::Events(bytes)) => self.write_events(producer, bytes, false).await?,
                 Ok(Piece::End(bytes)) => {
                     record_usage(self.reply.record, producer);
-                    self.events(producer, bytes, true).await?;
+                    self.write_events(producer, bytes, true).await?;
                     self.reply.record.end(Outcome::Ok);
                     producer.keep_connection().await;
                     return Ok(End::Answered);
@@ -224,7 +224,7 @@ impl<'x> Relay<'x> {
 
     /// Writes events. If the head left before it was known who answers, the stream says what the
     /// head lacks.
-    async fn events(
+    async fn write_events(
         &mut self,
         producer: &mut Producer<'_>,
         bytes: Bytes,
@@ -232,7 +232,7 @@ impl<'x> Relay<'x> {
     ) -> Result<(), ()> {
         if self.reply.record.facts.times.first_byte.is_none() {
             let notes = self.notes(producer, false);
-            if self.head {
+            if self.is_head_sent {
                 let late = [
                     ("x-portcullis-model", &notes.model),
                     ("x-portcullis-dropped", &notes.dropped),
@@ -256,8 +256,8 @@ impl<'x> Relay<'x> {
 
     /// Writes the head of a stream, if it was not sent.
     async fn send_head(&mut self, notes: &Notes) -> Result<(), ()> {
-        if !self.head {
-            self.head = true;
+        if !self.is_head_sent {
+            self.is_head_sent = true;
             let (kind, default_type) = (
                 notes.content_type.as_ref(),
                 self.reply.record.front.stream_frame.content_type,
@@ -291,7 +291,7 @@ impl<'x> Relay<'x> {
     /// Ends the answer with a refusal, or returns it if nothing was written yet.
     async fn refuse(&mut self, refusal: Refusal, notes: Notes, answer: BrokenAnswer) -> End {
         self.reply.record.record_refusal(&refusal);
-        if !self.head {
+        if !self.is_head_sent {
             return End::Refused(refusal, notes);
         }
         if self.is_other {

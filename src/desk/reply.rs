@@ -71,13 +71,13 @@ impl Reply<'_> {
         let mut head = self.head(200)?;
         notes.add_to(&mut head.headers)?;
         self.record.facts.times.first_byte = Some(self.record.began.elapsed());
-        self.whole(head, "application/json", body).await
+        self.write_whole(head, "application/json", body).await
     }
 
     /// Writes any other whole answer.
     pub async fn plain(&mut self, status: u16, kind: &'static str, body: Bytes) -> Result<(), ()> {
         let head = self.head(status)?;
-        self.whole(head, kind, body).await
+        self.write_whole(head, kind, body).await
     }
 
     /// Writes the answer to a preflight. The rest of CORS is in every head.
@@ -126,7 +126,7 @@ impl Reply<'_> {
                 .set_close_on_response_before_downstream_finish(false);
             self.session.set_total_drain_timeout(Some(DRAIN_UNREAD));
         }
-        self.whole(
+        self.write_whole(
             head,
             "application/json",
             refusal
@@ -177,7 +177,12 @@ impl Reply<'_> {
     }
 
     /// Writes a whole answer, which ends the exchange.
-    async fn whole(&mut self, mut head: Parts, kind: &'static str, body: Bytes) -> Result<(), ()> {
+    async fn write_whole(
+        &mut self,
+        mut head: Parts,
+        kind: &'static str,
+        body: Bytes,
+    ) -> Result<(), ()> {
         head.headers
             .insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
         head.headers
@@ -208,7 +213,7 @@ impl Reply<'_> {
         if let Some(name) = self.record.front.errors.id_header {
             insert_header(&mut head.headers, name, &self.record.facts.request.id)?;
         }
-        for (name, value) in self.record.left.headers() {
+        for (name, value) in self.record.limits_left.headers() {
             insert_header(&mut head.headers, name, &value)?;
         }
         Ok(head)

@@ -17,7 +17,7 @@ use std::time::Instant;
 #[derive(Clone, Copy)]
 pub struct EarlierThoughts<'a> {
     /// Finds those that were kept, by their call.
-    pub kept: &'a dyn Fn(&str) -> Option<neutral::Kept>,
+    pub find_kept: &'a dyn Fn(&str) -> Option<neutral::Kept>,
     /// The treatment of those that the caller carries.
     pub sealed: Sealed<'a>,
 }
@@ -129,7 +129,7 @@ pub fn write_request(
         within: Some(candidate.timeouts.total),
         hide_reasoning: !candidate.model.show_reasoning,
         stream_usage: account.added.stream_usage,
-        kept: thoughts.kept,
+        kept: thoughts.find_kept,
         sealed: thoughts.sealed,
         other: &|name| asked.other(name, account),
     })?;

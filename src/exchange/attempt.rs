@@ -108,12 +108,21 @@ impl Attempt {
     ) -> Result<Attempt, Failure> {
         let began = Instant::now();
         let due = outgoing.total.min(began + outgoing.timeouts.connect);
-        let connected = match Upstream::ready_connection(ready_account, outgoing.fresh) {
-            Some(ready) => Ok(ready),
-            // The future is boxed: a new connection is rare, and its future would make every
-            // exchange twenty kilobytes larger.
-            None => Box::pin(upstream.dial(ready_account, outgoing.fresh, due, alarm)).await,
-        };
+        let connected =
+            match Upstream::ready_connection(ready_account, outgoing.needs_new_connection) {
+                Some(ready) => Ok(ready),
+                // The future is boxed: a new connection is rare, and its future would make every
+                // exchange twenty kilobytes larger.
+                None => {
+                    Box::pin(upstream.dial(
+                        ready_account,
+                        outgoing.needs_new_connection,
+                        due,
+                        alarm,
+                    ))
+                    .await
+                }
+            };
         let (connection, reused) = connected.map_err(|failure| {
             if Instant::now() >= outgoing.total {
                 Failure::TotalTimeout
@@ -304,7 +313,7 @@ impl Attempt {
                 .await
                 .map(|bytes| bytes.map(Chunk::Owned))
                 .map_err(|_| Failure::Cut),
-            Wire::Demo(demo) => match demo.next().await {
+            Wire::Demo(demo) => match demo.next_piece().await {
                 None if demo.breaks => Err(Failure::Cut),
                 bytes => Ok(bytes.map(|bytes| Chunk::Owned(bytes.into()))),
             },
@@ -449,7 +458,7 @@ impl From<demo::Reply> for Demo {
 impl Demo {
     /// Returns the next piece, at its time. The piece is taken after the wait; until then only its
     /// time is stored.
-    async fn next(&mut self) -> Option<Vec<u8>> {
+    async fn next_piece(&mut self) -> Option<Vec<u8>> {
         let pause = self.pieces.front()?.pause;
         if !pause.is_zero() {
             sleep_until(*self.due.get_or_insert_with(|| Instant::now() + pause)).await;

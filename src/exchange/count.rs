@@ -40,9 +40,9 @@ pub struct TokenCount<'c> {
     /// The parts through which providers are asked.
     pub shared: &'c Backends,
     /// The request, and what its caller may use.
-    pub asked: CallersRequest<'c>,
+    pub request: CallersRequest<'c>,
     /// The memory that the body holds.
-    pub held: Held,
+    pub memory: Held,
     /// The key that the request came with.
     pub key: &'c Key,
     /// The caller's own deadline.
@@ -77,7 +77,7 @@ impl TokenCount<'_> {
                 }
             };
             let dialect = &ready_account.account.dialect;
-            if let Some(answer) = dialect.count_here(self.asked.envelope.front, &outbound) {
+            if let Some(answer) = dialect.count_here(self.request.envelope.front, &outbound) {
                 (facts.served.account, facts.served.losses) =
                     (Some(ready_account.account.id.clone()), outbound.losses);
                 return Ok(answer);
@@ -86,7 +86,7 @@ impl TokenCount<'_> {
                 continue;
             };
             let held = self
-                .held
+                .memory
                 .hold_separately(outbound.copied)
                 .ok_or_else(Refusal::no_room)?;
             let permit = candidate
@@ -192,16 +192,16 @@ impl TokenCount<'_> {
             .map_or(Sealed::Closed, |seal| Sealed::Opened(seal));
         admission::write_request(
             candidate,
-            self.asked,
+            self.request,
             EarlierThoughts {
-                kept: &|call| {
+                find_kept: &|call| {
                     let vault = &self.shared.vault;
                     vault.find(&self.key.id, family?, call, Clock::now())
                 },
                 sealed,
             },
         )
-        .map_err(|refused| Refusal::unable(refused, &self.asked.envelope.model))
+        .map_err(|refused| Refusal::unable(refused, &self.request.envelope.model))
     }
 
     /// Asks one candidate. After a stale connection it tries a fresh one.
@@ -231,13 +231,13 @@ impl TokenCount<'_> {
             stream: false,
             timeouts: candidate.timeouts,
             total,
-            fresh: false,
+            needs_new_connection: false,
         };
         let mut started =
             open_attempt(self.shared, candidate, &permit, &outgoing, &mut alarm).await;
         if let Err(Failure::Stale) = started {
             *resent = 1;
-            outgoing.fresh = true;
+            outgoing.needs_new_connection = true;
             started = open_attempt(self.shared, candidate, &permit, &outgoing, &mut alarm).await;
         }
         let mut attempt = started.map_err(Failure::after_last_try)?;
@@ -245,7 +245,7 @@ impl TokenCount<'_> {
             return Err(attempt
                 .read_refusal(
                     &candidate.ready_account.account.dialect,
-                    self.asked.envelope.front,
+                    self.request.envelope.front,
                     total,
                     &mut alarm,
                 )
@@ -259,7 +259,7 @@ impl TokenCount<'_> {
             &candidate.ready_account.account.dialect,
             &candidate.upstream_model,
         );
-        let counted = dialect.counted(model, self.asked.envelope.front, &answer);
+        let counted = dialect.counted(model, self.request.envelope.front, &answer);
         counted
             .ok_or_else(|| Failure::Nonsense("an answer without the number of tokens".to_owned()))
     }

@@ -198,7 +198,7 @@ pub async fn fetch_token(
         timeouts: issuer.account.timeouts,
         total: due,
         // A token is fetched about once an hour: no old connection would still be open.
-        fresh: true,
+        needs_new_connection: true,
     };
     let mut alarm = Alarm::default();
     let permit = issuer.state.admit().map(Arc::new).ok_or(Failure::Reset)?;

@@ -254,7 +254,7 @@ pub async fn get_bytes(
         stream: false,
         timeouts,
         total: due,
-        fresh: true,
+        needs_new_connection: true,
     };
     send_request(upstream, ready_account, &outgoing, max_bytes, date).await
 }

@@ -57,7 +57,7 @@ pub struct Outgoing<'a> {
     /// The time at which all attempts together must be over.
     pub total: Instant,
     /// True if idle connections must not be used.
-    pub fresh: bool,
+    pub needs_new_connection: bool,
 }
 
 impl Outgoing<'_> {
@@ -211,7 +211,7 @@ mod tests {
                 stream: false,
                 timeouts,
                 total,
-                fresh: false,
+                needs_new_connection: false,
             };
             let head = outgoing.head(&place, 0);
             let mut shown = format!("POST {}/p HTTP/1.1\r\n", account.base.path);

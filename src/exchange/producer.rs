@@ -105,7 +105,7 @@ pub enum Piece {
 pub struct Producer<'x> {
     shared: &'x Backends,
     request: &'x Request,
-    own: &'x OwnTime,
+    own_time: &'x OwnTime,
     began: Instant,
     alarm: Alarm,
     memory: ExchangeMemory,
@@ -122,7 +122,7 @@ pub struct Producer<'x> {
     may_hedge: bool,
     state: ProducerState<'x>,
     /// The candidate that answers, or was tried last.
-    asked: Option<&'x Candidate>,
+    last_candidate: Option<&'x Candidate>,
     /// The times of the answering attempt.
     times: AttemptTimes,
     /// The usage of the exchange.
@@ -152,7 +152,7 @@ struct ExchangeMemory {
 /// The conclusions from the attempts that failed.
 #[derive(Default)]
 struct Failures {
-    last: Option<Failure>,
+    last_failure: Option<Failure>,
     /// True if a candidate that failed may answer the next time.
     hope: bool,
     /// The time until the first candidate with a rate limit is back.
@@ -161,7 +161,7 @@ struct Failures {
 
 impl<'x> Producer<'x> {
     /// Returns what is written for a candidate.
-    fn asking(&self) -> CallersRequest<'_> {
+    fn callers_request(&self) -> CallersRequest<'_> {
         let request = self.request;
         CallersRequest {
             body: &self.memory.body,
@@ -179,11 +179,15 @@ impl<'x> Producer<'x> {
         sent: Sent,
         own: &'x OwnTime,
     ) -> Producer<'x> {
-        let Sent { body, upload, held } = sent;
+        let Sent {
+            body,
+            upload,
+            memory: held,
+        } = sent;
         Producer {
             shared,
             request,
-            own,
+            own_time: own,
             began: Instant::now(),
             alarm: Alarm::default(),
             memory: ExchangeMemory {
@@ -203,7 +207,7 @@ impl<'x> Producer<'x> {
                 race: Race::Searching,
                 reserve: None,
             },
-            asked: None,
+            last_candidate: None,
             times: AttemptTimes::default(),
             usage: Usage::default(),
             shown_so_far: Unfinished::default(),
@@ -215,7 +219,7 @@ impl<'x> Producer<'x> {
 
     /// Returns the candidate that answers.
     pub fn candidate(&self) -> Option<&'x Candidate> {
-        self.asked
+        self.last_candidate
     }
 
     /// Returns the type of the answer, if it passes as it comes.
@@ -329,7 +333,7 @@ impl<'x> Producer<'x> {
                     .spent(self.request.answer_header.prompt_bytes)
                     .unwrap_or_default();
                 self.attempts.maybe_billed |= self.usage.source != Source::None;
-                self.asked = Some(attempt.candidate);
+                self.last_candidate = Some(attempt.candidate);
                 self.note(attempt, why, None, None);
             } else {
                 self.give_up(running, why);
@@ -349,7 +353,7 @@ impl<'x> Producer<'x> {
     /// Notes the length of an answer, be it whole or not, for what later requests reserve.
     fn measure(&self) {
         let writes = self
-            .asked
+            .last_candidate
             .is_some_and(|candidate| candidate.track.endpoint.writes());
         if writes && self.usage.source != Source::None {
             let each = self.usage.completion / self.request.envelope.choices.written.max(1);
@@ -376,7 +380,7 @@ impl<'x> Producer<'x> {
 
     /// Notes whose answer or failure the caller gets, as far as this is known.
     fn note_answering(&mut self, attempt: &Try<'x>, losses: Losses) {
-        self.asked = Some(attempt.candidate);
+        self.last_candidate = Some(attempt.candidate);
         self.served.losses = losses;
         let mut progress = attempt.progress.lock();
         self.served.upstream_request_id = progress.id.clone();
@@ -384,7 +388,15 @@ impl<'x> Producer<'x> {
     }
 
     /// Passes an answer on, since its attempt has opened its gate.
-    fn answer(&mut self, running: Running<'x>, Opened { gained, held, .. }: Opened) -> Piece {
+    fn answer(
+        &mut self,
+        running: Running<'x>,
+        Opened {
+            gained,
+            memory: held,
+            ..
+        }: Opened,
+    ) -> Piece {
         let Running {
             attempt, losses, ..
         } = running;
@@ -408,7 +420,7 @@ impl<'x> Producer<'x> {
         let WholeAnswer {
             piece,
             usage,
-            kept,
+            thoughts: kept,
             flaws,
             reasons,
             attempt: connection,
@@ -421,7 +433,7 @@ impl<'x> Producer<'x> {
             .flaws(flaws)
             .for_each(|name| self.served.losses.add(name));
         self.measure();
-        attempt.guard.whole(Clock::now());
+        attempt.guard.record_whole_answer(Clock::now());
         self.keep(kept);
         self.keep_items(&piece);
         self.note(&attempt, "ok", Some(200), None);

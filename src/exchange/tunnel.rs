@@ -29,12 +29,13 @@ pub(super) async fn open_tunnel(
 ) -> Result<Stream, Failure> {
     if proxy.tls {
         let secured = proxy_trust().connect(&proxy.host, stream).await;
-        let secured = secured.map_err(|Distrust { why, lasts }| {
-            proxy_failure(proxy, lasts, &format!("makes no secure connection: {why}"))
+        let secured = secured.map_err(|Distrust { why, lasts }| Failure::Proxy {
+            why: format!("the proxy {proxy} makes no secure connection: {why}"),
+            is_permanent: lasts,
         })?;
         stream = Box::new(Secure(secured));
     }
-    let closed = || proxy_failure(proxy, false, "closed the connection without an answer");
+    let closed = || proxy_failure(proxy, "closed the connection without an answer");
     let goal = connect_target(base);
     stream
         .write_all(connect_request(proxy, &goal).expose().as_bytes())
@@ -55,7 +56,6 @@ pub(super) async fn open_tunnel(
             })) if length < answer.len() => {
                 return Err(proxy_failure(
                     proxy,
-                    false,
                     "sent something after its answer to CONNECT",
                 ));
             }
@@ -67,7 +67,6 @@ pub(super) async fn open_tunnel(
             Ok(None) | Err(NoAnswer) => {
                 return Err(proxy_failure(
                     proxy,
-                    false,
                     "gave an answer that no HTTP proxy gives",
                 ));
             }
@@ -77,12 +76,12 @@ pub(super) async fn open_tunnel(
 
 /// Returns the failure of a proxy that cannot be reached.
 pub(super) fn proxy_unreachable(proxy: &Proxy, why: &str) -> Failure {
-    proxy_failure(proxy, false, &format!("cannot be reached: {why}"))
+    proxy_failure(proxy, &format!("cannot be reached: {why}"))
 }
 
 /// Returns the failure of a proxy that is silent until its time is over.
 pub(super) fn proxy_timeout(proxy: &Proxy) -> Failure {
-    proxy_failure(proxy, false, "gave no connection in time")
+    proxy_failure(proxy, "gave no connection in time")
 }
 
 /// Returns the failure of the connection to the server in a tunnel, with the proxy's name. If the
@@ -107,15 +106,16 @@ pub(super) fn failure_in_tunnel(proxy: &Proxy, base: &Base, failure: Failure) ->
             "made a tunnel to {}, and no connection to the server came in time",
             connect_target(base)
         );
-        return proxy_failure(proxy, false, &does);
+        return proxy_failure(proxy, &does);
     }
     failure
 }
 
-fn proxy_failure(proxy: &Proxy, is_permanent: bool, does: &str) -> Failure {
+/// Returns a failure of a proxy that may pass by itself. `does` says what the proxy does.
+fn proxy_failure(proxy: &Proxy, does: &str) -> Failure {
     Failure::Proxy {
         why: format!("the proxy {proxy} {does}"),
-        is_permanent,
+        is_permanent: false,
     }
 }
 
@@ -216,7 +216,10 @@ fn proxy_refusal(proxy: &Proxy, base: &Base, goal: &str, answer: &ProxyAnswer) -
         ),
         _ => (true, "does not understand CONNECT".to_owned()),
     };
-    proxy_failure(proxy, is_permanent, &format!("{does} (HTTP {status})"))
+    Failure::Proxy {
+        why: format!("the proxy {proxy} {does} (HTTP {status})"),
+        is_permanent,
+    }
 }
 
 /// Returns the trust in the certificates of proxies: the system's. What an account says about

@@ -63,7 +63,7 @@ impl Upload {
     }
 
     /// Returns the number of bytes that the caller has sent.
-    pub fn came(&self) -> usize {
+    pub fn received_bytes(&self) -> usize {
         self.spooled.length()
     }
 

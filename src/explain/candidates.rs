@@ -9,7 +9,7 @@ use super::order::Order;
 use super::report::{Candidate, CandidateState, Costs, Report, Verdict};
 use super::{Input, Key, candidate_name, key, remaining_text, shown};
 use crate::account::breaker;
-use crate::account::track::Unavailable;
+use crate::account::track::{NO_KEY, Unavailable};
 use crate::base::units::duration_text;
 use crate::catalog::{Model, Target};
 use crate::conf::price::costs;
@@ -142,13 +142,13 @@ impl Rehearsal<'_> {
             model_limits: &self.key.model_limits,
         };
         let closed = EarlierThoughts {
-            kept: &|_| None,
+            find_kept: &|_| None,
             sealed: Sealed::Closed,
         };
         if let Some(refused) = admission::lasting_refusal(candidate, asked, closed) {
             return CandidateResult::Unable(refused);
         }
-        if let Err(why) = admission::admit_attempt(candidate, 0, is_last_resort, self.now) {
+        if let Err(why) = admission::admit_attempt(candidate, NO_KEY, is_last_resort, self.now) {
             return CandidateResult::Unavailable(why);
         }
         let family = candidate.family();
@@ -156,7 +156,7 @@ impl Rehearsal<'_> {
             candidate,
             asked,
             EarlierThoughts {
-                kept: &|_| {
+                find_kept: &|_| {
                     thoughts.set(thoughts.get() || family.is_some());
                     None
                 },
@@ -253,7 +253,7 @@ impl Rehearsal<'_> {
             };
         }
         is_for_the_operator &= search.passed.count > 0;
-        let busy = |kind| self.busy(kind, soonest);
+        let busy = |kind| self.busy_refusal(kind, soonest);
         Verdict::refused(&match search.why_none(is_for_the_operator) {
             NoCandidate::Unable(refused) => Refusal::unable(refused, &self.envelope.model),
             NoCandidate::ForTheOperator => Refusal::new(
@@ -267,7 +267,7 @@ impl Rehearsal<'_> {
     }
 
     /// Returns the refusal of a request that no account can take now.
-    fn busy(&self, what: FailureKind, soonest: Option<Duration>) -> Refusal {
+    fn busy_refusal(&self, what: FailureKind, soonest: Option<Duration>) -> Refusal {
         let waits = self
             .model
             .queue

@@ -176,7 +176,7 @@ pub fn explain_request(key: &str, input: &Input) -> Report {
         .map(|scopes| scopes.bounds(&key, model.index))
         .unwrap_or_default();
     for bound in bounds.iter() {
-        let counts = is_counted.then(|| bound.scope.own(calendar::now_millis()));
+        let counts = is_counted.then(|| bound.scope.own_counts(calendar::now_millis()));
         let used = counts.as_ref().map(|counts| {
             format!(
                 "; used as this instance counts now: {}",
@@ -254,7 +254,7 @@ pub fn explain_request(key: &str, input: &Input) -> Report {
 
 /// Writes what is used of the limits of a scope.
 fn used_text(bound: &Bound<'_>, counts: &Counts) -> String {
-    let each = bound.used(counts).map(|(kind, used, limit)| {
+    let each = bound.used_amounts(counts).map(|(kind, used, limit)| {
         format!(
             "{} {} of {}",
             kind.name(),
@@ -297,7 +297,7 @@ fn within_limits(bounds: &Bounds<'_>, ask: Ask, all: Ask, report: &mut Report) {
         );
     }
     for bound in bounds.iter() {
-        let mut each = bound.each();
+        let mut each = bound.limit_amounts();
         if !each.any(|(kind, limit)| kind.is_over_as_estimated(limit, ask)) {
             continue;
         }

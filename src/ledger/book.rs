@@ -91,14 +91,14 @@ pub(super) struct Book {
 pub(super) struct Fault {
     pub(super) message: String,
     /// True if another program locks the file, likely for a moment only.
-    pub(super) busy: bool,
+    pub(super) is_locked: bool,
 }
 
 impl Fault {
     pub(super) fn new(message: impl Display) -> Fault {
         Fault {
             message: message.to_string(),
-            busy: false,
+            is_locked: false,
         }
     }
 }
@@ -138,7 +138,7 @@ impl From<rusqlite::Error> for Fault {
         };
         Fault {
             message: format!("{error}{advice}"),
-            busy,
+            is_locked: busy,
         }
     }
 }

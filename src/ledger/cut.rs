@@ -104,7 +104,7 @@ pub(super) fn split_dead_rows(past: &mut Vec<Past>, cut: &[Row], now_ms: u64) {
         let own = row.past_use(now_ms);
         // Rows of the last minute are already listed one by one.
         if let Some(same) = past.iter_mut().find(|past| **past == own) {
-            same.cut = true;
+            same.is_taken_over = true;
             continue;
         }
         let begin = start_of(day_of(own.used_at));
@@ -116,7 +116,7 @@ pub(super) fn split_dead_rows(past: &mut Vec<Past>, cut: &[Row], now_ms: u64) {
         let sum_time = sum.used_at;
         past.push(Past {
             used_at: sum_time,
-            cut: true,
+            is_taken_over: true,
             ..own
         });
     }
@@ -128,7 +128,7 @@ fn is_sum_of(past: &Past, own: &Past, begin: u64) -> bool {
     past.caller == own.caller
         && past.key == own.key
         && past.model == own.model
-        && !past.cut
+        && !past.is_taken_over
         && past.requests > 0
         && past.dated == own.dated
         && (past.dated.is_some() || past.used_at == begin)

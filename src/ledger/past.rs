@@ -147,7 +147,7 @@ impl NamePool {
                     tokens: read_integer(row, 5)?,
                     usd: Usd(read_integer(row, 6)?),
                     unpriced: read_integer(row, 7)?,
-                    cut: false,
+                    is_taken_over: false,
                 })
             },
         )?;

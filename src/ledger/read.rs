@@ -73,12 +73,12 @@ impl Reader {
             return Ok(None);
         };
         book::is_regular(&file).map_err(|why| unreadable_error(path, why))?;
-        let first = open_file(path, false);
+        let first = open_file(path, FileUse::Shared);
         let (connection, version) = match first {
             // To read a file that others write, SQLite must write into its folder. If it may not,
             // the file is read as it is, unless a writer has left files there.
             Err((Some(ErrorCode::CannotOpen | ErrorCode::ReadOnly), why)) if lies_still(path) => {
-                open_file(path, true).map_err(|_| unreadable_error(path, why))?
+                open_file(path, FileUse::Still).map_err(|_| unreadable_error(path, why))?
             }
             Err((_, why)) => return Err(unreadable_error(path, why)),
             Ok(open) => open,
@@ -126,16 +126,29 @@ pub(super) fn unreadable_error(path: &Path, why: impl Into<Fault>) -> String {
     )
 }
 
+/// How a file is used by others.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum FileUse {
+    /// Others may write it.
+    Shared,
+    /// It does not change while it is read.
+    Still,
+}
+
 /// Opens the file. Also returns its version.
-fn open_file(path: &Path, still: bool) -> Result<(Connection, i64), (Option<ErrorCode>, Fault)> {
-    let connection = connect(path, still).map_err(|why| (why.sqlite_error_code(), why.into()))?;
+fn open_file(
+    path: &Path,
+    file_use: FileUse,
+) -> Result<(Connection, i64), (Option<ErrorCode>, Fault)> {
+    let connection =
+        connect(path, file_use).map_err(|why| (why.sqlite_error_code(), why.into()))?;
     let version = book::check_version(&connection).map_err(|why| (None, why))?;
     Ok((connection, version))
 }
 
-fn connect(path: &Path, still: bool) -> rusqlite::Result<Connection> {
+fn connect(path: &Path, file_use: FileUse) -> rusqlite::Result<Connection> {
     let mut flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let connection = if still {
+    let connection = if file_use == FileUse::Still {
         flags |= OpenFlags::SQLITE_OPEN_URI;
         let text = path
             .to_string_lossy()

@@ -171,7 +171,7 @@ impl Row {
             tokens: self.usage.total(),
             usd: self.cost.unwrap_or_default(),
             unpriced: u64::from(self.cost.is_none()),
-            cut: false,
+            is_taken_over: false,
         }
     }
 }

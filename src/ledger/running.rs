@@ -25,15 +25,15 @@ pub trait Runs: Send + Sync {
 #[derive(Default)]
 pub(super) struct Running {
     parts: [Lock<Places>; PARTS],
-    last: AtomicU64,
+    last_number: AtomicU64,
 }
 
 const PARTS: usize = 16;
 
 #[derive(Default)]
 struct Places {
-    all: Vec<Option<RunningPlace>>,
-    free: Vec<usize>,
+    places: Vec<Option<RunningPlace>>,
+    free_indices: Vec<usize>,
 }
 
 struct RunningPlace {
@@ -46,22 +46,22 @@ struct RunningPlace {
 impl Running {
     /// Adds an exchange.
     pub(super) fn begin(&self, runs: Weak<dyn Runs>) -> Run {
-        let number = self.last.fetch_add(1, Ordering::Relaxed) + 1;
+        let number = self.last_number.fetch_add(1, Ordering::Relaxed) + 1;
         let mut places = self.part(number);
         let new = Some(RunningPlace {
             number,
             runs,
             may_be_written: false,
         });
-        let free = places.free.pop();
-        let slot = match free.and_then(|index| Some((index, places.all.get_mut(index)?))) {
+        let free = places.free_indices.pop();
+        let slot = match free.and_then(|index| Some((index, places.places.get_mut(index)?))) {
             Some((index, entry)) => {
                 *entry = new;
                 index
             }
             None => {
-                places.all.push(new);
-                places.all.len() - 1
+                places.places.push(new);
+                places.places.len() - 1
             }
         };
         Run { slot, number }
@@ -70,13 +70,13 @@ impl Running {
     /// Removes an exchange. Returns whether the file may have something of it.
     pub(super) fn end(&self, run: Run) -> bool {
         let mut places = self.part(run.number);
-        let Some(entry) = places.all.get_mut(run.slot) else {
+        let Some(entry) = places.places.get_mut(run.slot) else {
             return false;
         };
         let Some(ended) = entry.take_if(|entry| entry.number == run.number) else {
             return false;
         };
-        places.free.push(run.slot);
+        places.free_indices.push(run.slot);
         drop(places);
         ended.may_be_written
     }
@@ -86,7 +86,7 @@ impl Running {
     pub(super) fn list_and_mark(&self) -> Vec<(u64, Arc<dyn Runs>)> {
         let mut all = Vec::new();
         for part in &self.parts {
-            all.extend(part.lock().all.iter_mut().flatten().filter_map(|entry| {
+            all.extend(part.lock().places.iter_mut().flatten().filter_map(|entry| {
                 let runs = entry.runs.upgrade()?;
                 entry.may_be_written = true;
                 Some((entry.number, runs))
@@ -101,7 +101,7 @@ impl Running {
         for part in &self.parts {
             all.extend(
                 part.lock()
-                    .all
+                    .places
                     .iter()
                     .enumerate()
                     .filter_map(|(slot, running)| {
@@ -124,7 +124,7 @@ impl Running {
         self.parts
             .iter()
             .map(Lock::lock)
-            .all(|places| places.all.len() == places.free.len())
+            .all(|places| places.places.len() == places.free_indices.len())
     }
 
     /// Locks the part of the list that has the exchange with this number.

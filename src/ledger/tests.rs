@@ -219,7 +219,7 @@ proptest! {
         };
         let naive: Vec<Past> = rows.iter().map(|row| Past {
             used_at: row.admitted_at, dated: None, caller: row.caller.clone(), key: row.key.clone(), model: row.model.clone(),
-            requests: 1, tokens: row.usage.total(), usd: row.cost.unwrap_or_default(), unpriced: u64::from(row.cost.is_none()), cut: false,
+            requests: 1, tokens: row.usage.total(), usd: row.cost.unwrap_or_default(), unpriced: u64::from(row.cost.is_none()), is_taken_over: false,
         }).collect();
         let this_month = |past: &Past| past.used_at >= start_of(calendar::month_of(day_of(now)));
         let kept: Vec<Past> = naive.iter().filter(|past| past.used_at >= now - 61_000 || this_month(past)).cloned().collect();

@@ -47,7 +47,7 @@ pub(super) struct Writer {
     /// The time to write running exchanges next.
     next_running_write: Instant,
     /// The use of running exchanges as the file has it, by the number of the run.
-    written: HashMap<u64, SoFar>,
+    written_uses: HashMap<u64, SoFar>,
     /// True if the log has said that running exchanges cannot be written.
     live_error_logged: bool,
 }
@@ -64,7 +64,7 @@ impl Writer {
             panicked: false,
             process: random_name(),
             next_running_write: now + RUNNING_INTERVAL,
-            written: HashMap::new(),
+            written_uses: HashMap::new(),
             live_error_logged: false,
         };
         match writer.open_book(START_TIMEOUT) {
@@ -154,7 +154,7 @@ impl Writer {
             Ok((book, _)) => {
                 self.book = Some(book);
                 self.next_prune = Instant::now();
-                self.written.clear();
+                self.written_uses.clear();
                 // This comes before the past is read. If it fails, the next search comes at once.
                 self.take_over().ok();
                 self.recall_callers();
@@ -270,7 +270,7 @@ impl Writer {
                         RETRY_INTERVAL
                     }
             }
-            Err(why) if why.busy => self.next_prune = Instant::now() + RETRY_INTERVAL,
+            Err(why) if why.is_locked => self.next_prune = Instant::now() + RETRY_INTERVAL,
             // On a full disk nothing can be deleted either. The next row shows whether rows can be
             // written.
             Err(why) => {

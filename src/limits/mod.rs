@@ -171,7 +171,7 @@ impl Scope {
     }
 
     /// Returns what this gateway has counted.
-    pub fn own(&self, now_ms: u64) -> Counts {
+    pub fn own_counts(&self, now_ms: u64) -> Counts {
         self.tally_at(now_ms).counts()
     }
 
@@ -269,7 +269,7 @@ pub struct LimitReached {
     /// The limit.
     pub over: Over,
     /// The rest of all limits of the exchange.
-    pub left: LimitsLeft,
+    pub limits_left: LimitsLeft,
     /// The number of gateways that divide the limits. Unless it is 1, each gateway uses its part of
     /// each limit.
     pub share: u32,
@@ -295,7 +295,7 @@ impl LimitReached {
             level: scope.level,
             name: scope.name.clone(),
             over,
-            left: left(),
+            limits_left: left(),
             share,
         })
     }
@@ -313,10 +313,10 @@ pub fn take_reservation(
     check_room(&tallies, ask, now_ms, share)?;
     let held = take_amounts(&mut tallies, ask, now_ms);
     let reservation = Reservation {
-        left: left_of_all(&tallies, share, now_ms),
+        limits_left: left_of_all(&tallies, share, now_ms),
         admitted_at: now_ms,
         ask,
-        held,
+        held_scopes: held,
     };
     drop(tallies);
     reservation.scopes().for_each(|scope| scope.changed());
@@ -371,10 +371,10 @@ pub fn take_granted(
         .collect();
     drop(tallies);
     let reservation = Reservation {
-        left,
+        limits_left: left,
         admitted_at: now_ms,
         ask,
-        held,
+        held_scopes: held,
     };
     let others = reservation
         .scopes()
@@ -419,12 +419,12 @@ struct Held {
 #[must_use]
 pub struct Reservation {
     /// The rest of the limits that was left for others after this was taken.
-    pub left: LimitsLeft,
+    pub limits_left: LimitsLeft,
     /// The time of the admission, in milliseconds of Unix time.
     pub admitted_at: u64,
     /// The amounts that were asked for.
     pub ask: Ask,
-    held: [Option<Held>; 3],
+    held_scopes: [Option<Held>; 3],
 }
 
 impl Reservation {
@@ -439,7 +439,7 @@ impl Reservation {
 
     /// Lists the scopes that the reservation was taken from, the caller's first.
     pub fn scopes(&self) -> impl Iterator<Item = &Arc<Scope>> {
-        self.held.iter().flatten().map(|held| &held.scope)
+        self.held_scopes.iter().flatten().map(|held| &held.scope)
     }
 
     /// Takes everything back, as if nothing had been reserved: the request's sender waits no more.
@@ -449,7 +449,7 @@ impl Reservation {
 
     /// Ends the reservation in each scope that still holds it.
     fn end(&mut self, how: impl Fn(&mut Tally, Counted, Ask)) {
-        for Held { scope, entry } in self.held.iter_mut().filter_map(Option::take) {
+        for Held { scope, entry } in self.held_scopes.iter_mut().filter_map(Option::take) {
             how(&mut scope.tally(), entry, self.ask);
             scope.changed();
         }

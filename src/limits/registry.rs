@@ -39,7 +39,7 @@ pub struct Past {
     pub unpriced: u64,
     /// True if the use was taken over from a process that died: the store counts it only as
     /// reserved.
-    pub cut: bool,
+    pub is_taken_over: bool,
 }
 
 /// The time at which a key was last used, and the counts of tokens that run for it. Each key has
@@ -166,7 +166,7 @@ pub struct KeyScopes {
     /// The scopes of single models, by the models' positions, sorted.
     models: Vec<(usize, Arc<Scope>)>,
     /// The time at which the key was last used.
-    pub used: Arc<LastUsed>,
+    pub last_used: Arc<LastUsed>,
     /// The memory that requests of its caller hold.
     pub purse: Arc<Purse>,
     /// The part of the spool that they hold.
@@ -236,12 +236,12 @@ fn of_model<T>(of_models: &[(usize, T)], model: usize) -> Option<&T> {
 pub struct Registry {
     scopes: Lock<HashMap<Arc<str>, Weak<Scope>>>,
     /// The last uses of the newest catalog's keys, in its order.
-    used: Lock<Vec<(Arc<str>, Arc<LastUsed>)>>,
+    last_uses: Lock<Vec<(Arc<str>, Arc<LastUsed>)>>,
     /// The purses of the newest catalog's callers: of memory, and of the spool.
     purses: Lock<HashMap<Arc<str>, Purses>>,
     changes: Option<Arc<Changes>>,
     /// True if the past could not be read when it was last asked for.
-    owed: AtomicBool,
+    is_past_unread: AtomicBool,
     /// The scopes that therefore began with nothing, and their limits.
     unseeded: Lock<Unseeded>,
 }
@@ -269,11 +269,11 @@ impl Registry {
     ) -> Vec<KeyScopes> {
         let limited: Limited<'c> = catalog.into();
         let mut scopes = self.scopes.lock();
-        let mut used = self.used.lock();
+        let mut used = self.last_uses.lock();
         let mut adoption = Adoption {
-            before: &scopes,
-            now: HashMap::new(),
-            new: HashMap::new(),
+            scopes_before: &scopes,
+            scopes_now: HashMap::new(),
+            new_scopes: HashMap::new(),
             changes: self.changes.as_ref(),
         };
         let callers = limited
@@ -307,25 +307,28 @@ impl Registry {
                 caller: callers.get(&**caller).cloned(),
                 key: (!limits.is_none()).then(|| adoption.scope(Level::Key, id, limits)),
                 models: adoption.models(&limited.models, key),
-                used: last,
+                last_used: last,
                 purse,
                 spool,
             }
         });
         let all: Vec<KeyScopes> = all.collect();
-        if !adoption.new.is_empty() {
-            let (cut, past) = seeds().into_iter().partition(|past| past.cut);
-            seed_scopes(&adoption.new, past);
-            adoption.new.values().for_each(|(scope, _)| scope.begins());
-            seed_scopes(&adoption.new, cut);
-            if self.owed.swap(false, Ordering::SeqCst) {
-                let began = adoption.new.iter().map(|(name, (scope, limits))| {
+        if !adoption.new_scopes.is_empty() {
+            let (cut, past) = seeds().into_iter().partition(|past| past.is_taken_over);
+            seed_scopes(&adoption.new_scopes, past);
+            adoption
+                .new_scopes
+                .values()
+                .for_each(|(scope, _)| scope.begins());
+            seed_scopes(&adoption.new_scopes, cut);
+            if self.is_past_unread.swap(false, Ordering::SeqCst) {
+                let began = adoption.new_scopes.iter().map(|(name, (scope, limits))| {
                     (name.clone(), (Arc::downgrade(scope), *limits))
                 });
                 self.unseeded.lock().extend(began);
             }
         }
-        let now = adoption.now;
+        let now = adoption.scopes_now;
         scopes
             .iter()
             .filter(|(name, _)| !now.contains_key(*name))
@@ -338,7 +341,7 @@ impl Registry {
     /// Notes that the past cannot be read now. The function that is asked for `seeds` calls this.
     /// Scopes that are new then get the past later, from [`Registry::seed_late`].
     pub fn note_unread_past(&self) {
-        self.owed.store(true, Ordering::SeqCst);
+        self.is_past_unread.store(true, Ordering::SeqCst);
     }
 
     /// Tells the past, once, to the scopes that had to begin without it.
@@ -414,21 +417,23 @@ impl LastUses {
 }
 
 struct Adoption<'r> {
-    before: &'r HashMap<Arc<str>, Weak<Scope>>,
-    now: HashMap<Arc<str>, Weak<Scope>>,
-    new: HashMap<Arc<str>, (Arc<Scope>, Limits)>,
+    scopes_before: &'r HashMap<Arc<str>, Weak<Scope>>,
+    scopes_now: HashMap<Arc<str>, Weak<Scope>>,
+    new_scopes: HashMap<Arc<str>, (Arc<Scope>, Limits)>,
     changes: Option<&'r Arc<Changes>>,
 }
 
 impl Adoption<'_> {
     fn scope(&mut self, level: Level, name: &Arc<str>, limits: &Limits) -> Arc<Scope> {
-        if let Some(scope) = self.before.get(name).and_then(Weak::upgrade) {
-            self.now.insert(scope.name.clone(), Arc::downgrade(&scope));
+        if let Some(scope) = self.scopes_before.get(name).and_then(Weak::upgrade) {
+            self.scopes_now
+                .insert(scope.name.clone(), Arc::downgrade(&scope));
             return scope;
         }
         let scope = Arc::new(Scope::new(level, name.clone()).shared(self.changes.cloned()));
-        self.now.insert(name.clone(), Arc::downgrade(&scope));
-        self.new.insert(name.clone(), (scope.clone(), *limits));
+        self.scopes_now.insert(name.clone(), Arc::downgrade(&scope));
+        self.new_scopes
+            .insert(name.clone(), (scope.clone(), *limits));
         scope
     }
 

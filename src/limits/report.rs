@@ -131,7 +131,11 @@ pub fn scope_report(bound: &Bound<'_>, counts: &Counts, now_ms: u64) -> Value {
     let mut report = bound.json();
     report.insert(
         "used".to_owned(),
-        amounts_json(bound.used(counts).map(|(kind, used, _)| (kind, used))),
+        amounts_json(
+            bound
+                .used_amounts(counts)
+                .map(|(kind, used, _)| (kind, used)),
+        ),
     );
     let unpriced = bound.scope.unpriced(now_ms);
     if unpriced > 0 && bound.limits.limits_money() {
@@ -142,15 +146,15 @@ pub fn scope_report(bound: &Bound<'_>, counts: &Counts, now_ms: u64) -> Value {
 
 impl Bound<'_> {
     /// Lists each kind of limit that is set, and the amount that it allows.
-    pub fn each(&self) -> impl Iterator<Item = (Kind, u64)> {
+    pub fn limit_amounts(&self) -> impl Iterator<Item = (Kind, u64)> {
         Kind::ALL
             .into_iter()
             .filter_map(|kind| Some((kind, kind.limit(self.limits, WHOLE_LIMIT)?)))
     }
 
     /// Lists each kind of limit that is set, what is used of it, and the amount that it allows.
-    pub fn used(&self, counts: &Counts) -> impl Iterator<Item = (Kind, u64, u64)> {
-        self.each()
+    pub fn used_amounts(&self, counts: &Counts) -> impl Iterator<Item = (Kind, u64, u64)> {
+        self.limit_amounts()
             .map(move |(kind, limit)| (kind, counts.used(kind), limit))
     }
 
@@ -163,10 +167,12 @@ impl Bound<'_> {
             (Level::KeyModel, Some((_, model))) => format!("of its own, on {model}"),
             (Level::Key | Level::KeyModel, _) => "of its own".to_owned(),
         };
-        let each = self.each().map(|(kind, limit)| match kind.is_money() {
-            true => format!("{} {}", kind.name(), Usd(limit)),
-            false => format!("{} {limit}", kind.name()),
-        });
+        let each = self
+            .limit_amounts()
+            .map(|(kind, limit)| match kind.is_money() {
+                true => format!("{} {}", kind.name(), Usd(limit)),
+                false => format!("{} {limit}", kind.name()),
+            });
         let reserve = (self.limits.reserve != Reserve::Typical)
             .then(|| format!("reserve {}", self.limits.reserve.name()));
         format!(
@@ -181,7 +187,7 @@ impl Bound<'_> {
         let fields = [
             ("level", level.into()),
             ("name", name.into()),
-            ("limits", amounts_json(self.each())),
+            ("limits", amounts_json(self.limit_amounts())),
         ];
         let reserve = self
             .limits
@@ -283,7 +289,7 @@ mod tests {
             level: Level::Caller,
             name: "acme".into(),
             over,
-            left: LimitsLeft::default(),
+            limits_left: LimitsLeft::default(),
             share: 2,
         };
         assert_eq!(
@@ -327,7 +333,7 @@ mod tests {
                 level,
                 name: name.into(),
                 over,
-                left: LimitsLeft::default(),
+                limits_left: LimitsLeft::default(),
                 share: 1,
             }
             .refusal();

@@ -16,7 +16,7 @@ pub fn standing_json(
     shows_money: bool,
 ) -> Option<Value> {
     let each = bound
-        .used(counts)
+        .used_amounts(counts)
         .filter(|(kind, ..)| shows_money || !kind.is_money());
     let each = each.map(|(kind, used, limit)| {
         (
@@ -104,7 +104,7 @@ mod tests {
             limits: &limits,
             scope: &scope,
         };
-        let told = standing_json(&bound, &scope.own(NOW), NOW, true).unwrap();
+        let told = standing_json(&bound, &scope.own_counts(NOW), NOW, true).unwrap();
         assert_eq!(
             (&told["level"], &told["model"]),
             (&json!("key_model"), &json!("gpt-4o"))
@@ -120,7 +120,8 @@ mod tests {
             1,
         )
         .unwrap();
-        let told = standing_json(&bound, &scope.own(NOW + 1_500), NOW + 1_500, true).unwrap();
+        let told =
+            standing_json(&bound, &scope.own_counts(NOW + 1_500), NOW + 1_500, true).unwrap();
         assert_eq!(
             told["limits"],
             json!({
@@ -130,7 +131,7 @@ mod tests {
                 "usd_per_month": {"limit": "5", "used": "1.5", "left": "3.5", "resets_at": "2026-12-01T00:00:00.000Z"},
             })
         );
-        let told = standing_json(&bound, &scope.own(NOW), NOW, false).unwrap();
+        let told = standing_json(&bound, &scope.own_counts(NOW), NOW, false).unwrap();
         assert!(
             told["limits"].get("usd_per_month").is_none() && !told.to_string().contains("usd"),
             "{told}"
@@ -146,7 +147,7 @@ mod tests {
                     limits: &only,
                     scope: &scope
                 },
-                &scope.own(NOW),
+                &scope.own_counts(NOW),
                 NOW,
                 false
             ),
@@ -160,9 +161,9 @@ mod tests {
             let (limits, scope) = (limits(), Arc::new(Scope::new(Level::Key, "a/b".into())));
             let bound = Bound { limits: &limits, scope: &scope };
             drop(take_reservation(&[bound].into_iter().collect(), Ask::exact(1, Usd(0)), NOW + at, 1).unwrap());
-            let told = standing_json(&bound, &scope.own(NOW + at), NOW + at, true).unwrap();
+            let told = standing_json(&bound, &scope.own_counts(NOW + at), NOW + at, true).unwrap();
             let resets = told["limits"]["requests_per_minute"]["resets_at"].as_str().unwrap().to_owned();
-            let used = |now| bound.used(&scope.own(now)).find(|(kind, ..)| *kind == Kind::RequestsPerMinute).unwrap().1;
+            let used = |now| bound.used_amounts(&scope.own_counts(now)).find(|(kind, ..)| *kind == Kind::RequestsPerMinute).unwrap().1;
             let end = (NOW + at) / 1_000 * 1_000 + 60_000;
             prop_assert_eq!(resets, format_time(end));
             prop_assert_eq!((used(end - 1), used(end)), (1, 0));

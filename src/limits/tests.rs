@@ -66,7 +66,7 @@ fn of_two_hundred_threads_one_passes_a_limit() {
             });
             assert_eq!(passed.into_inner(), 1, "{}", kind.name());
             for scope in &scopes {
-                let counts = scope.own(NOW);
+                let counts = scope.own_counts(NOW);
                 assert_eq!(
                     (
                         counts.places,
@@ -149,11 +149,17 @@ fn threads_over_shared_callers_never_block_or_lose() {
         }
     });
     for level in [&callers, &keys, &models] {
-        let tokens: u64 = level.iter().map(|scope| scope.own(NOW).day_tokens).sum();
+        let tokens: u64 = level
+            .iter()
+            .map(|scope| scope.own_counts(NOW).day_tokens)
+            .sum();
         assert_eq!(
             (
                 tokens,
-                level.iter().map(|scope| scope.own(NOW).places).sum::<u64>()
+                level
+                    .iter()
+                    .map(|scope| scope.own_counts(NOW).places)
+                    .sum::<u64>()
             ),
             (spent.load(Ordering::Relaxed) as u64, 0)
         );
@@ -205,7 +211,7 @@ fn a_reservation_is_settled_once_or_released() {
         LimitsLeft::default(),
         &[],
     );
-    assert_eq!(scopes[2].own(NOW).day_tokens, 1_007);
+    assert_eq!(scopes[2].own_counts(NOW).day_tokens, 1_007);
     unchecked.settle(
         Spent {
             tokens: 200,
@@ -214,7 +220,7 @@ fn a_reservation_is_settled_once_or_released() {
         NOW,
     );
     for scope in &scopes {
-        let counts = scope.own(NOW);
+        let counts = scope.own_counts(NOW);
         assert_eq!(
             (
                 counts.day_tokens,
@@ -262,7 +268,7 @@ fn an_end_after_midnight_counts_for_its_beginning() {
         },
         midnight,
     );
-    let counts = scopes[0].own(midnight);
+    let counts = scopes[0].own_counts(midnight);
     assert_eq!(
         (counts.day_tokens, counts.day_usd, counts.month_usd),
         (30, Usd(30), Usd(50))
@@ -297,7 +303,7 @@ fn overuse_holds_back_those_after_its_end() {
     );
     let wait = u64::try_from(refused.over.wait.unwrap().as_millis()).unwrap();
     assert!((59_000..=60_000).contains(&wait), "{wait}");
-    let counts = scopes[0].own(end);
+    let counts = scopes[0].own_counts(end);
     assert_eq!(
         (counts.day_tokens, counts.day_requests, counts.places),
         (130, 1, 0)
@@ -312,7 +318,7 @@ fn overuse_holds_back_those_after_its_end() {
     );
     assert_eq!(
         scopes[0]
-            .own(end + wait)
+            .own_counts(end + wait)
             .minute
             .iter()
             .map(|(.., tokens)| tokens)
@@ -355,7 +361,7 @@ fn the_tightest_of_all_levels_is_told_of() {
         reset: day,
     };
     assert_eq!(
-        left.left,
+        left.limits_left,
         LimitsLeft {
             requests: Some(requests),
             tokens: Some(tokens)
@@ -377,7 +383,7 @@ fn the_tightest_of_all_levels_is_told_of() {
             ),
             (level, level.name(), kind, wait)
         );
-        assert_eq!(refused.left, left.left);
+        assert_eq!(refused.limits_left, left.limits_left);
     }
     // A third of each, and two requests are more than one.
     let refused = take_reservation(&bounds, Ask::exact(0, Usd(0)), NOW + 250, 3).unwrap_err();
@@ -505,7 +511,7 @@ proptest! {
             }
         }
         open.clear();
-        prop_assert!(scopes.iter().all(|scope| scope.own(now).places == 0));
+        prop_assert!(scopes.iter().all(|scope| scope.own_counts(now).places == 0));
     }
 }
 
@@ -529,7 +535,7 @@ fn unknown_costs_are_told_beside_the_months_sums() {
                 limits: &limits,
                 scope: &scope,
             },
-            &scope.own(now),
+            &scope.own_counts(now),
             now,
         )["unpriced_requests"]
             .as_u64()

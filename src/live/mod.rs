@@ -215,7 +215,7 @@ impl Snapshot {
             .map(|(kind, _)| *kind)
             .filter(|kind| kind.is_conversation());
         kinds
-            .filter_map(|kind| state.map(|state| state.asked(&target.model, kind)))
+            .filter_map(|kind| state.map(|state| state.lasting_track(&target.model, kind)))
             .collect()
     }
 }

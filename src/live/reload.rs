@@ -23,7 +23,7 @@ pub struct ReloadStatus {
     /// The last refusal.
     pub refused: Option<RefusedReload>,
     /// The reason why a change waits.
-    pub held: Option<String>,
+    pub hold_reason: Option<String>,
 }
 
 /// A refusal.

@@ -13,22 +13,24 @@ use prometheus_client::registry::{Metric, Registry};
 use std::sync::atomic::AtomicU64;
 
 /// Makes a histogram of the time that callers wait.
-fn request_seconds() -> Histogram {
+fn request_buckets() -> Histogram {
     Histogram::new([
         0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0,
         300.0, 600.0,
     ])
 }
+
 /// Makes a histogram of the time to the first token. Most models take from a tenth of a second to
 /// some seconds, and those that think first take minutes.
-fn first_token_seconds() -> Histogram {
+fn first_token_buckets() -> Histogram {
     Histogram::new([
         0.025, 0.05, 0.1, 0.2, 0.35, 0.5, 0.75, 1.0, 1.5, 2.5, 4.0, 7.0, 12.0, 20.0, 35.0, 60.0,
         120.0, 300.0, 600.0,
     ])
 }
+
 /// Makes a histogram of the time that the gateway itself is at work.
-fn own_seconds() -> Histogram {
+fn own_buckets() -> Histogram {
     Histogram::new([
         0.000_02, 0.000_05, 0.000_1, 0.000_2, 0.000_5, 0.001, 0.002_5, 0.01, 0.05, 0.25,
     ])
@@ -97,12 +99,12 @@ metrics! {
     /// The metrics that every exchange adds to.
     pub(crate) struct ExchangeMetrics {
         requests: Labelled<ExchangeLabels, Counter> = "requests", "Exchanges by how they ended";
-        seconds: Labelled<DoorLabels, Histogram> =
-            "request_seconds", "From the request's head to the answer's last byte", request_seconds;
+        request_seconds: Labelled<DoorLabels, Histogram> =
+            "request_seconds", "From the request's head to the answer's last byte", request_buckets;
         first_byte: Labelled<DoorLabels, Histogram> = "first_byte_seconds",
-            "From the request's head to the answer's first byte", request_seconds;
-        own: Labelled<DoorLabels, Histogram> =
-            "own_seconds", "Time that an exchange spent running in Portcullis itself", own_seconds;
+            "From the request's head to the answer's first byte", request_buckets;
+        own_seconds: Labelled<DoorLabels, Histogram> =
+            "own_seconds", "Time that an exchange spent running in Portcullis itself", own_buckets;
         tokens: Labelled<TokensLabels, Counter> = "tokens", "Tokens, as counted or estimated";
         cost: Labelled<PartyLabels, Counter<f64, AtomicU64>> =
             "cost_usd", "US dollars that tokens cost, where their price is known";
@@ -118,7 +120,7 @@ metrics! {
             "Attempts whose caller left before the first byte, after much more than the usual time";
         first_token: Labelled<TargetLabels, Histogram> = "first_token_seconds",
             "From the start of an attempt at an account to the first piece of its streamed answer",
-            first_token_seconds;
+            first_token_buckets;
         estimated: Labelled<DoorLabels, Counter> =
             "usage_estimated", "Exchanges whose tokens had to be estimated";
         losses: Labelled<(NameLabels<2>, WordLabels<1>), Counter> =
@@ -152,10 +154,10 @@ metrics! {
         waiting: Labelled<NameLabels<1>, Gauge> =
             "waiting", "Requests that wait in the queue of a model";
         queue: Labelled<NameLabels<1>, Histogram> = "queue_seconds",
-            "Time in the queue of a model, of the requests that waited", request_seconds;
+            "Time in the queue of a model, of the requests that waited", request_buckets;
         shed: Labelled<NameLabels<1>, Counter> =
             "shed", "Requests refused because all accounts were busy and the queue was full";
-        spared: Labelled<NameLabels<1>, Counter> = "retries_spared",
+        retries_spared: Labelled<NameLabels<1>, Counter> = "retries_spared",
             "Requests that failed and were not tried again because of the retry budget";
         unused: Labelled<(NameLabels<2>, WordLabels<1>), Counter> = "unused_tokens",
             "Tokens that a provider may charge for attempts whose answer no caller got";
@@ -173,7 +175,7 @@ metrics! {
 metrics! {
     /// The metrics of changes of the catalog.
     pub(crate) struct CatalogMetrics {
-        old_hashes: Labelled<NameLabels<1>, Counter> =
+        old_hash_uses: Labelled<NameLabels<1>, Counter> =
             "old_hash_uses", "Requests with a secret that is being replaced";
         generation: Gauge =
             "catalog_generation", "Number of catalogs that were taken since the start";
@@ -185,7 +187,7 @@ metrics! {
         /// Changes that were taken although they removed more than half of something.
         shrunk: Counter = "catalog_shrunk",
             "Changes taken although they removed more than half of the accounts, models or callers";
-        edit_waits: Gauge<f64, AtomicU64> = "catalog_waiting_seconds",
+        waiting_seconds: Gauge<f64, AtomicU64> = "catalog_waiting_seconds",
             "Seconds that the oldest change of the files waits to be live; 0 if no change waits";
     }
 }
@@ -197,7 +199,7 @@ metrics! {
             "Access lines dropped because they could not be written, or not fast enough";
         refused_connections: Counter = "connections_refused",
             "Connections closed at once because callers had as many as they may have";
-        lacks: Counter = "descriptors_lacking",
+        descriptors_lacking: Counter = "descriptors_lacking",
             "Connections that were not made because no file descriptor was free for them";
         panics: Counter = "panics", "Exchanges that ended in a panic, which is a bug of Portcullis";
         problems: Labelled<WordLabels<2>, Gauge> =
@@ -216,7 +218,7 @@ metrics! {
         errors: Labelled<WordLabels<0>, Counter> = "store_errors",
             "Admissions that the store did not answer in time, and its connections that failed";
         seconds: Labelled<WordLabels<0>, Histogram> =
-            "store_seconds", "Time that the store takes to answer an admission", own_seconds;
+            "store_seconds", "Time that the store takes to answer an admission", own_buckets;
         ledger_up: Gauge =
             "ledger_up", "1 while the ledger can be written; 0 if not, or if it is switched off";
     }

@@ -29,9 +29,9 @@ pub(super) struct Sets {
 #[derive(Debug, Default)]
 struct Admitted {
     /// The sets with the caller's own name.
-    own: HashSet<PartyLabels, Quick>,
+    own_sets: HashSet<PartyLabels, Quick>,
     /// The sets of a model and an account whose caller is `other`.
-    merged: HashSet<PartyLabels, Quick>,
+    merged_sets: HashSet<PartyLabels, Quick>,
 }
 
 impl Sets {
@@ -74,11 +74,11 @@ impl Sets {
             return counted;
         }
         let mut admitted = self.admitted.write();
-        let counted = if has_room(&admitted.own, &own, max_sets) {
-            admitted.own.insert(own.clone());
+        let counted = if has_room(&admitted.own_sets, &own, max_sets) {
+            admitted.own_sets.insert(own.clone());
             own
-        } else if has_room(&admitted.merged, &merged, max_sets) {
-            admitted.merged.insert(merged.clone());
+        } else if has_room(&admitted.merged_sets, &merged, max_sets) {
+            admitted.merged_sets.insert(merged.clone());
             merged
         } else {
             self.without_hidden(PartyLabels {
@@ -87,16 +87,20 @@ impl Sets {
                 caller: other_name(),
             })
         };
-        self.number
-            .set(i64::try_from(admitted.own.len() + admitted.merged.len()).unwrap_or(i64::MAX));
+        self.number.set(
+            i64::try_from(admitted.own_sets.len() + admitted.merged_sets.len()).unwrap_or(i64::MAX),
+        );
         counted
     }
 
     /// Gives the room of sets back that have a name which `is_kept` does not know.
     pub(super) fn end_sets(&self, is_kept: &dyn Fn(&str, &str) -> bool) {
         let mut admitted = self.admitted.write();
-        let Admitted { own, merged } = &mut *admitted;
-        for sets in [own, merged] {
+        let Admitted {
+            own_sets,
+            merged_sets,
+        } = &mut *admitted;
+        for sets in [own_sets, merged_sets] {
             sets.retain(|parties| {
                 parties
                     .names()
@@ -104,7 +108,7 @@ impl Sets {
                     .all(|(label, name)| name.as_ref().is_none_or(|name| is_kept(label, name)))
             });
         }
-        let number = admitted.own.len() + admitted.merged.len();
+        let number = admitted.own_sets.len() + admitted.merged_sets.len();
         self.number.set(i64::try_from(number).unwrap_or(i64::MAX));
     }
 }
@@ -117,10 +121,11 @@ impl Admitted {
         merged: &PartyLabels,
         max_sets: usize,
     ) -> Option<PartyLabels> {
-        if self.own.contains(own) {
+        if self.own_sets.contains(own) {
             return Some(own.clone());
         }
-        (self.own.len() >= max_sets && self.merged.contains(merged)).then(|| merged.clone())
+        (self.own_sets.len() >= max_sets && self.merged_sets.contains(merged))
+            .then(|| merged.clone())
     }
 }
 

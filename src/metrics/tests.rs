@@ -54,7 +54,7 @@ prop_compose! {
             served: Served { account, ..Served::default() },
             attempts: Attempts { trail, ..Attempts::default() },
             times: Times {
-                own: Duration::from_micros(own),
+                own_time: Duration::from_micros(own),
                 queued: Duration::from_millis(queued),
                 first_byte: is_answered.then_some(Duration::from_millis(total)),
                 ..Times::default()

@@ -54,7 +54,7 @@ pub struct LivePage {
     backends: Arc<Backends>,
     watch: Arc<Watch>,
     started: Instant,
-    last: Lock<Option<Arc<LiveView>>>,
+    last_view: Lock<Option<Arc<LiveView>>>,
     /// The keys of each caller, as the catalog of this number has them.
     keys: Lock<(u64, Arc<CallerKeys>)>,
 }
@@ -72,7 +72,7 @@ impl LivePage {
             backends,
             watch,
             started,
-            last: Lock::default(),
+            last_view: Lock::default(),
             keys: Lock::default(),
         }
     }
@@ -180,7 +180,7 @@ impl LivePage {
 
     /// Returns what all viewers see now.
     fn view(&self) -> Arc<LiveView> {
-        let mut last = self.last.lock();
+        let mut last = self.last_view.lock();
         let now = Clock::now();
         if let Some(view) = last
             .as_ref()

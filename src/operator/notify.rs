@@ -81,7 +81,7 @@ async fn post_notice(webhook: &Webhook, backends: &Backends, notice: String) -> 
         stream: false,
         timeouts: ready_account.account.timeouts,
         total: due,
-        fresh: true,
+        needs_new_connection: true,
     };
     let mut alarm = Alarm::default();
     let permit = ready_account.state.admit().map(Arc::new).ok_or("no room")?;

@@ -78,7 +78,7 @@ fn find_catalog_problems(facts: &Facts, found: &mut Vec<Finding>) {
             .lasting_since(*refused_at),
         );
     }
-    if let Some(loss) = &facts.held {
+    if let Some(loss) = &facts.held_loss {
         let summary = format!(
             "The new catalog {loss}, so the gateway waits some seconds before it takes it."
         );

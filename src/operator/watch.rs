@@ -28,7 +28,7 @@ pub struct Watch {
     backends: Arc<Backends>,
     settings: Arc<Server>,
     certificates: Arc<[Option<Arc<Certificate>>]>,
-    last: Lock<LastLook>,
+    last_look: Lock<LastLook>,
 }
 
 /// The last look, and what is remembered of those before.
@@ -65,14 +65,14 @@ impl Watch {
             backends,
             settings,
             certificates,
-            last: Lock::default(),
+            last_look: Lock::default(),
         }
     }
 
     /// Returns what the watch sees now. The sight is half a second old at most.
     pub fn observe(&self) -> Arc<Observation> {
         let now = Clock::now();
-        let mut last = self.last.lock();
+        let mut last = self.last_look.lock();
         if let Some((observed_at, observation)) = &last.observation
             && now.saturating_duration_since(*observed_at) < MIN_INTERVAL
         {

@@ -155,7 +155,7 @@ fn a_series_knows_what_followed_the_last_failure() {
     add(Some(Blame::Upstream), 2);
     let failed = FaultCount {
         total: 2,
-        last: at(2),
+        last_failed_at: at(2),
         ..FaultCount::default()
     };
     assert_eq!(
@@ -169,16 +169,16 @@ fn a_series_knows_what_followed_the_last_failure() {
     add(None, 4);
     add(None, 5);
     let good = FaultCount {
-        asked: 3,
-        good: 2,
+        requests_since: 3,
+        successes_since: 2,
         good_since: at(4),
         ..failed
     };
     let of_caller = FaultCount {
         total: 1,
-        last: at(3),
-        asked: 2,
-        good: 2,
+        last_failed_at: at(3),
+        requests_since: 2,
+        successes_since: 2,
         good_since: at(4),
     };
     assert_eq!(
@@ -192,8 +192,8 @@ fn a_series_knows_what_followed_the_last_failure() {
     series.take_back();
     series.take_back();
     let none = FaultCount {
-        asked: 1,
-        good: 0,
+        requests_since: 1,
+        successes_since: 0,
         good_since: None,
         ..good
     };

@@ -15,6 +15,10 @@ use std::sync::mpsc::channel;
 use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
+/// The exit status after a second signal, as shells have it for an interrupt.
+const INTERRUPTED: i32 = 130;
+/// The exit status if the drain could not be begun.
+const FAILED: i32 = 1;
 /// The most time that exchanges have to tell their callers, after they are cut off at the end of
 /// the grace. With the time to write what waits, it is within the 8 s that the book promises.
 pub(super) const CUT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -68,7 +72,7 @@ impl ShutdownSignalWatch for Signals {
             () = either_signal(&mut term, &mut int) => {
                 cut_exchanges(&self.process, LAST_LINES_TIMEOUT).await;
                 log_undelivered(&self.process);
-                end_process(&self.process, 130)
+                end_process(&self.process, INTERRUPTED)
             }
         }
         self.process.books.drain.enter(Phase::Draining);
@@ -79,7 +83,7 @@ impl ShutdownSignalWatch for Signals {
             .spawn(move || drain_and_end(&process, term, int));
         if let Err(why) = closer {
             log::error!("cannot start the drain's thread: {why}");
-            end_process(&self.process, 1);
+            end_process(&self.process, FAILED);
         }
         ShutdownSignal::GracefulTerminate
     }
@@ -103,7 +107,7 @@ fn drain_and_end(process: &Process, mut term: Signal, mut int: Signal) {
         Ok(runtime) => runtime,
         Err(why) => {
             log::error!("cannot wait for running exchanges: {why}");
-            end_process(process, 1);
+            end_process(process, FAILED);
         }
     };
     let code = runtime.block_on(async {

@@ -274,7 +274,7 @@ pub(super) struct BeatAnswer {
     /// The number of live instances that have sent all that they count.
     pub complete: u64,
     /// The instances that live.
-    pub live: Vec<String>,
+    pub live_instances: Vec<String>,
     /// The broken targets, each with the time for which it is broken.
     pub hints: Vec<(String, Duration)>,
     /// The process that last called itself this instance.
@@ -301,7 +301,7 @@ pub(super) fn read_beat(value: &Value) -> Option<BeatAnswer> {
         age: Duration::from_millis(read_number(age)?),
         clock_ms: read_number(clock)?,
         complete: read_number(complete)?,
-        live: live.iter().map(read_text).collect::<Option<_>>()?,
+        live_instances: live.iter().map(read_text).collect::<Option<_>>()?,
         hints: hints.collect::<Option<_>>()?,
         process: read_text(process)?,
     })

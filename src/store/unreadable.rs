@@ -11,7 +11,7 @@ pub(super) struct Unreadable {
     /// How often some were found.
     number: u64,
     /// Whose counts the last ones were.
-    last: Option<String>,
+    last_scopes: Option<String>,
     /// The scopes that this gateway has not sent again.
     waiting: Vec<Weak<Scope>>,
 }
@@ -20,7 +20,7 @@ impl Unreadable {
     /// Notes that a scope's counts could not be read.
     pub(super) fn note_unreadable(&mut self, scope: &Arc<Scope>) {
         self.number += 1;
-        self.last = Some(shown_scope(scope));
+        self.last_scopes = Some(shown_scope(scope));
         // It may be found again before it is sent, and others may be gone from the catalog.
         self.note_sent(scope);
         self.waiting.push(Arc::downgrade(scope));
@@ -42,7 +42,7 @@ impl Unreadable {
             .count();
         UnreadableReport {
             number: self.number,
-            scope: self.last.clone(),
+            scope: self.last_scopes.clone(),
             waiting,
         }
     }

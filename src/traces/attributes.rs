@@ -159,7 +159,7 @@ impl Attributes<'_> {
                 value.bytes(field::TEXT, text.as_bytes())
             })
         });
-        let list = list.written();
+        let list = list.encoded();
         self.begin_attribute(name, field_length(list.len()));
         self.0.bytes(field::LIST, list);
     }
@@ -190,7 +190,7 @@ mod tests {
         message.number(6, 3);
         write(&mut Attributes(&mut message));
         message.number(6, 2);
-        let mut span = Span::decode(message.written()).unwrap();
+        let mut span = Span::decode(message.encoded()).unwrap();
         assert_eq!(span.kind, 2);
         let attribute = span.attributes.pop()?;
         assert_eq!((&*attribute.key, span.attributes.len()), ("a.name", 0));

@@ -111,7 +111,7 @@ impl<'r> Receiver<'r> {
             stream: false,
             timeouts: self.ready_account.account.timeouts,
             total: due,
-            fresh,
+            needs_new_connection: fresh,
         };
         let mut alarm = Alarm::default();
         let permit = self

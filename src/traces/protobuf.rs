@@ -30,7 +30,7 @@ impl Message {
     }
 
     /// Returns what was written.
-    pub(super) fn written(&self) -> &[u8] {
+    pub(super) fn encoded(&self) -> &[u8] {
         &self.0
     }
 
@@ -172,7 +172,7 @@ mod tests {
         message.put(b"before");
         message.reset(3);
         write(&mut message);
-        message.written().to_vec()
+        message.encoded().to_vec()
     }
 
     #[test]

@@ -35,9 +35,9 @@ pub(super) struct SpanQueue {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Unfinished {
     /// Those that were left at the end of the last wait.
-    pub(super) left: usize,
+    pub(super) left_at_end: usize,
     /// Those that were given up, and counted, before.
-    pub(super) before: usize,
+    pub(super) given_up_before: usize,
 }
 
 /// Spans that are sent together.
@@ -158,8 +158,8 @@ impl SpanQueue {
         let left = std::mem::take(&mut state.sending) + std::mem::take(&mut state.spans);
         state.batches.clear();
         Unfinished {
-            left,
-            before: state.given_up,
+            left_at_end: left,
+            given_up_before: state.given_up,
         }
     }
 }
@@ -258,14 +258,23 @@ mod tests {
         let queue = SpanQueue::default();
         assert_eq!(
             queue.finish(Duration::from_secs(60)),
-            Unfinished { left: 0, before: 0 }
+            Unfinished {
+                left_at_end: 0,
+                given_up_before: 0
+            }
         );
         put(&queue, 1);
         assert_eq!(take(&queue), 1);
         std::thread::scope(|scope| {
             let end = scope.spawn(|| queue.finish(Duration::from_secs(60)));
             assert!(queue.note_sent(1));
-            assert_eq!(end.join().ok(), Some(Unfinished { left: 0, before: 1 }));
+            assert_eq!(
+                end.join().ok(),
+                Some(Unfinished {
+                    left_at_end: 0,
+                    given_up_before: 1
+                })
+            );
         });
     }
 
@@ -280,12 +289,21 @@ mod tests {
         let begun = Instant::now();
         let unfinished = queue.finish(Duration::from_millis(20));
         assert!(begun.elapsed() >= Duration::from_millis(20));
-        assert_eq!(unfinished, Unfinished { left: 6, before: 0 });
+        assert_eq!(
+            unfinished,
+            Unfinished {
+                left_at_end: 6,
+                given_up_before: 0
+            }
+        );
         // The task comes too late to count its batch, and nothing is left for it.
         assert!(!queue.note_sent(4));
         assert_eq!(
             queue.finish(Duration::ZERO),
-            Unfinished { left: 0, before: 0 }
+            Unfinished {
+                left_at_end: 0,
+                given_up_before: 0
+            }
         );
     }
 }

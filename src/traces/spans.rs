@@ -92,13 +92,13 @@ pub(super) fn preamble(traces: &Traces, instance: &str, spans: usize) -> Vec<u8>
         scope.bytes(field::SCOPE_VERSION, env!("CARGO_PKG_VERSION").as_bytes());
     });
     scope.bytes(field::SCOPE_SCHEMA, words::SCHEMA.as_bytes());
-    let (gateway, scope) = (gateway.written(), scope.written());
+    let (gateway, scope) = (gateway.encoded(), scope.encoded());
     let scoped = scope.len() + spans;
     preamble.begin(field::RESOURCE_SPANS, gateway.len() + field_length(scoped));
     preamble.put(gateway);
     preamble.begin(field::SCOPE_SPANS, scoped);
     preamble.put(scope);
-    preamble.written().to_vec()
+    preamble.encoded().to_vec()
 }
 
 /// Writes the spans of an exchange: each as a field of the message that has all spans. Returns how
@@ -254,7 +254,7 @@ fn write_server_span(
     attributes.optional_text(own::MODEL, request.model.as_deref());
     attributes.text(own::OUTCOME, outcome.name());
     attributes.number(own::ATTEMPTS, Some(attempts.count().into()));
-    attributes.number(own::OWN_TIME, Some(whole_micros(times.own)));
+    attributes.number(own::OWN_TIME, Some(whole_micros(times.own_time)));
     attributes.number(
         own::QUEUED,
         Some(whole_millis(times.queued)).filter(|_| !times.queued.is_zero()),

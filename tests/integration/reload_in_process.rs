@@ -157,7 +157,7 @@ fn f07_reloads_in_process_under_load_leave_nothing() {
                 .then_some(())
         };
         eventually("old catalogs go", gone).await;
-        assert_eq!(inside.process.books.live.accounts.held(), 2);
+        assert_eq!(inside.process.books.live.accounts.held_accounts(), 2);
         eventually("all exchanges end", || {
             (inside.process.books.drain.exchanges() == 0).then_some(())
         })
@@ -223,7 +223,7 @@ fn f13_accounts_that_come_and_go_leave_nothing() {
         inside.publish(&catalog(2));
         ask("m").await;
         settled().await;
-        assert_eq!(inside.process.books.live.accounts.held(), 1);
+        assert_eq!(inside.process.books.live.accounts.held_accounts(), 1);
         // The counters of the thousand names that left last stay, and no others.
         let used: Vec<usize> = (1..=10_000)
             .step_by(500)

@@ -149,7 +149,7 @@ impl Instance {
             .into_iter()
             .find(|s| &*s.name == scope)
             .expect("a scope");
-        let counts = scope.own(now());
+        let counts = scope.own_counts(now());
         let minute = counts
             .minute
             .iter()
@@ -325,7 +325,7 @@ fn refusals_say_what_is_used_and_left() {
         let two = Instance::two(&redis, &key("requests_per_minute: 3, tokens_per_day: 100")).await;
         let first = two[0].admitted(ask(10, 0)).await;
         let second = two[1].admitted(ask(20, 0)).await;
-        let left = second.left;
+        let left = second.limits_left;
         assert_eq!(
             left.requests.map(|room| (room.limit, room.remaining)),
             Some((3, 1))
@@ -1415,7 +1415,10 @@ fn numbers_beyond_a_scripts_range_let_nothing_pass() {
         assert_eq!(two[0].refused(ask(limit * 10, 0)).await.over.wait, None);
         let first = two[0].admitted(ask(10, 0)).await;
         assert_eq!(
-            first.left.tokens.map(|room| (room.limit, room.remaining)),
+            first
+                .limits_left
+                .tokens
+                .map(|room| (room.limit, room.remaining)),
             Some((limit, limit - 10))
         );
         let most = two[0].admitted(ask(limit / 2 - 10, 0)).await;
@@ -1614,7 +1617,7 @@ fn a_part_told_by_another_process_is_no_loss() {
             .arg("another-epoch")
             .arg(format!("[{day},7,0,0,{month},0,0]"));
         let _: Vec<u64> = call.query(&mut redis.connection()).unwrap();
-        let left = two[0].admitted(ask(1, 0)).await.left;
+        let left = two[0].admitted(ask(1, 0)).await.limits_left;
         assert_eq!(
             left.requests.map(|room| room.remaining),
             Some(7),

@@ -158,7 +158,7 @@ prop_compose! {
                 flaws: Flaws { broken_calls, not_json, ..Flaws::default() }, reasons: EndReasons::default(),
             },
             attempts: Attempts { trail, not_retried, maybe_billed, ..Attempts::default() },
-            times: Times { auth, plan, queued, first_byte, own },
+            times: Times { auth, plan, queued, first_byte, own_time: own },
             spending: Spending {
                 limited: is_limited.then_some((Level::KeyModel, Kind::TokensPerDay)), usage, cost, ..Spending::default()
             },
@@ -236,7 +236,7 @@ fn slow(settled: &Settled) -> Vec<u8> {
             Writer::number,
         );
         w.key("total_ms").number(whole_millis(*total));
-        w.key("own_us").number(whole_micros(times.own));
+        w.key("own_us").number(whole_micros(times.own_time));
         w.or_null("auth_us", times.auth.map(whole_micros), Writer::number);
         w.or_null("plan_us", times.plan.map(whole_micros), Writer::number);
         let queued = Some(times.queued).filter(|queued| !queued.is_zero());

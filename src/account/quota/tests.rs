@@ -22,10 +22,17 @@ fn lookup<'h>(head: &'h str) -> impl Fn(&str) -> Option<&'h str> {
 #[track_caller]
 fn check(head: &str, expected: Option<(f64, u64)>) {
     let told = tightest_headroom(lookup(head), now()).map(|headroom| {
-        assert_eq!(headroom.seen, now());
+        assert_eq!(headroom.reported_at, now());
         (
             headroom.share,
-            u64::try_from(headroom.until.duration_since(now()).unwrap().as_millis()).unwrap(),
+            u64::try_from(
+                headroom
+                    .known_until
+                    .duration_since(now())
+                    .unwrap()
+                    .as_millis(),
+            )
+            .unwrap(),
         )
     });
     assert_eq!(told, expected, "{head}");
@@ -306,8 +313,8 @@ proptest! {
             let known = |name: &str| names.iter().chain(&["retry-after", "retry-after-ms"]).position(|n| *n == name).and_then(|n| Some(values.get(n)?.as_str()));
             if let Some(told) = tightest_headroom(known, now) {
                 prop_assert!((0.0..=1.0).contains(&told.share));
-                prop_assert!(told.until >= now + AT_LEAST && told.until <= now + BELIEVED);
-                prop_assert!(told.current_share(now).is_some() && told.current_share(told.until).is_none());
+                prop_assert!(told.known_until >= now + AT_LEAST && told.known_until <= now + BELIEVED);
+                prop_assert!(told.current_share(now).is_some() && told.current_share(told.known_until).is_none());
             }
             prop_assert!(retry_after(known, now).is_none_or(|wait| wait <= Duration::from_secs(3600)));
         }

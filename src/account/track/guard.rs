@@ -2,7 +2,7 @@
 //! attempt ended, exactly once. If it is dropped before that, nothing was learnt.
 
 use super::{TargetHealth, Trouble};
-use crate::account::breaker::{BreakerPass, BreakerState, Outcome};
+use crate::account::breaker::{BreakerPass, BreakerState, NOT_DRAWN, Outcome};
 use crate::account::failure::{Class, REFUSED_COOL, Setback, overloaded_for, rate_cool};
 use crate::account::given_up::{GIVEN_UP, Leave, TargetLoad};
 use crate::account::health::Rest;
@@ -33,6 +33,9 @@ enum Stage {
     Ended,
 }
 
+/// Stands for the hash of a caller's key where no caller has sent the request.
+pub const NO_KEY: u64 = 0;
+
 impl AttemptGuard {
     /// Makes the guard of an attempt that begins.
     pub(super) fn new(track: Arc<TargetHealth>, pass: BreakerPass, key: u64) -> AttemptGuard {
@@ -54,7 +57,7 @@ impl AttemptGuard {
         took: Duration,
         now: Instant,
     ) -> Option<BreakerState> {
-        self.came();
+        self.stop_waiting();
         let mut memory = self.track.memory.lock();
         memory.peak_mut(stream).record_time(took, now);
         memory.given_up.record_answer(stream, took, now);
@@ -77,23 +80,25 @@ impl AttemptGuard {
     }
 
     /// Notes that an answer that had begun is whole.
-    pub fn whole(&mut self, now: Instant) {
+    pub fn record_whole_answer(&mut self, now: Instant) {
         self.stage = Stage::Ended;
         self.track
             .memory
             .lock()
             .breaker
-            .ended(self.pass, Outcome::Ok, now, 0.0);
+            .ended(self.pass, Outcome::Ok, now, NOT_DRAWN);
     }
 
     /// Notes that a probe found the target working again. The time is not noted, since the speed of
     /// a one-token answer says nothing about others.
     pub fn is_back(&mut self, now: Instant) {
-        self.came();
+        self.stop_waiting();
         self.stage = Stage::Ended;
         let mut memory = self.track.memory.lock();
         (memory.is_mended, memory.refusals) = (true, 0);
-        let change = memory.breaker.settle(self.pass, Outcome::Ok, now, 0.0);
+        let change = memory
+            .breaker
+            .settle(self.pass, Outcome::Ok, now, NOT_DRAWN);
         memory.turned(change, now);
     }
 
@@ -106,7 +111,7 @@ impl AttemptGuard {
         took: Duration,
         now: Instant,
     ) -> FailureEffect {
-        let first = self.came();
+        let first = self.stop_waiting();
         let mut memory = self.track.memory.lock();
         // A stream that is cut later was not slow to begin.
         if class == Class::Transient && first {
@@ -152,7 +157,7 @@ impl AttemptGuard {
     /// Notes that the caller left after the time `waited`, and the target had not begun to answer.
     /// A probe of the breaker learns nothing from that.
     pub fn record_leave(&mut self, stream: bool, waited: Duration, now: Instant) -> LeaveEffect {
-        self.came();
+        self.stop_waiting();
         if self.pass.is_probe() || self.stage != Stage::Open {
             return LeaveEffect::default();
         }
@@ -215,7 +220,7 @@ impl AttemptGuard {
 
     /// Notes that the attempt no longer waits for its first token. Returns whether it waited until
     /// now.
-    fn came(&mut self) -> bool {
+    fn stop_waiting(&mut self) -> bool {
         let awaited = std::mem::replace(&mut self.awaits, false);
         if awaited {
             self.track.awaited.fetch_sub(1, Ordering::Relaxed);
@@ -226,13 +231,14 @@ impl AttemptGuard {
 
 impl Drop for AttemptGuard {
     fn drop(&mut self) {
-        self.came();
+        self.stop_waiting();
         if self.stage == Stage::Open {
-            self.track
-                .memory
-                .lock()
-                .breaker
-                .settle(self.pass, Outcome::Neutral, Clock::now(), 0.0);
+            self.track.memory.lock().breaker.settle(
+                self.pass,
+                Outcome::Neutral,
+                Clock::now(),
+                NOT_DRAWN,
+            );
         }
     }
 }

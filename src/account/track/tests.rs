@@ -220,7 +220,7 @@ fn answers_that_begin_and_never_end_open_the_breaker() {
         let mut trial = admitted(&track, now);
         trial.record_answer(true, Duration::from_millis(9), now);
         if ends {
-            trial.whole(now);
+            trial.record_whole_answer(now);
             return None;
         }
         trial

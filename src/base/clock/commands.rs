@@ -51,9 +51,9 @@ struct Rounds {
     /// The rounds that have ended.
     ended: u64,
     /// The number of commands so far that asked for a round.
-    asked: u64,
+    commands: u64,
     /// The number of commands when the present round, or the last one, began.
-    begun: u64,
+    commands_at_start: u64,
     /// The number of commands that have had a whole round.
     served: u64,
 }
@@ -61,8 +61,8 @@ struct Rounds {
 impl Rounds {
     const NONE: Rounds = Rounds {
         ended: 0,
-        asked: 0,
-        begun: 0,
+        commands: 0,
+        commands_at_start: 0,
         served: 0,
     };
 }
@@ -104,9 +104,9 @@ impl Control {
     fn wait(&mut self, round: Round, due: Instant) -> Option<Duration> {
         let left = self.left(due);
         let rounds = self.rounds_mut(round);
-        let left = left.filter(|_| rounds.asked == rounds.begun);
+        let left = left.filter(|_| rounds.commands == rounds.commands_at_start);
         if left.is_none() {
-            rounds.begun = rounds.asked;
+            rounds.commands_at_start = rounds.commands;
         }
         left
     }
@@ -121,7 +121,7 @@ impl Control {
 pub(super) fn begin(round: Round) {
     let mut control = CONTROL.lock();
     let rounds = control.rounds_mut(round);
-    rounds.begun = rounds.asked;
+    rounds.commands_at_start = rounds.commands;
 }
 
 /// Notes that a round has ended.
@@ -129,7 +129,7 @@ pub(super) fn end(round: Round) {
     let mut control = CONTROL.lock();
     let rounds = control.rounds_mut(round);
     rounds.ended += 1;
-    rounds.served = rounds.begun;
+    rounds.served = rounds.commands_at_start;
     drop(control);
     CHANGED.notify_waiters();
 }
@@ -183,8 +183,8 @@ async fn await_round(round: Round) {
     let number = {
         let mut control = CONTROL.lock();
         let rounds = control.rounds_mut(round);
-        rounds.asked += 1;
-        rounds.asked
+        rounds.commands += 1;
+        rounds.commands
     };
     CHANGED.notify_waiters();
     loop {
@@ -248,10 +248,10 @@ mod tests {
     #[test]
     fn a_round_that_began_before_serves_no_command() {
         let (mut control, due) = (Control::NEW, Instant::now() + 60 * SECOND);
-        control.rounds_mut(Round::Lists).asked = 1;
+        control.rounds_mut(Round::Lists).commands = 1;
         assert_eq!(control.rounds_mut(Round::Lists).served, 0);
         assert_eq!(control.wait(Round::Lists, due), None);
-        assert_eq!(control.rounds_mut(Round::Lists).begun, 1);
+        assert_eq!(control.rounds_mut(Round::Lists).commands_at_start, 1);
         assert!(control.wait(Round::Lists, due).is_some());
     }
 }

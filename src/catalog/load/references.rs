@@ -23,7 +23,7 @@ pub(super) struct ReferenceReader<'c> {
     /// Texts that are known already, and are not read again.
     known: Texts,
     /// Everything that was read, or looked for in vain.
-    pub(super) found: Texts,
+    pub(super) read_texts: Texts,
     /// Those of the files that hold secrets.
     pub(super) private: BTreeSet<PathBuf>,
     /// The files with the hash of a key that somebody could guess, and no other secret.
@@ -36,7 +36,7 @@ impl<'c> ReferenceReader<'c> {
             conf,
             secrets,
             known,
-            found: Texts::new(),
+            read_texts: Texts::new(),
             private: BTreeSet::new(),
             guessable: BTreeSet::new(),
         }
@@ -49,7 +49,7 @@ impl<'c> ReferenceReader<'c> {
             .cloned()
             .unwrap_or_else(|| read_now(path, limit));
         let read = version.text.bytes(limit).map(<[u8]>::to_vec);
-        self.found.insert(path.to_owned(), version);
+        self.read_texts.insert(path.to_owned(), version);
         read
     }
 

@@ -201,7 +201,7 @@ impl<'r> CallerResolver<'_, '_, 'r> {
                     digest,
                     KeySecret {
                         key: key.clone(),
-                        until: None,
+                        expires_at: None,
                         replaced: false,
                     },
                     &scribe.key("hash"),
@@ -224,7 +224,7 @@ impl<'r> CallerResolver<'_, '_, 'r> {
                 digest,
                 KeySecret {
                     key: key.clone(),
-                    until,
+                    expires_at: until,
                     replaced: is_replaced(until, newest),
                 },
                 &scribe,

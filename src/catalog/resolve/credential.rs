@@ -17,6 +17,13 @@ use crate::signers::sigv4;
 use dialects::Protocol;
 use dialects::upstream::SignsWith;
 
+/// Whether a value must be written.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Need {
+    Required,
+    Optional,
+}
+
 impl WrittenEntry<'_, '_, '_, raw::Account> {
     /// Returns whether the account takes requests.
     pub(super) fn enabled(&self) -> bool {
@@ -52,19 +59,19 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
                     "access_key_id",
                     "AWS_ACCESS_KEY_ID",
                     written.access_key_id.as_ref(),
-                    true,
+                    Need::Required,
                 );
                 let secret_access_key = self.aws_secret(
                     "secret_access_key",
                     "AWS_SECRET_ACCESS_KEY",
                     written.secret_access_key.as_ref(),
-                    true,
+                    Need::Required,
                 );
                 let session_token = self.aws_secret(
                     "session_token",
                     "AWS_SESSION_TOKEN",
                     written.session_token.as_ref(),
-                    false,
+                    Need::Optional,
                 );
                 let (access_key_id, secret_access_key) = (access_key_id?, secret_access_key?);
                 let region = raw.region.as_deref()?;
@@ -91,11 +98,11 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
         field: &str,
         usual_variable: &str,
         written: Option<&SecretRef>,
-        required: bool,
+        need: Need,
     ) -> Option<Secret> {
         let aws = self.scribe.key("aws");
         let scribe = aws.key(field);
-        scribe.missing_if(written.is_none() && required, "is missing");
+        scribe.missing_if(written.is_none() && need == Need::Required, "is missing");
         self.secret(written?, Some(usual_variable), &scribe)
     }
 
@@ -137,7 +144,7 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
                 })
             })
         {
-            scribe.withheld(&placeholder.wrong(field, default_variable));
+            scribe.withheld(&placeholder.problem_text(field, default_variable));
             return None;
         }
         let read = |text: &str| refuse_placeholder(text).and_then(|()| read(text));
@@ -173,7 +180,7 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
         if let SecretRef::Literal(url) = written
             && let Some(placeholder) = Placeholder::detect(url.expose())
         {
-            scribe.withheld(&placeholder.wrong("proxy", Some("PROXY_URL")));
+            scribe.withheld(&placeholder.problem_text("proxy", Some("PROXY_URL")));
             return None;
         }
         let is_literal = matches!(written, SecretRef::Literal(_));

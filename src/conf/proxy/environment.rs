@@ -23,7 +23,7 @@ pub struct Proxies {
     http: Option<Arc<Proxy>>,
     exempt: Exempt,
     /// True if the variables were asked for.
-    asked: bool,
+    is_read: bool,
 }
 
 /// The warning about the environment.
@@ -54,7 +54,7 @@ impl Proxies {
             https,
             http,
             exempt,
-            asked: true,
+            is_read: true,
         };
         let none = proxies
             .is_empty()
@@ -89,7 +89,7 @@ impl Proxies {
 
     /// Returns whether `server.yaml` lets the variables decide.
     pub fn are_asked(&self) -> bool {
-        self.asked
+        self.is_read
     }
 
     /// Returns whether there are none.
@@ -104,7 +104,7 @@ impl Proxies {
             https: bare(&self.https),
             http: bare(&self.http),
             exempt: self.exempt.clone(),
-            asked: self.asked,
+            is_read: self.is_read,
         }
     }
 }
@@ -287,7 +287,7 @@ mod tests {
             read(&[]).expect("none"),
             (
                 Proxies {
-                    asked: true,
+                    is_read: true,
                     ..Proxies::default()
                 },
                 vec![Remark::NoProxy]

@@ -28,7 +28,7 @@ pub(crate) struct Report<'t> {
     pub(super) problems: RefCell<Notes>,
     pub(super) warnings: RefCell<Notes>,
     /// True if the reading stopped before the end.
-    cut: bool,
+    is_cut: bool,
     /// True if there is no tree, or no section. All further errors would only follow from that.
     hopeless: bool,
     /// The files in which a secret is written out.
@@ -40,7 +40,7 @@ pub(crate) struct Report<'t> {
 pub(super) struct Notes {
     list: Vec<(usize, Problem)>,
     /// The number of further problems, for which there was no room.
-    more: usize,
+    further_problems: usize,
 }
 
 impl<'t> Report<'t> {
@@ -57,7 +57,7 @@ impl<'t> Report<'t> {
             trees: files.iter().map(|_| OnceCell::new()).collect(),
             problems: RefCell::default(),
             warnings: RefCell::default(),
-            cut: false,
+            is_cut: false,
             hopeless: false,
             literal_secrets: RefCell::default(),
         }
@@ -80,7 +80,7 @@ impl<'t> Report<'t> {
         self.hopeless |= faults
             .iter()
             .any(|fault| fault.path.is_empty() || parts.contains(&&*fault.path));
-        self.cut |= faults.len() >= MOST_FAULTS;
+        self.is_cut |= faults.len() >= MOST_FAULTS;
         self.take(file, faults);
         if let Some(tree_cell) = self.trees.get(file).filter(|_| text.len() < LARGE) {
             tree_cell.set(tree).ok();
@@ -114,7 +114,7 @@ impl<'t> Report<'t> {
 
     /// Returns whether all further errors would only follow from those that are known.
     pub(crate) fn is_hopeless(&self) -> bool {
-        self.hopeless || self.cut
+        self.hopeless || self.is_cut
     }
 
     /// Makes a problem with the line of its place. The line must be searched for. So this is for
@@ -143,8 +143,8 @@ impl<'t> Report<'t> {
     /// Returns all errors, and all warnings.
     pub(crate) fn problems(self) -> Problems {
         let problems = self.problems.take();
-        let more = match problems.more {
-            _ if self.cut => {
+        let more = match problems.further_problems {
+            _ if self.is_cut => {
                 Some("there are more errors: Portcullis stopped reading here".to_owned())
             }
             0 => None,
@@ -156,7 +156,8 @@ impl<'t> Report<'t> {
     /// Returns all warnings.
     pub(crate) fn warnings(self) -> Vec<Problem> {
         let warnings = self.warnings.into_inner();
-        let more = (warnings.more > 0).then(|| format!("and {} more warnings", warnings.more));
+        let more = (warnings.further_problems > 0)
+            .then(|| format!("and {} more warnings", warnings.further_problems));
         warnings.in_order(more)
     }
 }
@@ -170,7 +171,7 @@ impl Notes {
         if self.has_room() {
             self.list.push((file, problem()));
         } else {
-            self.more += 1;
+            self.further_problems += 1;
         }
     }
 

@@ -108,7 +108,7 @@ impl<'t> Placeholder<'t> {
 
     /// Returns a text with the fault of the value, and the line to write instead. `usual` is the
     /// variable that usually holds it.
-    pub(crate) fn wrong(&self, field: &str, default_variable: Option<&str>) -> String {
+    pub(crate) fn problem_text(&self, field: &str, default_variable: Option<&str>) -> String {
         let message = match self {
             Self::Variable(_) | Self::Template => {
                 "is a template, which Portcullis does not fill in"
@@ -239,7 +239,7 @@ mod tests {
         let wrong = |text: &str| {
             Placeholder::detect(text)
                 .unwrap()
-                .wrong("key", Some("GROQ_API_KEY"))
+                .problem_text("key", Some("GROQ_API_KEY"))
         };
         assert_eq!(
             wrong("$MY_KEY"),

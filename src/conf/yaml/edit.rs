@@ -58,7 +58,7 @@ pub fn apply_changes(
     // Any mistake of the parts above is found here.
     let read = parse(&edited)
         .ok()
-        .filter(|(tree, faults)| faults.is_empty() && tree.same(&expected));
+        .filter(|(tree, faults)| faults.is_empty() && tree.is_same(&expected));
     let first = changes.first();
     let line = read.map(|(tree, _)| {
         first.and_then(|change| on_path(change.path(), &Path::Root, &|path| tree.line_of(path)))

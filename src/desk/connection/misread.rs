@@ -23,29 +23,29 @@ const VERSION: usize = " HTTP/1.1\r".len();
 #[derive(Debug, Default)]
 pub(super) struct HeadBytes {
     /// The beginning of the head.
-    kept: Vec<u8>,
+    first_bytes: Vec<u8>,
     /// The number of bytes that came after it.
-    more: usize,
+    later_bytes: usize,
     /// The number of lines in those bytes.
-    more_lines: usize,
+    later_lines: usize,
     /// The number of those bytes that belong to the first line.
-    more_target: usize,
+    later_target_bytes: usize,
 }
 
 impl HeadBytes {
     /// Forgets the head, since another one begins. The memory stays allocated.
     pub(super) fn clear(&mut self) {
-        self.kept.clear();
-        (self.more, self.more_lines, self.more_target) = (0, 0, 0);
+        self.first_bytes.clear();
+        (self.later_bytes, self.later_lines, self.later_target_bytes) = (0, 0, 0);
     }
 
     /// Adds bytes that were read.
     pub(super) fn note(&mut self, bytes: &[u8]) {
         let mut more = bytes;
-        if self.kept.is_empty() {
+        if self.first_bytes.is_empty() {
             let kept;
             (kept, more) = bytes.split_at(bytes.len().min(KEPT));
-            self.kept.extend_from_slice(kept);
+            self.first_bytes.extend_from_slice(kept);
         }
         if !more.is_empty() {
             self.count(more);
@@ -54,21 +54,21 @@ impl HeadBytes {
 
     /// Counts bytes that are not kept. Most heads are there at once, and have no such bytes.
     fn count(&mut self, bytes: &[u8]) {
-        if self.more_lines == 0 && !self.start().contains(&b'\n') {
-            self.more_target += memchr::memchr(b'\n', bytes).unwrap_or(bytes.len());
+        if self.later_lines == 0 && !self.start().contains(&b'\n') {
+            self.later_target_bytes += memchr::memchr(b'\n', bytes).unwrap_or(bytes.len());
         }
-        self.more += bytes.len();
-        self.more_lines += count_lines(bytes);
+        self.later_bytes += bytes.len();
+        self.later_lines += count_lines(bytes);
     }
 
     /// Returns the kept bytes, without the empty lines that may come before a head.
     fn start(&self) -> &[u8] {
         let first = self
-            .kept
+            .first_bytes
             .iter()
             .position(|byte| !matches!(byte, b'\r' | b'\n'))
-            .unwrap_or(self.kept.len());
-        self.kept.get(first..).unwrap_or_default()
+            .unwrap_or(self.first_bytes.len());
+        self.first_bytes.get(first..).unwrap_or_default()
     }
 
     /// Returns the first line, as far as it is kept.
@@ -80,7 +80,7 @@ impl HeadBytes {
     }
 
     /// Returns the method and the path, or empty texts if the first line has none.
-    pub(super) fn asked(&self) -> (&str, &str) {
+    pub(super) fn method_and_path(&self) -> (&str, &str) {
         let line = std::str::from_utf8(self.line()).unwrap_or_default();
         let mut words = line.split(' ');
         let (method, target) = (
@@ -98,7 +98,7 @@ impl HeadBytes {
 
     /// Returns the refusal that says what is wrong with the head.
     pub(super) fn fault(&self) -> Refusal {
-        let line = self.line().len() + self.more_target;
+        let line = self.line().len() + self.later_target_bytes;
         let target = line.saturating_sub(
             self.line()
                 .iter()
@@ -111,13 +111,13 @@ impl HeadBytes {
                 format!("The request's path and query are longer than {LONGEST_TARGET} bytes.");
             return Refusal::new(FailureKind::TargetTooLong, message);
         }
-        if count_lines(self.start()) + self.more_lines > FIELDS + 1 {
+        if count_lines(self.start()) + self.later_lines > FIELDS + 1 {
             return Refusal::new(
                 FailureKind::HeadersTooLarge,
                 format!("The request has more than {FIELDS} header fields."),
             );
         }
-        if self.kept.len() + self.more > LARGEST {
+        if self.first_bytes.len() + self.later_bytes > LARGEST {
             return Refusal::new(
                 FailureKind::HeadersTooLarge,
                 "The request's headers are larger than 1 MiB.",
@@ -222,7 +222,7 @@ mod tests {
         seen.clear();
         seen.note(&head("GET /v1/models?q=1 HTTP/1.1", 2));
         assert_eq!(
-            (seen.fault().kind.row().status, seen.asked()),
+            (seen.fault().kind.row().status, seen.method_and_path()),
             (400, ("GET", "/v1/models"))
         );
     }
@@ -230,7 +230,11 @@ mod tests {
     #[test]
     fn asked_things_are_shown_only_where_true() {
         let check = |line: &str, expected: (&str, &str)| {
-            assert_eq!(seen(&[line.as_bytes()]).asked(), expected, "{line}")
+            assert_eq!(
+                seen(&[line.as_bytes()]).method_and_path(),
+                expected,
+                "{line}"
+            )
         };
         check(
             "POST /v1/chat/completions?key=s3cret HTTP/1.1\r\nx",
@@ -294,7 +298,7 @@ mod tests {
         fn anything_may_come(reads in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..300), 0..5)) {
             let reads: Vec<&[u8]> = reads.iter().map(Vec::as_slice).collect();
             let seen = seen(&reads);
-            let (_, path) = seen.asked();
+            let (_, path) = seen.method_and_path();
             prop_assert!(path.is_empty() || path.starts_with('/'));
             prop_assert!([400, 414, 431].contains(&seen.fault().kind.row().status));
         }

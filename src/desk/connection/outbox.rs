@@ -14,7 +14,7 @@ pub(super) struct Outbox {
     /// It has no memory while nothing waits.
     waiting: Vec<u8>,
     /// The number of its bytes that were written.
-    written: usize,
+    written_bytes: usize,
 }
 
 impl Outbox {
@@ -53,12 +53,12 @@ impl Outbox {
     ) -> Poll<io::Result<()>> {
         while let Some(rest) = self
             .waiting
-            .get(self.written..)
+            .get(self.written_bytes..)
             .filter(|rest| !rest.is_empty())
         {
             match ready!(Pin::new(&mut *stream).poll_write(context, rest))? {
                 0 => return Poll::Ready(Err(ErrorKind::WriteZero.into())),
-                written => self.written += written,
+                written => self.written_bytes += written,
             }
         }
         self.give_back();
@@ -71,7 +71,7 @@ impl Outbox {
     }
 
     fn give_back(&mut self) {
-        self.written = 0;
+        self.written_bytes = 0;
         pool::give_back(std::mem::take(&mut self.waiting));
     }
 }

@@ -85,7 +85,7 @@ impl Desk {
             Sent {
                 body,
                 upload: Some(upload),
-                held,
+                memory: held,
             },
         ))
     }

@@ -13,23 +13,23 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 pub(super) struct ReadBuffer {
     memory: Vec<u8>,
     /// The number of bytes that were taken.
-    taken: usize,
+    taken_bytes: usize,
 }
 
 impl ReadBuffer {
     /// Returns the bytes that were not taken yet.
     pub(super) fn bytes(&self) -> &[u8] {
-        self.memory.get(self.taken..).unwrap_or_default()
+        self.memory.get(self.taken_bytes..).unwrap_or_default()
     }
 
     /// Takes so many bytes. Their memory stays until the next read.
     pub(super) fn take(&mut self, count: usize) {
-        self.taken = self.memory.len().min(self.taken + count);
+        self.taken_bytes = self.memory.len().min(self.taken_bytes + count);
     }
 
     /// Takes the bytes up to the end of the part, and returns the part.
     pub(super) fn take_part(&mut self, part: Range<usize>) -> &[u8] {
-        let start = self.taken;
+        let start = self.taken_bytes;
         self.take(part.end);
         self.memory
             .get(start + part.start..start + part.end)
@@ -53,9 +53,9 @@ impl ReadBuffer {
     }
 
     fn make_room(&mut self) {
-        if self.taken == self.memory.len() {
+        if self.taken_bytes == self.memory.len() {
             self.memory.clear();
-            self.taken = 0;
+            self.taken_bytes = 0;
         }
         if self.memory.capacity() == 0 {
             self.memory = pool::take_buffer();
@@ -63,16 +63,16 @@ impl ReadBuffer {
         if self.memory.len() < self.memory.capacity() {
             return;
         }
-        if self.taken > 0 {
-            self.memory.drain(..self.taken);
-            self.taken = 0;
+        if self.taken_bytes > 0 {
+            self.memory.drain(..self.taken_bytes);
+            self.taken_bytes = 0;
         } else {
             self.memory.reserve_exact(self.memory.len());
         }
     }
 
     fn give_back(&mut self) {
-        self.taken = 0;
+        self.taken_bytes = 0;
         pool::give_back(std::mem::take(&mut self.memory));
     }
 

@@ -20,7 +20,7 @@ const LARGEST: u64 = u64::MAX >> 1;
 pub(super) struct ChunkReader {
     state: ChunkState,
     /// The bytes of the chunk that are still to come.
-    left: u64,
+    bytes_left: u64,
     /// The bytes of the present line, or of everything after the last chunk.
     line: usize,
 }
@@ -74,9 +74,9 @@ impl ChunkReader {
         while let Some(byte) = bytes.get(read).filter(|_| self.state != ChunkState::End) {
             if self.state == ChunkState::Data {
                 let came = bytes.len() - read;
-                let taken = usize::try_from(self.left).map_or(came, |left| left.min(came));
-                self.left -= taken as u64;
-                if self.left == 0 {
+                let taken = usize::try_from(self.bytes_left).map_or(came, |left| left.min(came));
+                self.bytes_left -= taken as u64;
+                if self.bytes_left == 0 {
                     self.state = ChunkState::DataEnd;
                 }
                 return Ok(read..read + taken);
@@ -109,7 +109,7 @@ impl ChunkReader {
             }
         }
         let rest = rest.strip_prefix(b"\r\n").filter(|_| size > 0)?;
-        (self.state, self.left, self.line) = (ChunkState::Data, size, 0);
+        (self.state, self.bytes_left, self.line) = (ChunkState::Data, size, 0);
         Some(bytes.len() - rest.len())
     }
 
@@ -131,8 +131,8 @@ impl ChunkReader {
                 if self.line <= DIGITS =>
             {
                 let digit = char::from(byte).to_digit(16).unwrap_or_default();
-                self.left = (self.left << 4) | u64::from(digit);
-                if self.left > LARGEST {
+                self.bytes_left = (self.bytes_left << 4) | u64::from(digit);
+                if self.bytes_left > LARGEST {
                     return Err(BrokenChunk);
                 }
                 Ok(ChunkState::Digits)
@@ -145,7 +145,7 @@ impl ChunkReader {
             (ChunkState::Extension, other) if other != b'\n' => Ok(ChunkState::Extension),
             (ChunkState::SizeEnd, b'\n') => {
                 self.line = 0;
-                Ok(if self.left == 0 {
+                Ok(if self.bytes_left == 0 {
                     ChunkState::TrailerStart
                 } else {
                     ChunkState::Data

@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 #[derive(Default)]
 pub struct Meter {
     /// The row as it was when the exchange was admitted.
-    begun: Row,
+    admitted_row: Row,
     /// The bytes from which the prompt's tokens are estimated if they are not counted.
     prompt_bytes: u64,
     /// The time at which the request's head arrived.
@@ -33,13 +33,13 @@ pub struct Meter {
 #[derive(Default)]
 struct MeterState {
     /// The targets that are tried, or have answered: no more than two race.
-    asked: [Option<Asked>; 2],
+    tried: [Option<Asked>; 2],
     /// More of them, if the request was cut into slices that are asked for side by side.
-    more: Vec<Asked>,
+    more_tried: Vec<Asked>,
     /// True if the request was cut into slices. Then all that they used is the exchange's own.
     sums: bool,
     /// The use of the slices that were answered.
-    done: Option<Done>,
+    answered_slices: Option<Done>,
     attempts: u32,
     unused: Unused,
 }
@@ -63,7 +63,7 @@ impl Meter {
     /// Makes the meter of an exchange that begins with this row.
     pub fn new(begun: Row, prompt_bytes: u64, began: Instant) -> Meter {
         Meter {
-            begun,
+            admitted_row: begun,
             prompt_bytes,
             began: Some(began),
             ..Meter::default()
@@ -118,7 +118,7 @@ impl Meter {
         match used {
             Some(used) => progress.lock().usage = used,
             None => {
-                for slot in &mut state.asked {
+                for slot in &mut state.tried {
                     slot.take_if(|asked| asked.is_of(progress));
                 }
             }
@@ -138,11 +138,11 @@ impl MeterState {
         let last = Unused::from_trail(trail.last().map(std::slice::from_ref).unwrap_or_default());
         self.unused.add(last.tokens, last.cost);
         let first = self
-            .asked
+            .tried
             .iter_mut()
             .find_map(|slot| slot.take_if(|asked| asked.is_of(progress)));
         let asked = first.or_else(|| {
-            self.more
+            self.more_tried
                 .extract_if(.., |asked| asked.is_of(progress))
                 .next()
         });
@@ -157,7 +157,7 @@ impl MeterState {
         )) = used.zip(asked)
         {
             let cost = price.map(|price| price.cost(&used));
-            let before = self.done.take();
+            let before = self.answered_slices.take();
             let before = before.unwrap_or(Done {
                 account,
                 upstream_model,
@@ -165,7 +165,7 @@ impl MeterState {
                 cost: Some(Usd::ZERO),
             });
             let cost = before.cost.zip(cost).map(|(sum, more)| sum.plus(more));
-            self.done = Some(Done {
+            self.answered_slices = Some(Done {
                 usage: before.usage.and(used),
                 cost,
                 ..before
@@ -180,10 +180,10 @@ impl MeterState {
             price: candidate.price,
             progress: progress.clone(),
         };
-        if let Some(free) = self.asked.iter_mut().find(|slot| slot.is_none()) {
+        if let Some(free) = self.tried.iter_mut().find(|slot| slot.is_none()) {
             *free = Some(asked);
         } else {
-            self.more.push(asked);
+            self.more_tried.push(asked);
         }
     }
 }
@@ -195,15 +195,15 @@ impl Runs for Meter {
 
     fn so_far(&self) -> Row {
         let state = self.state.lock();
-        let first = state.asked.iter().flatten().next();
+        let first = state.tried.iter().flatten().next();
         let mut row = Row {
             account: first.map(|asked| asked.account.clone()),
             upstream_model: first.map(|asked| asked.upstream_model.clone()),
             attempts: state.attempts,
             total_ms: self.began.map_or(0, |began| whole_millis(began.elapsed())),
-            ..self.begun.clone()
+            ..self.admitted_row.clone()
         };
-        if let Some(done) = &state.done {
+        if let Some(done) = &state.answered_slices {
             (row.account, row.upstream_model) = (
                 Some(done.account.clone()),
                 Some(done.upstream_model.clone()),
@@ -211,7 +211,7 @@ impl Runs for Meter {
             (row.usage, row.cost) = (done.usage, done.cost);
         }
         let mut unused = state.unused;
-        for asked in state.asked.iter().flatten().chain(&state.more) {
+        for asked in state.tried.iter().flatten().chain(&state.more_tried) {
             let Some(used) = asked.progress.spent(self.prompt_bytes) else {
                 continue;
             };

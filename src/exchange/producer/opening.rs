@@ -51,7 +51,7 @@ pub(super) struct Opened {
     /// True if the answer is a refusal by the model.
     pub(super) declined: bool,
     /// The part of the budget that a buffered answer holds.
-    pub(super) held: Option<Held>,
+    pub(super) memory: Option<Held>,
 }
 
 /// The gain of an attempt whose gate is open.
@@ -66,7 +66,7 @@ pub(super) enum Gained {
 pub(super) struct WholeAnswer {
     pub(super) piece: Piece,
     pub(super) usage: Usage,
-    pub(super) kept: Vec<Kept>,
+    pub(super) thoughts: Vec<Kept>,
     pub(super) flaws: Flaws,
     pub(super) reasons: EndReasons,
     /// The attempt of a stream, until the fate of its connection is known.
@@ -151,7 +151,7 @@ impl Opening<'_> {
             attempt,
             stream,
             out: Vec::new(),
-            held,
+            memory: held,
             idle: self.candidate.timeouts.idle,
             total: self.total,
             start,
@@ -281,10 +281,10 @@ impl Opening<'_> {
             stream: self.request.envelope.stream,
             timeouts: self.candidate.timeouts,
             total: self.total,
-            fresh: false,
+            needs_new_connection: false,
         };
         for fresh in [false, true] {
-            outgoing.fresh = fresh;
+            outgoing.needs_new_connection = fresh;
             match self.send_once(&outgoing, alarm).await {
                 Err(Failure::Stale) if !fresh => self.progress.resend(),
                 Err(Failure::Stale) => self.progress.lock().sent = false,
@@ -396,7 +396,7 @@ impl Opening<'_> {
         let gained = Gained::Whole(WholeAnswer {
             piece,
             usage,
-            kept,
+            thoughts: kept,
             flaws,
             reasons,
             attempt: None,
@@ -404,7 +404,7 @@ impl Opening<'_> {
         Ok(Opened {
             gained,
             declined,
-            held: Some(held),
+            memory: Some(held),
         })
     }
 
@@ -493,7 +493,7 @@ impl Opening<'_> {
                 return Ok(Opened {
                     gained: Gained::Stream { reading, whole },
                     declined,
-                    held: None,
+                    memory: None,
                 });
             }
             if whole {
@@ -511,7 +511,7 @@ impl Opening<'_> {
                 let gained = Gained::Whole(WholeAnswer {
                     piece,
                     usage,
-                    kept,
+                    thoughts: kept,
                     flaws,
                     reasons,
                     attempt: None,
@@ -519,7 +519,7 @@ impl Opening<'_> {
                 return Ok(Opened {
                     gained,
                     declined: false,
-                    held: None,
+                    memory: None,
                 });
             }
             if reading.out.len() > self.shared.server.limits.event {

@@ -32,13 +32,22 @@ const SOON: Duration = Duration::from_millis(10);
 /// The longest pause, since not every change wakes those who wait.
 const LATE: Duration = Duration::from_secs(1);
 
+/// The role of an attempt.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Role {
+    /// No other attempt runs.
+    First,
+    /// A slow first attempt runs.
+    Hedge,
+}
+
 /// The candidate that was picked, and what its attempt begins with.
 pub(super) struct Chosen<'x> {
     candidate: &'x Candidate,
     permit: Permit,
     guard: AttemptGuard,
     outbound: Outbound,
-    held: Held,
+    memory: Held,
 }
 
 impl<'x> Producer<'x> {
@@ -72,7 +81,7 @@ impl<'x> Producer<'x> {
             && self.request.model.queue.is_some()
             && !demand.queue.is_empty();
         if !after_others && let Some(chosen) = self.pick(None)? {
-            self.start_attempt(chosen, false);
+            self.start_attempt(chosen, Role::First);
             return Ok(true);
         }
         let is_under_way = self.request.meter.is_under_way();
@@ -114,7 +123,7 @@ impl<'x> Producer<'x> {
         let line = if is_first {
             &request.demand.queue
         } else {
-            &request.demand.again
+            &request.demand.failover_queue
         };
         let ticket = if is_under_way {
             Some(line.enter_uncounted())
@@ -147,7 +156,7 @@ impl<'x> Producer<'x> {
                 freed.as_mut().enable();
             }
             if let Some(chosen) = self.pick(None)? {
-                self.start_attempt(chosen, false);
+                self.start_attempt(chosen, Role::First);
                 return Ok(true);
             }
             if !self.may_wait(is_under_way) {
@@ -229,19 +238,20 @@ impl<'x> Producer<'x> {
             let kept = self.kept_for(candidate);
             let seal = request.seal_of(&self.shared.seals, candidate);
             let thoughts = EarlierThoughts {
-                kept: &kept,
+                find_kept: &kept,
                 sealed: self.sealed(seal.as_ref()),
             };
-            let outbound = match admission::write_request(candidate, self.asking(), thoughts) {
-                Ok(outbound) => outbound,
-                // Another candidate may be less strict: an upstream that takes the caller's own
-                // format checks the request itself.
-                Err(refused) => {
-                    self.search.strike_target(candidate);
-                    self.search.note_unable(refused);
-                    continue;
-                }
-            };
+            let outbound =
+                match admission::write_request(candidate, self.callers_request(), thoughts) {
+                    Ok(outbound) => outbound,
+                    // Another candidate may be less strict: an upstream that takes the caller's own
+                    // format checks the request itself.
+                    Err(refused) => {
+                        self.search.strike_target(candidate);
+                        self.search.note_unable(refused);
+                        continue;
+                    }
+                };
             let held = self
                 .memory
                 .request
@@ -254,7 +264,7 @@ impl<'x> Producer<'x> {
                 permit,
                 guard,
                 outbound,
-                held,
+                memory: held,
             }));
         }
         Ok(None)
@@ -277,30 +287,32 @@ impl<'x> Producer<'x> {
             let kept = self.kept_for(candidate);
             let seal = request.seal_of(&self.shared.seals, candidate);
             let thoughts = EarlierThoughts {
-                kept: &kept,
+                find_kept: &kept,
                 sealed: self.sealed(seal.as_ref()),
             };
-            if let Some(refused) = admission::lasting_refusal(candidate, self.asking(), thoughts) {
+            if let Some(refused) =
+                admission::lasting_refusal(candidate, self.callers_request(), thoughts)
+            {
                 self.search.strike_target(candidate);
                 self.search.note_unable(refused);
             }
         }
     }
 
-    /// Begins an attempt.
-    pub(super) fn start_attempt(&mut self, chosen: Chosen<'x>, is_hedge: bool) {
+    /// Begins an attempt in this role.
+    pub(super) fn start_attempt(&mut self, chosen: Chosen<'x>, role: Role) {
         let Chosen {
             candidate,
             permit,
             guard,
             mut outbound,
-            held,
+            memory: held,
         } = chosen;
         if self.search.tries == 0 && self.request.model.queue.is_some() {
             self.request.demand.queue.admitted(Clock::now());
         }
         self.search.tries += 1;
-        self.asked.get_or_insert(candidate);
+        self.last_candidate.get_or_insert(candidate);
         let losses = std::mem::take(&mut outbound.losses);
         let progress = Arc::new(Progress::default());
         self.request.meter.note_attempt(candidate, &progress);
@@ -327,7 +339,7 @@ impl<'x> Producer<'x> {
         if let Some(race) = self.state.race() {
             race.add(Running {
                 attempt,
-                is_hedge,
+                is_hedge: role == Role::Hedge,
                 no_thoughts: self.no_thoughts,
                 losses,
                 end,

@@ -22,7 +22,7 @@ pub(super) struct Facts {
     /// The time until there was a connection.
     pub(super) connected: Option<Duration>,
     /// The time until the upstream began to answer.
-    pub(super) begun: Option<Duration>,
+    pub(super) begun_after: Option<Duration>,
     /// True if the whole request was sent.
     pub(super) sent: bool,
     /// True if the request was sent once more, since a connection that was used before ended.
@@ -60,7 +60,7 @@ impl Progress {
         let facts = self.lock();
         AttemptTimes {
             connect: facts.connected,
-            first_byte: facts.begun,
+            first_byte: facts.begun_after,
         }
     }
 

@@ -2,6 +2,8 @@
 //! end.
 
 use super::opening::{FailedAttempt, Gained, Opened};
+use super::pick::Role;
+use super::report::CallerGot;
 use super::state::{Declined, Running};
 use super::{Piece, Producer};
 use crate::account::failure::{Failure, NextStep};
@@ -61,7 +63,7 @@ impl<'x> Producer<'x> {
             && let Ok(Some(chosen)) = self.pick(running_candidate)
         {
             self.attempts.hedge_won = Some(false);
-            self.start_attempt(chosen, true);
+            self.start_attempt(chosen, Role::Hedge);
         }
     }
 
@@ -73,7 +75,7 @@ impl<'x> Producer<'x> {
     ) -> Result<Option<Piece>, Refusal> {
         let stream = self.request.envelope.stream;
         let (now, took) = (Clock::now(), running.attempt.began.elapsed());
-        running.attempt.progress.lock().begun = Some(took);
+        running.attempt.progress.lock().begun_after = Some(took);
         // If a stream has ended already, it must be whole before other attempts end.
         if let Gained::Stream {
             reading,
@@ -189,14 +191,14 @@ impl<'x> Producer<'x> {
         if let Some(reading) = salvage.filter(|_| !goes_on && !has_reserve) {
             return self.salvage(attempt, failure, *reading);
         }
-        self.report_failure(&failure, &mut attempt, true);
+        self.report_failure(&failure, &mut attempt, CallerGot::Nothing);
         if !goes_on && then != NextStep::AnotherTarget {
             self.stop_race();
             let refusal = self.refusal(&failure);
             return self.over(refusal);
         }
         self.search.reach = reach.unwrap_or(self.search.reach);
-        self.failures.last = Some(failure);
+        self.failures.last_failure = Some(failure);
         Ok(None)
     }
 

@@ -25,7 +25,7 @@ pub(super) struct Reading {
     /// Whole events, ready for the caller.
     pub(super) out: Vec<u8>,
     /// The part of the memory budget that the reading holds while an event is large.
-    pub(super) held: Held,
+    pub(super) memory: Held,
     pub(super) idle: Duration,
     pub(super) total: Instant,
     /// The start of the stream as it comes, while somebody wants it.
@@ -89,7 +89,8 @@ impl Reading {
     /// Counts the buffered part of an event whose end has not come yet, if it is large.
     fn hold(&mut self) -> bool {
         let buffered = self.stream.buffered() + self.out.len();
-        self.held.hold(if buffered > SMALL { buffered } else { 0 })
+        self.memory
+            .hold(if buffered > SMALL { buffered } else { 0 })
     }
 }
 

@@ -19,6 +19,13 @@ use dialects::Endpoint;
 use dialects::usage::{Source, Usage};
 use std::time::Duration;
 
+/// How much of a failed answer the caller got.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum CallerGot {
+    Nothing,
+    Part,
+}
+
 impl<'x> Producer<'x> {
     /// Returns the trail of attempts and the times of the exchange, for keys that may see them.
     pub fn trail_so_far(&self) -> Option<(String, String)> {
@@ -52,7 +59,7 @@ impl<'x> Producer<'x> {
         });
         let attempts: Vec<String> = ended.chain(last).collect();
         let queued = Some(self.queued()).filter(|queued| !queued.is_zero());
-        let own = before.own + self.own.so_far();
+        let own = before.own_time + self.own_time.so_far();
         let parts = [
             ("auth", before.auth),
             ("plan", before.plan),
@@ -68,7 +75,7 @@ impl<'x> Producer<'x> {
     }
 
     pub(super) fn no_candidate_left(&mut self) -> Refusal {
-        if let Some(failure) = self.failures.last.take() {
+        if let Some(failure) = self.failures.last_failure.take() {
             if self.search.passed.count > 0 {
                 self.attempts.not_retried.get_or_insert("nobody_fit");
             }
@@ -173,13 +180,12 @@ impl<'x> Producer<'x> {
         refusal
     }
 
-    /// Notes a failure for the account, the target and the trail. `unused` says that the caller
-    /// gets nothing of the answer.
+    /// Notes a failure for the account, the target and the trail.
     pub(super) fn report_failure(
         &mut self,
         failure: &Failure,
         attempt: &mut Try<'x>,
-        unused: bool,
+        caller_got: CallerGot,
     ) {
         let candidate = attempt.candidate;
         let (facts, retry_after) = (failure.facts(), failure.retry_after());
@@ -273,7 +279,7 @@ impl<'x> Producer<'x> {
             .progress
             .unused(self.request.answer_header.prompt_bytes, facts.maybe_billed);
         self.attempts.maybe_billed |= facts.maybe_billed || billed.is_some();
-        let unused = billed.filter(|_| unused);
+        let unused = billed.filter(|_| caller_got == CallerGot::Nothing);
         self.note(attempt, facts.name, facts.status, unused);
         if let Some(tried) = self.attempts.trail.last_mut() {
             tried.detail = detail;

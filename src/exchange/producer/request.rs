@@ -108,7 +108,7 @@ pub struct Sent {
     /// The form, if it is one.
     pub upload: Option<Upload>,
     /// The part of the budget that they hold.
-    pub held: Held,
+    pub memory: Held,
 }
 
 impl Sent {
@@ -117,7 +117,7 @@ impl Sent {
         Sent {
             body,
             upload: None,
-            held,
+            memory: held,
         }
     }
 }

@@ -32,11 +32,11 @@ const SIDE_BY_SIDE: usize = 8;
 
 /// The slices of a request.
 pub struct Slices {
-    cut: dialects::Slices,
+    parts: dialects::Slices,
     /// The requests for those that were asked for.
     requests: Vec<OnceLock<Request>>,
     /// The part of the budget that these requests hold.
-    held: Held,
+    memory: Held,
 }
 
 /// The state of the slices, if the request was cut into some.
@@ -56,14 +56,14 @@ pub(super) struct Sliced<'x> {
 #[derive(Default)]
 struct Ended<'x> {
     /// The number of slices that were begun.
-    begun: usize,
+    begun_slices: usize,
     /// The answers, and the part of the budget that each holds.
     answers: Vec<(usize, Answer, Option<Held>)>,
     usage: Usage,
     cost: Usd,
     is_unpriced: bool,
     queued: Duration,
-    asked: Option<&'x Candidate>,
+    last_candidate: Option<&'x Candidate>,
     attempts: Attempts,
     served: Served,
 }
@@ -74,7 +74,7 @@ struct SliceRunner<'x> {
     slices: &'x Slices,
     shared: &'x Backends,
     whole: &'x Request,
-    own: &'x OwnTime,
+    own_time: &'x OwnTime,
     began: Instant,
 }
 
@@ -97,16 +97,16 @@ impl Request {
                 .unwrap_or(0);
         let room = cut.count().saturating_mul(each).saturating_add(bodies);
         let held = sent
-            .held
+            .memory
             .hold_separately(room)
             .ok_or_else(Refusal::no_room)?;
         let requests = std::iter::repeat_with(OnceLock::new)
             .take(cut.count())
             .collect();
         Ok(Some(Box::new(Slices {
-            cut,
+            parts: cut,
             requests,
-            held,
+            memory: held,
         })))
     }
 
@@ -147,7 +147,7 @@ impl<'x> SliceRunner<'x> {
         lane: &mut Option<Producer<'x>>,
         ended: &Lock<Ended<'x>>,
     ) -> Result<(), Refusal> {
-        let cut = &self.slices.cut;
+        let cut = &self.slices.parts;
         loop {
             let index = ended.lock().take_next();
             if index >= cut.count() {
@@ -164,9 +164,9 @@ impl<'x> SliceRunner<'x> {
     /// Makes the producer of a slice.
     fn slice_producer(self, index: usize) -> Result<Producer<'x>, Refusal> {
         let Slices {
-            cut,
+            parts: cut,
             requests,
-            held,
+            memory: held,
         } = self.slices;
         let held = held.hold_separately(0).ok_or_else(Refusal::no_room)?;
         let body = cut.write(index);
@@ -178,7 +178,7 @@ impl<'x> SliceRunner<'x> {
         let sent = Sent::body(body, held);
         Ok(Producer {
             began: self.began,
-            ..Producer::new(self.shared, request, sent, self.own)
+            ..Producer::new(self.shared, request, sent, self.own_time)
         })
     }
 }
@@ -248,11 +248,11 @@ impl<'x> Producer<'x> {
 
     /// Asks for all slices, some side by side, until one has failed or all are answered.
     async fn ask_slices(&mut self, slices: &'x Slices) -> Result<(), Refusal> {
-        let lane_count = self.side_by_side().min(slices.cut.count());
+        let lane_count = self.side_by_side().min(slices.parts.count());
         let Producer {
             shared,
             request,
-            own,
+            own_time: own,
             began,
             ..
         } = *self;
@@ -260,7 +260,7 @@ impl<'x> Producer<'x> {
             slices,
             shared,
             whole: request,
-            own,
+            own_time: own,
             began,
         };
         let Sliced { lanes, ended, .. } = &mut self.sliced;
@@ -319,7 +319,7 @@ impl<'x> Producer<'x> {
         self.usage = ended.usage;
         self.sliced.cost = Some(Some(ended.cost).filter(|_| !ended.is_unpriced));
         self.queued = ended.queued;
-        self.asked = ended.asked;
+        self.last_candidate = ended.last_candidate;
         self.attempts = std::mem::take(&mut ended.attempts);
         self.served = std::mem::take(&mut ended.served);
         self.state = ProducerState::Over(None);
@@ -329,8 +329,8 @@ impl<'x> Producer<'x> {
 impl<'x> Ended<'x> {
     /// Returns the place of the next slice.
     fn take_next(&mut self) -> usize {
-        self.begun += 1;
-        self.begun - 1
+        self.begun_slices += 1;
+        self.begun_slices - 1
     }
 
     /// Takes over what is known of a slice, and its answer.
@@ -343,7 +343,7 @@ impl<'x> Ended<'x> {
             self.cost = self.cost.plus(cost.unwrap_or_default());
         }
         self.queued = self.queued.max(slice.queued());
-        self.asked = self.asked.or(slice.asked);
+        self.last_candidate = self.last_candidate.or(slice.last_candidate);
         let (attempts, served) = slice.outcome();
         attempts
             .trail

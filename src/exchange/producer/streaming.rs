@@ -2,6 +2,7 @@
 
 use super::opening::WholeAnswer;
 use super::reading::Reading;
+use super::report::CallerGot;
 use super::state::{ProducerState, Streaming, Try};
 use super::{Piece, Producer};
 use crate::account::failure::Failure;
@@ -82,7 +83,7 @@ impl<'x> Producer<'x> {
                 return Ok(WholeAnswer {
                     piece: Piece::End(out.into()),
                     usage,
-                    kept,
+                    thoughts: kept,
                     flaws,
                     reasons,
                     attempt: Some(attempt),
@@ -104,7 +105,7 @@ impl<'x> Producer<'x> {
     ) -> Result<Option<Piece>, Refusal> {
         (self.usage, self.shown_so_far) = (reading.stream.usage_so_far(), reading.stream.so_far());
         self.measure();
-        self.report_failure(&failure, &mut attempt, false);
+        self.report_failure(&failure, &mut attempt, CallerGot::Part);
         self.stop_race();
         self.commit(ProducerState::Over(None));
         let events = std::mem::take(&mut reading.out);

@@ -91,7 +91,7 @@ impl Producer<'_> {
             // only then.
             let seal = self.request.seal_of(&self.shared.seals, candidate);
             let thoughts = EarlierThoughts {
-                kept: &|call| {
+                find_kept: &|call| {
                     let (vault, key) = (&self.shared.vault, &self.request.rights.key);
                     let found = vault.find(key, family, call, Clock::now());
                     if found.is_none() {
@@ -101,7 +101,11 @@ impl Producer<'_> {
                 },
                 sealed: self.sealed(seal.as_ref()),
             };
-            drop(admission::write_request(candidate, self.asking(), thoughts));
+            drop(admission::write_request(
+                candidate,
+                self.callers_request(),
+                thoughts,
+            ));
         }
         missing.into_inner()
     }

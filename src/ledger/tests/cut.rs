@@ -223,7 +223,7 @@ fn cut_things_are_told_apart_from_limits() {
     drop((streams, ledger));
     let next = folder.open();
     let sums = |past: &[Past], cut: bool| {
-        let of = past.iter().filter(|past| past.cut == cut);
+        let of = past.iter().filter(|past| past.is_taken_over == cut);
         of.fold((0, 0, 0), |sums, past| {
             (
                 sums.0 + past.requests,
@@ -240,7 +240,7 @@ fn cut_things_are_told_apart_from_limits() {
     );
     assert!(
         past.iter()
-            .filter(|past| !past.cut)
+            .filter(|past| !past.is_taken_over)
             .all(|past| past.tokens == 15 * past.requests),
         "{past:?}"
     );

@@ -40,7 +40,7 @@ impl Limited {
     }
 
     pub(super) fn counts(&self) -> Counts {
-        self.registry.scopes()[0].own(calendar::now_millis())
+        self.registry.scopes()[0].own_counts(calendar::now_millis())
     }
 
     /// As the gateway does it: counted, settled, written.

@@ -17,7 +17,7 @@ impl Writer {
     pub(super) fn write_running(&mut self, sink: &Sink) -> bool {
         self.next_running_write = Instant::now() + RUNNING_INTERVAL;
         if sink.running.is_empty() {
-            self.written.clear();
+            self.written_uses.clear();
             return true;
         }
         if !self.is_in_place(sink) {
@@ -35,24 +35,24 @@ impl Writer {
         let changed: Vec<(u64, Row)> = running
             .iter()
             .map(|(number, runs)| (*number, runs.so_far()))
-            .filter(|(number, row)| self.written.get(number) != Some(&so_far(row)))
+            .filter(|(number, row)| self.written_uses.get(number) != Some(&so_far(row)))
             .collect();
         let mut known: HashMap<u64, SoFar> = running
             .iter()
-            .filter_map(|(number, _)| Some((*number, *self.written.get(number)?)))
+            .filter_map(|(number, _)| Some((*number, *self.written_uses.get(number)?)))
             .collect();
         let Some(book) = self.book.as_mut().filter(|_| !changed.is_empty()) else {
-            self.written = known;
+            self.written_uses = known;
             return true;
         };
         match book.write_running(&self.process, &changed) {
             Ok(()) => {
                 known.extend(changed.iter().map(|(number, row)| (*number, so_far(row))));
-                self.written = known;
+                self.written_uses = known;
                 true
             }
             // Another program locks the file, likely for a moment only.
-            Err(why) if why.busy => {
+            Err(why) if why.is_locked => {
                 self.next_running_write = Instant::now() + STEP_PAUSE;
                 true
             }

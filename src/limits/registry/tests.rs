@@ -37,7 +37,7 @@ fn past(at: u64, key: &str, model: &str, tokens: u64) -> Past {
         tokens,
         usd: Usd(tokens),
         unpriced: 0,
-        cut: false,
+        is_taken_over: false,
     }
 }
 
@@ -84,11 +84,11 @@ fn scopes_are_for_what_has_limits_and_outlive_catalogs() {
     // A changed limit goes on with what is counted, and asks nobody for it.
     let ask = Ask::exact(10, Usd(0));
     let held = take_reservation(&of_first[prod.index].bounds(prod, 1), ask, NOW, 1).unwrap();
-    of_first[prod.index].used.touch(NOW);
+    of_first[prod.index].last_used.touch(NOW);
     let second = limited(2);
     let of_second = registry.adopt(&second, &mut || unreachable!("no scope is new"));
     let prod = key(&second, "acme/prod");
-    assert_eq!(of_second[prod.index].used.last_used_at(), Some(NOW));
+    assert_eq!(of_second[prod.index].last_used.last_used_at(), Some(NOW));
     drop((first, of_first));
     let another = take_reservation(&of_second[prod.index].bounds(prod, 1), ask, NOW, 1).unwrap();
     assert!(take_reservation(&of_second[prod.index].bounds(prod, 1), ask, NOW, 1).is_err());
@@ -147,7 +147,8 @@ fn a_new_scope_begins_with_what_was_used_before() {
             .iter()
             .chain(key)
             .chain(models.iter().map(|(_, scope)| scope));
-        all.map(|scope| scope.own(NOW)).collect::<Vec<Counts>>()
+        all.map(|scope| scope.own_counts(NOW))
+            .collect::<Vec<Counts>>()
     };
     let told = |counts: &Counts| {
         (
@@ -202,7 +203,7 @@ fn a_key_of_two_secrets_counts_as_one() {
     ));
     let scopes = registry.adopt(&catalog, &mut Vec::new);
     assert_eq!((scopes.len(), registry.scopes().len()), (1, 1));
-    let used = &scopes[0].used;
+    let used = &scopes[0].last_used;
     assert_eq!((used.last_used_at(), used.old_hash_uses()), (None, 0));
     used.touch(NOW);
     used.touch(NOW - 1);
@@ -240,7 +241,7 @@ fn a_keys_last_use_is_known_behind_any_rows() {
         ids.chars()
             .map(|id| {
                 scopes[key(&catalog, &format!("acme/k{id}")).index]
-                    .used
+                    .last_used
                     .clone()
             })
             .collect::<Vec<_>>()

@@ -35,7 +35,7 @@ struct Sheet {
     date: u64,
     sums: Sums,
     /// The other dates. Those that were changed last are at the end.
-    others: Vec<Other>,
+    other_dates: Vec<Other>,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -85,7 +85,7 @@ impl Dates {
         let days = Sheet {
             date: day,
             sums: today,
-            others: Vec::new(),
+            other_dates: Vec::new(),
         };
         let this_month = Sums {
             usd,
@@ -97,7 +97,7 @@ impl Dates {
             months: Sheet {
                 date: month.first,
                 sums: this_month,
-                others: Vec::new(),
+                other_dates: Vec::new(),
             },
         }
     }
@@ -129,7 +129,7 @@ impl Dates {
             // What it costs is perhaps known only when it is over.
             let is_used = self
                 .days
-                .others
+                .other_dates
                 .iter()
                 .any(|other| self.is_this_month(other.date));
             self.month = Month::containing(day);
@@ -185,7 +185,7 @@ impl Dates {
 impl Sheet {
     /// Returns what counts for the present date.
     fn counted(&self) -> Sums {
-        self.others
+        self.other_dates
             .iter()
             .filter(|other| other.counts)
             .fold(self.sums, |sums, other| sums.and(other.sums))
@@ -195,7 +195,7 @@ impl Sheet {
     fn turn(&mut self, to: u64, keep: bool) {
         let from = std::mem::replace(&mut self.date, to);
         if keep {
-            self.others.push(Other {
+            self.other_dates.push(Other {
                 date: from,
                 sums: self.sums,
                 counts: false,
@@ -204,7 +204,7 @@ impl Sheet {
         self.sums = self.take(to).sums;
         // Time went back: what is dated later was used already. Or it went on: then that was
         // another day's.
-        self.others
+        self.other_dates
             .iter_mut()
             .for_each(|other| other.counts = to < from && other.date > to);
         self.forget_oldest();
@@ -217,7 +217,7 @@ impl Sheet {
             return;
         }
         let before = self.take(date);
-        self.others.push(Other {
+        self.other_dates.push(Other {
             date,
             sums: before.sums.and(sums),
             counts: before.counts || counts,
@@ -227,7 +227,7 @@ impl Sheet {
 
     fn replace(&mut self, date: u64, old: Sums, by: Sums) {
         let other = self
-            .others
+            .other_dates
             .iter_mut()
             .find(|other| other.date == date)
             .map(|other| &mut other.sums);
@@ -242,14 +242,15 @@ impl Sheet {
 
     /// Takes a date out of the others, with nothing if it is not there.
     fn take(&mut self, date: u64) -> Other {
-        let known = self.others.iter().position(|other| other.date == date);
+        let known = self.other_dates.iter().position(|other| other.date == date);
         known
-            .map(|index| self.others.remove(index))
+            .map(|index| self.other_dates.remove(index))
             .unwrap_or_default()
     }
 
     fn forget_oldest(&mut self) {
-        let kept_count = self.others.len().min(REMEMBERED);
-        self.others.drain(..self.others.len() - kept_count);
+        let kept_count = self.other_dates.len().min(REMEMBERED);
+        self.other_dates
+            .drain(..self.other_dates.len() - kept_count);
     }
 }

@@ -261,7 +261,7 @@ impl Watch {
                 now
             }) + SHRINK_WAIT;
             if now < taken_at {
-                self.live.reloads.status.lock().held = Some(loss);
+                self.live.reloads.status.lock().hold_reason = Some(loss);
                 return Some(Wait::UntilClock(taken_at));
             }
             log::warn!(
@@ -391,7 +391,7 @@ impl Watch {
     /// followed too: one of them may be the one that mends an error.
     fn finish_decision(&mut self, read_texts: &Texts, whole: &WholeTexts, decision: Decision) {
         self.shrink_seen_at = None;
-        self.live.reloads.status.lock().held = None;
+        self.live.reloads.status.lock().hold_reason = None;
         self.named = read_texts
             .keys()
             .filter(|path| !is_source(&self.dir, path))

@@ -118,8 +118,12 @@ pub(super) async fn limits_page(live: &Live, store: Option<&Store>, query: &str)
         "this instance"
     };
     let now = calendar::now_millis();
-    let counts =
-        of_all.unwrap_or_else(|| bounds.iter().map(|bound| bound.scope.own(now)).collect());
+    let counts = of_all.unwrap_or_else(|| {
+        bounds
+            .iter()
+            .map(|bound| bound.scope.own_counts(now))
+            .collect()
+    });
     let reports: Vec<_> = bounds
         .iter()
         .zip(&counts)

@@ -34,7 +34,7 @@ const RECENT_AGE: Duration = Duration::from_secs(2);
 /// The cache between two answers about the files: texts of some bytes, and no catalog.
 pub(super) struct KeptMarks {
     permits: Arc<Semaphore>,
-    kept: Arc<Lock<KnownDisk>>,
+    known: Arc<Lock<KnownDisk>>,
 }
 
 /// The content of the files, compared with the catalog of this generation.
@@ -44,7 +44,7 @@ impl Default for KeptMarks {
     fn default() -> Self {
         KeptMarks {
             permits: Arc::new(Semaphore::new(MAX_ANSWERS)),
-            kept: Arc::default(),
+            known: Arc::default(),
         }
     }
 }
@@ -59,7 +59,7 @@ impl Pages {
         let (books, backends, kept) = (
             self.books.clone(),
             self.backends.clone(),
-            self.catalogs.kept.clone(),
+            self.catalogs.known.clone(),
         );
         // The slot is held until the answer is sent, or until it is made if its reader has left.
         let made = tokio::task::spawn_blocking(move || {

@@ -27,16 +27,16 @@ pub fn metrics_text(books: &Books, store: Option<&Store>) -> String {
             .get_or_create(&[("model", Some(model.label().clone()))])
             .inc_by(waiting);
     }
-    metrics.catalog.old_hashes.clear();
+    metrics.catalog.old_hash_uses.clear();
     for key in &snapshot.catalog.rotating {
         let uses = snapshot
             .scopes
             .get(key.index)
-            .map(|scopes| scopes.used.old_hash_uses())
+            .map(|scopes| scopes.last_used.old_hash_uses())
             .unwrap_or_default();
         metrics
             .catalog
-            .old_hashes
+            .old_hash_uses
             .get_or_create(&[("key", Some(key.id.clone()))])
             .inc_by(uses);
     }
@@ -49,7 +49,7 @@ pub fn metrics_text(books: &Books, store: Option<&Store>) -> String {
         .map(|waiting| now.saturating_duration_since(waiting.since));
     metrics
         .catalog
-        .edit_waits
+        .waiting_seconds
         .set(waits.unwrap_or_default().as_secs_f64());
     metrics
         .process
@@ -66,7 +66,10 @@ pub fn metrics_text(books: &Books, store: Option<&Store>) -> String {
     for (counter, count) in [
         (&metrics.stores.ledger_rows, ledger.rows),
         (&metrics.stores.ledger_dropped, ledger.dropped),
-        (&metrics.process.lacks, books.descriptors.lacks()),
+        (
+            &metrics.process.descriptors_lacking,
+            books.descriptors.lacks(),
+        ),
     ] {
         counter.inc_by(count.saturating_sub(counter.get()));
     }
@@ -181,7 +184,7 @@ fn read_limits(books: &Books) {
         {
             let (level, caller) = (bound.scope.level, &key.caller.id);
             for (kind, used, limit) in bound
-                .used(&bound.scope.own(now))
+                .used_amounts(&bound.scope.own_counts(now))
                 .filter(|(_, _, limit)| *limit > 0)
             {
                 let share = used as f64 / limit as f64;

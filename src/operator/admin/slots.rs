@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 /// All places of the listener.
 pub(super) struct ConnectionSlots {
     max_connections: usize,
-    taken: Lock<Taken>,
+    state: Lock<Taken>,
 }
 
 #[derive(Default)]
@@ -34,7 +34,7 @@ impl ConnectionSlots {
     pub(super) fn new(max_connections: usize) -> Arc<Self> {
         Arc::new(Self {
             max_connections,
-            taken: Lock::default(),
+            state: Lock::default(),
         })
     }
 
@@ -42,7 +42,7 @@ impl ConnectionSlots {
     /// ends when the connection has to go. Returns `None` if all connections are busy.
     pub(super) fn take(self: &Arc<Self>) -> Option<(Connected, oneshot::Receiver<()>)> {
         let (leave, leaving) = oneshot::channel();
-        let mut taken = self.taken.lock();
+        let mut taken = self.state.lock();
         if taken.count >= self.max_connections {
             // The old connection gives its place back only when it is polled next. Until then there
             // is one more than the most.
@@ -66,7 +66,7 @@ impl Connected {
     /// Notes that a head has come. Returns whether it came in time, that is, before the place was
     /// given to another connection.
     pub(super) fn mark_busy(&self) -> bool {
-        let mut taken = self.slots.taken.lock();
+        let mut taken = self.slots.state.lock();
         let index = taken
             .idle
             .iter()
@@ -78,7 +78,7 @@ impl Connected {
 
 impl Drop for Connected {
     fn drop(&mut self) {
-        let mut taken = self.slots.taken.lock();
+        let mut taken = self.slots.state.lock();
         taken.count = taken.count.saturating_sub(1);
         taken.idle.retain(|(number, _)| *number != self.number);
     }
@@ -108,6 +108,6 @@ mod tests {
         all.remove(1);
         assert!(places.take().is_some());
         drop((all, fourth));
-        assert_eq!(places.taken.lock().count, 0);
+        assert_eq!(places.state.lock().count, 0);
     }
 }

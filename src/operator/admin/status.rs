@@ -186,7 +186,10 @@ fn catalog_report(
     now: Instant,
     clock: SystemTime,
 ) -> CatalogReport {
-    let live::ReloadStatus { refused, held } = pages.books.live.reloads.status();
+    let live::ReloadStatus {
+        refused,
+        hold_reason: held,
+    } = pages.books.live.reloads.status();
     let served = &snapshot.catalog;
     CatalogReport {
         accounts: served.accounts().len(),
@@ -275,7 +278,7 @@ fn name_in_folder(pages: &Pages, path: &Path) -> String {
 /// Lists the keys that were ever used, as far as is known. The key that was used last comes first.
 fn key_reports(snapshot: &Snapshot) -> Vec<KeyReport> {
     let used = snapshot.catalog.keys().filter_map(|key| {
-        let used = &snapshot.scopes.get(key.index)?.used;
+        let used = &snapshot.scopes.get(key.index)?.last_used;
         Some((used.last_used_at()?, key, used.old_hash_at()))
     });
     let mut used: Vec<_> = used.collect();

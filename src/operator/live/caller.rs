@@ -47,7 +47,7 @@ pub(in crate::operator) async fn describe_caller(
         .iter()
         .filter_map(|key| Some(snapshot.scopes.get(key.index)?.every(&***key)))
         .flatten()
-        .filter(|bound| bound.each().next().is_some())
+        .filter(|bound| bound.limit_amounts().next().is_some())
         .collect();
     bounds.sort_by(|a, b| a.scope.name.cmp(&b.scope.name));
     bounds.dedup_by(|a, b| Arc::ptr_eq(a.scope, b.scope));
@@ -69,8 +69,12 @@ pub(in crate::operator) async fn describe_caller(
     } else {
         "this instance"
     };
-    let counts =
-        of_all.unwrap_or_else(|| bounds.iter().map(|bound| bound.scope.own(now)).collect());
+    let counts = of_all.unwrap_or_else(|| {
+        bounds
+            .iter()
+            .map(|bound| bound.scope.own_counts(now))
+            .collect()
+    });
     let half = (MAX_ANSWER_BYTES - FRAME_BYTES).saturating_sub(id.len() * 6) / 2;
     let keys = take_fitting(keys.iter().map(|key| describe_key(&snapshot, key)), half);
     let reports = bounds
@@ -96,7 +100,7 @@ fn describe_key(snapshot: &Snapshot, key: &Key) -> Value {
         "id": key.id,
         "enabled": key.enabled && key.caller.enabled,
         "expires": expires,
-        "last_used": snapshot.scopes.get(key.index).and_then(|scopes| scopes.used.last_used_at()).map(format_time),
+        "last_used": snapshot.scopes.get(key.index).and_then(|scopes| scopes.last_used.last_used_at()).map(format_time),
         "models": model_globs(&key.permissions),
     })
 }

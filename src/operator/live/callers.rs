@@ -120,7 +120,7 @@ impl CallerRow {
             let scopes = |key: &Arc<Key>| context.snapshot.scopes.get(key.index);
             let last = keys
                 .iter()
-                .filter_map(|key| scopes(key)?.used.last_used_at())
+                .filter_map(|key| scopes(key)?.last_used.last_used_at())
                 .max();
             to_json(&LiveCaller {
                 id: &self.id,
@@ -147,8 +147,8 @@ fn tightest_limit(keys: &[Arc<Key>], snapshot: &Snapshot, now: u64) -> Option<Li
             if number > 0 && bound.scope.level == Level::Caller {
                 continue;
             }
-            let counts = bound.scope.own(now);
-            for (kind, used, limit) in bound.used(&counts) {
+            let counts = bound.scope.own_counts(now);
+            for (kind, used, limit) in bound.used_amounts(&counts) {
                 let ratio = if limit == 0 {
                     1.0
                 } else {

@@ -48,7 +48,10 @@ struct ShownChange {
 /// Writes the section.
 pub(super) fn configuration_section(page: &LivePage, snapshot: &Snapshot, now: Instant) -> String {
     let (reloads, served) = (&page.books.live.reloads, &snapshot.catalog);
-    let ReloadStatus { refused, held } = reloads.status();
+    let ReloadStatus {
+        refused,
+        hold_reason: held,
+    } = reloads.status();
     let folder = reloads.folder();
     let name = |path: &Path| file_name(folder, path);
     let refusal = refused.map(|refused| ShownRefusal {

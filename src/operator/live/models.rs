@@ -422,7 +422,7 @@ impl<'r> ShownTarget<'r> {
                 account_state: *state,
                 account_reason: *reason,
                 since: present.since.map(time),
-                for_ms: present.until.map(until),
+                for_ms: present.lasts_until.map(until),
             },
             behind_for_ms: status.and_then(|status| status.behind).map(until),
             in_flight: account.state.in_flight(),

@@ -36,7 +36,7 @@ struct AskedAccount<'l> {
 struct SearchText<'q> {
     text: &'q str,
     /// The text as it stands in a line.
-    written: Vec<u8>,
+    quoted: Vec<u8>,
     /// The hash of an end user with this name.
     hash: String,
 }
@@ -47,7 +47,7 @@ impl<'q> SearchText<'q> {
         dialects::wire::json::escape_into(text, &mut written);
         SearchText {
             text,
-            written,
+            quoted: written,
             hash: end_user_hash(text),
         }
     }
@@ -56,7 +56,7 @@ impl<'q> SearchText<'q> {
     fn is_in(&self, line: &[u8]) -> bool {
         let has = |text: &[u8]| memchr::memmem::find(line, text).is_some();
         // Few lines have the text anywhere, so few are read.
-        if !has(&self.written) && !has(self.hash.as_bytes()) {
+        if !has(&self.quoted) && !has(self.hash.as_bytes()) {
             return false;
         }
         let Ok(line) = serde_json::from_slice::<Findable<'_>>(line) else {

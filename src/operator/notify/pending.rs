@@ -22,7 +22,7 @@ const MAX_ENDED: usize = 1_000;
 #[derive(Default)]
 pub(super) struct Pending {
     /// The problems at the last look.
-    now: BTreeMap<FindingName, Known>,
+    last_problems: BTreeMap<FindingName, Known>,
     /// The problems that the receiver believes to last, and how bad it believes them to be.
     reported: BTreeMap<FindingName, Severity>,
     /// The problems that have ended since: since when they lasted, and until when.
@@ -51,14 +51,15 @@ impl Pending {
             (one.finding.name(), known)
         });
         let present: BTreeMap<FindingName, Known> = present.collect();
-        for (name, gone) in std::mem::replace(&mut self.now, present) {
-            if !self.now.contains_key(&name) && self.ended.len() < MAX_ENDED {
+        for (name, gone) in std::mem::replace(&mut self.last_problems, present) {
+            if !self.last_problems.contains_key(&name) && self.ended.len() < MAX_ENDED {
                 self.ended.insert(name, (gone.since, now));
             }
         }
         // What is back, and was believed to last, has not changed for the receiver.
-        self.ended
-            .retain(|name, _| !(self.reported.contains_key(name) && self.now.contains_key(name)));
+        self.ended.retain(|name, _| {
+            !(self.reported.contains_key(name) && self.last_problems.contains_key(name))
+        });
     }
 
     /// Returns the notice to send now, as JSON, if there is news and it is time.
@@ -77,7 +78,7 @@ impl Pending {
             return None;
         }
         // A problem that has become worse is sent again.
-        let news = self.now.iter().filter(|(name, known)| {
+        let news = self.last_problems.iter().filter(|(name, known)| {
             let reported = self.reported.get(*name);
             reported.is_none_or(|reported| known.severity < *reported)
         });
@@ -109,7 +110,7 @@ impl Pending {
         if is_taken {
             self.failures = 0;
             self.reported = self
-                .now
+                .last_problems
                 .iter()
                 .map(|(name, known)| (name.clone(), known.severity))
                 .collect();

@@ -56,7 +56,7 @@ pub struct CatalogFacts {
     /// The refusal that stands: its time and its reasons.
     pub refused: Option<(u64, Vec<String>)>,
     /// The entries that a held change takes away.
-    pub held: Option<String>,
+    pub held_loss: Option<String>,
     /// The files that are written without an end, and the time since which they are.
     pub endless: Option<(u64, Vec<String>)>,
 }

@@ -44,7 +44,7 @@ pub struct FailureMemory {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Standing {
     /// The number of all failures when this was written.
-    seen: u64,
+    all_failures: u64,
     /// The requests of the minutes before the last failure, and how many of them failed. Both are 0
     /// if another rule reports these failures.
     requests: u64,
@@ -129,7 +129,7 @@ impl FailureMemory {
     /// Notes that another rule reports all failures until now.
     fn excuse(&mut self, name: &(Option<Arc<str>>, Fault), seen: u64) {
         let excused = Standing {
-            seen,
+            all_failures: seen,
             requests: 0,
             failed: 0,
             severity: Severity::Warning,
@@ -152,8 +152,8 @@ fn judge_subject(
     );
     let is_many = requests >= MIN_REQUESTS && failed.saturating_mul(20) > requests;
     // Of the rest of the gateway, what failed at a model with a problem of its own is no news.
-    let is_news = failed > 0 && before.is_none_or(|before| before.seen != known.total);
-    if known.last.is_none() || is_over(&known, now) {
+    let is_news = failed > 0 && before.is_none_or(|before| before.all_failures != known.total);
+    if known.last_failed_at.is_none() || is_over(&known, now) {
         return None;
     }
     // No further request is needed to know that a caller has gone.
@@ -168,7 +168,7 @@ fn judge_subject(
         Severity::Warning
     };
     let present = Standing {
-        seen: known.total,
+        all_failures: known.total,
         requests,
         failed,
         severity,
@@ -202,7 +202,7 @@ impl Standing {
     ) -> FailureSummary {
         let known = recent.fault(fault);
         let age = failure_age(&known, now);
-        let is_severe = known.good == 0 || age < FRESH_AGE;
+        let is_severe = known.successes_since == 0 || age < FRESH_AGE;
         FailureSummary {
             model,
             requests: self.requests,
@@ -220,7 +220,9 @@ impl Standing {
 
 /// Returns the milliseconds since the last failure.
 fn failure_age(fault: &FaultCount, now: u64) -> u64 {
-    fault.last.map_or(u64::MAX, |last| now.saturating_sub(last))
+    fault
+        .last_failed_at
+        .map_or(u64::MAX, |last| now.saturating_sub(last))
 }
 
 /// Returns whether there were failures, and enough was answered since to show that they are over.
@@ -228,15 +230,15 @@ fn is_over(fault: &FaultCount, now: u64) -> bool {
     let is_answering = fault
         .good_since
         .is_some_and(|since| now.saturating_sub(since) >= ANSWERING_TIME);
-    fault.last.is_some()
+    fault.last_failed_at.is_some()
         && failure_age(fault, now) >= FRESH_AGE
-        && (fault.good >= ENOUGH_ANSWERS || is_answering)
+        && (fault.successes_since >= ENOUGH_ANSWERS || is_answering)
 }
 
 /// Says what happened since the last failure.
 fn what_came_since(fault: &FaultCount, now: u64) -> String {
     let ago = duration_text(failure_age(fault, now));
-    match (fault.asked, fault.good) {
+    match (fault.requests_since, fault.successes_since) {
         (0, _) => format!("last failed {ago} ago, nothing asked since"),
         (_, 0) => format!("last failed {ago} ago, no answer since"),
         (_, good) => format!(

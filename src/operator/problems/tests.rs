@@ -137,7 +137,7 @@ fn a_change_that_is_held_or_has_no_end() {
             "after {age} ms"
         );
     }
-    facts.catalog.held = Some("removes 2 of 3 accounts".to_owned());
+    facts.catalog.held_loss = Some("removes 2 of 3 accounts".to_owned());
     assert!(says(Rule::ChangeHeld, &facts).contains("removes 2 of 3 accounts"));
 }
 
@@ -496,7 +496,7 @@ fn only_without_other_faults_is_all_well() {
 fn failing_now() -> FaultCounts {
     let fault = FaultCount {
         total: 1,
-        last: Some(NOW),
+        last_failed_at: Some(NOW),
         ..FaultCount::default()
     };
     FaultCounts {
@@ -519,9 +519,9 @@ fn look(
     let at = |second: u64| NOW + second * SECOND;
     let fault = FaultCount {
         total: last + 1,
-        last: Some(at(last)),
-        asked: good.0,
-        good: good.0,
+        last_failed_at: Some(at(last)),
+        requests_since: good.0,
+        successes_since: good.0,
         good_since: (good.0 > 0).then_some(at(good.1)),
     };
     let faults = FaultCounts {

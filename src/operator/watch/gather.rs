@@ -187,7 +187,7 @@ fn catalog_facts(live: &Live, clocks: ClockReadings) -> CatalogFacts {
     let since = endless.iter().map(|(_, since)| *since).min();
     CatalogFacts {
         refused: refused.map(|refused| (unix_ms(refused.refused_at), refused.reasons)),
-        held: status.held,
+        held_loss: status.hold_reason,
         endless: since.map(|since| {
             (
                 clocks.ms.saturating_sub(elapsed_ms(clocks, since)),
@@ -380,11 +380,11 @@ fn limit_facts(snapshot: &Snapshot, clocks: ClockReadings) -> Vec<LimitFacts> {
             if !seen.insert(Arc::as_ptr(bound.scope)) {
                 continue;
             }
-            let counts = bound.scope.own(clocks.ms);
+            let counts = bound.scope.own_counts(clocks.ms);
             let share = |used: u64, limit: u64| used as f64 / limit.max(1) as f64;
             for is_short in [false, true] {
                 let those = bound
-                    .used(&counts)
+                    .used_amounts(&counts)
                     .filter(|(kind, ..)| is_short_lived(*kind) == is_short);
                 if let Some((kind, used, limit)) =
                     those.max_by(|a, b| share(a.1, a.2).total_cmp(&share(b.1, b.2)))
@@ -437,7 +437,7 @@ fn key_facts(snapshot: &Snapshot) -> Vec<KeyFacts> {
         }
     }
     let facts = keys.into_iter().filter_map(|(index, key)| {
-        let used = &snapshot.scopes.get(index)?.used;
+        let used = &snapshot.scopes.get(index)?.last_used;
         let of_secrets = ends.get(&index).map(Vec::as_slice).unwrap_or_default();
         let last = newest_end(of_secrets.iter().copied());
         let key_ends = [key.expires, key.caller.expires, last]

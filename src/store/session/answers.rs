@@ -171,7 +171,7 @@ impl Session<'_> {
     /// Returns whether the store may drop a scope without a loss: the scope was sent in another
     /// month, and nothing is counted now.
     fn may_be_forgotten(&self, scope: &Scope) -> bool {
-        let own = scope.own(self.clock_ms);
+        let own = scope.own_counts(self.clock_ms);
         own.moment.month > self.epoch.first_day && protocol::is_nothing(&own)
     }
 
@@ -198,13 +198,17 @@ impl Session<'_> {
         core.hinted.notify_one();
         let (word, live) = (
             std::mem::take(&mut beat.word),
-            std::mem::take(&mut beat.live),
+            std::mem::take(&mut beat.live_instances),
         );
         let report = self
             .phase
             .beat_state()
             .map_or(Report::Sending, |last_beat| last_beat.report);
-        let last_beat = BeatState { word, live, report };
+        let last_beat = BeatState {
+            word,
+            live_gateways: live,
+            report,
+        };
         let have_all_sent = beat.complete >= core.settings.instances || beat.age > JOIN_GRACE;
         let keeps_deciding = matches!(self.phase, Phase::Deciding(_));
         if core.settings.instances <= 1 || !emptied && (keeps_deciding || have_all_sent) {
@@ -220,7 +224,7 @@ impl Session<'_> {
     /// Lets requests ask the store or not, by the phase and the circuit, and logs what changed.
     fn update_inbox(&self, beat: &BeatAnswer, trial: Option<Duration>, now: Instant) {
         let core = self.core;
-        let live = self.phase.live().len();
+        let live = self.phase.live_gateways().len();
         let mut inbox = core.inbox.lock();
         inbox.live_gateways = live;
         inbox.clock_ahead_ms = i64::try_from(beat.clock_ms).unwrap_or_default()

@@ -36,6 +36,14 @@ impl Sending {
     }
 }
 
+/// The kinds of beats.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum BeatKind {
+    Usual,
+    /// The store failed before: only if this beat is answered, requests are sent again.
+    Trial,
+}
+
 impl Session<'_> {
     /// Makes a batch from the requests in the inbox that can be sent now.
     pub(super) fn next_batch(&mut self) -> Sending {
@@ -50,7 +58,7 @@ impl Session<'_> {
         let core = self.core;
         let mut inbox = core.inbox.lock();
         if inbox.circuit.due().is_some_and(|due| due <= Clock::now()) {
-            self.add_beat(&mut inbox, true, &mut batch);
+            self.add_beat(&mut inbox, BeatKind::Trial, &mut batch);
             return batch;
         }
         let admissions = inbox.admissions.len().min(MAX_ADMISSIONS);
@@ -74,7 +82,7 @@ impl Session<'_> {
             .flat_map(|request| request.scopes())
             .any(|scope| !self.is_sent(scope));
         if is_new || self.next_beat <= now || !inbox.broken_targets.is_empty() {
-            self.add_beat(&mut inbox, false, &mut batch);
+            self.add_beat(&mut inbox, BeatKind::Usual, &mut batch);
         }
         for command in inbox.texts_to_store.take(&core.settings.prefix) {
             batch.add(command, Sent::NewText);
@@ -156,7 +164,7 @@ impl Session<'_> {
         // The scope counts as sent now: answers come in order, and if one fails, everything is sent
         // again.
         scope.mark_sent(self.epoch.number);
-        let own = protocol::own_part(&scope.own(self.clock_ms));
+        let own = protocol::own_part(&scope.own_counts(self.clock_ms));
         batch.add(
             self.admit_script([&scope], "own", &own),
             Sent::OwnPart(scope),
@@ -172,7 +180,11 @@ impl Session<'_> {
         let places = request
             .bounds()
             .any(|(limits, _)| limits.concurrency.is_some());
-        let live = if places { self.phase.live() } else { &[] };
+        let live = if places {
+            self.phase.live_gateways()
+        } else {
+            &[]
+        };
         let scopes = request
             .bounds()
             .zip(&moments)
@@ -186,7 +198,7 @@ impl Session<'_> {
 
     fn add_totals(&self, request: TotalsRequest, batch: &mut Sending) {
         let moment = request.scope.moment(self.clock_ms);
-        let ask = protocol::totals_json(self.phase.live(), moment);
+        let ask = protocol::totals_json(self.phase.live_gateways(), moment);
         batch.add(
             self.admit_script([&request.scope], "look", &ask),
             Sent::Totals(request, moment),
@@ -208,7 +220,7 @@ impl Session<'_> {
         )
     }
 
-    fn add_beat(&mut self, inbox: &mut Inbox, trial: bool, batch: &mut Sending) {
+    fn add_beat(&mut self, inbox: &mut Inbox, kind: BeatKind, batch: &mut Sending) {
         let hints: Vec<serde_json::Value> = std::mem::take(&mut inbox.broken_targets)
             .into_iter()
             .flat_map(|(name, time)| {
@@ -245,7 +257,7 @@ impl Session<'_> {
             script_call(&self.link.beat, &keys, &arguments),
             Sent::Beat {
                 since: Instant::now(),
-                trial,
+                trial: kind == BeatKind::Trial,
             },
         );
         self.next_beat = Instant::now() + BEAT_INTERVAL;

@@ -25,7 +25,7 @@ pub(super) struct BeatState {
     /// emptied meanwhile.
     pub(super) word: String,
     /// The gateways that live.
-    pub(super) live: Vec<String>,
+    pub(super) live_gateways: Vec<String>,
     pub(super) report: Report,
 }
 
@@ -56,8 +56,8 @@ impl Phase {
     }
 
     /// Lists the gateways that live.
-    pub(super) fn live(&self) -> &[String] {
-        self.beat_state().map_or(&[], |beat| &beat.live)
+    pub(super) fn live_gateways(&self) -> &[String] {
+        self.beat_state().map_or(&[], |beat| &beat.live_gateways)
     }
 
     /// Returns whether a beat has said that all scopes are sent.

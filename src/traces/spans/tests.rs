@@ -128,7 +128,7 @@ fn shown(traces: &Traces, settled: Settled) -> Vec<(String, Vec<String>)> {
         Message::default(),
     );
     let count = write_exchange(traces, &settled, catalog, &mut ids, &mut bytes);
-    let spans = read(traces, bytes.written())
+    let spans = read(traces, bytes.encoded())
         .scope_spans
         .pop()
         .unwrap()

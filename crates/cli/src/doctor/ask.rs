@@ -235,7 +235,7 @@ fn asked_candidates(
             let Some(ready_account) = snapshot.ready_accounts.get(target.account.index) else {
                 continue;
             };
-            let track = ready_account.state.asked(&target.model, endpoint);
+            let track = ready_account.state.lasting_track(&target.model, endpoint);
             let candidate = Candidate::for_target(snapshot, model, target, track, Reach::Any);
             found.extend(candidate.map(|candidate| (candidate, target.clone())));
         }

@@ -12,6 +12,11 @@ use portcullis::catalog::resolve;
 use portcullis::conf::secret_ref::placeholder::Placeholder;
 use portcullis::conf::yaml::edit::New;
 
+/// The digits of an id of 64 bits in base 62.
+const ID_DIGITS: usize = 11;
+/// The digits of 256 bits in base 62.
+const SECRET_DIGITS: usize = 43;
+
 /// A secret that was just made.
 pub(super) struct NewSecret {
     /// The secret that a caller sends.
@@ -31,8 +36,8 @@ impl NewSecret {
         getrandom::fill(&mut random)
             .map_err(|why| format!("the operating system gave no random bytes: {why}"))?;
         let (id, secret) = random.split_at(8);
-        let id = encode_base62(id, 11);
-        let text = format!("sk-{id}-{}", encode_base62(secret, 43));
+        let id = encode_base62(id, ID_DIGITS);
+        let text = format!("sk-{id}-{}", encode_base62(secret, SECRET_DIGITS));
         Ok(NewSecret {
             hash: Digest(resolve::sha256_of(&text)).to_string(),
             note: format!("sk-{id}-…"),

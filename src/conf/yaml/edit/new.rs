@@ -67,7 +67,7 @@ impl New {
 
     /// Writes the value on one line, so that it can stand inside brackets or not.
     pub fn flow(&self) -> String {
-        self.on_a_line(true)
+        self.on_a_line(Style::Flow)
     }
 
     /// Writes what stands after `key:` or `- ` in block style, with the blank between. A map gets
@@ -78,12 +78,16 @@ impl New {
                 .iter()
                 .map(|(key, value)| {
                     let value = value.block(indent + step, step, eol);
-                    format!("{eol}{:indent$}{}:{value}", "", write_scalar(key, false))
+                    format!(
+                        "{eol}{:indent$}{}:{value}",
+                        "",
+                        write_scalar(key, Style::Block)
+                    )
                 })
                 .collect(),
             Self::Noted(new, note) => format!("{} # {note}", new.block(indent, step, eol)),
             Self::Text(_) | Self::Number(_) | Self::Bool(_) | Self::List(_) | Self::Map(_) => {
-                format!(" {}", self.on_a_line(false))
+                format!(" {}", self.on_a_line(Style::Block))
             }
         }
     }
@@ -95,26 +99,26 @@ impl New {
             (Self::Text(text), Quotes::Double) => double_quoted(text),
             (Self::Noted(new, _), _) => new.instead_of(quotes, flow),
             (Self::Text(_) | Self::Number(_) | Self::Bool(_) | Self::List(_) | Self::Map(_), _) => {
-                self.on_a_line(flow)
+                self.on_a_line(if flow { Style::Flow } else { Style::Block })
             }
         }
     }
 
-    fn on_a_line(&self, flow: bool) -> String {
+    fn on_a_line(&self, style: Style) -> String {
         let joined = |parts: Vec<String>| parts.join(", ");
         match self {
-            Self::Text(text) => write_scalar(text, flow),
+            Self::Text(text) => write_scalar(text, style),
             Self::Number(number) => number.clone(),
             Self::Bool(value) => value.to_string(),
             Self::List(items) => format!("[{}]", joined(items.iter().map(New::flow).collect())),
             Self::Map(entries) if entries.is_empty() => "{}".to_owned(),
             Self::Map(entries) => {
-                let entries = entries
-                    .iter()
-                    .map(|(key, value)| format!("{}: {}", write_scalar(key, true), value.flow()));
+                let entries = entries.iter().map(|(key, value)| {
+                    format!("{}: {}", write_scalar(key, Style::Flow), value.flow())
+                });
                 format!("{{ {} }}", joined(entries.collect()))
             }
-            Self::Noted(new, _) => new.on_a_line(flow),
+            Self::Noted(new, _) => new.on_a_line(style),
         }
     }
 
@@ -180,12 +184,20 @@ pub(super) fn new_entry<'t>(key: &str, new: &New) -> Entry<'t> {
     }
 }
 
+/// The style of the collection that a scalar stands in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Style {
+    /// Inside brackets or braces.
+    Flow,
+    Block,
+}
+
 /// Writes a text as a scalar. It gets quotes if it would be read as something else.
-pub(super) fn write_scalar(text: &str, flow: bool) -> String {
+pub(super) fn write_scalar(text: &str, style: Style) -> String {
     let is_word = text.bytes().enumerate().all(|(index, byte)| match byte {
         b':' => {
             let next = text.as_bytes().get(index + 1);
-            !flow && next.is_some_and(u8::is_ascii_alphanumeric)
+            style == Style::Block && next.is_some_and(u8::is_ascii_alphanumeric)
         }
         _ => byte.is_ascii_alphanumeric() || b"._-/@+".contains(&byte),
     });

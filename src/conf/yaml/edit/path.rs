@@ -1,7 +1,7 @@
 //! A path in a text is the chain of places that a [`Path`](crate::conf::yaml::Path) leads through,
 //! as far as they are written. A change at the end of the path becomes the bytes that change.
 
-use super::new::write_scalar;
+use super::new::{Style, write_scalar};
 use super::region::EntryRegion;
 use super::{ALIAS, ANCHORED, LAST, New, RegionKind, Splice, TextRegion, UNSURE, wrap_in_maps};
 use crate::conf::yaml::Step;
@@ -16,7 +16,7 @@ pub(super) struct PathInText<'p, 't> {
     /// The rest of the path, which is not written.
     missing: &'p [Step<'p>],
     /// The last step that is written: the entry or item that the chain ends with.
-    last: Option<Step<'p>>,
+    last_step: Option<Step<'p>>,
 }
 
 impl<'p, 't> PathInText<'p, 't> {
@@ -29,7 +29,7 @@ impl<'p, 't> PathInText<'p, 't> {
             text,
             chain: vec![root],
             missing: path,
-            last: None,
+            last_step: None,
         };
         let mut region = root;
         while let Some((step, rest)) = found.missing.split_first() {
@@ -48,7 +48,7 @@ impl<'p, 't> PathInText<'p, 't> {
                 _ => return Err(UNSURE),
             };
             let Some(next) = next else { break };
-            (region, found.missing, found.last) = (next, rest, Some(*step));
+            (region, found.missing, found.last_step) = (next, rest, Some(*step));
             found.chain.push(next);
         }
         if matches!(region.kind, RegionKind::Alias) {
@@ -128,12 +128,9 @@ impl<'p, 't> PathInText<'p, 't> {
                 return Ok(splices);
             }
             let last = entries.last().map(|entry| &entry.value);
-            return self.in_brackets(
-                map,
-                last,
-                &format!("{}: {}", write_scalar(key, true), new.flow()),
-                true,
-            );
+            let entry = format!("{}: {}", write_scalar(key, Style::Flow), new.flow());
+            // `{ key: value }` has blanks inside its braces.
+            return self.in_brackets(map, last, &entry, " ");
         }
         let first = entries.first().ok_or(UNSURE)?;
         let end = map.end.ok_or(UNSURE)?;
@@ -151,7 +148,7 @@ impl<'p, 't> PathInText<'p, 't> {
         format!(
             "{eol}{:indent$}{}:{}",
             "",
-            write_scalar(key, false),
+            write_scalar(key, Style::Block),
             new.block(indent + step, step, eol)
         )
     }
@@ -162,7 +159,7 @@ impl<'p, 't> PathInText<'p, 't> {
             return Err(UNSURE);
         };
         if *flow {
-            return self.in_brackets(list, items.last(), &item.flow(), false);
+            return self.in_brackets(list, items.last(), &item.flow(), "");
         }
         let (dash, _) = self.dash(items.first().ok_or(UNSURE)?.start)?;
         let line = self.behind_comments(
@@ -176,13 +173,14 @@ impl<'p, 't> PathInText<'p, 't> {
         )])
     }
 
-    /// Adds an entry or item at the end of a map or list in flow style.
+    /// Adds an entry or item at the end of a map or list in flow style. `blank` stands inside the
+    /// brackets of one that was empty.
     fn in_brackets(
         &self,
         enclosing: &TextRegion<'_>,
         last: Option<&TextRegion<'_>>,
         new: &str,
-        spaced: bool,
+        blank: &str,
     ) -> Splices {
         if let Some(last) = last {
             let end = last.end.ok_or(UNSURE)?;
@@ -196,19 +194,12 @@ impl<'p, 't> PathInText<'p, 't> {
         {
             return Err(UNSURE);
         }
-        Ok(vec![(
-            inner,
-            if spaced {
-                format!(" {new} ")
-            } else {
-                new.to_owned()
-            },
-        )])
+        Ok(vec![(inner, format!("{blank}{new}{blank}"))])
     }
 
     pub(super) fn remove(&self) -> Splices {
         let region = self.innermost()?;
-        match (&self.enclosing()?.kind, self.last) {
+        match (&self.enclosing()?.kind, self.last_step) {
             (RegionKind::Map { flow, entries }, Some(Step::Key(key))) => {
                 let index = entries
                     .iter()
@@ -358,7 +349,7 @@ impl<'p, 't> PathInText<'p, 't> {
 
     pub(super) fn split(&self, name: &str, items: &[New; 2]) -> Splices {
         let [first, second] = items;
-        let (region, Some(Step::Key(key))) = (self.innermost()?, self.last) else {
+        let (region, Some(Step::Key(key))) = (self.innermost()?, self.last_step) else {
             return Err(UNSURE);
         };
         let RegionKind::Map { flow, entries } = &self.enclosing()?.kind else {
@@ -379,7 +370,7 @@ impl<'p, 't> PathInText<'p, 't> {
         if between.contains('#') {
             return Err(UNSURE);
         }
-        let name = write_scalar(name, *flow);
+        let name = write_scalar(name, if *flow { Style::Flow } else { Style::Block });
         if *flow {
             return Ok(vec![(
                 key.start..end,

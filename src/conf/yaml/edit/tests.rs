@@ -397,7 +397,14 @@ impl Hand<'_> {
         let word = match self.roll(3) {
             0 => format!("'{}'", text.replace('\'', "''")),
             1 => format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\"")),
-            _ => new::write_scalar(text, flow),
+            _ => new::write_scalar(
+                text,
+                if flow {
+                    new::Style::Flow
+                } else {
+                    new::Style::Block
+                },
+            ),
         };
         self.out.push_str(&word);
     }
@@ -613,14 +620,14 @@ proptest! {
     #[test]
     fn every_text_is_read_as_it_was(word in any::<String>()) {
         for (flow, around) in [(false, ["k: ", "\n"]), (true, ["k: [", ", x]\n"])] {
-            let written = format!("{}{}{}", around[0], new::write_scalar(&word, flow), around[1]);
+            let written = format!("{}{}{}", around[0], new::write_scalar(&word, if flow { new::Style::Flow } else { new::Style::Block }), around[1]);
             let (tree, _) = parse(&written).map_err(|fault| TestCaseError::fail(format!("{fault:?} in {written}")))?;
             let Value::Map(entries) = &tree.value else { return Err(TestCaseError::fail("no map")) };
             let node = match &entries[0].node.value {
                 Value::List(items) => &items[0],
                 Value::Plain(_) | Value::Quoted(_) | Value::Map(_) => &entries[0].node,
             };
-            prop_assert!(node.same(&New::text(&word).node()), "{}", written);
+            prop_assert!(node.is_same(&New::text(&word).node()), "{}", written);
         }
     }
 }
@@ -658,9 +665,12 @@ fn words_of_older_yaml_get_quotes() {
         "0b11",
         "1.5",
     ] {
-        assert_eq!(new::write_scalar(text, false), format!("\"{text}\""));
+        assert_eq!(
+            new::write_scalar(text, new::Style::Block),
+            format!("\"{text}\"")
+        );
     }
     for text in ["gpt-4o", "yes-model", "o1", "2024-model", "a:1"] {
-        assert_eq!(new::write_scalar(text, false), text);
+        assert_eq!(new::write_scalar(text, new::Style::Block), text);
     }
 }

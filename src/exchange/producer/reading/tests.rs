@@ -98,7 +98,7 @@ async fn reading(over: Over, pieces: Vec<Paced>, total: Instant) -> Reading {
         attempt,
         stream,
         out: Vec::new(),
-        held,
+        memory: held,
         idle: Duration::from_secs(30),
         total,
         start: None,

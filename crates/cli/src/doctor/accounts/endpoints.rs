@@ -109,7 +109,7 @@ pub(super) async fn probe_endpoints(
                     stream: false,
                     timeouts: account.timeouts,
                     total: due,
-                    fresh: true,
+                    needs_new_connection: true,
                 };
                 lists::send_request(
                     upstream,

@@ -165,7 +165,7 @@ impl Asker<'_> {
             stream,
             timeouts: candidate.timeouts,
             total,
-            fresh: true,
+            needs_new_connection: true,
         };
         let permit = ready_account
             .state
