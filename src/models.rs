@@ -65,7 +65,12 @@ impl Lists {
 /// Returns the body of `GET /v1/models/{id}`, if this key may use the model.
 pub fn render_one(catalog: &Catalog, key: &Key, id: &str, front: &Front) -> Option<Bytes> {
     let model = catalog.visible(key, id)?;
-    Some((front.models.one)(&list_entry(catalog, id, &created_at(&model), &model)).into())
+    Some(
+        front
+            .models
+            .show_one(&list_entry(catalog, id, &created_at(&model), &model))
+            .into(),
+    )
 }
 
 /// Returns the only model of a kind that this key may use, if it is one alone.
@@ -90,7 +95,7 @@ fn render_list(catalog: &Catalog, key: &Key, front: &Front) -> Bytes {
     });
     let mut listed: Vec<_> = named.collect();
     listed.sort_unstable_by(|a, b| a.id.cmp(b.id));
-    (front.models.all)(&listed).into()
+    front.models.show_all(&listed).into()
 }
 
 fn created_at(model: &Model) -> String {

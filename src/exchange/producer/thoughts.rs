@@ -60,7 +60,13 @@ impl Producer<'_> {
             return;
         };
         // Without calls nothing was kept.
-        if !(self.request.envelope.front.contents.may_call)(&self.memory.body) {
+        if !self
+            .request
+            .envelope
+            .front
+            .contents
+            .may_call(&self.memory.body)
+        {
             return;
         }
         let missing = self.missing();

@@ -2,7 +2,6 @@
 
 mod envelope;
 pub(super) mod errors;
-pub(crate) mod fields;
 pub(super) mod models;
 pub(crate) mod read;
 mod references;
@@ -21,10 +20,9 @@ pub static CHAT: Front = Front {
         fields: &["messages"],
         is_plain: references::is_plain_in,
         results: &[],
-        may_call: |body| memchr::memmem::find(body, b"\"tool_calls\"").is_some(),
+        call_marks: &["\"tool_calls\""],
     },
     read: read::read_request,
-    field_name: fields::field_name,
     flaw_names: [
         "tool_calls[].function.arguments",
         "response_format",

@@ -17,8 +17,8 @@ pub struct Contents {
     /// The types of a search's results. Their addresses tell where a text was found; no server
     /// fetches them again.
     pub(crate) results: &'static [&'static str],
-    /// Returns whether a conversation may hold calls, without reading it.
-    pub may_call: fn(&[u8]) -> bool,
+    /// The texts of which one is in each body with calls.
+    pub(crate) call_marks: &'static [&'static str],
 }
 
 /// The reading of one body.
@@ -29,6 +29,13 @@ struct ContentCheck<'c> {
 }
 
 impl Contents {
+    /// Returns whether a conversation may hold calls, without reading it.
+    pub fn may_call(&self, body: &[u8]) -> bool {
+        self.call_marks
+            .iter()
+            .any(|mark| memchr::memmem::find(body, mark.as_bytes()).is_some())
+    }
+
     /// Refuses a conversation with a reference that is not allowed. The body was read before.
     pub(super) fn check(&self, allowed: &AllowedReferences, body: &[u8]) -> Result<(), Refused> {
         let mut content_check = ContentCheck {

@@ -219,6 +219,19 @@ impl Fault {
         }
     }
 
+    /// Of a field, with OpenAI's code.
+    pub(crate) fn of_field(
+        param: impl Into<Cow<'static, str>>,
+        code: &'static str,
+        message: String,
+    ) -> Self {
+        Self {
+            message,
+            param: Some(param.into()),
+            code: Some(code),
+        }
+    }
+
     /// Returns whether the request lacks nothing but the name of the model.
     pub fn lacks_model(&self) -> bool {
         *self == Self::missing("model")
@@ -242,49 +255,33 @@ impl Fault {
 
     /// Of a field that must be there.
     pub(crate) fn missing(param: &'static str) -> Self {
-        Self {
-            message: format!("`{param}` is missing"),
-            param: Some(param.into()),
-            code: Some("missing_required_parameter"),
-        }
+        let message = format!("`{param}` is missing");
+        Self::of_field(param, "missing_required_parameter", message)
     }
 
     /// Of a value of another type.
     pub(crate) fn of_type(param: impl Into<Cow<'static, str>>, wanted: &str, kind: Kind) -> Self {
         let param = param.into();
-        Self {
-            message: format!("`{param}` must be {wanted}, not {}", kind.named()),
-            param: Some(param),
-            code: Some("invalid_type"),
-        }
+        let message = format!("`{param}` must be {wanted}, not {}", kind.named());
+        Self::of_field(param, "invalid_type", message)
     }
 
     /// Of a value that cannot be.
     pub(crate) fn of_value(param: &'static str, message: &str) -> Self {
-        Self {
-            message: message.to_owned(),
-            param: Some(param.into()),
-            code: Some("invalid_value"),
-        }
+        Self::of_field(param, "invalid_value", message.to_owned())
     }
 
     /// Of a list that must hold something.
     pub(crate) fn empty(param: &'static str) -> Self {
         let message = format!("`{param}` must hold at least one message");
-        Self {
-            code: Some("empty_array"),
-            ..Self::of_value(param, &message)
-        }
+        Self::of_field(param, "empty_array", message)
     }
 
     /// Of a field whose name is another one but for its case.
     pub(crate) fn case(name: &[u8], known: &str) -> Self {
         let name = String::from_utf8_lossy(name).into_owned();
-        Self {
-            message: format!("`{name}` is not a field: write `{known}`"),
-            param: Some(name.into()),
-            code: Some("unknown_parameter"),
-        }
+        let message = format!("`{name}` is not a field: write `{known}`");
+        Self::of_field(name, "unknown_parameter", message)
     }
 
     /// Of a field that is there twice.

@@ -74,11 +74,11 @@ pub fn read_form(
             "`{}` refers to something elsewhere: send the file itself",
             field.name
         );
-        return Err(Fault {
+        return Err(Fault::of_field(
+            field.name.clone(),
+            "unsupported_parameter",
             message,
-            param: Some(field.name.clone()),
-            code: Some("unsupported_parameter"),
-        });
+        ));
     }
     let model_field = known_field(fields, "model");
     let model = form_model(model_field, asked)?;
@@ -244,11 +244,8 @@ pub fn form_fault(fault: FormFault) -> Fault {
 
 fn fault_of_field(field: &str, why: &str) -> Fault {
     let field: String = field.chars().take(SHOWN).collect();
-    Fault {
-        message: format!("`{field}` {why}"),
-        param: Some(field.into()),
-        code: Some("invalid_value"),
-    }
+    let message = format!("`{field}` {why}");
+    Fault::of_field(field, "invalid_value", message)
 }
 
 /// The most letters of a field's name that are shown.

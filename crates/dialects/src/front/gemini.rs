@@ -5,7 +5,6 @@ mod count;
 mod embed;
 mod envelope;
 mod errors;
-mod fields;
 mod models;
 mod pass;
 mod read;
@@ -15,6 +14,7 @@ mod write;
 
 use std::borrow::Cow;
 
+use super::fields::Wording;
 use super::{Contents, CountForm, ErrorForm, Front, Native, RequestExtras, StreamFrame};
 use crate::wire::json;
 pub use embed::{GEMINI_EMBED, GEMINI_EMBEDS};
@@ -107,14 +107,10 @@ const EVENTS: Front = Front {
         fields: &["contents", "systeminstruction"],
         is_plain: references::is_plain,
         results: &[],
-        may_call: |body| {
-            [&b"functionCall"[..], b"function_call"]
-                .iter()
-                .any(|name| memchr::memmem::find(body, name).is_some())
-        },
+        call_marks: &["functionCall", "function_call"],
     },
     read: read::read_request,
-    field_name: fields::field_name,
+    field_name: |request, field| Wording::Gemini.field_name(request, field),
     flaw_names: [
         "candidates[].content.parts[].functionCall.args",
         "generationConfig.responseJsonSchema",

@@ -2,13 +2,13 @@
 
 mod envelope;
 mod errors;
-mod fields;
 mod models;
 mod pass;
 mod read;
 mod references;
 mod write;
 
+use super::fields::Wording;
 use super::{Contents, CountForm, ErrorForm, Front, Native, RequestExtras, StreamFrame, route};
 use crate::neutral::Endpoint;
 
@@ -52,10 +52,10 @@ pub static MESSAGES: Front = Front {
         fields: &["messages", "system"],
         is_plain: references::is_plain,
         results: &["search_result", "web_search_result", "web_fetch_result"],
-        may_call: |body| memchr::memmem::find(body, b"\"tool_use\"").is_some(),
+        call_marks: &["\"tool_use\""],
     },
     read: read::read_request,
-    field_name: fields::field_name,
+    field_name: |request, field| Wording::Messages.field_name(request, field),
     flaw_names: [
         "content[].input",
         "output_config.format",

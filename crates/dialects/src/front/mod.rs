@@ -9,6 +9,7 @@ mod contents;
 mod embeddings;
 mod envelope;
 mod error_form;
+pub(crate) mod fields;
 pub mod form;
 mod gemini;
 mod messages;
@@ -35,6 +36,7 @@ pub use embeddings::EMBEDDINGS;
 pub(crate) use embeddings::INPUT_TYPE;
 pub use envelope::{Choices, Envelope, Fault, ItemReference};
 pub use error_form::{AnswerSoFar, CallerError, ErrorForm, OVERLOADED};
+use fields::Wording;
 pub use gemini::{GEMINI, GEMINI_ARRAY, GEMINI_EMBED, GEMINI_EMBEDS};
 pub use messages::MESSAGES;
 pub use models::{HasHeader, ListedModel, ModelLists, ModelsAsked};
@@ -310,7 +312,7 @@ impl Front {
             fields: &["input", "documents", "query", "prompt", "suffix"],
             is_plain: |name, _, is_text| is_text && name == b"text",
             results: &[],
-            may_call: |_| false,
+            call_marks: &[],
         },
         read: |_| {
             Err(Refused::invalid(
@@ -318,7 +320,7 @@ impl Front {
                 "this endpoint holds no conversation",
             ))
         },
-        field_name: |request, field| (CHAT.field_name)(request, field),
+        field_name: |request, field| Wording::Chat.field_name(request, field),
         flaw_names: [""; 4],
         stream: |_| Box::new(NullWriter::default()),
         whole: |_| Box::new(NullWriter::default()),

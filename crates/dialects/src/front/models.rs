@@ -2,6 +2,7 @@
 //! decide which format is asked for.
 
 use crate::neutral::ModelKind;
+use crate::wire::json::Writer;
 
 /// The models that a path asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,9 +25,25 @@ pub struct ModelLists {
     /// it.
     pub is_wanted: fn(&HasHeader<'_>, Option<&str>) -> bool,
     /// Writes one model.
-    pub one: fn(&ListedModel<'_>) -> Vec<u8>,
+    pub(crate) one: fn(&mut Writer, &ListedModel<'_>),
     /// Writes all models, on one page.
-    pub all: fn(&[ListedModel<'_>]) -> Vec<u8>,
+    pub(crate) all: fn(&mut Writer, &[ListedModel<'_>]),
+}
+
+impl ModelLists {
+    /// Returns one model.
+    pub fn show_one(&self, model: &ListedModel<'_>) -> Vec<u8> {
+        let mut w = Writer::default();
+        (self.one)(&mut w, model);
+        w.into_bytes()
+    }
+
+    /// Returns all models, on one page.
+    pub fn show_all(&self, models: &[ListedModel<'_>]) -> Vec<u8> {
+        let mut w = Writer::default();
+        (self.all)(&mut w, models);
+        w.into_bytes()
+    }
 }
 
 /// A model in a list. A value is `None` if it is not known of every account that serves the model.

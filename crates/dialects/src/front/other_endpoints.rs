@@ -194,11 +194,11 @@ fn scan_text(cursor: &mut Cursor<'_>, read: &mut ReadTotals) -> Result<(), Broke
 /// Makes the changes in a request.
 fn edit_request(job: &PassedRequest<'_>, edits: &mut Edits<'_>) -> Result<Losses, Refused> {
     let envelope = job.envelope;
-    let place = envelope.places.model.clone();
     if envelope.front.is_form() {
+        let place = envelope.places.model.clone();
         edits.replace(place, job.model.as_bytes().to_vec());
-    } else if envelope.model != job.model {
-        edits.replace(place, json::quote_string(job.model).into_bytes());
+    } else {
+        job.write_model(edits);
     }
     if envelope.stream && envelope.front.only_endpoint == Some(Endpoint::Completions) {
         passing::stream_options(envelope, job.ask_usage, edits);

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::Envelope;
+use super::{Envelope, PassedRequest};
 use crate::neutral::answer::AnswerOptions;
 use crate::neutral::seal::{AnswerSeal, Sealed, is_sealed};
 use crate::neutral::{AnswerHeader, Thought};
@@ -58,6 +58,27 @@ impl PassedAnswer {
         if let Some(sealed) = text.and_then(|text| seal(with, &text)) {
             edits.replace(value, quote_string(&sealed).into_bytes());
         }
+    }
+}
+
+impl PassedRequest<'_> {
+    /// Writes the account's name for the model, if it has another one.
+    pub(super) fn write_model(&self, edits: &mut Edits<'_>) {
+        if self.envelope.model != self.model {
+            let place = self.envelope.places.model.clone();
+            edits.replace(place, quote_string(self.model).into_bytes());
+        }
+    }
+
+    /// Lowers a maximum of tokens that is above the model's. Returns both, if it was lowered.
+    pub(super) fn lower_max_tokens(&self, edits: &mut Edits<'_>) -> Option<(u64, u64)> {
+        let (asked, max_output) = (self.envelope.max_tokens?, self.traits.max_output?);
+        let place = self.envelope.places.max_tokens.clone()?;
+        if asked <= max_output {
+            return None;
+        }
+        edits.replace(place, max_output.to_string().into_bytes());
+        Some((asked, max_output))
     }
 }
 

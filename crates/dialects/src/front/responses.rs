@@ -3,13 +3,13 @@
 
 mod envelope;
 mod errors;
-mod fields;
 mod items;
 mod pass;
 mod read;
 mod references;
 mod write;
 
+use super::fields::Wording;
 use super::{Contents, ErrorForm, Front, Native, RequestExtras};
 use crate::neutral::Endpoint;
 
@@ -44,10 +44,10 @@ pub static RESPONSES: Front = Front {
         fields: &["input", "instructions"],
         is_plain: references::is_plain,
         results: &[],
-        may_call: |body| memchr::memmem::find(body, b"_call\"").is_some(),
+        call_marks: &["_call\""],
     },
     read: read::read_request,
-    field_name: fields::field_name,
+    field_name: |request, field| Wording::Responses.field_name(request, field),
     flaw_names: [
         "output[].arguments",
         "text.format",

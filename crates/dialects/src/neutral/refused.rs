@@ -27,6 +27,12 @@ impl FieldRefused {
     }
 }
 
+impl<P> From<Box<Refused<P>>> for Refused<P> {
+    fn from(refused: Box<Refused<P>>) -> Self {
+        *refused
+    }
+}
+
 /// The text of a refusal for the caller.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Complaint<P = String> {

@@ -197,6 +197,12 @@ impl<'a> From<PartKind<'a>> for Part<'a> {
 }
 
 impl<'a> Part<'a> {
+    /// Returns a part of text, unless the text is empty.
+    pub fn unless_empty(text: impl Into<LazyText<'a>>) -> Option<Self> {
+        let text = text.into();
+        (!text.is_empty()).then(|| Part::text(text))
+    }
+
     /// Returns a part of text without a hint for a cache.
     pub fn text(text: impl Into<LazyText<'a>>) -> Self {
         PartKind::Text(text.into()).into()

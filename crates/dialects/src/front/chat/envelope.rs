@@ -80,16 +80,7 @@ fn scan_field<'a>(scan: &mut Scan<'a>, cursor: &mut Cursor<'a>, name: &[u8]) -> 
             scan.read.more += span.len();
             scan.envelope.wants_json = is_json_format(json::span_bytes(cursor.text(), &span));
         }
-        b"prompt_cache_key" | b"user" | b"safety_identifier" => {
-            let kind = cursor.kind()?;
-            let span = Some(cursor.value()?).filter(|_| kind == Kind::String);
-            match name {
-                b"prompt_cache_key" => scan.envelope.cache_key = span,
-                // OpenAI's newer name for the end user, which is preferred.
-                b"safety_identifier" => scan.envelope.user = span.or(scan.envelope.user.take()),
-                _ => scan.envelope.user = scan.envelope.user.take().or(span),
-            }
-        }
+        b"prompt_cache_key" | b"user" | b"safety_identifier" => scan.user_field(cursor, name)?,
         name => {
             if let Some(known) = find_other_case(name, &KNOWN) {
                 scan.note(|| Fault::case(name, known));

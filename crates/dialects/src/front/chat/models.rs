@@ -12,18 +12,12 @@ pub(in crate::front) const LISTS: ModelLists = ModelLists {
     },
     // Callers get this list if they ask for no other one.
     is_wanted: |_, _| false,
-    one: |model| {
-        let mut w = Writer::default();
-        write_model(&mut w, model);
-        w.into_bytes()
-    },
-    all: |models| {
-        let mut w = Writer::default();
+    one: write_model,
+    all: |w, models| {
         w.object(|w| {
             w.key("object").text("list");
             w.key("data").each(models, write_model);
         });
-        w.into_bytes()
     },
 };
 
@@ -62,8 +56,8 @@ mod tests {
             kinds: Vec::new(),
         };
         let one = r#"{"id":"m","object":"model","created":7,"owned_by":"us","type":"base","capabilities":{"completion_chat":true}}"#;
-        assert_eq!((LISTS.one)(&model), one.as_bytes());
-        let two = (LISTS.all)(&[model.clone(), model.clone()]);
+        assert_eq!(LISTS.show_one(&model), one.as_bytes());
+        let two = LISTS.show_all(&[model.clone(), model.clone()]);
         assert_eq!(
             String::from_utf8(two).unwrap(),
             format!(r#"{{"object":"list","data":[{one},{one}]}}"#)
@@ -73,7 +67,7 @@ mod tests {
             ..model
         };
         let one = r#"{"id":"m","object":"model","created":7,"owned_by":"us","type":"base","capabilities":{"completion_chat":true},"kinds":["chat","embedding"]}"#;
-        assert_eq!((LISTS.one)(&model), one.as_bytes());
-        assert_eq!((LISTS.all)(&[]), br#"{"object":"list","data":[]}"#);
+        assert_eq!(LISTS.show_one(&model), one.as_bytes());
+        assert_eq!(LISTS.show_all(&[]), br#"{"object":"list","data":[]}"#);
     }
 }

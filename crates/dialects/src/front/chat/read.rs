@@ -11,22 +11,17 @@ mod tools;
 
 use std::borrow::Cow;
 
-use super::fields;
-use crate::front::FieldNames;
 use crate::front::reading::choice::ReadChoice;
-use crate::front::reading::others;
+use crate::front::reading::others::{self, Defaults};
 use crate::front::reading::value::{self, Name, ReadFault, Value};
-use crate::neutral::{Effort, Field, Format, Raw, Refused, Request};
+use crate::front::{CHAT, FieldNames, RequestRead};
+use crate::neutral::{Effort, Field, Format, Raw, Request};
 use crate::wire::json::Kind;
 use message::{Pending, read_message};
 use tools::Tools;
 
 /// Reads a body. Returns the request, and the caller's names for its fields.
-pub(crate) fn read_request(body: &[u8]) -> Result<(Request<'_>, FieldNames), Refused> {
-    parse_request(body).map_err(|why| *why)
-}
-
-fn parse_request(body: &[u8]) -> Result<(Request<'_>, FieldNames), ReadFault> {
+pub(crate) fn read_request(body: &[u8]) -> RequestRead<'_> {
     let mut reading = Reading::default();
     // Room for ordinary messages, so that the list does not grow step by step. A body of pictures
     // has few messages.
@@ -35,7 +30,7 @@ fn parse_request(body: &[u8]) -> Result<(Request<'_>, FieldNames), ReadFault> {
         .messages
         .reserve((body.len() / 256).clamp(4, 128));
     value::read_body(body, |name, value| reading.field(name, value))?;
-    reading.request()
+    Ok(reading.request()?)
 }
 
 /// The settings that several fields decide together.
@@ -96,19 +91,14 @@ impl<'a> Reading<'a> {
             }
             "metadata" => request.metadata = value.raw_object()?.filter(|Raw(text)| *text != "{}"),
             "service_tier" => request.service_tier = value.text()?,
-            _ => {
-                let raw = value.raw()?;
-                if !is_default(name, raw) {
-                    request.others.push((name.clone(), raw));
-                }
-            }
+            _ => DEFAULTS.note_unknown(&mut request.others, name, value)?,
         }
         Ok(())
     }
 
     fn request(self) -> Result<(Request<'a>, FieldNames), ReadFault> {
         let mut request = self.request;
-        let mut names = FieldNames::new(fields::field_name);
+        let mut names = FieldNames::new(CHAT.field_name);
         let first = self.max_completion_tokens;
         if first.is_some() {
             names.write(Field::MaxTokens, "max_completion_tokens");
@@ -178,16 +168,11 @@ fn read_format<'a>(
     if !is_there {
         return Ok(None);
     }
-    match kind.as_deref() {
-        Some("text") => Ok(None),
-        Some("json_object") => Ok(Some(Format::JsonObject)),
-        Some("json_schema") => schema
-            .ok_or_else(|| place.field("json_schema").missing())
-            .map(Some),
-        Some(_) => Err(place
-            .field("type")
-            .unsupported("this model's provider does not support formats of this type")),
-        None => Err(place.field("type").missing()),
+    match &*place.require("type", kind)? {
+        "text" => Ok(None),
+        "json_object" => Ok(Some(Format::JsonObject)),
+        "json_schema" => place.require("json_schema", schema).map(Some),
+        _ => Err(place.unsupported_type("formats")),
     }
 }
 
@@ -213,7 +198,7 @@ fn json_schema<'a>(
     if !is_there {
         return Ok(None);
     }
-    let name = name.ok_or_else(|| place.field("name").missing())?;
+    let name = place.require("name", name)?;
     Ok(Some(Format::JsonSchema {
         name,
         description,
@@ -255,17 +240,14 @@ fn beyond_text(value: Value<'_, '_>) -> Result<bool, ReadFault> {
     Ok(is_more)
 }
 
-/// Returns whether a field has its default value, which some clients write out.
-fn is_default(name: &str, value: Raw<'_>) -> bool {
-    let text = value.0;
-    match name {
-        _ if text == "null" => true,
-        "store" => text == "false",
-        "logit_bias" => text == "{}",
-        "verbosity" => text == r#""medium""#,
-        _ => false,
-    }
-}
+const DEFAULTS: Defaults = Defaults {
+    of_all: &["null"],
+    of_fields: &[
+        ("store", "false"),
+        ("logit_bias", "{}"),
+        ("verbosity", r#""medium""#),
+    ],
+};
 
 #[cfg(test)]
 mod tests;

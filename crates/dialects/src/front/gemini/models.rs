@@ -10,16 +10,10 @@ pub(super) const LISTS: ModelLists = ModelLists {
     is_wanted: |has, query| {
         has("x-goog-api-key") || has("x-goog-api-client") || !GEMINI.keys_in_query(query).is_empty()
     },
-    one: |model| {
-        let mut w = Writer::default();
-        write_model(&mut w, model);
-        w.into_bytes()
-    },
-    all: |models| {
-        let mut w = Writer::default();
+    one: write_model,
+    all: |w, models| {
         // Without a token for a next page, this page is the last one.
         w.object(|w| w.key("models").each(models, write_model));
-        w.into_bytes()
     },
 };
 
@@ -71,18 +65,18 @@ mod tests {
         };
         let methods = r#""supportedGenerationMethods":["embedContent","batchEmbedContents"]"#;
         assert!(
-            String::from_utf8((LISTS.one)(&vectors))
+            String::from_utf8(LISTS.show_one(&vectors))
                 .unwrap()
                 .contains(methods)
         );
-        let all = String::from_utf8((LISTS.all)(&[full, bare])).unwrap();
+        let all = String::from_utf8(LISTS.show_all(&[full, bare])).unwrap();
         let expected = concat!(
             r#"{"models":[{"name":"models/org/m","displayName":"org/m","inputTokenLimit":1,"outputTokenLimit":2,"#,
             r#""supportedGenerationMethods":["generateContent"],"thinking":false},"#,
             r#"{"name":"models/org/m","displayName":"org/m","supportedGenerationMethods":["generateContent"]}]}"#
         );
         assert_eq!(all, expected);
-        assert_eq!((LISTS.all)(&[]), br#"{"models":[]}"#);
+        assert_eq!(LISTS.show_all(&[]), br#"{"models":[]}"#);
     }
 
     #[test]

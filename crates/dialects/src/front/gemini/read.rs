@@ -11,31 +11,28 @@ mod schema;
 mod settings;
 mod tools;
 
-use super::{camel_name, fields};
-use crate::front::FieldNames;
+use super::camel_name;
+use crate::front::reading::others::Defaults;
 use crate::front::reading::value::{self, Name, ReadFault, Value};
-use crate::neutral::{Message, Raw, Refused, Request, Role};
+use crate::front::{FieldNames, GEMINI, RequestRead};
+use crate::neutral::{Message, Request, Role};
 use crate::wire::json::Kind;
 
 /// Reads a body. Returns the request, and the caller's names for its fields.
-pub(super) fn read_request(body: &[u8]) -> Result<(Request<'_>, FieldNames), Refused> {
-    parse_request(body).map_err(|why| *why)
-}
-
-fn parse_request(body: &[u8]) -> Result<(Request<'_>, FieldNames), ReadFault> {
+pub(super) fn read_request(body: &[u8]) -> RequestRead<'_> {
     let mut reading = ReadSoFar {
         request: Request::default(),
         system: Message::default(),
         tools: tools::DeclaredTools::default(),
         calls: calls::Calls::default(),
-        names: FieldNames::new(fields::field_name),
+        names: FieldNames::new(GEMINI.field_name),
     };
     reading
         .request
         .messages
         .reserve((body.len() / 1024).clamp(4, 128));
     value::read_body(body, |name, value| reading.field(name, value))?;
-    reading.request()
+    Ok(reading.request()?)
 }
 
 /// The settings that several fields decide together.
@@ -76,12 +73,7 @@ impl<'a> ReadSoFar<'a> {
                 }
             }
             "serviceTier" => request.service_tier = settings::read_service_tier(value)?,
-            _ => {
-                let raw = value.raw()?;
-                if !is_idle(raw) {
-                    request.others.push((name.clone(), raw));
-                }
-            }
+            _ => DEFAULTS.note_unknown(&mut request.others, name, value)?,
         }
         Ok(())
     }
@@ -138,10 +130,10 @@ fn read_camel_members<'a>(
     value.object(|name, value| read(&camel_name(name), name, value))
 }
 
-/// Returns whether a value is empty, as a default is.
-fn is_idle(value: Raw<'_>) -> bool {
-    matches!(value.0, "null" | "[]" | "{}" | "false" | r#""""#)
-}
+const DEFAULTS: Defaults = Defaults {
+    of_all: &["null", "[]", "{}", "false", r#""""#],
+    of_fields: &[],
+};
 
 #[cfg(test)]
 mod tests;

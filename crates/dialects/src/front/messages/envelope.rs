@@ -3,7 +3,7 @@
 
 use crate::front::reading::count::{ReadTotals, each_element, each_member, each_message_member};
 use crate::front::reading::media::{self, MediaKind};
-use crate::front::reading::scan::{Scan, asks_json, lenient_number};
+use crate::front::reading::scan::{Scan, asks_json};
 use crate::front::{Envelope, Fault, MESSAGES};
 use crate::wire::json::{self, Broken, Cursor, Kind, Span, span_bytes};
 
@@ -55,17 +55,7 @@ fn scan_field<'a>(scan: &mut Scan<'a>, cursor: &mut Cursor<'a>, name: &[u8]) -> 
         }
         b"system" => scan_content(cursor, &mut scan.read)?,
         b"stream" => scan.envelope.stream = scan.flag(cursor, "stream")?.0.unwrap_or(false),
-        b"max_tokens" => {
-            let kind = cursor.kind()?;
-            let span = cursor.value()?;
-            let maximum = lenient_number(cursor, &span);
-            if maximum.is_none_or(|maximum| maximum == 0) {
-                scan.note(|| Fault::of_type("max_tokens", "a whole number above 0", kind));
-            }
-            scan.envelope.has_max_tokens = true;
-            scan.envelope.max_tokens = maximum;
-            scan.envelope.places.max_tokens = Some(span);
-        }
+        b"max_tokens" => scan.max_tokens(cursor, "max_tokens")?,
         b"thinking" => {
             cursor.kind()?;
             let start = cursor.offset();

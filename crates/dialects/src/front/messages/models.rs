@@ -7,13 +7,8 @@ use crate::wire::json::Writer;
 pub(super) const LISTS: ModelLists = ModelLists {
     route: STANDARD.route,
     is_wanted: |has, _| has("anthropic-version"),
-    one: |model| {
-        let mut w = Writer::default();
-        write_model(&mut w, model);
-        w.into_bytes()
-    },
-    all: |models| {
-        let mut w = Writer::default();
+    one: write_model,
+    all: |w, models| {
         w.object(|w| {
             w.key("data").each(models, write_model);
             // Clients ask for further pages until this is false.
@@ -21,7 +16,6 @@ pub(super) const LISTS: ModelLists = ModelLists {
             w.or_null("first_id", models.first(), |w, model| w.text(model.id));
             w.or_null("last_id", models.last(), |w, model| w.text(model.id));
         });
-        w.into_bytes()
     },
 };
 
@@ -64,15 +58,15 @@ mod tests {
                 r#"{{"type":"model","id":"{id}","display_name":"{id}","created_at":"2026-01-01T00:00:00.000Z","lifecycle":"active","max_input_tokens":null,"max_tokens":2,"capabilities":null}}"#
             )
         };
-        assert_eq!(text((LISTS.one)(&model("a"))), one("a"));
-        let all = text((LISTS.all)(&[model("a"), model("b")]));
+        assert_eq!(text(LISTS.show_one(&model("a"))), one("a"));
+        let all = text(LISTS.show_all(&[model("a"), model("b")]));
         let expected = format!(
             r#"{{"data":[{},{}],"has_more":false,"first_id":"a","last_id":"b"}}"#,
             one("a"),
             one("b")
         );
         assert_eq!(all, expected);
-        let none = text((LISTS.all)(&[]));
+        let none = text(LISTS.show_all(&[]));
         assert_eq!(
             none,
             r#"{"data":[],"has_more":false,"first_id":null,"last_id":null}"#

@@ -27,12 +27,7 @@ pub(super) fn edit_request(
 ) -> Result<Losses, Refused> {
     let (body, envelope) = (edits.text(), job.envelope);
     let mut losses: Losses = Losses::default();
-    if envelope.model != job.model {
-        edits.replace(
-            envelope.places.model.clone(),
-            json::quote_string(job.model).into_bytes(),
-        );
-    }
+    job.write_model(edits);
     let thinking = envelope.places.thinking.as_ref();
     let thinking = |name| Some(find_member(body, thinking?.start, name)?.1);
     let mut thoughts = PassedThoughts {
@@ -52,13 +47,7 @@ pub(super) fn edit_request(
         is_broken,
         ..
     } = thoughts;
-    if let (Some(asked), Some(max_output), Some(span)) = (
-        envelope.max_tokens,
-        job.traits.max_output,
-        &envelope.places.max_tokens,
-    ) && asked > max_output
-    {
-        edits.replace(span.clone(), max_output.to_string().into_bytes());
+    if let Some((asked, max_output)) = job.lower_max_tokens(edits) {
         losses.add("max_tokens");
         // The API refuses a budget that is not below the maximum. The answer keeps as many tokens
         // as the caller left for it.

@@ -9,26 +9,21 @@ mod tools;
 
 use std::borrow::Cow;
 
-use super::fields;
-use crate::front::FieldNames;
-use crate::front::reading::others;
+use crate::front::reading::others::{self, Defaults};
 use crate::front::reading::value::{self, Name, ReadFault, Value};
+use crate::front::{FieldNames, MESSAGES, RequestRead};
 use crate::neutral::{Effort, Field, Format, Message, Raw, Refused, Request, Role, ToolChoice};
 use crate::wire::json::Kind;
 
 /// Reads a body. Returns the request, and the caller's names for its fields.
-pub(super) fn read_request(body: &[u8]) -> Result<(Request<'_>, FieldNames), Refused> {
-    parse_request(body).map_err(|why| *why)
-}
-
-fn parse_request(body: &[u8]) -> Result<(Request<'_>, FieldNames), ReadFault> {
+pub(super) fn read_request(body: &[u8]) -> RequestRead<'_> {
     let mut reading = Reading::default();
     reading
         .request
         .messages
         .reserve((body.len() / 1024).clamp(4, 128));
     value::read_body(body, |name, value| reading.field(name, value))?;
-    let mut names = FieldNames::new(fields::field_name);
+    let mut names = FieldNames::new(MESSAGES.field_name);
     if reading.has_old_format {
         names.write(Field::Format, "output_format");
         names.write(Field::FormatSchema, "output_format.schema");
@@ -90,12 +85,7 @@ impl<'a> Reading<'a> {
                     ));
                 }
             }
-            _ => {
-                let raw = value.raw()?;
-                if !is_default(name, raw) {
-                    request.others.push((name.clone(), raw));
-                }
-            }
+            _ => DEFAULTS.note_unknown(&mut request.others, name, value)?,
         }
         Ok(())
     }
@@ -128,16 +118,15 @@ impl<'a> Reading<'a> {
             }
             Ok(())
         })?;
-        let role = match role.as_deref() {
-            Some("user") => Role::User,
-            Some("assistant") => Role::Assistant,
-            Some("system") => Role::System,
-            Some(_) => {
+        let role = match &*place.require("role", role)? {
+            "user" => Role::User,
+            "assistant" => Role::Assistant,
+            "system" => Role::System,
+            _ => {
                 return Err(place
                     .field("role")
                     .refuse("must be one of `user`, `assistant` and `system`"));
             }
-            None => return Err(place.field("role").missing()),
         };
         self.shown.append(&mut read.shown);
         read.finish(role, place, &mut self.request.messages)
@@ -203,33 +192,25 @@ fn read_format<'a>(
         }
         Ok(())
     })?;
-    match kind.as_deref() {
-        _ if !is_there => Ok(false),
-        Some("json_schema") => {
-            let schema: Raw<'a> = schema.ok_or_else(|| place.field("schema").missing())?;
-            let name = name.unwrap_or(Cow::Borrowed("output"));
-            request.format = Some(Format::JsonSchema {
-                name,
-                description: None,
-                schema: Some(schema.into()),
-                strict: Some(true),
-            });
-            Ok(true)
-        }
-        Some(_) => Err(place.field("type").refuse("must be `json_schema`")),
-        None => Err(place.field("type").missing()),
+    if !is_there {
+        return Ok(false);
     }
+    if place.require("type", kind)? != "json_schema" {
+        return Err(place.field("type").refuse("must be `json_schema`"));
+    }
+    request.format = Some(Format::JsonSchema {
+        name: name.unwrap_or(Cow::Borrowed("output")),
+        description: None,
+        schema: Some(place.require("schema", schema)?.into()),
+        strict: Some(true),
+    });
+    Ok(true)
 }
 
-/// Returns whether a field has its default value, which some clients write out.
-fn is_default(name: &str, value: Raw<'_>) -> bool {
-    let text = value.0;
-    match name {
-        _ if matches!(text, "null" | "[]" | "{}") => true,
-        "speed" => text == r#""standard""#,
-        _ => false,
-    }
-}
+const DEFAULTS: Defaults = Defaults {
+    of_all: &["null", "[]", "{}"],
+    of_fields: &[("speed", r#""standard""#)],
+};
 
 #[cfg(test)]
 mod tests;

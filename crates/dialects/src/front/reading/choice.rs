@@ -1,6 +1,7 @@
-//! The choice of a tool, in the form of OpenAI's two formats.
+//! The tools of a request, and the choice among them, as far as formats have both in common.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 
 use super::value::{Place, ReadFault, Value};
 use crate::neutral::{Refused, ToolChoice};
@@ -87,11 +88,10 @@ pub(in crate::front) fn choose_some<'a>(
     empty: &str,
     place: Place<'_>,
 ) -> Result<(ToolChoice<'a>, Vec<NamedTool<'a>>), ReadFault> {
-    let must = match mode {
-        Some("required") => true,
-        Some("auto") => false,
-        Some(_) => return Err(place.field("mode").refuse("must be `auto` or `required`")),
-        None => return Err(place.field("mode").missing()),
+    let must = match place.require("mode", mode)? {
+        "required" => true,
+        "auto" => false,
+        _ => return Err(place.field("mode").refuse("must be `auto` or `required`")),
     };
     if tools.is_empty() {
         return Err(place.field("tools").refuse(empty));
@@ -100,4 +100,31 @@ pub(in crate::front) fn choose_some<'a>(
         ToolChoice::Allowed(must, tools.iter().map(|(name, _)| name.clone()).collect()),
         tools,
     ))
+}
+
+/// The advice after the refusal of a tool that another server would have to run.
+pub(in crate::front) const REMOVE_TOOL: &str = "; remove the tool for this model";
+
+/// Refuses a tool that only a program of the server's may call.
+pub(in crate::front) fn refuse_callers(tool: Place<'_>) -> ReadFault {
+    tool.field("allowed_callers").unsupported(
+        "this model can call tools directly only: add `direct`, or remove the tool for this model",
+    )
+}
+
+/// Notes the name of a tool. Refuses a name that is empty, or that another tool has.
+pub(in crate::front) fn note_tool_name<'a>(
+    names: &mut HashSet<Cow<'a, str>>,
+    name: Cow<'a, str>,
+    tool: Place<'_>,
+) -> Result<(), ReadFault> {
+    if name.is_empty() {
+        return Err(tool.field("name").refuse("must not be empty"));
+    }
+    if !names.insert(name) {
+        return Err(tool
+            .field("name")
+            .refuse("is also the name of another tool"));
+    }
+    Ok(())
 }

@@ -62,3 +62,33 @@ pub(in crate::front) fn note_value<'a>(
 fn is_same_name(noted: &str, prefix: &str, name: &str) -> bool {
     noted.strip_prefix(prefix) == Some(name)
 }
+
+/// The values that clients write out although they are the default. A field with its default value
+/// counts as absent.
+pub(in crate::front) struct Defaults {
+    /// The default values of all fields.
+    pub(in crate::front) of_all: &'static [&'static str],
+    /// The default values of some fields.
+    pub(in crate::front) of_fields: &'static [(&'static str, &'static str)],
+}
+
+impl Defaults {
+    /// Returns whether a field has its default value.
+    pub(in crate::front) fn hold(&self, name: &str, value: Raw<'_>) -> bool {
+        self.of_all.contains(&value.0) || self.of_fields.contains(&(name, value.0))
+    }
+
+    /// Reads a field that is not known here, and notes it unless it has its default value.
+    pub(in crate::front) fn note_unknown<'a>(
+        &self,
+        others: &mut Vec<(Name<'a>, Raw<'a>)>,
+        name: &Name<'a>,
+        value: Value<'_, 'a>,
+    ) -> Result<(), ReadFault> {
+        let raw = value.raw()?;
+        if !self.hold(name, raw) {
+            others.push((name.clone(), raw));
+        }
+        Ok(())
+    }
+}

@@ -122,6 +122,41 @@ impl<'a> Scan<'a> {
         Ok((flag, span))
     }
 
+    /// Consumes a maximum of tokens, which must be above 0.
+    pub(in crate::front) fn max_tokens(
+        &mut self,
+        cursor: &mut Cursor<'a>,
+        param: &'static str,
+    ) -> Result<(), Broken> {
+        let kind = cursor.kind()?;
+        let span = cursor.value()?;
+        let maximum = lenient_number(cursor, &span);
+        if maximum.is_none_or(|maximum| maximum == 0) {
+            self.note(|| Fault::of_type(param, "a whole number above 0", kind));
+        }
+        self.envelope.has_max_tokens = true;
+        self.envelope.max_tokens = maximum;
+        self.envelope.places.max_tokens = Some(span);
+        Ok(())
+    }
+
+    /// Consumes one of OpenAI's fields for the end user and for the cache of prompts.
+    pub(in crate::front) fn user_field(
+        &mut self,
+        cursor: &mut Cursor<'a>,
+        name: &[u8],
+    ) -> Result<(), Broken> {
+        let span = scan_text(cursor)?;
+        let user = &mut self.envelope.user;
+        match name {
+            b"prompt_cache_key" => self.envelope.cache_key = span,
+            // OpenAI's newer name for the end user, which is preferred.
+            b"safety_identifier" => *user = span.or(user.take()),
+            _ => *user = user.take().or(span),
+        }
+        Ok(())
+    }
+
     /// Consumes a list of messages. `message` consumes one, and returns whether it is a user's.
     pub(in crate::front) fn messages(
         &mut self,
@@ -205,6 +240,13 @@ impl<'a> Scan<'a> {
             ..self.envelope
         })
     }
+}
+
+/// Consumes a value, and returns its place if it is a text.
+pub(in crate::front) fn scan_text(cursor: &mut Cursor<'_>) -> Result<Option<Span>, Broken> {
+    let is_text = cursor.kind()? == Kind::String;
+    let span = cursor.value()?;
+    Ok(is_text.then_some(span))
 }
 
 /// Returns a name that stands twice in the list.

@@ -431,9 +431,48 @@ impl<'p> Place<'p> {
         }
     }
 
+    /// Returns the value of a member. Refuses the request if the member is missing.
+    pub(in crate::front) fn require<T>(
+        &self,
+        name: &str,
+        value: Option<T>,
+    ) -> Result<T, ReadFault> {
+        value.ok_or_else(|| self.field(name).missing())
+    }
+
+    /// Returns the text of a member. Refuses the request if the text is missing or empty.
+    pub(in crate::front) fn require_text<'a>(
+        &self,
+        name: &str,
+        text: Option<Cow<'a, str>>,
+    ) -> Result<Cow<'a, str>, ReadFault> {
+        self.require(name, non_empty(text))
+    }
+
     /// Refuses the request because this value is missing.
     pub(in crate::front) fn missing(&self) -> ReadFault {
         self.refuse("is missing")
+    }
+
+    /// Refuses the request because of the type of this object.
+    pub(in crate::front) fn unsupported_type(&self, things: &str) -> ReadFault {
+        let why = format!("this model's provider does not support {things} of this type");
+        self.field("type").unsupported(&why)
+    }
+
+    /// Refuses the request because of the type of this object, which only one company's servers
+    /// know. `advice` follows the sentence.
+    pub(in crate::front) fn foreign_type(
+        &self,
+        company: &str,
+        things: &str,
+        kind: &str,
+        advice: &str,
+    ) -> ReadFault {
+        let shown: String = kind.chars().take(40).collect();
+        self.field("type").unsupported(&format!(
+            "only {company}'s own models and servers know {things} of the type {shown}{advice}"
+        ))
     }
 
     /// Refuses the request because this value is of the wrong type.
@@ -474,6 +513,11 @@ impl<'p> Place<'p> {
         }
         path
     }
+}
+
+/// Returns the text unless it is empty.
+pub(in crate::front) fn non_empty(text: Option<Cow<'_, str>>) -> Option<Cow<'_, str>> {
+    text.filter(|text| !text.is_empty())
 }
 
 /// Returns the text of a value. The scan has checked that it is UTF-8.

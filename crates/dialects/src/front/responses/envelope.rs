@@ -6,9 +6,9 @@ use std::borrow::Cow;
 use super::references;
 use crate::front::reading::count::{ReadTotals, each_element, each_member};
 use crate::front::reading::media::{self, MediaKind};
-use crate::front::reading::scan::{Scan, asks_json, lenient_number};
+use crate::front::reading::scan::{Scan, asks_json, scan_text};
 use crate::front::{Envelope, Fault, ItemReference, RESPONSES};
-use crate::wire::json::{self, Broken, Cursor, Kind, Span, span_bytes};
+use crate::wire::json::{self, Broken, Cursor, Kind, span_bytes};
 
 /// Reads a request body.
 pub(super) fn read_envelope(body: &[u8]) -> Result<Envelope, Fault> {
@@ -63,48 +63,23 @@ fn scan_field<'a>(scan: &mut Scan<'a>, cursor: &mut Cursor<'a>, name: &[u8]) -> 
             scan.read.text(cursor)?;
         }
         b"stream" => scan.envelope.stream = scan.flag(cursor, "stream")?.0.unwrap_or(false),
-        b"max_output_tokens" => {
-            let kind = cursor.kind()?;
-            let span = cursor.value()?;
-            if kind != Kind::Null {
-                let max_tokens = lenient_number(cursor, &span);
-                if max_tokens.is_none_or(|max_tokens| max_tokens == 0) {
-                    scan.note(|| {
-                        Fault::of_type("max_output_tokens", "a whole number above 0", kind)
-                    });
-                }
-                scan.envelope.has_max_tokens = true;
-                scan.envelope.max_tokens = max_tokens;
-                scan.envelope.places.max_tokens = Some(span);
-            }
+        b"max_output_tokens" if cursor.kind()? == Kind::Null => {
+            cursor.value()?;
         }
+        b"max_output_tokens" => scan.max_tokens(cursor, "max_output_tokens")?,
         b"tools" => scan.read.tools(cursor)?,
         b"text" => {
             let span = cursor.value()?;
             scan.read.more += span.len();
             scan.envelope.wants_json |= asks_json(span_bytes(cursor.text(), &span));
         }
-        b"prompt_cache_key" => scan.envelope.cache_key = scan_text(cursor)?,
-        b"safety_identifier" => {
-            scan.envelope.user = scan_text(cursor)?.or(scan.envelope.user.take())
-        }
-        b"user" => {
-            let user = scan_text(cursor)?;
-            scan.envelope.user = scan.envelope.user.take().or(user);
-        }
+        b"prompt_cache_key" | b"user" | b"safety_identifier" => scan.user_field(cursor, name)?,
         b"previous_response_id" | b"conversation" | b"prompt" | b"background" => {
             refuse_stored(scan, cursor, name)?
         }
         _ => scan.read.setting(cursor, name)?,
     }
     Ok(())
-}
-
-/// Consumes a value, and returns its place if it is a text.
-fn scan_text(cursor: &mut Cursor<'_>) -> Result<Option<Span>, Broken> {
-    let is_text = cursor.kind()? == Kind::String;
-    let span = cursor.value()?;
-    Ok(is_text.then_some(span))
 }
 
 /// Refuses a field that needs a server that stores responses.
@@ -119,21 +94,19 @@ fn refuse_stored(scan: &mut Scan<'_>, cursor: &mut Cursor<'_>, name: &[u8]) -> R
             b"previous_response_id" => {
                 let id = json::text_of(value, &(0..value.len())).unwrap_or_default();
                 let id: String = id.chars().take(80).collect();
-                return Fault {
-                    message: format!("Previous response with id '{id}' not found."),
-                    param: Some("previous_response_id".into()),
-                    code: Some("previous_response_not_found"),
-                };
+                let message = format!("Previous response with id '{id}' not found.");
+                return Fault::of_field(
+                    "previous_response_id",
+                    "previous_response_not_found",
+                    message,
+                );
             }
             b"background" => ("background", "responses. Leave it out."),
             b"prompt" => ("prompt", "prompts. Send `input` instead."),
             _ => ("conversation", "conversations. Send all of it in `input`."),
         };
-        Fault {
-            message: format!("`{param}` is not supported: the gateway stores no {message}"),
-            param: Some(param.into()),
-            code: Some("unsupported_parameter"),
-        }
+        let message = format!("`{param}` is not supported: the gateway stores no {message}");
+        Fault::of_field(param, "unsupported_parameter", message)
     });
     Ok(())
 }

@@ -36,20 +36,8 @@ pub(super) fn edit_request(
         sealed: job.sealed,
         approvals,
     };
-    if envelope.model != job.model {
-        pass.edits.replace(
-            envelope.places.model.clone(),
-            json::quote_string(job.model).into_bytes(),
-        );
-    }
-    if let (Some(asked), Some(max_tokens), Some(span)) = (
-        envelope.max_tokens,
-        job.traits.max_output,
-        &envelope.places.max_tokens,
-    ) && asked > max_tokens
-    {
-        pass.edits
-            .replace(span.clone(), max_tokens.to_string().into_bytes());
+    job.write_model(pass.edits);
+    if job.lower_max_tokens(pass.edits).is_some() {
         pass.losses.add("max_output_tokens");
     }
     let mut stores = true;

@@ -13,37 +13,30 @@ mod tools;
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use super::fields;
-use crate::front::FieldNames;
 use crate::front::reading::choice::ReadChoice;
-use crate::front::reading::others;
-use crate::front::reading::value::{self, Name, Place, ReadFault, Value};
-use crate::neutral::{
-    Echo, Effort, Field, Format, LazyText, Message, Part, Raw, Refused, Request, Role,
-};
+use crate::front::reading::others::{self, Defaults};
+use crate::front::reading::value::{self, Name, ReadFault, Value};
+use crate::front::{FieldNames, RESPONSES, RequestRead};
+use crate::neutral::{Echo, Effort, Field, Format, Message, Part, Raw, Request, Role};
 use crate::wire::json::Kind;
 use echoed::Echoed;
 
 /// Reads a body. Returns the request, and the caller's names for its fields.
-pub(super) fn read_request(body: &[u8]) -> Result<(Request<'_>, FieldNames), Refused> {
-    parse_request(body).map_err(|why| *why)
-}
-
-fn parse_request(body: &[u8]) -> Result<(Request<'_>, FieldNames), ReadFault> {
+pub(super) fn read_request(body: &[u8]) -> RequestRead<'_> {
     let mut reading = ReadingItems::default();
     reading
         .items
         .messages
         .reserve((body.len() / 1024).clamp(4, 128));
     value::read_body(body, |name, value| reading.field(name, value))?;
-    reading.end()
+    Ok(reading.end()?)
 }
 
 /// The settings that several fields decide together.
 #[derive(Default)]
 struct ReadingItems<'a> {
     request: Request<'a>,
-    instructions: Option<LazyText<'a>>,
+    instructions: Option<Part<'a>>,
     items: items::Items<'a>,
     tools: tools::CallableTools<'a>,
     choice: Option<ReadChoice<'a>>,
@@ -76,8 +69,8 @@ impl<'a> ReadingItems<'a> {
             // itself. It makes none.
             "stream_options" | "max_tool_calls" => value.skip()?,
             "input" if value.kind()? == Kind::String => {
-                let text = value.lazy_text()?.filter(|text| !text.is_empty());
-                let content = text.map(Part::text).into_iter().collect();
+                let text = value.lazy_text()?.and_then(Part::unless_empty);
+                let content = Vec::from_iter(text);
                 self.items.messages.push(Message {
                     caller_index: Some(0),
                     content,
@@ -85,9 +78,7 @@ impl<'a> ReadingItems<'a> {
                 });
             }
             "input" => value.array(|index, value| self.items.item(index, value))?,
-            "instructions" => {
-                self.instructions = value.lazy_text()?.filter(|text| !text.is_empty())
-            }
+            "instructions" => self.instructions = value.lazy_text()?.and_then(Part::unless_empty),
             "max_output_tokens" => request.max_tokens = value.count(1, &[])?,
             "parallel_tool_calls" => request.parallel_tool_calls = value.flag()?,
             "tools" => {
@@ -118,12 +109,7 @@ impl<'a> ReadingItems<'a> {
             "metadata" => request.metadata = value.raw_object()?.filter(|Raw(text)| *text != "{}"),
             "user" => self.users[1] = value.text()?,
             "safety_identifier" => self.users[0] = value.text()?,
-            _ => {
-                let raw = value.raw()?;
-                if !is_default(name, raw) {
-                    request.others.push((name.clone(), raw));
-                }
-            }
+            _ => DEFAULTS.note_unknown(&mut request.others, name, value)?,
         }
         Ok(())
     }
@@ -186,55 +172,31 @@ impl<'a> ReadingItems<'a> {
     }
 
     fn end(self) -> Result<(Request<'a>, FieldNames), ReadFault> {
-        let Self {
-            mut request,
-            instructions,
-            items,
-            mut tools,
-            choice,
-            users,
-            echoed,
-            shows_thinking,
-            carries_thoughts,
-        } = self;
-        let items::Items {
-            mut messages,
-            tools: shown,
-            others,
-        } = items;
-        tools.join(shown)?;
-        if let Some(text) = instructions {
-            let content = vec![Part::text(text)];
-            messages.insert(
-                0,
-                Message {
-                    role: Role::System,
-                    content,
-                    ..Message::default()
-                },
-            );
+        let (mut request, mut tools) = (self.request, self.tools);
+        tools.join(self.items.tools)?;
+        request.messages = self.items.messages;
+        if let Some(instructions) = self.instructions {
+            let system = Message {
+                role: Role::System,
+                content: vec![instructions],
+                ..Message::default()
+            };
+            request.messages.insert(0, system);
         }
-        request.messages = messages;
-        let tools::CallableTools {
-            list,
-            known,
-            others: of_tools,
-        } = tools;
-        request.tool_choice = choice
-            .map(|choice| choice.resolve(|name| known.contains_key(name), !list.is_empty()))
+        let has_tools = !tools.list.is_empty();
+        request.tool_choice = self
+            .choice
+            .map(|choice| choice.resolve(|name| tools.known.contains_key(name), has_tools))
             .transpose()?;
-        if list.is_empty() {
-            request.tool_choice = None;
-        }
-        request.tools = list;
         // Without tools there is nothing to choose.
-        if request.tools.is_empty() {
-            request.parallel_tool_calls = None;
+        if !has_tools {
+            (request.tool_choice, request.parallel_tool_calls) = (None, None);
         }
-        request.others.extend(of_tools);
-        request.others.extend(others);
-        let [identifier, user] = users;
-        let mut names = FieldNames::new(fields::field_name);
+        request.tools = tools.list;
+        request.others.extend(tools.others);
+        request.others.extend(self.items.others);
+        let [identifier, user] = self.users;
+        let mut names = FieldNames::new(RESPONSES.field_name);
         if identifier.is_none() && user.is_some() {
             names.write(Field::User, "user");
         }
@@ -244,8 +206,8 @@ impl<'a> ReadingItems<'a> {
         }
         request.user = identifier.or(user);
         names.echo = Some(Arc::new(Echo {
-            carries_thoughts,
-            ..echoed.echo(shows_thinking, known)
+            carries_thoughts: self.carries_thoughts,
+            ..self.echoed.echo(self.shows_thinking, tools.known)
         }));
         Ok((request, names))
     }
@@ -273,39 +235,32 @@ fn read_format<'a>(
         }
         Ok(())
     })?;
-    match kind.as_deref() {
-        _ if !is_there => Ok(None),
-        Some("text") => Ok(None),
-        Some("json_object") => Ok(Some(Format::JsonObject)),
-        Some("json_schema") => {
-            let missing = |field: &str, place: Place<'_>| place.field(field).missing();
-            let name = name.ok_or_else(|| missing("name", place))?;
-            let schema: Raw<'a> = schema.ok_or_else(|| missing("schema", place))?;
-            Ok(Some(Format::JsonSchema {
-                name,
-                description,
-                schema: Some(schema.into()),
-                strict,
-            }))
-        }
-        Some(_) => Err(place
+    if !is_there {
+        return Ok(None);
+    }
+    match &*place.require("type", kind)? {
+        "text" => Ok(None),
+        "json_object" => Ok(Some(Format::JsonObject)),
+        "json_schema" => Ok(Some(Format::JsonSchema {
+            name: place.require("name", name)?,
+            description,
+            schema: Some(place.require("schema", schema)?.into()),
+            strict,
+        })),
+        _ => Err(place
             .field("type")
             .refuse("must be one of `text`, `json_object` and `json_schema`")),
-        None => Err(place.field("type").missing()),
     }
 }
 
-/// Returns whether a field has its default value, which some clients write out.
-fn is_default(name: &str, value: Raw<'_>) -> bool {
-    let text = value.0;
-    match name {
-        _ if matches!(text, "null" | "[]" | "{}") => true,
-        "truncation" => text == r#""disabled""#,
-        "store" => text == "false",
-        "top_logprobs" => text == "0",
-        _ => false,
-    }
-}
+const DEFAULTS: Defaults = Defaults {
+    of_all: &["null", "[]", "{}"],
+    of_fields: &[
+        ("truncation", r#""disabled""#),
+        ("store", "false"),
+        ("top_logprobs", "0"),
+    ],
+};
 
 #[cfg(test)]
 mod tests;

@@ -207,9 +207,6 @@ impl AnswerWriter for ResponseWriter {
         Carries::WithCalls
     }
 
-    // Clients compare the ids of one stream with each other, so our own id stays.
-    fn id(&mut self, _id: &str) {}
-
     fn open(&mut self, _choice: usize) {
         self.begin_response();
     }

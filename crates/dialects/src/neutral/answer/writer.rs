@@ -39,8 +39,9 @@ pub(crate) trait AnswerWriter: fmt::Debug + Send {
     fn carries(&self) -> Carries {
         Carries::Nowhere
     }
-    /// Takes the upstream's id of the answer.
-    fn id(&mut self, id: &str);
+    /// Takes the upstream's id of the answer. In most formats clients do not use the id, or compare
+    /// the ids of one stream: our own id stays.
+    fn id(&mut self, _id: &str) {}
     /// Opens the next choice.
     fn open(&mut self, choice: usize);
     /// Writes a piece of one of a choice's texts; never empty.

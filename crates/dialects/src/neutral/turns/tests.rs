@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use super::*;
-use crate::front::chat::fields::tests::in_words;
+use crate::front::fields::tests::in_words;
 use crate::neutral::{Cache, Media};
 
 fn text(text: &'static str) -> Part<'static> {

@@ -3,8 +3,8 @@ use std::sync::Arc;
 use proptest::prelude::*;
 
 use super::*;
-use crate::front::chat::fields::tests::{Worded, through};
 use crate::front::chat::read;
+use crate::front::fields::tests::{Worded, through};
 use crate::neutral::{Event, Kept, Losses, Reader as _, Refused, Target, Thought};
 
 /// A model without any quirk, but for what each test wants.

@@ -285,8 +285,8 @@ pub(crate) fn lose_cache_hints(request: &Request<'_>, losses: &mut LostFields) {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::front::chat::fields::tests::in_words;
     use crate::front::chat::read::read_request;
+    use crate::front::fields::tests::in_words;
     use crate::neutral::traits::Traits;
 
     /// Compares the table of a dialect with the one of the book, which is made from requests.

@@ -4,9 +4,9 @@
 use std::borrow::Cow;
 use std::collections::VecDeque;
 
-use super::parts::{self, non_empty};
+use super::parts;
 use crate::front::reading::others;
-use crate::front::reading::value::{Name, Place, ReadFault, Value};
+use crate::front::reading::value::{Name, Place, ReadFault, Value, non_empty};
 use crate::neutral::{Call, Message, Role};
 use crate::wire::json::Kind;
 
@@ -76,7 +76,7 @@ pub(super) fn read_message<'a>(
         }
         Ok(())
     })?;
-    message.role = role.ok_or_else(|| place.field("role").missing())?;
+    message.role = place.require("role", role)?;
     message.reasoning = message.reasoning.or(reasoning);
     // Callers who send both fields send one text twice.
     if message.thoughts.is_empty() && !details.is_empty() {
@@ -179,9 +179,7 @@ fn tool_call<'a>(value: Value<'_, 'a>, message: &mut Message<'a>) -> Result<(), 
         Ok(())
     })?;
     let is_custom = function.is_none() && custom.is_some();
-    let (name, arguments) = function
-        .or(custom)
-        .ok_or_else(|| place.field("function").missing())?;
+    let (name, arguments) = place.require("function", function.or(custom))?;
     message.calls.push(Call {
         id: id.unwrap_or_default(),
         name,
@@ -241,10 +239,9 @@ fn check_named<'a>(
     input: Option<Cow<'a, str>>,
     place: Place<'_>,
 ) -> Result<NameAndArguments<'a>, ReadFault> {
-    let place = place.field("name");
-    let name = name.ok_or_else(|| place.missing())?;
+    let name = place.require("name", name)?;
     if name.is_empty() {
-        return Err(place.refuse("must not be empty"));
+        return Err(place.field("name").refuse("must not be empty"));
     }
     Ok((name, input.unwrap_or_default()))
 }

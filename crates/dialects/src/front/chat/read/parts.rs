@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::front::reading::value::{Name, ReadFault, Value};
+use crate::front::reading::value::{Name, ReadFault, Value, non_empty};
 use crate::front::reading::{others, url};
 use crate::neutral::{Cache, LazyText, Media, Message, Part, PartKind, Thought};
 use crate::wire::json::Kind;
@@ -108,11 +108,6 @@ pub(super) fn reasoning_details<'a>(
     Ok(details)
 }
 
-/// Returns the text unless it is empty.
-pub(super) fn non_empty(text: Option<Cow<'_, str>>) -> Option<Cow<'_, str>> {
-    text.filter(|text| !text.is_empty())
-}
-
 /// The types of parts that are shown. Each is also the name of the member that holds the part.
 const SHOWN: [&str; 5] = ["text", "refusal", "image_url", "input_audio", "file"];
 
@@ -146,7 +141,7 @@ fn read_part<'a>(value: Value<'_, 'a>, message: &mut Message<'a>) -> Result<(), 
         }
         Ok(())
     })?;
-    let kind = kind.ok_or_else(|| place.field("type").missing())?;
+    let kind = place.require("type", kind)?;
     if matches!(&*kind, "thinking" | "redacted_thinking") {
         if thought.signature.is_some() || thought.redacted.is_some() {
             message.thoughts.push(thought);
@@ -156,11 +151,10 @@ fn read_part<'a>(value: Value<'_, 'a>, message: &mut Message<'a>) -> Result<(), 
         return Ok(());
     }
     let Some(place_of_kind) = SHOWN.iter().position(|name| *name == kind) else {
-        let why = "this model's provider does not support content parts of this type";
-        return Err(place.field("type").unsupported(why));
+        return Err(place.unsupported_type("content parts"));
     };
     let shown = members.get_mut(place_of_kind).and_then(Option::take);
-    let shown = shown.ok_or_else(|| place.field(&kind).missing())?;
+    let shown = place.require(&kind, shown)?;
     // A part of this type does not have the other members.
     for (name, member) in SHOWN.iter().zip(&members) {
         if member.is_some() {
@@ -203,8 +197,8 @@ fn read_image<'a>(
     let Some([url, detail]) = texts else {
         return Ok(None);
     };
+    let url = place.require_text("url", url)?;
     let place = place.field("url");
-    let url = non_empty(url).ok_or_else(|| place.missing())?;
     Ok(Some(PartKind::Image(
         url::read_media_url(url, place)?,
         detail,
@@ -222,8 +216,8 @@ fn read_audio<'a>(
     let Some([data, format]) = texts else {
         return Ok(None);
     };
-    let data = non_empty(data).ok_or_else(|| place.field("data").missing())?;
-    let format = non_empty(format).ok_or_else(|| place.field("format").missing())?;
+    let data = place.require_text("data", data)?;
+    let format = place.require_text("format", format)?;
     let data = url::read_sound(data, place.field("data"))?;
     Ok(Some(PartKind::Audio(data, format)))
 }

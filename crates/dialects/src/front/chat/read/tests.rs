@@ -1,6 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::neutral::Refused;
 use crate::wire::json::Cursor;
 
 use crate::neutral::{

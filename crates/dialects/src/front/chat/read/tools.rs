@@ -113,7 +113,7 @@ impl<'a> Tools<'a> {
         if !is_there {
             return Ok(None);
         }
-        let name = name.ok_or_else(|| place.field("name").missing())?;
+        let name = place.require("name", name)?;
         Ok(Some(Tool {
             name,
             description,
@@ -128,7 +128,7 @@ impl<'a> Tools<'a> {
             others::note_inner_field(&mut self.others, "tools[].custom.", name, value)
         })?;
         let [name, description] = texts.unwrap_or_default();
-        let name = name.ok_or_else(|| place.field("name").missing())?;
+        let name = place.require("name", name)?;
         Ok(Some(Tool {
             name,
             description: description.map(LazyText::from),
@@ -137,15 +137,8 @@ impl<'a> Tools<'a> {
         }))
     }
 
-    /// Adds a tool; `place` is where its name stands.
     fn add(&mut self, tool: Tool<'a>, place: Place<'_>) -> Result<(), ReadFault> {
-        let place = place.field("name");
-        if tool.name.is_empty() {
-            return Err(place.refuse("must not be empty"));
-        }
-        if !self.names.insert(tool.name.clone()) {
-            return Err(place.refuse("is also the name of another tool"));
-        }
+        choice::note_tool_name(&mut self.names, tool.name.clone(), place)?;
         self.list.push(tool);
         Ok(())
     }
@@ -202,16 +195,12 @@ fn read_choice_object<'a>(
     let (tool, field) = match kind.as_deref() {
         Some("function") => (function, "function"),
         Some("custom") => (custom, "custom"),
-        Some("allowed_tools") => return some.ok_or_else(|| place.field("allowed_tools").missing()),
-        Some(_) => {
-            let why = "this model's provider does not support choices of this type";
-            return Err(place.field("type").unsupported(why));
-        }
+        Some("allowed_tools") => return place.require("allowed_tools", some),
+        Some(_) => return Err(place.unsupported_type("choices")),
         None if function.is_some() => (function, "function"),
         None => return Err(place.field("type").missing()),
     };
-    tool.map(choice::choose_one)
-        .ok_or_else(|| place.field(field).missing())
+    place.require(field, tool.map(choice::choose_one))
 }
 
 fn read_allowed_tools<'a>(
@@ -238,8 +227,8 @@ fn read_allowed_tools<'a>(
     if !is_there {
         return Ok(None);
     }
-    if mode.is_some() && tools.is_none() {
-        return Err(place.field("tools").missing());
+    if mode.is_some() {
+        place.require("tools", tools.as_ref())?;
     }
     choice::choose_some(
         mode.as_deref(),
@@ -262,9 +251,7 @@ fn allowed_tool<'a>(value: Value<'_, 'a>) -> Result<NamedTool<'a>, ReadFault> {
         }
         Ok(())
     })?;
-    function
-        .or(custom)
-        .ok_or_else(|| place.field("function").missing())
+    place.require("function", function.or(custom))
 }
 
 /// Reads `{name}`. Returns the name, and the path of its field.
@@ -273,7 +260,6 @@ fn read_named_tool<'a>(value: Value<'_, 'a>) -> Result<Option<NamedTool<'a>>, Re
     let Some([name]) = value.texts(["name"], |_, value| value.skip())? else {
         return Ok(None);
     };
-    let place = place.field("name");
-    let name = name.ok_or_else(|| place.missing())?;
-    Ok(Some((name, place.path())))
+    let name = place.require("name", name)?;
+    Ok(Some((name, place.field("name").path())))
 }

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use super::read_camel_members;
-use crate::front::reading::value::{Name, Place, ReadFault, Value};
+use crate::front::reading::value::{Name, Place, ReadFault, Value, non_empty};
 use crate::front::reading::{others, url};
 use crate::neutral::{Media, PartKind};
 
@@ -26,7 +26,7 @@ impl<'a> Blob<'a> {
         let mut blob = Self::default();
         let is_there = read_camel_members(value, |known, name, value| {
             match known {
-                "mimeType" => blob.kind = value.text()?.filter(|kind| !kind.is_empty()),
+                "mimeType" => blob.kind = non_empty(value.text()?),
                 "data" => blob.data = value.text()?,
                 "fileUri" => blob.uri = value.text()?,
                 "displayName" => blob.name = value.text()?,
@@ -61,8 +61,8 @@ pub(super) fn read_inline_data<'a>(
     else {
         return Ok(None);
     };
-    let kind = kind.ok_or_else(|| place.field("mimeType").missing())?;
-    let data = data.ok_or_else(|| place.field("data").missing())?;
+    let kind = place.require("mimeType", kind)?;
+    let data = place.require("data", data)?;
     // A server may fetch data that look like a URL.
     if memchr::memchr(b':', data.as_bytes()).is_some() {
         return Err(place.field("data").refuse("must be base64"));
@@ -92,9 +92,7 @@ pub(super) fn read_file_data<'a>(
     else {
         return Ok(None);
     };
-    let uri = uri
-        .filter(|uri| !uri.is_empty())
-        .ok_or_else(|| place.field("fileUri").missing())?;
+    let uri = place.require_text("fileUri", uri)?;
     check_uri(&uri, place.field("fileUri"))?;
     let of_name = || url::media_type(&uri).unwrap_or_default();
     let is_picture = kind

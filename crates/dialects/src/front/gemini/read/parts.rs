@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use super::calls::Calls;
 use super::{media, read_camel_members, read_each};
 use crate::front::reading::others;
-use crate::front::reading::value::{Name, Place, ReadFault, Value};
+use crate::front::reading::value::{Name, Place, ReadFault, Value, non_empty};
 use crate::neutral::schema::{read_members as members_of, string_value};
 use crate::neutral::seal::is_sealed;
 use crate::neutral::{Call, LazyText, Message, Part, PartKind, Raw, Role};
@@ -242,11 +242,9 @@ fn push_continued<'a>(list: &mut Vec<Message<'a>>, mut continuation: Message<'a>
     }
 }
 
-/// Adds text to a message, if it is any.
+/// Adds a text to a message, unless it is empty.
 pub(super) fn push_text<'a>(message: &mut Message<'a>, text: LazyText<'a>) {
-    if !text.is_empty() {
-        push_part(message, Some(PartKind::Text(text)));
-    }
+    message.content.extend(Part::unless_empty(text));
 }
 
 fn push_part<'a>(message: &mut Message<'a>, kind: Option<PartKind<'a>>) {
@@ -274,10 +272,9 @@ fn read_call<'a>(
     if !is_there {
         return Ok(None);
     }
-    let function = function.filter(|name| !name.is_empty());
     Ok(Some(Call {
         id: id.unwrap_or_default(),
-        name: function.ok_or_else(|| place.field("name").missing())?,
+        name: place.require_text("name", function)?,
         arguments: args.map_or(Cow::Borrowed("{}"), Cow::from),
         ..Call::default()
     }))
@@ -295,7 +292,7 @@ fn read_outcome<'a>(
     let mut inside = Parts::new(None);
     let is_there = read_camel_members(value, |known, name, value| {
         match known {
-            "id" => id = value.text()?.filter(|id| !id.is_empty()),
+            "id" => id = non_empty(value.text()?),
             "name" => function = value.text()?,
             "response" => response = value.raw_object()?,
             "parts" => read_each(value, |_, value| inside.part(value))?,
@@ -312,13 +309,10 @@ fn read_outcome<'a>(
             .refuse("must not have calls of functions or their results"));
     }
     lost.append(&mut inside.message.others);
-    let mut content = Vec::new();
-    let text = response.map(outcome_text).filter(|text| !text.is_empty());
-    content.extend(text.map(Part::text));
+    let text = response.map(outcome_text).and_then(Part::unless_empty);
+    let mut content = Vec::from_iter(text);
     content.append(&mut inside.message.content);
-    let name = function
-        .filter(|name| !name.is_empty())
-        .ok_or_else(|| place.field("name").missing())?;
+    let name = place.require_text("name", function)?;
     Ok(Some(ToolOutcome { id, name, content }))
 }
 

@@ -3,10 +3,10 @@
 use std::borrow::Cow;
 
 use super::schema::{self, SchemaForm};
-use super::{is_idle, read_camel_members};
+use super::{DEFAULTS, read_camel_members};
 use crate::front::FieldNames;
 use crate::front::reading::others;
-use crate::front::reading::value::{Name, Place, ReadFault, Value};
+use crate::front::reading::value::{Name, Place, ReadFault, Value, non_empty};
 use crate::neutral::{Effort, Field, Format, Raw, Request};
 
 /// The format and the schema of the answer, which several settings decide together.
@@ -38,7 +38,7 @@ pub(super) fn read_settings<'a>(
             "seed" => request.seed = value.integer()?,
             "presencePenalty" => request.penalties.presence = value.number()?,
             "frequencyPenalty" => request.penalties.frequency = value.number()?,
-            "responseMimeType" => wanted.mime = value.text()?.filter(|mime| !mime.is_empty()),
+            "responseMimeType" => wanted.mime = non_empty(value.text()?),
             "responseSchema" | "responseJsonSchema" => {
                 let form = if known == "responseSchema" {
                     SchemaForm::Google
@@ -79,9 +79,9 @@ pub(super) fn read_settings<'a>(
         }
         Ok(())
     })?;
-    request
-        .others
-        .retain(|(name, raw)| !(name.starts_with("generationConfig.") && is_idle(*raw)));
+    request.others.retain(|(name, raw)| {
+        !(name.starts_with("generationConfig.") && DEFAULTS.hold(name, *raw))
+    });
     if let Some(name) = wanted.schema_name {
         [
             Field::FormatSchema,

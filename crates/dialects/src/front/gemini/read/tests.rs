@@ -1,5 +1,6 @@
 use super::*;
 use crate::front::{GEMINI, PathRequest};
+use crate::neutral::Refused;
 use crate::neutral::{Effort, Field, Format, Media, PartKind, ToolChoice, ToolKind};
 use crate::upstream::{anthropic, gemini, openai};
 use crate::{Dialect, Translate};

@@ -89,12 +89,11 @@ impl<'a> DeclaredTools<'a> {
         if !is_there {
             return Err(place.wrong("an object", Kind::Null));
         }
-        let named = place.field("name");
-        let name = name
-            .filter(|name| !name.is_empty())
-            .ok_or_else(|| named.missing())?;
+        let name = place.require_text("name", name)?;
         if !self.names.insert(name.clone()) {
-            return Err(named.refuse("is also the name of another function"));
+            return Err(place
+                .field("name")
+                .refuse("is also the name of another function"));
         }
         let schema = parameters.map(|(schema, form, written)| {
             self.note_name(&written);

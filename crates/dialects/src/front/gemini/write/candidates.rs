@@ -135,9 +135,6 @@ impl AnswerWriter for CandidatesWriter {
         Carries::WithCalls
     }
 
-    // Clients do not use the id, so our own id stays.
-    fn id(&mut self, _id: &str) {}
-
     fn open(&mut self, _choice: usize) {
         self.candidates.push(WrittenCandidate::default());
     }

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::front::reading::value::{Name, Place, ReadFault, Value};
+use crate::front::reading::value::{Name, Place, ReadFault, Value, non_empty};
 use crate::front::reading::{others, url};
 use crate::neutral::schema::{find_member, read_members};
 use crate::neutral::{Cache, Call, LazyText, Media, Message, Part, PartKind, Raw, Role, Thought};
@@ -68,7 +68,7 @@ impl<'a> Blocks<'a> {
         match value.kind()? {
             Kind::Array => value.array(|_, value| self.block(value)),
             Kind::String | Kind::Null => {
-                let part = value.lazy_text()?.and_then(text_part);
+                let part = value.lazy_text()?.and_then(Part::unless_empty);
                 self.message.content.extend(part);
                 Ok(())
             }
@@ -119,10 +119,7 @@ impl<'a> Blocks<'a> {
         let place = value.place;
         let mut block = ReadBlock::default();
         value.element(|name, value| block.field(name, value))?;
-        let kind = block
-            .kind
-            .take()
-            .ok_or_else(|| place.field("type").missing())?;
+        let kind = place.require("type", block.kind.take())?;
         block.note_others(&mut self.message.others, "content[].");
         match &*kind {
             "text" if block.text.is_none() => return Err(place.field("text").missing()),
@@ -132,7 +129,7 @@ impl<'a> Blocks<'a> {
             }
             "thinking" => self.thought(Thought {
                 text: block.thinking.unwrap_or_default(),
-                signature: block.signature.filter(|signature| !signature.is_empty()),
+                signature: non_empty(block.signature),
                 ..Thought::default()
             }),
             "redacted_thinking" => self.thought(Thought {
@@ -140,18 +137,15 @@ impl<'a> Blocks<'a> {
                 ..Thought::default()
             }),
             "tool_use" => {
-                let name = block.name.filter(|name| !name.is_empty());
                 self.message.calls.push(Call {
-                    id: block.id.ok_or_else(|| place.field("id").missing())?,
-                    name: name.ok_or_else(|| place.field("name").missing())?,
+                    id: place.require("id", block.id)?,
+                    name: place.require_text("name", block.name)?,
                     arguments: block.input.unwrap_or(Cow::Borrowed("{}")),
                     ..Call::default()
                 });
             }
             "tool_result" => {
-                let id = block
-                    .tool_use_id
-                    .ok_or_else(|| place.field("tool_use_id").missing())?;
+                let id = place.require("tool_use_id", block.tool_use_id)?;
                 self.shown.append(&mut block.shown);
                 let mut result = Message {
                     role: Role::Tool,
@@ -218,12 +212,6 @@ fn mark_failed(mut content: Vec<Part<'_>>) -> Vec<Part<'_>> {
     content
 }
 
-/// Returns a text as a part, unless it is empty.
-fn text_part<'a>(text: impl Into<LazyText<'a>>) -> Option<Part<'a>> {
-    let text = text.into();
-    (!text.is_empty()).then(|| Part::text(text))
-}
-
 /// The members of a block of any type. Its type may come last.
 #[derive(Default)]
 struct ReadBlock<'a> {
@@ -285,10 +273,10 @@ impl<'a> ReadBlock<'a> {
     /// Returns the parts of a block that a message and a result of a tool may have.
     fn parts(self, kind: &str, place: Place<'_>) -> Result<Vec<Part<'a>>, ReadFault> {
         match kind {
-            "text" => Ok(self.text.and_then(text_part).into_iter().collect()),
+            "text" => Ok(self.text.and_then(Part::unless_empty).into_iter().collect()),
             "search_result" => Ok(self.search_result()),
             _ => {
-                let source = self.source.ok_or_else(|| place.field("source").missing())?;
+                let source = place.require("source", self.source)?;
                 source.parts(kind, self.title, place)
             }
         }
@@ -310,7 +298,7 @@ impl<'a> ReadBlock<'a> {
             }
         }
         texts.retain(|text| !text.is_empty());
-        text_part(texts.join("\n"))
+        Part::unless_empty(texts.join("\n"))
             .into_iter()
             .chain(media)
             .collect()
@@ -321,7 +309,8 @@ impl<'a> ReadBlock<'a> {
     fn inner_content(&mut self, mut value: Value<'_, 'a>) -> Result<(), ReadFault> {
         match value.kind()? {
             Kind::String => {
-                self.content.extend(value.lazy_text()?.and_then(text_part));
+                self.content
+                    .extend(value.lazy_text()?.and_then(Part::unless_empty));
                 Ok(())
             }
             Kind::Array => value.array(|_, value| self.inner_block(value)),
@@ -348,9 +337,7 @@ impl<'a> ReadBlock<'a> {
                 }));
             }
             Some("tool_reference") => {
-                let name = block
-                    .tool_name
-                    .ok_or_else(|| place.field("tool_name").missing())?;
+                let name = place.require("tool_name", block.tool_name)?;
                 let text = format!("Tool {name} is now available.");
                 self.content.push(Part::text(text));
                 self.shown.push(name);
@@ -402,28 +389,27 @@ impl<'a> Source<'a> {
     ) -> Result<Vec<Part<'a>>, ReadFault> {
         let place = place.field("source");
         let [kind, media_type, data, url, file_id] = self.texts;
-        let media = match kind.as_deref() {
-            Some("base64") => {
-                let data = data.ok_or_else(|| place.field("data").missing())?;
-                let kind = media_type.ok_or_else(|| place.field("media_type").missing())?;
+        let media = match &*place.require("type", kind)? {
+            "base64" => {
+                let data = place.require("data", data)?;
+                let kind = place.require("media_type", media_type)?;
                 url::inline_media(kind, data, place.field("media_type"))?
             }
-            Some("url") => Media::Url(url.ok_or_else(|| place.field("url").missing())?),
-            Some("file") => Media::Id(file_id.ok_or_else(|| place.field("file_id").missing())?),
-            Some("text") => {
-                let data = data.ok_or_else(|| place.field("data").missing())?;
+            "url" => Media::Url(place.require("url", url)?),
+            "file" => Media::Id(place.require("file_id", file_id)?),
+            "text" => {
+                let data = place.require("data", data)?;
                 let texts = title.into_iter().chain([data]);
-                return Ok(texts.filter_map(text_part).collect());
+                return Ok(texts.filter_map(Part::unless_empty).collect());
             }
-            Some("content") => {
-                let title = title.into_iter().filter_map(text_part);
+            "content" => {
+                let title = title.into_iter().filter_map(Part::unless_empty);
                 return Ok(title.chain(self.content).collect());
             }
-            Some(_) => {
+            _ => {
                 let why = "must be one of `base64`, `url`, `file`, `text` and `content`";
                 return Err(place.field("type").refuse(why));
             }
-            None => return Err(place.field("type").missing()),
         };
         let kind = if block_kind == "image" {
             PartKind::Image(media, None)

@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 use std::collections::HashSet;
 
-use crate::front::reading::others;
 use crate::front::reading::value::{Name, ReadFault, Value};
+use crate::front::reading::{choice, others};
 use crate::neutral::{Raw, Request, Tool, ToolChoice, ToolKind};
 
 /// The tools of a request.
@@ -58,24 +58,13 @@ impl<'a> ToolList<'a> {
             Ok(())
         })?;
         if let Some(kind) = kind.filter(|kind| kind != "custom") {
-            let shown: String = kind.chars().take(40).collect();
-            return Err(place.field("type").unsupported(&format!(
-                "only Anthropic's own models and servers know tools of the type {shown}; remove the tool for this model",
-            )));
+            return Err(place.foreign_type("Anthropic", "tools", &kind, choice::REMOVE_TOOL));
         }
         if callers.is_some_and(|callers| !callers.iter().any(|caller| caller == "direct")) {
-            return Err(place.field("allowed_callers").unsupported(
-                "this model can call tools directly only: add `direct`, or remove the tool for this model",
-            ));
+            return Err(choice::refuse_callers(place));
         }
-        let named = place.field("name");
-        let name = name.ok_or_else(|| named.missing())?;
-        if name.is_empty() {
-            return Err(named.refuse("must not be empty"));
-        }
-        if !self.names.insert(name.clone()) {
-            return Err(named.refuse("is also the name of another tool"));
-        }
+        let name = place.require("name", name)?;
+        choice::note_tool_name(&mut self.names, name.clone(), place)?;
         let tool = Tool {
             name,
             description,
@@ -118,17 +107,16 @@ pub(super) fn read_tool_choice<'a>(
     if !is_there {
         return Ok(());
     }
-    let choice = match kind.as_deref() {
-        Some("auto") => ToolChoice::Auto,
-        Some("any") => ToolChoice::Required,
-        Some("none") => ToolChoice::None,
-        Some("tool") => ToolChoice::Named(name.ok_or_else(|| place.field("name").missing())?),
-        Some(_) => {
+    let choice = match &*place.require("type", kind)? {
+        "auto" => ToolChoice::Auto,
+        "any" => ToolChoice::Required,
+        "none" => ToolChoice::None,
+        "tool" => ToolChoice::Named(place.require("name", name)?),
+        _ => {
             return Err(place
                 .field("type")
                 .refuse("must be one of `auto`, `any`, `tool` and `none`"));
         }
-        None => return Err(place.field("type").missing()),
     };
     request.tool_choice = Some(choice);
     request.parallel_tool_calls = is_single.map(|is_single| !is_single);

@@ -213,9 +213,6 @@ impl AnswerWriter for MessageWriter {
         Carries::WithThoughts
     }
 
-    // Clients do not use the id, so our own id stays.
-    fn id(&mut self, _id: &str) {}
-
     fn open(&mut self, _choice: usize) {
         self.begin_message();
     }

@@ -69,12 +69,12 @@ impl<'a> Items<'a> {
             "message" => self.message(item, index, place),
             "function_call" => {
                 let arguments = item.arguments.take();
-                let arguments = arguments.ok_or_else(|| place.field("arguments").missing())?;
+                let arguments = place.require("arguments", arguments)?;
                 self.call(item, arguments, index, place)
             }
             "custom_tool_call" => {
                 let input = item.input.take();
-                let input = input.ok_or_else(|| place.field("input").missing())?;
+                let input = place.require("input", input)?;
                 let mut w = Writer::with_capacity(input.len() + 16);
                 w.object(|w| w.texts([("input", &input)]));
                 let arguments = String::from_utf8(w.into_bytes()).unwrap_or_default();
@@ -100,7 +100,7 @@ impl<'a> Items<'a> {
             }
             "function_call_output" | "custom_tool_call_output" => {
                 let output = item.output.take();
-                let (parts, _) = output.ok_or_else(|| place.field("output").missing())?;
+                let (parts, _) = place.require("output", output)?;
                 if let Some(why) = parts.refused {
                     return Err(why);
                 }
@@ -156,25 +156,20 @@ impl<'a> Items<'a> {
                 self.lose(&kind);
                 Ok(())
             }
-            _ => {
-                let shown: String = kind.chars().take(40).collect();
-                let why = format!("only OpenAI's own models and servers know items of the type {shown}");
-                Err(place.field("type").unsupported(&why))
-            }
+            _ => Err(place.foreign_type("OpenAI", "items", &kind, "")),
         }
     }
 
     fn message(&mut self, item: Item<'a>, index: usize, place: Place<'_>) -> Result<(), ReadFault> {
-        let role = match item.role.as_deref() {
-            Some("user") => Role::User,
-            Some("assistant") => Role::Assistant,
-            Some("system") => Role::System,
-            Some("developer") => Role::Developer,
-            Some(_) => {
+        let role = match &*place.require("role", item.role)? {
+            "user" => Role::User,
+            "assistant" => Role::Assistant,
+            "system" => Role::System,
+            "developer" => Role::Developer,
+            _ => {
                 let why = "must be one of `user`, `assistant`, `system` and `developer`";
                 return Err(place.field("role").refuse(why));
             }
-            None => return Err(place.field("role").missing()),
         };
         let Parts {
             mut list,
@@ -209,14 +204,8 @@ impl<'a> Items<'a> {
         index: usize,
         place: Place<'_>,
     ) -> Result<(), ReadFault> {
-        let id = item
-            .call_id
-            .filter(|id| !id.is_empty())
-            .ok_or_else(|| place.field("call_id").missing())?;
-        let name = item
-            .name
-            .filter(|name| !name.is_empty())
-            .ok_or_else(|| place.field("name").missing())?;
+        let id = place.require_text("call_id", item.call_id)?;
+        let name = place.require_text("name", item.name)?;
         let name = name_in(item.namespace.as_deref(), name);
         let call = Call {
             id,
@@ -235,10 +224,7 @@ impl<'a> Items<'a> {
         index: usize,
         place: Place<'_>,
     ) -> Result<(), ReadFault> {
-        let id = item
-            .call_id
-            .filter(|id| !id.is_empty())
-            .ok_or_else(|| place.field("call_id").missing())?;
+        let id = place.require_text("call_id", item.call_id)?;
         let mut message = Message {
             caller_index: Some(index),
             role: Role::Tool,

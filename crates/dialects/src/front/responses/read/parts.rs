@@ -59,9 +59,7 @@ impl<'a> Parts<'a> {
     }
 
     fn push_text(&mut self, text: LazyText<'a>) {
-        if !text.is_empty() {
-            self.list.push(Part::text(text));
-        }
+        self.list.extend(Part::unless_empty(text));
     }
 
     /// Reads a part. Its type may come last, so the members of all types are kept until then.
@@ -125,15 +123,14 @@ impl<'a> Parts<'a> {
             file_id,
             filename,
         ] = texts;
-        let kind = kind.ok_or_else(|| place.field("type").missing())?;
-        let missing = |name: &str| place.field(name).missing();
+        let kind = place.require("type", kind)?;
         let media = match &*kind {
             "input_text" | "output_text" | "text" => {
-                self.push_text(text.ok_or_else(|| missing("text"))?);
+                self.push_text(place.require("text", text)?);
                 None
             }
             "refusal" => {
-                self.push_text(refusal.ok_or_else(|| missing("refusal"))?);
+                self.push_text(place.require("refusal", refusal)?);
                 None
             }
             "input_image" | "input_file" if file_id.is_some() => {
@@ -141,10 +138,8 @@ impl<'a> Parts<'a> {
                 return Err(place.field("file_id").unsupported(why));
             }
             "input_image" => {
+                let url = place.require_text("image_url", image_url)?;
                 let place = place.field("image_url");
-                let url = image_url
-                    .filter(|url| !url.is_empty())
-                    .ok_or_else(|| place.missing())?;
                 // No other server knows the largest detail.
                 let detail = detail.map(|detail| {
                     if detail == "original" {
@@ -166,19 +161,13 @@ impl<'a> Parts<'a> {
                 Some(PartKind::File(media, filename))
             }
             "input_audio" => {
-                let [data, format] = audio.ok_or_else(|| missing("input_audio"))?;
+                let [data, format] = place.require("input_audio", audio)?;
                 let place = place.field("input_audio");
-                let data = data.ok_or_else(|| place.field("data").missing())?;
+                let data = place.require("data", data)?;
                 let data = url::read_sound(data, place.field("data"))?;
-                Some(PartKind::Audio(
-                    data,
-                    format.ok_or_else(|| place.field("format").missing())?,
-                ))
+                Some(PartKind::Audio(data, place.require("format", format)?))
             }
-            _ => {
-                let why = "this model's provider does not support content parts of this type";
-                return Err(place.field("type").unsupported(why));
-            }
+            _ => return Err(place.unsupported_type("content parts")),
         };
         self.list.extend(media.map(Part::from));
         Ok(())

@@ -3,6 +3,7 @@ use serde_json::{Value as Json, json};
 
 use super::*;
 use crate::dialect::{Dialect, Translate};
+use crate::neutral::Refused;
 use crate::neutral::{CallKind, Echo};
 use crate::upstream::{Protocol, anthropic, openai};
 

@@ -116,7 +116,7 @@ impl<'a> CallableTools<'a> {
         place: Place<'_>,
         again: OnDuplicate,
     ) -> Result<Vec<String>, ReadFault> {
-        let kind = declared.kind.ok_or_else(|| place.field("type").missing())?;
+        let kind = place.require("type", declared.kind)?;
         let (parameters, strict, call) = match &*kind {
             "function" => (declared.parameters, declared.strict, CallKind::Function),
             "custom" => (Some(FREE), None, CallKind::Custom),
@@ -128,7 +128,7 @@ impl<'a> CallableTools<'a> {
             "tool_search" => return Ok(self.lose("tools[].tool_search")),
             _ if kind.starts_with("web_search") => return Ok(self.lose("tools[].web_search")),
             "namespace" if namespace.is_none() => {
-                let name = declared.name.ok_or_else(|| place.field("name").missing())?;
+                let name = place.require("name", declared.name)?;
                 if declared
                     .description
                     .is_some_and(|description| !description.is_empty())
@@ -142,24 +142,14 @@ impl<'a> CallableTools<'a> {
                 }
                 return Ok(names);
             }
-            _ => {
-                let shown: String = kind.chars().take(40).collect();
-                return Err(place.field("type").unsupported(&format!(
-                    "only OpenAI's own models and servers know tools of the type {shown}; remove the tool for this \
-                     model",
-                )));
-            }
+            _ => return Err(place.foreign_type("OpenAI", "tools", &kind, choice::REMOVE_TOOL)),
         };
         if declared.is_barred {
-            return Err(place.field("allowed_callers").unsupported(
-                "this model can call tools directly only: add `direct`, or remove the tool for this model",
-            ));
+            return Err(choice::refuse_callers(place));
         }
         let own = match call {
             CallKind::Search => Cow::Borrowed(SEARCH),
-            CallKind::Function | CallKind::Custom => {
-                declared.name.ok_or_else(|| place.field("name").missing())?
-            }
+            CallKind::Function | CallKind::Custom => place.require("name", declared.name)?,
         };
         if own.is_empty() {
             return Err(place.field("name").refuse("must not be empty"));
@@ -323,15 +313,10 @@ fn named_tool<'a>(
     place: Place<'_>,
 ) -> Result<NamedTool<'a>, ReadFault> {
     let [kind, name, namespace] = texts;
-    match kind.as_deref() {
-        Some("function" | "custom") => {}
-        Some(_) => {
-            let why = "this model's provider does not support choices of this type";
-            return Err(place.field("type").unsupported(why));
-        }
-        None => return Err(place.field("type").missing()),
+    if !matches!(&*place.require("type", kind)?, "function" | "custom") {
+        return Err(place.unsupported_type("choices"));
     }
-    let place = place.field("name");
-    let name = name.ok_or_else(|| place.missing())?;
-    Ok((name_in(namespace.as_deref(), name), place.path()))
+    let name = place.require("name", name)?;
+    let path = place.field("name").path();
+    Ok((name_in(namespace.as_deref(), name), path))
 }

@@ -45,6 +45,93 @@ pub(super) struct CallOfItem {
     pub(super) namespace: Option<String>,
 }
 
+/// The names of an item's events and members.
+struct ItemNames {
+    /// The beginning of the id.
+    prefix: &'static str,
+    /// The events with a piece of the text and with all of it, and the member that has all of it.
+    text: Option<[&'static str; 3]>,
+    /// The events with which the part begins and ends, and the member that has the part's index.
+    part: Option<[&'static str; 3]>,
+}
+
+const CONTENT_PART: Option<[&str; 3]> = Some([
+    "response.content_part.added",
+    "response.content_part.done",
+    "content_index",
+]);
+
+impl Kind {
+    fn names(&self) -> &'static ItemNames {
+        match self {
+            Kind::Text => &ItemNames {
+                prefix: "msg",
+                text: Some([
+                    "response.output_text.delta",
+                    "response.output_text.done",
+                    "text",
+                ]),
+                part: CONTENT_PART,
+            },
+            Kind::Refusal => &ItemNames {
+                prefix: "msg",
+                text: Some(["response.refusal.delta", "response.refusal.done", "refusal"]),
+                part: CONTENT_PART,
+            },
+            Kind::Thinking => &ItemNames {
+                prefix: "rs",
+                text: Some([
+                    "response.reasoning_summary_text.delta",
+                    "response.reasoning_summary_text.done",
+                    "text",
+                ]),
+                part: Some([
+                    "response.reasoning_summary_part.added",
+                    "response.reasoning_summary_part.done",
+                    "summary_index",
+                ]),
+            },
+            Kind::Sealed => &ItemNames {
+                prefix: "rs",
+                text: None,
+                part: None,
+            },
+            Kind::Call(call) => match call.kind {
+                CallKind::Function => &ItemNames {
+                    prefix: "fc",
+                    text: Some([
+                        "response.function_call_arguments.delta",
+                        "response.function_call_arguments.done",
+                        "arguments",
+                    ]),
+                    part: None,
+                },
+                CallKind::Custom => &ItemNames {
+                    prefix: "ctc",
+                    text: Some([
+                        "response.custom_tool_call_input.delta",
+                        "response.custom_tool_call_input.done",
+                        "input",
+                    ]),
+                    part: None,
+                },
+                CallKind::Search => &ItemNames {
+                    prefix: "tsc",
+                    text: None,
+                    part: None,
+                },
+            },
+        }
+    }
+
+    fn call_kind(&self) -> Option<CallKind> {
+        match self {
+            Kind::Call(call) => Some(call.kind),
+            Kind::Text | Kind::Refusal | Kind::Thinking | Kind::Sealed => None,
+        }
+    }
+}
+
 /// The state of an item: begun, or complete with its text.
 #[derive(Clone, Copy)]
 enum Progress<'p> {
@@ -54,22 +141,7 @@ enum Progress<'p> {
 
 impl Item {
     pub(super) fn new(kind: Kind, tail: &str, index: usize) -> Self {
-        let prefix = match &kind {
-            Kind::Thinking | Kind::Sealed => "rs",
-            Kind::Text | Kind::Refusal => "msg",
-            Kind::Call(CallOfItem {
-                kind: CallKind::Function,
-                ..
-            }) => "fc",
-            Kind::Call(CallOfItem {
-                kind: CallKind::Custom,
-                ..
-            }) => "ctc",
-            Kind::Call(CallOfItem {
-                kind: CallKind::Search,
-                ..
-            }) => "tsc",
-        };
+        let prefix = kind.names().prefix;
         Self {
             kind,
             id: format!("{prefix}_{tail}_{index}"),
@@ -87,11 +159,8 @@ impl Item {
     /// Returns whether the item is shown only when it is complete: its text has no meaning before.
     fn waits(&self) -> bool {
         matches!(
-            &self.kind,
-            Kind::Call(CallOfItem {
-                kind: CallKind::Custom | CallKind::Search,
-                ..
-            })
+            self.kind.call_kind(),
+            Some(CallKind::Custom | CallKind::Search)
         )
     }
 
@@ -101,33 +170,19 @@ impl Item {
             return;
         }
         self.added(events);
-        match self.kind {
-            Kind::Text | Kind::Refusal => events.send("response.content_part.added", |w| {
-                self.write_position(w);
-                self.part(w.key("part"), "");
-            }),
-            Kind::Thinking => events.send("response.reasoning_summary_part.added", |w| {
-                self.write_position(w);
-                self.part(w.key("part"), "");
-            }),
-            Kind::Sealed | Kind::Call(_) => {}
+        if let Some([added, ..]) = self.kind.names().part {
+            self.send_part(events, added, "");
         }
     }
 
     /// Takes a piece of the text or of the arguments.
     pub(super) fn add_text(&mut self, piece: &str, events: &mut Events) {
         self.text.push_str(piece);
-        if self.waits() {
-            return;
+        if let Some([delta, ..]) = self.kind.names().text
+            && !self.waits()
+        {
+            self.delta(events, delta, piece);
         }
-        let name = match self.kind {
-            Kind::Text => "response.output_text.delta",
-            Kind::Refusal => "response.refusal.delta",
-            Kind::Thinking => "response.reasoning_summary_text.delta",
-            Kind::Call(_) => "response.function_call_arguments.delta",
-            Kind::Sealed => return,
-        };
-        self.delta(events, name, piece);
     }
 
     /// Takes a citation. Returns whether the item can show it: it is a text that has the cited
@@ -168,71 +223,26 @@ impl Item {
     pub(super) fn end(&self, is_whole: bool, events: &mut Events) -> Option<Vec<u8>> {
         let Item { text, .. } = self;
         let is_done = is_whole || self.is_call() && object_line(text).is_some();
-        let text: Cow<'_, str> = match &self.kind {
-            Kind::Call(CallOfItem {
-                kind: CallKind::Search,
-                ..
-            }) => Cow::Owned(object_line(text)?),
-            // Some models write the text itself.
-            Kind::Call(CallOfItem {
-                kind: CallKind::Custom,
-                ..
-            }) if is_done => custom_input(text).map_or(Cow::Borrowed(text), Cow::Owned),
-            Kind::Call(CallOfItem {
-                kind: CallKind::Custom,
-                ..
-            }) => return None,
-            Kind::Call(_) | Kind::Text | Kind::Refusal | Kind::Thinking | Kind::Sealed => {
-                Cow::Borrowed(text)
+        let text: Cow<'_, str> = match self.kind.call_kind() {
+            Some(CallKind::Search) => Cow::Owned(object_line(text)?),
+            Some(CallKind::Custom) if is_done => {
+                custom_input(text).map_or(Cow::Borrowed(text), Cow::Owned)
             }
+            Some(CallKind::Custom) => return None,
+            Some(CallKind::Function) | None => Cow::Borrowed(text),
         };
-        match &self.kind {
-            Kind::Text => {
-                self.done(events, "response.output_text.done", "text", &text);
-                self.part_done(events, "response.content_part.done", &text);
+        if self.waits() {
+            self.added(events);
+        }
+        let names = self.kind.names();
+        if let Some([delta, done, member]) = names.text {
+            if self.waits() {
+                self.delta(events, delta, &text);
             }
-            Kind::Refusal => {
-                self.done(events, "response.refusal.done", "refusal", &text);
-                self.part_done(events, "response.content_part.done", &text);
-            }
-            Kind::Thinking => {
-                self.done(
-                    events,
-                    "response.reasoning_summary_text.done",
-                    "text",
-                    &text,
-                );
-                self.part_done(events, "response.reasoning_summary_part.done", &text);
-            }
-            Kind::Call(CallOfItem {
-                kind: CallKind::Function,
-                ..
-            }) => {
-                self.done(
-                    events,
-                    "response.function_call_arguments.done",
-                    "arguments",
-                    &text,
-                );
-            }
-            Kind::Call(CallOfItem {
-                kind: CallKind::Custom,
-                ..
-            }) => {
-                self.added(events);
-                self.delta(events, "response.custom_tool_call_input.delta", &text);
-                self.done(
-                    events,
-                    "response.custom_tool_call_input.done",
-                    "input",
-                    &text,
-                );
-            }
-            Kind::Call(CallOfItem {
-                kind: CallKind::Search,
-                ..
-            }) => self.added(events),
-            Kind::Sealed => {}
+            self.done(events, done, member, &text);
+        }
+        if let Some([_, done, _]) = names.part {
+            self.send_part(events, done, &text);
         }
         let mut w = Writer::with_capacity(text.len() + 256);
         self.write(&mut w, Progress::Ended(&text, is_done));
@@ -264,16 +274,15 @@ impl Item {
             self.write_position(w);
             w.texts([(member, text)]);
             self.logprobs(w);
-            match &self.kind {
-                Kind::Call(call) if call.kind == CallKind::Function => {
-                    w.texts([("name", &call.name)])
-                }
-                Kind::Call(_) | Kind::Text | Kind::Refusal | Kind::Thinking | Kind::Sealed => {}
+            if let Kind::Call(call) = &self.kind
+                && call.kind == CallKind::Function
+            {
+                w.texts([("name", &call.name)]);
             }
         });
     }
 
-    fn part_done(&self, events: &mut Events, name: &'static str, text: &str) {
+    fn send_part(&self, events: &mut Events, name: &'static str, text: &str) {
         events.send(name, |w| {
             self.write_position(w);
             self.part(w.key("part"), text);
@@ -284,10 +293,8 @@ impl Item {
     fn write_position(&self, w: &mut Writer) {
         w.texts([("item_id", &self.id)]);
         w.key("output_index").number(self.index as u64);
-        match self.kind {
-            Kind::Text | Kind::Refusal => w.key("content_index").number(0),
-            Kind::Thinking => w.key("summary_index").number(0),
-            Kind::Sealed | Kind::Call(_) => {}
+        if let Some([_, _, index]) = self.kind.names().part {
+            w.key(index).number(0);
         }
     }
 

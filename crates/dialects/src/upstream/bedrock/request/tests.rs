@@ -3,8 +3,8 @@ use std::sync::Arc;
 use proptest::prelude::*;
 
 use super::*;
-use crate::front::chat::fields::tests::{Worded, through};
 use crate::front::chat::read;
+use crate::front::fields::tests::{Worded, through};
 use crate::neutral::{Kept, Refused, Thought, Undo};
 use crate::upstream::bedrock::model_traits;
 

@@ -1,8 +1,8 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::front::chat::fields::tests::{Worded, through};
 use crate::front::chat::read::read_request;
+use crate::front::fields::tests::{Worded, through};
 use crate::neutral::{Losses, Refused};
 use crate::upstream::cohere::model_traits;
 

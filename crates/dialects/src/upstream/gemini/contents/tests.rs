@@ -3,7 +3,7 @@ use std::sync::Arc;
 use super::super::request::tests::{nothing_kept, shown, target, written};
 use super::super::vertex::vertex_request;
 use super::super::write_request;
-use crate::front::chat::fields::tests::through;
+use crate::front::fields::tests::through;
 use crate::neutral::{Kept, Thought};
 
 /// Of a model that has no thoughts to show.

@@ -5,8 +5,8 @@ use proptest::prelude::*;
 use super::super::model_traits;
 use super::super::vertex::vertex_request;
 use super::*;
-use crate::front::chat::fields::tests::{Worded, through};
 use crate::front::chat::read;
+use crate::front::fields::tests::{Worded, through};
 use crate::neutral::traits::{Sampling, Traits};
 use crate::neutral::{Kept, Refused, Thought};
 

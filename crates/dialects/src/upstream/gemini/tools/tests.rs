@@ -1,6 +1,6 @@
 use super::super::request::tests::{nothing_kept, target};
 use super::super::{models, write_request};
-use crate::front::chat::fields::tests::through;
+use crate::front::fields::tests::through;
 use crate::neutral::Refused;
 
 const HI: &str = r#"{"messages":[{"role":"user","content":"hi"}]"#;
