@@ -1,10 +1,10 @@
 //! Anthropic's Messages API.
 //!
 //! The API answers 400 to every field that it does not know, and to many combinations of fields
-//! that it knows. So a table ([`model_traits`]) says what each model refuses. A refused field is
-//! left out before the request is sent, and it is named as a loss. Ids of calls and names of tools
-//! that the API would refuse are rewritten, in the request and in the answer. Thoughts go back
-//! exactly as they came, or not at all.
+//! that it knows. So a table ([`model_traits`]) lists the fields that each model refuses. A refused
+//! field is left out before the request is sent, and it is named as a loss. Ids of calls and names
+//! of tools that the API would refuse are rewritten, in the request and in the answer. Thoughts go
+//! back exactly as they came, or not at all.
 
 mod answer;
 mod blocks;
@@ -69,13 +69,13 @@ pub static PROTOCOL: Protocol = Protocol {
     ..Protocol::common(FACTS)
 };
 
-/// The translation at servers of others. What they count may be an estimate.
+/// The translation at other providers' servers. Their counts of tokens may be estimates.
 pub(super) const ELSEWHERE: Translation = Translation {
     counting: None,
     ..TRANSLATION
 };
 
-/// The API refuses here what changes only the answer.
+/// The API refuses fields here that change only the answer.
 pub(crate) const COUNTING: Counting = Counting {
     path: |path| {
         path.ends_with("/messages")

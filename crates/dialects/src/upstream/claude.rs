@@ -1,6 +1,5 @@
 //! The rules of Claude that Anthropic and Bedrock share. Both serve Claude, and its rules for
-//! conversations, tools and thinking hold at both. Most of them hold for Bedrock's other models
-//! too.
+//! conversations, tools and thinking hold at both. Most rules hold for Bedrock's other models too.
 
 pub(super) mod alternation;
 pub(super) mod blocks;

@@ -1,7 +1,7 @@
 //! Ollama's own chat: `POST /api/chat`, answered with JSON or with lines of JSON.
 //!
 //! Each message of the caller becomes one message, with three differences: the arguments of a call
-//! are an object, pictures stand beside the text, and no field can make a model call a tool. Calls
+//! are an object, pictures stand next to the text, and no field can make a model call a tool. Calls
 //! come whole, and often without an id. The server does not send a count that is zero.
 
 mod answer;
@@ -40,7 +40,7 @@ const FACTS: DialectFacts = DialectFacts {
     },
 };
 
-/// Ollama, as it is installed on this machine. It has no price, because the machine is what costs.
+/// Ollama, as it is installed on this machine. It has no price, because the cost is the machine's.
 pub static PROTOCOL: Protocol = Protocol {
     base_url: BaseUrl::Fixed("http://127.0.0.1:11434"),
     path: |_, _, _, _| "/api/chat".into(),
@@ -76,7 +76,8 @@ pub static PROTOCOL: Protocol = Protocol {
 
 /// Returns the abilities of a model, by its name (`library/qwen3:8b`). [`Thinking::Budget`] stands
 /// for thinking that is switched on and off. Models of other kinds than `Budget` and `Effort`
-/// refuse to be told. A format holds for the whole answer, so no tool can be called beside it.
+/// refuse any order about it. A format holds for the whole answer, so no tool can be called in
+/// addition.
 pub fn model_traits(model: &str) -> Traits {
     let unknown = Traits {
         forced_tools: false,

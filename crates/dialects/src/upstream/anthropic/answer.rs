@@ -245,7 +245,7 @@ pub(super) struct AnthropicUsage {
     iterations: Option<Vec<AnthropicUsage>>,
 }
 
-/// Reads the counts of steps. What cannot be read is none.
+/// Reads the counts of steps. Counts that cannot be read are none.
 fn read_steps<'de, D: serde::Deserializer<'de>>(
     input: D,
 ) -> Result<Option<Vec<AnthropicUsage>>, D::Error> {

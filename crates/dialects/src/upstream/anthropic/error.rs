@@ -1,4 +1,4 @@
-//! This module reads errors. It uses their type, and sentences that say more than the type.
+//! This module reads errors. It uses their type, and sentences that are more precise than the type.
 
 use serde::Deserialize;
 
@@ -6,7 +6,7 @@ use crate::neutral::{Field, UpstreamError};
 use crate::upstream::openai;
 use crate::upstream::shared::text::Text;
 
-/// Reads the body of an answer whose status is that of an error.
+/// Reads the body of an answer with the status of an error.
 pub fn read_error(status: u16, content_type: Option<&str>, body: &[u8]) -> UpstreamError {
     correct_error(
         openai::read_error(body, content_type),
@@ -56,9 +56,9 @@ const CAUSES: [(&str, u16, Option<&str>); 9] = [
     ("cmek_key_network_blocked", 401, None),
 ];
 
-/// The beginnings of messages that say more than their type, which is `invalid_request_error` for
-/// all of these. Only the beginning counts. A later part may quote the request, and a caller's text
-/// must not decide anything about our account.
+/// The beginnings of messages that are more precise than their type, which is
+/// `invalid_request_error` for all of these. Only the beginning counts. A later part may quote the
+/// request, and a caller's text must not decide anything about our account.
 const SENTENCES: [(&str, u16, Option<&str>); 6] = [
     ("prompt is too long", 400, Some(TOO_LONG)),
     ("input is too long", 400, Some(TOO_LONG)),
@@ -106,7 +106,7 @@ fn correct_error(mut error: UpstreamError, status: Option<u16>, cause: &str) -> 
     else {
         return error;
     };
-    // A vague type says less than the status.
+    // A vague type is less precise than the status.
     if certain.is_some() || !is_vague || status.is_none() {
         error.status = Some(*meant);
     }
@@ -122,7 +122,7 @@ fn correct_error(mut error: UpstreamError, status: Option<u16>, cause: &str) -> 
     error
 }
 
-/// Returns the cause that newer answers have beside the type; empty if there is none.
+/// Returns the cause that newer answers have next to the type; empty if there is none.
 fn error_cause(body: &[u8]) -> String {
     #[derive(Deserialize)]
     struct Body<'a> {
@@ -139,7 +139,7 @@ fn error_cause(body: &[u8]) -> String {
         #[serde(borrow, default)]
         error_code: Text<'a>,
     }
-    // What else the body holds may be text that cannot be decoded.
+    // The rest of the body may have text that cannot be decoded.
     let details = serde_json::from_slice::<Body<'_>>(body)
         .ok()
         .and_then(|body| body.error?.details);

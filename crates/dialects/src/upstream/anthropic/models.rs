@@ -1,14 +1,14 @@
 //! A table of the abilities of each Claude by its name, for every provider that serves it.
 //!
-//! The table comes from Anthropic's documentation, and from refusals that its API was seen to give.
-//! A Claude that is not in the table counts as newer than all of them, because each generation so
-//! far accepted less than the one before. Any other name belongs to a server that imitates the API.
+//! The table comes from Anthropic's documentation, and from refusals of its API. A Claude that is
+//! not in the table counts as newer than all others, because each generation so far accepted less
+//! than the one before. Any other name belongs to a server that imitates the API.
 
 use crate::neutral::Effort::{High, Low, Max, Medium, Xhigh};
 use crate::neutral::traits::{Efforts, Sampling, Server, Thinking, Traits};
 
 /// Returns the abilities of a model. `us.anthropic.claude-opus-4-1-20250805-v1:0`,
-/// `claude-opus-4-1@20250805` and `anthropic/claude-4.1-opus` are the same model.
+/// `claude-opus-4-1@20250805` and `anthropic/claude-4.1-opus` are one model.
 pub fn model_traits(model: &str) -> Traits {
     match family_and_version(model) {
         Some((family, version)) => {
@@ -164,7 +164,7 @@ const CLAUDE_4_7: Traits = Traits {
     ..CLAUDE_4_6
 };
 
-/// Since 5, the model thinks without being told to, and still accepts a forced call.
+/// Since 5, the model thinks without a setting for it, and still accepts a forced call.
 const CLAUDE_5: Traits = Traits {
     forced_while_thinking: true,
     ..CLAUDE_4_7

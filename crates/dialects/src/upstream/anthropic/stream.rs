@@ -29,7 +29,7 @@ pub struct AnthropicReader {
     last: Repeat<BlockPiece>,
 }
 
-/// What a piece of a block is.
+/// The kind of a block's piece.
 #[derive(Debug, Clone, Copy)]
 enum BlockPiece {
     Text,
@@ -84,7 +84,7 @@ struct Delta<'a> {
     signature: Text<'a>,
     partial_json: Text<'a>,
     citation: Option<&'a RawValue>,
-    /// `null` is not the same as absent here.
+    /// `null` differs from an absent value here.
     #[serde(deserialize_with = "read_present")]
     stop_reason: Option<Text<'a>>,
     stop_details: Option<Details<'a>>,
@@ -185,8 +185,8 @@ impl AnthropicReader {
         Ok(())
     }
 
-    /// Tells a piece of a block. Returns what it is, if another text in its place would be the
-    /// same.
+    /// Emits a piece of a block. Returns its kind, if a piece with another text would have the same
+    /// meaning.
     fn delta<'d>(
         &mut self,
         index: Option<u64>,

@@ -7,7 +7,7 @@ use crate::front::chat::read;
 use crate::front::fields::tests::{Worded, through};
 use crate::neutral::{Event, Kept, Losses, Reader as _, Refused, Target, Thought};
 
-/// A model without any quirk, but for what each test wants.
+/// A model without any quirk, but for the quirks of each test.
 pub(crate) const OPUS_4_1: &str = "claude-opus-4-1";
 pub(crate) const SONNET_4_5: &str = "claude-sonnet-4-5";
 pub(crate) const OPUS_4_6: &str = "claude-opus-4-6";
@@ -50,7 +50,7 @@ pub(crate) fn write(model: &str, body: &str) -> Result<Worded, Refused> {
     through(body.as_bytes(), &target, write_request)
 }
 
-/// Writes a request of one message with these fields besides: what stands between `max_tokens` and
+/// Writes a request of one message with these fields. Returns the text between `max_tokens` and
 /// `messages`, and the losses.
 #[track_caller]
 pub(crate) fn fields(model: &str, fields: &str) -> (String, String) {

@@ -236,7 +236,8 @@ fn finish_reason(reason: &str) -> Result<Finish, UpstreamError> {
     }
 }
 
-/// A whole answer, or an event of a stream. An event has some of the same members, and its own.
+/// A whole answer, or an event of a stream. An event has some of these members, and some of its
+/// own.
 #[derive(Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct Converse<'a> {
@@ -250,7 +251,7 @@ struct Converse<'a> {
     delta: Option<Object<Delta<'a>>>,
 }
 
-/// The start of a block. Only a call says anything in it.
+/// The start of a block. Only the start of a call has facts in it.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Start<'a> {

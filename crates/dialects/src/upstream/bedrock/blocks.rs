@@ -15,8 +15,8 @@ use crate::wire::json::Writer;
 pub(super) struct Blocks<'r, 'l> {
     pub(super) names: &'l Names<'r>,
     pub(super) points: CachePoints,
-    /// The names of the documents so far. Each has the number to try for the next document of the
-    /// same name, because no two documents may share a name.
+    /// The names of the documents so far. Each has the number to try for the next document of that
+    /// name, because no two documents may share a name.
     pub(super) documents: BTreeMap<String, u64>,
     pub(super) losses: &'l mut LostFields,
 }
@@ -214,7 +214,7 @@ impl Blocks<'_, '_> {
 /// The content of an empty result, because no text may be blank.
 const NO_RESULT: &str = r#"{"text":"(nothing)"}"#;
 
-/// Returns whether a message has documents but no text. Documents need a text beside them.
+/// Returns whether a message has documents but no text. Documents need a text next to them.
 fn needs_text(side: Side<'_, '_, '_>) -> bool {
     let mut has_document = false;
     for item in side.items() {

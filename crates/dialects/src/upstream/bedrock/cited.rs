@@ -30,7 +30,7 @@ struct CitedText<'a> {
 struct SourceCitation<'a> {
     #[serde(borrow)]
     title: Text<'a>,
-    /// What the caller's search names as the source. It may be a URL.
+    /// The name of the source in the caller's search. It may be a URL.
     source: Text<'a>,
     source_content: Option<Vec<Object<CitedText<'a>>>>,
     location: Option<Object<Location<'a>>>,

@@ -45,7 +45,7 @@ fn is_coheres(model: &str) -> bool {
     model.contains("cohere.embed")
 }
 
-/// Writes a request for one of Amazon's models. The first of them knows only the text.
+/// Writes a request for one of Amazon's models. The first model knows only the text.
 fn write_titan(embedding: &Embedding<'_>, model: &str) -> Result<Written, FieldRefused> {
     if embedding.dimensions.is_some() && !model.contains("-v2") {
         let why = "This model has one number of dimensions.";

@@ -1,9 +1,9 @@
 //! This module reads Bedrock's errors. In an answer an error has a status; in a stream it is a
 //! frame of another type.
 //!
-//! A status stands for a class of errors, and the name in `x-amzn-errortype` says which error it
-//! is. At Bedrock a bad signature has the status 403, and a model that was cut off has 424. A model
-//! that the account must not use has 400, 403 or 404.
+//! A status stands for a class of errors, and the name in `x-amzn-errortype` for a single error. At
+//! Bedrock a bad signature has the status 403, and a model that was cut off has 424. A model that
+//! the account must not use has 400, 403 or 404.
 
 use serde::Deserialize;
 

@@ -96,7 +96,8 @@ mod tests {
         }
     }
 
-    /// Returns what a caller of Messages gets of these frames, and whether it is whole.
+    /// Returns the bytes that a caller of Messages gets for these frames, and the usage or the
+    /// fault.
     fn streamed(pieces: &[&[u8]]) -> (String, Result<u64, StreamFault>) {
         let (header, mut out) = (header(), Vec::new());
         let to = Recipient {

@@ -1,6 +1,6 @@
 //! A table of the abilities of the models that Bedrock serves, by their ids.
 //!
-//! Claudes use Anthropic's own table. For other models the table has what was published. A name
+//! Claudes use Anthropic's own table. For other models the table has the published facts. A name
 //! that is not in it, for example the ARN of an inference profile, is asked as the caller asks, in
 //! the way that most models take.
 

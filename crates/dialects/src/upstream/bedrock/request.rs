@@ -239,7 +239,7 @@ fn write_labels(options: &Options<'_>, w: &mut Writer, losses: &mut LostFields) 
     }
 }
 
-/// Returns the names and values of the labels, if the API accepts all of them.
+/// Returns the names and values of the labels, if the API accepts them all.
 fn valid_labels(metadata: &str) -> Option<Vec<(Cow<'_, str>, Cow<'_, str>)>> {
     let labels: Option<Vec<_>> = schema::read_members(metadata)?
         .into_iter()

@@ -38,7 +38,7 @@ fn addresses() {
     }
 }
 
-/// From bytes to what they tell; the last line is the fault, if there is one.
+/// Returns the events of these bytes; the last line is the fault, if there is one.
 fn told(bytes: &[u8]) -> Vec<String> {
     let (mut decoder, mut reader) = (
         FrameDecoder::new(1 << 20),

@@ -1,6 +1,6 @@
 //! This module writes the tools, the choice among them, and the format of the answer.
 //!
-//! Converse cannot be told to call no tool, and it refuses calls in a conversation without tools.
+//! Converse has no order against all calls, and it refuses calls in a conversation without tools.
 //! So tools that must not be called are left out if possible. If not, one tool is offered that does
 //! nothing, or the tools stay, and that is named as a loss.
 
@@ -11,7 +11,7 @@ use crate::neutral::{Field, LostFields, Request};
 use crate::upstream::claude::tools::{Api, Tools};
 use crate::wire::json::Writer;
 
-/// Returns what the API can say to models of this family.
+/// Returns what the API can express to models of this family.
 pub(super) fn family_api(family: Family) -> Api {
     Api {
         none: false,

@@ -1,8 +1,8 @@
-//! A side is everything that one speaker says between two changes of speaker. Sides alternate, and
-//! the results of a side's calls are in the next side.
+//! A side is everything that comes from one speaker between two changes of speaker. Sides
+//! alternate, and the results of a side's calls are in the next side.
 //!
 //! Every call must have its result in the very next message ([`check_calls_answered`]), and every
-//! result must have a call. OpenAI has the same rule, so a conversation that breaks it is at fault
+//! result must have a call. OpenAI has this rule, too, so a conversation that breaks it is at fault
 //! for any target. Turns without content are left out here, and the neighbours of such a turn
 //! become one side.
 
@@ -15,7 +15,7 @@ use crate::neutral::{Field, FieldRefused, Request, Role};
 use crate::upstream::shared::names::give_name;
 use crate::upstream::shared::unique::Unique;
 
-/// The content of one side: one turn, or several turns with nothing said between them.
+/// The content of one side: one turn, or several turns with no other turn between them.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Side<'t, 'r, 'a> {
     /// True if the side is the assistant's.

@@ -17,7 +17,7 @@ use crate::wire::json::Writer;
 /// A conversation that can be written.
 #[derive(Debug)]
 pub(crate) struct Conversation<'t, 'r, 'a> {
-    /// The system's texts. If nobody else speaks, the user says them.
+    /// The system's texts. If there are no other messages, the user's message has them.
     system: Vec<&'r Part<'a>>,
     turns: &'t [Turn<'r, 'a>],
     /// The turns that have content.
@@ -40,13 +40,12 @@ pub(crate) trait BlockWriter {
     fn call(&mut self, w: &mut Writer, id: &str, call: &Call<'_>);
     /// Writes the result of a call.
     fn result(&mut self, w: &mut Writer, id: &str, outcome: &Outcome<'_, '_>);
-    /// Adds what a side lacks.
+    /// Adds the parts that a side lacks.
     fn end(&mut self, _w: &mut Writer, _side: Side<'_, '_, '_>) {}
 }
 
 impl<'t, 'r, 'a> Conversation<'t, 'r, 'a> {
-    /// Reads the turns. Refuses, with the sentence `refusal`, a conversation in which nobody
-    /// speaks.
+    /// Reads the turns. Refuses, with the sentence `refusal`, a conversation without any content.
     pub(crate) fn read(
         request: &'r Request<'a>,
         turns: &'t Turns<'r, 'a>,

@@ -1,5 +1,5 @@
-//! A description is one tool in the form that the model is shown. It also says if the tool's input
-//! is held to its schema.
+//! A description is one tool in the form that the model is shown. It also has the demand that the
+//! tool's input matches its schema.
 
 use std::borrow::Cow;
 

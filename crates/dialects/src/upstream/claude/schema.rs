@@ -33,8 +33,8 @@ pub(crate) enum Fit {
     Whole,
     /// A constraint is now only text in a description.
     Weaker,
-    /// The schema would forbid valid answers, or the API would refuse it. The text says why, after
-    /// a colon.
+    /// The schema would forbid valid answers, or the API would refuse it. The text is the reason,
+    /// after a colon.
     No(&'static str),
 }
 
@@ -190,7 +190,7 @@ impl<'a> Fitter<'a> {
         self.depth -= 1;
     }
 
-    /// Writes a reference. Only definitions may stand beside it.
+    /// Writes a reference. Only definitions may stand next to it.
     fn reference(&mut self, w: &mut Writer, target: &'a str, schema: &Node<'a>) {
         w.key("$ref").raw(target);
         let target = string_value(target).unwrap_or_default();
@@ -367,7 +367,7 @@ impl<'a> Fitter<'a> {
     }
 
     /// Returns whether a definition refers to itself, directly or through others. Definitions
-    /// without references are removed again and again; what is left refers to itself.
+    /// without references are removed again and again; the rest refers to itself.
     fn recurs(&self) -> bool {
         let mut open: BTreeMap<&str, usize> = BTreeMap::new();
         let mut referring: BTreeMap<&str, Vec<&str>> = BTreeMap::new();

@@ -16,8 +16,8 @@ pub(crate) struct Thinking<'a> {
     plain: u64,
     /// The most tokens of the answer.
     pub(crate) max_tokens: u64,
-    /// True if nobody set a maximum, and this one is below the model's, so that the answer comes in
-    /// time.
+    /// True if neither the caller nor the catalog sets a maximum, and this one is below the
+    /// model's, so that the answer comes in time.
     pub(crate) is_bounded: bool,
 }
 
@@ -44,7 +44,7 @@ enum OwnMode {
 
 /// The header that `block_binding` requires.
 const BINDING: (&str, &str) = ("anthropic-beta", "thinking-binding-controls-2026-08-01");
-/// The most tokens of an answer if nobody sets a maximum, and the model's is unknown.
+/// The most tokens of an answer if no maximum is set, and the model's is unknown.
 const MAX_TOKENS: u64 = 8192;
 /// The smallest budget that the API takes.
 const MIN_BUDGET: u64 = 1024;
@@ -170,7 +170,7 @@ impl<'a> Thinking<'a> {
         Ok(thinking)
     }
 
-    /// Returns whether the model is told to think.
+    /// Returns whether the request orders the model to think.
     pub(crate) fn is_on(&self) -> bool {
         matches!(
             self.mode,
@@ -178,12 +178,12 @@ impl<'a> Thinking<'a> {
         )
     }
 
-    /// Returns whether the model is told not to think.
+    /// Returns whether the request orders the model not to think.
     pub(crate) fn is_off(&self) -> bool {
         matches!(self.mode, Mode::Off | Mode::Own(_, OwnMode::Off))
     }
 
-    /// Returns whether the model may think, even if nobody told it to.
+    /// Returns whether the model may think, even without an order.
     pub(crate) fn may_be_on(&self, traits: &Traits) -> bool {
         self.is_on() || (!self.is_off() && matches!(traits.thinking, Kind::Effort | Kind::Unknown))
     }

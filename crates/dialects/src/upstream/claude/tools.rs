@@ -3,8 +3,8 @@
 //!
 //! A format is written natively if the model and the schema allow it. Otherwise the answer becomes
 //! the input of a tool that must be called. If the caller's tools may be called as well, the model
-//! must call one of them or this tool. If no call can be forced, any JSON object can still be asked
-//! for in words, which is named as a loss; a schema cannot.
+//! must call one of those or this tool. If no call can be forced, any JSON object can still be
+//! asked for in words, which is named as a loss; a schema cannot.
 
 use std::borrow::Cow;
 
@@ -24,8 +24,8 @@ pub(crate) struct Tools<'r, 'a> {
     pub(crate) names: Names<'r>,
     /// The caller's tools, and the choice among them.
     pub(crate) offer: Offer<'r, 'a>,
-    /// The names of tools that nobody offers. They are shown because they were called before. The
-    /// model is told to call none of them, but it may do so nevertheless.
+    /// The names of tools that the caller does not offer. They are shown because they were called
+    /// before. The model is ordered not to call them, but it may do so nevertheless.
     pub(crate) stubs: Vec<&'r str>,
     /// The tool whose input is the answer.
     pub(crate) answer: Option<FormatTool<'r>>,
@@ -57,7 +57,7 @@ pub(crate) struct Native<'r> {
 /// The abilities of an API.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Api {
-    /// True if the API can say that no tool may be called. Otherwise such tools are not shown.
+    /// True if the API can forbid all calls of tools. Otherwise such tools are not shown.
     pub(crate) none: bool,
     /// The number of tools that a choice can name.
     pub(crate) naming: Naming,
@@ -73,7 +73,7 @@ pub(crate) struct Situation<'t, 'r, 'a> {
     pub(crate) api: Api,
     pub(crate) traits: &'t Traits,
     pub(crate) conversation: &'t Conversation<'t, 'r, 'a>,
-    /// The tools that were called before, and that nobody offers.
+    /// The tools that were called before, and that the caller does not offer.
     pub(crate) stubs: Vec<&'r str>,
 }
 

@@ -1,8 +1,8 @@
 //! This module reads Cohere's answers, whole or as a stream.
 //!
-//! Both have the same fields. A message's `content` and `tool_calls` are lists in a whole answer,
-//! and single objects in a stream's events. An answer ends with `message-end`; a `[DONE]` after it
-//! has no effect.
+//! Both have the same fields, but a message's `content` and `tool_calls` are lists in a whole
+//! answer, and single objects in a stream's events. An answer ends with `message-end`; a `[DONE]`
+//! after it has no effect.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -150,7 +150,7 @@ impl neutral::Reader for CohereReader {
             b"message-end" => {
                 let (reason, error) = (delta.finish_reason.as_str(), delta.error.filled());
                 self.end_call(emit);
-                // What an answer that is none has used counts, too.
+                // The usage of an invalid answer counts, too.
                 delta.usage.unwrap_or_default().emit(emit);
                 let Some(finish) = finish_reason(reason).filter(|_| error.is_none()) else {
                     return Err(StreamFault::Upstream(gave_up(reason, error)));

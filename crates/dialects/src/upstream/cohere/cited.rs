@@ -44,7 +44,7 @@ pub(super) fn emit_all(citations: Option<&RawValue>, emit: Emit<'_>) {
     }
 }
 
-/// Emits a citation that cannot be read, so that the caller is told of its loss.
+/// Emits a citation that cannot be read, so that the caller learns of its loss.
 pub(super) fn emit_unknown(emit: Emit<'_>) {
     emit(Event::Citation(0, &Citation::default()));
 }

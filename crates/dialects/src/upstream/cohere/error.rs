@@ -11,8 +11,8 @@ pub fn read_error(status: u16, content_type: Option<&str>, body: &[u8]) -> Upstr
     let status = error.status.unwrap_or(status);
     let words = error.message.to_ascii_lowercase();
     match status {
-        // The token is invalid. Or, as Cohere's documentation says, the request is against the
-        // guidelines for usage. A key must not rest because of a caller's text.
+        // The token is invalid. Or, by Cohere's documentation, the request is against the
+        // guidelines for usage. A caller's text must not start a cool-down of a key.
         498 if error.message == NO_REASON || words.starts_with("invalid ") => {
             error.status = Some(401)
         }

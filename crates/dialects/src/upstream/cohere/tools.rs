@@ -21,7 +21,7 @@ pub(super) struct Tools<'r, 'a> {
 }
 
 impl<'r, 'a> Tools<'r, 'a> {
-    /// Decides which tools are shown, what is said about the choice, and how the answer gets its
+    /// Decides which tools are shown, how the choice is written, and how the answer gets its
     /// format.
     pub(super) fn decide(
         request: &'r Request<'a>,
@@ -29,8 +29,8 @@ impl<'r, 'a> Tools<'r, 'a> {
         losses: &mut LostFields,
     ) -> Result<Self, FieldRefused> {
         let mut offer = flat::choose_tools(request, traits)?;
-        // Tools that must not be called are not shown if Cohere cannot be told so, or if there is a
-        // format.
+        // Tools that must not be called are not shown if Cohere has no order for that, or if there
+        // is a format.
         if offer.choice == Choice::Never && (request.format.is_some() || !traits.forced_tools) {
             offer.tools.clear();
         }

@@ -1,8 +1,8 @@
-//! This module reads answers. Buffered and streamed answers have the same object; a stream sends
+//! This module reads answers. Buffered and streamed answers have one kind of object; a stream sends
 //! one with every event.
 //!
 //! In a stream's object the text is only the new text, the usage is the whole usage so far, and a
-//! call is complete. There is no last event. A stream is whole if every candidate in it has a
+//! call is complete. There is no last event. A stream is complete if every candidate in it has a
 //! reason of its end. Google's servers may leave out a default value, so only the name of a call is
 //! required.
 
@@ -19,7 +19,7 @@ use crate::upstream::shared::flat::shapes::Several;
 use crate::upstream::shared::lenient::{Count, Object, counts_in, read_counts, unquote_input};
 use crate::upstream::shared::text::Text;
 
-/// Reads a buffered answer. Also reads a stream's objects as an array, which is what comes if
+/// Reads a buffered answer. Also reads a stream's objects as an array: a stream comes so if
 /// `alt=sse` was lost on the way.
 pub fn read_answer(body: &[u8], emit: Emit<'_>) -> Result<(), AnswerFault> {
     let body = body.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(body);
@@ -92,7 +92,7 @@ struct CandidateState {
     spoke: bool,
     /// True if the candidate had a reason of its end.
     ended: bool,
-    /// What the zero of the enumeration says of its end, so far.
+    /// The meaning of the enumeration's zero, so far.
     zero: Zero,
     cited: CitedAlready,
 }
@@ -180,7 +180,7 @@ impl GeminiReader {
             .iter()
             .flatten()
             .try_for_each(|candidate| self.candidate(candidate, emit));
-        // What a candidate that is no answer has used counts, too.
+        // The usage of a candidate that is no answer counts, too.
         if let Some(counts) = &response.usage_metadata {
             emit(Event::Usage(counts.tokens()));
         }
@@ -329,8 +329,8 @@ struct CandidateContent<'a> {
     parts: Option<Vec<Object<CandidatePart<'a>>>>,
 }
 
-/// The kinds of parts that say something to a caller. Code that the model runs at Google
-/// (`executableCode`) cannot be asked for here.
+/// The kinds of parts that a caller sees. Code that the model runs at Google (`executableCode`)
+/// cannot be asked for here.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct CandidatePart<'a> {

@@ -23,8 +23,8 @@ pub(super) struct Contents<'c, 'r, 'a, 't> {
 }
 
 impl<'r, 'a> Contents<'_, 'r, 'a, '_> {
-    /// Writes both members. If only the system speaks, the user says the system's texts, because
-    /// somebody must speak.
+    /// Writes both members. If only the system has texts, they become the user's, because there
+    /// must be a content.
     pub(super) fn write(&mut self, turns: &Turns<'r, 'a>, w: &mut Writer) {
         let model = Model::read(self.target.model);
         let hears_system = model.hears_system() && !turns.turns.is_empty();
@@ -68,8 +68,8 @@ impl<'r, 'a> Contents<'_, 'r, 'a, '_> {
         turns.system.iter().for_each(|part| self.part(part, w));
     }
 
-    /// Writes an item. `unsigned` says that the turn's first call is still to come, and that it
-    /// must have a signature.
+    /// Writes an item. `unsigned` is true if the turn's first call is still to come, and must have
+    /// a signature.
     fn item(&mut self, item: &Item<'r, 'a>, unsigned: &mut bool, w: &mut Writer) {
         match item {
             Item::Part(part) => self.part(part, w),
@@ -166,7 +166,7 @@ impl<'r, 'a> Contents<'_, 'r, 'a, '_> {
 }
 
 /// Returns the start of the current turn, whose calls must be signed. It starts at the last turn of
-/// the user's that has no tool's result. A turn with text beside a tool's result does not start a
+/// the user's that has no tool's result. A turn with text next to a tool's result does not start a
 /// new one, so no signature is missing, in whatever way Google counts.
 fn current_turn(turns: &[Turn<'_, '_>]) -> usize {
     let is_result = |item: &Item<'_, '_>| matches!(item, Item::Result(_));

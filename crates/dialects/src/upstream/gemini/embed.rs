@@ -59,8 +59,8 @@ pub(super) static VERTEX_FORM: VectorForm = VectorForm {
     ],
 };
 
-/// Returns whether a model wants to read in the text itself what its vector is for. It takes no
-/// purpose and no title, and Vertex AI has it only by `embedContent`.
+/// Returns whether a model expects the purpose of a vector in the text itself. It takes no field
+/// for the purpose and no title, and Vertex AI has it only by `embedContent`.
 pub(super) fn reads_purpose(model: &str) -> bool {
     model.contains("gemini-embedding-2")
 }

@@ -1,5 +1,5 @@
-//! This module reads errors: Google's `google.rpc.Status`, and the details that say more than the
-//! status.
+//! This module reads errors: Google's `google.rpc.Status`, and the details that are more precise
+//! than the status.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::neutral::UpstreamError;
 use crate::upstream::openai;
 use crate::wire::starts_with_any;
 
-/// Reads the body of an answer whose status is that of an error.
+/// Reads the body of an answer with the status of an error.
 pub fn read_error(_status: u16, content_type: Option<&str>, body: &[u8]) -> UpstreamError {
     read_any_error(body, content_type)
 }

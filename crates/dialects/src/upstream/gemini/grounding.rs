@@ -12,12 +12,12 @@ use crate::upstream::shared::citations::{count_to_index, read_list, web_address}
 use crate::upstream::shared::lenient::{Count, Object, read_object};
 use crate::upstream::shared::text::Text;
 
-/// Hashes of what was told: each chunk of a stream may repeat the sources.
+/// Hashes of the citations that were emitted: each chunk of a stream may repeat the sources.
 #[derive(Debug, Default)]
 pub(super) struct CitedAlready(BTreeSet<u64>);
 
 impl CitedAlready {
-    /// Emits a citation that was not told yet.
+    /// Emits a citation that was not emitted yet.
     fn emit_new(&mut self, choice: u32, citation: &Citation<'_>, emit: Emit<'_>) {
         if self.is_new(citation) {
             emit(Event::Citation(choice, citation));
@@ -78,8 +78,8 @@ struct Segment {
     end_index: Count,
 }
 
-/// Emits the sources of a candidate. With its last ones, `is_last`, those are told too that are for
-/// no place of the text.
+/// Emits the sources of a candidate. With its last ones, `is_last`, sources follow that are for no
+/// place of the text.
 pub(super) fn emit_sources(
     metadata: &RawValue,
     is_last: bool,

@@ -16,8 +16,7 @@ pub(super) enum Carried<'p> {
     FromUrl(Option<&'static str>, &'p str),
 }
 
-/// Returns the way in which Google gets a part that is no text, or a sentence that says why it
-/// cannot.
+/// Returns the way in which Google gets a part that is no text, or the reason why it cannot.
 pub(super) fn carry_part<'p>(
     part: &'p PartKind<'_>,
     target: &Target<'_>,

@@ -115,8 +115,8 @@ impl Model {
         }
     }
 
-    /// Returns the number of tokens of thinking, and whether it differs from what was asked for.
-    /// Pro models cannot stop thinking.
+    /// Returns the number of tokens of thinking, and whether it differs from the requested one. Pro
+    /// models cannot stop thinking.
     pub(super) fn budget(&self, effort: Effort, can_stop: bool) -> (u64, bool) {
         let max_budget = if self.family == Family::Pro {
             32_768
@@ -145,7 +145,7 @@ impl Model {
         }
     }
 
-    /// Returns the level of thinking, and whether it differs from what was asked for. No model is
+    /// Returns the level of thinking, and whether it differs from the requested one. No model is
     /// known to take a level above `HIGH`.
     pub(super) fn level(&self, effort: Effort, can_stop: bool) -> (&'static str, bool) {
         let is_flash = matches!(self.family, Family::Flash | Family::Lite);

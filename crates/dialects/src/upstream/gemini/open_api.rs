@@ -117,7 +117,7 @@ impl<'s, 'a> Form<'s, 'a> {
             {
                 self.depth += 1;
                 if has_company {
-                    // Beside other keywords the definition might repeat one of them.
+                    // Next to other keywords the definition might repeat a keyword.
                     w.key("anyOf")
                         .array(|w| w.object(|w| self.members(schema, w)));
                 } else {
@@ -165,7 +165,7 @@ impl<'s, 'a> Form<'s, 'a> {
         w.list("enum", texts, Writer::raw);
     }
 
-    /// Writes the alternatives of a value. An alternative that is only `null` is written beside
+    /// Writes the alternatives of a value. An alternative that is only `null` is written next to
     /// them.
     fn any_of(&mut self, list: &'s Node<'a>, nullable: &mut bool, w: &mut Writer) {
         let (nulls, others): (Vec<_>, Vec<_>) = list.elements().partition(|schema| is_null(schema));

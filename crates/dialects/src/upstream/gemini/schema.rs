@@ -33,7 +33,7 @@ const PLAIN: [&str; 11] = [
 impl<'a> Schema<'a> {
     /// Reads a schema. The text must be JSON.
     pub(super) fn read(json: &'a str) -> Self {
-        // What cannot be read is lost, as `false` is.
+        // A schema that cannot be read is lost, as `false` is.
         Self(Node::read(json).unwrap_or(Node {
             text: "false",
             parts: Vec::new(),
@@ -120,8 +120,8 @@ impl SchemaWriter {
         let Some(reference) = schema.get("$ref").filter(|_| has_company) else {
             return self.keywords(schema, true, w);
         };
-        // Beside `$ref` Google reads only keywords that begin with `$`. So the reference moves into
-        // an `anyOf`, if there is no other.
+        // Next to `$ref` Google reads only keywords that begin with `$`. So the reference moves
+        // into an `anyOf`, if there is no other.
         if schema.parts.iter().any(|(name, _)| is_choice(name)) {
             self.lost = true;
             return write_reference(reference.text, w);

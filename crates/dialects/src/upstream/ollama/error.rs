@@ -10,7 +10,7 @@ pub fn read_error(status: u16, content_type: Option<&str>, body: &[u8]) -> Upstr
     correct_error(openai::read_error(body, content_type), status)
 }
 
-/// Reads an error that came with the status 200. Only its text says what kind it is.
+/// Reads an error that came with the status 200. Only its text shows its kind.
 pub(super) fn hidden_error(json: &[u8]) -> UpstreamError {
     correct_error(openai::read_error(json, None), 200)
 }

@@ -171,7 +171,7 @@ fn edit_choice(
     choice.edit_entry(entry, edits);
     let body = match (&entry.message, &entry.delta) {
         (Some(message), delta) if message.is_object(text) => {
-            // A delta beside the message only repeats the message.
+            // A delta next to the message only repeats the message.
             if let Some(delta) = delta
                 && !common.show_reasoning
             {

@@ -10,7 +10,7 @@ use crate::wire::json::Writer;
 /// How long OpenAI keeps a prompt at least. The hint of a shorter time is no loss.
 const SHORT: [&str; 2] = ["5m", "30m"];
 
-/// Returns whether a model of this name knows breakpoints: GPT-5.6, and what is newer.
+/// Returns whether a model of this name knows breakpoints: GPT-5.6, and newer models.
 pub(crate) fn knows_breakpoints(model: &str) -> bool {
     let name = model.rsplit('/').next().unwrap_or(model);
     let Some(version) = name.strip_prefix("gpt-") else {
@@ -129,7 +129,8 @@ mod tests {
         chat().for_endpoint(Endpoint::Responses)
     }
 
-    /// Writes a request for a model with the traits of its name; returns it, and what is lost.
+    /// Writes a request for a model with the traits of its name. Returns the request, and the
+    /// losses.
     fn written(
         dialect: Dialect,
         model: &str,

@@ -1,9 +1,8 @@
 //! This module makes ids of tool calls for Mistral's server, which takes only ids of nine letters
 //! and digits.
 //!
-//! A call and its result must still have the same id, and two calls must not share one. The same
-//! conversation must get the same ids each time it is sent, because a prompt cache would not know
-//! it otherwise.
+//! A call and its result must still share an id, and two calls must not. A conversation must get
+//! the same ids each time it is sent, because a prompt cache would not know it otherwise.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};

@@ -28,7 +28,7 @@ pub(super) struct Calls {
 struct OpenCall {
     /// The number that the upstream gave the call.
     number: Option<u64>,
-    /// The literal of the id; empty while it is unknown. The same holds for `name`.
+    /// The literal of the id; empty while it is unknown, as `name` is.
     id: Vec<u8>,
     name: Vec<u8>,
     /// Our number, once the caller has seen the call.
@@ -141,7 +141,7 @@ impl Calls {
         Ok(argument_bytes)
     }
 
-    /// Appends the corrected fragment. Returns whether it is the same as the fragment that came.
+    /// Appends the corrected fragment. Returns whether it equals the fragment that came.
     fn fragment(
         &mut self,
         text: &[u8],
@@ -276,7 +276,7 @@ impl Calls {
         Ok(slot)
     }
 
-    /// Corrects the `tool_calls` of a whole message. `is_cut` says that the message may be cut
+    /// Corrects the `tool_calls` of a whole message. `is_cut` is true if the message may be cut
     /// short. Returns the bytes of their arguments.
     pub(super) fn edit_whole(
         &mut self,

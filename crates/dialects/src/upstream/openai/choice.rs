@@ -19,7 +19,7 @@ pub(super) struct Choice {
     /// The index that the caller sees.
     pub(super) shown: usize,
     pub(super) has_role: bool,
-    /// True if content came in `delta`. A `message` beside it then only repeats it.
+    /// True if content came in `delta`. A `message` next to it then only repeats it.
     has_delta: bool,
     pub(super) calls: Calls,
     /// The number of entries so far in each of [`LISTS`].
@@ -96,7 +96,7 @@ impl Ended {
     }
 }
 
-/// Says if a chunk's finish is shown, or goes out as `null`.
+/// Decides whether a chunk's finish is shown, or goes out as `null`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Finishes {
     Held,
@@ -104,8 +104,8 @@ pub(super) enum Finishes {
 }
 
 impl Choice {
-    /// Returns a choice that has shown nothing. `number` is the upstream's index, and `index` is
-    /// its place in the list, and what the caller sees.
+    /// Returns a choice that has shown nothing. `number` is the upstream's index. `index` is its
+    /// place in the list, and the caller's index.
     pub(super) fn new(number: u64, index: usize) -> Self {
         Self {
             number,
@@ -137,7 +137,7 @@ impl Choice {
         }
     }
 
-    /// Returns whether the choice says that there will be no answer, or no more of it.
+    /// Returns whether the choice declares that there will be no answer, or no more of it.
     pub(super) fn declines(&self) -> bool {
         self.refuses
             || self
@@ -153,7 +153,8 @@ impl Choice {
             .map(|ended| finish::shown_reason(ended.reason, self.calls.any()))
     }
 
-    /// Returns the flaws of a whole choice. A choice that says that it may be cut short has none.
+    /// Returns the flaws of a complete choice. A choice that declares that it may be cut short has
+    /// none.
     pub(super) fn flaws(&self, wants_json: bool) -> Flaws {
         if self.refuses
             || self
@@ -259,7 +260,7 @@ impl Choice {
         Ok((bytes, body.speaks))
     }
 
-    /// Corrects the parts of an entry beside its delta or message.
+    /// Corrects the parts of an entry outside its delta or message.
     pub(super) fn edit_entry(&self, entry: &ChoiceShape, edits: &mut Edits<'_>) {
         set_member(
             edits,

@@ -147,8 +147,8 @@ impl Chunks {
         }
     }
 
-    /// Reads one whole text into the shape. Returns the text as it was read. `broken` says what is
-    /// wrong if the text is no JSON object.
+    /// Reads one whole text into the shape. Returns the text as it was read. `broken` is the reason
+    /// of the fault if the text is no JSON object.
     pub(super) fn read<'t>(
         &mut self,
         data: &'t [u8],
@@ -168,7 +168,7 @@ impl Chunks {
             }
         }
         if let Some(found) = self.shape.error(&text) {
-            // What was used until then counts.
+            // The usage until then counts.
             self.reported.take(&text, &self.shape, false);
             return Err(StreamFault::Upstream(found));
         }
@@ -227,8 +227,8 @@ impl Chunks {
     }
 
     /// Returns whether each chunk like the one in the shape must be read for its thinking. Pieces
-    /// that may be repeated must all be checked. If thinking is hidden, the text beside it decides
-    /// if the chunk goes out at all.
+    /// that may be repeated must all be checked. If thinking is hidden, the other text decides if
+    /// the chunk goes out at all.
     fn judges_thinking(&self, text: &[u8]) -> bool {
         let mut bodies = self.shape.list.iter().flat_map(ChoiceShape::bodies);
         bodies.any(|body| {
@@ -383,8 +383,8 @@ impl Chunks {
             && self.choices.iter().all(has_end)
     }
 
-    /// Returns whether the model has only said that it will not answer. While one of several
-    /// choices is open, the model may still answer.
+    /// Returns whether the model has only declined. While one of several choices is open, the model
+    /// may still answer.
     pub(crate) fn declined(&self) -> bool {
         let mut choices = self.choices.iter();
         choices.clone().any(Choice::declines)

@@ -1,5 +1,6 @@
-//! A request of another format → a chat completion. What OpenAI's format cannot say is lost, and
-//! named; the quirks of a server are applied afterwards, as they are to every chat completion.
+//! A request of another format → a chat completion. Fields that OpenAI's format cannot express are
+//! lost, and named. The quirks of a server are applied afterwards, as they are to every chat
+//! completion.
 
 use super::breakpoints::{self, is_medium, write_texts};
 use super::nesting::{LABELS, Nesting, UPLOADED_ELSEWHERE, file_name, limit_tokens, write_sound};
@@ -140,7 +141,7 @@ fn write_stops(options: &Options<'_>, w: &mut Writer, losses: &mut LostFields) {
     losses.add_if(stops.len() > MAX_STOPS, Field::Stop);
 }
 
-/// Returns whether a model thinks: as its traits say, or else if its name is one of OpenAI's.
+/// Returns whether a model thinks, by its traits, or else because its name is one of OpenAI's.
 pub(crate) fn is_thinking_model(model: &str, traits: &Traits) -> bool {
     match traits.thinking {
         Thinking::Unknown => {}

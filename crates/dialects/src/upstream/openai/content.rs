@@ -8,7 +8,7 @@ use crate::wire::json::{self, Kind, Pieces, span_bytes};
 use crate::wire::splice::Edits;
 
 /// Makes the content of a delta or a message a string. Returns the length of its text. Thinking
-/// among the parts moves into a field beside the content, if thinking is shown. Parts that are no
+/// among the parts moves into a field next to the content, if thinking is shown. Parts that are no
 /// text (references, images) are left out, because a string cannot hold them.
 pub(super) fn edit_content(
     body: &MessageShape,

@@ -6,7 +6,7 @@ use crate::neutral::vectors::OF_OPENAI;
 use crate::upstream::{ANY_NUMBER, VectorForm};
 use crate::wire::json::Writer;
 
-/// Servers have bounds of their own, which nobody knows before they are met.
+/// Servers have bounds of their own, which are not known before they are met.
 pub(super) static FORM: VectorForm = VectorForm {
     write: |embedding, model| Ok(write_embedding(embedding, model)),
     max_inputs: |_| ANY_NUMBER,

@@ -12,7 +12,7 @@ use crate::neutral::{NO_REASON, UpstreamError};
 use crate::upstream::quirks::Quirks;
 use crate::wire::starts_with_any;
 
-/// Reads an answer whose status is that of an error. The server's quirks may change the status.
+/// Reads an answer with the status of an error. The server's quirks may change the status.
 pub fn read_refusal(
     quirks: &Quirks,
     status: u16,
@@ -27,7 +27,7 @@ pub fn read_refusal(
     }
 }
 
-/// Reads the body of an answer whose status is that of an error.
+/// Reads the body of an answer with the status of an error.
 pub fn read_error(body: &[u8], content_type: Option<&str>) -> UpstreamError {
     if let Some(object) = read_object(body) {
         let error = error_from_object(&object);
@@ -81,8 +81,8 @@ fn inner_error(error: &Value) -> Option<UpstreamError> {
         .then(|| error_from_object(&Map::from_iter([("error".to_owned(), error.clone())])))
 }
 
-/// Returns the error for a finish reason such as `error` or `abort`, if the upstream says nothing
-/// more.
+/// Returns the error for a finish reason such as `error` or `abort`, if the upstream gives no
+/// further reason.
 pub(crate) fn gave_up(word: &str) -> UpstreamError {
     UpstreamError {
         code: Some(word.to_owned()),
@@ -195,7 +195,7 @@ fn error_from_object(object: &Map<String, Value>) -> UpstreamError {
     error
 }
 
-/// Returns whether the message says, in a server's own words, that the prompt is too long for the
+/// Returns whether the message means, in a server's own words, that the prompt is too long for the
 /// model.
 fn is_too_long(message: &str) -> bool {
     const WORDS: [&str; 5] = [
@@ -213,14 +213,14 @@ fn is_too_long(message: &str) -> bool {
     WORDS.iter().any(|words| message.contains(words))
 }
 
-/// Returns whether an error says, in a server's own words, that a filter stopped the prompt or the
+/// Returns whether an error means, in a server's own words, that a filter stopped the prompt or the
 /// answer. Some servers use 403 for this, but it is not the account that is refused.
 fn is_filtered(
     error: &UpstreamError,
     inner: &Map<String, Value>,
     object: &Map<String, Value>,
 ) -> bool {
-    // Moonshot and Alibaba, whose errors have another code beside the type, or none.
+    // Moonshot and Alibaba, whose errors have another code next to the type, or none.
     const WORDS: [&str; 4] = [
         "content_filter",
         "content_policy_violation",
@@ -279,7 +279,7 @@ fn read_wait(message: &str) -> Option<Duration> {
     Duration::try_from_secs_f64(seconds?.min(MAX_WAIT)).ok()
 }
 
-/// The longest wait in seconds. Nobody would wait longer than a day.
+/// The longest wait in seconds: a day.
 const MAX_WAIT: f64 = 86_400.0;
 
 /// Finds the text in a value of any form.

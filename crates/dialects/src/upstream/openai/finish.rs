@@ -12,7 +12,7 @@ pub(super) enum Finish {
     /// The choice ended, for one of OpenAI's reasons.
     Ended(&'static str),
     /// The choice ended, with an unknown reason. The caller sees `stop`, because the upstream did
-    /// say that this is the end. The upstream's word is kept beside it as `native_finish_reason`.
+    /// declare the end. The upstream's word is kept next to it as `native_finish_reason`.
     EndedBy(String),
     /// The upstream gave up. The text so far is not the answer.
     Failed(&'static str),

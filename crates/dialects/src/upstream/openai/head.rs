@@ -1,5 +1,5 @@
-//! A head is the fields that are the same in every chunk of a stream. They also stand at the top of
-//! a whole answer.
+//! A head is the fields that all chunks of a stream share. They also stand at the top of a whole
+//! answer.
 
 use super::shape::{Shape, set_member};
 use crate::neutral::AnswerHeader;
@@ -13,7 +13,7 @@ pub(super) struct Head {
     id: Vec<u8>,
     created: Vec<u8>,
     /// True if the id is final. The upstream's id is taken until the first chunk has left; then it
-    /// stays. The same holds for `has_created`.
+    /// stays. `has_created` works in this way, too.
     has_id: bool,
     has_created: bool,
 }
@@ -46,7 +46,7 @@ impl Head {
         }
     }
 
-    /// Sets id, object, created and model. From then on they stay the same.
+    /// Sets id, object, created and model. From then on they do not change.
     pub(super) fn edit<'e>(
         &'e mut self,
         shape: &Shape,

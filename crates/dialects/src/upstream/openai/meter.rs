@@ -35,8 +35,8 @@ impl Counts {
         self.doubted.is_none()
     }
 
-    /// Returns whether the object with these numbers says exactly this usage, so that it may pass
-    /// as it is.
+    /// Returns whether the object with these numbers reports exactly this usage, so that it may
+    /// pass as it is.
     pub(super) fn match_usage(&self, usage: &Usage) -> bool {
         let numbers = [self.prompt, self.completion, self.total];
         let is_right =
@@ -485,7 +485,7 @@ mod tests {
         check(inside, Some((9, 30, 0, Source::Reported)));
         let cached = r#"{"prompt_tokens":9,"completion_tokens":3,"total_tokens":12,"prompt_tokens_details":{"cached_tokens":100}}"#;
         check(cached, Some((109, 3, 100, Source::Reported)));
-        // Where the total does not tell, the server's table does.
+        // Where the total does not decide, the server's table does.
         for total in ["", r#","total_tokens":0"#, r#","total_tokens":99"#] {
             let unclear = format!(
                 r#"{{"prompt_tokens":9,"completion_tokens":3{total},"completion_tokens_details":{{"reasoning_tokens":20}}}}"#

@@ -58,7 +58,7 @@ use crate::neutral::traits::Traits;
 use crate::neutral::{Endpoint, Servers};
 use crate::wire::json::{Span, span_bytes};
 
-/// Returns what is known of a model by its name.
+/// Returns the known abilities of a model by its name.
 pub(super) fn model_traits(model: &str) -> Traits {
     Traits {
         cache_breakpoints: breakpoints::knows_breakpoints(model),

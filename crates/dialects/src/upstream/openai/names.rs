@@ -8,7 +8,7 @@ pub(super) const SHORT: &[u8] = br#""reasoning""#;
 pub(super) const DETAILS: &[u8] = br#""reasoning_details""#;
 /// LiteLLM's list, including signatures.
 pub(super) const BLOCKS: &[u8] = br#""thinking_blocks""#;
-/// LiteLLM's object for additional fields of a provider. It repeats the same list.
+/// LiteLLM's object for additional fields of a provider. It repeats this list.
 pub(super) const BESIDES: &[u8] = br#""provider_specific_fields""#;
 /// GitHub Copilot.
 pub(super) const TEXT: &[u8] = br#""reasoning_text""#;

@@ -14,7 +14,7 @@ use crate::wire::json::Writer;
 pub(super) enum Nesting {
     /// In an object of their own.
     Nested,
-    /// Beside the type.
+    /// Next to the type.
     Flat,
 }
 
@@ -104,8 +104,8 @@ impl Nesting {
         }
     }
 
-    /// Returns what a request must say of strictness. In Responses, silence means that it is
-    /// strict.
+    /// Returns the strictness that a request must set. In Responses, an absent field means that it
+    /// is strict.
     fn strict(self, strict: Option<bool>) -> Option<bool> {
         strict.or((self == Nesting::Flat).then_some(false))
     }
@@ -136,7 +136,7 @@ impl Nesting {
         });
     }
 
-    /// Writes the tools, and which of them to call.
+    /// Writes the tools, and the choice among them.
     pub(super) fn write_tools(self, w: &mut Writer, request: &Request<'_>, names: &Names<'_>) {
         if request.tools.is_empty() {
             return;

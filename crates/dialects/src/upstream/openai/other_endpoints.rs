@@ -1,6 +1,6 @@
-//! The endpoints of OpenAI's servers, and of those that imitate them, that hold no
-//! conversation: `/v1/audio/speech`, `/v1/images/edits`, `/v1/rerank` and others. Requests and
-//! answers pass. Of an answer it is only read whether it is one, and what it used.
+//! The endpoints without a conversation at OpenAI's servers, and at servers that imitate them:
+//! `/v1/audio/speech`, `/v1/images/edits`, `/v1/rerank` and others. Requests and answers pass. An
+//! answer is read only for its usage, and to see whether it is an answer.
 
 use std::time::Duration;
 
@@ -57,8 +57,8 @@ pub(crate) const fn endpoint_translation(endpoint: Endpoint) -> Translation {
 
 type ReadAnswer = fn(&str, &[u8], Emit<'_>) -> Result<(), AnswerFault>;
 
-/// Reads an event of an answer that passes: an error, or what was used. Returns whether the answer
-/// goes on after it.
+/// Reads an event of an answer that passes: an error, or the usage. Returns whether the answer goes
+/// on after it.
 pub(crate) fn passing_event(data: &[u8], usage: &mut Usage) -> Result<bool, StreamFault> {
     if memchr::memmem::find(data, b"\"error\"").is_some()
         && let Some(error) = hidden_error(data)
@@ -180,7 +180,7 @@ struct Meta {
 /// The most searches that one request can be. A larger count is no count.
 const MOST_SEARCHES: u64 = 1 << 20;
 
-/// What Cohere charges for: a search is a question with up to a hundred documents.
+/// The units that Cohere charges for: a search is a question with up to a hundred documents.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Billed {
@@ -205,7 +205,7 @@ struct Counts {
     seconds: u32,
 }
 
-/// Reads seconds, as a number or a text. What is none is 0.
+/// Reads seconds, as a number or a text. Any other value is 0.
 fn read_millis<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
     let value = serde_json::Value::deserialize(from)?;
     let seconds = value
@@ -233,7 +233,7 @@ impl Counts {
 }
 
 impl<'a> Answer<'a> {
-    /// Reads a whole answer. `is_one` returns whether it has what makes it one.
+    /// Reads a whole answer. `is_one` returns whether it has the member that makes it an answer.
     fn read(
         body: &'a [u8],
         is_one: impl FnOnce(&Answer<'a>) -> bool,
@@ -246,7 +246,7 @@ impl<'a> Answer<'a> {
             let nonsense = AnswerFault::Nonsense("the answer has no list of results, and no text");
             return Err(hidden_error(body).map_or(nonsense, AnswerFault::Upstream));
         }
-        // What is not written token by token has no completion.
+        // An answer that is not written token by token has no completion.
         let meta = || answer.meta.as_ref()?.tokens.as_ref();
         let tokens = answer
             .usage

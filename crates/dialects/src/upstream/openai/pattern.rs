@@ -1,11 +1,11 @@
-//! A pattern is the part of a chunk that stays the same from one chunk to the next. Usually that is
-//! everything but the text.
+//! A pattern is the part of a chunk that does not change from one chunk to the next. Usually that
+//! is everything but the text.
 //!
 //! Most chunks of a stream repeat the one before byte for byte, except for one string. The first
 //! such chunk is read, judged and edited in full. The bytes around its text are then kept, both as
-//! they came and as they were written. A later chunk with the same bytes around its text is written
-//! without reading them again. The result is exactly the same, because these bytes decide
-//! everything except the length of the text.
+//! they came and as they were written. A later chunk with these bytes around its text is written
+//! without reading them again. The result does not differ, because these bytes decide everything
+//! except the length of the text.
 
 use memchr::memmem;
 
@@ -81,7 +81,7 @@ impl Pattern {
         strings.get(self.repeat.text_at).copied()
     }
 
-    /// Drops the pattern, because an event came that may change the meaning of the same bytes.
+    /// Drops the pattern, because an event came that may change the meaning of its bytes.
     pub(super) fn forget(&mut self) {
         self.repeat.forget();
     }
@@ -151,7 +151,7 @@ impl Pattern {
     }
 }
 
-/// Returns the place of a chunk's only text, if a chunk with another text and the same other bytes
+/// Returns the place of a chunk's only text, if a chunk with another text and equal other bytes
 /// could follow. This is so if only the text adds to the state of the stream.
 fn changing_text(text: &[u8], shape: &Shape) -> Option<Span> {
     let [entry] = shape.list.as_slice() else {
@@ -193,7 +193,7 @@ fn is_set(text: &[u8], member: &Option<Member>) -> bool {
 
 #[cfg(test)]
 impl Pattern {
-    /// Returns one that never learns.
+    /// Returns a pattern that never learns.
     pub(super) fn off() -> Self {
         Self {
             credit: 0,

@@ -48,7 +48,7 @@ pub(super) fn read_plain_answer(
     }
     .read(text)?;
     let counts = counts.filter(Counts::are_believed)?;
-    // Counts that say the usage are all there. None of them is estimated from the text.
+    // Counts that report the usage are all there. No count is estimated from the text.
     let usage = counts.settle(quirks, header.prompt_bytes, 0);
     if !counts.match_usage(&usage) {
         return None;
@@ -71,7 +71,7 @@ pub(super) fn read_plain_answer(
     })
 }
 
-/// What the scan of a plain answer has met so far.
+/// The facts of a plain answer that the scan has met so far.
 #[derive(Default)]
 struct Plain {
     show_reasoning: bool,

@@ -1,9 +1,9 @@
 //! This module shows thinking under the name that callers know, `reasoning_content`, or removes it.
 //!
 //! Servers send thinking under one of [`NAMES`], under several of them at once, or among the parts
-//! of the content. A body without any of them is not touched here. In a body that
-//! [`pattern`](super::pattern) learns, the edits of a member depend only on the other members
-//! beside it, never on its text, because in later chunks only the text differs.
+//! of the content. A body without any is not touched here. In a body that
+//! [`pattern`](super::pattern) learns, the edits of a member depend only on the other members of
+//! the body, never on its text, because in later chunks only the text differs.
 
 use super::names::{NAMES, SHORT, STANDARD};
 use super::parts::read_parts;
@@ -28,7 +28,7 @@ pub(super) fn edit_thinking(body: &MessageShape, show: bool, edits: &mut Edits<'
 }
 
 /// Renames `reasoning` to the standard's name. If the body already has thinking under the
-/// standard's name, `reasoning` is removed if it is empty or repeats the same text.
+/// standard's name, `reasoning` is removed if it is empty or repeats that text.
 fn rename_reasoning(body: &MessageShape, edits: &mut Edits<'_>) {
     let text = edits.text();
     let mut standard = None;

@@ -1,5 +1,5 @@
-//! This module turns the caller's request into the account's request. The bytes stay the same,
-//! except for the spans that must change.
+//! This module turns the caller's request into the account's request. The bytes do not change,
+//! except for the spans that must.
 
 use bytes::Bytes;
 

@@ -1,5 +1,5 @@
 //! This module changes a request as a server's quirks require. It gathers edits on the bytes and
-//! losses, and refuses what the server cannot do at all.
+//! losses, and refuses requests that the server cannot serve at all.
 //!
 //! The body was read before, so its grammar is valid, and no top-level field comes twice.
 //! Everything that no quirk names stays as it was written.
@@ -120,7 +120,7 @@ impl TopFields<'_, '_> {
         self.edits.remove_member(&field.key, &field.value);
     }
 
-    /// Renames a field. The standard's field counts; the server's own beside it is lost.
+    /// Renames a field. The standard's field counts; the server's own field next to it is lost.
     fn rename(&mut self, field: &Field<'_>, other: &'static str) {
         let text = self.edits.text();
         if let Some(own) = self
@@ -363,7 +363,7 @@ fn is_elsewhere(text: &[u8], url: &Span) -> bool {
     !starts_with_any_case(inside, "data:")
 }
 
-/// Returns whether a value has the same meaning as an absent field.
+/// Returns whether a value means as much as an absent field.
 fn says_nothing(name: &str, value: &[u8]) -> bool {
     let integer = || integer_of(value, &(0..value.len()));
     match name {

@@ -138,7 +138,7 @@ pub(super) struct ThinkingShape {
     pub(super) has_reasoning_content: bool,
     /// True if there is `reasoning`, and it is a string.
     pub(super) has_reasoning: bool,
-    /// The UTF-8 bytes. Some servers send the same text under two names. It counts once.
+    /// The UTF-8 bytes. Some servers send one text under two names. It counts once.
     bytes: usize,
 }
 

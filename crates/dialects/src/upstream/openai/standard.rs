@@ -1,8 +1,8 @@
-//! Reads standard chat completions, whole or as chunks, as events. Only what was made standard
-//! before is read here, so that every server's deviations are put right in one place.
+//! Reads standard chat completions, whole or as chunks, as events. Only corrected bodies are read
+//! here, so that every server's deviations are put right in one place.
 //!
-//! Events tell one call after the other. Servers may write several calls at once, or text in the
-//! middle of a call: what cannot be told yet waits here, up to a limit.
+//! Events have one call after the other. Servers may write several calls at once, or text in the
+//! middle of a call: parts that cannot be emitted yet wait here, up to a limit.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -113,39 +113,39 @@ pub(crate) struct StandardChunks {
 /// The place of a chunk's only text.
 #[derive(Debug, Clone, Copy)]
 enum TextPlace {
-    /// It is what a choice says.
+    /// The text is a choice's own.
     Spoken(u32, Speech),
     /// It is a fragment of the arguments of a choice's call with this number.
     Arguments(u32, usize),
 }
 
-/// The calls of one choice, and what waits for their ends.
+/// The calls of one choice, and the parts that wait for their ends.
 #[derive(Debug, Default)]
 struct ChoiceCalls {
-    /// The number of the next call that may begin: those before it are told.
+    /// The number of the next call that may begin: the calls before it are emitted.
     next: usize,
-    /// The call that is being told, and those after it.
+    /// The call that is being emitted, and the calls after it.
     open: VecDeque<WaitingCall>,
-    /// What was said in the middle of the call that is being told.
+    /// The texts that came in the middle of the call that is being emitted.
     late: Vec<(Speech, String)>,
     /// The bytes that wait.
     bytes: usize,
 }
 
-/// A call of which something is still to be told.
+/// A call that is not emitted to its end.
 #[derive(Debug, Default)]
 struct WaitingCall {
     number: usize,
     id: String,
     name: String,
-    /// The arguments that are not told yet.
+    /// The arguments that are not emitted yet.
     arguments: String,
     /// The state of all arguments so far.
     state: Pieces,
     has_begun: bool,
 }
 
-/// What a choice says beside its calls.
+/// A choice's text outside its calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Speech {
     Reasoning,
@@ -156,7 +156,7 @@ enum Speech {
 }
 
 impl StandardChunks {
-    /// Reads what was written of a stream: whole events.
+    /// Reads the written events of a stream, which are whole.
     pub(crate) fn events(&mut self, mut text: &[u8], emit: Emit<'_>) -> Result<(), &'static str> {
         // A chunk is on one line: its strings hold no line ends, and there are none between them.
         while let Some(end) = memchr::memchr(b'\n', text) {
@@ -382,7 +382,7 @@ impl StandardChoice<'_> {
 }
 
 impl ChoiceCalls {
-    /// Takes what is said beside calls. In the middle of a call it waits for the call's end.
+    /// Takes a text outside calls. In the middle of a call it waits for the call's end.
     fn take_speech(
         &mut self,
         choice: u32,
@@ -461,8 +461,8 @@ impl ChoiceCalls {
         }
     }
 
-    /// Tells what can be told: the first call as far as it has come, and those after it if it is
-    /// whole.
+    /// Emits all that can be emitted: the first call as far as it has come, and the calls after it
+    /// if it is complete.
     fn emit_ready(&mut self, choice: u32, emit: Emit<'_>) {
         while let Some(first) = self.open.front_mut() {
             // A name may come in pieces, and has come when the arguments begin.
@@ -487,7 +487,7 @@ impl ChoiceCalls {
             .for_each(|(speech, text)| speech.emit_speech(choice, &text, emit));
     }
 
-    /// Tells all that waits.
+    /// Emits all that waits.
     fn flush(&mut self, choice: u32, emit: Emit<'_>) {
         while let Some(mut first) = self.open.pop_front() {
             self.next = first.number + 1;

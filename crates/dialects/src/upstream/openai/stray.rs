@@ -41,7 +41,7 @@ impl Strays {
         found
     }
 
-    /// Forgets what was kept: an event has come between.
+    /// Forgets the kept lines: an event has come between.
     #[inline]
     pub fn forget(&mut self) {
         if !self.text.is_empty() {

@@ -1,5 +1,5 @@
-//! What servers really send, and what becomes of it: one test a server, with samples in its own
-//! words.
+//! The real chunks of servers, and the chunks that callers get: one test a server, with samples in
+//! its own words.
 
 use super::*;
 use crate::dialect::Stream;
@@ -52,8 +52,8 @@ fn sse(chunks: &[&str]) -> String {
         .collect()
 }
 
-/// What a caller gets who did not ask for usage, without the `[DONE]`, and what it cost: prompt,
-/// completion, cached.
+/// Checks the chunks of a caller who did not ask for usage, without the `[DONE]`, and the usage:
+/// prompt, completion, cached.
 #[track_caller]
 fn check(quirks: &'static Quirks, wire: &str, expected: &[&str], usage: (u64, u64, u64)) {
     let (mut out, result) = run(quirks, false, wire);
@@ -64,7 +64,7 @@ fn check(quirks: &'static Quirks, wire: &str, expected: &[&str], usage: (u64, u6
         .as_ref()
         .map(|usage| (usage.prompt, usage.completion, usage.cached, usage.source));
     assert_eq!(counted, Ok((prompt, completion, cached, Source::Reported)));
-    // Asked for, it comes once, last, and is the same.
+    // Asked for, the usage comes once, last, and is equal.
     let (out, _) = run(quirks, true, wire);
     let shown: Vec<serde_json::Value> = out
         .iter()
@@ -84,7 +84,7 @@ fn check(quirks: &'static Quirks, wire: &str, expected: &[&str], usage: (u64, u6
     );
 }
 
-/// What a caller gets from whom thinking is hidden.
+/// Checks the chunks of a caller from whom thinking is hidden.
 #[track_caller]
 fn check_hiding(quirks: &'static Quirks, wire: &str, expected: &[&str]) {
     let (out, result) = run_with(quirks, false, false, wire);
@@ -218,7 +218,7 @@ fn xai() {
         ],
         (12, 302, 4),
     );
-    // Elsewhere the same piece may well be meant twice.
+    // At other servers a piece may well be meant twice.
     let (out, _) = run(&Quirks::NONE, false, &wire);
     assert_eq!(
         out.iter().filter(|event| event.contains(thought)).count(),

@@ -1,5 +1,5 @@
-//! Citations as providers write them. An answer does not fail because of one: a citation that
-//! cannot be read is one of nothing, so that the caller is told of its loss.
+//! Citations as providers write them. An answer does not fail because of a citation. A citation
+//! that cannot be read becomes an empty one, so that the caller learns of its loss.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;

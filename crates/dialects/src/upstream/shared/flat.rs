@@ -1,6 +1,6 @@
-//! A flat dialect is one in which each message of the caller becomes one message:
-//! [`cohere`](crate::upstream::cohere) and [`ollama`](crate::upstream::ollama). This module has
-//! what they share.
+//! A flat dialect is a dialect in which each message of the caller becomes one message:
+//! [`cohere`](crate::upstream::cohere) and [`ollama`](crate::upstream::ollama). This module has the
+//! code that they share.
 //!
 //! Refusals come first and losses second, so that the writing itself cannot fail. Nothing here
 //! knows either dialect.
@@ -40,9 +40,9 @@ pub(crate) const LOST: &[Row] = &[
 /// The tiers that need no word.
 const TIERS: Words = &[("auto", None), ("default", None)];
 
-/// Refuses what neither dialect can send: several choices, probabilities, sound, and content of
-/// messages other than text and a user's pictures. A picture must be in the request, or at a URL if
-/// the provider fetches URLs (`urls`).
+/// Refuses requests that neither dialect can send: several choices, probabilities, sound, and
+/// content of messages other than text and a user's pictures. A picture must be in the request, or
+/// at a URL if the provider fetches URLs (`urls`).
 pub(crate) fn refuse_unsupported(
     request: &Request<'_>,
     traits: &Traits,

@@ -12,14 +12,14 @@ use serde_json::value::RawValue;
 
 use crate::wire::json::{Cursor, name_of, span_bytes};
 
-/// A count: an integer, a float with an integer's value, or either of them in quotes. Any other
-/// value counts as absent.
+/// A count: an integer, a float with an integer's value, or either in quotes. Any other value
+/// counts as absent.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Count(pub Option<u64>);
 
 impl Count {
-    /// The count for a number that counts nothing, such as -1, a half, or one that is too large. It
-    /// is larger than any real count.
+    /// The count for a number that counts nothing, such as -1, a half, or a number that is too
+    /// large. It is larger than any real count.
     pub const IMPOSSIBLE: u64 = u64::MAX;
 
     /// Returns this count, or the other one if this one is absent.
@@ -98,7 +98,7 @@ pub fn read_counts<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
         .flatten())
 }
 
-/// Returns the value of a member of an object, also if what follows it is broken.
+/// Returns the value of a member of an object, even if the text after it is broken.
 pub fn find_member<'a>(json: &'a [u8], name: &str) -> Option<&'a [u8]> {
     let json = json.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(json);
     let mut found = None;
@@ -110,7 +110,7 @@ pub fn find_member<'a>(json: &'a [u8], name: &str) -> Option<&'a [u8]> {
     found.map(|value| span_bytes(json, &value))
 }
 
-/// Reads an object of counts that is a member of an object, also if what follows it is broken.
+/// Reads an object of counts that is a member of an object, even if the text after it is broken.
 pub fn counts_in<T: DeserializeOwned>(json: &[u8], name: &str) -> Option<T> {
     read_object(find_member(json, name)?)
 }

@@ -1,8 +1,8 @@
 //! This module makes ids of calls and names of tools valid for the API: `[a-zA-Z0-9_-]`, 64
 //! characters at most.
 //!
-//! A valid name stays as it is. Another name is changed in the same way wherever it stands, and
-//! never into a name that is already there.
+//! A valid name stays as it is. Another name is changed alike wherever it stands, and never into a
+//! name that is already there.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;

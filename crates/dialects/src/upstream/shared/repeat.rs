@@ -1,6 +1,6 @@
-//! Most events of a stream repeat the one before byte for byte, but for a text. What stands around
-//! the text decides what the event means, so an event with the same bytes around its text need not
-//! be read.
+//! Most events of a stream repeat the one before byte for byte, but for a text. The bytes around
+//! the text decide the event's meaning, so an event with equal bytes around its text need not be
+//! read.
 
 use std::borrow::Cow;
 
@@ -59,7 +59,7 @@ impl RepeatPattern {
     }
 }
 
-/// The last event with a text, and what such events mean.
+/// The last event with a text, and the meaning of such events.
 #[derive(Debug)]
 pub(crate) struct Repeat<M> {
     pattern: RepeatPattern,
@@ -76,7 +76,7 @@ impl<M> Default for Repeat<M> {
 }
 
 impl<M: Copy> Repeat<M> {
-    /// Returns what an event means that repeats the last one, and its text.
+    /// Returns the meaning of an event that repeats the last one, and its text.
     #[inline]
     pub(crate) fn follow<'a>(&self, data: &'a [u8]) -> Option<(M, Cow<'a, str>)> {
         let strings = self.pattern.strings(data)?;
@@ -84,7 +84,7 @@ impl<M: Copy> Repeat<M> {
         Some((self.meaning?, json::text_of(text, &(0..text.len()))?))
     }
 
-    /// Learns an event that means nothing but this text. `padding` is what else may change.
+    /// Learns an event that means nothing but this text. `padding` is another text that may change.
     pub(crate) fn learn(&mut self, data: &[u8], text: &str, padding: Option<&str>, meaning: M) {
         self.forget();
         if data.len() > MAX_LEARNED {
@@ -102,13 +102,13 @@ impl<M: Copy> Repeat<M> {
         self.meaning = Some(meaning);
     }
 
-    /// Forgets the last event, because one came that may change the meaning of the same bytes.
+    /// Forgets the last event, because an event came that may change the meaning of its bytes.
     pub(crate) fn forget(&mut self) {
         self.pattern.forget();
     }
 }
 
-/// Returns what stands around the holes, of which the first is the text.
+/// Returns the bytes around the holes, of which the first is the text.
 fn learn_pattern(data: &[u8], holes: &mut Vec<Span>) -> RepeatPattern {
     let text = holes.first().map_or(0, |hole| hole.start);
     holes.sort_by_key(|hole| hole.start);

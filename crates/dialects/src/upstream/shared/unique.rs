@@ -10,7 +10,7 @@ pub(crate) const MAX: usize = 64;
 /// Gives names, each only once. They are ASCII.
 #[derive(Debug, Default)]
 pub(crate) struct Unique<'a> {
-    /// The names that were given. Each has the number to try for the next name of the same form.
+    /// The names that were given. Each has the number to try for the next name of its form.
     given: BTreeMap<Cow<'a, str>, u64>,
 }
 

@@ -14,7 +14,7 @@ fn check_with(model: &str, messages: &str, fields: &str, expected: &str, losses:
     );
 }
 
-/// What a user's parts become.
+/// Checks the parts that a user's parts become.
 #[track_caller]
 fn check_parts(parts: &str, expected: &str, losses: &str) {
     let messages = format!(r#"[{{"role":"user","content":[{parts}]}}]"#);
@@ -206,7 +206,7 @@ fn what_cannot_be_carried_is_refused_with_its_place() {
     }
 }
 
-/// What a call's arguments become.
+/// Checks the input that a call's arguments become.
 #[track_caller]
 fn check_arguments(arguments: &str, expected: &str, losses: &str) {
     let messages = format!(
@@ -243,7 +243,7 @@ fn anothers_signature_of_a_call_is_lost() {
     );
 }
 
-/// What a tool's result becomes.
+/// Checks the block that a tool's result becomes.
 #[track_caller]
 fn check_result(message: &str, expected: &str, losses: &str) {
     let messages = format!(
@@ -355,7 +355,7 @@ fn thoughts_stand_in_front_as_they_were() {
         ),
         "",
     );
-    // Who is not told to think has no use for them.
+    // A model without an order to think has no use for them.
     check_with(
         SONNET_4_5,
         &messages("c", said),

@@ -38,7 +38,7 @@ fn sampling_as_the_model_lets() {
             "temperature",
         ),
         (SONNET_4, r#""temperature":0"#, r#","temperature":0"#, ""),
-        // What holds without being said is not said.
+        // A default is not written.
         (SONNET_4, r#""temperature":1.0,"top_p":1"#, "", ""),
         // From 4.1 on, one of the two.
         (

@@ -2,7 +2,7 @@ use super::*;
 use crate::neutral::Reader as _;
 use crate::upstream::anthropic::tests::shown;
 
-/// What a stream tells; the last line is its fault, if it has one.
+/// Returns the events of a stream; the last line is its fault, if it has one.
 fn told(events: &[(&str, &str)]) -> Vec<String> {
     let mut reader = AnthropicReader::default();
     let mut told = Vec::new();
@@ -140,7 +140,7 @@ fn what_comes_with_a_blocks_beginning_is_told() {
             r#"{"type":"content_block_start","index":0,"content_block":{"type":"text","text":"a"}}"#,
             r#"{"type":"content_block_start","index":1,"content_block":{"type":"thinking","thinking":"t","signature":"s"}}"#,
             r#"{"type":"content_block_start","index":2,"content_block":{"type":"tool_use","id":"t","name":"f","input":{"q":[1]}}}"#,
-            // Said twice: the fragments are the same again.
+            // The event comes twice, so the second fragments repeat the first ones.
             r#"{"type":"content_block_delta","index":2,"delta":{"type":"input_json_delta","partial_json":"{\"q\":[1]}"}}"#,
         ],
         &[
@@ -160,7 +160,7 @@ fn the_providers_own_tools_are_passed_over() {
             r#"{"type":"content_block_start","index":0,"content_block":{"type":"tool_use","id":"t","name":"f","input":{}}}"#,
             r#"{"type":"content_block_start","index":1,"content_block":{"type":"server_tool_use","id":"s","name":"web_search","input":{}}}"#,
             r#"{"type":"content_block_delta","index":1,"delta":{"type":"input_json_delta","partial_json":"{\"query\":\"x\"}"}}"#,
-            // Of a kind that nobody knows, with fields of another shape.
+            // An unknown kind, with fields of another shape.
             r#"{"type":"content_block_start","index":2,"content_block":{"type":"new","text":{"a":1}}}"#,
             r#"{"type":"content_block_delta","index":2,"delta":{"type":"input_json_delta","partial_json":"{"}}"#,
             r#"{"type":"content_block_delta","index":2,"delta":{"type":"new_delta","text":["x"]}}"#,

@@ -107,7 +107,7 @@ fn of_strict_tools_there_are_only_so_many() {
         (middle.matches(r#""strict":true"#).count(), losses.as_str()),
         (20, "tools[].function.strict")
     );
-    // And in all of them only so many properties that need not be there.
+    // All schemas together may have only so many optional properties.
     let format = r#""response_format":{"type":"json_schema","json_schema":{"name":"n","schema":{"type":"object","properties":{"a":{"type":"null"},"b":{"type":"null"},"c":{"type":"null"},"d":{"type":"null"},"e":{"type":"null"}}}}}"#;
     let (middle, _) = fields(
         OPUS_4_1,
@@ -317,7 +317,7 @@ fn else_a_schema_is_a_tools() {
     .unwrap()
     .undo;
     assert_eq!(undo.format_tool.as_deref(), Some("json_answer"));
-    // What may not stand at its top is only words then.
+    // A schema that may not stand at the top is then asked for in words only.
     let either = r#"{"type":"object","anyOf":[{"required":["a"]}]}"#;
     let words = r#"\n\nAbout.\n\nThe input must also match this JSON Schema: {\"anyOf\":[{\"required\":[\"a\"]}]}"#;
     let weaker = tool_there(words, r#"{"type":"object"}"#);
@@ -356,7 +356,7 @@ fn else_a_schema_is_a_tools() {
         &format!(r#""tools":[{F_THERE},{tool}],{forced}"#),
         "",
     );
-    // An answer that must be a call has no content to be in a format, which is said.
+    // An answer that must be a call has no content to be in a format. The format is named as lost.
     for format in [
         json_schema(SCHEMA),
         r#""response_format":{"type":"json_object"}"#.to_owned(),

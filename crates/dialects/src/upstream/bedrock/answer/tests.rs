@@ -20,7 +20,7 @@ fn told_of(model: &str, body: &str) -> Vec<String> {
     told
 }
 
-/// A buffered answer of these blocks; what is told after them is only its end.
+/// Checks the events of a buffered answer of these blocks, but for its end.
 #[track_caller]
 fn check_blocks(blocks: &str, expected: &[&str]) {
     let body = format!(
@@ -121,7 +121,7 @@ fn blocks() {
         r#"{"toolUse":{"name":"f","toolUseId":""}}"#,
         &[r#"Call { choice: 0, id: None, name: "f", signature: None }"#],
     );
-    // What the provider called by itself, and what it got.
+    // The calls that the provider made by itself, and their results.
     check_blocks(
         r#"{"toolUse":{"toolUseId":"t","name":"search","input":{},"type":"server_tool_use"}},{"toolResult":{"toolUseId":"t","content":[]}}"#,
         &[],
@@ -179,7 +179,7 @@ fn sources_of_a_text() {
         &format!(r#"{{"title":"A",{document}}}"#),
         &cited("", "A", "ab", 0),
     );
-    // What cannot be read is not lost in silence.
+    // A source that cannot be read is not lost in silence.
     for source in ["7", "[]", r#"{"title":7}"#, r#"{"location":7}"#, "{}"] {
         check_source(source, &cited("", "", "", 0));
     }
@@ -540,7 +540,7 @@ fn fragments_belong_to_the_call_that_is_open() {
         ],
         &[r#"Text(0, "a")"#, broken],
     );
-    // What is no call has no arguments that anybody waits for.
+    // A block that is no call has no arguments to wait for.
     check_stream(
         &[
             ("contentBlockStart", r#"{"contentBlockIndex":1,"start":{}}"#),
@@ -642,7 +642,7 @@ fn exceptions_end_a_stream() {
     check_stream(&[("news/x", "{}")], &[]);
 }
 
-/// No field may be there twice: what counts would be a guess.
+/// No field may be there twice: it is unknown which one counts.
 #[test]
 fn a_field_that_is_there_twice_is_no_event() {
     check_stream(

@@ -41,7 +41,7 @@ fn written_with(
     through(body.as_bytes(), &target, write_request)
 }
 
-/// A whole request: its body, and the names of what is lost.
+/// Checks a whole request: its body, and the names of its losses.
 #[track_caller]
 fn check(model: &str, body: &str, expected: &str, losses: &[&str]) {
     let written = written(model, body).unwrap();
@@ -52,8 +52,8 @@ fn check(model: &str, body: &str, expected: &str, losses: &[&str]) {
 const HI: &str = r#""messages":[{"role":"user","content":"hi"}]"#;
 const SAID_HI: &str = r#""messages":[{"role":"user","content":[{"text":"hi"}]}]"#;
 
-/// What becomes of fields beside the messages; what is expected may stand in front of the messages,
-/// and behind them.
+/// Checks the fields that fields outside the messages become; they may stand before the messages,
+/// and after them.
 #[track_caller]
 fn check_fields(model: &str, fields: &str, before: &str, after: &str, losses: &[&str]) {
     check(
@@ -64,7 +64,7 @@ fn check_fields(model: &str, fields: &str, before: &str, after: &str, losses: &[
     );
 }
 
-/// What becomes of messages.
+/// Checks the messages that messages become.
 #[track_caller]
 fn check_messages(model: &str, messages: &str, expected: &str, losses: &[&str]) {
     check(
@@ -75,7 +75,7 @@ fn check_messages(model: &str, messages: &str, expected: &str, losses: &[&str]) 
     );
 }
 
-/// What becomes of the content of a user's message.
+/// Checks the content that a user's content becomes.
 #[track_caller]
 fn check_content(model: &str, content: &str, expected: &str, losses: &[&str]) {
     let messages = format!(r#"{{"role":"user","content":[{content}]}}"#);
@@ -197,8 +197,7 @@ fn calls_and_results() {
     let gave = |id: &str, text: &str| {
         format!(r#"{{"toolResult":{{"toolUseId":"{id}","content":[{{"text":"{text}"}}]}}}}"#)
     };
-    // All results of a turn in one message, in the order of their calls, in front of what the user
-    // says.
+    // All results of a turn in one message, in the order of their calls, before the user's text.
     check(
         &format!(
             r#"{{"role":"assistant","content":"ok","tool_calls":[{},{}]}},{{"role":"tool","tool_call_id":"b","content":"2"}},{{"role":"tool","tool_call_id":"a","content":[{{"type":"text","text":"1"}}]}},{{"role":"user","content":"go"}}"#,
@@ -214,7 +213,7 @@ fn calls_and_results() {
         ),
         &[],
     );
-    // What a model wrote as arguments and is no object goes back all the same.
+    // Arguments of a model that are no object go back all the same.
     for (arguments, input, losses) in [
         (r#""null""#, "{}", &[][..]),
         (r#""{}""#, "{}", &[]),
@@ -247,7 +246,7 @@ fn calls_and_results() {
             losses,
         );
     }
-    // A result must say something.
+    // A result must have content.
     for content in [r#""""#, r#"" ""#, "null", "[]"] {
         check(
             &format!(
@@ -304,7 +303,7 @@ const SPEC_F: &str = r#"{"toolSpec":{"name":"f","inputSchema":{"json":{"type":"o
 const G: &str = r#"{"type":"function","function":{"name":"g","description":"does"}}"#;
 const SPEC_G: &str = r#"{"toolSpec":{"name":"g","description":"does","inputSchema":{"json":{"type":"object","properties":{}}}}}"#;
 
-/// What becomes of tools and the choice among them: `toolConfig`, or nothing of the kind.
+/// Checks the `toolConfig` of these tools and this choice, or that there is none.
 #[track_caller]
 fn check_tools(model: &str, fields: &str, config: &str, losses: &[&str]) {
     let config = if config.is_empty() {
@@ -471,7 +470,7 @@ fn tool_choice() {
 #[test]
 fn conversations_with_calls_have_tools() {
     let stub = r#"{"toolSpec":{"name":"no_tool","description":"Does nothing. There are no tools any more: do not call any.","inputSchema":{"json":{"type":"object","properties":{}}}}}"#;
-    // That it is there is said, and what calls it is no call.
+    // The stub is named as added, and a call of it is no call.
     let body = format!(r#"{{"messages":[{CALLED}]}}"#);
     check(
         CLAUDE,
@@ -1126,7 +1125,7 @@ fn formats_of_models_that_must_call() {
         &format!(r#""tools":[{tool}],{forced}"#),
         &[],
     );
-    // A call has no format, which is said.
+    // A call has no format, which is named as lost.
     for format in [
         json_schema().to_string(),
         r#""response_format":{"type":"json_object"}"#.to_owned(),
@@ -1328,7 +1327,7 @@ const EVERYTHING: &str = r#"{"model":"m","messages":[{"role":"system","content":
 "max_tokens":5000,"temperature":0.5,"top_p":0.9,"top_k":5,"stop":["x"],"seed":1,"reasoning_effort":"low","metadata":{"a":"b"},"service_tier":"flex","user":"u","min_p":0.1}"#;
 
 proptest! {
-    /// What can be read can be written or is refused, and what is written is JSON.
+    /// A request that can be read can be written or is refused, and the written one is JSON.
     #[test]
     fn whatever_is_read_becomes_json(
         edits in prop::collection::vec((any::<prop::sample::Index>(), 0..4usize, "[ -~\\n]{0,6}"), 0..4),

@@ -1,7 +1,7 @@
 use crate::upstream::anthropic::tests::*;
 
-/// Messages in short: `u:x` the user says x, `a:x` the assistant, `a(c,d):x` with these calls,
-/// `t(c):x` a tool.
+/// Returns messages written short: `u:x` is the user's text x, `a:x` the assistant's, `a(c,d):x`
+/// with these calls, `t(c):x` a tool's.
 fn messages(short: &[&str]) -> String {
     let message = |short: &&str| {
         let (who, said) = short.split_once(':').unwrap();
@@ -38,7 +38,7 @@ fn messages(short: &[&str]) -> String {
     )
 }
 
-/// What is written, in the same short form; texts and results in the order of blocks.
+/// Checks the written sides, in this short form; texts and results are in the order of blocks.
 #[track_caller]
 fn check(short: &[&str], expected: &[&str]) {
     let (body, _) = conversation(OPUS_4_1, &messages(short), "");

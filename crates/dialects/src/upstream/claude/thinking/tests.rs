@@ -30,7 +30,7 @@ fn older_models_get_a_budget() {
         );
     }
     check(SONNET_4_5, r#""reasoning_effort":"none""#, "64000", "");
-    // What the caller bounds is bounded: three quarters of it may be thought.
+    // A caller's maximum bounds the thinking: three quarters of it may be thought.
     check(
         SONNET_4_5,
         r#""reasoning_effort":"high","max_tokens":10000"#,
@@ -92,7 +92,7 @@ fn what_nobody_bounds_grows_by_what_is_thought() {
     }
 }
 
-/// What a deadline cuts off is paid for, and asked for again.
+/// An answer that a deadline cuts off is paid for, and asked for again.
 #[test]
 fn a_buffered_answer_that_nobody_bounds_comes_in_time() {
     let most = |more: &str, within: Option<u64>| {
@@ -168,7 +168,7 @@ fn newer_models_get_a_word() {
         r#"128000,"thinking":{"type":"disabled"}"#,
         "",
     );
-    // It thinks whatever one says.
+    // It thinks whatever the request orders.
     check(
         OPUS_5_5,
         r#""reasoning_effort":"none""#,
@@ -247,7 +247,7 @@ fn anthropics_own_words_pass_as_they_are() {
             "thinking",
         );
     }
-    // Who does not think is not told to, in whatever words.
+    // A model that does not think gets no order about it, in whatever words.
     for own in [
         "7",
         "{}",
@@ -327,7 +327,7 @@ fn what_does_not_go_with_thinking_is_left_out() {
         r#"64000,"top_p":0.95,"thinking":{"type":"enabled","budget_tokens":1024}"#,
         "",
     );
-    // Opus 5 thinks without being told to, and takes a forced call all the same.
+    // Opus 5 thinks without an order, and takes a forced call all the same.
     check(
         OPUS_5,
         &format!(r#""reasoning_effort":"low",{tools}"#),
@@ -336,7 +336,7 @@ fn what_does_not_go_with_thinking_is_left_out() {
     );
 }
 
-/// A tool loop whose last call has this id: what is said of thinking, whether thoughts go back, and
+/// Returns the thinking of a tool loop whose last call has this id, whether thoughts go back, and
 /// the losses.
 #[track_caller]
 fn in_a_loop(model: &str, id: &str, said: &str) -> (String, bool, String) {

@@ -3,7 +3,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::neutral::Reader as _;
 
-/// What a stream tells, `Err` as its last line.
+/// Returns the events of a stream, with `Err` as the last line.
 fn told(events: &[&str]) -> Vec<String> {
     let mut reader = CohereReader::default();
     let mut lines = Vec::new();
@@ -137,7 +137,7 @@ fn a_citation_has_a_source_or_several() {
         &nowhere,
     );
     check_citation(&format!(r#"{{"sources":{document}}}"#), &nowhere);
-    // What cannot be read or cannot be told is not lost in silence.
+    // A citation that cannot be read or cannot be shown is not lost in silence.
     let lost = [cited("", "", "End")];
     for citation in [
         "{\"start\":1}",
@@ -247,7 +247,7 @@ fn a_call_needs_a_name() {
     );
 }
 
-/// The arguments that are told of a call that had these, in these pieces.
+/// Returns the emitted arguments of a call that came in these pieces and with this end.
 fn passed(pieces: &[&str], end: &str) -> String {
     let mut reader = CohereReader::default();
     let mut all = String::new();

@@ -39,7 +39,7 @@ fn check_all(model: &str, body: &str, expected: &str, losses: &[&str]) -> Undo {
     written.undo
 }
 
-/// Checks what messages become.
+/// Checks the messages that messages become.
 #[track_caller]
 fn check_messages(model: &str, messages: &str, expected: &str, losses: &[&str]) {
     let body = format!(r#"{{"model":"x","messages":[{messages}]}}"#);
@@ -52,7 +52,7 @@ fn check_messages(model: &str, messages: &str, expected: &str, losses: &[&str]) 
     assert_eq!(undo, Undo::default());
 }
 
-/// Checks what fields beside the messages become.
+/// Checks the fields that fields outside the messages become.
 #[track_caller]
 fn check(model: &str, fields: &str, expected: &str, losses: &[&str]) -> Undo {
     let body = format!(r#"{{"model":"x","messages":[{{"role":"user","content":"hi"}}],{fields}}}"#);

@@ -3,7 +3,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::neutral::Reader as _;
 
-/// What a reader tells, one line an event; a fault is the last line.
+/// Returns a reader's events, one a line; a fault is the last line.
 fn told(events: &[&str]) -> Vec<String> {
     let mut lines = Vec::new();
     let mut reader = GeminiReader::default();

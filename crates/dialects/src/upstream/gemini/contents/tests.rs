@@ -17,7 +17,7 @@ fn without_thinking(body: String) -> String {
     )
 }
 
-/// Messages, the whole of what is written, and what is lost.
+/// Checks the whole body that messages become, and the losses.
 #[track_caller]
 fn check_on(model: &str, messages: &str, expected: &str, losses: &str) {
     let found = written(model, &format!(r#"{{"messages":[{messages}]}}"#))
@@ -596,7 +596,7 @@ fn each_current_steps_first_call_is_signed() {
         ),
         "",
     );
-    // Words beside results do not end the turn.
+    // A text next to results does not end the turn.
     let beside = r#"{"role":"user","content":"c"}"#;
     let with_words = results.replace("]}", r#",{"text":"c"}]}"#);
     check_on(

@@ -65,10 +65,10 @@ pub(in super::super) fn shown(
 
 const HI: &str = r#""messages":[{"role":"user","content":"hi"}]"#;
 const SAID: &str = r#""contents":[{"role":"user","parts":[{"text":"hi"}]}]"#;
-/// Thinks not, and says so.
+/// A model that is known not to think.
 const PLAIN: &str = "gemini-2.0-flash";
 
-/// A request with these fields: the members behind `contents`, and what is lost.
+/// Checks a request with these fields: the members after `contents`, and the losses.
 #[track_caller]
 fn check(model: &str, fields: &str, expected: &str, losses: &str) {
     let comma = |text: &str| {
@@ -436,7 +436,7 @@ fn efforts_are_budgets_or_levels() {
     bounded("gemini-2.5-pro", "none", 100, "", "reasoning_effort");
     think(PLAIN, "low", "", "reasoning_effort");
     think("tuned", "none", "", "reasoning_effort");
-    // Nothing is asked: what is thought is shown where there is any.
+    // The request sets nothing: thoughts are shown if there are any.
     check_config(
         "gemini-2.5-pro",
         "",
@@ -531,7 +531,7 @@ fn the_last_word() {
 const GOOD: &str = r##"{"model":"m","messages":[{"role":"system","content":"s"},{"role":"user","content":[{"type":"text","text":"é\n"},{"type":"image_url","image_url":{"url":"data:image/png;base64,AAAA"}}]},{"role":"assistant","content":null,"tool_calls":[{"id":"c1","type":"function","function":{"name":"f g","arguments":"{\"a\":1}"},"extra_content":{"google":{"thought_signature":"eA=="}}}]},{"role":"tool","tool_call_id":"c1","content":"{}"}],"tools":[{"type":"function","function":{"name":"f g","parameters":{"type":"object","properties":{"a":{"const":1}}}}}],"tool_choice":{"type":"function","function":{"name":"f g"}},"response_format":{"type":"json_schema","json_schema":{"name":"n","schema":{"type":"object"}}},"stop":["a"],"seed":7,"temperature":0.5,"reasoning_effort":"low","metadata":{"a":"b"}}"##;
 
 proptest! {
-    /// What can be read can be written, or is refused; and what is written is JSON.
+    /// A request that can be read can be written, or is refused; and the written one is JSON.
     #[test]
     fn nothing_panics(at in 0..GOOD.len(), bytes in proptest::collection::vec(any::<u8>(), 0..3), model in 0..4usize) {
         let mut body = GOOD.as_bytes().to_vec();

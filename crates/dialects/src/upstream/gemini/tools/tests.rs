@@ -10,7 +10,7 @@ const OLD: &str = "gemini-2.0-flash";
 /// Tools and a format. The thinking is left out by the tests.
 const NEW: &str = "gemini-3.8-flash";
 
-/// What is written behind `contents`; what is lost; what is to be undone.
+/// Checks the members after `contents`, the losses, and the changes to undo.
 #[track_caller]
 fn check(
     model: &str,
@@ -351,7 +351,7 @@ fn servers_without_json_schema_get_older_words() {
         )) && losses.is_empty(),
         "{body} {losses}"
     );
-    // The function that stands for the format takes the same.
+    // The function that stands for the format takes this schema, too.
     let (body, _) = ask(OLD, &format!("{tools},{format}"));
     assert_eq!(
         body.matches(&format!(r#""parameters":{theirs}"#)).count(),

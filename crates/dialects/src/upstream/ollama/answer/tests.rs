@@ -3,7 +3,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::neutral::Reader as _;
 
-/// What a stream tells, `Err` as its last line.
+/// Checks the events of a stream, with `Err` as the last line.
 #[track_caller]
 fn check(lines: &[&str], expected: &[&str]) {
     let mut reader = OllamaReader;

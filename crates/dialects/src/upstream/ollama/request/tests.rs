@@ -36,7 +36,7 @@ fn check_all(model: &str, body: &str, expected: &str, losses: &[&str]) {
     assert_eq!(written.undo, Undo::default());
 }
 
-/// Checks what messages become.
+/// Checks the messages that messages become.
 #[track_caller]
 fn check_messages(messages: &str, expected: &str, losses: &[&str]) {
     let body = format!(r#"{{"model":"x","messages":[{messages}]}}"#);
@@ -48,7 +48,7 @@ fn check_messages(messages: &str, expected: &str, losses: &[&str]) {
     );
 }
 
-/// Checks what fields beside the messages become.
+/// Checks the fields that fields outside the messages become.
 #[track_caller]
 fn check(model: &str, fields: &str, expected: &str, losses: &[&str]) {
     let body = format!(r#"{{"model":"x","messages":[{{"role":"user","content":"hi"}}],{fields}}}"#);
@@ -121,7 +121,7 @@ fn arguments_are_objects_and_results_name_their_function() {
         &format!("{},{}", told("a"), told("b")),
         &[],
     );
-    // Nobody knows the call.
+    // The call is unknown.
     check_messages(
         r#"{"role":"tool","tool_call_id":"x","content":"r"},{"role":"tool","tool_call_id":"y","name":"n","content":"r"}"#,
         r#"{"role":"tool","content":"r","tool_call_id":"x"},{"role":"tool","content":"r","tool_name":"n","tool_call_id":"y"}"#,

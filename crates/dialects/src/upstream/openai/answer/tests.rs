@@ -1,4 +1,4 @@
-//! `@` stands for a right head: the upstream's in what goes in, the caller's in what is expected;
+//! `@` stands for a correct head: the upstream's in the input, the caller's in the expected output;
 //! `$` for a usage.
 
 use proptest::prelude::*;
@@ -702,7 +702,7 @@ fn check_thinking(message: &str, shown: &str, hidden: &str, bytes: u64) {
             "{message}"
         );
         assert_eq!(answer.usage, usage, "{message}");
-        // The same as a stream.
+        // The answer as a stream.
         let events =
             answer_as_stream(&header(false), &Quirks::NONE, show, input.as_bytes()).unwrap();
         assert_eq!(events.usage, usage);

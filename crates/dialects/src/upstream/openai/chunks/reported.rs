@@ -13,8 +13,8 @@ pub(in crate::upstream::openai) struct Reported {
     pub(super) object: Vec<u8>,
     /// The chunk that had only the usage, if there was one.
     pub(super) chunk: Vec<u8>,
-    /// True if the counts are an estimate: our own, in a converted answer, or that of an upstream
-    /// that is a gateway like this one.
+    /// True if the counts are an estimate: our own, in a converted answer, or the estimate of an
+    /// upstream that is a gateway like this one.
     pub(in crate::upstream::openai) is_estimate: bool,
 }
 

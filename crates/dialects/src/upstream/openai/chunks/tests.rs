@@ -1,5 +1,5 @@
-//! `@` in a chunk stands for a right head: the upstream's in what goes in, the caller's in what is
-//! expected.
+//! `@` in a chunk stands for a correct head: the upstream's in the input, the caller's in the
+//! expected output.
 
 use proptest::prelude::*;
 use serde_json::Value;
@@ -104,7 +104,7 @@ fn feed<'a>(
     }
 }
 
-/// Runs it whole, cut in two at every byte, and byte by byte: always the same.
+/// Runs the stream whole, cut in two at every byte, and byte by byte. All results are equal.
 #[track_caller]
 fn run_all(show_usage: bool, bytes: &[u8]) -> Run {
     let whole = run(show_usage, [bytes]);
@@ -159,8 +159,8 @@ fn check(chunks: &[&str], expected: &[&str]) {
     assert!(run.opened);
 }
 
-/// The same, where the caller asked for usage. What is expected has the member `usage` first where
-/// it does not say.
+/// Checks a stream whose caller asked for usage. An expected chunk without a `usage` gets
+/// `"usage":null` first.
 #[track_caller]
 fn check_usage(chunks: &[&str], expected: &[&str], usage: (u64, u64, u64, Source)) {
     let with_null = |chunk: &&str| match chunk.contains(r#""usage""#) {
@@ -339,7 +339,7 @@ fn upstream(message: &str) -> StreamFault {
     })
 }
 
-// What is right already.
+// A correct stream.
 
 #[test]
 fn a_clean_stream_changes_only_its_model() {
@@ -563,8 +563,8 @@ fn a_message_may_stand_for_the_delta() {
 const OPENING: &str =
     r#"{@,"choices":[{"index":0,"delta":{"role":"assistant","content":""},"finish_reason":null}]}"#;
 
-/// What becomes of these chunks where thinking is shown, and where it is hidden. The role comes
-/// before them, text and end after them, on both sides.
+/// Checks these chunks with thinking shown and hidden. The role comes before them, text and end
+/// after them, on both sides.
 #[track_caller]
 fn check_thinking(chunks: &[&str], shown: &[&str], hidden: &[&str]) {
     let text = TEXT.replace(r#""role":"assistant","#, "");
@@ -602,7 +602,8 @@ fn check_thinking(chunks: &[&str], shown: &[&str], hidden: &[&str]) {
     );
 }
 
-/// The same of one delta; an empty expectation: nothing goes out.
+/// Checks one delta with thinking shown and hidden; an empty expectation means that nothing goes
+/// out.
 #[track_caller]
 fn check_delta(delta: &str, shown: &str, hidden: &str) {
     let chunk = |delta: &str| match delta {
@@ -742,7 +743,7 @@ fn thinking_has_one_name_or_none() {
             r#"{"content":"","reasoning_content":"hm"}"#,
             "",
         ),
-        // Nothing is said yet, or all the time.
+        // There is no text yet, or never.
         (
             r#"{"content":"","reasoning":null}"#,
             r#"{"content":"","reasoning":null}"#,
@@ -763,7 +764,7 @@ fn thinking_has_one_name_or_none() {
             r#"{"reasoning":{"effort":"low"}}"#,
             "",
         ),
-        // What is unknown may tell something.
+        // An unknown field may mean something.
         (
             r#"{"reasoning":"hm","x":"y"}"#,
             r#"{"reasoning_content":"hm","x":"y"}"#,
@@ -795,7 +796,7 @@ fn a_stream_of_thinking_is_shown_or_hidden() {
         let beside = if beside.contains("reas") { "" } else { beside };
         let shown =
             texts.map(|text| chunk(&format!(r#"{{"reasoning_content":"{text}"{beside}}}"#)));
-        // An empty one tells as little as an empty content, which is passed on.
+        // An empty piece of thinking means as little as an empty content, which is passed on.
         let empty = chunk(&format!("{{{}}}", beside.trim_start_matches(',')));
         let hidden = vec![empty; 2];
         let [chunks, shown, hidden] = [&chunks[..], &shown[..], &hidden[..]]
@@ -804,7 +805,7 @@ fn a_stream_of_thinking_is_shown_or_hidden() {
     }
 }
 
-/// The last piece may come with the finish: it goes out, since what else it says would be lost.
+/// The last piece may come with the finish: it goes out, since its other members would be lost.
 #[test]
 fn hidden_thinking_that_ends_the_answer_keeps_its_end() {
     let chunk = |delta: &str, finish: &str| {
@@ -1221,7 +1222,7 @@ fn calls_without_arguments_take_none() {
             r#"[{"index":0,"function":{"arguments":"{}"}},{"index":2,"function":{"arguments":"{}"}}]"#,
         ],
     );
-    // One that may be cut short says nothing of what it takes.
+    // A call that may be cut short does not show what arguments it takes.
     let chunk = format!(
         r#"{{@,"choices":[{{"index":0,"delta":{{"role":"assistant","content":null,"tool_calls":{calls}}},"finish_reason":null}}]}}"#
     );
@@ -1623,7 +1624,8 @@ fn missing_usage_is_estimated_and_marked() {
     );
 }
 
-/// Whether chunks of these choices (the index, and what follows it) are only a model's refusal.
+/// Checks whether chunks of these choices (the index, and the text after it) are only a model's
+/// refusal.
 #[track_caller]
 fn check_declined(chunks: &[(u32, &str)], expected: bool) {
     let chunk =
@@ -1952,7 +1954,7 @@ fn an_estimate_of_the_upstream_stays_one() {
     );
 }
 
-/// What it tried is not: its accounts are nobody's business here.
+/// An upstream's trail is removed: its accounts are not the callers' business.
 #[test]
 fn the_trail_of_an_upstream_is_not_passed_on() {
     let marked = |mark: &str| format!(r#"{{@,"choices":[],{mark}"usage":{USAGE}}}"#);
@@ -2118,7 +2120,7 @@ fn repeated_chunks_take_the_short_way() {
     }
 }
 
-/// What looks like the place of a text, but came from the upstream before, is not taken for it.
+/// A text that looks like a hole, but came from the upstream before, is not taken for it.
 #[test]
 fn an_id_that_looks_like_a_hole_stays() {
     let first = r#"{"id":"portcullis: here goes string 1","created":7,"choices":[{"index":0,"delta":{"role":"assistant","content":""}}]}"#;
@@ -2167,7 +2169,7 @@ fn what_counts_is_the_same_on_both_ways() {
     }
 }
 
-/// What follows known surroundings but is no string is read the long way, and refused.
+/// A value in known surroundings that is no string is read in full, and refused.
 #[test]
 fn broken_chunks_in_known_surroundings_are_broken() {
     let chunk = |text: &str| {
@@ -2190,7 +2192,7 @@ fn broken_chunks_in_known_surroundings_are_broken() {
     }
 }
 
-/// The same fragment belongs to another call once one more came under the same number.
+/// A fragment belongs to another call once one more call came under its number.
 #[test]
 fn what_the_surroundings_mean_may_change() {
     let fragment = r#"[{"index":0,"function":{"arguments":"1"}}]"#;
@@ -2220,7 +2222,7 @@ fn what_the_surroundings_mean_may_change() {
     );
 }
 
-/// What becomes of thinking may depend on what stands beside it: such chunks are all read.
+/// The treatment of thinking may depend on other members: such chunks are all read.
 #[test]
 fn the_short_way_passes_no_more_thinking() {
     let chunk = |delta: &str| {
@@ -2275,7 +2277,8 @@ fn the_short_way_passes_no_more_thinking() {
 }
 
 proptest! {
-    /// Whatever comes, in whatever cut: no panic, the same result, and what ends well is right.
+    /// Whatever comes, in whatever cut: no panic, an equal result, and a stream that ends well is
+    /// valid.
     #[test]
     fn any_mixture_is_right_or_a_fault(
         picks in prop::collection::vec((0..POOL.len(), 1usize..4), 0..10),
@@ -2314,7 +2317,7 @@ proptest! {
         }
     }
 
-    /// The same of a good stream with bytes changed at random.
+    /// A good stream with bytes changed at random.
     #[test]
     fn any_damage_is_right_or_a_fault(
         damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),
@@ -2397,7 +2400,7 @@ const POOL: [&str; 57] = [
     r#"{"type":"ping"}"#,
 ];
 
-/// What is wrong with a stream that ends well, however it is cut and with or without the short way.
+/// Checks the flaws of a stream that ends well, however it is cut and with or without the pattern.
 #[track_caller]
 fn check_flaws(wants_json: bool, bytes: &[u8], expected: Flaws) {
     let flaws = |pattern: Pattern, size: usize| {
@@ -2555,7 +2558,7 @@ fn content_that_should_be_json_is_checked() {
         check_flaws(true, &said(words, finish), not_json(flawed));
         check_flaws(false, &said(words, finish), not_json(false));
     }
-    // Beside calls there need be no content.
+    // With calls there need be no content.
     check_flaws(true, &calling(&[(0, "{}")], "tool_calls"), not_json(false));
 }
 
@@ -2584,8 +2587,8 @@ fn parts_beside_thinking_are_taken_once() {
     check_flaws(true, sse(&[&chunk, STOP]).as_bytes(), Flaws::default());
 }
 
-/// What a caller sees who asked for so many choices, of a stream whose choices come with these
-/// numbers.
+/// Returns the numbers of the choices that a caller sees who asked for so many, for a stream with
+/// these numbers.
 fn shown_numbers(asked: u64, numbers: &[u64]) -> Vec<u64> {
     let header = AnswerHeader {
         choices: asked,

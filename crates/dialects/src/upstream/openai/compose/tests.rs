@@ -10,7 +10,7 @@ use crate::neutral::traits::{Sampling, Thinking, Traits};
 use crate::upstream::openai::PROTOCOL;
 use crate::{Settings, Translate};
 
-/// A request with these members, beside those that every request has.
+/// Returns a request with these members and the members that every request has.
 fn asked(members: &Value) -> Bytes {
     let mut body =
         json!({"model": "fast", "max_tokens": 9, "messages": [{"role": "user", "content": "hi"}]});
@@ -29,7 +29,7 @@ fn outbound(model: &str, traits: Traits, members: &Value) -> Result<Outbound, Re
     })
 }
 
-/// What the server gets beside what every request has, and what is lost.
+/// Returns the body that the server gets, without the members of every request, and the losses.
 fn sent(model: &str, traits: Traits, members: &Value) -> (Value, Vec<String>) {
     let outbound =
         outbound(model, traits, members).unwrap_or_else(|why| panic!("{members}\n{why:?}"));
@@ -45,7 +45,7 @@ fn sent(model: &str, traits: Traits, members: &Value) -> (Value, Vec<String>) {
     )
 }
 
-/// Members of the caller's request, those of the server's, and what is lost.
+/// Checks the members of the server's request for these members of the caller's, and the losses.
 #[track_caller]
 fn check_for(model: &str, traits: Traits, members: Value, expected: Value, lost: &[&str]) {
     let (mut body, losses) = sent(model, traits, &members);
@@ -265,7 +265,7 @@ fn thinking_is_an_effort_for_models_that_think() {
         says("none"),
         &[],
     );
-    // As much as it likes: no word says that, but one for the effort goes with it.
+    // Thinking as the model likes: no word expresses that, but a word for the effort goes with it.
     for kind in ["adaptive", "between_tools"] {
         let adaptive = || json!({"thinking": {"type": kind, "display": "omitted"}});
         let mut with_effort = adaptive();
@@ -601,7 +601,7 @@ fn a_call_without_its_result_is_refused() {
     assert!(matches!(refused, Some(Refused::Unsupported(why)) if why.param == "tools"));
 }
 
-/// What a server's quirks take away or refuse is called by the names of the caller's format.
+/// Fields that a server's quirks remove or refuse have the names of the caller's format.
 #[test]
 fn untaken_fields_are_named_in_callers_words() {
     use crate::upstream::quirks;

@@ -328,7 +328,7 @@ fn a_filter_is_said_in_one_word() {
         r#"{"error":{"message":"no","type":"invalid_request_error","code":"content_policy_violation"}}"#,
         "content_policy_violation",
     );
-    // What a message quotes is no filter's word.
+    // A quotation in a message is no filter's word.
     for body in [
         r#"{"error":{"message":"Unknown value: 'Content Exists Risk'","type":"invalid_request_error","code":"invalid_value"}}"#,
         r#"{"error":{"message":"no","type":"invalid_request_error","code":"invalid_prompt"},"contentFilter":null}"#,
@@ -340,7 +340,7 @@ fn a_filter_is_said_in_one_word() {
     }
 }
 
-/// The HTTP status, the body, and as what it is classed.
+/// Checks the class of an error with this status and this body.
 #[track_caller]
 fn check_class(quirks: &Quirks, status: u16, body: &str, class: u16) {
     assert_eq!(

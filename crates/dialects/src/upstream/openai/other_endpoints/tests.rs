@@ -218,7 +218,7 @@ fn use_is_read_in_each_servers_words() {
     );
 }
 
-/// Feeds a stream, and returns what came out, or why it is not whole.
+/// Feeds a stream. Returns its output, or the reason why it is not complete.
 fn stream(shows_usage: bool, text: &str, size: usize) -> Result<(String, Usage), StreamFault> {
     stream_of(
         AnswerHeader {

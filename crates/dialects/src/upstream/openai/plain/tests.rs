@@ -1,5 +1,4 @@
-//! `~` stands for the name of the model: the upstream's in what goes in, the caller's in what comes
-//! out.
+//! `~` stands for the name of the model: the upstream's in the input, the caller's in the output.
 
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -64,7 +63,7 @@ fn servers_texts_are_plain_except_the_models_name() {
     }
 }
 
-/// What an object may have in place of a member, or beside it.
+/// Members that an object may have in place of a member, or next to it.
 const TOP: &[&str] = &[
     r#""id":"x""#,
     r#""id":"""#,
@@ -191,7 +190,7 @@ fn others(of: &'static [&'static str]) -> impl Strategy<Value = Vec<(&'static st
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]
 
-    /// The fast way makes of an answer what the slow way makes of it, or leaves it to the slow way.
+    /// The fast way has the result of the slow way, or leaves the answer to it.
     #[test]
     fn a_plain_answer_is_what_any_answer_becomes(
         top in others(TOP),

@@ -82,7 +82,7 @@ impl Response<'_> {
         }
     }
 
-    /// Fails if the response says that it has not ended.
+    /// Fails if the response declares that it has not ended.
     pub(super) fn check_status(&self) -> Result<(), &'static str> {
         let has_ended = matches!(self.status.as_str(), "" | "completed" | "incomplete");
         if has_ended {
@@ -99,8 +99,8 @@ impl Response<'_> {
         }
     }
 
-    /// Emits the counts, the reason of the end, and the end. `is_cut` says that the answer is known
-    /// to be incomplete.
+    /// Emits the counts, the reason of the end, and the end. `is_cut` is true if the answer is
+    /// known to be incomplete.
     pub(super) fn end(&self, is_cut: bool, emit: Emit<'_>) {
         self.count(emit);
         let reason = self
@@ -120,7 +120,7 @@ impl Response<'_> {
     }
 }
 
-/// Reads an error that stands inside an answer. Its code says which status it means.
+/// Reads an error that stands inside an answer. Its code decides the status.
 pub(super) fn answer_failure(json: &[u8]) -> UpstreamError {
     let mut error = error::read_error(json, None);
     let status = match error.code.as_deref() {
@@ -161,8 +161,8 @@ struct PartOfOutput<'a> {
 }
 
 impl PartOfOutput<'_> {
-    /// Emits the citations of a text of so many characters, which was told. Some of them may be
-    /// told, too.
+    /// Emits the citations of a text of so many characters, which was emitted. Some citations may
+    /// have been emitted, too.
     fn cite(&self, characters: usize, emitted_count: usize, emit: Emit<'_>) {
         for annotation in read_list::<Annotation<'_>>(self.annotations)
             .iter()
@@ -213,13 +213,13 @@ impl OutputItem<'_> {
                 .result
                 .emit(|data| Event::Media(0, "image/png", data), emit),
             _ if self.begin_call(emit) => self.emit_arguments(emit),
-            // What the server's own tools found is in the text that follows.
+            // The findings of the server's own tools are in the text that follows.
             _ => {}
         }
     }
 
-    /// Emits the citations of a text that was told in pieces, which has so many characters. So many
-    /// of the citations were told.
+    /// Emits the citations of a text that was emitted in pieces, which has so many characters. So
+    /// many of its citations were emitted before.
     pub(super) fn cite(&self, characters: usize, emitted_count: usize, emit: Emit<'_>) {
         let mut texts = self
             .content
@@ -231,7 +231,8 @@ impl OutputItem<'_> {
         }
     }
 
-    /// Emits what makes a thought good at its provider. `is_shown` says if the thought has a text.
+    /// Emits the encrypted text that makes a thought valid at its provider. `is_shown` is true if
+    /// the thought has a text.
     pub(super) fn seal(&self, is_shown: bool, emit: Emit<'_>) {
         self.encrypted_content.emit(
             if is_shown {
@@ -243,7 +244,7 @@ impl OutputItem<'_> {
         );
     }
 
-    /// Emits the start of a call, if the item is one that its caller answers. Returns whether it
+    /// Emits the start of a call, if the item is a call that its caller answers. Returns whether it
     /// is.
     pub(super) fn begin_call(&self, emit: Emit<'_>) -> bool {
         let kind = self.kind.as_str();

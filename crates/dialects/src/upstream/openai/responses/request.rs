@@ -20,7 +20,7 @@ use crate::upstream::shared::options::Rule::{As, By, Lost, Refused};
 use crate::upstream::shared::options::{self, Options, Row};
 use crate::wire::json::Writer;
 
-/// What every encrypted thought of OpenAI's begins with. Another text would be refused.
+/// The beginning of every encrypted thought of OpenAI's. Another text would be refused.
 const SEAL: &str = "gAAAA";
 
 /// The options that are refused, those that are written, and those that a request for a response
@@ -237,7 +237,7 @@ impl Items<'_, '_> {
         let speaks = !message.content.iter().all(is_medium);
         self.losses
             .add_if(message.reasoning.is_some(), Field::Reasoning);
-        // A thought alone would be refused: it belongs to what follows it.
+        // A thought alone would be refused: it belongs to the item after it.
         let is_followed = speaks || !message.calls.is_empty();
         let kept = message
             .calls
@@ -336,7 +336,7 @@ impl Items<'_, '_> {
 }
 
 impl Thought<'_> {
-    /// Returns what makes the thought good at its provider.
+    /// Returns the encrypted text that makes the thought valid at its provider.
     fn sealed(&self) -> Option<&str> {
         self.redacted.as_deref().or(self.signature.as_deref())
     }

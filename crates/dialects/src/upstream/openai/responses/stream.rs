@@ -1,6 +1,6 @@
-//! This module reads the events of a stream. Items begin, come in pieces, and end whole. What came
-//! in pieces is not read again at the end. A call that begins while another one is open is told
-//! when it is whole, so that no piece goes to the wrong call.
+//! This module reads the events of a stream. Items begin, come in pieces, and end whole. The text
+//! that came in pieces is not read again at the end. A call that begins while another one is open
+//! is emitted when it is complete, so that no piece goes to the wrong call.
 
 use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hasher};
@@ -21,7 +21,7 @@ pub(super) struct ResponsesReader {
     has_id: bool,
     /// True if some of the answer came before its last event.
     has_begun: bool,
-    /// The items that have begun and are not told to their end, in their order.
+    /// The items that have begun and are not emitted to their end, in their order.
     open: Vec<OpenItem>,
     /// The indexes of the items that have ended.
     ended: BTreeSet<u64>,
@@ -38,17 +38,17 @@ pub(super) struct ResponsesReader {
 struct OpenItem {
     index: Option<u64>,
     kind: ItemKind,
-    /// True for a call of which nothing is told until it is whole.
+    /// True for a call that is emitted only when it is complete.
     is_held: bool,
-    /// True if a piece of it was told.
+    /// True if a piece of it was emitted.
     is_told: bool,
-    /// True if its end has come, and it is held all the same.
+    /// True if its end has come, and it is still held.
     has_ended: bool,
-    /// What was told of a call's arguments.
+    /// The hash of a call's arguments that were emitted.
     arguments_hash: DefaultHasher,
-    /// The characters that were told of the last part of a message.
+    /// The characters of the last part of a message that were emitted.
     characters: usize,
-    /// The number of its citations that were told.
+    /// The number of its citations that were emitted.
     cited: usize,
 }
 
@@ -74,7 +74,7 @@ enum ItemKind {
     Call,
     /// A call with free text.
     Custom,
-    /// What is read only when it is whole.
+    /// An item that is read only when it is complete.
     Other,
 }
 
@@ -309,7 +309,7 @@ impl ResponsesReader {
         Ok(())
     }
 
-    /// Takes the end of an item, and emits what of it has not come yet.
+    /// Takes the end of an item, and emits the parts of it that have not come yet.
     fn end(
         &mut self,
         index: Option<u64>,
@@ -388,8 +388,8 @@ impl ResponsesReader {
         }
     }
 
-    /// Emits what has not come yet of the items without an end. Fails if a whole answer does not
-    /// say it, or if it is too late to say it.
+    /// Emits the rest of the items without an end. Fails if a complete answer does not have it, or
+    /// if it is too late to emit it.
     fn rest(
         &mut self,
         items: &[Object<OutputItem<'_>>],
@@ -431,14 +431,14 @@ impl ResponsesReader {
 }
 
 impl OpenItem {
-    /// Returns whether the arguments of a call are what was told.
+    /// Returns whether the arguments of a call equal the emitted ones.
     fn is_all(&self, item: &OutputItem<'_>) -> bool {
         let mut whole = DefaultHasher::new();
         item.given().bytes().for_each(|byte| whole.write_u8(byte));
         whole.finish() == self.arguments_hash.finish()
     }
 
-    /// Emits what of a whole item is not told.
+    /// Emits the parts of a complete item that were not emitted.
     fn end(self, item: &OutputItem<'_>, emit: Emit<'_>) {
         match self.kind {
             ItemKind::Call | ItemKind::Custom if !self.is_told && !self.is_held => {
@@ -458,7 +458,7 @@ const MOST_OPEN: usize = 128;
 /// The most items of an answer.
 const MOST_ENDED: usize = 8192;
 
-/// Ignores what is no event of a known kind. Fails if its kind is known.
+/// Ignores an event of an unknown kind. Fails if its kind is known.
 #[cold]
 fn check_unknown_event(data: &[u8]) -> Result<(), StreamFault> {
     const KNOWN: [&str; 14] = [

@@ -32,7 +32,7 @@ fn outbound(
     })
 }
 
-/// Writes a request for the model `gpt-5`; returns it, and what is lost of it.
+/// Writes a request for the model `gpt-5`. Returns it, and its losses.
 fn written(front: &'static Front, body: &Value) -> (Value, String) {
     let said = outbound(front, "gpt-5", body, None).unwrap_or_else(|why| panic!("{why:?}"));
     assert_eq!(said.path, "/responses");
@@ -337,7 +337,7 @@ fn response(status: &str) -> Value {
     })
 }
 
-/// What both the whole answer and the stream say, with the pieces of texts joined.
+/// The events that the whole answer and the stream have in common, with the pieces of texts joined.
 const TOLD: [&str; 14] = [
     r#"Id("resp_1")"#,
     r#"Reasoning(0, "one\n\ntwo")"#,
@@ -416,7 +416,7 @@ fn an_answer_that_was_cut_or_failed_says_so() {
     ));
 }
 
-/// The same answer as a stream.
+/// The answer as a stream.
 fn events() -> Vec<Value> {
     let response = response("completed");
     let mut events = vec![

@@ -24,8 +24,8 @@ fn written(
     ))
 }
 
-/// Top-level fields beside the model and the messages: before, after, and the losses with blanks
-/// between them.
+/// Checks top-level fields other than the model and the messages: before, after, and the losses
+/// with blanks between them.
 #[track_caller]
 fn check(quirks: &'static Quirks, before: &str, after: &str, losses: &str) {
     let head = r#"{"model":"m","messages":[{"role":"user","content":"hi"}]"#;
@@ -45,7 +45,7 @@ fn check(quirks: &'static Quirks, before: &str, after: &str, losses: &str) {
     );
 }
 
-/// The same for the list of messages.
+/// Checks the list of messages: before, after, and the losses.
 #[track_caller]
 fn check_messages(quirks: &'static Quirks, before: &str, after: &str, losses: &str) {
     let [before, after] =
@@ -550,7 +550,7 @@ fn ollama_fetches_no_pictures() {
     }
 }
 
-/// Whoever escapes the letters of a field's name means the same field.
+/// A field's name with escaped letters names the field.
 #[test]
 fn escaped_names_are_names() {
     check(
@@ -603,8 +603,8 @@ const MESSAGES: &[&str] = &[
 ];
 
 proptest! {
-    /// Whatever is asked, of whomever: what is written is JSON, has no field twice, and says what
-    /// the caller said or names the loss.
+    /// For any request and any server, the written body is JSON, has no field twice, and has each
+    /// field of the caller's or names it as lost.
     #[test]
     fn what_is_written_is_a_request(
         server in 0..quirks::ALL.len(),

@@ -4,7 +4,7 @@
 )]
 
 //! Events are written short: `"a"` is text, `hm?` thinking, `f#1(…)` a call with its arguments as
-//! they are told, piece by piece.
+//! they are emitted, piece by piece.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -49,7 +49,7 @@ fn short(event: &Event<'_>) -> String {
     }
 }
 
-/// Events without those that say nothing.
+/// Returns the events without those that have no content.
 fn shorts(
     tell: impl FnOnce(Emit<'_>) -> Result<(), &'static str>,
 ) -> (String, Result<(), &'static str>) {
@@ -146,7 +146,7 @@ fn texts_and_calls_are_told_as_they_come() {
     let picture = |url: &str| json!({"images": [{"type": "image_url", "image_url": {"url": url}}]});
     check(&[picture("data:image/png;base64,AA")], "image/png:AA");
     check(&[picture("https://example.com/x.png")], "");
-    // What nobody knows to be a list of pictures.
+    // Values that are no list of pictures.
     for odd in [
         json!("x"),
         json!([7]),
@@ -309,7 +309,7 @@ fn what_waits_is_bounded() {
         of_chunks(&small, "stop").1,
         Err("too much is said in the middle of a call")
     );
-    // One call after the other may be of any length, and so may what is said between them.
+    // Calls one after the other may be of any length, and so may the texts between them.
     let mut long: Vec<Value> = Vec::new();
     for index in 0..3 {
         long.push(begins(index, "", "f", "{\"x\":\""));
@@ -396,7 +396,7 @@ fn a_whole_answer_tells_what_a_stream_tells() {
         Err("a chunk cannot be read")
     );
     assert_eq!(shorts(|emit| read_answer(b"{}", emit)).0, "end");
-    // A delta beside the message only repeats it.
+    // A delta next to the message only repeats it.
     let body = json!({"choices": [{"index": 0, "delta": {"content": "a"}, "message": {"content": "a"}, "finish_reason": "stop"}]});
     assert_eq!(
         shorts(|emit| read_answer(body.to_string().as_bytes(), emit)).0,
@@ -404,7 +404,7 @@ fn a_whole_answer_tells_what_a_stream_tells() {
     );
 }
 
-// All the way: the bytes of a server, and what a caller of Messages gets.
+// From a server's bytes to the bytes of a caller of Messages.
 
 fn header() -> AnswerHeader {
     AnswerHeader {
@@ -424,7 +424,7 @@ fn recipient<'h>(header: &'h AnswerHeader, options: &AnswerOptions) -> Recipient
     }
 }
 
-/// What becomes of a stream that is read in these pieces.
+/// Returns the events of a stream that is read in these pieces.
 fn streamed<'b>(
     options: &AnswerOptions,
     pieces: impl IntoIterator<Item = &'b [u8]>,
@@ -718,8 +718,8 @@ fn delta() -> impl Strategy<Value = Value> {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Whatever a server's chunks say, a caller of either format gets all of its text, and a caller
-    /// of Messages no call that cannot be read.
+    /// For any chunks of a server, a caller of either format gets all of its text, and a caller of
+    /// Messages no call that cannot be read.
     #[test]
     fn both_formats_tell_the_same(
         deltas in prop::collection::vec(delta(), 0..16),
@@ -733,7 +733,7 @@ proptest! {
         let mut out = Vec::new();
         let passed = chat.feed(&wire, &mut out).and_then(|()| chat.finish(&mut out, None));
         let (Ok(_), Ok(_)) = (&ended, &passed) else {
-            // What passes as it is may be too broken to be read.
+            // A stream that passes may be too broken to be read.
             prop_assert!(ended.is_err(), "{passed:?}");
             return Ok(());
         };

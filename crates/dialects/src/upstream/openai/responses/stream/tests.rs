@@ -26,7 +26,7 @@ fn completed(output: Value) -> Value {
     json!({"type": "response.completed", "response": {"status": "completed", "output": output}})
 }
 
-/// Reads events, and returns what was told as one line.
+/// Reads events. Returns the emitted events as one line.
 fn line(events: &[Value]) -> String {
     told(events).join(" ")
 }
