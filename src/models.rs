@@ -162,8 +162,12 @@ fn model_kinds(model: &Model, target: &Target) -> Vec<ModelKind> {
     let is_known =
         target.sure.thinking != Thinking::Unknown || target.price_from == Some(Origin::List);
     if account.dialect.protocol.calls_nobody() {
-        let mut kinds: Vec<ModelKind> = served.collect();
-        kinds.dedup();
+        let mut kinds = Vec::new();
+        for kind in served {
+            if !kinds.contains(&kind) {
+                kinds.push(kind);
+            }
+        }
         kinds
     } else if is_known || served.all(|kind| kind == ModelKind::Chat) {
         vec![ModelKind::Chat]

@@ -9,6 +9,7 @@
 //! * `refusals.md` is made from the refusals themselves, written by each front door.
 
 mod commands;
+mod endpoints;
 mod headers;
 mod keys;
 mod line;

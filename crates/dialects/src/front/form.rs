@@ -83,17 +83,17 @@ pub fn read_form(
     let model_field = known_field(fields, "model");
     let model = form_model(model_field, asked)?;
     let choices = form_choices(known_field(fields, "n"))?;
+    use EndpointAnswer::*;
     let answer = front.only_endpoint.map(|endpoint| endpoint.facts().answer);
-    let units = if answer == Some(EndpointAnswer::Pictures) {
-        Units {
+    let units = match answer {
+        Some(Pictures) => Units {
             images: u32::try_from(choices).unwrap_or(u32::MAX),
             ..Units::NONE
-        }
-    } else {
-        Units {
+        },
+        None | Some(Message | Choices | Vectors | Results | Sound | Transcript) => Units {
             millis: u32::try_from(length / BYTES_A_MILLISECOND).unwrap_or(u32::MAX),
             ..Units::NONE
-        }
+        },
     };
     let mut envelope = Envelope {
         model,

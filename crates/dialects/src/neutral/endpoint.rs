@@ -248,8 +248,11 @@ impl Endpoint {
 
     /// Returns whether its answers are written by a model, token by token.
     pub fn writes(self) -> bool {
-        use EndpointAnswer::{Choices, Message};
-        matches!(self.facts().answer, Message | Choices)
+        use EndpointAnswer::*;
+        match self.facts().answer {
+            Message | Choices => true,
+            Vectors | Results | Pictures | Sound | Transcript => false,
+        }
     }
 
     /// Returns whether these servers have the endpoint if their accounts do not name their
@@ -290,8 +293,11 @@ impl Endpoint {
 
     /// Returns whether its answers may be other than JSON: they then pass as they come.
     pub fn gives_bytes(self) -> bool {
-        use EndpointAnswer::{Pictures, Sound, Transcript};
-        matches!(self.facts().answer, Pictures | Sound | Transcript)
+        use EndpointAnswer::*;
+        match self.facts().answer {
+            Pictures | Sound | Transcript => true,
+            Message | Choices | Vectors | Results => false,
+        }
     }
 
     /// Returns the least maximum of tokens that an answer may have. A smaller maximum is raised to
