@@ -11,59 +11,44 @@ use std::time::Duration;
 
 use crate::base::secret::cut_keys;
 use dialects::front::{AnswerSoFar, CallerError, Front, OVERLOADED};
+use dialects::named_enum;
 use dialects::neutral::Refused;
 pub use redact::{redact_secrets, scrub_secret_words};
 
-/// The ways in which an exchange can end, as the access line and the metrics name them.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
-pub enum Outcome {
-    /// The exchange was answered in full.
-    Ok,
-    /// The request itself was wrong, and was refused.
-    Refused,
-    /// There was no valid key.
-    Unauthorized,
-    /// A limit of the caller had no room.
-    Limited,
-    /// The gateway had no room, or no account that could take the request.
-    NoCapacity,
-    /// No target can do what was asked.
-    Unsupported,
-    /// The upstream failed.
-    UpstreamError,
-    /// The upstream was too slow.
-    UpstreamTimeout,
-    /// The upstream cut an answer that had begun.
-    UpstreamCut,
-    /// The caller left, or stopped reading.
-    ClientLeft,
-    /// The gateway is shutting down.
-    Shutdown,
-    /// The gateway failed. This is the default: if an exchange ended for no known reason, that is
-    /// our fault.
-    #[default]
-    Internal,
+named_enum! {
+    /// The ways in which an exchange can end, as the access line and the metrics name them.
+    #[derive(Default)]
+    pub enum Outcome {
+        /// The exchange was answered in full.
+        Ok = "ok",
+        /// The request itself was wrong, and was refused.
+        Refused = "refused",
+        /// There was no valid key.
+        Unauthorized = "unauthorized",
+        /// A limit of the caller had no room.
+        Limited = "limited",
+        /// The gateway had no room, or no account that could take the request.
+        NoCapacity = "no_capacity",
+        /// No target can do what was asked.
+        Unsupported = "unsupported",
+        /// The upstream failed.
+        UpstreamError = "upstream_error",
+        /// The upstream was too slow.
+        UpstreamTimeout = "upstream_timeout",
+        /// The upstream cut an answer that had begun.
+        UpstreamCut = "upstream_cut",
+        /// The caller left, or stopped reading.
+        ClientLeft = "client_left",
+        /// The gateway is shutting down.
+        Shutdown = "shutdown",
+        /// The gateway failed. This is the default: if an exchange ended for no known reason, that
+        /// is our fault.
+        #[default]
+        Internal = "internal",
+    }
 }
 
 impl Outcome {
-    /// Returns the word in logs and metrics.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Outcome::Ok => "ok",
-            Outcome::Refused => "refused",
-            Outcome::Unauthorized => "unauthorized",
-            Outcome::Limited => "limited",
-            Outcome::NoCapacity => "no_capacity",
-            Outcome::Unsupported => "unsupported",
-            Outcome::UpstreamError => "upstream_error",
-            Outcome::UpstreamTimeout => "upstream_timeout",
-            Outcome::UpstreamCut => "upstream_cut",
-            Outcome::ClientLeft => "client_left",
-            Outcome::Shutdown => "shutdown",
-            Outcome::Internal => "internal",
-        }
-    }
-
     /// Returns whose fault it is, if the exchange failed. `limited` is whose fault it is if no
     /// account could take the request: see [`FailureKind::limited_by`].
     pub const fn blame(self, limited: Blame) -> Option<Blame> {

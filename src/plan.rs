@@ -9,7 +9,7 @@ use crate::account::demand::Demand;
 use crate::account::strategy::{self, View};
 use crate::account::track::TargetHealth;
 use crate::base::clock::Clock;
-use crate::catalog::{Catalog, Key, Model, Target, Timeouts};
+use crate::catalog::{Catalog, Key, Model, OnBrokenCall, Target, Timeouts};
 use crate::conf::price::{Price, Usd};
 use crate::error::Refusal;
 use crate::limits::{Ask, Reserve};
@@ -102,7 +102,7 @@ impl Candidate {
 
     /// Returns whether an answer with these flaws counts as a failure.
     pub fn refuses(&self, flaws: Flaws) -> bool {
-        self.model.refuse_broken_calls && flaws.broken_calls > 0
+        self.model.on_broken_call == OnBrokenCall::Error && flaws.broken_calls > 0
     }
 }
 

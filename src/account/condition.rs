@@ -6,117 +6,62 @@
 
 use super::breaker::BreakerState;
 use super::health::{Rest, Why};
+use dialects::named_enum;
 use serde::{Deserialize, Serialize};
 use std::time::Instant;
 
-/// The states of a target.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum TargetState {
-    /// Requests are sent there.
-    #[default]
-    Ok,
-    /// The breaker keeps requests away.
-    Open,
-    /// The target was out, and the next request tests whether it works again.
-    HalfOpen,
-    /// The target, or its account, rests: the provider has refused requests.
-    Resting,
-    /// The catalog disables the account.
-    Off,
-}
-
-impl TargetState {
-    /// All states.
-    pub const ALL: [Self; 5] = [
-        Self::Ok,
-        Self::Open,
-        Self::HalfOpen,
-        Self::Resting,
-        Self::Off,
-    ];
-
-    /// Returns the word for metrics and for the page.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Ok => "ok",
-            Self::Open => "open",
-            Self::HalfOpen => "half_open",
-            Self::Resting => "resting",
-            Self::Off => "off",
-        }
+named_enum! {
+    /// The states of a target.
+    #[derive(Default)]
+    pub enum TargetState: Serialize, Deserialize {
+        /// Requests are sent there.
+        #[default]
+        Ok = "ok",
+        /// The breaker keeps requests away.
+        Open = "open",
+        /// The target was out, and the next request tests whether it works again.
+        HalfOpen = "half_open",
+        /// The target, or its account, rests: the provider has refused requests.
+        Resting = "resting",
+        /// The catalog disables the account.
+        Off = "off",
     }
 }
 
-/// The states of an account.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum AccountState {
-    /// Requests are sent to all its targets.
-    #[default]
-    Ok,
-    /// Requests are sent to some of its targets. The alias is the word of older gateways.
-    #[serde(alias = "cooling_rate")]
-    Partly,
-    /// Requests are sent to none of its targets.
-    #[serde(alias = "cooling_credential")]
-    Out,
-    /// The catalog disables the account.
-    #[serde(alias = "disabled")]
-    Off,
-}
-
-impl AccountState {
-    /// All states.
-    pub const ALL: [Self; 4] = [Self::Ok, Self::Partly, Self::Out, Self::Off];
-
-    /// Returns the word for metrics and for the page.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Ok => "ok",
-            Self::Partly => "partly",
-            Self::Out => "out",
-            Self::Off => "off",
-        }
+named_enum! {
+    /// The states of an account.
+    #[derive(Default)]
+    pub enum AccountState: Serialize, Deserialize {
+        /// Requests are sent to all its targets.
+        #[default]
+        Ok = "ok",
+        /// Requests are sent to some of its targets. The alias is the word of older gateways.
+        #[serde(alias = "cooling_rate")]
+        Partly = "partly",
+        /// Requests are sent to none of its targets.
+        #[serde(alias = "cooling_credential")]
+        Out = "out",
+        /// The catalog disables the account.
+        #[serde(alias = "disabled")]
+        Off = "off",
     }
 }
 
-/// The reasons why requests are not sent somewhere. If there are several, the first one here
-/// counts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Reason {
-    /// The provider refuses the credential, or the money is gone.
-    Credential,
-    /// The target failed too often, and its breaker is not closed.
-    Breaker,
-    /// The account does not serve the model.
-    Unfit,
-    /// The provider limits the rate.
-    Rate,
-    /// The catalog disables the account.
-    Off,
-}
-
-impl Reason {
-    /// All reasons.
-    pub const ALL: [Self; 5] = [
-        Self::Credential,
-        Self::Breaker,
-        Self::Unfit,
-        Self::Rate,
-        Self::Off,
-    ];
-
-    /// Returns the word for metrics and for the page.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Credential => "credential",
-            Self::Breaker => "breaker",
-            Self::Unfit => "unfit",
-            Self::Rate => "rate",
-            Self::Off => "off",
-        }
+named_enum! {
+    /// The reasons why requests are not sent somewhere. If there are several, the first one here
+    /// counts.
+    #[derive(PartialOrd, Ord)]
+    pub enum Reason: Serialize, Deserialize {
+        /// The provider refuses the credential, or the money is gone.
+        Credential = "credential",
+        /// The target failed too often, and its breaker is not closed.
+        Breaker = "breaker",
+        /// The account does not serve the model.
+        Unfit = "unfit",
+        /// The provider limits the rate.
+        Rate = "rate",
+        /// The catalog disables the account.
+        Off = "off",
     }
 }
 

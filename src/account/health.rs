@@ -3,36 +3,28 @@
 
 use super::failure::MAX_COOL;
 use crate::base::lock::Lock;
+use dialects::named_enum;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 impl Why {
-    /// Returns the word for the reason.
-    pub fn name(self) -> &'static str {
-        match self {
-            Why::Rate => "rate",
-            Why::Credential => "credential",
-            Why::Refused => "unfit",
-        }
-    }
-
     /// Returns whether the reason stays after the rest unless the operator acts.
     pub fn is_for_the_operator(self) -> bool {
         self != Why::Rate
     }
 }
 
-/// The reasons for which an account, or one of its targets, rests.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Why {
-    /// The provider limits the rate.
-    Rate,
-    /// The credential failed, or the money is gone.
-    Credential,
-    /// The account does not serve the model. The alias is the word of older gateways.
-    #[serde(rename = "unfit", alias = "refused")]
-    Refused,
+named_enum! {
+    /// The reasons for which an account, or one of its targets, rests.
+    pub enum Why: serde::Serialize, serde::Deserialize {
+        /// The provider limits the rate.
+        Rate = "rate",
+        /// The credential failed, or the money is gone.
+        Credential = "credential",
+        /// The account does not serve the model. The alias is the word of older gateways.
+        #[serde(alias = "refused")]
+        Refused = "unfit",
+    }
 }
 
 /// A rest of an account or a target.

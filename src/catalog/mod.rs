@@ -38,7 +38,7 @@ pub mod texts;
 mod wildcard;
 
 pub use account::{Account, Added, AwsKeys, Base, KeyHeader, Network, Signer, Timeouts};
-pub use model::{Hedge, Model, Queue, Strategy, Target};
+pub use model::{Hedge, Model, OnBrokenCall, OnLoss, Queue, Reasoning, Strategy, Target};
 pub use risk::{
     PUBLISHED_KEY, all_names, describe_losses, has_name, published_key_problem, removed_names,
 };

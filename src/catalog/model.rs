@@ -4,9 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use schemars::JsonSchema;
+use serde::Deserialize;
 
 use super::{Account, Timeouts, globs};
 use crate::conf::price::{Origin, Price};
+use dialects::named_enum;
 use dialects::neutral::ModelKind;
 use dialects::traits::Traits;
 
@@ -48,12 +50,12 @@ pub struct Model {
     pub hedge: Option<Hedge>,
     /// The rule for requests that wait when no account can take them; `None` = none waits.
     pub queue: Option<Queue>,
-    /// True if a target that cannot express a field of a request is passed over.
-    pub refuse_loss: bool,
-    /// True if an answer that calls a tool with broken JSON counts as a failure.
-    pub refuse_broken_calls: bool,
-    /// True if callers see the model's thinking.
-    pub show_reasoning: bool,
+    /// What happens to a field that a target cannot express.
+    pub on_loss: OnLoss,
+    /// What happens to an answer that calls a tool with broken JSON.
+    pub on_broken_call: OnBrokenCall,
+    /// Whether callers see the model's thinking.
+    pub reasoning: Reasoning,
 }
 
 impl Model {
@@ -121,35 +123,63 @@ fn without(list: &[Arc<str>], id: &str) -> Vec<Arc<str>> {
     others.cloned().collect()
 }
 
-/// The order in which targets are tried. Targets that are out, full or resting come last, whatever
-/// the strategy is.
-#[derive(serde::Deserialize, JsonSchema, Debug, Clone, Copy, PartialEq, Eq, Default)]
-#[serde(rename_all = "snake_case")]
-pub enum Strategy {
-    /// The lowest `tier` first; targets of one tier share by `weight`. Without tiers: as written.
-    /// For a cheap or near account with others in reserve.
-    #[default]
-    Priority,
-    /// In turn, by `weight`: at 3 to 1 every fourth request goes to the second. For accounts with
-    /// known quotas, or to try a new one with a small share.
-    Weighted,
-    /// First the account with the fewest requests in flight for its `weight`, or, where the weights
-    /// are equal and each account has a `concurrency`, for that. For GPUs of your own.
-    LeastBusy,
-    /// Of two targets that are drawn by `weight`, first the one that is expected to give its first
-    /// token sooner. For providers whose speed changes by the hour.
-    Fastest,
+named_enum! {
+    /// The order in which targets are tried. Targets that are out, full or resting come last,
+    /// whatever the strategy is.
+    #[derive(Default)]
+    pub enum Strategy: Deserialize, JsonSchema {
+        /// The lowest `tier` first; targets of one tier share by `weight`. Without tiers: as
+        /// written. For a cheap or near account with others in reserve.
+        #[default]
+        Priority = "priority",
+        /// In turn, by `weight`: at 3 to 1 every fourth request goes to the second. For accounts
+        /// with known quotas, or to try a new one with a small share.
+        Weighted = "weighted",
+        /// First the account with the fewest requests in flight for its `weight`, or, where the
+        /// weights are equal and each account has a `concurrency`, for that. For GPUs of your own.
+        LeastBusy = "least_busy",
+        /// Of two targets that are drawn by `weight`, first the one that is expected to give its
+        /// first token sooner. For providers whose speed changes by the hour.
+        Fastest = "fastest",
+    }
 }
 
-impl Strategy {
-    /// Returns the name in the catalog.
-    pub fn name(self) -> &'static str {
-        match self {
-            Strategy::Priority => "priority",
-            Strategy::Weighted => "weighted",
-            Strategy::LeastBusy => "least_busy",
-            Strategy::Fastest => "fastest",
-        }
+named_enum! {
+    /// What happens to a field that a dialect cannot express.
+    #[derive(Default)]
+    pub enum OnLoss: Deserialize, JsonSchema {
+        /// The field is left out, and named in the header `x-portcullis-dropped`.
+        #[default]
+        Drop = "drop",
+        /// The target is skipped. If no target is left, the request is refused with 400
+        /// `unsupported_parameter`.
+        Refuse = "refuse",
+    }
+}
+
+named_enum! {
+    /// What happens to an answer that calls a tool with broken JSON.
+    #[derive(Default)]
+    pub enum OnBrokenCall: Deserialize, JsonSchema {
+        /// The answer goes to the caller unchanged, and the header `x-portcullis-dropped` names the
+        /// flaw.
+        #[default]
+        Pass = "pass",
+        /// The answer counts as a failure: the next target is asked. A stream that has begun ends
+        /// with an error.
+        Error = "error",
+    }
+}
+
+named_enum! {
+    /// Whether callers see what a model thinks.
+    #[derive(Default)]
+    pub enum Reasoning: Deserialize, JsonSchema {
+        /// They see it, as `reasoning_content`.
+        #[default]
+        Show = "show",
+        /// They do not see it.
+        Hide = "hide",
     }
 }
 

@@ -20,15 +20,13 @@ use crate::base::secret::Secret;
 use crate::base::units::{Decimal, Span, Text, Time, Written};
 use crate::conf::secret_ref::{SecretRef, Tls};
 use crate::conf::yaml::read::{Entries, List};
+use crate::limits::Reserve;
 
 mod habits;
 mod model;
 
 pub use habits::{CREDENTIAL_HEADERS, KIND, OWN_HEADERS};
-pub use model::{
-    Defaults, Effort, FallbacksOn, Hedge, LongPrice, MadeFor, Model, OnBrokenCall, OnLoss, Price,
-    Queue, Reasoning, Sampling, Target, Thinking, Traits,
-};
+pub use model::{Defaults, FallbacksOn, Hedge, LongPrice, Model, Price, Queue, Target, Traits};
 
 /// The accounts, the models and the callers. A change is usually live within a second.
 #[derive(serde::Deserialize, JsonSchema)]
@@ -315,20 +313,6 @@ pub struct Limits {
     pub usd_per_month: Option<Decimal>,
     /// How many tokens a request reserves for its answer. Default: usual.
     pub reserve: Option<Reserve>,
-}
-
-/// How many tokens a request reserves for its answer until it ends.
-#[derive(serde::Deserialize, JsonSchema, Clone, Copy, PartialEq, Eq)]
-#[serde(rename_all = "snake_case")]
-pub enum Reserve {
-    /// The most that the request asks for, but no more than twice what 99 of 100 answers of the
-    /// model used in the last 30 to 60 minutes, as this gateway saw them. Requests that use more
-    /// may exceed the limit; then it holds the next ones back.
-    Usual,
-    /// The most that the request asks for. Fewer requests run at once. The limit is not exceeded if
-    /// three things hold: the request or the model sets `max_tokens`, no tool runs at the
-    /// provider's server, and the prompt is not longer than estimated.
-    Asked,
 }
 
 /// A key. The catalog has only its hash. It can do at most what its caller can.

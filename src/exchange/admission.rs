@@ -3,7 +3,7 @@
 
 use crate::account::Permit;
 use crate::account::track::{AttemptGuard, Unavailable};
-use crate::catalog::{Account, Catalog, Permissions};
+use crate::catalog::{Account, Catalog, OnLoss, Permissions, Reasoning};
 use crate::limits::Limits;
 use crate::plan::Candidate;
 use bytes::Bytes;
@@ -127,7 +127,7 @@ pub fn write_request(
         traits: candidate.traits,
         default_max_tokens: candidate.model.max_tokens,
         within: Some(candidate.timeouts.total),
-        hide_reasoning: !candidate.model.show_reasoning,
+        hide_reasoning: candidate.model.reasoning == Reasoning::Hide,
         stream_usage: account.added.stream_usage,
         kept: thoughts.find_kept,
         sealed: thoughts.sealed,
@@ -137,7 +137,7 @@ pub fn write_request(
     // the better one.
     envelope.check_references(&account.leave, body)?;
     match outbound.losses.first() {
-        Some(lost) if candidate.model.refuse_loss => Err(Refused::unsupported(
+        Some(lost) if candidate.model.on_loss == OnLoss::Refuse => Err(Refused::unsupported(
             lost.to_owned(),
             format!("`{lost}` cannot be expressed in the format of this model's upstream."),
         )),

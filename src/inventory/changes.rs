@@ -11,6 +11,7 @@ use serde_json::Value;
 
 use super::settings::Tighter;
 use super::{Amounts, Inventory, SecretChanges, Settings};
+use dialects::named_enum;
 
 mod access;
 mod callers;
@@ -20,41 +21,20 @@ pub mod words;
 use Effect::{Breaks, Changes, Restart, Tightens, Widens};
 use access::Access;
 
-/// The effect of a change on requests. The most harmful effect comes first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Effect {
-    /// Requests that are answered now will be refused.
-    Breaks,
-    /// A limit or a time is shorter, or fewer addresses may send.
-    Tightens,
-    /// Requests go another way, cost something else, or look different.
-    Changes,
-    /// Somebody may do more than before.
-    Widens,
-    /// It is used only after a restart.
-    Restart,
-}
-
-impl Effect {
-    /// All effects, the most harmful first.
-    pub const ALL: [Effect; 5] = [
-        Effect::Breaks,
-        Effect::Tightens,
-        Effect::Changes,
-        Effect::Widens,
-        Effect::Restart,
-    ];
-
-    /// Returns the word for programs.
-    pub fn name(self) -> &'static str {
-        match self {
-            Effect::Breaks => "breaks",
-            Effect::Tightens => "tightens",
-            Effect::Changes => "changes",
-            Effect::Widens => "widens",
-            Effect::Restart => "restart",
-        }
+named_enum! {
+    /// The effect of a change on requests. The most harmful effect comes first.
+    #[derive(PartialOrd, Ord)]
+    pub enum Effect: Serialize {
+        /// Requests that are answered now will be refused.
+        Breaks = "breaks",
+        /// A limit or a time is shorter, or fewer addresses may send.
+        Tightens = "tightens",
+        /// Requests go another way, cost something else, or look different.
+        Changes = "changes",
+        /// Somebody may do more than before.
+        Widens = "widens",
+        /// It is used only after a restart.
+        Restart = "restart",
     }
 }
 

@@ -155,16 +155,15 @@ settings! {
         "defaults.max_tokens", Never, |model| option_text(&model.max_tokens);
         "fallbacks_on.context", Never, |model| list_text(&model.on_context);
         "fallbacks_on.refusal", Never, |model| list_text(&model.on_refusal);
-        "kind", Never, |model| model.kind.as_ref().and_then(debug_word);
-        "on_broken_call", Becomes("error"),
-            |model| choice(model.refuse_broken_calls, "error", "pass");
-        "on_loss", Becomes("refuse"), |model| choice(model.refuse_loss, "refuse", "drop");
-        "reasoning", Never, |model| choice(model.show_reasoning, "show", "hide");
+        "kind", Never, |model| option_text(&model.kind.map(|kind| kind.name()));
+        "on_broken_call", Becomes("error"), |model| text(&model.on_broken_call.name());
+        "on_loss", Becomes("refuse"), |model| text(&model.on_loss.name());
+        "reasoning", Never, |model| text(&model.reasoning.name());
         "strategy", Never, |model| text(&model.strategy.name());
     }
     other {
         id pattern index aliases alias_globs strategy targets max_tokens kind on_context on_refusal
-        refuse_loss refuse_broken_calls show_reasoning
+        on_loss on_broken_call reasoning
     }
 }
 
@@ -351,10 +350,6 @@ fn time_text(time: &Duration) -> Option<String> {
 
 fn flag_text(flag: &bool) -> Option<String> {
     flag.then(|| "true".to_owned())
-}
-
-fn choice(is: bool, yes: &str, no: &str) -> Option<String> {
-    text(&if is { yes } else { no })
 }
 
 fn debug_word(value: &impl std::fmt::Debug) -> Option<String> {

@@ -1,5 +1,6 @@
 //! A problem, as `/status` shows it: what is wrong, since when, and what to do.
 
+use dialects::named_enum;
 use serde::{Deserialize, Serialize};
 
 /// A problem that an operator should know of.
@@ -39,26 +40,15 @@ fn one() -> usize {
     1
 }
 
-/// How bad a problem is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Severity {
-    /// Callers are hurt, or data is lost, now or very soon.
-    Critical,
-    /// Somebody should look at it today.
-    Warning,
-}
-
-impl Severity {
-    /// All severities, the worst one first.
-    pub const ALL: [Self; 2] = [Self::Critical, Self::Warning];
-
-    /// Returns the word for metrics and for the page.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Critical => "critical",
-            Self::Warning => "warning",
-        }
+named_enum! {
+    /// How bad a problem is.
+    #[derive(PartialOrd, Ord, Serialize, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum Severity {
+        /// Callers are hurt, or data is lost, now or very soon.
+        Critical = "critical",
+        /// Somebody should look at it today.
+        Warning = "warning",
     }
 }
 

@@ -13,11 +13,13 @@
 //! | [`front`] | the formats that callers speak, a folder and a [`front::Front`] each |
 //! | [`upstream`] | the dialects that accounts speak, a folder each |
 //! | [`presets`] | well-known servers that speak OpenAI's format |
+//! | [`named_enum`] | enums whose variants have names for readers outside of the program |
 //! | `dialect` | the seam: [`Dialect`], and the [`Stream`] of an answer |
 
 pub mod address;
 mod dialect;
 pub mod front;
+mod named_enum;
 pub mod neutral;
 pub mod presets;
 pub mod upstream;

@@ -4,41 +4,23 @@ use std::cell::{Ref, RefCell};
 use std::collections::HashSet;
 use std::ops::Range;
 
+use dialects::named_enum;
 use portcullis::base::problem::{quote_safely, unless_secret};
 
 /// The text for a field whose entry is left out for another reason.
 pub(super) const LEFT_OUT: &str = "is left out with its entry";
 
-/// How well something was carried.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Grade {
-    /// It means the same.
-    Exact,
-    /// It means nearly the same; the finding has the difference.
-    Approximate,
-    /// Somebody has to do something; the finding has what.
-    Manual,
-    /// It has no counterpart.
-    Unsupported,
-}
-
-impl Grade {
-    /// All grades, the best first.
-    pub const ALL: [Self; 4] = [
-        Self::Exact,
-        Self::Approximate,
-        Self::Unsupported,
-        Self::Manual,
-    ];
-
-    /// Returns the word for the grade.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Exact => "exact",
-            Self::Approximate => "approximate",
-            Self::Manual => "manual",
-            Self::Unsupported => "unsupported",
-        }
+named_enum! {
+    /// How well something was carried.
+    pub enum Grade {
+        /// It means the same.
+        Exact = "exact",
+        /// It means nearly the same; the finding has the difference.
+        Approximate = "approximate",
+        /// It has no counterpart.
+        Unsupported = "unsupported",
+        /// Somebody has to do something; the finding has what.
+        Manual = "manual",
     }
 }
 

@@ -1,11 +1,12 @@
 //! A model as written.
 
-use dialects::neutral::ModelKind;
+use dialects::neutral::{Effort, ModelKind};
+use dialects::traits::{Sampling, Thinking};
 use schemars::JsonSchema;
 
 use super::Timeouts;
 use crate::base::units::{Decimal, Fine, Quantile, Share, Span, Text, Time};
-use crate::catalog::Strategy;
+use crate::catalog::{OnBrokenCall, OnLoss, Reasoning, Strategy};
 use crate::conf::yaml::read::List;
 
 /// A public model id and how it is served.
@@ -54,82 +55,11 @@ pub struct Model {
     /// Whether callers see what the model thinks. Default: show.
     pub reasoning: Option<Reasoning>,
     /// What the model is for, as /v1/models shows it. Default: known by the name, or not shown.
-    pub kind: Option<MadeFor>,
+    pub kind: Option<ModelKind>,
     /// The date that /v1/models shows. Default: one fixed date.
     pub created: Option<Text<Time>>,
     /// The owner that /v1/models shows. Default: portcullis.
     pub owned_by: Option<String>,
-}
-
-/// What a model is for.
-#[derive(serde::Deserialize, JsonSchema, Clone, Copy)]
-#[serde(rename_all = "lowercase")]
-pub enum MadeFor {
-    /// It holds conversations.
-    Chat,
-    /// It continues texts.
-    Completion,
-    /// It makes vectors of texts.
-    Embedding,
-    /// It makes or changes pictures.
-    Image,
-    /// It says whether a text is harmful.
-    Moderation,
-    /// It puts documents in order.
-    Rerank,
-    /// It speaks texts.
-    Speech,
-    /// It writes down speech.
-    Transcription,
-}
-
-impl MadeFor {
-    /// Returns the kind that lists of models show.
-    pub fn known(self) -> ModelKind {
-        match self {
-            MadeFor::Chat => ModelKind::Chat,
-            MadeFor::Completion => ModelKind::Completion,
-            MadeFor::Embedding => ModelKind::Embedding,
-            MadeFor::Image => ModelKind::Image,
-            MadeFor::Moderation => ModelKind::Moderation,
-            MadeFor::Rerank => ModelKind::Rerank,
-            MadeFor::Speech => ModelKind::Speech,
-            MadeFor::Transcription => ModelKind::Transcription,
-        }
-    }
-}
-
-/// What happens to a field that a dialect cannot express.
-#[derive(serde::Deserialize, JsonSchema, Clone, Copy)]
-#[serde(rename_all = "lowercase")]
-pub enum OnLoss {
-    /// The field is left out, and named in the header `x-portcullis-dropped`.
-    Drop,
-    /// The target is skipped. If no target is left, the request is refused with 400
-    /// `unsupported_parameter`.
-    Refuse,
-}
-
-/// What happens to an answer that calls a tool with broken JSON.
-#[derive(serde::Deserialize, JsonSchema, Clone, Copy)]
-#[serde(rename_all = "lowercase")]
-pub enum OnBrokenCall {
-    /// The answer goes to the caller unchanged, and the header `x-portcullis-dropped` names the
-    /// flaw.
-    Pass,
-    /// The answer counts as a failure: the next target is asked. A stream that has begun ends with
-    /// an error.
-    Error,
-}
-
-/// Whether callers see what a model thinks.
-#[derive(serde::Deserialize, JsonSchema, Clone, Copy)]
-#[serde(rename_all = "lowercase")]
-pub enum Reasoning {
-    /// They see it, as `reasoning_content`.
-    Show,
-    /// They do not see it.
-    Hide,
 }
 
 /// One way to serve a model.
@@ -294,43 +224,6 @@ pub struct Traits {
     /// Whether a conversation may end with a message of the assistant, which the model then
     /// continues. Default: known by the name.
     pub prefill: Option<bool>,
-}
-
-/// Which of `temperature` and `top_p` a model takes.
-#[derive(serde::Deserialize, JsonSchema, Clone, Copy)]
-#[serde(rename_all = "lowercase")]
-pub enum Sampling {
-    /// Both together.
-    Both,
-    /// One of the two.
-    One,
-    /// Neither.
-    Neither,
-}
-
-/// How a request sets a model's thinking.
-#[derive(serde::Deserialize, JsonSchema, Clone, Copy)]
-#[serde(rename_all = "lowercase")]
-pub enum Thinking {
-    /// It does not think.
-    None,
-    /// By a number of tokens.
-    Budget,
-    /// By a word for the effort.
-    Effort,
-}
-
-/// A word for how hard to think.
-#[derive(serde::Deserialize, JsonSchema, Clone, Copy)]
-#[serde(rename_all = "lowercase")]
-#[expect(missing_docs, reason = "they are the words themselves")]
-pub enum Effort {
-    Minimal,
-    Low,
-    Medium,
-    High,
-    Xhigh,
-    Max,
 }
 
 /// Values for fields that a request leaves out.

@@ -16,7 +16,7 @@ use crate::catalog::{Caller, Key, Permissions, name, raw};
 use crate::conf::price::Usd;
 use crate::conf::scribe::{Report, Scribe, WrittenEntry, suggest_names};
 use crate::conf::yaml::read::{Entries, List, list_items, map_entries};
-use crate::limits::{Limits, Reserve};
+use crate::limits::Limits;
 
 pub(super) fn resolve_callers<'m>(
     documents: &[Option<raw::Catalog>],
@@ -376,10 +376,7 @@ fn resolve_limits(written: Option<&raw::Limits>, scribe: &Scribe<'_, '_>) -> Lim
         concurrency: at_least_one("concurrency", raw.concurrency, scribe),
         usd_per_day: resolve_usd("usd_per_day", raw.usd_per_day, scribe),
         usd_per_month: resolve_usd("usd_per_month", raw.usd_per_month, scribe),
-        reserve: match raw.reserve {
-            Some(raw::Reserve::Asked) => Reserve::Asked,
-            Some(raw::Reserve::Usual) | None => Reserve::Typical,
-        },
+        reserve: raw.reserve.unwrap_or_default(),
     };
     let is_idle = raw.reserve.is_some() && !limits.limits_use();
     scribe.key("reserve").problem_if(

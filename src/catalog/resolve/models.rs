@@ -10,9 +10,8 @@ use crate::base::units::{Quantile, Share, Span, Text, Time};
 use crate::catalog::{Hedge, Model, Queue, Strategy, Target, globs, name, raw};
 use crate::conf::scribe::{Report, Scribe, WrittenEntry};
 use crate::conf::yaml::read::{List, list_items};
-use dialects::neutral::Effort;
 use dialects::neutral::purpose::{self, Purpose};
-use dialects::traits::{Efforts, Sampling, Thinking, Traits};
+use dialects::traits::{Efforts, Traits};
 
 /// The value of `created` if none is written: 2026-01-01. The time of loading is never used,
 /// because it would change.
@@ -235,10 +234,10 @@ impl WrittenEntry<'_, '_, '_, raw::Model> {
                 .created
                 .map_or(DEFAULT_CREATED, |Text(Time(seconds))| seconds),
             owned_by: owned_by.into(),
-            kind: raw.kind.map(raw::MadeFor::known),
-            refuse_loss: matches!(raw.on_loss, Some(raw::OnLoss::Refuse)),
-            refuse_broken_calls: matches!(raw.on_broken_call, Some(raw::OnBrokenCall::Error)),
-            show_reasoning: !matches!(raw.reasoning, Some(raw::Reasoning::Hide)),
+            kind: raw.kind,
+            on_loss: raw.on_loss.unwrap_or_default(),
+            on_broken_call: raw.on_broken_call.unwrap_or_default(),
+            reasoning: raw.reasoning.unwrap_or_default(),
         };
         let stand_ins = [
             ("fallbacks", &model.fallbacks),
@@ -451,18 +450,8 @@ fn merge_traits(known: Traits, written: Option<&raw::Traits>) -> Traits {
     Traits {
         context: written.context.or(known.context),
         max_output: written.max_output.or(known.max_output),
-        sampling: match written.sampling {
-            None => known.sampling,
-            Some(raw::Sampling::Both) => Sampling::Both,
-            Some(raw::Sampling::One) => Sampling::One,
-            Some(raw::Sampling::Neither) => Sampling::Neither,
-        },
-        thinking: match written.thinking {
-            None => known.thinking,
-            Some(raw::Thinking::None) => Thinking::None,
-            Some(raw::Thinking::Budget) => Thinking::Budget,
-            Some(raw::Thinking::Effort) => Thinking::Effort,
-        },
+        sampling: written.sampling.unwrap_or(known.sampling),
+        thinking: written.thinking.unwrap_or(known.thinking),
         thinking_off: written.thinking_off.unwrap_or(known.thinking_off),
         tools: written.tools.unwrap_or(known.tools),
         forced_tools: written.forced_tools.unwrap_or(known.forced_tools),
@@ -470,7 +459,7 @@ fn merge_traits(known: Traits, written: Option<&raw::Traits>) -> Traits {
             None => known.efforts,
             Some(_) => Efforts::from_list(
                 &list_items(written.efforts.as_ref())
-                    .map(|(_, word)| to_effort(*word))
+                    .map(|(_, word)| *word)
                     .collect::<Vec<_>>(),
             ),
         },
@@ -488,16 +477,5 @@ fn merge_traits(known: Traits, written: Option<&raw::Traits>) -> Traits {
         cache_breakpoints: written.cache_breakpoints.unwrap_or(known.cache_breakpoints),
         input_type: written.input_type.as_deref().and_then(Purpose::and_word),
         guessed: known.guessed,
-    }
-}
-
-fn to_effort(word: raw::Effort) -> Effort {
-    match word {
-        raw::Effort::Minimal => Effort::Minimal,
-        raw::Effort::Low => Effort::Low,
-        raw::Effort::Medium => Effort::Medium,
-        raw::Effort::High => Effort::High,
-        raw::Effort::Xhigh => Effort::Xhigh,
-        raw::Effort::Max => Effort::Max,
     }
 }

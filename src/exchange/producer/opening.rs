@@ -12,6 +12,7 @@ use crate::account::failure::Failure;
 use crate::account::{Permit, quota};
 use crate::base::alarm::Alarm;
 use crate::base::memory::Held;
+use crate::catalog::Reasoning;
 use crate::conf::price::ShowCost;
 use crate::error::scrub_secret_words;
 use crate::exchange::attempt::Attempt;
@@ -191,7 +192,7 @@ impl Opening<'_> {
     fn answer_options(&mut self) -> AnswerOptions {
         AnswerOptions {
             undo: std::mem::take(&mut self.outbound.undo),
-            hide_reasoning: !self.candidate.model.show_reasoning,
+            hide_reasoning: self.candidate.model.reasoning == Reasoning::Hide,
             keep_thoughts: self.candidate.family().is_some(),
             seal: self
                 .request

@@ -4,6 +4,7 @@ use crate::base::calendar::{DAY, format_date, format_time};
 use crate::base::units::{Time, number_and_unit};
 use crate::ledger::read::Range;
 use crate::ledger::sums::SumKey;
+use dialects::named_enum;
 use dialects::wire::percent;
 use std::collections::BTreeMap;
 
@@ -12,56 +13,29 @@ pub const DEFAULT_GROUPS: &str = "caller,model";
 /// The beginning of the time if the query names none.
 pub const DEFAULT_SINCE: &str = "24h";
 
-/// The facts by which sums can be grouped.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Group {
-    /// The day, in UTC.
-    Day,
-    /// The caller.
-    Caller,
-    /// The key.
-    Key,
-    /// The model that was asked for.
-    Model,
-    /// The account that answered, or was asked last.
-    Account,
-    /// The account's name for the model.
-    UpstreamModel,
-    /// The outcome.
-    Outcome,
-    /// The door that the request came in by. The sums of days do not have it.
-    Door,
+named_enum! {
+    /// The facts by which sums can be grouped.
+    pub enum Group {
+        /// The day, in UTC.
+        Day = "day",
+        /// The caller.
+        Caller = "caller",
+        /// The key.
+        Key = "key",
+        /// The model that was asked for.
+        Model = "model",
+        /// The account that answered, or was asked last.
+        Account = "account",
+        /// The account's name for the model.
+        UpstreamModel = "upstream_model",
+        /// The outcome.
+        Outcome = "outcome",
+        /// The door that the request came in by. The sums of days do not have it.
+        Door = "door",
+    }
 }
 
 impl Group {
-    pub(super) const ALL: [Group; 8] = {
-        use Group::*;
-        [
-            Day,
-            Caller,
-            Key,
-            Model,
-            Account,
-            UpstreamModel,
-            Outcome,
-            Door,
-        ]
-    };
-
-    /// Returns the group's name in questions and answers.
-    pub fn name(self) -> &'static str {
-        match self {
-            Group::Day => "day",
-            Group::Caller => "caller",
-            Group::Key => "key",
-            Group::Model => "model",
-            Group::Account => "account",
-            Group::UpstreamModel => "upstream_model",
-            Group::Outcome => "outcome",
-            Group::Door => "door",
-        }
-    }
-
     /// Returns whether the sums of days lose it when they are old.
     pub(super) fn is_merged_later(self) -> bool {
         matches!(self, Group::Account | Group::UpstreamModel | Group::Outcome)
@@ -243,7 +217,7 @@ fn parse_groups(text: &str) -> Result<Vec<Group>, String> {
     let mut groups = Vec::new();
     for name in text.split(',').map(str::trim) {
         let group = Group::ALL.into_iter().find(|group| group.name() == name);
-        let names = Group::ALL.map(Group::name).join(", ");
+        let names = Group::NAMES.join(", ");
         let group = group.ok_or_else(|| {
             format!(
                 "by: holds a name that is not known; allowed, with commas between them: {names}"

@@ -3,37 +3,20 @@
 use std::collections::BTreeMap;
 
 use crate::ledger::report::query_pairs;
+use dialects::named_enum;
 
-/// The parts of the answer that may be left out.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Section {
-    Figures,
-    Configuration,
-    Models,
-    Callers,
-    Requests,
+named_enum! {
+    /// The parts of the answer that may be left out.
+    pub(super) enum Section {
+        Figures = "figures",
+        Configuration = "configuration",
+        Models = "models",
+        Callers = "callers",
+        Requests = "requests",
+    }
 }
 
 impl Section {
-    const ALL: [Section; 5] = [
-        Section::Figures,
-        Section::Configuration,
-        Section::Models,
-        Section::Callers,
-        Section::Requests,
-    ];
-
-    /// Returns the name in the query and in the answer.
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Section::Figures => "figures",
-            Section::Configuration => "configuration",
-            Section::Models => "models",
-            Section::Callers => "callers",
-            Section::Requests => "requests",
-        }
-    }
-
     /// Returns the part of the room that the section may take, beside the others of which the room
     /// is not known before.
     pub(super) fn weight(self) -> usize {
@@ -104,7 +87,7 @@ impl LiveQuery {
                 .into_iter()
                 .find(|section| section.name() == name);
             show.push(section.ok_or_else(|| {
-                let allowed = Section::ALL.map(Section::name).join(", ");
+                let allowed = Section::NAMES.join(", ");
                 format!("show: holds a name that is not known; allowed: {allowed}")
             })?);
         }

@@ -2,120 +2,65 @@
 //! lasts.
 
 use crate::status::Severity;
+use dialects::named_enum;
 use std::sync::Arc;
 
-/// The rules. Their names are also in the book, in alerts and in notices: they never change.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Rule {
-    /// The files of the catalog hold what was refused.
-    ReloadRefused,
-    /// A change of the catalog is held back.
-    ChangeHeld,
-    /// No target of a model can answer.
-    ModelUnfit,
-    /// The process has no file descriptor for another connection.
-    NoDescriptors,
-    /// A provider refuses an account's credential.
-    CredentialRefused,
-    /// The list of a provider's models cannot be fetched, or is empty.
-    ListFailing,
-    /// The breaker of a target has been open for long.
-    BreakerOpen,
-    /// Callers give up waiting for a target.
-    GivenUp,
-    /// Many requests fail.
-    Failures,
-    /// Requests wait, or were turned away.
-    Queue,
-    /// Little is left of a provider's quota.
-    Headroom,
-    /// Little is left of a caller's limit.
-    LimitNear,
-    /// The store that instances share does not decide.
-    StoreDown,
-    /// The store had counts that could not be read.
-    CountsUnreadable,
-    /// The ledger cannot be written.
-    LedgerFailing,
-    /// Access lines were dropped.
-    AccessLinesDropped,
-    /// The gateway has a bug, and hit it.
-    Panics,
-    /// A listener waits for its certificate.
-    NoCertificate,
-    /// The certificate of a listener ends soon.
-    CertificateEnds,
-    /// A key that is in use ends soon.
-    KeyEnds,
-    /// A secret that is in use ends soon, although the key has a newer one.
-    OldSecretUsed,
-    /// The cost of answers is not known.
-    Unpriced,
-    /// The clock of the gateway is wrong, or the store's.
-    ClockOff,
-    /// Everybody who reaches the admin listener may read it.
-    AdminOpen,
+named_enum! {
+    /// The rules. Their names are also in the book, in alerts and in notices: they never change.
+    #[derive(PartialOrd, Ord)]
+    pub enum Rule {
+        /// The files of the catalog hold what was refused.
+        ReloadRefused = "reload_refused",
+        /// A change of the catalog is held back.
+        ChangeHeld = "change_held",
+        /// No target of a model can answer.
+        ModelUnfit = "model_unfit",
+        /// The process has no file descriptor for another connection.
+        NoDescriptors = "no_descriptors",
+        /// A provider refuses an account's credential.
+        CredentialRefused = "credential_refused",
+        /// The list of a provider's models cannot be fetched, or is empty.
+        ListFailing = "list_failing",
+        /// The breaker of a target has been open for long.
+        BreakerOpen = "breaker_open",
+        /// Callers give up waiting for a target.
+        GivenUp = "given_up",
+        /// Many requests fail.
+        Failures = "failures",
+        /// Requests wait, or were turned away.
+        Queue = "queue",
+        /// Little is left of a provider's quota.
+        Headroom = "headroom",
+        /// Little is left of a caller's limit.
+        LimitNear = "limit_near",
+        /// The store that instances share does not decide.
+        StoreDown = "store_down",
+        /// The store had counts that could not be read.
+        CountsUnreadable = "counts_unreadable",
+        /// The ledger cannot be written.
+        LedgerFailing = "ledger_failing",
+        /// Access lines were dropped.
+        AccessLinesDropped = "access_lines_dropped",
+        /// The gateway has a bug, and hit it.
+        Panics = "panics",
+        /// A listener waits for its certificate.
+        NoCertificate = "no_certificate",
+        /// The certificate of a listener ends soon.
+        CertificateEnds = "certificate_ends",
+        /// A key that is in use ends soon.
+        KeyEnds = "key_ends",
+        /// A secret that is in use ends soon, although the key has a newer one.
+        OldSecretUsed = "old_secret_used",
+        /// The cost of answers is not known.
+        Unpriced = "unpriced",
+        /// The clock of the gateway is wrong, or the store's.
+        ClockOff = "clock_off",
+        /// Everybody who reaches the admin listener may read it.
+        AdminOpen = "admin_open",
+    }
 }
 
 impl Rule {
-    /// All rules.
-    pub const ALL: [Self; 24] = [
-        Self::ReloadRefused,
-        Self::ChangeHeld,
-        Self::ModelUnfit,
-        Self::NoDescriptors,
-        Self::CredentialRefused,
-        Self::ListFailing,
-        Self::BreakerOpen,
-        Self::GivenUp,
-        Self::Failures,
-        Self::Queue,
-        Self::Headroom,
-        Self::LimitNear,
-        Self::StoreDown,
-        Self::CountsUnreadable,
-        Self::LedgerFailing,
-        Self::AccessLinesDropped,
-        Self::Panics,
-        Self::NoCertificate,
-        Self::CertificateEnds,
-        Self::KeyEnds,
-        Self::OldSecretUsed,
-        Self::Unpriced,
-        Self::ClockOff,
-        Self::AdminOpen,
-    ];
-
-    /// Returns the rule's name.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::ReloadRefused => "reload_refused",
-            Self::ChangeHeld => "change_held",
-            Self::ModelUnfit => "model_unfit",
-            Self::NoDescriptors => "no_descriptors",
-            Self::CredentialRefused => "credential_refused",
-            Self::ListFailing => "list_failing",
-            Self::BreakerOpen => "breaker_open",
-            Self::GivenUp => "given_up",
-            Self::Failures => "failures",
-            Self::Queue => "queue",
-            Self::Headroom => "headroom",
-            Self::LimitNear => "limit_near",
-            Self::StoreDown => "store_down",
-            Self::CountsUnreadable => "counts_unreadable",
-            Self::LedgerFailing => "ledger_failing",
-            Self::AccessLinesDropped => "access_lines_dropped",
-            Self::Panics => "panics",
-            Self::NoCertificate => "no_certificate",
-            Self::CertificateEnds => "certificate_ends",
-            Self::KeyEnds => "key_ends",
-            Self::OldSecretUsed => "old_secret_used",
-            Self::Unpriced => "unpriced",
-            Self::ClockOff => "clock_off",
-            Self::AdminOpen => "admin_open",
-        }
-    }
-
     /// Returns the place in the book with more.
     pub fn link(self) -> String {
         format!("problems.md#{}", self.name())

@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime};
 use serde_json::json;
 
 use crate::http;
+use dialects::named_enum;
 use portcullis::base::address::reachable_address;
 use portcullis::base::calendar::format_system_time;
 use portcullis::base::units::format_count;
@@ -32,30 +33,21 @@ pub(super) struct Comparison {
     notes: Vec<String>,
 }
 
-/// The difference between the secrets, as far as it is known.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum SecretsState {
-    /// They are the same.
-    Same,
-    /// They differ, and the changes say whose.
-    Listed,
-    /// They differ, and it is not known whose.
-    Differ,
-    /// They were not compared.
-    NotCompared,
+named_enum! {
+    /// The difference between the secrets, as far as it is known.
+    enum SecretsState {
+        /// They are the same.
+        Same = "same",
+        /// They differ, and the changes say whose.
+        Listed = "told",
+        /// They differ, and it is not known whose.
+        Differ = "differ",
+        /// They were not compared.
+        NotCompared = "not_compared",
+    }
 }
 
 impl SecretsState {
-    /// Returns the word for programs.
-    fn name(self) -> &'static str {
-        match self {
-            SecretsState::Same => "same",
-            SecretsState::Listed => "told",
-            SecretsState::Differ => "differ",
-            SecretsState::NotCompared => "not_compared",
-        }
-    }
-
     fn note(self) -> Option<String> {
         match self {
             SecretsState::Same | SecretsState::Listed => None,

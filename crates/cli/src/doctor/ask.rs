@@ -21,6 +21,7 @@ use super::accounts::{lacks_secret, made_for};
 use super::report::{CheckState, Checked, Finding, Findings, Subject};
 use super::words::first_three;
 use dialects::Endpoint;
+use dialects::named_enum;
 use dialects::neutral::ModelKind;
 use portcullis::catalog::Target;
 use portcullis::conf::price::Usd;
@@ -39,26 +40,18 @@ const MAX_TOKENS: u64 = 256;
 /// The fields by which usage of a stream is asked for. Old servers refuse them.
 const STREAM_USAGE: [&str; 2] = ["stream_options", "include_usage"];
 
-/// An ability that a target may have.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Ability {
-    Stream,
-    Tools,
-    Schema,
-    /// A system message after one of the user's.
-    LateSystem,
+named_enum! {
+    /// An ability that a target may have.
+    enum Ability {
+        Stream = "streams with usage",
+        Tools = "tools",
+        Schema = "JSON schema",
+        /// A system message after one of the user's.
+        LateSystem = "a system message in the middle",
+    }
 }
 
 impl Ability {
-    fn name(self) -> &'static str {
-        match self {
-            Ability::Stream => "streams with usage",
-            Ability::Tools => "tools",
-            Ability::Schema => "JSON schema",
-            Ability::LateSystem => "a system message in the middle",
-        }
-    }
-
     /// Returns what to write into the catalog where a target lacks this, or has it although the
     /// catalog says no.
     fn proposal(self, target: &Target, has: &Result<(), String>) -> Option<String> {

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use serde::Serialize;
 
 use crate::write_stdout;
+use dialects::named_enum;
 use portcullis::base::table::is_unseen;
 
 /// The column at which a line is broken, so that it is readable everywhere.
@@ -16,28 +17,17 @@ const CHECK: usize = 13;
 /// The most characters of what was seen, and of what to do.
 const MAX_CHARACTERS: usize = 600;
 
-/// The result of a check.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub(super) enum CheckState {
-    /// All is well.
-    Ok,
-    /// It works, and should be looked at.
-    Warn,
-    /// It does not work.
-    Fail,
-    /// The check was not made. That is neither good nor bad.
-    Skip,
-}
-
-impl CheckState {
-    fn name(self) -> &'static str {
-        match self {
-            CheckState::Ok => "ok",
-            CheckState::Warn => "warn",
-            CheckState::Fail => "fail",
-            CheckState::Skip => "skip",
-        }
+named_enum! {
+    /// The result of a check.
+    pub(super) enum CheckState: Serialize {
+        /// All is well.
+        Ok = "ok",
+        /// It works, and should be looked at.
+        Warn = "warn",
+        /// It does not work.
+        Fail = "fail",
+        /// The check was not made. That is neither good nor bad.
+        Skip = "skip",
     }
 }
 

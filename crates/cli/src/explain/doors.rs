@@ -10,7 +10,7 @@ use dialects::Translate;
 use dialects::front::{Envelope, Front};
 use dialects::neutral::Refused;
 use portcullis::catalog::load::Loaded;
-use portcullis::catalog::{Model, Target};
+use portcullis::catalog::{Model, Reasoning, Target};
 
 /// The losses of one front door at one target.
 #[derive(Debug, Serialize)]
@@ -91,7 +91,7 @@ fn write_probe(
         traits: target.traits,
         default_max_tokens: model.max_tokens,
         within: Some(target.timeouts.total),
-        hide_reasoning: !model.show_reasoning,
+        hide_reasoning: model.reasoning == Reasoning::Hide,
         stream_usage: account.added.stream_usage,
         ..Translate::new(body, envelope, &target.model)
     });

@@ -1,24 +1,28 @@
 //! The uses of models, as far as they are known.
 
-/// The use of a model.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ModelKind {
-    /// It holds conversations.
-    Chat,
-    /// It continues texts.
-    Completion,
-    /// It makes vectors of texts.
-    Embedding,
-    /// It makes or changes pictures.
-    Image,
-    /// It judges whether a text is harmful.
-    Moderation,
-    /// It puts documents in order.
-    Rerank,
-    /// It speaks texts.
-    Speech,
-    /// It writes down speech.
-    Transcription,
+use crate::named_enum;
+
+named_enum! {
+    /// What a model is for.
+    #[schemars(rename = "MadeFor")]
+    pub enum ModelKind: serde::Deserialize, schemars::JsonSchema {
+        /// It holds conversations.
+        Chat = "chat",
+        /// It continues texts.
+        Completion = "completion",
+        /// It makes vectors of texts.
+        Embedding = "embedding",
+        /// It makes or changes pictures.
+        Image = "image",
+        /// It judges whether a text is harmful.
+        Moderation = "moderation",
+        /// It puts documents in order.
+        Rerank = "rerank",
+        /// It speaks texts.
+        Speech = "speech",
+        /// It writes down speech.
+        Transcription = "transcription",
+    }
 }
 
 /// The beginnings of models' names that tell their use. Models of one family may have several uses,
@@ -54,20 +58,6 @@ const KNOWN: [(&str, ModelKind); 27] = [
 ];
 
 impl ModelKind {
-    /// Returns its name.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Chat => "chat",
-            Self::Completion => "completion",
-            Self::Embedding => "embedding",
-            Self::Image => "image",
-            Self::Moderation => "moderation",
-            Self::Rerank => "rerank",
-            Self::Speech => "speech",
-            Self::Transcription => "transcription",
-        }
-    }
-
     /// Returns the use of a model with a well-known name, if it is not for conversations.
     pub fn of_name(model: &str) -> Option<Self> {
         let name = model.rsplit('/').next().unwrap_or(model);

@@ -8,6 +8,7 @@ use std::borrow::Cow;
 use super::field::Field;
 use super::lazy_text::LazyText;
 use super::schema::{find_member, read_members, string_value};
+use crate::named_enum;
 use crate::wire::json::{Cursor, Kind};
 use crate::wire::starts_with_any_case;
 
@@ -321,31 +322,18 @@ pub(crate) const ENCRYPTED: &str = "reasoning.encrypted_content";
 /// and for calls whose thoughts were not kept.
 pub(crate) const NO_SIGNATURE: &str = "skip_thought_signature_validator";
 
-/// The family of models that signed a thought. Thoughts of one family mean nothing to the other.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Family {
-    /// Claude, wherever it runs.
-    Claude,
-    /// Gemini.
-    Gemini,
-    /// The models that OpenAI serves at Responses.
-    OpenAi,
-    /// The demo, which thinks nothing, but is asked as if it did.
-    Demo,
-}
-
-impl Family {
-    /// Every family.
-    pub const ALL: [Family; 4] = [Family::Claude, Family::Gemini, Family::OpenAi, Family::Demo];
-
-    /// Returns its name.
-    pub fn name(self) -> &'static str {
-        match self {
-            Family::Claude => "claude",
-            Family::Gemini => "gemini",
-            Family::OpenAi => "openai",
-            Family::Demo => "demo",
-        }
+named_enum! {
+    /// The family of models that signed a thought. Thoughts of one family mean nothing to the
+    /// other.
+    pub enum Family {
+        /// Claude, wherever it runs.
+        Claude = "claude",
+        /// Gemini.
+        Gemini = "gemini",
+        /// The models that OpenAI serves at Responses.
+        OpenAi = "openai",
+        /// The demo, which thinks nothing, but is asked as if it did.
+        Demo = "demo",
     }
 }
 
@@ -406,50 +394,24 @@ pub enum Format<'a> {
     },
 }
 
-/// The effort of thinking.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Effort {
-    /// `none`
-    None,
-    /// `minimal`
-    Minimal,
-    /// `low`
-    Low,
-    /// `medium`
-    Medium,
-    /// `high`
-    High,
-    /// `xhigh`
-    Xhigh,
-    /// `max`
-    Max,
+named_enum! {
+    /// A word for how hard to think.
+    #[derive(PartialOrd, Ord)]
+    #[expect(missing_docs, reason = "they are the words themselves")]
+    pub enum Effort: serde::Deserialize, schemars::JsonSchema {
+        // The catalog has no such word: its `thinking_off` is for this.
+        #[serde(skip)]
+        None = "none",
+        Minimal = "minimal",
+        Low = "low",
+        Medium = "medium",
+        High = "high",
+        Xhigh = "xhigh",
+        Max = "max",
+    }
 }
 
 impl Effort {
-    /// All efforts, the least first.
-    pub(crate) const ALL: [Effort; 7] = [
-        Effort::None,
-        Effort::Minimal,
-        Effort::Low,
-        Effort::Medium,
-        Effort::High,
-        Effort::Xhigh,
-        Effort::Max,
-    ];
-
-    /// Returns the word for the effort.
-    pub(crate) fn word(self) -> &'static str {
-        match self {
-            Effort::None => "none",
-            Effort::Minimal => "minimal",
-            Effort::Low => "low",
-            Effort::Medium => "medium",
-            Effort::High => "high",
-            Effort::Xhigh => "xhigh",
-            Effort::Max => "max",
-        }
-    }
-
     /// Returns the number of tokens for the effort. It is a convention, not a fact.
     pub(crate) fn budget(self) -> u64 {
         match self {

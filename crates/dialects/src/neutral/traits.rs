@@ -176,23 +176,27 @@ impl Server {
     };
 }
 
-/// The use of `temperature` and `top_p` that a model allows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Which of `temperature` and `top_p` a model takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "lowercase")]
 pub enum Sampling {
-    /// Either field, or both.
+    /// Both together.
     Both,
-    /// Only one field: `temperature` if the request has both.
+    // If the request has both, it is `temperature`.
+    /// One of the two.
     One,
-    /// Neither field.
+    /// Neither.
     Neither,
 }
 
-/// The way in which a model is asked to think.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// How a request sets a model's thinking.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "lowercase")]
 pub enum Thinking {
-    /// Unknown. The request sets nothing.
+    /// It is not known, and nothing is set.
+    #[serde(skip)]
     Unknown,
-    /// The model does not think.
+    /// It does not think.
     None,
     /// By a number of tokens.
     Budget,

@@ -6,6 +6,8 @@
 //! upstream is not used. Usages of several attempts are not added: of one exchange, one answer
 //! counts, once. Only the answers to the slices of a request count together.
 
+use crate::named_enum;
+
 /// The most tokens of one kind that an answer can have. It is ten times the longest context of any
 /// model. A negative number that was read as one without a sign is larger than this. If a count is
 /// larger, none of the counts that came with it is used.
@@ -104,29 +106,22 @@ impl Units {
     };
 }
 
-/// The source of the counts of a [`Usage`].
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Source {
-    /// There are no counts, because there was no answer.
-    #[default]
-    None,
-    /// The upstream counted.
-    Reported,
-    /// The gateway counted, from bytes. At least one of prompt and completion is an
-    /// [`estimate_tokens`].
-    Estimated,
+named_enum! {
+    /// The source of the counts of a [`Usage`].
+    #[derive(Default)]
+    pub enum Source {
+        /// There are no counts, because there was no answer.
+        #[default]
+        None = "none",
+        /// The upstream counted.
+        Reported = "reported",
+        /// The gateway counted, from bytes. At least one of prompt and completion is an
+        /// [`estimate_tokens`].
+        Estimated = "estimated",
+    }
 }
 
 impl Source {
-    /// Returns the word for logs and metrics.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::None => "none",
-            Self::Reported => "reported",
-            Self::Estimated => "estimated",
-        }
-    }
-
     /// Returns the source with this name. An unknown name is [`Source::Estimated`].
     pub fn of_name(name: &str) -> Source {
         [Self::Reported, Self::None]

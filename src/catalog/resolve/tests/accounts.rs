@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 
 use super::*;
+use crate::catalog::{OnBrokenCall, OnLoss, Reasoning};
 use dialects::Endpoint;
 
 /// Fields that only one dialect has, and what each dialect must have.
@@ -109,7 +110,10 @@ callers: {}
         traits.efforts.nearest(dialects::neutral::Effort::Medium),
         Some(dialects::neutral::Effort::Low)
     );
-    assert!(model.refuse_loss && !model.show_reasoning);
+    assert_eq!(
+        (model.on_loss, model.reasoning),
+        (OnLoss::Refuse, Reasoning::Hide)
+    );
     // A new secret is a new credential: no connection of the old one is used for it.
     let print = |secret: &str| {
         let text = format!(
@@ -298,7 +302,7 @@ callers: {}
             && !traits[1].server.parameters_json_schema
     );
     assert!(traits[2].structured && traits[2].server == dialects::traits::Server::OWN);
-    assert!(model.refuse_broken_calls);
+    assert_eq!(model.on_broken_call, OnBrokenCall::Error);
     check_account(
         "{dialect: openai, key: {env: KEY}, traits: {output_config: false}}",
         &[".traits.output_config: only applies to the dialects anthropic and bedrock"],

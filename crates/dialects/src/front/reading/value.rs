@@ -225,7 +225,7 @@ impl<'c, 'a> Value<'c, 'a> {
         };
         let found = Effort::ALL
             .into_iter()
-            .find(|effort| *effort >= least && effort.word() == word);
+            .find(|effort| *effort >= least && effort.name() == word);
         let less = if least > Effort::None {
             ""
         } else {

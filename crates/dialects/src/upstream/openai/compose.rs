@@ -131,7 +131,7 @@ fn write_effort(options: &Options<'_>, w: &mut Writer, losses: &mut LostFields) 
         losses.add_if(effort != Effort::None, Field::Effort);
         return;
     }
-    w.key("reasoning_effort").text(effort.word());
+    w.key("reasoning_effort").text(effort.name());
 }
 
 /// Writes the first of the texts at which to stop.

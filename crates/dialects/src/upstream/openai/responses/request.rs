@@ -173,7 +173,7 @@ fn write_reasoning(options: &Options<'_>, w: &mut Writer, losses: &mut LostField
         return;
     }
     w.key("reasoning").object(|w| {
-        w.optional("effort", effort.map(Effort::word), Writer::text);
+        w.optional("effort", effort.map(Effort::name), Writer::text);
         if shows {
             w.key("summary").text("auto");
         }
