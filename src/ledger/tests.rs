@@ -248,24 +248,14 @@ fn a_fast_clocks_entries_count_only_now() {
         // After a restart with the right time, or a few seconds less.
         drop(ledger);
         let ledger = folder.open();
-        let limits = limits::Limits {
-            requests_per_minute: Some(1),
-            ..limits::Limits::default()
-        };
+        let limits = limits::Limits::default().with(limits::Kind::RequestsPerMinute, Some(1));
         let begun = |now: u64| {
             let mut tally = limits::tally::Tally::default();
             tally.watch(&limits);
             for past in ledger.past_use(now, None) {
                 assert!(past.used_at <= now, "{past:?}");
-                tally.recall(
-                    past.used_at,
-                    past.dated,
-                    past.requests,
-                    limits::Spent {
-                        tokens: past.tokens,
-                        usd: past.usd,
-                    },
-                );
+                let used = limits::Used::new(past.requests, past.tokens, past.usd);
+                tally.recall(past.used_at, past.dated, used);
             }
             tally.advance(now);
             tally.counts()
@@ -275,8 +265,8 @@ fn a_fast_clocks_entries_count_only_now() {
             (
                 counts.time_ms,
                 counts.minute.len(),
-                counts.day_requests,
-                counts.day_tokens
+                counts.day.requests,
+                counts.day.tokens
             ),
             (now, 1, 2, 30),
             "{ahead}"
@@ -288,7 +278,7 @@ fn a_fast_clocks_entries_count_only_now() {
         ledger.flush();
         let counts = begun(now + 2 * DAY);
         assert_eq!(
-            (counts.day_requests, counts.month_usd),
+            (counts.day.requests, counts.month_usd),
             (0, Usd(4_000)),
             "{ahead}"
         );

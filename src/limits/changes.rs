@@ -5,7 +5,7 @@
 //! reader then sends all that the scope counts. So the list is never longer than the number of
 //! scopes.
 
-use super::{Counts, Scope, Spent};
+use super::{Counts, Scope, Used};
 use crate::base::lock::Lock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -116,8 +116,8 @@ impl Scope {
     }
 
     /// Notes that it is now known what the store already had. Adds `missing`, which was not counted
-    /// here: each entry has a time, a number of requests, and their use.
-    pub fn add_missing(self: &Arc<Scope>, missing: &[(u64, u64, Spent)]) {
+    /// here: each entry has a time and an amount.
+    pub fn add_missing(self: &Arc<Scope>, missing: &[(u64, Used)]) {
         let Shared {
             changes, is_known, ..
         } = &self.shared;
@@ -127,7 +127,7 @@ impl Scope {
         let mut tally = self.tally();
         missing
             .iter()
-            .for_each(|(used_at, requests, spent)| tally.recall(*used_at, None, *requests, *spent));
+            .for_each(|(used_at, used)| tally.recall(*used_at, None, *used));
         drop(tally);
         self.changed();
     }

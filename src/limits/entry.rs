@@ -19,7 +19,7 @@ pub fn enter_request(
 ) -> Result<Option<Entry>, LimitReached> {
     let bounds: Bounds<'_> = bounds
         .iter()
-        .filter(|bound| bound.limits.concurrency.is_some())
+        .filter(|bound| bound.limits.allowed(Kind::Concurrency).is_some())
         .copied()
         .collect();
     if bounds.is_empty() {

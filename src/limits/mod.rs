@@ -23,7 +23,10 @@ pub use entry::{Entry, enter_request};
 pub use registry::{KeyLimits, KeyScopes, LastUsed, Limited, Past, Registry};
 pub use report::scope_report;
 pub use standing::{resets_at, standing_json};
-pub use tally::{Ask, Counts, Kind, LimitsLeft, Moment, Over, Reserved, Room, Spent, WHOLE_LIMIT};
+pub use tally::{
+    Ask, Counts, Kind, LimitsLeft, Measure, Moment, Over, Period, Reserved, Room, Spent, Used,
+    WHOLE_LIMIT,
+};
 
 use crate::base::calendar::{DAY, Month};
 use crate::base::lock::Lock;
@@ -38,20 +41,8 @@ use tally::{Counted, Tally};
 /// months are those of UTC.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct Limits {
-    /// The number of chat completions that may begin within a minute.
-    pub requests_per_minute: Option<u64>,
-    /// The number of chat completions that may begin on a day.
-    pub requests_per_day: Option<u64>,
-    /// The tokens of the chat completions that begin within a minute.
-    pub tokens_per_minute: Option<u64>,
-    /// The tokens of the chat completions that begin on a day.
-    pub tokens_per_day: Option<u64>,
-    /// The number of chat completions that may run at once.
-    pub concurrency: Option<u64>,
-    /// The money that the chat completions of a day may cost.
-    pub usd_per_day: Option<Usd>,
-    /// The money that the chat completions of a month may cost.
-    pub usd_per_month: Option<Usd>,
+    /// The amount that each kind of limit allows, in the order of the kinds.
+    allowed: [Option<u64>; Kind::ALL.len()],
     /// How much of this a request reserves.
     pub reserve: Reserve,
 }
@@ -60,46 +51,69 @@ named_enum! {
     /// How many tokens a request reserves for its answer until it ends.
     #[derive(Default, PartialOrd, Ord)]
     pub enum Reserve: Deserialize, JsonSchema {
-        /// The most that the request asks for, but no more than twice what 99 of 100 answers of the
-        /// model used in the last 30 to 60 minutes, as this gateway saw them. Requests that use more
-        /// may exceed the limit; then it holds the next ones back.
+        /// The most that the request asks for, but no more than twice what 99 of 100 answers of
+        /// the model used in the last 30 to 60 minutes, as this gateway saw them. Requests that use
+        /// more may exceed the limit; then it holds the next ones back.
         #[default]
         Typical = "usual",
-        /// The most that the request asks for. Fewer requests run at once. The limit is not exceeded
-        /// if three things hold: the request or the model sets `max_tokens`, no tool runs at the
-        /// provider's server, and the prompt is not longer than estimated.
+        /// The most that the request asks for. Fewer requests run at once. The limit is not
+        /// exceeded if three things hold: the request or the model sets `max_tokens`, no tool runs
+        /// at the provider's server, and the prompt is not longer than estimated.
         Asked = "asked",
     }
 }
 
 impl Limits {
+    /// Makes limits out of the amount that each kind allows. `None` is no limit.
+    pub fn new(allowed: impl FnMut(Kind) -> Option<u64>, reserve: Reserve) -> Limits {
+        Limits {
+            allowed: Kind::ALL.map(allowed),
+            reserve,
+        }
+    }
+
+    /// Returns the limits with another one of this kind.
+    #[cfg(test)]
+    pub fn with(self, kind: Kind, allowed: Option<u64>) -> Limits {
+        let mut limits = self;
+        limits.allowed[kind as usize] = allowed;
+        limits
+    }
+
+    /// Returns the amount that a kind of limit allows.
+    pub fn allowed(&self, kind: Kind) -> Option<u64> {
+        self.allowed.get(kind as usize).copied().flatten()
+    }
+
+    /// Returns whether one of these kinds is limited.
+    fn has(&self, is_meant: impl Fn(Kind) -> bool) -> bool {
+        let mut kinds = Kind::ALL.into_iter();
+        kinds.any(|kind| is_meant(kind) && self.allowed(kind).is_some())
+    }
+
     /// Returns whether nothing is limited.
     pub fn is_none(&self) -> bool {
-        *self
-            == Limits {
-                reserve: self.reserve,
-                ..Limits::default()
-            }
+        !self.has(|_| true)
     }
 
     /// Returns whether something is limited by the minute.
     pub fn by_minute(&self) -> bool {
-        self.requests_per_minute.is_some() || self.tokens_per_minute.is_some()
+        self.has(|kind| kind.period() == Period::Minute)
     }
 
     /// Returns whether something is limited by the day or the month.
     pub fn by_date(&self) -> bool {
-        self.requests_per_day.is_some() || self.tokens_per_day.is_some() || self.limits_money()
+        self.has(|kind| matches!(kind.period(), Period::Day | Period::Month))
     }
 
     /// Returns whether something is limited of which a request may reserve more than it uses.
     pub fn limits_use(&self) -> bool {
-        self.tokens_per_minute.is_some() || self.tokens_per_day.is_some() || self.limits_money()
+        self.has(|kind| kind.measure() != Measure::Requests)
     }
 
     /// Returns whether money is limited.
     pub fn limits_money(&self) -> bool {
-        self.usd_per_day.is_some() || self.usd_per_month.is_some()
+        self.has(Kind::is_money)
     }
 }
 

@@ -6,7 +6,7 @@
 //! key's model without limits has no scope, and costs nothing.
 
 use super::tally::STEP_BACK;
-use super::{Bound, Bounds, Changes, Level, Limits, Scope, Spent};
+use super::{Bound, Bounds, Changes, Level, Limits, Scope, Used};
 use crate::base::lock::Lock;
 use crate::base::memory::Purse;
 use crate::conf::price::Usd;
@@ -468,15 +468,8 @@ fn seed_scopes(new: &HashMap<Arc<str>, (Arc<Scope>, Limits)>, past: Vec<Past>) {
 impl Scope {
     /// Adds an amount that was used before.
     fn recall(self: &Arc<Scope>, past: &Past) {
-        self.tally().recall(
-            past.used_at,
-            past.dated,
-            past.requests,
-            Spent {
-                tokens: past.tokens,
-                usd: past.usd,
-            },
-        );
+        let used = Used::new(past.requests, past.tokens, past.usd);
+        self.tally().recall(past.used_at, past.dated, used);
         self.lacks(past.used_at, past.unpriced);
         self.changed();
     }

@@ -1,7 +1,10 @@
 //! Writes what callers and operators read about limits: the refusal, the headers that OpenAI's
 //! clients know, and the entries of `/limits`.
 
-use super::{Bound, Counts, Kind, Level, LimitReached, LimitsLeft, Reserve, Room, WHOLE_LIMIT};
+use super::{
+    Bound, Counts, Kind, Level, LimitReached, LimitsLeft, Measure, Period, Reserve, Room,
+    WHOLE_LIMIT,
+};
 use crate::conf::price::Usd;
 use crate::error::{FailureKind, Refusal};
 use serde_json::{Map, Value};
@@ -17,25 +20,21 @@ impl LimitReached {
         let over = &self.over;
         let limit = format_args!("limit of {self}");
         let left = Amount(over.kind, over.limit.saturating_sub(over.used));
-        let asked = match over.kind {
-            Kind::RequestsPerMinute | Kind::RequestsPerDay | Kind::Concurrency => None,
-            Kind::TokensPerMinute | Kind::TokensPerDay => Some(" tokens (prompt and answer)"),
-            Kind::UsdPerDay | Kind::UsdPerMonth => Some(""),
+        let asked = match over.kind.measure() {
+            Measure::Requests => None,
+            Measure::Tokens => Some(" tokens (prompt and answer)"),
+            Measure::Usd => Some(""),
         };
         let asked = asked.map(|unit| format!("{}{unit}", Amount(over.kind, over.asked)));
         // The message says whole seconds, as the header does.
         let wait = over.wait.map(|wait| {
             Duration::from_secs(wait.as_secs() + u64::from(wait.subsec_nanos() > 0)).max(SECOND)
         });
-        let wait = match over.kind {
+        let wait = match over.kind.period() {
             // The wait is longer than a minute only if a gateway's clock is behind. It is cut, so
             // that clients do not give up.
-            Kind::RequestsPerMinute | Kind::TokensPerMinute => wait.map(|wait| wait.min(MINUTE)),
-            Kind::RequestsPerDay
-            | Kind::TokensPerDay
-            | Kind::Concurrency
-            | Kind::UsdPerDay
-            | Kind::UsdPerMonth => wait,
+            Period::Minute => wait.map(|wait| wait.min(MINUTE)),
+            Period::Day | Period::Month | Period::Present => wait,
         };
         let message = match (wait, asked) {
             (Some(wait), Some(asked)) if over.estimated => {
@@ -82,19 +81,19 @@ impl LimitReached {
 impl Display for LimitReached {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let over = &self.over;
-        let noun = match (over.kind, over.limit) {
-            (Kind::RequestsPerMinute, 1) => "request per minute",
-            (Kind::RequestsPerMinute, _) => "requests per minute",
-            (Kind::RequestsPerDay, 1) => "request per day",
-            (Kind::RequestsPerDay, _) => "requests per day",
-            (Kind::TokensPerMinute, _) => "tokens per minute",
-            (Kind::TokensPerDay, _) => "tokens per day",
-            (Kind::Concurrency, 1) => "request at once",
-            (Kind::Concurrency, _) => "requests at once",
-            (Kind::UsdPerDay, _) => "per day",
-            (Kind::UsdPerMonth, _) => "per month",
+        let noun = match (over.kind.measure(), over.limit) {
+            (Measure::Requests, 1) => "request ",
+            (Measure::Requests, _) => "requests ",
+            (Measure::Tokens, _) => "tokens ",
+            (Measure::Usd, _) => "",
         };
-        write!(f, "{} {noun} of ", Amount(over.kind, over.limit))?;
+        let period = match over.kind.period() {
+            Period::Minute => "per minute",
+            Period::Day => "per day",
+            Period::Month => "per month",
+            Period::Present => "at once",
+        };
+        write!(f, "{} {noun}{period} of ", Amount(over.kind, over.limit))?;
         match (self.level, self.name.split_once(' ')) {
             (Level::Caller, _) => write!(f, "caller {}", self.name)?,
             // The name has the key and the model.
@@ -204,14 +203,14 @@ impl Bound<'_> {
 impl Counts {
     /// Returns what is used of a limit of this kind.
     fn used(&self, kind: Kind) -> u64 {
-        match kind {
-            Kind::RequestsPerMinute => sum(self.minute.iter().map(|(_, requests, _)| *requests)),
-            Kind::RequestsPerDay => self.day_requests,
-            Kind::TokensPerMinute => sum(self.minute.iter().map(|(_, _, tokens)| *tokens)),
-            Kind::TokensPerDay => self.day_tokens,
-            Kind::Concurrency => self.places.saturating_add(self.entering),
-            Kind::UsdPerDay => self.day_usd.0,
-            Kind::UsdPerMonth => self.month_usd.0,
+        match kind.period() {
+            Period::Minute => {
+                let amounts = self.minute.iter();
+                sum(amounts.map(|(_, used)| used.amount(kind.measure())))
+            }
+            Period::Day => self.day.amount(kind.measure()),
+            Period::Month => self.month_usd.0,
+            Period::Present => self.places.saturating_add(self.entering),
         }
     }
 }

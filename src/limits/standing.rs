@@ -1,6 +1,6 @@
 //! How a limit stands, for the caller that it limits.
 
-use super::{Bound, Counts, Kind, Level};
+use super::{Bound, Counts, Kind, Level, Measure, Period};
 use crate::base::calendar::{DAY, Month, day_of, format_time, start_of};
 use serde_json::{Map, Value, json};
 
@@ -56,22 +56,19 @@ fn limit_json(kind: Kind, used: u64, limit: u64, counts: &Counts, now_ms: u64) -
 /// Returns the time at which all of a limit is free again, if that is known, in milliseconds of
 /// Unix time. Of a limit by the minute of which nothing is used, it is not known.
 pub fn resets_at(kind: Kind, counts: &Counts, now_ms: u64) -> Option<u64> {
-    match kind {
-        Kind::RequestsPerMinute => end_of_minute(counts, |(_, requests, _)| *requests > 0),
-        Kind::TokensPerMinute => end_of_minute(counts, |(.., tokens)| *tokens > 0),
-        Kind::RequestsPerDay | Kind::TokensPerDay | Kind::UsdPerDay => {
-            Some(start_of(day_of(now_ms) + 1))
-        }
-        Kind::UsdPerMonth => Some(start_of(Month::containing(now_ms / DAY).next)),
-        Kind::Concurrency => None,
+    match kind.period() {
+        Period::Minute => end_of_minute(counts, kind.measure()),
+        Period::Day => Some(start_of(day_of(now_ms) + 1)),
+        Period::Month => Some(start_of(Month::containing(now_ms / DAY).next)),
+        Period::Present => None,
     }
 }
 
 /// Returns when the newest second that counts leaves the minute: it is the last one to leave.
-fn end_of_minute(counts: &Counts, has: fn(&(u64, u64, u64)) -> bool) -> Option<u64> {
-    let seconds = counts.minute.iter().filter(|second| has(second));
-    let newest = seconds.map(|(second, ..)| *second).max();
-    newest.map(|second| second.saturating_mul(1_000).saturating_add(MINUTE))
+fn end_of_minute(counts: &Counts, measure: Measure) -> Option<u64> {
+    let mut seconds = counts.minute.iter().rev();
+    let newest = seconds.find(|(_, used)| used.amount(measure) > 0);
+    newest.map(|(second, _)| second.saturating_mul(1_000).saturating_add(MINUTE))
 }
 
 #[cfg(test)]
@@ -85,13 +82,11 @@ mod tests {
     const NOW: u64 = 1_793_620_800_000; // 2026-11-02T12:00:00Z
 
     fn limits() -> Limits {
-        Limits {
-            requests_per_minute: Some(3),
-            tokens_per_day: Some(100),
-            concurrency: Some(2),
-            usd_per_month: Some(Usd(5_000_000_000)),
-            ..Limits::default()
-        }
+        Limits::default()
+            .with(Kind::RequestsPerMinute, Some(3))
+            .with(Kind::TokensPerDay, Some(100))
+            .with(Kind::Concurrency, Some(2))
+            .with(Kind::UsdPerMonth, Some(5_000_000_000))
     }
 
     #[test]
@@ -137,10 +132,7 @@ mod tests {
             "{told}"
         );
         held.undo();
-        let only = Limits {
-            usd_per_day: Some(Usd(1)),
-            ..Limits::default()
-        };
+        let only = Limits::default().with(Kind::UsdPerDay, Some(1));
         assert_eq!(
             standing_json(
                 &Bound {

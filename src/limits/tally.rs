@@ -16,11 +16,11 @@ mod minute;
 use super::Limits;
 use crate::base::calendar::{DAY, Month};
 use crate::conf::price::Usd;
-use dates::{Dates, Sums};
-pub use kind::{Kind, WHOLE_LIMIT};
+use dates::Dates;
+pub use kind::{Kind, Measure, Period, WHOLE_LIMIT};
 use left::tighter_room;
 pub use left::{LimitsLeft, Room};
-use minute::{Count, Minute};
+use minute::Minute;
 use std::time::Duration;
 
 /// The most that an exchange is expected to use, besides one request and one slot.
@@ -53,6 +53,37 @@ pub struct Spent {
     pub tokens: u64,
     /// The cost of the tokens.
     pub usd: Usd,
+}
+
+/// An amount that was used of each measure.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Used {
+    /// The number of requests.
+    pub requests: u64,
+    /// The tokens of the prompts and the answers.
+    pub tokens: u64,
+    /// The cost of the tokens.
+    pub usd: Usd,
+}
+
+impl Used {
+    /// Makes the amount that this number of requests used together.
+    pub const fn new(requests: u64, tokens: u64, usd: Usd) -> Used {
+        Used {
+            requests,
+            tokens,
+            usd,
+        }
+    }
+
+    /// Returns the amount of this measure.
+    pub const fn amount(self, measure: Measure) -> u64 {
+        match measure {
+            Measure::Requests => self.requests,
+            Measure::Tokens => self.tokens,
+            Measure::Usd => self.usd.0,
+        }
+    }
 }
 
 /// The answer of a limit that has no room for an ask.
@@ -116,13 +147,9 @@ pub struct Counts {
     pub moment: Moment,
     /// The seconds of the last minute, each with its requests and tokens, oldest first. Empty if
     /// nothing is limited by the minute.
-    pub minute: Vec<(u64, u64, u64)>,
-    /// The requests of the day.
-    pub day_requests: u64,
-    /// The tokens of the day.
-    pub day_tokens: u64,
-    /// The money of the day.
-    pub day_usd: Usd,
+    pub minute: Vec<(u64, Used)>,
+    /// The amount that was used on the day.
+    pub day: Used,
     /// The money of the month.
     pub month_usd: Usd,
     /// The requests that run.
@@ -248,25 +275,7 @@ impl Tally {
     pub(super) fn take_at(&mut self, ask: Ask, admitted_at: u64) -> Counted {
         let admitted_at = admitted_at.min(self.now);
         self.places = self.places.saturating_add(1);
-        if let Some(minute) = &mut self.minute {
-            minute.replace_count(
-                second_of(self.now),
-                second_of(admitted_at),
-                Count::default(),
-                Count {
-                    requests: 1,
-                    tokens: ask.tokens,
-                },
-            );
-        }
-        self.dates.add(
-            admitted_at / DAY,
-            Sums {
-                requests: 1,
-                tokens: ask.tokens.into(),
-                usd: ask.usd.0.into(),
-            },
-        );
+        self.add(admitted_at, None, Used::new(1, ask.tokens, ask.usd));
         self.reserve(admitted_at / DAY, ask.tokens, ask.usd, u128::saturating_add);
         Counted {
             admitted_at,
@@ -280,51 +289,31 @@ impl Tally {
     /// back for them before.
     pub(super) fn settle(&mut self, entry: Counted, ask: Ask, spent: Spent) {
         self.places = self.places.saturating_sub(1);
-        let amount = |tokens, usd| Amount::new(0, tokens, usd);
-        self.replace(
-            entry,
-            amount(ask.tokens, ask.usd),
-            amount(spent.tokens, spent.usd),
-        );
+        let asked = Used::new(0, ask.tokens, ask.usd);
+        self.replace(entry, asked, Used::new(0, spent.tokens, spent.usd));
     }
 
     /// Takes the ask back, as if it had never been counted.
     pub(super) fn undo(&mut self, entry: Counted, ask: Ask) {
         self.places = self.places.saturating_sub(1);
-        let asked = Amount::new(1, ask.tokens, ask.usd);
-        self.replace(entry, asked, Amount::default());
+        self.replace(entry, Used::new(1, ask.tokens, ask.usd), Used::default());
     }
 
-    fn replace(&mut self, entry: Counted, before: Amount, after: Amount) {
+    fn replace(&mut self, entry: Counted, before: Used, after: Used) {
         // If the clock was set back since then, the counted seconds were moved with it.
         let then = second_of(entry.admitted_at).checked_sub(self.back.saturating_sub(entry.back));
-        let (old, by) = (before.count, after.count);
-        let (now, beyond) = (second_of(self.now), by.tokens.saturating_sub(old.tokens));
+        let now = second_of(self.now);
+        let beyond = after.tokens.saturating_sub(before.tokens);
         if let Some(minute) = self.minute.as_mut().filter(|_| entry.by_second) {
             if let Some(then) = then {
-                minute.replace_count(
-                    now,
-                    then,
-                    old,
-                    Count {
-                        tokens: by.tokens - beyond,
-                        ..by
-                    },
-                );
+                let tokens = after.tokens - beyond;
+                minute.replace_count(now, then, before, Used { tokens, ..after });
             }
-            minute.replace_count(
-                now,
-                now,
-                Count::default(),
-                Count {
-                    requests: 0,
-                    tokens: beyond,
-                },
-            );
+            minute.add(now, now, Used::new(0, beyond, Usd::ZERO));
         }
         let day = entry.admitted_at / DAY;
-        self.dates.replace(day, before.sums(), after.sums());
-        self.reserve(day, old.tokens, before.usd, u128::saturating_sub);
+        self.dates.replace(day, before.into(), after.into());
+        self.reserve(day, before.tokens, before.usd, u128::saturating_sub);
     }
 
     /// Changes the reserved amounts of a day and its month, if they are the present ones.
@@ -365,24 +354,12 @@ impl Tally {
         tally.advance(counts.time_ms);
         tally.advance(newest.saturating_mul(SECOND));
         let mut minute = Minute::default();
-        for (second, requests, tokens) in &counts.minute {
-            minute.replace_count(
-                newest,
-                *second,
-                Count::default(),
-                Count {
-                    requests: *requests,
-                    tokens: *tokens,
-                },
-            );
+        for (second, used) in &counts.minute {
+            minute.add(newest, *second, *used);
         }
         tally.minute = Some(Box::new(minute));
-        let sums = Sums {
-            requests: counts.day_requests,
-            tokens: counts.day_tokens.into(),
-            usd: counts.day_usd.0.into(),
-        };
-        tally.dates = Dates::from_day(tally.now / DAY, sums, counts.month_usd.0.into());
+        let month_usd = counts.month_usd.0.into();
+        tally.dates = Dates::from_day(tally.now / DAY, counts.day.into(), month_usd);
         tally.places = counts.places;
         tally
     }
@@ -390,29 +367,21 @@ impl Tally {
     /// Adds an amount that was used before, and never later than now. The calls may come in any
     /// order: the youngest amount sets the tally's time. `dated` is the day of the use if a clock
     /// that was ahead gave it: then the amount also counts for the day or month of `at`.
-    pub fn recall(&mut self, used_at: u64, dated: Option<u64>, requests: u64, spent: Spent) {
+    pub fn recall(&mut self, used_at: u64, dated: Option<u64>, used: Used) {
         if used_at > self.now {
             self.advance(used_at);
         }
+        self.add(used_at, dated, used);
+    }
+
+    /// Counts what was used at a time that is not later than the tally's time.
+    fn add(&mut self, used_at: u64, dated: Option<u64>, used: Used) {
         if let Some(minute) = &mut self.minute {
-            minute.replace_count(
-                second_of(self.now),
-                second_of(used_at),
-                Count::default(),
-                Count {
-                    requests,
-                    tokens: spent.tokens,
-                },
-            );
+            minute.add(second_of(self.now), second_of(used_at), used);
         }
-        let sums = Sums {
-            requests,
-            tokens: spent.tokens.into(),
-            usd: spent.usd.0.into(),
-        };
         match dated {
-            Some(day) => self.dates.add_ahead(day, used_at / DAY, sums),
-            None => self.dates.add(used_at / DAY, sums),
+            Some(day) => self.dates.add_ahead(day, used_at / DAY, used.into()),
+            None => self.dates.add(used_at / DAY, used.into()),
         }
     }
 
@@ -474,19 +443,16 @@ impl Tally {
     /// Returns all present counts.
     pub fn counts(&self) -> Counts {
         let seconds = minute::counted_seconds(second_of(self.now));
-        let of_day = self.dates.of_day();
         let minute = seconds.filter_map(|second| {
             let count = self.minute.as_ref()?.count_in(second);
-            (count != Count::default()).then_some((second, count.requests, count.tokens))
+            (count != Used::default()).then_some((second, count))
         });
         Counts {
             time_ms: self.now,
             moment: self.moment(),
             minute: minute.collect(),
-            day_requests: of_day.requests,
-            day_tokens: clamp_sum(of_day.tokens),
-            day_usd: Usd(clamp_sum(of_day.usd)),
-            month_usd: Usd(clamp_sum(self.dates.of_month())),
+            day: self.dates.of_day().clamped(),
+            month_usd: Usd(clamp_sum(self.dates.of_month().usd)),
             places: self.places,
             entering: self.entering,
             reserved: {
@@ -501,18 +467,13 @@ impl Tally {
     }
 
     fn used(&self, kind: Kind) -> u128 {
-        match kind {
-            Kind::RequestsPerMinute => self
-                .minute
-                .as_ref()
-                .map_or(0, |minute| minute.requests.into()),
-            Kind::RequestsPerDay => self.dates.of_day().requests.into(),
-            Kind::TokensPerMinute => self.minute.as_ref().map_or(0, |minute| minute.tokens),
-            Kind::TokensPerDay => self.dates.of_day().tokens,
-            Kind::Concurrency => self.places.into(),
-            Kind::UsdPerDay => self.dates.of_day().usd,
-            Kind::UsdPerMonth => self.dates.of_month(),
-        }
+        let sums = match kind.period() {
+            Period::Minute => self.minute.as_ref().map(|minute| minute.sums()),
+            Period::Day => Some(self.dates.of_day()),
+            Period::Month => Some(self.dates.of_month()),
+            Period::Present => return self.places.into(),
+        };
+        sums.map_or(0, |sums| sums.amount(kind.measure()))
     }
 
     /// Returns the time from `now` until `excess` of what is used is free. `now` may be behind the
@@ -520,47 +481,18 @@ impl Tally {
     fn wait(&self, kind: Kind, excess: u128, now: u64) -> Duration {
         let (minute, now_second) = (self.minute.as_ref(), second_of(self.now));
         let used = self.used(kind);
-        let free = match kind {
-            Kind::RequestsPerMinute => minute::freed_second(now_second, used, excess, |second| {
-                minute.map_or(0, |minute| minute.count_in(second).requests)
+        let free = match kind.period() {
+            Period::Minute => minute::freed_second(now_second, used, excess, |second| {
+                let count = minute.map(|minute| minute.count_in(second));
+                count.map_or(0, |count| count.amount(kind.measure()))
             })
             .saturating_mul(SECOND),
-            Kind::TokensPerMinute => minute::freed_second(now_second, used, excess, |second| {
-                minute.map_or(0, |minute| minute.count_in(second).tokens)
-            })
-            .saturating_mul(SECOND),
-            Kind::RequestsPerDay | Kind::TokensPerDay | Kind::UsdPerDay => {
-                (self.dates.day() + 1).saturating_mul(DAY)
-            }
-            Kind::UsdPerMonth => self.dates.month.next.saturating_mul(DAY),
+            Period::Day => (self.dates.day() + 1).saturating_mul(DAY),
+            Period::Month => self.dates.month.next.saturating_mul(DAY),
             // The end of a running request is unknown.
-            Kind::Concurrency => return PLACE_AGAIN,
+            Period::Present => return PLACE_AGAIN,
         };
         Duration::from_millis(free.saturating_sub(now))
-    }
-}
-
-/// An amount that an entry counts.
-#[derive(Clone, Copy, Default)]
-struct Amount {
-    count: Count,
-    usd: Usd,
-}
-
-impl Amount {
-    fn new(requests: u64, tokens: u64, usd: Usd) -> Amount {
-        Amount {
-            count: Count { requests, tokens },
-            usd,
-        }
-    }
-
-    fn sums(self) -> Sums {
-        Sums {
-            requests: self.count.requests,
-            tokens: self.count.tokens.into(),
-            usd: self.usd.0.into(),
-        }
     }
 }
 

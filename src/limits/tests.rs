@@ -24,17 +24,7 @@ fn bounds<'a>(limits: &'a [Limits; 3], scopes: &'a [Arc<Scope>; 3]) -> Bounds<'a
 }
 
 fn one_of(kind: Kind) -> Limits {
-    let mut limits = Limits::default();
-    match kind {
-        Kind::RequestsPerMinute => limits.requests_per_minute = Some(1),
-        Kind::RequestsPerDay => limits.requests_per_day = Some(1),
-        Kind::TokensPerMinute => limits.tokens_per_minute = Some(1),
-        Kind::TokensPerDay => limits.tokens_per_day = Some(1),
-        Kind::Concurrency => limits.concurrency = Some(1),
-        Kind::UsdPerDay => limits.usd_per_day = Some(Usd(1)),
-        Kind::UsdPerMonth => limits.usd_per_month = Some(Usd(1)),
-    }
-    limits
+    Limits::default().with(kind, Some(1))
 }
 
 const ONE: Ask = Ask::exact(1, Usd(1));
@@ -43,10 +33,7 @@ const ONE: Ask = Ask::exact(1, Usd(1));
 fn of_two_hundred_threads_one_passes_a_limit() {
     for kind in Kind::ALL {
         for level in 0..3 {
-            let mut limits = [Limits {
-                requests_per_day: Some(1_000),
-                ..Limits::default()
-            }; 3];
+            let mut limits = [Limits::default().with(Kind::RequestsPerDay, Some(1_000)); 3];
             limits[level] = one_of(kind);
             let scopes = scopes();
             let bounds = bounds(&limits, &scopes);
@@ -70,9 +57,9 @@ fn of_two_hundred_threads_one_passes_a_limit() {
                 assert_eq!(
                     (
                         counts.places,
-                        counts.day_requests,
-                        counts.day_tokens,
-                        counts.day_usd
+                        counts.day.requests,
+                        counts.day.tokens,
+                        counts.day.usd
                     ),
                     (0, 1, 0, Usd(0))
                 );
@@ -108,11 +95,9 @@ fn threads_over_shared_callers_never_block_or_lose() {
     let callers: Vec<Arc<Scope>> = (0..2).map(|_| scope(Level::Caller)).collect();
     let keys: Vec<Arc<Scope>> = (0..4).map(|_| scope(Level::Key)).collect();
     let models: Vec<Arc<Scope>> = (0..4).map(|_| scope(Level::KeyModel)).collect();
-    let limits = Limits {
-        concurrency: Some(3),
-        tokens_per_day: Some(40_000),
-        ..Limits::default()
-    };
+    let limits = Limits::default()
+        .with(Kind::Concurrency, Some(3))
+        .with(Kind::TokensPerDay, Some(40_000));
     let spent = AtomicUsize::new(0);
     std::thread::scope(|threads| {
         for thread in 0..8usize {
@@ -151,7 +136,7 @@ fn threads_over_shared_callers_never_block_or_lose() {
     for level in [&callers, &keys, &models] {
         let tokens: u64 = level
             .iter()
-            .map(|scope| scope.own_counts(NOW).day_tokens)
+            .map(|scope| scope.own_counts(NOW).day.tokens)
             .sum();
         assert_eq!(
             (
@@ -169,12 +154,10 @@ fn threads_over_shared_callers_never_block_or_lose() {
 
 #[test]
 fn a_reservation_is_settled_once_or_released() {
-    let limits = [Limits {
-        tokens_per_day: Some(100),
-        usd_per_day: Some(Usd(100)),
-        concurrency: Some(2),
-        ..Limits::default()
-    }; 3];
+    let limits = [Limits::default()
+        .with(Kind::TokensPerDay, Some(100))
+        .with(Kind::UsdPerDay, Some(100))
+        .with(Kind::Concurrency, Some(2)); 3];
     let scopes = scopes();
     let bounds = bounds(&limits, &scopes);
     let ask = Ask::exact(60, Usd(50));
@@ -211,7 +194,7 @@ fn a_reservation_is_settled_once_or_released() {
         LimitsLeft::default(),
         &[],
     );
-    assert_eq!(scopes[2].own_counts(NOW).day_tokens, 1_007);
+    assert_eq!(scopes[2].own_counts(NOW).day.tokens, 1_007);
     unchecked.settle(
         Spent {
             tokens: 200,
@@ -223,11 +206,11 @@ fn a_reservation_is_settled_once_or_released() {
         let counts = scope.own_counts(NOW);
         assert_eq!(
             (
-                counts.day_tokens,
-                counts.day_usd,
+                counts.day.tokens,
+                counts.day.usd,
                 counts.month_usd,
                 counts.places,
-                counts.day_requests
+                counts.day.requests
             ),
             (207, Usd(3), Usd(3), 0, 3)
         );
@@ -243,11 +226,9 @@ fn a_reservation_is_settled_once_or_released() {
 
 #[test]
 fn an_end_after_midnight_counts_for_its_beginning() {
-    let limits = [Limits {
-        tokens_per_day: Some(100),
-        usd_per_month: Some(Usd(100)),
-        ..Limits::default()
-    }; 3];
+    let limits = [Limits::default()
+        .with(Kind::TokensPerDay, Some(100))
+        .with(Kind::UsdPerMonth, Some(100)); 3];
     let scopes = scopes();
     let bounds = bounds(&limits, &scopes);
     let midnight = (NOW / 86_400_000 + 1) * 86_400_000;
@@ -270,17 +251,14 @@ fn an_end_after_midnight_counts_for_its_beginning() {
     );
     let counts = scopes[0].own_counts(midnight);
     assert_eq!(
-        (counts.day_tokens, counts.day_usd, counts.month_usd),
+        (counts.day.tokens, counts.day.usd, counts.month_usd),
         (30, Usd(30), Usd(50))
     );
 }
 
 #[test]
 fn overuse_holds_back_those_after_its_end() {
-    let limits = [Limits {
-        tokens_per_minute: Some(100),
-        ..Limits::default()
-    }; 3];
+    let limits = [Limits::default().with(Kind::TokensPerMinute, Some(100)); 3];
     let scopes = scopes();
     let bounds = bounds(&limits, &scopes);
     let (long, short) = (
@@ -305,7 +283,7 @@ fn overuse_holds_back_those_after_its_end() {
     assert!((59_000..=60_000).contains(&wait), "{wait}");
     let counts = scopes[0].own_counts(end);
     assert_eq!(
-        (counts.day_tokens, counts.day_requests, counts.places),
+        (counts.day.tokens, counts.day.requests, counts.places),
         (130, 1, 0)
     );
     let later = take_reservation(&bounds, short, end + wait, 1).unwrap();
@@ -321,7 +299,7 @@ fn overuse_holds_back_those_after_its_end() {
             .own_counts(end + wait)
             .minute
             .iter()
-            .map(|(.., tokens)| tokens)
+            .map(|(_, used)| used.tokens)
             .sum::<u64>(),
         20
     );
@@ -330,20 +308,13 @@ fn overuse_holds_back_those_after_its_end() {
 #[test]
 fn the_tightest_of_all_levels_is_told_of() {
     let limits = [
-        Limits {
-            requests_per_minute: Some(10),
-            tokens_per_day: Some(1_000),
-            ..Limits::default()
-        },
-        Limits {
-            requests_per_day: Some(3),
-            ..Limits::default()
-        },
-        Limits {
-            tokens_per_minute: Some(1_000),
-            usd_per_day: Some(Usd(5)),
-            ..Limits::default()
-        },
+        Limits::default()
+            .with(Kind::RequestsPerMinute, Some(10))
+            .with(Kind::TokensPerDay, Some(1_000)),
+        Limits::default().with(Kind::RequestsPerDay, Some(3)),
+        Limits::default()
+            .with(Kind::TokensPerMinute, Some(1_000))
+            .with(Kind::UsdPerDay, Some(5)),
     ];
     let scopes = scopes();
     let bounds = bounds(&limits, &scopes);
@@ -396,14 +367,8 @@ fn the_tightest_of_all_levels_is_told_of() {
 #[test]
 fn one_keys_clock_ahead_takes_nothing_from_another() {
     let limits = [
-        Limits {
-            requests_per_day: Some(100),
-            ..Limits::default()
-        },
-        Limits {
-            requests_per_minute: Some(1),
-            ..Limits::default()
-        },
+        Limits::default().with(Kind::RequestsPerDay, Some(100)),
+        Limits::default().with(Kind::RequestsPerMinute, Some(1)),
     ];
     let caller = scope(Level::Caller);
     let keys = [scope(Level::Key), scope(Level::Key)];
@@ -448,7 +413,7 @@ proptest! {
         most in (1u64..9, 1u64..60),
         steps in prop::collection::vec((0u64..20_000, 0u64..40, any::<bool>()), 1..60),
     ) {
-        let limits = Limits { requests_per_minute: Some(most.0), tokens_per_minute: Some(most.1), ..Limits::default() };
+        let limits = Limits::default().with(Kind::RequestsPerMinute, Some(most.0)).with(Kind::TokensPerMinute, Some(most.1));
         let scope = scope(Level::Key);
         let mut now = NOW + 137;
         for (wait, tokens, estimated) in steps {
@@ -472,13 +437,7 @@ proptest! {
         most in prop::array::uniform3((prop::option::of(1u64..9), prop::option::of(1u64..60), prop::option::of(1u64..9), prop::option::of(1u64..60))),
         steps in prop::collection::vec((0u64..30_000, 0u64..20, 0u64..20, any::<bool>()), 1..60),
     ) {
-        let limits = most.map(|(requests, tokens, concurrency, usd)| Limits {
-            requests_per_minute: requests,
-            tokens_per_minute: tokens,
-            concurrency,
-            usd_per_day: usd.map(Usd),
-            ..Limits::default()
-        });
+        let limits = most.map(|(requests, tokens, concurrency, usd)| Limits::default().with(Kind::RequestsPerMinute, requests).with(Kind::TokensPerMinute, tokens).with(Kind::Concurrency, concurrency).with(Kind::UsdPerDay, usd));
         let scopes = scopes();
         let bounds = bounds(&limits, &scopes);
         bounds.iter().for_each(|bound| bound.scope.tally().watch(bound.limits));
@@ -540,20 +499,11 @@ fn unknown_costs_are_told_beside_the_months_sums() {
         )["unpriced_requests"]
             .as_u64()
     };
-    let money = Limits {
-        usd_per_month: Some(Usd(5)),
-        ..Limits::default()
-    };
+    let money = Limits::default().with(Kind::UsdPerMonth, Some(5));
     assert_eq!(told(money, now), Some(3));
     assert_eq!(told(money, now + 31 * DAY), None, "another month");
     assert_eq!(
-        told(
-            Limits {
-                requests_per_day: Some(5),
-                ..Limits::default()
-            },
-            now
-        ),
+        told(Limits::default().with(Kind::RequestsPerDay, Some(5)), now),
         None,
         "no sum of money"
     );

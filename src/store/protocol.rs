@@ -8,7 +8,7 @@
 use crate::base::calendar::start_of;
 use crate::conf::price::Usd;
 use crate::limits::tally::Tally;
-use crate::limits::{Ask, Counts, Kind, Level, Limits, Moment, Spent, WHOLE_LIMIT};
+use crate::limits::{Ask, Counts, Kind, Level, Limits, Moment, Used, WHOLE_LIMIT};
 use redis::Value;
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -30,9 +30,9 @@ pub(super) fn scope_key(prefix: &str, level: Level, name: &str) -> String {
 pub(super) fn own_part(counts: &Counts) -> String {
     let mut numbers = vec![
         counts.moment.day,
-        counts.day_requests,
-        counts.day_tokens,
-        counts.day_usd.0,
+        counts.day.requests,
+        counts.day.tokens,
+        counts.day.usd.0,
         counts.moment.month,
         counts.month_usd.0,
         counts.places,
@@ -44,7 +44,7 @@ pub(super) fn own_part(counts: &Counts) -> String {
         counts
             .minute
             .iter()
-            .flat_map(|(second, requests, tokens)| [*second, *requests, *tokens]),
+            .flat_map(|(second, used)| [*second, used.requests, used.tokens]),
     );
     numbers
         .iter_mut()
@@ -111,15 +111,13 @@ pub(super) fn read_totals(value: &Value, moment: Moment, now_ms: u64) -> Option<
 pub(super) fn read_earlier_part(value: &Value) -> Option<Counts> {
     match read_numbers(value)?.as_slice() {
         [1] => Some(Counts::default()),
-        [1, day, day_requests, day_tokens, day_usd, month, month_usd] => Some(Counts {
+        [1, day, requests, tokens, usd, month, month_usd] => Some(Counts {
             moment: Moment {
                 second: 0,
                 day: *day,
                 month: *month,
             },
-            day_requests: *day_requests,
-            day_tokens: *day_tokens,
-            day_usd: Usd(*day_usd),
+            day: Used::new(*requests, *tokens, Usd(*usd)),
             month_usd: Usd(*month_usd),
             ..Counts::default()
         }),
@@ -129,59 +127,42 @@ pub(super) fn read_earlier_part(value: &Value) -> Option<Counts> {
 
 /// Lists the part of earlier counts that still counts and is missing in the counts with which the
 /// next process began: the ledger of a process that was killed may lack the last rows. Each entry
-/// has a time, a number of requests, and their use.
-pub(super) fn missing_parts(
-    earlier: &Counts,
-    began: &Counts,
-    now: Moment,
-) -> Vec<(u64, u64, Spent)> {
+/// has a time and an amount.
+pub(super) fn missing_parts(earlier: &Counts, began: &Counts, now: Moment) -> Vec<(u64, Used)> {
     let mut missing = Vec::new();
-    let mut usd_of_day = 0;
+    let mut today = Used::default();
     if earlier.moment.day == now.day {
-        let (requests, tokens, usd) = match began.moment.day == now.day {
-            true => (began.day_requests, began.day_tokens, began.day_usd.0),
-            false => (0, 0, 0),
+        let known = match began.moment.day == now.day {
+            true => began.day,
+            false => Used::default(),
         };
-        usd_of_day = earlier.day_usd.0.saturating_sub(usd);
-        let spent = Spent {
-            tokens: earlier.day_tokens.saturating_sub(tokens),
-            usd: Usd(usd_of_day),
-        };
-        missing.push((
-            start_of(now.day),
-            earlier.day_requests.saturating_sub(requests),
-            spent,
-        ));
+        today = Used::new(
+            earlier.day.requests.saturating_sub(known.requests),
+            earlier.day.tokens.saturating_sub(known.tokens),
+            Usd(earlier.day.usd.0.saturating_sub(known.usd.0)),
+        );
+        missing.push((start_of(now.day), today));
     }
     // On the first day of a month, the month's sum is that day's sum.
     if earlier.moment.month == now.month && now.month != now.day {
-        let usd = if began.moment.month == now.month {
-            began.month_usd.0
-        } else {
-            0
+        let known = match began.moment.month == now.month {
+            true => began.month_usd.0,
+            false => 0,
         };
-        let usd = earlier
-            .month_usd
-            .0
-            .saturating_sub(usd)
-            .saturating_sub(usd_of_day);
-        missing.push((
-            start_of(now.month),
-            0,
-            Spent {
-                tokens: 0,
-                usd: Usd(usd),
-            },
-        ));
+        let usd = earlier.month_usd.0.saturating_sub(known);
+        let before_today = Used::new(0, 0, Usd(usd.saturating_sub(today.usd.0)));
+        missing.push((start_of(now.month), before_today));
     }
-    missing.retain(|(_, requests, spent)| *requests > 0 || *spent != Spent::default());
+    missing.retain(|(_, used)| *used != Used::default());
     missing
 }
 
 /// Returns whether nothing is counted.
 pub(super) fn is_nothing(counts: &Counts) -> bool {
-    let day = counts.day_requests == 0 && counts.day_tokens == 0 && counts.day_usd == Usd(0);
-    day && counts.month_usd == Usd(0) && counts.places == 0 && counts.minute.is_empty()
+    counts.day == Used::default()
+        && counts.month_usd == Usd(0)
+        && counts.places == 0
+        && counts.minute.is_empty()
 }
 
 /// The script's answer to an [`admission_json`], with what all gateways together had used of each
@@ -235,26 +216,16 @@ pub(super) fn read_admission(value: &Value) -> Option<AdmissionAnswer> {
 
 fn read_counts(value: &Value) -> Option<Counts> {
     let numbers = read_numbers(value)?;
-    let [
-        places,
-        day_requests,
-        day_tokens,
-        day_usd,
-        month_usd,
-        minute @ ..,
-    ] = numbers.as_slice()
-    else {
+    let [places, requests, tokens, usd, month_usd, minute @ ..] = numbers.as_slice() else {
         return None;
     };
     let (minute, _) = minute.as_chunks();
     let minute = minute
         .iter()
-        .map(|[second, requests, tokens]| (*second, *requests, *tokens));
+        .map(|[second, requests, tokens]| (*second, Used::new(*requests, *tokens, Usd(0))));
     Some(Counts {
         places: *places,
-        day_requests: *day_requests,
-        day_tokens: *day_tokens,
-        day_usd: Usd(*day_usd),
+        day: Used::new(*requests, *tokens, Usd(*usd)),
         month_usd: Usd(*month_usd),
         minute: minute.collect(),
         ..Counts::default()
@@ -368,10 +339,11 @@ mod tests {
         let counts = Counts {
             time_ms: 9_000,
             moment,
-            minute: vec![(8, 1, 7), (9, 0, u64::MAX)],
-            day_requests: 3,
-            day_tokens: u64::MAX,
-            day_usd: Usd(5),
+            minute: vec![
+                (8, Used::new(1, 7, Usd(0))),
+                (9, Used::new(0, u64::MAX, Usd(0))),
+            ],
+            day: Used::new(3, u64::MAX, Usd(5)),
             month_usd: Usd(6),
             places: 1,
             entering: 0,
@@ -385,11 +357,9 @@ mod tests {
             own_part(&counts),
             "[2,3,9007199254740992,5,1,6,1,9007199254740992,3,4,8,1,7,9,0,9007199254740992]"
         );
-        let limits = Limits {
-            tokens_per_day: Some(70),
-            usd_per_month: Some(Usd(80)),
-            ..Limits::default()
-        };
+        let limits = Limits::default()
+            .with(Kind::TokensPerDay, Some(70))
+            .with(Kind::UsdPerMonth, Some(80));
         let ask = Ask::exact(11, Usd(12));
         let written = admission_json(
             &["a".to_owned(), "b".to_owned()],
@@ -411,9 +381,7 @@ mod tests {
         };
         let began = Counts {
             moment: now,
-            day_requests: 7,
-            day_tokens: 700,
-            day_usd: Usd(70),
+            day: Used::new(7, 700, Usd(70)),
             month_usd: Usd(170),
             ..Counts::default()
         };
@@ -423,7 +391,7 @@ mod tests {
                 missing_parts(&read_earlier_part(&answer).expect("an answer"), &began, now);
             let missing: Vec<_> = missing
                 .into_iter()
-                .map(|(at, requests, spent)| (at / 86_400_000, requests, spent.tokens, spent.usd.0))
+                .map(|(at, used)| (at / 86_400_000, used.requests, used.tokens, used.usd.0))
                 .collect();
             assert_eq!(missing, expected, "{numbers:?}");
         };
@@ -447,14 +415,7 @@ mod tests {
             read_earlier_part(&ints(&[1, 20_770, 2, 3, 4, 20_758, 174])).expect("an answer");
         assert_eq!(
             missing_parts(&was_today, &yesterday, now),
-            [(
-                20_770 * 86_400_000,
-                2,
-                Spent {
-                    tokens: 3,
-                    usd: Usd(4)
-                }
-            )]
+            [(20_770 * 86_400_000, Used::new(2, 3, Usd(4)))]
         );
         assert_eq!(read_earlier_part(&ints(&[1])), Some(Counts::default()));
         assert!(missing_parts(&Counts::default(), &began, now).is_empty());
@@ -475,11 +436,9 @@ mod tests {
         );
         let at = i64::try_from(second).unwrap();
         let used = ints(&[1, 4, 50, 0, 0, at - 30, 2, 20, at - 1, 2, 30]);
-        let limits = Limits {
-            requests_per_minute: Some(4),
-            tokens_per_day: Some(100),
-            ..Limits::default()
-        };
+        let limits = Limits::default()
+            .with(Kind::RequestsPerMinute, Some(4))
+            .with(Kind::TokensPerDay, Some(100));
         let answer =
             |code: i64| read_admission(&Value::Array(vec![Value::Int(code), used.clone()]));
         let Some(AdmissionAnswer::Refused(mut refused)) = answer(2) else {
@@ -536,7 +495,7 @@ mod tests {
         .expect("counts");
         assert_eq!(
             (
-                counts.day_requests,
+                counts.day.requests,
                 is_nothing(&counts),
                 is_nothing(&Counts::default())
             ),

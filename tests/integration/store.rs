@@ -150,14 +150,13 @@ impl Instance {
             .find(|s| &*s.name == scope)
             .expect("a scope");
         let counts = scope.own_counts(now());
-        let minute = counts
-            .minute
-            .iter()
-            .fold((0, 0), |(r, t), entry| (r + entry.1, t + entry.2));
+        let minute = counts.minute.iter().fold((0, 0), |(r, t), (_, used)| {
+            (r + used.requests, t + used.tokens)
+        });
         [
-            counts.day_requests,
-            counts.day_tokens,
-            counts.day_usd.0,
+            counts.day.requests,
+            counts.day.tokens,
+            counts.day.usd.0,
             counts.month_usd.0,
             counts.places,
             minute.0,
@@ -1645,7 +1644,7 @@ fn counts_dropped_by_the_store_are_not_found() {
                 .store
                 .total_counts(&scopes)
                 .await
-                .map(|counts| counts[0].day_requests)
+                .map(|counts| counts[0].day.requests)
         };
         assert_eq!(seen().await, Some(2));
         drop_counts(&redis);
@@ -1681,7 +1680,7 @@ fn counts_dropped_by_the_store_are_not_found() {
                 .store
                 .total_counts(&[new])
                 .await
-                .map(|counts| counts[0].day_requests),
+                .map(|counts| counts[0].day.requests),
             Some(0)
         );
     });

@@ -16,7 +16,7 @@ use crate::catalog::{Caller, Key, Permissions, name, raw};
 use crate::conf::price::Usd;
 use crate::conf::scribe::{Report, Scribe, WrittenEntry, suggest_names};
 use crate::conf::yaml::read::{Entries, List, list_items, map_entries};
-use crate::limits::Limits;
+use crate::limits::{Kind, Limits};
 
 pub(super) fn resolve_callers<'m>(
     documents: &[Option<raw::Catalog>],
@@ -368,16 +368,8 @@ fn resolve_limits(written: Option<&raw::Limits>, scribe: &Scribe<'_, '_>) -> Lim
     let Some(raw) = written else {
         return Limits::default();
     };
-    let limits = Limits {
-        requests_per_minute: at_least_one("requests_per_minute", raw.requests_per_minute, scribe),
-        requests_per_day: at_least_one("requests_per_day", raw.requests_per_day, scribe),
-        tokens_per_minute: at_least_one("tokens_per_minute", raw.tokens_per_minute, scribe),
-        tokens_per_day: at_least_one("tokens_per_day", raw.tokens_per_day, scribe),
-        concurrency: at_least_one("concurrency", raw.concurrency, scribe),
-        usd_per_day: resolve_usd("usd_per_day", raw.usd_per_day, scribe),
-        usd_per_month: resolve_usd("usd_per_month", raw.usd_per_month, scribe),
-        reserve: raw.reserve.unwrap_or_default(),
-    };
+    let reserve = raw.reserve.unwrap_or_default();
+    let limits = Limits::new(|kind| resolve_limit(raw, kind, scribe), reserve);
     let is_idle = raw.reserve.is_some() && !limits.limits_use();
     scribe.key("reserve").problem_if(
         is_idle,
@@ -386,18 +378,26 @@ fn resolve_limits(written: Option<&raw::Limits>, scribe: &Scribe<'_, '_>) -> Lim
     limits
 }
 
-fn at_least_one(field: &str, written: Option<u64>, limits: &Scribe<'_, '_>) -> Option<u64> {
-    let problem = "must be at least 1; to forbid all requests write `enabled: false`";
-    limits.key(field).problem_if(written == Some(0), problem);
+fn resolve_limit(raw: &raw::Limits, kind: Kind, scribe: &Scribe<'_, '_>) -> Option<u64> {
+    let nano_usd = |written: Option<Decimal>| Some(Usd::of_millionths(written?.0).0);
+    let written = match kind {
+        Kind::RequestsPerMinute => raw.requests_per_minute,
+        Kind::RequestsPerDay => raw.requests_per_day,
+        Kind::TokensPerMinute => raw.tokens_per_minute,
+        Kind::TokensPerDay => raw.tokens_per_day,
+        Kind::Concurrency => raw.concurrency,
+        Kind::UsdPerDay => nano_usd(raw.usd_per_day),
+        Kind::UsdPerMonth => nano_usd(raw.usd_per_month),
+    };
+    let problem = if kind.is_money() {
+        "must be more than 0; to forbid all requests write `enabled: false`"
+    } else {
+        "must be at least 1; to forbid all requests write `enabled: false`"
+    };
+    scribe
+        .key(kind.name())
+        .problem_if(written == Some(0), problem);
     written
-}
-
-fn resolve_usd(field: &str, written: Option<Decimal>, scribe: &Scribe<'_, '_>) -> Option<Usd> {
-    let Decimal(millionths) = written?;
-    let usd = Usd::of_millionths(millionths);
-    let message = "must be more than 0; to forbid all requests write `enabled: false`";
-    scribe.key(field).problem_if(usd == Usd::ZERO, message);
-    Some(usd)
 }
 
 fn to_system_time(written: Option<Text<Time>>) -> Option<SystemTime> {

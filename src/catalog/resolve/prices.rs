@@ -9,7 +9,7 @@ use crate::base::units::{Decimal, Fine};
 use crate::catalog::{Account, Key, Model, Permissions, Target, raw};
 use crate::conf::price::{Each, LongPrices, Origin, Price, Rates, Usd};
 use crate::conf::scribe::{Report, Scribe};
-use crate::limits::Limits;
+use crate::limits::{Kind, Limits};
 
 /// Reads a price as written.
 pub(super) fn read_price(written: Option<&raw::Price>, scribe: &Scribe<'_, '_>) -> Option<Price> {
@@ -216,16 +216,17 @@ impl<'m> Unpriced<'m> {
             .into_iter()
             .filter_map(|index| self.list.get(index).copied())
             .collect();
-        let field = if limits.usd_per_day.is_some() {
-            "usd_per_day"
+        let is_daily = limits.allowed(Kind::UsdPerDay).is_some();
+        let kind = if is_daily {
+            Kind::UsdPerDay
         } else {
-            "usd_per_month"
+            Kind::UsdPerMonth
         };
         let message = format!(
             "cannot be enforced, because the price is unknown for: {}; {WRITE_PRICE}",
             name_models(&found)
         );
-        scribe.key(field).problem(&message);
+        scribe.key(kind.name()).problem(&message);
     }
 
     /// Warns once of models without a price. There is no warning if two things hold: each such

@@ -190,8 +190,8 @@ fn limits_already_begun_get_later_findings() {
     // It opens the file once more.
     folder.read().execute_batch("DROP TABLE last_used").unwrap();
     limited.exchange();
-    eventually("it is told", || limited.counts().day_requests == 3);
-    assert_eq!(limited.counts().day_tokens, 15 + 15 + 40);
+    eventually("it is told", || limited.counts().day.requests == 3);
+    assert_eq!(limited.counts().day.tokens, 15 + 15 + 40);
     drop(stream);
 }
 
@@ -254,11 +254,11 @@ fn cut_things_are_told_apart_from_limits() {
     )
     .unwrap();
     assert_eq!(
-        (began.day_requests, began.day_tokens, began.month_usd.0),
+        (began.day.requests, began.day.tokens, began.month_usd.0),
         (of_today, of_today * 15, 3_000)
     );
     assert_eq!(
-        (counts.day_requests, counts.day_tokens, counts.month_usd.0),
+        (counts.day.requests, counts.day.tokens, counts.month_usd.0),
         (of_today * 2, of_today * 55, 6_000)
     );
 }

@@ -85,27 +85,27 @@ fn what_the_start_missed_is_recalled_once() {
     put(&[b'x'; 5_000])(&folder.file());
     let limited = Limited::begin(folder.open());
     (0..3).for_each(|_| limited.exchange());
-    assert_eq!(limited.counts().day_requests, 3);
+    assert_eq!(limited.counts().day.requests, 3);
     std::fs::rename(&away, folder.file()).unwrap();
     eventually("it is written", || {
         limited.ledger.status().state == LedgerState::Ok && limited.ledger.status().waiting == 0
     });
     assert_eq!(
-        (limited.counts().day_requests, limited.counts().day_tokens),
+        (limited.counts().day.requests, limited.counts().day.tokens),
         (43, 43 * 15),
         "each once"
     );
     (0..2).for_each(|_| limited.exchange());
     limited.ledger.flush();
     assert_eq!(
-        (limited.counts().day_requests, limited.ledger.status().rows),
+        (limited.counts().day.requests, limited.ledger.status().rows),
         (45, 5)
     );
     limited
         .registry
         .seed_late(limited.ledger.past_use(calendar::now_millis(), None));
     assert_eq!(
-        limited.counts().day_requests,
+        limited.counts().day.requests,
         45,
         "nobody waits for it any more"
     );
@@ -120,13 +120,13 @@ fn a_late_disk_is_an_unreadable_one() {
     std::fs::write(&data, "").unwrap();
     let limited = Limited::begin(folder.open());
     limited.exchange();
-    assert_eq!(limited.counts().day_requests, 1);
+    assert_eq!(limited.counts().day.requests, 1);
     std::fs::remove_file(&data).unwrap();
     std::fs::rename(&away, &data).unwrap();
     eventually("it is written", || {
         limited.ledger.status().state == LedgerState::Ok && limited.ledger.status().waiting == 0
     });
-    assert_eq!(limited.counts().day_requests, 8);
+    assert_eq!(limited.counts().day.requests, 8);
 }
 
 #[test]

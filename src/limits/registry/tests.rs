@@ -152,9 +152,9 @@ fn a_new_scope_begins_with_what_was_used_before() {
     };
     let told = |counts: &Counts| {
         (
-            counts.day_requests,
-            counts.day_tokens,
-            counts.day_usd.0,
+            counts.day.requests,
+            counts.day.tokens,
+            counts.day.usd.0,
             counts.month_usd.0,
             counts.minute.clone(),
         )
@@ -164,7 +164,7 @@ fn a_new_scope_begins_with_what_was_used_before() {
         own(&scopes).iter().map(told).collect::<Vec<_>>(),
         [
             (3, 28, 28, 30, vec![]),
-            (2, 24, 24, 26, vec![(second - 30, 1, 16)])
+            (2, 24, 24, 26, vec![(second - 30, Used::new(1, 16, Usd(0)))])
         ],
         "the key by the day, its model by the minute"
     );
@@ -183,7 +183,10 @@ fn a_new_scope_begins_with_what_was_used_before() {
             60,
             60,
             62,
-            vec![(second - 30, 1, 16), (second - 1, 1, 32)]
+            vec![
+                (second - 30, Used::new(1, 16, Usd(0))),
+                (second - 1, Used::new(1, 32, Usd(0)))
+            ]
         )
     );
     assert_eq!((told(&all[1]).1, told(&all[2]).1, asked), (28, 24, 2));

@@ -5,7 +5,9 @@
 //! of later dates also count for the present date until time goes on. If a later date comes again,
 //! it goes on with its old sums. The ledger has the same sums.
 
+use super::{Measure, Used, clamp_sum};
 use crate::base::calendar::Month;
+use crate::conf::price::Usd;
 
 /// The number of other dates that are remembered: those that were changed last. There are other
 /// dates only if a clock was set. The store's script has the same number.
@@ -14,9 +16,9 @@ const REMEMBERED: usize = 16;
 /// The sums of one day.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Sums {
-    pub(super) requests: u64,
     // These are wide on purpose. A caller may ask for any number of tokens. With a sum that is
     // full, the refund would also take away what others used.
+    pub(super) requests: u128,
     pub(super) tokens: u128,
     pub(super) usd: u128,
 }
@@ -52,12 +54,49 @@ impl Default for Dates {
     }
 }
 
-impl Sums {
-    fn and(self, other: Sums) -> Sums {
+impl From<Used> for Sums {
+    fn from(used: Used) -> Sums {
         Sums {
-            requests: self.requests.saturating_add(other.requests),
-            tokens: self.tokens.saturating_add(other.tokens),
-            usd: self.usd.saturating_add(other.usd),
+            requests: used.requests.into(),
+            tokens: used.tokens.into(),
+            usd: used.usd.0.into(),
+        }
+    }
+}
+
+impl Sums {
+    /// Returns the sums, or the largest numbers where a sum is larger.
+    pub(super) fn clamped(self) -> Used {
+        Used {
+            requests: clamp_sum(self.requests),
+            tokens: clamp_sum(self.tokens),
+            usd: Usd(clamp_sum(self.usd)),
+        }
+    }
+
+    /// Returns the sum of this measure.
+    pub(super) fn amount(self, measure: Measure) -> u128 {
+        match measure {
+            Measure::Requests => self.requests,
+            Measure::Tokens => self.tokens,
+            Measure::Usd => self.usd,
+        }
+    }
+
+    fn and(self, other: Sums) -> Sums {
+        self.change(other, u128::saturating_add)
+    }
+
+    fn without(self, other: Sums) -> Sums {
+        self.change(other, u128::saturating_sub)
+    }
+
+    /// Changes each sum by the other's sum.
+    fn change(self, other: Sums, change: impl Fn(u128, u128) -> u128) -> Sums {
+        Sums {
+            requests: change(self.requests, other.requests),
+            tokens: change(self.tokens, other.tokens),
+            usd: change(self.usd, other.usd),
         }
     }
 
@@ -66,14 +105,6 @@ impl Sums {
         Sums {
             usd: self.usd,
             ..Sums::default()
-        }
-    }
-
-    fn without(self, other: Sums) -> Sums {
-        Sums {
-            requests: self.requests.saturating_sub(other.requests),
-            tokens: self.tokens.saturating_sub(other.tokens),
-            usd: self.usd.saturating_sub(other.usd),
         }
     }
 }
@@ -112,9 +143,9 @@ impl Dates {
         self.days.counted()
     }
 
-    /// Returns the sum that counts for the present month.
-    pub(super) fn of_month(&self) -> u128 {
-        self.months.counted().usd
+    /// Returns the sums that count for the present month.
+    pub(super) fn of_month(&self) -> Sums {
+        self.months.counted()
     }
 
     /// Makes this day the present one: mostly it is. Returns whether it has been there before, and

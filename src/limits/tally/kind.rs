@@ -3,41 +3,76 @@
 use super::Ask;
 use crate::conf::price::Usd;
 use crate::limits::Limits;
+use dialects::named_enum;
 use serde_json::{Value, json};
 
-/// The kinds of limits.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Kind {
-    /// The requests of the last minute.
-    RequestsPerMinute,
-    /// The requests of the day.
-    RequestsPerDay,
-    /// The tokens of the last minute.
-    TokensPerMinute,
-    /// The tokens of the day.
-    TokensPerDay,
-    /// The requests that run at once.
-    Concurrency,
-    /// The money of the day, in thousand-millionths of a dollar.
-    UsdPerDay,
-    /// The money of the month, in thousand-millionths of a dollar.
-    UsdPerMonth,
+named_enum! {
+    /// The kinds of limits, by their names in the catalog and in the order of the store's script.
+    #[derive(PartialOrd, Ord)]
+    pub enum Kind {
+        /// The requests of the last minute.
+        RequestsPerMinute = "requests_per_minute",
+        /// The requests of the day.
+        RequestsPerDay = "requests_per_day",
+        /// The tokens of the last minute.
+        TokensPerMinute = "tokens_per_minute",
+        /// The tokens of the day.
+        TokensPerDay = "tokens_per_day",
+        /// The requests that run at once.
+        Concurrency = "concurrency",
+        /// The money of the day, in thousand-millionths of a dollar.
+        UsdPerDay = "usd_per_day",
+        /// The money of the month, in thousand-millionths of a dollar.
+        UsdPerMonth = "usd_per_month",
+    }
+}
+
+/// What a limit counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Measure {
+    /// Requests.
+    Requests,
+    /// The tokens of prompts and answers.
+    Tokens,
+    /// Money, in thousand-millionths of a dollar.
+    Usd,
+}
+
+/// The time in which a limit counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Period {
+    /// The last minute.
+    Minute,
+    /// The day, in UTC.
+    Day,
+    /// The month, in UTC.
+    Month,
+    /// The present moment: only what runs.
+    Present,
 }
 
 /// The share of a gateway that counts alone: one gateway has the whole limit.
 pub const WHOLE_LIMIT: u64 = 1;
 
 impl Kind {
-    /// All kinds, in the order of the store's script.
-    pub const ALL: [Kind; 7] = [
-        Kind::RequestsPerMinute,
-        Kind::RequestsPerDay,
-        Kind::TokensPerMinute,
-        Kind::TokensPerDay,
-        Kind::Concurrency,
-        Kind::UsdPerDay,
-        Kind::UsdPerMonth,
-    ];
+    /// Returns what the kind counts.
+    pub const fn measure(self) -> Measure {
+        match self {
+            Kind::RequestsPerMinute | Kind::RequestsPerDay | Kind::Concurrency => Measure::Requests,
+            Kind::TokensPerMinute | Kind::TokensPerDay => Measure::Tokens,
+            Kind::UsdPerDay | Kind::UsdPerMonth => Measure::Usd,
+        }
+    }
+
+    /// Returns the time in which the kind counts.
+    pub const fn period(self) -> Period {
+        match self {
+            Kind::RequestsPerMinute | Kind::TokensPerMinute => Period::Minute,
+            Kind::RequestsPerDay | Kind::TokensPerDay | Kind::UsdPerDay => Period::Day,
+            Kind::UsdPerMonth => Period::Month,
+            Kind::Concurrency => Period::Present,
+        }
+    }
 
     /// Returns an amount of this kind as JSON, with money as a text in dollars.
     pub fn amount_text(self, number: u64) -> Value {
@@ -57,36 +92,15 @@ impl Kind {
         }
     }
 
-    /// Returns the name in the catalog.
-    pub fn name(self) -> &'static str {
-        match self {
-            Kind::RequestsPerMinute => "requests_per_minute",
-            Kind::RequestsPerDay => "requests_per_day",
-            Kind::TokensPerMinute => "tokens_per_minute",
-            Kind::TokensPerDay => "tokens_per_day",
-            Kind::Concurrency => "concurrency",
-            Kind::UsdPerDay => "usd_per_day",
-            Kind::UsdPerMonth => "usd_per_month",
-        }
-    }
-
     /// Returns whether the kind counts money.
     pub fn is_money(self) -> bool {
-        matches!(self, Kind::UsdPerDay | Kind::UsdPerMonth)
+        self.measure() == Measure::Usd
     }
 
     /// Returns the amount that these limits allow, or an equal share of it. A share is at least 1,
     /// unless the limit is 0.
     pub fn limit(self, limits: &Limits, share: u64) -> Option<u64> {
-        let whole = match self {
-            Kind::RequestsPerMinute => limits.requests_per_minute,
-            Kind::RequestsPerDay => limits.requests_per_day,
-            Kind::TokensPerMinute => limits.tokens_per_minute,
-            Kind::TokensPerDay => limits.tokens_per_day,
-            Kind::Concurrency => limits.concurrency,
-            Kind::UsdPerDay => limits.usd_per_day.map(|Usd(nano)| nano),
-            Kind::UsdPerMonth => limits.usd_per_month.map(|Usd(nano)| nano),
-        }?;
+        let whole = limits.allowed(self)?;
         // Most gateways do not share, and a division is slow.
         Some(if share <= 1 {
             whole
@@ -97,10 +111,10 @@ impl Kind {
 
     /// Returns the amount that an exchange asks for.
     pub fn asked(self, ask: Ask) -> u64 {
-        match self {
-            Kind::RequestsPerMinute | Kind::RequestsPerDay | Kind::Concurrency => 1,
-            Kind::TokensPerMinute | Kind::TokensPerDay => ask.tokens,
-            Kind::UsdPerDay | Kind::UsdPerMonth => ask.usd.0,
+        match self.measure() {
+            Measure::Requests => 1,
+            Measure::Tokens => ask.tokens,
+            Measure::Usd => ask.usd.0,
         }
     }
 

@@ -2,23 +2,20 @@
 //! leaves sixty seconds after its second began. So it leaves at most a minute after it came, as the
 //! caller's answer says, and up to a second sooner.
 
+use super::Used;
+use super::dates::Sums;
+use crate::conf::price::Usd;
+
 /// The seconds of a minute.
 const SECONDS: u64 = 60;
 const LENGTH: usize = 60;
-
-/// The counts of one second.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Count {
-    pub(super) requests: u64,
-    pub(super) tokens: u64,
-}
 
 /// The counts of a minute, by the second. **Invariant:** `requests` and `tokens` are the sums over
 /// the seconds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Minute {
-    pub(super) requests: u64,
-    pub(super) tokens: u128,
+    requests: u64,
+    tokens: u128,
     tokens_of: [u64; LENGTH],
     /// A narrow type: a second has few requests, and there are many minutes in memory.
     requests_of: [u32; LENGTH],
@@ -46,7 +43,7 @@ impl Minute {
             return;
         }
         for second in before + 1..=after {
-            self.set(second, Count::default());
+            self.set(second, Used::default());
         }
     }
 
@@ -57,29 +54,44 @@ impl Minute {
         self.requests_of.rotate_left(by);
     }
 
+    /// Adds an amount to a second, if that second is still counted.
+    pub(super) fn add(&mut self, newest: u64, second: u64, used: Used) {
+        self.replace_count(newest, second, Used::default(), used);
+    }
+
+    /// Returns the sums over the seconds.
+    pub(super) fn sums(&self) -> Sums {
+        Sums {
+            requests: self.requests.into(),
+            tokens: self.tokens,
+            usd: 0,
+        }
+    }
+
     /// Replaces one count by another in a second, if that second is still counted.
-    pub(super) fn replace_count(&mut self, newest: u64, second: u64, old: Count, by: Count) {
+    pub(super) fn replace_count(&mut self, newest: u64, second: u64, old: Used, by: Used) {
         if newest.checked_sub(second).is_none_or(|age| age >= SECONDS) {
             return;
         }
-        let Count { requests, tokens } = self.count_in(second);
+        let Used {
+            requests, tokens, ..
+        } = self.count_in(second);
         let requests = requests
             .saturating_sub(old.requests)
             .saturating_add(by.requests);
         let tokens = tokens.saturating_sub(old.tokens).saturating_add(by.tokens);
-        self.set(second, Count { requests, tokens });
+        self.set(second, Used::new(requests, tokens, Usd::ZERO));
     }
 
-    pub(super) fn count_in(&self, second: u64) -> Count {
+    /// Returns the requests and tokens of a second. Money is not counted by the second.
+    pub(super) fn count_in(&self, second: u64) -> Used {
         let index = slot_index(second);
         let requests = self.requests_of.get(index).copied().unwrap_or_default();
-        Count {
-            requests: requests.into(),
-            tokens: self.tokens_of.get(index).copied().unwrap_or_default(),
-        }
+        let tokens = self.tokens_of.get(index).copied().unwrap_or_default();
+        Used::new(requests.into(), tokens, Usd::ZERO)
     }
 
-    fn set(&mut self, second: u64, count: Count) {
+    fn set(&mut self, second: u64, count: Used) {
         let before = self.count_in(second);
         let index = slot_index(second);
         let (Some(requests), Some(tokens)) = (

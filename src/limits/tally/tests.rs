@@ -184,15 +184,15 @@ fn limits() -> impl Strategy<Value = Limits> {
         some(300),
         some(600),
     )
-        .prop_map(|(a, b, c, d, e, f, g)| Limits {
-            requests_per_minute: a,
-            requests_per_day: b,
-            tokens_per_minute: c,
-            tokens_per_day: d,
-            concurrency: e,
-            usd_per_day: f.map(Usd),
-            usd_per_month: g.map(Usd),
-            ..Limits::default()
+        .prop_map(|(a, b, c, d, e, f, g)| {
+            Limits::default()
+                .with(Kind::RequestsPerMinute, a)
+                .with(Kind::RequestsPerDay, b)
+                .with(Kind::TokensPerMinute, c)
+                .with(Kind::TokensPerDay, d)
+                .with(Kind::Concurrency, e)
+                .with(Kind::UsdPerDay, f)
+                .with(Kind::UsdPerMonth, g)
         })
 }
 
@@ -303,7 +303,7 @@ proptest! {
         rebuilt.watch(&limits);
         let youngest = model.now.saturating_sub(61 * SECOND);
         for event in model.events.iter().rev().filter(|event| event.at > youngest) {
-            rebuilt.recall(event.at, None, 1, event.counts);
+            rebuilt.recall(event.at, None, Used::new(1, event.counts.tokens, event.counts.usd));
         }
         let older: Vec<&Event> = model.events.iter().filter(|event| event.at <= youngest).collect();
         for day in older.chunk_by(|a, b| a.at / DAY == b.at / DAY) {
@@ -311,7 +311,8 @@ proptest! {
                 tokens: sum.tokens + event.counts.tokens,
                 usd: Usd(sum.usd.0 + event.counts.usd.0),
             });
-            rebuilt.recall(day[0].at / DAY * DAY, None, u64::try_from(day.len()).unwrap(), sum);
+            let used = Used::new(u64::try_from(day.len()).unwrap(), sum.tokens, sum.usd);
+            rebuilt.recall(day[0].at / DAY * DAY, None, used);
         }
         rebuilt.advance(model.now);
         let counts = |tally: &Tally| {
@@ -339,7 +340,7 @@ proptest! {
         now in any::<u64>(),
         share in any::<u64>(),
     ) {
-        let limits = Limits { tokens_per_day: Some(limits.0), usd_per_month: Some(Usd(limits.1)), tokens_per_minute: Some(limits.2), ..Limits::default() };
+        let limits = Limits::default().with(Kind::TokensPerDay, Some(limits.0)).with(Kind::UsdPerMonth, Some(limits.1)).with(Kind::TokensPerMinute, Some(limits.2));
         let mut tally = Tally::default();
         tally.watch(&limits);
         tally.advance(now);
@@ -369,14 +370,12 @@ proptest! {
 
 #[test]
 fn the_longest_wait_is_told_and_endless_ones_first() {
-    let all = Limits {
-        requests_per_minute: Some(1),
-        requests_per_day: Some(1),
-        tokens_per_minute: Some(10),
-        concurrency: Some(1),
-        usd_per_month: Some(Usd(5)),
-        ..Limits::default()
-    };
+    let all = Limits::default()
+        .with(Kind::RequestsPerMinute, Some(1))
+        .with(Kind::RequestsPerDay, Some(1))
+        .with(Kind::TokensPerMinute, Some(10))
+        .with(Kind::Concurrency, Some(1))
+        .with(Kind::UsdPerMonth, Some(5));
     let now = 1_798_761_541_000; // 59 seconds before 2027.
     let mut tally = Tally::default();
     tally.advance(now);
@@ -393,39 +392,27 @@ fn the_longest_wait_is_told_and_endless_ones_first() {
     };
     check(all, 6, Kind::RequestsPerMinute, Some(60));
     check(
-        Limits {
-            requests_per_minute: None,
-            ..all
-        },
+        all.with(Kind::RequestsPerMinute, None),
         6,
         Kind::RequestsPerDay,
         Some(59),
     );
     check(
-        Limits {
-            requests_per_minute: None,
-            requests_per_day: None,
-            ..all
-        },
+        all.with(Kind::RequestsPerMinute, None)
+            .with(Kind::RequestsPerDay, None),
         6,
         Kind::UsdPerMonth,
         Some(59),
     );
     check(
-        Limits {
-            requests_per_minute: None,
-            ..all
-        },
+        all.with(Kind::RequestsPerMinute, None),
         7,
         Kind::TokensPerMinute,
         Some(60),
     );
     check(all, 11, Kind::TokensPerMinute, None);
     check(
-        Limits {
-            concurrency: Some(1),
-            ..Limits::default()
-        },
+        Limits::default().with(Kind::Concurrency, Some(1)),
         11,
         Kind::Concurrency,
         Some(1),
@@ -435,11 +422,9 @@ fn the_longest_wait_is_told_and_endless_ones_first() {
 /// A limit that only an estimate exceeds is no wall: it lets one in when nothing else is counted.
 #[test]
 fn estimates_above_a_limit_wait_for_zero() {
-    let limits = Limits {
-        tokens_per_minute: Some(100),
-        usd_per_day: Some(Usd(50)),
-        ..Limits::default()
-    };
+    let limits = Limits::default()
+        .with(Kind::TokensPerMinute, Some(100))
+        .with(Kind::UsdPerDay, Some(50));
     let ask = |tokens: u64, sure: u64| Ask {
         tokens,
         usd: Usd(tokens),
@@ -497,10 +482,7 @@ fn estimates_above_a_limit_wait_for_zero() {
         "what it used in truth is what counts"
     );
     assert_eq!(over(&tally, ask(1_000, 50)), midnight);
-    let none = Limits {
-        tokens_per_day: Some(0),
-        ..Limits::default()
-    };
+    let none = Limits::default().with(Kind::TokensPerDay, Some(0));
     assert_eq!(
         Tally::default()
             .over(&none, 1, ask(1, 0), now)
@@ -514,16 +496,11 @@ fn estimates_above_a_limit_wait_for_zero() {
 fn without_a_minutes_limit_no_ring_is_kept() {
     let mut tally = Tally::default();
     let ask = Ask::exact(5, Usd(0));
-    let by_minute = Limits {
-        tokens_per_minute: Some(8),
-        requests_per_minute: Some(9),
-        ..Limits::default()
-    };
+    let by_minute = Limits::default()
+        .with(Kind::TokensPerMinute, Some(8))
+        .with(Kind::RequestsPerMinute, Some(9));
     tally.advance(1_000_000);
-    tally.watch(&Limits {
-        tokens_per_day: Some(100),
-        ..Limits::default()
-    });
+    tally.watch(&Limits::default().with(Kind::TokensPerDay, Some(100)));
     let before = tally.take(ask);
     assert!(tally.minute.is_none());
     tally.watch(&by_minute);
@@ -539,8 +516,8 @@ fn without_a_minutes_limit_no_ring_is_kept() {
     );
     let counts = tally.counts();
     assert_eq!(
-        (counts.minute, counts.day_tokens),
-        (vec![(1_000, 1, 5)], 12)
+        (counts.minute, counts.day.tokens),
+        (vec![(1_000, Used::new(1, 5, Usd(0)))], 12)
     );
     tally.settle(
         after,
@@ -551,8 +528,8 @@ fn without_a_minutes_limit_no_ring_is_kept() {
         },
     );
     assert_eq!(
-        (tally.counts().minute, tally.counts().day_tokens),
-        (vec![(1_000, 1, 6)], 13)
+        (tally.counts().minute, tally.counts().day.tokens),
+        (vec![(1_000, Used::new(1, 6, Usd(0)))], 13)
     );
 }
 
@@ -561,23 +538,17 @@ fn a_clock_that_was_ahead_locks_nobody_out() {
     const HOUR: u64 = 3_600_000;
     let now = 1_795_046_400_000; // Midnight.
     let ask = Ask::exact(5, Usd(5));
-    let all = Limits {
-        requests_per_minute: Some(2),
-        tokens_per_minute: Some(10),
-        requests_per_day: Some(2),
-        usd_per_month: Some(Usd(10)),
-        ..Limits::default()
-    };
-    let by_minute = Limits {
-        requests_per_day: None,
-        usd_per_month: None,
-        ..all
-    };
-    let by_day = Limits {
-        requests_per_minute: None,
-        tokens_per_minute: None,
-        ..all
-    };
+    let all = Limits::default()
+        .with(Kind::RequestsPerMinute, Some(2))
+        .with(Kind::TokensPerMinute, Some(10))
+        .with(Kind::RequestsPerDay, Some(2))
+        .with(Kind::UsdPerMonth, Some(10));
+    let by_minute = all
+        .with(Kind::RequestsPerDay, None)
+        .with(Kind::UsdPerMonth, None);
+    let by_day = all
+        .with(Kind::RequestsPerMinute, None)
+        .with(Kind::TokensPerMinute, None);
     for ahead in [STEP_BACK + 6_000, HOUR, DAY, 365 * DAY] {
         let mut tally = Tally::default();
         tally.watch(&all);
@@ -598,14 +569,7 @@ fn a_clock_that_was_ahead_locks_nobody_out() {
         );
         let midnight = Duration::from_millis((now / DAY + 1) * DAY - now);
         assert_eq!(
-            waits(
-                &mut tally,
-                &Limits {
-                    usd_per_month: None,
-                    ..by_day
-                },
-                now
-            ),
+            waits(&mut tally, &by_day.with(Kind::UsdPerMonth, None), now),
             Some(midnight),
             "{ahead}"
         );
@@ -627,14 +591,14 @@ fn a_clock_that_was_ahead_locks_nobody_out() {
         let counts = tally.counts();
         assert_eq!(
             (counts.minute, counts.places),
-            (vec![(now / SECOND, 1, 1)], 0),
+            (vec![(now / SECOND, Used::new(1, 1, Usd(0)))], 0),
             "{ahead}"
         );
         assert_eq!(
             (
-                counts.day_requests,
-                counts.day_tokens,
-                counts.day_usd,
+                counts.day.requests,
+                counts.day.tokens,
+                counts.day.usd,
                 counts.month_usd
             ),
             (1, 1, Usd(2), Usd(2)),
@@ -644,7 +608,7 @@ fn a_clock_that_was_ahead_locks_nobody_out() {
         // Nobody is locked out for longer than the day, unless that day is the one of which it was.
         tally.advance(now + DAY);
         assert_eq!(
-            (tally.counts().day_requests, tally.counts().month_usd),
+            (tally.counts().day.requests, tally.counts().month_usd),
             (u64::from(ahead == DAY), Usd(2)),
             "{ahead}"
         );
@@ -654,10 +618,7 @@ fn a_clock_that_was_ahead_locks_nobody_out() {
 #[test]
 fn a_clock_set_back_takes_out_nothing_uncounted() {
     let now = 1_795_046_400_000;
-    let limits = Limits {
-        tokens_per_minute: Some(100),
-        ..Limits::default()
-    };
+    let limits = Limits::default().with(Kind::TokensPerMinute, Some(100));
     let ask = Ask::exact(5, Usd(5));
     let mut tally = Tally::default();
     tally.watch(&limits);
@@ -693,11 +654,9 @@ fn a_clock_set_back_takes_out_nothing_uncounted() {
 #[test]
 fn a_clock_set_back_gives_no_fresh_budget() {
     let noon = 1_795_046_400_000 + DAY / 2;
-    let limits = Limits {
-        requests_per_day: Some(20),
-        usd_per_month: Some(Usd(1_000)),
-        ..Limits::default()
-    };
+    let limits = Limits::default()
+        .with(Kind::RequestsPerDay, Some(20))
+        .with(Kind::UsdPerMonth, Some(1_000));
     let one = Ask::exact(1, Usd(1));
     // By the day, as the ledger has it.
     let mut ledger = std::collections::BTreeMap::<u64, u64>::new();
@@ -722,7 +681,7 @@ fn a_clock_set_back_gives_no_fresh_budget() {
         });
         let admitted = admitted.count();
         let of_day = ledger.get(&(now / DAY)).copied().unwrap_or_default();
-        (admitted, tally.counts().day_requests, of_day)
+        (admitted, tally.counts().day.requests, of_day)
     };
     assert_eq!(ask(&mut tally, noon - DAY, 5), (5, 5, 5));
     assert_eq!(ask(&mut tally, noon, 12), (12, 12, 12));
@@ -756,11 +715,9 @@ fn a_share_is_never_nothing_unless_the_limit_is() {
         (7, 0, 7),
         (7, 1, 7),
     ] {
-        let limits = Limits {
-            concurrency: Some(limit),
-            usd_per_day: Some(Usd(limit)),
-            ..Limits::default()
-        };
+        let limits = Limits::default()
+            .with(Kind::Concurrency, Some(limit))
+            .with(Kind::UsdPerDay, Some(limit));
         assert_eq!(Kind::Concurrency.limit(&limits, share), Some(expected));
         assert_eq!(Kind::UsdPerDay.limit(&limits, share), Some(expected));
     }

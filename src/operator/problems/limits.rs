@@ -4,7 +4,7 @@ use super::facts::{Facts, KeyFacts, LimitFacts};
 use super::words::{amount_text, duration_text};
 use super::{DAY, Finding, Rule, SECOND};
 use crate::base::units::format_count;
-use crate::limits::{Kind, Level};
+use crate::limits::{Kind, Level, Period};
 use crate::status::Severity;
 use std::collections::BTreeMap;
 
@@ -66,10 +66,7 @@ fn near_limit(limit: &LimitFacts) -> Option<Finding> {
 
 /// Returns whether a limit of this kind is free again soon.
 pub fn is_short_lived(kind: Kind) -> bool {
-    match kind {
-        Kind::RequestsPerMinute | Kind::TokensPerMinute | Kind::Concurrency => true,
-        Kind::RequestsPerDay | Kind::TokensPerDay | Kind::UsdPerDay | Kind::UsdPerMonth => false,
-    }
+    matches!(kind.period(), Period::Minute | Period::Present)
 }
 
 /// Looks at a key that is in use and ends.

@@ -4,7 +4,7 @@
 use super::epoch::NOT_SENT;
 use super::{AdmissionRequest, MAX_CLOCK_DIFFERENCE, Sent, Session, TotalsRequest, clock_ms};
 use crate::base::clock::Clock;
-use crate::limits::{Moment, Scope};
+use crate::limits::{Kind, Moment, Scope};
 use crate::store::inbox::Inbox;
 use crate::store::link::script_call;
 use crate::store::{protocol, totals};
@@ -179,7 +179,7 @@ impl Session<'_> {
         // The list of live gateways matters only to limits of concurrency.
         let places = request
             .bounds()
-            .any(|(limits, _)| limits.concurrency.is_some());
+            .any(|(limits, _)| limits.allowed(Kind::Concurrency).is_some());
         let live = if places {
             self.phase.live_gateways()
         } else {

@@ -1,5 +1,5 @@
 use super::*;
-use crate::conf::price::Usd;
+use crate::limits::Kind;
 use crate::limits::Limits;
 
 #[test]
@@ -20,25 +20,16 @@ fn limits_are_read_exactly_or_refused() {
     let key = catalog.keys().next().unwrap();
     let limits = key.caller.limits;
     assert_eq!(
-        (limits.usd_per_month, limits.usd_per_day, limits.concurrency),
-        (Some(Usd(1_000)), Some(Usd(12_500_000_000)), Some(3))
+        [Kind::UsdPerMonth, Kind::UsdPerDay, Kind::Concurrency].map(|kind| limits.allowed(kind)),
+        [Some(1_000), Some(12_500_000_000), Some(3)]
     );
     assert_eq!(
         key.limits,
-        Limits {
-            requests_per_minute: Some(7),
-            ..Limits::default()
-        }
+        Limits::default().with(Kind::RequestsPerMinute, Some(7))
     );
     assert_eq!(
         *key.model_limits,
-        [(
-            0,
-            Limits {
-                tokens_per_day: Some(9),
-                ..Limits::default()
-            }
-        )]
+        [(0, Limits::default().with(Kind::TokensPerDay, Some(9)))]
     );
     let wrong = |callers: &str, expected: &str| {
         let problems = read(callers).expect_err("it is refused").to_string();
