@@ -1,50 +1,29 @@
 //! A purpose is the use of vectors. Some models give other vectors for the question of a search
 //! than for the documents that are searched.
 
-/// The purpose of vectors.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Purpose {
-    /// Documents that are searched.
-    Document,
-    /// The question of a search.
-    Query,
-    /// Sorting into classes.
-    Classification,
-    /// Finding groups.
-    Clustering,
-    /// Comparing how similar two texts are.
-    Similarity,
-    /// A question whose answer is searched.
-    Question,
-    /// A statement whose evidence is searched.
-    Fact,
-    /// A question whose answer is code.
-    Code,
-}
+use crate::named_enum;
 
-/// The purposes: our word for each, which is Cohere's where Cohere has one, and Google's word.
-const WORDS: [(Purpose, &str, &str); 8] = [
-    (Purpose::Document, "search_document", "RETRIEVAL_DOCUMENT"),
-    (Purpose::Query, "search_query", "RETRIEVAL_QUERY"),
-    (Purpose::Classification, "classification", "CLASSIFICATION"),
-    (Purpose::Clustering, "clustering", "CLUSTERING"),
-    (
-        Purpose::Similarity,
-        "semantic_similarity",
-        "SEMANTIC_SIMILARITY",
-    ),
-    (
-        Purpose::Question,
-        "question_answering",
-        "QUESTION_ANSWERING",
-    ),
-    (Purpose::Fact, "fact_verification", "FACT_VERIFICATION"),
-    (
-        Purpose::Code,
-        "code_retrieval_query",
-        "CODE_RETRIEVAL_QUERY",
-    ),
-];
+named_enum! {
+    /// The purpose of vectors, by our words: Cohere's where Cohere has one.
+    pub enum Purpose {
+        /// Documents that are searched.
+        Document = "search_document",
+        /// The question of a search.
+        Query = "search_query",
+        /// Sorting into classes.
+        Classification = "classification",
+        /// Finding groups.
+        Clustering = "clustering",
+        /// Comparing how similar two texts are.
+        Similarity = "semantic_similarity",
+        /// A question whose answer is searched.
+        Question = "question_answering",
+        /// A statement whose evidence is searched.
+        Fact = "fact_verification",
+        /// A question whose answer is code.
+        Code = "code_retrieval_query",
+    }
+}
 
 /// The words of other servers for two purposes.
 const SAME: [(&str, Purpose); 3] = [
@@ -54,12 +33,6 @@ const SAME: [(&str, Purpose); 3] = [
 ];
 
 impl Purpose {
-    /// Our words.
-    pub const NAMES: [&'static str; 8] = {
-        let [a, b, c, d, e, f, g, h] = WORDS;
-        [a.1, b.1, c.1, d.1, e.1, f.1, g.1, h.1]
-    };
-
     /// Finds a purpose by one of its words.
     pub fn find(word: &str) -> Option<Purpose> {
         Purpose::and_word(word).map(|(purpose, _)| purpose)
@@ -67,29 +40,25 @@ impl Purpose {
 
     /// Finds a purpose by one of its words, and keeps the word.
     pub fn and_word(word: &str) -> Option<(Purpose, &'static str)> {
-        let own = WORDS
-            .into_iter()
-            .flat_map(|(purpose, own, googles)| [(own, purpose), (googles, purpose)]);
+        let all = Purpose::ALL.into_iter();
+        let own = all.flat_map(|purpose| [(purpose.name(), purpose), (purpose.googles(), purpose)]);
         own.chain(SAME)
             .find(|(name, _)| *name == word)
             .map(|(name, purpose)| (purpose, name))
     }
 
-    /// Returns our word.
-    pub fn name(self) -> &'static str {
-        self.row().1
-    }
-
     /// Returns Google's word.
     pub(crate) fn googles(self) -> &'static str {
-        self.row().2
-    }
-
-    fn row(self) -> (Purpose, &'static str, &'static str) {
-        WORDS
-            .into_iter()
-            .find(|(purpose, ..)| *purpose == self)
-            .unwrap_or((self, "", ""))
+        match self {
+            Purpose::Document => "RETRIEVAL_DOCUMENT",
+            Purpose::Query => "RETRIEVAL_QUERY",
+            Purpose::Classification => "CLASSIFICATION",
+            Purpose::Clustering => "CLUSTERING",
+            Purpose::Similarity => "SEMANTIC_SIMILARITY",
+            Purpose::Question => "QUESTION_ANSWERING",
+            Purpose::Fact => "FACT_VERIFICATION",
+            Purpose::Code => "CODE_RETRIEVAL_QUERY",
+        }
     }
 }
 
@@ -104,7 +73,8 @@ mod tests {
 
     #[test]
     fn a_purpose_is_found_by_each_of_its_words() {
-        for (purpose, own, googles) in WORDS {
+        for purpose in Purpose::ALL {
+            let (own, googles) = (purpose.name(), purpose.googles());
             assert_eq!(
                 (Purpose::find(own), Purpose::find(googles)),
                 (Some(purpose), Some(purpose))

@@ -7,6 +7,7 @@
 //! `structured` decide if it can be sent at all, `input_type` is added to a request for vectors,
 //! and the other traits have no effect.
 
+use crate::named_enum;
 use std::fmt;
 
 use super::field::Field;
@@ -176,32 +177,32 @@ impl Server {
     };
 }
 
-/// Which of `temperature` and `top_p` a model takes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Deserialize, schemars::JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum Sampling {
-    /// Both together.
-    Both,
-    // If the request has both, it is `temperature`.
-    /// One of the two.
-    One,
-    /// Neither.
-    Neither,
+named_enum! {
+    /// Which of `temperature` and `top_p` a model takes.
+    pub enum Sampling: serde::Deserialize, schemars::JsonSchema {
+        /// Both together.
+        Both = "both",
+        // If the request has both, it is `temperature`.
+        /// One of the two.
+        One = "one",
+        /// Neither.
+        Neither = "neither",
+    }
 }
 
-/// How a request sets a model's thinking.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Deserialize, schemars::JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum Thinking {
-    /// It is not known, and nothing is set.
-    #[serde(skip)]
-    Unknown,
-    /// It does not think.
-    None,
-    /// By a number of tokens.
-    Budget,
-    /// By a word for the effort.
-    Effort,
+named_enum! {
+    /// How a request sets a model's thinking.
+    pub enum Thinking: serde::Deserialize, schemars::JsonSchema {
+        /// It is not known, and nothing is set.
+        #[serde(skip)]
+        Unknown = "unknown",
+        /// It does not think.
+        None = "none",
+        /// By a number of tokens.
+        Budget = "budget",
+        /// By a word for the effort.
+        Effort = "effort",
+    }
 }
 
 /// A set of words for the effort.
