@@ -11,6 +11,7 @@ mod line;
 mod recent;
 
 use crate::base::calendar::format_time;
+use crate::base::hash::digest_text;
 use crate::base::lock::{self, Lock};
 use crate::conf::config::{Access, Format};
 use crate::error::Blame;
@@ -307,14 +308,7 @@ fn open_log_file(path: &PathBuf) -> Result<File, String> {
 /// Returns the first 16 hexadecimal digits of the SHA-256 of a caller's name for its end user, as
 /// the access line has it: the name itself may be an address of mail.
 pub fn end_user_hash(name: &str) -> String {
-    Sha256::digest(name)
-        .iter()
-        .take(8)
-        .fold(String::with_capacity(16), |mut text, byte| {
-            // Anything can be written to a text.
-            let _written = std::fmt::Write::write_fmt(&mut text, format_args!("{byte:02x}"));
-            text
-        })
+    digest_text(&Sha256::digest(name), 8)
 }
 
 /// Writes the line as text, with its end.

@@ -2,6 +2,7 @@
 //! can make them collide, so texts of a request are not hashed by it. And a slow hash, for digests
 //! that are shown though secrets count in them.
 
+use std::fmt::Write as _;
 use std::hash::{BuildHasherDefault, Hasher};
 
 use sha2::{Digest as _, Sha256};
@@ -38,6 +39,26 @@ pub fn hash_slowly(digest: [u8; 32]) -> [u8; 32] {
     let (part, mut sha) = (digest.repeat(2 * PART), Sha256::new());
     (0..BLOCKS / PART).for_each(|_| sha.update(&part));
     sha.finalize().into()
+}
+
+/// Hashes each part with its length, so that no two lists of parts are one text.
+pub fn digest_parts<'p>(parts: impl IntoIterator<Item = &'p [u8]>) -> [u8; 32] {
+    let mut sha = Sha256::new();
+    for part in parts {
+        sha.update((part.len() as u64).to_be_bytes());
+        sha.update(part);
+    }
+    sha.finalize().into()
+}
+
+/// Writes the first bytes of a digest as hexadecimal digits.
+pub fn digest_text(digest: &[u8], bytes: usize) -> String {
+    let mut text = String::with_capacity(2 * bytes);
+    for byte in digest.iter().take(bytes) {
+        // Anything can be written to a text.
+        let _written = write!(text, "{byte:02x}");
+    }
+    text
 }
 
 /// Gives one number for all texts to the hasher.

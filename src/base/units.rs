@@ -185,42 +185,55 @@ pub fn number_and_unit(text: &str, units: &[(&str, u64)], largest: u64) -> Optio
     )
 }
 
-/// A number of at most six decimals, not negative. It is held in millionths, so that sums are
-/// exact. It may have an exponent, as some programs that write YAML do: `1e-05`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Decimal(pub u64);
+/// Makes a number, not negative, with at most so many decimals. It is held in parts of the last one.
+macro_rules! decimals {
+    ($(#[$about:meta])* $Number:ident: $decimals:literal, $in_words:literal, $largest:literal) => {
+        $(#[$about])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub struct $Number(pub u64);
 
-impl<'de> Deserialize<'de> for Decimal {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        // The reader gives the number's text as it is written: a float does not have all decimals.
-        deserializer.deserialize_f64(Parse("a number", PhantomData))
-    }
+        impl<'de> Deserialize<'de> for $Number {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                // The reader gives the number's text as it is written: a float does not have all
+                // decimals.
+                deserializer.deserialize_f64(Parse("a number", PhantomData))
+            }
+        }
+
+        impl FromStr for $Number {
+            type Err = String;
+
+            fn from_str(text: &str) -> Result<Self, String> {
+                parse_scaled(text, $decimals, $in_words, $largest).map(Self)
+            }
+        }
+
+        impl JsonSchema for $Number {
+            fn schema_name() -> Cow<'static, str> {
+                Cow::Borrowed(stringify!($Number))
+            }
+
+            fn json_schema(_: &mut SchemaGenerator) -> Schema {
+                json_schema!({
+                    "type": "number",
+                    "minimum": 0,
+                    "maximum": $largest,
+                    "description": concat!("A number with at most ", $in_words, " decimals.")
+                })
+            }
+        }
+    };
 }
 
-impl FromStr for Decimal {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        parse_scaled(text, 6, "six", 1_000_000_000).map(Self)
-    }
+decimals! {
+    /// A number of at most six decimals, not negative. It is held in millionths, so that sums are
+    /// exact. It may have an exponent, as some programs that write YAML do: `1e-05`.
+    Decimal: 6, "six", 1_000_000_000
 }
 
-/// A small number of at most twelve decimals, not negative. It is held in million-millionths.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Fine(pub u64);
-
-impl<'de> Deserialize<'de> for Fine {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_f64(Parse("a number", PhantomData))
-    }
-}
-
-impl FromStr for Fine {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        parse_scaled(text, 12, "twelve", 1_000_000).map(Self)
-    }
+decimals! {
+    /// A small number of at most twelve decimals, not negative. It is held in million-millionths.
+    Fine: 12, "twelve", 1_000_000
 }
 
 /// Reads a number with at most so many decimals, as a whole number of the last of them.
@@ -271,26 +284,6 @@ fn parse_scaled(
     parts
         .filter(|parts| *parts <= max_parts)
         .ok_or_else(|| format!("must be at most {largest}"))
-}
-
-impl JsonSchema for Decimal {
-    fn schema_name() -> Cow<'static, str> {
-        Cow::Borrowed("Decimal")
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "type": "number", "minimum": 0, "maximum": 1_000_000_000, "description": "A number with at most six decimals." })
-    }
-}
-
-impl JsonSchema for Fine {
-    fn schema_name() -> Cow<'static, str> {
-        Cow::Borrowed("Fine")
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "type": "number", "minimum": 0, "maximum": 1_000_000, "description": "A number with at most twelve decimals." })
-    }
 }
 
 /// A share of a whole: `5%`, `0.5%`. It is held as a number from 0 to 1.

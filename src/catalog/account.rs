@@ -6,8 +6,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use http::{HeaderName, HeaderValue};
-use sha2::{Digest as _, Sha256};
 
+use crate::base::hash::{digest_parts, digest_text};
 use crate::base::secret::Secret;
 use crate::conf::price::{Origin, Price, list};
 use crate::conf::proxy::{Proxies, Proxy, ProxyChoice};
@@ -159,22 +159,11 @@ impl Account {
             };
             let base = &self.base;
             let address = format!("{} {} {} {}", base.tls, base.host, base.port, base.path);
-            let mut sha = Sha256::new();
-            for part in [&*address]
+            let parts = [&*address]
                 .into_iter()
                 .chain(self.secrets())
-                .chain(credential)
-            {
-                // Each part is hashed with its length, so that no two lists of parts are one text.
-                sha.update((part.len() as u64).to_be_bytes());
-                sha.update(part);
-            }
-            sha.finalize()
-                .iter()
-                .take(16)
-                .map(|byte| format!("{byte:02x}"))
-                .collect::<String>()
-                .into()
+                .chain(credential);
+            digest_text(&digest_parts(parts.map(str::as_bytes)), 16).into()
         })
     }
 

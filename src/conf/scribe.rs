@@ -254,6 +254,19 @@ impl<'p, 't> Scribe<'p, 't> {
         found.map_err(|wrong| self.key(field).withheld(&wrong)).ok()
     }
 
+    /// Reads a file of certificates.
+    pub(crate) fn read_certificates(&self, path: &str) -> Option<String> {
+        self.look_up(Reference::Ca(path))
+            .map_err(|wrong| self.withheld(&wrong))
+            .ok()
+    }
+
+    /// Reads a file of certificates that must be written.
+    pub(crate) fn certificates(&self, written: Option<&str>) -> Option<String> {
+        let path = written.filter(|path| !path.is_empty());
+        self.read_certificates(self.required(path, "is missing: a file of certificates (PEM)")?)
+    }
+
     /// Returns the text that a reference names, or the reason why there is none.
     pub(crate) fn look_up(&self, reference: Reference<'_>) -> Result<String, String> {
         (self.report.look_up.borrow_mut())(reference)

@@ -14,7 +14,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::Inventory;
 use crate::base::calendar::format_system_time;
-use crate::base::hash::hash_slowly;
+use crate::base::hash::{digest_parts, digest_text, hash_slowly};
 use crate::base::secret::Secret;
 use crate::catalog::{Account, AwsKeys, Catalog, Network, Signer};
 use crate::conf::config::{self, Server};
@@ -44,13 +44,8 @@ impl Marks {
         };
         // Maps with names always serialise.
         let text = serde_json::to_vec(inventory).unwrap_or_default();
-        let hash = short_hex(
-            Sha256::new()
-                .chain_update(&secrets)
-                .chain_update(text)
-                .finalize()
-                .into(),
-        );
+        let hash = Sha256::new().chain_update(&secrets).chain_update(text);
+        let hash = digest_text(&hash.finalize(), 16);
         Marks { hash, secrets }
     }
 }
@@ -231,7 +226,7 @@ pub fn section_marks(server: &Server) -> BTreeMap<String, String> {
         ("upstream_proxy", &server.proxies.are_asked()),
         ("workers", &server.workers),
     ];
-    let mark = |value: &dyn Debug| short_hex(Sha256::digest(format!("{value:?}")).into());
+    let mark = |value: &dyn Debug| digest_text(&Sha256::digest(format!("{value:?}")), 16);
     sections
         .into_iter()
         .map(|(name, value)| (name.to_owned(), mark(value)))
@@ -259,7 +254,7 @@ fn secrets_mark(catalog: &Catalog) -> String {
         ));
     }
     let first: [u8; 32] = sha.finalize().into();
-    short_hex(hash_slowly(first))
+    digest_text(&hash_slowly(first), 16)
 }
 
 /// The digest of each kind of an account's secrets, with the name of the kind.
@@ -318,24 +313,6 @@ fn account_digests(account: &Account) -> SecretDigests {
         ("ca", ca.as_deref().map(|ca| digest_parts([ca]))),
         ("proxy", own_proxy),
     ]
-}
-
-/// Hashes each part with its length, so that no two lists of parts are one text.
-fn digest_parts<'p>(parts: impl IntoIterator<Item = &'p [u8]>) -> [u8; 32] {
-    let mut sha = Sha256::new();
-    for part in parts {
-        sha.update((part.len() as u64).to_be_bytes());
-        sha.update(part);
-    }
-    sha.finalize().into()
-}
-
-fn short_hex(digest: [u8; 32]) -> String {
-    digest
-        .iter()
-        .take(16)
-        .map(|byte| format!("{byte:02x}"))
-        .collect()
 }
 
 #[cfg(test)]

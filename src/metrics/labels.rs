@@ -40,34 +40,67 @@ pub(crate) struct TokensLabels {
     pub(crate) kind: &'static str,
 }
 
-/// The parties of an exchange: the model, the account that answered, and the caller.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, EncodeLabelSet)]
-pub(crate) struct PartyLabels {
-    pub(crate) model: Name,
-    pub(crate) account: Name,
-    pub(crate) caller: Name,
+/// Makes labels from their fields. Each is a [`Name`] or a word of our own.
+macro_rules! labels {
+    ($($(#[$about:meta])* $Labels:ident { $($field:ident: $Value:ty),* })*) => {$(
+        $(#[$about])*
+        #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, EncodeLabelSet)]
+        pub(crate) struct $Labels { $(pub(crate) $field: $Value),* }
+
+        impl Hash for $Labels {
+            fn hash<H: Hasher>(&self, state: &mut H) {
+                hash::hash_texts([$(self.$field.text()),*], state);
+            }
+        }
+
+        impl HasNames for $Labels {
+            fn names(&self) -> impl IntoIterator<Item = (&'static str, &Name)> {
+                let names = [$((stringify!($field), self.$field.name())),*].into_iter();
+                names.filter_map(|(label, name)| Some((label, name?)))
+            }
+        }
+    )*};
 }
 
-/// A model, and an account that was asked for it.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, EncodeLabelSet)]
-pub(crate) struct TargetLabels {
-    pub(crate) model: Name,
-    pub(crate) account: Name,
+/// The value of a label.
+trait LabelValue {
+    fn text(&self) -> &str;
+    /// Returns it if it is a name from the catalog.
+    fn name(&self) -> Option<&Name>;
 }
 
-/// An attempt at an account, and how it ended.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, EncodeLabelSet)]
-pub(crate) struct AttemptLabels {
-    pub(crate) model: Name,
-    pub(crate) account: Name,
-    pub(crate) outcome: &'static str,
+impl LabelValue for Name {
+    fn text(&self) -> &str {
+        self.as_deref().unwrap_or_default()
+    }
+
+    fn name(&self) -> Option<&Name> {
+        Some(self)
+    }
 }
 
-/// A front door, and a model that was asked for there.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, EncodeLabelSet)]
-pub(crate) struct DoorLabels {
-    pub(crate) door: &'static str,
-    pub(crate) model: Name,
+impl LabelValue for &'static str {
+    fn text(&self) -> &str {
+        self
+    }
+
+    fn name(&self) -> Option<&Name> {
+        None
+    }
+}
+
+labels! {
+    /// The parties of an exchange: the model, the account that answered, and the caller.
+    PartyLabels { model: Name, account: Name, caller: Name }
+
+    /// A model, and an account that was asked for it.
+    TargetLabels { model: Name, account: Name }
+
+    /// An attempt at an account, and how it ended.
+    AttemptLabels { model: Name, account: Name, outcome: &'static str }
+
+    /// A front door, and a model that was asked for there.
+    DoorLabels { door: &'static str, model: Name }
 }
 
 impl TargetLabels {
@@ -100,13 +133,7 @@ impl DoorLabels {
 
 impl PartyLabels {
     fn values(&self) -> [&str; 3] {
-        [&self.model, &self.account, &self.caller].map(|name| name.as_deref().unwrap_or_default())
-    }
-}
-
-impl Hash for PartyLabels {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        hash::hash_texts(self.values(), state);
+        [&self.model, &self.account, &self.caller].map(LabelValue::text)
     }
 }
 
@@ -128,33 +155,6 @@ impl Hash for TokensLabels {
     }
 }
 
-impl Hash for AttemptLabels {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        let [model, account] =
-            [&self.model, &self.account].map(|name| name.as_deref().unwrap_or_default());
-        hash::hash_texts([model, account, self.outcome], state);
-    }
-}
-
-impl Hash for DoorLabels {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        hash::hash_texts(
-            [self.model.as_deref().unwrap_or_default(), self.door],
-            state,
-        );
-    }
-}
-
-impl HasNames for PartyLabels {
-    fn names(&self) -> impl IntoIterator<Item = (&'static str, &Name)> {
-        [
-            ("model", &self.model),
-            ("account", &self.account),
-            ("caller", &self.caller),
-        ]
-    }
-}
-
 impl HasNames for ExchangeLabels {
     fn names(&self) -> impl IntoIterator<Item = (&'static str, &Name)> {
         self.parties.names()
@@ -164,24 +164,6 @@ impl HasNames for ExchangeLabels {
 impl HasNames for TokensLabels {
     fn names(&self) -> impl IntoIterator<Item = (&'static str, &Name)> {
         self.parties.names()
-    }
-}
-
-impl HasNames for TargetLabels {
-    fn names(&self) -> impl IntoIterator<Item = (&'static str, &Name)> {
-        [("model", &self.model), ("account", &self.account)]
-    }
-}
-
-impl HasNames for AttemptLabels {
-    fn names(&self) -> impl IntoIterator<Item = (&'static str, &Name)> {
-        [("model", &self.model), ("account", &self.account)]
-    }
-}
-
-impl HasNames for DoorLabels {
-    fn names(&self) -> impl IntoIterator<Item = (&'static str, &Name)> {
-        [("model", &self.model)]
     }
 }
 

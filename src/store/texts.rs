@@ -2,9 +2,9 @@
 //! that is too long is not stored. A text that cannot be stored now is not stored later.
 
 use super::{Core, Store};
+use crate::base::hash::{digest_parts, digest_text};
 use crate::status::StoreState;
 use redis::{Cmd, Value};
-use sha2::{Digest as _, Sha256};
 use std::collections::VecDeque;
 use tokio::sync::oneshot;
 
@@ -173,14 +173,6 @@ fn text_key(prefix: &str, name: &str) -> String {
 
 /// Returns a short hash of some words, which does not reveal them.
 pub(super) fn hash_words(words: &[&str]) -> String {
-    let mut sha = Sha256::new();
-    for part in words {
-        sha.update((part.len() as u64).to_be_bytes());
-        sha.update(part);
-    }
-    sha.finalize()
-        .iter()
-        .take(16)
-        .map(|byte| format!("{byte:02x}"))
-        .collect()
+    let parts = words.iter().map(|word| word.as_bytes());
+    digest_text(&digest_parts(parts), 16)
 }

@@ -33,19 +33,19 @@ const LENGTH: u8 = 2;
 #[derive(Clone, Copy)]
 pub(super) struct AttributeName(pub(super) &'static [u8]);
 
-/// Makes the name of an attribute.
-macro_rules! name {
-    ($name:literal) => {
-        AttributeName(
-            &const {
+/// Makes the names of attributes.
+macro_rules! names {
+    ($($(#[$about:meta])* $constant:ident: $name:literal;)*) => {$(
+        $(#[$about])*
+        pub(crate) const $constant: $crate::traces::attributes::AttributeName =
+            $crate::traces::attributes::AttributeName(&const {
                 $crate::traces::attributes::template::<
                     { $name.len() + $crate::traces::attributes::TEMPLATE_BYTES },
                 >($name)
-            },
-        )
-    };
+            });
+    )*};
 }
-pub(super) use name;
+pub(super) use names;
 
 /// Makes the template of a name.
 #[expect(
@@ -182,7 +182,7 @@ mod tests {
     use opentelemetry_proto::tonic::trace::v1::Span;
     use prost::Message as _;
 
-    const NAME: AttributeName = name!("a.name");
+    names! { NAME: "a.name"; }
 
     /// Returns the only value that is written, as OpenTelemetry's own messages read it.
     fn written(write: impl FnOnce(&mut Attributes<'_>)) -> Option<Value> {

@@ -13,67 +13,66 @@ pub(super) const SCHEMA: &str = "https://opentelemetry.io/schemas/1.41.1";
 
 /// The names of attributes of models.
 pub(super) mod gen_ai {
-    use super::super::attributes::{AttributeName, name};
-
-    pub(crate) const OPERATION: AttributeName = name!("gen_ai.operation.name");
-    pub(crate) const PROVIDER: AttributeName = name!("gen_ai.provider.name");
-    pub(crate) const MODEL: AttributeName = name!("gen_ai.request.model");
-    pub(crate) const ANSWERED: AttributeName = name!("gen_ai.response.model");
-    pub(crate) const ANSWER: AttributeName = name!("gen_ai.response.id");
-    pub(crate) const MAX_TOKENS: AttributeName = name!("gen_ai.request.max_tokens");
-    pub(crate) const CHOICES: AttributeName = name!("gen_ai.request.choice.count");
-    pub(crate) const STREAM: AttributeName = name!("gen_ai.request.stream");
-    pub(crate) const OUTPUT: AttributeName = name!("gen_ai.output.type");
-    pub(crate) const CONVERSATION: AttributeName = name!("gen_ai.conversation.id");
-    pub(crate) const REASONS: AttributeName = name!("gen_ai.response.finish_reasons");
-    pub(crate) const FIRST: AttributeName = name!("gen_ai.response.time_to_first_chunk");
-    pub(crate) const INPUT_TOKENS: AttributeName = name!("gen_ai.usage.input_tokens");
-    pub(crate) const OUTPUT_TOKENS: AttributeName = name!("gen_ai.usage.output_tokens");
-    pub(crate) const CACHE_READ: AttributeName = name!("gen_ai.usage.cache_read.input_tokens");
-    pub(crate) const CACHE_CREATION: AttributeName =
-        name!("gen_ai.usage.cache_creation.input_tokens");
-    pub(crate) const REASONING: AttributeName = name!("gen_ai.usage.reasoning.output_tokens");
-    /// It is in no convention, but several receivers read it: US dollars.
-    pub(crate) const COST: AttributeName = name!("gen_ai.usage.cost");
-    pub(crate) const OPENAI_TYPE: AttributeName = name!("openai.api.type");
-    pub(crate) const OPENAI_TIER: AttributeName = name!("openai.response.service_tier");
-    /// The word of OpenInference that separates this span from a model's.
-    pub(crate) const KIND: AttributeName = name!("openinference.span.kind");
+    super::super::attributes::names! {
+        OPERATION: "gen_ai.operation.name";
+        PROVIDER: "gen_ai.provider.name";
+        MODEL: "gen_ai.request.model";
+        ANSWERED: "gen_ai.response.model";
+        ANSWER: "gen_ai.response.id";
+        MAX_TOKENS: "gen_ai.request.max_tokens";
+        CHOICES: "gen_ai.request.choice.count";
+        STREAM: "gen_ai.request.stream";
+        OUTPUT: "gen_ai.output.type";
+        CONVERSATION: "gen_ai.conversation.id";
+        REASONS: "gen_ai.response.finish_reasons";
+        FIRST: "gen_ai.response.time_to_first_chunk";
+        INPUT_TOKENS: "gen_ai.usage.input_tokens";
+        OUTPUT_TOKENS: "gen_ai.usage.output_tokens";
+        CACHE_READ: "gen_ai.usage.cache_read.input_tokens";
+        CACHE_CREATION: "gen_ai.usage.cache_creation.input_tokens";
+        REASONING: "gen_ai.usage.reasoning.output_tokens";
+        /// It is in no convention, but several receivers read it: US dollars.
+        COST: "gen_ai.usage.cost";
+        OPENAI_TYPE: "openai.api.type";
+        OPENAI_TIER: "openai.response.service_tier";
+        /// The word of OpenInference that separates this span from a model's.
+        KIND: "openinference.span.kind";
+    }
 }
 
 /// The names of attributes of requests.
 pub(super) mod http_ {
-    use super::super::attributes::{AttributeName, name};
-
-    pub(crate) const METHOD: AttributeName = name!("http.request.method");
-    pub(crate) const ROUTE: AttributeName = name!("http.route");
-    pub(crate) const STATUS: AttributeName = name!("http.response.status_code");
-    pub(crate) const RESENDS: AttributeName = name!("http.request.resend_count");
-    pub(crate) const PATH: AttributeName = name!("url.path");
-    pub(crate) const SCHEME: AttributeName = name!("url.scheme");
-    pub(crate) const SERVER: AttributeName = name!("server.address");
-    pub(crate) const PORT: AttributeName = name!("server.port");
-    pub(crate) const CLIENT: AttributeName = name!("client.address");
-    pub(crate) const ERROR: AttributeName = name!("error.type");
+    super::super::attributes::names! {
+        METHOD: "http.request.method";
+        ROUTE: "http.route";
+        STATUS: "http.response.status_code";
+        RESENDS: "http.request.resend_count";
+        PATH: "url.path";
+        SCHEME: "url.scheme";
+        SERVER: "server.address";
+        PORT: "server.port";
+        CLIENT: "client.address";
+        ERROR: "error.type";
+    }
 }
 
 /// The names of attributes that only this gateway has: the words of the access line.
 pub(super) mod own {
-    use super::super::attributes::{AttributeName, name};
-
-    pub(crate) const REQUEST_ID: AttributeName = name!("portcullis.request_id");
-    pub(crate) const CALLER: AttributeName = name!("portcullis.caller");
-    pub(crate) const KEY: AttributeName = name!("portcullis.key");
-    pub(crate) const MODEL: AttributeName = name!("portcullis.model");
-    pub(crate) const OUTCOME: AttributeName = name!("portcullis.outcome");
-    pub(crate) const ATTEMPTS: AttributeName = name!("portcullis.attempts");
-    pub(crate) const OWN_TIME: AttributeName = name!("portcullis.own_us");
-    pub(crate) const QUEUED: AttributeName = name!("portcullis.queued_ms");
-    pub(crate) const LIMITED_BY: AttributeName = name!("portcullis.limited_by");
-    pub(crate) const DROPPED: AttributeName = name!("portcullis.dropped");
-    pub(crate) const ACCOUNT: AttributeName = name!("portcullis.account");
-    pub(crate) const CONNECT: AttributeName = name!("portcullis.connect_ms");
-    pub(crate) const USAGE: AttributeName = name!("portcullis.usage");
+    super::super::attributes::names! {
+        REQUEST_ID: "portcullis.request_id";
+        CALLER: "portcullis.caller";
+        KEY: "portcullis.key";
+        MODEL: "portcullis.model";
+        OUTCOME: "portcullis.outcome";
+        ATTEMPTS: "portcullis.attempts";
+        OWN_TIME: "portcullis.own_us";
+        QUEUED: "portcullis.queued_ms";
+        LIMITED_BY: "portcullis.limited_by";
+        DROPPED: "portcullis.dropped";
+        ACCOUNT: "portcullis.account";
+        CONNECT: "portcullis.connect_ms";
+        USAGE: "portcullis.usage";
+    }
 }
 
 /// Returns whether exchanges at this door have spans. Lists, and what a key or a browser asks, are

@@ -221,10 +221,7 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
         if !self.enabled() {
             return None;
         }
-        let pem = scribe
-            .look_up(Reference::Ca(path))
-            .map_err(|wrong| scribe.withheld(&wrong))
-            .ok()?;
+        let pem = scribe.read_certificates(path)?;
         let message =
             "the file holds no certificate: it must be PEM, with `-----BEGIN CERTIFICATE-----`";
         scribe.problem_if(!pem.contains("-----BEGIN CERTIFICATE-----"), message);

@@ -11,7 +11,7 @@ use crate::base::secret::Secret;
 use crate::base::units::{Span, Text};
 use crate::conf::scribe::Scribe;
 use crate::conf::secret_ref::placeholder::Placeholder;
-use crate::conf::secret_ref::{Reference, STAND_IN, SecretRef};
+use crate::conf::secret_ref::{STAND_IN, SecretRef};
 use dialects::wire::percent;
 
 pub use raw::OnStoreDown;
@@ -131,12 +131,7 @@ pub(super) fn resolve_store(raw: &raw::Store, section: &Scribe<'_, '_>) -> Optio
             has_none,
             "does not apply to redis:, which has no TLS: write rediss:",
         );
-        let path = tls.ca.as_deref().filter(|path| !path.is_empty());
-        let path = scribe.required(path, "is missing: a file of certificates (PEM)")?;
-        scribe
-            .look_up(Reference::Ca(path))
-            .map_err(|wrong| scribe.withheld(&wrong))
-            .ok()
+        scribe.certificates(tls.ca.as_deref())
     });
     let instances = raw.instances.unwrap_or(1);
     section

@@ -320,13 +320,7 @@ fn read_certificates(
         has_none,
         "does not apply to http:, which has no TLS: write https:",
     );
-    let path = tls.ca.as_deref().filter(|path| !path.is_empty());
-    let path = scribe.required(path, "is missing: a file of certificates (PEM)")?;
-    let pem = scribe
-        .look_up(Reference::Ca(path))
-        .map_err(|wrong| scribe.withheld(&wrong))
-        .ok()?;
-    Some(pem.into_bytes().into())
+    Some(scribe.certificates(tls.ca.as_deref())?.into_bytes().into())
 }
 
 fn resolve_sampling(raw: &raw::Traces, section: &Scribe<'_, '_>) -> Sampling {

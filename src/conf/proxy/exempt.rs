@@ -8,18 +8,18 @@ use crate::base::address::Cidr;
 use crate::base::host::host_and_port;
 use std::net::IpAddr;
 
-/// The servers that are reached without a proxy.
+/// The servers that are reached without a proxy: hosts, each at one port or at all.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Exempt(Vec<ExemptHost>);
+pub(super) struct Exempt(Vec<(ExemptHost, Option<u16>)>);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum ExemptHost {
     /// `*`: every server.
     All,
     /// A host, and all hosts below it.
-    Name { name: String, port: Option<u16> },
+    Name(String),
     /// An address, or a range of addresses.
-    Range { range: Cidr, port: Option<u16> },
+    Range(Cidr),
 }
 
 impl Exempt {
@@ -29,7 +29,7 @@ impl Exempt {
         let entries = list
             .split([',', ' ', '\t', '\r', '\n'])
             .filter(|entry| !entry.is_empty());
-        let read: Vec<Option<ExemptHost>> = entries.map(ExemptHost::parse).collect();
+        let read: Vec<_> = entries.map(ExemptHost::parse).collect();
         let wrong = read.iter().filter(|entry| entry.is_none()).count();
         (Exempt(read.into_iter().flatten().collect()), wrong)
     }
@@ -38,35 +38,30 @@ impl Exempt {
     /// no brackets.
     pub(super) fn has(&self, host: &str, port: u16) -> bool {
         let address: Option<IpAddr> = host.parse().ok();
-        self.0.iter().any(|entry| match entry {
-            ExemptHost::All => true,
-            ExemptHost::Name {
-                name,
-                port: entry_port,
-            } => {
-                let is_below = |rest: &str| rest.is_empty() || rest.ends_with('.');
-                entry_port.is_none_or(|entry_port| entry_port == port)
-                    && address.is_none()
-                    && host.strip_suffix(&**name).is_some_and(is_below)
-            }
-            ExemptHost::Range {
-                range,
-                port: entry_port,
-            } => {
-                entry_port.is_none_or(|entry_port| entry_port == port)
-                    && address.is_some_and(|address| range.contains(address))
-            }
-        })
+        let mut entries = self.0.iter();
+        entries
+            .any(|(entry, only)| only.is_none_or(|only| only == port) && entry.has(host, address))
     }
 }
 
 impl ExemptHost {
-    fn parse(text: &str) -> Option<ExemptHost> {
+    fn has(&self, host: &str, address: Option<IpAddr>) -> bool {
+        match self {
+            ExemptHost::All => true,
+            ExemptHost::Name(name) => {
+                let is_below = |rest: &str| rest.is_empty() || rest.ends_with('.');
+                address.is_none() && host.strip_suffix(&**name).is_some_and(is_below)
+            }
+            ExemptHost::Range(range) => address.is_some_and(|address| range.contains(address)),
+        }
+    }
+
+    fn parse(text: &str) -> Option<(ExemptHost, Option<u16>)> {
         if text == "*" {
-            return Some(ExemptHost::All);
+            return Some((ExemptHost::All, None));
         }
         if let Ok(range) = text.parse() {
-            return Some(ExemptHost::Range { range, port: None });
+            return Some((ExemptHost::Range(range), None));
         }
         let (host, port) = host_and_port(text)?;
         let port = port
@@ -78,7 +73,7 @@ impl ExemptHost {
             .and_then(|host| host.strip_suffix(']'))
             .unwrap_or(host);
         if let Ok(range) = bare.parse() {
-            return Some(ExemptHost::Range { range, port });
+            return Some((ExemptHost::Range(range), port));
         }
         let name = host
             .strip_prefix('*')
@@ -90,7 +85,7 @@ impl ExemptHost {
             let mut bytes = label.bytes();
             !label.is_empty() && bytes.all(|b| b.is_ascii_alphanumeric() || b"-_".contains(&b))
         });
-        is_name.then_some(ExemptHost::Name { name, port })
+        is_name.then_some((ExemptHost::Name(name), port))
     }
 }
 

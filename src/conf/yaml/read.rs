@@ -168,14 +168,7 @@ impl FaultCollector {
     ) -> ReadError {
         let (path, message) = match (error, path) {
             (ReadError::Recorded, _) => return ReadError::Recorded,
-            (ReadError::Fresh(message), _) => (
-                path.to_string(),
-                if path.hides() {
-                    in_column(&message, column)
-                } else {
-                    message
-                },
-            ),
+            (ReadError::Fresh(message), _) => shown_at(path, message, column),
             (ReadError::Withheld(message), _) => (path.to_string(), in_column(&message, column)),
             (ReadError::UnknownField(field, allowed), Path::In(map, _)) => {
                 let instead = habits::suggest_words(self.kind.habits, &field, allowed);
@@ -185,15 +178,7 @@ impl FaultCollector {
                     Some(instead) => format!("unknown field: {instead}"),
                     None => format!("unknown field{}", suggest_field(&field, allowed)),
                 };
-                let path = map.entry(&field, is_shown);
-                (
-                    path.to_string(),
-                    if path.hides() {
-                        in_column(&message, column)
-                    } else {
-                        message
-                    },
-                )
+                shown_at(&map.entry(&field, is_shown), message, column)
             }
             // There is no field without a map around it.
             (ReadError::UnknownField(field, allowed), Path::Root) => (
@@ -208,6 +193,16 @@ impl FaultCollector {
         }
         ReadError::Recorded
     }
+}
+
+/// Returns the path of an error and its message, which has the column if the path does not show it.
+fn shown_at(path: &Path<'_>, message: String, column: usize) -> (String, String) {
+    let message = if path.hides() {
+        in_column(&message, column)
+    } else {
+        message
+    };
+    (path.to_string(), message)
 }
 
 fn node_address(node: &Node<'_>) -> usize {
@@ -440,24 +435,24 @@ impl<'de> de::Deserializer<'de> for NodeReader<'_, '_> {
     }
 
     fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
-        match &self.node.value {
-            Value::List(items) => visitor.visit_seq(ListReader {
-                all: self,
-                items,
-                next_index: 0,
-            }),
-            Value::Plain(_) | Value::Quoted(_) | Value::Map(_) => self.not("a list"),
-        }
+        let Value::List(items) = &self.node.value else {
+            return self.not("a list");
+        };
+        visitor.visit_seq(ListReader {
+            all: self,
+            items,
+            next_index: 0,
+        })
     }
 
     fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
-        match &self.node.value {
-            Value::Map(entries) => visitor.visit_map(MapReader {
-                are_names: true,
-                ..self.fields(entries)
-            }),
-            Value::Plain(_) | Value::Quoted(_) | Value::List(_) => self.not("a map"),
-        }
+        let Value::Map(entries) = &self.node.value else {
+            return self.not("a map");
+        };
+        visitor.visit_map(MapReader {
+            are_names: true,
+            ..self.fields(entries)
+        })
     }
 
     fn deserialize_struct<V: Visitor<'de>>(
@@ -466,12 +461,10 @@ impl<'de> de::Deserializer<'de> for NodeReader<'_, '_> {
         fields: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, ReadError> {
-        match &self.node.value {
-            Value::Map(entries) => visitor.visit_map(self.fields(entries)),
-            Value::Plain(_) | Value::Quoted(_) | Value::List(_) => {
-                self.not(format_args!("a map of {}", fields.join(", ")))
-            }
-        }
+        let Value::Map(entries) = &self.node.value else {
+            return self.not(format_args!("a map of {}", fields.join(", ")));
+        };
+        visitor.visit_map(self.fields(entries))
     }
 
     fn deserialize_enum<V: Visitor<'de>>(
@@ -493,12 +486,12 @@ impl<'de> de::Deserializer<'de> for NodeReader<'_, '_> {
         _: &'static str,
         visitor: V,
     ) -> Result<V::Value, ReadError> {
-        match &self.node.value {
-            Value::Plain(text) if is_number(text) => visitor.visit_str(text),
-            Value::Plain(_) | Value::Quoted(_) | Value::List(_) | Value::Map(_) => {
-                visitor.visit_str(self.text()?)
-            }
+        if let Value::Plain(text) = &self.node.value
+            && is_number(text)
+        {
+            return visitor.visit_str(text);
         }
+        visitor.visit_str(self.text()?)
     }
 
     fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {

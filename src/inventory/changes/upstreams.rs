@@ -217,16 +217,16 @@ fn compare_names(found: &mut FoundChanges, sides: &Sides<'_, '_>) {
     }
     let is_new = |name: &&str| !old.names.contains_key(name);
     for (name, (id, pattern)) in new.names.iter().filter(|(name, _)| is_new(name)) {
-        let was_served = || {
-            before
-                .models
-                .get(*id)
-                .is_some_and(|model| is_served(before, model))
-        };
         let (effect, statement) = match old.meant(name) {
             // The model is new, and its own line has that.
             _ if *name == *id => continue,
-            None if was_served() => (Widens, format!("new; it means {id}")),
+            None if before
+                .models
+                .get(*id)
+                .is_some_and(|model| is_served(before, model)) =>
+            {
+                (Widens, format!("new; it means {id}"))
+            }
             None => continue,
             // Another name of the model had it.
             Some((is, _)) if is == *id => {
