@@ -104,54 +104,41 @@ impl<'a> RatesOut<'a> {
     }
 }
 
-const NO_PRICE: &str = "Portcullis' list of prices has no such model: write `price` at the target";
-const KNOWN: &str = "Portcullis knows the price by the account and its name for the model";
-const OF_REGION: &str =
-    "has the price of Vertex AI's global address: in some regions some models cost more";
-const OF_DEPLOYMENT: &str = "has the price of OpenAI's model that is called as the deployment is";
-
-/// Returns the price to write at the target of an entry.
+/// Returns the price to write at the target of an entry: that of its `base_model`, such as
+/// `azure/gpt-4o-2024-08-06`, or else of its name for the model.
 pub(super) fn list_price(
     draft: &Draft,
     model: &str,
     name: &Spot<'_>,
     base_model: Option<&Spot<'_>>,
 ) -> Option<New> {
-    if let Some(spot) = base_model {
-        return price_of_base(draft, model, spot);
-    }
-    let field = |field: &str| draft.fields.text(field);
-    let (provider, message) = match (field("dialect"), field("location")) {
-        (Some("azure"), _) => ("openai", OF_DEPLOYMENT),
-        (Some("vertex"), Some(location)) if location != "global" => ("vertex", OF_REGION),
-        (_, _) => return None,
-    };
-    let price = price_value(provider, model)?;
-    name.approximate(message);
-    Some(price)
-}
-
-/// Returns the price of the model that an entry names as its `base_model`, such as
-/// `azure/gpt-4o-2024-08-06`.
-fn price_of_base(draft: &Draft, model: &str, spot: &Spot<'_>) -> Option<New> {
-    if is_known(draft, model) {
+    const KNOWN: &str = "Portcullis knows the price by the account and its name for the model";
+    const NO_PRICE: &str =
+        "Portcullis' list of prices has no such model: write `price` at the target";
+    const LISTED: &str =
+        "has the price in Portcullis' list: a deployment or a region may cost more";
+    if let Some(spot) = base_model.filter(|_| is_known(draft, model)) {
         spot.report(Grade::Exact, KNOWN);
         return None;
     }
-    let named = spot.text().unwrap_or_default();
-    let (provider, model) = named.split_once('/').unwrap_or(("openai", named));
-    let price = match provider {
+    let base = base_model.map(|spot| spot.text().unwrap_or_default());
+    let base = base.map(|base| base.split_once('/').unwrap_or(("openai", base)));
+    let field = |field: &str| draft.fields.text(field);
+    let (provider, model) = match (base, field("dialect"), field("location")) {
         // What runs at Azure costs what it costs at OpenAI.
-        "azure" => price_value("openai", model),
-        "vertex_ai" => price_value("vertex", model),
-        _ => price_value(provider, model),
+        (Some(("azure", base)), ..) => ("openai", base),
+        (Some(("vertex_ai", base)), ..) => ("vertex", base),
+        (Some(base), ..) => base,
+        (None, Some("azure"), _) => ("openai", model),
+        (None, Some("vertex"), Some(location)) if location != "global" => ("vertex", model),
+        (None, ..) => return None,
     };
+    let price = price_value(provider, model);
+    let spot = base_model.unwrap_or(name);
     match price {
-        Some(_) => spot.approximate(format!(
-            "has the price of this model in Portcullis' list of {}",
-            list::price_date()
-        )),
-        None => spot.manual(NO_PRICE),
+        Some(_) => spot.approximate(LISTED),
+        None if base_model.is_some() => spot.manual(NO_PRICE),
+        None => {}
     }
     price
 }

@@ -171,6 +171,10 @@ const SPENT: Fate = Fate::Info(
     Grade::Unsupported,
     "is not carried: Portcullis counts from its own ledger, so budgets begin at zero",
 );
+const TIMEOUT: Fate = Fate::Info(
+    Grade::Approximate,
+    "is written at each account without a time of its own; `request_timeout` goes before `timeout`, as in LiteLLM",
+);
 const WATCHED: &str = "the access log, the metrics, the ledger and traces show what happens here";
 const ATTEMPTS: &str =
     "Portcullis has breakers, and tries other targets: `attempts` in server.yaml says how many";
@@ -301,6 +305,8 @@ const RULES: &[Rule] = {
         bound_rule(LiteLlm, "max_budget", "proxy-budget"),
         bound_rule(Router, "plugins", "guardrails"),
         Rule(Router, "redis_url redis_host redis_port redis_password", Any, Carry),
+        Rule(Router, "timeout stream_timeout", Any, TIMEOUT),
+        Rule(LiteLlm, "request_timeout", Any, TIMEOUT),
         info_rule(General, "enable_tag_filtering", "Portcullis does not choose targets by tags"),
         setting_rule("num_retries max_retries allowed_fails cooldown_time retry_policy allowed_fails_policy model_group_retry_policy \
                        disable_cooldowns max_fallbacks retry_after", Fate::Info(Grade::Approximate, ATTEMPTS)),

@@ -28,9 +28,6 @@ pub(super) struct Common {
     pub(super) redis: Option<New>,
 }
 
-/// The text for the database when its keys are given.
-const REST_OF_DATABASE: &str = "of LiteLLM's database only the keys are read: add its models, guardrails, policies and settings to the file, which may bound keys";
-
 /// Reads all settings.
 pub(super) fn read_settings(world: &World<'_>, made: &mut Made<'_>) -> Common {
     let mut common = Common::default();
@@ -46,13 +43,7 @@ pub(super) fn read_settings(world: &World<'_>, made: &mut Made<'_>) -> Common {
             settings.manual("must be a map: its settings are left out");
         }
         for (key, spot) in settings.entries() {
-            match key {
-                "timeout" | "request_timeout" | "stream_timeout" => {
-                    report_timeout(name, key, &spot, world);
-                }
-                "database_url" if world.has_keys => spot.manual(REST_OF_DATABASE),
-                _ => common.take_setting(section, key, &spot, made),
-            }
+            common.take_setting(section, key, &spot, made);
         }
         if section == Section::Router {
             common.redis = read_store(settings, world, made);
@@ -146,29 +137,9 @@ impl Common {
     }
 }
 
-/// Reports a time for all entries. LiteLLM's router takes `request_timeout` before its own
-/// `timeout`.
-fn report_timeout(section: &str, key: &str, spot: &Spot<'_>, world: &World<'_>) {
-    const USED: &str = "is written at each account that has no time of its own";
-    const HIDDEN: &str =
-        "is not used: in LiteLLM `litellm_settings.request_timeout` goes before it";
-    let times = [world.timeout(), world.stream_timeout()];
-    match (section, key) {
-        _ if times
-            .into_iter()
-            .flatten()
-            .any(|time| time.path == spot.path) =>
-        {
-            spot.approximate(USED);
-        }
-        ("router_settings", "timeout") => spot.approximate(HIDDEN),
-        (_, _) => spot.unsupported("is no time for all entries in LiteLLM, and is left out"),
-    }
-}
-
 /// Reads `model_group_alias`.
 fn read_aliases(spot: &Spot<'_>, made: &mut Made<'_>) {
-    const TAKEN: &str = "is the name of a model or of another alias too: choose one by hand";
+    const WRONG: &str = "must be a name of its own for one model: the alias is left out";
     let findings = spot.findings;
     for (alias, value) in spot.entries() {
         let model = value.get_text("model").or(value.text()).unwrap_or_default();
@@ -180,12 +151,9 @@ fn read_aliases(spot: &Spot<'_>, made: &mut Made<'_>) {
             made.missing.add_alias(alias, model);
             continue;
         };
-        if is_taken {
-            value.manual(TAKEN);
-        } else if name::of_model(alias).is_err() || unless_secret(alias) != alias {
-            value.manual("cannot be an id here: the alias is left out");
-        } else if group.name.contains('*') {
-            value.manual("a pattern has no aliases: the alias is left out");
+        let is_name = name::of_model(alias).is_ok() && unless_secret(alias) == alias;
+        if is_taken || !is_name || group.name.contains('*') {
+            value.manual(WRONG);
         } else {
             findings.set_entry(group.path());
             match value.get("hidden").and_then(|hidden| hidden.flag()) {

@@ -28,8 +28,6 @@ pub(super) struct World<'a> {
     pub(super) others: Vec<(&'a str, Spot<'a>)>,
     /// Reads the environment of this process.
     environment: &'a dyn Fn(&str) -> Option<String>,
-    /// True if files with keys are given.
-    pub(super) has_keys: bool,
 }
 
 impl<'a> World<'a> {
@@ -41,7 +39,6 @@ impl<'a> World<'a> {
             sections: BTreeMap::new(),
             others: Vec::new(),
             environment: inputs.variable,
-            has_keys: !inputs.keys.is_empty(),
         };
         for (key, spot) in roots.iter().flat_map(Spot::entries) {
             match key {
