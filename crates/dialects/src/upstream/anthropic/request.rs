@@ -41,7 +41,8 @@ const TIERS: Words = &[
 /// Writes a request.
 pub fn write_request(request: &Request<'_>, target: &Target<'_>) -> Result<Written, FieldRefused> {
     let traits = &target.traits;
-    refuse_unsupported(request, traits, true, |kind| {
+    let mut options = Options::new(request, target);
+    refuse_unsupported(&options, true, |kind| {
         media_source(kind).map(|source| source.is_image())
     })?;
     let mut losses = LostFields::default();
@@ -69,7 +70,6 @@ pub fn write_request(request: &Request<'_>, target: &Target<'_>) -> Result<Writt
         Field::Thoughts,
     );
 
-    let mut options = Options::new(request, target);
     options.max_tokens = Some(thinking.max_tokens);
     options.thinks = thinking.is_on();
     restrict_sampling(&mut options, &mut losses);

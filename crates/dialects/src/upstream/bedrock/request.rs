@@ -63,7 +63,8 @@ const TIERS: Words = &[
 pub fn write_request(request: &Request<'_>, target: &Target<'_>) -> Result<Written, FieldRefused> {
     let traits = &target.traits;
     let may_call = request.tool_choice != Some(ToolChoice::None);
-    refuse_unsupported(request, traits, may_call, |kind| {
+    let options = Options::new(request, target);
+    refuse_unsupported(&options, may_call, |kind| {
         media_source(kind).map(|source| matches!(source, MediaSource::Image(..)))
     })?;
     let family = Family::for_model(target.model, traits);
@@ -122,7 +123,7 @@ pub fn write_request(request: &Request<'_>, target: &Target<'_>) -> Result<Writt
             losses: &mut losses,
         };
         conversation.write(w, tools.hint, &mut blocks);
-        let settings = AnswerSettings::decide(request, target, family, &thinking, &mut losses);
+        let settings = AnswerSettings::decide(options, family, &thinking, &mut losses);
         w.group("inferenceConfig", |w| {
             settings.options.write(inference, w, &mut losses)
         });
@@ -158,8 +159,7 @@ struct AnswerSettings<'r> {
 
 impl<'r> AnswerSettings<'r> {
     fn decide(
-        request: &'r Request<'r>,
-        target: &'r Target<'r>,
+        mut options: Options<'r>,
         family: Family,
         thinking: &Thinking<'_>,
         losses: &mut LostFields,
@@ -167,14 +167,10 @@ impl<'r> AnswerSettings<'r> {
         // Without a maximum, the answer may be as long as the model can write. A budget must be
         // less than the maximum, so a budget needs one.
         let is_bounded = family == Family::Claude && thinking.is_bounded;
-        let says_most = request.max_tokens.is_some()
-            || target.default_max_tokens.is_some()
-            || thinking.needs_thoughts()
-            || is_bounded;
-        let mut options = Options::new(request, target);
+        let says_most = options.max_tokens.is_some() || thinking.needs_thoughts() || is_bounded;
         options.max_tokens = says_most.then_some(thinking.max_tokens);
         let mut effort = thinking.effort;
-        if family.has_output_effort() && !target.traits.server.output_config {
+        if family.has_output_effort() && !options.target.traits.server.output_config {
             losses.add_if(effort.take().is_some(), Field::Effort);
         }
         options.thinks = family == Family::Claude && thinking.is_on();

@@ -3,18 +3,18 @@
 
 use super::fields::REFUSED;
 use crate::neutral::traits::Traits;
-use crate::neutral::{Field, FieldRefused, Message, PartKind, Request, Role, ToolKind};
-use crate::upstream::shared::options::check_options;
+use crate::neutral::{Field, FieldRefused, Message, PartKind, Role, ToolKind};
+use crate::upstream::shared::options::Options;
 
 /// Refuses what cannot be sent. `shows_tools` is true if the model is shown the tools. `is_image`
 /// returns whether a part is an image, or the reason why it cannot be sent.
 pub(crate) fn refuse_unsupported(
-    request: &Request<'_>,
-    traits: &Traits,
+    options: &Options<'_>,
     shows_tools: bool,
     is_image: impl Fn(&PartKind<'_>) -> Result<bool, &'static str>,
 ) -> Result<(), FieldRefused> {
-    check_options(request, REFUSED)?;
+    options.check(REFUSED)?;
+    let (request, traits) = (options.request, &options.target.traits);
     for (index, tool) in request.tools.iter().enumerate() {
         let (field, why) = match tool.kind {
             ToolKind::Function(..) if traits.tools || !shows_tools => continue,

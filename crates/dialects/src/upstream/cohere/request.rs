@@ -38,14 +38,14 @@ pub(super) const OPTIONS: [&[Row]; 3] = options::table([
 /// Writes a request.
 pub fn write_request(request: &Request<'_>, target: &Target<'_>) -> Result<Written, FieldRefused> {
     let traits = &target.traits;
-    flat::refuse_unsupported(request, traits, true)?;
+    let mut options = Options::new(request, target);
+    flat::refuse_unsupported(&options, true)?;
     let [_, _, settings] = OPTIONS;
-    options::check_options(request, settings)?;
+    options.check(settings)?;
     let mut losses = LostFields::default();
     let tools = Tools::decide(request, traits, &mut losses)?;
 
     let mut w = Writer::with_capacity(request.room());
-    let mut options = Options::new(request, target);
     flat::note_losses(&options, &mut losses);
     w.object(|w| {
         w.key("model").text(target.model);

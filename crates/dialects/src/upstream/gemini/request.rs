@@ -82,8 +82,9 @@ pub(super) fn write_for_service(
     service: Service,
 ) -> Result<Written, FieldRefused> {
     let [refused_options, settings, thinking, tier] = OPTIONS;
-    options::check_options(request, refused_options)?;
-    options::check_options(request, settings)?;
+    let mut options = Options::new(request, target);
+    options.check(refused_options)?;
+    options.check(settings)?;
     FieldRefused::any([(
         request.stop.len() > MAX_STOPS,
         Field::Stop,
@@ -109,7 +110,6 @@ pub(super) fn write_for_service(
             "This model does not continue an assistant message: the last message must not be the assistant's.",
         ),
     ])?;
-    let mut options = Options::new(request, target);
     let mut w = Writer::with_capacity(request.room());
     let mut refused = None;
     w.object(|w| {

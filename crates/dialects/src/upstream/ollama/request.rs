@@ -34,7 +34,8 @@ pub(super) const OPTIONS: [&[Row]; 4] = options::table([
 /// Writes a request.
 pub fn write_request(request: &Request<'_>, target: &Target<'_>) -> Result<Written, FieldRefused> {
     let traits = &target.traits;
-    flat::refuse_unsupported(request, traits, false)?;
+    let mut options = Options::new(request, target);
+    flat::refuse_unsupported(&options, false)?;
     // No field can make a model call a tool, whatever traits the catalog has for the model.
     let offer = flat::choose_tools(
         request,
@@ -58,7 +59,6 @@ pub fn write_request(request: &Request<'_>, target: &Target<'_>) -> Result<Writt
     }
     let mut losses = LostFields::default();
     let mut w = Writer::with_capacity(request.room());
-    let mut options = Options::new(request, target);
     flat::note_losses(&options, &mut losses);
     let [_, _, settings, thinking] = OPTIONS;
     w.object(|w| {

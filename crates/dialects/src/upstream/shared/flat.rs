@@ -43,12 +43,9 @@ const TIERS: Words = &[("auto", None), ("default", None)];
 /// Refuses requests that neither dialect can send: several choices, probabilities, sound, and
 /// content of messages other than text and a user's pictures. A picture must be in the request, or
 /// at a URL if the provider fetches URLs (`urls`).
-pub(crate) fn refuse_unsupported(
-    request: &Request<'_>,
-    traits: &Traits,
-    urls: bool,
-) -> Result<(), FieldRefused> {
-    options::check_options(request, REFUSED)?;
+pub(crate) fn refuse_unsupported(options: &Options<'_>, urls: bool) -> Result<(), FieldRefused> {
+    options.check(REFUSED)?;
+    let (request, traits) = (options.request, &options.target.traits);
     check_calls_answered(request)?;
     if !request.messages.iter().any(has_content) {
         return Err(FieldRefused::unsupported(

@@ -22,7 +22,7 @@ pub(crate) enum Rule {
     Fitting(&'static str, [i64; 2]),
     /// A number or a list is written under this key. A larger number or a longer list is refused,
     /// for this reason.
-    AtMost(&'static str, u64, &'static str),
+    AtMost(&'static str, u8, &'static str),
     /// The provider's word is written under this key. A word that is not in the table is lost.
     Word(&'static str, Words),
     /// This function writes the option.
@@ -60,28 +60,6 @@ pub(crate) const fn table<const N: usize>(sections: [&'static [Row]; N]) -> [&'s
         "a table has a rule for each option"
     );
     sections
-}
-
-/// Refuses a request that has an option which these rows refuse.
-pub(crate) fn check_options(request: &Request<'_>, rows: &[Row]) -> Result<(), FieldRefused> {
-    for (field, rule) in rows {
-        let (limit, why) = match rule {
-            Rule::Refused(why) => (0, why),
-            Rule::AtMost(_, limit, why) => (*limit, why),
-            _ => continue,
-        };
-        let asked = match field {
-            Field::Choices => request.n.unwrap_or_default(),
-            Field::Stop => request.stop.len() as u64,
-            Field::Logprobs => request.logprobs.into(),
-            Field::Audio => request.wants_audio.into(),
-            _ => continue,
-        };
-        if asked > limit {
-            return Err(FieldRefused::unsupported(field.clone(), *why));
-        }
-    }
-    Ok(())
 }
 
 /// The options of a request, some of them only as far as the model allows them.
@@ -124,6 +102,26 @@ impl<'r> Options<'r> {
             top_p: request.top_p,
             top_k: request.top_k,
         }
+    }
+
+    /// Refuses the request if it has an option that these rows refuse.
+    pub(crate) fn check(&self, rows: &[Row]) -> Result<(), FieldRefused> {
+        for (field, rule) in rows {
+            let (Rule::Refused(why) | Rule::AtMost(_, _, why)) = rule else {
+                continue;
+            };
+            let is_refused = match (rule, self.value(field)) {
+                (Rule::AtMost(_, limit, _), Some(Value::Whole(number))) => number > (*limit).into(),
+                (Rule::AtMost(_, limit, _), Some(Value::Texts(texts))) => {
+                    texts.len() > usize::from(*limit)
+                }
+                (_, value) => value.is_some(),
+            };
+            if is_refused {
+                return Err(FieldRefused::unsupported(field.clone(), *why));
+            }
+        }
+        Ok(())
     }
 
     /// Lowers the maximum of tokens to this maximum of the model.
@@ -300,8 +298,9 @@ pub(crate) mod tests {
             .collect();
         let column = rows[1].iter().position(|name| *name == dialect).unwrap();
         for (field, rule) in sections.iter().copied().flatten() {
-            let name = name_in_book(field);
-            let row = rows.iter().find(|row| row.get(1) == Some(&name));
+            let mut names = NAMES_IN_BOOK.iter();
+            let (_, name) = names.find(|(named, _)| named == field).unwrap();
+            let row = rows.iter().find(|row| row.get(1) == Some(name));
             let mark = row.unwrap_or_else(|| panic!("no row {name}"))[column];
             let expected: &[&str] = match rule {
                 Rule::As(_) | Rule::Within(..) | Rule::Fitting(..) | Rule::AtMost(..) => &["✓"],
@@ -313,26 +312,24 @@ pub(crate) mod tests {
         }
     }
 
-    /// Returns the name of the row that shows an option.
-    fn name_in_book(field: &Field) -> &'static str {
-        match field {
-            Field::MaxTokens => "`max_completion_tokens`",
-            Field::Temperature => "`temperature`",
-            Field::TopP => "`top_p`",
-            Field::TopK => "`top_k`",
-            Field::FrequencyPenalty | Field::PresencePenalty => "penalties",
-            Field::Stop => "`stop`",
-            Field::Seed => "`seed`",
-            Field::Choices => "`n` above 1",
-            Field::Logprobs => "`logprobs`",
-            Field::Audio => "sound in the answer",
-            Field::Effort => "`reasoning_effort`",
-            Field::User => "`user`",
-            Field::Metadata => "`metadata`",
-            Field::ServiceTier => "`service_tier: priority`",
-            other => panic!("{other:?} is no option"),
-        }
-    }
+    /// The rows of the book that show the options.
+    static NAMES_IN_BOOK: [(Field, &str); 15] = [
+        (Field::MaxTokens, "`max_completion_tokens`"),
+        (Field::Temperature, "`temperature`"),
+        (Field::TopP, "`top_p`"),
+        (Field::TopK, "`top_k`"),
+        (Field::FrequencyPenalty, "penalties"),
+        (Field::PresencePenalty, "penalties"),
+        (Field::Stop, "`stop`"),
+        (Field::Seed, "`seed`"),
+        (Field::Choices, "`n` above 1"),
+        (Field::Logprobs, "`logprobs`"),
+        (Field::Audio, "sound in the answer"),
+        (Field::Effort, "`reasoning_effort`"),
+        (Field::User, "`user`"),
+        (Field::Metadata, "`metadata`"),
+        (Field::ServiceTier, "`service_tier: priority`"),
+    ];
 
     /// Returns a target whose model has these traits.
     pub(crate) fn target_of(traits: Traits) -> Target<'static> {

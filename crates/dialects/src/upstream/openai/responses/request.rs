@@ -61,11 +61,11 @@ pub(super) fn write_request(
     check_calls_answered(request)?;
     target.traits.check(request)?;
     let [refused_options, settings, labels, lost] = OPTIONS;
-    options::check_options(request, refused_options)?;
+    let mut options = Options::new(request, target);
+    options.check(refused_options)?;
     refuse_custom_tools(request)?;
     let mut losses = LostFields::default();
     let names = Names::assign(request);
-    let mut options = Options::new(request, target);
     options.thinks = is_thinking_model(target.model, &target.traits);
     raise_tokens(&mut options, &mut losses);
     limit_sampling(&mut options, &mut losses);

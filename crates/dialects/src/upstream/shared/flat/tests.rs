@@ -100,7 +100,8 @@ fn check_refused(fields: &str, traits: Traits, urls: bool, expected: Option<&str
     };
     let body = format!(r#"{{"model":"m",{fields}{hi}}}"#);
     let (request, spelling) = read_request(body.as_bytes()).unwrap();
-    let param = match refuse_unsupported(&request, &traits, urls)
+    let target = target_of(traits);
+    let param = match refuse_unsupported(&Options::new(&request, &target), urls)
         .map_err(|why| spelling.refused(&request, why))
     {
         Ok(()) => None,
@@ -212,8 +213,9 @@ fn a_result_must_name_its_call() {
         messages: vec![message],
         ..Request::default()
     };
+    let target = target_of(Traits::UNKNOWN);
     assert!(
-        matches!(refuse_unsupported(&request, &Traits::UNKNOWN, true), Err(Refused::Invalid(complaint)) if complaint.param == Field::CallId(0))
+        matches!(refuse_unsupported(&Options::new(&request, &target), true), Err(Refused::Invalid(complaint)) if complaint.param == Field::CallId(0))
     );
 }
 
