@@ -294,7 +294,7 @@ impl Attempts {
     }
 
     /// Returns the attempts, each of its own as far as they are kept so.
-    pub fn each(&self) -> impl Iterator<Item = &Tried> {
+    pub fn every_attempt(&self) -> impl Iterator<Item = &Tried> {
         let own = |tried: &Tried| tried.parts.is_empty();
         self.trail.iter().flat_map(move |tried| {
             let whole = own(tried).then_some(tried);
@@ -440,7 +440,7 @@ mod tests {
         assert_eq!(attempts.count(), 6);
         // Each is still known of its own.
         let each: Vec<_> = attempts
-            .each()
+            .every_attempt()
             .map(|tried| (tried.at_ms, tried.outcome, tried.times))
             .collect();
         assert_eq!(
@@ -519,7 +519,7 @@ mod tests {
                 .map(|tried| tried.parts.capacity().min(1))
                 .sum();
             let each: Vec<_> = attempts
-                .each()
+                .every_attempt()
                 .map(|tried| (tried.times, tried.prompt_tokens))
                 .collect();
             (attempts.count(), parts, each)

@@ -63,7 +63,7 @@ const RETRY_SOON: Duration = Duration::from_secs(1);
 pub struct Store {
     core: Arc<Core>,
     /// Closes when the store's thread ends.
-    ended: Lock<Option<Receiver<()>>>,
+    thread_end: Lock<Option<Receiver<()>>>,
 }
 
 /// The answer to a request for an admission.
@@ -130,7 +130,7 @@ impl Store {
         };
         Store {
             core: Arc::new(core),
-            ended: Lock::default(),
+            thread_end: Lock::default(),
         }
     }
 
@@ -150,7 +150,7 @@ impl Store {
                 drop(ends);
             });
         thread.map_err(|why| format!("cannot start the store's thread: {why}"))?;
-        *self.ended.lock() = Some(ended);
+        *self.thread_end.lock() = Some(ended);
         Ok(())
     }
 
@@ -235,7 +235,7 @@ impl Store {
     /// long.
     pub fn leave(&self) {
         self.core.leave();
-        let ended = self.ended.lock().take();
+        let ended = self.thread_end.lock().take();
         if let Some(ended) = ended {
             // Nothing is ever sent there: the thread's end closes the channel.
             ended.recv_timeout(LEAVE_TIMEOUT).ok();

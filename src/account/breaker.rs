@@ -128,6 +128,15 @@ pub struct BreakerPass {
     probe: u32,
 }
 
+/// The calls that a breaker looks back on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CallCounts {
+    /// The number of all calls.
+    pub all: u64,
+    /// The number of those that failed.
+    pub failed: u64,
+}
+
 /// Stands for a random number where the outcome cannot open the breaker.
 pub const NOT_DRAWN: f64 = 0.0;
 
@@ -211,7 +220,7 @@ impl Breaker {
             least_calls,
             generation: 0,
             all_calls: Window::new(WINDOW),
-            phase: Phase::closed(),
+            phase: Phase::new_closed(),
         }
     }
 
@@ -344,7 +353,7 @@ impl Breaker {
 
     /// Settles the end of an answer that had begun and was settled as good then: the answer is
     /// whole, or was cut.
-    pub fn ended(
+    pub fn settle_end(
         &mut self,
         pass: BreakerPass,
         outcome: Outcome,
@@ -441,13 +450,13 @@ impl Breaker {
         }
     }
 
-    /// Returns how many calls the breaker looks back on, and how many of them failed; none unless
-    /// the breaker is closed.
-    pub fn calls(&self, now: Instant) -> (u64, u64) {
-        match &self.phase {
+    /// Returns the calls that the breaker looks back on; none unless the breaker is closed.
+    pub fn calls(&self, now: Instant) -> CallCounts {
+        let (all, failed) = match &self.phase {
             Phase::Closed { calls, .. } => calls.sums(now),
             Phase::Open { .. } | Phase::HalfOpen { .. } => (0, 0),
-        }
+        };
+        CallCounts { all, failed }
     }
 
     /// Takes over the state of another process's breaker. That process does not show how much is
@@ -484,7 +493,7 @@ impl Breaker {
 
     fn close(&mut self) {
         self.generation = self.generation.wrapping_add(1);
-        self.phase = Phase::closed();
+        self.phase = Phase::new_closed();
     }
 
     fn open(&mut self, cool: Duration, extent: Extent, now: Instant, random: f64) -> BreakerState {
@@ -509,7 +518,7 @@ impl Breaker {
 }
 
 impl Phase {
-    fn closed() -> Phase {
+    fn new_closed() -> Phase {
         Phase::Closed {
             in_a_row: 0,
             cuts: 0,

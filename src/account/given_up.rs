@@ -113,7 +113,7 @@ struct Unsure {
 /// The number of keys: one, or several.
 #[derive(Debug, Clone, Copy, Default)]
 struct Keys {
-    last: Option<u64>,
+    last_key: Option<u64>,
     /// The time at which another key came than before.
     changed: Option<Instant>,
 }
@@ -289,7 +289,11 @@ impl Leaves {
 
 impl Keys {
     fn record_key(&mut self, key: u64, now: Instant) {
-        if self.last.replace(key).is_some_and(|before| before != key) {
+        if self
+            .last_key
+            .replace(key)
+            .is_some_and(|before| before != key)
+        {
             self.changed = Some(now);
         }
     }

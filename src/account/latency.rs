@@ -17,14 +17,14 @@ const DECAY: Duration = Duration::from_secs(10);
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Peak {
     /// The peak in seconds, and its time.
-    known: Option<(f64, Instant)>,
+    last_peak: Option<(f64, Instant)>,
 }
 
 impl Peak {
     /// Notes the time that a first token took.
     pub fn record_time(&mut self, time: Duration, now: Instant) {
         let time = time.as_secs_f64();
-        self.known = match self.known {
+        self.last_peak = match self.last_peak {
             Some((peak, peaked_at)) if time < peak => {
                 let kept = decayed_share(peaked_at, now);
                 Some((peak * kept + time * (1.0 - kept), peaked_at.max(now)))
@@ -40,7 +40,7 @@ impl Peak {
         /// The shortest wait that proves anything about a target without known times.
         const LONG: Duration = Duration::from_secs(1);
         if self
-            .known
+            .last_peak
             .map_or(time >= LONG, |(peak, _)| time.as_secs_f64() >= peak)
         {
             self.record_time(time, now);
@@ -51,7 +51,7 @@ impl Peak {
     /// for a while is expected to have become faster, so that it gets another try. But while an
     /// attempt is already finding that out (`awaited`), other requests do not follow.
     pub fn expected_time(&self, now: Instant, awaited: bool) -> Option<Duration> {
-        let (peak, peaked_at) = self.known?;
+        let (peak, peaked_at) = self.last_peak?;
         let expected = if awaited {
             peak
         } else {

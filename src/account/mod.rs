@@ -80,7 +80,7 @@ pub struct State {
 #[derive(Default)]
 struct Tracks {
     /// All of them, by the account's names for the models and by the kind of endpoint.
-    known: HashMap<(Arc<str>, Endpoint), Weak<TargetHealth>>,
+    all_tracks: HashMap<(Arc<str>, Endpoint), Weak<TargetHealth>>,
     /// Those that were made when they were first asked for.
     lasting: Vec<NamedTarget>,
 }
@@ -94,14 +94,14 @@ impl Tracks {
         is_unprobed: bool,
     ) -> (Arc<TargetHealth>, bool) {
         let key = (model.clone(), endpoint);
-        if let Some(track) = self.known.get(&key).and_then(Weak::upgrade) {
+        if let Some(track) = self.all_tracks.get(&key).and_then(Weak::upgrade) {
             return (track, false);
         }
-        self.known.retain(|_, track| track.strong_count() > 0);
+        self.all_tracks.retain(|_, track| track.strong_count() > 0);
         let mut track = TargetHealth::new(endpoint);
         track.is_unprobed = is_unprobed;
         let track = Arc::new(track);
-        self.known.insert(key, Arc::downgrade(&track));
+        self.all_tracks.insert(key, Arc::downgrade(&track));
         (track, true)
     }
 }
@@ -204,7 +204,7 @@ impl State {
         let (since, last) = self.health.refused()?;
         let tracks = self.tracks.lock();
         let worked = tracks
-            .known
+            .all_tracks
             .values()
             .filter_map(Weak::upgrade)
             .filter_map(|track| track.worked())
@@ -220,7 +220,7 @@ impl State {
     fn each_track(&self, each: impl Fn(&TargetHealth)) {
         let tracks = self.tracks.lock();
         tracks
-            .known
+            .all_tracks
             .values()
             .filter_map(Weak::upgrade)
             .for_each(|track| each(&track));
@@ -235,7 +235,7 @@ impl State {
             return class;
         }
         let mut others_work = false;
-        for ((_, kind), track) in &self.tracks.lock().known {
+        for ((_, kind), track) in &self.tracks.lock().all_tracks {
             match track.upgrade() {
                 Some(track) if *kind == endpoint => track.unprove(),
                 Some(track) => others_work |= track.has_worked(now),

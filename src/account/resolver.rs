@@ -71,7 +71,7 @@ pub struct Addresses {
     known: ArcSwapOption<Resolved>,
     failed: ArcSwapOption<Failed>,
     /// The address that answered last.
-    good: ArcSwapOption<SocketAddr>,
+    last_answering: ArcSwapOption<SocketAddr>,
     /// Held during a look-up.
     looking: Mutex<()>,
 }
@@ -109,12 +109,12 @@ impl Addresses {
                 false => Err(format!("{ip} is an address that the gateway may not use")),
             };
         }
-        if let Some(known) = self.known(hop) {
+        if let Some(known) = self.known_addresses(hop) {
             return Ok(known);
         }
         let _one_at_a_time = self.looking.lock().await;
         // A request that waited finds the answer now.
-        if let Some(known) = self.known(hop) {
+        if let Some(known) = self.known_addresses(hop) {
             return Ok(known);
         }
         if let Some(failed) = self.failed_within(hop, PAUSE) {
@@ -125,8 +125,8 @@ impl Addresses {
 
     /// Notes which address answered, so that the next request begins there.
     pub fn record_good(&self, address: SocketAddr) {
-        if self.good.load().as_deref() != Some(&address) {
-            self.good.store(Some(Arc::new(address)));
+        if self.last_answering.load().as_deref() != Some(&address) {
+            self.last_answering.store(Some(Arc::new(address)));
         }
     }
 
@@ -146,7 +146,7 @@ impl Addresses {
 
     /// Returns what a failed look-up means, in words.
     fn without_a_look_up(&self, hop: Hop<'_>) -> &'static str {
-        match self.known(hop) {
+        match self.known_addresses(hop) {
             Some(_) => "the gateway still uses the addresses from before",
             None => "the account cannot be reached",
         }
@@ -212,7 +212,7 @@ impl Addresses {
         })));
     }
 
-    fn known(&self, hop: Hop<'_>) -> Option<Vec<SocketAddr>> {
+    fn known_addresses(&self, hop: Hop<'_>) -> Option<Vec<SocketAddr>> {
         self.known
             .load()
             .as_ref()
@@ -228,7 +228,7 @@ impl Addresses {
 
     fn good_first(&self, addresses: &[SocketAddr]) -> Vec<SocketAddr> {
         let mut addresses = addresses.to_vec();
-        if let Some(good) = self.good.load().as_deref()
+        if let Some(good) = self.last_answering.load().as_deref()
             && let Some(index) = addresses.iter().position(|address| address == good)
         {
             addresses.rotate_left(index);

@@ -55,7 +55,7 @@ impl Tokens {
     /// Returns a good token, or the turn to fetch one. Waits while another exchange fetches the
     /// first token.
     pub async fn turn(&self, fingerprint: u64) -> Turn<'_> {
-        if let Some((token, left)) = self.good(fingerprint) {
+        if let Some((token, left)) = self.usable_token(fingerprint) {
             if left > EARLY || self.failed_within(fingerprint, EARLY_PAUSE).is_some() {
                 return Turn::Take(token);
             }
@@ -65,7 +65,7 @@ impl Tokens {
             };
         }
         let turn = self.fetching.lock().await;
-        if let Some((token, _)) = self.good(fingerprint) {
+        if let Some((token, _)) = self.usable_token(fingerprint) {
             return Turn::Take(token);
         }
         // A request that waited shares the failure of the fetch that it waited for.
@@ -119,7 +119,7 @@ impl Tokens {
         self.present.store(None);
     }
 
-    fn good(&self, fingerprint: u64) -> Option<(Secret, Duration)> {
+    fn usable_token(&self, fingerprint: u64) -> Option<(Secret, Duration)> {
         let present = self.present.load();
         let present = present
             .as_ref()

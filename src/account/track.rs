@@ -7,7 +7,7 @@
 
 mod guard;
 
-use super::breaker::{Admission, Breaker, BreakerPass, BreakerState};
+use super::breaker::{Admission, Breaker, BreakerPass, BreakerState, CallCounts};
 use super::condition::TargetSigns;
 use super::failure::{OUT_OF_REACH, OVERLOADED, REFUSALS_IN_A_ROW};
 use super::given_up::GivenUp;
@@ -114,7 +114,7 @@ pub struct TrackStatus {
     /// The state of its breaker.
     pub breaker: BreakerState,
     /// The calls and failures that the breaker looks at.
-    pub calls: (u64, u64),
+    pub calls: CallCounts,
     /// The target's own rest.
     pub rest: Option<Rest>,
     /// The expected times to a whole answer, and to a stream's first token.

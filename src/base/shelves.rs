@@ -27,7 +27,7 @@ pub struct ShelfBounds {
 /// The values of all keys, by their names.
 pub struct Shelves<N, V> {
     bounds: ShelfBounds,
-    all: Lock<All<N, V>>,
+    entries: Lock<All<N, V>>,
 }
 
 /// A value, and the bytes that it takes.
@@ -63,7 +63,7 @@ impl<N: Clone + Eq + Hash, V: Clone> Shelves<N, V> {
     pub fn new(bounds: ShelfBounds) -> Shelves<N, V> {
         Shelves {
             bounds,
-            all: Lock::new(All {
+            entries: Lock::new(All {
                 by_key: HashMap::new(),
                 bytes: 0,
             }),
@@ -73,7 +73,7 @@ impl<N: Clone + Eq + Hash, V: Clone> Shelves<N, V> {
     /// Puts a value.
     pub fn put(&self, key: &Arc<str>, name: N, sized: SizedValue<V>, now: Instant) {
         let SizedValue { value, bytes } = sized;
-        let mut all = self.all.lock();
+        let mut all = self.entries.lock();
         let shelf = all.by_key.entry(key.clone()).or_default();
         let before = shelf.bytes;
         shelf.put(
@@ -94,7 +94,7 @@ impl<N: Clone + Eq + Hash, V: Clone> Shelves<N, V> {
 
     /// Returns the value of a name, if it is still there.
     pub fn find(&self, key: &Arc<str>, name: &N, now: Instant) -> Option<V> {
-        let all = self.all.lock();
+        let all = self.entries.lock();
         let entry = all.by_key.get(key)?.entries.get(name)?;
         (now.saturating_duration_since(entry.stored_at) < self.bounds.kept_for)
             .then(|| entry.value.clone())
@@ -102,7 +102,7 @@ impl<N: Clone + Eq + Hash, V: Clone> Shelves<N, V> {
 
     /// Drops values that are too old, also those of keys that send no more requests.
     pub fn sweep(&self, now: Instant) {
-        let mut all = self.all.lock();
+        let mut all = self.entries.lock();
         all.by_key.retain(|_, shelf| {
             shelf.shed(now, self.bounds.kept_for, self.bounds.max_bytes_per_key);
             !shelf.entries.is_empty()
@@ -189,7 +189,7 @@ mod tests {
 
     fn count(shelves: &Shelves<u32, u32>) -> usize {
         shelves
-            .all
+            .entries
             .lock()
             .by_key
             .values()
@@ -245,7 +245,7 @@ mod tests {
         }
         assert_eq!(shelves.find(&quiet, &1, now), Some(1));
         {
-            let all = shelves.all.lock();
+            let all = shelves.entries.lock();
             assert!(all.bytes <= BOUNDS.max_bytes, "{}", all.bytes);
             assert_eq!(
                 all.bytes,

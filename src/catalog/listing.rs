@@ -70,7 +70,7 @@ pub struct ListState {
     pub failure: Option<(SystemTime, String)>,
     failures: u32,
     /// The time of the next fetch; `None` is at once.
-    due: Option<Instant>,
+    next_fetch_at: Option<Instant>,
     /// The number of times that the names changed.
     changes: u64,
     /// The address that the list is from, and the fingerprint of the account's settings.
@@ -113,7 +113,7 @@ impl Listing {
 
     /// Returns whether the list is to be fetched now.
     pub fn is_due(&self, now: Instant) -> bool {
-        self.0.lock().due.is_none_or(|due| due <= now)
+        self.0.lock().next_fetch_at.is_none_or(|due| due <= now)
     }
 
     /// Notes that a catalog has the account. The list of another address is forgotten. With another
@@ -128,7 +128,7 @@ impl Listing {
             };
         }
         if state.source != source {
-            (state.source, state.due) = (source, None);
+            (state.source, state.next_fetch_at) = (source, None);
         }
     }
 
@@ -144,7 +144,12 @@ impl Listing {
             state.names = Some(names);
             state.changes += 1;
         }
-        (state.fetched, state.failure, state.failures, state.due) = (Some(fetched), None, 0, due);
+        (
+            state.fetched,
+            state.failure,
+            state.failures,
+            state.next_fetch_at,
+        ) = (Some(fetched), None, 0, due);
     }
 
     /// Notes that a fetch failed. The next one comes after a pause that grows, up to `longest`.
@@ -159,7 +164,7 @@ impl Listing {
         let pause = FIRST_PAUSE
             .saturating_mul(1 << state.failures.min(16))
             .min(max_pause);
-        (state.failure, state.failures, state.due) = (
+        (state.failure, state.failures, state.next_fetch_at) = (
             Some((failed_at, why)),
             state.failures + 1,
             Some(now + pause),

@@ -159,7 +159,7 @@ impl Settling {
     }
 
     /// Returns what was last found at a path, unless a write cut across it.
-    pub fn found(&self, path: &Path) -> Option<&Version> {
+    pub fn last_found(&self, path: &Path) -> Option<&Version> {
         let file = self.files.get(path)?;
         match &file.unsettled {
             Some(fresh) => fresh.version.as_ref(),
@@ -173,7 +173,7 @@ impl Settling {
     }
 
     /// Follows one more file of the catalog's folder, which was not there before.
-    pub fn appeared(&mut self, path: &Path, now: Instant) {
+    pub fn follow_appeared(&mut self, path: &Path, now: Instant) {
         self.files
             .entry(path.to_owned())
             .or_insert_with(|| TrackedFile {
@@ -184,7 +184,7 @@ impl Settling {
 
     /// Follows a file that the catalog names, and that was read while the catalog was made. If the
     /// file is `old`, no writer changed it recently, and its text counts as whole.
-    pub fn named(&mut self, path: PathBuf, version: Version, old: bool, now: Instant) {
+    pub fn follow_named(&mut self, path: PathBuf, version: Version, old: bool, now: Instant) {
         let file = match old {
             true => TrackedFile::new(Some(version), now),
             false => TrackedFile {
@@ -272,7 +272,7 @@ impl Settling {
     }
 
     /// Returns the whole texts that are to be considered.
-    pub fn whole(&self) -> WholeTexts {
+    pub fn whole_texts(&self) -> WholeTexts {
         let whole = |file: &TrackedFile| Some((file.whole.clone()?, file.whole_seen_at));
         self.files
             .iter()
@@ -301,7 +301,7 @@ impl Settling {
     }
 
     /// Returns the closed texts of the files that are written without a pause since [`ENDLESS_AFTER`].
-    pub fn closed(&self, now: Instant) -> WholeTexts {
+    pub fn closed_texts(&self, now: Instant) -> WholeTexts {
         let endless = self.files.iter().filter(|(_, file)| {
             let since = file.unsettled.as_ref().map(|fresh| fresh.since);
             since.is_some_and(|since| now.saturating_duration_since(since) >= ENDLESS_AFTER)
@@ -333,7 +333,7 @@ impl Settling {
 
     /// Returns the time at which each file's live text was last there: an edit before that time is
     /// live.
-    pub fn live(&self) -> impl Iterator<Item = (&Path, Instant)> {
+    pub fn live_times(&self) -> impl Iterator<Item = (&Path, Instant)> {
         self.files
             .iter()
             .filter_map(|(path, file)| Some((path.as_path(), file.live_seen_at?)))

@@ -63,7 +63,7 @@ impl ProxyChoice {
     }
 
     /// Returns the proxy that an account names.
-    pub fn own(&self) -> Option<Arc<Proxy>> {
+    pub fn account_proxy(&self) -> Option<Arc<Proxy>> {
         match self {
             ProxyChoice::Own(proxy) => Some(proxy.clone()),
             ProxyChoice::ProcessDefault | ProxyChoice::Never => None,

@@ -135,7 +135,7 @@ impl<'p, 't> Scribe<'p, 't> {
     }
 
     /// Returns the thing that a value names, if it was found. If not, notes that there is none.
-    pub(crate) fn known<'n, T>(
+    pub(crate) fn found_or_noted<'n, T>(
         &self,
         found: Option<T>,
         noun: &str,

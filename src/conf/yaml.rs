@@ -269,14 +269,14 @@ fn parse_joined<'t>(
         match event {
             Ok((event, span)) => {
                 let line = span.start.line();
-                let column = columns.written(line, span.start.col() + 1);
+                let column = columns.written_column(line, span.start.col() + 1);
                 tree.take(event, line, column)
                     .map_err(|message| Problem::in_text(line, tree.path(None), message))?;
             }
             Err(error) => {
                 // At the end of the text, the parser may count one line too many.
                 let line = error.marker().line().min(text.lines().count()).max(1);
-                let column = columns.written(line, error.marker().col() + 1);
+                let column = columns.written_column(line, error.marker().col() + 1);
                 return fault(
                     line,
                     in_column(&format!("is not YAML: {}", error.info()), column),

@@ -77,6 +77,14 @@ pub struct Relay<'x> {
     last_write: Instant,
 }
 
+/// What follows a write.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Then {
+    More,
+    /// Nothing: the answer ends.
+    End,
+}
+
 /// The reasons why no further piece of an answer comes.
 enum Stop {
     Refused(Refusal),
@@ -142,22 +150,25 @@ impl<'x> Relay<'x> {
                     exchange::panic_here(self.reply.session, "relay");
                     let estimated = answer.usage.source == Source::Estimated;
                     record_usage(self.reply.record, producer);
-                    let notes = self.notes(producer, estimated);
+                    let notes = Notes {
+                        estimated,
+                        ..self.notes(producer)
+                    };
                     // The futures of whole answers and of refusals are boxed, since every stream
                     // would hold their memory.
                     let written = Box::pin(self.reply.answer(answer.body.into(), &notes)).await;
                     return written.map(|()| End::Answered);
                 }
-                Ok(Piece::Events(bytes)) => self.write_events(producer, bytes, false).await?,
+                Ok(Piece::Events(bytes)) => self.write_events(producer, bytes, Then::More).await?,
                 Ok(Piece::End(bytes)) => {
                     record_usage(self.reply.record, producer);
-                    self.write_events(producer, bytes, true).await?;
+                    self.write_events(producer, bytes, Then::End).await?;
                     self.reply.record.end(Outcome::Ok);
                     producer.keep_connection().await;
                     return Ok(End::Answered);
                 }
                 Err(Stop::Refused(refusal)) => {
-                    let notes = self.notes(producer, false);
+                    let notes = self.notes(producer);
                     record_usage(self.reply.record, producer);
                     return Ok(
                         Box::pin(self.refuse(refusal, notes, producer.answer_so_far())).await,
@@ -217,7 +228,7 @@ impl<'x> Relay<'x> {
         self.send_head(&Notes::default()).await?;
         self.send(
             Bytes::from_static(self.reply.record.front.stream_frame.keepalive),
-            false,
+            Then::More,
         )
         .await
     }
@@ -228,10 +239,10 @@ impl<'x> Relay<'x> {
         &mut self,
         producer: &mut Producer<'_>,
         bytes: Bytes,
-        end: bool,
+        then: Then,
     ) -> Result<(), ()> {
         if self.reply.record.facts.times.first_byte.is_none() {
-            let notes = self.notes(producer, false);
+            let notes = self.notes(producer);
             if self.is_head_sent {
                 let late = [
                     ("x-portcullis-model", &notes.model),
@@ -245,13 +256,13 @@ impl<'x> Relay<'x> {
                     .map(|(name, value)| write_header(name, value))
                     .collect();
                 if !late_lines.is_empty() {
-                    self.send(late_lines.into(), false).await?;
+                    self.send(late_lines.into(), Then::More).await?;
                 }
             } else {
                 self.send_head(&notes).await?;
             }
         }
-        self.answer(bytes, end).await
+        self.answer(bytes, then).await
     }
 
     /// Writes the head of a stream, if it was not sent.
@@ -271,19 +282,19 @@ impl<'x> Relay<'x> {
     }
 
     /// Writes some of the answer itself.
-    async fn answer(&mut self, bytes: Bytes, end: bool) -> Result<(), ()> {
+    async fn answer(&mut self, bytes: Bytes, then: Then) -> Result<(), ()> {
         let record = &mut *self.reply.record;
         record
             .facts
             .times
             .first_byte
             .get_or_insert_with(|| record.began.elapsed());
-        self.send(bytes, end).await
+        self.send(bytes, then).await
     }
 
     /// Writes bytes, and notes the time.
-    async fn send(&mut self, bytes: Bytes, end: bool) -> Result<(), ()> {
-        self.reply.write(bytes, end).await?;
+    async fn send(&mut self, bytes: Bytes, then: Then) -> Result<(), ()> {
+        self.reply.write(bytes, then == Then::End).await?;
         self.last_write = Instant::now();
         Ok(())
     }
@@ -305,14 +316,15 @@ impl<'x> Relay<'x> {
             answer.seen_by_caller(has_begun),
         );
         let ends = !record.front.errors.cuts;
-        match self.answer(event.into(), ends).await {
+        let then = if ends { Then::End } else { Then::More };
+        match self.answer(event.into(), then).await {
             Ok(()) if ends => End::Answered,
             Ok(()) | Err(()) => End::Broken,
         }
     }
 
     /// Returns the notes for the head of the answer.
-    fn notes(&self, producer: &Producer<'_>, estimated: bool) -> Notes {
+    fn notes(&self, producer: &Producer<'_>) -> Notes {
         let record = &*self.reply.record;
         let served = producer
             .candidate()
@@ -328,7 +340,7 @@ impl<'x> Relay<'x> {
             attempts,
             timing,
             dropped,
-            estimated,
+            estimated: false,
             content_type,
         }
     }

@@ -63,7 +63,7 @@ impl CallersRequest<'_> {
     /// Returns what is known of another model that the request names. A model with limits of its
     /// own is asked for by its own name only, since they would not count it here. If the
     /// money for the request's own model is limited, the other one has a price.
-    fn other(&self, name: &str, account: &Account) -> OtherModel {
+    fn other_model(&self, name: &str, account: &Account) -> OtherModel {
         let visible = |name| self.catalog.visible_to(self.permissions, name);
         let Some(model) = visible(name) else {
             return OtherModel::Forbidden;
@@ -131,7 +131,7 @@ pub fn write_request(
         stream_usage: account.added.stream_usage,
         kept: thoughts.find_kept,
         sealed: thoughts.sealed,
-        other: &|name| asked.other(name, account),
+        other: &|name| asked.other_model(name, account),
     })?;
     // This comes after the dialect: if the dialect cannot carry a part in any case, its reason is
     // the better one.

@@ -74,7 +74,7 @@ struct Demo {
     headers: HeaderMap,
     pieces: VecDeque<demo::Piece>,
     /// The time at which the first piece is due. It is set when somebody waits for the piece.
-    due: Option<Instant>,
+    first_piece_at: Option<Instant>,
     /// True if the connection breaks after the pieces.
     breaks: bool,
 }
@@ -449,7 +449,7 @@ impl From<demo::Reply> for Demo {
             status: StatusCode::from_u16(reply.status).unwrap_or_default(),
             headers,
             pieces: reply.pieces.into(),
-            due: None,
+            first_piece_at: None,
             breaks: reply.breaks,
         }
     }
@@ -461,8 +461,13 @@ impl Demo {
     async fn next_piece(&mut self) -> Option<Vec<u8>> {
         let pause = self.pieces.front()?.pause;
         if !pause.is_zero() {
-            sleep_until(*self.due.get_or_insert_with(|| Instant::now() + pause)).await;
-            self.due = None;
+            sleep_until(
+                *self
+                    .first_piece_at
+                    .get_or_insert_with(|| Instant::now() + pause),
+            )
+            .await;
+            self.first_piece_at = None;
         }
         self.pieces.pop_front().map(|piece| piece.bytes)
     }

@@ -406,7 +406,7 @@ impl<'x> Producer<'x> {
         self.times = attempt.progress.times();
         self.memory.answer = held;
         match gained {
-            Gained::Whole(whole) => self.whole(attempt, whole),
+            Gained::Whole(whole) => self.finish_whole(attempt, whole),
             Gained::Stream { mut reading, .. } => {
                 let events = std::mem::take(&mut reading.out);
                 self.commit(ProducerState::Streaming(Streaming { attempt, reading }));
@@ -416,7 +416,7 @@ impl<'x> Producer<'x> {
     }
 
     /// Notes that an answer is whole, and returns its last piece.
-    fn whole(&mut self, mut attempt: Try<'_>, whole: WholeAnswer) -> Piece {
+    fn finish_whole(&mut self, mut attempt: Try<'_>, whole: WholeAnswer) -> Piece {
         let WholeAnswer {
             piece,
             usage,

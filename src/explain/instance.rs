@@ -151,7 +151,10 @@ impl Instance {
                             breaker::BreakerState::HalfOpen { probing: false }
                         }
                     },
-                    calls: (target.calls, target.failed),
+                    calls: breaker::CallCounts {
+                        all: target.calls,
+                        failed: target.failed,
+                    },
                     // A rest for the credential belongs to the account, not to the target.
                     rest: target
                         .rest

@@ -26,7 +26,7 @@ pub(super) struct Order {
 /// The counts of one candidate.
 #[derive(Clone, Default)]
 struct Count {
-    first: usize,
+    first_choices: usize,
     ranks: usize,
     /// True if the candidate's place has changed.
     moved: bool,
@@ -78,7 +78,7 @@ impl Order {
                 };
                 let is_first = group.replace(group_of(one)) != Some(group_of(one));
                 if let (Some(count), Some(found)) = (counts.get_mut(index), found.get_mut(index)) {
-                    count.first += usize::from(is_first);
+                    count.first_choices += usize::from(is_first);
                     count.ranks += rank;
                     *found = true;
                     count.moved |= index != rank;
@@ -94,7 +94,7 @@ impl Order {
         places.sort_by_key(|(_, count)| count.ranks);
         let ordered = places.into_iter().map(|(candidate, count)| {
             let is_shaken = shaken.contains(&group_of(&candidate));
-            let first_for = is_shaken.then_some(count.first as f64 / DRAWS as f64);
+            let first_for = is_shaken.then_some(count.first_choices as f64 / DRAWS as f64);
             (candidate, first_for)
         });
         let (candidates, first_for) = ordered.unzip();

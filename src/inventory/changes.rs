@@ -146,9 +146,9 @@ struct Sides<'a, 'i> {
     before: &'i Inventory,
     after: &'i Inventory,
     /// Who may use which model before the change.
-    old: &'a Access<'i>,
+    access_before: &'a Access<'i>,
     /// Who may use which model after it.
-    new: &'a Access<'i>,
+    access_after: &'a Access<'i>,
     /// Whose secrets differ; `None` if it is not known.
     secrets: Option<&'a SecretChanges>,
     /// The present time, as in the inventories.
@@ -181,8 +181,8 @@ pub fn find_changes(
     let sides = Sides {
         before,
         after,
-        old: &old,
-        new: &new,
+        access_before: &old,
+        access_after: &new,
         secrets: besides.secrets.as_ref(),
         now,
     };

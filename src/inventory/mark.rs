@@ -140,7 +140,7 @@ impl SecretChanges {
 
     /// Cuts long lists, for a page.
     #[must_use]
-    pub fn cut(mut self) -> SecretChanges {
+    pub fn with_short_lists(mut self) -> SecretChanges {
         for names in [&mut self.keys, &mut self.sooner] {
             self.more += names.len().saturating_sub(MAX_NAMES);
             names.truncate(MAX_NAMES);

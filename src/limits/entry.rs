@@ -34,7 +34,7 @@ pub fn enter_request(
         let over = over.map(|over| (bound.scope, over)).into_iter();
         if let Some(reached) = LimitReached::worst(
             over,
-            || tally.left(bound.limits, WHOLE_LIMIT, now_ms),
+            || tally.limits_left(bound.limits, WHOLE_LIMIT, now_ms),
             WHOLE_LIMIT,
         ) {
             return Err(reached);

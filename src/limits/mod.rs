@@ -340,7 +340,7 @@ pub fn would_admit(bounds: &Bounds<'_>, ask: Ask, now_ms: u64) -> Result<(), Lim
 /// Refuses an ask for which one of the limits has no room.
 fn check_room(tallies: &Locked<'_>, ask: Ask, now_ms: u64, share: u64) -> Result<(), LimitReached> {
     let over = tallies.iter().flatten().filter_map(|(bound, tally)| {
-        let over = tally.over(bound.limits, share, ask, now_ms)?;
+        let over = tally.exceeded_limit(bound.limits, share, ask, now_ms)?;
         Some((bound.scope, over))
     });
     LimitReached::worst(over, || left_of_all(tallies, share, now_ms), share).map_or(Ok(()), Err)
@@ -351,7 +351,7 @@ fn left_of_all(tallies: &Locked<'_>, share: u64, now_ms: u64) -> LimitsLeft {
     let each = tallies
         .iter()
         .flatten()
-        .map(|(bound, tally)| tally.left(bound.limits, share, now_ms));
+        .map(|(bound, tally)| tally.limits_left(bound.limits, share, now_ms));
     each.fold(LimitsLeft::default(), LimitsLeft::tightest)
 }
 

@@ -291,7 +291,7 @@ impl Registry {
             .collect();
         let mut known = LastUses {
             list: std::mem::take(&mut *used),
-            next: 0,
+            next_index: 0,
             by_id: None,
         };
         used.reserve(limited.keys.len());
@@ -390,7 +390,7 @@ impl Registry {
 /// in the same order: then no lookup needs a hash.
 struct LastUses {
     list: Vec<(Arc<str>, Arc<LastUsed>)>,
-    next: usize,
+    next_index: usize,
     by_id: Option<HashMap<Arc<str>, usize>>,
 }
 
@@ -398,10 +398,10 @@ impl LastUses {
     fn find(&mut self, id: &Arc<str>) -> Option<Arc<LastUsed>> {
         let index = if self
             .list
-            .get(self.next)
+            .get(self.next_index)
             .is_some_and(|(known, _)| known == id)
         {
-            self.next
+            self.next_index
         } else {
             let by_id = self.by_id.get_or_insert_with(|| {
                 let numbered = self.list.iter().enumerate();
@@ -411,7 +411,7 @@ impl LastUses {
             });
             *by_id.get(id)?
         };
-        self.next = index + 1;
+        self.next_index = index + 1;
         self.list.get(index).map(|(_, used)| used.clone())
     }
 }

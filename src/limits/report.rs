@@ -154,7 +154,7 @@ impl Bound<'_> {
     /// Lists each kind of limit that is set, what is used of it, and the amount that it allows.
     pub fn used_amounts(&self, counts: &Counts) -> impl Iterator<Item = (Kind, u64, u64)> {
         self.limit_amounts()
-            .map(move |(kind, limit)| (kind, counts.used(kind), limit))
+            .map(move |(kind, limit)| (kind, counts.used_amount(kind), limit))
     }
 
     /// Writes the limits for people, such as `of acme: requests_per_minute 60, usd_per_day 12.5`.
@@ -202,7 +202,7 @@ impl Bound<'_> {
 
 impl Counts {
     /// Returns what is used of a limit of this kind.
-    fn used(&self, kind: Kind) -> u64 {
+    fn used_amount(&self, kind: Kind) -> u64 {
         match kind.period() {
             Period::Minute => {
                 let amounts = self.minute.iter();

@@ -233,7 +233,7 @@ impl Tally {
 
     /// Returns the limit that has no room for `ask`. If there are several, returns the one with the
     /// longest wait.
-    pub fn over(&self, limits: &Limits, share: u64, ask: Ask, now: u64) -> Option<Over> {
+    pub fn exceeded_limit(&self, limits: &Limits, share: u64, ask: Ask, now: u64) -> Option<Over> {
         let over = |kind| self.over_kind(kind, limits, share, ask, now);
         Kind::ALL.into_iter().filter_map(over).reduce(Over::worse)
     }
@@ -247,7 +247,7 @@ impl Tally {
         now: u64,
     ) -> Option<Over> {
         let limit = kind.limit(limits, share)?;
-        let (used, asked) = (self.used(kind), kind.asked(ask));
+        let (used, asked) = (self.used_amount(kind), kind.asked_amount(ask));
         // A request that costs nothing is admitted even if more was spent than the limit allows.
         if asked == 0 {
             return None;
@@ -411,7 +411,7 @@ impl Tally {
     }
 
     /// Returns what is left of these limits.
-    pub fn left(&self, limits: &Limits, share: u64, now: u64) -> LimitsLeft {
+    pub fn limits_left(&self, limits: &Limits, share: u64, now: u64) -> LimitsLeft {
         let room = |kind| self.room(kind, limits, share, now);
         LimitsLeft {
             requests: tighter_room(room(Kind::RequestsPerMinute), room(Kind::RequestsPerDay)),
@@ -421,7 +421,7 @@ impl Tally {
 
     fn room(&self, kind: Kind, limits: &Limits, share: u64, now: u64) -> Option<Room> {
         let limit = kind.limit(limits, share)?;
-        let used = self.used(kind);
+        let used = self.used_amount(kind);
         let reset = if used == 0 {
             Duration::ZERO
         } else {
@@ -435,9 +435,9 @@ impl Tally {
     }
 
     /// Returns what is left of these limits after `ask` is taken.
-    pub fn left_after(mut self, limits: &Limits, ask: Ask, now: u64) -> LimitsLeft {
+    pub fn limits_left_after(mut self, limits: &Limits, ask: Ask, now: u64) -> LimitsLeft {
         self.take_at(ask, self.now);
-        self.left(limits, WHOLE_LIMIT, now)
+        self.limits_left(limits, WHOLE_LIMIT, now)
     }
 
     /// Returns all present counts.
@@ -466,7 +466,7 @@ impl Tally {
         }
     }
 
-    fn used(&self, kind: Kind) -> u128 {
+    fn used_amount(&self, kind: Kind) -> u128 {
         let sums = match kind.period() {
             Period::Minute => self.minute.as_ref().map(|minute| minute.sums()),
             Period::Day => Some(self.dates.of_day()),
@@ -480,7 +480,7 @@ impl Tally {
     /// tally's own time.
     fn wait(&self, kind: Kind, excess: u128, now: u64) -> Duration {
         let (minute, now_second) = (self.minute.as_ref(), second_of(self.now));
-        let used = self.used(kind);
+        let used = self.used_amount(kind);
         let free = match kind.period() {
             Period::Minute => minute::freed_second(now_second, used, excess, |second| {
                 let count = minute.map(|minute| minute.count_in(second));

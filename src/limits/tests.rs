@@ -452,7 +452,7 @@ proptest! {
             now += wait;
             let before = tallies(now);
             let ask = Ask::exact(tokens, Usd(usd));
-            let each = bounds.iter().map(|bound| (bound.scope.level, before[bound.scope.level as usize].over(bound.limits, 1, ask, now)));
+            let each = bounds.iter().map(|bound| (bound.scope.level, before[bound.scope.level as usize].exceeded_limit(bound.limits, 1, ask, now)));
             let over: Vec<_> = each.filter_map(|(level, over)| Some((level, over?))).collect();
             match take_reservation(&bounds, ask, now, 1) {
                 Ok(reservation) => {

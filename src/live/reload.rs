@@ -71,7 +71,7 @@ impl Reloads {
         let mut live: Vec<_> = self
             .settling
             .lock()
-            .live()
+            .live_times()
             .map(|(path, seen_at)| (path.to_owned(), seen_at))
             .collect();
         live.sort_by_key(|(_, seen_at)| *seen_at);

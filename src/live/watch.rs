@@ -257,7 +257,7 @@ impl Watch {
             let (mut settling, now) = (reloads.settling.lock(), Instant::now());
             settling.keep(|path| self.named.contains(path) || there.contains(path));
             for path in &listed {
-                settling.appeared(path, now);
+                settling.follow_appeared(path, now);
             }
             settling
                 .paths()
@@ -273,7 +273,7 @@ impl Watch {
             } else {
                 LARGEST_NAMED
             };
-            let known = reloads.settling.lock().found(path).cloned();
+            let known = reloads.settling.lock().last_found(path).cloned();
             let known = known.filter(|known| !thorough && is_as_before(path, known, clock));
             let now = Instant::now();
             let found = known.or_else(|| read_whole(path, limit));

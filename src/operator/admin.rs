@@ -94,7 +94,7 @@ struct Pages {
     backends: Arc<Backends>,
     watch: Arc<Watch>,
     started: Instant,
-    live: LivePage,
+    live_page: LivePage,
     names: HostNames,
     /// A permit for each request that is answered, probes aside.
     request_permits: Semaphore,
@@ -184,7 +184,7 @@ impl Admin {
             backends,
             watch,
             started,
-            live,
+            live_page: live,
             names,
             request_permits: Semaphore::new(MAX_REQUESTS),
             delay_permits: Semaphore::new(MAX_DELAYED_ANSWERS),
@@ -409,7 +409,7 @@ impl Pages {
                     serde_json::to_string_pretty(&status::present_status(self)).unwrap_or_default();
                 (200, "application/json", page + "\n")
             }
-            Route::Live(part) => self.live.page(part, query).await,
+            Route::Live(part) => self.live_page.page(part, query).await,
             Route::Reset(account) => reset_account(&self.books.live, account),
             Route::Explain => match relay::read_body(session, explain::MAX_QUESTION_BYTES).await {
                 Ok(question) => self.explain(question).await,

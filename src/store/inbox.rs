@@ -166,7 +166,7 @@ impl AdmissionRequest {
     pub(super) fn grant(self, used: Vec<Counts>, moments: &[Moment]) {
         let each = used.into_iter().zip(self.bounds()).zip(moments);
         let left = each.map(|((used, (limits, _)), moment)| {
-            total_tally(used, *moment, self.now_ms).left_after(limits, self.ask, self.now_ms)
+            total_tally(used, *moment, self.now_ms).limits_left_after(limits, self.ask, self.now_ms)
         });
         let left = left.fold(LimitsLeft::default(), LimitsLeft::tightest);
         let bounds: Bounds<'_> = self
@@ -190,12 +190,12 @@ impl AdmissionRequest {
         let over = totals.iter().filter_map(|(used, (limits, scope))| {
             Some((
                 *scope,
-                used.over(limits, WHOLE_LIMIT, self.ask, self.now_ms)?,
+                used.exceeded_limit(limits, WHOLE_LIMIT, self.ask, self.now_ms)?,
             ))
         });
         let left = totals
             .iter()
-            .map(|(used, (limits, _))| used.left(limits, WHOLE_LIMIT, self.now_ms));
+            .map(|(used, (limits, _))| used.limits_left(limits, WHOLE_LIMIT, self.now_ms));
         // The store has refused, so a limit is exceeded. If none is by our own sums, the store's
         // sums differ: beyond 2^53 its numbers are not exact.
         let refused = LimitReached::worst(

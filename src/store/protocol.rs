@@ -446,9 +446,9 @@ mod tests {
         };
         let used_before = total_tally(refused.remove(0), moment, NOW);
         let over = used_before
-            .over(&limits, 1, Ask::exact(10, Usd(0)), NOW)
+            .exceeded_limit(&limits, 1, Ask::exact(10, Usd(0)), NOW)
             .expect("a limit");
-        let left = used_before.left(&limits, 1, NOW);
+        let left = used_before.limits_left(&limits, 1, NOW);
         assert_eq!(
             (over.kind, over.used, over.wait),
             (Kind::RequestsPerMinute, 4, Some(Duration::from_secs(30)))
@@ -457,7 +457,7 @@ mod tests {
         let Some(AdmissionAnswer::Granted(mut granted)) = answer(1) else {
             panic!("granted")
         };
-        let left = total_tally(granted.remove(0), moment, NOW).left_after(
+        let left = total_tally(granted.remove(0), moment, NOW).limits_left_after(
             &limits,
             Ask::exact(10, Usd(0)),
             NOW,

@@ -16,7 +16,7 @@ const NO_FAILURES: [&str; 5] = ["ok", "slower", "not_needed", "declined", CALLER
 pub(super) struct Sampler {
     settings: Sampling,
     /// For exchanges whose callers ask for it.
-    asked: Allowance,
+    requested: Allowance,
     /// For exchanges that failed, fell over or were slow.
     noteworthy: Allowance,
     /// For exchanges that failed by a mistake of their caller: they must not hide the others.
@@ -32,7 +32,7 @@ impl Sampler {
     pub(super) fn new(settings: Sampling) -> Sampler {
         Sampler {
             settings,
-            asked: Allowance::default(),
+            requested: Allowance::default(),
             noteworthy: Allowance::default(),
             mistakes: Allowance::default(),
             strangers: Allowance::default(),
@@ -68,7 +68,9 @@ impl Sampler {
             return is_wanted && self.strangers.take(MAX_STRANGERS.min(max_extra), now);
         }
         // Of those that a caller asks for, only what the share leaves out counts as more than it.
-        if context.is_sampled && (!is_bound || self.is_drawn() || self.asked.take(max_extra, now)) {
+        if context.is_sampled
+            && (!is_bound || self.is_drawn() || self.requested.take(max_extra, now))
+        {
             return true;
         }
         if is_mistake {

@@ -130,10 +130,13 @@ pub(super) fn write_exchange(
         return 2;
     }
     // The trail lists the attempts as they ended.
-    let mut begun: Vec<(usize, &Tried)> = settled.attempts.each().enumerate().collect();
+    let mut begun: Vec<(usize, &Tried)> = settled.attempts.every_attempt().enumerate().collect();
     begun.sort_by_key(|(_, tried)| tried.at_ms);
     // With slices of a request, several attempts are paid for: the first has the usage of all.
-    let paid = settled.attempts.each().position(|tried| tried.is_paid);
+    let paid = settled
+        .attempts
+        .every_attempt()
+        .position(|tried| tried.is_paid);
     for (nth, (index, tried)) in begun.iter().enumerate() {
         let one = AttemptSpan::new(settled, catalog, tried, nth, paid == Some(*index));
         let own = tried.span.unwrap_or_else(&mut *ids);

@@ -182,7 +182,7 @@ fn sound_is_what_it_is_now() {
 fn calls_are_those_that_it_looks_back_on() {
     let start = Instant::now();
     let mut breaker = Breaker::default();
-    assert_eq!(breaker.calls(start), (0, 0));
+    assert_eq!(breaker.calls(start), CallCounts { all: 0, failed: 0 });
     for outcome in [
         Outcome::Ok,
         BAD,
@@ -193,9 +193,15 @@ fn calls_are_those_that_it_looks_back_on() {
         let pass = pass(breaker.admit(start, false));
         breaker.settle(pass, outcome, start, 0.0);
     }
-    assert_eq!(breaker.calls(start), (3, 1));
-    assert_eq!(breaker.calls(start + Duration::from_secs(31)), (0, 0));
-    assert_eq!(tripped(start).calls(start), (0, 0));
+    assert_eq!(breaker.calls(start), CallCounts { all: 3, failed: 1 });
+    assert_eq!(
+        breaker.calls(start + Duration::from_secs(31)),
+        CallCounts { all: 0, failed: 0 }
+    );
+    assert_eq!(
+        tripped(start).calls(start),
+        CallCounts { all: 0, failed: 0 }
+    );
 }
 
 #[test]

@@ -86,7 +86,7 @@ impl AttemptGuard {
             .memory
             .lock()
             .breaker
-            .ended(self.pass, Outcome::Ok, now, NOT_DRAWN);
+            .settle_end(self.pass, Outcome::Ok, now, NOT_DRAWN);
     }
 
     /// Notes that a probe found the target working again. The time is not noted, since the speed of
@@ -121,7 +121,7 @@ impl AttemptGuard {
         let breaker = match std::mem::replace(&mut self.stage, Stage::Ended) {
             Stage::Begun => memory
                 .breaker
-                .ended(self.pass, outcome, now, fastrand::f64()),
+                .settle_end(self.pass, outcome, now, fastrand::f64()),
             Stage::Open | Stage::Ended => {
                 memory
                     .breaker

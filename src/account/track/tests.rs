@@ -57,7 +57,7 @@ fn a_rate_limit_is_not_shortened_by_milder_ones() {
     );
     assert_eq!(
         track.status(now, SystemTime::now()).calls,
-        (0, 0),
+        CallCounts { all: 0, failed: 0 },
         "a limit is no failure"
     );
 }
@@ -74,7 +74,7 @@ fn overloaded_targets_stand_behind_and_never_rest() {
     assert!(!fit(now + Duration::from_secs(6)) && fit(now + Duration::from_secs(7)));
     assert_eq!(
         track.status(now, SystemTime::now()).calls,
-        (1, 1),
+        CallCounts { all: 1, failed: 1 },
         "its breaker counts it"
     );
     succeed(&track, now);
@@ -209,7 +209,7 @@ fn nothing_is_awaited_twice_and_nothing_for_ever() {
     drop((trial, other));
     assert_eq!(
         (awaited(), track.status(now, SystemTime::now()).calls),
-        (0, (1, 1))
+        (0, CallCounts { all: 1, failed: 1 })
     );
 }
 
@@ -254,7 +254,7 @@ fn what_is_told_of_a_target_is_recalled() {
     let soon = now + Duration::from_secs(9);
     let status = TrackStatus {
         breaker: BreakerState::Open(soon),
-        calls: (0, 0),
+        calls: CallCounts { all: 0, failed: 0 },
         rest: Some(Rest {
             until: soon,
             why: Why::Refused,

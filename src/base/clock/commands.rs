@@ -92,7 +92,7 @@ impl Control {
 
     /// Returns how long to wait in real time until `due`: for ever if the clock is held. Returns
     /// `None` if it is then or later.
-    fn left(&self, due: Instant) -> Option<Duration> {
+    fn time_left(&self, due: Instant) -> Option<Duration> {
         const FOR_EVER: Duration = Duration::from_secs(86_400);
         let is_held = self.set.is_some_and(|set| set.is_held);
         let left = due.saturating_duration_since(self.time_at(Instant::now()));
@@ -102,7 +102,7 @@ impl Control {
     /// Returns how long to wait for a round, which is due at a time. Returns `None` if it begins
     /// now.
     fn wait(&mut self, round: Round, due: Instant) -> Option<Duration> {
-        let left = self.left(due);
+        let left = self.time_left(due);
         let rounds = self.rounds_mut(round);
         let left = left.filter(|_| rounds.commands == rounds.commands_at_start);
         if left.is_none() {
@@ -143,7 +143,7 @@ pub(super) async fn pause(round: Round, time: Duration) {
 
 /// Waits until a time on the clock.
 pub(super) async fn sleep_until(due: Instant) {
-    until_none(|| CONTROL.lock().left(due)).await;
+    until_none(|| CONTROL.lock().time_left(due)).await;
 }
 
 /// Waits until nothing is left to wait for.

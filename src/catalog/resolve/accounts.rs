@@ -68,7 +68,7 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
             .problem_if(raw.concurrency == Some(0), message);
         let proxy = self.proxy();
         let base = base?;
-        if let Some(proxy) = proxy.as_ref().and_then(ProxyChoice::own) {
+        if let Some(proxy) = proxy.as_ref().and_then(ProxyChoice::account_proxy) {
             self.through(&proxy, &base, signer.as_ref());
         }
         let leave = self.leave(speaks?, &base);
@@ -122,7 +122,7 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
         let names = presets::ALL.iter().map(|preset| preset.name);
         self.scribe
             .key("preset")
-            .known(presets::find_preset(name), "preset", name, names)
+            .found_or_noted(presets::find_preset(name), "preset", name, names)
     }
 
     /// Returns the dialect that is written, or the dialect of the preset.
@@ -207,7 +207,7 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
                     .map(Endpoint::name),
             );
             let found = Endpoint::find(name).filter(is_known);
-            let Some(kind) = scribe.known(found, "kind of endpoint", name, names) else {
+            let Some(kind) = scribe.found_or_noted(found, "kind of endpoint", name, names) else {
                 continue;
             };
             scribe.problem_if(kinds.contains(&kind), "is written twice: keep only one");
@@ -224,7 +224,7 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
         let names = quirks::ALL.iter().map(|quirks| quirks.name);
         self.scribe
             .key("quirks")
-            .known(Quirks::find(name), "quirks", name, names)
+            .found_or_noted(Quirks::find(name), "quirks", name, names)
     }
 
     /// Checks a word that becomes part of an address.

@@ -196,7 +196,7 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
         })?;
         if is_literal
             && choice
-                .own()
+                .account_proxy()
                 .is_some_and(|proxy| proxy.credential().is_some())
         {
             scribe.warn_of_secret(

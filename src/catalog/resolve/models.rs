@@ -186,7 +186,8 @@ impl WrittenEntry<'_, '_, '_, raw::Model> {
         );
         let hedge = self.hedge(targets.as_deref());
         let queue = self.queue();
-        let others = |scribe: &Scribe<'_, '_>, list| self.others(scribe, list, written, aliases);
+        let others =
+            |scribe: &Scribe<'_, '_>, list| self.fallback_list(scribe, list, written, aliases);
         let fallbacks = others(&self.scribe.key("fallbacks"), raw.fallbacks.as_ref());
         let on = self.scribe.key("fallbacks_on");
         let on_context = others(
@@ -302,7 +303,7 @@ impl WrittenEntry<'_, '_, '_, raw::Model> {
                 let message = "has the same account and model as a target before it: keep only one of the two";
                 scribe.problem_if(!seen.insert((account, model)), message);
                 let found =
-                    scribe.key("account").known(accounts.get(account), "account", account, super::known_names(accounts))?;
+                    scribe.key("account").found_or_noted(accounts.get(account), "account", account, super::known_names(accounts))?;
                 // The account may be `None`: then it has errors of its own.
                 let account = Arc::clone(found.as_ref()?);
                 let message = "has a dialect whose servers do not list their models, so a pattern cannot be used: write each \
@@ -318,7 +319,7 @@ impl WrittenEntry<'_, '_, '_, raw::Model> {
                 scribe.key("traits").key("max_output").problem_if(traits.max_output == Some(0), "must be at least 1");
                 if let Some(word) = target.traits.as_ref().and_then(|traits| traits.input_type.as_deref()) {
                     let scribe = scribe.key("traits");
-                    scribe.key("input_type").known(
+                    scribe.key("input_type").found_or_noted(
                         Purpose::find(word),
                         "purpose of vectors",
                         word,
@@ -404,7 +405,7 @@ impl WrittenEntry<'_, '_, '_, raw::Model> {
     }
 
     /// Resolves a list of other models: `fallbacks`, or one of the lists of `fallbacks_on`.
-    fn others(
+    fn fallback_list(
         &self,
         scribe: &Scribe<'_, '_>,
         list: Option<&List<String>>,

@@ -122,7 +122,7 @@ impl World {
                     .bytes(usize::MAX)
                     .map(|text| String::from_utf8_lossy(text).into_owned())
             };
-            let texts = self.settling.whole();
+            let texts = self.settling.whole_texts();
             let whole = ["a", "b"].into_iter().filter_map(|file| {
                 let (version, _) = texts.get(Path::new(file))?;
                 Some((file, text(version).unwrap_or_else(|_| "missing".to_owned())))
@@ -281,7 +281,7 @@ fn a_ceaselessly_written_file_keeps_its_last_text() {
     );
     let live: BTreeMap<_, _> = world
         .settling
-        .live()
+        .live_times()
         .map(|(path, at)| (path.to_owned(), at))
         .collect();
     assert!(live[Path::new("b")] > world.start + Duration::from_millis(4_900));
@@ -349,7 +349,11 @@ fn closed_texts(script: &[(u64, &'static str, Act)], until: u64) -> Vec<(u64, St
             .cloned()
             .collect();
         world = world.play(&part, at);
-        if let Some((version, _)) = world.settling.closed(world.at()).remove(Path::new("a")) {
+        if let Some((version, _)) = world
+            .settling
+            .closed_texts(world.at())
+            .remove(Path::new("a"))
+        {
             let text =
                 String::from_utf8_lossy(version.text.bytes(usize::MAX).unwrap()).into_owned();
             if found.last().is_none_or(|(_, last)| *last != text) {
@@ -408,13 +412,13 @@ fn what_may_be_a_part_is_no_closed_text() {
 #[test]
 fn a_live_closed_text_begins_the_wait_anew() {
     let mut world = World::new().play(&every(50, 70, |n| write(&format!("text {n:03}"))), 3_200);
-    let closed = world.settling.closed(world.at());
+    let closed = world.settling.closed_texts(world.at());
     assert_eq!(closed.len(), 1);
     // What is not taken is not offered again.
     world
         .settling
         .note_closed_decision(closed.clone(), Decision::NotLive, world.at());
-    assert!(world.settling.closed(world.at()).is_empty());
+    assert!(world.settling.closed_texts(world.at()).is_empty());
     assert!(
         world
             .settling
@@ -431,12 +435,12 @@ fn a_live_closed_text_begins_the_wait_anew() {
             .is_some_and(|waiting| waiting.endless.is_empty())
     );
     assert_eq!(
-        world.settling.whole()[Path::new("a")],
+        world.settling.whole_texts()[Path::new("a")],
         closed[Path::new("a")]
     );
     let live = world
         .settling
-        .live()
+        .live_times()
         .find(|(path, _)| *path == Path::new("a"))
         .map(|(_, at)| at);
     assert_eq!(live, Some(closed[Path::new("a")].1));
@@ -508,7 +512,7 @@ fn texts_whole_during_a_decision_are_considered_next() {
         Sign::default(),
         world.at(),
     );
-    let texts = world.settling.whole();
+    let texts = world.settling.whole_texts();
     assert!(world.settling.ready(world.at()) != Ready::Wait && world.taken.is_empty());
     // Making a catalog of them takes its time, in which somebody writes, and looks go on.
     for (at, act) in [(600, write("two")), (650, Act::Rename("three".to_owned()))] {
@@ -533,7 +537,7 @@ fn texts_whole_during_a_decision_are_considered_next() {
     );
     let live = world
         .settling
-        .live()
+        .live_times()
         .find(|(path, _)| *path == Path::new("a"))
         .map(|(_, at)| at);
     assert_eq!(

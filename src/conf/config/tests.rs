@@ -45,7 +45,7 @@ fn what_is_not_written_has_the_documented_default() {
          limits: Bounds { request_body: 33554432, response_body: 67108864, event: 8388608, header_bytes: 32768, connections: 10000, \
          buffered_total: 1073741824, upload: 104857600, spool_total: 4294967296, catalog_size: 33554432 }, timeouts: ClientTimeouts { client_read: 30s, client_write: 30s, keepalive: 75s, commit_after: 10s, \
          comment: 15s }, drain: Drain { delay: 0ns, grace: 25s }, trusted_proxies: [], cors: [], log: Log { format: Auto, level: Info, \
-         access: Stdout }, ledger: Ledger { enabled: true, path: \"data/ledger.sqlite\", retention: 7776000s }, list_refresh: 3600s, store: None, seal: [], item_cache: Memory, notify: None, traces: None, proxies: Proxies { https: None, http: None, exempt: Exempt([]), asked: false }, series: SeriesBounds { has_caller: true, has_account: true, most_sets: 20000 }, warnings: [] }"
+         access: Stdout }, ledger: Ledger { enabled: true, path: \"data/ledger.sqlite\", retention: 7776000s }, list_refresh: 3600s, store: None, seal: [], item_cache: Memory, notify: None, traces: None, proxies: Proxies { https: None, http: None, exempt: Exempt([]), uses_environment: false }, series: SeriesBounds { has_caller: true, has_account: true, most_sets: 20000 }, warnings: [] }"
     );
 }
 
@@ -85,7 +85,7 @@ fn what_is_written_is_read() {
          buffered_total: 1073741824, upload: 104857600, spool_total: 4294967296, catalog_size: 33554432 }, timeouts: ClientTimeouts { client_read: 30s, client_write: 30s, keepalive: 75s, commit_after: 10s, \
          comment: 100ms }, drain: Drain { delay: 60s, grace: 25s }, trusted_proxies: [Cidr { first: 10.0.0.0, bits: 8 }, \
          Cidr { first: ::1, bits: 128 }], cors: [\"*\", \"https://app.example.com\", \"http://localhost:3000\"], \
-         log: Log { format: Text, level: Off, access: File(\"./a.log\") }, ledger: Ledger { enabled: false, path: \"/l\", retention: 86400s }, list_refresh: 3600s, store: None, seal: [], item_cache: Memory, notify: None, traces: None, proxies: Proxies { https: None, http: None, exempt: Exempt([]), asked: false }, series: SeriesBounds { has_caller: true, has_account: true, most_sets: 20000 }, warnings: [] }"
+         log: Log { format: Text, level: Off, access: File(\"./a.log\") }, ledger: Ledger { enabled: false, path: \"/l\", retention: 86400s }, list_refresh: 3600s, store: None, seal: [], item_cache: Memory, notify: None, traces: None, proxies: Proxies { https: None, http: None, exempt: Exempt([]), uses_environment: false }, series: SeriesBounds { has_caller: true, has_account: true, most_sets: 20000 }, warnings: [] }"
     );
 }
 

@@ -23,7 +23,7 @@ pub struct Proxies {
     http: Option<Arc<Proxy>>,
     exempt: Exempt,
     /// True if the variables were asked for.
-    is_read: bool,
+    uses_environment: bool,
 }
 
 /// The warning about the environment.
@@ -54,7 +54,7 @@ impl Proxies {
             https,
             http,
             exempt,
-            is_read: true,
+            uses_environment: true,
         };
         let none = proxies
             .is_empty()
@@ -89,7 +89,7 @@ impl Proxies {
 
     /// Returns whether `server.yaml` lets the variables decide.
     pub fn are_asked(&self) -> bool {
-        self.is_read
+        self.uses_environment
     }
 
     /// Returns whether there are none.
@@ -104,7 +104,7 @@ impl Proxies {
             https: bare(&self.https),
             http: bare(&self.http),
             exempt: self.exempt.clone(),
-            is_read: self.is_read,
+            uses_environment: self.uses_environment,
         }
     }
 }
@@ -287,7 +287,7 @@ mod tests {
             read(&[]).expect("none"),
             (
                 Proxies {
-                    is_read: true,
+                    uses_environment: true,
                     ..Proxies::default()
                 },
                 vec![Remark::NoProxy]

@@ -94,7 +94,7 @@ impl Columns {
 
     /// Returns the column of what stands at this place in the text without pairs. They are asked
     /// for in the order of their lines.
-    pub(super) fn written(&mut self, line: usize, column: usize) -> usize {
+    pub(super) fn written_column(&mut self, line: usize, column: usize) -> usize {
         let before = self.places.get(self.next..).unwrap_or_default();
         self.next += before
             .iter()
@@ -146,7 +146,11 @@ mod tests {
             ((2, 12), 34),
             ((3, 4), 4),
         ] {
-            assert_eq!(columns.written(place.0, place.1), written, "{place:?}");
+            assert_eq!(
+                columns.written_column(place.0, place.1),
+                written,
+                "{place:?}"
+            );
         }
     }
 }

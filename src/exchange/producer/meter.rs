@@ -109,10 +109,10 @@ impl Meter {
 
     /// Notes that an attempt has ended. `used` is what counts as the exchange's own usage. Without
     /// it, what the attempt used is in the trail, or is nothing.
-    pub(super) fn ended(&self, progress: &Progress, used: Option<Usage>, trail: &[Tried]) {
+    pub(super) fn note_end(&self, progress: &Progress, used: Option<Usage>, trail: &[Tried]) {
         let mut state = self.state.lock();
         if state.sums {
-            return state.ended(progress, used, trail);
+            return state.note_end(progress, used, trail);
         }
         state.unused = Unused::from_trail(trail);
         match used {
@@ -134,7 +134,7 @@ impl Asked {
 
 impl MeterState {
     /// Notes that an attempt at a slice has ended.
-    fn ended(&mut self, progress: &Progress, used: Option<Usage>, trail: &[Tried]) {
+    fn note_end(&mut self, progress: &Progress, used: Option<Usage>, trail: &[Tried]) {
         let last = Unused::from_trail(trail.last().map(std::slice::from_ref).unwrap_or_default());
         self.unused.add(last.tokens, last.cost);
         let first = self

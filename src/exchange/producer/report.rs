@@ -389,7 +389,7 @@ impl<'x> Producer<'x> {
         });
         self.request
             .meter
-            .ended(&attempt.progress, used, &self.attempts.trail);
+            .note_end(&attempt.progress, used, &self.attempts.trail);
     }
 
     /// Counts an attempt for its target. `first` is the time until the answer began.

@@ -73,7 +73,7 @@ struct Ended<'x> {
 struct SliceRunner<'x> {
     slices: &'x Slices,
     shared: &'x Backends,
-    whole: &'x Request,
+    whole_request: &'x Request,
     own_time: &'x OwnTime,
     began: Instant,
 }
@@ -170,7 +170,7 @@ impl<'x> SliceRunner<'x> {
         } = self.slices;
         let held = held.hold_separately(0).ok_or_else(Refusal::no_room)?;
         let body = cut.write(index);
-        let request = self.whole.slice(index, &body)?;
+        let request = self.whole_request.slice(index, &body)?;
         let request = requests
             .get(index)
             .ok_or_else(Refusal::no_room)?
@@ -259,7 +259,7 @@ impl<'x> Producer<'x> {
         let runner = SliceRunner {
             slices,
             shared,
-            whole: request,
+            whole_request: request,
             own_time: own,
             began,
         };

@@ -41,7 +41,7 @@ impl<'x> Producer<'x> {
             Some(failure) => Err((failure, Box::new(reading))),
         };
         match concluded {
-            Ok(whole) => Ok(Some(self.whole(attempt, whole))),
+            Ok(whole) => Ok(Some(self.finish_whole(attempt, whole))),
             Err((failure, reading)) => self.salvage(attempt, failure, *reading),
         }
     }

@@ -187,8 +187,8 @@ pub(super) fn compare_permissions(found: &mut FoundChanges, sides: &Sides<'_, '_
     let Sides {
         before,
         after,
-        old,
-        new,
+        access_before: old,
+        access_after: new,
         secrets,
         now,
     } = *sides;

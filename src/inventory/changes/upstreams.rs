@@ -19,7 +19,10 @@ const UNREAD: [&str; 2] = ["proxy own → not set", "proxy not set → own"];
 /// Finds what changes at accounts. What follows for models is found with the models.
 pub(super) fn compare_accounts(found: &mut FoundChanges, sides: &Sides<'_, '_>) {
     let Sides {
-        before, after, old, ..
+        before,
+        after,
+        access_before: old,
+        ..
     } = *sides;
     for (id, (was, now)) in both_sides(&before.accounts, &after.accounts) {
         let entry = ("account", id.as_str());
@@ -81,8 +84,8 @@ pub(super) fn compare_models(found: &mut FoundChanges, sides: &Sides<'_, '_>) {
     let Sides {
         before,
         after,
-        old,
-        new,
+        access_before: old,
+        access_after: new,
         ..
     } = *sides;
     for (id, (was, now)) in both_sides(&before.models, &after.models) {
@@ -147,7 +150,10 @@ pub(super) fn compare_models(found: &mut FoundChanges, sides: &Sides<'_, '_>) {
 
 fn add_new_model(found: &mut FoundChanges, sides: &Sides<'_, '_>, id: &str) {
     let Sides {
-        after, old, new, ..
+        after,
+        access_before: old,
+        access_after: new,
+        ..
     } = *sides;
     let Some(model) = after.models.get(id) else {
         return;
@@ -179,8 +185,8 @@ fn compare_names(found: &mut FoundChanges, sides: &Sides<'_, '_>) {
     let Sides {
         before,
         after,
-        old,
-        new,
+        access_before: old,
+        access_after: new,
         ..
     } = *sides;
     for (name, (id, pattern)) in &old.names {

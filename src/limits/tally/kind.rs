@@ -110,7 +110,7 @@ impl Kind {
     }
 
     /// Returns the amount that an exchange asks for.
-    pub fn asked(self, ask: Ask) -> u64 {
+    pub fn asked_amount(self, ask: Ask) -> u64 {
         match self.measure() {
             Measure::Requests => 1,
             Measure::Tokens => ask.tokens,
@@ -120,12 +120,12 @@ impl Kind {
 
     /// Returns the part of the asked amount that is not an estimate.
     pub fn sure(self, ask: Ask) -> u64 {
-        self.asked(Ask::exact(ask.sure.tokens, ask.sure.usd))
+        self.asked_amount(Ask::exact(ask.sure.tokens, ask.sure.usd))
     }
 
     /// Returns whether the asked amount is over the whole limit only because of the estimate.
     /// Returns false if the limit is 0.
     pub fn is_over_as_estimated(self, limit: u64, ask: Ask) -> bool {
-        limit > 0 && self.asked(ask) > limit && self.sure(ask) <= limit
+        limit > 0 && self.asked_amount(ask) > limit && self.sure(ask) <= limit
     }
 }

@@ -226,9 +226,9 @@ proptest! {
                 Step::Admit(ask) => {
                     model.advance(clock);
                     tally.advance(clock);
-                    let over = tally.over(&limits, share, ask, clock);
+                    let over = tally.exceeded_limit(&limits, share, ask, clock);
                     let too_much = || Kind::ALL.into_iter().find(|kind| {
-                        let asked = kind.asked(ask);
+                        let asked = kind.asked_amount(ask);
  asked > 0 && kind.limit(&limits, share).is_some_and(|limit| model.of(*kind, 60_000) + asked > limit)
                     });
                     match over {
@@ -241,12 +241,12 @@ proptest! {
                         Some(over) => {
                             prop_assert!(too_much().is_some(), "there was room: {:?}", over);
                             prop_assert_eq!(Some(over.limit), over.kind.limit(&limits, share));
-                            prop_assert!(over.used + over.asked > over.limit && over.asked == over.kind.asked(ask));
+                            prop_assert!(over.used + over.asked > over.limit && over.asked == over.kind.asked_amount(ask));
                             prop_assert_eq!(over.wait.is_none(), over.asked > over.limit);
                             let room_after = |wait: u64| {
                                 let mut later = tally.clone();
                                 later.advance(clock + wait);
-                                later.over(&limits, share, ask, clock + wait).is_none()
+                                later.exceeded_limit(&limits, share, ask, clock + wait).is_none()
                             };
                             let concurrent = Kind::Concurrency.limit(&limits, share).is_some_and(|limit| model.of(Kind::Concurrency, 0) >= limit);
                             // The next day has perhaps been there already.
@@ -275,7 +275,7 @@ proptest! {
             if model.is_long() {
                 return Ok(());
             }
-            let left = tally.left(&limits, share, clock);
+            let left = tally.limits_left(&limits, share, clock);
             for (kinds, told) in [
                 ([Kind::RequestsPerMinute, Kind::RequestsPerDay], left.requests),
                 ([Kind::TokensPerMinute, Kind::TokensPerDay], left.tokens),
@@ -286,7 +286,7 @@ proptest! {
                 prop_assert_eq!(told.map(|room| room.remaining), expected.min());
             }
             let mut all = Kind::ALL.into_iter().filter(|kind| !matches!(kind, Kind::RequestsPerMinute | Kind::TokensPerMinute));
-            prop_assert!(all.all(|kind| tally.used(kind) == u128::from(model.of(kind, 0))));
+            prop_assert!(all.all(|kind| tally.used_amount(kind) == u128::from(model.of(kind, 0))));
         }
 
         if model.events.iter().any(|event| event.at > model.now || event.second != i64::try_from(event.at / SECOND).unwrap()) {
@@ -347,23 +347,23 @@ proptest! {
         let mut taken = Vec::new();
         for (tokens, usd, spent) in asks {
             let ask = Ask::exact(tokens, Usd(usd));
-            let before = tally.used(Kind::TokensPerMinute);
-            if tally.over(&limits, share, ask, now).is_none() {
+            let before = tally.used_amount(Kind::TokensPerMinute);
+            if tally.exceeded_limit(&limits, share, ask, now).is_none() {
                 taken.push((tally.take(ask), ask, spent));
-                prop_assert_eq!(tally.used(Kind::TokensPerMinute), before + u128::from(tokens));
+                prop_assert_eq!(tally.used_amount(Kind::TokensPerMinute), before + u128::from(tokens));
             } else {
                 // As somebody does who has limits on other things only.
                 let entry = tally.take(ask);
                 tally.settle(entry, ask, Spent::default());
             }
-            tally.left(&limits, share, 0);
+            tally.limits_left(&limits, share, 0);
         }
-        prop_assert_eq!(tally.used(Kind::TokensPerDay), taken.iter().map(|(_, ask, _)| u128::from(ask.tokens)).sum::<u128>());
+        prop_assert_eq!(tally.used_amount(Kind::TokensPerDay), taken.iter().map(|(_, ask, _)| u128::from(ask.tokens)).sum::<u128>());
         for (entry, ask, spent) in &taken {
             tally.settle(*entry, *ask, Spent { tokens: *spent, usd: Usd(*spent) });
         }
-        prop_assert_eq!(tally.used(Kind::UsdPerMonth), taken.iter().map(|(_, _, spent)| u128::from(*spent)).sum::<u128>());
-        prop_assert_eq!((tally.used(Kind::Concurrency), tally.used(Kind::UsdPerMonth)), (0, tally.used(Kind::UsdPerDay)));
+        prop_assert_eq!(tally.used_amount(Kind::UsdPerMonth), taken.iter().map(|(_, _, spent)| u128::from(*spent)).sum::<u128>());
+        prop_assert_eq!((tally.used_amount(Kind::Concurrency), tally.used_amount(Kind::UsdPerMonth)), (0, tally.used_amount(Kind::UsdPerDay)));
         tally.advance(u64::MAX);
     }
 }
@@ -383,7 +383,7 @@ fn the_longest_wait_is_told_and_endless_ones_first() {
     tally.take(Ask::exact(4, Usd(5)));
     let check = |limits: Limits, tokens: u64, kind: Kind, wait: Option<u64>| {
         let over = tally
-            .over(&limits, 1, Ask::exact(tokens, Usd(1)), now)
+            .exceeded_limit(&limits, 1, Ask::exact(tokens, Usd(1)), now)
             .unwrap();
         assert_eq!(
             (over.kind, over.wait),
@@ -438,7 +438,7 @@ fn estimates_above_a_limit_wait_for_zero() {
     tally.advance(now);
     tally.watch(&limits);
     let over = |tally: &Tally, ask: Ask| {
-        tally.over(&limits, 1, ask, now).map(|over| {
+        tally.exceeded_limit(&limits, 1, ask, now).map(|over| {
             (
                 over.kind,
                 over.wait.map(|wait| wait.as_secs()),
@@ -485,7 +485,7 @@ fn estimates_above_a_limit_wait_for_zero() {
     let none = Limits::default().with(Kind::TokensPerDay, Some(0));
     assert_eq!(
         Tally::default()
-            .over(&none, 1, ask(1, 0), now)
+            .exceeded_limit(&none, 1, ask(1, 0), now)
             .map(|over| over.wait),
         Some(None),
         "nothing is allowed, and nothing passes"
@@ -559,7 +559,7 @@ fn a_clock_that_was_ahead_locks_nobody_out() {
         let waits = |tally: &mut Tally, limits: &Limits, now: u64| {
             tally.advance(now);
             tally
-                .over(limits, 1, ask, now)
+                .exceeded_limit(limits, 1, ask, now)
                 .map(|over| over.wait.unwrap())
         };
         assert_eq!(
@@ -636,7 +636,8 @@ fn a_clock_set_back_takes_out_nothing_uncounted() {
         },
     );
     let sums = |tally: &Tally| {
-        [Kind::TokensPerMinute, Kind::TokensPerDay, Kind::UsdPerMonth].map(|kind| tally.used(kind))
+        [Kind::TokensPerMinute, Kind::TokensPerDay, Kind::UsdPerMonth]
+            .map(|kind| tally.used_amount(kind))
     };
     assert_eq!(
         sums(&tally),
@@ -664,7 +665,7 @@ fn a_clock_set_back_gives_no_fresh_budget() {
     let mut ask = |tally: &mut Tally, now: u64, times: usize| {
         let admitted = (0..times).filter(|_| {
             tally.advance(now);
-            let room = tally.over(&limits, 1, one, now).is_none();
+            let room = tally.exceeded_limit(&limits, 1, one, now).is_none();
             if room {
                 let entry = tally.take(one);
                 tally.settle(

@@ -43,7 +43,7 @@ impl Watch {
                 return;
             }
         };
-        let whole = self.live.reloads.settling.lock().whole();
+        let whole = self.live.reloads.settling.lock().whole_texts();
         let texts: Texts = whole
             .iter()
             .map(|(path, (version, _))| (path.clone(), version.clone()))
@@ -75,7 +75,7 @@ impl Watch {
         if now < self.next_catalog_at {
             return;
         }
-        let closed = self.live.reloads.settling.lock().closed(now);
+        let closed = self.live.reloads.settling.lock().closed_texts(now);
         if closed.is_empty() {
             return;
         }
@@ -281,7 +281,7 @@ impl Watch {
         for (path, version) in read_texts {
             if !settling.follows(path) {
                 self.named.insert(path.clone());
-                settling.named(
+                settling.follow_named(
                     path.clone(),
                     version.clone(),
                     !was_changed_within(version, STILL_TIME, clock),

@@ -164,7 +164,7 @@ fn compare_files(
                 );
                 (
                     marks,
-                    SecretChanges::between(served, &catalog, SystemTime::now()).cut(),
+                    SecretChanges::between(served, &catalog, SystemTime::now()).with_short_lists(),
                 )
             }
         });

@@ -18,7 +18,7 @@ pub(super) struct ConnectionSlots {
 #[derive(Default)]
 struct Taken {
     count: usize,
-    next: u64,
+    next_number: u64,
     /// The idle connections, the oldest first. A connection has to go when its sender is dropped.
     idle: VecDeque<(u64, oneshot::Sender<()>)>,
 }
@@ -49,8 +49,8 @@ impl ConnectionSlots {
             drop(taken.idle.pop_front()?);
         }
         taken.count += 1;
-        taken.next += 1;
-        let number = taken.next;
+        taken.next_number += 1;
+        let number = taken.next_number;
         taken.idle.push_back((number, leave));
         Some((
             Connected {

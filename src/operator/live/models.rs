@@ -294,7 +294,7 @@ fn live_targets<'r>(
     (
         shown
             .into_iter()
-            .filter_map(|one| one.live(context, all))
+            .filter_map(|one| one.into_live_target(context, all))
             .collect(),
         count,
     )
@@ -379,7 +379,7 @@ impl<'r> ShownTarget<'r> {
         }
     }
 
-    fn live(self, context: &'r LiveContext, all: u32) -> Option<LiveTarget<'r>> {
+    fn into_live_target(self, context: &'r LiveContext, all: u32) -> Option<LiveTarget<'r>> {
         let ShownTarget {
             target,
             name,

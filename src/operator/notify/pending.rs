@@ -26,7 +26,7 @@ pub(super) struct Pending {
     /// The problems that the receiver believes to last, and how bad it believes them to be.
     reported: BTreeMap<FindingName, Severity>,
     /// The problems that have ended since: since when they lasted, and until when.
-    ended: BTreeMap<FindingName, (u64, u64)>,
+    ended_problems: BTreeMap<FindingName, (u64, u64)>,
     /// The time of the last try.
     last_try: Option<u64>,
     /// The number of tries in a row that failed.
@@ -52,12 +52,12 @@ impl Pending {
         });
         let present: BTreeMap<FindingName, Known> = present.collect();
         for (name, gone) in std::mem::replace(&mut self.last_problems, present) {
-            if !self.last_problems.contains_key(&name) && self.ended.len() < MAX_ENDED {
-                self.ended.insert(name, (gone.since, now));
+            if !self.last_problems.contains_key(&name) && self.ended_problems.len() < MAX_ENDED {
+                self.ended_problems.insert(name, (gone.since, now));
             }
         }
         // What is back, and was believed to last, has not changed for the receiver.
-        self.ended.retain(|name, _| {
+        self.ended_problems.retain(|name, _| {
             !(self.reported.contains_key(name) && self.last_problems.contains_key(name))
         });
     }
@@ -83,19 +83,19 @@ impl Pending {
             reported.is_none_or(|reported| known.severity < *reported)
         });
         let mut began: Vec<&Known> = news.map(|(_, known)| known).collect();
-        if began.is_empty() && self.ended.is_empty() {
+        if began.is_empty() && self.ended_problems.is_empty() {
             return None;
         }
         began.sort_by_key(|known| (known.severity, known.since));
         let more = began.len().saturating_sub(MAX_PROBLEMS)
-            + self.ended.len().saturating_sub(MAX_PROBLEMS);
+            + self.ended_problems.len().saturating_sub(MAX_PROBLEMS);
         let text = self.text(instance, &began);
         let began: Vec<&ProblemReport> = began
             .iter()
             .take(MAX_PROBLEMS)
             .map(|known| &known.report)
             .collect();
-        let ended = self.ended.iter().take(MAX_PROBLEMS).map(|((rule, kind, name, part), (since, until))| {
+        let ended = self.ended_problems.iter().take(MAX_PROBLEMS).map(|((rule, kind, name, part), (since, until))| {
             let subject = json!({ "kind": kind, "name": &**name });
             json!({ "rule": rule.name(), "subject": subject, "part": part_of(part), "since": format_time(*since), "until": format_time(*until) })
         });
@@ -114,7 +114,7 @@ impl Pending {
                 .iter()
                 .map(|(name, known)| (name.clone(), known.severity))
                 .collect();
-            self.ended.clear();
+            self.ended_problems.clear();
         } else {
             self.failures = self.failures.saturating_add(1);
         }
@@ -135,14 +135,18 @@ impl Pending {
                 known.report.summary
             ));
         }
-        let ended = self.ended.keys().take(3).map(|(rule, _, name, part)| {
-            let part = part_of(part)
-                .map(|part| format!(" ({part})"))
-                .unwrap_or_default();
-            format!("Ended: {} of {name}{part}.", rule.name())
-        });
+        let ended = self
+            .ended_problems
+            .keys()
+            .take(3)
+            .map(|(rule, _, name, part)| {
+                let part = part_of(part)
+                    .map(|part| format!(" ({part})"))
+                    .unwrap_or_default();
+                format!("Ended: {} of {name}{part}.", rule.name())
+            });
         parts.extend(ended);
-        let more = began.len().saturating_sub(3) + self.ended.len().saturating_sub(3);
+        let more = began.len().saturating_sub(3) + self.ended_problems.len().saturating_sub(3);
         if more > 0 {
             parts.push(format!("And {more} more."));
         }

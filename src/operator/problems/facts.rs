@@ -186,9 +186,17 @@ pub struct KeyFacts {
     pub used: u64,
     /// The time from which the key opens nothing.
     pub ends: Option<u64>,
-    /// The last use of a secret that is being replaced, and the time from which that secret opens
-    /// nothing.
-    pub old: Option<(u64, u64)>,
+    /// The secret that is being replaced, if it was used.
+    pub old_secret: Option<OldSecret>,
+}
+
+/// A secret that is being replaced.
+#[derive(Debug, Clone, Copy)]
+pub struct OldSecret {
+    /// The time of the last use.
+    pub last_used: u64,
+    /// The time from which the secret opens nothing.
+    pub ends: u64,
 }
 
 /// The counts of what must not happen.

@@ -1,6 +1,6 @@
 //! The rules about callers, their keys and what they cost.
 
-use super::facts::{Facts, KeyFacts, LimitFacts};
+use super::facts::{Facts, KeyFacts, LimitFacts, OldSecret};
 use super::words::{amount_text, duration_text};
 use super::{DAY, Finding, Rule, SECOND};
 use crate::base::units::format_count;
@@ -104,7 +104,10 @@ fn ending_key(key: &KeyFacts, now: u64) -> Option<Finding> {
 
 /// Looks at an old secret that is still used, although it ends soon.
 fn old_secret(key: &KeyFacts, now: u64) -> Option<Finding> {
-    let (used, ends) = key.old?;
+    let OldSecret {
+        last_used: used,
+        ends,
+    } = key.old_secret?;
     let left = ends
         .checked_sub(now)
         .filter(|left| *left > 0 && *left < DAY)?;

@@ -1003,7 +1003,7 @@ fn keys_that_are_in_use_and_end() {
             id: "acme/prod".into(),
             used,
             ends: Some(NOW.saturating_add_signed(left)),
-            old: None,
+            old_secret: None,
         };
         Facts {
             keys: vec![key],
@@ -1026,13 +1026,16 @@ fn keys_that_are_in_use_and_end() {
     assert!(says(Rule::KeyEnds, &with(NOW - 7 * DAY, 1)).contains("ends in 0 s"));
     assert!(says(Rule::KeyEnds, &with(NOW - 3, -1)).contains("has ended"));
     let old = |used: u64, left: i64| {
-        let old = Some((used, NOW.saturating_add_signed(left)));
+        let old_secret = Some(OldSecret {
+            last_used: used,
+            ends: NOW.saturating_add_signed(left),
+        });
         Facts {
             keys: vec![KeyFacts {
                 id: "acme/prod".into(),
                 used: NOW,
                 ends: None,
-                old,
+                old_secret,
             }],
             ..healthy()
         }

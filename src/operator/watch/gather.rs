@@ -12,7 +12,7 @@ use crate::live::ready_account::ReadyAccount;
 use crate::live::{Live, Snapshot};
 use crate::operator::problems::facts::{
     AccountFacts, CatalogFacts, CertificateFacts, DescriptorFacts, Facts, GivenUpFacts, KeyFacts,
-    LimitFacts, ModelFacts, ModelTarget, RecentFacts, RisesFacts, TargetFacts,
+    LimitFacts, ModelFacts, ModelTarget, OldSecret, RecentFacts, RisesFacts, TargetFacts,
 };
 use crate::operator::problems::is_short_lived;
 use crate::series::{Series, Step};
@@ -458,7 +458,10 @@ fn key_facts(snapshot: &Snapshot) -> Vec<KeyFacts> {
             id: key.id.clone(),
             used: used.last_used_at()?,
             ends: key_ends.map(unix_ms),
-            old: used.old_hash_at().zip(old),
+            old_secret: used
+                .old_hash_at()
+                .zip(old)
+                .map(|(last_used, ends)| OldSecret { last_used, ends }),
         })
     });
     facts.collect()

@@ -89,7 +89,7 @@ fn proxy_finding(server: &Server, catalog: Option<&Catalog>) -> Finding {
         .flatten();
     let is_used = accounts.any(|account| {
         account.enabled
-            && account.network.proxy.own().is_none()
+            && account.network.proxy.account_proxy().is_none()
             && account.proxy(&proxies).is_some()
     });
     if catalog.is_some() && !is_used {

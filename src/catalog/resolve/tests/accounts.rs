@@ -477,7 +477,11 @@ fn proxies_of_accounts() {
     }
     let off = "accounts: {a: {dialect: openai, enabled: false, proxy: {env: ABSENT}}}\nmodels: {}\ncallers: {someone: {}}\n";
     assert!(
-        read_one(off).accounts()[0].network.proxy.own().is_none(),
+        read_one(off).accounts()[0]
+            .network
+            .proxy
+            .account_proxy()
+            .is_none(),
         "its secrets are not read"
     );
     // Another proxy, another user or another password is another connection.
