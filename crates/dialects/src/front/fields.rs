@@ -18,7 +18,7 @@ pub(super) enum Wording {
 type Names = [&'static str; 4];
 
 /// Returns the names of a field that only Gemini names in another way.
-const fn usual(name: &'static str, gemini: &'static str) -> Names {
+const fn share_name(name: &'static str, gemini: &'static str) -> Names {
     [name, name, name, gemini]
 }
 
@@ -121,7 +121,7 @@ impl Wording {
                 "input[].content[].filename",
                 "contents[].parts[].inlineData.displayName",
             ],
-            Field::CacheHint => usual("cache_control", "cachedContent"),
+            Field::CacheHint => share_name("cache_control", "cachedContent"),
             Field::Tools => ["tools"; 4],
             Field::ToolParameters => [
                 "tools[].function.parameters",
@@ -135,7 +135,7 @@ impl Wording {
                 "tools[].strict",
                 "toolConfig.functionCallingConfig",
             ],
-            Field::ToolChoice => usual("tool_choice", "toolConfig.functionCallingConfig"),
+            Field::ToolChoice => share_name("tool_choice", "toolConfig.functionCallingConfig"),
             Field::ParallelCalls => [
                 "parallel_tool_calls",
                 "tool_choice.disable_parallel_tool_use",
@@ -172,28 +172,30 @@ impl Wording {
                 "max_output_tokens",
                 "generationConfig.maxOutputTokens",
             ],
-            Field::Temperature => usual("temperature", "generationConfig.temperature"),
-            Field::TopP => usual("top_p", "generationConfig.topP"),
-            Field::TopK => usual("top_k", "generationConfig.topK"),
+            Field::Temperature => share_name("temperature", "generationConfig.temperature"),
+            Field::TopP => share_name("top_p", "generationConfig.topP"),
+            Field::TopK => share_name("top_k", "generationConfig.topK"),
             Field::FrequencyPenalty => {
-                usual("frequency_penalty", "generationConfig.frequencyPenalty")
+                share_name("frequency_penalty", "generationConfig.frequencyPenalty")
             }
-            Field::PresencePenalty => usual("presence_penalty", "generationConfig.presencePenalty"),
+            Field::PresencePenalty => {
+                share_name("presence_penalty", "generationConfig.presencePenalty")
+            }
             Field::Stop => [
                 "stop",
                 "stop_sequences",
                 "stop",
                 "generationConfig.stopSequences",
             ],
-            Field::Seed => usual("seed", "generationConfig.seed"),
-            Field::Choices => usual("n", "generationConfig.candidateCount"),
+            Field::Seed => share_name("seed", "generationConfig.seed"),
+            Field::Choices => share_name("n", "generationConfig.candidateCount"),
             Field::Logprobs => [
                 "logprobs",
                 "logprobs",
                 "top_logprobs",
                 "generationConfig.responseLogprobs",
             ],
-            Field::Audio => usual("modalities", "generationConfig.responseModalities"),
+            Field::Audio => share_name("modalities", "generationConfig.responseModalities"),
             Field::Effort => [
                 "reasoning_effort",
                 "output_config.effort",
@@ -219,8 +221,8 @@ impl Wording {
                 "generationConfig.thinkingConfig",
             ],
             Field::User => ["user", "metadata.user_id", "safety_identifier", "user"],
-            Field::Metadata => usual("metadata", "labels"),
-            Field::ServiceTier => usual("service_tier", "serviceTier"),
+            Field::Metadata => share_name("metadata", "labels"),
+            Field::ServiceTier => share_name("service_tier", "serviceTier"),
         };
         self.choose(names).into()
     }
