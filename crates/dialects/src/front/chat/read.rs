@@ -119,7 +119,7 @@ impl<'a> Reading<'a> {
         if let Some((user, raw)) = self.user {
             match &request.user {
                 None => request.user = Some(user),
-                Some(said) if *said == user => {}
+                Some(identifier) if *identifier == user => {}
                 Some(_) => request.others.push(("user".into(), raw)),
             }
         }

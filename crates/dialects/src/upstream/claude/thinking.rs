@@ -103,8 +103,8 @@ impl<'a> Thinking<'a> {
             is_bounded,
         };
         // If the caller sets no maximum, the answer may grow by the tokens of thinking.
-        let most = request.max_tokens.map_or(cap, |_| plain);
-        let room = |budget: u64| plain.saturating_add(budget).min(most);
+        let limit = request.max_tokens.map_or(cap, |_| plain);
+        let room = |budget: u64| plain.saturating_add(budget).min(limit);
         let own = if traits.thinking == Kind::None {
             None
         } else {

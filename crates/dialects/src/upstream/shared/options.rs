@@ -195,8 +195,8 @@ impl Value<'_> {
             (Rule::Within(key, bounds), Value::Number(number)) => {
                 return write_within(w, key, *bounds, *number);
             }
-            (Rule::Fitting(key, [least, most]), Value::Whole(number)) => {
-                if *number < i128::from(*least) || *number > i128::from(*most) {
+            (Rule::Fitting(key, [least, greatest]), Value::Whole(number)) => {
+                if *number < i128::from(*least) || *number > i128::from(*greatest) {
                     return false;
                 }
                 self.write(w.key(key));

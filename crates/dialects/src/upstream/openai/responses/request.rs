@@ -131,7 +131,7 @@ fn refuse_custom_tools(request: &Request<'_>) -> Result<(), FieldRefused> {
 fn raise_tokens(options: &mut Options<'_>, losses: &mut LostFields) {
     limit_tokens(options, losses);
     let least = Endpoint::Responses.least_tokens();
-    if options.max_tokens.is_some_and(|most| most < least) {
+    if options.max_tokens.is_some_and(|maximum| maximum < least) {
         losses.add(Field::MaxTokens);
         options.max_tokens = Some(least);
     }
