@@ -185,7 +185,8 @@ pub fn number_and_unit(text: &str, units: &[(&str, u64)], largest: u64) -> Optio
     )
 }
 
-/// Makes a number, not negative, with at most so many decimals. It is held in parts of the last one.
+/// Makes a number, not negative, with at most so many decimals. It is held in parts of the last
+/// one.
 macro_rules! decimals {
     ($(#[$about:meta])* $Number:ident: $decimals:literal, $in_words:literal, $largest:literal) => {
         $(#[$about])*
