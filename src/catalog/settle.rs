@@ -15,10 +15,10 @@
 //! **Invariant:** no file waits for another one longer than that. The module is pure: its caller
 //! passes in the texts that were read, and the times.
 //!
-//! A file that is written without a pause never has a whole text. After [`ENDLESS_AFTER`], a text that
-//! was found while no writer had the file open is **closed**: it may be looked at, though it is not
-//! known to be whole. It gave way to a text that does not begin with it, and for [`CLOSED_PERIOD`]
-//! no longer text was there, so it is hardly a part of one.
+//! A file that is written without a pause never has a whole text. After [`ENDLESS_AFTER`], a text
+//! that was found while no writer had the file open is **closed**: it may be looked at, though it
+//! is not known to be whole. It gave way to a text that does not begin with it, and for
+//! [`CLOSED_PERIOD`] no longer text was there, so it is hardly a part of one.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -300,7 +300,8 @@ impl Settling {
         }
     }
 
-    /// Returns the closed texts of the files that are written without a pause since [`ENDLESS_AFTER`].
+    /// Returns the closed texts of the files that are written without a pause since
+    /// [`ENDLESS_AFTER`].
     pub fn closed_texts(&self, now: Instant) -> WholeTexts {
         let endless = self.files.iter().filter(|(_, file)| {
             let since = file.unsettled.as_ref().map(|fresh| fresh.since);

@@ -15,8 +15,8 @@ use std::time::Duration;
 
 /// The largest number that is exact.
 const MAX_EXACT: u64 = 1 << 53;
-/// The number that stands for a request for more than [`MAX_EXACT`]. It is over any limit that can be
-/// sent.
+/// The number that stands for a request for more than [`MAX_EXACT`]. It is over any limit that can
+/// be sent.
 const TOO_MUCH: u64 = 1 << 54;
 
 /// Returns the name of a scope's hash. In a cluster all hashes of a caller are in one place, so

@@ -85,8 +85,8 @@ pub(super) fn last_minute(series: &Series, up: Duration, now: Instant) -> (Sums,
     )
 }
 
-/// Samples the running requests, and writes the section. `today` is the use of all callers, and `waiting` the number of requests that
-/// wait.
+/// Samples the running requests, and writes the section. `today` is the use of all callers, and
+/// `waiting` the number of requests that wait.
 pub(super) fn figures_section(
     page: &LivePage,
     today: &CallerUse,

@@ -103,8 +103,8 @@ fn file_finding(path: &Path) -> Finding {
     }
 }
 
-/// Returns the finding for a disk to which everything could be written. The free space of some disks
-/// is not known.
+/// Returns the finding for a disk to which everything could be written. The free space of some
+/// disks is not known.
 fn disk_finding(written: u64, space: Option<DiskSpace>, folder: &Path) -> Finding {
     let free_note = space
         .map(|space| format!("; {} are free", size_text(space.free)))
