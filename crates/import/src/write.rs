@@ -154,18 +154,20 @@ impl Writer<'_> {
 
     /// Writes a field. A list of maps has a line for each.
     fn field(&mut self, indent: usize, field: &str, value: &New) {
-        match value {
-            New::List(items) if matches!(items.first(), Some(New::Map(_))) => {
-                self.line(indent, &format!("{field}:"));
-                for item in items {
-                    self.line(indent + 2, &format!("- {}", item.flow()));
-                }
+        if let New::List(items) = value
+            && matches!(items.first(), Some(New::Map(_)))
+        {
+            self.line(indent, &format!("{field}:"));
+            for item in items {
+                self.line(indent + 2, &format!("- {}", item.flow()));
             }
-            New::Noted(value, note) => {
-                self.line(indent, &format!("{field}: {} # {note}", value.flow()));
-            }
-            value => self.line(indent, &format!("{field}: {}", value.flow())),
+            return;
         }
+        let mut line = format!("{field}: {}", value.flow());
+        if let New::Noted(_, note) = value {
+            line.push_str(&format!(" # {note}"));
+        }
+        self.line(indent, &line);
     }
 }
 

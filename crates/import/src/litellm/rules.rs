@@ -381,9 +381,11 @@ pub(super) fn rule_of(section: Section, field: &str, is_key: bool) -> (Shape, Fa
         }
         table
     });
-    let general = match section {
-        Section::LiteLlm | Section::Router => Section::General,
-        section => section,
+    let is_special = matches!(section, Section::LiteLlm | Section::Router);
+    let general = if is_special {
+        Section::General
+    } else {
+        section
     };
     let found = [section, general]
         .iter()
