@@ -13,8 +13,11 @@ use dialects::{Dialect, Settings, Translate};
 use libfuzzer_sys::fuzz_target;
 use serde_json::Value;
 
+/// The dialects that write requests: the demo, which stands last, writes none.
+const DIALECTS: usize = upstream::ALL.len() - 1;
+
 /// Models of the dialects, in their order. Each dialect takes any name.
-const MODELS: [&str; 8] = [
+const MODELS: [&str; DIALECTS] = [
     "m",
     "m",
     "claude-sonnet-4-5",
@@ -37,10 +40,9 @@ fuzz_target!(|input: &[u8]| {
         project: Some("p".into()),
         region: Some("global".into()),
     };
-    // The demo, which stands last, writes no requests.
-    let number = which % (upstream::ALL.len() - 1);
+    let number = which % DIALECTS;
     let dialect = Dialect::new(upstream::ALL[number], settings);
-    let model = MODELS[number % MODELS.len()];
+    let model = MODELS[number];
     let nothing = AllowedReferences {
         gs: false,
         s3: false,

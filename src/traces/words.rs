@@ -177,6 +177,7 @@ pub(super) fn attempt_operation(tried: &Tried) -> Operation {
 mod tests {
     use super::*;
     use dialects::upstream;
+    use std::collections::BTreeSet;
 
     #[test]
     fn each_door_for_a_model_has_a_route() {
@@ -205,25 +206,12 @@ mod tests {
     }
 
     #[test]
-    fn each_dialect_has_the_name_of_its_provider() {
-        let names: Vec<_> = upstream::ALL
-            .iter()
-            .map(|protocol| provider_name(&Dialect::from(*protocol)))
-            .collect();
-        assert_eq!(
-            names,
-            [
-                "openai",
-                "azure.ai.openai",
-                "anthropic",
-                "gcp.gemini",
-                "gcp.vertex_ai",
-                "aws.bedrock",
-                "cohere",
-                "ollama",
-                "demo"
-            ]
-        );
+    fn each_dialect_has_a_provider_of_its_own() {
+        let mut names = BTreeSet::new();
+        for protocol in upstream::ALL {
+            let name = provider_name(&Dialect::from(protocol));
+            assert!(!name.is_empty() && names.insert(name), "{name}");
+        }
     }
 
     #[test]

@@ -6,10 +6,52 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use dialects::upstream;
+
 use crate::failover::trail;
+use crate::reported;
 use crate::support::canary::ACCOUNT_KEY;
 use crate::support::client::Response;
-use crate::support::{Catalog, Gate, Gateway, Mock, Script, chat, chat_stream, frames, run};
+use crate::support::model_answers;
+use crate::support::{Catalog, Gate, Gateway, Mock, Script, chat, chat_stream, frames, root, run};
+
+/// Dialects that a list of the tests leaves out, each with the reason.
+const LEFT_OUT: [(&str, &str, &str); 1] = [("tests/errors", "vertex", "its errors are Gemini's")];
+
+#[test]
+fn each_list_of_the_tests_has_each_dialect() {
+    let read = |path: &str| std::fs::read_to_string(root().join(path)).expect("a source");
+    let (golden, lost) = (
+        read("crates/dialects/tests/golden/drive.rs"),
+        read("crates/dialects/tests/lost/main.rs"),
+    );
+    // The demo is at none of them: it makes no calls.
+    for protocol in upstream::ALL {
+        if protocol.calls_nobody() {
+            continue;
+        }
+        let name = protocol.name;
+        let quoted = format!("\"{name}\"");
+        let played = model_answers::DIALECTS.iter().any(|row| row.0 == name);
+        let reported = reported::words::DIALECTS.iter();
+        for (list, has_it) in [
+            ("golden/drive.rs", golden.contains(&quoted)),
+            ("lost/main.rs", lost.contains(&quoted)),
+            ("support/model_answers.rs", played),
+            (
+                "reported/words.rs",
+                reported.clone().any(|one| one.name() == name),
+            ),
+            (
+                "tests/errors",
+                root().join("tests/errors").join(name).is_dir(),
+            ),
+        ] {
+            let is_left_out = LEFT_OUT.iter().any(|row| (row.0, row.1) == (list, name));
+            assert!(has_it != is_left_out, "{list}: {name}: {has_it}");
+        }
+    }
+}
 
 /// A request that has more in it than a text.
 fn with(mut body: Value, more: Value) -> Value {

@@ -4,7 +4,7 @@
 //! `words` has what the upstream of each dialect says. Each cell has a model and an account of its
 //! own, so that no breaker of one keeps another away.
 
-mod words;
+pub(crate) mod words;
 
 use std::collections::BTreeMap;
 use std::path::Path;

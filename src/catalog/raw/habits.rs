@@ -12,6 +12,7 @@ use crate::base::problem::unless_secret;
 use crate::catalog::name;
 use crate::conf::yaml::habits::all_fields;
 use crate::conf::yaml::read::FileKind;
+use dialects::upstream;
 
 /// The catalog's files.
 pub const KIND: FileKind = FileKind {
@@ -19,9 +20,13 @@ pub const KIND: FileKind = FileKind {
     habits: HABITS,
 };
 
-/// Headers that a credential is sent in.
-pub const CREDENTIAL_HEADERS: [&str; 4] =
-    ["authorization", "x-api-key", "api-key", "x-goog-api-key"];
+/// Headers that a credential is sent in: those of the dialects, and the one of bearers.
+pub static CREDENTIAL_HEADERS: LazyLock<Vec<&str>> = LazyLock::new(|| {
+    let own = upstream::ALL
+        .iter()
+        .filter_map(|protocol| protocol.key_header);
+    own.chain(["authorization"]).collect()
+});
 /// Headers that the gateway itself writes.
 pub const OWN_HEADERS: [&str; 16] = [
     "accept",

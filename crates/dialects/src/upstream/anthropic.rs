@@ -22,7 +22,7 @@ pub use stream::AnthropicReader;
 
 use super::listing::ModelListing;
 use super::protocol::{
-    AccountField, BaseUrl, Counting, DialectFacts, ENDPOINTS, Endpoints, Litellm, Protocol,
+    AccountField, BaseUrl, Counting, DialectFacts, ENDPOINTS, Endpoints, Litellm, Prices, Protocol,
     Translation,
 };
 use super::servers::{HostPattern::Is, known_server};
@@ -45,11 +45,15 @@ const FACTS: DialectFacts = DialectFacts {
         keys: &["ANTHROPIC_API_KEY"],
         bases: &["ANTHROPIC_API_BASE", "ANTHROPIC_BASE_URL"],
     },
+    base_url: BaseUrl::Fixed("https://api.anthropic.com/v1"),
+    key_header: Some("x-api-key"),
+    prices: |_| Prices::Listed,
+    translation: Some(TRANSLATION),
+    error: |_, head, body| read_error(head.status, head.content_type, body),
 };
 
 /// Anthropic's Messages API.
 pub static PROTOCOL: Protocol = Protocol {
-    base_url: BaseUrl::Fixed("https://api.anthropic.com/v1"),
     path: |_, _, _, _| "/messages".into(),
     endpoints: Endpoints {
         listing: Some(ModelListing {
@@ -59,13 +63,10 @@ pub static PROTOCOL: Protocol = Protocol {
         }),
         ..ENDPOINTS
     },
-    key_header: Some("x-api-key"),
     key_variable: Some("ANTHROPIC_API_KEY"),
     headers: &[("anthropic-version", "2023-06-01")],
     family: Some(Family::Claude),
     traits: model_traits,
-    translation: Some(TRANSLATION),
-    error: |_, head, body| read_error(head.status, head.content_type, body),
     ..Protocol::common(FACTS)
 };
 

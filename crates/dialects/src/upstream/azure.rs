@@ -45,12 +45,16 @@ const FACTS: DialectFacts = DialectFacts {
         keys: &["AZURE_API_KEY", "AZURE_OPENAI_API_KEY"],
         bases: &["AZURE_API_BASE"],
     },
+    base_url: BaseUrl::Own,
+    key_header: Some("api-key"),
+    prices: |_| Prices::Unlisted,
+    translation: None,
+    error: |_, head, body| read_error(head.status, body, head.content_type),
 };
 
 /// Azure OpenAI. A server knows only the fields of its version, and deployments have their own
 /// names.
 pub static PROTOCOL: Protocol = Protocol {
-    base_url: BaseUrl::Own,
     path: |endpoint, settings, model, _| {
         chat_path(endpoint, settings.version.as_deref(), model).into()
     },
@@ -63,10 +67,7 @@ pub static PROTOCOL: Protocol = Protocol {
         },
         ..ENDPOINTS
     },
-    key_header: Some("api-key"),
     key_variable: Some("AZURE_OPENAI_API_KEY"),
-    prices: |_| Prices::Unlisted,
-    error: |_, head, body| read_error(head.status, body, head.content_type),
     quirks_of_version: Some(version_quirks),
     traits: openai::model_traits,
     ..Protocol::common(FACTS)

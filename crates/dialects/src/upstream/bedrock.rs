@@ -29,7 +29,7 @@ pub use models::model_traits;
 pub use request::write_request;
 
 use super::protocol::{
-    AccountField, BaseUrl, DialectFacts, ENDPOINTS, Endpoints, Framing, Litellm, Protocol,
+    AccountField, BaseUrl, DialectFacts, ENDPOINTS, Endpoints, Framing, Litellm, Prices, Protocol,
     SignsWith, Translation,
 };
 use super::servers::{
@@ -62,22 +62,12 @@ const FACTS: DialectFacts = DialectFacts {
         keys: &[],
         bases: &[],
     },
-};
-
-/// Amazon Bedrock, through its Converse API.
-pub static PROTOCOL: Protocol = Protocol {
     base_url: BaseUrl::PerRegion {
         default_region: "us-east-1",
         address_in: base_url,
     },
-    path: |_, _, model, stream| model_path(model, stream).into(),
-    model_in_path: |_| true,
-    key_variable: Some("AWS_BEARER_TOKEN_BEDROCK"),
-    signs_with: SignsWith::AccessKey,
-    error_type: Some("x-amzn-errortype"),
-    framing: Framing::Frames,
-    family: Some(Family::Claude),
-    traits: model_traits,
+    key_header: None,
+    prices: |_| Prices::Listed,
     translation: Some(Translation {
         request: write_request,
         answer: read_answer,
@@ -90,13 +80,25 @@ pub static PROTOCOL: Protocol = Protocol {
         vectors: None,
         cloud: None,
     }),
+    error: |_, head, body| read_error(head.status, head.error_type, head.content_type, body),
+};
+
+/// Amazon Bedrock, through its Converse API.
+pub static PROTOCOL: Protocol = Protocol {
+    path: |_, _, model, stream| model_path(model, stream).into(),
+    model_in_path: |_| true,
+    key_variable: Some("AWS_BEARER_TOKEN_BEDROCK"),
+    signs_with: SignsWith::AccessKey,
+    error_type: Some("x-amzn-errortype"),
+    framing: Framing::Frames,
+    family: Some(Family::Claude),
+    traits: model_traits,
     endpoints: Endpoints {
         protocols: std::slice::from_ref(&embed::EMBEDDINGS),
         default_endpoints: |_, _| &[Endpoint::Chat, Endpoint::Embeddings],
         other_protocol: |_, model| models::is_claude(model).then_some(&invoke::CLAUDE),
         ..ENDPOINTS
     },
-    error: |_, head, body| read_error(head.status, head.error_type, head.content_type, body),
     ..Protocol::common(FACTS)
 };
 

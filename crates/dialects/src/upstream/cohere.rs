@@ -17,7 +17,7 @@ pub use request::write_request;
 use super::listing::ModelListing;
 use super::openai::other_endpoints::endpoint_translation;
 use super::protocol::{
-    BaseUrl, DialectFacts, ENDPOINTS, Endpoints, Litellm, Protocol, Translation,
+    BaseUrl, DialectFacts, ENDPOINTS, Endpoints, Litellm, Prices, Protocol, Translation,
 };
 use super::servers::{HostPattern::Is, known_server};
 use crate::neutral::Endpoint;
@@ -42,11 +42,26 @@ const FACTS: DialectFacts = DialectFacts {
         keys: &["COHERE_API_KEY", "CO_API_KEY"],
         bases: &[],
     },
+    base_url: BaseUrl::Fixed("https://api.cohere.com/v2"),
+    key_header: None,
+    prices: |_| Prices::Listed,
+    translation: Some(Translation {
+        request: write_request,
+        answer: |_, body, emit| read_answer(body, emit),
+        count: |_, body, emit| emit_usage(body, emit),
+        reader: |_| Box::new(CohereReader::default()),
+        max_tokens: "/max_tokens",
+        counting: None,
+        format: "",
+        inner: |_| None,
+        vectors: None,
+        cloud: None,
+    }),
+    error: |_, head, body| read_error(head.status, head.content_type, body),
 };
 
 /// Cohere's chat.
 pub static PROTOCOL: Protocol = Protocol {
-    base_url: BaseUrl::Fixed("https://api.cohere.com/v2"),
     path: |_, _, _, _| "/chat".into(),
     endpoints: Endpoints {
         protocols: &OTHERS,
@@ -64,19 +79,6 @@ pub static PROTOCOL: Protocol = Protocol {
     },
     key_variable: Some("COHERE_API_KEY"),
     traits: model_traits,
-    translation: Some(Translation {
-        request: write_request,
-        answer: |_, body, emit| read_answer(body, emit),
-        count: |_, body, emit| emit_usage(body, emit),
-        reader: |_| Box::new(CohereReader::default()),
-        max_tokens: "/max_tokens",
-        counting: None,
-        format: "",
-        inner: |_| None,
-        vectors: None,
-        cloud: None,
-    }),
-    error: |_, head, body| read_error(head.status, head.content_type, body),
     ..Protocol::common(FACTS)
 };
 

@@ -28,11 +28,15 @@ const FACTS: DialectFacts = DialectFacts {
     servers: &[],
     own_fields: &[],
     litellm: Litellm::NONE,
+    base_url: BaseUrl::Nowhere,
+    key_header: None,
+    prices: |_| Prices::Free,
+    translation: None,
+    error: |_, head, body| openai::read_error(body, head.content_type),
 };
 
 /// The demo account, which makes no calls.
 pub static PROTOCOL: Protocol = Protocol {
-    base_url: BaseUrl::Nowhere,
     endpoints: Endpoints {
         protocols: &PROTOCOLS,
         default_endpoints: |_, _| &openai::OF_OTHERS,
@@ -42,8 +46,6 @@ pub static PROTOCOL: Protocol = Protocol {
         thinking: Thinking::Effort,
         ..Traits::UNKNOWN
     },
-    prices: |_| Prices::Free,
-    error: |_, head, body| openai::read_error(body, head.content_type),
     is_imitated: true,
     family: Some(Family::Demo),
     ..Protocol::common(FACTS)

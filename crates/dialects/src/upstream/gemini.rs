@@ -27,7 +27,7 @@ pub use vertex::VERTEX;
 
 use super::listing::ModelListing;
 use super::protocol::{
-    AccountField, BaseUrl, DialectFacts, ENDPOINTS, Endpoints, Litellm, Protocol, Settings,
+    AccountField, BaseUrl, DialectFacts, ENDPOINTS, Endpoints, Litellm, Prices, Protocol, Settings,
     Translation,
 };
 use super::servers::{HostPattern::Is, known_server};
@@ -53,11 +53,15 @@ const FACTS: DialectFacts = DialectFacts {
         keys: &["GOOGLE_API_KEY", "GEMINI_API_KEY"],
         bases: &["GEMINI_API_BASE"],
     },
+    base_url: BaseUrl::Fixed("https://generativelanguage.googleapis.com/v1beta"),
+    key_header: Some("x-goog-api-key"),
+    prices: |_| Prices::Listed,
+    translation: Some(TRANSLATION),
+    error: |_, head, body| read_error(head.status, head.content_type, body),
 };
 
 /// The Gemini API of AI Studio.
 pub static PROTOCOL: Protocol = Protocol {
-    base_url: BaseUrl::Fixed("https://generativelanguage.googleapis.com/v1beta"),
     path: |_, _, model, stream| model_path(model, stream).into(),
     endpoints: Endpoints {
         protocols: std::slice::from_ref(&embed::BATCH),
@@ -69,9 +73,7 @@ pub static PROTOCOL: Protocol = Protocol {
         }),
         ..ENDPOINTS
     },
-    key_header: Some("x-goog-api-key"),
     key_variable: Some("GEMINI_API_KEY"),
-    translation: Some(TRANSLATION),
     ..common_protocol(FACTS)
 };
 
@@ -81,7 +83,6 @@ const fn common_protocol(facts: DialectFacts) -> Protocol {
         model_in_path: |_| true,
         family: Some(Family::Gemini),
         traits: model_traits,
-        error: |_, head, body| read_error(head.status, head.content_type, body),
         ..Protocol::common(facts)
     }
 }

@@ -26,7 +26,7 @@ pub use protocol::{
     SignsWith, Translation,
 };
 
-/// All dialects.
+/// All dialects. The demo stands last.
 pub static ALL: [&Protocol; 9] = [
     &openai::PROTOCOL,
     &azure::PROTOCOL,

@@ -38,25 +38,8 @@ const FACTS: DialectFacts = DialectFacts {
         keys: &[],
         bases: &["OLLAMA_API_BASE"],
     },
-};
-
-/// Ollama, as it is installed on this machine. It has no price, because the cost is the machine's.
-pub static PROTOCOL: Protocol = Protocol {
     base_url: BaseUrl::Fixed("http://127.0.0.1:11434"),
-    path: |_, _, _, _| "/api/chat".into(),
-    endpoints: Endpoints {
-        protocols: std::slice::from_ref(&embed::EMBEDDINGS),
-        default_endpoints: |_, _| &[Endpoint::Chat, Endpoint::Embeddings],
-        listing: Some(ModelListing {
-            path: |base| format!("{base}/api/tags"),
-            next: "",
-            before: "",
-        }),
-        ..ENDPOINTS
-    },
-    key_variable: Some("OLLAMA_API_KEY"),
-    framing: Framing::Lines,
-    traits: model_traits,
+    key_header: None,
     prices: |_| Prices::Unlisted,
     translation: Some(Translation {
         request: write_request,
@@ -71,6 +54,24 @@ pub static PROTOCOL: Protocol = Protocol {
         cloud: None,
     }),
     error: |_, head, body| read_error(head.status, head.content_type, body),
+};
+
+/// Ollama, as it is installed on this machine. It has no price, because the cost is the machine's.
+pub static PROTOCOL: Protocol = Protocol {
+    path: |_, _, _, _| "/api/chat".into(),
+    endpoints: Endpoints {
+        protocols: std::slice::from_ref(&embed::EMBEDDINGS),
+        default_endpoints: |_, _| &[Endpoint::Chat, Endpoint::Embeddings],
+        listing: Some(ModelListing {
+            path: |base| format!("{base}/api/tags"),
+            next: "",
+            before: "",
+        }),
+        ..ENDPOINTS
+    },
+    key_variable: Some("OLLAMA_API_KEY"),
+    framing: Framing::Lines,
+    traits: model_traits,
     ..Protocol::common(FACTS)
 };
 

@@ -78,7 +78,7 @@ pub struct Protocol {
     pub quirks_of_version: Option<fn(Option<&str>) -> &'static Quirks>,
 }
 
-/// The facts of a dialect that have no usual value: each new dialect writes all of them.
+/// The facts that each dialect must write: none of them has a value that is right for most.
 pub(crate) struct DialectFacts {
     pub(crate) name: &'static str,
     pub(crate) about: &'static str,
@@ -86,6 +86,11 @@ pub(crate) struct DialectFacts {
     pub(crate) servers: &'static [KnownServer],
     pub(crate) own_fields: &'static [AccountField],
     pub(crate) litellm: Litellm,
+    pub(crate) base_url: BaseUrl,
+    pub(crate) key_header: Option<&'static str>,
+    pub(crate) prices: fn(&Settings) -> Prices,
+    pub(crate) translation: Option<Translation>,
+    pub(crate) error: fn(&Settings, &ErrorHead<'_>, &[u8]) -> UpstreamError,
 }
 
 /// How LiteLLM has the provider of a dialect.
@@ -305,12 +310,12 @@ impl Protocol {
             servers: facts.servers,
             own_fields: facts.own_fields,
             litellm: facts.litellm,
-            base_url: BaseUrl::Own,
+            base_url: facts.base_url,
             endpoint: Endpoint::Chat,
             path: |endpoint, _, _, _| Cow::Borrowed(endpoint.path()),
             model_in_path: |_| false,
             endpoints: ENDPOINTS,
-            key_header: None,
+            key_header: facts.key_header,
             key_variable: None,
             signs_with: SignsWith::Nothing,
             headers: &[],
@@ -325,9 +330,9 @@ impl Protocol {
             framing: Framing::Events,
             family: None,
             traits: |_| Traits::UNKNOWN,
-            prices: |_| Prices::Listed,
-            translation: None,
-            error: |_, _, _| UpstreamError::default(),
+            prices: facts.prices,
+            translation: facts.translation,
+            error: facts.error,
             is_imitated: false,
             quirks_of_version: None,
         }

@@ -183,10 +183,7 @@ fn accounts_as_written_and_by_default() {
 fn what_is_wrong_with_an_account() {
     check_account(
         "{}",
-        &[
-            ".dialect: is missing, and there is no `preset` that sets it; allowed: openai, azure, anthropic, \
-             gemini, vertex, bedrock, cohere, ollama, demo",
-        ],
+        &[".dialect: is missing, and there is no `preset` that sets it; allowed: openai, azure"],
     );
     check_account(
         "5",

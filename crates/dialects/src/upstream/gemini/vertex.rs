@@ -41,14 +41,33 @@ const FACTS: DialectFacts = DialectFacts {
         keys: &[],
         bases: &[],
     },
-};
-
-/// Gemini and Claude on Vertex AI.
-pub static VERTEX: Protocol = Protocol {
     base_url: BaseUrl::PerRegion {
         default_region: GLOBAL,
         address_in: vertex_base,
     },
+    key_header: None,
+    // Some models cost more outside the global location.
+    prices: |settings| match settings.region.as_deref() {
+        Some(GLOBAL) | None => Prices::Listed,
+        Some(_) => Prices::Unlisted,
+    },
+    translation: Some(Translation {
+        request: vertex_request,
+        counting: Some(counting::VERTEX),
+        ..TRANSLATION
+    }),
+    error: |_, head, body| {
+        let read = if is_anthropics_error(body) {
+            anthropic::read_error
+        } else {
+            read_error
+        };
+        read(head.status, head.content_type, body)
+    },
+};
+
+/// Gemini and Claude on Vertex AI.
+pub static VERTEX: Protocol = Protocol {
     path: |_, settings, model, stream| {
         vertex_path(settings, "google", model, method_suffix(stream)).into()
     },
@@ -65,25 +84,7 @@ pub static VERTEX: Protocol = Protocol {
         protocol_for_model: |model| is_claude(model).then_some(&CLAUDE),
         ..ENDPOINTS
     },
-    error: |_, head, body| {
-        let read = if is_anthropics_error(body) {
-            anthropic::read_error
-        } else {
-            read_error
-        };
-        read(head.status, head.content_type, body)
-    },
     signs_with: SignsWith::ServiceAccount,
-    // Some models cost more outside the global location.
-    prices: |settings| match settings.region.as_deref() {
-        Some(GLOBAL) | None => Prices::Listed,
-        Some(_) => Prices::Unlisted,
-    },
-    translation: Some(Translation {
-        request: vertex_request,
-        counting: Some(counting::VERTEX),
-        ..TRANSLATION
-    }),
     ..common_protocol(FACTS)
 };
 

@@ -51,7 +51,7 @@ use std::borrow::Cow;
 use super::endpoint_protocols;
 use super::listing::ModelListing;
 use super::protocol::{
-    AccountField, BaseUrl, DialectFacts, ENDPOINTS, Endpoints, Litellm, Protocol,
+    AccountField, BaseUrl, DialectFacts, ENDPOINTS, Endpoints, Litellm, Prices, Protocol,
 };
 use super::servers::OPENAI;
 use crate::neutral::traits::Traits;
@@ -73,11 +73,17 @@ const FACTS: DialectFacts = DialectFacts {
     servers: OPENAI,
     own_fields: &[AccountField::Preset, AccountField::Quirks],
     litellm: Litellm::NONE,
+    base_url: BaseUrl::Fixed("https://api.openai.com/v1"),
+    key_header: None,
+    prices: |_| Prices::Listed,
+    translation: None,
+    error: |settings, head, body| {
+        read_refusal(settings.quirks, head.status, body, head.content_type)
+    },
 };
 
 /// OpenAI, and every server that imitates it.
 pub static PROTOCOL: Protocol = Protocol {
-    base_url: BaseUrl::Fixed("https://api.openai.com/v1"),
     endpoints: Endpoints {
         protocols: &PROTOCOLS,
         default_endpoints: |_, host| if is_own(host) { &OF_OPENAI } else { &OF_OTHERS },
@@ -90,9 +96,6 @@ pub static PROTOCOL: Protocol = Protocol {
     },
     traits: model_traits,
     key_variable: Some("OPENAI_API_KEY"),
-    error: |settings, head, body| {
-        read_refusal(settings.quirks, head.status, body, head.content_type)
-    },
     is_imitated: true,
     ..Protocol::common(FACTS)
 };
