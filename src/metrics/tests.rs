@@ -394,7 +394,7 @@ fn memory(line: &str) -> u64 {
 }
 
 #[test]
-fn all_series_of_a_million_sets_take_at_most_100_mb() {
+fn a_million_sets_take_at_most_100_mb() {
     let mut child = std::process::Command::new(std::env::current_exe().unwrap());
     child.args([
         "--exact",

@@ -186,8 +186,7 @@ impl WrittenEntry<'_, '_, '_, raw::Model> {
         );
         let hedge = self.hedge(targets.as_deref());
         let queue = self.queue();
-        let others =
-            |scribe: &Scribe<'_, '_>, list| self.fallback_list(scribe, list, written, aliases);
+        let others = |key: &Scribe<'_, '_>, ids| self.fallback_list(key, ids, written, aliases);
         let fallbacks = others(&self.scribe.key("fallbacks"), raw.fallbacks.as_ref());
         let on = self.scribe.key("fallbacks_on");
         let on_context = others(

@@ -47,8 +47,8 @@ impl Ids {
         }
     }
 
-    /// Returns the last 24 letters and digits of the answer's id. OpenAI refuses ids of more than 40
-    /// characters when they come back in a conversation.
+    /// Returns the last 24 letters and digits of the answer's id. OpenAI refuses ids of more than
+    /// 40 characters when they come back in a conversation.
     fn seed(&self) -> String {
         let id: Vec<char> = self
             .answer_id

@@ -171,8 +171,8 @@ fn tool_call<'a>(value: Value<'_, 'a>, message: &mut Message<'a>) -> Result<(), 
             }
             "custom" => custom = self::read_custom(value, &mut message.others)?,
             "extra_content" => signature = read_google_signature(value)?,
-            // The type names the member that holds the call. The fragments of a streamed answer have
-            // an index.
+            // The type names the member that holds the call. The fragments of a streamed answer
+            // have an index.
             "type" | "index" => value.skip()?,
             _ => others::note_field(&mut message.others, "tool_calls[].", name, value)?,
         }
