@@ -432,19 +432,12 @@ impl Metrics {
         }
     }
 
-    /// Ends the series of names that are not kept.
+    /// Ends the series of names that are not kept. The gauges that each reading sets anew end
+    /// there.
     fn end_series(&self, is_kept: &dyn Fn(&str, &str) -> bool) {
         self.sets.end_sets(is_kept);
         // What is bound ends last: what is bound from then on is bound to new series.
-        let groups: [&dyn EndsSeries; 7] = [
-            &self.exchanges,
-            &self.accounts,
-            &self.models,
-            &self.callers,
-            &self.catalog,
-            &self.process,
-            &self.bound,
-        ];
+        let groups: [&dyn EndsSeries; 3] = [&self.exchanges, &self.models, &self.bound];
         groups.iter().for_each(|group| group.end_series(is_kept));
     }
 

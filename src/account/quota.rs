@@ -11,13 +11,13 @@ use std::time::{Duration, SystemTime};
 /// The headroom: how much of the tightest quota is left.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Headroom {
-    /// The share that was left at `seen`, from 0 to 1.
+    /// The share that was left at `reported_at`, from 0 to 1.
     pub share: f64,
     /// The time from which on nothing is known.
     pub known_until: SystemTime,
     /// The time of the answer's head.
     pub reported_at: SystemTime,
-    /// The time from `seen` until the whole quota is there again, by the answer's head.
+    /// The time from `reported_at` until the whole quota is there again, by the answer's head.
     pub full_in: Duration,
 }
 

@@ -16,7 +16,7 @@ const SMALL: usize = 64 << 10;
 /// The bytes that all exchanges together may hold in memory.
 pub struct Budget {
     free_bytes: AtomicUsize,
-    /// The part of `left` that only small bodies may hold.
+    /// The part of `free_bytes` that only small bodies may hold.
     small_bodies_only: usize,
 }
 

@@ -66,16 +66,17 @@ pub fn resets_at(kind: Kind, counts: &Counts, now_ms: u64) -> Option<u64> {
 
 /// Returns when the newest second that counts leaves the minute: it is the last one to leave.
 fn end_of_minute(counts: &Counts, measure: Measure) -> Option<u64> {
-    let mut seconds = counts.minute.iter().rev();
-    let newest = seconds.find(|(_, used)| used.amount(measure) > 0);
-    newest.map(|(second, _)| second.saturating_mul(1_000).saturating_add(MINUTE))
+    let seconds = counts.minute.iter();
+    let counting = seconds.filter(|(_, used)| used.amount(measure) > 0);
+    let newest = counting.map(|(second, _)| *second).max();
+    newest.map(|second| second.saturating_mul(1_000).saturating_add(MINUTE))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::conf::price::Usd;
-    use crate::limits::{Ask, Limits, Scope, take_reservation};
+    use crate::limits::{Ask, Limits, Scope, Used, take_reservation};
     use proptest::prelude::*;
     use std::sync::Arc;
 
@@ -145,6 +146,21 @@ mod tests {
             ),
             None
         );
+    }
+
+    /// The store lists seconds as they were added: a gateway that was away adds its older ones.
+    #[test]
+    fn the_newest_second_counts_wherever_it_stands() {
+        let one = Used {
+            requests: 1,
+            ..Used::default()
+        };
+        let counts = Counts {
+            minute: vec![(100, one), (41, one)],
+            ..Counts::default()
+        };
+        let resets = resets_at(Kind::RequestsPerMinute, &counts, NOW);
+        assert_eq!(resets, Some(160_000));
     }
 
     proptest! {

@@ -145,8 +145,9 @@ pub struct Counts {
     pub time_ms: u64,
     /// The second, day and month of that time.
     pub moment: Moment,
-    /// The seconds of the last minute, each with its requests and tokens, oldest first. Empty if
-    /// nothing is limited by the minute.
+    /// The seconds of the last minute, each with its requests and tokens. Empty if nothing is
+    /// limited by the minute. Those of this gateway stand by age; those of the store stand as they
+    /// were added.
     pub minute: Vec<(u64, Used)>,
     /// The amount that was used on the day.
     pub day: Used,

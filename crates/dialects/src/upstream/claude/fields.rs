@@ -45,8 +45,8 @@ pub(crate) fn write_stops(
 }
 
 impl Options<'_> {
-    /// Leaves out a temperature that a model refuses which thinks, or takes none. A default value
-    /// is no loss.
+    /// Leaves out the temperature if the model thinks, or takes no temperature: it would refuse it.
+    /// A default value is no loss.
     pub(crate) fn restrict_temperature(&mut self, losses: &mut LostFields) {
         if self.target.traits.sampling == Sampling::Neither || self.thinks {
             let temperature = self.temperature.take();
@@ -72,7 +72,7 @@ impl Options<'_> {
         }
     }
 
-    /// Leaves out a `top_k` that a model refuses which thinks, or takes none.
+    /// Leaves out `top_k` if the model thinks, or takes no sampling: it would refuse it.
     pub(crate) fn restrict_top_k(&mut self, losses: &mut LostFields) {
         if self.target.traits.sampling == Sampling::Neither || self.thinks {
             losses.add_if(self.top_k.take().is_some(), Field::TopK);

@@ -54,7 +54,8 @@ pub fn write_request(request: &Request<'_>, target: &Target<'_>) -> Result<Writt
             write_message(w, message, traits, &mut losses)
         });
         tools.write(w, &mut losses);
-        options.limit_tokens(traits.max_output, &mut losses);
+        let is_lowered = options.limit_tokens(traits.max_output);
+        losses.add_if(is_lowered, Field::MaxTokens);
         options.limit_sampling(&mut losses);
         options.write(settings, w, &mut losses);
     });

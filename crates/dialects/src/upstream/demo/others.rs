@@ -262,10 +262,11 @@ fn rank_documents(asked: &Value) -> Value {
 
 /// Returns the share of the query's words that a document has.
 fn score_document(text: &str, query: &HashSet<String>) -> f64 {
-    let words: HashSet<String> = split_words(text).collect();
-    let found = words.intersection(query).count();
+    let found: HashSet<String> = split_words(text)
+        .filter(|word| query.contains(word))
+        .collect();
     let number = |count: usize| f64::from(u32::try_from(count).unwrap_or(u32::MAX));
-    number(found) / number(query.len().max(1))
+    number(found.len()) / number(query.len().max(1))
 }
 
 /// Takes a text for harmful if it has the word `harmful`.

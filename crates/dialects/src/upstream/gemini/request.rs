@@ -126,8 +126,9 @@ pub(super) fn write_for_service(
         plan.write(&mut losses, w);
         w.group("generationConfig", |w| {
             options.limit_sampling(&mut losses);
-            options.limit_tokens(target.traits.max_output, &mut losses);
+            let is_lowered = options.limit_tokens(target.traits.max_output);
             options.write(settings, w, &mut losses);
+            losses.add_if(is_lowered, Field::MaxTokens);
             write_penalties(
                 request,
                 Model::read(target.model).takes_penalties(service),

@@ -1,5 +1,5 @@
-//! This module reads Ollama's answers: one object, or one object in each line. Both have
-//! these fields. The last line has `done`.
+//! This module reads Ollama's answers: one object, or one object in each line. All objects have
+//! the same fields. In the last line, `done` is true.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;

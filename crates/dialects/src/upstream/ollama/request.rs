@@ -77,7 +77,8 @@ pub fn write_request(request: &Request<'_>, target: &Target<'_>) -> Result<Writt
             write_tools(w, &offer.tools, &mut losses);
         }
         write_format(w, request.format.as_ref(), &mut losses);
-        options.limit_tokens(traits.max_output, &mut losses);
+        let is_lowered = options.limit_tokens(traits.max_output);
+        losses.add_if(is_lowered, Field::MaxTokens);
         options.limit_sampling(&mut losses);
         w.group("options", |w| options.write(settings, w, &mut losses));
         options.write(thinking, w, &mut losses);

@@ -15,7 +15,7 @@ use crate::upstream::shared::options::Rule::{As, By, Lost};
 use crate::upstream::shared::options::{self, Options, Row};
 use crate::wire::json::Writer;
 
-/// The options before the messages, and those after them.
+/// The options, in the order in which they are written.
 pub(crate) const OPTIONS: [&[Row]; 3] = options::table([
     &[
         (Field::MaxTokens, As("max_completion_tokens")),

@@ -40,7 +40,8 @@ const TIERS: Words = &[
 pub(super) fn limit_tokens(options: &mut Options<'_>, losses: &mut LostFields) {
     let target = options.target;
     let known = target.traits.max_output;
-    options.limit_tokens(known.or_else(|| most_output(target.model)), losses);
+    let is_lowered = options.limit_tokens(known.or_else(|| most_output(target.model)));
+    losses.add_if(is_lowered, Field::MaxTokens);
 }
 
 /// Returns the most tokens of an answer of OpenAI's own models. Agents ask for more than most

@@ -11,7 +11,7 @@ use crate::wire::json::Writer;
 /// An option, and the rule of a dialect for it.
 pub(crate) type Row = (Field, Rule);
 
-/// The rule of a dialect for an option that a request has.
+/// The rule of a dialect for an option.
 pub(crate) enum Rule {
     /// The option is written under this key, as it is.
     As(&'static str),
@@ -25,7 +25,7 @@ pub(crate) enum Rule {
     AtMost(&'static str, u8, &'static str),
     /// The provider's word is written under this key. A word that is not in the table is lost.
     Word(&'static str, Words),
-    /// This function writes the option.
+    /// This function is called in any case, and writes the option if the request has it.
     By(fn(&Options<'_>, &mut Writer, &mut LostFields)),
     /// Other code of the dialect writes the option.
     Elsewhere,
@@ -39,8 +39,8 @@ pub(crate) enum Rule {
 /// word for it.
 pub(crate) type Words = &'static [(&'static str, Option<&'static str>)];
 
-/// Returns the table of a dialect, if it has each option once. It has a section for each place of
-/// the request where options are written.
+/// Returns the table of a dialect, if it has each option once. It has sections: the rows of one are
+/// applied together.
 pub(crate) const fn table<const N: usize>(sections: [&'static [Row]; N]) -> [&'static [Row]; N] {
     let mut found = 0;
     let mut rest = sections.as_slice();
@@ -68,7 +68,8 @@ pub(crate) struct Options<'r> {
     pub(crate) request: &'r Request<'r>,
     /// The target for which it is written.
     pub(crate) target: &'r Target<'r>,
-    /// True if the model thinks, as far as the dialect knows.
+    /// True if the model thinks: as far as its traits tell, or because the request orders it to,
+    /// where the dialect knows that.
     pub(crate) thinks: bool,
     /// The most tokens of the answer, or the catalog's default.
     pub(crate) max_tokens: Option<u64>,
@@ -124,16 +125,15 @@ impl<'r> Options<'r> {
         Ok(())
     }
 
-    /// Lowers the maximum of tokens to this maximum of the model.
-    pub(crate) fn limit_tokens(&mut self, max_output: Option<u64>, losses: &mut LostFields) {
-        if let Some((asked, limit)) = self
-            .max_tokens
-            .zip(max_output)
-            .filter(|(asked, limit)| asked > limit)
-        {
-            self.max_tokens = Some(limit);
-            losses.add_if(self.request.max_tokens == Some(asked), Field::MaxTokens);
-        }
+    /// Lowers the maximum of tokens to this maximum of the model. Returns whether the request has
+    /// the maximum that was lowered: then it is lost.
+    pub(crate) fn limit_tokens(&mut self, max_output: Option<u64>) -> bool {
+        let limit = self.max_tokens.zip(max_output);
+        let Some((asked, limit)) = limit.filter(|(asked, limit)| asked > limit) else {
+            return false;
+        };
+        self.max_tokens = Some(limit);
+        self.request.max_tokens == Some(asked)
     }
 
     /// Leaves out `temperature` and `top_p`, as far as the model refuses them.
@@ -381,7 +381,8 @@ pub(crate) mod tests {
             };
             let mut losses = LostFields::default();
             let mut options = Options::new(request, &target);
-            options.limit_tokens(traits.max_output, &mut losses);
+            let is_lowered = options.limit_tokens(traits.max_output);
+            losses.add_if(is_lowered, Field::MaxTokens);
             options.limit_sampling(&mut losses);
             let (temperature, top_p, max_tokens, lost) = expected;
             assert_eq!(options.temperature.is_some(), temperature);

@@ -224,6 +224,17 @@ fn the_catalog_has_its_say() {
         r#""maxOutputTokens":1"#,
         "temperature top_p",
     );
+    // What is lost is named in the order of the request: `on_loss: refuse` names the first.
+    check(
+        &format!(r#"{{{HI},"temperature":3,"max_tokens":100}}"#),
+        Traits {
+            max_output: Some(32),
+            ..known
+        },
+        None,
+        r#""temperature":2,"maxOutputTokens":32"#,
+        "temperature max_tokens",
+    );
     let only = format!(r#"{{{HI},"top_p":0.5}}"#);
     check(&only, with(Sampling::One), None, r#""topP":0.5"#, "");
 }
