@@ -20,8 +20,14 @@ impl Amount {
         is_exact: true,
     };
 
+    /// Stands for each number that is larger than any that can be used.
+    const TOO_LARGE: Self = Self {
+        parts: u128::MAX,
+        is_exact: false,
+    };
+
     /// Reads a number such as `5`, `20_000`, `0.00000015` or `1.5e-07`. Returns `None` for anything
-    /// else, for negative numbers, and for numbers that are too large.
+    /// else, for negative numbers, and for numbers of too many digits.
     pub(super) fn parse(text: &str) -> Option<Self> {
         const MAX_EXPONENT: u32 = 40;
         let text = text.strip_prefix('+').unwrap_or(text);
@@ -38,7 +44,10 @@ impl Amount {
             parts,
             is_exact: true,
         };
-        read.scaled(DECIMALS + exponent - i32::try_from(fraction.len()).ok()?)
+        let shift = DECIMALS + exponent - i32::try_from(fraction.len()).ok()?;
+        // A large number must not be taken for none: a share would be nothing.
+        let large = (parts > 0).then_some(Self::TOO_LARGE);
+        read.scaled(shift).or(large)
     }
 
     /// Returns the number times a power of ten.
@@ -149,9 +158,17 @@ mod tests {
             "inf",
             "nan",
             "1 0",
-            &"1".repeat(31),
+            &"1".repeat(40),
         ] {
             assert_eq!(Amount::parse(wrong), None, "{wrong}");
+        }
+        // What is too large is no price, and not nothing either.
+        for large in [&*"1".repeat(31), "1e40", "999999999999999999999999"] {
+            let amount = Amount::parse(large).unwrap_or_else(|| panic!("{large}"));
+            assert!(!amount.is_zero(), "{large}");
+            assert_eq!((amount.million(), amount.text()), (None, None), "{large}");
+            assert_eq!((amount.whole(), amount.units(9)), (None, None), "{large}");
+            assert_eq!(Amount::ratio(&[amount, Amount::ZERO]), None, "{large}");
         }
     }
 

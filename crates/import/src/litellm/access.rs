@@ -43,6 +43,8 @@ pub(super) struct Known<'k, 'a> {
     catalog: Option<&'k Catalog>,
     /// The id of each model, by its id and by its aliases.
     ids: HashMap<&'k str, &'k str>,
+    /// The ids and aliases that a budget under each name may count.
+    by_budget: HashMap<&'k str, Vec<&'k str>>,
     /// The models of each access group, and those of which it has only some targets.
     access: HashMap<&'k str, [Vec<&'k str>; 2]>,
 }
@@ -53,6 +55,7 @@ impl<'k, 'a> Known<'k, 'a> {
             made,
             catalog,
             ids: HashMap::new(),
+            by_budget: HashMap::new(),
             access: HashMap::new(),
         };
         for group in &made.groups {
@@ -64,6 +67,12 @@ impl<'k, 'a> Known<'k, 'a> {
         known
             .ids
             .extend(made.groups.iter().map(|group| (&*group.name, &*group.name)));
+        let names = known.ids.keys().copied();
+        for name in names.filter(|name| !name.contains('*')) {
+            for budget in budget_names(name) {
+                known.by_budget.entry(budget).or_default().push(name);
+            }
+        }
         known
     }
 
@@ -122,12 +131,10 @@ impl<'k, 'a> Known<'k, 'a> {
         is_nearer: impl Fn(&str) -> bool,
     ) -> BTreeSet<&'k str> {
         let mut counted = BTreeSet::new();
-        for (name, id) in &self.ids {
-            let is_counted = *name == budget
-                || (budget_names(name).any(|name| name == budget) && !is_nearer(name));
-            if is_counted && !name.contains('*') && usable.has(id) {
-                counted.insert(*id);
-            }
+        for name in self.by_budget.get(budget).into_iter().flatten() {
+            let is_counted = *name == budget || !is_nearer(name);
+            let id = self.id(name).filter(|id| is_counted && usable.has(id));
+            counted.extend(id);
         }
         for pattern in self.patterns().filter(|pattern| usable.may_have(pattern)) {
             let serves = self.id(budget).is_none() && glob_matches(pattern, budget);

@@ -21,7 +21,11 @@ impl Drafting<'_, '_> {
                 self.take_first(&["aws_bedrock_runtime_endpoint", "api_base"])
             }
             Ours::Preset(_) | Ours::Dialect(_) | Ours::Server(_) => {
-                self.take_first(&["api_base", "base_url"])
+                let [written, other] = ["api_base", "base_url"].map(|field| self.take(field));
+                if let (Some(_), Some(other)) = (&written, &other) {
+                    other.approximate("is not used, as `api_base` goes before it");
+                }
+                written.or(other)
             }
         };
         let text = match &written {
@@ -35,7 +39,8 @@ impl Drafting<'_, '_> {
         };
         let Some(text) = text else { return Ok(None) };
         let (url, difference) = url_of_dialect(self.row, &text);
-        if !is_plain(&text) || !is_usable(&url) {
+        // An address that cannot be used is not repeated: it may be a secret.
+        if !is_plain(&text) || has_secret_path(&text) || parse_base(&url, true).is_err() {
             let spot = written.as_ref().unwrap_or(&self.entry.spot);
             return Err(spot.lost(Grade::Manual, UNUSABLE));
         }
@@ -63,10 +68,11 @@ fn is_plain(text: &str) -> bool {
     text.len() <= MAX_LENGTH && text.bytes().all(is_plain)
 }
 
-/// Returns whether an address can be one of ours. Anything else is not repeated: it may be a
-/// secret, as may a part of a path.
-fn is_usable(url: &str) -> bool {
-    parse_base(url, true).is_ok_and(|base| unless_secret(&base.path) == &*base.path)
+/// Returns whether the path of an address, as it is written, may be or have a secret. The slashes
+/// around it would hide one that is the whole path.
+fn has_secret_path(text: &str) -> bool {
+    let path = split_path(text).1.trim_matches('/');
+    unless_secret(path) != path
 }
 
 /// Splits an address before its path.

@@ -14,7 +14,8 @@ pub(super) const MONEY: [&str; 2] = ["usd_per_day", "usd_per_month"];
 /// The reason of a limit that cannot be kept.
 const ZERO: &str = "is 0, which forbids every request";
 
-const FOR_LIFE: &str = "is for life: there are budgets of a day and of a month only";
+/// The reason of a budget without a time.
+pub(super) const FOR_LIFE: &str = "is for life: there are budgets of a day and of a month only";
 
 /// Limits, each by its name in the catalog.
 #[derive(Default)]

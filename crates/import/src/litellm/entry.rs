@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::node::{Lost, Spot};
 use super::rules::{Section, report_field};
 use super::world::World;
-use crate::notes::Grade;
+use crate::notes::{Grade, LEFT_OUT};
 
 /// The fields of a map.
 pub(super) type Fields<'a> = BTreeMap<&'a str, Spot<'a>>;
@@ -34,6 +34,9 @@ impl<'a> Entry<'a> {
         let Some((name, spot)) = name.zip(params) else {
             let why = "has no `model_name` or no `litellm_params`";
             spot.findings.add(*spot.lost(Grade::Unsupported, why));
+            for (_, field) in info.iter().flat_map(Spot::entries) {
+                field.unsupported(LEFT_OUT);
+            }
             return None;
         };
         Some(Self {

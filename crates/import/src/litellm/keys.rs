@@ -30,6 +30,8 @@ struct CallerDraft<'k> {
     models: Allowed,
     limits: Limits,
     keys: Vec<EntryOut>,
+    /// The money that its keys have spent, each with the time for which it counts.
+    spent: Vec<(u64, Usd)>,
     taken: Taken,
     /// True if a key of it may use a model without a price.
     has_unpriced: bool,
@@ -55,6 +57,9 @@ struct Importer<'k, 'a> {
     known: Known<'k, 'a>,
     /// The models and patterns without a price.
     unpriced: BTreeSet<&'k str>,
+    /// The first model without a price that keys may use, by the models of their caller and their
+    /// own: many keys have the same.
+    first_unpriced: HashMap<[Allowed; 2], Option<&'k str>>,
     common: &'k Common,
     inputs: &'k Inputs<'k>,
     callers: Vec<CallerDraft<'k>>,
@@ -75,6 +80,7 @@ pub(super) fn import_keys(
         rows,
         findings,
         unpriced: known.unpriced().into_iter().collect(),
+        first_unpriced: HashMap::new(),
         known,
         common,
         inputs,
@@ -159,6 +165,7 @@ impl<'k> Importer<'k, '_> {
             models: None,
             limits: Limits::default(),
             keys: Vec::new(),
+            spent: Vec::new(),
             taken: Taken::default(),
             has_unpriced: false,
         };
@@ -243,9 +250,8 @@ impl<'k> Importer<'k, '_> {
         if limits.assign_to_models(&self.known, &usable) {
             row.approximate(LEFT_OUT);
         }
-        let mut unpriced = self.unpriced.iter().filter(|id| !id.contains('*'));
         let mut key = KeyDraft {
-            unpriced: unpriced.find(|id| usable.has(id)).copied(),
+            unpriced: self.find_unpriced([of_caller, models.clone()], &usable),
             row,
             owner,
             caller: index,
@@ -270,6 +276,7 @@ impl<'k> Importer<'k, '_> {
                 why: bound.why,
             }));
         if let Some((counted_at, usd)) = key.limits.take_spent(&key.row) {
+            caller.spent.push((counted_at, usd));
             let (caller, key) = (caller.name.clone(), name.clone());
             imported.spent.push(Spent {
                 caller,
@@ -285,6 +292,16 @@ impl<'k> Importer<'k, '_> {
             ..EntryOut::default()
         });
         self.findings.set_entry("");
+    }
+
+    /// Returns the first model without a price that a key may use.
+    fn find_unpriced(&mut self, allowed: [Allowed; 2], usable: &Usable) -> Option<&'k str> {
+        let unpriced = &self.unpriced;
+        let first = self.first_unpriced.entry(allowed).or_insert_with(|| {
+            let mut models = unpriced.iter().filter(|id| !id.contains('*'));
+            models.find(|id| usable.has(id)).copied()
+        });
+        *first
     }
 
     /// Reads the limits of a row, and the models that it names.
@@ -434,10 +451,8 @@ impl CallerDraft<'_> {
         let Some((counted_at, Usd(usd))) = row.and_then(|row| self.limits.take_spent(row)) else {
             return;
         };
-        let keys = spent
-            .iter()
-            .filter(|key| key.caller == self.name && key.counted_at >= counted_at);
-        let rest = keys.fold(usd, |rest, key| rest.saturating_sub(key.usd.0));
+        let keys = self.spent.iter().filter(|(since, _)| *since >= counted_at);
+        let rest = keys.fold(usd, |rest, (_, usd)| rest.saturating_sub(usd.0));
         if rest > 0 {
             let (caller, key) = (self.name.clone(), String::new());
             spent.push(Spent {

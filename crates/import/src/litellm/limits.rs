@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::access::{Known, Usable};
 use super::bound::{Bound, Bounds};
-use super::counts::{Counts, MONEY};
+use super::counts::{Counts, FOR_LIFE, MONEY};
 use super::node::Spot;
 use crate::notes::{Finding, Grade};
 use crate::write::Fields;
@@ -176,12 +176,12 @@ impl Limits {
             "budgets count by the day or the calendar month in UTC, and begin at zero";
         self.check_fields(spot, &KNOWN, FIELD);
         let either = |one: &str, other: &str| spot.get(one).or_else(|| spot.get(other));
-        // A plain number was a budget for life.
-        let plain = (!spot.is_map()).then(|| spot.clone());
         let period = either("time_period", "budget_duration");
         let counts = self.model(model);
-        let mut read = match either("budget_limit", "max_budget").or(plain) {
+        let mut read = match either("budget_limit", "max_budget") {
             Some(usd) => counts.read_budget(&usd, period.as_ref(), FIELD),
+            // A plain value was a budget for life.
+            None if !spot.is_map() => Err(Bound::because(FIELD, "budgets", FOR_LIFE)),
             None => Ok(()),
         };
         for (theirs, ours) in NUMBERS {

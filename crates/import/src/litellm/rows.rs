@@ -47,6 +47,8 @@ pub(super) struct Rows<'r> {
     rows: Vec<RowIn<'r>>,
     indexes: HashMap<RowId, usize>,
     findings: &'r Findings,
+    /// True if there is a row of a user as a member of a team.
+    has_memberships: bool,
     /// The largest total of keys in an answer, and its file.
     pub(super) total: Option<(u64, &'r str)>,
 }
@@ -68,6 +70,7 @@ pub(super) fn read_rows<'r>(
         rows: Vec::new(),
         indexes: HashMap::new(),
         findings,
+        has_memberships: false,
         total: None,
     };
     for Given { name, text } in files {
@@ -130,12 +133,6 @@ impl<'r> Rows<'r> {
 
     pub(super) fn users(&self) -> impl Iterator<Item = Spot<'_>> {
         self.all(|id| matches!(id, RowId::User(_)))
-    }
-
-    pub(super) fn has_memberships(&self) -> bool {
-        self.rows
-            .iter()
-            .any(|row| matches!(row.id, RowId::Membership { .. }))
     }
 
     pub(super) fn team(&self, id: &str) -> Option<Spot<'_>> {
@@ -239,6 +236,7 @@ impl<'r> Rows<'r> {
         let digest = sha256_of(&value.to_string());
         match self.find(&id) {
             None => {
+                self.has_memberships |= matches!(id, RowId::Membership { .. });
                 self.indexes.insert(id.clone(), self.rows.len());
                 let node = of_json(value);
                 self.rows.push(RowIn {
@@ -297,7 +295,7 @@ impl Rows<'_> {
         }
         let row = self.team(team);
         let listed = row.as_ref().and_then(|row| row.get("team_memberships"));
-        if listed.is_none() && !self.has_memberships() {
+        if listed.is_none() && !self.has_memberships {
             let source = match row {
                 Some(row) => format!("the row of its team {} in {}", quote_safely(team), row.file),
                 None => "the files".to_owned(),

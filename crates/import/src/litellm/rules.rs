@@ -173,7 +173,7 @@ const SPENT: Fate = Fate::Info(
 );
 const TIMEOUT: Fate = Fate::Info(
     Grade::Approximate,
-    "is written at each account without a time of its own; `request_timeout` goes before `timeout`, as in LiteLLM",
+    "is written at each account without a time of its own",
 );
 const WATCHED: &str = "the access log, the metrics, the ledger and traces show what happens here";
 const ATTEMPTS: &str =
@@ -330,7 +330,7 @@ const RULES: &[Rule] = {
         manual_rule("max_response_size_mb", "write `limits.response_body` in server.yaml"),
         info_rule(General, "disable_reset_budget", "budgets begin anew each day or each month here, without a switch"),
         info_rule(File, "guardrails", "Portcullis does not check what texts say"),
-        Rule(File, "policies policy_attachments", Any, bound_unless("guardrails", Free::Never)),
+        Rule(File, "policies policy_attachments", Any, Carry),
         info_rule(File, "mcp_servers search_tools sandbox_tools vector_store_registry",
             "Portcullis runs no tools and no stores of documents"),
         info_rule(File, "files_settings finetune_settings batch_settings",

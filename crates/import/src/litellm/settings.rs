@@ -14,6 +14,9 @@ use portcullis::base::problem::unless_secret;
 use portcullis::catalog::name;
 use portcullis::conf::yaml::edit::New;
 
+/// The report's text for the database if files with its keys are given.
+const REST_OF_DATABASE: &str = "the keys of LiteLLM's database are given with --keys; its models, guardrails, policies and settings are not: add to the file what you use of them, which may bound keys";
+
 /// The settings of the file that are not about models.
 #[derive(Default)]
 pub(super) struct Common {
@@ -43,14 +46,20 @@ pub(super) fn read_settings(world: &World<'_>, made: &mut Made<'_>) -> Common {
             settings.manual("must be a map: its settings are left out");
         }
         for (key, spot) in settings.entries() {
-            common.take_setting(section, key, &spot, made);
+            common.take_setting(section, key, &spot, world, made);
         }
         if section == Section::Router {
             common.redis = read_store(settings, world, made);
         }
     }
     for (key, spot) in &world.others {
-        common.take_unread(Section::File, key, spot);
+        match *key {
+            // Both are one thing, in however many files they are.
+            "policies" | "policy_attachments" => {
+                common.add_bound(spot, Whose::All, Bound::new("policies", "guardrails"));
+            }
+            _ => report_field(Section::File, key, spot),
+        }
     }
     common.take_guardrails(world);
     common
@@ -60,7 +69,10 @@ impl Common {
     /// Adds what bounds keys, and reports where it stands.
     fn add_bound(&mut self, spot: &Spot<'_>, whose: Whose, bound: Bound) {
         bound.report(spot, whose.describe());
-        self.bounds.push((whose, bound));
+        let bound = (whose, bound);
+        if !self.bounds.contains(&bound) {
+            self.bounds.push(bound);
+        }
     }
 
     /// Takes something that no code of its own reads.
@@ -87,7 +99,16 @@ impl Common {
     }
 
     /// Takes one setting.
-    fn take_setting(&mut self, section: Section, key: &str, spot: &Spot<'_>, made: &mut Made<'_>) {
+    fn take_setting(
+        &mut self,
+        section: Section,
+        key: &str,
+        spot: &Spot<'_>,
+        world: &World<'_>,
+        made: &mut Made<'_>,
+    ) {
+        const UNUSED_TIME: &str =
+            "is not used, as `litellm_settings.request_timeout` goes before it in LiteLLM";
         let rules = &mut self.rules;
         match key {
             "fallbacks" => rules.fallbacks.read(spot, made),
@@ -95,8 +116,9 @@ impl Common {
             "context_window_fallbacks" => rules.context.read(spot, made),
             "content_policy_fallbacks" => rules.refusal.read(spot, made),
             "drop_params" => {
-                let drops = spot.read_flag("on_loss");
-                rules.on_loss = drops.and_then(|drops| (!drops).then_some("refuse"));
+                if let Some(drops) = spot.read_flag("on_loss") {
+                    rules.on_loss = (!drops).then_some("refuse");
+                }
             }
             "routing_strategy" => {
                 let (grade, strategy) = match spot.text().unwrap_or_default() {
@@ -115,6 +137,10 @@ impl Common {
                 self.is_user_budget_for_teams = spot.flag() != Some(false);
                 spot.approximate("a key of a team whose user has a budget is switched off");
             }
+            "timeout" if section == Section::Router && world.has_request_timeout() => {
+                spot.approximate(UNUSED_TIME);
+            }
+            "database_url" if world.has_keys => spot.manual(REST_OF_DATABASE),
             // What cannot be read may be on.
             "enable_tag_filtering" if spot.flag() != Some(false) && made.has_tags => {
                 self.add_bound(spot, Whose::All, Bound::new(&spot.path, "tags"));
@@ -123,16 +149,18 @@ impl Common {
         }
     }
 
+    /// Reads `allowed_ips`: all of its addresses, or none if one of them cannot be read.
     fn read_addresses(&mut self, spot: &Spot<'_>) {
-        self.addresses = spot.texts();
-        self.addresses
-            .retain(|address| address.parse::<IpAddr>().is_ok());
-        if spot.is_empty() || self.addresses.len() < spot.items().len() {
+        let items = spot.items();
+        let is_address = |text: &str| text.parse::<IpAddr>().is_ok();
+        let are_addresses = items.iter().all(|item| item.text().is_some_and(is_address));
+        if items.is_empty() || !are_addresses {
             spot.manual("must be a list of addresses: keys are switched off");
             self.bounds
                 .push((Whose::All, Bound::unreadable(&spot.path)));
         } else {
             spot.report(Grade::Exact, "is `allow_ips` of each key that is imported");
+            self.addresses = spot.texts();
         }
     }
 }

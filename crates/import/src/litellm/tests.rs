@@ -4,6 +4,7 @@ use super::*;
 use crate::Grade;
 
 mod file;
+mod report;
 
 fn import(config: &str, keys: &[&str]) -> Result<Imported, Problem> {
     let given = |name: &str, text: &str| Given {

@@ -26,6 +26,8 @@ pub(super) struct World<'a> {
     sections: BTreeMap<&'a str, Spot<'a>>,
     /// The sections that no code of their own reads.
     pub(super) others: Vec<(&'a str, Spot<'a>)>,
+    /// True if files with keys are given.
+    pub(super) has_keys: bool,
     /// Reads the environment of this process.
     environment: &'a dyn Fn(&str) -> Option<String>,
 }
@@ -38,6 +40,7 @@ impl<'a> World<'a> {
             lists: BTreeMap::new(),
             sections: BTreeMap::new(),
             others: Vec::new(),
+            has_keys: !inputs.keys.is_empty(),
             environment: inputs.variable,
         };
         for (key, spot) in roots.iter().flat_map(Spot::entries) {
@@ -91,8 +94,16 @@ impl<'a> World<'a> {
 
     /// Returns the time for all entries. LiteLLM's router takes `request_timeout` first.
     pub(super) fn timeout(&self) -> Option<Spot<'a>> {
-        let of_requests = self.setting("litellm_settings", "request_timeout");
-        of_requests.or_else(|| self.setting("router_settings", "timeout"))
+        let of_router = || self.setting("router_settings", "timeout");
+        self.request_timeout().or_else(of_router)
+    }
+
+    fn request_timeout(&self) -> Option<Spot<'a>> {
+        self.setting("litellm_settings", "request_timeout")
+    }
+
+    pub(super) fn has_request_timeout(&self) -> bool {
+        self.request_timeout().is_some()
     }
 
     /// Returns the time of streams for all entries.
@@ -100,11 +111,11 @@ impl<'a> World<'a> {
         self.setting("router_settings", "stream_timeout")
     }
 
-    /// Returns the values of a credential.
+    /// Returns the values of a credential: of several of this name, the last that has some.
     pub(super) fn credential(&self, name: &str) -> Option<Spot<'a>> {
-        let mut list = self.list("credential_list").iter();
-        let found = list.rfind(|spot| spot.get_text("credential_name") == Some(name));
-        found?.get("credential_values")
+        let list = self.list("credential_list").iter().rev();
+        let mut named = list.filter(|spot| spot.get_text("credential_name") == Some(name));
+        named.find_map(|spot| spot.filled("credential_values"))
     }
 
     /// Returns whether an alias hides the models of its name. One that stands for itself hides

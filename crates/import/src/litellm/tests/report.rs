@@ -1,0 +1,310 @@
+//! What the report has about each place, and what becomes of values that cannot be used.
+
+use super::*;
+
+/// A file with one model, and these settings.
+fn import_settings(settings: &str, keys: &[&str]) -> Imported {
+    let config = config(&["m"]) + settings;
+    let imported = import(&config, keys).unwrap_or_else(|problem| panic!("{problem}"));
+    assert_eq!(imported.check.errors, [], "{settings}");
+    imported
+}
+
+/// Returns the grade and the message of each finding about a path.
+fn findings_at(imported: &Imported, path: &str) -> Vec<(Grade, String)> {
+    let findings = imported.findings.iter();
+    let here = findings.filter(|finding| finding.path == path);
+    here.map(|finding| (finding.grade, finding.message.clone()))
+        .collect()
+}
+
+/// Imports entries of one model, each with these parameters.
+fn import_targets(params: &[&str]) -> Imported {
+    let entry =
+        |params: &&str| format!("  - {{ model_name: m, litellm_params: {{ {params} }} }}\n");
+    let entries: String = params.iter().map(entry).collect();
+    let config = format!("model_list:\n{entries}");
+    let imported = import(&config, &[]).unwrap_or_else(|problem| panic!("{problem}"));
+    assert_eq!(imported.check.errors, [], "{config}");
+    imported
+}
+
+fn catalog_of(imported: &Imported) -> &str {
+    let (_, catalog) = imported.files.first().unwrap();
+    catalog
+}
+
+#[test]
+fn addresses_that_are_no_list_switch_keys_off() {
+    const PATH: &str = "general_settings.allowed_ips";
+    for value in [
+        "10.0.0.1",
+        "os.environ/X",
+        "'10.0.0.1,10.0.0.2'",
+        "{ a: 10.0.0.1 }",
+        "[]",
+        "''",
+        "[10.0.0.1, wrong]",
+        "[10.0.0.1, [10.0.0.2]]",
+        "[10.0.0.1, null]",
+    ] {
+        let settings = format!("general_settings: {{ allowed_ips: {value} }}");
+        let imported = import_settings(&settings, &[&key(r#""models": []"#)]);
+        assert_eq!(imported.keys, (1, 0), "{value}");
+        assert!(!imported.is_whole(), "{value}");
+        let stopped: Vec<_> = imported
+            .stopped
+            .iter()
+            .map(|stop| (&*stop.field, stop.word))
+            .collect();
+        assert_eq!(stopped, [(PATH, None)], "{value}");
+        let grades: Vec<Grade> = findings_at(&imported, PATH)
+            .iter()
+            .map(|(grade, _)| *grade)
+            .collect();
+        assert_eq!(grades, [Grade::Manual], "{value}");
+        let (_, keys) = imported.files.last().unwrap();
+        let disabled = format!("enabled: false # {PATH}");
+        assert!(
+            keys.contains(&disabled) && !keys.contains("allow_ips"),
+            "{value}: {keys}"
+        );
+    }
+    let settings = "general_settings: { allowed_ips: [10.0.0.1, '::1'] }";
+    let imported = import_settings(settings, &[&key(r#""models": []"#)]);
+    let (_, keys) = imported.files.last().unwrap();
+    assert!(
+        keys.contains("allow_ips: [\"10.0.0.1\", \"::1\"]"),
+        "{keys}"
+    );
+}
+
+#[test]
+fn a_secret_that_is_the_whole_path_is_not_written() {
+    const SECRET: &str = "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY";
+    for model in [
+        "openai/x",
+        "anthropic/x",
+        "gemini/x",
+        "cohere_chat/x",
+        "azure/x",
+    ] {
+        for end in ["", "/"] {
+            let base = format!("model: {model}, api_base: 'https://host.example/{SECRET}{end}'");
+            let imported = import_targets(&[&base]);
+            let grades: Vec<Grade> =
+                findings_at(&imported, "model_list[0].litellm_params.api_base")
+                    .iter()
+                    .map(|(grade, _)| *grade)
+                    .collect();
+            assert_eq!(grades, [Grade::Manual], "{model}{end}");
+            let all = imported.text() + catalog_of(&imported);
+            assert!(!all.contains("EXAMPLEKEY"), "{model}{end}: {all}");
+        }
+    }
+}
+
+#[test]
+fn the_time_that_is_not_used_is_named() {
+    const USED: &str = "is written at each account without a time of its own";
+    const UNUSED: &str =
+        "is not used, as `litellm_settings.request_timeout` goes before it in LiteLLM";
+    let router = "router_settings: { timeout: 5, stream_timeout: 3 }";
+    let both = format!("{router}\nlitellm_settings: {{ request_timeout: 7 }}");
+    for (settings, path, expected) in [
+        (router, "router_settings.timeout", USED),
+        (router, "router_settings.stream_timeout", USED),
+        (&both, "router_settings.timeout", UNUSED),
+        (&both, "router_settings.stream_timeout", USED),
+        (&both, "litellm_settings.request_timeout", USED),
+    ] {
+        let imported = import_settings(settings, &[]);
+        let of_setting = findings_at(&imported, path).pop();
+        let expected = Some((Grade::Approximate, expected.to_owned()));
+        assert_eq!(of_setting, expected, "{settings}: {path}");
+    }
+}
+
+#[test]
+fn keys_that_are_given_are_not_asked_for() {
+    let settings = "general_settings: { database_url: os.environ/D }";
+    for (keys, begin) in [
+        (&[][..], "LiteLLM's database is not read: "),
+        (
+            &[KEYS],
+            "the keys of LiteLLM's database are given with --keys; ",
+        ),
+    ] {
+        let imported = import_settings(settings, keys);
+        let found = findings_at(&imported, "general_settings.database_url");
+        let [(Grade::Manual, message)] = &found[..] else {
+            panic!("{found:?}");
+        };
+        assert!(message.starts_with(begin), "{message}");
+    }
+}
+
+#[test]
+fn policies_are_one_bound() {
+    let included = "policy_attachments: [{ policy: p }]\npolicies: { q: {} }";
+    let keys = key(r#""models": []"#);
+    let given = |name: &str, text: &str| Given {
+        name: name.to_owned(),
+        text: text.to_owned(),
+    };
+    for (settings, loosened, works) in [
+        ("policies: { p: {} }", "", 0),
+        ("policy_attachments: [{ policy: p }]", "", 0),
+        (
+            "policies: { p: {} }\npolicy_attachments: [{ policy: p }]",
+            "",
+            0,
+        ),
+        ("policies: { p: {} }\ninclude: [other.yaml]", "", 0),
+        ("policies: { p: {} }\ninclude: [other.yaml]", "policies", 1),
+        ("policy_attachments: [{ policy: p }]", "policies", 1),
+    ] {
+        let imported = LiteLlm
+            .import(&Inputs {
+                config: given("config.yaml", &(config(&["m"]) + settings)),
+                keys: vec![given("keys.json", &keys)],
+                spent_at: None,
+                loosened: vec![loosened.to_owned()],
+                include: &|name, _| Ok(given(name, included)),
+                variable: &|_| None,
+            })
+            .unwrap_or_else(|problem| panic!("{problem}"));
+        assert_eq!(imported.keys, (1, works), "{settings}");
+        let fields: Vec<&str> = imported.stopped.iter().map(|stop| &*stop.field).collect();
+        assert_eq!(fields, ["policies"].repeat(1 - works), "{settings}");
+    }
+}
+
+#[test]
+fn a_share_too_large_leaves_equal_shares() {
+    let target = |share: &str| format!("model: openai/gpt-4o, api_key: os.environ/K{share}");
+    for share in [
+        "rpm: 999999999999999999999999",
+        "weight: 1e30",
+        "tpm: 99999999999999999999",
+    ] {
+        let field = share.split(':').next().unwrap();
+        let large = target(&format!("1, {share}"));
+        let small = target(&format!("2, {field}: 100"));
+        let imported = import_targets(&[&large, &small]);
+        let catalog = catalog_of(&imported);
+        assert!(catalog.contains("strategy: weighted"), "{share}: {catalog}");
+        assert!(
+            !catalog.contains(", tier:") && !catalog.contains(", weight:"),
+            "{share}: {catalog}"
+        );
+    }
+}
+
+#[test]
+fn a_plain_budget_of_a_model_is_for_life() {
+    for value in ["0", "5", "true", "\"a\""] {
+        let fields = format!("\"models\": [], \"model_max_budget\": {{\"m\": {value}}}");
+        let (words, _) = stopped(&config(&["m"]), &[&key(&fields)]);
+        assert_eq!(words, ["budgets"], "{value}");
+    }
+}
+
+#[test]
+fn an_unreadable_drop_params_leaves_the_other() {
+    for (settings, is_refused) in [
+        ("litellm_settings: { drop_params: false }", true),
+        ("litellm_settings: { drop_params: true }", false),
+        (
+            "litellm_settings: { drop_params: false }\nrouter_settings: { drop_params: perhaps }",
+            true,
+        ),
+    ] {
+        let imported = import_settings(settings, &[]);
+        let catalog = catalog_of(&imported);
+        assert_eq!(
+            catalog.contains("on_loss: refuse"),
+            is_refused,
+            "{settings}: {catalog}"
+        );
+    }
+}
+
+#[test]
+fn fields_of_an_entry_without_a_name_are_reported() {
+    for entry in [
+        "litellm_params: { model: openai/x }, model_info: { mode: chat, id: a }",
+        "model_name: m, model_info: { mode: chat, id: a }",
+    ] {
+        let config = format!("model_list: [{{ {entry} }}]");
+        let imported = import(&config, &[]).unwrap_or_else(|problem| panic!("{problem}"));
+        for field in ["mode", "id"] {
+            let found = findings_at(&imported, &format!("model_list[0].model_info.{field}"));
+            let expected = (Grade::Unsupported, "is left out with its entry".to_owned());
+            assert_eq!(found, [expected], "{entry}");
+        }
+    }
+}
+
+#[test]
+fn a_second_address_is_information() {
+    let imported = import_targets(&[
+        "model: openai/gpt-4o, api_key: os.environ/K, base_url: 'https://b.example/v1', api_base: 'https://a.example/v1'",
+    ]);
+    let catalog = catalog_of(&imported);
+    assert!(
+        catalog.contains("base_url: \"https://a.example/v1\""),
+        "{catalog}"
+    );
+    let found = findings_at(&imported, "model_list[0].litellm_params.base_url");
+    let message = "is not used, as `api_base` goes before it";
+    assert_eq!(found, [(Grade::Approximate, message.to_owned())]);
+    assert!(imported.is_whole(), "{}", imported.text());
+}
+
+#[test]
+fn a_credential_without_values_hides_none() {
+    let config = "model_list: [{ model_name: m, litellm_params: { model: openai/gpt-4o, litellm_credential_name: n } }]\n\
+                  credential_list: [{ credential_name: n, credential_values: { api_key: os.environ/A } }, \
+                  { credential_name: n }, { credential_name: n, credential_values: {} }]";
+    let (catalog, _) = made(config);
+    assert!(catalog.contains("{ env: A }"), "{catalog}");
+}
+
+#[test]
+fn what_keys_spent_is_taken_from_their_own_caller() {
+    let row = |n: usize, team: &str| {
+        format!(
+            "{{\"token\": \"{n:064x}\", \"team_id\": \"{team}\", \"max_budget\": 9, \"budget_duration\": \"1d\", \"spend\": 1}}"
+        )
+    };
+    let team = |id: &str| {
+        format!(
+            "{{\"team_id\": \"{id}\", \"max_budget\": 9, \"budget_duration\": \"1d\", \"spend\": 3}}"
+        )
+    };
+    let rows = [team("a"), team("b"), row(1, "a"), row(2, "b"), row(3, "a")].join("\n");
+    let given = |name: &str, text: &str| Given {
+        name: name.to_owned(),
+        text: text.to_owned(),
+    };
+    let imported = LiteLlm
+        .import(&Inputs {
+            config: given("config.yaml", &config(&["m"])),
+            keys: vec![given("keys.json", &rows)],
+            spent_at: Some(1_900_000_000_000),
+            loosened: vec!["team-members".to_owned(), "prices".to_owned()],
+            include: &|_, _| Err("there is none".to_owned()),
+            variable: &|_| None,
+        })
+        .unwrap_or_else(|problem| panic!("{problem}"));
+    let spent: Vec<(&str, bool, u64)> = imported
+        .spent
+        .iter()
+        .map(|spent| (&*spent.caller, spent.key.is_empty(), spent.usd.0))
+        .collect();
+    const USD: u64 = 1_000_000_000;
+    let keys = [("a", false, USD), ("b", false, USD), ("a", false, USD)];
+    let callers = [("a", true, USD), ("b", true, 2 * USD)];
+    assert_eq!(spent, [&keys[..], &callers[..]].concat());
+}
