@@ -57,7 +57,7 @@ impl Spool {
         }
     }
 
-    /// Returns the largest body, if one may have `most` bytes in a file.
+    /// Returns the largest body, if one may have `file_limit` bytes in a file.
     pub fn largest_body(&self, file_limit: usize) -> usize {
         if self.folder.is_some() {
             file_limit
@@ -126,7 +126,7 @@ impl Spooled {
         self.written_bytes + self.unwritten.len()
     }
 
-    /// Cuts a part of the body into ranges of at most `longest` bytes, none of which is both in the
+    /// Cuts a part of the body into ranges of at most `max_length` bytes, none of which is both in the
     /// file and in memory.
     pub fn ranges(
         &self,

@@ -76,7 +76,7 @@ impl Desk {
         if self.books.traces.is_some() {
             record.snapshot = Some(snapshot.clone());
         }
-        exchange::panic_here(session, "auth");
+        exchange::panic_if_asked(session, "auth");
         Ok((snapshot, key))
     }
 }

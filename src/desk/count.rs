@@ -41,7 +41,7 @@ impl Desk {
         })?;
         let (body, held) = self.read_body(session, &scopes.purse).await?;
         record.facts.request.bytes = body.len() as u64;
-        exchange::panic_here(session, "intake");
+        exchange::panic_if_asked(session, "intake");
         let form = record
             .front
             .counting

@@ -42,7 +42,7 @@ impl Desk {
                 found => found?,
             };
         record.facts.request.door = door.name();
-        exchange::panic_here(session, "door");
+        exchange::panic_if_asked(session, "door");
         let written = match door {
             Door::Live | Door::Ready => {
                 record.is_exchange = false;

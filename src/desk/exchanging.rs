@@ -20,7 +20,7 @@ impl Desk {
         if let Some(before) = &mut planned.request.debug {
             before.own_time = record.facts.times.own_time;
         }
-        exchange::panic_here(session, "exchange");
+        exchange::panic_if_asked(session, "exchange");
         let own = OwnTime::default();
         let slices = match planned.request.cut(&planned.sent) {
             Ok(slices) => slices,

@@ -125,7 +125,7 @@ impl Desk {
         let (mut envelope, sent, read) = self
             .read_request(session, record, scopes, key, &snapshot.catalog, asked)
             .await?;
-        exchange::panic_here(session, "intake");
+        exchange::panic_if_asked(session, "intake");
         let body = &sent.body;
         record.facts.sender.end_user = end_user(body, &envelope);
         let model = find_model(session, record, &snapshot, key, &mut envelope)?;
@@ -164,7 +164,7 @@ impl Desk {
         )
         .await?;
         let meter = record.meter(answer_header.prompt_bytes);
-        exchange::panic_here(session, "plan");
+        exchange::panic_if_asked(session, "plan");
         record.facts.times.plan = Some(read.elapsed());
         let traces = self.books.traces.as_ref();
         let request = Request {

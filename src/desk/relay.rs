@@ -147,7 +147,7 @@ impl<'x> Relay<'x> {
             };
             match piece {
                 Ok(Piece::Whole(answer)) => {
-                    exchange::panic_here(self.reply.session, "relay");
+                    exchange::panic_if_asked(self.reply.session, "relay");
                     let estimated = answer.usage.source == Source::Estimated;
                     record_usage(self.reply.record, producer);
                     let notes = Notes {
@@ -276,7 +276,7 @@ impl<'x> Relay<'x> {
             let kind = kind.map(|kind| kind.as_bytes().to_ascii_lowercase());
             self.is_other = kind.is_some_and(|kind| !kind.starts_with(default_type.as_bytes()));
             self.reply.stream_head(notes).await?;
-            exchange::panic_here(self.reply.session, "relay");
+            exchange::panic_if_asked(self.reply.session, "relay");
         }
         Ok(())
     }

@@ -109,7 +109,7 @@ pub fn run_guarded<F: Future>(
 
 /// Panics if a test asks for it, to see what a panic of ours costs. It does so only with the
 /// feature `test-panics`.
-pub(crate) fn panic_here(session: &pingora_proxy::Session, phase: &str) {
+pub(crate) fn panic_if_asked(session: &pingora_proxy::Session, phase: &str) {
     if cfg!(feature = "test-panics") {
         let asked = session.req_header().headers.get("x-test-panic");
         let is_asked = asked.is_some_and(|asked| asked.as_bytes() == phase.as_bytes());

@@ -33,7 +33,7 @@ impl Outage {
     }
 
     /// Returns true the first time that the store is joining in this outage.
-    pub(super) fn is_new_joining(&mut self) -> bool {
+    pub(super) fn note_joining(&mut self) -> bool {
         !std::mem::replace(&mut self.logged_joining, true)
     }
 }
@@ -49,7 +49,7 @@ impl Core {
 
     /// Takes the store out: no request waits for it any longer.
     pub(super) fn take_out(&self, why: &str) {
-        let why = trouble::error_line(&self.settings.address, why);
+        let why = trouble::redacted_line(&self.settings.address, why);
         let mut inbox = self.inbox.lock();
         inbox.go_down(why.clone());
         let is_news = inbox

@@ -2,7 +2,7 @@
 //! what it is.
 
 use super::link::{Link, call_once, error_of};
-use super::trouble::error_line;
+use super::trouble::redacted_line;
 use crate::conf::config::Store;
 use crate::tls::trust::Trust;
 use redis::{Pipeline, Value};
@@ -56,7 +56,7 @@ pub async fn probe_store(settings: &Store) -> Result<StoreFacts, String> {
         Ok(read_facts(probed, info))
     };
     let seen: Result<StoreFacts, String> = seen.await;
-    seen.map_err(|why| error_line(&settings.address, &why))
+    seen.map_err(|why| redacted_line(&settings.address, &why))
 }
 
 fn read_facts(probed: &Value, info: &Value) -> StoreFacts {

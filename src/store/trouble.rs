@@ -97,7 +97,7 @@ const ADVICE: [(&str, &str); 23] = [
 ];
 
 /// Writes an error as one line.
-pub(super) fn error_line(address: &Address, why: &str) -> String {
+pub(super) fn redacted_line(address: &Address, why: &str) -> String {
     // The server quotes a part of the command, and so perhaps a part of the password.
     let message = why
         .split(", with args beginning with")
@@ -129,7 +129,8 @@ mod tests {
         let long = "p4ssw0rd".repeat(40);
         for password in ["hunter2", &long] {
             let address = Address::parse(&format!("redis://:{password}@h")).unwrap();
-            let check = |why: &str, expected: &str| assert_eq!(error_line(&address, why), expected);
+            let check =
+                |why: &str, expected: &str| assert_eq!(redacted_line(&address, why), expected);
             check("broken pipe", "broken pipe");
             check(
                 "OOM command not allowed when used memory > 'maxmemory'. script: d85701ec3ec1923f326237d70f2f009f2fdccda1, on @user_script:71.",
@@ -140,7 +141,7 @@ mod tests {
                 "Incompatible type - Parse error at 1 Unexpected `33` Unexpected `60` (a server that is not Redis or Valkey answers)",
             );
             let quoted: String = password.chars().take(128).collect();
-            let told = error_line(
+            let told = redacted_line(
                 &address,
                 &format!("ERR unknown command 'AUTH', with args beginning with: '{quoted}' "),
             );
@@ -148,7 +149,7 @@ mod tests {
                 told.starts_with("ERR unknown command 'AUTH' (") && !told.contains("p4ss"),
                 "{told}"
             );
-            let told = error_line(&address, &format!("{} {password}", "because ".repeat(19)));
+            let told = redacted_line(&address, &format!("{} {password}", "because ".repeat(19)));
             assert!(!told.contains("hun") && !told.contains("p4s"), "{told}");
         }
     }

@@ -30,7 +30,7 @@ pub async fn send_spans(traces: &Traces, backends: &Backends, instance: &str) {
         ];
         let posted = post_batch(traces, &receiver, &body).await;
         drop(body);
-        // Before the batch is over: the process may end then.
+        // The line comes before `note_sent`, after which the process may end.
         if let Some((level, message)) = outage.note_batch(
             &posted,
             count,
@@ -45,8 +45,10 @@ pub async fn send_spans(traces: &Traces, backends: &Backends, instance: &str) {
             Posted::Failed(_) => ("failed", count),
             Posted::Ended => ("ended", count),
         };
-        let given_up = if traces.queue.is_hurried() { lost } else { 0 };
-        if traces.queue.note_sent(given_up) {
+        let given_up = if traces.queue.is_ending() { lost } else { 0 };
+        // The end of the process may have counted the batch already.
+        let is_uncounted = traces.queue.note_sent(given_up);
+        if is_uncounted {
             traces.metrics.exported(count - lost);
             traces.metrics.dropped(reason, lost);
         }
@@ -72,13 +74,13 @@ async fn post_batch(traces: &Traces, receiver: &Receiver<'_>, body: &[Bytes]) ->
         // At the end of the process, no span waits for a receiver.
         tokio::select! {
             () = tokio::time::sleep(wait) => {}
-            () = traces.queue.wait_until_hurried() => return Posted::Ended,
+            () = traces.queue.wait_until_ending() => return Posted::Ended,
         }
     }
 }
 
 /// Returns when a try takes too long for the end of the process.
 async fn wait_until_late(traces: &Traces) {
-    traces.queue.wait_until_hurried().await;
+    traces.queue.wait_until_ending().await;
     tokio::time::sleep(LAST_TRY_TIMEOUT).await;
 }

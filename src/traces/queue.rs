@@ -61,7 +61,7 @@ struct Waiting {
     /// The number of spans that were given up because the process ends.
     given_up: usize,
     /// True if everything is to be sent at once.
-    is_hurried: bool,
+    is_ending: bool,
 }
 
 impl SpanQueue {
@@ -76,7 +76,7 @@ impl SpanQueue {
         let was = state.spans;
         state.spans += count;
         state.add(count, bytes);
-        let is_due = state.is_hurried || (was < MAX_BATCH_SPANS && state.spans >= MAX_BATCH_SPANS);
+        let is_due = state.is_ending || (was < MAX_BATCH_SPANS && state.spans >= MAX_BATCH_SPANS);
         drop(state);
         if is_due {
             self.wake.notify_one();
@@ -90,7 +90,7 @@ impl SpanQueue {
         loop {
             let is_due = {
                 let state = self.state.lock();
-                state.is_hurried || state.spans >= MAX_BATCH_SPANS
+                state.is_ending || state.spans >= MAX_BATCH_SPANS
             };
             if !is_due {
                 // No span waits longer than this, whatever wakes the task.
@@ -102,7 +102,7 @@ impl SpanQueue {
             if let Some(batch) = self.state.lock().take() {
                 return batch;
             }
-            if self.is_hurried() {
+            if self.is_ending() {
                 self.wake.notified().await;
             }
         }
@@ -127,20 +127,20 @@ impl SpanQueue {
     }
 
     /// Waits until everything is to be sent at once.
-    pub(super) async fn wait_until_hurried(&self) {
-        while !self.is_hurried() {
+    pub(super) async fn wait_until_ending(&self) {
+        while !self.is_ending() {
             self.wake.notified().await;
         }
     }
 
     /// Returns whether everything is to be sent at once.
-    pub(super) fn is_hurried(&self) -> bool {
-        self.state.lock().is_hurried
+    pub(super) fn is_ending(&self) -> bool {
+        self.state.lock().is_ending
     }
 
     /// Lets everything be sent at once, from now on.
     pub(super) fn hurry(&self) {
-        self.state.lock().is_hurried = true;
+        self.state.lock().is_ending = true;
         self.wake.notify_one();
     }
 

@@ -396,7 +396,7 @@ impl Dialect {
         let standard =
             openai::correct_answer(header, self.settings.quirks, !options.hide_reasoning, body)?;
         let mut draft = Draft::new(header, options.clone(), writer(header));
-        draft.progress.tally.count_again(&standard.usage);
+        draft.progress.tally.count_from_usage(&standard.usage);
         let read = |emit: Emit<'_>| openai::read_answer(&standard.body, emit);
         let (answer, kept) = draft.whole(|emit| read(emit).map_err(AnswerFault::Nonsense))?;
         let Answer {

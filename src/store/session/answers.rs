@@ -244,7 +244,7 @@ impl Session<'_> {
             && inbox
                 .outage
                 .as_mut()
-                .is_some_and(|outage| outage.is_new_joining());
+                .is_some_and(|outage| outage.note_joining());
         let is_over = inbox.state == StoreState::Up && self.epoch.backlog.is_empty();
         let outage = if is_over { inbox.outage.take() } else { None };
         drop(inbox);

@@ -198,7 +198,7 @@ fn account_subject(account: &Account) -> Subject {
 
 /// Lists the accounts, each with the names of its models.
 pub(super) fn all_checked(snapshot: &Snapshot) -> Vec<CheckedAccount> {
-    let mut patients: Vec<CheckedAccount> = snapshot
+    let mut accounts: Vec<CheckedAccount> = snapshot
         .ready_accounts
         .iter()
         .map(|ready_account| CheckedAccount {
@@ -209,7 +209,7 @@ pub(super) fn all_checked(snapshot: &Snapshot) -> Vec<CheckedAccount> {
         .collect();
     for model in snapshot.catalog.models() {
         for target in &model.targets {
-            let Some(checked_account) = patients.get_mut(target.account.index) else {
+            let Some(checked_account) = accounts.get_mut(target.account.index) else {
                 continue;
             };
             if model.is_pattern() {
@@ -221,7 +221,7 @@ pub(super) fn all_checked(snapshot: &Snapshot) -> Vec<CheckedAccount> {
             }
         }
     }
-    patients
+    accounts
 }
 
 /// Returns the kind of a model: from the catalog, or else from its name.

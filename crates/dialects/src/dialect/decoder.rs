@@ -54,7 +54,7 @@ impl Decoder {
     ) -> Result<bool, StreamFault> {
         let mut taker = EventTaker {
             each,
-            is_told: false,
+            has_ended: false,
             fault: None,
         };
         let fed = match self {
@@ -115,7 +115,7 @@ impl EventDecoder {
         let Self { events, strays } = self;
         let mut taker = EventTaker {
             each,
-            is_told: false,
+            has_ended: false,
             fault: None,
         };
         let fed = events.pieces(bytes, |piece| match piece {
@@ -135,12 +135,12 @@ impl EventDecoder {
     ) -> Result<bool, StreamFault> {
         let Self { events, strays } = self;
         let found = events.end_line(|line| strays.line(line)).flatten();
-        let is_told = events
+        let has_ended = events
             .finish(|event| each(event.name, event.data))
             .unwrap_or(Ok(false))?;
         match found {
-            Some(found) if !is_told => Err(StreamFault::Upstream(found)),
-            Some(_) | None => Ok(is_told),
+            Some(found) if !has_ended => Err(StreamFault::Upstream(found)),
+            Some(_) | None => Ok(has_ended),
         }
     }
 }
@@ -149,7 +149,7 @@ impl EventDecoder {
 /// the decoder.
 struct EventTaker<F> {
     each: F,
-    is_told: bool,
+    has_ended: bool,
     fault: Option<StreamFault>,
 }
 
@@ -158,7 +158,7 @@ impl<F: FnMut(&[u8], &[u8]) -> Result<bool, StreamFault>> EventTaker<F> {
     fn take(&mut self, event: Event<'_>) -> ControlFlow<()> {
         match (self.each)(event.name, event.data) {
             Ok(false) => return ControlFlow::Continue(()),
-            Ok(true) => self.is_told = true,
+            Ok(true) => self.has_ended = true,
             Err(fault) => self.fault = Some(fault),
         }
         ControlFlow::Break(())
@@ -178,7 +178,7 @@ impl<F: FnMut(&[u8], &[u8]) -> Result<bool, StreamFault>> EventTaker<F> {
     fn end(self, fed: Result<ControlFlow<()>, &'static str>) -> Result<bool, StreamFault> {
         match (self.fault, fed) {
             (Some(fault), _) => Err(fault),
-            (None, Ok(_)) => Ok(self.is_told),
+            (None, Ok(_)) => Ok(self.has_ended),
             (None, Err(why)) => Err(StreamFault::Broken(why)),
         }
     }

@@ -52,18 +52,18 @@ impl PassedBytes {
             return Ok(false);
         };
         let mut state = (&mut self.usage, &mut self.has_begun, &mut self.goes_on);
-        let is_told = events.feed(bytes, |_, data| read_event(data, &mut state))?;
+        let has_ended = events.feed(bytes, |_, data| read_event(data, &mut state))?;
         // The held bytes have no end of an event, but may have its first bytes.
         let known = self.held.len().saturating_sub(3);
         self.held.extend_from_slice(bytes);
         let end = self.held.get(known..).and_then(end_of_events);
-        let whole = if is_told {
+        let whole = if has_ended {
             self.held.len()
         } else {
             end.map_or(0, |end| known + end)
         };
         out.extend(self.held.drain(..whole));
-        Ok(is_told)
+        Ok(has_ended)
     }
 
     /// Returns the usage so far: none, before the answer has begun.

@@ -23,7 +23,7 @@ use crate::wire::json::{self, repaired_line};
 pub struct Stream {
     conversion: Conversion,
     /// True if the answer has ended.
-    is_told: bool,
+    has_ended: bool,
     has_failed: bool,
 }
 
@@ -76,11 +76,11 @@ impl Passing {
         let event = inner
             .as_deref()
             .map_or(*event, |data| Event { name: b"", data });
-        let is_told = translated.event(event.name, event.data)?;
+        let has_ended = translated.event(event.name, event.data)?;
         self.answer.has_signed = translated.has_signed();
         // Proxies send this at the end of every stream.
         if event.data.trim_ascii() == b"[DONE]" {
-            return Ok(is_told);
+            return Ok(has_ended);
         }
         // An event that needed a repair is sent in its repaired form.
         let clean = repaired_line(event.data);
@@ -100,7 +100,7 @@ impl Passing {
         out.extend_from_slice(if self.events > 0 { between } else { before });
         self.events += 1;
         (self.native.event)(&event, &self.answer, out);
-        Ok(is_told)
+        Ok(has_ended)
     }
 
     /// Takes the last event as [`event`](Self::event) does, but refuses a cut event.
@@ -158,7 +158,7 @@ impl Composed {
         let usage = self.chunks.finish(&mut self.standard, None)?;
         self.write(out)?;
         let Self { reader, draft, .. } = self;
-        draft.progress.tally.count_again(&usage);
+        draft.progress.tally.count_from_usage(&usage);
         reader.end(&mut |event| draft.take(event));
         std::mem::swap(out, draft.out());
         let ended = draft.end(trail);
@@ -244,7 +244,7 @@ impl Stream {
     fn new(conversion: Conversion) -> Self {
         Self {
             conversion,
-            is_told: false,
+            has_ended: false,
             has_failed: false,
         }
     }
@@ -266,13 +266,13 @@ impl Stream {
     /// Takes bytes as they came, and appends whole events to `out`. After a fault, the events
     /// before the fault still count, and no more bytes may be fed.
     pub fn feed(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<(), StreamFault> {
-        if self.is_told {
+        if self.has_ended {
             return Ok(());
         }
         match &mut self.conversion {
             Conversion::Passed(passed) => {
                 let (decoder, chunks) = &mut **passed;
-                self.is_told = decoder.feed(bytes, |name, data| chunks.event(name, data, out))?;
+                self.has_ended = decoder.feed(bytes, |name, data| chunks.event(name, data, out))?;
             }
             Conversion::Composed(composed) => {
                 let Composed {
@@ -285,7 +285,7 @@ impl Stream {
                 // The events before a fault still count.
                 let written = composed.write(out);
                 self.has_failed = fed.is_err() || written.is_err();
-                self.is_told = fed?;
+                self.has_ended = fed?;
                 written?;
             }
             Conversion::Native(passed) => {
@@ -298,7 +298,7 @@ impl Stream {
                     passing.event(translated, &Event { name, data }, out)
                 });
                 self.has_failed = fed.is_err();
-                self.is_told = fed?;
+                self.has_ended = fed?;
             }
             Conversion::Translated(translated) => {
                 let (decoder, translated) = &mut **translated;
@@ -306,9 +306,9 @@ impl Stream {
                     decoder.feed(bytes, |name, data| translated.event(name, data))
                 });
                 self.has_failed = fed.is_err();
-                self.is_told = fed?;
+                self.has_ended = fed?;
             }
-            Conversion::Bytes(passed) => self.is_told = passed.feed(bytes, out)?,
+            Conversion::Bytes(passed) => self.has_ended = passed.feed(bytes, out)?,
         }
         Ok(())
     }
@@ -341,7 +341,7 @@ impl Stream {
 
     /// Returns whether the stream has reached its end: [`finish`](Self::finish) is next.
     pub fn done(&self) -> bool {
-        self.is_told
+        self.has_ended
     }
 
     /// Returns whether the answer is complete. Only bytes that do not belong to it may be missing.
@@ -350,12 +350,12 @@ impl Stream {
             Conversion::Passed(passed) => passed.1.whole(),
             Conversion::Composed(composed) => !self.has_failed && composed.chunks.whole(),
             Conversion::Native(passed) => {
-                self.is_told || (!self.has_failed && passed.translated.progress().finished())
+                self.has_ended || (!self.has_failed && passed.translated.progress().finished())
             }
             Conversion::Translated(translated) => {
-                self.is_told || (!self.has_failed && translated.1.progress().finished())
+                self.has_ended || (!self.has_failed && translated.1.progress().finished())
             }
-            Conversion::Bytes(_) => self.is_told,
+            Conversion::Bytes(_) => self.has_ended,
         }
     }
 
@@ -363,11 +363,12 @@ impl Stream {
     /// caller asked for the usage, `trail` stands next to it, in `x_portcullis`: members of an
     /// object as JSON text, on one line.
     pub fn finish(&mut self, out: &mut Vec<u8>, trail: Option<&str>) -> Result<Usage, StreamFault> {
-        let is_told = &mut self.is_told;
+        let has_ended = &mut self.has_ended;
         match &mut self.conversion {
             Conversion::Passed(passed) => {
                 let (decoder, chunks) = &mut **passed;
-                *is_told = *is_told || decoder.finish(|name, data| chunks.last(name, data, out))?;
+                *has_ended =
+                    *has_ended || decoder.finish(|name, data| chunks.last(name, data, out))?;
                 chunks.finish(out, trail)
             }
             Conversion::Composed(composed) => {
@@ -377,8 +378,8 @@ impl Stream {
                     standard,
                     ..
                 } = &mut **composed;
-                *is_told =
-                    *is_told || decoder.finish(|name, data| chunks.last(name, data, standard))?;
+                *has_ended =
+                    *has_ended || decoder.finish(|name, data| chunks.last(name, data, standard))?;
                 composed.finish(out, trail)
             }
             Conversion::Native(passed) => {
@@ -387,11 +388,11 @@ impl Stream {
                     translated,
                     passing,
                 } = &mut **passed;
-                *is_told = *is_told
+                *has_ended = *has_ended
                     || decoder.finish(|name, data| {
                         passing.last_event(translated, &Event { name, data }, out)
                     })?;
-                *is_told = *is_told || translated.end_of_file()?;
+                *has_ended = *has_ended || translated.end_of_file()?;
                 let usage = translated.finish(trail)?;
                 out.append(&mut passing.last);
                 let [.., after] = passing.native.event_separators;
@@ -401,9 +402,9 @@ impl Stream {
             Conversion::Translated(translated) => {
                 let (decoder, translated) = &mut **translated;
                 translated.writing(out, |translated| {
-                    *is_told =
-                        *is_told || decoder.finish(|name, data| translated.last(name, data))?;
-                    *is_told = *is_told || translated.end_of_file()?;
+                    *has_ended =
+                        *has_ended || decoder.finish(|name, data| translated.last(name, data))?;
+                    *has_ended = *has_ended || translated.end_of_file()?;
                     translated.finish(trail)
                 })
             }

@@ -50,7 +50,7 @@ impl Translated {
             read = reader.event(name, &repaired, &mut |event| draft.take(event));
         }
         match read {
-            Ok(()) => self.is_told(),
+            Ok(()) => self.has_ended(),
             Err(StreamFault::Upstream(error)) => Err(StreamFault::Upstream(
                 self.front.name_error_field(self.upstream_front, error),
             )),
@@ -71,7 +71,7 @@ impl Translated {
     pub(super) fn end_of_file(&mut self) -> Result<bool, StreamFault> {
         let Self { reader, draft, .. } = self;
         reader.end_of_file(&mut |event| draft.take(event))?;
-        self.is_told()
+        self.has_ended()
     }
 
     /// Writes the held parts and the end, or returns why there can be no end.
@@ -105,7 +105,7 @@ impl Translated {
         self.draft.progress.kept()
     }
 
-    fn is_told(&self) -> Result<bool, StreamFault> {
+    fn has_ended(&self) -> Result<bool, StreamFault> {
         self.draft.fault()?;
         Ok(self.draft.progress.ended())
     }

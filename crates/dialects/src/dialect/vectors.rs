@@ -289,7 +289,7 @@ pub fn join_answers(
         .iter()
         .map(|answer| answer.usage)
         .fold(Usage::default(), Usage::and);
-    tally.count_again(&sum);
+    tally.count_from_usage(&sum);
     Ok(make_answer((door.write)(&vectors, header, &tally), sum))
 }
 

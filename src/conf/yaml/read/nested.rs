@@ -77,7 +77,7 @@ impl<'de> MapAccess<'de> for MapReader<'_, '_> {
     }
 }
 
-/// A list that is being read; `at` is the index of the item that comes next.
+/// A list that is being read; `next_index` is that of the item that comes next.
 pub(super) struct ListReader<'a, 't> {
     pub(super) all: NodeReader<'a, 't>,
     pub(super) items: &'a [Node<'t>],

@@ -368,7 +368,7 @@ fn told(front: &Front, numbers: &[usize]) -> Answer {
         ..Usage::default()
     };
     let mut tally = Tally::new(&header());
-    tally.count_again(&usage);
+    tally.count_from_usage(&usage);
     make_answer(
         (front.vectors.as_ref().unwrap().write)(&vectors, &header(), &tally),
         usage,

@@ -61,14 +61,14 @@ impl<'a> Reading<'a> {
             "functions" => self.tools.functions(value)?,
             "tool_choice" => self.tool_choice = tools::read_tool_choice(value)?,
             "function_call" => {
-                let raw = value.ahead()?;
+                let raw = value.peek_raw()?;
                 self.function_call = tools::function_call(value)?.map(|choice| (choice, raw));
             }
             "parallel_tool_calls" => request.parallel_tool_calls = value.flag()?,
             "response_format" => request.format = read_format(value, &mut self.tools.others)?,
             "max_completion_tokens" => self.max_completion_tokens = value.count(1, &NO_LIMIT)?,
             "max_tokens" => {
-                let raw = value.ahead()?;
+                let raw = value.peek_raw()?;
                 self.max_tokens = value.count(1, &NO_LIMIT)?.map(|number| (number, raw));
             }
             "temperature" => request.temperature = value.number()?,
@@ -86,7 +86,7 @@ impl<'a> Reading<'a> {
             "audio" => request.wants_audio |= value.raw_object()?.is_some(),
             "safety_identifier" => self.safety_identifier = value.text()?,
             "user" => {
-                let raw = value.ahead()?;
+                let raw = value.peek_raw()?;
                 self.user = value.text()?.map(|user| (user, raw));
             }
             "metadata" => request.metadata = value.raw_object()?.filter(|Raw(text)| *text != "{}"),

@@ -40,7 +40,7 @@ pub(in crate::front) fn note_inner_field<'a>(
     name: &Name<'a>,
     mut value: Value<'_, 'a>,
 ) -> Result<(), ReadFault> {
-    let raw = value.ahead()?;
+    let raw = value.peek_raw()?;
     if value.says_something()? {
         note_value(others, format!("{prefix}{name}"), raw);
     }

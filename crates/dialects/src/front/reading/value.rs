@@ -88,7 +88,7 @@ impl<'c, 'a> Value<'c, 'a> {
     }
 
     /// Returns the text of the value, without consuming the value.
-    pub(in crate::front) fn ahead(&mut self) -> Result<Raw<'a>, ReadFault> {
+    pub(in crate::front) fn peek_raw(&mut self) -> Result<Raw<'a>, ReadFault> {
         self.cursor
             .clone()
             .value()
@@ -161,7 +161,9 @@ impl<'c, 'a> Value<'c, 'a> {
 
     /// Reads a string. For another kind, returns `None` and whether the value is neither `null` nor
     /// empty. No value is refused.
-    pub(in crate::front) fn text_or_not(self) -> Result<(Option<Cow<'a, str>>, bool), ReadFault> {
+    pub(in crate::front) fn text_if_string(
+        self,
+    ) -> Result<(Option<Cow<'a, str>>, bool), ReadFault> {
         let once = Value {
             is_second: false,
             ..self

@@ -120,11 +120,11 @@ impl<'a> ReadingItems<'a> {
         value.object(|name, mut value| {
             match &**name {
                 "format" => {
-                    echoed.format = Some(value.ahead()?);
+                    echoed.format = Some(value.peek_raw()?);
                     request.format = read_format(value, &mut request.others)?;
                 }
                 "verbosity" => {
-                    let raw = value.ahead()?;
+                    let raw = value.peek_raw()?;
                     echoed.verbosity = Some(raw);
                     if raw.0 == r#""medium""# {
                         return value.skip();
@@ -142,7 +142,7 @@ impl<'a> ReadingItems<'a> {
     fn reasoning(&mut self, value: Value<'_, 'a>) -> Result<(), ReadFault> {
         let (request, echoed) = (&mut self.request, &mut self.echoed);
         value.object(|name, mut value| {
-            let raw = value.ahead()?;
+            let raw = value.peek_raw()?;
             match &**name {
                 "effort" => {
                     echoed.effort = Some(raw);

@@ -89,7 +89,7 @@ impl Tally {
     }
 
     /// Takes the counts of an answer that was counted before: the upstream's, or an estimate.
-    pub(crate) fn count_again(&mut self, usage: &Usage) {
+    pub(crate) fn count_from_usage(&mut self, usage: &Usage) {
         let some = |count: u64| (count > 0).then_some(count);
         self.is_estimate = usage.source == Source::Estimated;
         self.count(Tokens {
@@ -224,7 +224,7 @@ mod tests {
             (units, Some("prompt_tokens"))
         );
         let mut again = Tally::default();
-        again.count_again(&tally.usage());
+        again.count_from_usage(&tally.usage());
         assert_eq!(again.usage().units, units);
     }
 

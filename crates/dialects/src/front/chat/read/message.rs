@@ -57,7 +57,7 @@ pub(super) fn read_message<'a>(
             // The thoughts of earlier answers come back in many shapes, and are never a reason to
             // refuse.
             "reasoning_content" | "reasoning" => {
-                let (text, is_other) = value.text_or_not()?;
+                let (text, is_other) = value.text_if_string()?;
                 let slot = if key == "reasoning" {
                     &mut reasoning
                 } else {
@@ -261,7 +261,7 @@ fn read_google_signature<'a>(mut value: Value<'_, 'a>) -> Result<Option<Cow<'a, 
             if name != "thought_signature" {
                 return value.skip();
             }
-            signature = non_empty(value.text_or_not()?.0);
+            signature = non_empty(value.text_if_string()?.0);
             Ok(())
         })?;
         Ok(())

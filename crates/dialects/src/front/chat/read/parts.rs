@@ -82,7 +82,7 @@ pub(super) fn reasoning_details<'a>(
             let mut thought = Thought::default();
             let mut is_claudes = true;
             value.object(|name, value| {
-                let text = value.text_or_not()?.0;
+                let text = value.text_if_string()?.0;
                 match &**name {
                     "text" => thought.text = text.unwrap_or_default(),
                     "signature" => thought.signature = non_empty(text),
@@ -131,12 +131,12 @@ fn read_part<'a>(value: Value<'_, 'a>, message: &mut Message<'a>) -> Result<(), 
             "cache_control" | "prompt_cache_breakpoint" => cache = value.cache()?.or(cache.take()),
             // Mistral sends a list of parts.
             "thinking" => {
-                let (text, is_list) = value.text_or_not()?;
+                let (text, is_list) = value.text_if_string()?;
                 has_thinking = is_list || text.is_some();
                 thought.text = text.unwrap_or_default();
             }
-            "signature" => thought.signature = non_empty(value.text_or_not()?.0),
-            "data" => thought.redacted = non_empty(value.text_or_not()?.0),
+            "signature" => thought.signature = non_empty(value.text_if_string()?.0),
+            "data" => thought.redacted = non_empty(value.text_if_string()?.0),
             _ => others::note_field(&mut message.others, "content[].", name, value)?,
         }
         Ok(())

@@ -136,7 +136,7 @@ impl<'a> Parts<'a> {
                 "thought" => is_thought = value.flag()?.unwrap_or(false),
                 // Any other signature has a meaning only for the model that made it.
                 "thoughtSignature" => {
-                    signature = value.text_or_not()?.0.filter(|text| is_sealed(text))
+                    signature = value.text_if_string()?.0.filter(|text| is_sealed(text))
                 }
                 "inlineData" => {
                     let kind = media::read_inline_data(value, &mut message.others)?;

@@ -163,7 +163,7 @@ fn read_thinking<'a>(
             }
             // -1 leaves it to the model.
             "thinkingBudget" => {
-                let raw = value.ahead()?;
+                let raw = value.peek_raw()?;
                 budget = value.count(0, &[-1])?;
                 // An effort is only near the budget.
                 if budget.is_some_and(|tokens| tokens > 0) {

@@ -158,7 +158,7 @@ impl<'a> DeclaredTools<'a> {
         const PREFIX: &str = "toolConfig.functionCallingConfig.";
         match known {
             "mode" => {
-                let raw = value.ahead()?;
+                let raw = value.peek_raw()?;
                 self.mode = read_mode(value)?;
                 // No other provider promises that calls match their schemas.
                 if raw.0.eq_ignore_ascii_case(r#""VALIDATED""#) {

@@ -244,7 +244,7 @@ impl<'a> ReadBlock<'a> {
             "title" => self.title = value.text()?,
             "thinking" => self.thinking = value.text()?,
             "signature" => self.signature = value.text()?,
-            "data" => self.data = value.text_or_not()?.0,
+            "data" => self.data = value.text_if_string()?.0,
             "id" => self.id = value.text()?,
             "name" => self.name = value.text()?,
             "tool_use_id" => self.tool_use_id = value.text()?,
@@ -258,7 +258,7 @@ impl<'a> ReadBlock<'a> {
             "source" => self.source = Source::read(value, &mut self.others)?,
             "content" => self.inner_content(value)?,
             "citations" => {
-                if asks_or_cites(value.ahead()?) {
+                if asks_or_cites(value.peek_raw()?) {
                     others::note_name(&mut self.others, "", name);
                 }
                 value.skip()?;

@@ -301,7 +301,7 @@ impl<'a> Item<'a> {
                 let raw = if value.kind()? == Kind::String {
                     None
                 } else {
-                    Some(value.ahead()?)
+                    Some(value.peek_raw()?)
                 };
                 let mut parts = Parts {
                     is_output: true,
@@ -323,7 +323,7 @@ impl<'a> Item<'a> {
             // It is clear from an item itself whether it is complete. The other members belong to
             // types that are dropped.
             "status" | "execution" | "summary" | "queries" | "results" => value.skip()?,
-            "encrypted_content" => self.encrypted = value.text_or_not()?.0,
+            "encrypted_content" => self.encrypted = value.text_if_string()?.0,
             _ => others::note_field(&mut self.others, "", name, value)?,
         }
         Ok(())
