@@ -80,7 +80,7 @@ fn addresses_that_are_no_list_switch_keys_off() {
 }
 
 #[test]
-fn a_secret_that_is_the_whole_path_is_not_written() {
+fn a_secret_as_the_whole_path_is_hidden() {
     const SECRET: &str = "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY";
     for model in [
         "openai/x",
