@@ -126,8 +126,8 @@ impl Spooled {
         self.written_bytes + self.unwritten.len()
     }
 
-    /// Cuts a part of the body into ranges of at most `max_length` bytes, none of which is both in the
-    /// file and in memory.
+    /// Cuts a part of the body into ranges of at most `max_length` bytes, none of which is both in
+    /// the file and in memory.
     pub fn ranges(
         &self,
         part: Range<usize>,
