@@ -172,7 +172,7 @@ impl Clinic {
         DoctorRun { code, text, json }
     }
 
-    async fn look(&self) -> DoctorRun {
+    async fn run_doctor(&self) -> DoctorRun {
         self.examine(&[]).await
     }
 }
@@ -298,7 +298,9 @@ fn lists_at(mock: &Mock, models: &[&str], ahead: Duration) {
 
 /// Checks that a free look finds a list of models and chat at a server that needs no key.
 pub async fn serves_chat(base_url: &str) {
-    let said = Clinic::new(&catalog(&account(base_url, ""))).look().await;
+    let said = Clinic::new(&catalog(&account(base_url, "")))
+        .run_doctor()
+        .await;
     said.has(("skip", "a", "credential"), &["is public"])
         .has(("ok", "a", "endpoints"), &["chat"]);
 }
@@ -374,7 +376,7 @@ fn a_healthy_set_up_is_told_in_these_lines() {
 fn the_json_has_these_members() {
     crate::support::run(async {
         let mock = Mock::start().await;
-        let said = Clinic::over(&mock).look().await;
+        let said = Clinic::over(&mock).run_doctor().await;
         let members = |value: &Value| {
             value
                 .as_object()

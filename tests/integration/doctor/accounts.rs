@@ -14,7 +14,7 @@ async fn breaks(broken: Script, line: (&str, &str), state: &str, words: &[&str])
     let mock = Mock::start().await;
     let clinic = Clinic::over(&mock);
     clinic
-        .look()
+        .run_doctor()
         .await
         .exits(0)
         .is_well("a", KEY_LINE.1)
@@ -22,7 +22,7 @@ async fn breaks(broken: Script, line: (&str, &str), state: &str, words: &[&str])
         .is_well("a", "tcp");
     mock.always(broken);
     clinic
-        .look()
+        .run_doctor()
         .await
         .exits(if state == "fail" { 2 } else { 1 })
         .has((state, "a", line.1), words);
@@ -51,14 +51,14 @@ fn a_public_list_says_nothing_of_the_key() {
         let mock = Mock::start().await;
         let clinic = Clinic::over(&mock);
         clinic
-            .look()
+            .run_doctor()
             .await
             .exits(0)
             .has(("ok", "a", "credential"), &["comes with this key"]);
         mock.by(|_| Script::json(200, &serde_json::json!({ "data": [{ "id": "gpt-test" }] })));
         let words = ["is public, so it says nothing of the key", "--ask"];
         clinic
-            .look()
+            .run_doctor()
             .await
             .exits(0)
             .has(("skip", "a", "credential"), &words)
@@ -68,7 +68,7 @@ fn a_public_list_says_nothing_of_the_key() {
             true => Script::json(200, &serde_json::json!({ "data": [{ "id": "gpt-test" }] })),
             false => Script::error(503, "later"),
         });
-        clinic.look().await.exits(0).has(
+        clinic.run_doctor().await.exits(0).has(
             ("skip", "a", "credential"),
             &["it is not known whether", "--ask"],
         );
@@ -78,7 +78,7 @@ fn a_public_list_says_nothing_of_the_key() {
         );
         mock.by(|_| Script::json(200, &serde_json::json!({ "data": [{ "id": "gpt-test" }] })));
         clinic
-            .look()
+            .run_doctor()
             .await
             .exits(0)
             .has(("ok", "a", "credential"), &["comes without a key"]);
@@ -118,7 +118,7 @@ fn a_server_without_a_list_is_not_checked_free() {
         let mock = Mock::start().await;
         let clinic = Clinic::over(&mock);
         clinic
-            .look()
+            .run_doctor()
             .await
             .exits(0)
             .is_well("a", KEY_LINE.1)
@@ -131,7 +131,7 @@ fn a_server_without_a_list_is_not_checked_free() {
                 }
                 _ => Script::error(404, "none"),
             });
-            let said = clinic.look().await;
+            let said = clinic.run_doctor().await;
             said.exits(0).has(
                 ("skip", "a", KEY_LINE.1),
                 &["no list of models (HTTP 404)", "--ask"],
@@ -146,7 +146,7 @@ fn a_server_without_a_list_is_not_checked_free() {
                 Script::error(500, "oops")
             }
         });
-        let said = clinic.look().await;
+        let said = clinic.run_doctor().await;
         said.exits(1)
             .has(("warn", "a", KEY_LINE.1), &["no list of models (HTTP 404)"]);
         said.has(
@@ -187,7 +187,7 @@ fn a_server_without_a_list_is_not_checked_free() {
                     "no",
                 )
             });
-            let said = clinic.look().await;
+            let said = clinic.run_doctor().await;
             said.exits(2).has(("fail", "a", KEY_LINE.1), &words);
             assert!(
                 said.all().iter().all(|one| one["check"] != "endpoints"),
@@ -197,7 +197,7 @@ fn a_server_without_a_list_is_not_checked_free() {
         }
         // OpenAI quotes the path of each endpoint.
         mock.by(|request| Script::error(404, &format!("Invalid URL (POST {})", request.target)));
-        let said = clinic.look().await;
+        let said = clinic.run_doctor().await;
         said.exits(2)
             .has(("warn", "a", KEY_LINE.1), &["no list of models (HTTP 404)"]);
         let words = [
@@ -239,7 +239,7 @@ fn a_list_of_llama_cpp() {
             _ => Script::error(404, "File Not Found"),
         });
         clinic
-            .look()
+            .run_doctor()
             .await
             .exits(0)
             .is_well("a", "models")
@@ -263,7 +263,7 @@ fn a_key_that_may_ask_and_not_list() {
             "Missing scopes",
         ];
         clinic
-            .look()
+            .run_doctor()
             .await
             .exits(0)
             .has(("skip", "a", KEY_LINE.1), &words)
@@ -277,7 +277,7 @@ fn doctor_reports_an_unpaid_account_that_lists_its_models() {
     run(async {
         let mock = Mock::start().await;
         let clinic = Clinic::over(&mock);
-        clinic.look().await.exits(0);
+        clinic.run_doctor().await.exits(0);
         mock.by(|request| match (&*request.method, has_key(request)) {
             ("GET", false) => Script::error(401, "no key"),
             ("GET", true) => {
@@ -285,7 +285,7 @@ fn doctor_reports_an_unpaid_account_that_lists_its_models() {
             }
             _ => Script::error(402, "Insufficient Balance"),
         });
-        let said = clinic.look().await;
+        let said = clinic.run_doctor().await;
         said.exits(2).has(
             ("fail", "a", KEY_LINE.1),
             &["HTTP 402", "Insufficient Balance", "pay for the account"],
@@ -301,7 +301,7 @@ fn an_endpoint_that_the_server_does_not_have() {
         lists(&mock, &["gpt-test"]);
         let clinic = Clinic::new(&catalog(&account(&mock.base_url(), ", serves: [chat]")));
         clinic
-            .look()
+            .run_doctor()
             .await
             .exits(0)
             .has(("ok", "a", "endpoints"), &["chat: the server has"]);
@@ -315,7 +315,7 @@ fn an_endpoint_that_the_server_does_not_have() {
             "with `serves: [chat]`",
         ];
         clinic
-            .look()
+            .run_doctor()
             .await
             .exits(0)
             .has(("ok", "a", "endpoints"), &words);
@@ -326,7 +326,7 @@ fn an_endpoint_that_the_server_does_not_have() {
                 ", serves: [chat, embeddings, responses]",
             )),
         );
-        let said = clinic.look().await;
+        let said = clinic.run_doctor().await;
         said.exits(2)
             .has(("ok", "a", "endpoints"), &["chat: the server has"]);
         let there = "responses, embeddings: there is nothing at POST /v1/responses, /v1/embeddings (HTTP 404)";
@@ -340,7 +340,7 @@ fn an_endpoint_that_the_server_does_not_have() {
             "GET" => public.clone(),
             _ => Script::error(401, "no such key"),
         });
-        let said = clinic.look().await;
+        let said = clinic.run_doctor().await;
         said.exits(2).has(
             ("fail", "a", "credential"),
             &["is refused (HTTP 401)", "no such key", "accounts.a.key"],
@@ -361,7 +361,7 @@ fn an_endpoint_that_the_server_does_not_have() {
             (_, "/v1/embeddings") => Script::error(400, "you must provide a model parameter"),
             _ => Script::error(404, "not here"),
         });
-        let said = clinic.look().await;
+        let said = clinic.run_doctor().await;
         said.exits(2).has(
             ("fail", "a", "endpoints"),
             &["chat: there is nothing at POST /v1/chat/completions"],
@@ -390,7 +390,7 @@ fn an_endpoint_that_the_server_does_not_have() {
             "missing scope",
         ];
         clinic
-            .look()
+            .run_doctor()
             .await
             .exits(1)
             .is_well("a", "credential")
@@ -461,12 +461,12 @@ fn a_base_url_without_its_v1() {
     run(async {
         let mock = Mock::start().await;
         let clinic = Clinic::over(&mock);
-        clinic.look().await.exits(0);
+        clinic.run_doctor().await.exits(0);
         let bare = mock.base_url().trim_end_matches("/v1").to_owned();
         clinic
             .folder
             .write("catalog.yaml", catalog(&account(&bare, "")));
-        clinic.look().await.exits(2).has(
+        clinic.run_doctor().await.exits(2).has(
             ("fail", "a", "address"),
             &[
                 "/v1 behind it",
@@ -481,10 +481,10 @@ fn a_port_where_nobody_listens() {
     run(async {
         let mock = Mock::start().await;
         let clinic = Clinic::over(&mock);
-        clinic.look().await.exits(0).is_well("a", "tcp");
+        clinic.run_doctor().await.exits(0).is_well("a", "tcp");
         mock.stop().await;
         let address = mock.address().to_string();
-        clinic.look().await.exits(2).has(
+        clinic.run_doctor().await.exits(2).has(
             ("fail", "a", "tcp"),
             &[&address, "Connection refused", "does the server run"],
         );
@@ -504,14 +504,14 @@ fn a_name_that_nobody_knows() {
         };
         let clinic = Clinic::new(&at("http", "localhost"));
         clinic
-            .look()
+            .run_doctor()
             .await
             .is_well("a", "name")
             .has(("ok", "a", "name"), &["localhost is", "127.0.0.1"]);
         clinic
             .folder
             .write("catalog.yaml", at("https", "nobody.invalid"));
-        clinic.look().await.exits(2).has(
+        clinic.run_doctor().await.exits(2).has(
             ("fail", "a", "name"),
             &["cannot resolve nobody.invalid", "/etc/resolv.conf"],
         );
@@ -535,36 +535,36 @@ fn doctor_reports_untrusted_and_ending_certificates() {
     run(async {
         let ca = Ca::named("an authority");
         let (_mock, clinic) = secured(&ca, &ca.leaf()).await;
-        clinic.look().await.exits(0).has(
+        clinic.run_doctor().await.exits(0).has(
             ("ok", "a", "tls"),
             &["is believed: for localhost, 127.0.0.1, which expires in"],
         );
         let (_mock, clinic) = secured(&ca, &ca.expired()).await;
-        clinic.look().await.exits(2).has(
+        clinic.run_doctor().await.exits(2).has(
             ("fail", "a", "tls"),
             &["expired at 2001-01-01", "by this machine's clock"],
         );
         let (_mock, clinic) = secured(&ca, &ca.leaf_for("other.test")).await;
-        clinic.look().await.exits(2).has(
+        clinic.run_doctor().await.exits(2).has(
             ("fail", "a", "tls"),
             &["not valid for name localhost", "other.test"],
         );
         let own = Ca::own(&["localhost"], 2099, false);
         let (_mock, clinic) = secured(&ca, &own).await;
         clinic
-            .look()
+            .run_doctor()
             .await
             .exits(2)
             .has(("fail", "a", "tls"), &["unknown issuer", "tls: { ca: … }"]);
         let (_mock, clinic) = secured(&ca, &ca.ends_in(10)).await;
         clinic
-            .look()
+            .run_doctor()
             .await
             .exits(1)
             .has(("warn", "a", "tls"), &["which expires in", "days", "renew"]);
         let (_mock, clinic) = secured(&ca, &ca.ends_in(2)).await;
         clinic
-            .look()
+            .run_doctor()
             .await
             .exits(2)
             .has(("fail", "a", "tls"), &["which expires in", "renew"]);
@@ -591,7 +591,7 @@ fn doctor_looks_behind_a_proxy_and_at_certificates() {
             "its server is reached through http://127.0.0.1:{}",
             proxy.port()
         );
-        let said = through(&mock).look().await;
+        let said = through(&mock).run_doctor().await;
         said.exits(0).has(("ok", "a", "proxy"), &[&reached]);
         said.has(
             ("ok", "a", "tls"),
@@ -600,13 +600,13 @@ fn doctor_looks_behind_a_proxy_and_at_certificates() {
         .is_well("a", "credential");
         let mock = Mock::tls(&ca.ends_in_for(10, &["upstream.test"])).await;
         lists(&mock, &["gpt-test"]);
-        let said = through(&mock).look().await;
+        let said = through(&mock).run_doctor().await;
         said.exits(1)
             .is_well("a", "proxy")
             .has(("warn", "a", "tls"), &["which expires in", "renew"]);
         proxy.stop().await;
         through(&mock)
-            .look()
+            .run_doctor()
             .await
             .exits(2)
             .has(("fail", "a", "proxy"), &["mend the proxy"]);
@@ -618,13 +618,13 @@ fn a_server_that_does_not_speak_tls() {
     run(async {
         let mock = Mock::start().await;
         let clinic = Clinic::over(&mock);
-        clinic.look().await.exits(0);
+        clinic.run_doctor().await.exits(0);
         let address = format!("https://localhost:{}/v1", mock.address().port());
         mock.greet(Script::text(400, "text/plain", "plain HTTP"));
         clinic
             .folder
             .write("catalog.yaml", catalog(&account(&address, "")));
-        let said = clinic.look().await;
+        let said = clinic.run_doctor().await;
         said.exits(2).has(
             ("fail", "a", "tls"),
             &[
@@ -642,7 +642,7 @@ fn a_server_that_speaks_tls_at_an_http_address() {
     run(async {
         let ca = Ca::named("an authority");
         let (mock, clinic) = secured(&ca, &ca.leaf()).await;
-        clinic.look().await.exits(0);
+        clinic.run_doctor().await.exits(0);
         let plain = format!("http://localhost:{}/v1", mock.address().port());
         clinic
             .folder
@@ -652,7 +652,7 @@ fn a_server_that_speaks_tls_at_an_http_address() {
             "write https: into accounts.a.base_url",
         ];
         clinic
-            .look()
+            .run_doctor()
             .await
             .exits(2)
             .is_well("a", "tcp")
@@ -665,7 +665,7 @@ fn a_model_that_the_provider_does_not_list() {
     run(async {
         let mock = Mock::start().await;
         let clinic = Clinic::over(&mock);
-        clinic.look().await.exits(0).has(
+        clinic.run_doctor().await.exits(0).has(
             ("ok", "a", "models"),
             &["1 of 1 models of the catalog are in the provider's list of 2"],
         );
@@ -676,7 +676,7 @@ fn a_model_that_the_provider_does_not_list() {
             "targets[].model",
         ];
         clinic
-            .look()
+            .run_doctor()
             .await
             .exits(1)
             .has(("warn", "a", "models"), &words);
@@ -697,12 +697,12 @@ fn a_pattern_that_matches_nothing() {
             )
         };
         clinic.folder.write("catalog.yaml", with("gpt-*"));
-        clinic.look().await.exits(0).has(
+        clinic.run_doctor().await.exits(0).has(
             ("ok", "a", "models"),
             &["2 models of the provider's list match \"gpt-*\""],
         );
         clinic.folder.write("catalog.yaml", with("claude-*"));
-        clinic.look().await.exits(1).has(
+        clinic.run_doctor().await.exits(1).has(
             ("warn", "a", "models"),
             &["matches \"claude-*\"", "serves nothing"],
         );
@@ -715,12 +715,12 @@ fn doctor_compares_this_clock_with_the_providers() {
         let mock = Mock::start().await;
         let clinic = Clinic::over(&mock);
         clinic
-            .look()
+            .run_doctor()
             .await
             .exits(0)
             .has(("ok", "clock", "time"), &["agrees with 127.0.0.1"]);
         lists_at(&mock, &["gpt-test"], Duration::from_secs(30));
-        clinic.look().await.exits(1).has(
+        clinic.run_doctor().await.exits(1).has(
             ("warn", "clock", "time"),
             &["behind that of 127.0.0.1", "NTP"],
         );
@@ -732,7 +732,7 @@ fn doctor_compares_this_clock_with_the_providers() {
                 .with("age", "86400")
         });
         clinic
-            .look()
+            .run_doctor()
             .await
             .exits(0)
             .has(("skip", "clock", "time"), &["no other clock was seen"]);
@@ -741,7 +741,7 @@ fn doctor_compares_this_clock_with_the_providers() {
         let clinic = clinic
             .env("LD_PRELOAD", library.to_str().unwrap())
             .env("CLOCK_SHIFT", shift.to_str().unwrap());
-        clinic.look().await.exits(2).has(
+        clinic.run_doctor().await.exits(2).has(
             ("fail", "clock", "time"),
             &["10 min ahead of that of 127.0.0.1", "AWS and Google"],
         );
@@ -753,9 +753,9 @@ fn doctor_bounds_silent_servers_and_ends_on_interrupt() {
     run(async {
         let mock = Mock::start().await;
         let clinic = Clinic::over(&mock);
-        clinic.look().await.exits(0);
+        clinic.run_doctor().await.exits(0);
         mock.always(Script::silent());
-        clinic.look().await.exits(2).has(
+        clinic.run_doctor().await.exits(2).has(
             ("fail", "a", "credential"),
             &["did not come: no whole answer came in time"],
         );
@@ -791,7 +791,7 @@ fn accounts_are_checked_at_once_and_none_hides_another() {
         let clinic = Clinic::new(&catalog(
             &[&account(&mock.base_url(), ""), off, &more.join("\n")].join("\n"),
         ));
-        let said = clinic.look().await;
+        let said = clinic.run_doctor().await;
         said.exits(2)
             .is_well("a", "models")
             .has(("skip", "off", "account"), &["is disabled"]);
@@ -817,7 +817,7 @@ fn a_service_account_whose_token_is_refused() {
         clinic.folder.write("sa.json", service.to_string());
         tokens.always(Script::json(200, &serde_json::json!({ "access_token": "CaNaRy-token-abcdefghijklmnop", "expires_in": 3600, "token_type": "Bearer" })));
         clinic
-            .look()
+            .run_doctor()
             .await
             .exits(0)
             .has(("ok", "a", "credential"), &["gave a token for 60 min"]);
@@ -831,7 +831,7 @@ fn a_service_account_whose_token_is_refused() {
             "\"gpt-test\" and the rest of the path",
         ];
         clinic
-            .look()
+            .run_doctor()
             .await
             .exits(1)
             .has(("warn", "a", "endpoints"), &words);
@@ -845,7 +845,7 @@ fn a_service_account_whose_token_is_refused() {
             "accounts.a.service_account",
         ];
         clinic
-            .look()
+            .run_doctor()
             .await
             .exits(2)
             .has(("fail", "a", "credential"), &words);
@@ -855,14 +855,14 @@ fn a_service_account_whose_token_is_refused() {
             &serde_json::json!({ "error": "invalid_grant", "error_description": "Token must be in a reasonable timeframe." }),
         ));
         clinic
-            .look()
+            .run_doctor()
             .await
             .exits(2)
             .has(("fail", "a", "credential"), &words);
         let server = format!("the token server {} gave no token", tokens.address());
         tokens.stop().await;
         clinic
-            .look()
+            .run_doctor()
             .await
             .exits(2)
             .has(("fail", "a", "credential"), &[&server, "`token_uri`"]);
@@ -887,7 +887,7 @@ fn a_signature_that_the_provider_refuses() {
         let clinic = Clinic::new(&catalog(&line).replace("models:\n", vectors));
         let date = httpdate::fmt_http_date(std::time::SystemTime::now());
         mock.always(Script::error(400, "messages: may not be empty").with("date", &date));
-        let said = clinic.look().await;
+        let said = clinic.run_doctor().await;
         said.exits(0)
             .has(("ok", "a", "credential"), &["takes the signature"])
             .is_well("a", "endpoints");
@@ -917,7 +917,7 @@ fn a_signature_that_the_provider_refuses() {
             "titan",
             "access to the model",
         ];
-        let said = clinic.look().await;
+        let said = clinic.run_doctor().await;
         said.exits(1)
             .has(("ok", "a", "credential"), &["takes the signature"])
             .is_well("a", "endpoints");
@@ -929,7 +929,7 @@ fn a_signature_that_the_provider_refuses() {
         ] {
             mock.always(script);
             clinic
-                .look()
+                .run_doctor()
                 .await
                 .has(("skip", "a", "credential"), &["--ask"]);
         }
@@ -942,7 +942,7 @@ fn a_signature_that_the_provider_refuses() {
             "security token",
             "valid keys into accounts.a.aws",
         ];
-        let said = clinic.look().await;
+        let said = clinic.run_doctor().await;
         said.exits(2).has(("fail", "a", "credential"), &words);
         assert!(
             said.all().iter().all(|one| one["check"] != "endpoints"),

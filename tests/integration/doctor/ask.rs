@@ -56,7 +56,7 @@ fn a_good_target_is_asked_twice_only_with_ask() {
         let mock = Mock::start().await;
         let clinic = Clinic::over(&mock);
         answers(&mock, |_| None);
-        clinic.look().await.exits(0);
+        clinic.run_doctor().await.exits(0);
         assert_eq!(asked(&mock), Vec::<Value>::new());
         let said = clinic.examine(&["--ask"]).await;
         said.exits(0)

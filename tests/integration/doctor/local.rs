@@ -14,14 +14,14 @@ fn an_error_in_the_configuration_hides_nothing_else() {
         let mock = Mock::start().await;
         let mut clinic = Clinic::over(&mock);
         clinic
-            .look()
+            .run_doctor()
             .await
             .exits(0)
             .is_well("configuration", "files");
         clinic
             .folder
             .write("catalog.d/x.yaml", "accounts:\n  b: { dialect: opneai }\n");
-        let said = clinic.look().await;
+        let said = clinic.run_doctor().await;
         said.exits(2).has(
             ("fail", "configuration", "files"),
             &["catalog.d/x.yaml:2", "opneai", "does not start"],
@@ -31,7 +31,7 @@ fn an_error_in_the_configuration_hides_nothing_else() {
         // A secret that is missing keeps nobody from looking at the server.
         clinic.folder.write("catalog.d/x.yaml", "{}");
         clinic.env.clear();
-        let said = clinic.look().await;
+        let said = clinic.run_doctor().await;
         said.exits(2).has(
             ("fail", "configuration", "files"),
             &["environment variable"],
@@ -40,7 +40,7 @@ fn an_error_in_the_configuration_hides_nothing_else() {
             .has(("skip", "a", "credential"), &["could not be read"]);
         // Nor does an empty one, as `-e NAME` of docker makes it.
         clinic.env.push(("DOCTOR_KEY".to_owned(), String::new()));
-        let said = clinic.look().await;
+        let said = clinic.run_doctor().await;
         said.exits(2).has(
             ("fail", "configuration", "files"),
             &["the environment variable is empty"],
@@ -71,9 +71,9 @@ fn a_secret_that_everybody_can_read() {
         clinic
             .folder
             .write("key", crate::support::canary::ACCOUNT_KEY);
-        clinic.look().await.exits(0);
+        clinic.run_doctor().await.exits(0);
         open_to_all(&clinic, "key");
-        clinic.look().await.exits(1).has(
+        clinic.run_doctor().await.exits(1).has(
             ("warn", "configuration", "files"),
             &["key: holds a secret", "chmod o-r"],
         );
@@ -93,7 +93,7 @@ fn too_few_open_files_and_too_little_memory() {
     run(async {
         let mock = Mock::start().await;
         let mut clinic = Clinic::over(&mock);
-        let said = clinic.look().await;
+        let said = clinic.run_doctor().await;
         said.exits(0)
             .is_well("process", "open files")
             .is_well("process", "memory")
@@ -107,7 +107,7 @@ fn too_few_open_files_and_too_little_memory() {
             "LimitNOFILE=",
         ];
         clinic
-            .look()
+            .run_doctor()
             .await
             .exits(1)
             .has(("warn", "process", "open files"), &words);
@@ -118,14 +118,14 @@ fn too_few_open_files_and_too_little_memory() {
             "LimitNOFILE=",
         ];
         clinic
-            .look()
+            .run_doctor()
             .await
             .exits(2)
             .has(("fail", "process", "open files"), &words);
         // The gateway raises the lower of the two limits.
         clinic.before = "ulimit -S -n 40; ".to_owned();
         clinic
-            .look()
+            .run_doctor()
             .await
             .exits(0)
             .is_well("process", "open files");
@@ -133,7 +133,7 @@ fn too_few_open_files_and_too_little_memory() {
         clinic.server("", "limits: { connections: 10000, buffered_total: 64MiB }");
         let words = ["20000 files open", "up to 9948 connections"];
         clinic
-            .look()
+            .run_doctor()
             .await
             .exits(0)
             .has(("ok", "process", "open files"), &words);
@@ -141,7 +141,7 @@ fn too_few_open_files_and_too_little_memory() {
         clinic.server("", "limits: { connections: 50, buffered_total: 1000GiB }");
         let words = ["`limits.buffered_total` is 1000 GiB", "to a third"];
         clinic
-            .look()
+            .run_doctor()
             .await
             .exits(2)
             .has(("fail", "process", "memory"), &words);
@@ -155,7 +155,7 @@ fn proxies_of_the_environment() {
         let mock = Mock::start().await;
         let clinic = Clinic::over(&mock);
         clinic
-            .look()
+            .run_doctor()
             .await
             .exits(0)
             .has(("ok", "process", "proxy"), &["no variable names a proxy"]);
@@ -171,7 +171,7 @@ fn proxies_of_the_environment() {
             |name: &str| format!("{name} is set, and no account would be reached through it");
         let clinic = clinic.env("ALL_PROXY", "http://proxy.test:3128");
         clinic
-            .look()
+            .run_doctor()
             .await
             .exits(0)
             .has(("ok", "process", "proxy"), &[&unused("ALL_PROXY")]);
@@ -181,30 +181,30 @@ fn proxies_of_the_environment() {
             "HTTPS_PROXY",
         ];
         clinic
-            .look()
+            .run_doctor()
             .await
             .has(("warn", "process", "proxy"), &words);
         let clinic = clinic.env("HTTPS_PROXY", "http://user:CaNaRy-proxy@proxy.test:3128");
-        clinic.look().await.has(
+        clinic.run_doctor().await.has(
             ("warn", "process", "proxy"),
             &["HTTPS_PROXY is set", "does not use it", "proxy: none"],
         );
         clinic.folder.write("catalog.yaml", &near);
         clinic
-            .look()
+            .run_doctor()
             .await
             .exits(0)
             .has(("ok", "process", "proxy"), &[&unused("HTTPS_PROXY")]);
         for more in [", proxy: none", ", enabled: false"] {
             clinic.folder.write("catalog.yaml", catalog(&outside(more)));
             clinic
-                .look()
+                .run_doctor()
                 .await
                 .has(("ok", "process", "proxy"), &[&unused("HTTPS_PROXY")]);
         }
         clinic.folder.write("catalog.yaml", &near);
         clinic.server("", "upstream_proxy: environment");
-        clinic.look().await.exits(0).has(
+        clinic.run_doctor().await.exits(0).has(
             ("ok", "process", "proxy"),
             &["are used, as `upstream_proxy` says"],
         );
@@ -218,7 +218,7 @@ fn doctor_reports_pods_that_end_before_their_gateway() {
         let clinic = Clinic::over(&mock);
         assert!(
             clinic
-                .look()
+                .run_doctor()
                 .await
                 .all()
                 .iter()
@@ -231,13 +231,13 @@ fn doctor_reports_pods_that_end_before_their_gateway() {
             "`terminationGracePeriodSeconds`",
         ];
         clinic
-            .look()
+            .run_doctor()
             .await
             .exits(0)
             .has(("skip", "process", "stop"), &words);
         clinic.server("", "drain: { delay: 0s, grace: 20s }");
         clinic
-            .look()
+            .run_doctor()
             .await
             .exits(0)
             .has(("ok", "process", "stop"), &["a stop takes up to 28 s"]);
@@ -249,7 +249,11 @@ fn doctor_reports_listeners_that_are_taken_or_not_here() {
     run(async {
         let mock = Mock::start().await;
         let clinic = Clinic::over(&mock);
-        clinic.look().await.exits(0).is_well("listener", "address");
+        clinic
+            .run_doctor()
+            .await
+            .exits(0)
+            .is_well("listener", "address");
         let other = TcpListener::bind("127.0.0.1:0").unwrap();
         let taken = other.local_addr().unwrap();
         clinic.server("", &format!("listen: [{{ address: \"{taken}\" }}]"));
@@ -259,7 +263,7 @@ fn doctor_reports_listeners_that_are_taken_or_not_here() {
             "write another address",
         ];
         clinic
-            .look()
+            .run_doctor()
             .await
             .exits(2)
             .has(("fail", &taken.to_string(), "address"), &words);
@@ -271,13 +275,13 @@ fn doctor_reports_listeners_that_are_taken_or_not_here() {
         );
         let words = ["cannot listen on it beside 0.0.0.0:", "another port"];
         clinic
-            .look()
+            .run_doctor()
             .await
             .exits(2)
             .has(("ok", &all, "address"), &[])
             .has(("fail", &one, "address"), &words);
         clinic.server("", "listen: [{ address: \"192.0.2.1:8080\" }]");
-        clinic.look().await.exits(2).has(
+        clinic.run_doctor().await.exits(2).has(
             ("fail", "192.0.2.1:8080", "address"),
             &["this machine has no such address"],
         );
@@ -301,7 +305,7 @@ fn doctor_tells_gateways_of_this_folder_from_others() {
         clinic.server("", &at);
         let words = ["serves another folder"];
         clinic
-            .look()
+            .run_doctor()
             .await
             .exits(2)
             .has(("fail", &gateway.admin.to_string(), "address"), &words);
@@ -408,12 +412,12 @@ fn certificates_of_listeners() {
         };
         let good = ca.leaf();
         with(&good, &good);
-        clinic.look().await.exits(0).has(
+        clinic.run_doctor().await.exits(0).has(
             ("ok", "listener", "certificate"),
             &["for localhost, 127.0.0.1"],
         );
         with(&good, &ca.leaf());
-        clinic.look().await.exits(2).has(
+        clinic.run_doctor().await.exits(2).has(
             ("fail", "listener", "certificate"),
             &["do not belong together", "its own key"],
         );
@@ -421,7 +425,7 @@ fn certificates_of_listeners() {
         clinic.folder.write("cert.pem", cut);
         let words = ["is cut off in the middle of a certificate"];
         clinic
-            .look()
+            .run_doctor()
             .await
             .exits(2)
             .has(("fail", "listener", "certificate"), &words);
@@ -429,19 +433,19 @@ fn certificates_of_listeners() {
         open_to_all(&clinic, "key.pem");
         let words = ["key.pem: holds a secret", "chmod o-r"];
         clinic
-            .look()
+            .run_doctor()
             .await
             .exits(1)
             .has(("warn", "configuration", "files"), &words);
         let expired = ca.expired();
         with(&expired, &expired);
-        clinic.look().await.exits(2).has(
+        clinic.run_doctor().await.exits(2).has(
             ("fail", "listener", "certificate"),
             &["which expired at 2001-01-01", "SIGHUP"],
         );
         let soon = ca.ends_in(10);
         with(&soon, &soon);
-        clinic.look().await.exits(1).has(
+        clinic.run_doctor().await.exits(1).has(
             ("warn", "listener", "certificate"),
             &["which expires in", "SIGHUP"],
         );
@@ -454,14 +458,14 @@ fn listeners_that_strangers_reach() {
         let mock = Mock::start().await;
         let clinic = Clinic::over(&mock);
         clinic
-            .look()
+            .run_doctor()
             .await
             .exits(0)
             .is_well("listener", "exposure")
             .is_well("configuration", "demo key");
         let open = format!("0.0.0.0:{}", free_port().port());
         clinic.server("", &format!("admin: {{ address: \"{open}\" }}"));
-        clinic.look().await.exits(1).has(
+        clinic.run_doctor().await.exits(1).has(
             ("warn", &open, "exposure"),
             &["asks for no key", "admin: { key:"],
         );
@@ -473,7 +477,7 @@ fn listeners_that_strangers_reach() {
             .folder
             .write("admin-key", crate::support::canary::ADMIN_KEY);
         clinic
-            .look()
+            .run_doctor()
             .await
             .exits(0)
             .has(("ok", &open, "exposure"), &["asks for its key"]);
@@ -483,7 +487,7 @@ fn listeners_that_strangers_reach() {
             "catalog.d/demo.yaml",
             format!("callers:\n  demo: {{ keys: {{ k: {{ hash: \"{published}\" }} }} }}\n"),
         );
-        clinic.look().await.exits(2).has(
+        clinic.run_doctor().await.exits(2).has(
             ("fail", "configuration", "demo key"),
             &["demo/k is the published demo key"],
         );
@@ -496,7 +500,7 @@ fn a_ledger_that_cannot_be_read_or_made() {
         let mock = Mock::start().await;
         let clinic = Clinic::over(&mock);
         clinic
-            .look()
+            .run_doctor()
             .await
             .exits(0)
             .is_well("ledger", "file")
@@ -505,18 +509,18 @@ fn a_ledger_that_cannot_be_read_or_made() {
             "ledger.sqlite",
             "this is no database, and it is long enough to be taken for one".repeat(20),
         );
-        clinic.look().await.exits(2).has(
+        clinic.run_doctor().await.exits(2).has(
             ("fail", "ledger", "file"),
             &["not a database", "move the file away"],
         );
         clinic.server("", "ledger: { path: /proc/nobody/ledger.sqlite }");
-        clinic.look().await.exits(2).has(
+        clinic.run_doctor().await.exits(2).has(
             ("fail", "ledger", "disk"),
             &["no file can be made in /proc", "ledger.path"],
         );
         clinic.server("", "ledger: { enabled: false }");
         clinic
-            .look()
+            .run_doctor()
             .await
             .exits(0)
             .has(("skip", "ledger", "file"), &["ledger.enabled"]);
@@ -540,20 +544,20 @@ fn a_ledger_in_whose_place_something_else_is() {
         clinic.folder.write("empty.sqlite", "");
         at("empty.sqlite");
         clinic
-            .look()
+            .run_doctor()
             .await
             .exits(0)
             .has(("ok", "ledger", "file"), &["can be read and written"]);
         std::os::unix::fs::symlink("/nowhere/at/all", clinic.folder.path().join("link")).unwrap();
         at("link/ledger.sqlite");
         clinic
-            .look()
+            .run_doctor()
             .await
             .exits(2)
             .has(file, &["cannot be made", "is a link to nothing"]);
         at("empty.sqlite/ledger.sqlite");
         clinic
-            .look()
+            .run_doctor()
             .await
             .exits(2)
             .has(file, &["cannot be made", "empty.sqlite is no folder"]);
@@ -566,7 +570,7 @@ fn a_ledger_in_whose_place_something_else_is() {
                 .success()
         );
         clinic
-            .look()
+            .run_doctor()
             .await
             .exits(2)
             .has(file, &["pipe is no file", "`ledger.path`"]);
@@ -586,7 +590,7 @@ fn a_limit_of_the_size_of_files() {
             "`ulimit -f`, `LimitFSIZE=`",
         ];
         clinic
-            .look()
+            .run_doctor()
             .await
             .exits(2)
             .has(("fail", "ledger", "disk"), &words)
@@ -602,7 +606,7 @@ fn an_access_log_that_cannot_be_opened() {
         let clinic = Clinic::over(&mock);
         assert!(
             clinic
-                .look()
+                .run_doctor()
                 .await
                 .all()
                 .iter()
@@ -615,7 +619,7 @@ fn an_access_log_that_cannot_be_opened() {
             );
         };
         at("access.log");
-        clinic.look().await.exits(0).has(
+        clinic.run_doctor().await.exits(0).has(
             ("ok", "access log", "file"),
             &["is not there yet: `serve` makes it"],
         );
@@ -625,7 +629,7 @@ fn an_access_log_that_cannot_be_opened() {
         );
         clinic.folder.write("access.log", "");
         clinic
-            .look()
+            .run_doctor()
             .await
             .exits(0)
             .has(("ok", "access log", "file"), &["can be written"]);
@@ -641,14 +645,14 @@ fn an_access_log_that_cannot_be_opened() {
                 "`log.access`",
             ];
             clinic
-                .look()
+                .run_doctor()
                 .await
                 .exits(2)
                 .has(("fail", "access log", "file"), &words);
         }
         at(".");
         clinic
-            .look()
+            .run_doctor()
             .await
             .exits(2)
             .has(("fail", "access log", "file"), &["it is a folder"]);
@@ -661,7 +665,7 @@ fn a_full_disk() {
         let mock = Mock::start().await;
         let clinic = Clinic::over(&mock);
         clinic
-            .look()
+            .run_doctor()
             .await
             .exits(0)
             .has(("ok", "ledger", "disk"), &["16 MiB could be written"]);
@@ -677,7 +681,7 @@ fn a_full_disk() {
                 disk.path().join("ledger.sqlite")
             ),
         );
-        clinic.look().await.exits(2).has(
+        clinic.run_doctor().await.exits(2).has(
             ("fail", "ledger", "disk"),
             &["KiB could be written", "No space left", "free some space"],
         );

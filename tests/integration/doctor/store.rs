@@ -32,7 +32,7 @@ fn a_store_that_is_down_full_or_forgetful() {
         let mock = Mock::start().await;
         let (clinic, mut redis) = (Clinic::over(&mock), Redis::start());
         given(&clinic, redis.url(), "");
-        let said = clinic.look().await;
+        let said = clinic.run_doctor().await;
         said.exits(0)
             .has(
                 ("ok", "store", "reached"),
@@ -53,18 +53,18 @@ fn a_store_that_is_down_full_or_forgetful() {
             "maxmemory-policy noeviction",
         ];
         clinic
-            .look()
+            .run_doctor()
             .await
             .exits(1)
             .has(("warn", "store", "eviction"), &words);
         set(&redis, "maxmemory-policy", "noeviction");
         set(&redis, "maxmemory", "1");
-        clinic.look().await.exits(2).has(
+        clinic.run_doctor().await.exits(2).has(
             ("fail", "store", "reached"),
             &["OOM", "raise its `maxmemory`"],
         );
         redis.kill();
-        clinic.look().await.exits(2).has(
+        clinic.run_doctor().await.exits(2).has(
             ("fail", "store", "reached"),
             &["Connection refused", "is the store running?"],
         );
@@ -77,14 +77,18 @@ fn doctor_names_a_wrong_password_and_an_untrusted_certificate() {
         let mock = Mock::start().await;
         let (clinic, redis) = (Clinic::over(&mock), Redis::with_password("CaNaRy-store"));
         given(&clinic, redis.url(), "");
-        clinic.look().await.exits(0).is_well("store", "reached");
+        clinic
+            .run_doctor()
+            .await
+            .exits(0)
+            .is_well("store", "reached");
         given(
             &clinic,
             &redis.url().replace("CaNaRy-store", "CaNaRy-wrong"),
             "",
         );
         clinic
-            .look()
+            .run_doctor()
             .await
             .exits(2)
             .has(("fail", "store", "reached"), &["check user and password"]);
@@ -93,9 +97,13 @@ fn doctor_names_a_wrong_password_and_an_untrusted_certificate() {
         let url = format!("rediss://localhost:{}", redis.port);
         clinic.folder.write("ca.pem", ca.pem());
         given(&clinic, &url, ", tls: { ca: ca.pem }");
-        clinic.look().await.exits(0).is_well("store", "reached");
+        clinic
+            .run_doctor()
+            .await
+            .exits(0)
+            .is_well("store", "reached");
         clinic.folder.write("ca.pem", Ca::named("another").pem());
-        clinic.look().await.exits(2).has(
+        clinic.run_doctor().await.exits(2).has(
             ("fail", "store", "reached"),
             &["unknown issuer", "`store.tls.ca` must hold"],
         );
