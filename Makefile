@@ -75,6 +75,7 @@ test: cmake
 	tests/redis/setup.sh
 	tests/prometheus/setup.sh
 	tests/tinyproxy/setup.sh
+	tests/proxies/setup.sh
 	tests/browser/setup.sh
 	@# Some tests hold thousands of connections. Those that measure a time run alone.
 	ulimit -n "$$(ulimit -Hn)"; { \

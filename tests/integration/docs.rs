@@ -409,7 +409,9 @@ fn serves(block: &CodeBlock, line: &str) {
 fn in_an_example(block: &CodeBlock) {
     let examples = std::fs::read_dir(root().join("examples")).expect("examples/");
     let texts: Vec<_> = examples
-        .map(|entry| std::fs::read_to_string(entry.unwrap().path()).unwrap())
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|ending| ending == "rs"))
+        .map(|path| std::fs::read_to_string(path).unwrap())
         .collect();
     let lines: Vec<_> = block
         .text

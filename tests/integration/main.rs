@@ -48,6 +48,7 @@ mod doctor;
 mod edge;
 mod endpoints;
 mod every_door;
+mod examples;
 mod explain;
 mod failover;
 mod flaws;

@@ -447,6 +447,7 @@ fn limits_and_fallbacks_may_name_models_of_a_pattern() {
             .is_error(404, "model_not_found");
         assert_eq!(ask(&gateway, KEY, "m").await.status, 200);
         assert_eq!(provider.asked().last().map(String::as_str), Some("o3"));
+        gateway.access_lines(7).await;
         assert_eq!(
             gateway.metrics().sum(
                 "portcullis_requests_total",
