@@ -29,7 +29,7 @@ help:
 	@echo 'make soak       run ten minutes of every fault at random; HOURS=1 for an hour'
 	@echo 'make fuzz       run each fuzz target for a minute'
 	@echo 'make release    build the program to deploy: target/release/portcullis'
-	@echo 'make package    build the program to deploy, and all packages of it: target/package'
+	@echo 'make package    build the program for glibc 2.28 and newer, and all packages of it: target/package'
 	@echo 'make test-packages  build, install and run each package (as root)'
 	@echo 'make check      check formatting and lints'
 	@echo 'make house      print how functions are named, what reads from the middle, and the bytes of code'

@@ -10,6 +10,8 @@ import platform
 import re
 import subprocess
 import tarfile
+import tempfile
+import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -18,6 +20,11 @@ MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}
 TITLE = "Portcullis"
 SUMMARY = "LLM gateway: one address, one key, standard answers"
 LICENCE = "Apache-2.0"
+COMPLETIONS = {
+    "bash": "bash-completion/completions/portcullis",
+    "zsh": "zsh/site-functions/_portcullis",
+    "fish": "fish/vendor_completions.d/portcullis.fish",
+}
 AUTHORITIES = "/etc/ssl/certs/ca-certificates.crt"
 
 
@@ -29,10 +36,21 @@ def run(*command, **options):
     return done.stdout
 
 
+def project():
+    """Returns what Cargo.toml says of the whole project, and no other file does: version, maintainers, homepage, repository."""
+    return tomllib.loads((ROOT / "Cargo.toml").read_text())["workspace"]["package"]
+
+
 def version():
-    """Returns the version of the program, as Cargo.toml says it."""
-    package = (ROOT / "Cargo.toml").read_text().split("[workspace.package]", 1)[1]
-    return re.search(r'^version = "(.+)"$', package, re.M).group(1)
+    """Returns the version of the program."""
+    return project()["version"]
+
+
+def placeholders():
+    """Returns where a placeholder stands in place of a name or an address: a line each."""
+    found = {"Cargo.toml": " ".join(map(str, project().values()))}
+    found |= {name: (ROOT / name).read_text() for name in ("SECURITY.md", "CODE_OF_CONDUCT.md")}
+    return "\n".join(f"{name}: {value}" for name, text in found.items() for value in re.findall(r"[^\s<>'\"]+\.invalid\b[^\s<>'\"]*", text))
 
 
 def machine():
@@ -65,8 +83,8 @@ def revision():
 
 
 def maintainer():
-    """Returns who is named as the maintainer of the Debian package."""
-    return os.environ.get("DEB_MAINTAINER") or git("log", "-1", "--format=%an <%ae>") or "the Portcullis authors <unknown@portcullis.invalid>"
+    """Returns who is named as the maintainer of the packages."""
+    return project()["authors"][0]
 
 
 def libraries(program):
@@ -106,6 +124,16 @@ def authorities():
     if not files:
         raise SystemExit("the package ca-certificates has no certificates: is it installed in full?")
     return b"".join(file.read_bytes().rstrip() + b"\n" for file in files)
+
+
+def texts(program):
+    """Returns what the program says of itself to `man` and to shells: file to text. The files are where systems look below /usr/share."""
+    with tempfile.TemporaryDirectory() as folder:
+        run(program, "man", folder)
+        found = {f"man/man1/{page.name}": page.read_text() for page in sorted(Path(folder).iterdir())}
+    for shell, file in COMPLETIONS.items():
+        found[file] = run(program, "completion", shell)
+    return found
 
 
 def stripped(program, folder):

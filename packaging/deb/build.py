@@ -30,20 +30,6 @@ def needs(program, folder):
     return re.search(r"^shlibs:Depends=(.+)$", said, re.M).group(1)
 
 
-def manual(program):
-    """Returns a manual page, from what the program says of itself."""
-    escaped = lambda text: text.replace("\\", "\\e").replace("-", "\\-").replace("\n.", "\n\\&.").replace("\n'", "\n\\&'")
-    of = lambda *command: parts.run(program, *command, "--help")
-    commands = [line.split()[0] for line in of().split("Commands:\n")[1].split("\n\n")[0].splitlines() if re.match(r"  \w", line)]
-    page = [f'.TH PORTCULLIS 1 "" "portcullis {parts.version()}" "User Commands"', ".SH NAME", f"portcullis \\- {parts.SUMMARY}"]
-    page += [".SH SYNOPSIS", ".B portcullis", "COMMAND [OPTIONS]", ".SH COMMANDS"]
-    for command in commands:
-        if command != "help":
-            page += [f".SS portcullis {command}", ".nf", escaped("\n" + of(command)).strip("\n"), ".fi"]
-    page += [".SH FILES", ".I /etc/portcullis/server.yaml", ".br", ".I /etc/portcullis/catalog.yaml", ".br", ".I /var/lib/portcullis/ledger.sqlite"]
-    return "\n".join(page) + "\n"
-
-
 def add(root, path, data, mode=0o644):
     """Writes a file of the package."""
     file = root / path
@@ -64,7 +50,12 @@ def fill(root, asked, version, maintainer):
     for name in CONFIGURATION:
         add(root, f"etc/portcullis/{name}", (HERE / name).read_bytes())
     (root / "etc/portcullis/secrets").mkdir()
-    add(root, "usr/share/man/man1/portcullis.1.gz", packed(manual(asked.program)))
+    for name, text in parts.texts(asked.program).items():
+        if name.startswith("man/"):
+            add(root, f"usr/share/{name}.gz", packed(text))
+        else:
+            # Debian's zsh looks for what is not its own there.
+            add(root, f"usr/share/{name.replace('zsh/site-functions', 'zsh/vendor-completions')}", text)
     now = formatdate(parts.epoch())
     add(root, f"{DOC}/changelog.gz", packed(f"portcullis ({version}) unstable; urgency=medium\n\n  * See NEWS.md.gz.\n\n -- {maintainer}  {now}\n"))
     add(root, f"{DOC}/NEWS.md.gz", packed((parts.ROOT / "CHANGELOG.md").read_bytes()))
@@ -86,6 +77,7 @@ def control(root, version, maintainer, depends):
         "Depends": f"{depends}, adduser, ca-certificates",
         "Section": "net",
         "Priority": "optional",
+        "Homepage": parts.project()["homepage"],
         "Description": parts.SUMMARY + "\n Programs send OpenAI, Anthropic or Gemini requests to one address, with keys\n"
         " that you issue. Portcullis forwards them to many accounts at many providers,\n with failover, limits and a ledger of what was spent.",
     }

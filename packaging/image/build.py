@@ -75,6 +75,9 @@ def config(layers, now, revision):
         "revision": revision,
         "created": created,
         "licenses": parts.LICENCE,
+        "authors": parts.maintainer(),
+        "url": parts.project()["homepage"],
+        "source": parts.project()["repository"],
     }
     return {
         "created": created,

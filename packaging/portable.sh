@@ -1,0 +1,33 @@
+#!/usr/bin/env bash
+# Builds the program that the packages carry, and prints its path. `portable.sh tools` only installs what that takes, from PyPI,
+# under target/. Zig compiles the C and links: it knows the symbols of each version of glibc, and brings libunwind in place of
+# Debian's libgcc.
+set -euo pipefail
+# The program runs with this version and newer ones: Debian 10, RHEL 8, Ubuntu 18.10.
+GLIBC=2.28
+wanted='cargo-zigbuild==0.24.1 ziglang==0.17.1'
+cd "$(dirname "$0")/.."
+CARGO_TARGET_DIR=$(realpath -m "${CARGO_TARGET_DIR:-target}")
+tools=$CARGO_TARGET_DIR/zig
+if [ "$(cat "$tools/installed" 2>/dev/null)" != "$wanted" ]; then
+    rm -rf "$tools"
+    python3 -m venv "$tools"
+    # Both are programs only.
+    "$tools/bin/pip" install --quiet --disable-pip-version-check --no-deps $wanted
+    echo "$wanted" >"$tools/installed"
+fi
+[ "${1:-}" != tools ] || exit 0
+
+export CARGO_TARGET_DIR PATH="$tools/bin:$PATH" ZIG_GLOBAL_CACHE_DIR=$tools/cache CARGO_ZIGBUILD_CACHE_DIR=$tools/wrappers
+machine=$(uname -m)
+# On arm64 the machine that builds and the one that runs may have pages of different sizes. The largest have 64 KiB.
+[ "$machine" != aarch64 ] || export JEMALLOC_SYS_WITH_LG_PAGE=16
+make --silent cmake >&2
+cargo zigbuild --locked --release --package portcullis-cli --bin portcullis --target "$machine-unknown-linux-gnu.$GLIBC" >&2
+program=$CARGO_TARGET_DIR/$machine-unknown-linux-gnu/release/portcullis
+needed=$(PYTHONDONTWRITEBYTECODE=1 packaging/glibc.py "$program")
+if [ "$(printf '%s\n' "$needed" "$GLIBC" | sort -V | tail -1)" != "$GLIBC" ]; then
+    echo "$program needs glibc $needed, and must not need more than $GLIBC" >&2
+    exit 1
+fi
+echo "$program"
