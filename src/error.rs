@@ -181,11 +181,8 @@ pub struct ErrorRow<'a> {
 
 impl FailureKind {
     /// Returns whose fault it is that no account could take the request. For other kinds, the
-    /// outcome tells.
+    /// outcome decides.
     pub const fn limited_by(&self) -> Blame {
-        if matches!(self, FailureKind::OverLimit | FailureKind::OverBudget) {
-            return Blame::Caller;
-        }
         // The gateway has places, but no provider that works.
         let is_without_provider = matches!(
             self,
@@ -305,11 +302,20 @@ pub struct Refusal {
     /// The seconds until another try makes sense. At most [`MAX_RETRY_AFTER`], except for the
     /// caller's own limits.
     pub retry_after: Option<u64>,
-    /// False if nothing will change by itself, or if the gateway has already tried several times:
-    /// then an SDK's retries would only multiply the tries.
-    pub retry_helps: bool,
-    /// True if the failure does not end by itself, so that no time is named.
-    pub lasts: bool,
+    /// Decides whether clients are asked not to try again.
+    pub retry: Retry,
+}
+
+/// The use of another try.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Retry {
+    /// Another try may be answered, after the time that is named, or when the client likes.
+    Helps,
+    /// The gateway has already tried several times, so an SDK's retries would only multiply the
+    /// tries; or the wait is longer than any SDK waits.
+    Pointless,
+    /// Nothing changes by itself. No time is named: some clients would wait for it.
+    Never,
 }
 
 /// The longest `retry-after` for callers, in seconds. SDKs ignore longer waits, or give up because
@@ -324,8 +330,7 @@ impl Refusal {
             message: message.into(),
             param: None,
             retry_after: None,
-            retry_helps: true,
-            lasts: false,
+            retry: Retry::Helps,
         }
     }
 
@@ -347,18 +352,28 @@ impl Refusal {
     #[must_use]
     pub fn again_in(mut self, wait: Option<Duration>) -> Refusal {
         self.retry_after = wait.map(seconds_of);
-        // An SDK would not wait this long, and would not give up either.
-        self.retry_helps = self
-            .retry_after
-            .is_some_and(|seconds| seconds <= MAX_RETRY_AFTER);
+        self.retry = match self.retry_after {
+            Some(..=MAX_RETRY_AFTER) => Retry::Helps,
+            // An SDK would not wait this long, and would not give up either.
+            Some(_) => Retry::Pointless,
+            None => Retry::Never,
+        };
         self
     }
 
-    /// Notes that another try does not help. No time is named, since some clients wait for any time
-    /// that is named.
+    /// Notes that another try never helps.
     #[must_use]
     pub fn without_retry(mut self) -> Refusal {
-        (self.retry_after, self.retry_helps, self.lasts) = (None, false, true);
+        (self.retry_after, self.retry) = (None, Retry::Never);
+        self
+    }
+
+    /// Takes the number of tries that the gateway has made. Two are enough.
+    #[must_use]
+    pub fn after_tries(mut self, tries: usize) -> Refusal {
+        if tries >= 2 && self.retry == Retry::Helps {
+            self.retry = Retry::Pointless;
+        }
         self
     }
 
@@ -389,7 +404,7 @@ impl Refusal {
     /// Returns whether clients of a front door count such refusals, and ask another model after
     /// some.
     fn is_counted(&self, front: &Front) -> bool {
-        self.kind == FailureKind::UpstreamOverloaded && front.errors.overloaded.is_some()
+        self.kind == FailureKind::UpstreamOverloaded && front.errors.overloaded_status.is_some()
     }
 
     /// Returns the status for callers of a front door.
@@ -399,12 +414,15 @@ impl Refusal {
             .as_ref()
             .filter(|_| self.kind == FailureKind::CountUnsupported);
         match self.kind.row().status {
-            _ if self.kind == FailureKind::UpstreamOverloaded => {
-                front.errors.overloaded.unwrap_or(front.errors.unavailable)
+            _ if self.kind == FailureKind::UpstreamOverloaded => front
+                .errors
+                .overloaded_status
+                .unwrap_or(front.errors.unavailable_status),
+            503 if self.retry_after.is_none() && self.retry != Retry::Helps => {
+                front.errors.hopeless_status
             }
-            503 if self.retry_after.is_none() && !self.retry_helps => front.errors.hopeless,
-            503 => front.errors.unavailable,
-            status if self.is_of_upstream() => front.errors.failed.unwrap_or(status),
+            503 => front.errors.unavailable_status,
+            status if self.is_of_upstream() => front.errors.failed_status.unwrap_or(status),
             status => counting.map_or(status, |form| form.uncountable_status),
         }
     }
@@ -412,7 +430,9 @@ impl Refusal {
     /// Returns the seconds until another try makes sense, for callers of a front door.
     fn retry_seconds(&self, front: &Front) -> Option<u64> {
         // Without a time, these clients would not try again.
-        let soon = !self.lasts && self.is_of_upstream() && front.errors.failed.is_some();
+        let soon = self.retry != Retry::Never
+            && self.is_of_upstream()
+            && front.errors.failed_status.is_some();
         self.retry_after.or(soon.then_some(1))
     }
 
@@ -426,7 +446,7 @@ impl Refusal {
         };
         let wait = self
             .retry_seconds(front)
-            .filter(|seconds| *seconds <= MAX_RETRY_AFTER || !front.errors.obeys_waits);
+            .filter(|seconds| *seconds <= MAX_RETRY_AFTER || !front.errors.obeys_long_waits);
         let headers = [
             ("allow", allow.map(Cow::Borrowed)),
             (
@@ -439,7 +459,7 @@ impl Refusal {
             ),
             (
                 "x-should-retry",
-                (!self.retry_helps && !self.is_counted(front)).then_some("false".into()),
+                (self.retry != Retry::Helps && !self.is_counted(front)).then_some("false".into()),
             ),
         ];
         headers
@@ -454,20 +474,15 @@ impl Refusal {
         request_id: &'r str,
         answer: AnswerSoFar<'r>,
     ) -> CallerError<'r> {
-        let (ErrorRow { kind, code, .. }, status) = (self.kind.row(), self.status(front));
-        let (param, message, retry_after) = (
-            self.param.as_deref(),
-            &*self.message,
-            self.retry_seconds(front),
-        );
+        let row = self.kind.row();
         CallerError {
-            status,
-            kind,
-            code,
-            param,
-            message,
+            status: self.status(front),
+            kind: row.kind,
+            code: row.code,
+            param: self.param.as_deref(),
+            message: &self.message,
             request_id,
-            retry_after,
+            retry_after: self.retry_seconds(front),
             answer,
         }
     }
@@ -608,9 +623,9 @@ mod tests {
         let refusal = Refusal::new(FailureKind::NoCapacity, "")
             .retry_after(9)
             .without_retry();
-        assert_eq!((refusal.retry_after, refusal.retry_helps), (None, false));
+        assert_eq!((refusal.retry_after, refusal.retry), (None, Retry::Never));
         let refusal = Refusal::for_the_operator(FailureKind::UpstreamUnavailable);
-        assert_eq!((refusal.retry_after, refusal.retry_helps), (None, false));
+        assert_eq!((refusal.retry_after, refusal.retry), (None, Retry::Never));
         assert!(refusal.message.contains("operator") && !refusal.message.contains("key"));
     }
 
@@ -618,10 +633,7 @@ mod tests {
     fn each_door_says_that_nobody_can_be_asked() {
         use dialects::front::{CHAT, GEMINI, MESSAGES, RESPONSES};
         let later = Refusal::new(FailureKind::NoCapacity, "").retry_after(9);
-        let tried = Refusal {
-            retry_helps: false,
-            ..later.clone()
-        };
+        let tried = later.clone().after_tries(2);
         let never = Refusal::for_the_operator(FailureKind::UpstreamUnavailable);
         let other = Refusal::new(FailureKind::UpstreamTimeout, "").without_retry();
         for (front, expected) in [
@@ -641,10 +653,7 @@ mod tests {
             [&CHAT, &MESSAGES, &RESPONSES, &GEMINI].map(|front| full.status(front)),
             [503, 529, 429, 503]
         );
-        let tried = Refusal {
-            retry_helps: false,
-            ..full
-        };
+        let tried = full.after_tries(2);
         let stops = |front: &Front| {
             tried
                 .headers(front)
@@ -683,12 +692,18 @@ mod tests {
     fn long_waits_are_not_told_to_retry_at_once() {
         let told = |wait: Option<Duration>| {
             let refusal = Refusal::new(FailureKind::OverLimit, "").again_in(wait);
-            (refusal.retry_after, refusal.retry_helps)
+            (refusal.retry_after, refusal.retry)
         };
-        assert_eq!(told(Some(Duration::ZERO)), (Some(1), true));
-        assert_eq!(told(Some(Duration::from_millis(59_001))), (Some(60), true));
-        assert_eq!(told(Some(Duration::from_millis(60_001))), (Some(61), false));
-        assert_eq!(told(None), (None, false));
+        assert_eq!(told(Some(Duration::ZERO)), (Some(1), Retry::Helps));
+        assert_eq!(
+            told(Some(Duration::from_millis(59_001))),
+            (Some(60), Retry::Helps)
+        );
+        assert_eq!(
+            told(Some(Duration::from_millis(60_001))),
+            (Some(61), Retry::Pointless)
+        );
+        assert_eq!(told(None), (None, Retry::Never));
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! Pure: no clock, no sockets. An upstream's 401, 402, 403 or 404 is never shown as such, since it
 //! is about our account and not about the caller.
 
-use crate::error::{FailureKind, Refusal, scrub_secret_words, seconds_of};
+use crate::error::{FailureKind, Refusal, Retry, scrub_secret_words, seconds_of};
 use dialects::{AnswerFault, StreamFault, UpstreamError};
 use std::borrow::Cow;
 use std::time::Duration;
@@ -371,24 +371,17 @@ impl Failure {
     /// Returns the refusal for the caller when this was the last attempt. `tries` is the number of
     /// attempts; `secrets` must not appear in the text.
     pub fn refusal(&self, tries: usize, secrets: &[&str]) -> Refusal {
-        let refusal = match self.facts().reason {
+        let mut refusal = match self.facts().reason {
             Reason::Ours(refusal) => refusal,
             Reason::Upstream(status, error) => by_class(status, error, secrets),
         };
-        let retry_helps = tries < 2 && refusal.retry_helps && !self.is_long_rate_limit();
-        match self
-            .retry_after()
-            .filter(|_| self.class() == Class::Overloaded)
-        {
-            Some(wait) => Refusal {
-                retry_helps,
-                ..refusal.retry_after(seconds_of(wait))
-            },
-            None => Refusal {
-                retry_helps,
-                ..refusal
-            },
+        if self.is_long_rate_limit() {
+            refusal.retry = Retry::Pointless;
         }
+        if let (Class::Overloaded, Some(wait)) = (self.class(), self.retry_after()) {
+            refusal = refusal.retry_after(seconds_of(wait));
+        }
+        refusal.after_tries(tries)
     }
 
     /// Returns whether this is a rate limit that lasts longer than any client waits, such as a
@@ -807,26 +800,26 @@ mod tests {
 
     #[test]
     fn who_may_try_again_and_when() {
-        let check = |failure: Failure, wait: Option<u64>, helps: bool| {
+        let check = |failure: Failure, wait: Option<u64>, retry: Retry| {
             let refusal = failure.refusal(1, &[]);
             assert_eq!(
-                (refusal.retry_after, refusal.retry_helps),
-                (wait, helps),
+                (refusal.retry_after, refusal.retry),
+                (wait, retry),
                 "{failure:?}"
             );
         };
         // Nothing changes by itself.
-        check(status(401, ""), None, false);
-        check(status(402, ""), None, false);
-        check(status(429, "insufficient_quota"), None, false);
-        check(Failure::Unsigned(String::new()), None, false);
+        check(status(401, ""), None, Retry::Never);
+        check(status(402, ""), None, Retry::Never);
+        check(status(429, "insufficient_quota"), None, Retry::Never);
+        check(Failure::Unsigned(String::new()), None, Retry::Never);
         check(
             Failure::Tls {
                 why: String::new(),
                 is_permanent: true,
             },
             None,
-            false,
+            Retry::Never,
         );
         check(
             Failure::Proxy {
@@ -834,23 +827,23 @@ mod tests {
                 is_permanent: true,
             },
             None,
-            false,
+            Retry::Never,
         );
         // A server that starts again is back soon.
-        check(Failure::Unreachable(String::new()), Some(5), true);
-        check(Failure::ConnectTimeout, Some(5), true);
+        check(Failure::Unreachable(String::new()), Some(5), Retry::Helps);
+        check(Failure::ConnectTimeout, Some(5), Retry::Helps);
         check(
             Failure::Proxy {
                 why: String::new(),
                 is_permanent: false,
             },
             Some(5),
-            true,
+            Retry::Helps,
         );
-        check(status(429, ""), Some(5), true);
-        check(status(529, ""), Some(1), true);
-        check(Failure::NoRoom, Some(1), true);
-        check(Failure::NoDescriptors, Some(1), true);
+        check(status(429, ""), Some(5), Retry::Helps);
+        check(status(529, ""), Some(1), Retry::Helps);
+        check(Failure::NoRoom, Some(1), Retry::Helps);
+        check(Failure::NoDescriptors, Some(1), Retry::Helps);
         let limited = |wait: u64| {
             let retry_after = Some(Duration::from_secs(wait));
             Failure::Status {
@@ -860,12 +853,12 @@ mod tests {
                 retry_after,
             }
         };
-        check(limited(60), Some(5), true);
+        check(limited(60), Some(5), Retry::Helps);
         // No client waits for an hour, and after a minute it would be refused again.
-        check(limited(3600), Some(5), false);
+        check(limited(3600), Some(5), Retry::Pointless);
         // What may pass at once is left to the client's own pace. One 404 may be a slip.
         for kind in [403, 404, 500, 503] {
-            check(status(kind, ""), None, true);
+            check(status(kind, ""), None, Retry::Helps);
         }
         for failure in [
             Failure::Reset,
@@ -873,14 +866,14 @@ mod tests {
             Failure::TotalTimeout,
             Failure::Nonsense(String::new()),
         ] {
-            check(failure, None, true);
+            check(failure, None, Retry::Helps);
         }
     }
 
     #[test]
     fn two_tries_of_ours_are_enough() {
-        assert!(Failure::Reset.refusal(1, &[]).retry_helps);
-        assert!(!Failure::Reset.refusal(2, &[]).retry_helps);
+        let retry = |tries| Failure::Reset.refusal(tries, &[]).retry;
+        assert_eq!((retry(1), retry(2)), (Retry::Helps, Retry::Pointless));
     }
 
     #[test]

@@ -272,6 +272,7 @@ fn format_duration(time: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::Retry;
     use crate::limits::Over;
 
     #[test]
@@ -340,7 +341,7 @@ mod tests {
                 refusal.message.to_string(),
                 refusal.kind.row().code.map(str::to_owned),
                 refusal.retry_after,
-                refusal.retry_helps,
+                refusal.retry == Retry::Helps,
             )
         };
         assert_eq!(

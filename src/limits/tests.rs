@@ -1,4 +1,5 @@
 use super::*;
+use crate::error::Retry;
 use proptest::prelude::*;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -424,7 +425,7 @@ proptest! {
             let refusal = refused.refusal();
             prop_assert_eq!(refusal.retry_after.is_none(), refused.over.wait.is_none());
             let Some(seconds) = refusal.retry_after else { continue };
-            prop_assert!((1..=60).contains(&seconds) && refusal.retry_helps);
+            prop_assert!((1..=60).contains(&seconds) && refusal.retry == Retry::Helps);
             let told = if seconds == 60 { "Try again in 1m0s".to_owned() } else { format!("Try again in {seconds}s") };
             prop_assert!(refusal.message.contains(&told), "{} {}", seconds, refusal.message);
             now += seconds * 1_000;

@@ -9,7 +9,7 @@ use crate::account::failure::{self, Class, Facts, Failure, Setback};
 use crate::account::health::Why;
 use crate::account::track::{FailureEffect, Trouble};
 use crate::base::clock::Clock;
-use crate::error::{FailureKind, Refusal, scrub_secret_words, seconds_of};
+use crate::error::{FailureKind, Refusal, Retry, scrub_secret_words, seconds_of};
 use crate::exchange::advice;
 use crate::exchange::choose::NoCandidate;
 use crate::plan::Candidate;
@@ -138,44 +138,35 @@ impl<'x> Producer<'x> {
     /// Returns the refusal after the last account's credential was refused, if another account will
     /// be back by itself: that is no reason for the caller to give up.
     fn somebody_else_later(&self) -> Refusal {
-        let refusal = Refusal::new(
+        Refusal::new(
             FailureKind::UpstreamUnavailable,
             "No upstream account of this model could answer. Try again later.",
         )
-        .retry_after(self.soonest().map_or(failure::UNREACHABLE, seconds_of));
-        Refusal {
-            retry_helps: self.search.tries < 2,
-            ..refusal
-        }
+        .retry_after(self.soonest().map_or(failure::UNREACHABLE, seconds_of))
+        .after_tries(self.search.tries)
     }
 
     pub(super) fn refusal(&self, failure: &Failure) -> Refusal {
         if *failure == Failure::Cut && !self.state.is_committed() {
             // The caller has received no part of the answer.
-            let refusal = Refusal::new(
+            return Refusal::new(
                 FailureKind::BadUpstreamResponse,
                 "The upstream ended its answer before it was complete. Try again.",
-            );
-            return Refusal {
-                retry_helps: self.search.tries < 2,
-                ..refusal
-            };
+            )
+            .after_tries(self.search.tries);
         }
         let ready_account = self.candidate().map(|c| &c.ready_account);
         let token = ready_account.and_then(|ready_account| ready_account.state.tokens.present());
         let secrets = ready_account
             .map(|ready_account| ready_account.secrets(token.as_ref()))
             .unwrap_or_default();
-        let refusal = failure.refusal(self.search.tries, &secrets);
+        let mut refusal = failure.refusal(self.search.tries, &secrets);
         // Another account may be back sooner than the last one that was tried.
         if let Some(wait) = self.soonest().filter(|_| failure.class() == Class::Rate) {
-            let retry_helps =
-                refusal.retry_helps || (self.search.tries < 2 && wait < failure::MAX_COOL);
-            return Refusal {
-                retry_helps,
-                ..refusal
+            if self.search.tries < 2 && wait < failure::MAX_COOL {
+                refusal.retry = Retry::Helps;
             }
-            .retry_after(seconds_of(wait));
+            return refusal.retry_after(seconds_of(wait));
         }
         refusal
     }

@@ -7,22 +7,22 @@ use crate::neutral::{AnswerHeader, Echo};
 pub struct ErrorForm {
     /// The status of a refusal if no account can be asked now. The status decides how often clients
     /// try again.
-    pub unavailable: u16,
+    pub unavailable_status: u16,
     /// The status of a refusal if only the operator can make an account available.
-    pub hopeless: u16,
+    pub hopeless_status: u16,
     /// The status if the provider is overloaded, where clients know a status of its own. After some
     /// errors with this status they ask another model, so they never get the hint to stop. `None`
-    /// if `unavailable` serves.
-    pub overloaded: Option<u16>,
+    /// if `unavailable_status` serves.
+    pub overloaded_status: Option<u16>,
     /// The status if the account that was asked has failed. `None` if clients handle the usual
     /// status well.
-    pub failed: Option<u16>,
+    pub failed_status: Option<u16>,
     /// True if clients take a stream that ends properly after its error for complete. Then the
     /// connection is cut instead.
     pub cuts: bool,
     /// True if clients wait as long as `retry-after` asks, even for hours. Then long waits are left
     /// out.
-    pub obeys_waits: bool,
+    pub obeys_long_waits: bool,
     /// True if clients ask for a WebSocket first, and only 426 makes them send a request at once.
     pub asks_upgrade: bool,
     /// A header in which clients look for a request's id, in addition to `x-request-id`.

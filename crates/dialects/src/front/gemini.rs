@@ -92,7 +92,7 @@ const EVENTS: Front = Front {
     },
     errors: ErrorForm {
         // Google's clients try again after any 5xx.
-        hopeless: 400,
+        hopeless_status: 400,
         cuts: true,
         body: errors::error_body,
         event: errors::error_event,

@@ -20,7 +20,7 @@ pub static MESSAGES: Front = Front {
         ..Front::COMMON.extras
     },
     errors: ErrorForm {
-        overloaded: Some(529),
+        overloaded_status: Some(529),
         id_header: Some("request-id"),
         body: errors::error_body,
         event: errors::error_event,

@@ -132,6 +132,7 @@ pub static STANDARD: &Front = &CHAT;
 
 /// The changes in a body that passes to an account with the front door's own format. Only spans of
 /// a closed list are changed.
+#[derive(Debug)]
 pub struct Native {
     /// The name of the format. A protocol has this name too if its servers speak the format.
     pub format: &'static str,
@@ -285,12 +286,12 @@ impl Front {
             query_key: None,
         },
         errors: ErrorForm {
-            unavailable: 503,
-            hopeless: 503,
-            overloaded: None,
-            failed: None,
+            unavailable_status: 503,
+            hopeless_status: 503,
+            overloaded_status: None,
+            failed_status: None,
             cuts: false,
-            obeys_waits: false,
+            obeys_long_waits: false,
             asks_upgrade: false,
             id_header: None,
             body: chat::errors::error_body,

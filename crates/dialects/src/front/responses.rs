@@ -22,10 +22,10 @@ pub static RESPONSES: Front = Front {
     // Codex sends thirty requests after each status of 500 and more. After 429 it sends few, and
     // none without a time to wait.
     errors: ErrorForm {
-        unavailable: 429,
-        hopeless: 429,
-        failed: Some(429),
-        obeys_waits: true,
+        unavailable_status: 429,
+        hopeless_status: 429,
+        failed_status: Some(429),
+        obeys_long_waits: true,
         asks_upgrade: true,
         body: errors::error_body,
         event: errors::error_event,

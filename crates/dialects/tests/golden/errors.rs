@@ -102,7 +102,7 @@ fn refusals() {
         found += &format!("== {status} {code}\n");
         for front in FRONTS {
             let status = if status == 503 {
-                front.errors.unavailable
+                front.errors.unavailable_status
             } else {
                 status
             };
