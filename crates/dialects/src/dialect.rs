@@ -5,10 +5,13 @@
 //! chat and [`openai`] are, the bytes pass through but for the spans that must change. All other
 //! requests and answers are written from and read into the neutral form ([`crate::neutral`]).
 
+mod chunked;
+mod conversion;
 mod counting;
 mod decoder;
 mod empty;
 mod job;
+mod native;
 mod raw;
 mod renamed;
 mod reported;
@@ -34,7 +37,10 @@ use crate::upstream::quirks::Quirks;
 use crate::upstream::{Prices, Protocol, Settings, openai};
 use crate::wire::json::repaired_text;
 use crate::wire::splice::Edits;
-use translated::{Translated, read_repaired};
+use chunked::ComposedChunks;
+use decoder::Decoder;
+use native::NativeStream;
+use translated::{Translated, TranslatedStream, read_repaired};
 
 pub use job::{OtherModel, Outbound, Translate};
 use job::{fixed_headers, translate_request};
@@ -437,11 +443,8 @@ impl Dialect {
             None if !front.passes() => {
                 let chunks =
                     openai::Chunks::new(header, self.settings.quirks, !options.hide_reasoning);
-                Stream::composed(
-                    chunks,
-                    Draft::new(header, options, (front.stream)(header)),
-                    event_limit,
-                )
+                let draft = Draft::new(header, options, (front.stream)(header));
+                Stream::new(ComposedChunks::new(chunks, draft, event_limit))
             }
             None => Stream::passed(
                 header,
@@ -461,10 +464,17 @@ impl Dialect {
                 reader.asked(header.choices);
                 let translated = Translated::new(front, protocol.of_front(), reader, draft);
                 match native {
-                    Some(native) => {
-                        Stream::native(protocol, translated, native, passed, event_limit)
-                    }
-                    None => Stream::translated(protocol.framing, translated, event_limit),
+                    Some(native) => Stream::new(NativeStream::new(
+                        protocol,
+                        translated,
+                        native,
+                        passed,
+                        event_limit,
+                    )),
+                    None => Stream::new(TranslatedStream {
+                        decoder: Decoder::new(protocol.framing, event_limit),
+                        translated,
+                    }),
                 }
             }
         }

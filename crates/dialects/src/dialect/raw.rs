@@ -1,8 +1,10 @@
 //! An answer whose bytes pass as they are: sound, a text, or events of which only the usage and
 //! errors are read.
 
+use super::conversion::Conversion;
 use super::decoder::EventDecoder;
 use crate::neutral::StreamFault;
+use crate::neutral::answer::AnswerFacts;
 use crate::neutral::usage::Usage;
 use crate::upstream::openai::other_endpoints;
 use crate::wire::json;
@@ -17,7 +19,7 @@ pub(super) struct PassedBytes {
     /// The usage so far.
     usage: Usage,
     /// True if some of the answer has come.
-    pub(super) has_begun: bool,
+    has_begun: bool,
     /// True if the last event promises further ones.
     goes_on: bool,
     /// True if an empty answer is a valid one, as the transcript of silence is.
@@ -38,14 +40,10 @@ impl PassedBytes {
             may_be_empty: kind.starts_with(b"text/") && !is_events,
         }
     }
+}
 
-    /// Returns how many bytes are held.
-    pub(super) fn buffered(&self) -> usize {
-        self.events.as_ref().map_or(0, EventDecoder::buffered) + self.held.len()
-    }
-
-    /// Takes bytes. Returns whether the answer has ended.
-    pub(super) fn feed(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<bool, StreamFault> {
+impl Conversion for PassedBytes {
+    fn feed(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<bool, StreamFault> {
         let Some(events) = &mut self.events else {
             self.has_begun |= !bytes.is_empty();
             out.extend_from_slice(bytes);
@@ -66,17 +64,7 @@ impl PassedBytes {
         Ok(has_ended)
     }
 
-    /// Returns the usage so far: none, before the answer has begun.
-    pub(super) fn usage_so_far(&self) -> Usage {
-        if self.has_begun {
-            self.usage
-        } else {
-            Usage::default()
-        }
-    }
-
-    /// Ends the answer.
-    pub(super) fn finish(&mut self, out: &mut Vec<u8>) -> Result<Usage, StreamFault> {
+    fn finish(&mut self, out: &mut Vec<u8>, _trail: Option<&str>) -> Result<Usage, StreamFault> {
         if let Some(events) = &mut self.events {
             let mut state = (&mut self.usage, &mut self.has_begun, &mut self.goes_on);
             events.finish(
@@ -94,6 +82,28 @@ impl PassedBytes {
         }
         out.append(&mut self.held);
         Ok(self.usage)
+    }
+
+    fn buffered(&self) -> usize {
+        self.events.as_ref().map_or(0, EventDecoder::buffered) + self.held.len()
+    }
+
+    fn facts(&self) -> &dyn AnswerFacts {
+        self
+    }
+}
+
+impl AnswerFacts for PassedBytes {
+    fn opened(&self) -> bool {
+        self.has_begun
+    }
+
+    fn usage_so_far(&self) -> Usage {
+        if self.has_begun {
+            self.usage
+        } else {
+            Usage::default()
+        }
     }
 }
 

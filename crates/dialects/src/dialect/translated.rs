@@ -2,8 +2,10 @@
 
 use std::fmt;
 
+use super::conversion::Conversion;
+use super::decoder::Decoder;
 use crate::front::Front;
-use crate::neutral::answer::{AnswerProgress, Draft, Kept, Unfinished};
+use crate::neutral::answer::{AnswerFacts, Draft, Kept, Unfinished};
 use crate::neutral::usage::Usage;
 use crate::neutral::{AnswerFault, Reader, StreamFault};
 use crate::wire::json::{self, repaired_text};
@@ -14,7 +16,7 @@ pub(super) struct Translated {
     /// The front door whose format the upstream speaks.
     upstream_front: Option<&'static Front>,
     reader: Box<dyn Reader>,
-    draft: Draft,
+    pub(super) draft: Draft,
 }
 
 impl Translated {
@@ -33,7 +35,7 @@ impl Translated {
     }
 
     /// Works with `out` as the buffer that is written to.
-    pub(super) fn writing<T>(&mut self, out: &mut Vec<u8>, work: impl FnOnce(&mut Self) -> T) -> T {
+    fn writing<T>(&mut self, out: &mut Vec<u8>, work: impl FnOnce(&mut Self) -> T) -> T {
         std::mem::swap(out, self.draft.out());
         let done = work(self);
         std::mem::swap(out, self.draft.out());
@@ -59,7 +61,7 @@ impl Translated {
     }
 
     /// Takes the last event, which may lack its end. A cut event may have held more of the answer.
-    pub(super) fn last(&mut self, name: &[u8], data: &[u8]) -> Result<bool, StreamFault> {
+    fn last(&mut self, name: &[u8], data: &[u8]) -> Result<bool, StreamFault> {
         match data.trim_ascii() {
             b"[DONE]" => Ok(false),
             data if name == b"error" || json::is_whole(data) => self.event(name, data),
@@ -82,29 +84,6 @@ impl Translated {
         self.draft.end(trail).map_err(StreamFault::Broken)
     }
 
-    /// Returns the number of bytes of the answer that are kept until its end.
-    pub(super) fn kept_bytes(&self) -> usize {
-        self.draft.kept()
-    }
-
-    /// Returns the known facts of an answer that cannot go on, like [`Draft::so_far`].
-    pub(super) fn so_far(&self) -> Unfinished {
-        self.draft.so_far()
-    }
-
-    pub(super) fn progress(&self) -> &AnswerProgress {
-        &self.draft.progress
-    }
-
-    /// Returns whether the events since the last call of this function signed a thought.
-    pub(super) fn has_signed(&mut self) -> bool {
-        std::mem::take(&mut self.draft.progress.has_signed)
-    }
-
-    pub(super) fn kept(&mut self) -> Vec<Kept> {
-        self.draft.progress.kept()
-    }
-
     fn has_ended(&self) -> Result<bool, StreamFault> {
         self.draft.fault()?;
         Ok(self.draft.progress.ended())
@@ -116,6 +95,52 @@ impl fmt::Debug for Translated {
         f.debug_struct("Translated")
             .field("draft", &self.draft)
             .finish_non_exhaustive()
+    }
+}
+
+/// A stream whose events are read, and written anew.
+#[derive(Debug)]
+pub(super) struct TranslatedStream {
+    pub(super) decoder: Decoder,
+    pub(super) translated: Translated,
+}
+
+impl Conversion for TranslatedStream {
+    fn feed(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<bool, StreamFault> {
+        self.translated.writing(out, |translated| {
+            self.decoder
+                .feed(bytes, |name, data| translated.event(name, data))
+        })
+    }
+
+    fn end_of_file(&mut self, out: &mut Vec<u8>) -> Result<bool, StreamFault> {
+        self.translated.writing(out, |translated| {
+            let has_ended = self
+                .decoder
+                .finish(|name, data| translated.last(name, data))?;
+            Ok(has_ended || translated.end_of_file()?)
+        })
+    }
+
+    fn finish(&mut self, out: &mut Vec<u8>, trail: Option<&str>) -> Result<Usage, StreamFault> {
+        self.translated
+            .writing(out, |translated| translated.finish(trail))
+    }
+
+    fn buffered(&self) -> usize {
+        self.decoder.buffered() + self.translated.draft.kept()
+    }
+
+    fn facts(&self) -> &dyn AnswerFacts {
+        &self.translated.draft.progress
+    }
+
+    fn so_far(&self) -> Unfinished {
+        self.translated.draft.so_far()
+    }
+
+    fn kept(&mut self) -> Vec<Kept> {
+        self.translated.draft.progress.kept()
     }
 }
 

@@ -11,6 +11,7 @@ use crate::wire::json::{Broken, Cursor, Span, name_of, quote_string, span_bytes,
 use crate::wire::splice::Edits;
 
 /// The values that callers see in place of the account's own, in an answer that passes.
+#[derive(Debug)]
 pub(crate) struct PassedAnswer {
     /// The model, as a JSON text.
     model: String,

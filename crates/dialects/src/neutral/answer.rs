@@ -93,6 +93,49 @@ pub struct Unfinished {
     pub echo: Option<Arc<Echo>>,
 }
 
+/// The facts of an answer, as far as it has come.
+pub(crate) trait AnswerFacts {
+    /// Returns whether the model has begun to answer, shown or hidden.
+    fn opened(&self) -> bool;
+
+    /// Returns whether the model has only declined. While one of several choices is open, the model
+    /// may still answer.
+    fn declined(&self) -> bool {
+        false
+    }
+
+    /// Returns whether every choice has its reason to end. Then the answer is whole, and only its
+    /// usage or its end may be missing.
+    fn finished(&self) -> bool {
+        false
+    }
+
+    /// Returns the usage so far. It is empty if nothing was written or counted.
+    fn usage_so_far(&self) -> Usage;
+
+    /// Returns the whole answer with this body.
+    fn answer_with(&self, body: Vec<u8>, usage: Usage) -> Answer {
+        Answer {
+            body,
+            usage,
+            declined: self.declined(),
+            flaws: self.flaws(),
+            reasons: self.reasons(),
+            labels: None,
+        }
+    }
+
+    /// Returns the flaws of a whole answer.
+    fn flaws(&self) -> Flaws {
+        Flaws::default()
+    }
+
+    /// Returns the reasons for which the choices of a whole answer ended, as they are shown.
+    fn reasons(&self) -> EndReasons {
+        EndReasons::default()
+    }
+}
+
 /// The options by which the events of one exchange become an answer.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AnswerOptions {

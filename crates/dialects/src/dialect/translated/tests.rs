@@ -193,7 +193,10 @@ fn stream_of(
     limit: usize,
 ) -> Stream {
     let draft = Draft::new(header, options, Box::new(ChunksWriter::new(header)));
-    Stream::translated(framing, Translated::new(&CHAT, None, reader, draft), limit)
+    Stream::new(TranslatedStream {
+        decoder: Decoder::new(framing, limit),
+        translated: Translated::new(&CHAT, None, reader, draft),
+    })
 }
 
 fn run<'a>(
@@ -520,7 +523,10 @@ fn the_state_can_be_asked() {
     assert_eq!(stream.finish(&mut out, None), Ok(usage));
     assert_eq!((stream.kept().len(), stream.kept().len()), (1, 0));
     conforms(std::str::from_utf8(&out).unwrap(), true);
-    assert!(format!("{stream:?}").starts_with("Stream { conversion: Translated((Lines("));
+    assert!(
+        format!("{stream:?}")
+            .starts_with("Stream { conversion: TranslatedStream { decoder: Lines(")
+    );
 }
 
 #[test]

@@ -1,6 +1,8 @@
 //! A draft is an answer in the making: the progress of the answer, and the writer that writes it.
 
-use super::{AnswerHeader, AnswerOptions, AnswerProgress, AnswerWriter, Kept, Unfinished};
+use super::{
+    AnswerFacts, AnswerHeader, AnswerOptions, AnswerProgress, AnswerWriter, Kept, Unfinished,
+};
 use crate::neutral::usage::Usage;
 use crate::neutral::{Answer, AnswerFault, Emit, Event, StreamFault};
 
@@ -60,6 +62,14 @@ impl Draft {
         }
     }
 
+    /// Works with `out` as the buffer that is written to.
+    pub(crate) fn writing<T>(&mut self, out: &mut Vec<u8>, work: impl FnOnce(&mut Self) -> T) -> T {
+        std::mem::swap(out, self.out());
+        let done = work(self);
+        std::mem::swap(out, self.out());
+        done
+    }
+
     /// Returns the buffer with the text that was written since it was last taken.
     pub(crate) fn out(&mut self) -> &mut Vec<u8> {
         self.writer.out()
@@ -80,19 +90,8 @@ impl Draft {
     ) -> Result<(Answer, Vec<Kept>), AnswerFault> {
         emit_answer(&mut |event| self.take(event))?;
         let usage = self.end(None).map_err(AnswerFault::Nonsense)?;
-        let (declined, flaws, reasons) = (
-            self.progress.declined(),
-            self.progress.flaws,
-            self.progress.reasons,
-        );
-        let answer = Answer {
-            body: std::mem::take(self.out()),
-            usage,
-            declined,
-            flaws,
-            reasons,
-            labels: None,
-        };
+        let body = std::mem::take(self.out());
+        let answer = self.progress.answer_with(body, usage);
         Ok((answer, self.progress.kept()))
     }
 }

@@ -16,7 +16,7 @@ use super::ids::{Ids, MAX_CALLS};
 use super::tally::Tally;
 use super::thoughts::Thoughts;
 use super::writer::{AnswerWriter, Carries, NewCall, TextKind, is_picture};
-use super::{AnswerHeader, AnswerOptions, Kept};
+use super::{AnswerFacts, AnswerHeader, AnswerOptions, Kept};
 use crate::neutral::citation::Citation;
 use crate::neutral::flaws::Flaws;
 use crate::neutral::seal::AnswerSeal;
@@ -212,24 +212,9 @@ impl AnswerProgress {
             .for_each(|choice| choice.is_interrupted = true);
     }
 
-    /// Returns whether the model has only declined. While one of several choices is open, the model
-    /// may still answer.
-    pub(crate) fn declined(&self) -> bool {
-        let mut choices = self.choices.iter();
-        choices
-            .clone()
-            .any(|choice| choice.refuses || choice.finish == Some(Finish::Filtered))
-            && choices.all(|choice| !choice.answers && (choice.refuses || choice.finish.is_some()))
-    }
-
     /// Returns whether the answer has ended without a fault.
     pub(crate) fn ended(&self) -> bool {
         self.ended && self.fault.is_none()
-    }
-
-    /// Returns whether every choice has its reason to end.
-    pub(crate) fn finished(&self) -> bool {
-        !self.choices.is_empty() && self.choices.iter().all(|choice| choice.finish.is_some())
     }
 
     /// Takes the thoughts that were kept since the last call of this function.
@@ -238,17 +223,6 @@ impl AnswerProgress {
             .as_mut()
             .map(|thoughts| thoughts.kept())
             .unwrap_or_default()
-    }
-
-    /// Returns the usage so far, for answers that end early.
-    pub(crate) fn usage_so_far(&self) -> Usage {
-        if self.ended() {
-            self.tally.usage()
-        } else if self.opened || self.tally.is_counted() {
-            self.tally.so_far()
-        } else {
-            Usage::default()
-        }
     }
 
     /// Writes the held parts, and the ends of the choices. This is called only for a complete
@@ -533,5 +507,41 @@ impl AnswerProgress {
             writer.open(self.shown);
             self.shown += 1;
         }
+    }
+}
+
+impl AnswerFacts for AnswerProgress {
+    fn opened(&self) -> bool {
+        self.opened
+    }
+
+    fn declined(&self) -> bool {
+        let mut choices = self.choices.iter();
+        choices
+            .clone()
+            .any(|choice| choice.refuses || choice.finish == Some(Finish::Filtered))
+            && choices.all(|choice| !choice.answers && (choice.refuses || choice.finish.is_some()))
+    }
+
+    fn finished(&self) -> bool {
+        !self.choices.is_empty() && self.choices.iter().all(|choice| choice.finish.is_some())
+    }
+
+    fn usage_so_far(&self) -> Usage {
+        if self.ended() {
+            self.tally.usage()
+        } else if self.opened || self.tally.is_counted() {
+            self.tally.so_far()
+        } else {
+            Usage::default()
+        }
+    }
+
+    fn flaws(&self) -> Flaws {
+        self.flaws
+    }
+
+    fn reasons(&self) -> EndReasons {
+        self.reasons
     }
 }

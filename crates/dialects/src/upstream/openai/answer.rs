@@ -10,6 +10,7 @@ use super::chunks::Chunks;
 use super::meter::{self, Counts};
 use super::shape::{CallShape, ChoiceShape, set_member};
 use super::{finish, plain, reasoning};
+use crate::neutral::answer::AnswerFacts;
 use crate::neutral::price::ShowCost;
 use crate::neutral::usage::{Source, Usage};
 use crate::neutral::{Answer, AnswerFault, AnswerHeader, StreamFault};
@@ -135,15 +136,7 @@ impl Chunks {
         );
         let mut body = Vec::new();
         edits.apply_into(&mut body);
-        let (flaws, reasons) = (self.flaws(), self.reasons());
-        Ok(Answer {
-            body,
-            usage,
-            declined: self.declined(),
-            flaws,
-            reasons,
-            labels: None,
-        })
+        Ok(self.answer_with(body, usage))
     }
 }
 

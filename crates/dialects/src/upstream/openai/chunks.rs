@@ -16,6 +16,7 @@ use super::meter;
 use super::pattern::{Pattern, Probe};
 use super::shape::{ChoiceShape, Shape, set_member};
 use super::{error, finish};
+use crate::neutral::answer::AnswerFacts;
 use crate::neutral::price::ShowCost;
 use crate::neutral::usage::{Source, Usage};
 use crate::neutral::{AnswerHeader, EndReasons, Flaws, StreamFault, mark};
@@ -52,7 +53,7 @@ pub(crate) struct Chunks {
     /// The UTF-8 bytes that were passed on, for the estimate.
     pub(super) passed_bytes: u64,
     /// True if the answer has begun.
-    pub(crate) opened: bool,
+    opened: bool,
 }
 
 /// The text that a chunk continues, if the text is checked: the index of a choice, and the place of
@@ -119,7 +120,7 @@ impl Chunks {
         if data == DONE {
             // The server may have fewer choices than were asked for.
             self.asked = 0;
-            return if self.whole() {
+            return if self.finished() {
                 Ok(true)
             } else {
                 Err(StreamFault::Cut)
@@ -374,51 +375,6 @@ impl Chunks {
         Ok(())
     }
 
-    /// Returns whether every choice has its finish. Then the answer is whole, and only the usage or
-    /// `[DONE]` may be missing.
-    pub(crate) fn whole(&self) -> bool {
-        let has_end = |choice: &Choice| choice.ended.is_some() || choice.has_ended_audio;
-        !self.choices.is_empty()
-            && self.choices.len() >= self.asked
-            && self.choices.iter().all(has_end)
-    }
-
-    /// Returns whether the model has only declined. While one of several choices is open, the model
-    /// may still answer.
-    pub(crate) fn declined(&self) -> bool {
-        let mut choices = self.choices.iter();
-        choices.clone().any(Choice::declines)
-            && choices.all(|choice| !choice.answers && (choice.refuses || choice.ended.is_some()))
-    }
-
-    /// Returns the flaws of the answer. They are complete when the answer is whole.
-    pub(crate) fn flaws(&self) -> Flaws {
-        let mut flaws = Flaws::default();
-        self.choices
-            .iter()
-            .for_each(|choice| flaws.add(choice.flaws(self.common.wants_json)));
-        flaws
-    }
-
-    /// Returns the reasons for which the choices ended, as they are shown.
-    pub(crate) fn reasons(&self) -> EndReasons {
-        let mut reasons = EndReasons::default();
-        self.choices
-            .iter()
-            .filter_map(Choice::shown_reason)
-            .for_each(|reason| reasons.add(reason));
-        reasons
-    }
-
-    /// Returns the usage so far. It is empty if nothing was written or counted.
-    pub(crate) fn usage_so_far(&self) -> Usage {
-        if self.reported.counts.is_none() && !self.opened {
-            Usage::default()
-        } else {
-            self.usage()
-        }
-    }
-
     /// Returns the usage for the counts and the text so far.
     pub(super) fn usage(&self) -> Usage {
         let mut usage = match self.reported.counts {
@@ -438,7 +394,7 @@ impl Chunks {
         out: &mut Vec<u8>,
         trail: Option<&str>,
     ) -> Result<Usage, StreamFault> {
-        if !self.whole() {
+        if !self.finished() {
             return Err(StreamFault::Cut);
         }
         if self.any_unnamed() {
@@ -591,6 +547,50 @@ impl Chunks {
             );
         }
         write_event(&mut edits, out);
+    }
+}
+
+impl AnswerFacts for Chunks {
+    fn opened(&self) -> bool {
+        self.opened
+    }
+
+    fn finished(&self) -> bool {
+        let has_end = |choice: &Choice| choice.ended.is_some() || choice.has_ended_audio;
+        !self.choices.is_empty()
+            && self.choices.len() >= self.asked
+            && self.choices.iter().all(has_end)
+    }
+
+    fn declined(&self) -> bool {
+        let mut choices = self.choices.iter();
+        choices.clone().any(Choice::declines)
+            && choices.all(|choice| !choice.answers && (choice.refuses || choice.ended.is_some()))
+    }
+
+    fn flaws(&self) -> Flaws {
+        let mut flaws = Flaws::default();
+        self.choices
+            .iter()
+            .for_each(|choice| flaws.add(choice.flaws(self.common.wants_json)));
+        flaws
+    }
+
+    fn reasons(&self) -> EndReasons {
+        let mut reasons = EndReasons::default();
+        self.choices
+            .iter()
+            .filter_map(Choice::shown_reason)
+            .for_each(|reason| reasons.add(reason));
+        reasons
+    }
+
+    fn usage_so_far(&self) -> Usage {
+        if self.reported.counts.is_none() && !self.opened {
+            Usage::default()
+        } else {
+            self.usage()
+        }
     }
 }
 

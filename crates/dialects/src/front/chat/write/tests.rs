@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::neutral::answer::{
-    AnswerOptions, AnswerWriter, Draft, Kept, MAX_CALLS, MAX_HELD, MAX_KEPT,
+    AnswerFacts, AnswerOptions, AnswerWriter, Draft, Kept, MAX_CALLS, MAX_HELD, MAX_KEPT,
 };
 use crate::neutral::usage::{Source, Usage};
 use crate::neutral::{

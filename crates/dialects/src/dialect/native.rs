@@ -1,0 +1,146 @@
+//! A stream in the caller's own format, which is not OpenAI's.
+
+use super::conversion::Conversion;
+use super::decoder::Decoder;
+use super::translated::Translated;
+use crate::front::{Native, PassedAnswer};
+use crate::neutral::StreamFault;
+use crate::neutral::answer::{AnswerFacts, Kept, Unfinished};
+use crate::neutral::usage::Usage;
+use crate::upstream::Protocol;
+use crate::wire::Event;
+use crate::wire::json::{self, repaired_line};
+
+/// A stream whose events pass, and are read for their usage and their end.
+#[derive(Debug)]
+pub(super) struct NativeStream {
+    decoder: Decoder,
+    passing: Passing,
+}
+
+/// The state of the events that pass.
+#[derive(Debug)]
+struct Passing {
+    translated: Translated,
+    native: &'static Native,
+    /// Returns the event of the format that is inside an event, if one is.
+    inner: fn(&[u8]) -> Option<Vec<u8>>,
+    answer: PassedAnswer,
+    /// The number of events that were written.
+    events: u64,
+    /// The last of the events with which the answer may end. It leaves when another event follows,
+    /// or when the answer is known to be complete.
+    last: Vec<u8>,
+}
+
+impl Passing {
+    /// Takes an event: reads it, and writes it if it can be read. Returns whether the answer has
+    /// ended.
+    fn event(&mut self, event: &Event<'_>, out: &mut Vec<u8>) -> Result<bool, StreamFault> {
+        let inner = (self.inner)(event.data);
+        let event = inner
+            .as_deref()
+            .map_or(*event, |data| Event { name: b"", data });
+        let has_ended = self.translated.event(event.name, event.data)?;
+        self.answer.has_signed = std::mem::take(&mut self.translated.draft.progress.has_signed);
+        // Proxies send this at the end of every stream.
+        if event.data.trim_ascii() == b"[DONE]" {
+            return Ok(has_ended);
+        }
+        // An event that needed a repair is sent in its repaired form.
+        let clean = repaired_line(event.data);
+        let event = Event {
+            name: event.name,
+            data: clean.as_deref().unwrap_or(event.data),
+        };
+        if !self.last.is_empty() {
+            out.append(&mut self.last);
+        }
+        let out = if self.translated.draft.progress.finished() {
+            &mut self.last
+        } else {
+            out
+        };
+        let [before, between, _] = self.native.event_separators;
+        out.extend_from_slice(if self.events > 0 { between } else { before });
+        self.events += 1;
+        (self.native.event)(&event, &self.answer, out);
+        Ok(has_ended)
+    }
+
+    /// Takes the last event as [`event`](Self::event) does, but refuses a cut event.
+    fn last_event(&mut self, event: &Event<'_>, out: &mut Vec<u8>) -> Result<bool, StreamFault> {
+        if json::is_whole(event.data) || event.data.trim_ascii() == b"[DONE]" {
+            self.event(event, out)
+        } else {
+            Err(StreamFault::Cut)
+        }
+    }
+}
+
+impl NativeStream {
+    pub(super) fn new(
+        protocol: &Protocol,
+        translated: Translated,
+        native: &'static Native,
+        answer: PassedAnswer,
+        event_limit: usize,
+    ) -> Self {
+        let passing = Passing {
+            translated,
+            native,
+            inner: protocol
+                .translation
+                .map_or(|_: &[u8]| None, |translation| translation.inner),
+            answer,
+            events: 0,
+            last: Vec::new(),
+        };
+        Self {
+            decoder: Decoder::new(protocol.framing, event_limit),
+            passing,
+        }
+    }
+}
+
+impl Conversion for NativeStream {
+    fn feed(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<bool, StreamFault> {
+        self.decoder.feed(bytes, |name, data| {
+            self.passing.event(&Event { name, data }, out)
+        })
+    }
+
+    fn end_of_file(&mut self, out: &mut Vec<u8>) -> Result<bool, StreamFault> {
+        let has_ended = self
+            .decoder
+            .finish(|name, data| self.passing.last_event(&Event { name, data }, out))?;
+        Ok(has_ended || self.passing.translated.end_of_file()?)
+    }
+
+    fn finish(&mut self, out: &mut Vec<u8>, trail: Option<&str>) -> Result<Usage, StreamFault> {
+        let usage = self.passing.translated.finish(trail)?;
+        out.append(&mut self.passing.last);
+        let [.., after] = self.passing.native.event_separators;
+        out.extend_from_slice(after);
+        Ok(usage)
+    }
+
+    fn buffered(&self) -> usize {
+        self.decoder.buffered() + self.passing.last.len()
+    }
+
+    fn facts(&self) -> &dyn AnswerFacts {
+        &self.passing.translated.draft.progress
+    }
+
+    fn so_far(&self) -> Unfinished {
+        Unfinished {
+            events: self.passing.events,
+            ..self.passing.translated.draft.so_far()
+        }
+    }
+
+    fn kept(&mut self) -> Vec<Kept> {
+        self.passing.translated.draft.progress.kept()
+    }
+}
