@@ -15,6 +15,19 @@
 //! | [`intake`] | `read_request` | reads the body, or the form |
 //! | `admission` | (a function) | the caller's limits admit the request |
 //! | `exchanging` | `run_exchange` | the upstreams answer: [`crate::exchange`] and [`relay`] |
+//!
+//! The stages use the other modules:
+//!
+//! | Module | What it has |
+//! |---|---|
+//! | [`connection`] | the callers' connections: their number, and their times |
+//! | [`request_id`] | the id of a request, and its path as logs show it |
+//! | [`door`] | the things that a caller may ask for |
+//! | [`checks`] | the checks of a request's headers |
+//! | [`reply`] | the writing to one caller |
+//! | [`relay`] | the caller's half of an exchange |
+//! | [`record`] | what is known of an exchange, until it is settled |
+//! | [`unpriced`] | the targets that were not asked for want of a price |
 
 mod admission;
 mod arrival;

@@ -378,7 +378,7 @@ impl Attempt {
             error_type: error_type.as_deref(),
         };
         let error = Box::new(dialect.error(front, &head, &body));
-        let status = dialect.meant(seen, &error);
+        let status = dialect.true_status(seen, &error);
         if whole {
             self.finish().await;
         }

@@ -79,7 +79,7 @@ fn failed(dialect: &Dialect, recorded: &str) -> String {
         error_type: header("x-amzn-errortype"),
     };
     let error = dialect.error(&dialects::front::CHAT, &head, body.trim_end().as_bytes());
-    let status = dialect.meant(seen, &error);
+    let status = dialect.true_status(seen, &error);
     let after = error.retry_after;
     let failure = Failure::Status {
         status,

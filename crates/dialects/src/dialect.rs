@@ -4,6 +4,22 @@
 //! its [`Protocol`] is the extension point, one static a dialect. If both formats are equal, as
 //! chat and [`openai`] are, the bytes pass through but for the spans that must change. All other
 //! requests and answers are written from and read into the neutral form ([`crate::neutral`]).
+//!
+//! | Module | What it has |
+//! |---|---|
+//! | `job` | the job of writing a request, and the request that it makes |
+//! | `renamed` | the account's names for the other models that a request names |
+//! | `vectors` | requests for vectors, and the answers with them |
+//! | `counting` | requests for the number of a request's tokens |
+//! | `empty` | requests that only find out if an endpoint is there |
+//! | `reported` | the usage of an answer that reaches no caller |
+//! | `stream` | the reading of a stream, by one of the conversions |
+//! | `conversion` | the trait of the conversions: the next four modules have them |
+//! | `chunked` | chunks of OpenAI's format, that pass or are written in another format |
+//! | `native` | events of another format, that pass |
+//! | `translated` | events that are read and written anew |
+//! | `raw` | bytes that pass as they are |
+//! | `decoder` | the cutting of bytes into events |
 
 mod chunked;
 mod conversion;
@@ -33,17 +49,16 @@ use crate::neutral::{
     Answer, AnswerFault, AnswerHeader, Echo, Emit, Endpoint, ErrorHead, Family, Flaws, Refused,
     Undo, UpstreamError, Written,
 };
-use crate::upstream::quirks::Quirks;
-use crate::upstream::{Prices, Protocol, Settings, openai};
+use crate::upstream::{Prices, Protocol, Settings, Translation, openai};
 use crate::wire::json::repaired_text;
 use crate::wire::splice::Edits;
 use chunked::ComposedChunks;
 use decoder::Decoder;
-use native::NativeStream;
+use native::{NativeStream, Passing};
 use translated::{Translated, TranslatedStream, read_repaired};
 
 pub use job::{OtherModel, Outbound, Translate};
-use job::{fixed_headers, translate_request};
+use job::{WrittenAndRead, fixed_headers, translate_request};
 pub use stream::Stream;
 pub use vectors::{Slices, in_whole, join_answers};
 
@@ -108,7 +123,7 @@ impl Dialect {
 
     /// Writes a request.
     pub fn write(&self, job: &Translate<'_>) -> Result<Outbound, Refused> {
-        let Some((body, envelope)) = self.renamed(job)? else {
+        let Some((body, envelope)) = self.rename_models(job)? else {
             return self.write_named(job);
         };
         let mut outbound = self.write_named(&Translate {
@@ -122,40 +137,46 @@ impl Dialect {
     }
 
     fn write_named(&self, job: &Translate<'_>) -> Result<Outbound, Refused> {
-        let ChosenProtocol { protocol, native } =
-            self.choose_protocol(job.envelope.front, job.model, job.hide_reasoning);
+        let (protocol, way) = self.choose_way(job.envelope.front, job.model, job.hide_reasoning);
         let path = protocol.path(&self.settings, job.model, job.envelope.stream);
-        if let Some(native) = native {
-            return self.pass_native(job, path, protocol, native);
-        }
-        match &protocol.translation {
-            Some(translation) => match translation.vectors {
+        match way {
+            Way::Standard => self.pass(job, path),
+            Way::Composed => self.compose(job, path),
+            Way::Native(native, translation) => self.pass_native(job, path, native, translation),
+            Way::Translated(translation) => match translation.vectors {
                 Some(form) => self.ask_vectors(job, path, form),
                 None => translate_request(job, path, translation),
             },
-            None if job.envelope.front.passes() => self.pass(job, path),
-            None => self.compose(job, path),
         }
     }
 
-    /// Returns the protocol by which the callers of a front door ask for a model. An answer that
-    /// passes shows its thinking, so nothing passes where thinking is hidden.
-    fn choose_protocol(&self, front: &'static Front, model: &str, hides: bool) -> ChosenProtocol {
+    /// Returns the protocol by which the callers of a front door ask for a model, and the way of
+    /// the request and its answer. An answer in the callers' own format shows its thinking, so it
+    /// is not asked for where thinking is hidden.
+    fn choose_way(
+        &self,
+        front: &'static Front,
+        model: &str,
+        hides_thinking: bool,
+    ) -> (&'static Protocol, Way) {
         let default = self.protocol.for_model(model);
-        let native = front
-            .native
-            .as_ref()
-            .filter(|_| !hides || front.only_endpoint.is_some());
-        let passing = native.and_then(|native| {
+        let may_pass = !hides_thinking || front.only_endpoint.is_some();
+        if let Some(native) = front.native.as_ref().filter(|_| may_pass) {
             let other_protocol = (default.endpoints.other_protocol)(&self.settings, model);
-            std::iter::once(default)
-                .chain(other_protocol)
-                .find(|protocol| protocol.format() == native.format)
-        });
-        ChosenProtocol {
-            protocol: passing.unwrap_or(default),
-            native: passing.and(native),
+            for protocol in std::iter::once(default).chain(other_protocol) {
+                if let Some(translation) = &protocol.translation
+                    && translation.format == native.format
+                {
+                    return (protocol, Way::Native(native, translation));
+                }
+            }
         }
+        let way = match &default.translation {
+            Some(translation) => Way::Translated(translation),
+            None if front.passes() => Way::Standard,
+            None => Way::Composed,
+        };
+        (default, way)
     }
 
     /// Passes a request that is in the account's own format.
@@ -163,8 +184,8 @@ impl Dialect {
         &self,
         job: &Translate<'_>,
         path: Cow<'static, str>,
-        protocol: &Protocol,
         native: &Native,
+        translation: &Translation,
     ) -> Result<Outbound, Refused> {
         let Translate {
             body,
@@ -193,15 +214,12 @@ impl Dialect {
             let message = "the conversation has too many parts that would have to change on the way to this model";
             return Err(Refused::invalid("", message));
         }
-        let passes = |(name, _): &&(&'static str, String)| *name != INPUT_TYPE;
-        let headers = envelope.headers.iter().filter(passes);
+        let headers = envelope.headers.iter();
         let mut headers = headers
+            .filter(|(name, _)| *name != INPUT_TYPE)
             .map(|(name, value)| (*name, Cow::Owned(value.clone())))
             .collect();
-        if let Some(cloud) = protocol
-            .translation
-            .and_then(|translation| translation.cloud)
-        {
+        if let Some(cloud) = translation.cloud {
             headers = cloud.fit(&mut edits, headers, &mut losses);
         }
         let (parts, copied) = edits.parts(body);
@@ -211,18 +229,17 @@ impl Dialect {
             carries_thoughts: true,
             ..Echo::default()
         };
-        let undo = Undo {
-            echo: Some(Arc::new(echo)),
-            vectors: envelope.places.inputs.clone(),
-            ..Undo::default()
-        };
         Ok(Outbound {
             path,
             body: parts,
             headers,
             copied,
             losses,
-            undo,
+            undo: Undo {
+                echo: Some(Arc::new(echo)),
+                vectors: envelope.places.inputs.clone(),
+                ..Undo::default()
+            },
         })
     }
 
@@ -242,8 +259,12 @@ impl Dialect {
     /// Writes a request of another format in OpenAI's format, and then as its server wants it.
     fn compose(&self, job: &Translate<'_>, path: Cow<'static, str>) -> Result<Outbound, Refused> {
         let fetches = !self.settings.quirks.inline_images;
-        let (request, names, written) =
-            job.written(|request, target| openai::compose_request(request, target, fetches))?;
+        let WrittenAndRead {
+            request,
+            names,
+            written,
+        } = job
+            .read_and_write(|request, target| openai::compose_request(request, target, fetches))?;
         let Written {
             body,
             mut losses,
@@ -252,17 +273,14 @@ impl Dialect {
         } = written;
         let body = Bytes::from(body);
         // All its fields that matter are known: the body was written a moment ago.
-        let (model, stream) = (job.model.to_owned(), job.envelope.stream);
         let envelope = Envelope {
-            model,
-            stream,
+            model: job.model.to_owned(),
+            stream: job.envelope.stream,
             ..Envelope::new(STANDARD)
         };
         let to = openai::WriteTarget {
-            model: job.model,
-            ask_usage: job.envelope.stream && job.stream_usage,
             fill_max_tokens: None,
-            quirks: self.settings.quirks,
+            ..self.write_target(job)
         };
         let in_words = |name: &str| names.name(&request, &STANDARD.field(name)).into_owned();
         let (body, lost) =
@@ -281,14 +299,19 @@ impl Dialect {
         })
     }
 
-    fn pass(&self, job: &Translate<'_>, path: Cow<'static, str>) -> Result<Outbound, Refused> {
-        self.check(job)?;
-        let to = openai::WriteTarget {
+    /// Returns what the server of a request in OpenAI's format wants of it.
+    fn write_target<'a>(&self, job: &Translate<'a>) -> openai::WriteTarget<'a> {
+        openai::WriteTarget {
             model: job.model,
             ask_usage: job.envelope.stream && job.stream_usage,
             fill_max_tokens: job.default_max_tokens,
             quirks: self.settings.quirks,
-        };
+        }
+    }
+
+    fn pass(&self, job: &Translate<'_>, path: Cow<'static, str>) -> Result<Outbound, Refused> {
+        self.check(job)?;
+        let to = self.write_target(job);
         let (body, losses) = openai::write_request(job.body, job.envelope, &to)?;
         Ok(Outbound {
             path,
@@ -343,26 +366,27 @@ impl Dialect {
             header,
             options,
         } = to;
-        let (writer, pass): (NewWriter, Pass) = if is_whole {
-            (front.whole, openai::correct_answer)
-        } else {
-            (front.stream, openai::answer_as_stream)
-        };
-        let ChosenProtocol { protocol, native } =
-            self.choose_protocol(front, model, options.hide_reasoning);
-        let Some(translation) = &protocol.translation else {
-            if !front.passes() {
-                return self.composed(to, body, writer);
+        let writer = if is_whole { front.whole } else { front.stream };
+        let (protocol, way) = self.choose_way(front, model, options.hide_reasoning);
+        let (native, translation) = match way {
+            Way::Standard => {
+                let pass = if is_whole {
+                    openai::correct_answer
+                } else {
+                    openai::answer_as_stream
+                };
+                let answer = pass(header, self.settings.quirks, !options.hide_reasoning, body)?;
+                return Ok((answer, Vec::new()));
             }
-            let answer = pass(header, self.settings.quirks, !options.hide_reasoning, body)?;
-            return Ok((answer, Vec::new()));
+            Way::Composed => return self.composed(to, body, writer),
+            Way::Native(native, translation) => (Some(native), translation),
+            Way::Translated(translation) => (None, translation),
         };
         if let Some(form) = translation.vectors {
             let answer = Self::answer_vectors(form, to, body, native.is_some());
-            return Ok((
-                answer.map_err(|fault| name_fault_field(front, protocol, fault))?,
-                Vec::new(),
-            ));
+            return answer
+                .map(|answer| (answer, Vec::new()))
+                .map_err(|fault| name_fault_field(front, protocol, fault));
         }
         let native = native.filter(|_| is_whole || front.only_endpoint.is_some());
         let read = read_repaired(body, |body| {
@@ -405,29 +429,15 @@ impl Dialect {
         draft.progress.tally.count_from_usage(&standard.usage);
         let read = |emit: Emit<'_>| openai::read_answer(&standard.body, emit);
         let (answer, kept) = draft.whole(|emit| read(emit).map_err(AnswerFault::Nonsense))?;
-        let Answer {
-            usage,
-            declined,
-            flaws,
-            reasons,
-            labels,
-            ..
-        } = standard;
-        let flaws = Flaws {
-            not_cited: answer.flaws.not_cited,
-            ..flaws
-        };
-        Ok((
-            Answer {
-                usage,
-                declined,
-                flaws,
-                reasons,
-                labels,
-                ..answer
+        let composed = Answer {
+            body: answer.body,
+            flaws: Flaws {
+                not_cited: answer.flaws.not_cited,
+                ..standard.flaws
             },
-            kept,
-        ))
+            ..standard
+        };
+        Ok((composed, kept))
     }
 
     /// Begins to read one stream of this model; no event may be longer than `event_limit` bytes.
@@ -437,52 +447,40 @@ impl Dialect {
             header,
             options,
         } = to;
-        let ChosenProtocol { protocol, native } =
-            self.choose_protocol(front, model, options.hide_reasoning);
-        match &protocol.translation {
-            None if !front.passes() => {
-                let chunks =
-                    openai::Chunks::new(header, self.settings.quirks, !options.hide_reasoning);
+        let (quirks, show_reasoning) = (self.settings.quirks, !options.hide_reasoning);
+        let (protocol, way) = self.choose_way(front, model, options.hide_reasoning);
+        match way {
+            Way::Standard => Stream::passed(header, quirks, show_reasoning, event_limit),
+            Way::Composed => {
+                let chunks = openai::Chunks::new(header, quirks, show_reasoning);
                 let draft = Draft::new(header, options, (front.stream)(header));
                 Stream::new(ComposedChunks::new(chunks, draft, event_limit))
             }
-            None => Stream::passed(
-                header,
-                self.settings.quirks,
-                !options.hide_reasoning,
-                event_limit,
-            ),
-            Some(translation) => {
-                let writer = if native.is_some() {
-                    Box::new(NullWriter::default())
-                } else {
-                    (front.stream)(header)
-                };
+            Way::Native(native, translation) => {
                 let passed = PassedAnswer::new(header, &options);
-                let draft = Draft::new(header, options, writer);
-                let mut reader = (translation.reader)(model);
-                reader.asked(header.choices);
-                let translated = Translated::new(front, protocol.of_front(), reader, draft);
-                match native {
-                    Some(native) => Stream::new(NativeStream::new(
-                        protocol,
-                        translated,
-                        native,
-                        passed,
-                        event_limit,
-                    )),
-                    None => Stream::new(TranslatedStream {
-                        decoder: Decoder::new(protocol.framing, event_limit),
-                        translated,
-                    }),
-                }
+                let draft = Draft::new(header, options, Box::new(NullWriter::default()));
+                let reader = (translation.reader)(model);
+                let translated = Translated::new(front, protocol.of_front(), reader, draft, header);
+                let passing = Passing::new(translated, native, translation, passed);
+                let decoder = Decoder::new(protocol.framing, event_limit);
+                Stream::new(NativeStream { decoder, passing })
+            }
+            Way::Translated(translation) => {
+                let draft = Draft::new(header, options, (front.stream)(header));
+                let reader = (translation.reader)(model);
+                let translated = Translated::new(front, protocol.of_front(), reader, draft, header);
+                let decoder = Decoder::new(protocol.framing, event_limit);
+                Stream::new(TranslatedStream {
+                    decoder,
+                    translated,
+                })
             }
         }
     }
 
     /// Returns the status that fits an error. It may differ from the status that came with the
     /// error.
-    pub fn meant(&self, seen: u16, error: &UpstreamError) -> u16 {
+    pub fn true_status(&self, seen: u16, error: &UpstreamError) -> u16 {
         // A server that imitates OpenAI's may have the true status in the body. But it cannot make
         // its own fault the caller's, unless a filter stopped the request.
         let is_loose =
@@ -509,7 +507,6 @@ impl Dialect {
         self.protocol
             .for_model(model)
             .translation
-            .as_ref()
             .map(|translation| translation.max_tokens)
     }
 
@@ -543,11 +540,16 @@ pub fn endpoint_for(
     wanted.find(|kind| served(*kind)).unwrap_or_default()
 }
 
-/// The protocol by which a request is written and its answer is read.
-struct ChosenProtocol {
-    protocol: &'static Protocol,
-    /// The changes in bodies that pass, if they pass.
-    native: Option<&'static Native>,
+/// The way in which a request becomes the server's, and its answer the caller's.
+enum Way {
+    /// Both sides speak OpenAI's format, and bodies pass but for the corrections that they need.
+    Standard,
+    /// The server speaks OpenAI's format. Other callers' requests are written in it, and then pass.
+    Composed,
+    /// Both sides speak another format, and bodies pass but for some spans.
+    Native(&'static Native, &'static Translation),
+    /// The formats differ, and all is written anew.
+    Translated(&'static Translation),
 }
 
 impl Protocol {
@@ -564,8 +566,6 @@ impl Protocol {
 
 /// The most edits of a body that passes. Each edit takes memory until the body is sent.
 const MOST_EDITS: usize = 65_536;
-
-type Pass = fn(&AnswerHeader, &'static Quirks, bool, &[u8]) -> Result<Answer, AnswerFault>;
 
 /// Names the field of a fault in the callers' words.
 fn name_fault_field(front: &Front, protocol: &Protocol, fault: AnswerFault) -> AnswerFault {

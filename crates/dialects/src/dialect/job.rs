@@ -65,7 +65,15 @@ pub struct Outbound {
     pub undo: Undo,
 }
 
-pub(super) type WrittenAndRead<'a> = (neutral::Request<'a>, FieldNames, Written<Cow<'static, str>>);
+/// A caller's request, and the request that was made of it.
+pub(super) struct WrittenAndRead<'a> {
+    /// The caller's request.
+    pub(super) request: neutral::Request<'a>,
+    /// The caller's names for its fields.
+    pub(super) names: FieldNames,
+    /// The request for the account, with its losses in the caller's words.
+    pub(super) written: Written<Cow<'static, str>>,
+}
 
 impl<'a> Translate<'a> {
     /// Returns the job of writing a request of which only the bytes are known, for an unknown
@@ -87,7 +95,7 @@ impl<'a> Translate<'a> {
     }
 
     /// Reads the request, opens its sealed thoughts, and writes it.
-    pub(super) fn written(
+    pub(super) fn read_and_write(
         &self,
         write: impl FnOnce(&neutral::Request<'_>, &Target<'_>) -> Result<Written, FieldRefused>,
     ) -> Result<WrittenAndRead<'_>, Refused> {
@@ -115,8 +123,12 @@ impl<'a> Translate<'a> {
                 .for_each(|field| written.losses.add(field.clone()));
             written
         });
-        let written = names.written(&request, written)?;
-        Ok((request, names, written))
+        let written = names.in_callers_words(&request, written)?;
+        Ok(WrittenAndRead {
+            request,
+            names,
+            written,
+        })
     }
 }
 
@@ -136,20 +148,17 @@ pub(super) fn translate_request(
     path: Cow<'static, str>,
     translation: &Translation,
 ) -> Result<Outbound, Refused> {
-    let (_, _, written) = job.written(translation.request)?;
     let Written {
         mut body,
         mut losses,
         undo,
         headers,
-    } = written;
+    } = job.read_and_write(translation.request)?.written;
     let mut headers = fixed_headers(headers);
     if let Some(cloud) = translation.cloud {
         let mut edits = Edits::new(&body);
-        let mut fit = Vec::new();
         headers = cloud.fit(&mut edits, headers, &mut losses);
-        edits.apply_into(&mut fit);
-        body = fit;
+        body = edits.applied().into_owned();
     }
     let copied = body.len();
     Ok(Outbound {

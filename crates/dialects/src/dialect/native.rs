@@ -7,20 +7,20 @@ use crate::front::{Native, PassedAnswer};
 use crate::neutral::StreamFault;
 use crate::neutral::answer::{AnswerFacts, Kept, Unfinished};
 use crate::neutral::usage::Usage;
-use crate::upstream::Protocol;
+use crate::upstream::Translation;
 use crate::wire::Event;
 use crate::wire::json::{self, repaired_line};
 
 /// A stream whose events pass, and are read for their usage and their end.
 #[derive(Debug)]
 pub(super) struct NativeStream {
-    decoder: Decoder,
-    passing: Passing,
+    pub(super) decoder: Decoder,
+    pub(super) passing: Passing,
 }
 
 /// The state of the events that pass.
 #[derive(Debug)]
-struct Passing {
+pub(super) struct Passing {
     translated: Translated,
     native: &'static Native,
     /// Returns the event of the format that is inside an event, if one is.
@@ -34,6 +34,22 @@ struct Passing {
 }
 
 impl Passing {
+    pub(super) fn new(
+        translated: Translated,
+        native: &'static Native,
+        translation: &Translation,
+        answer: PassedAnswer,
+    ) -> Self {
+        Self {
+            translated,
+            native,
+            inner: translation.inner,
+            answer,
+            events: 0,
+            last: Vec::new(),
+        }
+    }
+
     /// Takes an event: reads it, and writes it if it can be read. Returns whether the answer has
     /// ended.
     fn event(&mut self, event: &Event<'_>, out: &mut Vec<u8>) -> Result<bool, StreamFault> {
@@ -50,12 +66,10 @@ impl Passing {
         // An event that needed a repair is sent in its repaired form.
         let clean = repaired_line(event.data);
         let event = Event {
-            name: event.name,
             data: clean.as_deref().unwrap_or(event.data),
+            ..event
         };
-        if !self.last.is_empty() {
-            out.append(&mut self.last);
-        }
+        out.append(&mut self.last);
         let out = if self.translated.draft.progress.finished() {
             &mut self.last
         } else {
@@ -74,31 +88,6 @@ impl Passing {
             self.event(event, out)
         } else {
             Err(StreamFault::Cut)
-        }
-    }
-}
-
-impl NativeStream {
-    pub(super) fn new(
-        protocol: &Protocol,
-        translated: Translated,
-        native: &'static Native,
-        answer: PassedAnswer,
-        event_limit: usize,
-    ) -> Self {
-        let passing = Passing {
-            translated,
-            native,
-            inner: protocol
-                .translation
-                .map_or(|_: &[u8]| None, |translation| translation.inner),
-            answer,
-            events: 0,
-            last: Vec::new(),
-        };
-        Self {
-            decoder: Decoder::new(protocol.framing, event_limit),
-            passing,
         }
     }
 }

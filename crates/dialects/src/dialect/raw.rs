@@ -16,14 +16,28 @@ pub(super) struct PassedBytes {
     events: Option<EventDecoder>,
     /// The beginning of an event whose end has not come yet.
     held: Vec<u8>,
-    /// The usage so far.
+    so_far: PassedSoFar,
+    /// True if an empty answer is a valid one, as the transcript of silence is.
+    may_be_empty: bool,
+}
+
+/// The facts of the part that has passed.
+#[derive(Debug)]
+struct PassedSoFar {
     usage: Usage,
     /// True if some of the answer has come.
     has_begun: bool,
     /// True if the last event promises further ones.
     goes_on: bool,
-    /// True if an empty answer is a valid one, as the transcript of silence is.
-    may_be_empty: bool,
+}
+
+impl PassedSoFar {
+    /// Reads an event. Returns whether the answer has ended.
+    fn read_event(&mut self, data: &[u8]) -> Result<bool, StreamFault> {
+        self.goes_on = other_endpoints::passing_event(data, &mut self.usage)?;
+        self.has_begun = true;
+        Ok(data.trim_ascii() == b"[DONE]")
+    }
 }
 
 impl PassedBytes {
@@ -34,9 +48,11 @@ impl PassedBytes {
         PassedBytes {
             events: is_events.then(|| EventDecoder::new(event_limit)),
             held: Vec::new(),
-            usage,
-            has_begun: false,
-            goes_on: false,
+            so_far: PassedSoFar {
+                usage,
+                has_begun: false,
+                goes_on: false,
+            },
             may_be_empty: kind.starts_with(b"text/") && !is_events,
         }
     }
@@ -45,12 +61,11 @@ impl PassedBytes {
 impl Conversion for PassedBytes {
     fn feed(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<bool, StreamFault> {
         let Some(events) = &mut self.events else {
-            self.has_begun |= !bytes.is_empty();
+            self.so_far.has_begun |= !bytes.is_empty();
             out.extend_from_slice(bytes);
             return Ok(false);
         };
-        let mut state = (&mut self.usage, &mut self.has_begun, &mut self.goes_on);
-        let has_ended = events.feed(bytes, |_, data| read_event(data, &mut state))?;
+        let has_ended = events.feed(bytes, |_, data| self.so_far.read_event(data))?;
         // The held bytes have no end of an event, but may have its first bytes.
         let known = self.held.len().saturating_sub(3);
         self.held.extend_from_slice(bytes);
@@ -66,22 +81,21 @@ impl Conversion for PassedBytes {
 
     fn finish(&mut self, out: &mut Vec<u8>, _trail: Option<&str>) -> Result<Usage, StreamFault> {
         if let Some(events) = &mut self.events {
-            let mut state = (&mut self.usage, &mut self.has_begun, &mut self.goes_on);
             events.finish(
                 |_, data| match data.starts_with(b"{") && !json::is_whole(data) {
                     true => Err(StreamFault::Cut),
-                    false => read_event(data, &mut state),
+                    false => self.so_far.read_event(data),
                 },
             )?;
         }
-        if self.goes_on {
+        if self.so_far.goes_on {
             return Err(StreamFault::Cut);
         }
-        if !self.has_begun && !self.may_be_empty {
+        if !self.so_far.has_begun && !self.may_be_empty {
             return Err(StreamFault::Broken("an empty answer"));
         }
         out.append(&mut self.held);
-        Ok(self.usage)
+        Ok(self.so_far.usage)
     }
 
     fn buffered(&self) -> usize {
@@ -95,26 +109,16 @@ impl Conversion for PassedBytes {
 
 impl AnswerFacts for PassedBytes {
     fn opened(&self) -> bool {
-        self.has_begun
+        self.so_far.has_begun
     }
 
     fn usage_so_far(&self) -> Usage {
-        if self.has_begun {
-            self.usage
+        if self.so_far.has_begun {
+            self.so_far.usage
         } else {
             Usage::default()
         }
     }
-}
-
-/// Reads an event. Returns whether the answer has ended.
-fn read_event(
-    data: &[u8],
-    state: &mut (&mut Usage, &mut bool, &mut bool),
-) -> Result<bool, StreamFault> {
-    *state.2 = other_endpoints::passing_event(data, state.0)?;
-    *state.1 = true;
-    Ok(data.trim_ascii() == b"[DONE]")
 }
 
 /// Returns the place after the last whole event: a line end, and an empty line.

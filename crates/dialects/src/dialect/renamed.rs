@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use super::{Dialect, OtherModel, Translate};
+use super::{Dialect, OtherModel, Translate, Way};
 use crate::front::{Envelope, PathRequest};
 use crate::neutral::Refused;
 use crate::wire::splice::Edits;
@@ -10,7 +10,7 @@ use crate::wire::splice::Edits;
 impl Dialect {
     /// Refuses a request for models that its caller may not use. Returns the request with the
     /// account's names, if the account has other names.
-    pub(super) fn renamed(
+    pub(super) fn rename_models(
         &self,
         job: &Translate<'_>,
     ) -> Result<Option<(Bytes, Envelope)>, Refused> {
@@ -18,9 +18,11 @@ impl Dialect {
         if job.envelope.front.is_form() {
             return Ok(None);
         }
-        let Some(body) = self.rename(job)?.map(Bytes::from) else {
+        let mut edits = Edits::new(job.body);
+        if !self.edit_names(job, &mut edits)? {
             return Ok(None);
-        };
+        }
+        let body = Bytes::from(edits.applied().into_owned());
         let Envelope {
             front,
             model,
@@ -43,18 +45,6 @@ impl Dialect {
         (envelope.model, envelope.stream, envelope.headers) =
             (model.clone(), *stream, headers.clone());
         Ok(Some((body, envelope)))
-    }
-
-    /// Refuses a request for models that its caller may not use. Returns the body with the
-    /// account's names for the models, if the account has other names.
-    fn rename(&self, job: &Translate<'_>) -> Result<Option<Vec<u8>>, Refused> {
-        let mut edits = Edits::new(job.body);
-        if !self.edit_names(job, &mut edits)? {
-            return Ok(None);
-        }
-        let mut out = Vec::new();
-        edits.apply_into(&mut out);
-        Ok(Some(out))
     }
 
     /// Refuses a request for models that its caller may not use, or that cannot be asked here.
@@ -98,7 +88,7 @@ impl Dialect {
     /// Returns whether the request goes to the server in the format in which it came.
     fn passes_request(&self, job: &Translate<'_>) -> bool {
         let front = job.envelope.front;
-        let way = self.choose_protocol(front, job.model, job.hide_reasoning);
-        way.native.is_some() || (front.passes() && way.protocol.passes())
+        let (_, way) = self.choose_way(front, job.model, job.hide_reasoning);
+        matches!(way, Way::Standard | Way::Native(..))
     }
 }

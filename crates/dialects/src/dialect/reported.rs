@@ -1,6 +1,6 @@
 //! The usage of a whole answer that reaches no caller: the upstream may charge for it.
 
-use super::{ChosenProtocol, Dialect, Recipient};
+use super::{Dialect, Recipient};
 use crate::neutral::Event;
 use crate::neutral::answer::Tally;
 use crate::neutral::usage::Usage;
@@ -20,8 +20,7 @@ impl Dialect {
     }
 
     fn usage_in(&self, model: &str, to: &Recipient<'_>, body: &[u8]) -> Option<Usage> {
-        let ChosenProtocol { protocol, .. } =
-            self.choose_protocol(to.front, model, to.options.hide_reasoning);
+        let (protocol, _) = self.choose_way(to.front, model, to.options.hide_reasoning);
         let Some(translation) = &protocol.translation else {
             return openai::reported_usage(to.header, self.settings.quirks, body);
         };

@@ -487,7 +487,7 @@ fn a_filter_is_the_callers_matter_whatever_the_status() {
                 },
                 body.as_bytes(),
             );
-            dialect.meant(500, &error)
+            dialect.true_status(500, &error)
         };
         assert_eq!(
             meant(r#"{"error":{"message":"no","code":"content_filter"}}"#),
@@ -507,7 +507,10 @@ fn a_filter_is_the_callers_matter_whatever_the_status() {
         code: Some("invalid_value".into()),
         ..UpstreamError::default()
     };
-    assert_eq!(Dialect::from(&openai::PROTOCOL).meant(500, &error), 500);
+    assert_eq!(
+        Dialect::from(&openai::PROTOCOL).true_status(500, &error),
+        500
+    );
 }
 
 #[test]

@@ -7,7 +7,7 @@ use super::decoder::Decoder;
 use crate::front::Front;
 use crate::neutral::answer::{AnswerFacts, Draft, Kept, Unfinished};
 use crate::neutral::usage::Usage;
-use crate::neutral::{AnswerFault, Reader, StreamFault};
+use crate::neutral::{AnswerFault, AnswerHeader, Reader, StreamFault};
 use crate::wire::json::{self, repaired_text};
 
 /// The translation of a dialect's events into the caller's.
@@ -23,9 +23,11 @@ impl Translated {
     pub(super) fn new(
         front: &'static Front,
         upstream_front: Option<&'static Front>,
-        reader: Box<dyn Reader>,
+        mut reader: Box<dyn Reader>,
         draft: Draft,
+        header: &AnswerHeader,
     ) -> Self {
+        reader.expect_choices(header.choices);
         Self {
             front,
             upstream_front,

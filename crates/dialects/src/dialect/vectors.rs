@@ -13,9 +13,7 @@ use crate::neutral::purpose::Purpose;
 use crate::neutral::usage::Usage;
 use crate::neutral::vector::{VectorText, in_form};
 use crate::neutral::vectors::{Inputs, Vectors};
-use crate::neutral::{
-    Answer, AnswerFault, AnswerHeader, EndReasons, Flaws, Refused, Request, Undo, Written,
-};
+use crate::neutral::{Answer, AnswerFault, AnswerHeader, Refused, Request, Undo, Written};
 use crate::upstream::VectorForm;
 use crate::upstream::openai::hidden_error;
 use crate::wire::json::{self, Cursor, Span};
@@ -26,7 +24,6 @@ impl Dialect {
         let form = self
             .protocol
             .translation
-            .as_ref()
             .and_then(|translation| translation.vectors);
         form.map_or(usize::MAX, |form| (form.max_inputs)(model))
     }
@@ -69,7 +66,7 @@ impl Dialect {
         };
         let Written {
             body, losses, undo, ..
-        } = FieldNames::new(front.field_name).written(&Request::default(), written)?;
+        } = FieldNames::new(front.field_name).in_callers_words(&Request::default(), written)?;
         let undo = Undo {
             vectors: envelope.places.inputs.clone(),
             ..undo
@@ -114,7 +111,11 @@ impl Dialect {
             (None, Some(door)) => (door.write)(&vectors, header, &tally),
             (None, None) => return Err(AnswerFault::Nonsense("nobody asked for vectors")),
         };
-        Ok(make_answer(body, tally.usage()))
+        Ok(Answer {
+            body,
+            usage: tally.usage(),
+            ..Answer::default()
+        })
     }
 }
 
@@ -139,18 +140,6 @@ fn convert_vectors<'t>(
     })
     .collect::<Result<_, _>>()
     .map_err(AnswerFault::Nonsense)
-}
-
-fn make_answer(body: Vec<u8>, usage: Usage) -> Answer {
-    let (flaws, reasons) = (Flaws::default(), EndReasons::default());
-    Answer {
-        body,
-        usage,
-        declined: false,
-        flaws,
-        reasons,
-        labels: None,
-    }
 }
 
 /// The most bytes of a request that is cut, without its texts. Each slice repeats these bytes.
@@ -290,7 +279,11 @@ pub fn join_answers(
         .map(|answer| answer.usage)
         .fold(Usage::default(), Usage::and);
     tally.count_from_usage(&sum);
-    Ok(make_answer((door.write)(&vectors, header, &tally), sum))
+    Ok(Answer {
+        body: (door.write)(&vectors, header, &tally),
+        usage: sum,
+        ..Answer::default()
+    })
 }
 
 #[cfg(test)]

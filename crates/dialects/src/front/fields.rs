@@ -282,7 +282,7 @@ pub(crate) mod tests {
         write: Write,
     ) -> Result<Worded, Refused> {
         let (request, names) = read_request(body)?;
-        names.written(&request, write(&request, target))
+        names.in_callers_words(&request, write(&request, target))
     }
 
     /// Returns the lost fields in the words of a caller with the usual spelling.

@@ -46,7 +46,7 @@ impl FieldNames {
     }
 
     /// Writes a dialect's losses, or its refusal, in the caller's words.
-    pub(crate) fn written(
+    pub(crate) fn in_callers_words(
         &self,
         request: &Request<'_>,
         written: Result<Written, FieldRefused>,

@@ -150,7 +150,7 @@ pub struct AnswerOptions {
 }
 
 /// A whole answer in the callers' format.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Answer {
     /// The body to send.
     pub body: Vec<u8>,

@@ -93,7 +93,7 @@ pub trait Reader: Send {
 
     /// Takes the number of answers that were asked for, before anything else. Without it the number
     /// is unknown.
-    fn asked(&mut self, _choices: u64) {}
+    fn expect_choices(&mut self, _choices: u64) {}
 
     /// Takes the end of the upstream's stream, and emits the events that only the end makes
     /// certain.

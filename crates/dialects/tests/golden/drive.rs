@@ -161,7 +161,7 @@ impl Dialect {
     pub fn error(self, front: &Front, head: &ErrorHead<'_>, body: &[u8]) -> (UpstreamError, u16) {
         let spoken = self.spoken(false);
         let error = spoken.error(front, head, body);
-        let meant = spoken.meant(head.status, &error);
+        let meant = spoken.true_status(head.status, &error);
         (error, meant)
     }
 

@@ -290,7 +290,7 @@ fn streamed(new: impl Fn() -> Stream, given: &str, says_its_end: bool) -> String
 /// fault.
 fn error(front: &Front, dialect: &Dialect, head: &ErrorHead<'_>, body: &str) -> String {
     let error = dialect.error(front, head, body.as_bytes());
-    let status = dialect.meant(head.status, &error);
+    let status = dialect.true_status(head.status, &error);
     let told = CallerError {
         status,
         kind: "invalid_request_error",

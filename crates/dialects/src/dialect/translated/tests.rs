@@ -11,9 +11,9 @@ use crate::front::chat::write::ChunksWriter;
 use crate::front::chat::write::tests::{
     Told, any_options, conforms, header, options, plausible, told,
 };
+use crate::neutral::Emit;
 use crate::neutral::answer::AnswerOptions;
 use crate::neutral::usage::Source;
-use crate::neutral::{AnswerHeader, Emit};
 use crate::neutral::{Event, Finish, Tokens, UpstreamError};
 use crate::upstream::Framing;
 use crate::wire::frames;
@@ -195,7 +195,7 @@ fn stream_of(
     let draft = Draft::new(header, options, Box::new(ChunksWriter::new(header)));
     Stream::new(TranslatedStream {
         decoder: Decoder::new(framing, limit),
-        translated: Translated::new(&CHAT, None, reader, draft),
+        translated: Translated::new(&CHAT, None, reader, draft, header),
     })
 }
 

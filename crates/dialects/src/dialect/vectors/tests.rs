@@ -369,10 +369,11 @@ fn told(front: &Front, numbers: &[usize]) -> Answer {
     };
     let mut tally = Tally::new(&header());
     tally.count_from_usage(&usage);
-    make_answer(
-        (front.vectors.as_ref().unwrap().write)(&vectors, &header(), &tally),
+    Answer {
+        body: (front.vectors.as_ref().unwrap().write)(&vectors, &header(), &tally),
         usage,
-    )
+        ..Answer::default()
+    }
 }
 
 proptest! {

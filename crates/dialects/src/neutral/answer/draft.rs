@@ -51,14 +51,10 @@ impl Draft {
 
     /// Returns the known facts of the answer, if it cannot go on.
     pub(crate) fn so_far(&self) -> Unfinished {
-        let (id, echo) = (
-            self.writer.shown_id().map(str::to_owned),
-            self.writer.echoed().cloned(),
-        );
         Unfinished {
-            id,
+            id: self.writer.shown_id().map(str::to_owned),
             events: self.writer.events(),
-            echo,
+            echo: self.writer.echoed().cloned(),
         }
     }
 

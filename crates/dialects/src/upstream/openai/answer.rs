@@ -134,8 +134,7 @@ impl Chunks {
             &self.shape.usage,
             object,
         );
-        let mut body = Vec::new();
-        edits.apply_into(&mut body);
+        let body = edits.applied().into_owned();
         Ok(self.answer_with(body, usage))
     }
 }

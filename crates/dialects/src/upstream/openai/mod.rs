@@ -8,6 +8,42 @@
 //! numbered choices with role and finish reason, and a usage whose total is true, whatever the
 //! upstream left out. Half an answer never becomes a whole one: an answer without its end is a
 //! fault.
+//!
+//! | Module | What it does |
+//! |---|---|
+//! | | *Requests* |
+//! | `request` | turns the caller's request into the account's |
+//! | `rewrite` | changes a request as a server's quirks require |
+//! | `call_ids` | makes ids of calls for Mistral's server |
+//! | `compose` | writes a request of another format as a chat completion |
+//! | `breakpoints` | writes texts, and where a prompt cache may end |
+//! | `nesting` | writes what chat completions and Responses share: tools, formats |
+//! | | *Whole answers* |
+//! | `plain` | reads an answer that is standard already, in one scan |
+//! | `answer` | corrects all other answers |
+//! | | *Streams* |
+//! | `chunks` | corrects the chunks of a stream |
+//! | `pattern` | corrects a chunk that repeats the one before but for its text |
+//! | `event` | writes a chunk as an event |
+//! | `stray` | finds errors in lines that belong to no event |
+//! | | *Parts of answers and chunks* |
+//! | `shape` | finds the places of the members, in one scan |
+//! | `head` | corrects the fields that all chunks share |
+//! | `choice` | corrects a choice, by its state |
+//! | `calls` | corrects the fragments of calls |
+//! | `content` | makes content a string |
+//! | `parts` | reads content that is a list |
+//! | `reasoning` | shows thinking under one name, or removes it |
+//! | `names` | has the names that servers give to thinking |
+//! | `finish` | maps finish reasons to OpenAI's five |
+//! | `meter` | corrects the usage |
+//! | | *Answers for callers of another format* |
+//! | `standard` | reads corrected answers and chunks as events |
+//! | | *All else* |
+//! | `error` | reads errors in every form |
+//! | `responses` | the protocol of OpenAI's Responses |
+//! | `embed` | the protocol of vectors |
+//! | `other_endpoints` | the protocols of endpoints without a conversation |
 
 mod answer;
 mod breakpoints;

@@ -345,7 +345,7 @@ impl Continuation {
 }
 
 impl Reader for Continuation {
-    fn asked(&mut self, choices: u64) {
+    fn expect_choices(&mut self, choices: u64) {
         self.asked = usize::try_from(choices).unwrap_or(usize::MAX);
     }
 

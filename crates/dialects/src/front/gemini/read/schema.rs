@@ -42,9 +42,8 @@ pub(super) fn standard_schema(schema: Raw<'_>, written: SchemaForm) -> Standard<
     if form.schema(&mut Cursor::new(text.as_bytes())).is_err() || !form.has_changed {
         return as_it_is;
     }
-    let mut written = Vec::new();
-    form.edits.apply_into(&mut written);
     let forbids_null = form.forbids_null;
+    let written = form.edits.applied().into_owned();
     String::from_utf8(written).map_or(as_it_is, |text| Standard {
         text: Cow::Owned(text),
         forbids_null,
