@@ -5,7 +5,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help run release package test test-all test-packages test-release test-real soak fuzz bench bench-instructions check house licences doc book pictures cmake valgrind
+.PHONY: help run release package test test-all test-packages test-release test-real soak fuzz bench bench-instructions check workflows house licences doc book pictures cmake valgrind
 
 # An absolute path, since scripts run in other folders.
 override CARGO_TARGET_DIR := $(abspath $(or $(CARGO_TARGET_DIR),target))
@@ -31,7 +31,7 @@ help:
 	@echo 'make release    build the program to deploy: target/release/portcullis'
 	@echo 'make package    build the program for glibc 2.28 and newer, and all packages of it: target/package'
 	@echo 'make test-packages  build, install and run each package (as root)'
-	@echo 'make check      check formatting and lints'
+	@echo 'make check      check formatting and lints, also of the workflows'
 	@echo 'make house      print how functions are named, what reads from the middle, and the bytes of code'
 	@echo 'make licences   check the licences and sources of all crates'
 	@echo 'make doc        build the documentation of the libraries'
@@ -122,9 +122,13 @@ bench-instructions: cmake valgrind
 	CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 \
 	cargo bench --locked --bench instructions -- $(if $(ACCEPT),--accept,--gate)
 
-check: cmake
+check: cmake workflows
 	cargo fmt --all --check
 	cargo clippy --locked --workspace $(FEATURES) --all-targets -- -D warnings
+
+# Its linter is installed under target/.
+workflows:
+	tests/workflows/lint.sh
 
 house:
 	tests/house.py

@@ -40,7 +40,7 @@ fn each_steps_minutes_are_printed_also_after_failures() {
         (steps.first(), steps.get(1), steps.last()),
         (Some(&"step"), Some(&"formatting"), Some(&"total"))
     );
-    assert_eq!(steps.len(), 14, "{table}");
+    assert_eq!(steps.len(), 15, "{table}");
 
     let (passed, said) = checks("nothing", 0);
     assert!(

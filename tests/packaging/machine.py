@@ -7,6 +7,7 @@ import atexit
 import contextlib
 import functools
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -38,6 +39,12 @@ def package():
     """Returns the Debian package."""
     (deb,) = carried("deb")
     return deb
+
+
+def highest(program):
+    """Returns the newest version of glibc whose symbols a program needs, as binutils sees it."""
+    found = re.findall(r"GLIBC_(\d+)\.(\d+)", run("objdump", "--dynamic-syms", program))
+    return max((int(major), int(minor)) for major, minor in found)
 
 
 # The environment of whoever installs packages.

@@ -39,6 +39,12 @@ fi
 # What builds the program that packages carry: a test makes a release, without a network.
 ../../packaging/portable.sh tools
 
+# Every crate can be packed for a registry. What is packed is not built, which would take as long as everything else here.
+crates=$(mktemp -d)
+trap 'rm -rf "$crates"' EXIT
+cargo package --quiet --locked --workspace --no-verify --allow-dirty --target-dir "$crates"
+[ "$(ls "$crates/package/" | grep -c '\.crate$')" = 4 ] || { echo 'cargo package does not make four crates' >&2; exit 1; }
+
 # A build downloads no crates of tests. Whoever lists all crates needs them, and has no network below.
 cargo fetch --quiet --locked --target "$(rustc -vV | sed -n 's/^host: //p')"
 

@@ -6,12 +6,13 @@ import platform
 import re
 import shutil
 import subprocess
+import sys
 import tarfile
 import tempfile
 import unittest
 from pathlib import Path
 
-from machine import run
+from machine import highest, run
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 FILES = ["LICENCES.txt", "SHA256SUMS", "portcullis-VERSION-ARCH.oci.tar", "portcullis-chart-VERSION.tgz", "portcullis.service", "portcullis_VERSION_ARCH.deb", "sbom.cdx.json"]
@@ -57,8 +58,34 @@ class ReleaseTest(unittest.TestCase):
         version, arch = (subprocess.run(["python3", "-c", f"import parts; print(parts.{name}())"], cwd=self.clone / "packaging", check=True, text=True, capture_output=True).stdout.strip() for name in ("version", "machine"))
         names = sorted(path.name.replace(version, "VERSION").replace(arch, "ARCH") for path in out.iterdir())
         self.assertEqual(names, sorted(FILES))
+        # All carry the same program: it needs no newer glibc, no libgcc, and knows its commit.
+        programs = self.programs(out)
+        self.assertEqual({program.read_bytes() for program in programs.values()}, {programs["tarball"].read_bytes()})
+        program = programs["tarball"]
+        self.assertLessEqual(highest(program), (2, 28))
+        self.assertNotIn("libgcc", run("objdump", "--private-headers", program))
+        build = json.loads(run(program, "version", "--json"))
+        self.assertEqual((build["commit"], build["features"]), (run("git", "-C", self.clone, "rev-parse", "HEAD").strip(), []))
+        inside = {part["name"] for part in json.loads((out / "sbom.cdx.json").read_text())["components"]}
+        self.assertLessEqual({"libunwind", "zig-compiler-rt"}, inside)
+        self.assertNotIn("libgcc-s1", inside)
         again = release(self.clone, out)
         self.assertNotEqual(again.returncode, 0, "a folder with files is refused")
+
+    def programs(self, out):
+        """Returns the programs out of the packages: kind to file."""
+        found = {kind: self.folder / kind for kind in ("tarball", "deb", "wheel", "npm")}
+        for kind, pattern, command in (
+            ("tarball", "*-linux-*.tar.gz", ["tar", "-xzf"]),
+            ("deb", "*.deb", ["dpkg-deb", "--extract"]),
+            ("wheel", "*manylinux*.whl", [sys.executable, "-m", "zipfile", "-e"]),
+            ("npm", "portcullis-gateway-linux-*.tgz", ["tar", "-xzf"]),
+        ):
+            (file,) = out.glob(pattern)
+            found[kind].mkdir()
+            run(*command, file, *(["-C"] if command[0] == "tar" else []), found[kind])
+        programs = {kind: [file for file in folder.rglob("portcullis") if file.is_file() and file.read_bytes()[:4] == b"\x7fELF"] for kind, folder in found.items()}
+        return {kind: files[0] for kind, files in programs.items()}
 
     def test_the_same_commit_and_program_make_the_same_bytes(self):
         first, second = self.folder / "first", self.folder / "elsewhere/second"

@@ -1,8 +1,8 @@
 """The Python wheels: pip takes the right one, its command becomes the program, and nothing stays but data."""
 
+import base64
 import csv
 import hashlib
-import base64
 import os
 import platform
 import re
@@ -18,18 +18,12 @@ from packaging.metadata import Metadata
 import launched
 import pages
 from image import loopback_up
-from machine import carried, run
+from machine import carried, highest, run
 
 # A system without a wheel of its own takes the one without a program.
 OTHERS = ["musllinux_1_2_x86_64", "macosx_11_0_arm64", "win_amd64", "manylinux_2_17_x86_64"]
 # Nothing is fetched, and nothing of this machine's user is read.
 ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.startswith(("PIP_", "PYTHON"))} | {"PIP_CONFIG_FILE": os.devnull, "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
-
-
-def highest(program):
-    """Returns the newest version of glibc whose symbols a program needs, as binutils sees it."""
-    found = re.findall(r"GLIBC_(\d+)\.(\d+)", run("objdump", "--dynamic-syms", program))
-    return max((int(major), int(minor)) for major, minor in found)
 
 
 class WheelTest(unittest.TestCase):
