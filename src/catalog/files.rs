@@ -123,7 +123,7 @@ fn nanoseconds(seconds: i64, nanoseconds: i64) -> i128 {
 /// Returns the error of a file of the configuration that cannot be read.
 pub(crate) fn no_file(path: &Path, why: &io::Error) -> Problem {
     let message = if why.kind() == io::ErrorKind::NotFound {
-        "does not exist: create it, or name the configuration folder with --conf".to_owned()
+        "does not exist: `portcullis init` makes a configuration folder, and --conf names another one".to_owned()
     } else if why.kind() == io::ErrorKind::FileTooLarge {
         format!(
             "is too large: it may have at most {} MiB",

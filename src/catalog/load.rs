@@ -193,8 +193,8 @@ fn is_folder_name(part: &str) -> bool {
 /// Refuses a folder that is not there, so that no single file is reported as missing in it.
 pub(super) fn check_folder(conf: &Path) -> Result<(), Problems> {
     if fs::metadata(conf).is_err_and(|why| why.kind() == io::ErrorKind::NotFound) {
-        let message =
-            "this folder does not exist: use `--conf DIR` to name the folder with catalog.yaml";
+        let message = "this folder does not exist: use `--conf DIR` to name the folder with catalog.yaml, or \
+                       make one with `portcullis init`";
         return Err(Problems::one(Problem::of_file(
             display_folder(conf),
             message,

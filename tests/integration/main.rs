@@ -58,6 +58,7 @@ mod house;
 mod http2_upstreams;
 mod import;
 mod import_real;
+mod init;
 mod input;
 mod items;
 mod keys;

@@ -5,7 +5,7 @@
 //! with the gateway's own code, so that what is seen is what the gateway would see. Nothing here
 //! changes a file, and no check waits for ever.
 
-mod accounts;
+pub(super) mod accounts;
 mod ask;
 mod clock;
 mod configuration;
@@ -14,7 +14,7 @@ mod ledger;
 mod listeners;
 mod logs;
 mod process;
-mod report;
+pub(super) mod report;
 mod store;
 mod words;
 
@@ -24,6 +24,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
+use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::{ConfArgs, print_error};
@@ -65,14 +66,10 @@ pub struct DoctorArgs {
 /// Runs the checks. Exits with 0 if all is well, with 1 if there are warnings, and with 2 if a
 /// check failed or could not be made.
 pub(super) fn run(args: &DoctorArgs) -> ExitCode {
-    let runtime = match tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()
-    {
+    let runtime = match checks_runtime() {
         Ok(runtime) => runtime,
         Err(why) => {
-            print_error(&format!("the checks cannot run: {why}"));
+            print_error(&why);
             return ExitCode::from(2);
         }
     };
@@ -84,6 +81,15 @@ pub(super) fn run(args: &DoctorArgs) -> ExitCode {
     // A look-up of a name that hangs is left behind.
     runtime.shutdown_background();
     report.finish()
+}
+
+/// Makes the runtime of the checks.
+pub(super) fn checks_runtime() -> Result<Runtime, String> {
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .map_err(|why| format!("the checks cannot run: {why}"))
 }
 
 async fn run_checks(args: &DoctorArgs, report: &mut Findings) {

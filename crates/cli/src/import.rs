@@ -1,9 +1,7 @@
 //! `portcullis import` makes a configuration folder of the files of another gateway.
 
 use std::ffi::OsStr;
-use std::fs::{self, DirBuilder, OpenOptions};
-use std::io::{self, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -11,6 +9,7 @@ use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
 use clap::{Arg, Args, Command};
 use serde_json::{Value, json};
 
+use super::new_files::{NewFile, write_files};
 use super::{print_error, write_stdout};
 use portcullis::base::calendar;
 use portcullis::catalog::files::read_regular_file;
@@ -138,14 +137,20 @@ fn import_files(args: &ImportArgs) -> Result<bool, String> {
         .import(&inputs)
         .map_err(|problem| problem.to_string())?;
     if !args.dry_run {
-        write_all(&args.out, &imported.files)?;
+        let files = imported.files.iter().map(|(name, text)| NewFile {
+            path: args.out.join(name),
+            text: text.clone(),
+            mode: 0o600,
+        });
+        let written = write_files(&files.collect::<Vec<_>>());
+        let written = written.map_err(|why| format!("--out: {why}"))?;
         if let Some(path) = &args.spend
             && let Err(why) = carry::create_ledger(
                 path,
                 &imported.spent.iter().map(ledger_row).collect::<Vec<_>>(),
             )
         {
-            remove_all(&args.out, &imported.files);
+            written.remove();
             return Err(format!("--spend: {why}"));
         }
     }
@@ -231,45 +236,6 @@ fn include_file(folder: &Path, name: &str, from: &str) -> Result<Given, String> 
         name: shown.display().to_string(),
         text,
     })
-}
-
-/// Writes the new files into a new folder, for its owner only. After an error nothing stays.
-fn write_all(out: &Path, files: &[(String, String)]) -> Result<(), String> {
-    let make = |path: &Path| DirBuilder::new().mode(0o700).create(path);
-    make(out).map_err(|why| {
-        if why.kind() == io::ErrorKind::AlreadyExists {
-            "--out: this folder exists already, and nothing is overwritten: name a new one"
-                .to_owned()
-        } else {
-            format!("--out: the folder cannot be made: {why}")
-        }
-    })?;
-    let written = files.iter().try_for_each(|(name, text)| {
-        let path = out.join(name);
-        if let Some(folder) = path.parent().filter(|folder| !folder.exists()) {
-            make(folder)?;
-        }
-        let mut file = OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(&path)?;
-        file.write_all(text.as_bytes())?;
-        file.sync_all()
-    });
-    written.map_err(|why| {
-        remove_all(out, files);
-        format!("--out: the files cannot be written: {why}")
-    })
-}
-
-/// Removes what this command made, and nothing else: its folder was new.
-fn remove_all(out: &Path, files: &[(String, String)]) {
-    files
-        .iter()
-        .for_each(|(name, _)| drop(fs::remove_file(out.join(name))));
-    drop(fs::remove_dir(out.join("catalog.d")));
-    drop(fs::remove_dir(out));
 }
 
 fn in_text(imported: &Imported, args: &ImportArgs) -> String {

@@ -22,7 +22,7 @@ mod list;
 mod new;
 mod rotate;
 pub(super) mod running;
-mod secret;
+pub(super) mod secret;
 mod show;
 mod state;
 

@@ -7,8 +7,10 @@
 //! | `explain` | what would become of a request |
 //! | `http` | requests to a running gateway |
 //! | `import` | a configuration folder made of the files of another gateway |
+//! | `init` | a first configuration folder, with a first key |
 //! | `key` | the keys in the files of the catalog |
 //! | `manual` | manual pages, and scripts for shells |
+//! | `new_files` | files that are written whole or not at all |
 //! | `presets` | well-known servers |
 //! | `prices` | what models cost |
 //! | `ready` | whether a gateway is ready |
@@ -34,8 +36,10 @@ mod doctor;
 mod explain;
 mod http;
 mod import;
+mod init;
 mod key;
 mod manual;
+mod new_files;
 mod presets;
 mod prices;
 mod ready;
@@ -45,6 +49,7 @@ mod usage;
 mod version;
 
 pub use doctor::DoctorArgs;
+pub use init::InitArgs;
 pub use manual::{CompletionArgs, KnownShell, ManArgs};
 pub use version::VersionArgs;
 
@@ -60,6 +65,12 @@ pub struct Cli {
 /// The subcommands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
+    /// Make a first configuration: find providers and servers, ask, and write a folder and a key.
+    ///
+    /// It overwrites nothing, and writes all files after the last question or none. Keys of
+    /// providers are written by the names of their variables. Nothing leaves this machine without a
+    /// yes or --online.
+    Init(InitArgs),
     /// Serve callers.
     Serve(ServeArgs),
     /// Check the configuration: read it as `serve` does, and print its errors.
@@ -438,6 +449,7 @@ pub fn run() -> ExitCode {
         }
     };
     let done = match cli.command {
+        Command::Init(args) => init::run(&args),
         Command::Serve(args) => serve::run(args),
         Command::Check(args) => check::run(&args),
         Command::Doctor(args) => Ok(doctor::run(&args)),

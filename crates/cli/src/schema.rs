@@ -15,7 +15,7 @@ pub(super) fn run(args: &SchemaArgs) -> ExitCode {
     print_result(&schema_text(args.file))
 }
 
-fn schema_text(which: SchemaOf) -> String {
+pub(super) fn schema_text(which: SchemaOf) -> String {
     match which {
         SchemaOf::Server => render_schema::<config::raw::Server>("portcullis server.yaml"),
         SchemaOf::Catalog => render_schema::<catalog::raw::Catalog>("portcullis catalog.yaml"),

@@ -86,7 +86,7 @@ fn f15_files_that_are_missing() {
         Ok((1, 3))
     );
     fs::remove_file(folder.0.join("catalog.yaml")).unwrap();
-    folder.check(&["CONF/catalog.yaml: does not exist: create it, or name the configuration folder with --conf"]);
+    folder.check(&["CONF/catalog.yaml: does not exist: `portcullis init` makes a configuration folder, and --conf names another one"]);
     folder
         .write("server.yaml", "workers: x\nport: 1\n")
         .write("catalog.yaml", "accounts: {}\nmodels: {m: {}}\n");

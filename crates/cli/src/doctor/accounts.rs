@@ -16,12 +16,15 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
+pub(crate) use credential::CREDENTIAL;
+
 use super::clock::Clocks;
 use super::report::{CheckState, Checked, Finding, Findings, Subject};
 use super::words;
 use dialects::neutral::ModelKind;
 use portcullis::account::failure::Failure;
 use portcullis::base::calendar::unix_millis;
+use portcullis::catalog::listing::ListedNames;
 use portcullis::catalog::{Account, Signer};
 use portcullis::conf::secret_ref::STAND_IN;
 use portcullis::error::redact_secrets;
@@ -34,9 +37,9 @@ const MAX_AT_ONCE: usize = 16;
 
 /// The result of checking an account.
 #[derive(Default)]
-struct AccountResult {
-    findings: Vec<Finding>,
-    server_report: ServerReport,
+pub(crate) struct AccountResult {
+    pub(crate) findings: Vec<Finding>,
+    pub(crate) server_report: ServerReport,
     /// True if its server cannot be reached.
     is_unreached: bool,
 }
@@ -52,7 +55,9 @@ impl AccountResult {
 
 /// The answers of an account's server.
 #[derive(Default)]
-struct ServerReport {
+pub(crate) struct ServerReport {
+    /// Its models, if it has sent a list.
+    pub(crate) listed: Option<ListedNames>,
     /// The time before it was asked, and the time that it showed.
     clock: Option<(SystemTime, SystemTime)>,
     /// True if it refuses the credential.
@@ -69,6 +74,14 @@ pub(super) struct CheckedAccount {
 }
 
 impl CheckedAccount {
+    fn new(ready_account: Arc<ReadyAccount>) -> CheckedAccount {
+        CheckedAccount {
+            ready_account,
+            models: BTreeMap::new(),
+            patterns: BTreeSet::new(),
+        }
+    }
+
     fn account(&self) -> &Account {
         &self.ready_account.account
     }
@@ -150,6 +163,19 @@ pub(super) async fn check_accounts(
     outcomes.unreached
 }
 
+/// Looks at a few accounts side by side, of which the catalog has no model yet.
+pub(crate) async fn check_each(accounts: Vec<Arc<ReadyAccount>>) -> Vec<AccountResult> {
+    let upstream = Arc::new(Upstream::default());
+    let mut running = JoinSet::new();
+    for (nth, ready_account) in accounts.into_iter().enumerate() {
+        let (upstream, checked_account) = (upstream.clone(), CheckedAccount::new(ready_account));
+        running.spawn(async move { (nth, check_account(&checked_account, &upstream).await) });
+    }
+    let mut results = running.join_all().await;
+    results.sort_by_key(|(nth, _)| *nth);
+    results.into_iter().map(|(_, result)| result).collect()
+}
+
 /// Where the outcomes of all accounts go.
 struct Outcomes<'o> {
     clocks: &'o mut Clocks,
@@ -201,11 +227,7 @@ pub(super) fn all_checked(snapshot: &Snapshot) -> Vec<CheckedAccount> {
     let mut accounts: Vec<CheckedAccount> = snapshot
         .ready_accounts
         .iter()
-        .map(|ready_account| CheckedAccount {
-            ready_account: ready_account.clone(),
-            models: BTreeMap::new(),
-            patterns: BTreeSet::new(),
-        })
+        .map(|ready_account| CheckedAccount::new(ready_account.clone()))
         .collect();
     for model in snapshot.catalog.models() {
         for target in &model.targets {
@@ -225,7 +247,7 @@ pub(super) fn all_checked(snapshot: &Snapshot) -> Vec<CheckedAccount> {
 }
 
 /// Returns the kind of a model: from the catalog, or else from its name.
-pub(super) fn made_for(written: Option<ModelKind>, name: &str) -> ModelKind {
+pub(crate) fn made_for(written: Option<ModelKind>, name: &str) -> ModelKind {
     let default_kind = if name.contains("embed") {
         ModelKind::Embedding
     } else {

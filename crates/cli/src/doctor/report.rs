@@ -19,7 +19,7 @@ const MAX_CHARACTERS: usize = 600;
 
 named_enum! {
     /// The result of a check.
-    pub(super) enum CheckState: Serialize {
+    pub(crate) enum CheckState: Serialize {
         /// All is well.
         Ok = "ok",
         /// It works, and should be looked at.
@@ -115,13 +115,13 @@ impl Checked for Subject {
 
 /// A check that was made.
 #[derive(Debug, Clone, Serialize)]
-pub(super) struct Finding {
-    state: CheckState,
+pub(crate) struct Finding {
+    pub(crate) state: CheckState,
     subject: Subject,
-    check: Cow<'static, str>,
-    seen: String,
+    pub(crate) check: Cow<'static, str>,
+    pub(crate) seen: String,
     #[serde(rename = "do")]
-    remedy: Option<String>,
+    pub(crate) remedy: Option<String>,
 }
 
 impl Finding {
@@ -160,11 +160,12 @@ impl Finding {
             subject.name
         );
         let indent = 4 + 2 + SUBJECT + 2 + CHECK + 2;
-        let mut text = wrap_text(&head, indent, seen);
+        let mut text = wrap_text(&head, indent, WIDTH, seen);
         if let Some(remedy) = remedy {
             text.push_str(&wrap_text(
                 &format!("{:indent$}-> ", ""),
                 indent + 3,
+                WIDTH,
                 remedy,
             ));
         }
@@ -195,14 +196,14 @@ fn plain_line(text: &str) -> String {
     }
 }
 
-/// Writes a text behind a head, in lines that begin below each other.
-fn wrap_text(head: &str, indent: usize, text: &str) -> String {
+/// Writes a text behind a head, in lines of at most this width that begin below each other.
+pub(crate) fn wrap_text(head: &str, indent: usize, width: usize, text: &str) -> String {
     let mut lines = head.to_owned();
     let mut column = head.chars().count();
     let mut is_first = true;
     for word in text.split(' ') {
         let length = word.chars().count();
-        if !is_first && column + 1 + length > WIDTH {
+        if !is_first && column + 1 + length > width {
             lines.push_str(&format!("\n{:indent$}", ""));
             (column, is_first) = (indent, true);
         }

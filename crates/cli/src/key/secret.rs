@@ -18,9 +18,9 @@ const ID_DIGITS: usize = 11;
 const SECRET_DIGITS: usize = 43;
 
 /// A secret that was just made.
-pub(super) struct NewSecret {
+pub(crate) struct NewSecret {
     /// The secret that a caller sends.
-    pub(super) text: String,
+    pub(crate) text: String,
     /// The hash that the catalog holds.
     pub(super) hash: String,
     /// The beginning of the secret. It is written after the hash, and says which secret the hash
@@ -30,7 +30,7 @@ pub(super) struct NewSecret {
 
 impl NewSecret {
     /// Makes a secret: 256 random bits, after an id of 64.
-    pub(super) fn make() -> Result<NewSecret, String> {
+    pub(crate) fn make() -> Result<NewSecret, String> {
         // The bytes come from the operating system's generator.
         let mut random = [0; 40];
         getrandom::fill(&mut random)
@@ -46,7 +46,7 @@ impl NewSecret {
     }
 
     /// Returns the value to write into the catalog.
-    pub(super) fn value(&self) -> New {
+    pub(crate) fn value(&self) -> New {
         New::text(&self.hash).noted(&self.note)
     }
 }

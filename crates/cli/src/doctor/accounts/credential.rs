@@ -11,7 +11,7 @@ use portcullis::error::scrub_secret_words;
 use portcullis::exchange::advice;
 
 /// The check of the credential.
-pub(super) const CREDENTIAL: &str = "credential";
+pub(crate) const CREDENTIAL: &str = "credential";
 /// The check of the server's address, which only answers show to be wrong.
 const ADDRESS: &str = "address";
 

@@ -56,8 +56,8 @@ pub(super) async fn check_credential(
         answers = Some(probed).filter(|_| !facts.is_refused());
     }
     findings.push(facts.finding(checked_account));
-    if let Some(listed) = listed {
-        compare_models(checked_account, &listed, findings);
+    if let Some(listed) = &listed {
+        compare_models(checked_account, listed, findings);
     }
     if matches!(account.signer, Some(Signer::Google(..))) {
         findings.push(checked_account.skip(
@@ -69,6 +69,7 @@ pub(super) async fn check_credential(
         answers.add_findings(checked_account, findings);
     }
     ServerReport {
+        listed,
         clock: date.map(|server_time| (before, server_time)),
         is_refused: facts.is_refused(),
     }

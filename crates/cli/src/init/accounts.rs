@@ -1,0 +1,200 @@
+//! The accounts that the new catalog may have, and those of them whose keys are in the environment.
+//!
+//! The providers are those of the presets and the dialects, so that a new one of either is known
+//! here. The catalog's own code judges what the environment has.
+
+use std::env;
+use std::sync::Arc;
+
+use dialects::presets;
+use dialects::upstream::{self, BaseUrl, servers};
+use portcullis::base::host::is_this_machine;
+use portcullis::base::problem::Problems;
+use portcullis::catalog::Account;
+use portcullis::catalog::listing::ListedNames;
+use portcullis::catalog::resolve::resolve_catalog;
+use portcullis::conf::secret_ref::Reference;
+use portcullis::conf::yaml::edit::{New, write_document};
+use portcullis::explain::standalone_snapshot;
+use portcullis::live::ready_account::ReadyAccount;
+
+/// The fields besides the key whose values providers' own programs read from variables: the
+/// account, the field, the variables, and the path that the programs add.
+const OTHER_FIELDS: [(&str, &str, &[&str], &str); 5] = [
+    (
+        "openai",
+        "base_url",
+        &["OPENAI_BASE_URL", "OPENAI_API_BASE"],
+        "",
+    ),
+    ("anthropic", "base_url", &["ANTHROPIC_BASE_URL"], "/v1"),
+    ("gemini", "base_url", &["GOOGLE_GEMINI_BASE_URL"], "/v1beta"),
+    (
+        "azure",
+        "base_url",
+        &["AZURE_OPENAI_ENDPOINT", "AZURE_API_BASE"],
+        "",
+    ),
+    (
+        "bedrock",
+        "region",
+        &["AWS_REGION", "AWS_DEFAULT_REGION"],
+        "",
+    ),
+];
+
+/// An account that the new catalog may have.
+pub(super) struct FoundAccount {
+    pub(super) name: String,
+    /// Its entry in the catalog. The key stands there by the name of its variable.
+    pub(super) entry: New,
+    /// What was found, for a line of the report.
+    pub(super) seen: String,
+    /// Its models, if its server has listed them.
+    pub(super) listed: Option<ListedNames>,
+    pub(super) ready_account: Arc<ReadyAccount>,
+}
+
+impl FoundAccount {
+    /// Makes an account ready for use. The error is why the catalog would refuse the entry.
+    pub(super) fn new(
+        name: String,
+        fields: Vec<(&str, New)>,
+        seen: String,
+    ) -> Result<FoundAccount, String> {
+        let fields = fields
+            .into_iter()
+            .map(|(field, new)| (field.to_owned(), new));
+        let entry = New::Map(fields.collect());
+        let accounts = New::map([("accounts", New::map([(&*name, entry.clone())]))]);
+        let text = write_document(&accounts) + "models: {}\ncallers: {}\n";
+        let catalog = resolve_catalog(&[("catalog.yaml".to_owned(), text)], &mut look_up);
+        let catalog = catalog.map_err(|Problems(problems, _)| {
+            let messages = problems.into_iter().map(|problem| problem.message);
+            messages.collect::<Vec<_>>().join("; ")
+        })?;
+        let snapshot = standalone_snapshot(catalog, Arc::default());
+        let ready_account = snapshot.ready_accounts.first().cloned();
+        Ok(FoundAccount {
+            name,
+            entry,
+            seen,
+            listed: None,
+            ready_account: ready_account.ok_or("there is no account")?,
+        })
+    }
+
+    pub(super) fn account(&self) -> &Account {
+        &self.ready_account.account
+    }
+
+    /// Returns whether it is a server of one's own, which takes no key and sends no bill.
+    pub(super) fn is_own(&self) -> bool {
+        self.account().key.is_none()
+    }
+
+    /// Returns whether its server is on this machine, or was named by its address.
+    pub(super) fn is_nearby(&self) -> bool {
+        self.is_own() || is_this_machine(&self.account().base.host)
+    }
+
+    /// Returns whether its server has a list of models that the gateway reads.
+    pub(super) fn has_list(&self) -> bool {
+        self.account().dialect.protocol.endpoints.listing.is_some()
+    }
+
+    /// Returns its provider in the list of prices.
+    pub(super) fn provider(&self) -> Option<&'static str> {
+        servers::listed_provider(&self.account().base.host)
+    }
+}
+
+/// Finds the key that an account names.
+fn look_up(reference: Reference<'_>) -> Result<String, String> {
+    match reference {
+        Reference::Env(name) => env::var(name).map_err(|_| format!("{name} is no text")),
+        Reference::Optional(_) | Reference::File(_) | Reference::Ca(_) => Ok(String::new()),
+    }
+}
+
+/// A provider whose key may be in the environment.
+struct Provider {
+    /// The name of the account, and of its preset or its dialect.
+    name: &'static str,
+    /// `preset` or `dialect`.
+    field: &'static str,
+    /// The variables that may hold the key. The first one that does is used.
+    variables: Vec<&'static str>,
+    /// True if an account needs an address or a region, too.
+    needs_more: bool,
+}
+
+/// Lists the providers that take a key.
+fn all_providers() -> Vec<Provider> {
+    let of_presets = presets::ALL.iter().filter_map(|preset| {
+        Some(Provider {
+            name: preset.name,
+            field: "preset",
+            variables: vec![preset.key?],
+            needs_more: false,
+        })
+    });
+    let of_dialects = upstream::ALL.into_iter().filter_map(|protocol| {
+        let is_local =
+            matches!(protocol.base_url, BaseUrl::Fixed(url) if !url.starts_with("https:"));
+        let is_preset = presets::find_preset(protocol.name).is_some();
+        let variable = protocol.key_variable.filter(|_| !is_local && !is_preset)?;
+        let others = protocol.litellm.keys.iter().copied();
+        Some(Provider {
+            name: protocol.name,
+            field: "dialect",
+            variables: [variable].into_iter().chain(others).collect(),
+            needs_more: !matches!(protocol.base_url, BaseUrl::Fixed(_)),
+        })
+    });
+    of_presets.chain(of_dialects).collect()
+}
+
+/// Finds the providers whose keys are in the environment. The notes say why others are left out.
+pub(super) fn find_providers() -> (Vec<FoundAccount>, Vec<String>) {
+    let (mut found, mut notes) = (Vec::new(), Vec::new());
+    for provider in all_providers() {
+        match first_set(&provider.variables).map(|(key, _)| provider.account(key)) {
+            None => {}
+            Some(Ok(account)) => found.push(account),
+            Some(Err(why)) => notes.push(format!("{} is left out: {why}", provider.name)),
+        }
+    }
+    (found, notes)
+}
+
+impl Provider {
+    /// Makes the account with the key in this variable.
+    fn account(&self, key: &'static str) -> Result<FoundAccount, String> {
+        let mut fields = vec![(self.field, New::text(self.name))];
+        let mut seen = format!("{key} is set");
+        let other = OTHER_FIELDS.iter().find(|(name, ..)| *name == self.name);
+        if let Some((_, field, variables, path)) = other {
+            if let Some((variable, value)) = first_set(variables) {
+                let value = value.trim_end_matches('/');
+                let value = value.strip_suffix(path).unwrap_or(value);
+                fields.push((field, New::text(format!("{value}{path}"))));
+                seen = format!("{key} and {variable} are set");
+            } else if self.needs_more {
+                let variable = variables.first().copied().unwrap_or_default();
+                return Err(format!("{seen}, but {variable} is not"));
+            }
+        }
+        fields.push(("key", New::map([("env", key.into())])));
+        FoundAccount::new(self.name.to_owned(), fields, seen.clone())
+            .map_err(|why| format!("{seen}, but not to what can be used: {why}"))
+    }
+}
+
+/// Returns the first of the variables that is set, and its value.
+fn first_set(variables: &[&'static str]) -> Option<(&'static str, String)> {
+    variables.iter().find_map(|variable| {
+        let value = env::var(variable).ok()?.trim().to_owned();
+        (!value.is_empty()).then_some((*variable, value))
+    })
+}

@@ -1,0 +1,152 @@
+//! What the new files say, and what is printed at the end.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use super::accounts::FoundAccount;
+use super::models::ChosenModel;
+use super::{InitArgs, USUAL_FOLDER, USUAL_PORT};
+use crate::key::secret::NewSecret;
+use portcullis::base::table::format_columns;
+use portcullis::conf::config::DEFAULT_LEDGER;
+use portcullis::conf::yaml::edit::{New, write_document};
+
+const SERVER: &str = include_str!("templates/server.yaml");
+const CATALOG: &str = include_str!("templates/catalog.yaml");
+const DEMO_ACCOUNTS: &str = include_str!("templates/demo_accounts.yaml");
+const DEMO_MODELS: &str = include_str!("templates/demo_models.yaml");
+
+/// The first caller, and its key.
+pub(super) struct NewCaller<'a> {
+    pub(super) name: &'a str,
+    pub(super) key: &'a str,
+    pub(super) secret: &'a NewSecret,
+}
+
+/// Writes server.yaml.
+pub(super) fn server_text(port: u16, admin_port: u16) -> String {
+    SERVER
+        .replace("{port}", &port.to_string())
+        .replace("{admin_port}", &admin_port.to_string())
+        .replace("{ledger}", DEFAULT_LEDGER)
+}
+
+/// Writes catalog.yaml. Without accounts it is the demo.
+pub(super) fn catalog_text(
+    accounts: &[FoundAccount],
+    models: &[ChosenModel],
+    caller: &NewCaller<'_>,
+) -> String {
+    let (accounts, models) = if accounts.is_empty() {
+        (DEMO_ACCOUNTS.to_owned(), DEMO_MODELS.to_owned())
+    } else {
+        let lines = accounts
+            .iter()
+            .map(|account| entry_line(&account.name, &account.entry));
+        (lines.collect(), model_lines(accounts, models))
+    };
+    let key = New::map([("hash", caller.secret.value())]);
+    let keys = New::map([("keys", New::map([(caller.key, key)]))]);
+    let callers = New::map([("callers", New::map([(caller.name, keys)]))]);
+    CATALOG
+        .replace("{accounts}\n", &accounts)
+        .replace("{models}\n", &models)
+        .replace("{callers}\n", &write_document(&callers))
+}
+
+/// Writes the models. An id that several accounts have gets a target of each.
+fn model_lines(accounts: &[FoundAccount], models: &[ChosenModel]) -> String {
+    let mut by_id: BTreeMap<&str, Vec<New>> = BTreeMap::new();
+    for model in models {
+        let account = accounts.iter().find(|one| one.name == model.account);
+        let targets = by_id.entry(&model.id).or_default();
+        targets.extend(account.map(|account| target_entry(model, account)));
+    }
+    let mut text = String::new();
+    for (id, targets) in by_id {
+        text.push_str(&entry_line(
+            id,
+            &New::map([("targets", New::List(targets))]),
+        ));
+    }
+    text
+}
+
+fn target_entry(model: &ChosenModel, account: &FoundAccount) -> New {
+    let mut fields = vec![("account".to_owned(), New::text(&account.name))];
+    if model.is_pattern() {
+        fields.push(("model".to_owned(), "*".into()));
+    }
+    if account.is_own() {
+        let free = || New::Number("0".to_owned());
+        let price = New::map([("input", free()), ("output", free())]);
+        fields.push(("price".to_owned(), price));
+    }
+    New::Map(fields)
+}
+
+/// Writes an entry on a line of its own, below the name of its section.
+fn entry_line(name: &str, entry: &New) -> String {
+    let map = New::map([(name, entry.clone())]).flow();
+    let line = map
+        .strip_prefix("{ ")
+        .and_then(|map| map.strip_suffix(" }"));
+    format!("  {}\n", line.unwrap_or_default())
+}
+
+/// Says what was written, and what to do next.
+pub(super) fn next_steps(
+    args: &InitArgs,
+    conf: &Path,
+    port: u16,
+    models: &[ChosenModel],
+) -> String {
+    let key_file = args.key_file.display().to_string();
+    let rows = [
+        (
+            conf.join("server.yaml").display().to_string(),
+            "the addresses that it listens at",
+        ),
+        (
+            conf.join("catalog.yaml").display().to_string(),
+            "accounts, models and callers",
+        ),
+        (key_file.clone(), "the first key, which your programs send"),
+    ];
+    let rows = rows.map(|(path, about)| [format!("  {path}"), about.to_owned()]);
+    let folder = conf.display().to_string();
+    let serve = match &*folder {
+        USUAL_FOLDER => String::new(),
+        folder => format!(" --conf {}", shell_word(folder)),
+    };
+    let url = match port {
+        USUAL_PORT => String::new(),
+        port => format!(" http://127.0.0.1:{port}"),
+    };
+    let (model, demo) = match models.first() {
+        None => (" demo".to_owned(), DEMO_NOTE),
+        Some(model) if model.is_pattern() => (String::new(), ""),
+        Some(model) => (format!(" {}", shell_word(&model.id)), ""),
+    };
+    format!(
+        "Written:\n{}\nNow start it:\n  portcullis serve{serve}\nAnd ask it, in another terminal:\n  \
+         portcullis try{url} --key {}{model}\n{demo}",
+        format_columns(rows, 2),
+        shell_word(&key_file)
+    )
+}
+
+const DEMO_NOTE: &str = "
+To use a provider, export its key, and write its account and a model into the
+catalog: lines to copy stand there. Or run this again, with another --conf.
+";
+
+/// Writes a word so that a shell reads it as one.
+fn shell_word(word: &str) -> String {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._/:@+,".contains(&byte);
+    if word.bytes().all(is_plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', "'\\''"))
+    }
+}
