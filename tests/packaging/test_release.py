@@ -15,11 +15,37 @@ from pathlib import Path
 from machine import highest, run
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-FILES = ["LICENCES.txt", "SHA256SUMS", "portcullis-VERSION-ARCH.oci.tar", "portcullis-chart-VERSION.tgz", "portcullis.service", "portcullis_VERSION_ARCH.deb", "sbom.cdx.json"]
-# A program that says what the manual page needs, and is packed in a moment.
-SMALL = '#include <stdio.h>\nint main(void) { puts("Usage: portcullis\\n\\nCommands:\\n  serve  Serve.\\n\\nOptions:\\n"); return 0; }\n'
+FILES = [
+    "LICENCES.txt",
+    "SHA256SUMS",
+    "portcullis-VERSION-ARCH.oci.tar",
+    "portcullis-VERSION-linux-ARCH.tar.gz",
+    "portcullis-chart-VERSION.tgz",
+    "portcullis-gateway-VERSION.tgz",
+    f"portcullis-gateway-linux-{'arm64' if platform.machine() == 'aarch64' else 'x64'}-VERSION.tgz",
+    "portcullis.service",
+    "portcullis_VERSION_ARCH.deb",
+    "portcullis_gateway-VERSION-py3-none-any.whl",
+    f"portcullis_gateway-VERSION-py3-none-manylinux_2_28_{platform.machine()}.whl",
+    "sbom.cdx.json",
+]
+# A program that writes a manual page and a script for shells, and is packed in a moment.
+SMALL = r"""
+#include <stdio.h>
+#include <string.h>
+int main(int count, char **words) {
+    char path[4096];
+    if (count < 3 || strcmp(words[1], "man") != 0)
+        return puts("complete portcullis") < 0;
+    snprintf(path, sizeof path, "%s/portcullis.1", words[2]);
+    FILE *page = fopen(path, "w");
+    return page == NULL || fputs(".TH portcullis 1\n", page) < 0 || fclose(page) != 0;
+}
+"""
 # What changes the packages, whoever makes them, is not taken over.
-ENVIRONMENT = {name: value for name, value in os.environ.items() if name not in ("SOURCE_DATE_EPOCH", "DEB_MAINTAINER")}
+ENVIRONMENT = {name: value for name, value in os.environ.items() if name not in ("SOURCE_DATE_EPOCH", "PROGRAM")}
+# Builds the program in a third of the time: what it is linked with is the same.
+QUICK = {"CARGO_PROFILE_RELEASE_OPT_LEVEL": "0", "CARGO_PROFILE_RELEASE_LTO": "off", "CARGO_PROFILE_RELEASE_CODEGEN_UNITS": "256"}
 
 
 def release(clone, out, program=None, **environment):
@@ -51,7 +77,7 @@ class ReleaseTest(unittest.TestCase):
 
     def test_a_clean_clone_makes_all_packages(self):
         out = self.folder / "out"
-        done = release(self.clone, out)
+        done = release(self.clone, out, **QUICK)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         self.assertNotIn("not committed", done.stderr)
         subprocess.run(["sha256sum", "--check", "--quiet", "SHA256SUMS"], cwd=out, check=True)
