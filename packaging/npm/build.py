@@ -57,13 +57,15 @@ def main():
     asked.out.mkdir(parents=True, exist_ok=True)
     command = "bin/portcullis.js"
     carriers = {f"@portcullis-gateway/linux-{processor}": parts.version() for processor in PROCESSORS.values()}
+    texts = {f"share/{name}": (0o644, text.encode()) for name, text in parts.texts(asked.program).items()}
     package = description("portcullis-gateway") | {
+        "man": [name for name in texts if name.startswith("share/man/")],
         "bin": {"portcullis": command, "portcullis-gateway": command},
         "engines": {"node": ">=18"},
         "optionalDependencies": carriers,
     }
     readme = (HERE.parent / "registry.md").read_bytes()
-    write(asked.out, package, {command: (0o755, (HERE / "launcher.js").read_bytes()), "README.md": (0o644, readme)})
+    write(asked.out, package, {command: (0o755, (HERE / "launcher.js").read_bytes()), "README.md": (0o644, readme)} | texts)
 
     processor = PROCESSORS[parts.machine()]
     with tempfile.TemporaryDirectory() as folder:

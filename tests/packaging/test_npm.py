@@ -245,6 +245,14 @@ class NpmTest(unittest.TestCase):
             folder = self.installed(f"other-{number}", "portcullis-gateway", *words)
             self.assertFalse((folder / "node_modules/@portcullis-gateway").exists(), words)
 
+    def test_a_global_installation_has_manual_pages(self):
+        prefix = self.folder / "prefix"
+        self.npm(self.folder / "global", "install", "--global", "--prefix", prefix, "portcullis-gateway")
+        self.assertTrue((prefix / "share/man/man1/portcullis-serve.1").is_file())
+        self.assertEqual(run(prefix / "bin/portcullis", "version"), run(os.environ["PROGRAM"], "version"))
+        self.npm(self.folder / "global", "uninstall", "--global", "--prefix", prefix, "portcullis-gateway")
+        self.assertEqual(launched.files(prefix), set())
+
     def test_nothing_is_run_at_installation(self):
         for file in self.files:
             known = package(file)
