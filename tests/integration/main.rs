@@ -114,6 +114,7 @@ mod tinyproxy;
 mod tls_upstreams;
 mod traces;
 mod tries;
+mod try_gateway;
 mod uploads;
 mod upstream;
 mod upstream_faults;

@@ -5,7 +5,7 @@
 //! with the gateway's own code, so that what is seen is what the gateway would see. Nothing here
 //! changes a file, and no check waits for ever.
 
-pub(super) mod accounts;
+pub(crate) mod accounts;
 mod ask;
 mod clock;
 mod configuration;
@@ -14,9 +14,9 @@ mod ledger;
 mod listeners;
 mod logs;
 mod process;
-pub(super) mod report;
+pub(crate) mod report;
 mod store;
-mod words;
+pub(crate) mod words;
 
 use std::collections::BTreeSet;
 use std::process::ExitCode;

@@ -16,6 +16,7 @@
 //! | `ready` | whether a gateway is ready |
 //! | `schema` | JSON Schemas of the configuration |
 //! | `serve` | the gateway |
+//! | `try_gateway` | what a client gets from a server |
 //! | `usage` | what was used, and what it cost |
 //! | `version` | which build this is |
 
@@ -45,12 +46,14 @@ mod prices;
 mod ready;
 mod schema;
 mod serve;
+mod try_gateway;
 mod usage;
 mod version;
 
 pub use doctor::DoctorArgs;
 pub use init::InitArgs;
 pub use manual::{CompletionArgs, KnownShell, ManArgs};
+pub use try_gateway::TryArgs;
 pub use version::VersionArgs;
 
 /// An LLM gateway: one address, one key, standard answers.
@@ -84,6 +87,13 @@ pub enum Command {
     Doctor(DoctorArgs),
     /// Ask a running gateway whether it is ready. For health checks
     Ready(ReadyArgs),
+    /// Ask a running gateway, or any server of its format, as a client does, and check the answers.
+    ///
+    /// It lists the models, takes one, and sends it two small requests: one is answered whole, one
+    /// as a stream. It checks the format of the answers, and prints the status, the id, the model,
+    /// the times, the tokens and the cost of each, and what deviates. Providers charge for the two
+    /// requests.
+    Try(TryArgs),
     /// Explain what the gateway would do with a request, and why. No upstream is called.
     Explain(ExplainArgs),
     /// Show how much callers, keys and models used, and what it cost.
@@ -453,6 +463,7 @@ pub fn run() -> ExitCode {
         Command::Serve(args) => serve::run(args),
         Command::Check(args) => check::run(&args),
         Command::Doctor(args) => Ok(doctor::run(&args)),
+        Command::Try(args) => Ok(try_gateway::run(&args)),
         Command::Ready(args) => ready::run(&args),
         Command::Explain(args) => Ok(explain::run(&args)),
         Command::Usage(args) => usage::run(&args),

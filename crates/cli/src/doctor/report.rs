@@ -33,14 +33,14 @@ named_enum! {
 
 /// The subject of a check.
 #[derive(Debug, Clone, Serialize)]
-pub(super) struct Subject {
+pub(crate) struct Subject {
     kind: Cow<'static, str>,
     name: String,
 }
 
 impl Subject {
     /// Names a part of the process, of which there is one.
-    pub(super) fn single(kind: &'static str) -> Subject {
+    pub(crate) fn single(kind: &'static str) -> Subject {
         Subject {
             kind: kind.into(),
             name: kind.to_owned(),
@@ -48,7 +48,7 @@ impl Subject {
     }
 
     /// Names one of several things.
-    pub(super) fn named(kind: impl Into<Cow<'static, str>>, name: impl ToString) -> Subject {
+    pub(crate) fn named(kind: impl Into<Cow<'static, str>>, name: impl ToString) -> Subject {
         Subject {
             kind: plain_name(kind.into()),
             name: plain_line(&name.to_string()),
@@ -58,7 +58,7 @@ impl Subject {
 
 /// A thing that is checked makes the findings about itself. A warning or a failure has a remedy,
 /// unless what was seen is one.
-pub(super) trait Checked {
+pub(crate) trait Checked {
     /// Makes a finding without a remedy.
     fn finding(
         &self,
@@ -126,12 +126,12 @@ pub(crate) struct Finding {
 
 impl Finding {
     /// Returns whether the check failed.
-    pub(super) fn is_failure(&self) -> bool {
+    pub(crate) fn is_failure(&self) -> bool {
         self.state == CheckState::Fail
     }
 
     /// Adds what to do.
-    pub(super) fn with_remedy(self, remedy: impl Into<String>) -> Finding {
+    pub(crate) fn with_remedy(self, remedy: impl Into<String>) -> Finding {
         Finding {
             remedy: Some(plain_line(&remedy.into())),
             ..self
@@ -139,7 +139,7 @@ impl Finding {
     }
 
     /// Adds what to do, unless all is well or the check was not made.
-    pub(super) fn with_remedy_unless_ok(self, remedy: impl Into<String>) -> Finding {
+    pub(crate) fn with_remedy_unless_ok(self, remedy: impl Into<String>) -> Finding {
         match self.state {
             CheckState::Ok | CheckState::Skip => self,
             CheckState::Warn | CheckState::Fail => self.with_remedy(remedy),
@@ -220,7 +220,7 @@ pub(crate) fn wrap_text(head: &str, indent: usize, width: usize, text: &str) -> 
 }
 
 /// All findings so far.
-pub(super) struct Findings {
+pub(crate) struct Findings {
     json: bool,
     findings: Vec<Finding>,
     /// False if the output has no reader.
@@ -239,7 +239,7 @@ struct JsonReport<'r> {
 
 impl Findings {
     /// Begins a report.
-    pub(super) fn new(json: bool) -> Findings {
+    pub(crate) fn new(json: bool) -> Findings {
         Findings {
             json,
             findings: Vec::new(),
@@ -248,7 +248,7 @@ impl Findings {
     }
 
     /// Adds a finding, and writes its line.
-    pub(super) fn add(&mut self, finding: Finding) {
+    pub(crate) fn add(&mut self, finding: Finding) {
         if !self.json {
             self.is_read &= write_stdout(finding.text().as_bytes()).is_ok();
         }
@@ -257,7 +257,7 @@ impl Findings {
 
     /// Lists the findings so far.
     #[cfg(test)]
-    pub(super) fn all(&self) -> &[Finding] {
+    pub(crate) fn all(&self) -> &[Finding] {
         &self.findings
     }
 
@@ -269,7 +269,7 @@ impl Findings {
     }
 
     /// Writes the end of the report, and returns the exit code.
-    pub(super) fn finish(mut self) -> ExitCode {
+    pub(crate) fn finish(mut self) -> ExitCode {
         let [ok, warn, fail, skip] = [
             CheckState::Ok,
             CheckState::Warn,

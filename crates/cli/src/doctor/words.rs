@@ -8,7 +8,7 @@ use portcullis::exchange::advice;
 
 /// Says why there is no answer: in the provider's words, or else in plain ones. `secrets` must not
 /// appear in it.
-pub(super) fn failure_words(failure: &Failure, secrets: &[&str]) -> String {
+pub(crate) fn failure_words(failure: &Failure, secrets: &[&str]) -> String {
     if failure.error().is_some() || matches!(failure, Failure::Unsigned(_)) {
         return advice::provider_message(failure, secrets);
     }

@@ -1,0 +1,483 @@
+//! `portcullis try` asks a server as every client should: it lists the models, takes one, sends it
+//! a small request, whole and as a stream, and holds the answers against the contract of the door.
+//!
+//! **Invariant:** the key is never an argument, and nothing that is printed has it. No request
+//! waits longer than its bound.
+
+mod call;
+mod contract;
+mod door;
+mod key;
+
+use std::borrow::Cow;
+use std::env;
+use std::net::IpAddr;
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Args;
+use serde_json::Value;
+
+use super::{key::parse_span, print_error};
+use crate::doctor::accounts::made_for;
+use crate::doctor::report::{CheckState, Checked, Finding, Findings, Subject};
+use crate::doctor::words::failure_words;
+use call::{Answer, Server};
+use contract::{Contents, find_member, find_text};
+use dialects::neutral::ModelKind;
+use dialects::wire::sse::Decoder;
+use door::TryDoor;
+use portcullis::account::failure::Failure;
+use portcullis::base::problem::unless_secret;
+use portcullis::base::secret::Secret;
+use portcullis::catalog::resolve::parse_base;
+use portcullis::conf::proxy::Proxies;
+use portcullis::error::redact_secrets;
+
+/// The longest `--timeout`.
+const MAX_TIMEOUT: Duration = Duration::from_secs(24 * 3600);
+/// The most characters that are shown of an answer.
+const MAX_SHOWN: usize = 40;
+
+/// `try`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Exit code: 0 if all is well, 1 if the server answers and something deviates from the format, 2 if a request or the command \
+                  failed."
+)]
+pub struct TryArgs {
+    /// The address of the server, as its clients write it, such as https://llm.example.com/v1
+    /// [default: http://127.0.0.1:8080]
+    #[arg(value_name = "URL")]
+    pub url: Option<String>,
+    /// The model to ask. It may stand without a URL [default: the first of the list that is for
+    /// chat]
+    #[arg(value_name = "MODEL")]
+    pub model: Option<String>,
+    /// The file with the key; - is standard input [default: PORTCULLIS_KEY in the environment]
+    #[arg(long, value_name = "FILE")]
+    pub key: Option<PathBuf>,
+    /// The format to ask in
+    #[arg(long, value_enum, default_value_t = TryDoor::Chat)]
+    pub door: TryDoor,
+    /// The longest time for each answer
+    #[arg(long, value_name = "SPAN", value_parser = parse_span, default_value = "60s")]
+    pub timeout: Duration,
+    /// Write JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Runs the command. Exits with 0 if all is well, with 1 if something deviates, and with 2 if a
+/// request failed.
+pub(super) fn run(args: &TryArgs) -> ExitCode {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    let ran = runtime
+        .map_err(|why| format!("no request can be sent: {why}"))
+        .and_then(|runtime| {
+            let (mut trial, model) = Trial::prepare(args)?;
+            runtime.block_on(trial.run(model));
+            // A look-up of a name that hangs is left behind.
+            runtime.shutdown_background();
+            Ok(trial.report.finish())
+        });
+    ran.unwrap_or_else(|why| {
+        print_error(&why);
+        ExitCode::from(2)
+    })
+}
+
+/// A server, and what is known of it so far.
+struct Trial {
+    door: TryDoor,
+    server: Server,
+    report: Findings,
+    is_loopback: bool,
+    request: Request,
+}
+
+/// The request that findings are about.
+struct Request {
+    name: &'static str,
+    key: Option<Secret>,
+}
+
+impl Request {
+    fn redact(&self, text: &str) -> String {
+        // A key that is a short word is no secret.
+        let key = self
+            .key
+            .as_ref()
+            .map(Secret::expose)
+            .filter(|key| key.len() >= 8);
+        redact_secrets(text, key.as_slice()).into_owned()
+    }
+}
+
+impl Checked for Request {
+    fn finding(
+        &self,
+        state: CheckState,
+        check: impl Into<Cow<'static, str>>,
+        seen: impl Into<String>,
+    ) -> Finding {
+        Subject::single(self.name).finding(state, check, self.redact(&seen.into()))
+    }
+}
+
+impl Trial {
+    /// Reads the arguments. Returns also the model that they name.
+    fn prepare(args: &TryArgs) -> Result<(Trial, Option<String>), String> {
+        let (url, model) = match (&args.url, &args.model) {
+            (Some(word), None) if !is_address(word) => (None, Some(word)),
+            (url, model) => (url.as_deref(), model.as_ref()),
+        };
+        if model.is_some_and(|model| unless_secret(model) != model) {
+            return Err(key::NO_ARGUMENT.to_owned());
+        }
+        if model.is_some_and(|model| {
+            !model
+                .bytes()
+                .all(|byte| byte.is_ascii_graphic() && !b"?#".contains(&byte))
+        }) {
+            return Err("the name of a model has no space, `?` or `#`".to_owned());
+        }
+        let url = url.unwrap_or("http://127.0.0.1:8080");
+        let mut base = parse_base(url, true).map_err(|why| format!("the URL {why}"))?;
+        parse_base(url, false).map_err(|_| "the URL is http: to an address that may be public: use https:, so that nobody else reads the key")?;
+        let format = args.door.format();
+        // Clients of OpenAI's write the version into the URL, and others add it.
+        let adds_version = matches!(args.door, TryDoor::Messages | TryDoor::Gemini);
+        if base.path.is_empty() || adds_version && !base.path.contains("/v1") {
+            base.path = format!("{}{}", base.path, format.version).into();
+        }
+        let (key, origin) = key::read_key(args.key.as_deref())?;
+        let (proxies, _) = Proxies::of_environment(|name| Ok(env::var(name).unwrap_or_default()))?;
+        let is_loopback = &*base.host == "localhost"
+            || base.host.parse().is_ok_and(|ip: IpAddr| ip.is_loopback());
+        let scheme = if base.tls { "https" } else { "http" };
+        let seen = format!(
+            "{scheme}://{}{}, door {}; {origin}",
+            base.authority, base.path, format.name
+        );
+        let mut trial = Trial {
+            door: args.door,
+            server: Server::new(
+                base,
+                format,
+                key.clone(),
+                args.timeout.min(MAX_TIMEOUT),
+                &proxies,
+            ),
+            report: Findings::new(args.json),
+            is_loopback,
+            request: Request {
+                name: "server",
+                key,
+            },
+        };
+        trial.add("address", seen);
+        Ok((trial, model.cloned()))
+    }
+
+    async fn run(&mut self, given: Option<String>) {
+        if let Some(model) = self.list_models(given).await
+            && self.ask_model(&model, false).await
+        {
+            self.ask_model(&model, true).await;
+        }
+    }
+
+    /// Lists the models, and returns the one to ask.
+    async fn list_models(&mut self, given: Option<String>) -> Option<String> {
+        self.request.name = "models";
+        let (answer, mut contents) = match self.send("/models", None).await {
+            Ok(answer) => (answer, Contents::new(self.door.format())),
+            // A server without a list may still answer.
+            Err(status) => return given.filter(|_| status == 404),
+        };
+        let [rules, entries, entry_rules, id] = self.door.format().list;
+        let list = read_json(&answer, &mut contents).unwrap_or_default();
+        contents.check(&list, rules);
+        let models = find_member(&list, entries)
+            .and_then(Value::as_array)
+            .map(Vec::as_slice)
+            .unwrap_or_default();
+        for entry in models {
+            contents.check(entry, entry_rules);
+        }
+        let mut names = models
+            .iter()
+            .map(|entry| (entry, find_text(entry, id).trim_start_matches("models/")));
+        let first = names.clone().find(|(entry, name)| is_for_chat(entry, name));
+        let (model, reason) = match (given, first) {
+            (Some(given), _) if names.any(|(_, name)| name == given) => {
+                (Some(given), "as you wrote")
+            }
+            (Some(given), _) => (Some(given), "as you wrote, though it is not among them"),
+            (None, Some((_, name))) => (Some(name.to_owned()), "the first that is for chat"),
+            (None, None) => (None, ""),
+        };
+        let count = models.len();
+        self.report.add(match &model {
+            Some(model) => self
+                .request
+                .ok("models", format!("{count} in all; asks {model}, {reason}")),
+            None => self.request.fail(
+                "models",
+                format!("{count} in all, none for chat"),
+                "name a MODEL, or let the key use one",
+            ),
+        });
+        self.add_deviations(&contents);
+        model
+    }
+
+    /// Asks a model, whole or as a stream. Returns whether it answers.
+    async fn ask_model(&mut self, model: &str, is_stream: bool) -> bool {
+        self.request.name = if is_stream { "stream" } else { "whole" };
+        let (path, body) = self.door.request(model, is_stream);
+        let Ok(answer) = self.send(&path, Some(&body)).await else {
+            return false;
+        };
+        let mut contents = Contents::new(self.door.format());
+        if is_stream {
+            read_events(&answer, &mut contents);
+        } else if answer.cut.is_none()
+            && let Some(json) = read_json(&answer, &mut contents)
+        {
+            contents.take_whole(&json);
+        }
+        self.add_contents(&answer, &contents);
+        if let Some(error) = &contents.error {
+            let seen = error_text(&error.to_string());
+            self.report.add(self.request.fail("error", seen, SEE_LOG));
+        } else if let Some(failure) = &answer.cut {
+            self.add_failure(failure);
+        } else {
+            self.add_deviations(&contents);
+            return true;
+        }
+        false
+    }
+
+    /// Adds what an answer has.
+    fn add_contents(&mut self, answer: &Answer, contents: &Contents) {
+        self.add(
+            "model",
+            match answer.header("x-portcullis-model") {
+                "" => contents.model.clone(),
+                fallback => format!("{fallback}, a fallback"),
+            },
+        );
+        let mut text = self.request.redact(&contents.text);
+        if let Some((end, _)) = text.char_indices().nth(MAX_SHOWN) {
+            text.replace_range(end.., "…");
+        }
+        self.add(
+            "answer",
+            format!("{text:?}, ends with {:?}", contents.finish),
+        );
+        let end = answer.pieces.last().map(|(time, _)| time.as_millis());
+        self.add(
+            "time",
+            match contents.times {
+                Some((first, last)) => {
+                    let (first, last) = (first.as_millis(), last.as_millis());
+                    format!("first token after {first} ms, last token after {last} ms")
+                }
+                None => format!("all of it after {} ms", end.unwrap_or(0)),
+            },
+        );
+        let [input, output] = self.door.format().counts.map(|name| {
+            let count = contents.usage.get(name);
+            count.map_or("?".to_owned(), Value::to_string)
+        });
+        let cost = contents
+            .usage
+            .get("cost")
+            .map_or("not told".to_owned(), |cost| format!("{cost} USD"));
+        self.add("tokens", format!("{input} in, {output} out; cost {cost}"));
+        self.add("dropped", answer.header("x-portcullis-dropped"));
+    }
+
+    /// Sends a request. Returns a good answer, or the status of another one.
+    async fn send(&mut self, path: &str, body: Option<&Value>) -> Result<Answer, u16> {
+        let answer = match self.server.send(path, body).await {
+            Ok(answer) => answer,
+            Err(failure) => {
+                self.add_failure(&failure);
+                return Err(0);
+            }
+        };
+        let ids = ["x-request-id", "request-id"].map(|name| answer.header(name));
+        let id = ids
+            .into_iter()
+            .find(|id| !id.is_empty())
+            .unwrap_or("without an id");
+        let seen = format!("HTTP {}, request {id}", answer.status);
+        if answer.status == 200 {
+            self.add("status", seen);
+            return Ok(answer);
+        }
+        let advice = match answer.status {
+            401 if self.request.key.is_some() => {
+                "this key is wrong, disabled or expired: `portcullis key new` makes one"
+            }
+            401 if self.is_loopback => {
+                "give a key: --key FILE, --key -, or PORTCULLIS_KEY. The demo's key is public: `echo sk-demo-portcullis-published | portcullis \
+                 try --key -`"
+            }
+            401 => "give a key: --key FILE, --key -, or PORTCULLIS_KEY",
+            403 => "this key may not do this, or not from here",
+            404 | 405 if body.is_some() => "name a MODEL of the list",
+            404 | 405 => "is the URL right? Often it ends with /v1",
+            429 => "a limit is reached: wait",
+            400..500 => "is it a model for chat, and the right --door?",
+            _ => SEE_LOG,
+        };
+        let wait = match answer.header("retry-after") {
+            "" => String::new(),
+            seconds => format!(" (retry-after: {seconds})"),
+        };
+        let seen = format!("{seen}: {}{wait}", error_text(&answer.body()));
+        self.report.add(self.request.fail("status", seen, advice));
+        Err(answer.status)
+    }
+
+    /// Adds what was seen, if there is anything.
+    fn add(&mut self, check: &'static str, seen: impl Into<String>) {
+        let seen = seen.into();
+        if !seen.is_empty() {
+            self.report.add(self.request.ok(check, seen));
+        }
+    }
+
+    fn add_deviations(&mut self, contents: &Contents) {
+        if contents.deviations.is_empty() {
+            self.add("format", "as it should be");
+        }
+        for one in &contents.deviations {
+            let seen = format!("{}: {}", one.member, one.seen);
+            self.report.add(self.request.warn(
+                "format",
+                seen,
+                format!("expected: {}", one.expected),
+            ));
+        }
+    }
+
+    fn add_failure(&mut self, failure: &Failure) {
+        let advice = match failure {
+            Failure::Unreachable(_) if self.is_loopback => {
+                "is the gateway running? `portcullis serve` starts it"
+            }
+            Failure::Unreachable(_) | Failure::ConnectTimeout => {
+                "is the URL right, and can it be reached from here?"
+            }
+            Failure::Tls { .. } => {
+                "who signed the certificate must be known to this system, or be in the file of SSL_CERT_FILE"
+            }
+            Failure::Proxy { .. } => "look at HTTPS_PROXY, HTTP_PROXY and NO_PROXY",
+            Failure::FirstByteTimeout
+            | Failure::FirstTokenTimeout
+            | Failure::IdleTimeout
+            | Failure::SendTimeout
+            | Failure::TotalTimeout => "the server hangs, or needs more time: `--timeout 5m`",
+            Failure::Reset
+            | Failure::Stale
+            | Failure::Cut
+            | Failure::Nonsense(_)
+            | Failure::NoRoom
+            | Failure::NoDescriptors
+            | Failure::Unsigned(_)
+            | Failure::BrokenCall(_)
+            | Failure::Status { .. }
+            | Failure::InAnswer(_) => SEE_LOG,
+        };
+        self.report.add(
+            self.request
+                .fail("answer", failure_words(failure, &[]), advice),
+        );
+    }
+}
+
+/// What to do where only the server knows more.
+const SEE_LOG: &str = "the log of the server has the reason";
+
+/// Returns whether a word is an address, and no model.
+fn is_address(word: &str) -> bool {
+    let port = word.rsplit_once(':').map(|(_, port)| port.parse::<u16>());
+    word.contains("://") || port.is_some_and(|port| port.is_ok())
+}
+
+/// Returns whether a model is for chat: by the list, or else by its name.
+fn is_for_chat(entry: &Value, name: &str) -> bool {
+    let listed = [
+        ("kinds", "chat"),
+        ("supportedGenerationMethods", "generateContent"),
+    ]
+    .iter()
+    .find_map(|(member, kind)| Some(entry.get(member)?.as_array()?.iter().any(|one| one == kind)));
+    !name.is_empty() && listed.unwrap_or_else(|| made_for(None, name) == ModelKind::Chat)
+}
+
+/// Reads a stream. What must be in its end is not missed if it broke off.
+fn read_events(answer: &Answer, contents: &mut Contents) {
+    check_content_type(answer, "text/event-stream", contents);
+    let mut decoder = Decoder::new(usize::MAX);
+    for (time, bytes) in &answer.pieces {
+        let fed = decoder.feed(bytes, |event| {
+            let [name, data] = [event.name, event.data].map(String::from_utf8_lossy);
+            contents.take_event(&name, &data, *time);
+            ControlFlow::<()>::Continue(())
+        });
+        // No event is too long: the whole body has a limit.
+        debug_assert!(fed.is_ok());
+    }
+    if answer.cut.is_none() {
+        contents.check_end();
+    }
+}
+
+fn read_json(answer: &Answer, contents: &mut Contents) -> Option<Value> {
+    check_content_type(answer, "application/json", contents);
+    let body = answer.body();
+    let json = serde_json::from_str(&body).ok();
+    if json.is_none() {
+        contents.note("body", format!("{body:?}"), "JSON");
+    }
+    json
+}
+
+fn check_content_type(answer: &Answer, expected: &str, contents: &mut Contents) {
+    let kind = answer.header("content-type");
+    if !kind.starts_with(expected) {
+        contents.note("content-type", format!("{kind:?}"), expected);
+    }
+}
+
+/// Returns the code and the message of an error, in the form of any door.
+fn error_text(body: &str) -> String {
+    let json: Value = serde_json::from_str(body).unwrap_or_default();
+    let error = ["error", "response.error"]
+        .iter()
+        .find_map(|path| find_member(&json, path));
+    let error = error.unwrap_or(&json);
+    let codes = ["code", "status", "type"].map(|member| find_text(error, member));
+    let code = codes
+        .into_iter()
+        .find(|code| !code.is_empty())
+        .unwrap_or("error");
+    match error
+        .as_str()
+        .unwrap_or_else(|| find_text(error, "message"))
+    {
+        "" => format!("no standard error body, but {body:?}"),
+        message => format!("{code}: {message}"),
+    }
+}

@@ -1,0 +1,362 @@
+//! `portcullis try`: against the gateway at every door, and against scripted servers that deviate,
+//! refuse, break off and hang.
+
+use std::process::Command;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::support::folder::Folder;
+use crate::support::gateway::{BINARY, free_port};
+use crate::support::mock::Request;
+use crate::support::process::Process;
+use crate::support::script::{chunk, completion, delta, finish, usage};
+use crate::support::tls::Ca;
+use crate::support::{Gateway, Mock, Script, root, run};
+
+/// The longest time for a run on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(50);
+/// The key of scripted servers.
+const KEY: &str = "sk-server-0123456789abcdefghij";
+const DEMO_KEY: &str = "sk-demo-portcullis-published";
+
+/// A run of `try`, and what it printed.
+struct TryRun {
+    code: i32,
+    text: String,
+}
+
+impl TryRun {
+    /// Requires this exit code, and these texts in the output. Lines may break anywhere.
+    #[track_caller]
+    fn expect(&self, code: i32, words: &[&str]) -> &TryRun {
+        let plain = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert_eq!(self.code, code, "{}", self.text);
+        for word in words {
+            assert!(
+                plain(&self.text).contains(&plain(word)),
+                "{word:?} in\n{}",
+                self.text
+            );
+        }
+        self
+    }
+}
+
+/// Runs `try` with a key on standard input. No output ever has the key.
+#[track_caller]
+fn run_try(key: &str, arguments: &[&str]) -> TryRun {
+    let folder = Folder::new(&[("key", &format!("{key}\n"))]);
+    let mut command = Command::new("sh");
+    command
+        .args(["-c", "exec \"$0\" try \"$@\" <key", BINARY])
+        .args(arguments)
+        .env_remove("PORTCULLIS_KEY")
+        .current_dir(folder.path());
+    end_of(command, key)
+}
+
+#[track_caller]
+fn end_of(mut command: Command, key: &str) -> TryRun {
+    let mut process = Process::spawn(&mut command);
+    let status = process.wait(PATIENCE).expect("it ends");
+    let out = String::from_utf8_lossy(&process.stdout()).into_owned();
+    let text = format!("{out}{}", process.stderr());
+    assert!(!text.contains(key), "the key is printed:\n{text}");
+    let code = status.code().expect("an exit code");
+    TryRun { code, text }
+}
+
+fn demo_catalog() -> String {
+    std::fs::read_to_string(root().join("conf/catalog.yaml")).expect("conf/catalog.yaml")
+}
+
+/// Starts a server that lists `gpt-test`, and answers whole and in streams as it is told.
+async fn server(whole: Script, stream: Script) -> Mock {
+    let mock = Mock::start().await;
+    mock.by(move |request: &Request| {
+        assert_eq!(request.field("authorization"), Some(&*format!("Bearer {KEY}")));
+        match (&*request.target, request.json()["stream"] == true) {
+            ("/v1/models", _) => {
+                let entry = |id: &str| json!({"id": id, "object": "model"});
+                let list = json!({"object": "list", "data": [entry("text-embedding-3-small"), entry("gpt-test")]});
+                Script::json(200, &list).with("x-request-id", "r-1")
+            }
+            (_, false) => whole.clone(),
+            (_, true) => stream.clone(),
+        }
+    });
+    mock
+}
+
+fn good_whole() -> Script {
+    Script::answer("pong").with("x-request-id", "r-2")
+}
+
+fn good_stream() -> Script {
+    Script::sse()
+        .with("x-request-id", "r-3")
+        .event(chunk(&json!({"role": "assistant", "content": ""}), None))
+        .event(delta("pong"))
+        .event(finish("stop"))
+        .event(usage(1))
+        .done()
+        .end()
+}
+
+/// Runs it against a server with these answers.
+async fn try_server(whole: Script, stream: Script, arguments: &[&str]) -> TryRun {
+    let mock = server(whole, stream).await;
+    let url = mock.base_url();
+    let mut all = vec![&*url, "--key", "-"];
+    all.extend(arguments);
+    run_try(KEY, &all)
+}
+
+#[test]
+fn the_demo_is_well_at_every_door() {
+    run(async {
+        let gateway = Gateway::start(demo_catalog()).await;
+        let url = format!("http://{}", gateway.address);
+        for (door, base) in [
+            ("chat", "/v1"),
+            ("messages", "/v1"),
+            ("responses", "/v1"),
+            ("gemini", "/v1beta"),
+        ] {
+            let address = format!("{url}{base}, door {door}; the key of standard input");
+            run_try(DEMO_KEY, &[&url, "--key", "-", "--door", door]).expect(
+                0,
+                &[
+                    &address,
+                    "5 in all; asks demo, the first that is for chat",
+                    "ok whole model demo",
+                    "\"This is the demo account",
+                    "first token after",
+                    "6 in, 34 out; cost not told",
+                    "ok stream format as it should be",
+                    "16 checks: 16 ok, 0 warn, 0 fail",
+                ],
+            );
+        }
+        let ran = run_try(DEMO_KEY, &[&url, "--key", "-", "--json", "demo-down"]);
+        let report: Value = serde_json::from_str(&ran.expect(0, &[]).text).expect("one object");
+        assert_eq!((&report["ok"], &report["fail"]), (&json!(16), &json!(0)));
+        let checks = report["checks"].as_array().expect("checks");
+        let model = checks
+            .iter()
+            .find(|check| check["check"] == "model")
+            .expect("a model");
+        assert_eq!(model["seen"], "demo, a fallback");
+    });
+}
+
+#[test]
+fn a_refusal_is_shown_with_its_code_and_remedy() {
+    run(async {
+        let gateway = Gateway::start(demo_catalog()).await;
+        let url = format!("http://{}", gateway.address);
+        let no_key = run_try("unused-0123456789", &[&url]);
+        no_key.expect(
+            2,
+            &[
+                "no key",
+                "HTTP 401",
+                "invalid_api_key: The request has no valid",
+                "echo sk-demo-portcullis-published | portcullis try --key -",
+            ],
+        );
+        run_try("sk-wrong-0123456789", &[&url, "--key", "key"]).expect(
+            2,
+            &[
+                "the key of the file",
+                "HTTP 401",
+                "this key is wrong, disabled or expired",
+            ],
+        );
+        for door in ["chat", "messages", "responses", "gemini"] {
+            run_try(DEMO_KEY, &[&url, "nope", "--key", "-", "--door", door]).expect(
+                2,
+                &[
+                    "asks nope, as you wrote, though it is not among them",
+                    "HTTP 404",
+                    "`nope` does not exist",
+                    "name a MODEL of the list",
+                ],
+            );
+        }
+        run_try(DEMO_KEY, &[&url, "demo-429", "--key", "-"]).expect(
+            2,
+            &[
+                "HTTP 429",
+                "upstream_rate_limited",
+                "(retry-after: ",
+                "a limit is reached: wait",
+            ],
+        );
+        let mut command = Command::new(BINARY);
+        command
+            .args(["try", &url])
+            .env("PORTCULLIS_KEY", "sk-env-0123456789");
+        end_of(command, "sk-env-0123456789").expect(2, &["the key of PORTCULLIS_KEY", "HTTP 401"]);
+    });
+}
+
+#[test]
+fn a_key_among_the_arguments_is_never_printed() {
+    const SECRET: &str = "sk-0123456789abcdefghijklmnop";
+    let url = format!("http://{}", free_port());
+    for (arguments, words) in [
+        (vec!["--key", SECRET], "other users can read arguments"),
+        (vec![&*url, SECRET], "other users can read arguments"),
+        (vec![SECRET], "other users can read arguments"),
+        (vec![&*url, "m", SECRET], "unexpected argument"),
+        (
+            vec!["http://user:sk-0123456789abcdefghijklmnop@127.0.0.1:1"],
+            "must not hold a user name",
+        ),
+        (
+            vec!["--key", "no-such-file"],
+            "the key of the file cannot be read: No such file",
+        ),
+        (
+            vec!["--key", "-"],
+            "must be one line of ASCII characters, without spaces and quotes",
+        ),
+        (
+            vec!["127.0.0.1:8080"],
+            "must begin with https:// (or http://)",
+        ),
+        (vec!["http://llm.example.com"], "use https:"),
+        (vec![&*url, "a b"], "the name of a model has no space"),
+    ] {
+        let mut command = Command::new(BINARY);
+        command
+            .arg("try")
+            .args(&arguments)
+            .env_remove("PORTCULLIS_KEY");
+        end_of(command, "0123456789").expect(2, &[words]);
+    }
+}
+
+#[test]
+fn a_server_of_the_same_format_is_well() {
+    run(async {
+        let ran = try_server(good_whole(), good_stream(), &[]).await;
+        ran.expect(
+            0,
+            &[
+                "2 in all; asks gpt-test, the first that is for chat",
+                "request r-2",
+                "\"pong\", ends with \"stop\"",
+                "9 in, 3 out",
+                "ok stream format as it should be",
+            ],
+        );
+        let mut priced = completion("pong");
+        priced["usage"]["cost"] = json!(0.000_012);
+        try_server(Script::json(200, &priced), good_stream(), &[])
+            .await
+            .expect(0, &["cost 0.000012 USD", "request without an id"]);
+    });
+}
+
+#[test]
+fn each_deviation_has_a_line_and_what_was_expected() {
+    run(async {
+        let mut answer = completion("pong");
+        answer["choices"][0]["finish_reason"] = "eos".into();
+        answer["usage"] = Value::Null;
+        let stream = Script::sse()
+            .event(delta("pong"))
+            .event(finish("stop"))
+            .end();
+        let ran = try_server(Script::json(200, &answer), stream, &[]).await;
+        ran.expect(
+            1,
+            &[
+                "warn whole format choices.0.finish_reason: \"eos\" -> expected: stop, or length",
+                "warn whole format usage: null -> expected: object",
+                "warn stream format choices.0.delta.role: missing -> expected: assistant",
+                "warn stream format the last event: missing -> expected: [DONE]",
+                "warn stream format usage: missing -> expected: object",
+                "5 warn, 0 fail",
+            ],
+        );
+        let page = Script::text(200, "text/html", format!("<html>{KEY}</html>"));
+        let ran = try_server(page, Script::answer("pong"), &[]).await;
+        ran.expect(
+            1,
+            &[
+                "warn whole format content-type: \"text/html\" -> expected: application/json",
+                "body: \"<html>[redacted]</html>\" -> expected: JSON",
+                "content-type: \"application/json\" -> expected: text/event-stream",
+                "events: none -> expected: lines of `data:`",
+            ],
+        );
+    });
+}
+
+#[test]
+fn a_server_that_fails_breaks_off_or_hangs() {
+    run(async {
+        let broken = Script::sse().event(delta("po")).reset();
+        let ran = try_server(good_whole(), broken, &[]).await;
+        ran.expect(
+            2,
+            &[
+                "ok whole format as it should be",
+                "\"po\"",
+                "fail stream answer the server ended its answer before it was complete",
+            ],
+        );
+        let late = Script::sse()
+            .event(delta("po"))
+            .event(json!({"error": {"message": "late", "code": "x"}}))
+            .end();
+        try_server(good_whole(), late, &[])
+            .await
+            .expect(2, &["fail stream error x: late"]);
+        let hangs = try_server(Script::silent(), good_stream(), &["--timeout", "1s"]).await;
+        hangs.expect(
+            2,
+            &[
+                "the server did not begin to answer in time",
+                "`--timeout 5m`",
+            ],
+        );
+        let stalls = Script::sse().event(delta("po")).stall();
+        try_server(good_whole(), stalls, &["--timeout", "1s"])
+            .await
+            .expect(
+                2,
+                &["\"po\"", "fail stream answer no whole answer came in time"],
+            );
+        let plain = Script::text(500, "text/plain", format!("oops {KEY}"));
+        try_server(plain, good_stream(), &[]).await.expect(
+            2,
+            &[
+                "HTTP 500",
+                "no standard error body, but \"oops [redacted]\"",
+            ],
+        );
+    });
+}
+
+#[test]
+fn a_server_that_cannot_be_reached() {
+    run(async {
+        let url = format!("http://{}", free_port());
+        run_try(KEY, &[&url, "--key", "-"]).expect(
+            2,
+            &[
+                "Connection refused",
+                "is the gateway running? `portcullis serve` starts it",
+            ],
+        );
+        let mock = Mock::tls(&Ca::new().leaf()).await;
+        let url = mock.base_url();
+        run_try(KEY, &[&url, "--key", "-"]).expect(2, &["no secure connection", "SSL_CERT_FILE"]);
+        assert_eq!(mock.count(), 0);
+    });
+}
