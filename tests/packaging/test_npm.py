@@ -25,7 +25,7 @@ from machine import carried, run
 
 # What stands in for the program: it writes each signal that it gets, and ends as it is told.
 RECORDER = f"""#!{sys.executable}
-import os, signal, sys
+import os, signal, sys, time
 how, book = sys.argv[1:]
 def write(number, frame):
     with open(book, "a") as file:
@@ -38,8 +38,14 @@ with open(book, "a") as file:
 if how.startswith("signal "):
     signal.signal(int(how.split()[1]), signal.SIG_DFL) if how != "signal 9" else None
     os.kill(os.getpid(), int(how.split()[1]))
+if how == "ask":
+    line = input("which? ")
+    with open(book, "a") as file:
+        file.write(f"{{line}} {{os.isatty(0)}} {{os.isatty(1)}}\\n")
+    how = "0"
 while how == "wait":
-    signal.pause()
+    # A signal that comes just before `pause` would wait for the next one.
+    time.sleep(0.1)
 sys.exit(int(how))
 """
 # Those that are the launcher's own affair.
@@ -199,12 +205,25 @@ class NpmTest(unittest.TestCase):
             with self.recorder(how) as (process, _, _):
                 self.assertEqual(process.wait(LONG), wanted, how)
 
+    def test_a_question_is_answered_in_a_terminal(self):
+        with tempfile.NamedTemporaryFile("r") as book:
+            process, terminal = self.in_terminal("ask", book.name)
+            os.write(terminal, b"this one\n")
+            self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]), 0)
+            self.assertEqual(Path(book.name).read_text().splitlines()[1], "this one True True")
+            os.close(terminal)
+
+    def in_terminal(self, *words):
+        """Runs the recorder by the command in a terminal, and returns the command's number and the terminal."""
+        process, terminal = pty.fork()
+        if process == 0:
+            command = self.recorded / "node_modules/.bin/portcullis"
+            os.execv(command, [command, *words])
+        return process, terminal
+
     def test_a_terminal_interrupts_the_program_once(self):
         with tempfile.NamedTemporaryFile("r") as book:
-            process, terminal = pty.fork()
-            if process == 0:
-                command = self.recorded / "node_modules/.bin/portcullis"
-                os.execv(command, [command, "wait", book.name])
+            process, terminal = self.in_terminal("wait", book.name)
             lines = lambda: Path(book.name).read_text().split()
             self.until(lambda: "started" in lines(), "it does not start")
             program = int(lines()[1])
