@@ -126,6 +126,9 @@ pub(super) fn run(args: &InitArgs) -> Result<ExitCode, String> {
             Ok(PathBuf::from(name))
         })?,
     };
+    if dialogue.is_open {
+        print_text("\n")?;
+    }
     write_all(args, &conf, &caller, &accounts, &models)
 }
 
@@ -214,14 +217,10 @@ fn choose_accounts(
         }
         Vec::new()
     } else {
-        dialogue.ask(
-            "Which to use? Numbers or names.",
-            "all",
-            |text| match text {
-                "all" => Ok(names.clone()),
-                text => models::read_picks(text, &names, |name| find_name(name, &names)),
-            },
-        )?
+        dialogue.ask("Which to use? Numbers or names", "all", |text| match text {
+            "all" => Ok(names.clone()),
+            text => models::read_picks(text, &names, |name| find_name(name, &names)),
+        })?
     };
     found.retain(|account| wanted.contains(&account.name));
     Ok(found)
@@ -249,7 +248,7 @@ fn check_accounts(
     let outside: Vec<String> = outside.map(|account| account.name.clone()).collect();
     let outside_names = outside.join(", ");
     let question = format!(
-        "Ask {outside_names} over the internet whether the key is good, and for the\nlist of models? It is free."
+        "Ask {outside_names} over the internet: is the key good, and which models are\nthere? It is free."
     );
     let is_asked =
         online || (!outside.is_empty() && dialogue.is_open && dialogue.confirms(&question)?);
@@ -341,4 +340,16 @@ fn free_port(first_port: u16) -> u16 {
     (first_port..=first_port.saturating_add(20))
         .find(|port| TcpListener::bind((Ipv4Addr::LOCALHOST, *port)).is_ok())
         .unwrap_or(first_port)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_of_another_program_is_left_to_it() {
+        let other = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+        let port = other.local_addr().expect("an address").port();
+        assert!(free_port(port) > port);
+    }
 }

@@ -71,7 +71,12 @@ impl FoundAccount {
         let catalog = resolve_catalog(&[("catalog.yaml".to_owned(), text)], &mut look_up);
         let catalog = catalog.map_err(|Problems(problems, _)| {
             let messages = problems.into_iter().map(|problem| problem.message);
-            messages.collect::<Vec<_>>().join("; ")
+            let text = messages.collect::<Vec<_>>().join("; ");
+            // Nobody has written the column that a message may name.
+            text.split(" (column ")
+                .next()
+                .unwrap_or_default()
+                .to_owned()
         })?;
         let snapshot = standalone_snapshot(catalog, Arc::default());
         let ready_account = snapshot.ready_accounts.first().cloned();
@@ -109,6 +114,18 @@ impl FoundAccount {
     }
 }
 
+/// Returns the field of an account that says what its server speaks, by the name of a preset, a
+/// dialect or a server that speaks OpenAI's.
+pub(super) fn server_format(name: &'static str) -> (&'static str, New) {
+    if presets::find_preset(name).is_some() {
+        ("preset", name.into())
+    } else if upstream::NAMES.contains(&name) {
+        ("dialect", name.into())
+    } else {
+        ("dialect", "openai".into())
+    }
+}
+
 /// Finds the key that an account names.
 fn look_up(reference: Reference<'_>) -> Result<String, String> {
     match reference {
@@ -121,8 +138,6 @@ fn look_up(reference: Reference<'_>) -> Result<String, String> {
 struct Provider {
     /// The name of the account, and of its preset or its dialect.
     name: &'static str,
-    /// `preset` or `dialect`.
-    field: &'static str,
     /// The variables that may hold the key. The first one that does is used.
     variables: Vec<&'static str>,
     /// True if an account needs an address or a region, too.
@@ -134,7 +149,6 @@ fn all_providers() -> Vec<Provider> {
     let of_presets = presets::ALL.iter().filter_map(|preset| {
         Some(Provider {
             name: preset.name,
-            field: "preset",
             variables: vec![preset.key?],
             needs_more: false,
         })
@@ -147,7 +161,6 @@ fn all_providers() -> Vec<Provider> {
         let others = protocol.litellm.keys.iter().copied();
         Some(Provider {
             name: protocol.name,
-            field: "dialect",
             variables: [variable].into_iter().chain(others).collect(),
             needs_more: !matches!(protocol.base_url, BaseUrl::Fixed(_)),
         })
@@ -171,7 +184,7 @@ pub(super) fn find_providers() -> (Vec<FoundAccount>, Vec<String>) {
 impl Provider {
     /// Makes the account with the key in this variable.
     fn account(&self, key: &'static str) -> Result<FoundAccount, String> {
-        let mut fields = vec![(self.field, New::text(self.name))];
+        let mut fields = vec![server_format(self.name)];
         let mut seen = format!("{key} is set");
         let other = OTHER_FIELDS.iter().find(|(name, ..)| *name == self.name);
         if let Some((_, field, variables, path)) = other {
@@ -187,7 +200,7 @@ impl Provider {
         }
         fields.push(("key", New::map([("env", key.into())])));
         FoundAccount::new(self.name.to_owned(), fields, seen.clone())
-            .map_err(|why| format!("{seen}, but not to what can be used: {why}"))
+            .map_err(|why| format!("{seen}, but cannot be used: {why}"))
     }
 }
 
@@ -197,4 +210,63 @@ fn first_set(variables: &[&'static str]) -> Option<(&'static str, String)> {
         let value = env::var(variable).ok()?.trim().to_owned();
         (!value.is_empty()).then_some((*variable, value))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_provider_is_an_account_of_the_catalog() {
+        for provider in all_providers() {
+            let name = provider.name;
+            let mut fields = vec![server_format(name), ("key", "k-0123456789".into())];
+            let other = OTHER_FIELDS.iter().find(|(account, ..)| *account == name);
+            assert!(other.is_some() || !provider.needs_more, "{name}");
+            if let Some((_, field, _, path)) = other {
+                let value = match *field {
+                    "region" => "eu-west-1".to_owned(),
+                    _ => format!("https://a.example{path}"),
+                };
+                fields.push((field, value.as_str().into()));
+            }
+            let account = FoundAccount::new(name.to_owned(), fields, String::new());
+            let account = account.unwrap_or_else(|why| panic!("{name}: {why}"));
+            assert!(!account.is_own() && !account.is_nearby(), "{name}");
+        }
+    }
+
+    #[test]
+    fn providers_have_the_variables_of_their_documentation() {
+        let providers = all_providers();
+        let expected: [(&str, &[&str]); 8] = [
+            ("openai", &["OPENAI_API_KEY"]),
+            ("anthropic", &["ANTHROPIC_API_KEY"]),
+            ("gemini", &["GEMINI_API_KEY", "GOOGLE_API_KEY"]),
+            ("azure", &["AZURE_OPENAI_API_KEY", "AZURE_API_KEY"]),
+            ("cohere", &["COHERE_API_KEY", "CO_API_KEY"]),
+            ("bedrock", &["AWS_BEARER_TOKEN_BEDROCK"]),
+            ("groq", &["GROQ_API_KEY"]),
+            ("openrouter", &["OPENROUTER_API_KEY"]),
+        ];
+        for (name, variables) in expected {
+            let provider = providers.iter().find(|provider| provider.name == name);
+            let known = &provider.unwrap_or_else(|| panic!("{name}")).variables;
+            for variable in variables {
+                assert!(known.contains(variable), "{name}: {known:?}");
+            }
+        }
+        let with_key = presets::ALL.iter().filter(|preset| preset.key.is_some());
+        for preset in with_key {
+            assert!(
+                providers
+                    .iter()
+                    .any(|provider| provider.name == preset.name)
+            );
+        }
+        // Nobody at a server of one's own asks for these.
+        for local in ["ollama", "vllm", "demo", "vertex"] {
+            assert!(providers.iter().all(|provider| provider.name != local));
+        }
+    }
 }

@@ -8,7 +8,7 @@ use serde_json::Value;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
-use super::accounts::FoundAccount;
+use super::accounts::{FoundAccount, server_format};
 use portcullis::account::failure::Failure;
 use portcullis::base::units::format_count;
 use portcullis::catalog::listing::ListedNames;
@@ -26,35 +26,17 @@ const MAX_LIST_BYTES: usize = 4 << 20;
 /// The address of LM Studio. Those of the others are in their presets.
 const LM_STUDIO: &str = "http://127.0.0.1:1234";
 
-/// A kind of server: the account's name, and the field that says what it speaks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Kind {
-    /// What it writes into its list as the owner of its models.
-    owner: &'static str,
-    name: &'static str,
-    field: (&'static str, &'static str),
-}
-
-impl Kind {
-    const fn new(
-        owner: &'static str,
-        name: &'static str,
-        field: (&'static str, &'static str),
-    ) -> Kind {
-        Kind { owner, name, field }
-    }
-}
-
-const KINDS: [Kind; 4] = [
-    Kind::new("vllm", "vllm", ("preset", "vllm")),
-    Kind::new("llamacpp", "llama_cpp", ("preset", "llama_cpp")),
-    Kind::new("sglang", "sglang", ("preset", "sglang")),
-    Kind::new("organization_owner", "lm_studio", ("dialect", "openai")),
+/// What servers write into their lists as the owner of the models, and the name of the account.
+const OWNERS: [(&str, &str); 4] = [
+    ("vllm", "vllm"),
+    ("llamacpp", "llama_cpp"),
+    ("sglang", "sglang"),
+    ("organization_owner", "lm_studio"),
 ];
 /// It is known by a list of its own.
-const OLLAMA: Kind = Kind::new("library", "ollama", ("dialect", "ollama"));
+const OLLAMA: &str = "ollama";
 /// It lists models as OpenAI does, and does not say what it is.
-const UNKNOWN: Kind = Kind::new("", "local", ("dialect", "openai"));
+const UNKNOWN: &str = "local";
 
 /// Why there is no server of models at an address. The first two are worth a note, even if nobody
 /// has named the address.
@@ -64,8 +46,8 @@ pub(super) const LATE: &str = "did not answer in time, so it is left out";
 const FOREIGN: &str = "has no list of models";
 const SILENT: &str = "does not answer: does the server run?";
 
-/// What a server is and which models it has, or why there is none.
-type Probed = Result<(Kind, ListedNames), &'static str>;
+/// The name for a server and its models, or why there is none.
+type Probed = Result<(&'static str, ListedNames), &'static str>;
 
 /// Returns the addresses on this machine at which servers of models usually are.
 fn usual_addresses() -> impl Iterator<Item = String> {
@@ -88,16 +70,16 @@ fn server_url(address: &str) -> String {
     }
 }
 
-/// Returns a server as an account.
+/// Returns a server as an account: what it speaks follows from `kind`, the name for such servers.
 fn server_account(
     name: String,
-    kind: Kind,
+    kind: &'static str,
     url: &str,
     listed: Option<ListedNames>,
 ) -> Result<FoundAccount, String> {
     let path = if kind == OLLAMA { "" } else { "/v1" };
     let base_url = New::text(format!("{url}{path}"));
-    let fields = vec![(kind.field.0, kind.field.1.into()), ("base_url", base_url)];
+    let fields = vec![server_format(kind), ("base_url", base_url)];
     let count = listed.as_ref().map_or(0, |listed| listed.names.len());
     let seen = format!("answers at {url}, with {}", format_count(count, "model"));
     let account = FoundAccount::new(name, fields, seen)?;
@@ -135,7 +117,7 @@ pub(super) async fn probe_servers(
     for (_, url, probed) in results {
         let account = match probed {
             Ok((kind, listed)) => {
-                let mut name = kind.name.to_owned();
+                let mut name = kind.to_owned();
                 if names.contains(&name) {
                     name = format!("{name}-{}", names.len() + 1);
                 }
@@ -151,25 +133,10 @@ pub(super) async fn probe_servers(
 
 /// Asks a server for its models, as clients of OpenAI and of Ollama do.
 async fn probe_server(upstream: &Upstream, server: &Arc<ReadyAccount>) -> Probed {
-    let (mut date, mut same) = (None, None);
-    let due = Instant::now() + 2 * NAMED_TIMEOUT;
-    let models = lists::get_bytes(
-        upstream,
-        server,
-        "/v1/models",
-        MAX_LIST_BYTES,
-        due,
-        &mut date,
+    let (models, tags) = tokio::join!(
+        Box::pin(fetch_path(upstream, server, "/v1/models")),
+        Box::pin(fetch_path(upstream, server, "/api/tags"))
     );
-    let tags = lists::get_bytes(
-        upstream,
-        server,
-        "/api/tags",
-        MAX_LIST_BYTES,
-        due,
-        &mut same,
-    );
-    let (models, tags) = tokio::join!(Box::pin(models), Box::pin(tags));
     let recognised = recognise_server(
         models.as_deref().unwrap_or_default(),
         tags.as_deref().unwrap_or_default(),
@@ -181,15 +148,28 @@ async fn probe_server(upstream: &Upstream, server: &Arc<ReadyAccount>) -> Probed
     })
 }
 
+/// Returns what a server has at a path. The caller waits for a shorter time.
+async fn fetch_path(
+    upstream: &Upstream,
+    server: &Arc<ReadyAccount>,
+    path: &str,
+) -> Result<Vec<u8>, Failure> {
+    let due = Instant::now() + 2 * NAMED_TIMEOUT;
+    lists::get_bytes(upstream, server, path, MAX_LIST_BYTES, due, &mut None).await
+}
+
 /// Recognises a server by its answers to a client of OpenAI and to one of Ollama. llama.cpp answers
 /// both.
-fn recognise_server(models: &[u8], tags: &[u8]) -> Option<(Kind, ListedNames)> {
+fn recognise_server(models: &[u8], tags: &[u8]) -> Option<(&'static str, ListedNames)> {
     let list: Value = serde_json::from_slice(models).unwrap_or_default();
     let owner = list.pointer("/data/0/owned_by").and_then(Value::as_str);
-    let known = KINDS.into_iter().find(|kind| Some(kind.owner) == owner);
+    let known = OWNERS.iter().find(|(name, _)| Some(*name) == owner);
     let (kind, names) = match (known, names_in("ollama", tags)) {
         (None, Some(names)) => (OLLAMA, names),
-        (known, _) => (known.unwrap_or(UNKNOWN), names_in("openai", models)?),
+        (known, _) => (
+            known.map_or(UNKNOWN, |(_, kind)| kind),
+            names_in("openai", models)?,
+        ),
     };
     Some((kind, ListedNames::new(names)))
 }
@@ -215,19 +195,19 @@ mod tests {
 
     fn recognise(models: &str, tags: &str) -> Option<(&'static str, String)> {
         let (kind, listed) = recognise_server(models.as_bytes(), tags.as_bytes())?;
-        Some((kind.name, listed.names.join(" ")))
+        Some((kind, listed.names.join(" ")))
     }
 
     #[test]
     fn a_server_is_known_by_its_answers() {
-        for kind in KINDS {
-            let expected = Some((kind.name, "m".to_owned()));
-            assert_eq!(recognise(&owned(kind.owner), "404"), expected);
+        for (owner, kind) in OWNERS {
+            let expected = Some((kind, "m".to_owned()));
+            assert_eq!(recognise(&owned(owner), "404"), expected);
             // llama.cpp has the list of Ollama, too.
-            assert_eq!(recognise(&owned(kind.owner), TAGS), expected);
+            assert_eq!(recognise(&owned(owner), TAGS), expected);
         }
         let ollama = Some(("ollama", "llama3.2:3b".to_owned()));
-        assert_eq!(recognise(&owned(OLLAMA.owner), TAGS), ollama);
+        assert_eq!(recognise(&owned("library"), TAGS), ollama);
         assert_eq!(recognise("", TAGS), ollama);
         assert_eq!(recognise(OPENAI, ""), Some(("local", "a b".to_owned())));
         for other in [
@@ -243,9 +223,17 @@ mod tests {
 
     #[test]
     fn every_kind_is_an_account_of_the_catalog() {
-        for kind in KINDS.into_iter().chain([OLLAMA, UNKNOWN]) {
+        for (kind, format) in [
+            ("vllm", ("preset", "vllm")),
+            ("llama_cpp", ("preset", "llama_cpp")),
+            ("sglang", ("preset", "sglang")),
+            ("lm_studio", ("dialect", "openai")),
+            (OLLAMA, ("dialect", "ollama")),
+            (UNKNOWN, ("dialect", "openai")),
+        ] {
+            assert_eq!(server_format(kind), (format.0, format.1.into()));
             let account = server_account("a".to_owned(), kind, "http://127.0.0.1:1", None);
-            let account = account.unwrap_or_else(|why| panic!("{kind:?}: {why}"));
+            let account = account.unwrap_or_else(|why| panic!("{kind}: {why}"));
             assert!(account.is_own() && account.is_nearby() && account.has_list());
         }
     }

@@ -124,7 +124,7 @@ fn checked_name(name: &str, account: &FoundAccount) -> Result<String, String> {
                 .any(|one| **one == *name || **one == *latest) =>
         {
             let known = listed.names.iter().map(|name| &**name);
-            let message = no_such("model", name, known, "");
+            let message = no_such("model", name, known, " in its list");
             Err(format!("{}: {message}", account.name))
         }
         _ => Ok(name.to_owned()),
@@ -138,11 +138,15 @@ fn ask_models(account: &FoundAccount, dialogue: &Dialogue) -> Result<Vec<ChosenM
     if dialogue.is_open && !offered.is_empty() {
         print_text(&offer_text(account, &offered))?;
     }
-    let (all, names) = match has_list {
-        true => (format!(", or all: as {name}/MODEL"), "Numbers or names"),
-        false => (String::new(), "Names (of Azure: deployments)"),
+    let all = match has_list {
+        true => format!(", or all (as {name}/MODEL)"),
+        false => String::new(),
     };
-    let question = format!("Which models of {name}? {names}{all}.");
+    let question = if offered.is_empty() {
+        format!("Models of {name}, by name (of Azure: deployments){all}")
+    } else {
+        format!("Which ones? Numbers, names{all}")
+    };
     let numbers: Vec<String> = (1..=taken).map(|number| number.to_string()).collect();
     let default = match taken {
         0 if has_list => "all".to_owned(),
@@ -163,7 +167,11 @@ fn ask_models(account: &FoundAccount, dialogue: &Dialogue) -> Result<Vec<ChosenM
 
 /// Writes a part of the models that are offered.
 fn offer_text(account: &FoundAccount, offered: &[String]) -> String {
-    let mut text = format!("Models of {}:\n", account.name);
+    let known = account
+        .listed
+        .as_ref()
+        .map_or("Well-known models", |_| "Models");
+    let mut text = format!("{known} of {}:\n", account.name);
     for (model, number) in offered.iter().take(MAX_SHOWN).zip(1_u32..) {
         text.push_str(&format!("  {number}  {model}\n"));
     }

@@ -102,18 +102,16 @@ pub(super) fn next_steps(
     models: &[ChosenModel],
 ) -> String {
     let key_file = args.key_file.display().to_string();
+    let listens = format!("the gateway listens at 127.0.0.1:{port}");
     let rows = [
+        (conf.join("server.yaml"), &*listens),
+        (conf.join("catalog.yaml"), "accounts, models and callers"),
         (
-            conf.join("server.yaml").display().to_string(),
-            "the addresses that it listens at",
+            args.key_file.clone(),
+            "the first key, which your programs send",
         ),
-        (
-            conf.join("catalog.yaml").display().to_string(),
-            "accounts, models and callers",
-        ),
-        (key_file.clone(), "the first key, which your programs send"),
     ];
-    let rows = rows.map(|(path, about)| [format!("  {path}"), about.to_owned()]);
+    let rows = rows.map(|(path, about)| [format!("  {}", path.display()), about.to_owned()]);
     let folder = conf.display().to_string();
     let serve = match &*folder {
         USUAL_FOLDER => String::new(),
@@ -129,7 +127,7 @@ pub(super) fn next_steps(
         Some(model) => (format!(" {}", shell_word(&model.id)), ""),
     };
     format!(
-        "Written:\n{}\nNow start it:\n  portcullis serve{serve}\nAnd ask it, in another terminal:\n  \
+        "Written:\n{}\nNow start the gateway:\n  portcullis serve{serve}\nAnd ask it, in another terminal:\n  \
          portcullis try{url} --key {}{model}\n{demo}",
         format_columns(rows, 2),
         shell_word(&key_file)
@@ -137,8 +135,9 @@ pub(super) fn next_steps(
 }
 
 const DEMO_NOTE: &str = "
-To use a provider, export its key, and write its account and a model into the
-catalog: lines to copy stand there. Or run this again, with another --conf.
+This is the demo: Portcullis itself answers. To use a provider, export its key,
+and write its account and a model into the catalog: lines to copy stand there.
+Or run this again, with another --conf and --key-file.
 ";
 
 /// Writes a word so that a shell reads it as one.
@@ -148,5 +147,48 @@ fn shell_word(word: &str) -> String {
         word.to_owned()
     } else {
         format!("'{}'", word.replace('\'', "'\\''"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shell_reads_a_servers_word_as_one() {
+        for (word, expected) in [
+            ("llama3.2:3b", "llama3.2:3b"),
+            ("org/model", "org/model"),
+            ("a b", "'a b'"),
+            ("x;$(y)", "'x;$(y)'"),
+            ("it's", "'it'\\''s'"),
+        ] {
+            assert_eq!(shell_word(word), expected);
+        }
+    }
+
+    #[test]
+    fn models_of_one_id_share_it() {
+        let account = |name: &str, port: u16| {
+            let fields = vec![
+                ("dialect", "openai".into()),
+                ("base_url", New::text(format!("http://127.0.0.1:{port}/v1"))),
+            ];
+            FoundAccount::new(name.to_owned(), fields, String::new()).expect("an account")
+        };
+        let accounts = [account("a", 1), account("b", 2)];
+        let model = |id: &str, account: &str| ChosenModel {
+            id: id.to_owned(),
+            account: account.to_owned(),
+        };
+        let models = [model("true", "a"), model("m", "a"), model("m", "b")];
+        let price = "price: { input: 0, output: 0 }";
+        assert_eq!(
+            model_lines(&accounts, &models),
+            format!(
+                "  m: {{ targets: [{{ account: a, {price} }}, {{ account: b, {price} }}] }}\n  \
+                 \"true\": {{ targets: [{{ account: a, {price} }}] }}\n"
+            )
+        );
     }
 }
