@@ -28,7 +28,7 @@ use call::{Answer, Server};
 use contract::{Contents, find_member, find_text};
 use dialects::neutral::ModelKind;
 use dialects::wire::sse::Decoder;
-use door::TryDoor;
+use door::{Format, TryDoor};
 use portcullis::account::failure::Failure;
 use portcullis::base::problem::unless_secret;
 use portcullis::base::secret::Secret;
@@ -196,7 +196,7 @@ impl Trial {
     async fn list_models(&mut self, given: Option<String>) -> Option<String> {
         self.request.name = "models";
         let (answer, mut contents) = match self.send("/models", None).await {
-            Ok(answer) => (answer, Contents::new(self.door.format())),
+            Ok(answer) => (answer, Contents::default()),
             // A server without a list may still answer.
             Err(status) => return given.filter(|_| status == 404),
         };
@@ -223,16 +223,14 @@ impl Trial {
             (None, None) => (None, ""),
         };
         let count = models.len();
-        self.report.add(match &model {
-            Some(model) => self
-                .request
-                .ok("models", format!("{count} in all; asks {model}, {reason}")),
-            None => self.request.fail(
+        match &model {
+            Some(model) => self.add("models", format!("{count} in all; asks {model}, {reason}")),
+            None => self.fail(
                 "models",
                 format!("{count} in all, none for chat"),
                 "name a MODEL, or let the key use one",
             ),
-        });
+        }
         self.add_deviations(&contents);
         model
     }
@@ -244,18 +242,18 @@ impl Trial {
         let Ok(answer) = self.send(&path, Some(&body)).await else {
             return false;
         };
-        let mut contents = Contents::new(self.door.format());
+        let mut contents = Contents::default();
         if is_stream {
-            read_events(&answer, &mut contents);
+            read_events(self.door.format(), &answer, &mut contents);
         } else if answer.cut.is_none()
             && let Some(json) = read_json(&answer, &mut contents)
         {
-            contents.take_whole(&json);
+            contents.take_whole(self.door.format(), &json);
         }
         self.add_contents(&answer, &contents);
         if let Some(error) = &contents.error {
             let seen = error_text(&error.to_string());
-            self.report.add(self.request.fail("error", seen, SEE_LOG));
+            self.fail("error", seen, SEE_LOG);
         } else if let Some(failure) = &answer.cut {
             self.add_failure(failure);
         } else {
@@ -329,8 +327,8 @@ impl Trial {
                 "this key is wrong, disabled or expired: `portcullis key new` makes one"
             }
             401 if self.is_loopback => {
-                "give a key: --key FILE, --key -, or PORTCULLIS_KEY. The demo's key is public: `echo sk-demo-portcullis-published | portcullis \
-                 try --key -`"
+                "give a key: `--key portcullis.key`, if `portcullis init` made it. The key of the demo is public: `echo \
+                 sk-demo-portcullis-published | portcullis try --key -`"
             }
             401 => "give a key: --key FILE, --key -, or PORTCULLIS_KEY",
             403 => "this key may not do this, or not from here",
@@ -345,7 +343,7 @@ impl Trial {
             seconds => format!(" (retry-after: {seconds})"),
         };
         let seen = format!("{seen}: {}{wait}", error_text(&answer.body()));
-        self.report.add(self.request.fail("status", seen, advice));
+        self.fail("status", seen, advice);
         Err(answer.status)
     }
 
@@ -355,6 +353,10 @@ impl Trial {
         if !seen.is_empty() {
             self.report.add(self.request.ok(check, seen));
         }
+    }
+
+    fn fail(&mut self, check: &'static str, seen: String, advice: &str) {
+        self.report.add(self.request.fail(check, seen, advice));
     }
 
     fn add_deviations(&mut self, contents: &Contents) {
@@ -372,37 +374,23 @@ impl Trial {
     }
 
     fn add_failure(&mut self, failure: &Failure) {
-        let advice = match failure {
-            Failure::Unreachable(_) if self.is_loopback => {
+        let advice = match failure.facts().name {
+            "unreachable" if self.is_loopback => {
                 "is the gateway running? `portcullis serve` starts it"
             }
-            Failure::Unreachable(_) | Failure::ConnectTimeout => {
+            "unreachable" | "connect_timeout" => {
                 "is the URL right, and can it be reached from here?"
             }
-            Failure::Tls { .. } => {
+            "tls" => {
                 "who signed the certificate must be known to this system, or be in the file of SSL_CERT_FILE"
             }
-            Failure::Proxy { .. } => "look at HTTPS_PROXY, HTTP_PROXY and NO_PROXY",
-            Failure::FirstByteTimeout
-            | Failure::FirstTokenTimeout
-            | Failure::IdleTimeout
-            | Failure::SendTimeout
-            | Failure::TotalTimeout => "the server hangs, or needs more time: `--timeout 5m`",
-            Failure::Reset
-            | Failure::Stale
-            | Failure::Cut
-            | Failure::Nonsense(_)
-            | Failure::NoRoom
-            | Failure::NoDescriptors
-            | Failure::Unsigned(_)
-            | Failure::BrokenCall(_)
-            | Failure::Status { .. }
-            | Failure::InAnswer(_) => SEE_LOG,
+            "proxy" => "look at HTTPS_PROXY, HTTP_PROXY and NO_PROXY",
+            name if name.ends_with("timeout") => {
+                "the server hangs, or needs more time: `--timeout 5m`"
+            }
+            _ => SEE_LOG,
         };
-        self.report.add(
-            self.request
-                .fail("answer", failure_words(failure, &[]), advice),
-        );
+        self.fail("answer", failure_words(failure, &[]), advice);
     }
 }
 
@@ -427,20 +415,20 @@ fn is_for_chat(entry: &Value, name: &str) -> bool {
 }
 
 /// Reads a stream. What must be in its end is not missed if it broke off.
-fn read_events(answer: &Answer, contents: &mut Contents) {
+fn read_events(format: &Format, answer: &Answer, contents: &mut Contents) {
     check_content_type(answer, "text/event-stream", contents);
     let mut decoder = Decoder::new(usize::MAX);
     for (time, bytes) in &answer.pieces {
         let fed = decoder.feed(bytes, |event| {
             let [name, data] = [event.name, event.data].map(String::from_utf8_lossy);
-            contents.take_event(&name, &data, *time);
+            contents.take_event(format, &name, &data, *time);
             ControlFlow::<()>::Continue(())
         });
         // No event is too long: the whole body has a limit.
         debug_assert!(fed.is_ok());
     }
     if answer.cut.is_none() {
-        contents.check_end();
+        contents.check_end(format);
     }
 }
 

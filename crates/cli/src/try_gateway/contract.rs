@@ -7,8 +7,8 @@ use serde_json::{Map, Value};
 use super::door::Format;
 
 /// What an answer has, and what deviates in it.
+#[derive(Default)]
 pub(super) struct Contents {
-    format: &'static Format,
     pub(super) model: String,
     pub(super) text: String,
     pub(super) finish: String,
@@ -32,21 +32,6 @@ pub(super) struct Deviation {
 }
 
 impl Contents {
-    pub(super) fn new(format: &'static Format) -> Contents {
-        Contents {
-            format,
-            model: String::new(),
-            text: String::new(),
-            finish: String::new(),
-            usage: Map::new(),
-            times: None,
-            deviations: Vec::new(),
-            error: None,
-            count: 0,
-            is_over: false,
-        }
-    }
-
     /// Notes a deviation. Of each member the first is enough.
     pub(super) fn note(
         &mut self,
@@ -86,18 +71,17 @@ impl Contents {
     }
 
     /// Takes a whole answer, as a stream of one event.
-    pub(super) fn take_whole(&mut self, answer: &Value) {
-        self.check(answer, self.format.whole);
+    pub(super) fn take_whole(&mut self, format: &Format, answer: &Value) {
+        self.check(answer, format.whole);
         self.take_model_and_usage(answer);
-        self.text = read_text(find_member(answer, self.format.text));
-        self.finish = find_text(answer, self.format.finish).to_owned();
+        self.text = read_text(find_member(answer, format.text));
+        self.finish = find_text(answer, format.finish).to_owned();
         (self.is_over, self.count) = (true, 1);
-        self.check_end();
+        self.check_end(format);
     }
 
     /// Takes an event of a stream. Behind an error nothing counts.
-    pub(super) fn take_event(&mut self, name: &str, data: &str, time: Duration) {
-        let format = self.format;
+    pub(super) fn take_event(&mut self, format: &Format, name: &str, data: &str, time: Duration) {
         if self.error.is_some() {
             return;
         }
@@ -191,8 +175,7 @@ impl Contents {
     }
 
     /// Checks what must be there in the end, unless there is an error.
-    pub(super) fn check_end(&mut self) {
-        let format = self.format;
+    pub(super) fn check_end(&mut self, format: &Format) {
         if self.error.is_some() {
             return;
         }
@@ -314,20 +297,20 @@ mod tests {
     }
 
     fn contents_of_whole(door: TryDoor, answer: &Value) -> Contents {
-        let mut contents = Contents::new(door.format());
-        contents.take_whole(answer);
+        let mut contents = Contents::default();
+        contents.take_whole(door.format(), answer);
         contents
     }
 
     /// Each event is JSON, and named by its type; a text is data as it is.
     fn contents_of_stream(door: TryDoor, events: &[Value]) -> Contents {
-        let mut contents = Contents::new(door.format());
+        let mut contents = Contents::default();
         for (nth, event) in events.iter().enumerate() {
             let data = event.as_str().map_or(event.to_string(), str::to_owned);
             let time = Duration::from_millis(nth as u64);
-            contents.take_event(find_text(event, "type"), &data, time);
+            contents.take_event(door.format(), find_text(event, "type"), &data, time);
         }
-        contents.check_end();
+        contents.check_end(door.format());
         contents
     }
 
@@ -657,8 +640,13 @@ mod tests {
         of_gemini("responseId: missing, not text", |events| {
             drop(events[0].as_object_mut().unwrap().remove("responseId"))
         });
-        let mut contents = Contents::new(TryDoor::Messages.format());
-        contents.take_event("other", r#"{"type":"message_start"}"#, Duration::ZERO);
+        let mut contents = Contents::default();
+        contents.take_event(
+            TryDoor::Messages.format(),
+            "other",
+            r#"{"type":"message_start"}"#,
+            Duration::ZERO,
+        );
         assert!(deviations(&contents).contains(
             &"event: other, with data of message_start, not the type of its data".to_owned()
         ));

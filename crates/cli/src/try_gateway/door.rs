@@ -51,40 +51,31 @@ const MAX_TOKENS: u32 = 256;
 impl TryDoor {
     /// Returns the path and the body of a small request.
     pub(super) fn request(self, model: &str, stream: bool) -> (String, Value) {
-        let messages = json!([{ "role": "user", "content": QUESTION }]);
-        let (path, mut body) = match self {
-            TryDoor::Chat => (
-                "/chat/completions",
-                json!({ "messages": messages, "max_tokens": MAX_TOKENS }),
-            ),
-            TryDoor::Messages => (
-                "/messages",
-                json!({ "messages": messages, "max_tokens": MAX_TOKENS }),
-            ),
-            TryDoor::Responses => (
-                "/responses",
-                json!({ "input": QUESTION, "max_output_tokens": MAX_TOKENS, "store": false }),
-            ),
-            TryDoor::Gemini => {
-                let call = if stream {
-                    "streamGenerateContent?alt=sse"
-                } else {
-                    "generateContent"
-                };
-                let contents = json!([{ "role": "user", "parts": [{ "text": QUESTION }] }]);
-                let body = json!({ "contents": contents, "generationConfig": { "maxOutputTokens": MAX_TOKENS } });
-                return (format!("/models/{model}:{call}"), body);
-            }
+        if self == TryDoor::Gemini {
+            let call = if stream {
+                "streamGenerateContent?alt=sse"
+            } else {
+                "generateContent"
+            };
+            let contents = json!([{ "role": "user", "parts": [{ "text": QUESTION }] }]);
+            let body = json!({ "contents": contents, "generationConfig": { "maxOutputTokens": MAX_TOKENS } });
+            return (format!("/models/{model}:{call}"), body);
+        }
+        let (path, input, limit) = match self {
+            TryDoor::Responses => ("/responses", "input", "max_output_tokens"),
+            TryDoor::Messages => ("/messages", "messages", "max_tokens"),
+            TryDoor::Chat | TryDoor::Gemini => ("/chat/completions", "messages", "max_tokens"),
         };
-        if let Some(members) = body.as_object_mut() {
-            members.insert("model".to_owned(), model.into());
-            members.insert("stream".to_owned(), stream.into());
-            if stream && self == TryDoor::Chat {
-                members.insert(
-                    "stream_options".to_owned(),
-                    json!({ "include_usage": true }),
-                );
-            }
+        let messages = json!([{ "role": "user", "content": QUESTION }]);
+        let mut body =
+            json!({ "model": model, input: messages, limit: MAX_TOKENS, "stream": stream });
+        let more = match self {
+            TryDoor::Chat if stream => json!({ "stream_options": { "include_usage": true } }),
+            TryDoor::Responses => json!({ "store": false }),
+            TryDoor::Chat | TryDoor::Messages | TryDoor::Gemini => Value::Null,
+        };
+        if let (Value::Object(body), Value::Object(more)) = (&mut body, more) {
+            body.extend(more);
         }
         (path.to_owned(), body)
     }
