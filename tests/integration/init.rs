@@ -377,6 +377,9 @@ fn the_demo_is_served_with_its_key() {
         answer.status
     };
     assert_eq!(curl(&newcomer.key()), 200);
+    let url = format!("http://{callers}");
+    let tried = newcomer.run(&["try", &url, "--key", "portcullis.key", "demo"]);
+    assert!(tried.status.success(), "{}{}", tried.stdout, tried.stderr);
     assert_eq!(curl("sk-demo-portcullis-published"), 401);
     process.signal("TERM");
     assert!(

@@ -297,14 +297,14 @@ fn write_all(
     accounts: &[FoundAccount],
     models: &[ChosenModel],
 ) -> Result<ExitCode, String> {
-    let port = free_port(USUAL_PORT);
+    let port = free_port(USUAL_PORT, accounts);
     let secret = NewSecret::make()?;
     let caller = NewCaller {
         name: caller,
         key: &args.key,
         secret: &secret,
     };
-    let server = texts::server_text(port, free_port(USUAL_ADMIN_PORT));
+    let server = texts::server_text(port, free_port(USUAL_ADMIN_PORT, accounts));
     let catalog = texts::catalog_text(accounts, models, &caller);
     let of_conf = [
         ("server.yaml", server),
@@ -335,10 +335,16 @@ fn write_all(
     Ok(ExitCode::SUCCESS)
 }
 
-/// Returns this port of this machine, or the first one after it that no program has.
-fn free_port(first_port: u16) -> u16 {
+/// Returns this port of this machine, or the first one after it that no program has. The port of an
+/// account is not taken either, even if nothing listens there: the gateway would ask itself.
+fn free_port(first_port: u16, accounts: &[FoundAccount]) -> u16 {
     (first_port..=first_port.saturating_add(20))
-        .find(|port| TcpListener::bind((Ipv4Addr::LOCALHOST, *port)).is_ok())
+        .find(|port| {
+            accounts
+                .iter()
+                .all(|other| other.account().base.port != *port)
+                && TcpListener::bind((Ipv4Addr::LOCALHOST, *port)).is_ok()
+        })
         .unwrap_or(first_port)
 }
 
@@ -350,6 +356,14 @@ mod tests {
     fn a_port_of_another_program_is_left_to_it() {
         let other = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
         let port = other.local_addr().expect("an address").port();
-        assert!(free_port(port) > port);
+        assert!(free_port(port, &[]) > port);
+        drop(other);
+        let base_url = format!("http://127.0.0.1:{port}/v1");
+        let fields = vec![
+            ("dialect", "openai".into()),
+            ("base_url", (&*base_url).into()),
+        ];
+        let account = FoundAccount::new("a".to_owned(), fields, String::new());
+        assert!(free_port(port, &[account.expect("an account")]) > port);
     }
 }
