@@ -71,22 +71,22 @@ fn demo_catalog() -> String {
     std::fs::read_to_string(root().join("conf/catalog.yaml")).expect("conf/catalog.yaml")
 }
 
-/// Starts a server that lists `gpt-test`, and answers whole and in streams as it is told.
-async fn server(whole: Script, stream: Script) -> Mock {
-    let mock = Mock::start().await;
+/// Lets a server list `gpt-test`, and answer whole and in streams with these scripts.
+fn answer_as(mock: &Mock, whole: Script, stream: Script) {
     mock.by(move |request: &Request| {
-        assert_eq!(request.field("authorization"), Some(&*format!("Bearer {KEY}")));
+        let key = format!("Bearer {KEY}");
+        assert_eq!(request.field("authorization"), Some(&*key));
         match (&*request.target, request.json()["stream"] == true) {
             ("/v1/models", _) => {
                 let entry = |id: &str| json!({"id": id, "object": "model"});
-                let list = json!({"object": "list", "data": [entry("text-embedding-3-small"), entry("gpt-test")]});
+                let data = [entry("text-embedding-3-small"), entry("gpt-test")];
+                let list = json!({"object": "list", "data": data});
                 Script::json(200, &list).with("x-request-id", "r-1")
             }
             (_, false) => whole.clone(),
             (_, true) => stream.clone(),
         }
     });
-    mock
 }
 
 fn good_whole() -> Script {
@@ -106,7 +106,8 @@ fn good_stream() -> Script {
 
 /// Runs it against a server with these answers.
 async fn try_server(whole: Script, stream: Script, arguments: &[&str]) -> TryRun {
-    let mock = server(whole, stream).await;
+    let mock = Mock::start().await;
+    answer_as(&mock, whole, stream);
     let url = mock.base_url();
     let mut all = vec![&*url, "--key", "-"];
     all.extend(arguments);
@@ -255,9 +256,14 @@ fn a_server_of_the_same_format_is_well() {
         );
         let mut priced = completion("pong");
         priced["usage"]["cost"] = json!(0.000_012);
-        try_server(Script::json(200, &priced), good_stream(), &[])
-            .await
-            .expect(0, &["cost 0.000012 USD", "request without an id"]);
+        let ran = try_server(Script::json(200, &priced), good_stream(), &[]).await;
+        let words = [
+            "request without an id",
+            "cost 0.000012 USD",
+            "warn whole format x-request-id: missing -> expected: the id of the request",
+            "1 warn, 0 fail",
+        ];
+        ran.expect(1, &words);
     });
 }
 
@@ -280,7 +286,7 @@ fn each_deviation_has_a_line_and_what_was_expected() {
                 "warn stream format choices.0.delta.role: missing -> expected: assistant",
                 "warn stream format the last event: missing -> expected: [DONE]",
                 "warn stream format usage: missing -> expected: object",
-                "5 warn, 0 fail",
+                "7 warn, 0 fail",
             ],
         );
         let page = Script::text(200, "text/html", format!("<html>{KEY}</html>"));
@@ -340,6 +346,26 @@ fn a_server_that_fails_breaks_off_or_hangs() {
                 "no standard error body, but \"oops [redacted]\"",
             ],
         );
+    });
+}
+
+#[test]
+fn a_certificate_that_the_system_knows_is_believed() {
+    run(async {
+        let ca = Ca::new();
+        let mock = Mock::h2(&ca.leaf()).await;
+        answer_as(&mock, good_whole(), good_stream());
+        let folder = Folder::new(&[("ca.pem", &ca.pem()), ("key", KEY)]);
+        let mut command = Command::new(BINARY);
+        command
+            .args(["try", &mock.base_url(), "--key", "key"])
+            .env("SSL_CERT_FILE", "ca.pem")
+            .current_dir(folder.path());
+        end_of(command, KEY).expect(
+            0,
+            &["https://localhost:", "ok stream format as it should be"],
+        );
+        assert!(mock.requests().iter().all(|request| request.http2));
     });
 }
 

@@ -243,6 +243,10 @@ impl Trial {
             return false;
         };
         let mut contents = Contents::default();
+        // Google's servers send none.
+        if answer.request_id().is_empty() && self.door != TryDoor::Gemini {
+            contents.note("x-request-id", "missing", "the id of the request");
+        }
         if is_stream {
             read_events(self.door.format(), &answer, &mut contents);
         } else if answer.cut.is_none()
@@ -312,11 +316,10 @@ impl Trial {
                 return Err(0);
             }
         };
-        let ids = ["x-request-id", "request-id"].map(|name| answer.header(name));
-        let id = ids
-            .into_iter()
-            .find(|id| !id.is_empty())
-            .unwrap_or("without an id");
+        let id = match answer.request_id() {
+            "" => "without an id",
+            id => id,
+        };
         let seen = format!("HTTP {}, request {id}", answer.status);
         if answer.status == 200 {
             self.add("status", seen);

@@ -58,6 +58,14 @@ impl Answer {
         self.headers.get(name).map_or("", String::as_str)
     }
 
+    /// Returns the id of the request; an empty text if there is none.
+    pub(super) fn request_id(&self) -> &str {
+        match self.header("x-request-id") {
+            "" => self.header("request-id"),
+            id => id,
+        }
+    }
+
     pub(super) fn body(&self) -> String {
         let bytes: Vec<u8> = self
             .pieces
