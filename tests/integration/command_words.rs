@@ -71,14 +71,17 @@ fn check_warns_of_what_has_expired_with_its_line() {
     };
     let acme = keys("acme", "") + "        expires: 2020-01-01\n";
     let blue = keys("blue", "expires: 2021-01-01\n    ");
-    let catalog = format!("accounts: {{}}\nmodels: {{}}\ncallers:\n{acme}{blue}");
+    let catalog = format!(
+        "accounts: {{}}\nmodels: {{}}\ncallers:\n{acme}{blue}  grey: {{ expires: 2022-01-01 }}\n"
+    );
     let ran = Folder::new(&[("catalog.yaml", &catalog)]).run(&["check"]);
     assert!(ran.status.success(), "{}", ran.stderr);
     for warning in [
         "warning: catalog.yaml:9 callers.acme.keys.two.expires: has expired: this key does not work.",
         "warning: catalog.yaml:11 callers.blue.expires: has expired: no key of this caller works.",
+        "warning: catalog.yaml:16 callers.grey.expires: has expired: no key of this caller works.",
     ] {
         assert_eq!(ran.stderr.matches(warning).count(), 1, "{}", ran.stderr);
     }
-    assert!(ran.stdout.contains("2 warnings"), "{}", ran.stdout);
+    assert!(ran.stdout.contains("3 warnings"), "{}", ran.stdout);
 }

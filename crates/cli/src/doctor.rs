@@ -15,6 +15,7 @@ mod listeners;
 mod logs;
 mod process;
 pub(crate) mod report;
+mod side_by_side;
 mod store;
 pub(crate) mod words;
 
@@ -35,7 +36,8 @@ use report::Findings;
 /// The signal SIGXFSZ: a file would be larger than a limit of the system allows. With a handler it
 /// does not end the process, and the write fails.
 const LARGE_FILE: i32 = 25;
-/// The longest time for all checks.
+/// The longest time for the store and all accounts together. What `--ask` sends and the page of
+/// `--status` have times of their own; all other checks wait for nothing.
 const CHECKS_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// `doctor`.
@@ -104,7 +106,7 @@ async fn run_checks(args: &DoctorArgs, report: &mut Findings) {
     }
     let mut clocks = clock::Clocks::default();
     if let Some(store) = server.as_ref().and_then(|server| server.store.as_ref()) {
-        store::check_store(store, &mut clocks, report).await;
+        store::check_store(store, due, &mut clocks, report).await;
     }
     let proxies = server
         .as_ref()

@@ -19,19 +19,25 @@ struct Expired<'c> {
 /// Warns of each key and caller that has expired by this time, with its line.
 pub(super) fn expiry_warnings(catalog: &Catalog, conf: &Path, now: SystemTime) -> Vec<Problem> {
     let is_over = |expires: Option<SystemTime>| expires.is_some_and(|expires| expires <= now);
-    let mut all: Vec<Expired<'_>> = Vec::new();
-    for key in catalog.keys() {
-        let (caller, name) = key.id.split_once('/').unwrap_or((&key.id, ""));
-        if is_over(key.caller.expires) {
-            all.push(Expired { caller, key: None });
-        } else if is_over(key.expires) {
-            all.push(Expired {
-                caller,
-                key: Some(name),
-            });
-        }
-    }
-    // A caller with several keys stands once.
+    let callers = catalog
+        .callers()
+        .iter()
+        .filter(|caller| is_over(caller.expires));
+    let mut all: Vec<Expired<'_>> = callers
+        .map(|caller| Expired {
+            caller: &caller.id,
+            key: None,
+        })
+        .collect();
+    // A caller that has expired stands for all its keys.
+    let keys = catalog
+        .keys()
+        .filter(|key| is_over(key.expires) && !is_over(key.caller.expires));
+    all.extend(keys.map(|key| Expired {
+        caller: &key.caller.id,
+        key: key.id.split_once('/').map(|(_, name)| name),
+    }));
+    // A key with two secrets stands once.
     all.sort();
     all.dedup();
     if all.is_empty() {

@@ -9,17 +9,15 @@ mod reach;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::SystemTime;
 
-use tokio::sync::Semaphore;
-use tokio::task::JoinSet;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::Instant;
 
 pub(crate) use credential::CREDENTIAL;
 
 use super::clock::Clocks;
 use super::report::{CheckState, Checked, Finding, Findings, Subject};
+use super::side_by_side::{Ending, NOT_IN_TIME, SideBySide, bug_finding};
 use super::words;
 use dialects::neutral::ModelKind;
 use portcullis::account::failure::Failure;
@@ -31,9 +29,6 @@ use portcullis::error::redact_secrets;
 use portcullis::exchange::upstream::Upstream;
 use portcullis::live::Snapshot;
 use portcullis::live::ready_account::ReadyAccount;
-
-/// The accounts that are looked at side by side.
-const MAX_AT_ONCE: usize = 16;
 
 /// The result of checking an account.
 #[derive(Default)]
@@ -111,54 +106,28 @@ pub(super) async fn check_accounts(
     clocks: &mut Clocks,
     report: &mut Findings,
 ) -> BTreeSet<usize> {
-    let (upstream, gate) = (
-        Arc::new(Upstream::default()),
-        Arc::new(Semaphore::new(MAX_AT_ONCE)),
-    );
+    let upstream = Arc::new(Upstream::default());
     let all_checked = all_checked(snapshot);
     let accounts: Vec<Arc<Account>> = all_checked
         .iter()
         .map(|checked_account| checked_account.ready_account.account.clone())
         .collect();
-    let begun: Arc<[AtomicBool]> = accounts.iter().map(|_| AtomicBool::new(false)).collect();
-    let mut running = JoinSet::new();
-    for (nth, checked_account) in all_checked.into_iter().enumerate() {
-        let (upstream, gate, begun) = (upstream.clone(), gate.clone(), begun.clone());
-        running.spawn(async move {
-            let _permit = gate.acquire().await;
-            if let Some(begun) = begun.get(nth) {
-                begun.store(true, Ordering::Relaxed);
-            }
-            (nth, check_account(&checked_account, &upstream).await)
-        });
-    }
-    // They are reported in the order of the catalog.
-    let (mut looked, mut next) = (BTreeMap::new(), 0);
+    let checks = all_checked.into_iter().map(|checked_account| {
+        let upstream = upstream.clone();
+        async move { check_account(&checked_account, &upstream).await }
+    });
+    let mut running = SideBySide::start(checks, due);
     let mut outcomes = Outcomes {
         clocks,
         report,
         hosts: BTreeSet::new(),
         unreached: BTreeSet::new(),
     };
-    while let Ok(Some(ended)) = timeout_at(due, running.join_next()).await {
-        looked.extend(ended.ok());
-        while let Some((account, looked)) = accounts.get(next).zip(looked.remove(&next)) {
-            outcomes.add(account, looked);
-            next += 1;
+    // They are reported in the order of the catalog.
+    for account in &accounts {
+        if let Some(ending) = running.next().await {
+            outcomes.add(account, account_result(account, ending));
         }
-    }
-    for (nth, account) in accounts.iter().enumerate().skip(next) {
-        let outcome = looked.remove(&nth).unwrap_or_else(|| {
-            let has_begun = begun
-                .get(nth)
-                .is_some_and(|begun| begun.load(Ordering::Relaxed));
-            AccountResult {
-                findings: vec![late_finding(account, has_begun)],
-                is_unreached: has_begun,
-                ..AccountResult::default()
-            }
-        });
-        outcomes.add(account, outcome);
     }
     outcomes.unreached
 }
@@ -203,18 +172,24 @@ impl Outcomes<'_> {
     }
 }
 
-/// Returns the finding for an account that was not looked at in time. Whoever had to wait for
-/// others has no fault in it.
-fn late_finding(account: &Account, has_begun: bool) -> Finding {
+/// Returns the result of an account's check, however it ended. Whoever had to wait for others has
+/// no fault in it.
+fn account_result(account: &Account, ending: Ending<AccountResult>) -> AccountResult {
     let subject = account_subject(account);
-    if has_begun {
-        subject.fail(
-            "time",
-            "the checks were not over in time",
-            "look at this account's server: it answers too slowly",
-        )
-    } else {
-        subject.skip("time", "no time was left: mend the accounts above")
+    match ending {
+        Ending::Done(result) => result,
+        Ending::Late => AccountResult {
+            is_unreached: true,
+            ..AccountResult::only(subject.fail(
+                "time",
+                NOT_IN_TIME,
+                "look at this account's server: it answers too slowly",
+            ))
+        },
+        Ending::NotBegun => {
+            AccountResult::only(subject.skip("time", "no time was left: mend the accounts above"))
+        }
+        Ending::Panicked => AccountResult::only(bug_finding(&subject, "account")),
     }
 }
 
@@ -308,9 +283,38 @@ pub(super) fn lacks_secret(account: &Account) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::doctor::side_by_side::MAX_AT_ONCE;
+    use portcullis::catalog::Catalog;
     use portcullis::catalog::resolve::resolve_catalog;
     use portcullis::explain::standalone_snapshot;
     use std::time::Duration;
+
+    fn catalog(text: String) -> Catalog {
+        resolve_catalog(&[("catalog.yaml".to_owned(), text)], &mut |_| {
+            Ok(String::new())
+        })
+        .expect("a catalog")
+    }
+
+    #[test]
+    fn a_check_that_panicked_is_no_slow_server() {
+        let catalog =
+            catalog("accounts: { a: { dialect: demo } }\nmodels: {}\ncallers: {}\n".to_owned());
+        let account = catalog.account("a").expect("an account");
+        let AccountResult {
+            findings,
+            is_unreached,
+            ..
+        } = account_result(account, Ending::Panicked);
+        let finding = serde_json::to_value(&findings).unwrap();
+        assert_eq!(finding[0]["state"], "fail");
+        assert_eq!(finding[0]["subject"]["name"], "a");
+        assert_eq!(
+            finding[0]["seen"],
+            "the check itself panicked, which is a bug of Portcullis"
+        );
+        assert!(!is_unreached);
+    }
 
     /// As many accounts as are looked at side by side have a server that says nothing; one more has
     /// to wait.
@@ -326,10 +330,7 @@ mod tests {
             })
             .collect();
         let text = format!("accounts:\n{accounts}models: {{}}\ncallers: {{}}\n");
-        let catalog = resolve_catalog(&[("catalog.yaml".to_owned(), text)], &mut |_| {
-            Ok(String::new())
-        })
-        .expect("a catalog");
+        let catalog = catalog(text);
         let mut report = Findings::new(true);
         let due = Instant::now() + Duration::from_secs(2);
         check_accounts(

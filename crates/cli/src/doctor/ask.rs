@@ -9,16 +9,14 @@ mod request;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
-use tokio::sync::Semaphore;
-use tokio::task::JoinSet;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::Instant;
 
 use super::accounts::{lacks_secret, made_for};
 use super::report::{CheckState, Checked, Finding, Findings, Subject};
+use super::side_by_side::{Ending, SideBySide, bug_finding};
 use super::words::first_three;
 use dialects::Endpoint;
 use dialects::named_enum;
@@ -30,8 +28,6 @@ use portcullis::live::Snapshot;
 use portcullis::plan::{Candidate, Reach};
 use request::{Asker, GoodAnswer, NoAnswer};
 
-/// The targets that are asked side by side.
-const MAX_AT_ONCE: usize = 16;
 /// The longest time for all targets.
 const ASK_TIMEOUT: Duration = Duration::from_secs(600);
 /// The most tokens of an answer: enough for a model that thinks before it answers.
@@ -103,62 +99,43 @@ pub(super) async fn ask_targets(
     unreached: &BTreeSet<usize>,
     report: &mut Findings,
 ) {
-    let (upstream, gate) = (
-        Arc::new(Upstream::default()),
-        Arc::new(Semaphore::new(MAX_AT_ONCE)),
-    );
-    let (due, mut running) = (Instant::now() + ASK_TIMEOUT, JoinSet::new());
+    let upstream = Arc::new(Upstream::default());
     let candidates = asked_candidates(&snapshot, unreached, report);
     let names: Vec<String> = candidates
         .iter()
         .map(|(_, target)| target_name(target))
         .collect();
-    let begun: Arc<[AtomicBool]> = names.iter().map(|_| AtomicBool::new(false)).collect();
-    for (nth, (candidate, target)) in candidates.into_iter().enumerate() {
-        let (upstream, gate, begun) = (upstream.clone(), gate.clone(), begun.clone());
-        running.spawn(async move {
-            let _permit = gate.acquire().await;
-            if let Some(begun) = begun.get(nth) {
-                begun.store(true, Ordering::Relaxed);
-            }
-            (
-                nth,
-                ask_target(
-                    &Asker {
-                        upstream: &upstream,
-                        candidate: &candidate,
-                    },
-                    &target,
-                )
-                .await,
-            )
-        });
-    }
-    let (mut requests, mut cost, mut is_unpriced) = (0, Usd::ZERO, false);
-    let (mut asked, mut late, mut waiting) = (BTreeMap::new(), Vec::new(), Vec::new());
-    for ((nth, name), begun) in names.into_iter().enumerate().zip(begun.iter()) {
-        while !asked.contains_key(&nth)
-            && let Ok(Some(ended)) = timeout_at(due, running.join_next()).await
-        {
-            asked.extend(ended.ok());
+    let questions = candidates.into_iter().map(|(candidate, target)| {
+        let upstream = upstream.clone();
+        async move {
+            let asker = Asker {
+                upstream: &upstream,
+                candidate: &candidate,
+            };
+            ask_target(&asker, &target).await
         }
-        let Some(TargetAnswers {
-            findings,
-            requests: more,
-            cost: price,
-            is_unpriced: unpriced,
-        }) = asked.remove(&nth)
-        else {
-            if begun.load(Ordering::Relaxed) {
-                late.push(name)
-            } else {
-                waiting.push(name)
+    });
+    let mut running = SideBySide::start(questions, Instant::now() + ASK_TIMEOUT);
+    let (mut requests, mut cost, mut is_unpriced) = (0, Usd::ZERO, false);
+    let (mut late, mut waiting) = (Vec::new(), Vec::new());
+    for name in names {
+        match running.next().await {
+            Some(Ending::Done(answers)) => {
+                answers
+                    .findings
+                    .into_iter()
+                    .for_each(|finding| report.add(finding));
+                requests += answers.requests;
+                cost = cost.plus(answers.cost);
+                is_unpriced |= answers.is_unpriced;
             }
-            continue;
-        };
-        findings.into_iter().for_each(|finding| report.add(finding));
-        (requests, cost, is_unpriced) =
-            (requests + more, cost.plus(price), is_unpriced || unpriced);
+            Some(Ending::Late) => late.push(name),
+            Some(Ending::Panicked) => {
+                is_unpriced = true;
+                report.add(bug_finding(&Subject::named("target", name), "ask"));
+            }
+            Some(Ending::NotBegun) | None => waiting.push(name),
+        }
     }
     if !late.is_empty() {
         // What they were sent may be charged for.

@@ -3,8 +3,11 @@
 
 use std::time::SystemTime;
 
+use tokio::time::{Instant, timeout_at};
+
 use super::clock::Clocks;
 use super::report::{Checked, Finding, Findings, Subject};
+use super::side_by_side::NOT_IN_TIME;
 use super::words::size_text;
 use portcullis::conf::config::Store;
 use portcullis::store::{StoreFacts, probe_store};
@@ -12,11 +15,17 @@ use portcullis::store::{StoreFacts, probe_store};
 /// The first major version that has all commands.
 const MIN_MAJOR_VERSION: u32 = 6;
 
-/// Checks the store.
-pub(super) async fn check_store(settings: &Store, clocks: &mut Clocks, report: &mut Findings) {
+/// Checks the store. It is not reached if it has not answered at `due`.
+pub(super) async fn check_store(
+    settings: &Store,
+    due: Instant,
+    clocks: &mut Clocks,
+    report: &mut Findings,
+) {
     let subject = || Subject::single("store");
     let before = SystemTime::now();
-    let facts = match probe_store(settings).await {
+    let probed = timeout_at(due, probe_store(settings)).await;
+    let facts = match probed.unwrap_or_else(|_| Err(NOT_IN_TIME.to_owned())) {
         Ok(facts) => facts,
         Err(why) => {
             report.add(subject().fail(
@@ -69,4 +78,36 @@ fn policy_finding(facts: &StoreFacts) -> Option<Finding> {
     } else {
         subject.warn("eviction", seen, "when it is full it drops counts, and callers use more than they may: set `maxmemory-policy noeviction` in the store")
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use portcullis::conf::config::parse_server;
+
+    /// The server takes the connection, and sends nothing.
+    #[tokio::test]
+    async fn a_silent_store_waits_no_longer_than_all_checks() {
+        let server = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let text = format!(
+            "store: {{ redis: \"redis://{}\" }}\n",
+            server.local_addr().unwrap()
+        );
+        let settings = parse_server("server.yaml", &text, &mut |_| Ok(String::new()))
+            .expect("settings")
+            .store
+            .expect("a store");
+        let mut report = Findings::new(true);
+        check_store(
+            &settings,
+            Instant::now(),
+            &mut Clocks::default(),
+            &mut report,
+        )
+        .await;
+        let findings = serde_json::to_value(report.all()).unwrap();
+        assert_eq!(findings[0]["state"], "fail");
+        let seen = findings[0]["seen"].as_str().unwrap_or_default();
+        assert!(seen.ends_with(NOT_IN_TIME), "{seen}");
+    }
 }

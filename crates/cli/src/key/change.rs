@@ -18,11 +18,7 @@ pub(super) fn set_enabled(
     let (id, mut files) = lock_files(args)?;
     let state = if wanted { "enabled" } else { "disabled" };
     if id.find(&files)?.key.enabled == wanted {
-        return Ok(report_unchanged(
-            &mut files,
-            id,
-            &format!("is already {state}"),
-        ));
+        return report_unchanged(&mut files, id, &format!("is already {state}"));
     }
     let edit = Edit {
         change: Change::Set(id.field("enabled"), New::Bool(wanted)),
@@ -44,7 +40,7 @@ pub(super) fn set_expiry(args: &ExpireKeyArgs, now: SystemTime) -> Result<ExitCo
             None => "already has no expiry time".to_owned(),
             Some(expires) => format!("already expires at {}", catalog_time(expires)),
         };
-        return Ok(report_unchanged(&mut files, id, &state_text));
+        return report_unchanged(&mut files, id, &state_text);
     }
     let path = id.field("expires");
     let edit = match expires {
@@ -111,17 +107,33 @@ impl Edit<'_> {
 
 /// Prints that there is nothing to change. The gateway may not have taken an earlier change yet, so
 /// this waits for it.
-fn report_unchanged(files: &mut Files, id: Id<'_>, state_text: &str) -> ExitCode {
-    let file = id
-        .location(files)
-        .map(|location| location.file)
-        .unwrap_or_default();
+fn report_unchanged(files: &mut Files, id: Id<'_>, state_text: &str) -> Result<ExitCode, String> {
+    let file = id.location(files)?.file;
     let since = running::written_at(files, file);
-    running::wait_until_live(files, file, since).report(
+    Ok(running::wait_until_live(files, file, since).report(
         &format!("{} {state_text}", id.whole),
         &format!(
             "{} {state_text} in the files, but that is not in effect yet",
             id.whole
         ),
-    )
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_of_no_file_is_waited_for_nowhere() {
+        let name = format!("portcullis-change-{}", std::process::id());
+        let folder = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&folder).unwrap();
+        let text = "accounts: {}\nmodels: {}\ncallers: { acme: {} }\n";
+        std::fs::write(folder.join("catalog.yaml"), text).unwrap();
+        let mut files = Files::lock(&folder).expect("the files");
+        let id = Id::parse("acme/prod").expect("an id");
+        let why = report_unchanged(&mut files, id, "is already enabled").unwrap_err();
+        assert_eq!(why, "no file has the key acme/prod");
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
 }
