@@ -399,11 +399,15 @@ mod tests {
             }
             log.flush();
             let ids = |failures| {
-                let lines = log.recent().lines(0, u64::MAX, failures).into_iter();
+                let lines = match failures {
+                    true => log.recent().failures(0, u64::MAX),
+                    false => log.recent().lines(0, u64::MAX),
+                };
                 let read = |line: RecentLine| -> serde_json::Value {
                     serde_json::from_slice(&line.json).expect("JSON")
                 };
                 lines
+                    .into_iter()
                     .map(|line| (line.seq, read(line)["request_id"].clone()))
                     .collect::<Vec<_>>()
             };

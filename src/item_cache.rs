@@ -5,6 +5,7 @@
 //! A reference is resolved before anything else is done with a request. One that cannot be resolved
 //! is refused, with a reason: an answer without a part of its conversation would be wrong.
 
+use dialects::wire::shorten_text;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -76,7 +77,7 @@ impl ItemCache {
     /// Says why there is no item of this id now, and what to do.
     pub fn why_missing(&self, id: &str, now_ms: u64) -> String {
         let reason = missing_reason(self.mode, made_at(id), self.began, now_ms);
-        let shown: String = id.chars().take(80).collect();
+        let shown = shorten_text(id, 80);
         format!("refers to the item `{shown}`, which is not here: {reason}. {REMEDY}")
     }
 }

@@ -101,11 +101,13 @@ impl Recent {
 
     /// Returns the lines after one number and before another, the newest first. Only the writer of
     /// the log waits meanwhile, and no request.
-    pub fn lines(&self, after: u64, before: u64, failures: bool) -> Vec<RecentLine> {
+    pub fn lines(&self, after: u64, before: u64) -> Vec<RecentLine> {
+        self.0.lock().all.between(after, before).collect()
+    }
+
+    /// Returns of these lines the failures: also those that have gone from the other lines.
+    pub fn failures(&self, after: u64, before: u64) -> Vec<RecentLine> {
         let rings = self.0.lock();
-        if !failures {
-            return rings.all.between(after, before).collect();
-        }
         let by_callers = rings.by_callers.between(after, before);
         let by_others = rings.by_others.between(after, before);
         let mut lines: Vec<_> = by_callers.chain(by_others).collect();
@@ -167,13 +169,13 @@ mod tests {
             };
             let within = |(seq, _): &(u64, Vec<u8>)| *seq > after && *seq < before;
             let all: Vec<_> = last(&|_| true, MAX_LINES, MAX_BYTES).into_iter().filter(within).collect();
-            prop_assert_eq!(shown(recent.lines(after, before, false)), all);
+            prop_assert_eq!(shown(recent.lines(after, before)), all);
             let half = MAX_FAILURES / 2;
             let mut failures = last(&|blame| blame == Some(Blame::Caller), half, MAX_BYTES / 8);
             failures.extend(last(&|blame| matches!(blame, Some(Blame::Upstream | Blame::Ours | Blame::GivenUp)), half, MAX_BYTES / 8));
             failures.retain(within);
             failures.sort_by_key(|(seq, _)| std::cmp::Reverse(*seq));
-            prop_assert_eq!(shown(recent.lines(after, before, true)), failures);
+            prop_assert_eq!(shown(recent.failures(after, before)), failures);
         }
     }
 }

@@ -167,9 +167,9 @@ impl Spooled {
     }
 }
 
-/// Makes a file without a name.
-fn make_unnamed_file(folder: &Path) -> io::Result<File> {
-    let path = folder.join(format!(".upload-{}", uuid::Uuid::now_v7().simple()));
+/// Makes a file without a name, which is gone however the process ends.
+pub fn make_unnamed_file(folder: &Path) -> io::Result<File> {
+    let path = folder.join(format!(".portcullis-{}", uuid::Uuid::now_v7().simple()));
     let file = OpenOptions::new()
         .read(true)
         .write(true)

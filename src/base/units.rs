@@ -86,14 +86,14 @@ impl FromStr for Span {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let milliseconds = [("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000)];
-        let number = number_and_unit(text, &milliseconds, 168 * 3_600_000).ok_or(
-            "must be a length of time with its unit (ms, s, m or h), such as 250ms, 30s, 10m or 1h",
-        )?;
-        Ok(Self(
-            number
-                .map(Duration::from_millis)
-                .ok_or("must be at most 168h")?,
-        ))
+        let number = number_and_unit(text, &milliseconds, 168 * 3_600_000);
+        let number = number.map_err(|fault| match fault {
+            NumberFault::NoNumber => {
+                "must be a length of time with its unit (ms, s, m or h), such as 250ms, 30s, 10m or 1h"
+            }
+            NumberFault::TooLarge => "must be at most 168h",
+        })?;
+        Ok(Self(Duration::from_millis(number)))
     }
 }
 
@@ -128,12 +128,13 @@ impl FromStr for Days {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let number = number_and_unit(text, &[("d", 1)], 3650)
-            .ok_or("must be a number of days, such as 90d")?;
-        let days = number
-            .and_then(|days| u32::try_from(days).ok())
-            .filter(|days| *days > 0);
-        Ok(Self(days.ok_or("must be 1d to 3650d")?))
+        const OUT_OF_RANGE: &str = "must be 1d to 3650d";
+        let days = number_and_unit(text, &[("d", 1)], 3650).map_err(|fault| match fault {
+            NumberFault::NoNumber => "must be a number of days, such as 90d",
+            NumberFault::TooLarge => OUT_OF_RANGE,
+        })?;
+        let days = u32::try_from(days).ok().filter(|days| *days > 0);
+        Ok(Self(days.ok_or(OUT_OF_RANGE)?))
     }
 }
 
@@ -157,32 +158,45 @@ impl FromStr for Size {
             ("MiB", 1 << 20),
             ("GiB", 1 << 30),
         ];
-        let number = number_and_unit(text, &bytes, 1 << 40).ok_or(
-            "must be a size with its unit (B, KiB, MiB or GiB), such as 512B, 64KiB, 32MiB or 1GiB",
-        )?;
-        Ok(Self(
-            number
-                .and_then(|size| usize::try_from(size).ok())
-                .ok_or("must be at most 1024GiB")?,
-        ))
+        const TOO_LARGE: &str = "must be at most 1024GiB";
+        let size = number_and_unit(text, &bytes, 1 << 40).map_err(|fault| match fault {
+            NumberFault::NoNumber => {
+                "must be a size with its unit (B, KiB, MiB or GiB), such as 512B, 64KiB, 32MiB or 1GiB"
+            }
+            NumberFault::TooLarge => TOO_LARGE,
+        })?;
+        Ok(Self(usize::try_from(size).map_err(|_| TOO_LARGE)?))
     }
 }
 
-/// Reads a number with one of these units, each with its factor. Returns `None` if the text is no
-/// such number, and `Some(None)` if the number is larger than `largest`.
-pub fn number_and_unit(text: &str, units: &[(&str, u64)], largest: u64) -> Option<Option<u64>> {
-    let (number, unit) = text.split_at_checked(text.find(|c: char| !c.is_ascii_digit())?)?;
-    let (_, factor) = units
+/// What is wrong with a number that has a unit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NumberFault {
+    /// The text is no number with one of the units.
+    NoNumber,
+    /// The number is larger than it may be.
+    TooLarge,
+}
+
+/// Reads a number with one of these units, each with its factor.
+pub fn number_and_unit(
+    text: &str,
+    units: &[(&str, u64)],
+    largest: u64,
+) -> Result<u64, NumberFault> {
+    let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+    let (number, written) = text.split_at_checked(digits).unwrap_or_default();
+    let unit = units
         .iter()
-        .find(|(name, _)| *name == unit && !number.is_empty())?;
+        .find(|(name, _)| *name == written && !number.is_empty());
+    let (_, factor) = unit.ok_or(NumberFault::NoNumber)?;
     // A number that cannot be parsed is too large: it has 20 digits or more.
-    Some(
-        number
-            .parse()
-            .ok()
-            .and_then(|number: u64| number.checked_mul(*factor))
-            .filter(|number| *number <= largest),
-    )
+    number
+        .parse()
+        .ok()
+        .and_then(|number: u64| number.checked_mul(*factor))
+        .filter(|number| *number <= largest)
+        .ok_or(NumberFault::TooLarge)
 }
 
 /// Makes a number, not negative, with at most so many decimals. It is held in parts of the last

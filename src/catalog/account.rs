@@ -53,12 +53,12 @@ pub struct Account {
     /// Headers that are sent with every request. Their values are marked sensitive.
     pub headers: Vec<(HeaderName, HeaderValue)>,
     /// The fields that are added to the requests of callers.
-    pub added: Added,
+    pub added_fields: Added,
     /// The newer fields of the dialect that the account's server reads.
     pub server: Server,
     /// The references that callers may write into their requests. The account's provider or server
     /// reads what they refer to.
-    pub leave: AllowedReferences,
+    pub allowed_references: AllowedReferences,
     /// A hash of all that decides what a connection is good for (address, key, CA, proxy). Two
     /// accounts share connections only if their hashes are equal.
     pub fingerprint: u64,

@@ -157,6 +157,12 @@ impl Files {
         self.keys(|_, _| true, |id, key_place, _| (id, key_place))
     }
 
+    /// Returns the place of one key.
+    pub fn key_place(&self, caller: &str, name: &str) -> Option<KeyPlace> {
+        let written = self.written_key(caller, name, |_| ());
+        written.map(|(key_place, ())| key_place)
+    }
+
     /// Returns the place of one key, and what `read` makes of the text that is written for it.
     pub fn written_key<T>(
         &self,

@@ -145,7 +145,7 @@ fn warn_missing_traces(server: &Server, catalog: &Catalog) -> Option<Problem> {
     const SHOWN: usize = 8;
     let accounts = catalog.accounts().iter();
     let mut names = accounts
-        .filter(|account| account.enabled && account.added.trace && server.traces.is_none())
+        .filter(|account| account.enabled && account.added_fields.trace && server.traces.is_none())
         .map(|account| problem::quote_safely(&account.id));
     let mut shown: Vec<String> = names.by_ref().take(SHOWN).collect();
     let more = names.count();

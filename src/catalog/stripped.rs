@@ -124,9 +124,9 @@ impl Account {
                 .iter()
                 .map(|(name, _)| (name.clone(), value.clone()))
                 .collect(),
-            added: self.added,
+            added_fields: self.added_fields,
             server: self.server,
-            leave: self.leave,
+            allowed_references: self.allowed_references,
             fingerprint: 0,
             boundary: OnceLock::new(),
         }

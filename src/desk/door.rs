@@ -5,6 +5,7 @@
 use crate::base::secret::cut_keys;
 use crate::error::{FailureKind, Refusal};
 use dialects::front::{DOORS, Front, ModelsAsked, PathRequest, STANDARD};
+use dialects::wire::shorten_text;
 
 /// The doors.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -125,7 +126,7 @@ pub fn door_for_path(
             "There is no WebSocket here: send the request by POST.",
         ))
     } else {
-        let shown: String = method.chars().take(16).collect();
+        let shown = shorten_text(method, 16);
         Err(Refusal::new(
             FailureKind::MethodNotSupported { allow },
             format!("This path does not support {shown}; use {allow}."),
@@ -190,7 +191,7 @@ fn unknown_path_message(path: &str) -> String {
         (None, None) => "",
     };
     let bare = twice.or(beta).unwrap_or(&bare);
-    let shown: String = cut_keys(path).chars().take(80).collect();
+    let shown = shorten_text(&cut_keys(path), 80);
     let words = bare.strip_prefix("v1/").unwrap_or(bare);
     let first = words.split('/').next().unwrap_or_default();
     if let Some((_, subject)) = NOT_SERVED.iter().find(|(path, _)| first == *path) {

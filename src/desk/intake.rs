@@ -20,6 +20,7 @@ use bytes::{Bytes, BytesMut};
 use dialects::Endpoint;
 use dialects::front::{Envelope, PathRequest};
 use dialects::neutral::ModelKind;
+use dialects::wire::shorten_text;
 use http::{Version, header};
 use pingora::ErrorType;
 use pingora_proxy::Session;
@@ -259,7 +260,7 @@ fn check_headers(session: &Session, limit: usize) -> Result<Head, Refusal> {
         .iter()
         .any(|name| encoding.trim_ascii().eq_ignore_ascii_case(name));
     if !packed && !encoding.eq_ignore_ascii_case(b"identity") {
-        let shown: String = String::from_utf8_lossy(encoding).chars().take(40).collect();
+        let shown = shorten_text(&String::from_utf8_lossy(encoding), 40);
         let message = format!(
             "The header `content-encoding: {shown}` is not supported; send the body uncompressed, or with `content-encoding: gzip`."
         );
@@ -299,7 +300,7 @@ fn declared_length(session: &Session, limit: usize) -> Result<usize, Refusal> {
 }
 
 fn no_json(kind: &str) -> Refusal {
-    let shown: String = kind.chars().take(80).collect();
+    let shown = shorten_text(kind, 80);
     let message = format!(
         "The content type `{shown}` is not supported; send a JSON object, with the header `content-type: application/json`."
     );

@@ -103,8 +103,12 @@ pub fn lasting_refusal(
     asked: CallersRequest<'_>,
     thoughts: EarlierThoughts<'_>,
 ) -> Option<Refused> {
-    let leave = &candidate.ready_account.account.leave;
-    if !asked.envelope.names_models() && asked.envelope.check_references(leave, asked.body).is_ok()
+    let account = &candidate.ready_account.account;
+    let CallersRequest { body, envelope, .. } = asked;
+    if !envelope.names_models()
+        && envelope
+            .check_references(&account.allowed_references, body)
+            .is_ok()
     {
         return None;
     }
@@ -128,14 +132,14 @@ pub fn write_request(
         default_max_tokens: candidate.model.max_tokens,
         within: Some(candidate.timeouts.total),
         hide_reasoning: candidate.model.reasoning == Reasoning::Hide,
-        stream_usage: account.added.stream_usage,
+        stream_usage: account.added_fields.stream_usage,
         kept: thoughts.find_kept,
         sealed: thoughts.sealed,
         other: &|name| asked.other_model(name, account),
     })?;
     // This comes after the dialect: if the dialect cannot carry a part in any case, its reason is
     // the better one.
-    envelope.check_references(&account.leave, body)?;
+    envelope.check_references(&account.allowed_references, body)?;
     match outbound.losses.first() {
         Some(lost) if candidate.model.on_loss == OnLoss::Refuse => Err(Refused::unsupported(
             lost.to_owned(),

@@ -103,7 +103,7 @@ impl TokenCount<'_> {
                 (Some(ready_account.account.id.clone()), Some(model.clone()));
             let began = Instant::now();
             let trace = facts.trace.as_ref().filter(|_| {
-                self.shared.server.traces.is_some() && ready_account.account.added.trace
+                self.shared.server.traces.is_some() && ready_account.account.added_fields.trace
             });
             let mut of_trace = Vec::new();
             let span = trace.map(|trace| outgoing::add_trace_headers(trace, &mut of_trace));

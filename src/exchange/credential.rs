@@ -19,6 +19,7 @@ use crate::plan::Candidate;
 use crate::signers::google::{self, ServiceAccount};
 use bytes::Bytes;
 use dialects::Outbound;
+use dialects::wire::shorten_text;
 use http::header::{HeaderName, HeaderValue};
 use std::borrow::Cow;
 use std::pin::pin;
@@ -155,10 +156,8 @@ async fn account_token(
                     .record_failure(&failure, fingerprint);
                 let old = old.ok_or(&failure).map_err(Clone::clone)?;
                 let why = failure.detail().unwrap_or_else(|| failure.name().into());
-                let why: String = scrub_secret_words(&why, &ready_account.secrets(Some(&old)))
-                    .chars()
-                    .take(200)
-                    .collect();
+                let why = scrub_secret_words(&why, &ready_account.secrets(Some(&old)));
+                let why = shorten_text(&why, 200);
                 log::warn!(
                     "account {}: could not get a new token ({why}); the gateway still uses the old token",
                     ready_account.account.id

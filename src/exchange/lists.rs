@@ -23,6 +23,7 @@ use crate::live::ready_account::ReadyAccount;
 use crate::live::{Live, Snapshot};
 use crate::metrics::Metrics;
 use dialects::front::Front;
+use dialects::wire::shorten_text;
 use http::StatusCode;
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -131,13 +132,13 @@ async fn refresh_list(backends: &Backends, places: &[Arc<ReadyAccount>]) {
         Err(failure) => {
             let shown_detail = failure
                 .detail()
-                .map(|detail| scrub_secret_words(&detail, &first.secrets(None)));
+                .map(|detail| scrub_secret_words(&detail, &first.account.secrets()));
             let why: String = [Some(failure.name().to_owned()), shown_detail]
                 .into_iter()
                 .flatten()
                 .collect::<Vec<_>>()
                 .join(": ");
-            let why: String = why.chars().take(200).collect();
+            let why = shorten_text(&why, 200);
             let has_names = first.state.listing.names().is_some();
             let then = if has_names {
                 "the list stays as it is"

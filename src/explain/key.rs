@@ -1,6 +1,7 @@
 //! The key's part of an explanation: whether the key may be used, whether it sees the model, and if
 //! not, why. A caller never learns that reason.
 
+use dialects::wire::shorten_text;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -21,7 +22,7 @@ pub(super) fn find_key(
     let of_key = catalog.secrets().filter(|(_, key, _)| *key.id == *id);
     let secrets: Vec<_> = of_key.map(|(_, key, until)| (key, until)).collect();
     let Some((key, _)) = secrets.first() else {
-        let why = no_such("key", id, catalog.keys().map(|key| &*key.id), "");
+        let why = no_such("key", id, catalog.keys().map(|key| &*key.id));
         report.add_fault("key", Refusal::new(FailureKind::InvalidKey, why));
         return None;
     };
@@ -118,7 +119,7 @@ pub(super) fn find_model(
         let meant = nearest_name(id, ids)
             .map(|meant| format!("; did you mean \"{meant}\"?"))
             .unwrap_or_default();
-        let shown: String = id.chars().take(80).collect();
+        let shown = shorten_text(id, 80);
         report.add_fault(
             "model",
             not_found(format!("there is no model \"{shown}\"{meant}")),
@@ -128,7 +129,7 @@ pub(super) fn find_model(
     let why = why_hidden(catalog, key, &model).or_else(|| {
         let is_demo = catalog.visible(key, id).is_none();
         is_demo.then(|| {
-            let (shown, id) = (id.chars().take(80).collect::<String>(), &model.id);
+            let (shown, id) = (shorten_text(id, 80), &model.id);
             format!(
                 "\"{shown}\" is a name of the demo \"{id}\" only for keys whose models are listed, in `models`"
             )

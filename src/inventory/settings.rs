@@ -89,7 +89,7 @@ settings! {
         "region", Never, |account| region(account, true);
     }
     other {
-        id index dialect base key key_header signer enabled network timeouts added server leave
+        id index dialect base key key_header signer enabled network timeouts added_fields server allowed_references
         fingerprint boundary
     }
 }
@@ -170,7 +170,7 @@ settings! {
 /// Lists the settings of an account that have no field of their own.
 pub(super) fn account_settings(account: &Account) -> Settings {
     let mut settings = read_settings(ACCOUNT, account);
-    settings.extend(read_settings(ADDED, &account.added));
+    settings.extend(read_settings(ADDED, &account.added_fields));
     settings.extend(read_settings(SERVER, &account.server));
     settings.extend(read_settings(TIMEOUTS, &account.timeouts));
     settings
@@ -263,12 +263,12 @@ fn auth_word(account: &Account) -> Option<String> {
 /// Lists what callers may refer to. Where no request passes through unchanged, data sources need no
 /// leave.
 fn allowed_references(account: &Account) -> Option<String> {
-    let leave = &account.leave;
-    let data_sources = leave.data_sources && account.dialect.protocol.may_pass();
+    let allowed = &account.allowed_references;
+    let data_sources = allowed.data_sources && account.dialect.protocol.may_pass();
     let references = [
-        (leave.gs, "gs"),
-        (leave.s3, "s3"),
-        (leave.files, "files"),
+        (allowed.gs, "gs"),
+        (allowed.s3, "s3"),
+        (allowed.files, "files"),
         (data_sources, "data_sources"),
     ];
     let allowed = references
@@ -279,7 +279,7 @@ fn allowed_references(account: &Account) -> Option<String> {
 
 fn media_urls_word(account: &Account) -> Option<String> {
     let [refuse, public, pass] = &MEDIA_URLS;
-    text(match account.leave.urls {
+    text(match account.allowed_references.urls {
         Urls::Any => pass,
         Urls::Public | Urls::NoneSinceNear => public,
         Urls::None => refuse,

@@ -174,6 +174,11 @@ pub struct KeyScopes {
 }
 
 impl KeyScopes {
+    /// Returns the scopes of a catalog's keys, in the order of its keys, as if nothing was used.
+    pub fn unused<'c>(catalog: impl Into<Limited<'c>>) -> Vec<KeyScopes> {
+        Registry::default().adopt(catalog, &mut Vec::new)
+    }
+
     /// Returns the bounds of an exchange of the key, which is of the same catalog. `model` is the
     /// model's position.
     pub fn bounds<'a>(&'a self, key: impl Into<KeyLimits<'a>>, model: usize) -> Bounds<'a> {

@@ -88,7 +88,7 @@ fn token_issuer(account: &Account) -> Option<Account> {
     let kind = HeaderValue::from_static("application/x-www-form-urlencoded");
     Some(Account {
         index: account.index,
-        leave: account.leave,
+        allowed_references: account.allowed_references,
         network: Network {
             // A pin is for the account's own host only.
             ca: account
@@ -126,12 +126,12 @@ pub fn server_account(
         probe: false,
         timeouts,
         headers: vec![(header::CONTENT_TYPE, content_type)],
-        added: Added {
+        added_fields: Added {
             stream_usage: false,
             trace: false,
         },
         server: Server::OWN,
-        leave: AllowedReferences::ALL,
+        allowed_references: AllowedReferences::ALL,
         fingerprint: 0,
         boundary: OnceLock::new(),
     }

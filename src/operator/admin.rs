@@ -12,6 +12,7 @@ use crate::operator::live::LivePage;
 use crate::operator::watch::Watch;
 use async_trait::async_trait;
 use bytes::Bytes;
+use dialects::wire::shorten_text;
 use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::protocols::http::ServerSession;
 use pingora::protocols::l4::stream::Stream;
@@ -313,7 +314,7 @@ impl Pages {
         };
         let written = write_answer(session, answer).await;
         if let Err(Unwritten::NotRead { written, total }) = &written {
-            let path: String = header.uri.path().chars().take(60).collect();
+            let path = shorten_text(header.uri.path(), 60);
             let seconds = ANSWER_TIMEOUT.as_secs();
             self.warn(Warning::CutAnswer, || {
                 format!(

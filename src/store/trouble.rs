@@ -5,6 +5,7 @@
 use crate::base::secret::Secret;
 use crate::conf::config::Address;
 use crate::error::scrub_secret_words;
+use dialects::wire::shorten_text;
 
 /// The most characters of the error in a line.
 const MAX_CHARACTERS: usize = 160;
@@ -112,7 +113,7 @@ pub(super) fn redacted_line(address: &Address, why: &str) -> String {
         .split(|c: char| c.is_whitespace() || c.is_control())
         .filter(|word| !word.is_empty())
         .collect();
-    let message: String = words.join(" ").chars().take(MAX_CHARACTERS).collect();
+    let message = shorten_text(&words.join(" "), MAX_CHARACTERS);
     let message = message.trim_end_matches(['.', ' ']);
     match ADVICE.iter().find(|(part, _)| why.contains(part)) {
         Some((_, advice)) => format!("{message} ({advice})"),

@@ -19,8 +19,10 @@ pub(super) const MAX_ANSWER_BYTES: u64 = 64 << 20;
 /// The environment variable that may hold the key of the admin listener.
 const KEY_VARIABLE: &str = "PORTCULLIS_ADMIN_KEY";
 
-/// The reason why a server does not send the page.
-pub(super) enum PageRefusal {
+/// The reason why an address does not send the page.
+pub(super) enum PageError {
+    /// No whole answer came.
+    NoAnswer(io::Error),
     /// The listener wants its key.
     NeedsKey,
     /// The listener does not show this page to this caller. The text is for the user.
@@ -29,14 +31,21 @@ pub(super) enum PageRefusal {
     OtherAnswer(String),
 }
 
-impl Display for PageRefusal {
+impl From<io::Error> for PageError {
+    fn from(why: io::Error) -> PageError {
+        PageError::NoAnswer(why)
+    }
+}
+
+impl Display for PageError {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
-            PageRefusal::NeedsKey => write!(
+            PageError::NoAnswer(why) => write!(f, "does not answer: {why}"),
+            PageError::NeedsKey => write!(
                 f,
                 "wants its key (`admin.key` in server.yaml): run the command as a user who can read it, or set {KEY_VARIABLE}"
             ),
-            PageRefusal::Hidden(text) | PageRefusal::OtherAnswer(text) => f.write_str(text),
+            PageError::Hidden(text) | PageError::OtherAnswer(text) => f.write_str(text),
         }
     }
 }
@@ -145,10 +154,7 @@ pub(super) fn send_to_url(
     } else {
         ":80"
     };
-    let mut last_problem = format!(
-        "does not answer: {}",
-        io::Error::from(io::ErrorKind::NotFound)
-    );
+    let mut last_error = PageError::NoAnswer(io::ErrorKind::NotFound.into());
     let addresses = format!("{authority}{port}")
         .to_socket_addrs()
         .map_err(|why| format!("{url} does not answer: {why}"))?;
@@ -161,29 +167,29 @@ pub(super) fn send_to_url(
             key_for(address).as_ref(),
             timeout,
         ) {
-            Ok(Ok(answer)) => return Ok(answer),
-            Ok(Err(refusal)) => {
-                let is_hidden = matches!(refusal, PageRefusal::NeedsKey | PageRefusal::Hidden(_));
+            Ok(answer) => return Ok(answer),
+            // Another address of the host may answer.
+            Err(error @ PageError::NoAnswer(_)) => last_error = error,
+            Err(refusal) => {
+                let is_hidden = matches!(refusal, PageError::NeedsKey | PageError::Hidden(_));
                 return Err(FetchError {
                     why: format!("{url} {refusal}"),
                     is_hidden,
                 });
             }
-            Err(why) => last_problem = format!("does not answer: {why}"),
         }
     }
-    Err(format!("{url} {last_problem}").into())
+    Err(format!("{url} {last_error}").into())
 }
 
-/// Fetches a page from an address, and returns its body. The inner error is the server's answer
-/// that is no page.
+/// Fetches a page from an address, and returns its body.
 pub(super) fn get_from_address(
     address: SocketAddr,
     host: &str,
     path: &str,
     key: Option<&Secret>,
     timeout: Duration,
-) -> io::Result<Result<Vec<u8>, PageRefusal>> {
+) -> Result<Vec<u8>, PageError> {
     send_request(address, host, path, AdminRequest::Get, key, timeout)
 }
 
@@ -194,7 +200,7 @@ fn send_request(
     request: AdminRequest<'_>,
     key: Option<&Secret>,
     timeout: Duration,
-) -> io::Result<Result<Vec<u8>, PageRefusal>> {
+) -> Result<Vec<u8>, PageError> {
     let start = Instant::now();
     // A socket refuses a timeout of zero.
     const SHORTEST: Duration = Duration::from_millis(1);
@@ -226,7 +232,7 @@ fn send_request(
     let mut buffer = vec![0; 64 << 10];
     loop {
         if start.elapsed() >= timeout {
-            return Err(io::ErrorKind::TimedOut.into());
+            return Err(PageError::NoAnswer(io::ErrorKind::TimedOut.into()));
         }
         stream.set_read_timeout(Some(time_left()))?;
         match stream.read(&mut buffer)? {
@@ -234,14 +240,14 @@ fn send_request(
             read => answer.extend_from_slice(buffer.get(..read).unwrap_or_default()),
         }
         if answer.len() as u64 > MAX_ANSWER_BYTES {
-            return Err(io::ErrorKind::FileTooLarge.into());
+            return Err(PageError::NoAnswer(io::ErrorKind::FileTooLarge.into()));
         }
     }
-    Ok(answer_body(&answer))
+    answer_body(&answer)
 }
 
-fn answer_body(answer: &[u8]) -> Result<Vec<u8>, PageRefusal> {
-    let not_http = || PageRefusal::OtherAnswer("does not speak HTTP".to_owned());
+fn answer_body(answer: &[u8]) -> Result<Vec<u8>, PageError> {
+    let not_http = || PageError::OtherAnswer("does not speak HTTP".to_owned());
     let end = answer
         .windows(4)
         .position(|four| four == b"\r\n\r\n")
@@ -249,11 +255,11 @@ fn answer_body(answer: &[u8]) -> Result<Vec<u8>, PageRefusal> {
     let (head, body) = answer.split_at(end);
     let status = head.split(|byte| *byte == b' ').nth(1).unwrap_or_default();
     if status == b"401" {
-        return Err(PageRefusal::NeedsKey);
+        return Err(PageError::NeedsKey);
     }
     if status == b"404" {
         let message = "answers with HTTP 404, not 200: it has no such page, so it is an older version, or another program";
-        return Err(PageRefusal::Hidden(message.to_owned()));
+        return Err(PageError::Hidden(message.to_owned()));
     }
     if status != b"200" {
         let number = std::str::from_utf8(status)
@@ -262,9 +268,9 @@ fn answer_body(answer: &[u8]) -> Result<Vec<u8>, PageRefusal> {
         let number = number.filter(|text| text.len() == 3).ok_or_else(not_http)?;
         let message = format!("answers with HTTP {number}, not 200");
         return Err(if number == "403" {
-            PageRefusal::Hidden(message)
+            PageError::Hidden(message)
         } else {
-            PageRefusal::OtherAnswer(message)
+            PageError::OtherAnswer(message)
         });
     }
     Ok(body.get(4..).unwrap_or_default().to_vec())

@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 
 use super::{KeyArgs, KeyCommand};
 use portcullis::base::calendar::{DAY, format_system_time, unix_time};
-use portcullis::base::problem::no_such;
+use portcullis::base::problem::no_such_or_advice;
 use portcullis::base::units::{Span, Time, number_and_unit};
 use portcullis::catalog::amend::{Files, KeyPlace};
 use portcullis::catalog::{Key, name};
@@ -98,9 +98,8 @@ impl<'a> Id<'a> {
 
     /// Returns the place of the key in the files.
     fn location(self, files: &Files) -> Result<KeyPlace, String> {
-        let written = files.written_key(self.caller, self.name, |_| ());
-        written
-            .map(|(location, ())| location)
+        files
+            .key_place(self.caller, self.name)
             .ok_or_else(|| format!("no file has the key {}", self.whole))
     }
 
@@ -111,7 +110,7 @@ impl<'a> Id<'a> {
             .find(|known| *known.key.id == *self.whole)
             .ok_or_else(|| {
                 let known = files.catalog().keys().map(|key| &*key.id);
-                no_such(
+                no_such_or_advice(
                     "key",
                     self.whole,
                     known,
@@ -168,10 +167,9 @@ pub(super) fn parse_time(text: &str) -> Result<SystemTime, String> {
 pub(super) fn parse_span(text: &str) -> Result<Duration, String> {
     let wrong = "must be a length of time with its unit (s, m, h or d), such as 24h or 90d";
     if text.ends_with('d') {
-        let days = number_and_unit(text, &[("d", DAY)], 36_500 * DAY).flatten();
-        return days
+        return number_and_unit(text, &[("d", DAY)], 36_500 * DAY)
             .map(Duration::from_millis)
-            .ok_or_else(|| format!("{wrong}, and must be at most 36500d"));
+            .map_err(|_| format!("{wrong}, and must be at most 36500d"));
     }
     text.parse::<Span>()
         .map(|Span(span)| span)

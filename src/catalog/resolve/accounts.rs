@@ -71,7 +71,7 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
         if let Some(proxy) = proxy.as_ref().and_then(ProxyChoice::account_proxy) {
             self.through(&proxy, &base, signer.as_ref());
         }
-        let leave = self.leave(speaks?, &base);
+        let allowed_references = self.allowed_references(speaks?, &base);
         let dialect = dialect?;
         let serves = self.serves(&dialect, &base);
         let network = Network {
@@ -106,13 +106,13 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
             probe: raw.probe.unwrap_or(false),
             timeouts,
             headers,
-            added: Added {
+            added_fields: Added {
                 stream_usage: raw.stream_usage.unwrap_or(true),
                 trace: raw.trace.unwrap_or(false),
             },
             server: self.server(speaks),
             network,
-            leave,
+            allowed_references,
             boundary: OnceLock::new(),
         })
     }
@@ -481,7 +481,7 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
     }
 
     /// Returns the references that callers of the account may write.
-    fn leave(&self, protocol: &Protocol, base: &Base) -> AllowedReferences {
+    fn allowed_references(&self, protocol: &Protocol, base: &Base) -> AllowedReferences {
         use raw::CallerReference as R;
         let list = || list_items(self.raw.caller_references.as_ref());
         let written = || list().map(|(_, written)| *written);

@@ -2,6 +2,7 @@
 
 use crate::account::failure::Failure;
 use dialects::Framing;
+use dialects::wire::shorten_text;
 
 /// The way in which the body of an answer is read.
 pub(super) enum BodyReading {
@@ -64,7 +65,7 @@ impl ContentKind {
         }
         match name.as_slice() {
             other if other.ends_with(b"+json") => ContentKind::Json,
-            other => ContentKind::Other(String::from_utf8_lossy(other).chars().take(60).collect()),
+            other => ContentKind::Other(shorten_text(&String::from_utf8_lossy(other), 60)),
         }
     }
 }

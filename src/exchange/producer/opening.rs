@@ -269,7 +269,7 @@ impl Opening<'_> {
             .request
             .trace
             .as_ref()
-            .filter(|_| self.candidate.ready_account.account.added.trace)
+            .filter(|_| self.candidate.ready_account.account.added_fields.trace)
         {
             self.progress.lock().span = Some(outgoing::add_trace_headers(trace, &mut headers));
         }

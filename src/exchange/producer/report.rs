@@ -17,6 +17,7 @@ use crate::series::{Step, Sums};
 use crate::settled::{Tried, whole_millis};
 use dialects::Endpoint;
 use dialects::usage::{Source, Usage};
+use dialects::wire::shorten_text;
 use std::time::Duration;
 
 /// How much of a failed answer the caller got.
@@ -232,7 +233,7 @@ impl<'x> Producer<'x> {
         let advice = refused.then(|| advice::on_credential(failure, account, &secrets));
         let detail: Option<String> = failure
             .detail()
-            .map(|d| scrub_secret_words(&d, &secrets).chars().take(200).collect());
+            .map(|detail| shorten_text(&scrub_secret_words(&detail, &secrets), 200));
         self.report(
             candidate,
             news,

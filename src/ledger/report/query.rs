@@ -1,7 +1,7 @@
 //! A [`Query`] is a question to the ledger: the groups, the time, and the filters.
 
 use crate::base::calendar::{DAY, format_date, format_time};
-use crate::base::units::{Time, number_and_unit};
+use crate::base::units::{NumberFault, Time, number_and_unit};
 use crate::ledger::read::Range;
 use crate::ledger::sums::SumKey;
 use dialects::named_enum;
@@ -231,20 +231,29 @@ fn parse_groups(text: &str) -> Result<Vec<Group>, String> {
     Ok(groups)
 }
 
+const NO_MOMENT: &str = "must be a time ago such as 30m, 24h or 7d, a date such as 2026-11-01, or a time such as \
+     2026-11-01T08:00:00Z";
+
 /// Reads a moment: `30m`, `24h` or `7d` ago, a date, or a time.
 pub(super) fn parse_moment(name: &str, text: &str, now: u64) -> Result<u64, String> {
-    match number_and_unit(text, &[("m", 60_000), ("h", 3_600_000), ("d", DAY)], u64::MAX) {
-        Some(ago) => ago.and_then(|ago| now.checked_sub(ago)).ok_or_else(|| {
-            format!(
-                "{name}: {} is too long, because it begins before 1970; write a date", shortened(text)
-            )
-        }),
-        None => text.parse::<Time>().map(|Time(seconds)| seconds.saturating_mul(1_000)).map_err(|_| {
-            format!(
-                "{name}: must be a time ago such as 30m, 24h or 7d, a date such as 2026-11-01, or a time such as 2026-11-01T08:00:00Z"
-            )
-        }),
-    }
+    let begin = match number_and_unit(
+        text,
+        &[("m", 60_000), ("h", 3_600_000), ("d", DAY)],
+        u64::MAX,
+    ) {
+        Ok(ago) => now.checked_sub(ago),
+        Err(NumberFault::TooLarge) => None,
+        Err(NumberFault::NoNumber) => {
+            let time = text.parse::<Time>();
+            return time
+                .map(|Time(seconds)| seconds.saturating_mul(1_000))
+                .map_err(|_| format!("{name}: {NO_MOMENT}"));
+        }
+    };
+    begin.ok_or_else(|| {
+        let shown = shortened(text);
+        format!("{name}: {shown} is too long, because it begins before 1970; write a date")
+    })
 }
 
 /// Decodes percent-encoding (RFC 3986 §2.1), with the plus sign of forms.

@@ -86,7 +86,12 @@ impl<'q> SearchText<'q> {
 /// line: whoever has seen a later one has seen those of a process before this one.
 pub(super) fn wanted_lines(recent: &Recent, query: &LiveQuery, newest: u64) -> Vec<RecentLine> {
     let after = if query.after > newest { 0 } else { query.after };
-    let mut lines = recent.lines(after, query.before.unwrap_or(newest + 1), query.failures);
+    let before = query.before.unwrap_or(newest + 1);
+    let mut lines = if query.failures {
+        recent.failures(after, before)
+    } else {
+        recent.lines(after, before)
+    };
     if !query.find.is_empty() {
         let sought = SearchText::new(&query.find);
         lines.retain(|line| sought.is_in(&line.json));
@@ -98,8 +103,8 @@ pub(super) fn wanted_lines(recent: &Recent, query: &LiveQuery, newest: u64) -> V
 pub(super) fn find_by_id(recent: &Recent, id: &str) -> Option<String> {
     let mut written = Vec::new();
     dialects::wire::json::escape_into(id, &mut written);
-    for failures in [false, true] {
-        let lines = recent.lines(0, u64::MAX, failures).into_iter();
+    for newest_lines in [Recent::lines, Recent::failures] {
+        let lines = newest_lines(recent, 0, u64::MAX).into_iter();
         let mut lines = lines.filter(|line| memchr::memmem::find(&line.json, &written).is_some());
         let found = lines.find(|line| {
             let line = serde_json::from_slice::<Findable<'_>>(&line.json);

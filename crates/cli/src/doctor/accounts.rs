@@ -90,7 +90,7 @@ impl Checked for CheckedAccount {
         seen: impl Into<String>,
     ) -> Finding {
         // A server may name its models as it likes. A key that is a short word says nothing.
-        let mut secrets = self.ready_account.secrets(None);
+        let mut secrets = self.account().secrets();
         secrets.retain(|secret| secret.len() >= 8);
         let seen = seen.into();
         account_subject(self.account()).finding(state, check, redact_secrets(&seen, &secrets))
@@ -262,7 +262,7 @@ async fn check_account(checked_account: &CheckedAccount, upstream: &Upstream) ->
 
 /// Returns what is known of a failure, without secrets.
 fn failure_text(checked_account: &CheckedAccount, failure: &Failure) -> String {
-    words::failure_words(failure, &checked_account.ready_account.secrets(None))
+    words::failure_words(failure, &checked_account.account().secrets())
 }
 
 /// Returns whether a secret of the account is only a stand-in, since it could not be read.

@@ -58,7 +58,7 @@ impl Ability {
             Ability::Stream => {
                 let why = has.as_ref().err()?;
                 let is_refused = STREAM_USAGE.iter().any(|field| why.contains(field));
-                return (is_refused && target.account.added.stream_usage).then(|| {
+                return (is_refused && target.account.added_fields.stream_usage).then(|| {
                     let id = &target.account.id;
                     format!("write `stream_usage: false` at accounts.{id}")
                 });
@@ -77,7 +77,7 @@ impl Ability {
         match self {
             Ability::Tools => !target.traits.tools,
             Ability::Schema => !target.traits.structured,
-            Ability::Stream => !target.account.added.stream_usage,
+            Ability::Stream => !target.account.added_fields.stream_usage,
             Ability::LateSystem => false,
         }
     }
@@ -273,7 +273,7 @@ async fn ask_target(asker: &Asker<'_>, target: &Target) -> TargetAnswers {
     match asked.send(asker, &chat_request(&together)).await {
         Ok(answer) => {
             room = answer.quota_text();
-            abilities.extend(together.into_iter().map(|one| (one, answer.lacks(one))));
+            abilities.extend(together.into_iter().map(|one| (one, answer.shows(one))));
         }
         Err(why) if !why.is_about_the_request => {
             asked.findings.push(failed_finding(target, &why));
@@ -294,7 +294,7 @@ async fn ask_target(asker: &Asker<'_>, target: &Target) -> TargetAnswers {
                     one,
                     answer
                         .map_err(|why| why.message)
-                        .and_then(|answer| answer.lacks(one)),
+                        .and_then(|answer| answer.shows(one)),
                 ));
             }
         }
@@ -304,7 +304,7 @@ async fn ask_target(asker: &Asker<'_>, target: &Target) -> TargetAnswers {
         Ability::Schema,
         answer
             .map_err(|why| why.message)
-            .and_then(|answer| answer.lacks(Ability::Schema)),
+            .and_then(|answer| answer.shows(Ability::Schema)),
     ));
     asked.add_findings(target, &abilities, &room);
     asked

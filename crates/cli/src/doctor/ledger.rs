@@ -1,14 +1,14 @@
 //! The ledger: its file can be read and written, and its disk has room.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, OpenOptions};
 use std::io::{self, ErrorKind, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use nix::sys::statvfs::statvfs;
 
 use super::report::{Checked, Finding, Findings, Subject};
 use super::words::size_text;
+use portcullis::base::spool::make_unnamed_file;
 use portcullis::conf::config::Ledger;
 use portcullis::ledger::read;
 
@@ -171,18 +171,6 @@ fn nearest_folder(path: &Path) -> Result<PathBuf, String> {
     Err("no folder above it is there".to_owned())
 }
 
-/// Makes a file without a name, which is gone however the process ends.
-pub(super) fn create_nameless(folder: &Path) -> io::Result<File> {
-    let name = folder.join(format!(".portcullis-doctor-{:016x}", fastrand::u64(..)));
-    let file = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(&name)?;
-    fs::remove_file(&name)?;
-    Ok(file)
-}
-
 /// How much could be written to a disk.
 struct DiskProbe {
     written: u64,
@@ -192,7 +180,7 @@ struct DiskProbe {
 
 /// Writes [`PROBE_BYTES`] to a file without a name.
 fn probe_disk(folder: &Path) -> io::Result<DiskProbe> {
-    let mut file = create_nameless(folder)?;
+    let mut file = make_unnamed_file(folder)?;
     let piece = vec![0; WRITE_BYTES];
     let mut written = 0;
     let stopped_by = loop {

@@ -13,8 +13,8 @@ use tokio::net::TcpSocket;
 
 use super::report::{CheckState, Checked, Finding, Findings, Subject};
 use super::words::{duration_text, first_three};
-use crate::http::{get_from_address, listener_key};
-use crate::key::running::{Running, check_served};
+use crate::http::{PageError, get_from_address, listener_key};
+use crate::key::running::{NotServed, check_served};
 use portcullis::base::address::reachable_address;
 use portcullis::base::calendar::format_system_time;
 use portcullis::conf::config::{Listen, ListenTls, Server};
@@ -114,9 +114,8 @@ fn find_holder(conf: &Path, server: &Server) -> Holder {
             Ok(_) => Holder::Edited,
             Err(why) => Holder::Undisclosed(why),
         },
-        Err(Running::Absent(detail)) => Holder::Other(detail),
-        Err(Running::Unknown(detail) | Running::Late(detail)) => Holder::Unknown(detail),
-        Err(Running::Has) => Holder::Unknown("it did not say".to_owned()),
+        Err(NotServed::Absent(detail)) => Holder::Other(detail),
+        Err(NotServed::Unknown(detail)) => Holder::Unknown(detail),
     }
 }
 
@@ -130,8 +129,10 @@ fn gateway_marks(server: &Server) -> Result<BTreeMap<String, String>, String> {
         listener_key(Some(&server.admin)).as_ref(),
         PAGE_TIMEOUT,
     );
-    let page = page.map_err(|why| format!("its /catalog does not come: {why}"))?;
-    let page = page.map_err(|refusal| format!("its /catalog {refusal}"))?;
+    let page = page.map_err(|error| match error {
+        PageError::NoAnswer(why) => format!("its /catalog does not come: {why}"),
+        refusal => format!("its /catalog {refusal}"),
+    })?;
     let Marked { server } =
         serde_json::from_slice(&page).map_err(|_| "its /catalog does not tell it".to_owned())?;
     Ok(server)

@@ -4,8 +4,8 @@ use std::fs::{self, OpenOptions};
 use std::io::ErrorKind;
 use std::path::Path;
 
-use super::ledger::create_nameless;
 use super::report::{CheckState, Checked, Finding, Findings, Subject};
+use portcullis::base::spool::make_unnamed_file;
 use portcullis::conf::config::Access;
 
 /// Looks at the file of the access log, if it is written to one.
@@ -32,7 +32,7 @@ fn file_finding(path: &Path) -> Finding {
             Ok(_) => Ok((CheckState::Ok, format!("{name} can be written"))),
             Err(why) => Err(why.to_string()),
         },
-        Err(why) if why.kind() == ErrorKind::NotFound => match create_nameless(folder) {
+        Err(why) if why.kind() == ErrorKind::NotFound => match make_unnamed_file(folder) {
             Ok(_) => Ok((
                 CheckState::Ok,
                 format!("{name} is not there yet: `serve` makes it"),

@@ -92,10 +92,12 @@ fn write_probe(
         default_max_tokens: model.max_tokens,
         within: Some(target.timeouts.total),
         hide_reasoning: model.reasoning == Reasoning::Hide,
-        stream_usage: account.added.stream_usage,
+        stream_usage: account.added_fields.stream_usage,
         ..Translate::new(body, envelope, &target.model)
     });
-    let is_allowed = envelope.check_references(&account.leave, body).is_ok();
+    let is_allowed = envelope
+        .check_references(&account.allowed_references, body)
+        .is_ok();
     let outbound = outbound.map_err(|_: Refused| ())?;
     let names = outbound
         .losses

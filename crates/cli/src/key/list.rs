@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use super::state::{KeyState, expiry_time};
 use super::{KeyEntry, catalog_time};
 use crate::{ListKeysArgs, print_error, print_result};
-use portcullis::base::problem::nearest_name;
+use portcullis::base::problem::no_such;
 use portcullis::base::table::format_columns;
 use portcullis::catalog::Key;
 use portcullis::catalog::amend::{Files, KeyPlace};
@@ -21,13 +21,9 @@ pub(super) fn run(args: &ListKeysArgs, now: SystemTime) -> Result<ExitCode, Stri
     let conf = args.conf.folder();
     let files = Files::read(&conf)?;
     if let Some(caller) = &args.caller {
-        let callers = files.catalog().callers();
-        if !callers.iter().any(|entry| *entry.id == **caller) {
-            let nearest = nearest_name(caller, callers.iter().map(|caller| &*caller.id));
-            let hint = nearest
-                .map(|nearest| format!("; did you mean {nearest}?"))
-                .unwrap_or_default();
-            return Err(format!("--caller: there is no such caller{hint}"));
+        let known = files.catalog().callers().iter().map(|entry| &*entry.id);
+        if known.clone().all(|id| id != caller) {
+            return Err(format!("--caller: {}", no_such("caller", caller, known)));
         }
     }
     let last_uses = last_uses_or_note(&conf);

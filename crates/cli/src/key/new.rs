@@ -126,7 +126,7 @@ fn is_free(files: &Files, id: Id<'_>, create: bool) -> Result<(), String> {
         ));
     }
     if !exists && !create {
-        let message = no_such("caller", id.caller, known, "");
+        let message = no_such("caller", id.caller, known);
         return Err(format!(
             "{message}\nAdd --create to make the caller, and --model 'gpt-*' if it may use only some models. Or write the caller into \
              catalog.yaml or a file of catalog.d: `callers: {{ NAME: {{ models: [\"gpt-*\"] }} }}`"

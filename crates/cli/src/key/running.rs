@@ -12,7 +12,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime};
 
-use crate::http::{self, PageRefusal, get_from_address};
+use crate::http::{self, PageError, get_from_address};
 use crate::{fail_with, print_error, print_result};
 use portcullis::base::address::reachable_address;
 use portcullis::base::calendar::format_system_time;
@@ -35,31 +35,36 @@ const POLL_PAUSE: Duration = Duration::from_millis(50);
 /// The time by which the clock of a file system may be behind.
 const CLOCK_TICK: Duration = Duration::from_millis(20);
 
-/// The answer to whether a gateway on this folder has the change.
-pub(crate) enum Running {
-    /// A gateway has the change.
-    Has,
+/// The reason why no gateway is known to run on this folder.
+pub(crate) enum NotServed {
     /// No gateway runs on the folder.
     Absent(String),
     /// It is not known whether a gateway runs.
     Unknown(String),
+}
+
+/// The answer to whether a gateway on this folder has the change.
+pub(super) enum Running {
+    /// A gateway has the change.
+    Has,
     /// A gateway runs, and does not have the change.
     Late(String),
+    NotServed(NotServed),
 }
 
 impl Running {
     fn state_text(&self) -> String {
         match self {
             Self::Has => "the running gateway uses the change".to_owned(),
-            Self::Absent(why) => {
+            Self::Late(why) => format!("the change is not in effect yet: {why}"),
+            Self::NotServed(NotServed::Absent(why)) => {
                 format!(
                     "no gateway runs on this folder ({why}); the next gateway that starts will use the change"
                 )
             }
-            Self::Unknown(why) => {
+            Self::NotServed(NotServed::Unknown(why)) => {
                 format!("it is unknown whether a gateway runs on this folder: {why}")
             }
-            Self::Late(why) => format!("the change is not in effect yet: {why}"),
         }
     }
 
@@ -67,7 +72,7 @@ impl Running {
     pub(super) fn report(&self, done: &str, late: &str) -> ExitCode {
         match self {
             Self::Late(why) => fail_with(&format!("{late}: {why}")),
-            Self::Has | Self::Absent(_) | Self::Unknown(_) => {
+            Self::Has | Self::NotServed(_) => {
                 print_result(&format!("{done}; {}\n", self.state_text()))
             }
         }
@@ -81,7 +86,7 @@ pub(super) fn report_live(files: &mut Files, file: usize) -> ExitCode {
     print_error(&running.state_text());
     match running {
         Running::Late(_) => ExitCode::FAILURE,
-        Running::Has | Running::Absent(_) | Running::Unknown(_) => ExitCode::SUCCESS,
+        Running::Has | Running::NotServed(_) => ExitCode::SUCCESS,
     }
 }
 
@@ -101,22 +106,21 @@ pub(super) fn written_at(files: &Files, file: usize) -> SystemTime {
 /// before the time `written`. Others may change keys meanwhile.
 pub(super) fn wait_until_live(files: &mut Files, file: usize, written: SystemTime) -> Running {
     files.unlock();
-    let folder = match fs::metadata(files.conf()) {
-        Ok(folder) => folder,
-        Err(why) => {
-            return Running::Unknown(format!("{} cannot be read: {why}", files.conf().display()));
-        }
-    };
-    let (address, key) = match read_server(files.conf(), Secrets::ReadIfPossible) {
-        Ok(server) if server.admin.address.port() == 0 => {
-            return Running::Unknown("`admin.address` in server.yaml has the port 0".to_owned());
-        }
-        Ok(server) => (
-            reachable_address(server.admin.address),
-            http::listener_key(Some(&server.admin)),
-        ),
-        Err(problems) => return Running::Unknown(problems.to_string()),
-    };
+    ask_until_live(files, file, written).unwrap_or_else(Running::NotServed)
+}
+
+fn ask_until_live(files: &Files, file: usize, written: SystemTime) -> Result<Running, NotServed> {
+    let conf = files.conf();
+    let folder = fs::metadata(conf)
+        .map_err(|why| NotServed::Unknown(format!("{} cannot be read: {why}", conf.display())))?;
+    let server = read_server(conf, Secrets::ReadIfPossible)
+        .map_err(|problems| NotServed::Unknown(problems.to_string()))?;
+    if server.admin.address.port() == 0 {
+        let why = "`admin.address` in server.yaml has the port 0";
+        return Err(NotServed::Unknown(why.to_owned()));
+    }
+    let address = reachable_address(server.admin.address);
+    let key = http::listener_key(Some(&server.admin));
     // The status cuts times to milliseconds.
     let wanted = format_system_time(written + Duration::from_millis(2));
     let deadline = Instant::now() + CHANGE_TIMEOUT;
@@ -125,16 +129,16 @@ pub(super) fn wait_until_live(files: &mut Files, file: usize, written: SystemTim
         let left = deadline.saturating_duration_since(Instant::now());
         let catalog = match ask_status(address, key.as_ref(), &folder, left.min(CONNECT_TIMEOUT)) {
             Ok(catalog) => catalog,
-            Err(Running::Unknown(_)) if known && !left.is_zero() => continue,
-            Err(other) => return other,
+            Err(NotServed::Unknown(_)) if known && !left.is_zero() => continue,
+            Err(why) => return Err(why),
         };
         known = true;
         if has_edit(&catalog, files.within(file), &wanted) {
-            return Running::Has;
+            return Ok(Running::Has);
         }
         if left.is_zero() || (left < CHANGE_TIMEOUT - NOTICE_TIME && was_refused(&catalog, &wanted))
         {
-            return Running::Late(delay_reason(&catalog, address));
+            return Ok(Running::Late(delay_reason(&catalog, address)));
         }
         std::thread::park_timeout(POLL_PAUSE);
     }
@@ -142,9 +146,9 @@ pub(super) fn wait_until_live(files: &mut Files, file: usize, written: SystemTim
 
 /// Finds out whether the gateway that runs at the admin listener of these settings serves this
 /// folder. If not, says what is there.
-pub(crate) fn check_served(conf: &Path, settings: &Server) -> Result<(), Running> {
+pub(crate) fn check_served(conf: &Path, settings: &Server) -> Result<(), NotServed> {
     let folder = fs::metadata(conf)
-        .map_err(|why| Running::Unknown(format!("the folder cannot be read: {why}")))?;
+        .map_err(|why| NotServed::Unknown(format!("the folder cannot be read: {why}")))?;
     let address = reachable_address(settings.admin.address);
     ask_status(
         address,
@@ -168,29 +172,22 @@ fn ask_status(
     key: Option<&Secret>,
     folder: &Metadata,
     timeout: Duration,
-) -> Result<CatalogReport, Running> {
+) -> Result<CatalogReport, NotServed> {
     let process = format!("the process that listens at {address}");
-    let answer = match get_from_address(address, &address.to_string(), "/status", key, timeout) {
-        Ok(Ok(answer)) => answer,
-        Ok(Err(locked @ PageRefusal::NeedsKey)) => {
-            return Err(Running::Unknown(format!("{process} {locked}")));
-        }
-        Ok(Err(PageRefusal::Hidden(why) | PageRefusal::OtherAnswer(why))) => {
-            return Err(Running::Absent(format!("{process} {why}")));
-        }
-        Err(why) => {
-            let waited = matches!(
-                why.kind(),
-                io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut
-            );
-            return Err(match waited {
-                true => Running::Unknown(format!("{process} does not answer")),
-                false => Running::Absent(format!("no process answers at {address}")),
-            });
-        }
-    };
+    let answer = get_from_address(address, &address.to_string(), "/status", key, timeout).map_err(
+        |error| match error {
+            PageError::NoAnswer(why) if is_timeout(&why) => {
+                NotServed::Unknown(format!("{process} does not answer"))
+            }
+            PageError::NoAnswer(_) => NotServed::Absent(format!("no process answers at {address}")),
+            PageError::NeedsKey => NotServed::Unknown(format!("{process} {error}")),
+            PageError::Hidden(_) | PageError::OtherAnswer(_) => {
+                NotServed::Absent(format!("{process} {error}"))
+            }
+        },
+    )?;
     let no_folder = format!("{process} is not a gateway that reports its folder");
-    let stranger = || Running::Absent(no_folder.clone());
+    let stranger = || NotServed::Absent(no_folder.clone());
     let Page { catalog } = serde_json::from_slice(&answer).map_err(|_| stranger())?;
     let FolderReport {
         path,
@@ -198,11 +195,17 @@ fn ask_status(
         inode,
     } = catalog.folder.as_ref().ok_or_else(stranger)?;
     if (*device, *inode) != (Some(folder.dev()), Some(folder.ino())) {
-        return Err(Running::Absent(format!(
-            "{process} serves another folder, {path}"
-        )));
+        let other = format!("{process} serves another folder, {path}");
+        return Err(NotServed::Absent(other));
     }
     Ok(catalog)
+}
+
+fn is_timeout(why: &io::Error) -> bool {
+    matches!(
+        why.kind(),
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut
+    )
 }
 
 /// Returns whether an edit of the file from the wanted time is live. Times in this form sort as

@@ -1,5 +1,6 @@
 //! `portcullis key show` prints everything about one key, and never its secret.
 
+use dialects::wire::shorten_text;
 use std::process::ExitCode;
 use std::time::SystemTime;
 
@@ -12,7 +13,7 @@ use crate::{ShowKeyArgs, print_result};
 use portcullis::catalog::amend::Files;
 use portcullis::catalog::raw::Digest;
 use portcullis::catalog::{Key, Model};
-use portcullis::limits::{Bound, Registry};
+use portcullis::limits::{Bound, KeyScopes};
 
 /// The length of the part of a hash that is shown; it is enough to recognise the hash.
 const SHORT: usize = "sha256:".len() + 8;
@@ -29,7 +30,7 @@ pub(super) fn run(args: &ShowKeyArgs, now: SystemTime) -> Result<ExitCode, Strin
     let last_use = last_uses_or_note(&conf)
         .get(id.whole)
         .map(|used_at| catalog_time(*used_at));
-    let scopes = Registry::default().adopt(files.catalog(), &mut Vec::new);
+    let scopes = KeyScopes::unused(files.catalog());
     let bounds: Vec<Bound<'_>> = scopes
         .get(entry.key.index)
         .into_iter()
@@ -107,7 +108,7 @@ fn visible_models<'f>(files: &'f Files, key: &Key) -> impl Iterator<Item = &'f M
 
 /// Writes a hash in short, such as `sha256:04040404…`.
 fn short_hash(digest: &[u8; 32]) -> String {
-    let hash: String = Digest(*digest).to_string().chars().take(SHORT).collect();
+    let hash = shorten_text(&Digest(*digest).to_string(), SHORT);
     format!("{hash}…")
 }
 

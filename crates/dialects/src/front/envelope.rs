@@ -2,6 +2,7 @@
 //! is answered, with the exact spans of their fields. Each front door reads it from a body in one
 //! pass.
 
+use crate::wire::shorten_text;
 use std::borrow::Cow;
 
 use super::references::AllowedReferences;
@@ -286,7 +287,7 @@ impl Fault {
 
     /// Of a field that is there twice.
     pub(crate) fn duplicate(name: &str) -> Self {
-        let mut shown: String = name.chars().take(40).collect();
+        let mut shown = shorten_text(name, 40);
         if shown.len() < name.len() {
             shown.push('…');
         }

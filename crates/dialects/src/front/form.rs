@@ -7,6 +7,7 @@ use crate::neutral::usage::Units;
 use crate::neutral::{Endpoint, EndpointAnswer};
 use crate::wire::json::Span;
 use crate::wire::multipart::{FieldReading, FormFault, FormField, FormScanner};
+use crate::wire::shorten_text;
 
 /// The fields that are read in any case.
 const FIELDS: [&str; 6] = ["model", "n", "file_id", "file_url", "image_url", "url"];
@@ -243,7 +244,7 @@ pub fn form_fault(fault: FormFault) -> Fault {
 }
 
 fn fault_of_field(field: &str, why: &str) -> Fault {
-    let field: String = field.chars().take(SHOWN).collect();
+    let field = shorten_text(field, SHOWN);
     let message = format!("`{field}` {why}");
     Fault::of_field(field, "invalid_value", message)
 }

@@ -20,7 +20,7 @@ pub use models::model_traits;
 pub use request::write_request;
 pub use stream::AnthropicReader;
 
-use super::listing::ModelListing;
+use super::listing::{ModelListing, ONE_PAGE};
 use super::protocol::{
     AccountField, BaseUrl, Counting, DialectFacts, ENDPOINTS, Endpoints, Litellm, Prices, Protocol,
     Translation,
@@ -58,8 +58,8 @@ pub static PROTOCOL: Protocol = Protocol {
     endpoints: Endpoints {
         listing: Some(ModelListing {
             path: |base| format!("{base}/models?limit=1000"),
-            next: "after_id",
-            before: "",
+            next_parameter: Some("after_id"),
+            ..ONE_PAGE
         }),
         ..ENDPOINTS
     },

@@ -14,7 +14,7 @@ pub use answer::{CohereReader, emit_usage, read_answer};
 pub use error::read_error;
 pub use request::write_request;
 
-use super::listing::ModelListing;
+use super::listing::{ModelListing, ONE_PAGE};
 use super::openai::other_endpoints::endpoint_translation;
 use super::protocol::{
     BaseUrl, DialectFacts, ENDPOINTS, Endpoints, Litellm, Prices, Protocol, Translation,
@@ -72,8 +72,8 @@ pub static PROTOCOL: Protocol = Protocol {
                 let v1 = base.strip_suffix("/v2").map(|base| format!("{base}/v1"));
                 format!("{}/models?page_size=1000", v1.as_deref().unwrap_or(base))
             },
-            next: "page_token",
-            before: "",
+            next_parameter: Some("page_token"),
+            ..ONE_PAGE
         }),
         ..ENDPOINTS
     },

@@ -68,8 +68,8 @@ pub static PROTOCOL: Protocol = Protocol {
         default_endpoints: DEFAULT_ENDPOINTS,
         listing: Some(ModelListing {
             path: |base| format!("{base}/models?pageSize=1000"),
-            next: "pageToken",
-            before: "models/",
+            next_parameter: Some("pageToken"),
+            name_prefix: "models/",
         }),
         ..ENDPOINTS
     },

@@ -14,11 +14,18 @@ use crate::wire::percent::encode_segment;
 pub struct ModelListing {
     /// Returns the whole path of the first page, by the path of the base URL.
     pub(crate) path: fn(&str) -> String,
-    /// The parameter of the query that names the next page, or nothing if there is one page.
-    pub(crate) next: &'static str,
-    /// The beginning of each name that is no part of the name.
-    pub(crate) before: &'static str,
+    /// The parameter of the query that names the next page, if there can be several.
+    pub(crate) next_parameter: Option<&'static str>,
+    /// The beginning of each written name that is no part of the name.
+    pub(crate) name_prefix: &'static str,
 }
+
+/// A list on one page, of names without a prefix, at `/models`.
+pub(crate) const ONE_PAGE: ModelListing = ModelListing {
+    path: |base| format!("{base}/models"),
+    next_parameter: None,
+    name_prefix: "",
+};
 
 /// A page of a list of models.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -82,10 +89,11 @@ impl ModelListing {
     /// page before gave it.
     pub fn path(&self, base: &str, next: Option<&str>) -> String {
         let path = (self.path)(base);
-        next.map_or(path.clone(), |next| {
-            let joint = if path.contains('?') { '&' } else { '?' };
-            format!("{path}{joint}{}={}", self.next, encode_segment(next))
-        })
+        let (Some(parameter), Some(next)) = (self.next_parameter, next) else {
+            return path;
+        };
+        let joint = if path.contains('?') { '&' } else { '?' };
+        format!("{path}{joint}{parameter}={}", encode_segment(next))
     }
 
     /// Reads a page. Returns `None` if it is none.
@@ -112,13 +120,14 @@ impl ModelListing {
             .or(page.next_page_token);
         Some(ModelPage {
             names: names
-                .map(|name| match name.strip_prefix(self.before) {
+                .map(|name| match name.strip_prefix(self.name_prefix) {
                     Some(rest) => rest.to_owned(),
                     None => name,
                 })
                 .collect(),
             next: next
-                .filter(|next| !self.next.is_empty() && (1..=LONGEST_NEXT).contains(&next.len())),
+                .filter(|_| self.next_parameter.is_some())
+                .filter(|next| (1..=LONGEST_NEXT).contains(&next.len())),
         })
     }
 }

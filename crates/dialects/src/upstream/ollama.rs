@@ -13,7 +13,7 @@ pub use answer::{OllamaReader, emit_usage, read_answer};
 pub use error::read_error;
 pub use request::write_request;
 
-use super::listing::ModelListing;
+use super::listing::{ModelListing, ONE_PAGE};
 use super::protocol::{
     BaseUrl, DialectFacts, ENDPOINTS, Endpoints, Framing, Litellm, Prices, Protocol, Translation,
 };
@@ -64,8 +64,7 @@ pub static PROTOCOL: Protocol = Protocol {
         default_endpoints: |_, _| &[Endpoint::Chat, Endpoint::Embeddings],
         listing: Some(ModelListing {
             path: |base| format!("{base}/api/tags"),
-            next: "",
-            before: "",
+            ..ONE_PAGE
         }),
         ..ENDPOINTS
     },

@@ -11,6 +11,11 @@ pub mod percent;
 pub mod splice;
 pub mod sse;
 
+/// Returns the first characters of a text, for messages that show it.
+pub fn shorten_text(text: &str, max_characters: usize) -> String {
+    text.chars().take(max_characters).collect()
+}
+
 /// Returns whether a text starts with these ASCII letters, in upper or lower case.
 pub(crate) fn starts_with_any_case(text: impl AsRef<[u8]>, start: &str) -> bool {
     text.as_ref()

@@ -1,7 +1,7 @@
 //! What bounds keys and cannot be carried.
 
 use super::node::Spot;
-use super::rules::{Fate, Free, Section, Whose, rule_of};
+use super::rules::{Fate, FieldRule, Free, Section, Whose, rule_of};
 use crate::notes::join_path;
 
 /// A bound that cannot be carried.
@@ -69,10 +69,10 @@ impl Bounds {
 
     /// Adds what bounds the keys of a row and cannot be carried. `prefix` is the path of the row in
     /// names.
-    pub(super) fn add_row(&mut self, section: Section, row: &Spot<'_>, prefix: &str, is_key: bool) {
+    pub(super) fn add_row(&mut self, section: Section, row: &Spot<'_>, prefix: &str) {
         for (field, spot) in row.entries() {
             let name = join_path(prefix, field);
-            let (shape, fate) = rule_of(section, field, is_key);
+            let FieldRule { shape, fate } = rule_of(section, field);
             let bound = match fate {
                 _ if !shape.fits(&spot) => Bound::unreadable(&name),
                 Fate::Required if spot.flag() == Some(false) => Bound::firm(&name, "is false"),
@@ -84,7 +84,7 @@ impl Bounds {
                     continue;
                 }
                 Fate::Below(section) => {
-                    self.add_row(section, &spot, &name, false);
+                    self.add_row(section, &spot, &name);
                     continue;
                 }
                 Fate::Carry | Fate::Info(..) | Fate::Bound(..) | Fate::Required => continue,
@@ -104,7 +104,7 @@ pub(super) fn setting_bound(
     spot: &Spot<'_>,
     key: &str,
 ) -> Option<(Whose, Bound)> {
-    let (_, Fate::Bound(word, free, whose)) = rule_of(section, key, false) else {
+    let Fate::Bound(word, free, whose) = rule_of(section, key).fate else {
         return None;
     };
     (!free.allows(key, spot, spot)).then(|| (whose, Bound::new(&spot.path, word)))

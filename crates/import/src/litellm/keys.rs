@@ -1,6 +1,7 @@
 //! Virtual keys: each becomes a key with the same hash, at the caller that its team or its user
 //! becomes.
 
+use dialects::wire::shorten_text;
 use std::collections::{BTreeSet, HashMap};
 
 use super::access::{Allowed, Known, Usable};
@@ -8,7 +9,8 @@ use super::bound::Bound;
 use super::limits::{LimitRow, Limits};
 use super::names::{Taken, entry_name};
 use super::node::Spot;
-use super::rows::{Rows, is_hash};
+use super::row_id::is_hash;
+use super::rows::Rows;
 use super::rules::{Section, Whose};
 use super::settings::Common;
 use crate::notes::{Finding, Findings, Grade};
@@ -192,7 +194,7 @@ impl<'k> Importer<'k, '_> {
         self.findings.set_entry(format!("callers.{}", caller.name));
         let is_user = matches!(owner, Owner::User(_));
         (caller.limits, caller.models) = self.read_row(row, None, is_user);
-        caller.limits.bounds.add_row(Section::Row, row, "", false);
+        caller.limits.bounds.add_row(Section::Row, row, "");
         caller.is_blocked = is_blocked(row);
         // Callers have no limits of single models.
         if caller.limits.models_value().is_some() {
@@ -231,7 +233,7 @@ impl<'k> Importer<'k, '_> {
         }
         let budget = self.rows.budget_of(&row);
         let (mut limits, models) = self.read_row(&row, budget.as_ref(), false);
-        limits.bounds.add_row(Section::Row, &row, "", true);
+        limits.bounds.add_row(Section::KeyRow, &row, "");
         if budget.is_none() && row.filled("budget_id").is_some() {
             limits
                 .bounds
@@ -318,7 +320,7 @@ impl<'k> Importer<'k, '_> {
         });
         if let Some(budget) = budget {
             let bounds = &mut limits.bounds;
-            bounds.add_row(Section::Budget, budget, "litellm_budget_table", false);
+            bounds.add_row(Section::Budget, budget, "litellm_budget_table");
         }
         let models = self.known.allowed_models(row, is_user, &mut limits.bounds);
         (limits, models)
@@ -471,7 +473,7 @@ fn is_loosened(bound: &Bound, names: &[String]) -> bool {
 }
 
 fn first_digits(hash: &str) -> String {
-    hash.trim_start_matches("sha256:").chars().take(8).collect()
+    shorten_text(hash.trim_start_matches("sha256:"), 8)
 }
 
 /// Reads whether a key or its owner is blocked.

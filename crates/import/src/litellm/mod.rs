@@ -31,6 +31,7 @@ mod node;
 mod price;
 mod provider;
 mod routing;
+mod row_id;
 mod rows;
 mod rules;
 mod settings;

@@ -1,6 +1,7 @@
 //! Names for the catalog, made of names of LiteLLM, which may hold anything; and the names of
 //! models that answer to nothing, since their entries are left out.
 
+use dialects::wire::shorten_text;
 use std::collections::{BTreeMap, HashMap};
 
 use super::node::Spot;
@@ -22,7 +23,7 @@ pub(super) fn entry_name(text: &str, limit: usize) -> Option<String> {
         }
     }
     let made = made.trim_start_matches(|c: char| !c.is_ascii_alphanumeric());
-    let made: String = made.chars().take(limit).collect();
+    let made = shorten_text(made, limit);
     let made = made.trim_end_matches(['-', '.']);
     (name::of_entry(made).is_ok() && unless_secret(made) == made && unless_secret(text) == text)
         .then(|| made.to_owned())

@@ -5,32 +5,18 @@
 //! error. A row of a table that the import does not know is one, too.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::fmt;
 
 use serde_json::{Map, Value};
 
 use super::bound::{Bound, Bounds};
 use super::node::{Spot, of_json};
+use super::row_id::{RowId, unread_table};
 use super::rules::{Fate, Section, is_off, rule_of};
 use crate::Given;
 use crate::notes::{Finding, Findings, Grade, format_place, join_path};
 use portcullis::base::problem::{Problem, quote_safely};
 use portcullis::catalog::resolve::sha256_of;
 use portcullis::conf::yaml::Node;
-
-/// The thing that a row is about.
-#[derive(Clone, PartialEq, Eq, Hash)]
-enum RowId {
-    Key(String),
-    Team(String),
-    User(String),
-    Budget(String),
-    /// A user as a member of a team.
-    Membership {
-        team: String,
-        user: String,
-    },
-}
 
 /// A row, with its place.
 struct RowIn<'r> {
@@ -55,9 +41,6 @@ pub(super) struct Rows<'r> {
 
 /// The most lists and maps inside each other. Rows need five.
 const MAX_DEPTH: usize = 6;
-
-/// Fields that users have and memberships have not.
-const OF_USERS: [&str; 4] = ["models", "max_budget", "teams", "metadata"];
 
 const NO_ROW: &str = "is no row of keys, teams, users or budgets: it has no `token`, `team_id`, `user_id` or `budget_id`";
 
@@ -283,7 +266,7 @@ impl Rows<'_> {
         match self.user(user) {
             None => bounds.add(self.missing_user()),
             Some(row) => {
-                bounds.add_row(Section::Member, &row, "user", false);
+                bounds.add_row(Section::Member, &row, "user");
                 match row.filled("max_budget") {
                     Some(_) if is_budget_for_teams => {
                         bounds.add(Bound::new("user.max_budget", "users"));
@@ -313,7 +296,7 @@ impl Rows<'_> {
             // One that does not name its user may be this user's.
             let owner = membership.get("user_id");
             if owner.is_none_or(|owner| owner.text().is_none_or(|id| id == user)) {
-                bounds.add_row(Section::Membership, &membership, "team_memberships", false);
+                bounds.add_row(Section::Membership, &membership, "team_memberships");
             }
         }
     }
@@ -325,12 +308,15 @@ impl Rows<'_> {
         let findings = self.findings;
         let reported: HashSet<String> = findings.list().iter().map(Finding::format_place).collect();
         let is_new = |spot: &Spot<'_>| !spot.is_empty() && !reported.contains(&spot.format_place());
-        let keys = self.keys().map(|row| (row, true));
-        let owners = self.teams().chain(self.users()).map(|row| (row, false));
+        let keys = self.keys().map(|row| (row, Section::KeyRow));
+        let owners = self
+            .teams()
+            .chain(self.users())
+            .map(|row| (row, Section::Row));
         let mut counts: BTreeMap<&str, (usize, Finding)> = BTreeMap::new();
-        for (row, is_key) in keys.chain(owners) {
+        for (row, section) in keys.chain(owners) {
             for (field, spot) in row.entries() {
-                let (grade, message) = match rule_of(Section::Row, field, is_key).1 {
+                let (grade, message) = match rule_of(section, field).fate {
                     Fate::Info(..) if is_off(field, &spot) || !is_new(&spot) => continue,
                     Fate::Info(..) if field == "spend" && is_spend_carried => {
                         (Grade::Approximate, NOT_SPENT)
@@ -352,97 +338,10 @@ impl Rows<'_> {
     }
 }
 
-impl RowId {
-    fn from_row(row: &Map<String, Value>) -> Option<Self> {
-        let id = |field: &str| row.get(field).and_then(Value::as_str).map(str::to_owned);
-        let is_user = OF_USERS.iter().any(|field| row.contains_key(*field));
-        if row.contains_key("token") {
-            return id("token").map(Self::Key);
-        }
-        match (id("user_id"), id("team_id")) {
-            (Some(user), Some(team)) if !is_user => Some(Self::Membership { team, user }),
-            // A user's row names teams too, and a team's row no user.
-            (Some(user), _) => Some(Self::User(user)),
-            (None, Some(team)) => Some(Self::Team(team)),
-            (None, None) => id("budget_id").map(Self::Budget),
-        }
-    }
-}
-
-/// Names the thing in a message. The name of a key without an alias has the first digits of its
-/// hash, too.
-impl fmt::Display for RowId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Key(token) if is_hash(token) => {
-                write!(
-                    f,
-                    "the key with the hash {}…",
-                    token.get(..8).unwrap_or_default()
-                )
-            }
-            Self::Key(_) => f.write_str("a key"),
-            Self::Team(team) => write!(f, "team {}", quote_safely(team)),
-            Self::User(user) => write!(f, "user {}", quote_safely(user)),
-            Self::Budget(budget) => write!(f, "budget {}", quote_safely(budget)),
-            Self::Membership { team, user } => {
-                write!(
-                    f,
-                    "user {} of team {}",
-                    quote_safely(user),
-                    quote_safely(team)
-                )
-            }
-        }
-    }
-}
-
-/// Returns whether a token is the hash of a key.
-pub(super) fn is_hash(token: &str) -> bool {
-    token.len() == 64 && token.bytes().all(|b| b.is_ascii_hexdigit())
-}
-
 fn row_problem(file: &str, path: &str, message: &str) -> Problem {
     let problem = Problem::of_file(file.to_owned(), message);
     Problem {
         path: path.to_owned(),
         ..problem
     }
-}
-
-/// Tables that the import does not read, each by a field that only its rows have.
-const UNREAD: [(&str, &str); 7] = [
-    ("tag_name", "LiteLLM_TagTable"),
-    ("project_id", "LiteLLM_ProjectTable"),
-    ("agent_id", "LiteLLM_AgentsTable"),
-    ("access_group_name", "LiteLLM_ModelAccessGroupBudgetTable"),
-    ("request_id", "LiteLLM_SpendLogs"),
-    ("allowed_model_region", "LiteLLM_EndUserTable"),
-    ("default_model", "LiteLLM_EndUserTable"),
-];
-
-/// Returns the name of a table that the import does not read, if a row is one of it.
-fn unread_table(row: &Map<String, Value>) -> Option<&'static str> {
-    let [is_deleted, of_organization, of_team, of_user] =
-        ["deleted_at", "organization_id", "team_id", "user_id"].map(|field| is_set(row, field));
-    if is_deleted {
-        return Some("deleted keys or teams");
-    }
-    if row.contains_key("token") {
-        return None;
-    }
-    if let Some((_, table)) = UNREAD.iter().find(|(field, _)| row.contains_key(*field)) {
-        return Some(table);
-    }
-    let is_user = OF_USERS.iter().any(|field| row.contains_key(*field));
-    match (of_organization && !of_team, of_user) {
-        (true, true) if !is_user => Some("LiteLLM_OrganizationMembership"),
-        (true, false) => Some("LiteLLM_OrganizationTable"),
-        (_, _) => None,
-    }
-}
-
-fn is_set(row: &Map<String, Value>, field: &str) -> bool {
-    row.get(field)
-        .is_some_and(|value| !value.is_null() && value != "")
 }

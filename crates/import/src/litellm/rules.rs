@@ -12,8 +12,10 @@ use portcullis::conf::yaml::Value;
 /// The thing that a map of LiteLLM describes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Section {
-    /// A key, a team or a user.
+    /// A team or a user.
     Row,
+    /// A key. Its fields have the rules of all rows.
+    KeyRow,
     Budget,
     /// `metadata` of a row.
     Metadata,
@@ -370,40 +372,57 @@ const LIMITING: [&str; 6] = [
     "max_iterations",
 ];
 
-/// Returns what a value must be, and what becomes of it.
-pub(super) fn rule_of(section: Section, field: &str, is_key: bool) -> (Shape, Fate) {
-    type Table = HashMap<(Section, &'static str), (Shape, Fate)>;
+/// The rule for a field: what its value must be, and what becomes of it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct FieldRule {
+    pub(super) shape: Shape,
+    pub(super) fate: Fate,
+}
+
+/// Returns the rule for a field.
+pub(super) fn rule_of(section: Section, field: &str) -> FieldRule {
+    type Table = HashMap<(Section, &'static str), FieldRule>;
     static TABLE: LazyLock<Table> = LazyLock::new(|| {
         let mut table = Table::new();
         for Rule(section, fields, shape, fate) in RULES {
+            let rule = FieldRule {
+                shape: *shape,
+                fate: *fate,
+            };
             let fields = fields.split_whitespace();
-            table.extend(fields.map(|field| ((*section, field), (*shape, *fate))));
+            table.extend(fields.map(|field| ((*section, field), rule)));
         }
         table
     });
-    let is_special = matches!(section, Section::LiteLlm | Section::Router);
-    let general = if is_special {
-        Section::General
-    } else {
-        section
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "all others have no more general section"
+    )]
+    let general = match section {
+        Section::LiteLlm | Section::Router => Section::General,
+        Section::KeyRow => Section::Row,
+        other => other,
     };
     let found = [section, general]
         .iter()
         .find_map(|section| TABLE.get(&(*section, field)));
-    found
-        .copied()
-        .unwrap_or_else(|| (Shape::Any, fate_of_unknown(section, field, is_key)))
+    found.copied().unwrap_or_else(|| FieldRule {
+        shape: Shape::Any,
+        fate: fate_of_unknown(section, field),
+    })
 }
 
 /// Returns what becomes of a field that the table does not have.
-fn fate_of_unknown(section: Section, field: &str, is_key: bool) -> Fate {
+fn fate_of_unknown(section: Section, field: &str) -> Fate {
     match section {
-        Section::Row if is_key && REPEATED.iter().any(|begin| field.starts_with(begin)) => INFO,
+        Section::KeyRow if REPEATED.iter().any(|begin| field.starts_with(begin)) => INFO,
         Section::Metadata if field.starts_with("team_member_") => bound_by("team-members"),
         Section::Metadata if LIMITING.iter().any(|part| field.contains(part)) => {
             bound_by("unknown-fields")
         }
-        Section::Row | Section::Budget | Section::ObjectPermission => bound_by("unknown-fields"),
+        Section::Row | Section::KeyRow | Section::Budget | Section::ObjectPermission => {
+            bound_by("unknown-fields")
+        }
         Section::Permissions => bound_by("guardrails"),
         Section::Membership => bound_by("team-members"),
         Section::Metadata
@@ -423,7 +442,7 @@ fn fate_of_unknown(section: Section, field: &str, is_key: bool) -> Fate {
 
 /// Reports a field that bounds nothing and that no code of its own reads.
 pub(super) fn report_field(section: Section, field: &str, spot: &Spot<'_>) {
-    let (grade, message) = match rule_of(section, field, false).1 {
+    let (grade, message) = match rule_of(section, field).fate {
         Fate::Carry => return,
         Fate::Info(grade, message) => (grade, message),
         Fate::Bound(..) | Fate::Below(_) | Fate::Required => NOT_CARRIED,

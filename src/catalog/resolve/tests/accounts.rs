@@ -147,7 +147,10 @@ fn accounts_as_written_and_by_default() {
         (false, "127.0.0.1", 8000, "/v1", "127.0.0.1:8000")
     );
     assert_eq!(a.key.as_ref().unwrap().expose(), "sk-canary-env");
-    assert_eq!((a.concurrency, a.added.stream_usage), (Some(200), false));
+    assert_eq!(
+        (a.concurrency, a.added_fields.stream_usage),
+        (Some(200), false)
+    );
     let seconds = |account: &Account| {
         let t = account.timeouts;
         [t.connect, t.first_byte, t.idle, t.total, t.total_stream].map(|span| span.as_secs())
@@ -166,7 +169,7 @@ fn accounts_as_written_and_by_default() {
         (c.base.authority.as_str(), &*c.base.path, c.base.port),
         ("api.openai.com", "/v1", 443)
     );
-    assert!(b.key.is_none() && b.enabled && b.added.stream_usage && b.concurrency.is_none());
+    assert!(b.key.is_none() && b.enabled && b.added_fields.stream_usage && b.concurrency.is_none());
     assert_eq!(c.key.as_ref().unwrap().expose(), "sk-canary-file");
     assert_eq!(
         c.network.ca.as_deref(),

@@ -173,7 +173,7 @@ impl CredentialFacts {
             ),
             _ if matches!(failure, Failure::Nonsense(_)) => {
                 let sent = failure.detail().unwrap_or_default();
-                let secrets = checked_account.ready_account.secrets(None);
+                let secrets = checked_account.account().secrets();
                 checked_account.fail(
                     ADDRESS,
                     format!(

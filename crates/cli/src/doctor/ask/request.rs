@@ -66,8 +66,8 @@ impl GoodAnswer {
             .unwrap_or_default()
     }
 
-    /// Returns the reason why the answer does not have what was asked for.
-    pub(super) fn lacks(&self, one: Ability) -> Result<(), String> {
+    /// Returns whether the answer shows an ability that was asked for. If not, the error says why.
+    pub(super) fn shows(&self, one: Ability) -> Result<(), String> {
         match one {
             Ability::Stream if !self.is_stream => {
                 Err("it sends the answer in one piece".to_owned())
@@ -130,7 +130,7 @@ impl Asker<'_> {
         ) = (true, true, true);
         let message = candidate.dialect().write(&Translate {
             traits,
-            stream_usage: candidate.ready_account.account.added.stream_usage,
+            stream_usage: candidate.ready_account.account.added_fields.stream_usage,
             other: &|_| OtherModel::Forbidden,
             sealed: Sealed::Closed,
             ..Translate::new(&body, &envelope, &candidate.upstream_model)

@@ -102,9 +102,6 @@ pub(in crate::front) fn choose_some<'a>(
     ))
 }
 
-/// The advice after the refusal of a tool that another server would have to run.
-pub(in crate::front) const REMOVE_TOOL: &str = "; remove the tool for this model";
-
 /// Refuses a tool that only a program of the server's may call.
 pub(in crate::front) fn refuse_callers(tool: Place<'_>) -> ReadFault {
     tool.field("allowed_callers").unsupported(

@@ -1,6 +1,7 @@
 //! The envelope of a Responses request: the few fields that decide where it goes, with their exact
 //! spans. A request that needs a stored response is refused here.
 
+use crate::wire::shorten_text;
 use std::borrow::Cow;
 
 use super::references;
@@ -93,7 +94,7 @@ fn refuse_stored(scan: &mut Scan<'_>, cursor: &mut Cursor<'_>, name: &[u8]) -> R
         let (param, message) = match name {
             b"previous_response_id" => {
                 let id = json::text_of(value, &(0..value.len())).unwrap_or_default();
-                let id: String = id.chars().take(80).collect();
+                let id = shorten_text(&id, 80);
                 let message = format!("Previous response with id '{id}' not found.");
                 return Fault::of_field(
                     "previous_response_id",

@@ -77,7 +77,7 @@ impl<'a> ReadingItems<'a> {
                     ..Message::default()
                 });
             }
-            "input" => value.array(|index, value| self.items.item(index, value))?,
+            "input" => value.array(|index, value| self.items.read_item(index, value))?,
             "instructions" => self.instructions = value.lazy_text()?.and_then(Part::unless_empty),
             "max_output_tokens" => request.max_tokens = value.count(1, &[])?,
             "parallel_tool_calls" => request.parallel_tool_calls = value.flag()?,

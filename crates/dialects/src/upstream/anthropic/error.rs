@@ -1,5 +1,6 @@
 //! This module reads errors. It uses their type, and sentences that are more precise than the type.
 
+use crate::wire::shorten_text;
 use serde::Deserialize;
 
 use crate::neutral::{Field, UpstreamError};
@@ -87,7 +88,7 @@ const NO_MONEY: &str = "insufficient_quota";
 fn correct_error(mut error: UpstreamError, status: Option<u16>, cause: &str) -> UpstreamError {
     let by_cause = CAUSES.iter().find(|(name, ..)| *name == cause);
     if error.code.is_none() && !cause.is_empty() {
-        error.code = Some(cause.chars().take(64).collect());
+        error.code = Some(shorten_text(cause, 64));
     }
     let message = error.message.to_ascii_lowercase();
     let kind = error.kind.as_deref().unwrap_or_default();

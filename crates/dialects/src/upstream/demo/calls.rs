@@ -5,6 +5,7 @@
 //! tools, as programs have that try tools out. It makes one round of calls at most. A tool that the
 //! user does not name is called only if its own name shows that it only reads.
 
+use crate::wire::shorten_text;
 use std::cmp::Reverse;
 
 use super::sample;
@@ -185,7 +186,7 @@ pub(super) fn suggested_tool<'r>(request: &'r Request<'_>) -> Option<&'r Tool<'r
 
 /// Returns a tool's name, or its beginning.
 pub(super) fn short_name(tool: &Tool<'_>) -> String {
-    tool.name.chars().take(QUOTED).collect()
+    shorten_text(&tool.name, QUOTED)
 }
 
 /// Returns the tools to call: none, one, or two.

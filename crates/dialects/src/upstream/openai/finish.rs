@@ -3,6 +3,7 @@
 //! **Invariant:** no reason is invented. A missing reason stays missing.
 
 use crate::wire::json::{Span, text_of};
+use crate::wire::shorten_text;
 
 /// The meaning of a `finish_reason`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,7 +49,7 @@ pub(super) fn finish_from_word(word: &str) -> Finish {
     }
     match FAILED.iter().copied().flatten().find(is_it) {
         Some(known) => Finish::Failed(known),
-        None => Finish::EndedBy(word.chars().take(64).collect()),
+        None => Finish::EndedBy(shorten_text(word, 64)),
     }
 }
 

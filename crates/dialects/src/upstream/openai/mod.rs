@@ -85,7 +85,7 @@ pub use stray::Strays;
 use std::borrow::Cow;
 
 use super::endpoint_protocols;
-use super::listing::ModelListing;
+use super::listing::ONE_PAGE;
 use super::protocol::{
     AccountField, BaseUrl, DialectFacts, ENDPOINTS, Endpoints, Litellm, Prices, Protocol,
 };
@@ -123,11 +123,7 @@ pub static PROTOCOL: Protocol = Protocol {
     endpoints: Endpoints {
         protocols: &PROTOCOLS,
         default_endpoints: |_, host| if is_own(host) { &OF_OPENAI } else { &OF_OTHERS },
-        listing: Some(ModelListing {
-            path: |base| format!("{base}/models"),
-            next: "",
-            before: "",
-        }),
+        listing: Some(ONE_PAGE),
         ..ENDPOINTS
     },
     traits: model_traits,

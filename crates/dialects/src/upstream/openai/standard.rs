@@ -95,7 +95,7 @@ struct ImageUrl<'a> {
 /// Reads the events of a whole answer, except its usage.
 pub(crate) fn read_answer(body: &[u8], emit: Emit<'_>) -> Result<(), &'static str> {
     let mut chunks = StandardChunks::default();
-    chunks.body(body, emit)?;
+    chunks.read_body(body, emit)?;
     chunks.end(emit);
     Ok(())
 }
@@ -164,7 +164,7 @@ impl StandardChunks {
             text = rest;
             match line.strip_prefix(b"data: ") {
                 Some(data) if !data.starts_with(b"[DONE]") => {
-                    self.body(data.trim_ascii_end(), emit)?
+                    self.read_body(data.trim_ascii_end(), emit)?
                 }
                 Some(_) | None => {}
             }
@@ -172,16 +172,16 @@ impl StandardChunks {
         Ok(())
     }
 
-    fn body(&mut self, body: &[u8], emit: Emit<'_>) -> Result<(), &'static str> {
+    fn read_body(&mut self, body: &[u8], emit: Emit<'_>) -> Result<(), &'static str> {
         const UNREADABLE: &str = "a chunk cannot be read";
         if let Some((text_place, text)) = self.last.follow(body) {
-            return self.again(text_place, text, emit);
+            return self.follow_text(text_place, text, emit);
         }
         self.last.forget();
         let Ok(completion) = serde_json::from_slice::<Completion<'_>>(body) else {
             // Half a character passes to callers of the standard format as it is.
             let clean = repaired_text(body).ok_or(UNREADABLE)?;
-            return self.completion(
+            return self.read_completion(
                 serde_json::from_slice(&clean).map_err(|_| UNREADABLE)?,
                 emit,
             );
@@ -192,10 +192,10 @@ impl StandardChunks {
             self.last
                 .learn(body, text, completion.obfuscation.as_deref(), text_place);
         }
-        self.completion(completion, emit)
+        self.read_completion(completion, emit)
     }
 
-    fn completion(
+    fn read_completion(
         &mut self,
         completion: Completion<'_>,
         emit: Emit<'_>,
@@ -209,26 +209,26 @@ impl StandardChunks {
         completion
             .choices
             .into_iter()
-            .try_for_each(|choice| self.choice(choice, emit))
+            .try_for_each(|choice| self.read_choice(choice, emit))
     }
 
     /// Takes a chunk that differs from the last one in its text only.
-    fn again(
+    fn follow_text(
         &mut self,
         text_place: TextPlace,
         text: Cow<'_, str>,
         emit: Emit<'_>,
     ) -> Result<(), &'static str> {
         match text_place {
-            TextPlace::Spoken(choice, speech) => {
-                self.calls(choice)?.take_speech(choice, speech, &text, emit)
-            }
+            TextPlace::Spoken(choice, speech) => self
+                .calls_of(choice)?
+                .take_speech(choice, speech, &text, emit),
             TextPlace::Arguments(choice, number) => {
                 let function = Some(Function {
                     name: None,
                     arguments: Some(text),
                 });
-                self.calls(choice)?.call(
+                self.calls_of(choice)?.take_call(
                     choice,
                     number,
                     Call {
@@ -242,14 +242,18 @@ impl StandardChunks {
         }
     }
 
-    fn choice(&mut self, choice: StandardChoice<'_>, emit: Emit<'_>) -> Result<(), &'static str> {
+    fn read_choice(
+        &mut self,
+        choice: StandardChoice<'_>,
+        emit: Emit<'_>,
+    ) -> Result<(), &'static str> {
         let StandardChoice {
             index,
             message,
             delta,
             finish_reason,
         } = choice;
-        let calls = self.calls(index)?;
+        let calls = self.calls_of(index)?;
         // The calls of a whole message are in order, whatever numbers a server gave them.
         let is_whole = message.is_some();
         let body = message.or(delta).unwrap_or_default();
@@ -265,7 +269,7 @@ impl StandardChunks {
         }
         for (list_index, call) in body.tool_calls.into_iter().flatten().enumerate() {
             let number = call.index.filter(|_| !is_whole).unwrap_or(list_index);
-            calls.call(index, number, call, emit)?;
+            calls.take_call(index, number, call, emit)?;
         }
         let images: Option<Vec<Image<'_>>> = body
             .images
@@ -278,7 +282,7 @@ impl StandardChunks {
             calls.take_speech(index, Speech::Picture, &url.url, emit)?;
         }
         if let Some(reason) = finish_reason {
-            calls.flush(index, emit);
+            calls.emit_all(index, emit);
             emit(Event::Finish(
                 index,
                 match &*reason {
@@ -292,7 +296,7 @@ impl StandardChunks {
         Ok(())
     }
 
-    fn calls(&mut self, index: u32) -> Result<&mut ChoiceCalls, &'static str> {
+    fn calls_of(&mut self, index: u32) -> Result<&mut ChoiceCalls, &'static str> {
         const TOO_MANY: &str = "more than 128 choices";
         let choice_index = usize::try_from(index).unwrap_or(usize::MAX);
         if choice_index >= MAX_ENTRIES {
@@ -308,7 +312,7 @@ impl StandardChunks {
     /// Ends a whole answer.
     pub(crate) fn end(&mut self, emit: Emit<'_>) {
         for (index, calls) in (0..).zip(&mut self.choices) {
-            calls.flush(index, emit);
+            calls.emit_all(index, emit);
         }
         for url in &self.sources {
             emit(Event::Citation(
@@ -403,11 +407,11 @@ impl ChoiceCalls {
             }
             Some(_) | None => self.late.push((speech, text.to_owned())),
         }
-        self.waits(size_of::<(Speech, String)>() + text.len())
+        self.count_waiting(size_of::<(Speech, String)>() + text.len())
     }
 
     /// Takes a fragment of a call.
-    fn call(
+    fn take_call(
         &mut self,
         choice: u32,
         number: usize,
@@ -446,13 +450,13 @@ impl ChoiceCalls {
         open.name.push_str(&name);
         open.arguments.push_str(&arguments);
         open.state.take(&arguments);
-        self.waits(id.len() + name.len() + arguments.len())?;
+        self.count_waiting(id.len() + name.len() + arguments.len())?;
         self.emit_ready(choice, emit);
         Ok(())
     }
 
     /// Counts bytes that may have to wait.
-    fn waits(&mut self, bytes: usize) -> Result<(), &'static str> {
+    fn count_waiting(&mut self, bytes: usize) -> Result<(), &'static str> {
         self.bytes += bytes;
         if self.bytes > MAX_WAITING {
             Err("too much is said in the middle of a call")
@@ -488,7 +492,7 @@ impl ChoiceCalls {
     }
 
     /// Emits all that waits.
-    fn flush(&mut self, choice: u32, emit: Emit<'_>) {
+    fn emit_all(&mut self, choice: u32, emit: Emit<'_>) {
         while let Some(mut first) = self.open.pop_front() {
             self.next = first.number + 1;
             first.emit_progress(choice, emit);

@@ -50,10 +50,14 @@ struct Item<'a> {
 
 impl<'a> Items<'a> {
     /// Reads an item, and adds it to the conversation.
-    pub(super) fn item(&mut self, index: usize, value: Value<'_, 'a>) -> Result<(), ReadFault> {
+    pub(super) fn read_item(
+        &mut self,
+        index: usize,
+        value: Value<'_, 'a>,
+    ) -> Result<(), ReadFault> {
         let place = value.place;
         let mut item = Item::default();
-        value.element(|name, value| item.field(name, value, &mut self.tools))?;
+        value.element(|name, value| item.read_field(name, value, &mut self.tools))?;
         let kind = match item.kind.take() {
             Some(kind) => kind,
             None if item.role.is_some() => Cow::Borrowed("message"),
@@ -66,11 +70,11 @@ impl<'a> Items<'a> {
             return Err(why);
         }
         match &*kind {
-            "message" => self.message(item, index, place),
+            "message" => self.add_message(item, index, place),
             "function_call" => {
                 let arguments = item.arguments.take();
                 let arguments = place.require("arguments", arguments)?;
-                self.call(item, arguments, index, place)
+                self.add_call(item, arguments, index, place)
             }
             "custom_tool_call" => {
                 let input = item.input.take();
@@ -78,17 +82,17 @@ impl<'a> Items<'a> {
                 let mut w = Writer::with_capacity(input.len() + 16);
                 w.object(|w| w.texts([("input", &input)]));
                 let arguments = String::from_utf8(w.into_bytes()).unwrap_or_default();
-                self.call(item, arguments.into(), index, place)
+                self.add_call(item, arguments.into(), index, place)
             }
             // Calls that a server executed have no id.
             "tool_search_call" | "tool_search_output" if item.call_id.is_none() => {
-                self.lose(&kind);
+                self.note_loss(&kind);
                 Ok(())
             }
             "tool_search_call" => {
                 let arguments = item.arguments.take().unwrap_or(Cow::Borrowed("{}"));
                 item.name = Some(Cow::Borrowed(SEARCH));
-                self.call(item, arguments, index, place)
+                self.add_call(item, arguments, index, place)
             }
             "tool_search_output" => {
                 let names = item.shown.join(", ");
@@ -96,7 +100,7 @@ impl<'a> Items<'a> {
                     true => "No tool was found.".to_owned(),
                     false => format!("These tools can be called now: {names}"),
                 };
-                self.result(item, vec![Part::text(text)], index, place)
+                self.add_result(item, vec![Part::text(text)], index, place)
             }
             "function_call_output" | "custom_tool_call_output" => {
                 let output = item.output.take();
@@ -105,13 +109,13 @@ impl<'a> Items<'a> {
                     return Err(why);
                 }
                 item.others.extend(parts.others);
-                self.result(item, parts.list, index, place)
+                self.add_result(item, parts.list, index, place)
             }
             "local_shell_call" | "shell_call" | "apply_patch_call" => {
                 let name = kind.strip_suffix("_call").unwrap_or(&kind).to_owned();
                 item.name = Some(name.into());
                 let arguments = Cow::Borrowed(item.action.map_or("{}", |Raw(action)| action));
-                self.call(item, arguments, index, place)
+                self.add_call(item, arguments, index, place)
             }
             "local_shell_call_output" | "shell_call_output" | "apply_patch_call_output" => {
                 let (parts, raw) = item.output.take().unwrap_or_default();
@@ -119,11 +123,11 @@ impl<'a> Items<'a> {
                     Some(Raw(output)) => vec![Part::text(output)],
                     None => parts.list,
                 };
-                self.result(item, list, index, place)
+                self.add_result(item, list, index, place)
             }
             // The tools of the item are read.
             "additional_tools" => {
-                item.others.iter().for_each(|name| self.lose(name));
+                item.others.iter().for_each(|name| self.note_loss(name));
                 Ok(())
             }
             "item_reference" => Err(place.refuse(
@@ -136,7 +140,7 @@ impl<'a> Items<'a> {
             )),
             "reasoning" if item.encrypted.as_deref().is_some_and(is_sealed) => {
                 let thought = Thought { redacted: item.encrypted.take(), ..Thought::default() };
-                self.turn(index, item.others.into_iter(), |turn| turn.thoughts.push(thought));
+                self.extend_turn(index, item.others.into_iter(), |turn| turn.thoughts.push(thought));
                 Ok(())
             }
             "reasoning"
@@ -149,18 +153,23 @@ impl<'a> Items<'a> {
             | "computer_call_output"
             | "program"
             | "program_output" => {
-                self.lose(&kind);
+                self.note_loss(&kind);
                 Ok(())
             }
             _ if kind.starts_with("mcp_") => {
-                self.lose(&kind);
+                self.note_loss(&kind);
                 Ok(())
             }
-            _ => Err(place.foreign_type("OpenAI", "items", &kind, "")),
+            _ => Err(place.foreign_type("OpenAI", "items", &kind)),
         }
     }
 
-    fn message(&mut self, item: Item<'a>, index: usize, place: Place<'_>) -> Result<(), ReadFault> {
+    fn add_message(
+        &mut self,
+        item: Item<'a>,
+        index: usize,
+        place: Place<'_>,
+    ) -> Result<(), ReadFault> {
         let role = match &*place.require("role", item.role)? {
             "user" => Role::User,
             "assistant" => Role::Assistant,
@@ -181,7 +190,7 @@ impl<'a> Items<'a> {
             return Err(why);
         }
         if role == Role::Assistant {
-            self.turn(index, item.others.into_iter().chain(others), |turn| {
+            self.extend_turn(index, item.others.into_iter().chain(others), |turn| {
                 turn.content.append(&mut list)
             });
             return Ok(());
@@ -192,12 +201,12 @@ impl<'a> Items<'a> {
             content: list,
             ..Message::default()
         };
-        lose_in(&mut message, item.others.into_iter().chain(others));
+        note_losses(&mut message, item.others.into_iter().chain(others));
         self.messages.push(message);
         Ok(())
     }
 
-    fn call(
+    fn add_call(
         &mut self,
         item: Item<'a>,
         arguments: Cow<'a, str>,
@@ -213,11 +222,11 @@ impl<'a> Items<'a> {
             arguments,
             ..Call::default()
         };
-        self.turn(index, item.others.into_iter(), |turn| turn.calls.push(call));
+        self.extend_turn(index, item.others.into_iter(), |turn| turn.calls.push(call));
         Ok(())
     }
 
-    fn result(
+    fn add_result(
         &mut self,
         item: Item<'a>,
         content: Vec<Part<'a>>,
@@ -232,7 +241,7 @@ impl<'a> Items<'a> {
             content,
             ..Message::default()
         };
-        lose_in(&mut message, item.others.into_iter());
+        note_losses(&mut message, item.others.into_iter());
         // Providers want a call's result before any other message that followed the call.
         let later = self
             .messages
@@ -246,7 +255,7 @@ impl<'a> Items<'a> {
     }
 
     /// Adds to the assistant's turn that goes on, or begins a turn.
-    fn turn(
+    fn extend_turn(
         &mut self,
         index: usize,
         others: impl Iterator<Item = Name<'a>>,
@@ -265,21 +274,21 @@ impl<'a> Items<'a> {
         }
         if let Some(turn) = self.messages.last_mut() {
             add(turn);
-            lose_in(turn, others);
+            note_losses(turn, others);
         }
     }
 
-    fn lose(&mut self, kind: &str) {
+    fn note_loss(&mut self, kind: &str) {
         others::note_value(&mut self.others, format!("input[].{kind}"), Raw("true"));
     }
 }
 
-fn lose_in<'a>(message: &mut Message<'a>, names: impl Iterator<Item = Name<'a>>) {
+fn note_losses<'a>(message: &mut Message<'a>, names: impl Iterator<Item = Name<'a>>) {
     names.for_each(|name| others::note_name(&mut message.others, "", &name));
 }
 
 impl<'a> Item<'a> {
-    fn field(
+    fn read_field(
         &mut self,
         name: &Name<'a>,
         mut value: Value<'_, 'a>,

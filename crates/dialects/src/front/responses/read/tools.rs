@@ -142,7 +142,7 @@ impl<'a> CallableTools<'a> {
                 }
                 return Ok(names);
             }
-            _ => return Err(place.foreign_type("OpenAI", "tools", &kind, choice::REMOVE_TOOL)),
+            _ => return Err(place.foreign_tool("OpenAI", &kind)),
         };
         if declared.is_barred {
             return Err(choice::refuse_callers(place));
