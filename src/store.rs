@@ -330,7 +330,7 @@ impl Core {
             .circuit
             .note_missed(Clock::now(), fastrand::f64());
         if too_many {
-            self.too_slow();
+            self.take_out_as_slow();
         }
     }
 

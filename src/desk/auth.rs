@@ -55,19 +55,15 @@ impl Desk {
             record.facts.sender.address,
             SystemTime::now(),
         );
-        let (key, old) = key
-            .map(|(key, old)| (key.clone(), old))
-            .ok_or_else(Refusal::invalid_key)?;
-        if let Some(KeyScopes {
-            last_used: used, ..
-        }) = snapshot.scopes.get(key.index)
-        {
+        let (key, is_replaced) = key.ok_or_else(Refusal::invalid_key)?;
+        let key = key.clone();
+        if let Some(KeyScopes { last_used, .. }) = snapshot.scopes.get(key.index) {
             let now = calendar::now_millis();
-            if used.touch(now) {
+            if last_used.touch(now) {
                 self.books.ledger.note_use(key.id.clone(), now);
             }
-            if old {
-                used.note_old_hash(now);
+            if is_replaced {
+                last_used.note_old_hash(now);
             }
         }
         record.facts.sender.caller = Some(key.caller.id.clone());
@@ -90,9 +86,9 @@ pub fn find_key<'a>(
 ) -> Option<(&'a Arc<Key>, bool)> {
     let secret = sent_secret(sent)?;
     let digest: [u8; 32] = Sha256::digest(secret).into();
-    let (key, old) = catalog.opened(&digest, now).ok()?;
+    let (key, is_replaced) = catalog.opened(&digest, now).ok()?;
     let allowed = key.allow_ips.is_empty() || address.is_some_and(|address| key.allows(address));
-    allowed.then_some((key, old))
+    allowed.then_some((key, is_replaced))
 }
 
 /// Returns the one secret that was sent. Two different secrets count as none.
@@ -119,9 +115,9 @@ fn sent_secret<'r>(sent: Sent<'r>) -> Option<&'r [u8]> {
 
 /// Returns the secret of an `authorization` header.
 fn bearer_secret(value: &[u8]) -> Option<&[u8]> {
-    let (scheme, rest) = value.split_at_checked(7)?;
-    (scheme.eq_ignore_ascii_case(b"bearer ") && !rest.starts_with(b" "))
-        .then(|| rest.trim_ascii_end())
+    const SCHEME: &[u8] = b"bearer ";
+    let (scheme, rest) = value.split_at_checked(SCHEME.len())?;
+    (scheme.eq_ignore_ascii_case(SCHEME) && !rest.starts_with(b" ")).then(|| rest.trim_ascii_end())
 }
 
 /// Returns the caller's address. If the connection comes from a proxy of ours, this is the last hop

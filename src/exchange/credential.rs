@@ -154,7 +154,9 @@ async fn account_token(
                     .state
                     .tokens
                     .record_failure(&failure, fingerprint);
-                let old = old.ok_or(&failure).map_err(Clone::clone)?;
+                let Some(old) = old else {
+                    return Err(failure);
+                };
                 let why = failure.detail().unwrap_or_else(|| failure.name().into());
                 let why = scrub_secret_words(&why, &ready_account.secrets(Some(&old)));
                 let why = shorten_text(&why, 200);

@@ -7,7 +7,7 @@ use crate::base::hash;
 use dialects::usage::Source;
 use std::collections::HashMap;
 use std::hash::{Hash, Hasher};
-use std::ops::{Index, IndexMut};
+use std::ops::Index;
 
 /// The facts that the rows of a sum have in common.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -85,47 +85,26 @@ impl Index<Column> for Sums {
     }
 }
 
-#[expect(
-    clippy::indexing_slicing,
-    reason = "each column has its place in the array"
-)]
-impl IndexMut<Column> for Sums {
-    fn index_mut(&mut self, column: Column) -> &mut u64 {
-        &mut self.0[column as usize]
-    }
-}
-
 impl Sums {
-    /// Returns the sums of one row.
+    /// Returns the sums of one row, in the order of [`Column`].
     pub(super) fn from_row(row: &Row) -> Sums {
-        let usage = &row.usage;
-        let mut sums = Sums::default();
-        for (column, number) in [
-            (Column::Requests, 1),
-            (Column::Prompt, usage.prompt),
-            (Column::Completion, usage.completion),
-            (Column::Cached, usage.cached),
-            (Column::CacheWrite, usage.cache_write),
-            (Column::Reasoning, usage.reasoning),
-            (
-                Column::Estimated,
-                u64::from(usage.source == Source::Estimated),
-            ),
-            (Column::Cost, row.cost.unwrap_or_default().0),
-            (Column::Unpriced, u64::from(row.cost.is_none())),
-            (Column::UnusedTokens, row.unused_tokens),
-            (Column::UnusedCost, row.unused_cost.unwrap_or_default().0),
-            (
-                Column::UnusedUnpriced,
-                u64::from(row.unused_tokens > 0 && row.unused_cost.is_none()),
-            ),
-            (Column::Images, usage.units.images.into()),
-            (Column::Millis, usage.units.millis.into()),
-            (Column::Characters, usage.units.characters.into()),
-        ] {
-            sums[column] = number;
-        }
-        sums
+        Sums([
+            1,
+            row.usage.prompt,
+            row.usage.completion,
+            row.usage.cached,
+            row.usage.cache_write,
+            row.usage.reasoning,
+            u64::from(row.usage.source == Source::Estimated),
+            row.cost.unwrap_or_default().0,
+            u64::from(row.cost.is_none()),
+            row.unused_tokens,
+            row.unused_cost.unwrap_or_default().0,
+            u64::from(row.unused_tokens > 0 && row.unused_cost.is_none()),
+            row.usage.units.images.into(),
+            row.usage.units.millis.into(),
+            row.usage.units.characters.into(),
+        ])
     }
 
     /// Adds other sums.

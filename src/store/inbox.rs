@@ -88,20 +88,27 @@ impl Inbox {
             (self.state, self.since) = (state, Clock::now());
         }
         if state != StoreState::Up {
-            self.outage.get_or_insert_with(|| Outage::new(Clock::now()));
+            self.outage();
         }
         if state != StoreState::Down {
             self.error = None;
         }
     }
 
-    /// Notes that the store is down. Requests that wait for an answer need not wait any longer.
-    pub(super) fn go_down(&mut self, error: String) {
+    /// Returns the outage that goes on, or begins one.
+    fn outage(&mut self) -> &mut Outage {
+        self.outage.get_or_insert_with(|| Outage::new(Clock::now()))
+    }
+
+    /// Notes that the store is down, and returns the outage. Requests that wait for an answer need
+    /// not wait any longer.
+    pub(super) fn go_down(&mut self, error: String) -> &mut Outage {
         self.set_state(StoreState::Down);
         self.admissions.clear();
         self.text_requests.clear();
         self.totals.clear();
         self.error = Some(error);
+        self.outage()
     }
 }
 

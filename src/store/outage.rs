@@ -32,6 +32,11 @@ impl Outage {
         }
     }
 
+    /// Returns true the first time that the store is down in this outage.
+    fn note_down(&mut self) -> bool {
+        !std::mem::replace(&mut self.logged_down, true)
+    }
+
     /// Returns true the first time that the store is joining in this outage.
     pub(super) fn note_joining(&mut self) -> bool {
         !std::mem::replace(&mut self.logged_joining, true)
@@ -40,7 +45,7 @@ impl Outage {
 
 impl Core {
     /// Takes the store out because it answers too late.
-    pub(super) fn too_slow(&self) {
+    pub(super) fn take_out_as_slow(&self) {
         self.take_out(&format!(
             "it does not answer within {:?} (`store.timeout`)",
             self.settings.timeout
@@ -51,16 +56,12 @@ impl Core {
     pub(super) fn take_out(&self, why: &str) {
         let why = trouble::redacted_line(&self.settings.address, why);
         let mut inbox = self.inbox.lock();
-        inbox.go_down(why.clone());
-        let is_news = inbox
-            .outage
-            .as_mut()
-            .is_some_and(|outage| !std::mem::replace(&mut outage.logged_down, true));
+        let is_news = inbox.go_down(why.clone()).note_down();
         drop(inbox);
         self.work.notify_one();
         if is_news {
             let then = match self.settings.on_store_down {
-                OnStoreDown::Local => self.alone_means(),
+                OnStoreDown::Local => self.counts_alone_text(),
                 OnStoreDown::Refuse => "requests with limits are refused".to_owned(),
             };
             log::warn!(
@@ -97,14 +98,14 @@ impl Core {
             self.settings.address,
             self.settings.instances,
             time.as_secs() + 1,
-            self.alone_means()
+            self.counts_alone_text()
         );
     }
 
     /// Logs that the store decides: for `live` gateways, after this many scopes were sent.
     pub(super) fn log_up(&self, outage: &Outage, live: usize, sent_count: usize) {
-        let alone = self.local_admissions.swap(0, Ordering::Relaxed);
-        let there = match self.settings.instances {
+        let admitted_alone = self.local_admissions.swap(0, Ordering::Relaxed);
+        let live_text = match self.settings.instances {
             0 | 1 => String::new(),
             n => format!(" for {live} of {n} gateways"),
         };
@@ -114,15 +115,15 @@ impl Core {
                 .saturating_duration_since(outage.since)
                 .as_secs_f64();
             log::info!(
-                "the store {address} is back after {time:.1} s and decides over limits{there}: {alone} requests \
+                "the store {address} is back after {time:.1} s and decides over limits{live_text}: {admitted_alone} requests \
                  were admitted without it; the counts of {sent_count} callers, keys and models were sent to it again"
             );
         } else {
-            log::info!("the store {address} is up and decides over limits{there}");
+            log::info!("the store {address} is up and decides over limits{live_text}");
         }
     }
 
-    fn alone_means(&self) -> String {
+    fn counts_alone_text(&self) -> String {
         match self.settings.instances {
             0 | 1 => "this gateway uses its own counts".to_owned(),
             n => format!("this gateway uses its own counts, and 1/{n} of each limit"),

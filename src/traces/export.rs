@@ -65,12 +65,13 @@ async fn post_batch(traces: &Traces, receiver: &Receiver<'_>, body: &[Bytes]) ->
         };
         tries += 1;
         let wait = match &posted {
-            Posted::Later { wait, .. } => {
-                Some(*wait).filter(|wait| tries < MAX_TRIES && *wait <= MAX_WAIT)
-            }
-            Posted::Taken { .. } | Posted::Refused(_) | Posted::Failed(_) | Posted::Ended => None,
+            Posted::Later { wait, .. } if tries < MAX_TRIES && *wait <= MAX_WAIT => *wait,
+            Posted::Later { .. }
+            | Posted::Taken { .. }
+            | Posted::Refused(_)
+            | Posted::Failed(_)
+            | Posted::Ended => return posted,
         };
-        let Some(wait) = wait else { return posted };
         // At the end of the process, no span waits for a receiver.
         tokio::select! {
             () = tokio::time::sleep(wait) => {}

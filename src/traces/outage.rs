@@ -11,9 +11,15 @@ const QUIET: Duration = Duration::from_secs(60);
 /// The state of an outage.
 #[derive(Default)]
 pub(super) struct Outage {
-    /// The spans that were lost since it began, and the time at which some were lost last; `None`
-    /// if there is none.
-    lost: Option<(usize, Instant)>,
+    /// The loss that goes on, if one does.
+    loss: Option<Loss>,
+}
+
+/// The spans that were lost since an outage began.
+struct Loss {
+    spans: usize,
+    /// The time at which some were lost last.
+    last_at: Instant,
 }
 
 impl Outage {
@@ -49,15 +55,22 @@ impl Outage {
                 (count, message)
             }
         };
-        let before = self.lost.map_or(0, |(lost, _)| lost);
-        let was = self.lost.replace((before + lost + full, now));
-        was.is_none().then_some((log::Level::Warn, message))
+        let spans = lost + full;
+        let Some(loss) = &mut self.loss else {
+            self.loss = Some(Loss {
+                spans,
+                last_at: now,
+            });
+            return Some((log::Level::Warn, message));
+        };
+        loss.spans += spans;
+        loss.last_at = now;
+        None
     }
 
     fn note_good(&mut self, now: Instant) -> Option<(log::Level, String)> {
-        let (lost, _) = self
-            .lost
-            .take_if(|(_, last)| now.duration_since(*last) >= QUIET)?;
+        let is_over = |loss: &mut Loss| now.duration_since(loss.last_at) >= QUIET;
+        let lost = self.loss.take_if(is_over)?.spans;
         let were = if lost == 1 { "was" } else { "were" };
         Some((
             log::Level::Info,

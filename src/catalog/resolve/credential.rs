@@ -40,7 +40,7 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
                 let message = "is missing: write the JSON key of a service account as `{ file: /path }`; or write a token as `key`";
                 scribe.missing_if(needs_one && raw.service_account.is_none(), message);
                 let json = self
-                    .text(raw.service_account.as_ref()?, &scribe)
+                    .multiline_secret(raw.service_account.as_ref()?, &scribe)
                     .filter(|json| json.expose() != STAND_IN)?;
                 let account = ServiceAccount::parse(json.expose())
                     .map_err(|wrong| format!("cannot be used: {wrong}"));
@@ -96,14 +96,14 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
     fn aws_secret(
         &self,
         field: &str,
-        usual_variable: &str,
+        default_variable: &str,
         written: Option<&SecretRef>,
         need: Need,
     ) -> Option<Secret> {
         let aws = self.scribe.key("aws");
         let scribe = aws.key(field);
         scribe.missing_if(written.is_none() && need == Need::Required, "is missing");
-        self.secret(written?, Some(usual_variable), &scribe)
+        self.secret(written?, Some(default_variable), &scribe)
     }
 
     /// Finds a secret that a header can carry.
@@ -113,12 +113,12 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
         default_variable: Option<&str>,
         scribe: &Scribe<'_, '_>,
     ) -> Option<Secret> {
-        self.resolved(written, default_variable, scribe, check_credential)
+        self.resolve_secret(written, default_variable, scribe, check_credential)
     }
 
     /// Finds a secret that may have several lines.
-    fn text(&self, written: &SecretRef, scribe: &Scribe<'_, '_>) -> Option<Secret> {
-        self.resolved(written, Some("GOOGLE_CREDENTIALS"), scribe, |text| {
+    fn multiline_secret(&self, written: &SecretRef, scribe: &Scribe<'_, '_>) -> Option<Secret> {
+        self.resolve_secret(written, Some("GOOGLE_CREDENTIALS"), scribe, |text| {
             if text.trim().is_empty() {
                 Err("is empty".to_owned())
             } else {
@@ -127,7 +127,7 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
         })
     }
 
-    fn resolved(
+    fn resolve_secret(
         &self,
         written: &SecretRef,
         default_variable: Option<&str>,

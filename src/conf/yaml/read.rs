@@ -302,7 +302,7 @@ impl<'a, 't> NodeReader<'a, 't> {
 
     fn fields(self, entries: &'a [Entry<'t>]) -> MapReader<'a, 't> {
         MapReader {
-            all: self,
+            reader: self,
             entries,
             left: entries,
             are_names: false,
@@ -439,7 +439,7 @@ impl<'de> de::Deserializer<'de> for NodeReader<'_, '_> {
             return self.not("a list");
         };
         visitor.visit_seq(ListReader {
-            all: self,
+            reader: self,
             items,
             next_index: 0,
         })

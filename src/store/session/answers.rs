@@ -249,7 +249,7 @@ impl Session<'_> {
         let outage = if is_over { inbox.outage.take() } else { None };
         drop(inbox);
         if too_slow {
-            core.too_slow();
+            core.take_out_as_slow();
         }
         if is_joining {
             core.log_joining(beat.complete, JOIN_GRACE.saturating_sub(beat.age));

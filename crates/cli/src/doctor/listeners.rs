@@ -26,7 +26,7 @@ const LISTEN: &str = "listen";
 /// The longest wait for the gateway's page.
 const PAGE_TIMEOUT: Duration = Duration::from_secs(5);
 /// The advice about an address that another program seems to have.
-const OTHER: &str = "find out which program has the address (`ss -ltnp`). If it is a gateway on this folder that was started with another \
+const OTHER_PROGRAM_ADVICE: &str = "find out which program has the address (`ss -ltnp`). If it is a gateway on this folder that was started with another \
                      `admin.address`, it may stay; if not, write another address into server.yaml";
 
 /// The part of `/catalog` that is read here. The gateway may have another version.
@@ -41,7 +41,7 @@ const REPLACE: Duration = Duration::from_secs(14 * 86_400);
 /// A certificate must be replaced now, if it has a long lifetime. Others are renewed by a program.
 const REPLACE_NOW: Duration = Duration::from_secs(3 * 86_400);
 /// A longer lifetime is a long one.
-const LONG: Duration = Duration::from_secs(30 * 86_400);
+const LONG_LIFETIME: Duration = Duration::from_secs(30 * 86_400);
 
 /// Looks at all listeners.
 pub(super) fn check_listeners(conf: &Path, server: &Server, report: &mut Findings) {
@@ -65,7 +65,7 @@ pub(super) fn check_listeners(conf: &Path, server: &Server, report: &mut Finding
         let twice = addresses
             .iter()
             .take(nth)
-            .find(|other| is_in(address, **other) || is_in(**other, address));
+            .find(|other| is_covered(address, **other) || is_covered(**other, address));
         report.add(match (bound, &holder) {
             (Ok(()), _) if let Some(other) = twice => {
                 let seen = format!("is free, but the gateway cannot listen on it beside {other}");
@@ -73,7 +73,9 @@ pub(super) fn check_listeners(conf: &Path, server: &Server, report: &mut Finding
             }
             (Ok(()), _) => subject.ok("address", "is free"),
             (Err(why), Some(holder)) if is_taken(&why) => {
-                taken_finding(&subject, holder, nth == server.listen.len())
+                // The address of the admin listener is the last.
+                let is_admin = nth == server.listen.len();
+                taken_finding(&subject, holder, is_admin)
             }
             (Err(why), _) => {
                 let seen = format!("cannot be listened on: {why}");
@@ -160,7 +162,7 @@ fn taken_finding(subject: &Subject, holder: &Holder, is_admin: bool) -> Finding 
         Holder::Other(detail) => subject.fail(
             "address",
             format!("is in use, and no gateway on this folder was found: {detail}"),
-            OTHER,
+            OTHER_PROGRAM_ADVICE,
         ),
         Holder::Unknown(detail) => subject.warn(
             "address",
@@ -175,7 +177,7 @@ fn taken_finding(subject: &Subject, holder: &Holder, is_admin: bool) -> Finding 
 
 /// Returns whether whoever listens on `all` has this address, too. `[::]` has those of IPv4 as
 /// well.
-fn is_in(address: SocketAddr, all: SocketAddr) -> bool {
+fn is_covered(address: SocketAddr, all: SocketAddr) -> bool {
     let is_wide = all.ip().is_unspecified() && (all.is_ipv6() || address.is_ipv4());
     is_wide && all.port() == address.port() && all.port() != 0
 }
@@ -259,14 +261,12 @@ pub(super) fn chain_lifetime(chain: &[CertificateTerm], now: SystemTime) -> (Che
 fn own_lifetime(term: &CertificateTerm, now: SystemTime) -> (CheckState, String) {
     let ends = format_system_time(term.ends);
     let lifetime = term.ends.duration_since(term.begins).unwrap_or_default();
-    let (replace, now_or_never) = (
-        REPLACE.min(lifetime / 3),
-        if lifetime > LONG {
-            REPLACE_NOW
-        } else {
-            Duration::ZERO
-        },
-    );
+    let warn_before_end = REPLACE.min(lifetime / 3);
+    let fail_before_end = if lifetime > LONG_LIFETIME {
+        REPLACE_NOW
+    } else {
+        Duration::ZERO
+    };
     match term.ends.duration_since(now) {
         _ if term.begins > now => (
             CheckState::Fail,
@@ -276,11 +276,11 @@ fn own_lifetime(term: &CertificateTerm, now: SystemTime) -> (CheckState, String)
             ),
         ),
         Err(_) => (CheckState::Fail, format!("which expired at {ends}")),
-        Ok(left) if left < now_or_never => (
+        Ok(left) if left < fail_before_end => (
             CheckState::Fail,
             format!("which expires in {}, at {ends}", duration_text(left)),
         ),
-        Ok(left) if left < replace => (
+        Ok(left) if left < warn_before_end => (
             CheckState::Warn,
             format!("which expires in {}, at {ends}", duration_text(left)),
         ),
@@ -335,7 +335,7 @@ mod tests {
     fn an_address_is_in_that_of_all_addresses() {
         let check = |address: &str, all: &str, expected| {
             assert_eq!(
-                is_in(address.parse().unwrap(), all.parse().unwrap()),
+                is_covered(address.parse().unwrap(), all.parse().unwrap()),
                 expected,
                 "{address} {all}"
             );

@@ -8,7 +8,6 @@ use serde::Serialize;
 use super::load_configuration;
 use dialects::Translate;
 use dialects::front::{Envelope, Front};
-use dialects::neutral::Refused;
 use portcullis::catalog::load::Loaded;
 use portcullis::catalog::{Model, Reasoning, Target};
 
@@ -57,13 +56,10 @@ pub(super) fn explain_doors(conf: &Path, model: &str, json: bool) -> Result<Stri
 fn probe_target(front: &'static Front, model: &Model, target: &Target) -> DoorAtTarget {
     let (mut lost, mut refused) = (Vec::new(), Vec::new());
     for (name, body, envelope) in front.probes() {
-        let written = match &envelope {
-            Ok(envelope) => write_probe(&body, envelope, model, target),
-            Err(_) => Err(()),
-        };
-        match written {
-            Ok(names) => lost.extend(names),
-            Err(()) => refused.push(name),
+        let envelope = envelope.as_ref().ok();
+        match envelope.and_then(|envelope| lost_fields(&body, envelope, model, target)) {
+            Some(names) => lost.extend(names),
+            None => refused.push(name),
         }
     }
     let mut seen = std::collections::HashSet::new();
@@ -77,13 +73,13 @@ fn probe_target(front: &'static Front, model: &Model, target: &Target) -> DoorAt
     }
 }
 
-/// Writes a request. Returns what it loses, or an error if it is refused.
-fn write_probe(
+/// Writes a request. Returns the fields that it loses, or `None` if it is refused.
+fn lost_fields(
     body: &bytes::Bytes,
     envelope: &Envelope,
     model: &Model,
     target: &Target,
-) -> Result<Vec<String>, ()> {
+) -> Option<Vec<String>> {
     let account = &target.account;
     let serves = |kind| account.serves.iter().any(|(served, _)| *served == kind);
     let endpoint = dialects::endpoint_for(serves, envelope.front, &target.model, &target.traits);
@@ -95,17 +91,11 @@ fn write_probe(
         stream_usage: account.added_fields.stream_usage,
         ..Translate::new(body, envelope, &target.model)
     });
-    let is_allowed = envelope
-        .check_references(&account.allowed_references, body)
-        .is_ok();
-    let outbound = outbound.map_err(|_: Refused| ())?;
-    let names = outbound
-        .losses
-        .names()
-        .iter()
-        .map(ToString::to_string)
-        .collect();
-    if is_allowed { Ok(names) } else { Err(()) }
+    let outbound = outbound.ok()?;
+    let references = envelope.check_references(&account.allowed_references, body);
+    references.ok()?;
+    let losses = outbound.losses.names().iter();
+    Some(losses.map(ToString::to_string).collect())
 }
 
 fn doors_text(found: &DoorsOfModel<'_>) -> String {

@@ -23,6 +23,7 @@ pub(super) fn run(args: &ShowKeyArgs, now: SystemTime) -> Result<ExitCode, Strin
     let conf = args.key.conf.folder();
     let files = Files::read(&conf)?;
     let mut entry = id.find(&files)?;
+    // Secrets that end come first, by their ends.
     entry
         .secrets
         .sort_by_key(|(_, until)| (until.is_none(), *until));
@@ -132,11 +133,11 @@ fn text_lines(
         };
         lines.push(("hash", format!("{}{until}", short_hash(digest))));
     }
-    let sees = visible_models(files, key).count();
+    let visible = visible_models(files, key).count();
     lines.push((
         "models",
         format!(
-            "{}, within its caller's {}: the key may use {sees} of {} models",
+            "{}, within its caller's {}: the key may use {visible} of {} models",
             &key.permissions.of_key,
             &key.permissions.of_caller,
             catalog.models().len()

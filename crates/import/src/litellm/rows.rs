@@ -76,7 +76,7 @@ pub(super) fn read_rows<'r>(
             } else {
                 format!("[{index}]")
             };
-            rows.take(name, path, value, 0)?;
+            rows.take_value(name, path, value, 0)?;
         }
         if is_empty {
             return Err(Problem::of_file(name.clone(), "is empty"));
@@ -101,21 +101,21 @@ impl<'r> Rows<'r> {
         self.find(&id).map(|row| self.spot(row))
     }
 
-    fn all(&self, is_one: fn(&RowId) -> bool) -> impl Iterator<Item = Spot<'_>> {
+    fn rows_of(&self, is_one: fn(&RowId) -> bool) -> impl Iterator<Item = Spot<'_>> {
         let rows = self.rows.iter().filter(move |row| is_one(&row.id));
         rows.map(|row| self.spot(row))
     }
 
     pub(super) fn keys(&self) -> impl Iterator<Item = Spot<'_>> {
-        self.all(|id| matches!(id, RowId::Key(_)))
+        self.rows_of(|id| matches!(id, RowId::Key(_)))
     }
 
     pub(super) fn teams(&self) -> impl Iterator<Item = Spot<'_>> {
-        self.all(|id| matches!(id, RowId::Team(_)))
+        self.rows_of(|id| matches!(id, RowId::Team(_)))
     }
 
     pub(super) fn users(&self) -> impl Iterator<Item = Spot<'_>> {
-        self.all(|id| matches!(id, RowId::User(_)))
+        self.rows_of(|id| matches!(id, RowId::User(_)))
     }
 
     pub(super) fn team(&self, id: &str) -> Option<Spot<'_>> {
@@ -138,7 +138,7 @@ impl<'r> Rows<'r> {
     }
 
     /// Takes a value: a list of rows, an answer with such a list, or a row.
-    fn take(
+    fn take_value(
         &mut self,
         file: &'r str,
         path: String,
@@ -157,7 +157,7 @@ impl<'r> Rows<'r> {
         let map = match value {
             Value::Array(items) => {
                 for (index, item) in items.into_iter().enumerate() {
-                    self.take(file, format!("{path}[{index}]"), item, depth + 1)?;
+                    self.take_value(file, format!("{path}[{index}]"), item, depth + 1)?;
                 }
                 return Ok(());
             }
@@ -199,7 +199,7 @@ impl<'r> Rows<'r> {
                 {
                     self.total = Some((total, file));
                 }
-                self.take(file, join_path(path, list), rows, depth + 1)?;
+                self.take_value(file, join_path(path, list), rows, depth + 1)?;
             }
         }
         is_answer

@@ -9,7 +9,8 @@ use crate::conf::yaml::{Entry, Node, Path, Step};
 pub(super) struct MapReader<'a, 't> {
     /// True if the map's keys are names, and no words of ours.
     pub(super) are_names: bool,
-    pub(super) all: NodeReader<'a, 't>,
+    /// The reader of the map as a whole.
+    pub(super) reader: NodeReader<'a, 't>,
     pub(super) entries: &'a [Entry<'t>],
     pub(super) left: &'a [Entry<'t>],
 }
@@ -17,8 +18,8 @@ pub(super) struct MapReader<'a, 't> {
 impl<'a> MapReader<'a, '_> {
     fn path(&self, key: &'a str) -> Path<'a> {
         let is_shown =
-            !self.are_names || (self.all.progress.kind.shows)(self.all.path.section(), key);
-        self.all.path.entry(key, is_shown)
+            !self.are_names || (self.reader.progress.kind.shows)(self.reader.path.section(), key);
+        self.reader.path.entry(key, is_shown)
     }
 }
 
@@ -29,7 +30,7 @@ impl<'de> MapAccess<'de> for MapReader<'_, '_> {
         &mut self,
         seed: K,
     ) -> Result<Option<K::Value>, ReadError> {
-        let progress = self.all.progress;
+        let progress = self.reader.progress;
         while let Some((entry, rest)) = self.left.split_first() {
             if progress.is_dead(&entry.node) {
                 self.left = rest;
@@ -48,7 +49,7 @@ impl<'de> MapAccess<'de> for MapReader<'_, '_> {
         let Some((entry, rest)) = self.left.split_first() else {
             return Err(ReadError::Recorded);
         };
-        let NodeReader { progress, .. } = self.all;
+        let NodeReader { progress, .. } = self.reader;
         let path = self.path(&entry.key);
         let before = progress.count();
         match seed.deserialize(NodeReader {
@@ -79,7 +80,8 @@ impl<'de> MapAccess<'de> for MapReader<'_, '_> {
 
 /// A list that is being read; `next_index` is that of the item that comes next.
 pub(super) struct ListReader<'a, 't> {
-    pub(super) all: NodeReader<'a, 't>,
+    /// The reader of the list as a whole.
+    pub(super) reader: NodeReader<'a, 't>,
     pub(super) items: &'a [Node<'t>],
     pub(super) next_index: usize,
 }
@@ -91,7 +93,7 @@ impl<'de> SeqAccess<'de> for ListReader<'_, '_> {
         &mut self,
         seed: T,
     ) -> Result<Option<T::Value>, ReadError> {
-        let NodeReader { path, progress, .. } = self.all;
+        let NodeReader { path, progress, .. } = self.reader;
         let Some(node) = self.items.get(self.next_index) else {
             return Ok(None);
         };

@@ -6,6 +6,7 @@ use std::collections::HashSet;
 use super::value::{Place, ReadFault, Value};
 use crate::neutral::{Refused, ToolChoice};
 use crate::wire::json::Kind;
+use crate::wire::shorten_text;
 
 /// A tool that is named, and the path of the field that names it.
 pub(in crate::front) type NamedTool<'a> = (Cow<'a, str>, String);
@@ -99,6 +100,39 @@ pub(in crate::front) fn choose_some<'a>(
     Ok((
         ToolChoice::Allowed(must, tools.iter().map(|(name, _)| name.clone()).collect()),
         tools,
+    ))
+}
+
+/// Refuses a tool of a type that only one company's servers run.
+pub(in crate::front) fn refuse_foreign_tool(
+    tool: Place<'_>,
+    company: &str,
+    kind: &str,
+) -> ReadFault {
+    refuse_type(
+        tool,
+        company,
+        "tools",
+        kind,
+        "; remove the tool for this model",
+    )
+}
+
+/// Refuses an item of a type that only OpenAI's servers know.
+pub(in crate::front) fn refuse_foreign_item(item: Place<'_>, kind: &str) -> ReadFault {
+    refuse_type(item, "OpenAI", "items", kind, "")
+}
+
+fn refuse_type(
+    thing: Place<'_>,
+    company: &str,
+    things: &str,
+    kind: &str,
+    advice: &str,
+) -> ReadFault {
+    let shown = shorten_text(kind, 40);
+    thing.field("type").unsupported(&format!(
+        "only {company}'s own models and servers know {things} of the type {shown}{advice}"
     ))
 }
 

@@ -9,7 +9,6 @@ use std::fmt::Write;
 
 use crate::neutral::{Cache, Effort, LazyText, Number, Raw, Refused};
 use crate::wire::json::{self, Broken, Cursor, Kind};
-use crate::wire::shorten_text;
 
 /// A value not yet read.
 pub(in crate::front) struct Value<'c, 'a> {
@@ -463,25 +462,6 @@ impl<'p> Place<'p> {
         self.field("type").unsupported(&why)
     }
 
-    /// Refuses the request because of the type of this object, which only one company's servers
-    /// know.
-    pub(in crate::front) fn foreign_type(
-        &self,
-        company: &str,
-        things: &str,
-        kind: &str,
-    ) -> ReadFault {
-        self.field("type")
-            .unsupported(&foreign_text(company, things, kind))
-    }
-
-    /// Refuses the request because of the type of this tool, and advises to remove the tool.
-    pub(in crate::front) fn foreign_tool(&self, company: &str, kind: &str) -> ReadFault {
-        let why = foreign_text(company, "tools", kind);
-        self.field("type")
-            .unsupported(&format!("{why}; remove the tool for this model"))
-    }
-
     /// Refuses the request because this value is of the wrong type.
     pub(in crate::front) fn wrong(&self, wanted: &str, kind: Kind) -> ReadFault {
         self.refuse(&format!("must be {wanted}, not {}", kind.named()))
@@ -528,12 +508,6 @@ pub(in crate::front) fn non_empty(text: Option<Cow<'_, str>>) -> Option<Cow<'_, 
 }
 
 /// Returns the text of a value. The scan has checked that it is UTF-8.
-/// Returns why only one company's servers take this kind of thing.
-fn foreign_text(company: &str, things: &str, kind: &str) -> String {
-    let shown = shorten_text(kind, 40);
-    format!("only {company}'s own models and servers know {things} of the type {shown}")
-}
-
 fn str_of(value: &[u8]) -> &str {
     str::from_utf8(value).unwrap_or_default()
 }

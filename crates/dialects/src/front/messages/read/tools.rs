@@ -58,7 +58,7 @@ impl<'a> ToolList<'a> {
             Ok(())
         })?;
         if let Some(kind) = kind.filter(|kind| kind != "custom") {
-            return Err(place.foreign_tool("Anthropic", &kind));
+            return Err(choice::refuse_foreign_tool(place, "Anthropic", &kind));
         }
         if callers.is_some_and(|callers| !callers.iter().any(|caller| caller == "direct")) {
             return Err(choice::refuse_callers(place));

@@ -5,8 +5,8 @@ use std::borrow::Cow;
 
 use super::parts::Parts;
 use super::tools::{CallableTools, SEARCH, name_in};
-use crate::front::reading::others;
 use crate::front::reading::value::{Name, Place, ReadFault, Value};
+use crate::front::reading::{choice, others};
 use crate::neutral::seal::is_sealed;
 use crate::neutral::{Call, Message, Part, Raw, Role, Thought};
 use crate::wire::json::{Kind, Writer};
@@ -160,7 +160,7 @@ impl<'a> Items<'a> {
                 self.note_loss(&kind);
                 Ok(())
             }
-            _ => Err(place.foreign_type("OpenAI", "items", &kind)),
+            _ => Err(choice::refuse_foreign_item(place, &kind)),
         }
     }
 

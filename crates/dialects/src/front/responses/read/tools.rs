@@ -142,7 +142,7 @@ impl<'a> CallableTools<'a> {
                 }
                 return Ok(names);
             }
-            _ => return Err(place.foreign_tool("OpenAI", &kind)),
+            _ => return Err(choice::refuse_foreign_tool(place, "OpenAI", &kind)),
         };
         if declared.is_barred {
             return Err(choice::refuse_callers(place));
