@@ -35,7 +35,7 @@ use super::{SchemaOf, write_stdout};
 use accounts::FoundAccount;
 use dialogue::Dialogue;
 use models::ChosenModel;
-use portcullis::base::problem::{no_such, unless_secret};
+use portcullis::base::problem::{no_such_or_advice, unless_secret};
 use portcullis::base::table::format_columns;
 use portcullis::catalog::load::{Secrets, load_folder};
 use portcullis::catalog::name;
@@ -232,7 +232,7 @@ fn find_name(name: &str, names: &[String]) -> Result<String, String> {
     let advice = "; a provider is found by its key in the environment";
     match names.iter().find(|known| *known == name) {
         Some(name) => Ok(name.clone()),
-        None => Err(no_such("account", name, known, advice)),
+        None => Err(no_such_or_advice("account", name, known, advice)),
     }
 }
 

@@ -15,6 +15,7 @@ use tokio::time::Instant;
 
 pub(crate) use credential::CREDENTIAL;
 
+use super::CHECKS_TIMEOUT;
 use super::clock::Clocks;
 use super::report::{CheckState, Checked, Finding, Findings, Subject};
 use super::side_by_side::{Ending, NOT_IN_TIME, SideBySide, bug_finding};
@@ -135,14 +136,22 @@ pub(super) async fn check_accounts(
 /// Looks at a few accounts side by side, of which the catalog has no model yet.
 pub(crate) async fn check_each(accounts: Vec<Arc<ReadyAccount>>) -> Vec<AccountResult> {
     let upstream = Arc::new(Upstream::default());
-    let mut running = JoinSet::new();
-    for (nth, ready_account) in accounts.into_iter().enumerate() {
+    let asked: Vec<Arc<Account>> = accounts
+        .iter()
+        .map(|ready_account| ready_account.account.clone())
+        .collect();
+    let checks = accounts.into_iter().map(|ready_account| {
         let (upstream, checked_account) = (upstream.clone(), CheckedAccount::new(ready_account));
-        running.spawn(async move { (nth, check_account(&checked_account, &upstream).await) });
+        async move { check_account(&checked_account, &upstream).await }
+    });
+    let mut running = SideBySide::start(checks, Instant::now() + CHECKS_TIMEOUT);
+    let mut results = Vec::new();
+    for account in &asked {
+        if let Some(ending) = running.next().await {
+            results.push(account_result(account, ending));
+        }
     }
-    let mut results = running.join_all().await;
-    results.sort_by_key(|(nth, _)| *nth);
-    results.into_iter().map(|(_, result)| result).collect()
+    results
 }
 
 /// Where the outcomes of all accounts go.

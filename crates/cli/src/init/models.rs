@@ -6,7 +6,7 @@ use super::dialogue::Dialogue;
 use super::print_text;
 use crate::doctor::accounts::made_for;
 use dialects::neutral::ModelKind;
-use portcullis::base::problem::no_such;
+use portcullis::base::problem::no_such_or_advice;
 use portcullis::catalog::name;
 
 /// The models that are shown of a list.
@@ -124,7 +124,7 @@ fn checked_name(name: &str, account: &FoundAccount) -> Result<String, String> {
                 .any(|one| **one == *name || **one == *latest) =>
         {
             let known = listed.names.iter().map(|name| &**name);
-            let message = no_such("model", name, known, " in its list");
+            let message = no_such_or_advice("model", name, known, " in its list");
             Err(format!("{}: {message}", account.name))
         }
         _ => Ok(name.to_owned()),
