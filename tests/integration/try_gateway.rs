@@ -281,7 +281,7 @@ fn each_deviation_has_a_line_and_what_was_expected() {
         ran.expect(
             1,
             &[
-                "warn whole format choices.0.finish_reason: \"eos\" -> expected: stop, or length",
+                "warn whole format choices.0.finish_reason: \"eos\" -> expected: one of stop, length",
                 "warn whole format usage: null -> expected: object",
                 "warn stream format choices.0.delta.role: missing -> expected: assistant",
                 "warn stream format the last event: missing -> expected: [DONE]",

@@ -50,7 +50,12 @@ impl Contents {
 
     /// Notes that a member is not one of these words.
     fn note_words(&mut self, member: &str, seen: &str, words: &str) {
-        self.note(member, seen, words.replace('|', ", or "));
+        let one_of = if words.contains('|') { "one of " } else { "" };
+        self.note(
+            member,
+            seen,
+            format!("{one_of}{}", words.replace('|', ", ")),
+        );
     }
 
     /// Holds a value against rules. Of a missing member nothing inside is missed.
@@ -186,11 +191,11 @@ impl Contents {
             self.note_words("the last event", "missing", format.end);
         }
         if !format.finishes.split('|').any(|word| word == self.finish) {
-            self.note_words(
-                format.finish,
-                &format!("{:?}", self.finish),
-                format.finishes,
-            );
+            let seen = match &*self.finish {
+                "" => "missing".to_owned(),
+                word => format!("{word:?}"),
+            };
+            self.note_words(format.finish, &seen, format.finishes);
         }
         if self.usage.is_empty() {
             return self.note_words("usage", "missing", "object");
@@ -206,7 +211,11 @@ impl Contents {
                 .chain(&["thoughtsTokenCount", "toolUsePromptTokenCount"]);
             let counts = parts.filter_map(|name| usage.get(name)?.as_u64());
             let sum = counts.fold(0, u64::saturating_add);
-            self.check(&usage, &format!("{}:{sum}", format.total));
+            let total = usage.get(format.total);
+            if total.and_then(Value::as_u64) != Some(sum) {
+                let seen = total.map_or("missing".to_owned(), Value::to_string);
+                self.note(format.total, seen, format!("{sum}, the sum of the others"));
+            }
         }
     }
 }
@@ -444,13 +453,13 @@ mod tests {
                 TryDoor::Chat,
                 "/choices/0/message/content",
                 json!([]),
-                "choices.0.message.content: [], not string, or null",
+                "choices.0.message.content: [], not one of string, null",
             ),
             (
                 TryDoor::Chat,
                 "/usage/total_tokens",
                 json!(7),
-                "total_tokens: 7, not 3",
+                "total_tokens: 7, not 3, the sum of the others",
             ),
             (
                 TryDoor::Chat,
@@ -498,7 +507,7 @@ mod tests {
                 TryDoor::Responses,
                 "/status",
                 json!("queued"),
-                "status: \"queued\", not completed, or incomplete",
+                "status: \"queued\", not one of completed, incomplete",
             ),
             (
                 TryDoor::Gemini,
@@ -522,7 +531,7 @@ mod tests {
                 TryDoor::Gemini,
                 "/usageMetadata/totalTokenCount",
                 json!(3),
-                "totalTokenCount: 3, not 7",
+                "totalTokenCount: 3, not 7, the sum of the others",
             ),
         ] {
             let mut answer = whole_answer(door);
@@ -540,7 +549,7 @@ mod tests {
             deviations(&contents_of_whole(TryDoor::Chat, &answer)),
             [
                 "usage: null, not object",
-                "choices.0.finish_reason: \"eos\", not stop, or length, or tool_calls, or content_filter, or function_call",
+                "choices.0.finish_reason: \"eos\", not one of stop, length, tool_calls, content_filter, function_call",
             ]
         );
     }
@@ -568,9 +577,10 @@ mod tests {
         check("object: \"x\", not chat.completion.chunk", |events| {
             events[1]["object"] = "x".into()
         });
-        check("choices.0.finish_reason: \"\", not stop", |events| {
-            drop(events.remove(3))
-        });
+        check(
+            "choices.0.finish_reason: missing, not one of stop",
+            |events| drop(events.remove(3)),
+        );
         check("choices.0.finish_reason: not once at the end", |events| {
             events.swap(2, 3)
         });
@@ -608,7 +618,7 @@ mod tests {
             "type: \"content_block_start\", not message_start",
             |events| drop(events.remove(0)),
         );
-        of_messages("stop_reason: \"\", not end_turn", |events| {
+        of_messages("stop_reason: missing, not one of end_turn", |events| {
             drop(events.remove(6))
         });
         of_messages("the last event: missing, not message_stop", |events| {
@@ -625,15 +635,16 @@ mod tests {
             events.swap(1, 2)
         });
         of_responses(
-            "the last event: missing, not response.completed, or",
+            "the last event: missing, not one of response.completed,",
             |events| drop(events.pop()),
         );
         let of_gemini = |expected: &str, change: fn(&mut Vec<Value>)| {
             check_stream(TryDoor::Gemini, change, expected)
         };
-        of_gemini("candidates.0.finishReason: \"\", not STOP", |events| {
-            drop(events.pop())
-        });
+        of_gemini(
+            "candidates.0.finishReason: missing, not one of STOP",
+            |events| drop(events.pop()),
+        );
         of_gemini("candidates.0.finishReason: not once", |events| {
             events.swap(0, 1)
         });
