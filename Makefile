@@ -41,6 +41,8 @@ help:
 	@echo 'make bench-instructions  count the instructions of requests and chunks; fails if one has grown'
 
 PORT = 8080
+# The debug build, as one types it in this folder.
+BUILT := $(patsubst $(CURDIR)/%,%,$(CARGO_TARGET_DIR))/debug/portcullis
 
 # A debug build, which is quick to build. The release build is quick to run.
 run: cmake
@@ -54,12 +56,10 @@ run: cmake
 	trap stop INT; \
 	until (exec 3<>/dev/tcp/127.0.0.1/$(PORT)) 2>/dev/null; do kill -0 $$server 2>/dev/null || wait $$server; sleep 0.1; done; \
 	sleep 0.3; kill -0 $$server 2>/dev/null || wait $$server; \
-	printf '%s\n' '' 'Portcullis serves conf/. Paste one of these into another terminal:' '' \
-	  '  curl http://127.0.0.1:$(PORT)/v1/chat/completions \' \
-	  "    -H 'Authorization: Bearer sk-demo-portcullis-published' -H 'Content-Type: application/json' \\" \
-	  "    -d '{\"model\":\"demo\",\"messages\":[{\"role\":\"user\",\"content\":\"Hello\"}]}'" '' \
-	  '  ANTHROPIC_BASE_URL=http://127.0.0.1:$(PORT) ANTHROPIC_AUTH_TOKEN=sk-demo-portcullis-published claude -p hello' '' \
-	  'Codex, Gemini CLI, SDKs and others: docs/src/clients.md. Models that fail on purpose: docs/src/clients/demo.md.' 'Press Ctrl-C to stop it.' ''; \
+	printf '%s\n' '' 'Portcullis serves the demo; its page is at http://127.0.0.1:9090/. In another terminal:' \
+	  '  echo sk-demo-portcullis-published | $(BUILT) try http://127.0.0.1:$(PORT) --key -' \
+	  '  ANTHROPIC_BASE_URL=http://127.0.0.1:$(PORT) ANTHROPIC_AUTH_TOKEN=sk-demo-portcullis-published claude -p hello' \
+	  'With your own provider: $(BUILT) init --conf mine. All else: docs/src/first-hour.md.' 'Press Ctrl-C to stop it.' ''; \
 	wait $$server
 
 release: cmake

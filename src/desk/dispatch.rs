@@ -16,7 +16,7 @@ This is Portcullis, a gateway for language models. There is nothing more to look
 Programs use it as OpenAI's API (base URL: this address with /v1), Anthropic's API, or Gemini's API (this address).
 Each request needs a key of this gateway, which its operator gives out.
 With a key, GET /v1/models lists the models, and GET /portcullis/key says what the key may use.
-The book is in the folder docs/src of the program's source: start.md for the first request, operate.md for operators.
+The book is in the folder docs/src of the program's source: first-hour.md for the first request, operate.md for operators.
 ";
 
 impl Desk {

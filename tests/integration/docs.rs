@@ -41,6 +41,10 @@ use crate::support::{Gateway, Mock, root, run_within};
 const VARIABLE: &str = "OPENAI_API_KEY";
 const VALUE: &str = "of-nobody";
 
+/// What programs of the pages read their key from. In its place the test writes the key of the
+/// shipped `conf/`.
+const OWN_KEY: &str = "open(\"portcullis.key\").read().strip()";
+
 /// Pages that run at once: their programs share the machine with all other tests.
 const AT_ONCE: usize = 3;
 
@@ -107,12 +111,7 @@ async fn works(page: &Page) {
     let gateway = Gateway::start(catalog).await;
     let is_of_clients = page.path.starts_with("docs/src/clients");
     for block in &blocks {
-        let text = block
-            .text
-            .replace("127.0.0.1:8080", &gateway.address.to_string())
-            .replace("localhost:8080", &gateway.address.to_string())
-            .replace("127.0.0.1:9090", &gateway.admin.to_string())
-            .replace("localhost:9090", &gateway.admin.to_string());
+        let text = text_for(&gateway, block);
         match block.kind.as_str() {
             "sh" | "python" | "js" if is_of_clients => inside::run(&gateway, page, block).await,
             "sh" => shell(&gateway, block, &text),
@@ -139,6 +138,18 @@ async fn works(page: &Page) {
             other => panic!("{}: nothing checks a block of kind {other:?}", block.place),
         }
     }
+}
+
+/// Returns the text of a block with this gateway's addresses, and with the key of the shipped
+/// `conf/`.
+fn text_for(gateway: &Gateway, block: &CodeBlock) -> String {
+    block
+        .text
+        .replace("127.0.0.1:8080", &gateway.address.to_string())
+        .replace("localhost:8080", &gateway.address.to_string())
+        .replace("127.0.0.1:9090", &gateway.admin.to_string())
+        .replace("localhost:9090", &gateway.admin.to_string())
+        .replace(OWN_KEY, "\"sk-demo-portcullis-published\"")
 }
 
 /// Returns whether the demo's answer is in what was printed.
@@ -209,9 +220,7 @@ fn the_pages_first_stream_says_the_first_answer() {
         assert!(answer.split(' ').count() > 20, "{answer}");
         // The same by the official clients, as the pages have them.
         for block in &blocks {
-            let text = block
-                .text
-                .replace("127.0.0.1:8080", &gateway.address.to_string());
+            let text = text_for(&gateway, block);
             let mut command = match block.kind.as_str() {
                 "python" if text.contains("stream=True") => {
                     Command::new(installed("python-3.52.0").join("bin/python"))
@@ -230,7 +239,8 @@ fn the_pages_first_stream_says_the_first_answer() {
                 .env("no_proxy", "*")
                 .output()
                 .expect("a program");
-            let said = String::from_utf8_lossy(&output.stdout).into_owned();
+            // Some stream in their second turn, and the demo counts messages.
+            let said = String::from_utf8_lossy(&output.stdout).replace("3 messages", "1 message");
             assert!(
                 said.ends_with(&answer),
                 "{}: {said:?} does not end with {answer:?}",
@@ -240,91 +250,125 @@ fn the_pages_first_stream_says_the_first_answer() {
     });
 }
 
-/// The newcomer's first account: in an empty folder, with no gateway that runs, up to the first
-/// answer.
+/// The newcomer's way through the README, in empty folders: the demo, and a provider.
 #[test]
-fn the_pages_first_account_works_from_an_empty_folder() {
+fn the_readme_leads_to_two_first_answers() {
     run_within(Duration::from_secs(60), async {
-        let mock = Mock::start().await;
-        let blocks = blocks();
-        let at = blocks
-            .iter()
-            .position(|block| block.kind == "sh" && block.text.contains("--create > laptop.key"))
-            .expect("a first account");
-        let (block, asking) = (&blocks[at], &blocks[at + 1]);
-        let account = format!("{{ dialect: openai, base_url: \"{}\", ", mock.base_url());
-        let text = block.text.replace("{ dialect: openai, ", &account);
-        assert_ne!(text, block.text, "the account");
         let folder = Folder::new(&[]);
-        let bin = Path::new(BINARY).parent().unwrap().to_str().unwrap();
-        let path = format!("{bin}:{}", std::env::var("PATH").unwrap_or_default());
-        let script = format!("umask 022\n{text}");
-        let output = Command::new("sh")
-            .args(["-eu", "-c", &script])
-            .current_dir(folder.path())
-            .env("PATH", path)
-            .env(VARIABLE, VALUE)
-            .output()
-            .expect("a shell");
-        let said = format!(
-            "{}{}",
-            String::from_utf8_lossy(&output.stdout),
-            String::from_utf8_lossy(&output.stderr)
-        );
-        assert!(
-            output.status.success() && !said.contains("warning:"),
-            "{}: {said}",
-            block.place
-        );
-        assert!(
-            said.contains("1 account, 1 model, 1 caller, 1 key, 0 warnings"),
-            "{}: {said}",
-            block.place
-        );
+        let demo = readme_block("portcullis init --demo").replace("mkdir demo && cd demo", "");
+        walk(&folder.path().join("demo"), &demo, "demo", &[]);
 
-        let first = folder.path().join("first");
-        let mode = std::fs::metadata(first.join("laptop.key"))
-            .unwrap()
-            .permissions()
-            .mode();
-        assert_eq!(mode & 0o777, 0o600, "the key is its owner's alone");
-        let (address, admin) = (free_port(), free_port());
-        std::fs::write(
-            first.join("conf/server.yaml"),
-            format!("admin: {{ address: \"{admin}\" }}\n"),
-        )
-        .unwrap();
-        let mut serve = Command::new(BINARY);
-        serve
-            .args(["serve", "--listen", &address.to_string()])
-            .current_dir(&first)
-            .env(VARIABLE, VALUE);
-        let mut process = Process::spawn(&mut serve);
-        ready(&mut process, admin).unwrap_or_else(|why| panic!("{}: {why}", asking.place));
-        let ask = asking
-            .text
-            .lines()
-            .find(|line| line.starts_with("curl "))
-            .expect("a question");
-        let ask = ask.replace("127.0.0.1:8080", &address.to_string());
-        let output = Command::new("sh")
-            .args(["-eu", "-c", &ask])
-            .current_dir(&first)
-            .env("NO_PROXY", "*")
-            .output()
-            .expect("curl");
-        let answer: serde_json::Value = serde_json::from_slice(&output.stdout).expect("an answer");
-        assert!(
-            answer["choices"][0]["message"]["content"].is_string(),
-            "{}: {answer}",
-            asking.place
+        let mock = Mock::start().await;
+        let url = mock.base_url();
+        let real = readme_block("portcullis init  ")
+            .replace("cd .. && mkdir real && cd real", "")
+            .replace(
+                "portcullis init",
+                "portcullis init --yes --model gpt-4o-mini",
+            );
+        let environment = [(VARIABLE, VALUE), ("OPENAI_BASE_URL", &url)];
+        walk(
+            &folder.path().join("real"),
+            &real,
+            "gpt-4o-mini",
+            &environment,
         );
-        let (asked, authorization) = (mock.request(0).await, format!("Bearer {VALUE}"));
-        assert_eq!(
-            (asked.model().as_str(), asked.field("authorization")),
-            ("gpt-4o-mini", Some(authorization.as_str()))
+        let authorization = format!("Bearer {VALUE}");
+        let asked = mock.requests();
+        // Lists of models are asked for, too.
+        let chats = asked
+            .iter()
+            .filter(|request| request.model() == "gpt-4o-mini");
+        assert!(
+            chats.clone().count() == 3
+                && chats
+                    .into_iter()
+                    .all(|request| request.field("authorization") == Some(&authorization)),
+            "try asks twice, and curl once"
         );
     });
+}
+
+/// Returns the text of the README's block with this command.
+fn readme_block(command: &str) -> String {
+    let blocks = Page::read("README.md").blocks();
+    let block = blocks
+        .into_iter()
+        .find(|block| block.text.contains(command));
+    block
+        .unwrap_or_else(|| panic!("README.md: no block has {command:?}"))
+        .text
+}
+
+/// Makes a configuration by these commands, serves it, and sends the README's first requests.
+fn walk(folder: &Path, init: &str, model: &str, environment: &[(&str, &str)]) {
+    std::fs::create_dir(folder).expect("a folder");
+    let bin = Path::new(BINARY).parent().unwrap().to_str().unwrap();
+    let path = format!("{bin}:{}", std::env::var("PATH").unwrap_or_default());
+    let shell = |script: &str| {
+        let mut command = Command::new("sh");
+        command
+            .args(["-eu", "-c", &format!("umask 022\n{script}")])
+            .current_dir(folder)
+            .env("PATH", &path)
+            .env("NO_PROXY", "*")
+            .envs(environment.iter().copied());
+        let output = command.output().expect("a shell");
+        let printed = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap());
+        assert!(
+            output.status.success(),
+            "{script}\n{}{}",
+            printed[0],
+            printed[1]
+        );
+        printed
+    };
+    shell(init);
+    let mode = std::fs::metadata(folder.join("portcullis.key"))
+        .expect("a key")
+        .permissions()
+        .mode();
+    assert_eq!(mode & 0o777, 0o600, "the key is its owner's alone");
+    let [check, _] = shell("portcullis check");
+    assert!(check.contains("conf: fine."), "{check}");
+
+    let (address, admin) = (free_port(), free_port());
+    let server = folder.join("conf/server.yaml");
+    assert!(server.is_file(), "{}", server.display());
+    // The README's ports may be taken here.
+    let text = format!("listen: [{{ address: {address} }}]\nadmin: {{ address: {admin} }}\n");
+    std::fs::write(&server, text).expect("server.yaml");
+    let mut serve = Command::new(BINARY);
+    serve
+        .arg("serve")
+        .current_dir(folder)
+        .envs(environment.iter().copied());
+    let mut process = Process::spawn(&mut serve);
+    ready(&mut process, admin).unwrap_or_else(|why| panic!("{init}: {why}"));
+    let attempt = readme_block("portcullis try").replace(
+        "portcullis try",
+        &format!("portcullis try http://{address}"),
+    );
+    let [tried, _] = shell(&attempt);
+    assert!(tried.contains(model), "{tried}");
+    let ask = readme_block("curl -s ")
+        .replace("127.0.0.1:8080", &address.to_string())
+        .replace("\"demo\"", &format!("\"{model}\""));
+    let [answer, _] = shell(&ask);
+    let answer: serde_json::Value = serde_json::from_str(&answer).expect("an answer");
+    assert!(
+        answer["choices"][0]["message"]["content"].is_string(),
+        "{answer}"
+    );
+}
+
+/// The first pages stay short: they are read before anything is known.
+#[test]
+fn readme_and_first_hour_have_few_words() {
+    for (path, most) in [("README.md", 1_100), ("docs/src/first-hour.md", 1_500)] {
+        let words = Page::read(path).text.split_whitespace().count();
+        assert!(words > 100 && words <= most, "{path} has {words} words");
+    }
 }
 
 fn shell(gateway: &Gateway, block: &CodeBlock, text: &str) {

@@ -380,6 +380,10 @@ fn the_demo_is_served_with_its_key() {
     let url = format!("http://{callers}");
     let tried = newcomer.run(&["try", &url, "--key", "portcullis.key", "demo"]);
     assert!(tried.status.success(), "{}{}", tried.stdout, tried.stderr);
+    // Claude Code asks for such a name by itself.
+    let door = ["--door", "messages", "--key", "portcullis.key"];
+    let tried = newcomer.run(&[&["try", &url, "claude-opus-5-5"][..], &door].concat());
+    assert!(tried.status.success(), "{}{}", tried.stdout, tried.stderr);
     assert_eq!(curl("sk-demo-portcullis-published"), 401);
     process.signal("TERM");
     assert!(

@@ -14,6 +14,9 @@ use portcullis::conf::yaml::edit::{New, write_document};
 const SERVER: &str = include_str!("templates/server.yaml");
 const CATALOG: &str = include_str!("templates/catalog.yaml");
 const DEMO_ACCOUNTS: &str = include_str!("templates/demo_accounts.yaml");
+/// What the caller of the demo may use. With a list, it gets the demo by the names that clients ask
+/// for by themselves, such as `claude-…`; without one, these are names of real models.
+const DEMO_GLOBS: [&str; 2] = ["demo", "demo-*"];
 const DEMO_MODELS: &str = include_str!("templates/demo_models.yaml");
 
 /// The first caller, and its key.
@@ -37,7 +40,7 @@ pub(super) fn catalog_text(
     models: &[ChosenModel],
     caller: &NewCaller<'_>,
 ) -> String {
-    let (accounts, models) = if accounts.is_empty() {
+    let (account_lines, models) = if accounts.is_empty() {
         (DEMO_ACCOUNTS.to_owned(), DEMO_MODELS.to_owned())
     } else {
         let lines = accounts
@@ -46,10 +49,18 @@ pub(super) fn catalog_text(
         (lines.collect(), model_lines(accounts, models))
     };
     let key = New::map([("hash", caller.secret.value())]);
-    let keys = New::map([("keys", New::map([(caller.key, key)]))]);
-    let callers = New::map([("callers", New::map([(caller.name, keys)]))]);
+    let keys = New::map([(caller.key, key)]);
+    let fields = if accounts.is_empty() {
+        let globs = DEMO_GLOBS.map(New::text);
+        let models = New::List(globs.to_vec()).noted("without this list: every model");
+        New::map([("models", models), ("keys", keys)])
+    } else {
+        New::map([("keys", keys)])
+    };
+    let callers = New::map([(caller.name, fields)]);
+    let callers = New::map([("callers", callers)]);
     CATALOG
-        .replace("{accounts}\n", &accounts)
+        .replace("{accounts}\n", &account_lines)
         .replace("{models}\n", &models)
         .replace("{callers}\n", &write_document(&callers))
 }
