@@ -45,7 +45,7 @@ int main(int count, char **words) {
 # What changes the packages, whoever makes them, is not taken over.
 ENVIRONMENT = {name: value for name, value in os.environ.items() if name not in ("SOURCE_DATE_EPOCH", "PROGRAM")}
 # Builds the program in a third of the time: what it is linked with is the same.
-QUICK = {"CARGO_PROFILE_RELEASE_OPT_LEVEL": "0", "CARGO_PROFILE_RELEASE_LTO": "off", "CARGO_PROFILE_RELEASE_CODEGEN_UNITS": "256"}
+QUICK = {"CARGO_PROFILE_RELEASE_OPT_LEVEL": "0", "CARGO_PROFILE_RELEASE_LTO": "off", "CARGO_PROFILE_RELEASE_CODEGEN_UNITS": "16"}
 
 
 def release(clone, out, program=None, **environment):
