@@ -89,6 +89,7 @@ class ReleaseTest(unittest.TestCase):
         self.assertEqual({program.read_bytes() for program in programs.values()}, {programs["tarball"].read_bytes()})
         program = programs["tarball"]
         self.assertLessEqual(highest(program), (2, 28))
+        self.assertRegex(run("dpkg-deb", "--field", next(out.glob("*.deb")), "Depends"), r"^libc6 \(>= 2\.28\), adduser, ca-certificates\n$")
         self.assertNotIn("libgcc", run("objdump", "--private-headers", program))
         build = json.loads(run(program, "version", "--json"))
         self.assertEqual((build["commit"], build["features"]), (run("git", "-C", self.clone, "rev-parse", "HEAD").strip(), []))

@@ -9,6 +9,7 @@ import unittest
 from pathlib import Path
 
 import launched
+import pages
 from image import loopback_up
 from machine import carried, run
 
@@ -31,9 +32,15 @@ class TarballTest(unittest.TestCase):
         self.assertEqual(inside.name, self.file.name.removesuffix(".tar.gz"))
         return inside
 
-    def test_it_serves_where_it_is_unpacked(self):
-        inside = self.unpacked("serves")
-        with launched.serving([inside / "portcullis"], inside) as server:
+    def test_the_commands_of_the_book_serve(self):
+        here = self.folder / "here"
+        here.mkdir()
+        (here / self.file.name).write_bytes(self.file.read_bytes())
+        unpack, enter, serve = pages.commands("Tarball")
+        inside = Path(run("sh", "-c", f"{unpack} && {enter} && pwd", cwd=here).strip())
+        program, command = serve.split()
+        self.assertEqual(command, "serve")
+        with launched.serving([program], inside) as server:
             server.terminate()
             self.assertEqual(server.wait(60), 0)
 
