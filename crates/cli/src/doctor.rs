@@ -36,8 +36,8 @@ use report::Findings;
 /// The signal SIGXFSZ: a file would be larger than a limit of the system allows. With a handler it
 /// does not end the process, and the write fails.
 const LARGE_FILE: i32 = 25;
-/// The longest time for the store and all accounts together. What `--ask` sends and the page of
-/// `--status` have times of their own; all other checks wait for nothing.
+/// The longest time for the store and all accounts together. What `--ask` sends, the page of
+/// `--status` and the questions to a running gateway have times of their own.
 const CHECKS_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// `doctor`.

@@ -2,7 +2,7 @@
 
 use super::conversion::Conversion;
 use super::decoder::EventDecoder;
-use crate::neutral::answer::{AnswerFacts, Draft, Unfinished};
+use crate::neutral::answer::{AnswerFacts, Draft, Kept, Unfinished};
 use crate::neutral::usage::Usage;
 use crate::neutral::{Flaws, StreamFault};
 use crate::upstream::openai::{Chunks, StandardChunks};
@@ -44,6 +44,10 @@ impl Conversion for PassedChunks {
     #[cfg(test)]
     fn chunks(&mut self) -> &mut Chunks {
         &mut self.chunks
+    }
+
+    fn kept(&mut self) -> Vec<Kept> {
+        Vec::new()
     }
 }
 
@@ -128,5 +132,9 @@ impl Conversion for ComposedChunks {
 
     fn so_far(&self) -> Unfinished {
         self.draft.so_far()
+    }
+
+    fn kept(&mut self) -> Vec<Kept> {
+        Vec::new()
     }
 }

@@ -4,7 +4,7 @@
 use super::conversion::Conversion;
 use super::decoder::EventDecoder;
 use crate::neutral::StreamFault;
-use crate::neutral::answer::AnswerFacts;
+use crate::neutral::answer::{AnswerFacts, Kept};
 use crate::neutral::usage::Usage;
 use crate::upstream::openai::other_endpoints;
 use crate::wire::json;
@@ -104,6 +104,10 @@ impl Conversion for PassedBytes {
 
     fn facts(&self) -> &dyn AnswerFacts {
         self
+    }
+
+    fn kept(&mut self) -> Vec<Kept> {
+        Vec::new()
     }
 }
 

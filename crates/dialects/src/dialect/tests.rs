@@ -212,22 +212,24 @@ fn check_stream_declined(dialect: &Dialect, wire: &[u8], at_first: bool, at_last
 /// The sources of some servers stand beside the text, so they are known only at the end.
 #[test]
 fn sources_beside_the_text_are_events_too() {
-    let header = AnswerHeader::default();
-    let to = Recipient {
-        front: &RESPONSES,
-        ..recipient(&header)
-    };
-    let mut stream = Dialect::from(&openai::PROTOCOL).stream("m", to, 1 << 20);
-    let wire = "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"a\"},\"finish_reason\":\"stop\"}],\
-                \"citations\":[\"https://x/y\"]}\n\ndata: [DONE]\n\n";
-    let mut out = Vec::new();
-    stream.feed(wire.as_bytes(), &mut out).unwrap();
-    stream.finish(&mut out, None).unwrap();
-    let out = String::from_utf8(out).unwrap();
-    assert!(
-        out.contains("event: response.output_text.annotation.added"),
-        "{out}"
-    );
+    for (front, event) in [
+        (&RESPONSES, "event: response.output_text.annotation.added"),
+        (&MESSAGES, "citations_delta"),
+    ] {
+        let header = AnswerHeader::default();
+        let to = Recipient {
+            front,
+            ..recipient(&header)
+        };
+        let mut stream = Dialect::from(&openai::PROTOCOL).stream("m", to, 1 << 20);
+        let wire = "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"a\"},\"finish_reason\":\"stop\"}],\
+                    \"citations\":[\"https://x/y\"]}\n\ndata: [DONE]\n\n";
+        let mut out = Vec::new();
+        stream.feed(wire.as_bytes(), &mut out).unwrap();
+        stream.finish(&mut out, None).unwrap();
+        let out = String::from_utf8(out).unwrap();
+        assert!(out.contains(event), "{out}");
+    }
 }
 
 #[test]
