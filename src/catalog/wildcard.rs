@@ -39,6 +39,16 @@ impl Catalog {
         (!self.is_served(&model)).then_some(model)
     }
 
+    /// Returns whether a list that may have a model could not be fetched.
+    pub fn is_list_failing(&self, model: &Model) -> bool {
+        model
+            .targets
+            .iter()
+            .filter(|target| target.account.enabled)
+            .filter_map(|target| self.listing(target))
+            .any(|list| list.state().failure.is_some())
+    }
+
     /// Returns a pattern's model with this id. Returns `None` if no list can have its name.
     pub(super) fn of_pattern(&self, pattern: &Model, id: &str) -> Option<Arc<Model>> {
         let written = self.names.get(id).filter(|model| !model.is_pattern());

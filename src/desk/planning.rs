@@ -37,11 +37,16 @@ pub(super) fn shutting_down() -> Refusal {
 
 /// Returns the refusal for a model that the key cannot use, or not yet.
 pub(super) fn unknown_model(snapshot: &Snapshot, key: &Key, id: &str) -> Refusal {
-    if snapshot.catalog.awaited(&key.permissions, id).is_none() {
+    let Some(model) = snapshot.catalog.awaited(&key.permissions, id) else {
         return Refusal::model_not_found(id);
-    }
-    let message = "The provider of this model has not listed its models yet, so it is not known whether it has this \
-                   one. Try again in a few seconds.";
+    };
+    let message = if snapshot.catalog.is_list_failing(&model) {
+        "The list of this provider's models cannot be fetched, so it is not known whether it has this one. The operator \
+         of the gateway sees the reason."
+    } else {
+        "The provider of this model has not listed its models yet, so it is not known whether it has this one. Try again \
+         in a few seconds."
+    };
     Refusal::new(FailureKind::UpstreamUnavailable, message).retry_after(5)
 }
 

@@ -343,6 +343,40 @@ fn a_list_outlives_a_failing_provider_and_a_restart() {
     });
 }
 
+/// Returns the verdict of the page, as JSON.
+fn verdict(gateway: &Gateway) -> String {
+    let (_, live) = gateway.admin("/live");
+    let live: Value = serde_json::from_str(&live).expect("JSON");
+    live["verdict"].to_string()
+}
+
+/// A wrong key is the likely cause: nothing is served, and every page says so.
+#[test]
+fn without_any_list_the_gateway_is_failing() {
+    run(async {
+        let refused = Script::error(401, "Incorrect API key provided");
+        let provider = Provider::start(refused).await;
+        let gateway = Gateway::start(catalog(&provider)).await;
+        eventually("a failing verdict", || {
+            verdict(&gateway).contains("failing")
+                && verdict(&gateway).contains("could not be fetched")
+        })
+        .await;
+        let answer = ask(&gateway, KEY, "openai/gpt-4o").await;
+        let error = answer.is_error(503, "upstream_unavailable");
+        assert!(
+            error["message"]
+                .as_str()
+                .is_some_and(|text| text.contains("cannot be fetched") && !text.contains("401")),
+            "{error}"
+        );
+        provider.now_lists(list(&["gpt-4o"]));
+        gateway.reset("a");
+        gateway.swap(catalog(&provider).model("more", &["a"])).await;
+        eventually("it is well again", || verdict(&gateway).contains("\"ok\"")).await;
+    });
+}
+
 #[test]
 fn names_wait_for_the_first_list() {
     run(async {

@@ -334,22 +334,24 @@ fn find_account_problems(account: &AccountFacts, found: &mut Vec<Finding>) {
         ));
     }
     if let Some((why, has_names)) = &account.list_failure {
-        let then = if *has_names {
-            "the last good list stays"
+        // Without any list, the models of its patterns are out, and no other list can come soon.
+        let (then, severity, least_time) = if *has_names {
+            ("the last good list stays", Severity::Warning, LIST_TIME)
         } else {
-            "no model of its patterns is served"
+            let then = "no model of its patterns is served";
+            (then, Severity::Critical, 0)
         };
         let summary =
             format!("The list of the models of account {id} could not be fetched ({why}): {then}.");
         let remedy = "Look whether the provider lists models to this credential; `portcullis doctor` asks it.";
         let finding = Finding::new(
             Rule::ListFailing,
-            Severity::Warning,
+            severity,
             ("account", id.clone()),
             summary,
             remedy,
         );
-        found.push(finding.must_last(LIST_TIME));
+        found.push(finding.must_last(least_time));
     }
     if let Some(headroom) = account.headroom.filter(|headroom| *headroom < LOW_HEADROOM) {
         let summary = format!(

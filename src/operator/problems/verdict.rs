@@ -124,7 +124,11 @@ fn worst(noticed: &[Noticed], is_of_kind: impl Fn(&Noticed) -> bool) -> Option<&
 
 fn is_failing(one: &Noticed) -> bool {
     let is_critical = one.is_problem && one.finding.severity == Severity::Critical;
-    is_critical && matches!(one.finding.rule, Rule::ModelUnfit | Rule::Failures)
+    is_critical
+        && matches!(
+            one.finding.rule,
+            Rule::ModelUnfit | Rule::Failures | Rule::ListFailing
+        )
 }
 
 /// Returns whether a problem degrades the service. Anybody can send what is refused. Of what was
