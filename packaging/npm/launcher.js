@@ -76,9 +76,12 @@ function pass(name) {
   child.kill(name);
 }
 
+// `npx` leaves no command on the path, so `init` prints this one in the commands to go on with. Nothing else reads the variable.
+const again = process.env.npm_command === "exec" ? { PORTCULLIS_COMMAND: "npx portcullis-gateway" } : {};
+
 // A session of its own: a terminal sends Ctrl-C to all processes in front of it, and the program must get it once. A second one
 // would cut the requests that still run.
-child = spawn(program(), process.argv.slice(2), { argv0: "portcullis", stdio: "inherit", detached: true });
+child = spawn(program(), process.argv.slice(2), { argv0: "portcullis", stdio: "inherit", detached: true, env: { ...process.env, ...again } });
 child.on("error", (error) => end(`${error.path || "portcullis"} cannot be run: ${error.message}`));
 child.on("exit", (code, signal) => {
   if (signal === null) {

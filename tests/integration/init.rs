@@ -289,14 +289,21 @@ fn nothing_is_ever_overwritten() {
     assert!(!ran.status.success() && !newcomer.exists("conf"));
     has(
         &ran.stderr,
-        &["portcullis.key exists already", "--key-file"],
+        &["exist already", "\n  portcullis.key\n", "--key-file"],
     );
+    assert!(!ran.stderr.contains("serve"), "{}", ran.stderr);
     newcomer.folder.write("taken/catalog.yaml", "mine");
     let ran = newcomer.init(&["--demo", "--conf", "taken", "--key-file", "new.key"]);
     assert!(!ran.status.success() && !newcomer.exists("new.key"));
+    has(&ran.stderr, &["\n  taken/catalog.yaml\n", "--conf"]);
+    // All that is in the way is named at once.
+    let ran = newcomer.init(&["--demo", "--conf", "taken"]);
     has(
         &ran.stderr,
-        &["taken/catalog.yaml exists already", "--conf"],
+        &[
+            "\n  portcullis.key\n  taken/catalog.yaml\n",
+            "To serve what is there: portcullis serve --conf taken\n",
+        ],
     );
     let kept = ["portcullis.key", "taken/catalog.yaml"].map(|path| newcomer.read(path));
     assert_eq!(kept, [Some("mine".to_owned()), Some("mine".to_owned())]);
@@ -312,6 +319,19 @@ fn nothing_is_ever_overwritten() {
         ran.status.success() && newcomer.exists("conf/catalog.yaml"),
         "{}",
         ran.stderr
+    );
+}
+
+#[test]
+fn a_launcher_names_the_command_to_run_again() {
+    let newcomer = Newcomer::new().env("PORTCULLIS_COMMAND", "npx portcullis-gateway");
+    let ran = newcomer.init(&["--demo"]);
+    has(
+        &ran.stdout,
+        &[
+            "\n  npx portcullis-gateway serve\n",
+            "\n  npx portcullis-gateway try ",
+        ],
     );
 }
 
@@ -343,6 +363,8 @@ fn the_demo_is_served_with_its_key() {
             "To use a provider",
         ],
     );
+    let catalog = newcomer.read("conf/catalog.yaml").expect("a catalog");
+    has(&catalog, &["# add the names of other models here"]);
     let [callers, admin] = [free_port(), free_port()];
     let server = newcomer.read("conf/server.yaml").expect("server.yaml");
     let lines = server
@@ -406,7 +428,11 @@ fn a_provider_is_checked_and_serves_what_it_lists() {
         let catalog = newcomer.has_written(&ran);
         has(
             &ran.stdout,
-            &["openai: ok: its list of models comes with this key"],
+            &[
+                "openai: ok: its list of models comes with this key",
+                "\nYour programs ask for openai/MODEL, such as openai/gpt-test.\n",
+                "\nNow start the gateway:\n",
+            ],
         );
         has(
             &catalog,
@@ -459,7 +485,11 @@ fn a_refused_key_is_reported_and_nothing_is_lost() {
         newcomer.has_written(&ran);
         has(
             &ran.stdout,
-            &["openai: fail: is refused (HTTP 401)", "     -> "],
+            &[
+                "openai: fail: is refused (HTTP 401)",
+                "     -> export a valid OPENAI_API_KEY\n",
+                "\nFirst mend what failed above: until then, its answers will fail.\n",
+            ],
         );
     });
 }
@@ -539,7 +569,7 @@ fn at_a_terminal_few_questions_are_asked() {
                 ("[me]: ", "team a\n"),
                 ("a name has", "team-a\n"),
                 ("[conf]: ", "taken\n"),
-                ("exists already", "\n"),
+                ("exist already", "\n"),
             ];
             it.init_at_terminal(&answers, &["--server", &address])
         })

@@ -166,6 +166,13 @@ class NpmTest(unittest.TestCase):
             self.assertEqual(run(*words, "version", cwd=empty, env=self.environment), run(os.environ["PROGRAM"], "version"))
         self.assertEqual(list(empty.iterdir()), [])
 
+    def test_init_prints_commands_that_can_be_run(self):
+        for command, name in ((["npx", "--yes", "portcullis-gateway"], "npx portcullis-gateway"), ([self.served / "node_modules/.bin/portcullis"], "portcullis")):
+            with tempfile.TemporaryDirectory() as empty:
+                printed = run(*command, "init", "--demo", cwd=empty, env=self.environment)
+                self.assertIn(f"\n  {name} serve\n", printed)
+                self.assertIn(f"\n  {name} try ", printed)
+
     def test_installed_run_and_removed(self):
         command = self.served / "node_modules/.bin/portcullis"
         self.assertEqual(sorted(path.name for path in (self.served / "node_modules").iterdir()), [".bin", ".package-lock.json", "@portcullis-gateway", "portcullis-gateway"])

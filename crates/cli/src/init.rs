@@ -122,7 +122,7 @@ pub(super) fn run(args: &InitArgs) -> Result<ExitCode, String> {
     let conf = match &args.conf {
         Some(conf) => conf.clone(),
         None => dialogue.ask("Folder for the configuration?", USUAL_FOLDER, |name| {
-            check_free(Path::new(name), "another folder")?;
+            check_free(&[Path::new(name)], "another folder")?;
             Ok(PathBuf::from(name))
         })?,
     };
@@ -154,15 +154,20 @@ fn check_files(args: &InitArgs, dialogue: &Dialogue) -> Result<(), String> {
     if unless_secret(&key_file) != key_file {
         return Err("--key-file: write the name of a new file, never a key".to_owned());
     }
-    check_free(&args.key_file, "another file with --key-file")?;
-    if args.conf.is_none() && dialogue.is_open {
+    let conf = args.conf.as_deref().unwrap_or(Path::new(USUAL_FOLDER));
+    let is_asked = args.conf.is_none() && dialogue.is_open;
+    if is_asked && check_free(&[&args.key_file], "").is_ok() {
         return Ok(());
     }
-    let default_folder = Path::new(USUAL_FOLDER);
-    check_free(
-        args.conf.as_deref().unwrap_or(default_folder),
-        "another folder with --conf",
-    )
+    let instead = "others with --key-file and --conf";
+    check_free(&[&args.key_file, conf], instead).map_err(|why| {
+        if conf.join("catalog.yaml").exists() {
+            let serve = texts::serve_command(conf);
+            format!("{why}\nTo serve what is there: {serve}")
+        } else {
+            why
+        }
+    })
 }
 
 /// Looks for accounts in the environment and on this machine, and prints what there is.
@@ -261,7 +266,8 @@ fn check_accounts(
     }
     let results = runtime.block_on(check_each(ready_accounts));
     for (account, result) in checked.into_iter().zip(results) {
-        print_text(&account_text(&account.name, &result.findings))?;
+        print_text(&account_text(account, &result.findings))?;
+        account.has_failed = result.findings.iter().any(Finding::is_failure);
         account.listed = result.server_report.listed.or(account.listed.take());
     }
     let note = if is_asked || outside.is_empty() {
@@ -273,7 +279,8 @@ fn check_accounts(
 }
 
 /// Writes what the check of an account has found of its key, and what is wrong.
-fn account_text(id: &str, findings: &[Finding]) -> String {
+fn account_text(account: &FoundAccount, findings: &[Finding]) -> String {
+    let id = &account.name;
     let mut text = String::new();
     for finding in findings {
         let is_bad = matches!(finding.state, CheckState::Warn | CheckState::Fail);
@@ -283,7 +290,11 @@ fn account_text(id: &str, findings: &[Finding]) -> String {
             text.push_str(&wrap_text(&head, 5, WIDTH, &seen));
         }
         if let Some(remedy) = &finding.remedy {
-            text.push_str(&wrap_text("     -> ", 8, WIDTH, remedy));
+            // There is no catalog yet that names the variable.
+            let place = format!("write a valid key into the place that accounts.{id}.key names");
+            let remedy =
+                remedy.replace(&place, &format!("export a valid {}", account.key_variable));
+            text.push_str(&wrap_text("     -> ", 8, WIDTH, &remedy));
         }
     }
     text
@@ -297,14 +308,14 @@ fn write_all(
     accounts: &[FoundAccount],
     models: &[ChosenModel],
 ) -> Result<ExitCode, String> {
-    let port = free_port(USUAL_PORT, accounts);
+    let ports = [USUAL_PORT, USUAL_ADMIN_PORT].map(|port| free_port(port, accounts));
     let secret = NewSecret::make()?;
     let caller = NewCaller {
         name: caller,
         key: &args.key,
         secret: &secret,
     };
-    let server = texts::server_text(port, free_port(USUAL_ADMIN_PORT, accounts));
+    let server = texts::server_text(ports);
     let catalog = texts::catalog_text(accounts, models, &caller);
     let of_conf = [
         ("server.yaml", server),
@@ -331,7 +342,7 @@ fn write_all(
     for warning in loaded.catalog.warnings {
         print_text(&wrap_text("", 2, WIDTH, &format!("Note: {warning}")))?;
     }
-    print_text(&texts::next_steps(args, conf, port, models))?;
+    print_text(&texts::next_steps(args, conf, ports, accounts, models))?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -5,6 +5,9 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
+/// The most files that an error names.
+const MAX_SHOWN: usize = 5;
+
 /// A file to write, with its permissions. Folders that are missing are made for those who may read
 /// the file.
 pub(super) struct NewFile {
@@ -71,23 +74,29 @@ impl Written {
     }
 }
 
-/// Checks that a file, or a folder with files in it, can be made here. `instead` says how to name
-/// another one.
-pub(super) fn check_free(path: &Path, instead: &str) -> Result<(), String> {
-    let shown = path.display();
-    let taken = match fs::symlink_metadata(path) {
-        Ok(metadata) if metadata.is_dir() => {
-            let entries =
-                fs::read_dir(path).map_err(|why| format!("{shown} cannot be read: {why}"))?;
-            entries.flatten().map(|entry| entry.path()).min()
+/// Checks that files, or folders with files in them, can be made here. The error names all that is
+/// in the way; `instead` says which others to name.
+pub(super) fn check_free(paths: &[&Path], instead: &str) -> Result<(), String> {
+    let mut existing = Vec::new();
+    for path in paths {
+        match fs::symlink_metadata(path) {
+            Ok(metadata) if metadata.is_dir() => {
+                let entries = fs::read_dir(path)
+                    .map_err(|why| format!("{} cannot be read: {why}", path.display()))?;
+                existing.extend(entries.flatten().map(|entry| entry.path()));
+            }
+            Ok(_) => existing.push(path.to_path_buf()),
+            Err(_) => {}
         }
-        Ok(_) => Some(path.to_owned()),
-        Err(_) => None,
-    };
-    taken.map_or(Ok(()), |taken| {
-        Err(format!(
-            "{} exists already, and nothing is overwritten: move it away, or name {instead}",
-            taken.display()
-        ))
-    })
+    }
+    if existing.is_empty() {
+        return Ok(());
+    }
+    existing.sort();
+    let shown = existing.iter().take(MAX_SHOWN);
+    let shown: Vec<_> = shown.map(|path| path.display().to_string()).collect();
+    Err(format!(
+        "These exist already, and nothing is overwritten:\n  {}\nMove them away, or name {instead}",
+        shown.join("\n  ")
+    ))
 }

@@ -48,10 +48,14 @@ pub(super) struct FoundAccount {
     pub(super) name: String,
     /// Its entry in the catalog. The key stands there by the name of its variable.
     pub(super) entry: New,
+    /// The variable that holds its key, or nothing.
+    pub(super) key_variable: &'static str,
     /// What was found, for a line of the report.
     pub(super) seen: String,
     /// Its models, if its server has listed them.
     pub(super) listed: Option<ListedNames>,
+    /// True if its check has failed: its answers will fail, too.
+    pub(super) has_failed: bool,
     pub(super) ready_account: Arc<ReadyAccount>,
 }
 
@@ -83,8 +87,10 @@ impl FoundAccount {
         Ok(FoundAccount {
             name,
             entry,
+            key_variable: "",
             seen,
             listed: None,
+            has_failed: false,
             ready_account: ready_account.ok_or("there is no account")?,
         })
     }
@@ -106,6 +112,14 @@ impl FoundAccount {
     /// Returns whether its server has a list of models that the gateway reads.
     pub(super) fn has_list(&self) -> bool {
         self.account().dialect.protocol.endpoints.listing.is_some()
+    }
+
+    /// Returns what its server calls a model.
+    pub(super) fn models_noun(&self) -> &'static str {
+        match self.account().dialect.protocol.name {
+            "azure" => "deployments",
+            _ => "models",
+        }
     }
 
     /// Returns its provider in the list of prices.
@@ -199,8 +213,12 @@ impl Provider {
             }
         }
         fields.push(("key", New::map([("env", key.into())])));
-        FoundAccount::new(self.name.to_owned(), fields, seen.clone())
-            .map_err(|why| format!("{seen}, but cannot be used: {why}"))
+        let account = FoundAccount::new(self.name.to_owned(), fields, seen.clone())
+            .map_err(|why| format!("{seen}, but cannot be used: {why}"))?;
+        Ok(FoundAccount {
+            key_variable: key,
+            ..account
+        })
     }
 }
 

@@ -56,6 +56,16 @@ impl ChosenModel {
     }
 }
 
+/// Says how programs name the models of a pattern.
+pub(super) fn pattern_note(account: &FoundAccount) -> String {
+    let name = &account.name;
+    let example = match offered_models(account).0.first() {
+        Some(model) => format!(", such as {name}/{model}"),
+        None => String::new(),
+    };
+    format!("Your programs ask for {name}/MODEL{example}.")
+}
+
 /// Takes the models that are named, or asks which of each account.
 pub(super) fn choose_models(
     named: &[String],
@@ -72,10 +82,10 @@ pub(super) fn choose_models(
         }
     }
     if chosen.is_empty() {
+        let noun = accounts.first().map_or("models", FoundAccount::models_noun);
+        let names = account_names(accounts);
         return Err(format!(
-            "Nothing was written: the models of {} cannot be known. Name one with --model; for Azure\n\
-             write the name of a deployment",
-            account_names(accounts)
+            "Nothing was written: the {noun} of {names} cannot be known. Name one with --model"
         ));
     }
     Ok(chosen)
@@ -143,7 +153,7 @@ fn ask_models(account: &FoundAccount, dialogue: &Dialogue) -> Result<Vec<ChosenM
         false => String::new(),
     };
     let question = if offered.is_empty() {
-        format!("Models of {name}, by name (of Azure: deployments){all}")
+        format!("Which {} of {name}? Names{all}", account.models_noun())
     } else {
         format!("Which ones? Numbers, names{all}")
     };

@@ -1,11 +1,13 @@
 //! What the new files say, and what is printed at the end.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::env;
+use std::path::{Path, PathBuf};
 
 use super::accounts::FoundAccount;
-use super::models::ChosenModel;
-use super::{InitArgs, USUAL_FOLDER, USUAL_PORT};
+use super::models::{ChosenModel, pattern_note};
+use super::{InitArgs, USUAL_ADMIN_PORT, USUAL_FOLDER, USUAL_PORT, WIDTH};
+use crate::doctor::report::wrap_text;
 use crate::key::secret::NewSecret;
 use portcullis::base::table::format_columns;
 use portcullis::conf::config::DEFAULT_LEDGER;
@@ -26,8 +28,9 @@ pub(super) struct NewCaller<'a> {
     pub(super) secret: &'a NewSecret,
 }
 
-/// Writes server.yaml.
-pub(super) fn server_text(port: u16, admin_port: u16) -> String {
+/// Writes server.yaml, with the port for callers and that of the admin listener.
+pub(super) fn server_text(ports: [u16; 2]) -> String {
+    let [port, admin_port] = ports;
     SERVER
         .replace("{port}", &port.to_string())
         .replace("{admin_port}", &admin_port.to_string())
@@ -52,7 +55,8 @@ pub(super) fn catalog_text(
     let keys = New::map([(caller.key, key)]);
     let fields = if accounts.is_empty() {
         let globs = DEMO_GLOBS.map(New::text);
-        let models = New::List(globs.to_vec()).noted("without this list: every model");
+        let models = New::List(globs.to_vec())
+            .noted("add the names of other models here; without this list: every model");
         New::map([("models", models), ("keys", keys)])
     } else {
         New::map([("keys", keys)])
@@ -105,17 +109,45 @@ fn entry_line(name: &str, entry: &New) -> String {
     format!("  {}\n", line.unwrap_or_default())
 }
 
+/// Returns the command that runs this program again. A launcher names it that leaves no command on
+/// the path, such as `npx`.
+fn own_command() -> String {
+    env::var("PORTCULLIS_COMMAND").unwrap_or_else(|_| "portcullis".to_owned())
+}
+
+/// Returns the command that serves a folder.
+pub(super) fn serve_command(conf: &Path) -> String {
+    let folder = match &*conf.display().to_string() {
+        USUAL_FOLDER => String::new(),
+        folder => format!(" --conf {}", shell_word(folder)),
+    };
+    format!("{} serve{folder}", own_command())
+}
+
+/// Says at which port something listens, and why if it is another one than usual.
+fn listen_text(usual_port: u16, port: u16, listener: &str) -> String {
+    let listens = format!("{listener} is at 127.0.0.1:{port}");
+    match port == usual_port {
+        true => listens,
+        false => format!("{usual_port} is taken, so {listens}"),
+    }
+}
+
 /// Says what was written, and what to do next.
 pub(super) fn next_steps(
     args: &InitArgs,
     conf: &Path,
-    port: u16,
+    ports: [u16; 2],
+    accounts: &[FoundAccount],
     models: &[ChosenModel],
 ) -> String {
+    let [port, admin_port] = ports;
     let key_file = args.key_file.display().to_string();
-    let listens = format!("the gateway listens at 127.0.0.1:{port}");
+    let server = listen_text(USUAL_PORT, port, "the gateway");
+    let admin = listen_text(USUAL_ADMIN_PORT, admin_port, "the page for operators");
     let rows = [
-        (conf.join("server.yaml"), &*listens),
+        (conf.join("server.yaml"), &*server),
+        (PathBuf::new(), &*admin),
         (conf.join("catalog.yaml"), "accounts, models and callers"),
         (
             args.key_file.clone(),
@@ -123,10 +155,15 @@ pub(super) fn next_steps(
         ),
     ];
     let rows = rows.map(|(path, about)| [format!("  {}", path.display()), about.to_owned()]);
-    let folder = conf.display().to_string();
-    let serve = match &*folder {
-        USUAL_FOLDER => String::new(),
-        folder => format!(" --conf {}", shell_word(folder)),
+    let mut text = format!("Written:\n{}", format_columns(rows, 2));
+    for account in accounts {
+        if models.contains(&ChosenModel::pattern(account)) {
+            text.push_str(&wrap_text("", 2, WIDTH, &pattern_note(account)));
+        }
+    }
+    let start = match accounts.iter().any(|account| account.has_failed) {
+        true => "First mend what failed above: until then, its answers will fail.\nThen",
+        false => "Now",
     };
     let url = match port {
         USUAL_PORT => String::new(),
@@ -138,17 +175,19 @@ pub(super) fn next_steps(
         Some(model) => (format!(" {}", shell_word(&model.id)), ""),
     };
     format!(
-        "Written:\n{}\nNow start the gateway:\n  portcullis serve{serve}\nAnd ask it, in another terminal:\n  \
-         portcullis try{url} --key {}{model}\n{demo}",
-        format_columns(rows, 2),
+        "{text}\n{start} start the gateway:\n  {}\nAnd ask it, in another terminal:\n  \
+         {} try{url} --key {}{model}\n{demo}",
+        serve_command(conf),
+        own_command(),
         shell_word(&key_file)
     )
 }
 
 const DEMO_NOTE: &str = "
 This is the demo: Portcullis itself answers. To use a provider, export its key,
-and write its account and a model into the catalog: lines to copy stand there.
-Or run this again, with another --conf and --key-file.
+write its account and a model into the catalog (lines to copy stand there), and
+add the model to the caller's list. Or run this again, with another --conf and
+--key-file.
 ";
 
 /// Writes a word so that a shell reads it as one.
@@ -164,6 +203,15 @@ fn shell_word(word: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_port_that_is_taken_is_named() {
+        assert_eq!(listen_text(80, 80, "it"), "it is at 127.0.0.1:80");
+        assert_eq!(
+            listen_text(80, 81, "it"),
+            "80 is taken, so it is at 127.0.0.1:81"
+        );
+    }
 
     #[test]
     fn a_shell_reads_a_servers_word_as_one() {
