@@ -56,6 +56,18 @@ fn run_try(key: &str, arguments: &[&str]) -> TryRun {
     end_of(command, key)
 }
 
+/// Runs `try` in this folder, and gives it no key.
+#[track_caller]
+fn run_in(folder: &Folder, arguments: &[&str]) -> TryRun {
+    let mut command = Command::new(BINARY);
+    command
+        .arg("try")
+        .args(arguments)
+        .env_remove("PORTCULLIS_KEY")
+        .current_dir(folder.path());
+    end_of(command, KEY)
+}
+
 #[track_caller]
 fn end_of(mut command: Command, key: &str) -> TryRun {
     let mut process = Process::spawn(&mut command);
@@ -134,7 +146,7 @@ fn the_demo_is_well_at_every_door() {
                     "ok whole model demo",
                     "\"This is the demo account",
                     "first token after",
-                    "6 in, 34 out; cost not told",
+                    "6 in, 34 out ok whole format as it should be",
                     "ok stream format as it should be",
                     "16 checks: 16 ok, 0 warn, 0 fail",
                 ],
@@ -161,16 +173,18 @@ fn a_refusal_is_shown_with_its_code_and_remedy() {
         no_key.expect(
             2,
             &[
+                "ok server address http://",
                 "no key",
                 "HTTP 401",
                 "invalid_api_key: The request has no valid",
-                "echo sk-demo-portcullis-published | portcullis try --key -",
+                "give a key: --key FILE,",
+                "that of the shipped conf/ (`make run`) is sk-demo-portcullis-published",
             ],
         );
         run_try("sk-wrong-0123456789", &[&url, "--key", "key"]).expect(
             2,
             &[
-                "the key of the file",
+                "the key of key",
                 "HTTP 401",
                 "this key is wrong, disabled or expired",
             ],
@@ -218,12 +232,17 @@ fn a_key_among_the_arguments_is_never_printed() {
         ),
         (
             vec!["--key", "no-such-file"],
-            "the key of the file cannot be read: No such file",
+            "no-such-file: not found (--key takes a file, or - for standard input)",
         ),
         (
-            vec!["--key", "-"],
-            "must be one line of ASCII characters, without spaces and quotes",
+            vec!["--key", "src"],
+            "src cannot be read: it is not a regular file",
         ),
+        (
+            vec!["--key", "Cargo.toml"],
+            "Cargo.toml must be one line of ASCII characters, without spaces and quotes",
+        ),
+        (vec!["--key", "-"], "standard input is empty"),
         (
             vec!["127.0.0.1:8080"],
             "must begin with https:// (or http://)",
@@ -238,6 +257,33 @@ fn a_key_among_the_arguments_is_never_printed() {
             .env_remove("PORTCULLIS_KEY");
         end_of(command, "0123456789").expect(2, &[words]);
     }
+}
+
+#[test]
+fn this_folders_key_is_for_this_machine_only() {
+    run(async {
+        let mock = Mock::start().await;
+        answer_as(&mock, good_whole(), good_stream());
+        let folder = Folder::new(&[("portcullis.key", KEY)]);
+        run_in(&folder, &[&mock.base_url()]).expect(0, &["; the key of portcullis.key"]);
+        let empty = Folder::new(&[("portcullis.key", "\n")]);
+        run_in(&empty, &[]).expect(2, &["portcullis.key is empty"]);
+        // It is not even read for another machine.
+        run_in(&empty, &["https://server.test", "--timeout", "1s"])
+            .expect(2, &["fail models answer server.test: "]);
+    });
+}
+
+#[test]
+fn an_empty_list_leads_to_the_doctor() {
+    run(async {
+        let mock = Mock::start().await;
+        mock.by(|_: &Request| Script::json(200, &json!({"object": "list", "data": []})));
+        run_try(KEY, &[&mock.base_url(), "--key", "-"]).expect(
+            2,
+            &["0 in all, none for chat", "run `portcullis doctor` where"],
+        );
+    });
 }
 
 #[test]
@@ -372,17 +418,26 @@ fn a_certificate_that_the_system_knows_is_believed() {
 #[test]
 fn a_server_that_cannot_be_reached() {
     run(async {
-        let url = format!("http://{}", free_port());
+        let address = free_port();
+        let url = format!("http://{address}");
         run_try(KEY, &[&url, "--key", "-"]).expect(
             2,
             &[
-                "Connection refused",
+                &format!("fail models answer nothing listens at {address}"),
                 "is the gateway running? `portcullis serve` starts it",
+                "1 check: 0 ok",
             ],
         );
         let mock = Mock::tls(&Ca::new().leaf()).await;
         let url = mock.base_url();
-        run_try(KEY, &[&url, "--key", "-"]).expect(2, &["no secure connection", "SSL_CERT_FILE"]);
+        run_try(KEY, &[&url, "--key", "-"]).expect(
+            2,
+            &[
+                "no secure connection",
+                "SSL_CERT_FILE",
+                "fail models answer localhost:",
+            ],
+        );
         assert_eq!(mock.count(), 0);
     });
 }

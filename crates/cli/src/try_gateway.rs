@@ -56,7 +56,8 @@ pub struct TryArgs {
     /// chat]
     #[arg(value_name = "MODEL")]
     pub model: Option<String>,
-    /// The file with the key; - is standard input [default: PORTCULLIS_KEY in the environment]
+    /// The file with the key; - is standard input [default: PORTCULLIS_KEY in the
+    /// environment; or else portcullis.key, for a server of this machine]
     #[arg(long, value_name = "FILE")]
     pub key: Option<PathBuf>,
     /// The format to ask in
@@ -95,6 +96,8 @@ pub(super) fn run(args: &TryArgs) -> ExitCode {
 struct Trial {
     door: TryDoor,
     server: Server,
+    /// What is asked. It is added once the server answers.
+    address: Option<Finding>,
     report: Findings,
     is_loopback: bool,
     request: Request,
@@ -139,11 +142,7 @@ impl Trial {
         if model.is_some_and(|model| unless_secret(model) != model) {
             return Err(key::NO_ARGUMENT.to_owned());
         }
-        if model.is_some_and(|model| {
-            !model
-                .bytes()
-                .all(|byte| byte.is_ascii_graphic() && !b"?#".contains(&byte))
-        }) {
+        if model.is_some_and(|model| !key::is_word_without(b"?#", model)) {
             return Err("the name of a model has no space, `?` or `#`".to_owned());
         }
         let url = url.unwrap_or("http://127.0.0.1:8080");
@@ -155,32 +154,27 @@ impl Trial {
         if base.path.is_empty() || adds_version && !base.path.contains("/v1") {
             base.path = format!("{}{}", base.path, format.version).into();
         }
-        let (key, origin) = key::read_key(args.key.as_deref())?;
         let (proxies, _) = Proxies::of_environment(|name| Ok(env::var(name).unwrap_or_default()))?;
         let is_loopback = &*base.host == "localhost"
             || base.host.parse().is_ok_and(|ip: IpAddr| ip.is_loopback());
+        let (key, origin) = key::read_key(args.key.as_deref(), is_loopback)?;
         let scheme = if base.tls { "https" } else { "http" };
+        let request = Request {
+            name: "server",
+            key: key.clone(),
+        };
         let seen = format!(
             "{scheme}://{}{}, door {}; {origin}",
             base.authority, base.path, format.name
         );
-        let mut trial = Trial {
+        let trial = Trial {
             door: args.door,
-            server: Server::new(
-                base,
-                format,
-                key.clone(),
-                args.timeout.min(MAX_TIMEOUT),
-                &proxies,
-            ),
+            server: Server::new(base, format, key, args.timeout.min(MAX_TIMEOUT), &proxies),
+            address: Some(request.ok("address", seen)),
             report: Findings::new(args.json),
             is_loopback,
-            request: Request {
-                name: "server",
-                key,
-            },
+            request,
         };
-        trial.add("address", seen);
         Ok((trial, model.cloned()))
     }
 
@@ -228,7 +222,7 @@ impl Trial {
             None => self.fail(
                 "models",
                 format!("{count} in all, none for chat"),
-                "name a MODEL, or let the key use one",
+                "name a MODEL. Or the key may use none, or no account lists one: run `portcullis doctor` where the gateway runs",
             ),
         }
         self.add_deviations(&contents);
@@ -302,20 +296,21 @@ impl Trial {
         let cost = contents
             .usage
             .get("cost")
-            .map_or("not told".to_owned(), |cost| format!("{cost} USD"));
-        self.add("tokens", format!("{input} in, {output} out; cost {cost}"));
+            .map_or(String::new(), |cost| format!("; cost {cost} USD"));
+        self.add("tokens", format!("{input} in, {output} out{cost}"));
         self.add("dropped", answer.header("x-portcullis-dropped"));
     }
 
     /// Sends a request. Returns a good answer, or the status of another one.
     async fn send(&mut self, path: &str, body: Option<&Value>) -> Result<Answer, u16> {
-        let answer = match self.server.send(path, body).await {
-            Ok(answer) => answer,
-            Err(failure) => {
-                self.add_failure(&failure);
-                return Err(0);
-            }
-        };
+        let sent = self.server.send(path, body).await;
+        let answer = sent.map_err(|failure| {
+            self.add_failure(&failure);
+            0_u16
+        })?;
+        if let Some(address) = self.address.take() {
+            self.report.add(address);
+        }
         let id = match answer.request_id() {
             "" => "without an id",
             id => id,
@@ -329,11 +324,10 @@ impl Trial {
             401 if self.request.key.is_some() => {
                 "this key is wrong, disabled or expired: `portcullis key new` makes one"
             }
-            401 if self.is_loopback => {
-                "give a key: `--key portcullis.key`, if `portcullis init` made it. The key of the demo is public: `echo \
-                 sk-demo-portcullis-published | portcullis try --key -`"
+            401 => {
+                "give a key: --key FILE, --key -, or PORTCULLIS_KEY. `portcullis init` and `portcullis key new` make one; that of the \
+                 shipped conf/ (`make run`) is sk-demo-portcullis-published"
             }
-            401 => "give a key: --key FILE, --key -, or PORTCULLIS_KEY",
             403 => "this key may not do this, or not from here",
             404 | 405 if body.is_some() => "name a MODEL of the list",
             404 | 405 => "is the URL right? Often it ends with /v1",
@@ -393,7 +387,14 @@ impl Trial {
             }
             _ => SEE_LOG,
         };
-        self.fail("answer", failure_words(failure, &[]), advice);
+        let authority = &self.server.ready_account.account.base.authority;
+        let mut seen = failure_words(failure, &[]);
+        if seen.starts_with("ConnectRefused") {
+            seen = format!("nothing listens at {authority}");
+        } else if self.address.is_some() {
+            seen = format!("{authority}: {seen}");
+        }
+        self.fail("answer", seen, advice);
     }
 }
 

@@ -39,7 +39,7 @@ const READ_HEADERS: [&str; 6] = [
 /// The server that is tried.
 pub(super) struct Server {
     upstream: Upstream,
-    ready_account: Arc<ReadyAccount>,
+    pub(super) ready_account: Arc<ReadyAccount>,
 }
 
 /// An answer of any status.

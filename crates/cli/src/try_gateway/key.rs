@@ -1,7 +1,8 @@
 //! The key with which a server is tried: from a file, standard input or the environment.
 
+use std::env;
+use std::io::{self, ErrorKind};
 use std::path::Path;
-use std::{env, io};
 
 use portcullis::base::problem::unless_secret;
 use portcullis::base::secret::Secret;
@@ -14,39 +15,50 @@ const MAX_BYTES: usize = 64 << 10;
 pub(super) const NO_ARGUMENT: &str = "this looks like a key, and other users can read arguments: name a file with it after --key, pipe it to \
                                       `--key -`, or set PORTCULLIS_KEY";
 
-/// Returns the key, and where it is from. No message has the argument: it may be the key.
-pub(super) fn read_key(file: Option<&Path>) -> Result<(Option<Secret>, &'static str), String> {
-    let (read, origin) = match file {
+/// Returns the key, and where it is from. Another machine gets no key of a file that is not named.
+pub(super) fn read_key(
+    file: Option<&Path>,
+    is_loopback: bool,
+) -> Result<(Option<Secret>, String), String> {
+    let variable = env::var("PORTCULLIS_KEY").unwrap_or_default();
+    let initial = Some(Path::new("portcullis.key"))
+        .filter(|file| is_loopback && variable.is_empty() && file.is_file());
+    let (read, origin) = match file.or(initial) {
+        None if variable.is_empty() => return Ok((None, "no key".to_owned())),
+        None => (Ok(variable), "PORTCULLIS_KEY".to_owned()),
         Some(file) if file == Path::new("-") => {
             let mut line = String::new();
-            (
-                io::stdin().read_line(&mut line).map(|_| line),
-                "the key of standard input",
-            )
-        }
-        Some(file) if unless_secret(&file.to_string_lossy()) == "…" && !file.exists() => {
-            return Err(format!("--key: {NO_ARGUMENT}"));
+            let read = io::stdin().read_line(&mut line);
+            (read.map(|_| line), "standard input".to_owned())
         }
         Some(file) => (
             read_regular_file(file, MAX_BYTES)
                 .map(|bytes| String::from_utf8_lossy(&bytes).into_owned()),
-            "the key of the file",
+            unless_secret(&file.to_string_lossy()).to_owned(),
         ),
-        None => match env::var("PORTCULLIS_KEY").unwrap_or_default() {
-            empty if empty.is_empty() => return Ok((None, "no key")),
-            key => (Ok(key), "the key of PORTCULLIS_KEY"),
-        },
     };
-    let text = read.map_err(|why| format!("{origin} cannot be read: {why}"))?;
-    let key = text.trim_end_matches(['\r', '\n']);
-    if key.is_empty()
-        || !key
-            .bytes()
-            .all(|byte| byte.is_ascii_graphic() && !b"\"\\".contains(&byte))
-    {
-        return Err(format!(
+    let text = read.map_err(|why| match why.kind() {
+        ErrorKind::NotFound | ErrorKind::InvalidFilename if origin == "…" => {
+            NO_ARGUMENT.to_owned()
+        }
+        ErrorKind::NotFound => {
+            format!("{origin}: not found (--key takes a file, or - for standard input)")
+        }
+        _ => format!("{origin} cannot be read: {why}"),
+    })?;
+    match text.trim_end_matches(['\r', '\n']) {
+        "" => Err(format!("{origin} is empty")),
+        key if is_word_without(b"\"\\", key) => {
+            Ok((Some(Secret::new(key)), format!("the key of {origin}")))
+        }
+        _ => Err(format!(
             "{origin} must be one line of ASCII characters, without spaces and quotes"
-        ));
+        )),
     }
-    Ok((Some(Secret::new(key)), origin))
+}
+
+/// Returns whether a text is of ASCII characters without spaces, and without these.
+pub(super) fn is_word_without(excluded: &[u8], text: &str) -> bool {
+    text.bytes()
+        .all(|byte| byte.is_ascii_graphic() && !excluded.contains(&byte))
 }
