@@ -160,7 +160,7 @@ fn the_demo_is_well_at_every_door() {
             .iter()
             .find(|check| check["check"] == "model")
             .expect("a model");
-        assert_eq!(model["seen"], "demo, a fallback");
+        assert_eq!(model["seen"], "demo, as a fallback or by another name");
     });
 }
 

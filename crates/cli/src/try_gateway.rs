@@ -142,8 +142,8 @@ impl Trial {
         if model.is_some_and(|model| unless_secret(model) != model) {
             return Err(key::NO_ARGUMENT.to_owned());
         }
-        if model.is_some_and(|model| !key::is_word_without(b"?#", model)) {
-            return Err("the name of a model has no space, `?` or `#`".to_owned());
+        if model.is_some_and(|model| !is_plain_name(model)) {
+            return Err("the name of a model has no space, `?`, `#` or `..`".to_owned());
         }
         let url = url.unwrap_or("http://127.0.0.1:8080");
         let mut base = parse_base(url, true).map_err(|why| format!("the URL {why}"))?;
@@ -194,6 +194,10 @@ impl Trial {
             // A server without a list may still answer.
             Err(status) => return given.filter(|_| status == 404),
         };
+        if let Some(failure) = &answer.cut {
+            self.add_failure(failure);
+            return None;
+        }
         let [rules, entries, entry_rules, id] = self.door.format().list;
         let list = read_json(&answer, &mut contents).unwrap_or_default();
         contents.check(&list, rules);
@@ -207,7 +211,9 @@ impl Trial {
         let mut names = models
             .iter()
             .map(|entry| (entry, find_text(entry, id).trim_start_matches("models/")));
-        let first = names.clone().find(|(entry, name)| is_for_chat(entry, name));
+        let first = names
+            .clone()
+            .find(|(entry, name)| is_plain_name(name) && is_for_chat(entry, name));
         let (model, reason) = match (given, first) {
             (Some(given), _) if names.any(|(_, name)| name == given) => {
                 (Some(given), "as you wrote")
@@ -267,7 +273,7 @@ impl Trial {
             "model",
             match answer.header("x-portcullis-model") {
                 "" => contents.model.clone(),
-                fallback => format!("{fallback}, a fallback"),
+                other => format!("{other}, as a fallback or by another name"),
             },
         );
         let mut text = self.request.redact(&contents.text);
@@ -286,6 +292,7 @@ impl Trial {
                     let (first, last) = (first.as_millis(), last.as_millis());
                     format!("first token after {first} ms, last token after {last} ms")
                 }
+                None if answer.cut.is_some() => String::new(),
                 None => format!("all of it after {} ms", end.unwrap_or(0)),
             },
         );
@@ -405,6 +412,11 @@ const SEE_LOG: &str = "the log of the server has the reason";
 fn is_address(word: &str) -> bool {
     let port = word.rsplit_once(':').map(|(_, port)| port.parse::<u16>());
     word.contains("://") || port.is_some_and(|port| port.is_ok())
+}
+
+/// Returns whether a name can stand in a path. A list is foreign text.
+fn is_plain_name(name: &str) -> bool {
+    key::is_word_without(b"?#", name) && !name.contains("..")
 }
 
 /// Returns whether a model is for chat: by the list, or else by its name.

@@ -133,7 +133,9 @@ fn gateway_marks(server: &Server) -> Result<BTreeMap<String, String>, String> {
     );
     let page = page.map_err(|error| match error {
         PageError::NoAnswer(why) => format!("its /catalog does not come: {why}"),
-        refusal => format!("its /catalog {refusal}"),
+        refusal @ (PageError::NeedsKey | PageError::Hidden(_) | PageError::OtherAnswer(_)) => {
+            format!("its /catalog {refusal}")
+        }
     })?;
     let Marked { server } =
         serde_json::from_slice(&page).map_err(|_| "its /catalog does not tell it".to_owned())?;

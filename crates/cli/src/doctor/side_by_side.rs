@@ -61,7 +61,8 @@ impl<T: Send + 'static> SideBySide<T> {
                     return std::future::pending().await;
                 }
                 has_begun.store(true, Ordering::Relaxed);
-                let _ = sender.send(check.await);
+                // Whoever waits for no result has gone.
+                drop(sender.send(check.await));
             });
         }
         SideBySide {

@@ -37,14 +37,15 @@ pub(super) fn read_key(
             unless_secret(&file.to_string_lossy()).to_owned(),
         ),
     };
-    let text = read.map_err(|why| match why.kind() {
-        ErrorKind::NotFound | ErrorKind::InvalidFilename if origin == "…" => {
+    let text = read.map_err(|why| {
+        let is_missing = why.kind() == ErrorKind::NotFound;
+        if origin == "…" && (is_missing || why.kind() == ErrorKind::InvalidFilename) {
             NO_ARGUMENT.to_owned()
-        }
-        ErrorKind::NotFound => {
+        } else if is_missing {
             format!("{origin}: not found (--key takes a file, or - for standard input)")
+        } else {
+            format!("{origin} cannot be read: {why}")
         }
-        _ => format!("{origin} cannot be read: {why}"),
     })?;
     match text.trim_end_matches(['\r', '\n']) {
         "" => Err(format!("{origin} is empty")),
