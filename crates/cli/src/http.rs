@@ -97,7 +97,7 @@ pub(super) fn listener_key(admin: Option<&Admin>) -> Option<Secret> {
 
 /// Returns a function that finds the key for the admin listener at an address: the key of the
 /// command line, or that of the environment, or that of server.yaml. The last one is only for the
-/// listener of server.yaml.
+/// listener of server.yaml, and for this machine.
 pub(super) fn key_lookup(
     conf: &Path,
     key_argument: Option<Secret>,

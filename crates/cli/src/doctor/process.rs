@@ -14,7 +14,7 @@ use portcullis::conf::config::{Bounds, Drain, Server};
 use portcullis::conf::proxy::Proxies;
 use portcullis::conf::secret_ref::STAND_IN;
 
-/// The least number of open files with which a gateway can work.
+/// With fewer open files a gateway cannot work.
 const TOO_FEW_FILES: u64 = 96;
 /// So many open files are as good as any number.
 const UNLIMITED: u64 = 1 << 40;
@@ -179,7 +179,8 @@ struct MemoryBounds {
 }
 
 impl MemoryBounds {
-    /// Judges the memory for the bodies of requests, which should be a third of all at most.
+    /// Judges the memory for the bodies of requests, which should be a third of all: more
+    /// than half is a warning.
     fn judge(&self, buffered: u64) -> Option<Finding> {
         let cgroup = self
             .of_cgroup

@@ -82,8 +82,8 @@ impl<'p> BodyPlace<'p> {
     }
 }
 
-/// A name without its case and its underscores. Servers read `cachedContent` and `cached_content`
-/// alike, and some read names in any case.
+/// A name without its case, its underscores and its hyphens. Servers read `cachedContent` and
+/// `cached_content` alike, and some read names in any case.
 pub(super) struct Folded {
     bytes: [u8; 48],
     len: usize,
