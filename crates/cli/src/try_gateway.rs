@@ -48,7 +48,7 @@ const MAX_SHOWN: usize = 40;
                   failed."
 )]
 pub struct TryArgs {
-    /// The address of the server, as its clients write it, such as https://llm.example.com/v1
+    /// The address of the server, as its clients write it, such as `https://llm.example.com/v1`
     /// [default: http://127.0.0.1:8080]
     #[arg(value_name = "URL")]
     pub url: Option<String>,
