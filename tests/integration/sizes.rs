@@ -12,7 +12,10 @@ use portcullis::process::Process;
 fn memory_of_requests_and_streams_does_not_grow() {
     run(async {
         let folder = Folder::new(&[
-            ("server.yaml", "log: { access: off }\n"),
+            (
+                "server.yaml",
+                "log: { access: off }\nledger: { enabled: false }\n",
+            ),
             ("catalog.yaml", "accounts: {}\nmodels: {}\ncallers: {}\n"),
         ]);
         let mut loaded = load_folder(folder.path(), Secrets::Read).unwrap();
