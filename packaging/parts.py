@@ -3,6 +3,7 @@
 They use Python's standard library, and Debian's dpkg. They ask no network: only Cargo may, for crates.
 """
 
+import argparse
 import hashlib
 import io
 import os
@@ -26,6 +27,15 @@ COMPLETIONS = {
     "fish": "fish/vendor_completions.d/portcullis.fish",
 }
 AUTHORITIES = "/etc/ssl/certs/ca-certificates.crt"
+
+
+def arguments(description, package):
+    """Returns the reader of the arguments that the makers of all packages have: program, folder and licences."""
+    asked = argparse.ArgumentParser(description=description)
+    asked.add_argument("program", type=Path, help="the program, which runs on this machine")
+    asked.add_argument("out", type=Path, help=f"the folder for {package}")
+    asked.add_argument("--licences", type=Path, help=f"a folder whose files {package} gets, too")
+    return asked
 
 
 def run(*command, **options):

@@ -4,7 +4,6 @@
 Needs dpkg-dev and binutils. It depends on the oldest glibc that has what the program needs.
 """
 
-import argparse
 import gzip
 import os
 import re
@@ -94,10 +93,7 @@ def control(root, version, maintainer, depends):
 
 
 def main():
-    asked = argparse.ArgumentParser(description="Makes the Debian package.")
-    asked.add_argument("program", type=Path, help="the program, built on this machine")
-    asked.add_argument("out", type=Path, help="the folder for the package")
-    asked.add_argument("--licences", type=Path, help="a folder whose files the package gets, too")
+    asked = parts.arguments("Makes the Debian package.", "the package")
     asked.add_argument("--version", default=parts.version(), help="the version of the package [default: that of the program]")
     asked = asked.parse_args()
     os.umask(0o022)

@@ -6,7 +6,6 @@ trusts, and a configuration in which nobody may call. The libraries and certific
 packages. No engine and no network are needed. The same program and the same system make the same bytes.
 """
 
-import argparse
 import gzip
 import json
 import re
@@ -131,10 +130,7 @@ def archive(layers, now, revision):
 
 
 def main():
-    asked = argparse.ArgumentParser(description="Makes the container image.")
-    asked.add_argument("program", type=Path, help="the program, built on this machine")
-    asked.add_argument("out", type=Path, help="the folder for the image")
-    asked.add_argument("--licences", type=Path, help="a folder whose files the image gets, too")
+    asked = parts.arguments("Makes the container image.", "the image")
     asked.add_argument("--revision", default=parts.revision(), help="the commit that the image names [default: what git says]")
     asked = asked.parse_args()
     now = parts.epoch()

@@ -5,7 +5,6 @@ The first one has the command, which runs the program of the second one. npm ins
 fits the system. Nothing is done at installation. The same program makes the same bytes, as `npm pack` would name them.
 """
 
-import argparse
 import gzip
 import json
 import sys
@@ -49,11 +48,7 @@ def write(out, package, files):
 
 
 def main():
-    asked = argparse.ArgumentParser(description="Makes the npm packages.")
-    asked.add_argument("program", type=Path, help="the program, which runs on this machine")
-    asked.add_argument("out", type=Path, help="the folder for the packages")
-    asked.add_argument("--licences", type=Path, help="a folder whose files the package with the program gets, too")
-    asked = asked.parse_args()
+    asked = parts.arguments("Makes the npm packages.", "the package with the program").parse_args()
     asked.out.mkdir(parents=True, exist_ok=True)
     command = "bin/portcullis.js"
     carriers = {f"@portcullis-gateway/linux-{processor}": parts.version() for processor in PROCESSORS.values()}

@@ -4,7 +4,6 @@
 It is unpacked anywhere, and `./portcullis serve` in it serves conf/, as in a clone. The same program makes the same bytes.
 """
 
-import argparse
 import gzip
 import sys
 import tempfile
@@ -25,11 +24,7 @@ FILES = [
 
 
 def main():
-    asked = argparse.ArgumentParser(description="Makes the tarball.")
-    asked.add_argument("program", type=Path, help="the program, which runs on this machine")
-    asked.add_argument("out", type=Path, help="the folder for the tarball")
-    asked.add_argument("--licences", type=Path, help="a folder whose files the tarball gets, too")
-    asked = asked.parse_args()
+    asked = parts.arguments("Makes the tarball.", "the tarball").parse_args()
     name = f"portcullis-{parts.version()}-linux-{parts.machine()}"
     tree = parts.Tree(parts.epoch())
     with tempfile.TemporaryDirectory() as folder:

@@ -6,7 +6,6 @@ command says in a sentence that there is no program. pip takes the one that fits
 them. The same program makes the same bytes.
 """
 
-import argparse
 import base64
 import hashlib
 import platform
@@ -92,11 +91,7 @@ def write(out, name, files):
 
 
 def main():
-    asked = argparse.ArgumentParser(description="Makes the Python wheels.")
-    asked.add_argument("program", type=Path, help="the program, which runs on this machine")
-    asked.add_argument("out", type=Path, help="the folder for the wheels")
-    asked.add_argument("--licences", type=Path, help="a folder whose files the wheel with the program gets, too")
-    asked = asked.parse_args()
+    asked = parts.arguments("Makes the Python wheels.", "the wheel with the program").parse_args()
     asked.out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
         files = {f"{PACKAGE}/bin/portcullis": (0o755, parts.stripped(asked.program, folder).read_bytes())}

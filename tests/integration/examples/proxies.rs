@@ -18,45 +18,57 @@ use crate::support::{
     Catalog, Gate, Gateway, Mock, Script, chat, chat_stream, eventually_blocking, root, run,
 };
 
-/// A proxy in front of the gateway.
-struct Proxy {
-    /// What an address of its own may be reached by.
+/// Where a proxy serves: its address, and a folder with its certificate.
+struct Site {
     address: SocketAddr,
     ca: Ca,
-    _folder: Folder,
+    folder: Folder,
+}
+
+/// A proxy in front of the gateway.
+struct Proxy {
+    site: Site,
     _process: Process,
+}
+
+impl Site {
+    fn new() -> Site {
+        let (ca, folder) = (Ca::new(), Folder::new(&[]));
+        let leaf = ca.leaf();
+        folder.write("gateway.pem", &leaf.cert);
+        folder.write("gateway.key", &leaf.key);
+        Site {
+            address: free_port(),
+            ca,
+            folder,
+        }
+    }
+
+    /// Returns the folder's path, as a configuration names it.
+    fn path(&self) -> String {
+        self.folder.path().display().to_string()
+    }
 }
 
 #[test]
 fn nginx_holds_no_stream_back() {
-    run(async {
-        let (gateway, mock) = gateway().await;
-        let nginx = start_nginx(&gateway);
-        passes_streams_and_callers(&gateway, &mock, &nginx).await;
-    });
+    run(passes_streams_and_callers(start_nginx));
 }
 
 #[test]
 fn caddy_holds_no_stream_back() {
-    run(async {
-        let (gateway, mock) = gateway().await;
-        let caddy = start_caddy(&gateway);
-        passes_streams_and_callers(&gateway, &mock, &caddy).await;
-    });
+    run(passes_streams_and_callers(start_caddy));
 }
 
-async fn gateway() -> (Gateway, Mock) {
+/// Each word is at the caller before the next one is sent; who leaves ends the upstream; the access
+/// line has the caller's own address.
+async fn passes_streams_and_callers(start: impl Fn(&Gateway, Site) -> Proxy) {
     let mock = Mock::start().await;
     let gateway = Gateway::with(Catalog::over(&mock))
         .server("trusted_proxies: [127.0.0.1]")
         .start()
         .await;
-    (gateway, mock)
-}
-
-/// Each word is at the caller before the next one is sent; who leaves ends the upstream; the access
-/// line has the caller's own address.
-async fn passes_streams_and_callers(gateway: &Gateway, mock: &Mock, proxy: &Proxy) {
+    let proxy = start(&gateway, Site::new());
     let gate = Gate::new();
     mock.push(
         Script::sse()
@@ -93,7 +105,10 @@ async fn passes_streams_and_callers(gateway: &Gateway, mock: &Mock, proxy: &Prox
         .args(["-sS", "--noproxy", "*", "-k", "--interface", "127.0.0.2"])
         .args(["-H", &format!("authorization: Bearer {KEY}")])
         .args(["-d", &chat("m").to_string()])
-        .arg(format!("https://{}/v1/chat/completions", proxy.address))
+        .arg(format!(
+            "https://{}/v1/chat/completions",
+            proxy.site.address
+        ))
         .output()
         .expect("curl");
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -108,16 +123,12 @@ async fn passes_streams_and_callers(gateway: &Gateway, mock: &Mock, proxy: &Prox
 
 impl Proxy {
     async fn connect(&self) -> Connection {
-        Connection::tls(self.address, &self.ca, &["http/1.1"], None).await
+        Connection::tls(self.site.address, &self.site.ca, &["http/1.1"], None).await
     }
 }
 
-fn start_nginx(gateway: &Gateway) -> Proxy {
-    let (ca, address, folder) = (Ca::new(), free_port(), Folder::new(&[]));
-    let leaf = ca.leaf();
-    folder.write("gateway.pem", &leaf.cert);
-    folder.write("gateway.key", &leaf.key);
-    let here = folder.path().display().to_string();
+fn start_nginx(gateway: &Gateway, site: Site) -> Proxy {
+    let (address, here) = (site.address, site.path());
     let example = example(
         "nginx.conf",
         &[
@@ -126,7 +137,7 @@ fn start_nginx(gateway: &Gateway) -> Proxy {
             ("/etc/nginx/", format!("{here}/")),
         ],
     );
-    folder.write(
+    site.folder.write(
         "nginx.conf",
         format!(
             "master_process off;\npid {here}/pid;\nerror_log stderr;\nevents {{}}\nhttp {{\n\
@@ -138,46 +149,37 @@ fn start_nginx(gateway: &Gateway) -> Proxy {
     let mut command = Command::new(program("usr/sbin/nginx"));
     command
         .args(["-g", "daemon off;", "-e", "stderr", "-c"])
-        .arg(folder.path().join("nginx.conf"));
-    let process = serve(command, address);
+        .arg(site.folder.path().join("nginx.conf"));
     Proxy {
-        address,
-        ca,
-        _folder: folder,
-        _process: process,
+        _process: serve(command, address),
+        site,
     }
 }
 
-fn start_caddy(gateway: &Gateway) -> Proxy {
-    let (ca, address, folder) = (Ca::new(), free_port(), Folder::new(&[]));
-    let leaf = ca.leaf();
-    folder.write("gateway.pem", &leaf.cert);
-    folder.write("gateway.key", &leaf.key);
-    let here = folder.path().display().to_string();
-    let site = format!(
+fn start_caddy(gateway: &Gateway, site: Site) -> Proxy {
+    let (address, here) = (site.address, site.path());
+    let block = format!(
         "https://:{} {{\n\ttls {here}/gateway.pem {here}/gateway.key\n",
         address.port()
     );
     let example = example(
         "Caddyfile",
         &[
-            ("gateway.example.com {\n", site),
+            ("gateway.example.com {\n", block),
             ("127.0.0.1:8080", gateway.address.to_string()),
         ],
     );
     let options = "{\n\tadmin off\n\tauto_https off\n}\n";
-    folder.write("Caddyfile", format!("{options}{example}"));
+    site.folder
+        .write("Caddyfile", format!("{options}{example}"));
     let mut command = Command::new(program("usr/bin/caddy"));
     command
         .args(["run", "--adapter", "caddyfile", "--config"])
-        .arg(folder.path().join("Caddyfile"))
-        .env("HOME", folder.path());
-    let process = serve(command, address);
+        .arg(site.folder.path().join("Caddyfile"))
+        .env("HOME", site.folder.path());
     Proxy {
-        address,
-        ca,
-        _folder: folder,
-        _process: process,
+        _process: serve(command, address),
+        site,
     }
 }
 
