@@ -140,6 +140,11 @@ impl State {
         })
     }
 
+    /// Takes a place for a request of the gateway's own, which waits for none.
+    pub fn take_permit(self: &Arc<State>) -> Result<Arc<Permit>, Failure> {
+        self.admit().map(Arc::new).ok_or(Failure::NoRoom)
+    }
+
     /// Takes a place for one more count of tokens. It is none of the places of requests.
     pub fn admit_count(self: &Arc<State>) -> Option<Permit> {
         take_slot(&self.counts, MOST_COUNTS).then(|| Permit {

@@ -114,12 +114,7 @@ impl<'r> Receiver<'r> {
             needs_new_connection: fresh,
         };
         let mut alarm = Alarm::default();
-        let permit = self
-            .ready_account
-            .state
-            .admit()
-            .map(Arc::new)
-            .ok_or(Failure::NoRoom)?;
+        let permit = self.ready_account.state.take_permit()?;
         let mut attempt = Attempt::connect_and_send(
             &self.backends.upstream,
             &self.ready_account,

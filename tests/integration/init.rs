@@ -1,6 +1,7 @@
 //! `portcullis init`: what it finds, asks, checks and writes, at a terminal and without one; and
 //! that what it writes is served.
 
+use std::io::Read;
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -270,6 +271,7 @@ fn what_cannot_be_used_is_an_error() {
             "never a key",
         ),
         (&["--demo", "--online"], "cannot be used with"),
+        (&["--yes", "--key-file", "."], "is a folder"),
     ] {
         let none = ["--server", "none"];
         let is_looking = arguments.contains(&"--server") || arguments.contains(&"--demo");
@@ -279,6 +281,51 @@ fn what_cannot_be_used_is_an_error() {
         has(&ran.stderr, &[part]);
         assert!(!ran.stderr.contains("0123456789"), "{}", ran.stderr);
     }
+}
+
+/// A script would take the demo for its provider.
+#[test]
+fn an_unusable_key_does_not_lead_to_the_demo() {
+    let newcomer = Newcomer::new().env("AZURE_OPENAI_API_KEY", ACCOUNT_KEY);
+    let ran = newcomer.init(&["--yes", "--server", "none"]);
+    newcomer.is_untouched(&ran);
+    has(&ran.stdout, &["azure is left out", "AZURE_OPENAI_ENDPOINT"]);
+    has(&ran.stderr, &["mend what is left out above", "--demo"]);
+}
+
+#[test]
+fn a_proxy_of_the_environment_is_used_and_written() {
+    let proxy = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = proxy.local_addr().expect("an address");
+    let newcomer = Newcomer::new()
+        .env("OPENAI_API_KEY", ACCOUNT_KEY)
+        .env("HTTPS_PROXY", &format!("http://{address}"));
+    let asked = std::thread::spawn(move || {
+        let (mut caller, _) = proxy.accept().expect("a caller");
+        let mut line = [0; 24];
+        caller.read_exact(&mut line).expect("a request");
+        String::from_utf8_lossy(&line).into_owned()
+    });
+    let ran = newcomer.init(&["--yes", "--online", "--server", "none"]);
+    assert_eq!(asked.join().expect("a line"), "CONNECT api.openai.com:4");
+    assert!(ran.status.success(), "{}{}", ran.stdout, ran.stderr);
+    let server = newcomer.read("conf/server.yaml").expect("server.yaml");
+    has(&server, &["\nupstream_proxy: environment # "]);
+    // Without a proxy the line stands there to be used.
+    let other = Newcomer::new();
+    other.has_written(&other.init(&["--demo"]));
+    let server = other.read("conf/server.yaml").expect("server.yaml");
+    has(&server, &["\n# upstream_proxy: environment # "]);
+}
+
+/// Whoever reads the output has gone: the files are there all the same.
+#[test]
+fn an_output_that_nobody_reads_is_no_failure() {
+    let newcomer = Newcomer::new();
+    let mut command = newcomer.command("sh");
+    command.args(["-c", &format!("exec {BINARY} init --demo >/dev/full")]);
+    let ran = newcomer.finish(&mut command);
+    newcomer.has_written(&ran);
 }
 
 #[test]
@@ -616,7 +663,11 @@ fn an_end_of_the_dialogue_leaves_nothing_written() {
 #[test]
 fn lines_are_narrow() {
     let newcomer = Newcomer::new().env("AZURE_OPENAI_API_KEY", ACCOUNT_KEY);
-    for arguments in [&["--server", "none"][..], &["--yes", "--server", "none"]] {
+    for arguments in [
+        &["--server", "none"][..],
+        &["--yes", "--server", "none"],
+        &["--demo"],
+    ] {
         let ran = newcomer.init(arguments);
         for line in ran.stdout.lines().chain(ran.stderr.lines()) {
             assert!(line.chars().count() <= 80, "{line}");

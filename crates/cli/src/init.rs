@@ -94,18 +94,32 @@ pub struct InitArgs {
     pub demo: bool,
 }
 
+/// What the environment and this machine have.
+#[derive(Default)]
+struct Found {
+    accounts: Vec<FoundAccount>,
+    /// True if a provider's key is there, and cannot be used.
+    has_unusable_key: bool,
+}
+
 /// Makes a configuration.
 pub(super) fn run(args: &InitArgs) -> Result<ExitCode, String> {
     let dialogue = Dialogue::open(args.yes);
     check_files(args, &dialogue)?;
     let runtime = checks_runtime()?;
-    let found = if args.demo {
-        Vec::new()
+    let Found {
+        accounts: found,
+        has_unusable_key,
+    } = if args.demo {
+        Found::default()
     } else {
         find_accounts(&args.servers, &runtime)?
     };
     if !dialogue.is_open && !args.yes && !args.demo && args.accounts.is_empty() {
         return Err(NO_TERMINAL.to_owned());
+    }
+    if args.yes && found.is_empty() && has_unusable_key {
+        return Err("Nothing was written: mend what is left out above, or write --demo".to_owned());
     }
     let mut accounts = choose_accounts(args, found, &dialogue)?;
     let models = if accounts.is_empty() {
@@ -154,6 +168,9 @@ fn check_files(args: &InitArgs, dialogue: &Dialogue) -> Result<(), String> {
     if unless_secret(&key_file) != key_file {
         return Err("--key-file: write the name of a new file, never a key".to_owned());
     }
+    if args.key_file.is_dir() {
+        return Err(format!("--key-file: {key_file} is a folder"));
+    }
     let conf = args.conf.as_deref().unwrap_or(Path::new(USUAL_FOLDER));
     let is_asked = args.conf.is_none() && dialogue.is_open;
     if is_asked && check_free(&[&args.key_file], "").is_ok() {
@@ -171,16 +188,19 @@ fn check_files(args: &InitArgs, dialogue: &Dialogue) -> Result<(), String> {
 }
 
 /// Looks for accounts in the environment and on this machine, and prints what there is.
-fn find_accounts(servers: &[String], runtime: &Runtime) -> Result<Vec<FoundAccount>, String> {
+fn find_accounts(servers: &[String], runtime: &Runtime) -> Result<Found, String> {
     let (mut found, mut notes) = accounts::find_providers();
+    let has_unusable_key = !notes.is_empty();
     if servers != ["none"] {
         let (addresses, within) = local::addresses_to_ask(servers);
         for (url, result) in runtime.block_on(local::probe_servers(&addresses, within))? {
             match result {
                 Ok(account) => found.push(account),
-                Err(why) if !servers.is_empty() => return Err(format!("--server: {url} {why}")),
+                Err(why) if !servers.is_empty() => {
+                    return Err(format!("Nothing was written: {url} {why}"));
+                }
                 Err(why) if [local::NEEDS_KEY, local::LATE].contains(&why) => {
-                    notes.push(format!("{url} {why}"));
+                    notes.push(format!("{url} {why}, so it is left out"));
                 }
                 Err(_) => {}
             }
@@ -199,7 +219,10 @@ fn find_accounts(servers: &[String], runtime: &Runtime) -> Result<Vec<FoundAccou
         text.push_str(&wrap_text("  -  ", 5, WIDTH, &note));
     }
     print_text(&(text + "\n"))?;
-    Ok(found)
+    Ok(Found {
+        accounts: found,
+        has_unusable_key,
+    })
 }
 
 /// Takes the accounts that are named, or asks which. None is the demo.
@@ -315,7 +338,7 @@ fn write_all(
         key: &args.key,
         secret: &secret,
     };
-    let server = texts::server_text(ports);
+    let server = texts::server_text(accounts, ports);
     let catalog = texts::catalog_text(accounts, models, &caller);
     let of_conf = [
         ("server.yaml", server),
@@ -339,10 +362,11 @@ fn write_all(
         written.remove();
         format!("Nothing was written, because the new files would have errors:\n{problems}")
     })?;
-    for warning in loaded.catalog.warnings {
-        print_text(&wrap_text("", 2, WIDTH, &format!("Note: {warning}")))?;
-    }
-    print_text(&texts::next_steps(args, conf, ports, accounts, models))?;
+    let notes = loaded.catalog.warnings.into_iter();
+    let notes = notes.map(|warning| wrap_text("", 2, WIDTH, &format!("Note: {warning}")));
+    let text = notes.collect::<String>() + &texts::next_steps(args, conf, ports, accounts, models);
+    // The files are there, also if nobody reads this.
+    drop(print_text(&text));
     Ok(ExitCode::SUCCESS)
 }
 

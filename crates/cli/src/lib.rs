@@ -20,6 +20,7 @@
 //! | `usage` | what was used, and what it cost |
 //! | `version` | which build this is |
 
+use std::env;
 use std::io::{self, Write as _};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -30,6 +31,7 @@ use clap::{Args, Parser, Subcommand};
 
 use portcullis::base::problem::{quote_near_miss, unless_secret};
 use portcullis::catalog::load;
+use portcullis::conf::proxy::Proxies;
 use portcullis::ledger::report;
 
 mod check;
@@ -55,6 +57,12 @@ pub use init::InitArgs;
 pub use manual::{CompletionArgs, KnownShell, ManArgs};
 pub use try_gateway::TryArgs;
 pub use version::VersionArgs;
+
+/// Returns the proxies that the environment names.
+fn environment_proxies() -> Result<Proxies, String> {
+    Proxies::of_environment(|name| Ok(env::var(name).unwrap_or_default()))
+        .map(|(proxies, _)| proxies)
+}
 
 /// An LLM gateway: one address, one key, standard answers.
 #[derive(Debug, Parser)]

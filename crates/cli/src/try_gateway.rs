@@ -10,7 +10,6 @@ mod door;
 mod key;
 
 use std::borrow::Cow;
-use std::env;
 use std::net::IpAddr;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
@@ -20,7 +19,7 @@ use std::time::Duration;
 use clap::Args;
 use serde_json::Value;
 
-use super::{key::parse_span, print_error};
+use super::{environment_proxies, key::parse_span, print_error};
 use crate::doctor::accounts::made_for;
 use crate::doctor::report::{CheckState, Checked, Finding, Findings, Subject};
 use crate::doctor::words::failure_words;
@@ -33,7 +32,6 @@ use portcullis::account::failure::Failure;
 use portcullis::base::problem::unless_secret;
 use portcullis::base::secret::Secret;
 use portcullis::catalog::resolve::parse_base;
-use portcullis::conf::proxy::Proxies;
 use portcullis::error::redact_secrets;
 
 /// The longest `--timeout`.
@@ -145,6 +143,9 @@ impl Trial {
         if model.is_some_and(|model| !is_plain_name(model)) {
             return Err("the name of a model has no space, `?`, `#` or `..`".to_owned());
         }
+        if args.timeout.is_zero() {
+            return Err("--timeout: an answer needs more time than none".to_owned());
+        }
         let url = url.unwrap_or("http://127.0.0.1:8080");
         let mut base = parse_base(url, true).map_err(|why| format!("the URL {why}"))?;
         parse_base(url, false).map_err(|_| "the URL is http: to an address that may be public: use https:, so that nobody else reads the key")?;
@@ -154,7 +155,7 @@ impl Trial {
         if base.path.is_empty() || adds_version && !base.path.contains("/v1") {
             base.path = format!("{}{}", base.path, format.version).into();
         }
-        let (proxies, _) = Proxies::of_environment(|name| Ok(env::var(name).unwrap_or_default()))?;
+        let proxies = environment_proxies()?;
         let is_loopback = &*base.host == "localhost"
             || base.host.parse().is_ok_and(|ip: IpAddr| ip.is_loopback());
         let (key, origin) = key::read_key(args.key.as_deref(), is_loopback)?;
@@ -336,6 +337,7 @@ impl Trial {
                  shipped conf/ (`make run`) is sk-demo-portcullis-published"
             }
             403 => "this key may not do this, or not from here",
+            300..400 => "it sends you to another address: try that one",
             404 | 405 if body.is_some() => "name a MODEL of the list",
             404 | 405 => "is the URL right? Often it ends with /v1",
             429 => "a limit is reached: wait",

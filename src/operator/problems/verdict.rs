@@ -163,7 +163,7 @@ fn empty_verdict(facts: &Facts) -> Option<Verdict> {
         ),
         (
             keys == 0,
-            "Make a key: `portcullis key new CALLER/NAME`. It is shown once.",
+            "Make a key: `portcullis key new --caller CALLER --name NAME --create`. It is shown once.",
         ),
         (
             true,

@@ -6,6 +6,7 @@
 use std::env;
 use std::sync::Arc;
 
+use crate::environment_proxies;
 use dialects::presets;
 use dialects::upstream::{self, BaseUrl, servers};
 use portcullis::base::host::is_this_machine;
@@ -82,7 +83,8 @@ impl FoundAccount {
                 .unwrap_or_default()
                 .to_owned()
         })?;
-        let snapshot = standalone_snapshot(catalog, Arc::default());
+        let proxies = environment_proxies()?;
+        let snapshot = standalone_snapshot(catalog, Arc::new(proxies));
         let ready_account = snapshot.ready_accounts.first().cloned();
         Ok(FoundAccount {
             name,
@@ -107,6 +109,11 @@ impl FoundAccount {
     /// Returns whether its server is on this machine, or was named by its address.
     pub(super) fn is_nearby(&self) -> bool {
         self.is_own() || is_this_machine(&self.account().base.host)
+    }
+
+    /// Returns whether its server is reached through a proxy of the environment.
+    pub(super) fn is_behind_proxy(&self) -> bool {
+        self.ready_account.proxy.is_some()
     }
 
     /// Returns whether its server has a list of models that the gateway reads.

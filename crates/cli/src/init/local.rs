@@ -41,8 +41,8 @@ const UNKNOWN: &str = "local";
 /// Why there is no server of models at an address. The first two are worth a note, even if nobody
 /// has named the address.
 pub(super) const NEEDS_KEY: &str =
-    "wants a key, so it is left out (a Portcullis that runs already does so)";
-pub(super) const LATE: &str = "did not answer in time, so it is left out";
+    "wants a key (if this is a Portcullis that runs already, that is right)";
+pub(super) const LATE: &str = "did not answer in time";
 const FOREIGN: &str = "has no list of models";
 const SILENT: &str = "does not answer: does the server run?";
 
@@ -79,10 +79,14 @@ fn server_account(
 ) -> Result<FoundAccount, String> {
     let path = if kind == OLLAMA { "" } else { "/v1" };
     let base_url = New::text(format!("{url}{path}"));
-    let fields = vec![server_format(kind), ("base_url", base_url)];
+    let mut fields = vec![server_format(kind), ("base_url", base_url)];
     let count = listed.as_ref().map_or(0, |listed| listed.names.len());
     let seen = format!("answers at {url}, with {}", format_count(count, "model"));
-    let account = FoundAccount::new(name, fields, seen)?;
+    // Plain HTTP to a host of any name must be allowed. There is no key that others could read.
+    let account = FoundAccount::new(name.clone(), fields.clone(), seen.clone()).or_else(|_| {
+        fields.push(("insecure", New::Bool(true)));
+        FoundAccount::new(name, fields, seen)
+    })?;
     Ok(FoundAccount { listed, ..account })
 }
 
@@ -235,6 +239,15 @@ mod tests {
             let account = server_account("a".to_owned(), kind, "http://127.0.0.1:1", None);
             let account = account.unwrap_or_else(|why| panic!("{kind}: {why}"));
             assert!(account.is_own() && account.is_nearby() && account.has_list());
+        }
+    }
+
+    #[test]
+    fn a_named_server_may_have_any_name() {
+        for (url, is_allowed) in [("http://10.0.0.5:1", false), ("http://gpu.example:1", true)] {
+            let account = server_account("a".to_owned(), UNKNOWN, url, None);
+            let entry = account.unwrap_or_else(|why| panic!("{url}: {why}")).entry;
+            assert_eq!(entry.flow().contains("insecure: true"), is_allowed, "{url}");
         }
     }
 

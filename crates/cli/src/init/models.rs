@@ -74,7 +74,10 @@ pub(super) fn choose_models(
 ) -> Result<Vec<ChosenModel>, String> {
     let mut chosen = Vec::new();
     for name in named {
-        chosen.push(named_model(name, accounts).map_err(|why| format!("--model: {why}"))?);
+        let model = named_model(name, accounts).map_err(|why| format!("--model: {why}"))?;
+        if !chosen.contains(&model) {
+            chosen.push(model);
+        }
     }
     if named.is_empty() {
         for account in accounts {

@@ -29,9 +29,14 @@ pub(super) struct NewCaller<'a> {
 }
 
 /// Writes server.yaml, with the port for callers and that of the admin listener.
-pub(super) fn server_text(ports: [u16; 2]) -> String {
+pub(super) fn server_text(accounts: &[FoundAccount], ports: [u16; 2]) -> String {
     let [port, admin_port] = ports;
+    let proxy = match accounts.iter().any(FoundAccount::is_behind_proxy) {
+        true => "",
+        false => "# ",
+    };
     SERVER
+        .replace("{proxy}", proxy)
         .replace("{port}", &port.to_string())
         .replace("{admin_port}", &admin_port.to_string())
         .replace("{ledger}", DEFAULT_LEDGER)

@@ -132,12 +132,7 @@ impl Server {
             needs_new_connection: true,
         };
         let mut alarm = Alarm::default();
-        let permit = self
-            .ready_account
-            .state
-            .admit()
-            .map(Arc::new)
-            .ok_or(Failure::NoRoom)?;
+        let permit = self.ready_account.state.take_permit()?;
         let sending = Attempt::connect_and_send(
             &self.upstream,
             &self.ready_account,

@@ -1,6 +1,6 @@
 //! The key with which a server is tried: from a file, standard input or the environment.
 
-use std::env;
+use std::env::{self, VarError};
 use std::io::{self, ErrorKind};
 use std::path::Path;
 
@@ -20,7 +20,10 @@ pub(super) fn read_key(
     file: Option<&Path>,
     is_loopback: bool,
 ) -> Result<(Option<Secret>, String), String> {
-    let variable = env::var("PORTCULLIS_KEY").unwrap_or_default();
+    let variable = match env::var("PORTCULLIS_KEY") {
+        Err(VarError::NotUnicode(_)) => return Err("PORTCULLIS_KEY is no text".to_owned()),
+        variable => variable.unwrap_or_default(),
+    };
     let initial = Some(Path::new("portcullis.key"))
         .filter(|file| is_loopback && variable.is_empty() && file.is_file());
     let (read, origin) = match file.or(initial) {
