@@ -13,20 +13,8 @@ use dialects::{Dialect, Settings, Translate};
 use libfuzzer_sys::fuzz_target;
 use serde_json::Value;
 
-/// The dialects that write requests: the demo, which stands last, writes none.
-const DIALECTS: usize = upstream::ALL.len() - 1;
-
-/// Models of the dialects, in their order. Each dialect takes any name.
-const MODELS: [&str; DIALECTS] = [
-    "m",
-    "m",
-    "claude-sonnet-4-5",
-    "gemini-2.5-pro",
-    "gemini-3-pro",
-    "anthropic.claude-sonnet-4-5-20250929-v1:0",
-    "command-a-03-2025",
-    "qwen3",
-];
+#[path = "../../crates/dialects/tests/support/models.rs"]
+mod models;
 
 fuzz_target!(|input: &[u8]| {
     let [which, body @ ..] = input else { return };
@@ -40,9 +28,10 @@ fuzz_target!(|input: &[u8]| {
         project: Some("p".into()),
         region: Some("global".into()),
     };
-    let number = which % DIALECTS;
+    let number = which % models::DIALECTS.len();
     let dialect = Dialect::new(upstream::ALL[number], settings);
-    let model = MODELS[number];
+    let tested = models::DIALECTS[number];
+    let model = tested.other_models.last().unwrap_or(&tested.model);
     let nothing = AllowedReferences {
         gs: false,
         s3: false,

@@ -21,10 +21,7 @@ const LEFT_OUT: [(&str, &str, &str); 1] = [("tests/errors", "vertex", "its error
 #[test]
 fn each_list_of_the_tests_has_each_dialect() {
     let read = |path: &str| std::fs::read_to_string(root().join(path)).expect("a source");
-    let (golden, lost) = (
-        read("crates/dialects/tests/golden/drive.rs"),
-        read("crates/dialects/tests/lost/main.rs"),
-    );
+    let written = read("crates/dialects/tests/support/models.rs");
     // The demo is at none of them: it makes no calls.
     for protocol in upstream::ALL {
         if protocol.calls_nobody() {
@@ -35,8 +32,10 @@ fn each_list_of_the_tests_has_each_dialect() {
         let played = model_answers::DIALECTS.iter().any(|row| row.0 == name);
         let reported = reported::words::DIALECTS.iter();
         for (list, has_it) in [
-            ("golden/drive.rs", golden.contains(&quoted)),
-            ("lost/main.rs", lost.contains(&quoted)),
+            (
+                "dialects/tests/support/models.rs",
+                written.contains(&quoted),
+            ),
             ("support/model_answers.rs", played),
             (
                 "reported/words.rs",

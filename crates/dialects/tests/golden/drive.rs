@@ -1,6 +1,7 @@
 //! From a dialect's name to its functions: the gateway's work on a request and its answer, without
 //! the network in between.
 
+pub use crate::models::{DIALECTS, Dialect, RESPONSES};
 use bytes::Bytes;
 use dialects::front::{CHAT, Front, GEMINI_ARRAY, PathRequest};
 use dialects::neutral::answer::{self, AnswerOptions};
@@ -12,73 +13,12 @@ use dialects::{
     StreamFault, Translate, UpstreamError,
 };
 
-/// Every dialect, as the columns of the table have them.
-pub const DIALECTS: [Dialect; 8] = [
-    Dialect {
-        name: "openai",
-        model: "gpt-4o",
-        base: "/v1",
-    },
-    Dialect {
-        name: "azure",
-        model: "gpt-4o",
-        base: "",
-    },
-    Dialect {
-        name: "anthropic",
-        model: "claude-sonnet-4-5",
-        base: "/v1",
-    },
-    Dialect {
-        name: "gemini",
-        model: "gemini-2.5-flash",
-        base: "/v1beta",
-    },
-    Dialect {
-        name: "vertex",
-        model: "gemini-2.5-flash",
-        base: "",
-    },
-    Dialect {
-        name: "bedrock",
-        model: "anthropic.claude-sonnet-4-5-20250929-v1:0",
-        base: "",
-    },
-    Dialect {
-        name: "cohere",
-        model: "command-a-03-2025",
-        base: "/v2",
-    },
-    Dialect {
-        name: "ollama",
-        model: "qwen3",
-        base: "",
-    },
-];
-
-/// OpenAI's other kind of endpoint, at which bodies of Responses pass. The tables have no column of
-/// it.
-pub const RESPONSES: Dialect = Dialect {
-    name: "responses",
-    model: "gpt-5",
-    base: "/v1",
-};
-
 /// The dialects, and that one.
 pub fn all() -> impl Iterator<Item = Dialect> {
     DIALECTS.into_iter().chain([RESPONSES])
 }
 
 const EVENT_LIMIT: usize = 1024 * 1024;
-
-/// A dialect, and the usual model of a case.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Dialect {
-    pub name: &'static str,
-    pub model: &'static str,
-    /// The path of its base URL.
-    base: &'static str,
-}
 
 /// A request on its way.
 pub struct Sent {

@@ -29,6 +29,8 @@ mod drive;
 mod errors;
 mod files;
 mod frames;
+#[path = "../support/models.rs"]
+mod models;
 mod other_endpoints;
 mod passes;
 mod responses_pass;

@@ -16,12 +16,15 @@
 mod chat;
 mod gemini;
 mod messages;
+#[path = "../support/models.rs"]
+mod models;
 mod responses;
 
 use bytes::Bytes;
 use dialects::front::{Front, PathRequest};
 use dialects::neutral::Refused;
 use dialects::{Dialect, Endpoint, Protocol, Settings, Translate};
+use models::{DIALECTS, RESPONSES};
 use proptest::prelude::*;
 use serde_json::{Map, Value};
 
@@ -112,24 +115,13 @@ const STRICT: &[&str] = &[
 /// The usual behaviour of every provider, which needs no words.
 const UNSAID: &[&str] = &[""];
 
-/// OpenAI's other kind of endpoint.
-const RESPONSES: &str = "responses";
-const DIALECTS: [(&str, &str); 14] = [
-    ("openai", "gpt-4o"),
-    ("openai", "gpt-5"),
-    (RESPONSES, "gpt-4o"),
-    (RESPONSES, "gpt-5"),
-    ("azure", "gpt-4o"),
-    ("anthropic", "claude-sonnet-4-5"),
-    ("gemini", "gemini-2.5-flash"),
-    ("gemini", "gemini-3-pro"),
-    ("vertex", "gemini-2.5-flash"),
-    ("bedrock", "anthropic.claude-sonnet-4-5-20250929-v1:0"),
-    ("bedrock", "amazon.nova-pro-v1:0"),
-    ("cohere", "command-a-03-2025"),
-    ("cohere", "command-a-vision-07-2025"),
-    ("ollama", "qwen3"),
-];
+/// Each dialect's name with each of its models, and OpenAI's other kind of endpoint.
+fn dialects_and_models() -> impl Iterator<Item = (&'static str, &'static str)> {
+    DIALECTS.into_iter().chain([RESPONSES]).flat_map(|dialect| {
+        let models = std::iter::once(dialect.model).chain(dialect.other_models.iter().copied());
+        models.map(move |model| (dialect.name, model))
+    })
+}
 
 /// Makes marks. Each mark is found only where its field was written.
 #[derive(Default)]
@@ -204,7 +196,7 @@ impl Tables {
         body: &Value,
     ) -> Result<(String, Vec<String>), Refused> {
         let body = Bytes::from(body.to_string());
-        let is_responses = dialect == RESPONSES;
+        let is_responses = dialect == RESPONSES.name;
         let protocol =
             Protocol::find(if is_responses { "openai" } else { dialect }).expect("a dialect");
         let settings = Settings {
@@ -373,7 +365,7 @@ impl Tables {
                 let mut chosen = vec![Vec::new(); self.rows.len()];
                 chosen[table] = vec![at];
                 let body = self.request(&chosen);
-                for dialect in DIALECTS {
+                for dialect in dialects_and_models() {
                     match self.judge(dialect, &body) {
                         Ok(is_written) => written += usize::from(is_written),
                         Err(why) => faults.push(why),
@@ -403,7 +395,7 @@ impl Tables {
     /// Checks rows together.
     fn rows(&self, chosen: &[Vec<usize>]) -> Result<(), TestCaseError> {
         let body = self.request(chosen);
-        for dialect in DIALECTS {
+        for dialect in dialects_and_models() {
             if let Err(why) = self.judge(dialect, &body) {
                 prop_assert!(false, "{}", why);
             }

@@ -262,7 +262,7 @@ fn settings_of_thinking_go_to_claude_only() {
     };
     let adaptive = body(r#"{"type":"adaptive","display":"omitted"}"#);
     let budget = body(r#"{"type":"enabled","budget_tokens":9000}"#);
-    for (dialect, model) in crate::DIALECTS {
+    for (dialect, model) in crate::dialects_and_models() {
         let is_claude = model.contains("claude");
         for (body, word) in [
             (&adaptive, "\"adaptive\""),
