@@ -84,6 +84,8 @@ pub fn start_watching(publisher: Publisher, dir: &Path, first: &Loaded) -> Resul
         folders: Folders::new(sender),
         receiver,
     };
+    // Before the gateway serves, so that no sign of a file's writer is lost from then on.
+    watch.watch_folders();
     std::thread::Builder::new()
         .name("catalog".to_owned())
         .spawn(move || watch.run())
@@ -156,13 +158,15 @@ impl Wait {
 
 impl Watch {
     fn run(&mut self) {
+        // Nothing reports a file that came into a folder before the folder was watched.
+        let mut looks_at_once = true;
         loop {
             // The marks take a while. Here no request waits for them.
             self.live.load_full().marks(self.guarded);
-            // Nothing reports a file that came into a folder before the folder was watched.
-            if !self.watch_folders() && !self.wait() {
+            if !self.watch_folders() && !looks_at_once && !self.wait() {
                 return;
             }
+            looks_at_once = false;
             Clock::begin(Round::Files);
             self.take_events();
             self.past.retain(|past| Arc::strong_count(past) > 1);

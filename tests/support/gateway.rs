@@ -778,11 +778,11 @@ fn is_ledger(path: &str) -> bool {
     path.contains("ledger.sqlite")
 }
 
-/// Sends a plain `GET` and blocks. The admin listener is quick, and a `Drop` cannot wait in another
-/// way.
+/// Sends a plain `GET` and blocks, since a `Drop` cannot wait in another way. The metrics of
+/// thousands of accounts take their time on a busy machine.
 fn get(address: SocketAddr, target: &str) -> std::io::Result<(u16, String)> {
     let mut stream = TcpStream::connect_timeout(&address, PATIENCE)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(PATIENCE * SLOWER))?;
     // Without a key in server.yaml, this one is not looked at.
     let key = format!("authorization: Bearer {ADMIN_KEY}\r\n");
     let request =
