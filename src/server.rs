@@ -101,21 +101,12 @@ pub fn run(dir: &Path, mut loaded: Loaded) -> Result<(), String> {
 
 /// Tells the operator if the process cannot have as many connections as the settings allow.
 fn log_connection_cap(process: &Process) {
-    let (possible, wanted) = (
-        process.max_connections(),
-        process.settings.limits.connections,
-    );
-    if possible < wanted {
-        // Ten connections fewer do not matter.
-        let level = if possible < wanted / 2 {
-            log::Level::Warn
-        } else {
-            log::Level::Info
-        };
-        log::log!(
-            level,
-            "the process may have {} files open: so callers may have up to {possible} connections at once, and not the {wanted} of \
-             `limits.connections`. {}",
+    let (possible, limits) = (process.max_connections(), &process.settings.limits);
+    if limits.are_few_connections(possible) {
+        log::warn!(
+            "callers can have {possible} connections at once, and not the {} of `limits.connections`: the system lets this process have \
+             {} files open. {}, or write a smaller `limits.connections`",
+            limits.connections,
             process.books.descriptors.limit(),
             descriptors::REMEDY
         );
@@ -315,7 +306,7 @@ impl Background {
             format!("{scheme}://{}", listen.address)
         });
         log::info!(
-            "serving on {} (admin on http://{}): {}",
+            "serving on {} (page for operators on http://{}): {}",
             addresses.collect::<Vec<_>>().join(", "),
             settings.admin.address,
             catalog.size()

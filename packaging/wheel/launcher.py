@@ -2,10 +2,25 @@
 
 import os
 import platform
+import shlex
+import shutil
 import signal
 import sys
 
 PROGRAM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "bin", "portcullis")
+
+
+def command_again():
+    """Returns the command that runs the program again, if a plain `portcullis` does not. `uvx` names itself in no variable, but it runs
+    what lies in uv's cache, and its own path is on the program's only."""
+    if "UV" in os.environ and f"{os.sep}archive-v" in sys.prefix:
+        return "uvx portcullis-gateway"
+    here, found = os.path.abspath(sys.argv[0]), shutil.which("portcullis")
+    if found and os.path.dirname(os.path.realpath(found)) == os.path.dirname(os.path.realpath(here)):
+        return None
+    if os.path.basename(here) == "__main__.py":
+        return shlex.join([sys.executable, "-m", "portcullis_gateway"])
+    return shlex.quote(here)
 
 
 def main():
@@ -19,6 +34,10 @@ def main():
     # Python ignores these signals, and the program would go on to do so.
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+    # `init` prints it in the commands to go on with. Nothing else reads the variable.
+    again = command_again()
+    if again:
+        os.environ["PORTCULLIS_COMMAND"] = again
     try:
         os.execv(PROGRAM, ["portcullis", *sys.argv[1:]])
     except OSError as error:

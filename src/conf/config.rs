@@ -143,6 +143,11 @@ impl Bounds {
             .unwrap_or(usize::MAX)
             .clamp(1, self.connections)
     }
+
+    /// Returns whether so many connections are clearly fewer than the settings allow.
+    pub fn are_few_connections(&self, possible: usize) -> bool {
+        possible < self.connections - self.connections / 10
+    }
 }
 
 /// Deadlines on the caller's side.

@@ -177,7 +177,9 @@ fn few_descriptors_bound_the_connections_of_callers() {
             .await;
         // 300 files, less 64 for the gateway itself and 40 for uploads, in pairs.
         let most = 98;
-        gateway.logged("up to 98 connections").await;
+        gateway
+            .logged("callers can have 98 connections at once")
+            .await;
         let descriptors = &gateway.status()["descriptors"];
         assert_eq!(
             (&descriptors["limit"], &descriptors["connections"]),

@@ -36,7 +36,7 @@ fn live(gateway: &Gateway) -> Value {
     serde_json::from_str(&body).expect("JSON")
 }
 
-fn verdict(gateway: &Gateway) -> (String, String) {
+pub fn verdict(gateway: &Gateway) -> (String, String) {
     let verdict = &live(gateway)["verdict"];
     let text = |value: &Value| {
         value

@@ -241,8 +241,8 @@ fn check_refuses_impossible_budgets_and_warns_of_unknown_prices() {
     };
     let ran = check("", "limits: { usd_per_month: 10 }, ");
     assert_eq!(ran.status.code(), Some(1));
-    let why = "catalog.yaml:4 callers.acme.limits.usd_per_month: cannot be enforced, because the price is unknown for: \
-               \"m\" at account \"a\" under another name; write `price: { input: …, output: … }`";
+    let why = "catalog.yaml:4 callers.acme.limits.usd_per_month: this limit of money cannot be kept, because the price is unknown for: \
+               model \"m\" at account \"a\". Until it is known, the catalog is refused; write a line such as `price: { input: 0.50, ";
     assert!(ran.stderr.contains(why), "{}", ran.stderr);
     let ran = check(
         ", price: { input: 0, output: 0 }",
@@ -474,7 +474,7 @@ fn a_reload_tells_no_warning_that_was_told_before() {
         let gateway = Gateway::start(catalog().model("m", &["a"])).await;
         let log_count = |what: &str| gateway.log().matches(what).count();
         let unpriced = "the price is unknown for: ";
-        let told_of_m = format!("{unpriced}\\\"m\\\" at account \\\"a\\\", so");
+        let told_of_m = format!("{unpriced}model \\\"m\\\" at account \\\"a\\\". Requests");
         let is_told = async |what: &str, times: usize| {
             eventually("it is told", || (log_count(what) >= times).then_some(())).await;
             assert_eq!(

@@ -48,6 +48,21 @@ class WheelTest(unittest.TestCase):
             self.assertEqual(run(self.venv / command[0], *command[1:], "version"), version)
         self.assertEqual(subprocess.run([self.venv / "bin/portcullis", "nonsense"], capture_output=True).returncode, 2)
         self.assertTrue((self.venv / "share/man/man1/portcullis.1").is_file())
+        on_path = ENVIRONMENT | {"PATH": f"{self.venv}/bin:{os.environ['PATH']}"}
+        python = self.venv / "bin/python"
+        in_cache = "import sys, portcullis_gateway; sys.prefix = '/cache/archive-v0/x'; portcullis_gateway.main()"
+        for number, (again, environment, *command) in enumerate(
+            [
+                ("portcullis", on_path, "portcullis"),
+                (str(self.venv / "bin/portcullis"), ENVIRONMENT, self.venv / "bin/portcullis"),
+                (f"{python} -m portcullis_gateway", ENVIRONMENT, python, "-m", "portcullis_gateway"),
+                ("uvx portcullis-gateway", on_path | {"UV": "/usr/bin/uv"}, python, "-c", in_cache),
+            ]
+        ):
+            folder = self.folder / f"again-{number}"
+            folder.mkdir()
+            printed = run(*command, "init", "--demo", "--yes", cwd=folder, env=environment)
+            self.assertIn(f"\n  {again} serve\n", printed)
 
         data = self.folder / "data"
         launched.settle(data)

@@ -223,7 +223,8 @@ impl<'m> Unpriced<'m> {
             Kind::UsdPerMonth
         };
         let message = format!(
-            "cannot be enforced, because the price is unknown for: {}; {WRITE_PRICE}",
+            "this limit of money cannot be kept, because the price is unknown for: {}. Until it is known, the catalog is refused; \
+             {WRITE_PRICE}",
             name_models(&found)
         );
         scribe.key(kind.name()).problem(&message);
@@ -254,7 +255,7 @@ impl<'m> Unpriced<'m> {
                 .map(|(file, _)| *file)
                 .unwrap_or_default();
             let message = format!(
-                "the price is unknown for: {}, so the cost of their answers is unknown, too; {WRITE_PRICE}",
+                "the price is unknown for: {}. Requests are served, but their cost is not counted; {WRITE_PRICE}",
                 name_models(&self.list)
             );
             Scribe::new(report, file)
@@ -289,8 +290,8 @@ fn limits_money(key: &Key) -> bool {
     of_models.chain([&key.limits]).any(Limits::limits_money)
 }
 
-const WRITE_PRICE: &str = "write `price: { input: …, output: … }` at the model or its target, in \
-                     US dollars per million tokens, `0` if they are free";
+const WRITE_PRICE: &str = "write a line such as `price: { input: 0.50, output: 1.50 }` into the model, or into its target beside \
+                           `account`: US dollars per million tokens, `0` if they are free";
 
 /// Returns whether a target is on an enabled account and has no price.
 fn lacks_price(target: &Target) -> bool {
@@ -304,13 +305,9 @@ fn name_models(list: &[(&Model, &Target)]) -> String {
         .iter()
         .take(SHOWN)
         .map(|(model, target)| {
+            // The account's own name for the model is not shown: it is no id of the catalog.
             let (id, account) = (quote_safely(&model.id), quote_safely(&target.account.id));
-            match *model.id == *target.model {
-                true => format!("{id} at account {account}"),
-                // The account's own name for the model is not shown: it is no id of the catalog,
-                // and may be anything.
-                false => format!("{id} at account {account} under another name"),
-            }
+            format!("model {id} at account {account}")
         })
         .collect();
     match list.len().saturating_sub(SHOWN) {

@@ -63,7 +63,7 @@ function problems(live, now) {
       h('span', { class: 'severity' }, told(critical ? 'square' : 'up', critical ? 'bad' : 'warn', problem.severity)),
       h('span', { class: 'since' }, ago(problem.since, now).replace(' ago', '')),
       h('span', { class: 'what' }, h('b', null, prose(problem.what)), problem.requests ? ` ${some(problem.requests, 'request')} in 5 min.` : null, h('span', { class: 'do' }, ' ', prose(problem.do))),
-      h('span', { class: 'links' }, subject(problem.subject), h('span', { class: 'faint' }, `book: ${problem.link}`)),
+      h('span', { class: 'links' }, subject(problem.subject), h('span', { class: 'faint' }, `rule ${problem.rule}`)),
     );
   });
   show('problems-body', steps, h('ul', { class: 'problems' }, rows), more ? h('p', { class: 'faint' }, `and ${more} more: see /status`) : null);

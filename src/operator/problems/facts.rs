@@ -116,6 +116,8 @@ pub struct ModelFacts {
     pub id: Arc<str>,
     /// The model's targets, in the order in which they are written.
     pub targets: Vec<ModelTarget>,
+    /// The models that answer in its place, for every key, if it has no target that answers.
+    pub fallbacks: Vec<Arc<str>>,
     /// The number of requests that wait, and the most that may.
     pub waiting: usize,
     /// The most requests that may wait, if the model has a queue.

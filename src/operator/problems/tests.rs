@@ -1262,6 +1262,57 @@ fn the_verdict_says_the_worst() {
     );
 }
 
+/// A model without a fit target, and its fallback.
+fn with_fallback(reason_of_fallback: Option<Reason>) -> Facts {
+    let first = ModelFacts {
+        fallbacks: vec!["other".into()],
+        ..model([target("gpu-1", BROKEN)])
+    };
+    let other = ModelFacts {
+        id: "other".into(),
+        ..model([target("b", reason_of_fallback)])
+    };
+    Facts {
+        models: vec![first, other],
+        ..healthy()
+    }
+}
+
+#[test]
+fn a_fallback_that_answers_makes_it_degraded() {
+    let told = |facts: &Facts| {
+        let noticed = FindingTimes::default().notice(find(facts), NOW);
+        make_verdict(facts, &noticed)
+    };
+    let facts = with_fallback(FIT);
+    let unfit = found(Rule::ModelUnfit, &facts);
+    assert_eq!(unfit.len(), 1);
+    assert_eq!(
+        (unfit[0].severity, unfit[0].part),
+        (Severity::Warning, "fallback")
+    );
+    assert_eq!(
+        unfit[0].summary,
+        "No target of `fast` answers: gpu-1 refuses connections. Fallbacks answer instead."
+    );
+    let verdict = told(&facts);
+    assert_eq!(verdict.word, Word::Degraded);
+    assert!(
+        verdict
+            .sentence
+            .ends_with("gpu-1 refuses connections, its fallback `other` answers instead."),
+        "{}",
+        verdict.sentence
+    );
+    let out = with_fallback(BROKEN);
+    assert!(
+        found(Rule::ModelUnfit, &out)
+            .iter()
+            .all(|one| one.severity == Severity::Critical && one.part.is_empty())
+    );
+    assert_eq!(told(&out).word, Word::Failing);
+}
+
 #[test]
 fn a_process_without_descriptors() {
     let mut facts = healthy();

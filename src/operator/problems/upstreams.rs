@@ -27,13 +27,19 @@ pub(super) fn find_upstream_problems(
     found: &mut Vec<Finding>,
 ) {
     let causes = Causes::new(&facts.models);
-    let out: Vec<&ModelFacts> = facts
-        .models
-        .iter()
-        .filter(|model| is_unfit(model))
-        .collect();
+    let unfit = facts.models.iter().filter(|model| is_unfit(model));
+    let (out, replaced): (Vec<_>, Vec<_>) = unfit.partition(|model| is_out(facts, model));
     for models in causes.group(out) {
-        unfit_models(&causes, &models, found);
+        found.extend(unfit_models(&causes, &models));
+    }
+    for models in causes.group(replaced) {
+        let finding = unfit_models(&causes, &models);
+        found.extend(finding.map(|finding| Finding {
+            severity: Severity::Warning,
+            part: FALLBACK,
+            summary: format!("{} Fallbacks answer instead.", finding.summary),
+            ..finding
+        }));
     }
     facts
         .models
@@ -58,9 +64,25 @@ fn is_unfit(model: &ModelFacts) -> bool {
             .all(|target| target.state != TargetState::Ok)
 }
 
+/// Returns whether neither an account nor a fallback can answer a model.
+fn is_out(facts: &Facts, model: &ModelFacts) -> bool {
+    is_unfit(model) && answering_fallback(facts, model).is_none()
+}
+
+/// Returns the fallback that answers for a model without a fit target.
+pub(super) fn answering_fallback<'f>(
+    facts: &'f Facts,
+    model: &ModelFacts,
+) -> Option<&'f ModelFacts> {
+    let is_fit = |target: &ModelTarget| target.state == TargetState::Ok;
+    let find_model = |id: &Arc<str>| facts.models.iter().find(|other| other.id == *id);
+    let mut fallbacks = model.fallbacks.iter().filter_map(find_model);
+    fallbacks.find(|fallback| fallback.targets.iter().any(is_fit))
+}
+
 /// Finds models that no account can answer, for one cause.
-fn unfit_models(causes: &Causes, models: &[&ModelFacts], found: &mut Vec<Finding>) {
-    let Some(first) = models.first() else { return };
+fn unfit_models(causes: &Causes, models: &[&ModelFacts]) -> Option<Finding> {
+    let first = models.first()?;
     let summary = match models {
         [model] => {
             let why: Vec<String> = model.targets.iter().map(unfit_target).collect();
@@ -105,7 +127,7 @@ fn unfit_models(causes: &Causes, models: &[&ModelFacts], found: &mut Vec<Finding
     let finding = finding
         .with_requests(requests)
         .with_models(models.iter().map(|model| model.id.clone()).collect());
-    found.push(finding.must_last(if are_limited { RATE_TIME } else { 0 }));
+    Some(finding.must_last(if are_limited { RATE_TIME } else { 0 }))
 }
 
 fn model_names(models: &[&ModelFacts]) -> Vec<String> {
@@ -156,6 +178,8 @@ fn to_u64(number: usize) -> u64 {
     u64::try_from(number).unwrap_or(u64::MAX)
 }
 
+/// The part of the unfit models for which fallbacks answer.
+const FALLBACK: &str = "fallback";
 /// The part of the failures that are the callers' fault.
 pub(super) const CALLERS: &str = "callers";
 /// The part of the failures that callers gave up.
@@ -170,7 +194,7 @@ fn find_failures(
 ) {
     for fault in [Fault::Us, Fault::Upstream, Fault::GivenUp, Fault::Caller] {
         // The cause why no account answers a model is a finding already.
-        let is_reported = |model: &ModelFacts| fault == Fault::Upstream && is_unfit(model);
+        let is_reported = |model: &ModelFacts| fault == Fault::Upstream && is_out(facts, model);
         let (of_models, of_all): (Vec<FailureSummary>, _) = memory
             .find_failures(facts, fault, is_reported)
             .into_iter()

@@ -1,7 +1,7 @@
 //! The [`Verdict`] is the one sentence that an operator reads first.
 
 use super::facts::{Facts, ModelFacts, ModelTarget, Reason, TargetState};
-use super::upstreams::{CALLERS, GIVEN_UP};
+use super::upstreams::{CALLERS, GIVEN_UP, answering_fallback};
 use super::words::{duration_text, first_three, quiet_text, unfit_target, unfit_together};
 use super::{Noticed, Rule};
 use crate::base::units::format_count;
@@ -138,7 +138,11 @@ fn hurts_service(one: &Noticed) -> bool {
     let is_of_service = !is_past
         && matches!(
             one.finding.rule,
-            Rule::CredentialRefused | Rule::Failures | Rule::Queue | Rule::StoreDown
+            Rule::ModelUnfit
+                | Rule::CredentialRefused
+                | Rule::Failures
+                | Rule::Queue
+                | Rule::StoreDown
         );
     one.is_problem && (one.finding.severity == Severity::Critical || is_of_service)
 }
@@ -304,9 +308,11 @@ fn degraded_models(facts: &Facts, noticed: &[Noticed]) -> Option<String> {
         .targets
         .iter()
         .find(|target| target.state == TargetState::Ok);
-    let instead = instead
-        .map(|target| format!(", {} answers instead", target.account))
-        .unwrap_or_default();
+    let instead = match (instead, answering_fallback(facts, model)) {
+        (Some(target), _) => format!(", {} answers instead", target.account),
+        (None, Some(fallback)) => format!(", its fallback `{}` answers instead", fallback.id),
+        (None, None) => String::new(),
+    };
     Some(format!(
         "`{}` is degraded{lasts}: {}{quiet}{instead}.",
         model.id,

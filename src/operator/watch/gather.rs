@@ -7,6 +7,7 @@ use crate::account::condition::Condition;
 use crate::account::given_up::GIVEN_UP;
 use crate::account::track::{TargetHealth, TrackStatus};
 use crate::base::calendar;
+use crate::catalog::Model;
 use crate::catalog::rotation::{is_replaced, newest_end};
 use crate::live::ready_account::ReadyAccount;
 use crate::live::{Live, Snapshot};
@@ -17,7 +18,7 @@ use crate::operator::problems::facts::{
 use crate::operator::problems::is_short_lived;
 use crate::series::{Series, Step};
 use crate::settled::whole_millis;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -309,6 +310,7 @@ fn given_up(name: Arc<str>, track: &TargetHealth, clocks: ClockReadings) -> Opti
 fn model_facts(snapshot: &Snapshot, clocks: ClockReadings) -> Vec<ModelFacts> {
     let models = snapshot.catalog.models().iter().zip(&snapshot.routes);
     let facts = models.map(|(model, route)| {
+        let mut takes_fallbacks = true;
         let targets = model.targets.iter().enumerate().map(|(index, target)| {
             let ready_account = snapshot.ready_accounts.get(target.account.index);
             let tracks = route
@@ -321,6 +323,7 @@ fn model_facts(snapshot: &Snapshot, clocks: ClockReadings) -> Vec<ModelFacts> {
                 tracks,
                 clocks,
             );
+            takes_fallbacks &= failing.is_some_and(|track| track.endpoint.has_stand_ins());
             ModelTarget {
                 account: target.account.id.clone(),
                 name: failing
@@ -331,15 +334,41 @@ fn model_facts(snapshot: &Snapshot, clocks: ClockReadings) -> Vec<ModelFacts> {
                 quiet: failing.and_then(|track| quiet_ms(track, clocks)),
             }
         });
+        let targets = targets.collect();
         ModelFacts {
             id: model.id.clone(),
-            targets: targets.collect(),
+            targets,
+            fallbacks: if takes_fallbacks {
+                fallbacks_for_all(snapshot, model)
+            } else {
+                Vec::new()
+            },
             waiting: route.demand.waiting(),
             queue: model.queue.map(|queue| queue.length),
             recent: Some(recent_facts(&route.demand.series, snapshot, clocks)),
         }
     });
     facts.collect()
+}
+
+/// Returns those fallbacks of a model that every key may use which may use the model.
+fn fallbacks_for_all(snapshot: &Snapshot, model: &Model) -> Vec<Arc<str>> {
+    if model.fallbacks.is_empty() {
+        return Vec::new();
+    }
+    let mut seen = HashSet::new();
+    let mut fallbacks = model.fallbacks.clone();
+    for key in snapshot.catalog.keys() {
+        let permissions = &key.permissions;
+        if key.enabled
+            && key.caller.enabled
+            && seen.insert(permissions.index)
+            && permissions.allow(&model.id)
+        {
+            fallbacks.retain(|id| permissions.allow(id));
+        }
+    }
+    fallbacks
 }
 
 /// Returns the condition of a model's target, and what keeps it from requests. A target is fit if
@@ -369,7 +398,7 @@ fn target_condition<'t>(
 /// Returns, for each scope, the limits of which the largest share is used: one that is free again
 /// soon, and one that is not.
 fn limit_facts(snapshot: &Snapshot, clocks: ClockReadings) -> Vec<LimitFacts> {
-    let mut seen = std::collections::HashSet::new();
+    let mut seen = HashSet::new();
     let mut facts = Vec::new();
     for key in snapshot.catalog.keys() {
         let Some(scopes) = snapshot.scopes.get(key.index) else {

@@ -106,6 +106,39 @@ fn model_unfit_and_breaker_open() {
 }
 
 #[test]
+fn a_fallback_counts_if_every_key_may_use_it() {
+    run(async {
+        let (a, b) = (Mock::start().await, Mock::start().await);
+        a.always(Script::new().close());
+        let catalog = || Catalog::chain(&[&a, &b]).model("spare", &["b"]);
+        let with = |id: &str, fallbacks: &str| catalog().model_with(id, &["a"], fallbacks);
+        let gateway = Gateway::start(with("alone", "fallbacks: [spare]")).await;
+        for _ in 0..6 {
+            assert_eq!(gateway.post(&chat("alone")).await.status, 200);
+        }
+        let unfit = comes(&gateway, "model_unfit").await;
+        assert_eq!(
+            (&unfit["severity"], &unfit["part"]),
+            (&"warning".into(), &"fallback".into())
+        );
+        assert_eq!(crate::hangs::verdict(&gateway).0, "degraded");
+        let narrow = with("alone", "fallbacks: [spare]");
+        gateway
+            .swap(narrow.caller("narrow", "k-narrow-0123456789", "models: [alone]"))
+            .await;
+        eventually("it is critical", || {
+            let unfit = problems(&gateway, "model_unfit").pop()?;
+            (unfit["severity"] == "critical" && unfit["part"].is_null()).then_some(())
+        })
+        .await;
+        eventually("the verdict is another", || {
+            (crate::hangs::verdict(&gateway).0 == "failing").then_some(())
+        })
+        .await;
+    });
+}
+
+#[test]
 fn credential_refused() {
     run(async {
         let (a, b) = (Mock::start().await, Mock::start().await);

@@ -154,7 +154,7 @@ fn open_files(max_files: u64, limits: &Bounds) -> Finding {
         _ if callers < wanted.min(FEW_CALLERS) => CheckState::Warn,
         _ => CheckState::Ok,
     };
-    let seen = if callers < wanted {
+    let seen = if limits.are_few_connections(callers) {
         format!("{seen}, and not the {wanted} of `limits.connections`")
     } else {
         seen

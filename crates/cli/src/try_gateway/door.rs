@@ -100,10 +100,10 @@ const CHAT: Format = Format {
         "id:text object:model",
         "id",
     ],
-    whole: "id:text object:chat.completion created:count model:text choices.0:object choices.0.index:0 choices.0.message:object \
+    whole: "id:text object:chat.completion created:count|missing model:text choices.0:object choices.0.index:0 choices.0.message:object \
             choices.0.message.role:assistant choices.0.message.content:string|null usage:object",
     begin: "choices.0.delta.role:assistant",
-    each: "id:text object:chat.completion.chunk created:count model:text choices:array",
+    each: "id:text object:chat.completion.chunk created:count|missing model:text choices:array",
     end: "[DONE]",
     text: "choices.0.message.content",
     delta: "choices.0.delta.content",
@@ -139,7 +139,7 @@ const MESSAGES: Format = Format {
 
 const RESPONSES: Format = Format {
     name: "responses",
-    whole: "id:text object:response created_at:count model:text output.0:object output.0.type:text usage:object",
+    whole: "id:text object:response created_at:count|missing model:text output.0:object output.0.type:text usage:object",
     begin: "type:response.created response.id:text response.object:response response.model:text",
     each: "type:text sequence_number:count",
     end: "response.completed|response.incomplete",

@@ -266,12 +266,14 @@ fn told(callers_yaml: &str) -> Vec<String> {
 fn money_has_no_limit_where_spending_is_unknown() {
     let key = |more: &str| format!("{{hash: \"{A}\"{more}}}");
     let other = format!("{{hash: \"{B}\"}}");
-    let local = "\"local\" at account \"b\" under another name";
-    let odd = "\"odd\" at account \"b\"";
-    let write = "write `price: { input: …, output: … }` at the model or its target, in US dollars per million tokens, `0` if they are free";
+    let local = "model \"local\" at account \"b\"";
+    let odd = "model \"odd\" at account \"b\"";
+    let write = "write a line such as `price: { input: 0.50, output: 1.50 }` into the model, or into its target beside `account`: \
+                 US dollars per million tokens, `0` if they are free";
     let cannot = |at: &str, what: &str| {
         format!(
-            "catalog.yaml:{at}: cannot be enforced, because the price is unknown for: {what}; {write}"
+            "catalog.yaml:{at}: this limit of money cannot be kept, because the price is unknown for: {what}. Until it is known, the \
+             catalog is refused; {write}"
         )
     };
 
@@ -393,7 +395,7 @@ fn callers_and_keys_are_told_once_with_few_models() {
     assert!(
         problems.iter().all(|problem| problem
             .message
-            .contains("\"m2\" at account \"b\" and 6 more; write")),
+            .contains("model \"m2\" at account \"b\" and 6 more. Until")),
         "{problems:?}"
     );
 }
@@ -410,8 +412,8 @@ fn unpriced_models_are_warned_of_once() {
             .map(ToString::to_string)
             .collect::<Vec<_>>()
     };
-    let one = "catalog.yaml:3 models.m: the price is unknown for: \"m\" at account \"a\", so the cost of their \
-     answers is unknown, too; write `price: ";
+    let one = "catalog.yaml:3 models.m: the price is unknown for: model \"m\" at account \"a\". Requests are served, but their cost is \
+               not counted; write a line such as `price: ";
     let is_warned = |told: Vec<String>| told.len() == 1 && told[0].starts_with(one);
     let local = "a: {dialect: ollama}, d: {dialect: demo}";
     assert_eq!(
@@ -465,8 +467,8 @@ fn unpriced_models_are_warned_of_once() {
     assert_eq!(told.len(), 1);
     assert!(
         told[0].contains(
-            "\"m\" at account \"a\", \"n0\" at account \"a\" under another name, \"n1\" at account \"a\" under \
-             another name and 3 more, so the cost of their answers is unknown, too; write"
+            "model \"m\" at account \"a\", model \"n0\" at account \"a\", model \"n1\" at account \"a\" and 3 more. Requests \
+             are served, but their cost is not counted; write"
         ),
         "{told:?}"
     );

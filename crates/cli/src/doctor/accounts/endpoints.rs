@@ -180,20 +180,16 @@ impl EndpointAnswers {
             .iter()
             .filter(|one| self.may_be_missing(one, checked_account))
             .collect();
+        let kinds = shown_kinds(&there, is_written);
         if let Some(first) = there.first().filter(|_| !self.show_one()) {
-            let (kinds, why) = (
-                kind_names(&there).join(", "),
-                first.reason_text(checked_account),
-            );
+            let why = first.reason_text(checked_account);
             let seen = format!(
-                "{kinds}: it is not known what works (--ask tells), since the server answers a request for nothing with a fault of its own{why}"
+                "{kinds}: only real requests show whether they work, and `portcullis doctor --ask` sends some. The server answers an \
+                 empty one with a fault of its own{why}"
             );
             findings.push(checked_account.skip("endpoints", seen));
         } else if !there.is_empty() {
-            let seen = format!(
-                "{}: the server has what the gateway asks for",
-                kind_names(&there).join(", ")
-            );
+            let seen = format!("{kinds}: the server has what the gateway asks for");
             let finding = checked_account.ok("endpoints", seen);
             findings.push(if missing.is_empty() {
                 finding
@@ -274,13 +270,7 @@ impl AlikeAnswers<'_> {
     fn finding(&self, checked_account: &CheckedAccount) -> Option<Finding> {
         let first = self.answers.first()?;
         let paths: Vec<&str> = self.answers.iter().map(|one| one.path.as_str()).collect();
-        let kinds = kind_names(self.answers);
-        // Of what is only assumed, the names of some are enough.
-        let kinds = if self.is_written {
-            kinds.join(", ")
-        } else {
-            first_three(&kinds)
-        };
+        let kinds = shown_kinds(self.answers, self.is_written);
         let (paths, why, id) = (
             first_three(&paths),
             first.reason_text(checked_account),
@@ -326,7 +316,7 @@ impl AlikeAnswers<'_> {
             },
             Verdict::Unknown => (
                 CheckState::Warn,
-                "it is not known whether the server has".to_owned(),
+                "no answer shows whether the server has".to_owned(),
                 "look at the server, or run this again later".to_owned(),
             ),
         };
@@ -342,6 +332,16 @@ impl AlikeAnswers<'_> {
         } else {
             format!("write `serves` without {kinds} at accounts.{id}")
         }
+    }
+}
+
+/// Names endpoints. Of those that are only assumed, the names of some are enough.
+fn shown_kinds(answers: &[&EndpointAnswer], is_written: bool) -> String {
+    let kinds = kind_names(answers);
+    if is_written {
+        kinds.join(", ")
+    } else {
+        first_three(&kinds)
     }
 }
 

@@ -267,7 +267,7 @@ fn compare_models(
             checked_account.ok(
                 "models",
                 format!(
-                    "{} models of the provider's list match {pattern}: {}",
+                    "{pattern} stands for {} of the {listed_count} in the provider's list: {}",
                     matching.len(),
                     first_three(&matching)
                 ),
