@@ -38,7 +38,7 @@ help:
 	@echo 'make book       build the manual, into target/book (installs mdBook once, in some minutes)'
 	@echo 'make pictures   take the pictures of the manual anew, in some minutes'
 	@echo 'make bench      run microbenchmarks, a simulation of outages, and the load benchmark'
-	@echo 'make bench-instructions  count the instructions of requests and chunks; fails if one has grown'
+	@echo 'make bench-instructions  count instructions, cache misses and allocations of requests and chunks; fails if one has grown'
 
 PORT = 8080
 # The debug build, as one types it in this folder.

@@ -1,25 +1,34 @@
 //! What is counted: an exchange of each kind, as the caller and the upstream say it.
 
 use std::fs;
-use std::path::Path;
-use std::process::Stdio;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use super::callgrind::{Counts, counted, total, total_without};
 use super::gateway::{FREE, Gateway, LIMITED};
 use super::rows::PORTION;
 use super::wire::{End, Receiver};
-use super::{counted, total};
 
 /// A function that only the thread that serves callers runs.
 const SERVES: &str = "HttpProxy<SV,C>::process_request";
 /// A function that the ledger's thread runs, and not the thread that adds rows.
 const WRITES: &str = "sqlite3_step";
-/// The pause before each exchange; before each chunk it is a quarter.
+/// The pause before each exchange under valgrind; before each chunk it is a quarter.
 const PAUSE: Duration = Duration::from_millis(2);
+/// The same without valgrind.
+const SHORT_PAUSE: Duration = Duration::from_micros(200);
 /// The chunks of a stream.
 const CHUNKS: u64 = 200;
+/// The figure of a plain request that has every thread in it.
+pub const ALL_THREADS: &str = "plain request, all threads";
+/// The figure of the ledger's thread.
+pub const LEDGER_ROW: &str = "row of the ledger";
+/// The connections of callers who ask at the same time.
+const CONNECTIONS: usize = 32;
 
 pub struct Case {
+    /// Its first figure.
     pub name: &'static str,
     kind: Kind,
 }
@@ -44,14 +53,32 @@ enum Kind {
     },
     /// A whole answer to a plain request, of a gateway that sends a trace of each to a receiver.
     Traced,
+    /// Plain requests over many connections, with simulated caches.
+    Missed,
+    /// Plain requests, by an allocator that counts.
+    Allocated,
+    /// Chunks of one plain stream, by an allocator that counts.
+    AllocatedChunks,
     /// A row of the ledger.
     Row,
 }
 
-pub const CASES: [Case; 14] = [
+pub const CASES: [Case; 17] = [
     Case {
         name: "plain request",
         kind: PLAIN,
+    },
+    Case {
+        name: "D1 misses of a request",
+        kind: Kind::Missed,
+    },
+    Case {
+        name: "allocations of a request",
+        kind: Kind::Allocated,
+    },
+    Case {
+        name: "allocations of 100 chunks",
+        kind: Kind::AllocatedChunks,
     },
     Case {
         name: "plain request with a trace",
@@ -59,10 +86,7 @@ pub const CASES: [Case; 14] = [
     },
     Case {
         name: "chunk",
-        kind: Kind::Stream {
-            body: STREAMED,
-            parts: CHAT_STREAM,
-        },
+        kind: PLAIN_STREAM,
     },
     Case {
         name: "request to Anthropic",
@@ -142,7 +166,7 @@ pub const CASES: [Case; 14] = [
         },
     },
     Case {
-        name: "row of the ledger",
+        name: LEDGER_ROW,
         kind: Kind::Row,
     },
 ];
@@ -151,6 +175,10 @@ const PLAIN: Kind = Kind::Whole {
     path: CHAT,
     body: TO_CHAT,
     answer: ANSWER,
+};
+const PLAIN_STREAM: Kind = Kind::Stream {
+    body: STREAMED,
+    parts: CHAT_STREAM,
 };
 const CHAT: &str = "chat/completions";
 const ASKED: &str = "POST /v1/chat/completions";
@@ -292,75 +320,210 @@ const COHERE_STREAM: [&str; 3] = [
 ];
 
 impl Case {
-    /// Returns the instructions of one more.
-    pub fn count(&self, folder: &Path) -> Result<u64, String> {
+    /// Returns the names of its figures.
+    pub fn names(&self) -> Vec<&'static str> {
+        let second = match self.name {
+            "plain request" => ALL_THREADS,
+            "D1 misses of a request" => "L2 misses of a request",
+            "allocations of a request" => "bytes of a request",
+            "allocations of 100 chunks" => "bytes of 100 chunks",
+            _ => return vec![self.name],
+        };
+        vec![self.name, second]
+    }
+
+    /// Returns its figures, each of one more.
+    pub fn count(&self, folder: &Path) -> Result<Vec<(String, u64)>, String> {
         let (few, many, parts) = match self.kind {
+            Kind::Allocated | Kind::AllocatedChunks => {
+                let counts = self.again(|| self.count_allocations(folder))?;
+                return Ok(self.named(counts));
+            }
             Kind::Whole { .. } | Kind::Own { .. } | Kind::Traced => (100, 600, 1),
+            Kind::Missed => (5, 20, CONNECTIONS as u64),
             Kind::Stream { .. } => (3, 13, CHUNKS),
             Kind::Row => (PORTION, 17 * PORTION, 1),
         };
-        let run = |times| {
-            let folder = folder.join(format!("{} {times}", self.name).replace(' ', "-"));
-            // Somebody else may take a port between our look for a free one and the start.
-            let again = |_| self.run(&folder, times);
-            self.run(&folder, times)
-                .or_else(again)
-                .or_else(again)
-                .map_err(|why| format!("{}: {why}", self.name))
-        };
-        let (few_count, many_count) = (run(few)?, run(many)?);
-        Ok(many_count.saturating_sub(few_count) / ((many - few) * parts))
+        let few_counts = self.again(|| self.run(folder, few))?;
+        let many_counts = self.again(|| self.run(folder, many))?;
+        let counts = few_counts.iter().zip(many_counts);
+        let of_one = counts.map(|(few_count, many_count)| {
+            many_count.saturating_sub(*few_count) / ((many - few) * parts)
+        });
+        Ok(self.named(of_one.collect()))
     }
 
-    fn run(&self, folder: &Path, times: u64) -> Result<u64, String> {
-        let _ = fs::remove_dir_all(folder);
-        if let Kind::Row = self.kind {
-            let program = std::env::current_exe().map_err(|e| e.to_string())?;
-            let mut command = counted(folder, &program)?;
-            command
-                .arg("rows")
-                .arg(folder)
-                .arg(times.to_string())
-                .stderr(Stdio::null());
-            let status = command.status().map_err(|e| e.to_string())?;
-            return if status.success() {
-                total(folder, WRITES)
-            } else {
-                Err("the rows are not written".to_owned())
+    fn named(&self, counts: Vec<u64>) -> Vec<(String, u64)> {
+        let names = self.names().into_iter().map(str::to_owned);
+        names.zip(counts).collect()
+    }
+
+    /// Runs it, up to three times: somebody else may take a port between our look for a free one
+    /// and the start.
+    fn again(&self, run: impl Fn() -> Result<Vec<u64>, String>) -> Result<Vec<u64>, String> {
+        run()
+            .or_else(|_| run())
+            .or_else(|_| run())
+            .map_err(|why| format!("{}: {why}", self.name))
+    }
+
+    /// Returns allocations and their bytes, of a request or of 100 chunks.
+    fn count_allocations(&self, folder: &Path) -> Result<Vec<u64>, String> {
+        let folder = self.fresh_folder(folder, "all")?;
+        let own = std::env::current_exe().map_err(|e| e.to_string())?;
+        let mut gateway = start(&folder, Command::new(own), "")?;
+        gateway.pause = SHORT_PAUSE;
+        let counts = if let Kind::Allocated = self.kind {
+            let of_hundred =
+                usual_allocations(&mut gateway, |gateway| repeat(&PLAIN, gateway, 100))?;
+            of_hundred.map(|count| count / 100)
+        } else {
+            let mut of_stream = |chunks| {
+                usual_allocations(&mut gateway, |gateway| {
+                    PLAIN_STREAM.play(gateway, FREE, chunks)
+                })
             };
+            let ([short, short_bytes], [long, long_bytes]) = (of_stream(100)?, of_stream(1_100)?);
+            [(long - short) / 10, (long_bytes - short_bytes) / 10]
+        };
+        Ok(counts.to_vec())
+    }
+
+    fn fresh_folder(&self, folder: &Path, run: &str) -> Result<PathBuf, String> {
+        let folder = folder.join(format!("{} {run}", self.name).replace(' ', "-"));
+        let _ = fs::remove_dir_all(&folder);
+        fs::create_dir_all(&folder).map_err(|e| e.to_string())?;
+        Ok(folder)
+    }
+
+    /// Returns the counts of so many.
+    fn run(&self, folder: &Path, times: u64) -> Result<Vec<u64>, String> {
+        let folder = &self.fresh_folder(folder, &times.to_string())?;
+        let own = std::env::current_exe().map_err(|e| e.to_string())?;
+        let program = Path::new(env!("CARGO_BIN_EXE_portcullis"));
+        match self.kind {
+            Kind::Row => return count_rows(folder, counted(folder, &own, false), times),
+            Kind::Traced => return count_traced(folder, counted(folder, program, false), times),
+            _ => {}
         }
-        let receiver = matches!(self.kind, Kind::Traced).then(Receiver::start);
-        let traces = receiver
-            .as_ref()
-            .map(|receiver| format!("traces: {{ endpoint: \"http://{}\" }}\n", receiver.address));
-        let mut gateway = Gateway::start(folder, &traces.unwrap_or_default())?;
-        // Everything that is made once is made by this, and it uses the limit up.
-        for key in [FREE, LIMITED] {
-            PLAIN.once(&mut gateway, key)?;
-        }
-        for _ in 0..times {
-            self.kind.once(&mut gateway, FREE)?;
+        let command = match self.kind {
+            Kind::Missed => counted(folder, program, true),
+            _ => counted(folder, program, false),
+        };
+        let mut gateway = start(folder, command, "")?;
+        match self.kind {
+            Kind::Missed => {
+                gateway.connect(CONNECTIONS)?;
+                for _ in 0..times {
+                    ask_at_once(&mut gateway)?;
+                }
+            }
+            _ => repeat(&self.kind, &mut gateway, times)?,
         }
         gateway.end()?;
-        let Some(receiver) = receiver else {
-            return total(folder, SERVES);
-        };
-        // The two at the beginning have traces, too.
-        match receiver.end() {
-            traces if traces == times + 2 => total(folder, SERVES),
-            traces => Err(format!(
-                "the receiver has {traces} traces of {} requests",
-                times + 2
-            )),
-        }
+        let Counts {
+            instructions,
+            d1,
+            l2,
+        } = total(folder, SERVES)?;
+        // The ledger's thread works by time: its rows are counted apart.
+        let all = total_without(folder, WRITES)?.instructions;
+        Ok(match self.kind {
+            Kind::Missed => vec![d1, l2],
+            _ => vec![instructions, all],
+        })
     }
 }
 
-impl Kind {
-    /// Plays one exchange.
-    fn once(&self, gateway: &mut Gateway, key: &str) -> Result<(), String> {
-        // The gateway waits for the next request: what it does after an answer is over.
+/// Returns what a play allocates: the third least of nine, since work by time, such as writing to
+/// the ledger, falls into some of them.
+fn usual_allocations(
+    gateway: &mut Gateway,
+    play: impl Fn(&mut Gateway) -> Result<(), String>,
+) -> Result<[u64; 2], String> {
+    let (mut allocations, mut bytes) = ([0; 9], [0; 9]);
+    for (allocations, bytes) in allocations.iter_mut().zip(&mut bytes) {
+        let before = gateway.allocations()?;
+        play(gateway)?;
+        let after = gateway.allocations()?;
+        (*allocations, *bytes) = (after[0] - before[0], after[1] - before[1]);
+    }
+    allocations.sort_unstable();
+    bytes.sort_unstable();
+    Ok([allocations[2], bytes[2]])
+}
+
+/// Starts the gateway. Everything that is made once is made by two requests, and they use the limit
+/// up.
+fn start(folder: &Path, command: Command, more: &str) -> Result<Gateway, String> {
+    let mut gateway = Gateway::start(folder, command, more, PAUSE)?;
+    for key in [FREE, LIMITED] {
+        PLAIN.play(&mut gateway, key, 0)?;
+    }
+    Ok(gateway)
+}
+
+fn repeat(kind: &Kind, gateway: &mut Gateway, times: u64) -> Result<(), String> {
+    for _ in 0..times {
+        kind.play(gateway, FREE, CHUNKS)?;
+    }
+    Ok(())
+}
+
+fn count_rows(folder: &Path, mut command: Command, rows: u64) -> Result<Vec<u64>, String> {
+    command
+        .arg("rows")
+        .arg(folder)
+        .arg(rows.to_string())
+        .stderr(Stdio::null());
+    let status = command.status().map_err(|e| e.to_string())?;
+    if status.success() {
+        Ok(vec![total(folder, WRITES)?.instructions])
+    } else {
+        Err("the rows are not written".to_owned())
+    }
+}
+
+fn count_traced(folder: &Path, command: Command, times: u64) -> Result<Vec<u64>, String> {
+    let receiver = Receiver::start();
+    let more = format!("traces: {{ endpoint: \"http://{}\" }}\n", receiver.address);
+    let mut gateway = start(folder, command, &more)?;
+    repeat(&PLAIN, &mut gateway, times)?;
+    gateway.end()?;
+    // The two at the beginning have traces, too.
+    match receiver.end() {
+        traces if traces == times + 2 => Ok(vec![total(folder, SERVES)?.instructions]),
+        traces => Err(format!(
+            "the receiver has {traces} traces of {} requests",
+            times + 2
+        )),
+    }
+}
+
+/// Plays an exchange on each of many connections: all callers ask before the first has its answer.
+fn ask_at_once(gateway: &mut Gateway) -> Result<(), String> {
+    let [upstream, ..] = &mut gateway.upstreams;
+    let mut asked = Vec::new();
+    for caller in &mut gateway.callers {
         std::thread::sleep(PAUSE);
+        ask(caller, FREE, ASKED, TO_CHAT)?;
+        asked.push(upstream.take_request()?);
+    }
+    for (caller, index) in gateway.callers.iter_mut().zip(asked) {
+        std::thread::sleep(PAUSE);
+        upstream
+            .end(index)?
+            .send(message("application/json", ANSWER).as_bytes())?;
+        expect(&caller.message()?, "200")?;
+    }
+    Ok(())
+}
+
+impl Kind {
+    /// Plays one exchange. A stream has so many chunks.
+    fn play(&self, gateway: &mut Gateway, key: &str, chunks: u64) -> Result<(), String> {
+        // The gateway waits for the next request: what it does after an answer is over.
+        std::thread::sleep(gateway.pause);
         match self {
             Kind::Whole { path, body, answer } => {
                 let (caller, upstream) = gateway.ends(body);
@@ -388,6 +551,7 @@ impl Kind {
                 body,
                 parts: [begin, chunk, end],
             } => {
+                let pause = gateway.pause / 4;
                 let (caller, upstream) = gateway.ends(body);
                 ask(caller, key, ASKED, body)?;
                 let answer = upstream.request()?;
@@ -398,8 +562,8 @@ impl Kind {
                     )
                     .as_bytes(),
                 )?;
-                for _ in 0..CHUNKS {
-                    std::thread::sleep(PAUSE / 4);
+                for _ in 0..chunks {
+                    std::thread::sleep(pause);
                     answer.send(framed(chunk).as_bytes())?;
                     caller.until("\" gateway\"")?;
                     caller.until("\n\n\r\n")?;
@@ -407,8 +571,7 @@ impl Kind {
                 answer.send(format!("{}0\r\n\r\n", framed(end)).as_bytes())?;
                 expect(&caller.until("0\r\n\r\n")?, "[DONE]")
             }
-            Kind::Traced => PLAIN.once(gateway, key),
-            Kind::Row => Err("a row is no exchange".to_owned()),
+            _ => Err("it is no exchange of its own".to_owned()),
         }
     }
 }

@@ -1,13 +1,13 @@
-//! The gateway under valgrind, with everything on: keys, limits, metrics, the access log, the
-//! ledger.
+//! The gateway with everything on: keys, limits, metrics, the access log, the ledger. It runs under
+//! valgrind, or over an allocator that counts.
 
 use std::fs;
-use std::net::TcpListener;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use super::counted;
 use super::wire::{End, Upstream};
 
 /// The key of a caller without limits.
@@ -27,14 +27,22 @@ const PATIENCE: Duration = Duration::from_secs(120);
 
 pub struct Gateway {
     process: Child,
-    caller: End,
-    upstreams: [Upstream; 4],
+    port: SocketAddr,
+    /// The pause before each exchange.
+    pub pause: Duration,
+    pub callers: Vec<End>,
+    pub upstreams: [Upstream; 4],
 }
 
 impl Gateway {
-    /// Starts the gateway with these settings besides its own, and connects to it as its only
-    /// caller.
-    pub fn start(folder: &Path, more: &str) -> Result<Gateway, String> {
+    /// Starts the gateway by this command, to which its arguments are added, with these settings
+    /// besides its own. Connects to it as its only caller.
+    pub fn start(
+        folder: &Path,
+        mut command: Command,
+        more: &str,
+        pause: Duration,
+    ) -> Result<Gateway, String> {
         let upstreams = ACCOUNTS.map(|_| Upstream::new());
         let port = TcpListener::bind("127.0.0.1:0")
             .and_then(|free| free.local_addr())
@@ -49,16 +57,15 @@ impl Gateway {
         fs::write(conf.join("server.yaml"), server).map_err(|e| e.to_string())?;
         fs::write(conf.join("catalog.yaml"), catalog(&upstreams)).map_err(|e| e.to_string())?;
         let log = folder.join("stderr");
-        let mut command = counted(folder, Path::new(env!("CARGO_BIN_EXE_portcullis")))?;
         command
             .args(["serve", "--conf"])
             .arg(&conf)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null());
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped());
         command.stderr(fs::File::create(&log).map_err(|e| e.to_string())?);
         let mut process = command
             .spawn()
-            .map_err(|e| format!("valgrind does not start: {e}"))?;
+            .map_err(|e| format!("the gateway does not start: {e}"))?;
         let start = Instant::now();
         // Whoever tries to connect before may meet somebody else, who looks for a free port.
         while !fs::read_to_string(&log)
@@ -74,12 +81,40 @@ impl Gateway {
             }
             std::thread::sleep(Duration::from_millis(20));
         }
-        let caller = End::connect(port)?;
+        let callers = vec![End::connect(port)?];
         Ok(Gateway {
             process,
-            caller,
+            port,
+            pause,
+            callers,
             upstreams,
         })
+    }
+
+    /// Connects until there are so many callers.
+    pub fn connect(&mut self, callers: usize) -> Result<(), String> {
+        while self.callers.len() < callers {
+            self.callers.push(End::connect(self.port)?);
+        }
+        Ok(())
+    }
+
+    /// Asks a gateway over an allocator that counts for its counts.
+    pub fn allocations(&mut self) -> Result<[u64; 2], String> {
+        let (Some(stdin), Some(stdout)) = (&mut self.process.stdin, &mut self.process.stdout)
+        else {
+            return Err("the gateway has no pipes".to_owned());
+        };
+        stdin.write_all(b"\n").map_err(|e| e.to_string())?;
+        let mut line = String::new();
+        BufReader::new(stdout)
+            .read_line(&mut line)
+            .map_err(|e| e.to_string())?;
+        let mut counts = line.split_whitespace().flat_map(str::parse);
+        match (counts.next(), counts.next()) {
+            (Some(allocations), Some(bytes)) => Ok([allocations, bytes]),
+            _ => Err(format!("no counts: {line:?}")),
+        }
     }
 
     /// Returns the caller, and the upstream of the model that a body asks for. That is the first
@@ -90,7 +125,7 @@ impl Gateway {
             .iter()
             .position(|(_, model, ..)| asked(model))
             .unwrap_or(0);
-        (&mut self.caller, &mut self.upstreams[place])
+        (&mut self.callers[0], &mut self.upstreams[place])
     }
 
     /// Ends the gateway. Only then are the counts written.

@@ -70,6 +70,15 @@ impl End {
         Ok(head + &self.take(length))
     }
 
+    /// Returns whether neither a byte has come nor the end.
+    fn is_silent(&self) -> bool {
+        self.stream.set_nonblocking(true).unwrap();
+        let peeked = self.stream.peek(&mut [0]);
+        self.stream.set_nonblocking(false).unwrap();
+        self.waiting.is_empty()
+            && peeked.is_err_and(|why| why.kind() == std::io::ErrorKind::WouldBlock)
+    }
+
     fn take(&mut self, length: usize) -> String {
         String::from_utf8_lossy(&self.waiting.drain(..length).collect::<Vec<_>>()).into_owned()
     }
@@ -90,10 +99,11 @@ impl End {
     }
 }
 
-/// The upstream, which has one connection at a time.
+/// The upstream.
 pub struct Upstream {
     listener: TcpListener,
-    end: Option<End>,
+    /// Its connections. One that the gateway has closed is gone.
+    ends: Vec<Option<End>>,
 }
 
 impl Upstream {
@@ -102,7 +112,7 @@ impl Upstream {
         listener.set_nonblocking(true).unwrap();
         Upstream {
             listener,
-            end: None,
+            ends: Vec::new(),
         }
     }
 
@@ -110,26 +120,41 @@ impl Upstream {
         self.listener.local_addr().unwrap()
     }
 
-    fn accept(&self) -> Result<End, String> {
+    /// Takes a request, on whichever connection it comes. Returns the number of the connection.
+    pub fn take_request(&mut self) -> Result<usize, String> {
         let start = Instant::now();
         while start.elapsed() < PATIENCE {
             if let Ok((stream, _)) = self.listener.accept() {
                 stream.set_nonblocking(false).unwrap();
-                return Ok(End::new(stream));
+                self.ends.push(Some(End::new(stream)));
             }
-            std::thread::sleep(Duration::from_millis(1));
+            for (index, slot) in self.ends.iter_mut().enumerate() {
+                let Some(end) = slot else { continue };
+                if end.is_silent() {
+                    continue;
+                }
+                match end.message() {
+                    Ok(_) => return Ok(index),
+                    Err(_) => *slot = None,
+                }
+            }
+            std::thread::sleep(Duration::from_micros(200));
         }
         Err("the gateway does not ask the upstream".to_owned())
     }
 
-    /// Takes a request. The gateway may have closed the last connection after its answer.
+    /// Returns the connection of this number.
+    pub fn end(&mut self, index: usize) -> Result<&mut End, String> {
+        self.ends
+            .get_mut(index)
+            .and_then(Option::as_mut)
+            .ok_or_else(|| "no connection".to_owned())
+    }
+
+    /// Takes a request, and returns its connection.
     pub fn request(&mut self) -> Result<&mut End, String> {
-        if self.end.as_mut().is_none_or(|end| end.message().is_err()) {
-            let mut end = self.accept()?;
-            end.message()?;
-            self.end = Some(end);
-        }
-        self.end.as_mut().ok_or_else(|| "no connection".to_owned())
+        let index = self.take_request()?;
+        self.end(index)
     }
 }
 
