@@ -77,6 +77,22 @@ impl<P> Connections<P> {
     }
 }
 
+impl<P: ServerApp + Send + Sync + 'static> Connections<P> {
+    /// Serves a connection until it ends.
+    async fn serve(&self, stream: Stream, shutdown: &ShutdownWatch) {
+        let stream: Stream = match stream.selected_alpn_proto() {
+            // Connections of HTTP/2 have deadlines of their own.
+            Some(ALPN::H2) => stream,
+            _ => Box::new(Timed::new(
+                stream,
+                self.settings.clone(),
+                self.books.clone(),
+            )),
+        };
+        self.proxy.process_new(stream, shutdown).await;
+    }
+}
+
 #[async_trait]
 impl<P: ServerApp + Send + Sync + 'static> ServerApp for Connections<P> {
     async fn process_new(
@@ -91,20 +107,20 @@ impl<P: ServerApp + Send + Sync + 'static> ServerApp for Connections<P> {
             refuse();
             return None;
         }
-        let Ok(_permit) = self.permits.try_acquire() else {
+        let Ok(permit) = self.permits.clone().try_acquire_owned() else {
             refuse();
             return None;
         };
-        let stream: Stream = match stream.selected_alpn_proto() {
-            // Connections of HTTP/2 have deadlines of their own.
-            Some(ALPN::H2) => stream,
-            _ => Box::new(Timed::new(
-                stream,
-                self.settings.clone(),
-                self.books.clone(),
-            )),
-        };
-        self.proxy.process_new(stream, shutdown).await
+        // The task that has accepted the connection holds the memory of a handshake as long as it
+        // lives. So it ends here, and another one serves the connection. The runtime of the
+        // listeners is the owner of both. The drain counts their exchanges.
+        let (connections, shutdown) = (self.clone(), shutdown.clone());
+        Handle::current().spawn(async move {
+            // However this task ends, by a panic too, the place is free again.
+            let _permit = permit;
+            connections.serve(stream, &shutdown).await;
+        });
+        None
     }
 
     async fn cleanup(&self) {

@@ -40,6 +40,7 @@ mod ci;
 mod clients;
 mod clients_failures;
 mod command_words;
+mod connections;
 mod counts;
 mod descriptors;
 mod dialects;

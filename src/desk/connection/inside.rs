@@ -38,7 +38,7 @@ impl InternalConnector {
                 return false;
             };
             let (connections, shutdown) = (connections.clone(), shutdown.clone());
-            // The task ends with its connection, and with the runtime of the callers' service.
+            // Another task serves the connection. It ends with the runtime of the callers' service.
             home.spawn(async move { connections.process_new(stream, &shutdown).await });
             true
         }))
