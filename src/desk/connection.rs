@@ -8,6 +8,7 @@
 //! * The answer to a head that Pingora cannot read. Pingora answers it with an empty 400, before
 //!   there is a request. Our answer replaces that one, and has its access line.
 
+pub mod head;
 mod inside;
 mod misread;
 mod outbox;

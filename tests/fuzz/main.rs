@@ -18,6 +18,7 @@ extern crate self as libfuzzer_sys;
 
 #[path = "../../fuzz/fuzz_targets/answers.rs"]
 mod answers;
+mod cut_heads;
 #[path = "../../fuzz/fuzz_targets/dialects.rs"]
 mod dialects;
 #[path = "../../fuzz/fuzz_targets/envelope.rs"]
@@ -27,6 +28,8 @@ mod forms;
 #[path = "../../fuzz/fuzz_targets/frames.rs"]
 mod frames;
 mod framings;
+#[path = "../../fuzz/fuzz_targets/heads.rs"]
+mod heads;
 #[path = "../../fuzz/fuzz_targets/ledger.rs"]
 mod ledger;
 #[path = "../../fuzz/fuzz_targets/normaliser.rs"]
@@ -184,6 +187,11 @@ fn frames_hold() {
 }
 
 #[test]
+fn heads_hold() {
+    check("heads", heads::run);
+}
+
+#[test]
 fn ledger_holds() {
     check("ledger", ledger::run);
 }
@@ -229,6 +237,7 @@ fn every_target_is_here() {
         "envelope",
         "forms",
         "frames",
+        "heads",
         "ledger",
         "normaliser",
         "requests",
