@@ -36,7 +36,8 @@
 //!
 //! # The way of a request
 //!
-//! 1. [`desk::connection`] counts the connection, and bounds the time of the request's head.
+//! 1. [`desk::connection`] counts the connection, bounds the time of the request's head, and reads
+//!    plain heads.
 //! 2. [`desk::gateway`] has one short method for each of Pingora's phases. They call the [`desk`].
 //! 3. [`desk::door`] finds what is asked for, and [`desk::auth`] finds whose key it is. Lists of
 //!    [`models`] are answered at once.
@@ -92,6 +93,7 @@
 //! | [`base::memory`] | the budget of what all requests together may hold in memory |
 //! | [`base::pool`] | memory of a thread for bytes that come and go |
 //! | [`base::problem`] | an error in the operator's files: file, line, cause, fix; no secrets |
+//! | `base::read_buffer` | the bytes of a connection that were read and not taken yet |
 //! | [`base::secret`] | a text that cannot be printed |
 //! | [`base::shelves`] | values of many keys, bounded in bytes and in time |
 //! | [`base::spool`] | large bodies, in files without a name |
@@ -121,7 +123,7 @@
 //! | [`signers`] | signatures for AWS, tokens for Google |
 //! | [`tls`] | which certificates are trusted, and the certificates of the listeners |
 //! | **Desk** | **the side of the callers** |
-//! | [`desk::connection`] | the cap on connections, a head's deadline, the answer to a bad head |
+//! | [`desk::connection`] | the cap on connections, our session of HTTP/1.1, deadlines, bad heads |
 //! | [`desk`] | doors, keys, bodies, admission, answers, the record of an exchange |
 //! | [`error`] | everything that can go wrong for a caller: status, type and code |
 //! | [`desk::gateway`] | Pingora's phases |

@@ -12,6 +12,7 @@ pub mod lock;
 pub mod memory;
 pub mod pool;
 pub mod problem;
+pub(crate) mod read_buffer;
 pub mod secret;
 pub mod shelves;
 pub mod spool;

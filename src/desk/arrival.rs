@@ -1,7 +1,7 @@
 //! The stage of arrival: what is known of every request before anything is decided.
 
 use super::record::Record;
-use super::{Desk, auth, request_id};
+use super::{Desk, auth, connection, request_id};
 use crate::drain::Phase;
 use crate::traces;
 use pingora_proxy::Session;
@@ -13,7 +13,7 @@ impl Desk {
         session.set_read_timeout(Some(timeouts.client_read));
         session.set_write_timeout(Some(timeouts.client_write));
         if self.books.drain.phase() > Phase::Serving {
-            session.set_keepalive(None);
+            connection::end_after_answer(session);
         } else if session.get_keepalive().is_some() {
             session.set_keepalive(Some(timeouts.keepalive.as_secs().max(1)));
         }

@@ -1,6 +1,7 @@
 //! A check looks at a request's headers. It refuses headers that no caller may send, or reads what
 //! the caller asks for in a header of ours.
 
+use super::connection;
 use crate::base::units::Span;
 use crate::error::{FailureKind, Refusal};
 use dialects::front::Front;
@@ -74,7 +75,7 @@ pub(super) fn check_coding(session: &mut Session) -> Result<(), Refusal> {
         return Ok(());
     }
     // A proxy before us may see another end of the body.
-    session.set_keepalive(None);
+    connection::end_after_answer(session);
     let message = "The header `transfer-encoding` may only be `chunked`, written once: send the body without compression.";
     Err(Refusal::new(FailureKind::UnknownCoding, message).without_retry())
 }

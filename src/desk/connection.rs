@@ -1,17 +1,23 @@
-//! [`Connections`] counts and times the connections of callers, around the proxy. It adds three
+//! [`Connections`] counts and times the connections of callers, around the proxy. It adds four
 //! things:
 //!
 //! * A cap on the number of connections. Neither Pingora's settings nor its connection filter can
 //!   count them.
+//! * A session of HTTP/1.1 of our own, for requests with plain heads: [`head`] has which they are.
+//!   It leaves less memory to touch than Pingora's. From the first other request on, the connection
+//!   is Pingora's, with the bytes that came.
 //! * A deadline for a request's head. Pingora bounds the time of each byte, but not of the whole
 //!   head: a caller who sends a byte at a time would hold a place for ever.
 //! * The answer to a head that Pingora cannot read. Pingora answers it with an empty 400, before
 //!   there is a request. Our answer replaces that one, and has its access line.
 
+mod framing;
 pub mod head;
 mod inside;
 mod misread;
 mod outbox;
+mod session;
+mod wire;
 
 pub use inside::{CallersRuntime, InternalConnector};
 
@@ -19,13 +25,15 @@ use crate::base::alarm::Alarm;
 use crate::conf::config::Server;
 use crate::desk::record::{Books, Record};
 use crate::desk::{auth, request_id};
+use crate::drain::Phase;
 use async_trait::async_trait;
 use bytes::{Buf, Bytes};
 use dialects::front::Front;
 use http::HeaderMap;
 use misread::HeadBytes;
 use outbox::Outbox;
-use pingora::apps::ServerApp;
+use pingora::apps::{HttpServerApp, ServerApp};
+use pingora::protocols::http::ServerSession;
 use pingora::protocols::raw_connect::ProxyDigest;
 use pingora::protocols::tls::SslDigest;
 use pingora::protocols::{
@@ -34,17 +42,19 @@ use pingora::protocols::{
 };
 use pingora::server::ShutdownWatch;
 use pingora_proxy::Session;
+use session::PlainSession;
 use std::fmt;
 use std::io::{self, ErrorKind, IoSlice};
-use std::pin::Pin;
-use std::sync::Arc;
+use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, SystemTime};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
+use wire::{Fate, Handover, Next, Wire, linger};
 
 /// The proxy behind its cap and its deadlines.
 pub struct Connections<P> {
@@ -78,24 +88,68 @@ impl<P> Connections<P> {
     }
 }
 
-impl<P: ServerApp + Send + Sync + 'static> Connections<P> {
+impl<P: HttpServerApp + Send + Sync + 'static> Connections<P> {
     /// Serves a connection until it ends.
     async fn serve(&self, stream: Stream, shutdown: &ShutdownWatch) {
-        let stream: Stream = match stream.selected_alpn_proto() {
-            // Connections of HTTP/2 have deadlines of their own.
-            Some(ALPN::H2) => stream,
-            _ => Box::new(Timed::new(
-                stream,
-                self.settings.clone(),
-                self.books.clone(),
-            )),
+        // Connections of HTTP/2 have deadlines of their own.
+        let stream = if matches!(stream.selected_alpn_proto(), Some(ALPN::H2)) {
+            stream
+        } else {
+            match self.serve_plain(stream, shutdown).await {
+                Some(others) => others,
+                None => return,
+            }
         };
-        self.proxy.process_new(stream, shutdown).await;
+        ServerApp::process_new(&self.proxy, stream, shutdown).await;
+    }
+
+    /// Serves requests with plain heads. Returns the connection if another request has come.
+    async fn serve_plain(&self, stream: Stream, shutdown: &ShutdownWatch) -> Option<Stream> {
+        let timeouts = &self.settings.timeouts;
+        let handover = Arc::new(Handover::default());
+        let mut wire = Box::new(Wire::new(stream, &handover));
+        let mut is_over = pin!(self.books.drain.wait_for_phase(Phase::Draining));
+        let mut idle = timeouts.client_read;
+        loop {
+            let next = wire.next_request(idle, timeouts.client_read, is_over.as_mut());
+            let (header, body) = match next.await {
+                Next::Request {
+                    header,
+                    body,
+                    keeps,
+                } => {
+                    if !keeps {
+                        handover.end_after_answer();
+                    }
+                    (header, body)
+                }
+                Next::Other(due) => {
+                    let (stream, came) = wire.into_stream();
+                    let (settings, books) = (self.settings.clone(), self.books.clone());
+                    return Some(Box::new(Timed::new(stream, settings, books, came, due)));
+                }
+                Next::Nothing => return None,
+                Next::Overdue => {
+                    Box::pin(wire.close(Fate::Closes)).await;
+                    return None;
+                }
+            };
+            let session = PlainSession::new(handover.clone(), wire, header, body);
+            let session = ServerSession::new_custom(Box::new(session));
+            self.proxy.process_new_http(session, shutdown).await;
+            let (back, fate) = handover.take()?;
+            if fate != Fate::Stays {
+                Box::pin(back.close(fate)).await;
+                return None;
+            }
+            wire = back;
+            idle = timeouts.keepalive.max(LEAST_IDLE);
+        }
     }
 }
 
 #[async_trait]
-impl<P: ServerApp + Send + Sync + 'static> ServerApp for Connections<P> {
+impl<P: HttpServerApp + Send + Sync + 'static> ServerApp for Connections<P> {
     async fn process_new(
         self: &Arc<Self>,
         stream: Stream,
@@ -125,7 +179,7 @@ impl<P: ServerApp + Send + Sync + 'static> ServerApp for Connections<P> {
     }
 
     async fn cleanup(&self) {
-        self.proxy.cleanup().await;
+        self.proxy.http_cleanup().await;
     }
 }
 
@@ -142,6 +196,18 @@ pub fn enter_phase(session: &Session, phase: u8) {
     }
 }
 
+/// Makes the answer that is under way the last one of its connection.
+pub fn end_after_answer(session: &mut Session) {
+    session.set_keepalive(None);
+    let handover = session.req_header().extensions.get::<Weak<Handover>>();
+    if let Some(handover) = handover.and_then(Weak::upgrade) {
+        handover.end_after_answer();
+    }
+}
+
+/// The least time for which a connection waits for another request.
+const LEAST_IDLE: Duration = Duration::from_secs(1);
+
 /// The phase in which a head is awaited or read.
 const HEAD: u8 = 0;
 /// The phase in which a request runs. The deadlines of its exchange apply.
@@ -151,13 +217,10 @@ pub const OVER: u8 = 2;
 
 /// The beginning of Pingora's own answer to a head that it cannot read.
 const MISREAD: &[u8] = b"HTTP/1.1 400 ";
-/// The time for which the rest of such a request is read, so that the caller sees the answer and
-/// not a reset.
-const DRAIN_UNREAD: Duration = Duration::from_secs(1);
 
-/// A connection whose heads must come in time: within `client_read`, from the first byte on. The
-/// first byte of the first head must come within the same time. (After an answer the connection is
-/// idle, which Pingora bounds.)
+/// A connection with requests that are not ours to read. Their heads must come in time: within
+/// `client_read`, from the first byte on. (After an answer the connection is idle, which Pingora
+/// bounds.)
 struct Timed {
     stream: Stream,
     settings: Arc<Server>,
@@ -165,10 +228,10 @@ struct Timed {
     phase: AtomicU8,
     /// True if the head's first byte has come.
     has_begun: bool,
-    /// True if the connection has ever sent a byte.
-    has_spoken: bool,
-    /// The bytes that were looked at beforehand, and are not read yet.
+    /// The bytes that have come beforehand, and are not read yet.
     peeked: Vec<u8>,
+    /// The deadline of the first head, if its first byte came a while ago.
+    first_due: Option<Instant>,
     due: Instant,
     alarm: Alarm,
     /// The head that is being read.
@@ -188,16 +251,24 @@ impl fmt::Debug for Timed {
 }
 
 impl Timed {
-    fn new(stream: Stream, settings: Arc<Server>, books: Arc<Books>) -> Timed {
+    /// Takes a connection on which these bytes have come. The rest of their head is due as it is
+    /// stated, or as if they came now.
+    fn new(
+        stream: Stream,
+        settings: Arc<Server>,
+        books: Arc<Books>,
+        came: Vec<u8>,
+        first_due: Option<Instant>,
+    ) -> Timed {
         Timed {
-            due: Instant::now() + settings.timeouts.client_read,
+            first_due,
+            due: first_due.unwrap_or_else(|| Instant::now() + settings.timeouts.client_read),
             stream,
             settings,
             books,
             phase: AtomicU8::new(OVER),
             has_begun: false,
-            has_spoken: false,
-            peeked: Vec::new(),
+            peeked: came,
             alarm: Alarm::default(),
             head: HeadBytes::default(),
             outbox: Outbox::default(),
@@ -268,23 +339,6 @@ impl Timed {
         }
         Poll::Ready(Ok(theirs))
     }
-
-    /// Ends the answer, and reads the rest of the request.
-    async fn linger(&mut self) {
-        if AsyncWriteExt::shutdown(&mut self.stream).await.is_ok() {
-            let mut unread = [0; 4096];
-            let all = async {
-                while self
-                    .stream
-                    .read(&mut unread)
-                    .await
-                    .is_ok_and(|read| read > 0)
-                {}
-            };
-            // A caller who sends for longer sees the reset.
-            drop(tokio::time::timeout(DRAIN_UNREAD, all).await);
-        }
-    }
 }
 
 impl AsyncRead for Timed {
@@ -308,12 +362,10 @@ impl AsyncRead for Timed {
         this.head
             .note(buf.filled().get(before..).unwrap_or_default());
         if read.is_ready() && !this.has_begun && buf.filled().len() > before {
-            (this.has_begun, this.has_spoken) = (true, true);
-            this.due = Instant::now() + this.settings.timeouts.client_read;
-            return Poll::Ready(Ok(()));
-        }
-        if !this.has_spoken && read.is_pending() && this.alarm.poll(cx, this.due).is_ready() {
-            // There is nothing to answer: it ends as if the caller had closed it.
+            this.has_begun = true;
+            let first_due = this.first_due.take();
+            this.due =
+                first_due.unwrap_or_else(|| Instant::now() + this.settings.timeouts.client_read);
             return Poll::Ready(Ok(()));
         }
         // Bytes that always arrive must not put off the deadline either. Before the first byte of
@@ -335,20 +387,16 @@ impl AsyncRead for Timed {
 #[async_trait]
 impl Peek for Timed {
     async fn try_peek(&mut self, buf: &mut [u8]) -> io::Result<bool> {
-        // The first byte has its deadline, and then all of them.
         while self.peeked.len() < buf.len() {
             let mut more = vec![0; buf.len() - self.peeked.len()];
             let read = tokio::time::timeout_at(self.due, self.stream.read(&mut more)).await??;
             if read == 0 {
                 return Err(ErrorKind::UnexpectedEof.into());
             }
-            if self.peeked.is_empty() {
-                self.due = Instant::now() + self.settings.timeouts.client_read;
-            }
             self.peeked
                 .extend_from_slice(more.get(..read).unwrap_or_default());
         }
-        buf.copy_from_slice(&self.peeked);
+        buf.copy_from_slice(self.peeked.get(..buf.len()).unwrap_or_default());
         if buf.starts_with(b"PRI * HTTP/2.0") {
             // Connections of HTTP/2 have deadlines of their own.
             *self.phase.get_mut() = BUSY;
@@ -402,7 +450,7 @@ impl AsyncWrite for Timed {
 impl Shutdown for Timed {
     async fn shutdown(&mut self) {
         if self.refusal.is_some() {
-            self.linger().await;
+            linger(&mut self.stream).await;
         }
         if !self.outbox.is_empty() && self.flush().await.is_err() {
             log::debug!("a caller left before the last bytes of an answer were sent");

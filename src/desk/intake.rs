@@ -7,7 +7,7 @@ mod upload;
 
 use super::planning::bad_request;
 use super::record::Record;
-use super::{Desk, admission};
+use super::{Desk, admission, connection};
 use crate::base::alarm::Alarm;
 use crate::base::calendar;
 use crate::base::memory::{Held, Purse};
@@ -332,7 +332,7 @@ fn unreadable_body(session: &mut Session, error: &pingora::Error) -> Refusal {
         return caller_left();
     }
     // Pingora takes such a body for complete, but the start of the next request is unknown.
-    session.set_keepalive(None);
+    connection::end_after_answer(session);
     let message =
         "The request's body is not in valid chunks, although its `transfer-encoding` is `chunked`.";
     Refusal::new(FailureKind::BadRequest { code: None }, message)

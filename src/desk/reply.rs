@@ -3,6 +3,7 @@
 //!
 //! `Err(())` means that the caller cannot be written to any more. Nothing must be written after it.
 
+use super::connection;
 use super::record::Record;
 use super::request_id::X_REQUEST_ID;
 use crate::base::alarm::Alarm;
@@ -118,7 +119,7 @@ impl Reply<'_> {
         }
         if refusal.kind == FailureKind::Internal {
             // A panic of ours may have left anything behind on this connection.
-            self.session.set_keepalive(None);
+            connection::end_after_answer(self.session);
         }
         if !self.session.as_downstream_mut().is_body_done() {
             // Otherwise Pingora would close at once, and the reset would overtake the answer.
@@ -149,7 +150,7 @@ impl Reply<'_> {
         match self.session.req_header().version {
             Version::HTTP_11 => insert_header(&mut head.headers, "transfer-encoding", "chunked")?,
             // HTTP/1.0 has no chunks: the end of the connection is the end of the answer.
-            Version::HTTP_10 | Version::HTTP_09 => self.session.set_keepalive(None),
+            Version::HTTP_10 | Version::HTTP_09 => connection::end_after_answer(self.session),
             _ => {}
         }
         self.write_head(head).await
@@ -222,7 +223,7 @@ impl Reply<'_> {
     async fn write_head(&mut self, head: Parts) -> Result<(), ()> {
         // Keep-alive is decided again with every head, since a drain may have begun meanwhile.
         if self.drain.phase() > Phase::Serving {
-            self.session.set_keepalive(None);
+            connection::end_after_answer(self.session);
         }
         let write = self
             .session

@@ -13,11 +13,10 @@
 //! * A head has at most 64 KiB, not 1 MiB.
 //! * A broken body stays broken. Pingora's reader says once that it is, and then that it has ended.
 
-mod buffer;
 mod chunks;
 mod head;
 
-use buffer::ReadBuffer;
+use crate::base::read_buffer::ReadBuffer;
 use chunks::ChunkReader;
 pub use head::AnswerHead;
 use head::BodyFraming;

@@ -18,6 +18,7 @@ const PURE: &[&str] = &[
     "src/account/quota.rs",
     "src/account/strategy.rs",
     "src/account/window.rs",
+    "src/desk/connection/framing.rs",
     "src/desk/connection/head.rs",
     "src/exchange/choose.rs",
     "src/exchange/http1/chunks.rs",

@@ -80,6 +80,7 @@ mod other_doors;
 mod other_endpoints;
 mod page;
 mod passes;
+mod plain_heads;
 mod prices;
 mod problems;
 mod process;

@@ -3,7 +3,7 @@
 
 use super::Connections;
 use crate::base::forward::forward_io;
-use pingora::apps::ServerApp;
+use pingora::apps::{HttpServerApp, ServerApp};
 use pingora::protocols::l4::stream::Stream as L4Stream;
 use pingora::protocols::l4::virt::{VirtualSockOpt, VirtualSocket, VirtualSocketStream};
 use pingora::protocols::{GetSocketDigest, SocketDigest, Stream};
@@ -29,7 +29,7 @@ type ServeStream = dyn Fn(Stream, &ShutdownWatch) -> bool + Send + Sync;
 
 impl InternalConnector {
     /// Makes the door to a proxy.
-    pub fn new<P: ServerApp + Send + Sync + 'static>(
+    pub fn new<P: HttpServerApp + Send + Sync + 'static>(
         connections: Connections<P>,
     ) -> InternalConnector {
         let connections = Arc::new(connections);

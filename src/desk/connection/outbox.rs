@@ -36,13 +36,19 @@ impl Outbox {
                 return Pin::new(stream).poll_write_vectored(context, parts);
             }
         }
+        let waiting = self.waiting();
+        parts
+            .iter()
+            .for_each(|part| waiting.extend_from_slice(part));
+        Poll::Ready(Ok(length))
+    }
+
+    /// Returns the bytes that wait, so that more are written behind them.
+    pub(super) fn waiting(&mut self) -> &mut Vec<u8> {
         if self.waiting.capacity() == 0 {
             self.waiting = pool::take_buffer();
         }
-        parts
-            .iter()
-            .for_each(|part| self.waiting.extend_from_slice(part));
-        Poll::Ready(Ok(length))
+        &mut self.waiting
     }
 
     /// Writes all that waits to the connection.

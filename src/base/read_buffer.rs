@@ -1,4 +1,4 @@
-//! The bytes of an answer that were read and not taken yet.
+//! The bytes of a connection that were read and not taken yet.
 
 use crate::base::pool;
 use std::io;
@@ -10,7 +10,7 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 /// Bytes that were read, and not taken yet. It has no memory while it waits for the first of them:
 /// so a stream that waits for its next event holds none.
 #[derive(Debug, Default)]
-pub(super) struct ReadBuffer {
+pub(crate) struct ReadBuffer {
     memory: Vec<u8>,
     /// The number of bytes that were taken.
     taken_bytes: usize,
@@ -18,17 +18,17 @@ pub(super) struct ReadBuffer {
 
 impl ReadBuffer {
     /// Returns the bytes that were not taken yet.
-    pub(super) fn bytes(&self) -> &[u8] {
+    pub(crate) fn bytes(&self) -> &[u8] {
         self.memory.get(self.taken_bytes..).unwrap_or_default()
     }
 
     /// Takes so many bytes. Their memory stays until the next read.
-    pub(super) fn take(&mut self, count: usize) {
+    pub(crate) fn take(&mut self, count: usize) {
         self.taken_bytes = self.memory.len().min(self.taken_bytes + count);
     }
 
     /// Takes the bytes up to the end of the part, and returns the part.
-    pub(super) fn take_part(&mut self, part: Range<usize>) -> &[u8] {
+    pub(crate) fn take_part(&mut self, part: Range<usize>) -> &[u8] {
         let start = self.taken_bytes;
         self.take(part.end);
         self.memory
@@ -38,7 +38,7 @@ impl ReadBuffer {
 
     /// Reads more bytes behind those that are there, and returns their number: zero at the end of
     /// the connection. The memory grows if all of it is needed.
-    pub(super) fn poll_fill(
+    pub(crate) fn poll_fill(
         &mut self,
         stream: &mut (impl AsyncRead + Unpin),
         context: &mut Context<'_>,
@@ -78,7 +78,7 @@ impl ReadBuffer {
 
     /// Returns whether the buffer has memory now.
     #[cfg(test)]
-    pub(super) fn has_memory(&self) -> bool {
+    pub(crate) fn has_memory(&self) -> bool {
         self.memory.capacity() > 0
     }
 }

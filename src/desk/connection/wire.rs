@@ -1,0 +1,332 @@
+//! A [`Wire`] is a connection of HTTP/1.1 on which our sessions serve one request after another. It
+//! has what outlives a request: the stream, the bytes that were read or wait to be written, one
+//! timer, and the memory of a head.
+
+use super::framing::ChunkLine;
+use super::head::{HeadRead, PlainHead, read_head};
+use super::outbox::Outbox;
+use crate::base::alarm::Alarm;
+use crate::base::lock::Lock;
+use crate::base::pool;
+use crate::base::read_buffer::ReadBuffer;
+use bytes::{BufMut, Bytes, BytesMut};
+use http::Version;
+use http::request::Parts;
+use pingora::http::RequestHeader;
+use pingora::protocols::{Digest, Shutdown, Stream};
+use std::future::poll_fn;
+use std::io::{self, ErrorKind, IoSlice};
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
+use tokio::time::Instant;
+
+/// The time for which the rest of a request is read that nobody wants, so that the caller sees the
+/// answer and not a reset.
+const DRAIN_UNREAD: Duration = Duration::from_secs(1);
+/// The most bytes of a large body that are read at once.
+const PIECE: usize = 64 * 1024;
+
+/// What the loop of a connection and the session of its present request share.
+#[derive(Default)]
+pub(super) struct Handover {
+    /// True if the answer that is under way is the last one of the connection.
+    is_last: AtomicBool,
+    /// The connection and what becomes of it, once its request is over.
+    wire: Lock<Option<(Box<Wire>, Fate)>>,
+}
+
+impl Handover {
+    /// Makes the answer that is under way the last one of the connection.
+    pub(super) fn end_after_answer(&self) {
+        self.is_last.store(true, Ordering::Relaxed);
+    }
+
+    /// Returns whether the answer that is under way is the last one.
+    pub(super) fn is_last(&self) -> bool {
+        self.is_last.load(Ordering::Relaxed)
+    }
+
+    /// Gives the connection back to its loop.
+    pub(super) fn give_back(&self, wire: Box<Wire>, fate: Fate) {
+        *self.wire.lock() = Some((wire, fate));
+    }
+
+    /// Takes the connection, if its request has given it back.
+    pub(super) fn take(&self) -> Option<(Box<Wire>, Fate)> {
+        self.wire.lock().take()
+    }
+}
+
+/// What follows on a connection.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "it is made once a request, and a box would be an allocation"
+)]
+pub(super) enum Next {
+    /// A request with a plain head.
+    Request {
+        /// The head.
+        header: RequestHeader,
+        /// The bytes of the body.
+        body: u64,
+        /// True if another request may follow.
+        keeps: bool,
+    },
+    /// A request that is not ours to read. If its head came in pieces, the rest is due then.
+    Other(Option<Instant>),
+    /// Nothing: the caller has left, or the process ends.
+    Nothing,
+    /// Nothing came in time.
+    Overdue,
+}
+
+/// What becomes of a connection after its request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Fate {
+    /// Another request may follow.
+    Stays,
+    /// It is closed.
+    Closes,
+    /// It is closed, but the caller may still be sending.
+    ClosesUnread,
+}
+
+/// A connection.
+pub(super) struct Wire {
+    stream: Stream,
+    pub(super) digest: Digest,
+    came: ReadBuffer,
+    outbox: Outbox,
+    alarm: Alarm,
+    /// The memory of the heads. The extension in it leads to the handover.
+    spare: Option<Parts>,
+}
+
+impl Wire {
+    /// Puts our reader and writer on a connection.
+    pub(super) fn new(stream: Stream, handover: &Arc<Handover>) -> Wire {
+        let digest = Digest {
+            ssl_digest: stream.get_ssl_digest(),
+            timing_digest: stream.get_timing_digest(),
+            proxy_digest: stream.get_proxy_digest(),
+            socket_digest: stream.get_socket_digest(),
+        };
+        let (mut spare, ()) = http::Request::new(()).into_parts();
+        // The handover may have the connection, and so not the other way round.
+        spare.extensions.insert(Arc::downgrade(handover));
+        Wire {
+            stream,
+            digest,
+            came: ReadBuffer::default(),
+            outbox: Outbox::default(),
+            alarm: Alarm::default(),
+            spare: Some(spare),
+        }
+    }
+
+    /// Waits for the head of a request. Its first byte must come within `idle`, and then all of it
+    /// within `head`. The process ends when `end` is ready.
+    pub(super) async fn next_request(
+        &mut self,
+        idle: Duration,
+        head: Duration,
+        mut end: Pin<&mut impl Future<Output = ()>>,
+    ) -> Next {
+        let Some(mut parts) = self.spare.take() else {
+            return Next::Nothing;
+        };
+        let mut due = None;
+        let mut is_partial = false;
+        loop {
+            let Wire {
+                stream,
+                came,
+                alarm,
+                ..
+            } = &mut *self;
+            let read = poll_fn(|context| {
+                if let Poll::Ready(read) = came.poll_fill(stream, context) {
+                    return Poll::Ready(read.map(Some));
+                }
+                if end.as_mut().poll(context).is_ready() {
+                    return Poll::Ready(Ok(Some(0)));
+                }
+                // Most requests are there at once, or after one wait.
+                let due = *due.get_or_insert_with(|| Instant::now() + idle);
+                alarm.poll(context, due).map(|()| Ok(None))
+            });
+            match read.await {
+                Ok(Some(1..)) => {}
+                Ok(Some(0)) | Err(_) => return Next::Nothing,
+                Ok(None) => return Next::Overdue,
+            }
+            match read_head(self.came.bytes(), &mut parts.headers) {
+                HeadRead::Plain(head) => {
+                    let PlainHead {
+                        method,
+                        uri,
+                        length,
+                        body,
+                        keeps,
+                    } = head;
+                    self.came.take(length);
+                    (parts.method, parts.uri) = (method, uri);
+                    let header = RequestHeader::from(parts);
+                    return Next::Request {
+                        header,
+                        body,
+                        keeps,
+                    };
+                }
+                HeadRead::Other => return Next::Other(due.filter(|_| is_partial)),
+                HeadRead::Partial if is_partial => {
+                    // Bytes that always arrive must not put off the deadline either.
+                    if due.is_some_and(|due| Instant::now() >= due) {
+                        return Next::Overdue;
+                    }
+                }
+                HeadRead::Partial => {
+                    is_partial = true;
+                    due = Some(Instant::now() + head);
+                }
+            }
+        }
+    }
+
+    /// Takes back the memory of a head. Nothing of the request stays in it.
+    pub(super) fn recycle(&mut self, header: RequestHeader) {
+        let mut parts = Parts::from(header);
+        parts.headers.clear();
+        parts.version = Version::HTTP_11;
+        if parts.extensions.len() > 1 {
+            let handover = parts.extensions.remove::<Weak<Handover>>();
+            parts.extensions.clear();
+            handover.map(|handover| parts.extensions.insert(handover));
+        }
+        self.spare = Some(parts);
+    }
+
+    /// Returns the stream, and the bytes that came on it and that nobody has taken.
+    pub(super) fn into_stream(mut self) -> (Stream, Vec<u8>) {
+        let came = self.came.bytes().to_vec();
+        self.came.take(came.len());
+        (self.stream, came)
+    }
+
+    /// Returns whether bytes have come that nobody has taken.
+    pub(super) fn has_more(&self) -> bool {
+        !self.came.bytes().is_empty()
+    }
+
+    /// Reads a piece of a body that has so many bytes left. An empty piece is the end of the
+    /// connection. This future may be dropped before it is ready.
+    pub(super) async fn read_piece(&mut self, left: u64) -> io::Result<Bytes> {
+        let left = usize::try_from(left).unwrap_or(usize::MAX);
+        if !self.has_more() {
+            if left > pool::SIZE {
+                let mut piece = BytesMut::with_capacity(left.min(PIECE));
+                self.stream.read_buf(&mut (&mut piece).limit(left)).await?;
+                return Ok(piece.freeze());
+            }
+            let Wire { stream, came, .. } = &mut *self;
+            poll_fn(|context| came.poll_fill(stream, context)).await?;
+        }
+        let came = self.came.bytes();
+        let piece = Bytes::copy_from_slice(came.get(..left).unwrap_or(came));
+        self.came.take(piece.len());
+        Ok(piece)
+    }
+
+    /// Reads some of so many bytes, and forgets them. Returns how many they were: zero at the end
+    /// of the connection. Nothing behind them is read.
+    pub(super) async fn skip(&mut self, left: u64) -> io::Result<usize> {
+        let left = usize::try_from(left).unwrap_or(usize::MAX);
+        if self.has_more() {
+            let came = self.came.bytes().len().min(left);
+            self.came.take(came);
+            return Ok(came);
+        }
+        poll_fn(|context| {
+            let mut unread = [0; 4096];
+            let room = unread.len().min(left);
+            let mut room = ReadBuf::new(unread.get_mut(..room).unwrap_or_default());
+            ready!(Pin::new(&mut self.stream).poll_read(context, &mut room))?;
+            Poll::Ready(Ok(room.filled().len()))
+        })
+        .await
+    }
+
+    /// Is ready if the caller leaves, or sends more.
+    pub(super) fn poll_left(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        let mut byte = [0];
+        let read = Pin::new(&mut self.stream).poll_read(context, &mut ReadBuf::new(&mut byte));
+        read.map(drop)
+    }
+
+    /// Returns the memory in which bytes wait to be written.
+    pub(super) fn waiting(&mut self) -> &mut Vec<u8> {
+        self.outbox.waiting()
+    }
+
+    /// Writes a chunk. The end of the chunks follows it if it is the last one.
+    pub(super) async fn write_chunk(&mut self, chunk: &[u8], is_last: bool) -> io::Result<()> {
+        const END: &[u8] = b"0\r\n\r\n";
+        if !chunk.is_empty() {
+            self.write(ChunkLine::new(chunk.len()).text()).await?;
+            self.write(chunk).await?;
+            self.write(b"\r\n").await?;
+        }
+        if is_last {
+            self.write(END).await?;
+        }
+        self.flush().await
+    }
+
+    /// Writes all of these bytes. Few bytes wait until the next flush.
+    pub(super) async fn write(&mut self, mut bytes: &[u8]) -> io::Result<()> {
+        let Wire { stream, outbox, .. } = self;
+        poll_fn(|context| {
+            while !bytes.is_empty() {
+                match ready!(outbox.poll_write(stream, context, &[IoSlice::new(bytes)]))? {
+                    0 => return Poll::Ready(Err(ErrorKind::WriteZero.into())),
+                    written => bytes = bytes.get(written..).unwrap_or_default(),
+                }
+            }
+            Poll::Ready(Ok(()))
+        })
+        .await
+    }
+
+    /// Sends all that waits.
+    pub(super) async fn flush(&mut self) -> io::Result<()> {
+        let Wire { stream, outbox, .. } = self;
+        poll_fn(|context| {
+            ready!(outbox.poll_empty(stream, context))?;
+            Pin::new(&mut *stream).poll_flush(context)
+        })
+        .await
+    }
+
+    /// Closes the connection as its fate is. This future is large.
+    pub(super) async fn close(mut self, fate: Fate) {
+        if fate == Fate::ClosesUnread {
+            linger(&mut self.stream).await;
+        }
+        // With TLS, this writes. A caller who does not read must not hold it up.
+        drop(tokio::time::timeout(DRAIN_UNREAD, Shutdown::shutdown(&mut *self.stream)).await);
+    }
+}
+
+/// Ends what is written, and reads what the caller still sends.
+pub(super) async fn linger(stream: &mut Stream) {
+    if AsyncWriteExt::shutdown(stream).await.is_ok() {
+        let mut unread = [0; 4096];
+        let all = async { while stream.read(&mut unread).await.is_ok_and(|read| read > 0) {} };
+        // A caller who sends for longer sees the reset.
+        drop(tokio::time::timeout(DRAIN_UNREAD, all).await);
+    }
+}
