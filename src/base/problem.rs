@@ -144,7 +144,7 @@ fn is_word_of_variable(word: &str) -> bool {
 /// Returns whether a text has a word like `sk-…`, a run of 20 letters and digits mixed, an AWS
 /// secret, or a URL's user name. Other texts may match too, but a secret of a known form always
 /// does.
-fn looks_secret(text: &str) -> bool {
+pub fn looks_secret(text: &str) -> bool {
     const MARKS: [&str; 10] = [
         "sk-", "sk_", "pk-", "gsk_", "xai-", "AKIA", "AIza", "ghp_", "hf_", "eyJ",
     ];

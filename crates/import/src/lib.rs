@@ -83,6 +83,13 @@ pub struct Imported {
 pub struct Stopped {
     /// The key, such as `acme/prod`.
     pub key: String,
+    /// The bound.
+    pub bound: Bound,
+}
+
+/// A bound that cannot be carried.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Bound {
     /// The field, which is the name for `--loosen`.
     pub field: String,
     /// The word for `--loosen` that drops it, too; `None` if nothing drops it.
@@ -92,7 +99,7 @@ pub struct Stopped {
 }
 
 /// The money that was spent from a budget so far.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Spent {
     /// The caller.
     pub caller: String,
@@ -115,9 +122,14 @@ pub struct Checked {
 }
 
 impl Checked {
-    fn add(&mut self, problems: Problems) {
-        self.errors.extend(problems.0);
-        self.warnings.extend(problems.1);
+    /// Adds the result for a file: its warnings, or its errors too.
+    fn add(&mut self, result: Result<Vec<Problem>, Problems>) {
+        let Problems(errors, warnings) = result.map_or_else(
+            |problems| problems,
+            |warnings| Problems(Vec::new(), warnings),
+        );
+        self.errors.extend(errors);
+        self.warnings.extend(warnings);
     }
 }
 

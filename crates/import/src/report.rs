@@ -5,12 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Map, Value, json};
 
 use super::notes::{Finding, Grade, LEFT_OUT};
-use super::{Imported, Stopped};
+use super::{Bound, Imported, Stopped};
 use portcullis::base::problem::Problem;
 use portcullis::base::units::format_count;
 
-impl Stopped {
-    /// Returns the name that drops the bound.
+impl Bound {
+    /// Returns the name that drops it.
     fn name(&self) -> Option<&str> {
         self.word.map(|_| self.field.as_str())
     }
@@ -151,7 +151,8 @@ impl Imported {
         const MAX_SHOWN: usize = 20;
         let mut by_bound: BTreeMap<Option<&str>, Vec<&Stopped>> = BTreeMap::new();
         for stopped in &self.stopped {
-            by_bound.entry(stopped.name()).or_default().push(stopped);
+            let list = by_bound.entry(stopped.bound.name()).or_default();
+            list.push(stopped);
         }
         let mut lines = Vec::new();
         for (bound, list) in by_bound {
@@ -163,7 +164,7 @@ impl Imported {
                 None => format!("{keys} (nothing loosens this)"),
             });
             let shown = list.iter().take(MAX_SHOWN);
-            lines.extend(shown.map(|stopped| format!("  {}: {}", stopped.key, stopped.why)));
+            lines.extend(shown.map(|stopped| format!("  {}: {}", stopped.key, stopped.bound.why)));
             if list.len() > MAX_SHOWN {
                 let more = list.len() - MAX_SHOWN;
                 lines.push(format!("  and {more} more: --json lists all"));
@@ -248,5 +249,6 @@ fn problem_json(problem: &Problem) -> Value {
 }
 
 fn stopped_json(stopped: &Stopped) -> Value {
-    json!({ "key": stopped.key, "loosen": stopped.name(), "why": stopped.why })
+    let bound = &stopped.bound;
+    json!({ "key": stopped.key, "loosen": bound.name(), "why": bound.why })
 }

@@ -7,7 +7,7 @@ use portcullis::conf::yaml::edit::New;
 
 /// The fields of an entry or of a map, in the order in which they are written.
 #[derive(Debug, Default)]
-pub(super) struct Fields(Vec<(String, New)>);
+pub(super) struct Fields(pub(super) Vec<(String, New)>);
 
 impl Fields {
     pub(super) fn set(&mut self, field: &str, value: impl Into<New>) {
@@ -36,25 +36,9 @@ impl Fields {
         }
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = &(String, New)> {
-        self.0.iter()
-    }
-
-    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut New> {
-        self.0.iter_mut().map(|(_, value)| value)
-    }
-
-    pub(super) fn extend(&mut self, other: Self) {
-        self.0.extend(other.0);
-    }
-
-    pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
     /// Returns the map of these fields, if there are any.
     pub(super) fn map(self) -> Option<New> {
-        (!self.is_empty()).then_some(New::Map(self.0))
+        (!self.0.is_empty()).then_some(New::Map(self.0))
     }
 }
 

@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use dialects::neutral::ModelKind;
 
-use super::bound::{Bound, Bounds};
+use super::bound::Bounds;
 use super::models::{GroupDraft, Made};
 use super::node::Spot;
+use crate::Bound;
 use crate::notes::Grade;
-use portcullis::base::problem::{quote_safely, unless_secret};
+use portcullis::base::problem::{looks_secret, quote_safely};
 use portcullis::catalog::globs::{Globs, glob_matches};
 use portcullis::catalog::{Catalog, Model, name};
 
@@ -147,7 +148,7 @@ impl<'k, 'a> Known<'k, 'a> {
 
     /// Returns the models and patterns of an enabled account without a price. If the catalog has
     /// errors, no price is known.
-    pub(super) fn unpriced(&self) -> Vec<&'k str> {
+    pub(super) fn unpriced(&self) -> BTreeSet<&'k str> {
         match self.catalog {
             None => self.names().collect(),
             Some(catalog) => {
@@ -270,17 +271,16 @@ fn lacks_price(model: &Model) -> bool {
 }
 
 fn may_be_of_kind(group: &GroupDraft<'_>, kind: ModelKind) -> bool {
-    let fits = |word: Option<&str>| word.is_none_or(|word| word == kind.name());
-    let mut names = group.targets.iter().map(|target| &target.model);
-    match group.kind {
-        Some(word) => fits(Some(word)),
-        None => names.any(|name| fits(ModelKind::of_name(name).map(ModelKind::name))),
-    }
+    let mut targets = group.targets.iter();
+    targets.any(|target| {
+        let known = group.kind.or_else(|| ModelKind::of_name(&target.model));
+        known.is_none_or(|known| known == kind)
+    })
 }
 
 /// Returns whether a text is a glob that means the same in both.
 fn is_alias_glob(text: &str) -> bool {
-    name::of_alias_glob(text).is_ok() && !text.contains('?') && unless_secret(text) == text
+    name::of_alias_glob(text).is_ok() && !text.contains('?') && !looks_secret(text)
 }
 
 /// Returns whether a pattern may serve a model for which a budget under this name counts.

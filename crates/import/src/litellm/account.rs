@@ -1,15 +1,45 @@
-//! An account of one entry of `model_list`: its address, its credential, its deadlines.
+//! An account of one entry of `model_list`: its address, its credential, its deadlines. It gets its
+//! name when all of it is known.
 
-use super::address::{host_label, is_open};
-use super::draft::{Draft, Drafting};
+use std::time::Duration;
+
+use super::address::{host_label, is_open, is_plain, url_of_dialect};
+use super::entry::Entry;
 use super::node::{Lost, Spot};
-use super::provider::Ours;
-use super::world::{ENVIRON, is_word};
+use super::provider::{Ours, ProviderRow};
+use super::world::{ENVIRON, World, is_word, variable_of};
 use crate::amount::Amount;
 use crate::notes::{Finding, Grade};
 use crate::write::Fields;
-use portcullis::base::problem::unless_secret;
+use portcullis::base::problem::looks_secret;
+use portcullis::base::units::duration_text;
 use portcullis::catalog::raw::{CREDENTIAL_HEADERS, OWN_HEADERS};
+use portcullis::catalog::resolve::parse_base;
+use portcullis::conf::yaml::edit::New;
+
+/// An account that has no name yet.
+#[derive(Default)]
+pub(super) struct Draft {
+    /// The name that it should have.
+    pub(super) wish: String,
+    /// Its fields. A text that begins with [`SECRET_FILE`] becomes the name of a file.
+    pub(super) fields: Fields,
+    /// The literal secrets, which tell accounts apart and are written nowhere.
+    pub(super) literals: Vec<String>,
+    /// True if no other entry may share the account.
+    pub(super) is_own: bool,
+}
+
+/// The beginning of a text that stands for a file with a secret; the rest is the end of its name.
+const SECRET_FILE: char = '\u{1}';
+
+/// An account with all that it is made of. Findings about what is not written stand at the entry.
+pub(super) struct Drafting<'d, 'a> {
+    pub(super) row: &'static ProviderRow,
+    pub(super) entry: &'d mut Entry<'a>,
+    pub(super) world: &'d World<'a>,
+    pub(super) draft: Draft,
+}
 
 /// Credentials that have no counterpart. An entry that needs one is left out.
 const UNCARRIED: [&str; 14] = [
@@ -41,6 +71,32 @@ const SECRET_HEADERS: [&str; 7] = [
 ];
 
 impl<'a> Drafting<'_, 'a> {
+    pub(super) fn take(&mut self, field: &str) -> Option<Spot<'a>> {
+        self.entry.params.remove(field)
+    }
+
+    /// Takes the first of these fields that is written.
+    pub(super) fn take_first(&mut self, fields: &[&str]) -> Option<Spot<'a>> {
+        fields.iter().find_map(|field| self.take(field))
+    }
+
+    pub(super) fn set(&mut self, field: &str, value: impl Into<New>) {
+        self.draft.fields.set(field, value);
+    }
+
+    /// Returns the environment variable that is named, or a file to be made. The secret itself is
+    /// never written.
+    pub(super) fn secret(&mut self, spot: &Spot<'_>, end: &str) -> New {
+        let text = spot.text().unwrap_or_default();
+        if let Some(name) = variable_of(text) {
+            spot.exact();
+            return env_reference(name);
+        }
+        spot.manual("is the secret itself: write it into the file that is named here");
+        self.draft.literals.push(text.to_owned());
+        secret_file(end)
+    }
+
     /// Makes the account of an entry.
     pub(super) fn finish(mut self) -> Result<Draft, Lost> {
         const CONCURRENCY: &str =
@@ -51,14 +107,14 @@ impl<'a> Drafting<'_, 'a> {
         }
         let base = self.find_address()?;
         self.write_server(base.as_deref())?;
-        match self.row.ours {
-            Ours::Dialect("bedrock") => self.write_bedrock()?,
-            Ours::Dialect("vertex") => self.write_vertex()?,
-            Ours::Dialect("azure") => {
+        match self.row.dialect() {
+            "bedrock" => self.write_bedrock()?,
+            "vertex" => self.write_vertex()?,
+            "azure" => {
                 self.write_version();
                 self.write_key();
             }
-            Ours::Preset(_) | Ours::Dialect(_) | Ours::Server(_) => self.write_key(),
+            _ => self.write_key(),
         }
         self.write_headers();
         self.write_timeouts();
@@ -71,6 +127,53 @@ impl<'a> Drafting<'_, 'a> {
             spot.approximate(CONCURRENCY);
         }
         Ok(self.draft)
+    }
+
+    /// Finds the address, as the account's dialect writes it.
+    fn find_address(&mut self) -> Result<Option<String>, Lost> {
+        const UNUSABLE: &str =
+            "must be https://HOST/PATH, without a user name, a query or a placeholder";
+        let dialect = self.row.dialect();
+        let written = match dialect {
+            "bedrock" => self.take_first(&["aws_bedrock_runtime_endpoint", "api_base"]),
+            _ => {
+                let [written, other] = ["api_base", "base_url"].map(|field| self.take(field));
+                if let (Some(_), Some(other)) = (&written, &other) {
+                    other.approximate("is not used, as `api_base` goes before it");
+                }
+                written.or(other)
+            }
+        };
+        let text = match &written {
+            Some(spot) if spot.text() == Some("") => None,
+            Some(spot) => Some(self.world.plain(spot)?),
+            None => self
+                .row
+                .bases
+                .iter()
+                .find_map(|name| self.world.variable(name)),
+        };
+        let Some(text) = text else { return Ok(None) };
+        let (url, difference) = url_of_dialect(dialect, &text);
+        // An address that cannot be used is not repeated: it may be a secret.
+        if !is_plain(&text) || parse_base(&url, true).is_err() {
+            let spot = written.as_ref().unwrap_or(&self.entry.spot);
+            return Err(spot.lost(Grade::Manual, UNUSABLE));
+        }
+        if let Some(spot) = written {
+            let is_variable = spot.text().is_some_and(|text| text.starts_with(ENVIRON));
+            match difference {
+                Some(difference) => spot.approximate(difference),
+                None if is_variable => {
+                    spot.report(
+                        Grade::Exact,
+                        "the address that the environment has now is written",
+                    );
+                }
+                None => spot.exact(),
+            }
+        }
+        Ok(Some(url))
     }
 
     /// Writes the preset or the dialect, and the address.
@@ -138,6 +241,7 @@ impl<'a> Drafting<'_, 'a> {
         let lists = ["extra_headers", "headers"].map(|list| self.take(list));
         for (header, spot) in lists.iter().flatten().flat_map(Spot::entries) {
             let is_known = headers
+                .0
                 .iter()
                 .any(|(name, _)| name.eq_ignore_ascii_case(header));
             match spot.text().filter(|text| may_write_header(header, text)) {
@@ -159,7 +263,8 @@ impl<'a> Drafting<'_, 'a> {
         const OF_WHOLE_ANSWERS: &str = "is `timeouts.total` of whole answers, for all attempts together; streams have `stream_timeout`";
         const OF_STREAMS: &str =
             "is `timeouts.first_byte` and `idle`: LiteLLM counts each read of a stream";
-        let of_streams = self.read_timeout("stream_timeout", self.world.stream_timeout());
+        let of_router = self.world.setting("router_settings", "stream_timeout");
+        let of_streams = self.read_timeout("stream_timeout", of_router);
         let of_all = self.read_timeout("timeout", self.world.timeout());
         let mut times = Fields::default();
         if let Some((_, span)) = of_streams.as_ref().or(of_all.as_ref()) {
@@ -200,16 +305,15 @@ impl<'a> Drafting<'_, 'a> {
 /// Returns whether a header holds no secret, and is none that the gateway writes itself.
 fn may_write_header(header: &str, text: &str) -> bool {
     let name = header.to_ascii_lowercase();
-    let is_plain = |text: &str| unless_secret(text) == text;
     http::HeaderName::try_from(header).is_ok()
-        && is_plain(header)
+        && !looks_secret(header)
         && !OWN_HEADERS.contains(&&*name)
         && !CREDENTIAL_HEADERS.contains(&&*name)
         && !SECRET_HEADERS.iter().any(|part| name.contains(part))
         && (1..=200).contains(&text.len())
         && text.bytes().all(|b| b.is_ascii_graphic() || b == b' ')
         && text.trim() == text
-        && is_plain(text)
+        && !looks_secret(text)
         && !text.starts_with(ENVIRON)
 }
 
@@ -220,10 +324,31 @@ const LONGEST_STREAM: &str = "3600s";
 fn format_span(seconds: &str) -> Option<String> {
     const WEEK: u64 = 168 * 3_600_000;
     let (milliseconds, _) = Amount::parse(seconds)?.units(3)?;
-    match milliseconds {
-        0 => None,
-        ms if ms > WEEK => None,
-        ms if ms.is_multiple_of(1_000) => Some(format!("{}s", ms / 1_000)),
-        ms => Some(format!("{ms}ms")),
+    let is_right = (1..=WEEK).contains(&milliseconds);
+    is_right.then(|| duration_text(Duration::from_millis(milliseconds)))
+}
+
+pub(super) fn env_reference(name: &str) -> New {
+    New::map([("env", New::text(name))])
+}
+
+pub(super) fn secret_file(end: &str) -> New {
+    New::map([("file", New::text(format!("{SECRET_FILE}{end}")))])
+}
+
+/// Puts the names of files into an account that has its name now. Adds the secrets that it needs.
+pub(super) fn name_files(value: &mut New, account: &str, needed: &mut Vec<String>) {
+    let New::Map(entries) = value else { return };
+    for (key, value) in entries {
+        match (key.as_str(), &mut *value) {
+            ("file", New::Text(text)) => {
+                if let Some(end) = text.strip_prefix(SECRET_FILE) {
+                    *text = format!("secrets/{account}{end}");
+                }
+                needed.push(format!("file {text}"));
+            }
+            ("env", New::Text(text)) => needed.push(format!("environment variable {text}")),
+            (_, value) => name_files(value, account, needed),
+        }
     }
 }

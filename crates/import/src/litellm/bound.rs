@@ -1,19 +1,9 @@
 //! What bounds keys and cannot be carried.
 
 use super::node::Spot;
-use super::rules::{Fate, FieldRule, Free, Section, Whose, rule_of};
+use super::rules::{Fate, Free, Section, Whose, fate_of, rule_of};
+use crate::Bound;
 use crate::notes::join_path;
-
-/// A bound that cannot be carried.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Bound {
-    /// The field, under which `--loosen` drops it.
-    pub(super) field: String,
-    /// The word that drops it, too; `None` if nothing drops it.
-    pub(super) word: Option<&'static str>,
-    /// The reason.
-    pub(super) why: String,
-}
 
 impl Bound {
     pub(super) fn new(field: &str, word: &'static str) -> Self {
@@ -72,7 +62,7 @@ impl Bounds {
     pub(super) fn add_row(&mut self, section: Section, row: &Spot<'_>, prefix: &str) {
         for (field, spot) in row.entries() {
             let name = join_path(prefix, field);
-            let FieldRule { shape, fate } = rule_of(section, field);
+            let (shape, fate) = rule_of(section, field);
             let bound = match fate {
                 _ if !shape.fits(&spot) => Bound::unreadable(&name),
                 Fate::Required if spot.flag() == Some(false) => Bound::firm(&name, "is false"),
@@ -104,7 +94,7 @@ pub(super) fn setting_bound(
     spot: &Spot<'_>,
     key: &str,
 ) -> Option<(Whose, Bound)> {
-    let Fate::Bound(word, free, whose) = rule_of(section, key).fate else {
+    let Fate::Bound(word, free, whose) = fate_of(section, key) else {
         return None;
     };
     (!free.allows(key, spot, spot)).then(|| (whose, Bound::new(&spot.path, word)))

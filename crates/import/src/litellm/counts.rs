@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::bound::Bound;
 use super::node::Spot;
+use crate::Bound;
 use crate::write::Fields;
 use portcullis::conf::price::Million;
 use portcullis::conf::yaml::edit::New;
@@ -19,7 +19,7 @@ pub(super) const FOR_LIFE: &str = "is for life: there are budgets of a day and o
 
 /// Limits, each by its name in the catalog.
 #[derive(Default)]
-pub(super) struct Counts(BTreeMap<&'static str, u64>);
+pub(super) struct Counts(pub(super) BTreeMap<&'static str, u64>);
 
 impl Counts {
     /// Sets a limit; of two, the tighter one counts.
@@ -43,10 +43,6 @@ impl Counts {
 
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
-    }
-
-    pub(super) fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> {
-        self.0.iter().map(|(field, number)| (*field, *number))
     }
 
     /// Reads a whole number from 1 as this limit. Less than 1 forbids everything, which no name
@@ -97,9 +93,9 @@ impl Counts {
     /// Writes the limits, if there are any.
     pub(super) fn value(&self) -> Option<New> {
         let mut fields = Fields::default();
-        for (field, number) in self.iter() {
-            let text = match MONEY.contains(&field) {
-                true => Million(number).to_string(),
+        for (field, number) in &self.0 {
+            let text = match MONEY.contains(field) {
+                true => Million(*number).to_string(),
                 false => number.to_string(),
             };
             fields.set(field, New::Number(text));

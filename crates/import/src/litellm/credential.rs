@@ -1,6 +1,6 @@
 //! The credential of an account, and the other fields that identify it: region, project, version.
 
-use super::draft::{Drafting, env_reference, secret_file};
+use super::account::{Drafting, env_reference, secret_file};
 use super::node::{Lost, Spot};
 use super::world::{Check, is_region, is_word, variable_of};
 use crate::notes::Grade;
@@ -51,26 +51,12 @@ const LOCATION: Word = Word {
     is_right: is_region,
 };
 
-/// The keys of AWS: our field, LiteLLM's parameter, the end of a file's name, the variable.
-const AWS_KEYS: [(&str, &str, &str, &str); 3] = [
-    (
-        "access_key_id",
-        "aws_access_key_id",
-        "-id",
-        "AWS_ACCESS_KEY_ID",
-    ),
-    (
-        "secret_access_key",
-        "aws_secret_access_key",
-        "-secret",
-        "AWS_SECRET_ACCESS_KEY",
-    ),
-    (
-        "session_token",
-        "aws_session_token",
-        "-token",
-        "AWS_SESSION_TOKEN",
-    ),
+/// The keys of AWS, each with the end of a file's name. LiteLLM's parameter is `aws_` and the
+/// field, and the variable is the parameter in capitals.
+const AWS_KEYS: [(&str, &str); 3] = [
+    ("access_key_id", "-id"),
+    ("secret_access_key", "-secret"),
+    ("session_token", "-token"),
 ];
 
 impl Drafting<'_, '_> {
@@ -142,7 +128,7 @@ impl Drafting<'_, '_> {
         if self.write_own_key() {
             return Ok(());
         }
-        let written = AWS_KEYS.map(|(_, param, ..)| self.take(param));
+        let written = AWS_KEYS.map(|(field, _)| self.take(&format!("aws_{field}")));
         let is_whole = matches!(written, [Some(_), Some(_), _]);
         if !is_whole && self.world.is_set(BEARER) {
             self.set("key", env_reference(BEARER));
@@ -151,16 +137,17 @@ impl Drafting<'_, '_> {
             return Ok(());
         }
         let mut fields = Fields::default();
-        for ((field, _, end, variable), spot) in AWS_KEYS.into_iter().zip(written) {
+        for ((field, end), spot) in AWS_KEYS.into_iter().zip(written) {
+            let variable = format!("aws_{field}").to_ascii_uppercase();
             let is_token = field == "session_token";
             match spot {
                 Some(spot) if is_whole || is_token => fields.set(field, self.secret(&spot, end)),
-                None if is_token && (is_whole || !self.world.is_set(variable)) => {}
+                None if is_token && (is_whole || !self.world.is_set(&variable)) => {}
                 lone => {
                     if let Some(spot) = lone {
                         spot.manual("one of the two keys is missing: write both by hand");
                     }
-                    fields.set(field, env_reference(variable));
+                    fields.set(field, env_reference(&variable));
                 }
             }
         }

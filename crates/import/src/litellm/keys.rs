@@ -5,17 +5,14 @@ use dialects::wire::shorten_text;
 use std::collections::{BTreeSet, HashMap};
 
 use super::access::{Allowed, Known, Usable};
-use super::bound::Bound;
-use super::limits::{LimitRow, Limits};
+use super::limits::Limits;
 use super::names::{Taken, entry_name};
 use super::node::Spot;
-use super::row_id::is_hash;
-use super::rows::Rows;
+use super::rows::{RowId, Rows, read_hash};
 use super::rules::{Section, Whose};
 use super::settings::Common;
-use crate::notes::{Finding, Findings, Grade};
 use crate::write::{EntryOut, Fields, write_file};
-use crate::{Imported, Inputs, Spent, Stopped};
+use crate::{Bound, Imported, Inputs, Spent, Stopped};
 use portcullis::base::calendar::format_time;
 use portcullis::base::problem::quote_safely;
 use portcullis::catalog::raw::Digest;
@@ -24,6 +21,7 @@ use portcullis::conf::price::Usd;
 use portcullis::conf::yaml::edit::New;
 
 /// A caller while its keys come in.
+#[derive(Default)]
 struct CallerDraft<'k> {
     name: String,
     /// Its team or its user.
@@ -42,9 +40,6 @@ struct CallerDraft<'k> {
 /// A key while it is read.
 struct KeyDraft<'k> {
     row: Spot<'k>,
-    owner: Owner<'k>,
-    /// The index of its caller.
-    caller: usize,
     models: Allowed,
     usable: Usable,
     /// The first model without a price that it may use.
@@ -55,7 +50,6 @@ struct KeyDraft<'k> {
 /// The data that all keys share.
 struct Importer<'k, 'a> {
     rows: &'k Rows<'k>,
-    findings: &'k Findings,
     known: Known<'k, 'a>,
     /// The models and patterns without a price.
     unpriced: BTreeSet<&'k str>,
@@ -64,8 +58,10 @@ struct Importer<'k, 'a> {
     first_unpriced: HashMap<[Allowed; 2], Option<&'k str>>,
     common: &'k Common,
     inputs: &'k Inputs<'k>,
-    callers: Vec<CallerDraft<'k>>,
-    by_owner: HashMap<Owner<'k>, usize>,
+    /// The callers by their teams or users, and the one of keys that have neither.
+    callers: HashMap<Option<RowId<'k>>, CallerDraft<'k>>,
+    /// The teams and users of the callers, in the order in which they are met.
+    owners: Vec<Option<RowId<'k>>>,
     taken: Taken,
 }
 
@@ -75,41 +71,37 @@ pub(super) fn import_keys(
     known: Known<'_, '_>,
     common: &Common,
     inputs: &Inputs<'_>,
-    findings: &Findings,
     imported: &mut Imported,
 ) -> String {
     let mut importer = Importer {
         rows,
-        findings,
-        unpriced: known.unpriced().into_iter().collect(),
+        unpriced: known.unpriced(),
         first_unpriced: HashMap::new(),
         known,
         common,
         inputs,
-        callers: Vec::new(),
-        by_owner: HashMap::new(),
+        callers: HashMap::new(),
+        owners: Vec::new(),
         taken: Taken::default(),
     };
-    for row in rows.teams() {
-        importer.caller(Owner::from_row(&row));
+    for (id, _) in rows.iter() {
+        if matches!(id, RowId::Team(_)) {
+            let team = importer.take_caller(Some(id));
+            importer.callers.insert(Some(id), team);
+        }
     }
-    for row in rows.keys() {
-        importer.take_key(row, imported);
+    for (id, row) in rows.iter() {
+        if matches!(id, RowId::Key(_)) {
+            importer.take_key(row, imported);
+        }
     }
     let found = imported.keys.0;
-    if let Some((total, file)) = rows.total.filter(|(total, _)| *total > found as u64) {
-        findings.add(Finding {
-            file: file.to_owned(),
-            line: None,
-            path: "total_count".to_owned(),
-            grade: Grade::Manual,
-            message: format!(
-                "the answers count {total} keys, and {found} are in the files: save all pages"
-            ),
-            became: String::new(),
-            unset: None,
-            after: None,
-        });
+    if let Some(total) = &rows.total
+        && let Some(count) = total.whole().filter(|count| *count > found as u64)
+    {
+        total.manual(format!(
+            "the answers count {count} keys, and {found} are in the files: save all pages"
+        ));
     }
     let callers = importer.finish(&mut imported.spent);
     rows.summarize_fields(inputs.spent_at.is_some());
@@ -122,38 +114,28 @@ pub(super) fn import_keys(
     let head = format!(
         "Keys from LiteLLM, with their hashes, so that no key changes. `portcullis key` changes them here.\n{begins}"
     );
-    write_file(&head, &[("callers", &callers)], &findings.list())
+    write_file(&head, &[("callers", &callers)], &rows.findings.list())
 }
 
-/// Whom a key belongs to.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-enum Owner<'k> {
-    Team(&'k str),
-    User(&'k str),
-    Unowned,
-}
-
-impl<'k> Owner<'k> {
-    fn from_row(row: &Spot<'k>) -> Self {
-        match (row.get_text("team_id"), row.get_text("user_id")) {
-            (Some(team), _) => Self::Team(team),
-            (None, Some(user)) => Self::User(user),
-            (None, None) => Self::Unowned,
-        }
-    }
+/// Returns the team that a key belongs to, or else the user.
+fn key_owner<'k>(row: &Spot<'k>) -> Option<RowId<'k>> {
+    let user = || row.get_text("user_id").map(RowId::User);
+    row.get_text("team_id").map(RowId::Team).or_else(user)
 }
 
 impl<'k> Importer<'k, '_> {
-    /// Returns the caller of an owner, which is made when it is first met.
-    fn caller(&mut self, owner: Owner<'k>) -> usize {
+    /// Takes the caller of an owner out of all, or makes it.
+    fn take_caller(&mut self, owner: Option<RowId<'k>>) -> CallerDraft<'k> {
         const NO_TEAM: &str = "names a team that is not in the files: save /team/list";
-        if let Some(index) = self.by_owner.get(&owner) {
-            return *index;
+        if let Some(caller) = self.callers.remove(&owner) {
+            return caller;
         }
-        let (row, alias, id, kind) = match owner {
-            Owner::Team(id) => (self.rows.team(id), "team_alias", id, "team"),
-            Owner::User(id) => (self.rows.user(id), "user_alias", id, "user"),
-            Owner::Unowned => (None, "", "litellm", "user"),
+        self.owners.push(owner);
+        let row = owner.and_then(|id| self.rows.get(id));
+        let (alias, id, kind) = match owner {
+            Some(RowId::Team(id)) => ("team_alias", id, "team"),
+            Some(RowId::User(id)) => ("user_alias", id, "user"),
+            _ => ("", "litellm", "user"),
         };
         let alias = row.as_ref().and_then(|row| row.get_text(alias));
         let mut names = [alias, Some(id)].into_iter().flatten();
@@ -162,37 +144,25 @@ impl<'k> Importer<'k, '_> {
         let wish = wish.unwrap_or_else(|| format!("{kind}-{}", first_digits(&digest())));
         let mut caller = CallerDraft {
             name: self.taken.give(&wish),
-            row,
-            is_blocked: false,
-            models: None,
-            limits: Limits::default(),
-            keys: Vec::new(),
-            spent: Vec::new(),
-            taken: Taken::default(),
-            has_unpriced: false,
+            ..CallerDraft::default()
         };
-        match (caller.row.clone(), owner) {
-            (Some(row), _) => self.read_owner(&row, owner, &mut caller),
-            (None, Owner::Team(_)) => {
-                caller
-                    .limits
-                    .bounds
-                    .add(Bound::because("team_id", "teams", NO_TEAM));
+        let bounds = &mut caller.limits.bounds;
+        match (&row, owner) {
+            (Some(row), _) => self.read_owner(row, kind == "user", &mut caller),
+            (None, Some(RowId::Team(_))) => {
+                bounds.add(Bound::because("team_id", "teams", NO_TEAM));
             }
-            (None, Owner::User(_)) => caller.limits.bounds.add(self.rows.missing_user()),
-            (None, Owner::Unowned) => {}
+            (None, Some(_)) => bounds.add(self.rows.missing_user()),
+            (None, None) => {}
         }
-        self.callers.push(caller);
-        self.by_owner.insert(owner, self.callers.len() - 1);
-        self.callers.len() - 1
+        CallerDraft { row, ..caller }
     }
 
     /// Reads the row of a team or a user.
-    fn read_owner(&self, row: &Spot<'k>, owner: Owner<'k>, caller: &mut CallerDraft<'k>) {
+    fn read_owner(&self, row: &Spot<'k>, is_user: bool, caller: &mut CallerDraft<'k>) {
         const OF_MODELS: &str =
             "or another limit of models is at its team or user, and callers have none";
-        self.findings.set_entry(format!("callers.{}", caller.name));
-        let is_user = matches!(owner, Owner::User(_));
+        row.findings.set_entry(format!("callers.{}", caller.name));
         (caller.limits, caller.models) = self.read_row(row, None, is_user);
         caller.limits.bounds.add_row(Section::Row, row, "");
         caller.is_blocked = is_blocked(row);
@@ -202,7 +172,7 @@ impl<'k> Importer<'k, '_> {
             let bound = Bound::because("model_max_budget", word, OF_MODELS);
             caller.limits.bounds.add(bound);
         }
-        self.findings.set_entry("");
+        row.findings.set_entry("");
     }
 
     /// Takes one key.
@@ -215,11 +185,9 @@ impl<'k> Importer<'k, '_> {
             row.manual("is no hash of a key: the key is left out");
             return;
         };
-        let owner = Owner::from_row(&row);
-        let index = self.caller(owner);
-        let Some(caller) = self.callers.get_mut(index) else {
-            return;
-        };
+        let owner = key_owner(&row);
+        let mut caller = self.take_caller(owner);
+        let findings = row.findings;
         let alias = row
             .get_text("key_alias")
             .and_then(|alias| entry_name(alias, 50));
@@ -227,7 +195,7 @@ impl<'k> Importer<'k, '_> {
         let name = caller.taken.give(&wish);
         let path = format!("callers.{}.keys.{name}", caller.name);
         let of_caller = caller.models.clone();
-        self.findings.set_entry(&*path);
+        findings.set_entry(&*path);
         for field in ["token", "key_alias", "team_id", "user_id"] {
             row.filled(field).iter().for_each(Spot::exact);
         }
@@ -239,12 +207,12 @@ impl<'k> Importer<'k, '_> {
                 .bounds
                 .add(Bound::because("budget_id", "budgets", NO_BUDGET));
         }
-        if let Owner::Team(team) = owner {
-            self.findings.set_entry("");
+        if let Some(RowId::Team(team)) = owner {
+            findings.set_entry("");
             let is_for_teams = self.common.is_user_budget_for_teams;
             self.rows
                 .bind_member(&row, team, is_for_teams, &mut limits.bounds);
-            self.findings.set_entry(&*path);
+            findings.set_entry(&*path);
         }
         let is_off = is_blocked(&row);
         let usable = Usable::new(&of_caller, &models);
@@ -255,36 +223,28 @@ impl<'k> Importer<'k, '_> {
         let mut key = KeyDraft {
             unpriced: self.find_unpriced([of_caller, models.clone()], &usable),
             row,
-            owner,
-            caller: index,
             models,
             usable,
             limits,
         };
-        self.bind_by_price(&mut key);
-        let bounds = self.bounds_left(&key);
+        self.bind_by_price(&mut key, &mut caller);
+        let bounds = self.bounds_left(&key, &caller);
         let fields = self.write_key(&key, hash, &bounds, is_off);
-        let Some(caller) = self.callers.get_mut(index) else {
-            return;
-        };
         let is_on = bounds.is_empty() && !is_off && !caller.is_blocked;
         imported.keys.1 += usize::from(is_on);
+        let key_name = format!("{}/{name}", caller.name);
         imported
             .stopped
             .extend(bounds.into_iter().map(|bound| Stopped {
-                key: format!("{}/{name}", caller.name),
-                word: bound.word,
-                field: bound.field,
-                why: bound.why,
+                key: key_name.clone(),
+                bound,
             }));
-        if let Some((counted_at, usd)) = key.limits.take_spent(&key.row) {
-            caller.spent.push((counted_at, usd));
-            let (caller, key) = (caller.name.clone(), name.clone());
+        if let Some(spent) = key.limits.take_spent(&key.row) {
+            caller.spent.push((spent.counted_at, spent.usd));
             imported.spent.push(Spent {
-                caller,
-                key,
-                counted_at,
-                usd,
+                caller: caller.name.clone(),
+                key: name.clone(),
+                ..spent
             });
         }
         caller.keys.push(EntryOut {
@@ -293,7 +253,8 @@ impl<'k> Importer<'k, '_> {
             fields,
             ..EntryOut::default()
         });
-        self.findings.set_entry("");
+        self.callers.insert(owner, caller);
+        findings.set_entry("");
     }
 
     /// Returns the first model without a price that a key may use.
@@ -313,11 +274,7 @@ impl<'k> Importer<'k, '_> {
         budget: Option<&Spot<'k>>,
         is_user: bool,
     ) -> (Limits, Allowed) {
-        let mut limits = Limits::read(&LimitRow {
-            row,
-            budget,
-            spent_at: self.inputs.spent_at,
-        });
+        let mut limits = Limits::read(row, budget, self.inputs.spent_at);
         if let Some(budget) = budget {
             let bounds = &mut limits.bounds;
             bounds.add_row(Section::Budget, budget, "litellm_budget_table");
@@ -353,7 +310,7 @@ impl<'k> Importer<'k, '_> {
             fields.set("enabled", false);
         }
         fields.set_some("models", key.models.as_deref());
-        fields.set_some("limits", key.limits.value());
+        fields.set_some("limits", key.limits.own.value());
         fields.set_some("model_limits", key.limits.models_value());
         fields.set_list("allow_ips", &self.common.addresses);
         fields
@@ -361,17 +318,16 @@ impl<'k> Importer<'k, '_> {
 
     /// Money cannot be counted where a price is unknown: a key with a budget is bound, or its
     /// budget is dropped.
-    fn bind_by_price(&mut self, key: &mut KeyDraft<'_>) {
+    fn bind_by_price(&self, key: &mut KeyDraft<'_>, caller: &mut CallerDraft<'_>) {
         let lacking = key.unpriced;
-        let of_key = lacking.is_some() && key.limits.has_money();
+        let of_key = lacking.is_some() && key.limits.own.has_money();
         let of_models = key
             .limits
             .money_models()
             .flat_map(|model| self.known.with_fallbacks(model))
             .any(|id| self.unpriced.contains(id) && key.usable.has(id));
-        let caller = self.callers.get_mut(key.caller);
-        let caller = caller.filter(|caller| lacking.is_some() && caller.limits.has_money());
-        if !of_key && !of_models && caller.is_none() {
+        let of_caller = lacking.is_some() && caller.limits.own.has_money();
+        if !of_key && !of_models && !of_caller {
             return;
         }
         let model = lacking.map(quote_safely).unwrap_or_default();
@@ -386,43 +342,39 @@ impl<'k> Importer<'k, '_> {
         if of_key || of_models {
             key.limits.drop_money();
         }
-        if let Some(caller) = caller {
-            caller.has_unpriced = true;
-        }
+        caller.has_unpriced |= of_caller;
     }
 
     /// Returns what bounds a key and is not loosened: of the file, of its caller, and its own.
-    fn bounds_left(&self, key: &KeyDraft<'_>) -> Vec<Bound> {
+    fn bounds_left(&self, key: &KeyDraft<'_>, caller: &CallerDraft<'_>) -> Vec<Bound> {
         let mut patterns = self.unpriced.iter().filter(|id| id.contains('*'));
         let is_unpriced = key.unpriced.is_some() || patterns.any(|id| key.usable.may_have(id));
-        let of_caller = self.callers.get(key.caller).map(|caller| &caller.limits);
-        let limits = || [&key.limits].into_iter().chain(of_caller);
-        let has_budget =
-            limits().any(Limits::has_money) || key.limits.money_models().next().is_some();
+        let limits = [&caller.limits, &key.limits];
+        let has_budget = limits.iter().any(|limits| limits.own.has_money())
+            || key.limits.money_models().next().is_some();
         let metadata = key.row.get("metadata");
         let is_service = metadata.is_some_and(|data| data.get("service_account_id").is_some());
         let of_file = self.common.bounds.iter().filter(|(whose, _)| match whose {
             Whose::All => true,
-            Whose::WithoutTeam => !matches!(key.owner, Owner::Team(_)),
+            Whose::WithoutTeam => key.row.get_text("team_id").is_none(),
             Whose::ServiceAccount => is_service,
             Whose::WithoutPrice => is_unpriced,
             Whose::WithBudget => has_budget,
             Whose::OfKind(kind) => self.known.may_use(*kind, &key.usable),
         });
         let of_file = of_file.map(|(_, bound)| bound);
-        let of_caller = of_caller
-            .into_iter()
-            .flat_map(|limits| limits.bounds.iter());
-        let all = of_file.chain(of_caller).chain(key.limits.bounds.iter());
+        let of_rows = limits.into_iter().flat_map(|limits| limits.bounds.iter());
+        let all = of_file.chain(of_rows);
         all.filter(|bound| !is_loosened(bound, &self.inputs.loosened))
             .cloned()
             .collect()
     }
 
     /// Writes all callers.
-    fn finish(self, spent: &mut Vec<Spent>) -> Vec<EntryOut> {
+    fn finish(mut self, spent: &mut Vec<Spent>) -> Vec<EntryOut> {
         let mut entries = Vec::new();
-        for mut caller in self.callers {
+        let owners = self.owners.iter();
+        for mut caller in owners.filter_map(|owner| self.callers.remove(owner)) {
             if caller.has_unpriced {
                 caller.limits.drop_money();
             }
@@ -430,7 +382,7 @@ impl<'k> Importer<'k, '_> {
             let mut fields = Fields::default();
             fields.set_some("enabled", caller.is_blocked.then_some(false));
             fields.set_some("models", caller.models.as_deref());
-            fields.set_some("limits", caller.limits.value());
+            fields.set_some("limits", caller.limits.own.value());
             entries.push(EntryOut {
                 name: caller.name,
                 from: caller
@@ -450,18 +402,17 @@ impl CallerDraft<'_> {
     /// Adds what was spent. What is counted for its keys counts for the caller, too.
     fn add_spent(&mut self, spent: &mut Vec<Spent>) {
         let row = self.row.as_ref();
-        let Some((counted_at, Usd(usd))) = row.and_then(|row| self.limits.take_spent(row)) else {
+        let Some(all) = row.and_then(|row| self.limits.take_spent(row)) else {
             return;
         };
-        let keys = self.spent.iter().filter(|(since, _)| *since >= counted_at);
-        let rest = keys.fold(usd, |rest, (_, usd)| rest.saturating_sub(usd.0));
+        let keys = self.spent.iter();
+        let keys = keys.filter(|(since, _)| *since >= all.counted_at);
+        let rest = keys.fold(all.usd.0, |rest, (_, usd)| rest.saturating_sub(usd.0));
         if rest > 0 {
-            let (caller, key) = (self.name.clone(), String::new());
             spent.push(Spent {
-                caller,
-                key,
-                counted_at,
+                caller: self.name.clone(),
                 usd: Usd(rest),
+                ..all
             });
         }
     }
@@ -485,10 +436,9 @@ fn is_blocked(row: &Spot<'_>) -> bool {
 
 /// Reads the hash of a key. A key that stands there itself, as in old databases, is hashed.
 fn hash_of(token: &str) -> Option<String> {
-    if is_hash(token) {
-        return Some(format!("sha256:{}", token.to_ascii_lowercase()));
-    }
-    token
-        .starts_with("sk-")
-        .then(|| Digest(sha256_of(token)).to_string())
+    let is_key = token.starts_with("sk-");
+    let digest = || is_key.then(|| Digest(sha256_of(token)));
+    read_hash(token)
+        .or_else(digest)
+        .map(|digest| digest.to_string())
 }

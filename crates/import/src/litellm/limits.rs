@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 
 use super::access::{Known, Usable};
-use super::bound::{Bound, Bounds};
+use super::bound::Bounds;
 use super::counts::{Counts, FOR_LIFE, MONEY};
 use super::node::Spot;
 use crate::notes::{Finding, Grade};
 use crate::write::Fields;
+use crate::{Bound, Spent};
 use portcullis::base::calendar::{day_of, month_of, start_of};
 use portcullis::conf::price::Usd;
 use portcullis::conf::yaml::edit::New;
@@ -15,37 +16,13 @@ use portcullis::conf::yaml::edit::New;
 /// The use that a row has.
 #[derive(Default)]
 pub(super) struct Limits {
-    own: Counts,
+    pub(super) own: Counts,
     /// The limits of single models.
     models: BTreeMap<String, Counts>,
     /// The fields that cannot be carried.
     pub(super) bounds: Bounds,
-    /// The money that was spent from `max_budget`, if it is to be carried.
-    spent: Option<SpentOut>,
-}
-
-/// The money that was spent from a budget.
-struct SpentOut {
-    /// The time for which it counts, in milliseconds of Unix time.
-    counted_at: u64,
-    usd: Usd,
-    /// The finding if it is carried.
-    finding: Finding,
-}
-
-/// Where a row's fields are: in the row itself, or else in its budget.
-pub(super) struct LimitRow<'r, 'a> {
-    pub(super) row: &'r Spot<'a>,
-    pub(super) budget: Option<&'r Spot<'a>>,
-    /// The time, if what was spent so far is to be carried.
-    pub(super) spent_at: Option<u64>,
-}
-
-impl<'a> LimitRow<'_, 'a> {
-    fn get(&self, field: &str) -> Option<Spot<'a>> {
-        let of_budget = || self.budget?.filled(field);
-        self.row.filled(field).or_else(of_budget)
-    }
+    /// The money that was spent from `max_budget`, if it is to be carried, and the finding then.
+    spent: Option<(Spent, Finding)>,
 }
 
 /// LiteLLM's fields of whole numbers, with ours.
@@ -65,27 +42,32 @@ const NUMBERS_OF_MODELS: [(&str, &str); 4] = [
 ];
 
 impl Limits {
-    /// Reads all limits of a row. What cannot be read at all is found by the walk over its fields.
-    pub(super) fn read(source: &LimitRow<'_, '_>) -> Self {
+    /// Reads all limits of a row: each is in the row itself, or else in its budget. What cannot be
+    /// read at all is found by the walk over its fields. `spent_at` is the time, if what was spent
+    /// so far is to be carried.
+    pub(super) fn read(row: &Spot<'_>, budget: Option<&Spot<'_>>, spent_at: Option<u64>) -> Self {
+        let field = |name: &str| row.filled(name).or_else(|| budget?.filled(name));
         let mut limits = Self::default();
         for (theirs, ours) in NUMBERS {
-            if let Some(spot) = source.get(theirs) {
+            if let Some(spot) = field(theirs) {
                 let read = limits.own.read(&spot, theirs, ours);
                 limits.report(&spot, read, Grade::Exact, "");
             }
         }
-        if let Some(spot) = source.get("max_budget") {
-            let period = source.get("budget_duration");
+        if let Some(spot) = field("max_budget") {
+            let period = field("budget_duration");
             period.iter().for_each(Spot::exact);
             let read = limits.own.read_budget(&spot, period.as_ref(), "max_budget");
-            let message = match source.spent_at {
+            let message = match spent_at {
                 Some(_) => "counts by the day or the calendar month in UTC",
                 None => "counts by the day or the calendar month in UTC, and begins at zero",
             };
             limits.report(&spot, read, Grade::Approximate, message);
-            limits.read_spent(source);
+            if let Some((now, spot)) = spent_at.zip(row.get("spend")) {
+                limits.read_spent(&spot, field("budget_reset_at"), now);
+            }
         }
-        for window in source.get("budget_limits").iter().flat_map(Spot::items) {
+        for window in field("budget_limits").iter().flat_map(Spot::items) {
             const KNOWN: [&str; 3] = ["max_budget", "budget_duration", "reset_at"];
             limits.check_fields(&window, &KNOWN, "budget_limits");
             let usd = window.get("max_budget").unwrap_or_else(|| window.clone());
@@ -95,12 +77,9 @@ impl Limits {
                 .read_budget(&usd, period.as_ref(), "budget_limits");
             limits.report(&window, read, Grade::Approximate, "begins at zero");
         }
-        limits.read_numbers_of_models(source.row);
-        for (model, spot) in source
-            .get("model_max_budget")
-            .iter()
-            .flat_map(Spot::entries)
-        {
+        limits.read_numbers_of_models(row);
+        let models = field("model_max_budget");
+        for (model, spot) in models.iter().flat_map(Spot::entries) {
             limits.read_budget_of_model(model, &spot);
         }
         limits
@@ -108,19 +87,15 @@ impl Limits {
 
     /// Reads what was spent from `max_budget`. A budget of a month counts it for this whole month,
     /// also if it was spent in the month before: never for too little.
-    fn read_spent(&mut self, source: &LimitRow<'_, '_>) {
+    fn read_spent(&mut self, spot: &Spot<'_>, ends: Option<Spot<'_>>, now: u64) {
         const CARRIED: &str =
             "is in the new ledger, and counts for this day or this calendar month";
-        let (Some(now), Some(spot)) = (source.spent_at, source.row.get("spend")) else {
-            return;
-        };
         let counted_at = match MONEY.map(|field| self.own.get(field)) {
             [Some(_), _] => now,
             [None, Some(_)] => start_of(month_of(day_of(now))),
             [None, None] => return,
         };
         // LiteLLM begins anew then, as soon as it looks.
-        let ends = source.get("budget_reset_at");
         ends.iter().for_each(Spot::exact);
         let end = ends.and_then(|spot| spot.time());
         if end.is_some_and(|end| end.saturating_mul(1000) <= now) {
@@ -133,14 +108,14 @@ impl Limits {
         match spot.amount().and_then(|amount| amount.units(9)) {
             Some((0, _)) => spot.exact(),
             Some((usd, _)) => {
-                let (usd, finding) = (Usd(usd), spot.finding(Grade::Approximate, CARRIED));
-                self.spent = Some(SpentOut {
+                let spent = Spent {
                     counted_at,
-                    usd,
-                    finding,
-                });
+                    usd: Usd(usd),
+                    ..Spent::default()
+                };
+                self.spent = Some((spent, spot.finding(Grade::Approximate, CARRIED)));
             }
-            None => self.bounds.add_from(&spot, Bound::unreadable("spend")),
+            None => self.bounds.add_from(spot, Bound::unreadable("spend")),
         }
     }
 
@@ -227,15 +202,15 @@ impl Limits {
         let has_money = |name: &str| all.get(name).is_some_and(Counts::has_money);
         let mut is_left_out = false;
         for (name, counts) in &all {
-            for (field, number) in counts.iter() {
-                let (theirs, counted) = match MONEY.contains(&field) {
+            for (field, number) in &counts.0 {
+                let (theirs, counted) = match MONEY.contains(field) {
                     true => ("model_max_budget", known.budgeted(name, usable, has_money)),
                     false => ("model_rpm_limit", known.limited(name)),
                 };
                 let mut counted = counted.into_iter();
                 match (counted.next(), counted.next()) {
                     (None, _) => is_left_out = true,
-                    (Some(id), None) if !id.contains('*') => self.model(id).tighten(field, number),
+                    (Some(id), None) if !id.contains('*') => self.model(id).tighten(field, *number),
                     (Some(_), _) => self.bounds.add(Bound::because(theirs, "budgets", SEVERAL)),
                 }
             }
@@ -261,11 +236,6 @@ impl Limits {
         }
     }
 
-    /// Returns whether a limit of all models counts money.
-    pub(super) fn has_money(&self) -> bool {
-        self.own.has_money()
-    }
-
     /// Returns the models whose own limits count money.
     pub(super) fn money_models(&self) -> impl Iterator<Item = &str> {
         let models = self.models.iter().filter(|(_, counts)| counts.has_money());
@@ -274,25 +244,20 @@ impl Limits {
 
     /// Returns what was spent and since when it counts, if a limit counts it, and reports it with
     /// the findings of this row.
-    pub(super) fn take_spent(&mut self, row: &Spot<'_>) -> Option<(u64, Usd)> {
+    pub(super) fn take_spent(&mut self, row: &Spot<'_>) -> Option<Spent> {
         const DROPPED: &str = "was spent from a budget that is dropped, so no limit counts it";
-        let mut spent = self.spent.take()?;
-        if !self.has_money() {
-            DROPPED.clone_into(&mut spent.finding.message);
+        let (spent, mut finding) = self.spent.take()?;
+        if !self.own.has_money() {
+            DROPPED.clone_into(&mut finding.message);
         }
-        row.findings.add(spent.finding);
-        self.has_money().then_some((spent.counted_at, spent.usd))
+        row.findings.add(finding);
+        self.own.has_money().then_some(spent)
     }
 
     /// Takes all limits in money away.
     pub(super) fn drop_money(&mut self) {
         self.own.drop_money();
         self.models.values_mut().for_each(Counts::drop_money);
-    }
-
-    /// Writes `limits`, if there are any.
-    pub(super) fn value(&self) -> Option<New> {
-        self.own.value()
     }
 
     /// Writes `model_limits`, if there are any.

@@ -3,15 +3,16 @@
 
 use super::notes::{Findings, Grade};
 use super::write::{self, EntryOut, write_file, write_rest};
-use super::{Checked, Given, ImportFrom, Imported, Inputs};
+use super::{Given, ImportFrom, Imported, Inputs};
 use access::Known;
 use models::Made;
 use node::Spot;
-use portcullis::base::problem::{Problem, unless_secret};
+use portcullis::base::problem::{Problem, looks_secret};
 use portcullis::catalog::resolve::resolve_catalog;
 use portcullis::conf::config;
 use portcullis::conf::secret_ref::Reference;
 use portcullis::conf::yaml::{self, Node, Value};
+use rows::{Rows, read_values};
 use settings::read_settings;
 use world::World;
 
@@ -21,7 +22,6 @@ mod address;
 mod bound;
 mod counts;
 mod credential;
-mod draft;
 mod entry;
 mod keys;
 mod limits;
@@ -31,11 +31,9 @@ mod node;
 mod price;
 mod provider;
 mod routing;
-mod row_id;
 mod rows;
 mod rules;
 mod settings;
-mod terms;
 mod world;
 
 pub use rules::LOOSEN_WORDS;
@@ -56,7 +54,12 @@ impl ImportFrom for LiteLlm {
             .iter()
             .map(parse_tree)
             .collect::<Result<Vec<_>, _>>()?;
-        let rows = rows::read_rows(&inputs.keys, &findings)?;
+        let values: Vec<_> = inputs
+            .keys
+            .iter()
+            .map(read_values)
+            .collect::<Result<_, _>>()?;
+        let rows = Rows::read(inputs.keys.iter().zip(&values), &findings)?;
         let roots: Vec<Spot<'_>> = files
             .iter()
             .zip(&trees)
@@ -85,7 +88,7 @@ impl ImportFrom for LiteLlm {
         let alone = resolve_catalog(&imported.files, &mut assume_secret).ok();
         if !inputs.keys.is_empty() {
             let known = Known::new(&made, alone.as_ref());
-            let text = keys::import_keys(&rows, known, &common, inputs, &findings, &mut imported);
+            let text = keys::import_keys(&rows, known, &common, inputs, &mut imported);
             imported.files.push((KEYS.to_owned(), text));
         }
         imported.findings = findings.sorted();
@@ -100,17 +103,21 @@ impl ImportFrom for LiteLlm {
         if let Some((_, catalog)) = imported.files.first_mut() {
             *catalog = text;
         }
+        let catalog = resolve_catalog(&imported.files, &mut assume_secret);
         if let Some(redis) = &common.redis {
+            const SERVER: &str = "server.yaml";
             let text = format!(
                 "# Several gateways share limits through this store.\nstore:\n  redis: {}\n",
                 redis.flow()
             );
-            imported.files.push(("server.yaml".to_owned(), text));
+            let server = config::parse_server(SERVER, &text, &mut assume_secret);
+            imported.check.add(server.map(|server| server.warnings));
+            imported.files.push((SERVER.to_owned(), text));
         }
+        imported.check.add(catalog.map(|catalog| catalog.warnings));
         imported.secrets = made.secrets;
         imported.secrets.sort();
         imported.secrets.dedup();
-        imported.check = check_files(&imported.files);
         Ok(imported)
     }
 }
@@ -157,10 +164,8 @@ fn read_included(inputs: &Inputs<'_>) -> Result<Vec<Given>, Problem> {
 /// Reads the YAML of a file. No error shows a value.
 fn parse_tree(file: &Given) -> Result<Node<'_>, Problem> {
     const NO_MAP: &str = "must be a map, as LiteLLM's config.yaml is";
-    let (tree, mut faults) = match yaml::parse_as(&file.text, |_, key| is_word_of_theirs(key)) {
-        Ok(read) => read,
-        Err(problem) => return Err(in_file(&file.name, problem)),
-    };
+    let read = yaml::parse_as(&file.text, |_, key| is_word_of_theirs(key));
+    let (tree, mut faults) = read.map_err(|problem| in_file(&file.name, problem))?;
     if !matches!(tree.value, Value::Map(_)) {
         faults.push(Problem::in_text(1, String::new(), NO_MAP.to_owned()));
     }
@@ -181,32 +186,12 @@ fn in_file(name: &str, problem: Problem) -> Problem {
 fn is_word_of_theirs(key: &str) -> bool {
     key.len() <= 40
         && key.bytes().all(|b| b.is_ascii_lowercase() || b == b'_')
-        && unless_secret(key) == key
+        && !looks_secret(key)
 }
 
-/// Stands for every secret.
+/// Stands for every secret, as in `check --no-secrets`.
 fn assume_secret(reference: Reference<'_>) -> Result<String, String> {
     Ok(reference.stand_in().to_owned())
-}
-
-/// Reads the new files as `check --no-secrets` does.
-fn check_files(files: &[(String, String)]) -> Checked {
-    let mut checked = Checked::default();
-    let (server, catalog): (Vec<_>, Vec<_>) = files
-        .iter()
-        .cloned()
-        .partition(|(name, _)| name == "server.yaml");
-    for (name, text) in &server {
-        match config::parse_server(name, text, &mut assume_secret) {
-            Ok(server) => checked.warnings.extend(server.warnings),
-            Err(problems) => checked.add(problems),
-        }
-    }
-    match resolve_catalog(&catalog, &mut assume_secret) {
-        Ok(catalog) => checked.warnings.extend(catalog.warnings),
-        Err(problems) => checked.add(problems),
-    }
-    checked
 }
 
 #[cfg(test)]

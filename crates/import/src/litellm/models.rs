@@ -2,17 +2,18 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use super::draft::{Draft, Drafting, name_files};
-use super::entry::{Entry, kind_of};
+use dialects::neutral::ModelKind;
+
+use super::account::{Draft, Drafting, name_files};
+use super::entry::{Entry, OfKeys, Terms, kind_of};
 use super::names::{Missing, Taken, entry_name};
 use super::node::{Lost, Spot};
 use super::price::{list_price, read_price};
 use super::provider::provider_of_model;
-use super::terms::{OfKeys, Terms};
 use super::world::World;
 use crate::notes::{Finding, Grade, LEFT_OUT, format_place};
 use crate::write::EntryOut;
-use portcullis::base::problem::unless_secret;
+use portcullis::base::problem::looks_secret;
 use portcullis::catalog::globs::glob_matches;
 use portcullis::catalog::name;
 use portcullis::conf::yaml::edit::New;
@@ -27,7 +28,7 @@ pub(super) struct GroupDraft<'a> {
     pub(super) aliases: Vec<String>,
     pub(super) max_tokens: Option<u64>,
     pub(super) on_loss: Option<&'static str>,
-    pub(super) kind: Option<&'static str>,
+    pub(super) kind: Option<ModelKind>,
     /// The limits of the keys that may use it.
     pub(super) of_keys: OfKeys,
 }
@@ -210,7 +211,7 @@ impl<'a> Made<'a> {
         if !draft.is_own {
             self.shared.insert(identity, name.clone());
         }
-        for value in draft.fields.iter_mut() {
+        for (_, value) in &mut draft.fields.0 {
             name_files(value, &name, &mut self.secrets);
         }
         self.accounts.push(EntryOut {
@@ -236,7 +237,7 @@ impl<'a> Made<'a> {
                 of_keys: OfKeys::default(),
             });
         }
-        self.find(id)
+        self.find_mut(id)
     }
 
     /// Returns whether a model of this id was made.
@@ -245,7 +246,11 @@ impl<'a> Made<'a> {
     }
 
     /// Returns the model of this id.
-    pub(super) fn find(&mut self, id: &str) -> Option<&mut GroupDraft<'a>> {
+    pub(super) fn find(&self, id: &str) -> Option<&GroupDraft<'a>> {
+        self.groups.get(*self.by_name.get(id)?)
+    }
+
+    pub(super) fn find_mut(&mut self, id: &str) -> Option<&mut GroupDraft<'a>> {
         self.groups.get_mut(*self.by_name.get(id)?)
     }
 }
@@ -294,7 +299,7 @@ pub(super) fn format_entry_place(name: &Spot<'_>) -> String {
 
 /// Checks that a text can be the id of a model or a pattern. The error is the reason.
 pub(super) fn check_id(id: &str) -> Result<(), &'static str> {
-    if unless_secret(id) != id {
+    if looks_secret(id) {
         return Err("it may be a secret");
     }
     name::of_pattern(id).or_else(|_| name::of_model(id))
@@ -317,7 +322,7 @@ fn draft_account<'a>(entry: &mut Entry<'a>, world: &World<'a>) -> Result<(Draft,
     };
     let custom = entry.params.remove("custom_llm_provider");
     let written = world.plain(&spot)?;
-    if unless_secret(&written) != written || written.len() > MAX_LENGTH {
+    if looks_secret(&written) || written.len() > MAX_LENGTH {
         return Err(spot.lost(Grade::Manual, "is no name of a model"));
     }
     let provided = provider_of_model(&written, custom.as_ref().and_then(Spot::text))

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use super::node::Spot;
 use crate::notes::{Finding, Grade};
-use portcullis::base::problem::unless_secret;
+use portcullis::base::problem::looks_secret;
 use portcullis::catalog::globs::glob_matches;
 use portcullis::catalog::name;
 
@@ -25,8 +25,8 @@ pub(super) fn entry_name(text: &str, limit: usize) -> Option<String> {
     let made = made.trim_start_matches(|c: char| !c.is_ascii_alphanumeric());
     let made = shorten_text(made, limit);
     let made = made.trim_end_matches(['-', '.']);
-    (name::of_entry(made).is_ok() && unless_secret(made) == made && unless_secret(text) == text)
-        .then(|| made.to_owned())
+    let is_name = name::of_entry(made).is_ok();
+    (is_name && !looks_secret(made) && !looks_secret(text)).then(|| made.to_owned())
 }
 
 /// The names that are given so far, each with the number that was tried last.

@@ -57,6 +57,11 @@ impl<'a> Spot<'a> {
         self.below(join_path(&self.path, &entry.key), entry.line, &entry.node)
     }
 
+    /// Returns whether a key is written, also if its value is null.
+    pub(super) fn has(&self, key: &str) -> bool {
+        self.map().iter().any(|entry| entry.key == key)
+    }
+
     /// Returns the value of a key, if one is written.
     pub(super) fn get(&self, key: &str) -> Option<Self> {
         let entry = self.map().iter().find(|entry| entry.key == key)?;

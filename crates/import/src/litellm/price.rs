@@ -2,7 +2,7 @@
 //! name for the model, or whose address, does not show which model it is have a price of
 //! Portcullis' own list: a deployment of Azure, a region of Vertex AI.
 
-use super::draft::Draft;
+use super::account::Draft;
 use super::entry::Entry;
 use super::node::Spot;
 use crate::amount::Amount;
@@ -52,7 +52,7 @@ pub(super) fn read_price(entry: &mut Entry<'_>) -> Option<New> {
             rates.report(Grade::Exact, "");
             let mut fields = Fields::default();
             fields.set("above", above);
-            fields.extend(rates.fields);
+            fields.0.extend(rates.fields.0);
             price.fields.set_some("long", fields.map());
         }
         Some((_, rates)) => {
@@ -89,11 +89,11 @@ impl<'a> RatesOut<'a> {
                 spot.approximate("is rounded up to six decimals");
             }
         }
-        (!fields.is_empty()).then_some(Self { fields, spots })
+        (!fields.0.is_empty()).then_some(Self { fields, spots })
     }
 
     fn is_whole(&self) -> bool {
-        let has = |field: &str| self.fields.iter().any(|(name, _)| name == field);
+        let has = |field: &str| self.fields.0.iter().any(|(name, _)| name == field);
         has("input") && has("output")
     }
 

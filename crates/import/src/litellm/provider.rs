@@ -64,6 +64,16 @@ const OF_OPENAI: &[ProviderRow] = &[
     provider_row("litellm_proxy", Server(None), &["LITELLM_PROXY_API_KEY"], &["LITELLM_PROXY_API_BASE"]),
 ];
 
+impl ProviderRow {
+    /// Returns the dialect of its servers.
+    pub(super) fn dialect(&self) -> &'static str {
+        match self.ours {
+            Dialect(dialect) => dialect,
+            Preset(_) | Server(_) => "openai",
+        }
+    }
+}
+
 type Names = &'static [&'static str];
 
 const fn provider_row(name: &'static str, ours: Ours, keys: Names, bases: Names) -> ProviderRow {
@@ -107,20 +117,20 @@ pub(super) fn provider_of_model<'m>(
     };
     let row = find_provider(provider).ok_or(NOT_HERE)?;
     let without = |prefix: &str| rest.strip_prefix(prefix);
-    let model = match row.ours {
-        Dialect("bedrock") => without("converse/").or(without("invoke/")).unwrap_or(rest),
-        Dialect("vertex") => without("gemini/").unwrap_or(rest),
-        Preset(_) | Dialect(_) | Server(_) => rest,
+    let model = match row.dialect() {
+        "bedrock" => without("converse/").or(without("invoke/")).unwrap_or(rest),
+        "vertex" => without("gemini/").unwrap_or(rest),
+        _ => rest,
     };
     let is_of_vertex = model.starts_with("gemini")
         || model.starts_with("claude")
         || model.contains("embedding")
         || model == "*";
-    match row.ours {
+    match row.dialect() {
         _ if model.is_empty() => Err("names no model"),
-        Dialect("bedrock") if model.contains('/') && !model.starts_with("arn:") => Err(ROUTE),
-        Dialect("vertex") if !is_of_vertex => Err(GARDEN),
-        Preset(_) | Dialect(_) | Server(_) => Ok(Provided {
+        "bedrock" if model.contains('/') && !model.starts_with("arn:") => Err(ROUTE),
+        "vertex" if !is_of_vertex => Err(GARDEN),
+        _ => Ok(Provided {
             row,
             model,
             is_guessed,

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use dialects::neutral::ModelKind;
+
 use super::models::{GroupDraft, Made, TargetDraft, format_entry_place};
 use super::node::Spot;
 use crate::amount::Amount;
@@ -107,28 +109,20 @@ impl Rules {
     /// Writes all models.
     pub(super) fn finish(&self, made: &Made<'_>) -> Vec<EntryOut> {
         let groups = made.groups.iter();
-        let kinds = groups
-            .map(|group| (&*group.name, group.kind.unwrap_or("chat")))
-            .collect();
-        let groups = made.groups.iter();
-        groups
-            .map(|group| self.write_model(group, &kinds))
-            .collect()
+        groups.map(|group| self.write_model(group, made)).collect()
     }
 
-    fn write_model(&self, group: &GroupDraft<'_>, kinds: &BTreeMap<&str, &str>) -> EntryOut {
+    fn write_model(&self, group: &GroupDraft<'_>, made: &Made<'_>) -> EntryOut {
         let findings = group.spot.findings;
         findings.set_entry(group.path());
         let mut fields = Fields::default();
         fields.set_list("aliases", &group.aliases);
         self.write_targets(group, &mut fields);
-        fields.set_some("kind", group.kind);
-        self.write_others(group, kinds, &mut fields);
-        if let Some(limit) = group.max_tokens {
-            let mut defaults = Fields::default();
-            defaults.set("max_tokens", limit);
-            fields.set_some("defaults", defaults.map());
-        }
+        fields.set_some("kind", group.kind.map(ModelKind::name));
+        self.write_others(group, made, &mut fields);
+        let defaults = group.max_tokens;
+        let defaults = defaults.map(|limit| New::map([("max_tokens", limit.into())]));
+        fields.set_some("defaults", defaults);
         fields.set_some("on_loss", group.on_loss.or(self.on_loss));
         findings.set_entry("");
         EntryOut {
@@ -140,23 +134,19 @@ impl Rules {
     }
 
     /// Writes the models that stand in for a model: others of its kind.
-    fn write_others(
-        &self,
-        group: &GroupDraft<'_>,
-        kinds: &BTreeMap<&str, &str>,
-        fields: &mut Fields,
-    ) {
+    fn write_others(&self, group: &GroupDraft<'_>, made: &Made<'_>, fields: &mut Fields) {
         const VECTORS: &str = "has no fallbacks here: another model's vectors mean something else";
         const CHAIN: &str = "LiteLLM follows the fallbacks of fallbacks: they are written out here";
-        let kind = group.kind.unwrap_or("chat");
+        let kind = kind_or_chat(group);
         let direct = self.fallbacks.named_for(&group.name);
-        if kind == "embedding" {
+        if kind == ModelKind::Embedding {
             if !direct.is_empty() {
                 group.spot.unsupported(VECTORS);
             }
             return;
         }
-        let fits = |name: &&String| **name != group.name && kinds.get(name.as_str()) == Some(&kind);
+        let is_of_kind = |name: &str| made.find(name).map(kind_or_chat) == Some(kind);
+        let fits = |name: &&String| **name != group.name && is_of_kind(name);
         let chain = self.fallbacks.chain(&group.name);
         let wanted: Vec<String> = chain.iter().filter(fits).cloned().collect();
         if wanted.len() > direct.iter().filter(fits).count() {
@@ -218,6 +208,10 @@ impl Rules {
         }
         fields.set("targets", New::List(written));
     }
+}
+
+fn kind_or_chat(group: &GroupDraft<'_>) -> ModelKind {
+    group.kind.unwrap_or(ModelKind::Chat)
 }
 
 /// Reads `order` of the targets, as tiers from 0. Returns `None` if no target has one.

@@ -5,240 +5,146 @@
 //! error. A row of a table that the import does not know is one, too.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::fmt;
 
-use serde_json::{Map, Value};
-
-use super::bound::{Bound, Bounds};
+use super::bound::Bounds;
 use super::node::{Spot, of_json};
-use super::row_id::{RowId, unread_table};
-use super::rules::{Fate, Section, is_off, rule_of};
-use crate::Given;
-use crate::notes::{Finding, Findings, Grade, format_place, join_path};
+use super::rules::{Fate, Section, Shape, fate_of, is_off};
+use crate::notes::{Finding, Findings, Grade};
+use crate::{Bound, Given};
 use portcullis::base::problem::{Problem, quote_safely};
-use portcullis::catalog::resolve::sha256_of;
+use portcullis::catalog::raw::Digest;
 use portcullis::conf::yaml::Node;
 
-/// A row, with its place.
-struct RowIn<'r> {
-    id: RowId,
-    file: &'r str,
-    path: String,
-    node: Node<'static>,
-    /// The digest of the whole row.
-    digest: [u8; 32],
-}
-
-/// All rows, each once, in the order of the files.
+/// All rows, each once.
 pub(super) struct Rows<'r> {
-    rows: Vec<RowIn<'r>>,
-    indexes: HashMap<RowId, usize>,
-    findings: &'r Findings,
+    rows: HashMap<RowId<'r>, Spot<'r>>,
+    /// The things that the rows are about, in the order of the files.
+    ids: Vec<RowId<'r>>,
+    pub(super) findings: &'r Findings,
     /// True if there is a row of a user as a member of a team.
     has_memberships: bool,
-    /// The largest total of keys in an answer, and its file.
-    pub(super) total: Option<(u64, &'r str)>,
+    /// The largest total of keys in an answer.
+    pub(super) total: Option<Spot<'r>>,
 }
 
-/// The most lists and maps inside each other. Rows need five.
-const MAX_DEPTH: usize = 6;
-
-const NO_ROW: &str = "is no row of keys, teams, users or budgets: it has no `token`, `team_id`, `user_id` or `budget_id`";
-
-/// Reads all files. No error shows a value.
-pub(super) fn read_rows<'r>(
-    files: &'r [Given],
-    findings: &'r Findings,
-) -> Result<Rows<'r>, Problem> {
-    let mut rows = Rows {
-        rows: Vec::new(),
-        indexes: HashMap::new(),
-        findings,
-        has_memberships: false,
-        total: None,
-    };
-    for Given { name, text } in files {
-        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-        let values = serde_json::Deserializer::from_str(text).into_iter::<Value>();
-        let mut is_empty = true;
-        for (index, value) in values.enumerate() {
-            // The reader's own words are about the grammar only; they are left out all the same.
-            let value = value.map_err(|error| {
-                let message = format!("is not JSON (column {})", error.column());
-                let problem = Problem::of_file(name.clone(), message);
-                Problem {
-                    line: Some(error.line().max(1)),
-                    ..problem
-                }
-            })?;
-            is_empty = false;
-            let path = if index == 0 {
-                String::new()
-            } else {
-                format!("[{index}]")
-            };
-            rows.take_value(name, path, value, 0)?;
-        }
-        if is_empty {
-            return Err(Problem::of_file(name.clone(), "is empty"));
+/// Reads the values of a file. No error shows one.
+pub(super) fn read_values(file: &Given) -> Result<Vec<Node<'static>>, Problem> {
+    let text = file.text.strip_prefix('\u{feff}').unwrap_or(&file.text);
+    let values = serde_json::Deserializer::from_str(text).into_iter();
+    let values: Result<Vec<Node<'_>>, _> = values.map(|value| value.map(of_json)).collect();
+    match values {
+        Ok(values) if values.is_empty() => Err(Problem::of_file(file.name.clone(), "is empty")),
+        Ok(values) => Ok(values),
+        // The reader's own words are about the grammar only; they are left out all the same.
+        Err(error) => {
+            let message = format!("is not JSON (column {})", error.column());
+            Err(Problem {
+                line: Some(error.line().max(1)),
+                ..Problem::of_file(file.name.clone(), message)
+            })
         }
     }
-    Ok(rows)
 }
 
 impl<'r> Rows<'r> {
-    fn spot<'s>(&'s self, row: &'s RowIn<'r>) -> Spot<'s> {
-        Spot {
-            path: row.path.clone(),
-            ..Spot::root(row.file, &row.node, self.findings)
+    /// Takes the rows out of the values of all files. No error shows a value.
+    pub(super) fn read(
+        files: impl Iterator<Item = (&'r Given, &'r Vec<Node<'r>>)>,
+        findings: &'r Findings,
+    ) -> Result<Self, Problem> {
+        let mut rows = Self {
+            rows: HashMap::new(),
+            ids: Vec::new(),
+            findings,
+            has_memberships: false,
+            total: None,
+        };
+        for (file, values) in files {
+            for (index, node) in values.iter().enumerate() {
+                let mut value = Spot::root(&file.name, node, findings);
+                if index > 0 {
+                    value.path = format!("[{index}]");
+                }
+                rows.take_value(value, 0)?;
+            }
         }
+        Ok(rows)
     }
 
-    fn find(&self, id: &RowId) -> Option<&RowIn<'r>> {
-        self.rows.get(*self.indexes.get(id)?)
+    pub(super) fn get(&self, id: RowId<'_>) -> Option<Spot<'r>> {
+        self.rows.get(&id).cloned()
     }
 
-    fn get(&self, id: RowId) -> Option<Spot<'_>> {
-        self.find(&id).map(|row| self.spot(row))
-    }
-
-    fn rows_of(&self, is_one: fn(&RowId) -> bool) -> impl Iterator<Item = Spot<'_>> {
-        let rows = self.rows.iter().filter(move |row| is_one(&row.id));
-        rows.map(|row| self.spot(row))
-    }
-
-    pub(super) fn keys(&self) -> impl Iterator<Item = Spot<'_>> {
-        self.rows_of(|id| matches!(id, RowId::Key(_)))
-    }
-
-    pub(super) fn teams(&self) -> impl Iterator<Item = Spot<'_>> {
-        self.rows_of(|id| matches!(id, RowId::Team(_)))
-    }
-
-    pub(super) fn users(&self) -> impl Iterator<Item = Spot<'_>> {
-        self.rows_of(|id| matches!(id, RowId::User(_)))
-    }
-
-    pub(super) fn team(&self, id: &str) -> Option<Spot<'_>> {
-        self.get(RowId::Team(id.to_owned()))
-    }
-
-    pub(super) fn user(&self, id: &str) -> Option<Spot<'_>> {
-        self.get(RowId::User(id.to_owned()))
-    }
-
-    pub(super) fn membership(&self, team: &str, user: &str) -> Option<Spot<'_>> {
-        let [team, user] = [team, user].map(str::to_owned);
-        self.get(RowId::Membership { team, user })
+    /// Returns the things that the rows are about, each with its row.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (RowId<'r>, Spot<'r>)> {
+        self.ids.iter().filter_map(|id| Some((*id, self.get(*id)?)))
     }
 
     /// Returns the budget of a key: in its row, or the one that it names.
-    pub(super) fn budget_of<'s>(&'s self, key: &Spot<'s>) -> Option<Spot<'s>> {
+    pub(super) fn budget_of(&self, key: &Spot<'r>) -> Option<Spot<'r>> {
         let own = key.filled("litellm_budget_table").filter(Spot::is_map);
-        own.or_else(|| self.get(RowId::Budget(key.get_text("budget_id")?.to_owned())))
+        own.or_else(|| self.get(RowId::Budget(key.get_text("budget_id")?)))
     }
 
-    /// Takes a value: a list of rows, an answer with such a list, or a row.
-    fn take_value(
-        &mut self,
-        file: &'r str,
-        path: String,
-        value: Value,
-        depth: usize,
-    ) -> Result<(), Problem> {
+    /// Takes a value: a list of rows, an answer with such lists, or a row.
+    fn take_value(&mut self, value: Spot<'r>, depth: usize) -> Result<(), Problem> {
+        /// The most lists and maps inside each other. Rows need five.
+        const MAX_DEPTH: usize = 6;
         const NAME: &str =
             "is only the name of a key: save the answer of /key/list with return_full_object=true";
+        const NO_ROW: &str = "is no row of keys, teams, users or budgets: it has no `token`, `team_id`, `user_id` or `budget_id`";
         if depth > MAX_DEPTH {
-            return Err(row_problem(
-                file,
-                "",
-                "holds too many lists inside each other",
-            ));
+            let message = "holds too many lists inside each other";
+            return Err(Problem::of_file(value.file.to_owned(), message));
         }
-        let map = match value {
-            Value::Array(items) => {
-                for (index, item) in items.into_iter().enumerate() {
-                    self.take_value(file, format!("{path}[{index}]"), item, depth + 1)?;
-                }
-                return Ok(());
-            }
-            Value::Object(map) => map,
-            Value::String(_) => return Err(row_problem(file, &path, NAME)),
-            Value::Null | Value::Bool(_) | Value::Number(_) => {
-                return Err(row_problem(file, &path, NO_ROW));
-            }
-        };
-        if let Some(table) = unread_table(&map) {
-            let message =
-                format!("is a row of {table}, which is not read: take these rows out of the files");
-            return Err(row_problem(file, &path, &message));
+        for item in value.items() {
+            self.take_value(item, depth + 1)?;
         }
-        match RowId::from_row(&map) {
-            Some(id) => self.add(id, file, path, map),
-            None if map.contains_key("token") => {
-                Err(row_problem(file, &path, "`token` must be a text"))
-            }
-            None => self.take_answer(file, &path, map, depth),
+        if value.is_list() {
+            return Ok(());
         }
-    }
-
-    /// Takes the lists of an answer.
-    fn take_answer(
-        &mut self,
-        file: &'r str,
-        path: &str,
-        mut map: Map<String, Value>,
-        depth: usize,
-    ) -> Result<(), Problem> {
-        let total = map.get("total_count").and_then(Value::as_u64);
-        let mut is_answer = false;
-        for list in ["keys", "teams", "users", "budgets"] {
-            if let Some(rows @ Value::Array(_)) = map.remove(list) {
-                is_answer = true;
-                if let Some(total) = total.filter(|_| list == "keys")
-                    && self.total.is_none_or(|(before, _)| before < total)
-                {
-                    self.total = Some((total, file));
-                }
-                self.take_value(file, join_path(path, list), rows, depth + 1)?;
-            }
+        if Shape::Text.fits(&value) {
+            return Err(value.problem(NAME));
         }
-        is_answer
-            .then_some(())
-            .ok_or_else(|| row_problem(file, path, NO_ROW))
+        if let Some(table) = unread_table(&value) {
+            return Err(value.problem(format!(
+                "is a row of {table}, which is not read: take these rows out of the files"
+            )));
+        }
+        if let Some(id) = RowId::from_row(&value) {
+            return self.add(id, value);
+        }
+        if value.has("token") {
+            return Err(value.problem("`token` must be a text"));
+        }
+        let lists = ["keys", "teams", "users", "budgets"].map(|list| value.get(list));
+        let mut lists = lists.into_iter().flatten().filter(Spot::is_list).peekable();
+        if lists.peek().is_none() {
+            return Err(value.problem(NO_ROW));
+        }
+        if let Some(total) = value.get("total_count").filter(|_| value.has("keys"))
+            && total.whole() > self.total.as_ref().and_then(Spot::whole)
+        {
+            self.total = Some(total);
+        }
+        lists.try_for_each(|list| self.take_value(list, depth + 1))
     }
 
     /// Adds a row, once. Two rows that differ are an error, since only one of them can be right.
-    fn add(
-        &mut self,
-        id: RowId,
-        file: &'r str,
-        path: String,
-        map: Map<String, Value>,
-    ) -> Result<(), Problem> {
-        let value = Value::Object(map);
-        let digest = sha256_of(&value.to_string());
-        match self.find(&id) {
+    fn add(&mut self, id: RowId<'r>, row: Spot<'r>) -> Result<(), Problem> {
+        match self.rows.get(&id) {
             None => {
                 self.has_memberships |= matches!(id, RowId::Membership { .. });
-                self.indexes.insert(id.clone(), self.rows.len());
-                let node = of_json(value);
-                self.rows.push(RowIn {
-                    id,
-                    file,
-                    path,
-                    node,
-                    digest,
-                });
+                self.ids.push(id);
+                self.rows.insert(id, row);
                 Ok(())
             }
-            Some(known) if known.digest == digest => Ok(()),
-            Some(known) => {
-                let other = format_place(known.file, None, &known.path);
-                let message = format!(
-                    "is {id}, of which {other} has another row: give each row once, in the newest file"
-                );
-                Err(row_problem(file, &path, &message))
-            }
+            Some(known) if known.node.is_same(row.node) => Ok(()),
+            Some(known) => Err(row.problem(format!(
+                "is {id}, of which {} has another row: give each row once, in the newest file",
+                known.format_place()
+            ))),
         }
     }
 }
@@ -260,10 +166,10 @@ impl Rows<'_> {
         bounds: &mut Bounds,
     ) {
         const UNUSED_BUDGET: &str = "bounds no key of a team, since `apply_user_budget_to_team_keys` of `general_settings` is not set";
-        let Some(user) = key.filled("user_id").as_ref().and_then(Spot::text) else {
+        let Some(user) = key.get_text("user_id") else {
             return;
         };
-        match self.user(user) {
+        match self.get(RowId::User(user)) {
             None => bounds.add(self.missing_user()),
             Some(row) => {
                 bounds.add_row(Section::Member, &row, "user");
@@ -276,7 +182,7 @@ impl Rows<'_> {
                 }
             }
         }
-        let row = self.team(team);
+        let row = self.get(RowId::Team(team));
         let listed = row.as_ref().and_then(|row| row.get("team_memberships"));
         if listed.is_none() && !self.has_memberships {
             let source = match row {
@@ -292,7 +198,7 @@ impl Rows<'_> {
             bounds.add(Bound::unreadable("team_memberships"));
         }
         let listed = listed.iter().flat_map(Spot::items);
-        for membership in listed.chain(self.membership(team, user)) {
+        for membership in listed.chain(self.get(RowId::Membership { team, user })) {
             // One that does not name its user may be this user's.
             let owner = membership.get("user_id");
             if owner.is_none_or(|owner| owner.text().is_none_or(|id| id == user)) {
@@ -308,15 +214,15 @@ impl Rows<'_> {
         let findings = self.findings;
         let reported: HashSet<String> = findings.list().iter().map(Finding::format_place).collect();
         let is_new = |spot: &Spot<'_>| !spot.is_empty() && !reported.contains(&spot.format_place());
-        let keys = self.keys().map(|row| (row, Section::KeyRow));
-        let owners = self
-            .teams()
-            .chain(self.users())
-            .map(|row| (row, Section::Row));
         let mut counts: BTreeMap<&str, (usize, Finding)> = BTreeMap::new();
-        for (row, section) in keys.chain(owners) {
+        for (id, row) in self.iter() {
+            let section = match id {
+                RowId::Key(_) => Section::KeyRow,
+                RowId::Team(_) | RowId::User(_) => Section::Row,
+                RowId::Budget(_) | RowId::Membership { .. } => continue,
+            };
             for (field, spot) in row.entries() {
-                let (grade, message) = match rule_of(section, field).fate {
+                let (grade, message) = match fate_of(section, field) {
                     Fate::Info(..) if is_off(field, &spot) || !is_new(&spot) => continue,
                     Fate::Info(..) if field == "spend" && is_spend_carried => {
                         (Grade::Approximate, NOT_SPENT)
@@ -338,10 +244,95 @@ impl Rows<'_> {
     }
 }
 
-fn row_problem(file: &str, path: &str, message: &str) -> Problem {
-    let problem = Problem::of_file(file.to_owned(), message);
-    Problem {
-        path: path.to_owned(),
-        ..problem
+/// The thing that a row is about.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum RowId<'r> {
+    Key(&'r str),
+    Team(&'r str),
+    User(&'r str),
+    Budget(&'r str),
+    /// A user as a member of a team.
+    Membership {
+        team: &'r str,
+        user: &'r str,
+    },
+}
+
+impl<'r> RowId<'r> {
+    fn from_row(row: &Spot<'r>) -> Option<Self> {
+        let id = |field: &str| row.get(field).filter(|spot| Shape::Text.fits(spot))?.text();
+        if row.has("token") {
+            return id("token").map(Self::Key);
+        }
+        match (id("user_id"), id("team_id")) {
+            (Some(user), Some(team)) if !is_user(row) => Some(Self::Membership { team, user }),
+            // A user's row names teams too, and a team's row no user.
+            (Some(user), _) => Some(Self::User(user)),
+            (None, Some(team)) => Some(Self::Team(team)),
+            (None, None) => id("budget_id").map(Self::Budget),
+        }
+    }
+}
+
+/// Names the thing in a message. The name of a key without an alias has the first digits of its
+/// hash, too.
+impl fmt::Display for RowId<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::Key(token) => match (read_hash(token), token.get(..8)) {
+                (Some(_), Some(digits)) => write!(f, "the key with the hash {digits}…"),
+                (_, _) => f.write_str("a key"),
+            },
+            Self::Team(team) => write!(f, "team {}", quote_safely(team)),
+            Self::User(user) => write!(f, "user {}", quote_safely(user)),
+            Self::Budget(budget) => write!(f, "budget {}", quote_safely(budget)),
+            Self::Membership { team, user } => {
+                write!(f, "{} of {}", Self::User(user), Self::Team(team))
+            }
+        }
+    }
+}
+
+/// Reads the hash of a key.
+pub(super) fn read_hash(token: &str) -> Option<Digest> {
+    format!("sha256:{token}").parse().ok()
+}
+
+/// Returns whether a row with a user's id is of a user, and not of a membership.
+fn is_user(row: &Spot<'_>) -> bool {
+    ["models", "max_budget", "teams", "metadata"]
+        .iter()
+        .any(|field| row.has(field))
+}
+
+/// Tables that the import does not read, each by a field that only its rows have.
+const UNREAD: [(&str, &str); 7] = [
+    ("tag_name", "LiteLLM_TagTable"),
+    ("project_id", "LiteLLM_ProjectTable"),
+    ("agent_id", "LiteLLM_AgentsTable"),
+    ("access_group_name", "LiteLLM_ModelAccessGroupBudgetTable"),
+    ("request_id", "LiteLLM_SpendLogs"),
+    ("allowed_model_region", "LiteLLM_EndUserTable"),
+    ("default_model", "LiteLLM_EndUserTable"),
+];
+
+/// Returns the name of a table that the import does not read, if a row is one of it.
+fn unread_table(row: &Spot<'_>) -> Option<&'static str> {
+    let [is_deleted, of_organization, of_team, of_user] =
+        ["deleted_at", "organization_id", "team_id", "user_id"]
+            .map(|field| row.filled(field).is_some());
+    if is_deleted {
+        return Some("deleted keys or teams");
+    }
+    if row.has("token") {
+        return None;
+    }
+    if let Some((_, table)) = UNREAD.iter().find(|(field, _)| row.has(field)) {
+        return Some(table);
+    }
+    match (of_organization && !of_team, of_user) {
+        (true, true) if !is_user(row) => Some("LiteLLM_OrganizationMembership"),
+        (true, false) => Some("LiteLLM_OrganizationTable"),
+        (_, _) => None,
     }
 }

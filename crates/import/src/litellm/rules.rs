@@ -372,25 +372,19 @@ const LIMITING: [&str; 6] = [
     "max_iterations",
 ];
 
-/// The rule for a field: what its value must be, and what becomes of it.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct FieldRule {
-    pub(super) shape: Shape,
-    pub(super) fate: Fate,
+/// Returns what becomes of a field.
+pub(super) fn fate_of(section: Section, field: &str) -> Fate {
+    rule_of(section, field).1
 }
 
-/// Returns the rule for a field.
-pub(super) fn rule_of(section: Section, field: &str) -> FieldRule {
-    type Table = HashMap<(Section, &'static str), FieldRule>;
+/// Returns what the value of a field must be, and what becomes of it.
+pub(super) fn rule_of(section: Section, field: &str) -> (Shape, Fate) {
+    type Table = HashMap<(Section, &'static str), (Shape, Fate)>;
     static TABLE: LazyLock<Table> = LazyLock::new(|| {
         let mut table = Table::new();
         for Rule(section, fields, shape, fate) in RULES {
-            let rule = FieldRule {
-                shape: *shape,
-                fate: *fate,
-            };
             let fields = fields.split_whitespace();
-            table.extend(fields.map(|field| ((*section, field), rule)));
+            table.extend(fields.map(|field| ((*section, field), (*shape, *fate))));
         }
         table
     });
@@ -406,10 +400,8 @@ pub(super) fn rule_of(section: Section, field: &str) -> FieldRule {
     let found = [section, general]
         .iter()
         .find_map(|section| TABLE.get(&(*section, field)));
-    found.copied().unwrap_or_else(|| FieldRule {
-        shape: Shape::Any,
-        fate: fate_of_unknown(section, field),
-    })
+    let found = found.copied();
+    found.unwrap_or_else(|| (Shape::Any, fate_of_unknown(section, field)))
 }
 
 /// Returns what becomes of a field that the table does not have.
@@ -442,7 +434,7 @@ fn fate_of_unknown(section: Section, field: &str) -> Fate {
 
 /// Reports a field that bounds nothing and that no code of its own reads.
 pub(super) fn report_field(section: Section, field: &str, spot: &Spot<'_>) {
-    let (grade, message) = match rule_of(section, field).fate {
+    let (grade, message) = match fate_of(section, field) {
         Fate::Carry => return,
         Fate::Info(grade, message) => (grade, message),
         Fate::Bound(..) | Fate::Below(_) | Fate::Required => NOT_CARRIED,

@@ -2,15 +2,16 @@
 
 use std::net::IpAddr;
 
-use super::bound::{Bound, setting_bound};
-use super::draft::{env_reference, name_files};
+use super::account::{env_reference, name_files, secret_file};
+use super::bound::setting_bound;
 use super::models::Made;
 use super::node::Spot;
 use super::routing::Rules;
 use super::rules::{Section, Whose, report_field};
 use super::world::{World, is_word, variable_of};
+use crate::Bound;
 use crate::notes::Grade;
-use portcullis::base::problem::unless_secret;
+use portcullis::base::problem::looks_secret;
 use portcullis::catalog::name;
 use portcullis::conf::yaml::edit::New;
 
@@ -137,7 +138,7 @@ impl Common {
                 self.is_user_budget_for_teams = spot.flag() != Some(false);
                 spot.approximate("a key of a team whose user has a budget is switched off");
             }
-            "timeout" if section == Section::Router && world.has_request_timeout() => {
+            "timeout" if section == Section::Router && world.request_timeout().is_some() => {
                 spot.approximate(UNUSED_TIME);
             }
             "database_url" if world.has_keys => spot.manual(REST_OF_DATABASE),
@@ -173,13 +174,13 @@ fn read_aliases(spot: &Spot<'_>, made: &mut Made<'_>) {
         let model = value.get_text("model").or(value.text()).unwrap_or_default();
         let mut aliases = made.groups.iter().flat_map(|group| &group.aliases);
         let is_taken = made.has(alias) || aliases.any(|other| other == alias);
-        let Some(group) = made.find(model) else {
+        let Some(group) = made.find_mut(model) else {
             made.missing
                 .report(&value, model, Grade::Manual, "the alias is left out");
             made.missing.add_alias(alias, model);
             continue;
         };
-        let is_name = name::of_model(alias).is_ok() && unless_secret(alias) == alias;
+        let is_name = name::of_model(alias).is_ok() && !looks_secret(alias);
         if is_taken || !is_name || group.name.contains('*') {
             value.manual(WRONG);
         } else {
@@ -222,7 +223,7 @@ fn read_store(router: &Spot<'_>, world: &World<'_>, made: &mut Made<'_>) -> Opti
         spots.for_each(|spot| spot.approximate("is a part of that URL"));
     }
     first.findings.set_entry("");
-    let mut value = value.unwrap_or_else(|| New::map([("file", New::text("secrets/redis-url"))]));
+    let mut value = value.unwrap_or_else(|| secret_file("redis-url"));
     name_files(&mut value, "", &mut made.secrets);
     Some(value)
 }

@@ -170,7 +170,8 @@ fn stopped(config: &str, rows: &[&str]) -> (Vec<String>, String) {
     let mut names: Vec<String> = imported
         .stopped
         .iter()
-        .map(|stopped| stopped.word.unwrap_or(&stopped.why).to_owned())
+        .map(|stopped| &stopped.bound)
+        .map(|bound| bound.word.unwrap_or(&bound.why).to_owned())
         .collect();
     names.sort();
     names.dedup();
@@ -379,7 +380,7 @@ fn a_team_without_memberships_is_named_with_its_file() {
     let reasons: Vec<&str> = imported
         .stopped
         .iter()
-        .map(|stopped| &*stopped.why)
+        .map(|stopped| &*stopped.bound.why)
         .collect();
     assert_eq!(reasons.len(), 1, "{reasons:?}");
     let named = "`team_memberships` is not in the row of its team \"red\" in keys.json";

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::node::{Lost, Spot};
 use crate::Inputs;
 use crate::notes::{Finding, Grade};
-use portcullis::base::problem::unless_secret;
+use portcullis::base::problem::looks_secret;
 
 /// The beginning of a value that names an environment variable.
 pub(super) const ENVIRON: &str = "os.environ/";
@@ -16,7 +16,7 @@ pub(super) fn variable_of(text: &str) -> Option<&str> {
     let is_name = (1..=128).contains(&name.len())
         && !name.starts_with(|c: char| c.is_ascii_digit())
         && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
-        && unless_secret(name) == name;
+        && !looks_secret(name);
     is_name.then_some(name)
 }
 
@@ -88,7 +88,7 @@ impl<'a> World<'a> {
         self.sections.get(name)
     }
 
-    fn setting(&self, section: &str, name: &str) -> Option<Spot<'a>> {
+    pub(super) fn setting(&self, section: &str, name: &str) -> Option<Spot<'a>> {
         self.section(section)?.get(name)
     }
 
@@ -98,17 +98,8 @@ impl<'a> World<'a> {
         self.request_timeout().or_else(of_router)
     }
 
-    fn request_timeout(&self) -> Option<Spot<'a>> {
+    pub(super) fn request_timeout(&self) -> Option<Spot<'a>> {
         self.setting("litellm_settings", "request_timeout")
-    }
-
-    pub(super) fn has_request_timeout(&self) -> bool {
-        self.request_timeout().is_some()
-    }
-
-    /// Returns the time of streams for all entries.
-    pub(super) fn stream_timeout(&self) -> Option<Spot<'a>> {
-        self.setting("router_settings", "stream_timeout")
     }
 
     /// Returns the values of a credential: of several of this name, the last that has some.
@@ -182,7 +173,7 @@ pub(super) fn is_word(text: &str) -> bool {
         && text
             .bytes()
             .all(|b| b.is_ascii_alphanumeric() || b"-._:".contains(&b))
-        && unless_secret(text) == text
+        && !looks_secret(text)
 }
 
 /// Returns whether a text may be a region: it becomes a part of a host name.

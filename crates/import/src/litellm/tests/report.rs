@@ -55,7 +55,7 @@ fn addresses_that_are_no_list_switch_keys_off() {
         let stopped: Vec<_> = imported
             .stopped
             .iter()
-            .map(|stop| (&*stop.field, stop.word))
+            .map(|stop| (&*stop.bound.field, stop.bound.word))
             .collect();
         assert_eq!(stopped, [(PATH, None)], "{value}");
         let grades: Vec<Grade> = findings_at(&imported, PATH)
@@ -175,7 +175,8 @@ fn policies_are_one_bound() {
             })
             .unwrap_or_else(|problem| panic!("{problem}"));
         assert_eq!(imported.keys, (1, works), "{settings}");
-        let fields: Vec<&str> = imported.stopped.iter().map(|stop| &*stop.field).collect();
+        let stopped = imported.stopped.iter();
+        let fields: Vec<&str> = stopped.map(|stop| &*stop.bound.field).collect();
         assert_eq!(fields, ["policies"].repeat(1 - works), "{settings}");
     }
 }
