@@ -161,8 +161,8 @@ pub const LOOSEN_WORDS: [(&str, &str); 16] = [
     ),
 ];
 
-/// The rule for the fields with these names, in one kind of map.
-struct Rule(Section, &'static str, Shape, Fate);
+/// The rule for the fields with these names.
+struct Rule(&'static str, Shape, Fate);
 
 const INFO: Fate = Fate::Info(
     Grade::Unsupported,
@@ -190,164 +190,179 @@ const fn bound_unless(word: &'static str, free: Free) -> Fate {
     Fate::Bound(word, free, Whose::All)
 }
 
-const fn setting_rule(fields: &'static str, fate: Fate) -> Rule {
-    Rule(Section::General, fields, Shape::Any, fate)
-}
-
-const fn bound_rule(section: Section, fields: &'static str, word: &'static str) -> Rule {
-    Rule(section, fields, Shape::Any, bound_by(word))
+const fn bound_rule(word: &'static str, fields: &'static str) -> Rule {
+    Rule(fields, Shape::Any, bound_by(word))
 }
 
 const fn bound_for(whose: Whose, word: &'static str, fields: &'static str) -> Rule {
-    setting_rule(fields, Fate::Bound(word, Free::Off, whose))
+    Rule(fields, Shape::Any, Fate::Bound(word, Free::Off, whose))
 }
 
-const fn info_rule(section: Section, fields: &'static str, message: &'static str) -> Rule {
-    Rule(
-        section,
-        fields,
-        Shape::Any,
-        Fate::Info(Grade::Unsupported, message),
-    )
+const fn info_rule(fields: &'static str, message: &'static str) -> Rule {
+    Rule(fields, Shape::Any, Fate::Info(Grade::Unsupported, message))
 }
 
 const fn manual_rule(fields: &'static str, message: &'static str) -> Rule {
-    setting_rule(fields, Fate::Info(Grade::Manual, message))
+    Rule(fields, Shape::Any, Fate::Info(Grade::Manual, message))
 }
 
 #[rustfmt::skip]
-const RULES: &[Rule] = {
+const RULES: &[(Section, &[Rule])] = {
     use Fate::{Below, Carry, Required};
     use Section::*;
     use Shape::{Any, Flag, List, Map, Scalar, Text, Time};
     &[
         // Keys, teams and users.
-        Rule(Row, "token key_alias team_alias user_alias api_key key_name", Any, Carry),
-        Rule(Row, "team_id user_id budget_id budget_duration", Text, Carry),
-        Rule(Row, "rpm_limit tpm_limit tpd_limit max_parallel_requests max_budget", Scalar, Carry),
-        Rule(Row, "blocked", Flag, Carry),
-        Rule(Row, "expires", Time, Carry),
-        Rule(Row, "models budget_limits team_memberships", List, Carry),
-        Rule(Row, "model_max_budget rpm_limit_per_model tpm_limit_per_model model_rpm_limit model_tpm_limit \
-                   litellm_budget_table", Map, Carry),
-        Rule(Row, "budget_reset_at", Time, INFO),
-        Rule(Row, "admins agent_caller allow_team_guardrail_config allowed_cache_controls auto_rotate budget_fallbacks created_at \
-                   created_by created_by_user default_team_member_models end_user_id is_session_token jwt_claims key_count \
-                   key_rotation_at keys last_active last_breach_check_at last_refreshed_at last_rotation_at \
-                   litellm_organization_table litellm_changed_by members members_count members_with_roles organization_alias \
-                   organization_memberships organization_metadata parent_otel_span password password_reset_required project_alias \
-                   request_route requires_fresh_policy rotation_count rotation_interval settings_updated_at soft_budget_cooldown \
-                   sso_user_id team_member team_member_permissions teams updated_at updated_by user user_email user_role \
-                   via_virtual_key", Any, INFO),
-        Rule(Row, "spend total_spend model_spend team_member_spend team_spend", Any, SPENT),
-        info_rule(Row, "access_group_ids", "these groups are in LiteLLM's database: their models are not added"),
-        info_rule(Row, "soft_budget", "a soft budget only warns, in LiteLLM"),
-        Rule(Row, "metadata", Map, Below(Metadata)),
-        Rule(Row, "router_settings", Map, Below(RowRouter)),
-        Rule(Row, "permissions", Map, Below(Permissions)),
-        Rule(Row, "object_permission", Map, Below(ObjectPermission)),
-        Rule(Row, "object_permission_id", Any, bound_unless("unknown-fields", Free::With("object_permission"))),
-        Rule(Row, "litellm_model_table", Map, Below(ModelTable)),
-        Rule(Row, "model_id", Any, bound_unless("aliases", Free::With("litellm_model_table"))),
-        Rule(Row, "aliases model_aliases team_model_aliases", Map, bound_by("aliases")),
-        Rule(Row, "allowed_routes", List, bound_unless("routes", Free::Word("llm_api_routes"))),
-        Rule(Row, "key_type", Text, bound_unless("routes", Free::Word("default llm_api"))),
-        Rule(Row, "org_id organization_id", Text, bound_by("organizations")),
-        Rule(Row, "project_id", Text, bound_by("projects")),
-        Rule(Row, "agent_id", Text, bound_by("agents")),
-        Rule(Row, "policies", List, bound_by("guardrails")),
-        bound_rule(Row, "team_member_tpm_limit team_member_rpm_limit", "team-members"),
-        Rule(ModelTable, "aliases model_aliases", Map, bound_by("aliases")),
-        bound_rule(Metadata, "guardrails policies", "guardrails"),
-        bound_rule(Metadata, "tags tag_rpm_limit tag_tpm_limit", "tags"),
-        bound_rule(Metadata, "enforced_params require_trace_id", "required-fields"),
-        bound_rule(Metadata, "end_user_budget_id", "end-users"),
-        bound_rule(Metadata, "password_reset_required", "unknown-fields"),
-        Rule(Metadata, "scim_active", Any, Required),
-        Rule(Metadata, "model_rpm_limit model_tpm_limit rpm_limit_type tpm_limit_type mcp_rpm_limit temp_budget_increase \
-                        temp_budget_expiry allowed_passthrough_routes disable_global_guardrails opted_out_global_guardrails", Any, INFO),
-        bound_rule(RowRouter, "model_group_alias fallbacks context_window_fallbacks content_policy_fallbacks", "aliases"),
-        bound_rule(RowRouter, "enable_tag_filtering", "tags"),
-        bound_rule(RowRouter, "weights", "unknown-fields"),
-        Rule(Permissions, "get_spend_routes allow_pii_controls allow_client_side_credentials", Any, INFO),
-        Rule(ObjectPermission, "object_permission_id mcp_servers mcp_access_groups mcp_tool_permissions mcp_toolsets \
-                                mcp_tool_search_enabled vector_stores agents agent_access_groups search_tools skills created_at \
-                                updated_at", Any, INFO),
+        (Row, &[
+            Rule("token key_alias team_alias user_alias api_key key_name", Any, Carry),
+            Rule("team_id user_id budget_id budget_duration", Text, Carry),
+            Rule("rpm_limit tpm_limit tpd_limit max_parallel_requests max_budget", Scalar, Carry),
+            Rule("blocked", Flag, Carry),
+            Rule("expires", Time, Carry),
+            Rule("models budget_limits team_memberships", List, Carry),
+            Rule("model_max_budget rpm_limit_per_model tpm_limit_per_model model_rpm_limit model_tpm_limit \
+                litellm_budget_table", Map, Carry),
+            Rule("budget_reset_at", Time, INFO),
+            Rule("admins agent_caller allow_team_guardrail_config allowed_cache_controls auto_rotate budget_fallbacks created_at \
+                created_by created_by_user default_team_member_models end_user_id is_session_token jwt_claims key_count \
+                key_rotation_at keys last_active last_breach_check_at last_refreshed_at last_rotation_at \
+                litellm_organization_table litellm_changed_by members members_count members_with_roles organization_alias \
+                organization_memberships organization_metadata parent_otel_span password password_reset_required project_alias \
+                request_route requires_fresh_policy rotation_count rotation_interval settings_updated_at soft_budget_cooldown \
+                sso_user_id team_member team_member_permissions teams updated_at updated_by user user_email user_role \
+                via_virtual_key", Any, INFO),
+            Rule("spend total_spend model_spend team_member_spend team_spend", Any, SPENT),
+            info_rule("access_group_ids", "these groups are in LiteLLM's database: their models are not added"),
+            info_rule("soft_budget", "a soft budget only warns, in LiteLLM"),
+            Rule("metadata", Map, Below(Metadata)),
+            Rule("router_settings", Map, Below(RowRouter)),
+            Rule("permissions", Map, Below(Permissions)),
+            Rule("object_permission", Map, Below(ObjectPermission)),
+            Rule("object_permission_id", Any, bound_unless("unknown-fields", Free::With("object_permission"))),
+            Rule("litellm_model_table", Map, Below(ModelTable)),
+            Rule("model_id", Any, bound_unless("aliases", Free::With("litellm_model_table"))),
+            Rule("aliases model_aliases team_model_aliases", Map, bound_by("aliases")),
+            Rule("allowed_routes", List, bound_unless("routes", Free::Word("llm_api_routes"))),
+            Rule("key_type", Text, bound_unless("routes", Free::Word("default llm_api"))),
+            Rule("org_id organization_id", Text, bound_by("organizations")),
+            Rule("project_id", Text, bound_by("projects")),
+            Rule("agent_id", Text, bound_by("agents")),
+            Rule("policies", List, bound_by("guardrails")),
+            bound_rule("team-members", "team_member_tpm_limit team_member_rpm_limit"),
+        ]),
+        (ModelTable, &[Rule("aliases model_aliases", Map, bound_by("aliases"))]),
+        (Metadata, &[
+            bound_rule("guardrails", "guardrails policies"),
+            bound_rule("tags", "tags tag_rpm_limit tag_tpm_limit"),
+            bound_rule("required-fields", "enforced_params require_trace_id"),
+            bound_rule("end-users", "end_user_budget_id"),
+            bound_rule("unknown-fields", "password_reset_required"),
+            Rule("scim_active", Any, Required),
+            Rule("model_rpm_limit model_tpm_limit rpm_limit_type tpm_limit_type mcp_rpm_limit temp_budget_increase \
+                temp_budget_expiry allowed_passthrough_routes disable_global_guardrails opted_out_global_guardrails", Any, INFO),
+        ]),
+        (RowRouter, &[
+            bound_rule("aliases", "model_group_alias fallbacks context_window_fallbacks content_policy_fallbacks"),
+            bound_rule("tags", "enable_tag_filtering"),
+            bound_rule("unknown-fields", "weights"),
+        ]),
+        (Permissions, &[Rule("get_spend_routes allow_pii_controls allow_client_side_credentials", Any, INFO)]),
+        (ObjectPermission, &[
+            Rule("object_permission_id mcp_servers mcp_access_groups mcp_tool_permissions mcp_toolsets \
+                mcp_tool_search_enabled vector_stores agents agent_access_groups search_tools skills created_at \
+                updated_at", Any, INFO),
+        ]),
         // Budgets, and what a team and a user add to each other.
-        Rule(Budget, "budget_id budget_duration", Text, Carry),
-        Rule(Budget, "max_budget rpm_limit tpm_limit tpd_limit max_parallel_requests", Scalar, Carry),
-        Rule(Budget, "model_max_budget", Map, Carry),
-        Rule(Budget, "budget_reset_at", Time, Carry),
-        Rule(Budget, "soft_budget temp_budget_increase temp_budget_expiry created_at created_by updated_at updated_by", Any, INFO),
-        Rule(Membership, "user_id team_id spend total_spend", Any, INFO),
-        Rule(Member, "rpm_limit tpm_limit", Scalar, bound_by("users")),
-        Rule(Member, "model_max_budget", Map, bound_by("users")),
-        Rule(Member, "max_budget", Scalar, Carry),
-        Rule(Member, "metadata", Map, Below(MemberMetadata)),
-        Rule(MemberMetadata, "scim_active", Any, Required),
+        (Budget, &[
+            Rule("budget_id budget_duration", Text, Carry),
+            Rule("max_budget rpm_limit tpm_limit tpd_limit max_parallel_requests", Scalar, Carry),
+            Rule("model_max_budget", Map, Carry),
+            Rule("budget_reset_at", Time, Carry),
+            Rule("soft_budget temp_budget_increase temp_budget_expiry created_at created_by updated_at updated_by", Any, INFO),
+        ]),
+        (Membership, &[Rule("user_id team_id spend total_spend", Any, INFO)]),
+        (Member, &[
+            Rule("rpm_limit tpm_limit", Scalar, bound_by("users")),
+            Rule("model_max_budget", Map, bound_by("users")),
+            Rule("max_budget", Scalar, Carry),
+            Rule("metadata", Map, Below(MemberMetadata)),
+        ]),
+        (MemberMetadata, &[Rule("scim_active", Any, Required)]),
         // The file.
-        setting_rule("allowed_routes", bound_unless("routes", Free::Never)),
-        setting_rule("admin_only_routes", bound_unless("routes", Free::List(
-            "/audit/ /budget/ /config/ /customer/ /global/ /health/ /key/ /model/ /organization/ /project/ /spend/ /tag/ /team/ /user/"))),
-        bound_rule(General, "enforced_params enforce_user_param", "required-fields"),
-        bound_for(Whose::ServiceAccount, "required-fields", "service_account_settings"),
-        setting_rule("missing_session_id", bound_unless("required-fields", Free::Word("omit generate"))),
-        bound_rule(General, "model_alias_map completion_model", "aliases"),
-        bound_for(Whose::OfKind(ModelKind::Image), "aliases", "image_generation_model"),
-        bound_for(Whose::OfKind(ModelKind::Moderation), "aliases", "moderation_model"),
-        bound_rule(General, "guardrails pre_call_rules post_call_rules custom_auth", "guardrails"),
-        setting_rule("callbacks", bound_unless("guardrails", Free::List(HARMLESS_CALLBACKS))),
-        bound_rule(General, "max_end_user_budget max_end_user_budget_id validate_end_user_id_in_db", "end-users"),
-        bound_rule(General, "global_max_parallel_requests provider_budget_config", "proxy-budget"),
-        setting_rule("optional_pre_call_checks", bound_unless("proxy-budget", Free::Without("enforce_model_rate_limits"))),
-        bound_rule(General, "tag_budget_config", "tags"),
-        bound_for(Whose::WithBudget, "prices", "cost_margin_config"),
-        bound_for(Whose::WithoutTeam, "teams", "personal_key_model_access_from_teams"),
-        bound_for(Whose::WithoutPrice, "prices", "block_requests_for_models_without_pricing"),
-        bound_rule(LiteLlm, "max_budget", "proxy-budget"),
-        bound_rule(Router, "plugins", "guardrails"),
-        Rule(Router, "redis_url redis_host redis_port redis_password", Any, Carry),
-        Rule(Router, "timeout stream_timeout", Any, TIMEOUT),
-        Rule(LiteLlm, "request_timeout", Any, TIMEOUT),
-        info_rule(General, "enable_tag_filtering", "Portcullis does not choose targets by tags"),
-        setting_rule("num_retries max_retries allowed_fails cooldown_time retry_policy allowed_fails_policy model_group_retry_policy \
-                       disable_cooldowns max_fallbacks retry_after", Fate::Info(Grade::Approximate, ATTEMPTS)),
-        info_rule(General, "master_key", "is for LiteLLM's own API: `portcullis key` changes keys here"),
-        info_rule(General, "database_connection_pool_limit", "there is no database here"),
-        manual_rule("store_model_in_db", "add the models of LiteLLM's database to the file, if there are some"),
-        manual_rule("database_url", DATABASE),
-        info_rule(General, "enable_jwt_auth litellm_jwtauth enable_oauth2_auth custom_sso",
-            "callers have keys here: other ways to sign in have no counterpart"),
-        info_rule(General, "cache cache_params enable_caching redis_semantic_cache", "answers are not cached here"),
-        info_rule(General, "success_callback failure_callback service_callback audit_log_callbacks otel", WATCHED),
-        info_rule(General, "set_verbose json_logs debug log_raw_request_response", "write `log` in server.yaml if you need it"),
-        manual_rule("max_parallel_requests", "write `concurrency` at accounts or callers: there is no cap for all together"),
-        info_rule(General, "enable_pre_call_checks",
-            "a request that is too long for the provider goes to `fallbacks_on.context`"),
-        manual_rule("coordination_redis use_redis_transaction_buffer", "several gateways share limits through `store` in server.yaml"),
-        info_rule(General, "pass_through_endpoints", "requests to other paths are not passed through"),
-        info_rule(General, "public_routes", "every path of the API needs a key here"),
-        manual_rule("use_x_forwarded_for", "write your load balancers into `trusted_proxies` in server.yaml"),
-        manual_rule("max_request_size_mb", "write `limits.request_body` in server.yaml"),
-        manual_rule("max_response_size_mb", "write `limits.response_body` in server.yaml"),
-        info_rule(General, "disable_reset_budget", "budgets begin anew each day or each month here, without a switch"),
-        info_rule(File, "guardrails", "Portcullis does not check what texts say"),
-        Rule(File, "policies policy_attachments", Any, Carry),
-        info_rule(File, "mcp_servers search_tools sandbox_tools vector_store_registry",
-            "Portcullis runs no tools and no stores of documents"),
-        info_rule(File, "files_settings finetune_settings batch_settings",
-            "Portcullis has no endpoints for files, batches and fine-tuning"),
-        info_rule(File, "callback_settings", WATCHED),
+        (General, &[
+            Rule("allowed_routes", Any, bound_unless("routes", Free::Never)),
+            Rule("admin_only_routes", Any, bound_unless("routes", Free::List(
+                "/audit/ /budget/ /config/ /customer/ /global/ /health/ /key/ /model/ /organization/ /project/ /spend/ /tag/ /team/ /user/"))),
+            bound_rule("required-fields", "enforced_params enforce_user_param"),
+            bound_for(Whose::ServiceAccount, "required-fields", "service_account_settings"),
+            Rule("missing_session_id", Any, bound_unless("required-fields", Free::Word("omit generate"))),
+            bound_rule("aliases", "model_alias_map completion_model"),
+            bound_for(Whose::OfKind(ModelKind::Image), "aliases", "image_generation_model"),
+            bound_for(Whose::OfKind(ModelKind::Moderation), "aliases", "moderation_model"),
+            bound_rule("guardrails", "guardrails pre_call_rules post_call_rules custom_auth"),
+            Rule("callbacks", Any, bound_unless("guardrails", Free::List(HARMLESS_CALLBACKS))),
+            bound_rule("end-users", "max_end_user_budget max_end_user_budget_id validate_end_user_id_in_db"),
+            bound_rule("proxy-budget", "global_max_parallel_requests provider_budget_config"),
+            Rule("optional_pre_call_checks", Any, bound_unless("proxy-budget", Free::Without("enforce_model_rate_limits"))),
+            bound_rule("tags", "tag_budget_config"),
+            bound_for(Whose::WithBudget, "prices", "cost_margin_config"),
+            bound_for(Whose::WithoutTeam, "teams", "personal_key_model_access_from_teams"),
+            bound_for(Whose::WithoutPrice, "prices", "block_requests_for_models_without_pricing"),
+            info_rule("enable_tag_filtering", "Portcullis does not choose targets by tags"),
+            Rule("num_retries max_retries allowed_fails cooldown_time retry_policy allowed_fails_policy model_group_retry_policy \
+                disable_cooldowns max_fallbacks retry_after", Any, Fate::Info(Grade::Approximate, ATTEMPTS)),
+            info_rule("master_key", "is for LiteLLM's own API: `portcullis key` changes keys here"),
+            info_rule("database_connection_pool_limit", "there is no database here"),
+            manual_rule("store_model_in_db", "add the models of LiteLLM's database to the file, if there are some"),
+            manual_rule("database_url", DATABASE),
+            info_rule("enable_jwt_auth litellm_jwtauth enable_oauth2_auth custom_sso",
+                "callers have keys here: other ways to sign in have no counterpart"),
+            info_rule("cache cache_params enable_caching redis_semantic_cache", "answers are not cached here"),
+            info_rule("success_callback failure_callback service_callback audit_log_callbacks otel", WATCHED),
+            info_rule("set_verbose json_logs debug log_raw_request_response", "write `log` in server.yaml if you need it"),
+            manual_rule("max_parallel_requests", "write `concurrency` at accounts or callers: there is no cap for all together"),
+            info_rule("enable_pre_call_checks",
+                "a request that is too long for the provider goes to `fallbacks_on.context`"),
+            manual_rule("coordination_redis use_redis_transaction_buffer", "several gateways share limits through `store` in server.yaml"),
+            info_rule("pass_through_endpoints", "requests to other paths are not passed through"),
+            info_rule("public_routes", "every path of the API needs a key here"),
+            manual_rule("use_x_forwarded_for", "write your load balancers into `trusted_proxies` in server.yaml"),
+            manual_rule("max_request_size_mb", "write `limits.request_body` in server.yaml"),
+            manual_rule("max_response_size_mb", "write `limits.response_body` in server.yaml"),
+            info_rule("disable_reset_budget", "budgets begin anew each day or each month here, without a switch"),
+        ]),
+        (LiteLlm, &[
+            bound_rule("proxy-budget", "max_budget"),
+            Rule("request_timeout", Any, TIMEOUT),
+        ]),
+        (Router, &[
+            bound_rule("guardrails", "plugins"),
+            Rule("redis_url redis_host redis_port redis_password", Any, Carry),
+            Rule("timeout stream_timeout", Any, TIMEOUT),
+        ]),
+        (File, &[
+            info_rule("guardrails", "Portcullis does not check what texts say"),
+            Rule("policies policy_attachments", Any, Carry),
+            info_rule("mcp_servers search_tools sandbox_tools vector_store_registry",
+                "Portcullis runs no tools and no stores of documents"),
+            info_rule("files_settings finetune_settings batch_settings",
+                "Portcullis has no endpoints for files, batches and fine-tuning"),
+            info_rule("callback_settings", WATCHED),
+        ]),
         // Entries of `model_list`.
-        Rule(Params, "max_retries num_retries", Any, Fate::Info(Grade::Approximate, ATTEMPTS)),
-        info_rule(Params, "tags tag_regex", "Portcullis does not choose targets by tags: every caller reaches this one"),
-        info_rule(Params, "temperature top_p seed stop frequency_penalty presence_penalty n user",
-            "only `max_tokens` has a default here: callers send this themselves"),
-        info_rule(Info, "id", "targets have no ids here"),
-        info_rule(Info, "blocked", "the entry is in use"),
-        info_rule(Info, "supported_environments", "LITELLM_ENVIRONMENT is one of these now"),
-        info_rule(Info, "max_tokens max_input_tokens max_output_tokens",
-            "write `traits` at the target if Portcullis does not know the model"),
+        (Params, &[
+            Rule("max_retries num_retries", Any, Fate::Info(Grade::Approximate, ATTEMPTS)),
+            info_rule("tags tag_regex", "Portcullis does not choose targets by tags: every caller reaches this one"),
+            info_rule("temperature top_p seed stop frequency_penalty presence_penalty n user",
+                "only `max_tokens` has a default here: callers send this themselves"),
+        ]),
+        (Info, &[
+            info_rule("id", "targets have no ids here"),
+            info_rule("blocked", "the entry is in use"),
+            info_rule("supported_environments", "LITELLM_ENVIRONMENT is one of these now"),
+            info_rule("max_tokens max_input_tokens max_output_tokens",
+                "write `traits` at the target if Portcullis does not know the model"),
+        ]),
     ]
 };
 
@@ -382,9 +397,11 @@ pub(super) fn rule_of(section: Section, field: &str) -> (Shape, Fate) {
     type Table = HashMap<(Section, &'static str), (Shape, Fate)>;
     static TABLE: LazyLock<Table> = LazyLock::new(|| {
         let mut table = Table::new();
-        for Rule(section, fields, shape, fate) in RULES {
-            let fields = fields.split_whitespace();
-            table.extend(fields.map(|field| ((*section, field), (*shape, *fate))));
+        for (section, rules) in RULES {
+            for Rule(fields, shape, fate) in *rules {
+                let fields = fields.split_whitespace();
+                table.extend(fields.map(|field| ((*section, field), (*shape, *fate))));
+            }
         }
         table
     });
