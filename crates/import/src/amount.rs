@@ -1,8 +1,6 @@
 //! An amount is a decimal number as it is written. Money and shares are counted with it, because
 //! floats would change them.
 
-use portcullis::conf::price::Million;
-
 /// The decimals that an amount keeps.
 const DECIMALS: i32 = 18;
 
@@ -77,17 +75,6 @@ impl Amount {
         Some((u64::try_from(units.parts).ok()?, units.is_exact))
     }
 
-    /// Returns the number of a million such things.
-    pub(super) fn million(self) -> Option<Self> {
-        self.scaled(6)
-    }
-
-    /// Writes the number with at most six decimals, rounded up, and whether it is exact.
-    pub(super) fn text(self) -> Option<(String, bool)> {
-        let (millionths, is_exact) = self.units(6)?;
-        Some((Million(millionths).to_string(), is_exact))
-    }
-
     /// Returns the number if it is a whole one.
     pub(super) fn whole(self) -> Option<u64> {
         let (number, is_exact) = self.units(0)?;
@@ -122,6 +109,7 @@ fn greatest_divisor(mut a: u64, mut b: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use portcullis::conf::price::Million;
     use proptest::prelude::*;
 
     #[test]
@@ -136,16 +124,14 @@ mod tests {
             ("20_000e-9", "20"),
         ] {
             let amount = Amount::parse(written).unwrap_or_else(|| panic!("{written}"));
+            let (price, is_exact) = amount.units(12).unwrap();
             assert_eq!(
-                amount.million().unwrap().text(),
-                Some((million.to_owned(), true)),
+                (&*Million(price).to_string(), is_exact),
+                (million, true),
                 "{written}"
             );
         }
-        assert_eq!(
-            Amount::parse("1e-13").unwrap().million().unwrap().text(),
-            Some(("0.000001".to_owned(), false))
-        );
+        assert_eq!(Amount::parse("1e-13").unwrap().units(12), Some((1, false)));
         for wrong in [
             "",
             "-1",
@@ -166,7 +152,7 @@ mod tests {
         for large in [&*"1".repeat(31), "1e40", "999999999999999999999999"] {
             let amount = Amount::parse(large).unwrap_or_else(|| panic!("{large}"));
             assert!(!amount.is_zero(), "{large}");
-            assert_eq!((amount.million(), amount.text()), (None, None), "{large}");
+            assert_eq!((amount.units(12), amount.units(6)), (None, None), "{large}");
             assert_eq!((amount.whole(), amount.units(9)), (None, None), "{large}");
             assert_eq!(Amount::ratio(&[amount, Amount::ZERO]), None, "{large}");
         }
@@ -195,7 +181,8 @@ mod tests {
         #[test]
         fn an_amount_is_read_as_floats_read_it(whole in 0_u32..1_000_000, fraction in 0_u32..1_000_000, exponent in -3_i32..4) {
             let text = format!("{whole}.{fraction:06}e{exponent}");
-            let (written, exact) = Amount::parse(&text).unwrap().text().unwrap();
+            let (millionths, exact) = Amount::parse(&text).unwrap().units(6).unwrap();
+            let written = Million(millionths).to_string();
             let (ours, theirs): (f64, f64) = (written.parse().unwrap(), text.parse().unwrap());
             let off = if exact { theirs * 1e-12 } else { 0.000_001 };
             prop_assert!((ours - theirs).abs() <= off && (exact || ours >= theirs), "{} {}", text, written);
@@ -203,7 +190,7 @@ mod tests {
 
         #[test]
         fn any_text_is_read_or_refused(text in ".{0,40}") {
-            let _ = Amount::parse(&text).map(|amount| (amount.million().and_then(Amount::text), amount.whole(), Amount::ratio(&[amount, amount])));
+            let _ = Amount::parse(&text).map(|amount| (amount.units(12), amount.whole(), Amount::ratio(&[amount, amount])));
         }
     }
 }

@@ -5,7 +5,6 @@
 use super::account::Draft;
 use super::entry::Entry;
 use super::node::Spot;
-use crate::amount::Amount;
 use crate::notes::Grade;
 use crate::write::Fields;
 use portcullis::conf::price::{Million, Rates, list};
@@ -37,33 +36,38 @@ struct RatesOut<'a> {
 /// Makes the price of a target, if one is written.
 pub(super) fn read_price(entry: &mut Entry<'_>) -> Option<New> {
     const PARTIAL: &str = "is only a part of a price, which has `input` and `output`: write `price` by hand, or that of Portcullis' own list counts";
-    let mut plain = RatesOut::read(entry, "");
+    const PARTIAL_LONG: &str = "`long` needs `input` and `output`: write it by hand";
+    let plain = RatesOut::read(entry, "");
     let mut lengths = LONG.into_iter();
     let long = lengths.find_map(|(end, above)| Some((above, RatesOut::read(entry, end)?)));
-    let Some(price) = plain.as_mut().filter(|price| price.is_whole()) else {
+    let Some(price) = plain.as_ref().filter(|price| price.is_whole()) else {
         for rates in plain.iter().chain(long.iter().map(|(_, rates)| rates)) {
             rates.report(Grade::Manual, PARTIAL);
         }
         return None;
     };
     price.report(Grade::Exact, "");
-    match long {
-        Some((above, rates)) if rates.is_whole() => {
+    let mut whole = None;
+    if let Some((above, rates)) = long {
+        if rates.is_whole() {
             rates.report(Grade::Exact, "");
-            let mut fields = Fields::default();
-            fields.set("above", above);
-            fields.0.extend(rates.fields.0);
-            price.fields.set_some("long", fields.map());
+            whole = Some((above, rates.fields));
+        } else {
+            rates.report(Grade::Manual, PARTIAL_LONG);
         }
-        Some((_, rates)) => {
-            rates.report(
-                Grade::Manual,
-                "`long` needs `input` and `output`: write it by hand",
-            );
-        }
-        None => {}
     }
-    plain?.fields.map()
+    price_map(plain?.fields, whole)
+}
+
+/// Writes a price: its rates, and those above a number of tokens.
+fn price_map(mut fields: Fields, long: Option<(u64, Fields)>) -> Option<New> {
+    if let Some((above, rates)) = long {
+        let mut long = Fields::default();
+        long.set("above", above);
+        long.0.extend(rates.0);
+        fields.set_some("long", long.map());
+    }
+    fields.map()
 }
 
 impl<'a> RatesOut<'a> {
@@ -74,15 +78,12 @@ impl<'a> RatesOut<'a> {
             let Some(spot) = entry.take(&format!("{theirs}{end}")) else {
                 continue;
             };
-            let million = spot
-                .amount()
-                .and_then(Amount::million)
-                .and_then(Amount::text);
-            let Some((million, is_exact)) = million else {
+            // Millionths of a US dollar, for a million tokens.
+            let Some((rate, is_exact)) = spot.amount().and_then(|usd| usd.units(12)) else {
                 spot.manual("is no price: write `price` by hand");
                 continue;
             };
-            fields.set(ours, New::Number(million));
+            fields.set(ours, New::Number(Million(rate).to_string()));
             if is_exact {
                 spots.push(spot);
             } else {
@@ -155,18 +156,13 @@ fn is_known(draft: &Draft, model: &str) -> bool {
 /// Writes a price of the list as the catalog has it.
 fn price_value(provider: &str, model: &str) -> Option<New> {
     let price = list::find_price(provider, model)?;
-    let mut fields = Fields::default();
-    set_rates(&mut fields, &price.rates?);
-    if let Some(long) = price.long {
-        let mut rates = Fields::default();
-        rates.set("above", long.above);
-        set_rates(&mut rates, &long.rates);
-        fields.set_some("long", rates.map());
-    }
-    fields.map()
+    let long = price.long;
+    let long = long.map(|long| (long.above, rate_fields(&long.rates)));
+    price_map(rate_fields(&price.rates?), long)
 }
 
-fn set_rates(fields: &mut Fields, rates: &Rates) {
+fn rate_fields(rates: &Rates) -> Fields {
+    let mut fields = Fields::default();
     for (field, rate, default) in [
         ("input", rates.input, None),
         ("output", rates.output, None),
@@ -178,4 +174,5 @@ fn set_rates(fields: &mut Fields, rates: &Rates) {
             fields.set(field, New::Number(Million(rate).to_string()));
         }
     }
+    fields
 }
