@@ -3,12 +3,19 @@
 
 use std::time::Duration;
 
+use serde_json::json;
+
 use crate::support::canary::KEY;
-use crate::support::client::{Connection, Response, request};
-use crate::support::{Catalog, Gateway, H2, Mock, Script, eventually, run, run_within};
+use crate::support::client::{self, Connection, Response, request};
+use crate::support::process::page_faults;
+use crate::support::{
+    Catalog, Gateway, H2, Mock, Script, eventually, eventually_within, run, run_within,
+};
 
 const KIB: usize = 1024;
 const MIB: usize = 1024 * KIB;
+/// A body that counts as large for the allocator.
+const LARGE: usize = 10 * MIB;
 const FRAMINGS: [Framing; 3] = [Framing::Length, Framing::Chunked, Framing::H2c];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -274,6 +281,7 @@ fn l02_a_hundred_undeclared_megabytes_are_refused_at_the_limit() {
         let gateway = Gateway::with(Catalog::over(&mock))
             .also_listen("h2c: true")
             .server("limits: { request_body: 8MiB }")
+            .returns_memory_at_once()
             .start()
             .await;
         let bearer = format!("Bearer {KEY}");
@@ -618,5 +626,53 @@ fn a_json_body_called_a_form_is_served() {
             );
         }
         assert_eq!(mock.count(), 1);
+    });
+}
+
+/// Sends a request of ten megabytes, and gets an answer of ten megabytes, so many times. Returns how
+/// many pages of memory the gateway was given meanwhile.
+async fn exchange_large_bodies(gateway: &Gateway, mock: &Mock, times: usize) -> u64 {
+    let before = page_faults(gateway.process.pid());
+    mock.always(Script::answer(&"y".repeat(LARGE)));
+    let request = client::post(
+        &json!({"model": "m", "messages": [{"role": "user", "content": "x".repeat(LARGE)}]}),
+    );
+    let mut connection = gateway.connect().await;
+    for _ in 0..times {
+        connection.send(&request).await;
+        let answer = connection.response().await;
+        assert_eq!((answer.status, answer.content().len()), (200, LARGE));
+    }
+    page_faults(gateway.process.pid()) - before
+}
+
+/// Without its setting, the allocator gives large buffers back at once, and takes each page anew.
+#[test]
+fn large_bodies_use_memory_of_earlier_ones() {
+    const REQUESTS: usize = 8;
+    run_within(Duration::from_secs(180), async {
+        let mock = Mock::start().await;
+        let gateway = Gateway::with(Catalog::over(&mock))
+            // A slow machine takes longer than the ten seconds after which memory is given back.
+            .env("_RJEM_MALLOC_CONF", "dirty_decay_ms:600000")
+            .start()
+            .await;
+        exchange_large_bodies(&gateway, &mock, 4).await;
+        let faults = exchange_large_bodies(&gateway, &mock, REQUESTS).await;
+        let pages = (REQUESTS * 2 * LARGE / 4096) as u64;
+        assert!(faults < pages / 2, "{faults} faults for {pages} pages");
+    });
+}
+
+/// Without its setting, the allocator gives memory back only when something else is freed.
+#[test]
+fn an_idle_gateway_gives_memory_of_bodies_back() {
+    run_within(Duration::from_secs(180), async {
+        let mock = Mock::start().await;
+        let gateway = Gateway::start(Catalog::over(&mock)).await;
+        let before = gateway.rss();
+        exchange_large_bodies(&gateway, &mock, 2).await;
+        let is_back = || (gateway.rss() < before + LARGE as u64).then_some(());
+        eventually_within(Duration::from_secs(100), "memory is given back", is_back).await;
     });
 }

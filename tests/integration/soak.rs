@@ -44,9 +44,6 @@ const QUIET: Duration = Duration::from_secs(120);
 
 /// For freed memory to have gone back to the system, once no connection is left.
 const SETTLE: Duration = Duration::from_secs(5);
-/// It gives back at once what is freed, so that resident memory is what is in use and not what once
-/// was.
-const ALLOCATOR: (&str, &str) = ("_RJEM_MALLOC_CONF", "dirty_decay_ms:0");
 
 /// The ledger keeps so much of its file at hand, and the file grows with the requests: that is no
 /// leak, and is told apart.
@@ -488,7 +485,7 @@ impl World {
              log: {{ format: json, level: info, access: ./access.log }}"
         );
         let setup = Gateway::with(self.catalog(0))
-            .env(ALLOCATOR.0, ALLOCATOR.1)
+            .returns_memory_at_once()
             .also_listen("h2c: true")
             .server(&server)
             .file("ca.pem", ca.pem());

@@ -80,6 +80,12 @@ impl Setup {
         self
     }
 
+    /// Gives back at once what is freed, so that resident memory is what is in use and not what once
+    /// was.
+    pub fn returns_memory_at_once(self) -> Self {
+        self.env("_RJEM_MALLOC_CONF", "dirty_decay_ms:0")
+    }
+
     /// Sets `ulimit -n`.
     pub fn open_files(mut self, most: u32) -> Self {
         self.open_files = Some(most);

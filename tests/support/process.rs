@@ -184,6 +184,24 @@ pub fn rss(pid: u32) -> u64 {
         * 1024
 }
 
+/// Returns how often a process was given a page of memory so far.
+pub fn page_faults(pid: u32) -> u64 {
+    stat_fields(pid, 7, 1)[0]
+}
+
+/// Returns numbers of the process's line of state, from the field at `first` on, which counts from
+/// the one behind its name.
+fn stat_fields(pid: u32, first: usize, count: usize) -> Vec<u64> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let (_, fields) = stat.rsplit_once(") ").expect("a stat line");
+    fields
+        .split(' ')
+        .skip(first)
+        .take(count)
+        .map(|number| number.parse().expect("a number"))
+        .collect()
+}
+
 /// Returns the processor time that this thread has used so far. It does not depend on what else the
 /// machine does.
 pub fn worked() -> Duration {
@@ -200,15 +218,7 @@ pub fn worked() -> Duration {
 
 /// Returns the processor time that any process has used so far.
 pub fn cpu(pid: u32) -> Duration {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    let (_, fields) = stat.rsplit_once(") ").expect("a stat line");
-    let ticks: u64 = fields
-        .split(' ')
-        .skip(11)
-        .take(2)
-        .map(|n| n.parse::<u64>().expect("ticks"))
-        .sum();
-    Duration::from_millis(ticks * 10)
+    Duration::from_millis(stat_fields(pid, 11, 2).iter().sum::<u64>() * 10)
 }
 
 /// The open descriptors of a process.
