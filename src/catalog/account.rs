@@ -240,3 +240,17 @@ pub struct Timeouts {
     /// Streams: the whole exchange.
     pub total_stream: Duration,
 }
+
+impl Timeouts {
+    /// Returns the timeouts of a message that may take so long in all.
+    pub fn for_message(connect: Duration, total: Duration) -> Timeouts {
+        Timeouts {
+            connect,
+            first_byte: total,
+            first_token: None,
+            idle: total,
+            total,
+            total_stream: total,
+        }
+    }
+}

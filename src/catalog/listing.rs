@@ -48,6 +48,11 @@ impl ListedNames {
         taken
     }
 
+    /// Returns whether the provider lists a model. Ollama lists a model without a tag as the latest.
+    pub fn lists_model(&self, name: &str) -> bool {
+        self.has(name) || self.has(&format!("{name}:latest"))
+    }
+
     fn has(&self, name: &str) -> bool {
         self.names
             .binary_search_by(|listed| (**listed).cmp(name))

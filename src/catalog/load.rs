@@ -20,6 +20,7 @@ use super::texts::{FileText, Texts, is_source};
 use super::{Catalog, PUBLISHED_KEY};
 use crate::base::problem::{self, Problem, Problems, in_column, unless_secret};
 use crate::conf::config::{self, Server};
+use crate::conf::secret_ref::Reference;
 use crate::conf::yaml;
 use crate::limits::Limits;
 use crate::tls::is_pipe;
@@ -40,6 +41,11 @@ pub enum Secrets {
     /// Secrets are read if they can be, and stand-ins take the place of the others: for commands
     /// that need one of them.
     ReadIfPossible,
+}
+
+/// Returns the text that a reference names, or the reason why there is none.
+pub fn look_up_reference(reference: Reference<'_>) -> Result<String, String> {
+    ReferenceReader::new(Path::new(""), Secrets::Read, Texts::new()).look_up(reference)
 }
 
 /// Everything that `serve` starts from.

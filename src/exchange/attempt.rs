@@ -253,6 +253,16 @@ impl Attempt {
         self.response().ok_or(Failure::Reset)
     }
 
+    /// Returns the same, if it comes until then.
+    pub async fn head_until(
+        &mut self,
+        due: Instant,
+        alarm: &mut Alarm,
+    ) -> Result<(StatusCode, AnswerHeaders<'_>), Failure> {
+        let head = alarm.until(due, pin!(self.head())).await;
+        head.ok_or(Failure::TotalTimeout)?
+    }
+
     fn response(&self) -> Option<(StatusCode, AnswerHeaders<'_>)> {
         let (status, headers) = match &self.wire {
             Wire::Http1(answer) => {

@@ -190,16 +190,8 @@ pub async fn fetch_token(
     let due = total.min(Instant::now() + issuer.account.timeouts.connect * 2);
     let request_id = own_id();
     let outgoing = Outgoing {
-        request_id: &request_id,
-        path: "",
-        headers: &[],
         body: &body,
-        upload: None,
-        stream: false,
-        timeouts: issuer.account.timeouts,
-        total: due,
-        // A token is fetched about once an hour: no old connection would still be open.
-        needs_new_connection: true,
+        ..Outgoing::own(&request_id, "", issuer.account.timeouts, due)
     };
     let mut alarm = Alarm::default();
     let permit = issuer.state.admit().map(Arc::new).ok_or(Failure::Reset)?;

@@ -28,7 +28,6 @@ use http::StatusCode;
 use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use std::{fs, io};
@@ -245,18 +244,7 @@ pub async fn get_bytes(
     date: &mut Option<SystemTime>,
 ) -> Result<Vec<u8>, Failure> {
     let (timeouts, request_id) = (ready_account.account.timeouts, own_id());
-    // A list is fetched about once an hour: no old connection would still be open.
-    let outgoing = Outgoing {
-        request_id: &request_id,
-        path,
-        headers: &[],
-        body: &[],
-        upload: None,
-        stream: false,
-        timeouts,
-        total: due,
-        needs_new_connection: true,
-    };
+    let outgoing = Outgoing::own(&request_id, path, timeouts, due);
     send_request(upstream, ready_account, &outgoing, max_bytes, date).await
 }
 
@@ -280,10 +268,7 @@ pub async fn send_request(
         Attempt::connect_and_send(upstream, ready_account, permit, outgoing, &mut alarm)
             .await
             .map_err(Failure::after_last_try)?;
-    let head = alarm
-        .until(due, pin!(attempt.head()))
-        .await
-        .ok_or(Failure::TotalTimeout)?;
+    let head = attempt.head_until(due, &mut alarm).await;
     let (status, headers) = head.map_err(Failure::after_last_try)?;
     // An answer from a cache has the time at which it was put there.
     let is_fresh = headers.get("age").is_none();

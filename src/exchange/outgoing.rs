@@ -60,6 +60,29 @@ pub struct Outgoing<'a> {
     pub needs_new_connection: bool,
 }
 
+impl<'a> Outgoing<'a> {
+    /// Makes a request that the gateway sends for itself: a GET, on a new connection. Such requests
+    /// are so rare that no old connection would still be open.
+    pub fn own(
+        request_id: &'a str,
+        path: &'a str,
+        timeouts: Timeouts,
+        total: Instant,
+    ) -> Outgoing<'a> {
+        Outgoing {
+            request_id,
+            path,
+            headers: &[],
+            body: &[],
+            upload: None,
+            stream: false,
+            timeouts,
+            total,
+            needs_new_connection: true,
+        }
+    }
+}
+
 impl Outgoing<'_> {
     /// Returns the method, and the part of the path that is the account's.
     fn target<'p>(&self, account: &'p Account) -> (&'static str, &'p str) {

@@ -156,14 +156,7 @@ pub fn webhook_account(id: &str, webhook: &Webhook, content_type: &'static str) 
         path: "".into(),
         authority: authority.clone(),
     };
-    let timeouts = Timeouts {
-        connect: MESSAGE_TIMEOUT / 2,
-        first_byte: MESSAGE_TIMEOUT,
-        first_token: None,
-        idle: MESSAGE_TIMEOUT,
-        total: MESSAGE_TIMEOUT,
-        total_stream: MESSAGE_TIMEOUT,
-    };
+    let timeouts = Timeouts::for_message(MESSAGE_TIMEOUT / 2, MESSAGE_TIMEOUT);
     server_account(
         id.into(),
         base,

@@ -72,16 +72,10 @@ async fn post_notice(webhook: &Webhook, backends: &Backends, notice: String) -> 
     ));
     let due = Instant::now() + MESSAGE_TIMEOUT;
     let id = own_id();
+    let timeouts = ready_account.account.timeouts;
     let outgoing = Outgoing {
-        request_id: &id,
-        path: webhook.target.expose(),
-        headers: &[],
         body: &[Bytes::from(notice)],
-        upload: None,
-        stream: false,
-        timeouts: ready_account.account.timeouts,
-        total: due,
-        needs_new_connection: true,
+        ..Outgoing::own(&id, webhook.target.expose(), timeouts, due)
     };
     let mut alarm = Alarm::default();
     let permit = ready_account.state.admit().map(Arc::new).ok_or("no room")?;

@@ -15,7 +15,6 @@ use bytes::Bytes;
 use http::HeaderValue;
 use http::header;
 use prost::Message;
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use tokio::time::Instant;
@@ -102,16 +101,12 @@ impl<'r> Receiver<'r> {
         due: Instant,
     ) -> Result<Posted, Failure> {
         let id = own_id();
+        let path = self.settings.endpoint.target.expose();
+        let timeouts = self.ready_account.account.timeouts;
         let outgoing = Outgoing {
-            request_id: &id,
-            path: self.settings.endpoint.target.expose(),
-            headers: &[],
             body,
-            upload: None,
-            stream: false,
-            timeouts: self.ready_account.account.timeouts,
-            total: due,
             needs_new_connection: fresh,
+            ..Outgoing::own(&id, path, timeouts, due)
         };
         let mut alarm = Alarm::default();
         let permit = self.ready_account.state.take_permit()?;
@@ -123,10 +118,7 @@ impl<'r> Receiver<'r> {
             &mut alarm,
         )
         .await?;
-        let (status, headers) = alarm
-            .until(due, pin!(attempt.head()))
-            .await
-            .ok_or(Failure::TotalTimeout)??;
+        let (status, headers) = attempt.head_until(due, &mut alarm).await?;
         let wait = quota::retry_after(|name| headers.text(name), SystemTime::now());
         // Some receivers answer with JSON all the same.
         let is_protobuf = headers

@@ -383,6 +383,39 @@ fn a_launcher_names_the_command_to_run_again() {
 }
 
 #[test]
+fn credentials_of_clouds_are_written_by_their_names() {
+    let service_account = include_str!("../support/service_account.json");
+    let newcomer = Newcomer::new()
+        .env("AWS_ACCESS_KEY_ID", "AKIAIOSFODNN7ABCDEFG")
+        .env("AWS_SECRET_ACCESS_KEY", ACCOUNT_KEY)
+        .env("AWS_REGION", "eu-west-1")
+        .env("GOOGLE_APPLICATION_CREDENTIALS", "sa.json")
+        .env("GOOGLE_CLOUD_PROJECT", "acme-prod");
+    newcomer.folder.write("sa.json", service_account);
+    let models = ["--model", "bedrock/m", "--model", "vertex/gemini-2.5-pro"];
+    let ran = newcomer.init(&[&["--yes", "--server", "none"][..], &models].concat());
+    newcomer.has_written(&ran);
+    has(&ran.stdout, &["AWS_ACCESS_KEY_ID and AWS_REGION are set"]);
+    let catalog = newcomer.read("conf/catalog.yaml").expect("a catalog");
+    let file = newcomer.folder.path().join("sa.json");
+    let expected = [
+        "bedrock: { dialect: bedrock, region: eu-west-1, aws: { access_key_id: { env: AWS_ACCESS_KEY_ID }, secret_access_key: { env: \
+         AWS_SECRET_ACCESS_KEY } } }",
+        &format!("service_account: {{ file: {} }}", file.display()),
+        "m: { targets: [{ account: bedrock }] }",
+    ];
+    has(&catalog, &expected);
+
+    let newcomer = Newcomer::new().env("AWS_PROFILE", "work");
+    let ran = newcomer.init(&["--yes", "--server", "none"]);
+    newcomer.has_written(&ran);
+    has(
+        &ran.stdout,
+        &["AWS_PROFILE is set", "aws configure export-credentials"],
+    );
+}
+
+#[test]
 fn commands_without_a_folder_name_init() {
     let newcomer = Newcomer::new();
     newcomer.folder.write("conf/server.yaml", "{}");

@@ -191,6 +191,7 @@ fn check_files(args: &InitArgs, dialogue: &Dialogue) -> Result<(), String> {
 fn find_accounts(servers: &[String], runtime: &Runtime) -> Result<Found, String> {
     let (mut found, mut notes) = accounts::find_providers();
     let has_unusable_key = !notes.is_empty();
+    notes.extend(accounts::profile_note(&found).map(str::to_owned));
     if servers != ["none"] {
         let (addresses, within) = local::addresses_to_ask(servers);
         for (url, result) in runtime.block_on(local::probe_servers(&addresses, within))? {
@@ -309,8 +310,7 @@ fn account_text(account: &FoundAccount, findings: &[Finding]) -> String {
         let is_bad = matches!(finding.state, CheckState::Warn | CheckState::Fail);
         if is_bad || finding.check == CREDENTIAL {
             let head = format!("  {id}: {}: ", finding.state.name());
-            let seen = finding.seen.replace("--ask", "`doctor --ask`");
-            text.push_str(&wrap_text(&head, 5, WIDTH, &seen));
+            text.push_str(&wrap_text(&head, 5, WIDTH, &finding.seen));
         }
         if let Some(remedy) = &finding.remedy {
             // There is no catalog yet that names the variable.

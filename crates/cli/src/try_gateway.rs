@@ -22,7 +22,7 @@ use serde_json::Value;
 use super::{environment_proxies, key::parse_span, print_error};
 use crate::doctor::accounts::made_for;
 use crate::doctor::report::{CheckState, Checked, Finding, Findings, Subject};
-use crate::doctor::words::failure_words;
+use crate::doctor::words::{failure_words, redact_long_secrets};
 use call::{Answer, Server};
 use contract::{Contents, find_member, find_text};
 use dialects::neutral::ModelKind;
@@ -32,7 +32,6 @@ use portcullis::account::failure::Failure;
 use portcullis::base::problem::unless_secret;
 use portcullis::base::secret::Secret;
 use portcullis::catalog::resolve::parse_base;
-use portcullis::error::redact_secrets;
 
 /// The longest `--timeout`.
 const MAX_TIMEOUT: Duration = Duration::from_secs(24 * 3600);
@@ -109,13 +108,8 @@ struct Request {
 
 impl Request {
     fn redact(&self, text: &str) -> String {
-        // A key that is a short word is no secret.
-        let key = self
-            .key
-            .as_ref()
-            .map(Secret::expose)
-            .filter(|key| key.len() >= 8);
-        redact_secrets(text, key.as_slice()).into_owned()
+        let key = self.key.iter().map(Secret::expose);
+        redact_long_secrets(text, key.collect())
     }
 }
 

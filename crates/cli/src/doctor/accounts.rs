@@ -26,7 +26,6 @@ use portcullis::base::calendar::unix_millis;
 use portcullis::catalog::listing::ListedNames;
 use portcullis::catalog::{Account, Signer};
 use portcullis::conf::secret_ref::STAND_IN;
-use portcullis::error::redact_secrets;
 use portcullis::exchange::upstream::Upstream;
 use portcullis::live::Snapshot;
 use portcullis::live::ready_account::ReadyAccount;
@@ -90,11 +89,9 @@ impl Checked for CheckedAccount {
         check: impl Into<Cow<'static, str>>,
         seen: impl Into<String>,
     ) -> Finding {
-        // A server may name its models as it likes. A key that is a short word says nothing.
-        let mut secrets = self.account().secrets();
-        secrets.retain(|secret| secret.len() >= 8);
-        let seen = seen.into();
-        account_subject(self.account()).finding(state, check, redact_secrets(&seen, &secrets))
+        let account = self.account();
+        let seen = words::redact_long_secrets(&seen.into(), account.secrets());
+        account_subject(account).finding(state, check, seen)
     }
 }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use portcullis::account::failure::Failure;
-use portcullis::error::scrub_secret_words;
+use portcullis::error::{redact_secrets, scrub_secret_words};
 use portcullis::exchange::advice;
 
 /// Says why there is no answer: in the provider's words, or else in plain ones. `secrets` must not
@@ -40,6 +40,13 @@ pub(crate) fn failure_words(failure: &Failure, secrets: &[&str]) -> String {
             .map(|detail| scrub_secret_words(&detail, secrets))
             .unwrap_or_default()
     )
+}
+
+/// Takes secrets out of a text that a server may have written. A key that is a short word is no
+/// secret.
+pub(crate) fn redact_long_secrets(text: &str, mut secrets: Vec<&str>) -> String {
+    secrets.retain(|secret| secret.len() >= 8);
+    redact_secrets(text, &secrets).into_owned()
 }
 
 /// Writes a number of bytes: `512 KiB`, `1.5 GiB`.

@@ -8,20 +8,20 @@ use std::sync::Arc;
 
 use crate::environment_proxies;
 use dialects::presets;
-use dialects::upstream::{self, BaseUrl, servers};
+use dialects::upstream::{self, BaseUrl, SignsWith, servers};
 use portcullis::base::host::is_this_machine;
 use portcullis::base::problem::Problems;
 use portcullis::catalog::Account;
 use portcullis::catalog::listing::ListedNames;
+use portcullis::catalog::load::look_up_reference;
 use portcullis::catalog::resolve::resolve_catalog;
-use portcullis::conf::secret_ref::Reference;
 use portcullis::conf::yaml::edit::{New, write_document};
 use portcullis::explain::standalone_snapshot;
 use portcullis::live::ready_account::ReadyAccount;
 
 /// The fields besides the key whose values providers' own programs read from variables: the
 /// account, the field, the variables, and the path that the programs add.
-const OTHER_FIELDS: [(&str, &str, &[&str], &str); 5] = [
+const OTHER_FIELDS: [(&str, &str, &[&str], &str); 6] = [
     (
         "openai",
         "base_url",
@@ -42,7 +42,20 @@ const OTHER_FIELDS: [(&str, &str, &[&str], &str); 5] = [
         &["AWS_REGION", "AWS_DEFAULT_REGION"],
         "",
     ),
+    ("vertex", "project", &["GOOGLE_CLOUD_PROJECT"], ""),
 ];
+
+/// The variables with keys that sign requests, and their names in the field `aws`.
+const AWS_KEYS: [(&str, &str); 3] = [
+    ("access_key_id", "AWS_ACCESS_KEY_ID"),
+    ("secret_access_key", "AWS_SECRET_ACCESS_KEY"),
+    ("session_token", "AWS_SESSION_TOKEN"),
+];
+/// The variable with the name of a file that has the key of a service account.
+const SERVICE_ACCOUNT: &str = "GOOGLE_APPLICATION_CREDENTIALS";
+/// What takes the place of keys that are not in the environment.
+const AWS_PROFILE: &str = "bedrock is left out: AWS_PROFILE is set, and profiles are not read. To use Bedrock, export their keys, as \
+                           `aws configure export-credentials --format env` prints them";
 
 /// An account that the new catalog may have.
 pub(super) struct FoundAccount {
@@ -73,7 +86,7 @@ impl FoundAccount {
         let entry = New::Map(fields.collect());
         let accounts = New::map([("accounts", New::map([(&*name, entry.clone())]))]);
         let text = write_document(&accounts) + "models: {}\ncallers: {}\n";
-        let catalog = resolve_catalog(&[("catalog.yaml".to_owned(), text)], &mut look_up);
+        let catalog = resolve_catalog(&[("catalog.yaml".to_owned(), text)], &mut look_up_reference);
         let catalog = catalog.map_err(|Problems(problems, _)| {
             let messages = problems.into_iter().map(|problem| problem.message);
             let text = messages.collect::<Vec<_>>().join("; ");
@@ -103,7 +116,7 @@ impl FoundAccount {
 
     /// Returns whether it is a server of one's own, which takes no key and sends no bill.
     pub(super) fn is_own(&self) -> bool {
-        self.account().key.is_none()
+        self.account().key.is_none() && self.account().signer.is_none()
     }
 
     /// Returns whether its server is on this machine, or was named by its address.
@@ -147,14 +160,6 @@ pub(super) fn server_format(name: &'static str) -> (&'static str, New) {
     }
 }
 
-/// Finds the key that an account names.
-fn look_up(reference: Reference<'_>) -> Result<String, String> {
-    match reference {
-        Reference::Env(name) => env::var(name).map_err(|_| format!("{name} is no text")),
-        Reference::Optional(_) | Reference::File(_) | Reference::Ca(_) => Ok(String::new()),
-    }
-}
-
 /// A provider whose key may be in the environment.
 struct Provider {
     /// The name of the account, and of its preset or its dialect.
@@ -178,11 +183,17 @@ fn all_providers() -> Vec<Provider> {
         let is_local =
             matches!(protocol.base_url, BaseUrl::Fixed(url) if !url.starts_with("https:"));
         let is_preset = presets::find_preset(protocol.name).is_some();
-        let variable = protocol.key_variable.filter(|_| !is_local && !is_preset)?;
+        let signed = match protocol.signs_with {
+            SignsWith::AccessKey => Some("AWS_ACCESS_KEY_ID"),
+            SignsWith::ServiceAccount => Some(SERVICE_ACCOUNT),
+            SignsWith::Nothing => None,
+        };
+        let keys = protocol.key_variable.into_iter().chain(signed);
         let others = protocol.litellm.keys.iter().copied();
-        Some(Provider {
+        let has_key = keys.clone().next().is_some() && !is_local && !is_preset;
+        has_key.then(|| Provider {
             name: protocol.name,
-            variables: [variable].into_iter().chain(others).collect(),
+            variables: keys.chain(others).collect(),
             needs_more: !matches!(protocol.base_url, BaseUrl::Fixed(_)),
         })
     });
@@ -202,6 +213,34 @@ pub(super) fn find_providers() -> (Vec<FoundAccount>, Vec<String>) {
     (found, notes)
 }
 
+/// Returns a note of keys that are there, and that nobody looks for.
+pub(super) fn profile_note(found: &[FoundAccount]) -> Option<&'static str> {
+    let is_wanted = found.iter().all(|account| account.name != "bedrock");
+    (is_wanted && first_set(&["AWS_PROFILE"]).is_some()).then_some(AWS_PROFILE)
+}
+
+/// Returns the field with the credential of this variable.
+fn credential_field(variable: &'static str) -> (&'static str, New) {
+    let by_name = |variable: &str| New::map([("env", variable.into())]);
+    match variable {
+        "AWS_ACCESS_KEY_ID" => {
+            let set = AWS_KEYS
+                .iter()
+                .filter(|(_, key)| first_set(&[key]).is_some());
+            let fields = set.map(|(field, key)| ((*field).to_owned(), by_name(key)));
+            ("aws", New::Map(fields.collect()))
+        }
+        SERVICE_ACCOUNT => {
+            // A relative path would begin at the folder of the configuration.
+            let path = env::var_os(SERVICE_ACCOUNT).unwrap_or_default();
+            let path = std::path::absolute(&path).unwrap_or(path.into());
+            let path = New::text(path.to_string_lossy());
+            ("service_account", New::map([("file", path)]))
+        }
+        key => ("key", by_name(key)),
+    }
+}
+
 impl Provider {
     /// Makes the account with the key in this variable.
     fn account(&self, key: &'static str) -> Result<FoundAccount, String> {
@@ -219,7 +258,7 @@ impl Provider {
                 return Err(format!("{seen}, but {variable} is not"));
             }
         }
-        fields.push(("key", New::map([("env", key.into())])));
+        fields.push(credential_field(key));
         let account = FoundAccount::new(self.name.to_owned(), fields, seen.clone())
             .map_err(|why| format!("{seen}, but cannot be used: {why}"))?;
         Ok(FoundAccount {
@@ -251,6 +290,7 @@ mod tests {
             if let Some((_, field, _, path)) = other {
                 let value = match *field {
                     "region" => "eu-west-1".to_owned(),
+                    "project" => "acme".to_owned(),
                     _ => format!("https://a.example{path}"),
                 };
                 fields.push((field, value.as_str().into()));
@@ -264,13 +304,17 @@ mod tests {
     #[test]
     fn providers_have_the_variables_of_their_documentation() {
         let providers = all_providers();
-        let expected: [(&str, &[&str]); 8] = [
+        let expected: [(&str, &[&str]); 9] = [
             ("openai", &["OPENAI_API_KEY"]),
             ("anthropic", &["ANTHROPIC_API_KEY"]),
             ("gemini", &["GEMINI_API_KEY", "GOOGLE_API_KEY"]),
             ("azure", &["AZURE_OPENAI_API_KEY", "AZURE_API_KEY"]),
             ("cohere", &["COHERE_API_KEY", "CO_API_KEY"]),
-            ("bedrock", &["AWS_BEARER_TOKEN_BEDROCK"]),
+            (
+                "bedrock",
+                &["AWS_BEARER_TOKEN_BEDROCK", "AWS_ACCESS_KEY_ID"],
+            ),
+            ("vertex", &["GOOGLE_APPLICATION_CREDENTIALS"]),
             ("groq", &["GROQ_API_KEY"]),
             ("openrouter", &["OPENROUTER_API_KEY"]),
         ];
@@ -290,7 +334,7 @@ mod tests {
             );
         }
         // Nobody at a server of one's own asks for these.
-        for local in ["ollama", "vllm", "demo", "vertex"] {
+        for local in ["ollama", "vllm", "demo"] {
             assert!(providers.iter().all(|provider| provider.name != local));
         }
     }

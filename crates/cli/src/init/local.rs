@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use dialects::{presets, upstream};
+use dialects::{Protocol, presets};
 use serde_json::Value;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
@@ -80,7 +80,9 @@ fn server_account(
     let path = if kind == OLLAMA { "" } else { "/v1" };
     let base_url = New::text(format!("{url}{path}"));
     let mut fields = vec![server_format(kind), ("base_url", base_url)];
-    let count = listed.as_ref().map_or(0, |listed| listed.names.len());
+    let count = listed
+        .as_ref()
+        .map_or(0, |listed| listed.names.len() + listed.left_out);
     let seen = format!("answers at {url}, with {}", format_count(count, "model"));
     // Plain HTTP to a host of any name must be allowed. There is no key that others could read.
     let account = FoundAccount::new(name.clone(), fields.clone(), seen.clone()).or_else(|_| {
@@ -180,10 +182,8 @@ fn recognise_server(models: &[u8], tags: &[u8]) -> Option<(&'static str, ListedN
 
 /// Returns the names in a dialect's list of models.
 fn names_in(dialect: &str, body: &[u8]) -> Option<Vec<String>> {
-    let protocol = upstream::ALL
-        .into_iter()
-        .find(|protocol| protocol.name == dialect)?;
-    Some(protocol.endpoints.listing?.page(body)?.names)
+    let listing = Protocol::find(dialect)?.endpoints.listing?;
+    Some(listing.page(body)?.names)
 }
 
 #[cfg(test)]
@@ -249,6 +249,14 @@ mod tests {
             let entry = account.unwrap_or_else(|why| panic!("{url}: {why}")).entry;
             assert_eq!(entry.flow().contains("insecure: true"), is_allowed, "{url}");
         }
+    }
+
+    #[test]
+    fn a_long_list_is_counted_whole() {
+        let listed = ListedNames::new((0..6_000).map(|nth| format!("m{nth}")));
+        let account = server_account("a".to_owned(), UNKNOWN, "http://127.0.0.1:1", Some(listed));
+        let seen = account.expect("an account").seen;
+        assert!(seen.ends_with("with 6000 models"), "{seen}");
     }
 
     #[test]

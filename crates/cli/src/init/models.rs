@@ -127,15 +127,8 @@ fn named_model(text: &str, accounts: &[FoundAccount]) -> Result<ChosenModel, Str
 /// Returns a name of a model, if the account's list has it or is not known.
 fn checked_name(name: &str, account: &FoundAccount) -> Result<String, String> {
     name::of_model(name)?;
-    // Ollama lists a model without a tag as the latest.
-    let latest = format!("{name}:latest");
     match &account.listed {
-        Some(listed)
-            if !listed
-                .names
-                .iter()
-                .any(|one| **one == *name || **one == *latest) =>
-        {
+        Some(listed) if !listed.lists_model(name) => {
             let known = listed.names.iter().map(|name| &**name);
             let message = no_such_or_advice("model", name, known, " in its list");
             Err(format!("{}: {message}", account.name))

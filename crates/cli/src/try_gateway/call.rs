@@ -85,14 +85,7 @@ impl Server {
         timeout: Duration,
         proxies: &Proxies,
     ) -> Server {
-        let timeouts = Timeouts {
-            connect: CONNECT_TIMEOUT.min(timeout),
-            first_byte: timeout,
-            first_token: None,
-            idle: timeout,
-            total: timeout,
-            total_stream: timeout,
-        };
+        let timeouts = Timeouts::for_message(CONNECT_TIMEOUT.min(timeout), timeout);
         let mut account = server_account(
             "try".into(),
             base,
@@ -120,16 +113,11 @@ impl Server {
         let whole_path = format!("{}{path}", account.base.path);
         let body: Vec<Bytes> = body.iter().map(|body| body.to_string().into()).collect();
         let due = Instant::now() + account.timeouts.total;
+        let path = if body.is_empty() { &whole_path } else { path };
+        let request_id = own_id();
         let outgoing = Outgoing {
-            request_id: &own_id(),
-            path: if body.is_empty() { &whole_path } else { path },
-            headers: &[],
             body: &body,
-            upload: None,
-            stream: false,
-            timeouts: account.timeouts,
-            total: due,
-            needs_new_connection: true,
+            ..Outgoing::own(&request_id, path, account.timeouts, due)
         };
         let mut alarm = Alarm::default();
         let permit = self.ready_account.state.take_permit()?;

@@ -113,10 +113,10 @@ impl CredentialFacts {
             Proof::ListWithoutKey => ok("its list of models comes without a key"),
             Proof::ListWithKey => ok("its list of models comes with this key"),
             Proof::PublicList => {
-                skip("its list of models is public, so it says nothing of the key: --ask tells")
+                skip("its list of models is public, so it says nothing of the key: `doctor --ask` tells")
             }
             Proof::UnclearList => skip(
-                "its list of models comes, and it is not known whether it comes without a key, too; so it says nothing of the key: --ask tells",
+                "its list of models comes, and it is not known whether it comes without a key, too; so it says nothing of the key: `doctor --ask` tells",
             ),
             Proof::ListBehindV1 => checked_account.fail(
                 ADDRESS,
@@ -140,22 +140,22 @@ impl CredentialFacts {
         match (failure.class(), failure.facts().status) {
             (Class::Credential, _) => failed_finding(checked_account, failure, "is refused"),
             (_, Some(403)) if self.is_let_in => skip(format!(
-                "may not read the list of models (HTTP 403), so the models are not checked: --ask tells; {reason}"
+                "may not read the list of models (HTTP 403), so the models are not checked: `doctor --ask` tells; {reason}"
             )),
             (_, Some(403)) => warn(
                 &format!("may not read the list of models (HTTP 403): {reason}"),
-                "the key may be wrong, or may be allowed to ask models only: --ask tells which",
+                "the key may be wrong, or may be allowed to ask models only: `doctor --ask` tells which",
             ),
             (_, Some(status @ (404 | 405 | 501))) => {
                 let seen = format!(
                     "the server has no list of models (HTTP {status}), so key and models cannot be checked for free"
                 );
                 if self.has_endpoint {
-                    skip(format!("{seen}: --ask tells"))
+                    skip(format!("{seen}: `doctor --ask` tells"))
                 } else {
                     warn(
                         &seen,
-                        "is the path of `base_url` right? --ask tells whether it works",
+                        "is the path of `base_url` right? `doctor --ask` tells whether it works",
                     )
                 }
             }
@@ -343,7 +343,7 @@ mod tests {
             [
                 "skip",
                 "credential",
-                "its list of models is public, so it says nothing of the key: --ask tells",
+                "its list of models is public, so it says nothing of the key: `doctor --ask` tells",
                 "",
             ],
         );
@@ -353,7 +353,7 @@ mod tests {
             [
                 "skip",
                 "credential",
-                "its list of models comes, and it is not known whether it comes without a key, too; so it says nothing of the key: --ask tells",
+                "its list of models comes, and it is not known whether it comes without a key, too; so it says nothing of the key: `doctor --ask` tells",
                 "",
             ],
         );
@@ -393,7 +393,7 @@ mod tests {
             [
                 "skip",
                 "credential",
-                "may not read the list of models (HTTP 403), so the models are not checked: --ask tells; the provider says \"no\"",
+                "may not read the list of models (HTTP 403), so the models are not checked: `doctor --ask` tells; the provider says \"no\"",
                 "",
             ],
         );
@@ -404,7 +404,7 @@ mod tests {
                 "warn",
                 "credential",
                 "may not read the list of models (HTTP 403): the provider says \"no\"",
-                "the key may be wrong, or may be allowed to ask models only: --ask tells which",
+                "the key may be wrong, or may be allowed to ask models only: `doctor --ask` tells which",
             ],
         );
         check(
@@ -413,7 +413,7 @@ mod tests {
             [
                 "skip",
                 "credential",
-                "the server has no list of models (HTTP 404), so key and models cannot be checked for free: --ask tells",
+                "the server has no list of models (HTTP 404), so key and models cannot be checked for free: `doctor --ask` tells",
                 "",
             ],
         );
@@ -424,7 +424,7 @@ mod tests {
                 "warn",
                 "credential",
                 "the server has no list of models (HTTP 501), so key and models cannot be checked for free",
-                "is the path of `base_url` right? --ask tells whether it works",
+                "is the path of `base_url` right? `doctor --ask` tells whether it works",
             ],
         );
         check(

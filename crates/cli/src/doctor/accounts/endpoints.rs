@@ -101,15 +101,9 @@ pub(super) async fn probe_endpoints(
             Ok(headers) => {
                 let request_id = own_id();
                 let outgoing = Outgoing {
-                    request_id: &request_id,
-                    path: &outbound.path,
                     headers: &headers,
                     body: &outbound.body,
-                    upload: None,
-                    stream: false,
-                    timeouts: account.timeouts,
-                    total: due,
-                    needs_new_connection: true,
+                    ..Outgoing::own(&request_id, &outbound.path, account.timeouts, due)
                 };
                 lists::send_request(
                     upstream,
@@ -283,7 +277,7 @@ impl AlikeAnswers<'_> {
                 let remedy = match &first.failure {
                     Some(failure) if advice::is_about_money(failure) => advice::advised_action(failure, checked_account.account()),
                     _ if self.is_alone => {
-                        "is the credential right, and does the provider let it ask models? --ask tells".to_owned()
+                        "is the credential right, and does the provider let it ask models? `doctor --ask` tells".to_owned()
                     }
                     _ => format!("allow it at the provider, or {}", self.take_out(&kinds, id)),
                 };
@@ -296,7 +290,7 @@ impl AlikeAnswers<'_> {
             Verdict::Missing => match &first.model {
                 Some(model) => {
                     let remedy = format!(
-                        "are {} and the rest of the path right? --ask tells",
+                        "are {} and the rest of the path right? `doctor --ask` tells",
                         quote_safely(model)
                     );
                     (CheckState::Warn, nothing(), remedy)

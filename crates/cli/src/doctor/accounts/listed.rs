@@ -62,7 +62,7 @@ pub(super) async fn check_credential(
     if matches!(account.signer, Some(Signer::Google(..))) {
         findings.push(checked_account.skip(
             "models",
-            "its provider has no list of models that is asked here: --ask tells",
+            "its provider has no list of models that is asked here: `doctor --ask` tells",
         ));
     }
     if let Some(answers) = answers {
@@ -226,7 +226,7 @@ fn compare_models(
     let missing: Vec<&Arc<str>> = checked_account
         .models
         .keys()
-        .filter(|name| !is_listed(listed, name))
+        .filter(|name| !listed.lists_model(name))
         .collect();
     let (all, listed_count) = (checked_account.models.len(), listed.names.len());
     if missing.len() < all {
@@ -274,13 +274,4 @@ fn compare_models(
             )
         });
     }
-}
-
-/// Returns whether the provider lists a model. Ollama lists a model without a tag as the latest.
-fn is_listed(listed: &ListedNames, name: &str) -> bool {
-    let names = [name, &format!("{name}:latest")];
-    names.iter().any(|name| {
-        let found = listed.names.binary_search_by(|listed| (**listed).cmp(name));
-        found.is_ok()
-    })
 }

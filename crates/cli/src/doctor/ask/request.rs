@@ -1,6 +1,5 @@
 //! One request to one target, as the gateway would send it for a caller of chat completions.
 
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -157,15 +156,10 @@ impl Asker<'_> {
                 .await?;
         let request_id = own_id();
         let outgoing = Outgoing {
-            request_id: &request_id,
-            path: &outbound.path,
             headers: &headers,
             body: &outbound.body,
-            upload: None,
             stream,
-            timeouts: candidate.timeouts,
-            total,
-            needs_new_connection: true,
+            ..Outgoing::own(&request_id, &outbound.path, candidate.timeouts, total)
         };
         let permit = ready_account
             .state
@@ -175,11 +169,7 @@ impl Asker<'_> {
         let mut attempt =
             Attempt::connect_and_send(self.upstream, ready_account, permit, &outgoing, &mut alarm)
                 .await?;
-        let head = alarm
-            .until(total, pin!(attempt.head()))
-            .await
-            .ok_or(Failure::TotalTimeout)?;
-        let (status, headers) = head?;
+        let (status, headers) = attempt.head_until(total, &mut alarm).await?;
         let headroom = quota::tightest_headroom(|name| headers.text(name), SystemTime::now());
         let headroom = headroom.and_then(|headroom| headroom.current_share(SystemTime::now()));
         let is_events = headers
