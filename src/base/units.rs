@@ -22,6 +22,36 @@ pub fn format_count<N: fmt::Display + PartialEq + From<u8>>(number: N, noun: &st
     format!("{number} {noun}{end}")
 }
 
+/// Cuts a text that has more characters, and marks the cut.
+pub fn cut_text(text: &str, max_characters: usize) -> String {
+    match text.char_indices().nth(max_characters) {
+        Some((end, _)) => text.get(..end).unwrap_or_default().to_owned() + "…",
+        None => text.to_owned(),
+    }
+}
+
+/// Lists the first three texts, and counts the others.
+pub fn first_three<T: AsRef<str>>(texts: &[T], between: &str) -> String {
+    let first: Vec<&str> = texts.iter().take(3).map(AsRef::as_ref).collect();
+    let first = first.join(between);
+    match texts.len().saturating_sub(3) {
+        0 => first,
+        more if between == ", " => format!("{first} and {more} more"),
+        // Between sentences, `and` alone would not be seen.
+        more => format!("{first}{between}and {more} more"),
+    }
+}
+
+/// Writes a duration in the unit that fits: `40 s`, `4 min`, `3 h`, `6 days`.
+pub fn rough_duration(span: Duration) -> String {
+    const UNITS: [(u64, &str); 3] = [(86_400, "days"), (3_600, "h"), (60, "min")];
+    let seconds = span.as_secs();
+    match UNITS.iter().find(|(unit, _)| seconds >= 2 * unit) {
+        Some((unit, name)) => format!("{} {name}", seconds / unit),
+        None => format!("{seconds} s"),
+    }
+}
+
 /// A value that is written as text. `T` reads it, and gives the schema's words about it to editors.
 #[derive(Clone, Copy)]
 pub struct Text<T>(pub T);

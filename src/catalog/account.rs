@@ -224,6 +224,19 @@ pub struct Base {
     pub authority: String,
 }
 
+impl Base {
+    /// Returns the address as a URL without a path.
+    pub fn origin(&self) -> String {
+        let scheme = if self.tls { "https" } else { "http" };
+        format!("{scheme}://{}", self.authority)
+    }
+
+    /// Returns the address as a URL.
+    pub fn url(&self) -> String {
+        self.origin() + &self.path
+    }
+}
+
 /// The longest times to wait for an account.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Timeouts {

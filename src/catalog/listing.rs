@@ -48,7 +48,7 @@ impl ListedNames {
         taken
     }
 
-    /// Returns whether the provider lists a model. Ollama lists a model without a tag as the latest.
+    /// Returns whether the provider lists a model. Ollama lists one without a tag as the latest.
     pub fn lists_model(&self, name: &str) -> bool {
         self.has(name) || self.has(&format!("{name}:latest"))
     }
@@ -179,14 +179,7 @@ impl Listing {
 
 /// Returns the address of an account's list, with its dialect. It has nothing secret.
 pub fn listing_source(account: &Account) -> String {
-    let (base, scheme) = (
-        &account.base,
-        if account.base.tls { "https" } else { "http" },
-    );
-    format!(
-        "{} {scheme}://{}{}",
-        account.dialect.protocol.name, base.authority, base.path
-    )
+    format!("{} {}", account.dialect.protocol.name, account.base.url())
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@
 //! sentence is one short line here, and has no secret in it.
 
 use crate::account::failure::Failure;
+use crate::base::units::cut_text;
 use crate::catalog::{Account, Signer};
 use crate::error::scrub_secret_words;
 
@@ -104,11 +105,7 @@ fn one_line(text: &str, secrets: &[&str]) -> String {
         .chars()
         .map(|c| if c.is_control() { ' ' } else { c })
         .collect();
-    let line = line.trim();
-    match line.char_indices().nth(MAX_CHARACTERS) {
-        Some((end, _)) => format!("{}…", line.get(..end).unwrap_or_default()),
-        None => line.to_owned(),
-    }
+    cut_text(line.trim(), MAX_CHARACTERS)
 }
 
 #[cfg(test)]

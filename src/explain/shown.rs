@@ -39,12 +39,7 @@ pub(super) fn upstream_request(
 ) -> Upstream {
     let account = &candidate.ready_account.account;
     let written = outbound.body.concat();
-    let base = &account.base;
-    let scheme = if base.tls { "https" } else { "http" };
-    let url = format!(
-        "{scheme}://{}{}{}",
-        base.authority, base.path, outbound.path
-    );
+    let url = account.base.url() + &outbound.path;
     let is_demo = account.dialect.protocol.calls_nobody();
     Upstream {
         method: "POST",

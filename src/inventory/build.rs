@@ -58,12 +58,10 @@ impl Inventory {
 }
 
 fn account_item(account: &Account) -> AccountItem {
-    let base = &account.base;
-    let scheme = if base.tls { "https" } else { "http" };
     let protocol = account.dialect.protocol;
     let address = match protocol.calls_nobody() {
         true => String::new(),
-        false => format!("{scheme}://{}{}", base.authority, base.path),
+        false => account.base.url(),
     };
     let has_header = account
         .headers

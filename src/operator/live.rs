@@ -222,13 +222,5 @@ fn to_json(value: &impl Serialize) -> String {
     serde_json::to_string(value).unwrap_or_default()
 }
 
-/// Cuts a text that is long.
-fn cut_text(text: &str, max_characters: usize) -> String {
-    match text.char_indices().nth(max_characters) {
-        Some((end, _)) => text.get(..end).unwrap_or_default().to_owned() + "…",
-        None => text.to_owned(),
-    }
-}
-
 #[cfg(test)]
 mod tests;

@@ -19,13 +19,14 @@ mod upstreams;
 pub mod verdict;
 mod words;
 
+use crate::base::units::first_three;
 use crate::status::Severity;
 use facts::Facts;
 pub use finding::{Finding, FindingName, Rule};
 pub use lasting::{FindingTimes, Noticed, Problems};
 pub use limits::is_short_lived;
 pub use recovery::FailureMemory;
-use words::{cut_reason, first_three};
+use words::cut_reason;
 
 const SECOND: u64 = 1_000;
 const MINUTE: u64 = 60 * SECOND;

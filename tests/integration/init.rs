@@ -392,17 +392,24 @@ fn credentials_of_clouds_are_written_by_their_names() {
         .env("GOOGLE_APPLICATION_CREDENTIALS", "sa.json")
         .env("GOOGLE_CLOUD_PROJECT", "acme-prod");
     newcomer.folder.write("sa.json", service_account);
-    let models = ["--model", "bedrock/m", "--model", "vertex/gemini-2.5-pro"];
+    let file = newcomer.folder.path().join("sa.json");
+    let only_ours = std::fs::Permissions::from_mode(0o600);
+    std::fs::set_permissions(&file, only_ours).expect("it is ours");
+    let claude = "eu.anthropic.claude-sonnet-4-5-20250929-v1:0";
+    let of_bedrock = format!("bedrock/{claude}");
+    let models = ["--model", &of_bedrock, "--model", "vertex/gemini-2.5-pro"];
     let ran = newcomer.init(&[&["--yes", "--server", "none"][..], &models].concat());
     newcomer.has_written(&ran);
     has(&ran.stdout, &["AWS_ACCESS_KEY_ID and AWS_REGION are set"]);
     let catalog = newcomer.read("conf/catalog.yaml").expect("a catalog");
-    let file = newcomer.folder.path().join("sa.json");
     let expected = [
         "bedrock: { dialect: bedrock, region: eu-west-1, aws: { access_key_id: { env: AWS_ACCESS_KEY_ID }, secret_access_key: { env: \
          AWS_SECRET_ACCESS_KEY } } }",
-        &format!("service_account: {{ file: {} }}", file.display()),
-        "m: { targets: [{ account: bedrock }] }",
+        &format!(
+            "service_account: {{ file: {:?} }}",
+            file.display().to_string()
+        ),
+        &format!("{claude:?}: {{ targets: [{{ account: bedrock }}] }}"),
     ];
     has(&catalog, &expected);
 

@@ -10,7 +10,6 @@ mod door;
 mod key;
 
 use std::borrow::Cow;
-use std::net::IpAddr;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -24,13 +23,15 @@ use crate::doctor::accounts::made_for;
 use crate::doctor::report::{CheckState, Checked, Finding, Findings, Subject};
 use crate::doctor::words::{failure_words, redact_long_secrets};
 use call::{Answer, Server};
-use contract::{Contents, find_member, find_text};
+use contract::{Contents, find_first, find_member, find_text};
 use dialects::neutral::ModelKind;
 use dialects::wire::sse::Decoder;
 use door::{Format, TryDoor};
 use portcullis::account::failure::Failure;
+use portcullis::base::host::is_this_machine;
 use portcullis::base::problem::unless_secret;
 use portcullis::base::secret::Secret;
+use portcullis::base::units::cut_text;
 use portcullis::catalog::resolve::parse_base;
 
 /// The longest `--timeout`.
@@ -150,18 +151,13 @@ impl Trial {
             base.path = format!("{}{}", base.path, format.version).into();
         }
         let proxies = environment_proxies()?;
-        let is_loopback = &*base.host == "localhost"
-            || base.host.parse().is_ok_and(|ip: IpAddr| ip.is_loopback());
+        let is_loopback = is_this_machine(&base.host);
         let (key, origin) = key::read_key(args.key.as_deref(), is_loopback)?;
-        let scheme = if base.tls { "https" } else { "http" };
         let request = Request {
             name: "server",
             key: key.clone(),
         };
-        let seen = format!(
-            "{scheme}://{}{}, door {}; {origin}",
-            base.authority, base.path, format.name
-        );
+        let seen = format!("{}, door {}; {origin}", base.url(), format.name);
         let trial = Trial {
             door: args.door,
             server: Server::new(base, format, key, args.timeout.min(MAX_TIMEOUT), &proxies),
@@ -267,10 +263,8 @@ impl Trial {
                 other => format!("{other}, as a fallback or by another name"),
             },
         );
-        let mut text = self.request.redact(&contents.text);
-        if let Some((end, _)) = text.char_indices().nth(MAX_SHOWN) {
-            text.replace_range(end.., "…");
-        }
+        let text = self.request.redact(&contents.text);
+        let text = cut_text(&text, MAX_SHOWN);
         self.add(
             "answer",
             format!("{text:?}, ends with {:?}", contents.finish),
@@ -461,10 +455,7 @@ fn check_content_type(answer: &Answer, expected: &str, contents: &mut Contents) 
 /// Returns the code and the message of an error, in the form of any door.
 fn error_text(body: &str) -> String {
     let json: Value = serde_json::from_str(body).unwrap_or_default();
-    let error = ["error", "response.error"]
-        .iter()
-        .find_map(|path| find_member(&json, path));
-    let error = error.unwrap_or(&json);
+    let error = find_first(&json, &["error", "response.error"]).unwrap_or(&json);
     let codes = ["code", "status", "type"].map(|member| find_text(error, member));
     let code = codes
         .into_iter()

@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 
 use super::{Merged, Models, ServedCallers};
 use crate::base::problem::quote_safely;
-use crate::base::units::{Decimal, Fine};
+use crate::base::units::{Decimal, Fine, first_three};
 use crate::catalog::{Account, Key, Model, Permissions, Target, raw};
 use crate::conf::price::{Each, LongPrices, Origin, Price, Rates, Usd};
 use crate::conf::scribe::{Report, Scribe};
@@ -300,18 +300,10 @@ fn lacks_price(target: &Target) -> bool {
 
 /// Names the first few models, each with the account that serves it.
 fn name_models(list: &[(&Model, &Target)]) -> String {
-    const SHOWN: usize = 3;
-    let first: Vec<_> = list
-        .iter()
-        .take(SHOWN)
-        .map(|(model, target)| {
-            // The account's own name for the model is not shown: it is no id of the catalog.
-            let (id, account) = (quote_safely(&model.id), quote_safely(&target.account.id));
-            format!("model {id} at account {account}")
-        })
-        .collect();
-    match list.len().saturating_sub(SHOWN) {
-        0 => first.join(", "),
-        more => format!("{} and {more} more", first.join(", ")),
-    }
+    let names = list.iter().map(|(model, target)| {
+        // The account's own name for the model is not shown: it is no id of the catalog.
+        let (id, account) = (quote_safely(&model.id), quote_safely(&target.account.id));
+        format!("model {id} at account {account}")
+    });
+    first_three(&names.collect::<Vec<_>>(), ", ")
 }

@@ -1,7 +1,8 @@
 //! The page's section about the catalog that is served, and about changes that are not.
 
-use super::{LivePage, cut_text, to_json};
+use super::{LivePage, to_json};
 use crate::base::calendar::format_system_time;
+use crate::base::units::cut_text;
 use crate::live::{ReloadStatus, Snapshot};
 use crate::settled::whole_millis;
 use serde::Serialize;

@@ -2,12 +2,13 @@
 
 use super::context::{LiveAccount, LiveContext};
 use super::figures::{COUNT_WINDOW, Quantiles, last_minute, rate_per_second};
-use super::{HasName, cut_text, to_json};
+use super::{HasName, to_json};
 use crate::account::NamedTarget;
 use crate::account::condition::{AccountState, Reason, TargetState};
 use crate::account::strategy::{self, Smooth, View};
 use crate::account::track::TargetHealth;
 use crate::base::calendar::past_time;
+use crate::base::units::cut_text;
 use crate::catalog::{Model, Target, globs};
 use crate::live::{Route, Snapshot};
 use crate::series::{STEPS, Sums};

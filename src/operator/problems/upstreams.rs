@@ -3,11 +3,9 @@
 use super::causes::Causes;
 use super::facts::{AccountFacts, Facts, ModelFacts, ModelTarget, Reason, TargetState};
 use super::recovery::{FailureMemory, FailureSummary, Fault};
-use super::words::{
-    failing_account, first_three, quiet_for, quiet_text, unfit_target, unfit_together,
-};
+use super::words::{failing_account, quiet_for, quiet_text, unfit_target, unfit_together};
 use super::{Finding, Rule, SECOND, given_up};
-use crate::base::units::format_count;
+use crate::base::units::{first_three, format_count};
 use crate::status::Severity;
 use std::sync::Arc;
 

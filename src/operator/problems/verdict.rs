@@ -2,9 +2,9 @@
 
 use super::facts::{Facts, ModelFacts, ModelTarget, Reason, TargetState};
 use super::upstreams::{CALLERS, GIVEN_UP, answering_fallback};
-use super::words::{duration_text, first_three, quiet_text, unfit_target, unfit_together};
+use super::words::{duration_text, quiet_text, unfit_target, unfit_together};
 use super::{Noticed, Rule};
-use crate::base::units::format_count;
+use crate::base::units::{first_three, format_count};
 use crate::drain::Phase;
 use crate::status::Severity;
 use serde::Serialize;

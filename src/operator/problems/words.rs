@@ -1,22 +1,20 @@
 //! The words in which problems speak of durations, amounts and failures.
 
 use super::facts::{ModelTarget, Reason};
+use crate::base::units::{cut_text, first_three, rough_duration};
 use crate::conf::price::Usd;
 use crate::limits::Kind;
 use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 /// The longest reason of an operator's file that is quoted, in characters.
 const MAX_REASON: usize = 300;
 
-/// Writes a duration in the unit that fits: `40 s`, `4 min`, `3 h`, `6 days`.
+/// Writes milliseconds in the unit that fits: `40 s`, `4 min`, `3 h`, `6 days`.
 pub(super) fn duration_text(ms: u64) -> String {
-    const UNITS: [(u64, &str); 3] = [(86_400_000, "days"), (3_600_000, "h"), (60_000, "min")];
-    match UNITS.iter().find(|(unit, _)| ms >= 2 * unit) {
-        Some((unit, name)) => format!("{} {name}", ms / unit),
-        None => format!("{} s", ms / 1_000),
-    }
+    rough_duration(Duration::from_millis(ms))
 }
 
 /// Writes a time in seconds, to the tenth where it is short: `2 s`, `0.4 s`, `20 ms`.
@@ -29,26 +27,9 @@ pub(super) fn seconds_text(ms: u64) -> String {
     }
 }
 
-/// Lists the first three texts, and counts the others.
-pub(super) fn first_three(texts: &[String], between: &str) -> String {
-    let first = texts
-        .iter()
-        .take(3)
-        .map(String::as_str)
-        .collect::<Vec<_>>()
-        .join(between);
-    match texts.len().saturating_sub(3) {
-        0 => first,
-        more => format!("{first}{between}and {more} more"),
-    }
-}
-
 /// Cuts a long reason.
-pub(super) fn cut_reason(reason: &str) -> Cow<'_, str> {
-    match reason.char_indices().nth(MAX_REASON) {
-        Some((end, _)) => format!("{}…", reason.get(..end).unwrap_or_default()).into(),
-        None => reason.into(),
-    }
+pub(super) fn cut_reason(reason: &str) -> String {
+    cut_text(reason, MAX_REASON)
 }
 
 /// Writes an amount of a kind of limit.
@@ -273,7 +254,7 @@ mod tests {
             ]
         );
         let texts: Vec<String> = ["a", "b", "c", "d", "e"].map(str::to_owned).into();
-        assert_eq!(first_three(&texts, ", "), "a, b, c, and 2 more");
+        assert_eq!(first_three(&texts, ", "), "a, b, c and 2 more");
         assert_eq!(first_three(&texts[..3], ", "), "a, b, c");
         assert_eq!(cut_reason(&"é".repeat(301)).chars().count(), 301);
         assert_eq!(cut_reason("x"), "x");

@@ -3,8 +3,9 @@
 use std::time::{Duration, SystemTime};
 
 use super::report::{CheckState, Checked, Finding, Findings, Subject};
-use super::words::{duration_text, first_three};
+use super::words::first_three;
 use portcullis::base::calendar;
+use portcullis::base::units::rough_duration;
 
 /// Clocks that differ by less agree. A provider's clock has whole seconds.
 const MAX_DIFFERENCE: i64 = 5_000;
@@ -122,7 +123,7 @@ fn clock_finding(ahead: i64, others: &str) -> Finding {
 }
 
 fn difference_text(ahead: i64) -> String {
-    let by = duration_text(Duration::from_millis(ahead.unsigned_abs()));
+    let by = rough_duration(Duration::from_millis(ahead.unsigned_abs()));
     if ahead > 0 {
         format!("{by} ahead of")
     } else {

@@ -12,11 +12,12 @@ use serde::Deserialize;
 use tokio::net::TcpSocket;
 
 use super::report::{CheckState, Checked, Finding, Findings, Subject};
-use super::words::{duration_text, first_three};
+use super::words::first_three;
 use crate::http::{PageError, get_from_address, listener_key};
 use crate::key::running::{NotServed, check_served};
 use portcullis::base::address::reachable_address;
 use portcullis::base::calendar::format_system_time;
+use portcullis::base::units::rough_duration;
 use portcullis::conf::config::{Listen, ListenTls, Server};
 use portcullis::inventory;
 use portcullis::tls::{Certificate, CertificateTerm};
@@ -280,15 +281,15 @@ fn own_lifetime(term: &CertificateTerm, now: SystemTime) -> (CheckState, String)
         Err(_) => (CheckState::Fail, format!("which expired at {ends}")),
         Ok(left) if left < fail_before_end => (
             CheckState::Fail,
-            format!("which expires in {}, at {ends}", duration_text(left)),
+            format!("which expires in {}, at {ends}", rough_duration(left)),
         ),
         Ok(left) if left < warn_before_end => (
             CheckState::Warn,
-            format!("which expires in {}, at {ends}", duration_text(left)),
+            format!("which expires in {}, at {ends}", rough_duration(left)),
         ),
         Ok(left) => (
             CheckState::Ok,
-            format!("which expires in {}", duration_text(left)),
+            format!("which expires in {}", rough_duration(left)),
         ),
     }
 }

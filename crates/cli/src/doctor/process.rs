@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::report::{CheckState, Checked, Finding, Findings, Subject};
-use super::words::{duration_text, size_text};
+use super::words::size_text;
 use portcullis::base::descriptors::{self, REMEDY};
+use portcullis::base::units::rough_duration;
 use portcullis::catalog::Catalog;
 use portcullis::conf::config::{Bounds, Drain, Server};
 use portcullis::conf::proxy::Proxies;
@@ -58,11 +59,11 @@ pub(super) fn check_process(server: &Server, catalog: Option<&Catalog>, report: 
 /// Judges the time that a stop takes, in a pod. How long Kubernetes waits is not seen from inside.
 fn stop_finding(drain: &Drain) -> Finding {
     let max_stop = drain.delay + drain.grace + END_TIME;
-    let seen = format!("a stop takes up to {}", duration_text(max_stop));
+    let seen = format!("a stop takes up to {}", rough_duration(max_stop));
     if max_stop <= KUBERNETES_WAIT {
         return process_subject().ok("stop", seen);
     }
-    let kubernetes_wait = duration_text(KUBERNETES_WAIT);
+    let kubernetes_wait = rough_duration(KUBERNETES_WAIT);
     let seen = format!(
         "{seen}, and Kubernetes waits for {kubernetes_wait} unless the pod says more, which is not seen from here"
     );

@@ -8,6 +8,7 @@ use serde::Serialize;
 use crate::write_stdout;
 use dialects::named_enum;
 use portcullis::base::table::is_unseen;
+use portcullis::base::units::cut_text;
 
 /// The column at which a line is broken, so that it is readable everywhere.
 const WIDTH: usize = 110;
@@ -189,11 +190,7 @@ fn plain_line(text: &str) -> String {
         .split(|c: char| c.is_whitespace() || c.is_control())
         .filter(|w| !w.is_empty())
         .collect();
-    let line = words.join(" ");
-    match line.char_indices().nth(MAX_CHARACTERS) {
-        Some((end, _)) => format!("{}…", line.get(..end).unwrap_or_default()),
-        None => line,
-    }
+    cut_text(&words.join(" "), MAX_CHARACTERS)
 }
 
 /// Writes a text behind a head, in lines of at most this width that begin below each other.

@@ -1,8 +1,7 @@
 //! Words for amounts, times and failures.
 
-use std::time::Duration;
-
 use portcullis::account::failure::Failure;
+use portcullis::base::units;
 use portcullis::error::{redact_secrets, scrub_secret_words};
 use portcullis::exchange::advice;
 
@@ -64,33 +63,15 @@ pub(super) fn size_text(bytes: u64) -> String {
     }
 }
 
-/// Writes a duration in the unit that fits: `40 s`, `4 min`, `3 h`, `6 days`.
-pub(super) fn duration_text(span: Duration) -> String {
-    const UNITS: [(u64, &str); 3] = [(86_400, "days"), (3_600, "h"), (60, "min")];
-    let seconds = span.as_secs();
-    match UNITS.iter().find(|(unit, _)| seconds >= 2 * unit) {
-        Some((unit, name)) => format!("{} {name}", seconds / unit),
-        None => format!("{seconds} s"),
-    }
-}
-
 /// Lists the first three texts, and counts the others.
 pub(super) fn first_three<T: AsRef<str>>(texts: &[T]) -> String {
-    let first = texts
-        .iter()
-        .take(3)
-        .map(AsRef::as_ref)
-        .collect::<Vec<&str>>()
-        .join(", ");
-    match texts.len().saturating_sub(3) {
-        0 => first,
-        more => format!("{first} and {more} more"),
-    }
+    units::first_three(texts, ", ")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Duration;
 
     #[test]
     fn failures_are_told_in_plain_words() {
@@ -134,7 +115,7 @@ mod tests {
             ]
         );
         assert_eq!(
-            [0, 119, 120, 7_200, 172_800].map(|s| duration_text(Duration::from_secs(s))),
+            [0, 119, 120, 7_200, 172_800].map(|s| units::rough_duration(Duration::from_secs(s))),
             ["0 s", "119 s", "2 min", "2 h", "2 days"]
         );
         assert_eq!(first_three(&["a", "b", "c", "d"]), "a, b, c and 1 more");

@@ -244,7 +244,8 @@ pub(super) fn find_member<'v>(value: &'v Value, path: &str) -> Option<&'v Value>
     })
 }
 
-fn find_first<'v>(value: &'v Value, paths: &[&str]) -> Option<&'v Value> {
+/// Returns the member at the first of these paths that has one.
+pub(super) fn find_first<'v>(value: &'v Value, paths: &[&str]) -> Option<&'v Value> {
     paths.iter().find_map(|path| find_member(value, path))
 }
 

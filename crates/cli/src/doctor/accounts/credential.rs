@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use super::{CheckedAccount, failure_text};
 use crate::doctor::report::{Checked, Finding};
-use crate::doctor::words::duration_text;
 use portcullis::account::failure::{Class, Failure};
+use portcullis::base::units::rough_duration;
 use portcullis::error::scrub_secret_words;
 use portcullis::exchange::advice;
 
@@ -103,7 +103,7 @@ impl CredentialFacts {
         match &self.proof {
             Proof::Token(lasts) => ok(&format!(
                 "the token server gave a token for {}",
-                duration_text(*lasts)
+                rough_duration(*lasts)
             )),
             Proof::NoToken(failure) => no_token(checked_account, failure),
             Proof::Signature if self.is_let_in => ok("its provider takes the signature"),
