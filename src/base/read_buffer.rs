@@ -27,6 +27,13 @@ impl ReadBuffer {
         self.taken_bytes = self.memory.len().min(self.taken_bytes + count);
     }
 
+    /// Gives the memory back if no bytes are in it, without waiting for the next read.
+    pub(crate) fn release(&mut self) {
+        if self.bytes().is_empty() {
+            self.give_back();
+        }
+    }
+
     /// Takes the bytes up to the end of the part, and returns the part.
     pub(crate) fn take_part(&mut self, part: Range<usize>) -> &[u8] {
         let start = self.taken_bytes;

@@ -173,7 +173,7 @@ impl Wire {
                         body,
                         keeps,
                     } = head;
-                    self.came.take(length);
+                    self.take(length);
                     (parts.method, parts.uri) = (method, uri);
                     let header = RequestHeader::from(parts);
                     return Next::Request {
@@ -217,6 +217,13 @@ impl Wire {
         (self.stream, came)
     }
 
+    /// Takes so many of the bytes that have come. Behind the request the memory is given back: its
+    /// answer may be a long stream.
+    fn take(&mut self, count: usize) {
+        self.came.take(count);
+        self.came.release();
+    }
+
     /// Returns whether bytes have come that nobody has taken.
     pub(super) fn has_more(&self) -> bool {
         !self.came.bytes().is_empty()
@@ -237,7 +244,7 @@ impl Wire {
         }
         let came = self.came.bytes();
         let piece = Bytes::copy_from_slice(came.get(..left).unwrap_or(came));
-        self.came.take(piece.len());
+        self.take(piece.len());
         Ok(piece)
     }
 
@@ -247,7 +254,7 @@ impl Wire {
         let left = usize::try_from(left).unwrap_or(usize::MAX);
         if self.has_more() {
             let came = self.came.bytes().len().min(left);
-            self.came.take(came);
+            self.take(came);
             return Ok(came);
         }
         poll_fn(|context| {
@@ -328,5 +335,91 @@ pub(super) async fn linger(stream: &mut Stream) {
         let all = async { while stream.read(&mut unread).await.is_ok_and(|read| read > 0) {} };
         // A caller who sends for longer sees the reset.
         drop(tokio::time::timeout(DRAIN_UNREAD, all).await);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::pin::pin;
+    use std::task::Waker;
+    use tokio::io::duplex;
+
+    fn now<F: Future>(future: F) -> Option<F::Output> {
+        match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(value) => Some(value),
+            Poll::Pending => None,
+        }
+    }
+
+    #[test]
+    fn a_request_that_was_read_holds_no_buffer() {
+        let handover = Arc::new(Handover::default());
+        for body in [0, 5, 40_000] {
+            let (mut far, near) = duplex(1 << 20);
+            let mut wire = Wire::new(Box::new(near), &handover);
+            let head = format!("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: {body}\r\n\r\n");
+            let sent = [head.into_bytes(), vec![b'x'; body]].concat();
+            now(far.write_all(&sent))
+                .expect("there is room")
+                .expect("a write");
+            let time = Duration::from_secs(1);
+            let next = now(wire.next_request(time, time, pin!(std::future::pending())));
+            let Some(Next::Request {
+                header,
+                body: length,
+                keeps,
+            }) = next
+            else {
+                panic!("no request");
+            };
+            assert_eq!((length, keeps), (body as u64, true));
+            let mut read = 0;
+            while read < body {
+                let left = (body - read) as u64;
+                let piece = now(wire.read_piece(left))
+                    .expect("it is there")
+                    .expect("a read");
+                assert!(!piece.is_empty() && piece.iter().all(|byte| *byte == b'x'));
+                read += piece.len();
+            }
+            assert!(read == body && !wire.came.has_memory(), "{body}");
+            wire.recycle(header);
+        }
+    }
+
+    #[test]
+    fn a_skipped_body_leaves_what_follows_it() {
+        let handover = Arc::new(Handover::default());
+        let (mut far, near) = duplex(1 << 20);
+        let mut wire = Wire::new(Box::new(near), &handover);
+        now(far.write_all(b"hello, world"))
+            .expect("there is room")
+            .expect("a write");
+        let skipped = now(wire.skip(5)).expect("it is there").expect("a read");
+        let rest = now(wire.read_piece(7))
+            .expect("it is there")
+            .expect("a read");
+        assert_eq!((skipped, &rest[..]), (5, &b", world"[..]));
+    }
+
+    #[test]
+    fn a_used_head_keeps_only_its_handover() {
+        let handover = Arc::new(Handover::default());
+        let (_far, near) = duplex(1);
+        let mut wire = Wire::new(Box::new(near), &handover);
+        let mut parts = wire.spare.take().expect("it is new");
+        parts.extensions.insert(7_u8);
+        parts
+            .headers
+            .insert("x", http::HeaderValue::from_static("y"));
+        wire.recycle(RequestHeader::from(parts));
+        let parts = wire.spare.take().expect("it is back");
+        assert!(parts.headers.is_empty() && parts.extensions.get::<u8>().is_none());
+        let weak = parts.extensions.get::<Weak<Handover>>();
+        assert!(
+            weak.and_then(Weak::upgrade)
+                .is_some_and(|one| Arc::ptr_eq(&one, &handover))
+        );
     }
 }
