@@ -4,7 +4,8 @@
 use serde_json::{Value, json};
 
 use super::failover::trail;
-use crate::support::client::Response;
+use crate::support::canary::KEY;
+use crate::support::client::{self, Response};
 use crate::support::frames;
 use crate::support::script::{chunk, completion, finish, usage};
 use crate::support::{Catalog, Gate, Gateway, Mock, Script, chat, chat_stream, run};
@@ -381,6 +382,47 @@ fn a_broken_call_is_no_answer_where_said() {
                     answer.text()
                 );
             }
+        }
+    });
+}
+
+/// The end of a whole answer is written before its flaws are known, and is taken back.
+#[test]
+fn a_refused_end_leaves_no_gap_in_numbers() {
+    run(async {
+        let mock = Mock::start().await;
+        let catalog = Catalog::new().account("a", &mock).model_with(
+            "m",
+            &["a=gpt-x"],
+            "on_broken_call: error",
+        );
+        let gateway = Gateway::start(catalog).await;
+        mock.push(openai_streamed(&["{\"city\":"], None));
+        let body = json!({"model": "m", "input": "x", "stream": true, "tools": [{"type": "function", "name": "weather"}]});
+        let fields = [("x-api-key", KEY), ("content-type", "application/json")];
+        let request = client::request(
+            "POST",
+            "/v1/responses",
+            &fields,
+            body.to_string().as_bytes(),
+        );
+        let answer = gateway.raw(request).await;
+        let text = answer.text();
+        let events: Vec<Value> = text
+            .lines()
+            .filter_map(|line| serde_json::from_str(line.strip_prefix("data: ")?).ok())
+            .collect();
+        let kinds: Vec<&str> = events
+            .iter()
+            .filter_map(|event| event["type"].as_str())
+            .collect();
+        assert!(
+            kinds.contains(&"response.function_call_arguments.delta")
+                && kinds.ends_with(&["error", "response.failed"]),
+            "{text}"
+        );
+        for (number, event) in events.iter().enumerate() {
+            assert_eq!(event["sequence_number"], number, "{text}");
         }
     });
 }

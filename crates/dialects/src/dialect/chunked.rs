@@ -2,7 +2,7 @@
 
 use super::conversion::Conversion;
 use super::decoder::EventDecoder;
-use crate::neutral::answer::{AnswerFacts, Draft, Kept, Unfinished};
+use crate::neutral::answer::{AnswerFacts, Draft, Kept};
 use crate::neutral::usage::Usage;
 use crate::neutral::{Flaws, StreamFault};
 use crate::upstream::openai::{Chunks, StandardChunks};
@@ -130,8 +130,8 @@ impl Conversion for ComposedChunks {
         }
     }
 
-    fn so_far(&self) -> Unfinished {
-        self.draft.so_far()
+    fn draft(&self) -> Option<&Draft> {
+        Some(&self.draft)
     }
 
     fn kept(&mut self) -> Vec<Kept> {

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::neutral::answer::{AnswerFacts, Kept, Unfinished};
+use crate::neutral::answer::{AnswerFacts, Draft, Kept, Unfinished};
 use crate::neutral::usage::Usage;
 use crate::neutral::{Flaws, StreamFault};
 #[cfg(test)]
@@ -41,9 +41,19 @@ pub(super) trait Conversion: fmt::Debug + Send {
         false
     }
 
+    /// Returns the number of events that the caller has got, in formats that count them.
+    fn events(&self) -> u64 {
+        self.draft().map_or(0, Draft::events)
+    }
+
     /// Returns the known facts of an answer that cannot go on.
     fn so_far(&self) -> Unfinished {
-        Unfinished::default()
+        self.draft().map(Draft::so_far).unwrap_or_default()
+    }
+
+    /// Returns the draft of an answer that is read event by event.
+    fn draft(&self) -> Option<&Draft> {
+        None
     }
 
     /// Returns the thoughts to keep for the next turn, as far as they came since the last call.

@@ -5,7 +5,7 @@ use super::decoder::Decoder;
 use super::translated::Translated;
 use crate::front::{Native, PassedAnswer};
 use crate::neutral::StreamFault;
-use crate::neutral::answer::{AnswerFacts, Kept, Unfinished};
+use crate::neutral::answer::{AnswerFacts, Draft, Kept};
 use crate::neutral::usage::Usage;
 use crate::upstream::Translation;
 use crate::wire::Event;
@@ -26,7 +26,7 @@ pub(super) struct Passing {
     /// Returns the event of the format that is inside an event, if one is.
     inner: fn(&[u8]) -> Option<Vec<u8>>,
     answer: PassedAnswer,
-    /// The number of events that were written.
+    /// The number of events that were written, with the one in `last`.
     events: u64,
     /// The last of the events with which the answer may end. It leaves when another event follows,
     /// or when the answer is known to be complete.
@@ -122,11 +122,12 @@ impl Conversion for NativeStream {
         &self.passing.translated.draft.progress
     }
 
-    fn so_far(&self) -> Unfinished {
-        Unfinished {
-            events: self.passing.events,
-            ..self.passing.translated.draft.so_far()
-        }
+    fn events(&self) -> u64 {
+        self.passing.events - u64::from(!self.passing.last.is_empty())
+    }
+
+    fn draft(&self) -> Option<&Draft> {
+        Some(&self.passing.translated.draft)
     }
 
     fn kept(&mut self) -> Vec<Kept> {

@@ -23,6 +23,8 @@ pub struct Stream {
     has_ended: bool,
     /// True if the bytes had a fault.
     has_failed: bool,
+    /// The number of events before those of the end, once the end is written.
+    events_before_end: Option<u64>,
 }
 
 impl Stream {
@@ -51,6 +53,7 @@ impl Stream {
             conversion: Box::new(conversion),
             has_ended: false,
             has_failed: false,
+            events_before_end: None,
         }
     }
 
@@ -101,8 +104,11 @@ impl Stream {
     /// caller asked for the usage, `trail` stands next to it, in `x_portcullis`: members of an
     /// object as JSON text, on one line.
     pub fn finish(&mut self, out: &mut Vec<u8>, trail: Option<&str>) -> Result<Usage, StreamFault> {
+        let events = self.conversion.events();
         self.has_ended = self.has_ended || self.conversion.end_of_file(out)?;
-        self.conversion.finish(out, trail)
+        let usage = self.conversion.finish(out, trail)?;
+        self.events_before_end = Some(events);
+        Ok(usage)
     }
 
     /// Returns the usage so far, for streams that end early: the upstream's counts, else an
@@ -111,9 +117,13 @@ impl Stream {
         self.conversion.facts().usage_so_far()
     }
 
-    /// Returns the known facts of an answer that cannot go on.
+    /// Returns the known facts of an answer that cannot go on. The events of its end do not count:
+    /// an answer that is refused only then loses them.
     pub fn so_far(&self) -> Unfinished {
-        self.conversion.so_far()
+        Unfinished {
+            events: self.events_before_end.unwrap_or(self.conversion.events()),
+            ..self.conversion.so_far()
+        }
     }
 
     /// Returns the thoughts to keep for the next turn, as far as they came since the last call.

@@ -5,7 +5,7 @@ use std::fmt;
 use super::conversion::Conversion;
 use super::decoder::Decoder;
 use crate::front::Front;
-use crate::neutral::answer::{AnswerFacts, Draft, Kept, Unfinished};
+use crate::neutral::answer::{AnswerFacts, Draft, Kept};
 use crate::neutral::usage::Usage;
 use crate::neutral::{AnswerFault, AnswerHeader, Reader, StreamFault};
 use crate::wire::json::{self, repaired_text};
@@ -137,8 +137,8 @@ impl Conversion for TranslatedStream {
         &self.translated.draft.progress
     }
 
-    fn so_far(&self) -> Unfinished {
-        self.translated.draft.so_far()
+    fn draft(&self) -> Option<&Draft> {
+        Some(&self.translated.draft)
     }
 
     fn kept(&mut self) -> Vec<Kept> {

@@ -49,11 +49,16 @@ impl Draft {
         self.writer.kept()
     }
 
+    /// Returns the number of events that were written, in formats that count them.
+    pub(crate) fn events(&self) -> u64 {
+        self.writer.events()
+    }
+
     /// Returns the known facts of the answer, if it cannot go on.
     pub(crate) fn so_far(&self) -> Unfinished {
         Unfinished {
             id: self.writer.shown_id().map(str::to_owned),
-            events: self.writer.events(),
+            events: self.events(),
             echo: self.writer.echoed().cloned(),
         }
     }

@@ -1,5 +1,5 @@
 use super::*;
-use crate::dialect::{Dialect, Recipient};
+use crate::dialect::{Dialect, Recipient, Stream};
 use crate::front::RESPONSES;
 use crate::neutral::Endpoint;
 use crate::neutral::answer::AnswerOptions;
@@ -300,9 +300,8 @@ const STREAM: &str = concat!(
     "event: response.completed\ndata: {\"type\":\"response.completed\",\"sequence_number\":8,\"response\":{\"id\":\"resp_up\",\"model\":\"up\",\"status\":\"completed\",\"output\":[],\"usage\":{\"input_tokens\":7,\"output_tokens\":3}}}\n\n",
 );
 
-/// Passes bytes of a stream in pieces of `size`. Returns the bytes that the caller gets, and the
-/// usage or the fault.
-fn streamed(bytes: &[u8], size: usize) -> (String, Result<(u64, u64), StreamFault>) {
+/// Returns a stream that passes, at its start.
+fn passed_stream() -> Stream {
     let header = AnswerHeader {
         model: "m".into(),
         id: "resp_7".into(),
@@ -314,7 +313,13 @@ fn streamed(bytes: &[u8], size: usize) -> (String, Result<(u64, u64), StreamFaul
         options: AnswerOptions::default(),
     };
     let dialect = Dialect::from(&openai::PROTOCOL).for_endpoint(Endpoint::Responses);
-    let (mut stream, mut out) = (dialect.stream("up", to, 1 << 20), Vec::new());
+    dialect.stream("up", to, 1 << 20)
+}
+
+/// Passes bytes of a stream in pieces of `size`. Returns the bytes that the caller gets, and the
+/// usage or the fault.
+fn streamed(bytes: &[u8], size: usize) -> (String, Result<(u64, u64), StreamFault>) {
+    let (mut stream, mut out) = (passed_stream(), Vec::new());
     let fed = bytes
         .chunks(size.max(1))
         .try_for_each(|piece| stream.feed(piece, &mut out));
@@ -322,6 +327,20 @@ fn streamed(bytes: &[u8], size: usize) -> (String, Result<(u64, u64), StreamFaul
         .and_then(|()| stream.finish(&mut out, None))
         .map(|usage| (usage.prompt, usage.completion));
     (String::from_utf8(out).expect("UTF-8"), ended)
+}
+
+#[test]
+fn a_held_end_does_not_count_as_shown() {
+    let (mut stream, mut out) = (passed_stream(), Vec::new());
+    stream.feed(STREAM.as_bytes(), &mut out).unwrap();
+    let shown = String::from_utf8_lossy(&out).matches("\n\n").count();
+    assert_eq!((stream.so_far().events, shown), (8, 8));
+    stream.finish(&mut out, None).unwrap();
+    assert_eq!(
+        stream.so_far().events,
+        8,
+        "what the end wrote may be taken back"
+    );
 }
 
 #[test]

@@ -637,6 +637,27 @@ fn a_stream_that_was_cut_never_looks_whole() {
 }
 
 #[test]
+fn events_of_the_end_do_not_count_as_shown() {
+    for (protocol, wire, _) in answers() {
+        let header = header();
+        let recipient = Recipient {
+            front: &RESPONSES,
+            header: &header,
+            options: options(REQUEST),
+        };
+        let mut stream = Dialect::from(protocol).stream("m", recipient, 1 << 20);
+        let mut out = Vec::new();
+        stream.feed(wire.as_bytes(), &mut out).unwrap();
+        let before_end = String::from_utf8_lossy(&out).matches("\n\n").count() as u64;
+        assert_eq!(stream.so_far().events, before_end);
+        stream.finish(&mut out, None).unwrap();
+        let all = String::from_utf8_lossy(&out).matches("\n\n").count() as u64;
+        assert!(all > before_end, "{}", protocol.name);
+        assert_eq!(stream.so_far().events, before_end, "{}", protocol.name);
+    }
+}
+
+#[test]
 fn a_writer_without_an_echo_writes_all_the_same() {
     for writer in [
         ResponseWriter::whole(&header()),
