@@ -6,7 +6,7 @@ use super::columns::{MAX_MONEY, stored_integer};
 use super::insert::insert_rows;
 use super::merge_point::merge_again;
 use super::sink::Batch;
-use super::sums::{SumKey, Sums, sums_of};
+use super::sums::{Column, SumKey, Sums, sum_rows};
 use rusqlite::types::ToSqlOutput;
 use rusqlite::{
     Connection, ErrorCode, OpenFlags, OptionalExtension, Transaction, TransactionBehavior, params,
@@ -18,6 +18,7 @@ use std::fs::{DirBuilder, File, Metadata};
 use std::io::ErrorKind;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 use std::time::Duration;
 
 /// The version of the tables that this program writes.
@@ -61,17 +62,27 @@ const TABLES: &str = "
         PRIMARY KEY (process, number)) WITHOUT ROWID;
 ";
 
+/// The statement that adds to the sums of a day.
 // SQLite makes a float of a sum that is too large. So `min` takes the smaller of two numbers, which
 // is always a whole one. Only money can be so large, with prices that somebody wrote: an answer has
 // at most `usage::MOST` tokens.
-const SUMS: &str = "INSERT INTO daily VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22)
-    ON CONFLICT DO UPDATE SET
-    requests = requests + excluded.requests, prompt = prompt + excluded.prompt, completion = completion + excluded.completion,
-    cached = cached + excluded.cached, cache_write = cache_write + excluded.cache_write, reasoning = reasoning + excluded.reasoning,
-    estimated = estimated + excluded.estimated, cost = min(cost + excluded.cost, ?23), unpriced = unpriced + excluded.unpriced,
-    unused_tokens = unused_tokens + excluded.unused_tokens, unused_cost = min(unused_cost + excluded.unused_cost, ?23),
-    unused_unpriced = unused_unpriced + excluded.unused_unpriced, images = images + excluded.images,
-    audio_ms = audio_ms + excluded.audio_ms, characters = characters + excluded.characters";
+static ADD_SUMS: LazyLock<String> = LazyLock::new(|| {
+    let added = Column::ALL.map(|column| {
+        let name = column.name();
+        if matches!(column, Column::Cost | Column::UnusedCost) {
+            format!("{name} = min({name} + excluded.{name}, {MAX_MONEY})")
+        } else {
+            format!("{name} = {name} + excluded.{name}")
+        }
+    });
+    format!(
+        "INSERT INTO daily (day, caller, key, model, account, upstream_model, outcome, {}) VALUES (?, ?, ?, ?, ?, ?, ?{})
+         ON CONFLICT DO UPDATE SET {}",
+        Column::NAMES.join(", "),
+        ", ?".repeat(added.len()),
+        added.join(", ")
+    )
+});
 
 // A row that is written late does not set the time back. But if the known time is more than a day
 // ahead of the new one, the clock was wrong then.
@@ -144,13 +155,13 @@ impl From<rusqlite::Error> for Fault {
 }
 
 impl Book {
-    /// Opens the file as [`Book::open_within`] does, with the usual patience.
+    /// Opens the file as [`Book::open_within`] does, with the usual timeout.
     pub(super) fn open(path: &Path, instance: &str) -> Result<(Book, String), Fault> {
         Book::open_within(path, instance, BUSY_TIMEOUT)
     }
 
     /// Opens the file and makes what is missing in it. No other part of this process may open it
-    /// for reading meanwhile. Waits for `patience` at most for another program that locks the file.
+    /// for reading meanwhile. Waits for `timeout` at most for another program that locks the file.
     /// Also returns the instance's name: the one in the file, or `instance` if the file is new.
     pub(super) fn open_within(
         path: &Path,
@@ -325,7 +336,7 @@ pub(super) fn add_rows<'r>(
 ) -> rusqlite::Result<()> {
     insert_rows(transaction, rows.clone())?;
     let mut first_day = u64::MAX;
-    for (key, (sums, used_at)) in sums_of(rows) {
+    for (key, (sums, used_at)) in sum_rows(rows) {
         first_day = first_day.min(key.day);
         let last = uses.entry(key.key).or_default();
         *last = used_at.max(*last);
@@ -356,11 +367,9 @@ pub(super) fn add_sums(
     let values = [stored_integer(key.day).into()]
         .into_iter()
         .chain(names.map(ToSqlOutput::from));
-    let values = values
-        .chain(sums.0.map(|sum| stored_integer(sum).into()))
-        .chain([MAX_MONEY.into()]);
+    let values = values.chain(sums.0.map(|sum| stored_integer(sum).into()));
     transaction
-        .prepare_cached(SUMS)?
+        .prepare_cached(&ADD_SUMS)?
         .execute(params_from_iter(values))
 }
 

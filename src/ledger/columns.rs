@@ -1,4 +1,4 @@
-//! The columns of a row in the file, and the values that they get.
+//! The columns of a row in the file, each with the value that it gets.
 
 use super::Row;
 use crate::conf::price::Usd;
@@ -7,71 +7,50 @@ use rusqlite::types::ValueRef;
 /// The largest sum of money that is written.
 pub(super) const MAX_MONEY: i64 = 1 << 62;
 
+/// A column of a row in the file: its name, and the value that a row has there.
+pub(super) type RowColumn = (&'static str, fn(&Row) -> ValueRef<'_>);
+
 /// The columns of a row, in the order of the table (later versions added the last ones): if the
 /// order were another one, SQLite would copy each value once more.
-pub(super) const COLUMNS: [&str; 26] = [
-    "at",
-    "request_id",
-    "caller",
-    "key",
-    "model",
-    "account",
-    "upstream_model",
-    "outcome",
-    "prompt",
-    "completion",
-    "cached",
-    "cache_write",
-    "reasoning",
-    "usage",
-    "cost",
-    "unused_tokens",
-    "unused_cost",
-    "attempts",
-    "stream",
-    "status",
-    "total_ms",
-    "first_byte_ms",
-    "door",
-    "images",
-    "audio_ms",
-    "characters",
+pub(super) const COLUMNS: [RowColumn; 26] = [
+    ("at", |row| integer_value(row.admitted_at)),
+    ("request_id", |row| text_value(&row.request_id)),
+    ("caller", |row| text_value(&row.caller)),
+    ("key", |row| text_value(&row.key)),
+    ("model", |row| text_value(&row.model)),
+    ("account", |row| {
+        text_value(row.account.as_deref().unwrap_or(""))
+    }),
+    ("upstream_model", |row| {
+        text_value(row.upstream_model.as_deref().unwrap_or(""))
+    }),
+    ("outcome", |row| text_value(row.outcome)),
+    ("prompt", |row| integer_value(row.usage.prompt)),
+    ("completion", |row| integer_value(row.usage.completion)),
+    ("cached", |row| integer_value(row.usage.cached)),
+    ("cache_write", |row| integer_value(row.usage.cache_write)),
+    ("reasoning", |row| integer_value(row.usage.reasoning)),
+    ("usage", |row| text_value(row.usage.source.name())),
+    ("cost", |row| optional_value(row.cost.map(|Usd(cost)| cost))),
+    ("unused_tokens", |row| integer_value(row.unused_tokens)),
+    ("unused_cost", |row| {
+        optional_value(row.unused_cost.map(|Usd(cost)| cost))
+    }),
+    ("attempts", |row| integer_value(row.attempts)),
+    ("stream", |row| integer_value(row.stream)),
+    ("status", |row| integer_value(row.status)),
+    ("total_ms", |row| integer_value(row.total_ms)),
+    ("first_byte_ms", |row| optional_value(row.first_byte_ms)),
+    ("door", |row| text_value(&row.door)),
+    ("images", |row| integer_value(row.usage.units.images)),
+    ("audio_ms", |row| integer_value(row.usage.units.millis)),
+    ("characters", |row| {
+        integer_value(row.usage.units.characters)
+    }),
 ];
 /// One placeholder for each of [`COLUMNS`].
 pub(super) const PLACEHOLDERS: &str =
     "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
-
-/// Returns the values of a row, in the order of [`COLUMNS`].
-pub(super) fn row_values(row: &Row) -> [ValueRef<'_>; COLUMNS.len()] {
-    [
-        integer_value(row.admitted_at),
-        text_value(&row.request_id),
-        text_value(&row.caller),
-        text_value(&row.key),
-        text_value(&row.model),
-        text_value(row.account.as_deref().unwrap_or("")),
-        text_value(row.upstream_model.as_deref().unwrap_or("")),
-        text_value(row.outcome),
-        integer_value(row.usage.prompt),
-        integer_value(row.usage.completion),
-        integer_value(row.usage.cached),
-        integer_value(row.usage.cache_write),
-        integer_value(row.usage.reasoning),
-        text_value(row.usage.source.name()),
-        optional_value(row.cost.map(|Usd(cost)| cost)),
-        integer_value(row.unused_tokens),
-        optional_value(row.unused_cost.map(|Usd(cost)| cost)),
-        integer_value(row.attempts),
-        integer_value(row.stream),
-        integer_value(row.status),
-        integer_value(row.total_ms),
-        optional_value(row.first_byte_ms),
-        text_value(&row.door),
-        integer_value(row.usage.units.images),
-        integer_value(row.usage.units.millis),
-        integer_value(row.usage.units.characters),
-    ]
-}
 
 /// Returns a text as SQLite stores it.
 pub(super) fn text_value(text: &str) -> ValueRef<'_> {

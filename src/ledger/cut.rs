@@ -6,7 +6,7 @@
 
 use super::Row;
 use super::book::{self, Book, Fault};
-use super::columns::{COLUMNS, PLACEHOLDERS, optional_value, row_values, text_value};
+use super::columns::{COLUMNS, PLACEHOLDERS, RowColumn, optional_value, text_value};
 use super::life::{self, Dead};
 use super::past::take_out;
 use super::read::read_integer;
@@ -37,11 +37,8 @@ impl Book {
             ))?;
             for (run, row) in running {
                 let run = [text_value(process), optional_value(Some(*run))];
-                let values = COLUMNS
-                    .into_iter()
-                    .zip(row_values(row))
-                    .filter(|(column, _)| is_known(column));
-                let values = run.into_iter().chain(values.map(|(_, value)| value));
+                let values = running_columns().map(|(_, value)| value(row));
+                let values = run.into_iter().chain(values);
                 write.execute(params_from_iter(values.map(ToSqlOutput::Borrowed)))?;
             }
         }
@@ -73,16 +70,12 @@ impl Book {
         if !dead.is_empty() {
             let transaction = self.transaction()?;
             for (name, _) in &dead {
-                let columns: Vec<&str> = COLUMNS
-                    .into_iter()
-                    .filter(|column| is_known(column))
-                    .collect();
-                let of_process = format!(
+                let columns: Vec<&str> = running_columns().map(|(name, _)| name).collect();
+                let mut statement = transaction.prepare_cached(&format!(
                     "SELECT {} FROM running WHERE process = ?1",
                     columns.join(", ")
-                );
-                let mut of_process = transaction.prepare_cached(&of_process)?;
-                for row in of_process.query_map([name], read_row)? {
+                ))?;
+                for row in statement.query_map([name], read_row)? {
                     rows.push(row?);
                 }
                 transaction
@@ -103,13 +96,12 @@ pub(super) fn split_dead_rows(past: &mut Vec<Past>, cut: &[Row], now_ms: u64) {
     for row in cut {
         let own = row.past_use(now_ms);
         // Rows of the last minute are already listed one by one.
-        if let Some(same) = past.iter_mut().find(|past| **past == own) {
-            same.is_taken_over = true;
+        if let Some(listed) = past.iter_mut().find(|past| **past == own) {
+            listed.is_taken_over = true;
             continue;
         }
-        let begin = start_of(day_of(own.used_at));
         // A row that is older than the past does not count any more.
-        let Some(sum) = past.iter_mut().find(|past| is_sum_of(past, &own, begin)) else {
+        let Some(sum) = past.iter_mut().find(|past| is_sum_with(past, &own)) else {
             continue;
         };
         take_out(sum, &own);
@@ -123,67 +115,71 @@ pub(super) fn split_dead_rows(past: &mut Vec<Past>, cut: &[Row], now_ms: u64) {
     past.retain(|past| past.requests > 0);
 }
 
-/// Returns whether a row of the past is the sum of the day that begins then, and holds this one.
-fn is_sum_of(past: &Past, own: &Past, begin: u64) -> bool {
-    past.caller == own.caller
-        && past.key == own.key
-        && past.model == own.model
+/// Returns whether an entry of the past is the sum of a day or month that holds this row.
+fn is_sum_with(past: &Past, row: &Past) -> bool {
+    past.caller == row.caller
+        && past.key == row.key
+        && past.model == row.model
         && !past.is_taken_over
         && past.requests > 0
-        && past.dated == own.dated
-        && (past.dated.is_some() || past.used_at == begin)
+        && past.dated == row.dated
+        && (past.dated.is_some() || past.used_at == start_of(day_of(row.used_at)))
 }
 
-/// Returns whether running exchanges have a column.
-fn is_known(column: &str) -> bool {
-    !matches!(column, "outcome" | "first_byte_ms")
+/// Returns the columns that running exchanges have, in the order of their table.
+fn running_columns() -> impl Iterator<Item = RowColumn> {
+    let lacking = ["outcome", "first_byte_ms"];
+    COLUMNS
+        .into_iter()
+        .filter(move |(name, _)| !lacking.contains(name))
 }
 
 /// Reads the row of a running exchange.
 fn read_row(row: &rusqlite::Row<'_>) -> rusqlite::Result<Row> {
-    let text = |column: usize| row.get::<_, String>(column);
+    let text = |column: &str| row.get::<_, String>(column);
     Ok(Row {
-        admitted_at: read_integer(row, 0)?,
-        request_id: text(1)?,
-        caller: text(2)?.into(),
-        key: text(3)?.into(),
-        model: text(4)?.into(),
-        account: name(row, 5)?,
-        upstream_model: name(row, 6)?,
+        admitted_at: read_integer(row, "at")?,
+        request_id: text("request_id")?,
+        caller: text("caller")?.into(),
+        key: text("key")?.into(),
+        model: text("model")?.into(),
+        account: read_name(row, "account")?,
+        upstream_model: read_name(row, "upstream_model")?,
         usage: Usage {
-            prompt: read_integer(row, 7)?,
-            completion: read_integer(row, 8)?,
-            cached: read_integer(row, 9)?,
-            cache_write: read_integer(row, 10)?,
-            reasoning: read_integer(row, 11)?,
-            source: Source::of_name(&text(12)?),
+            prompt: read_integer(row, "prompt")?,
+            completion: read_integer(row, "completion")?,
+            cached: read_integer(row, "cached")?,
+            cache_write: read_integer(row, "cache_write")?,
+            reasoning: read_integer(row, "reasoning")?,
+            source: Source::of_name(&text("usage")?),
             units: Units {
                 requests: 0,
-                images: row.get(21)?,
-                millis: row.get(22)?,
-                characters: row.get(23)?,
+                images: row.get("images")?,
+                millis: row.get("audio_ms")?,
+                characters: row.get("characters")?,
             },
             doubted: None,
         },
-        cost: money(row, 13)?,
-        unused_tokens: read_integer(row, 14)?,
-        unused_cost: money(row, 15)?,
+        cost: read_money(row, "cost")?,
+        unused_tokens: read_integer(row, "unused_tokens")?,
+        unused_cost: read_money(row, "unused_cost")?,
         outcome: CUT,
-        attempts: row.get(16)?,
-        stream: row.get(17)?,
-        status: row.get(18)?,
-        total_ms: read_integer(row, 19)?,
-        door: text(20)?.into(),
+        attempts: row.get("attempts")?,
+        stream: row.get("stream")?,
+        status: row.get("status")?,
+        total_ms: read_integer(row, "total_ms")?,
+        door: text("door")?.into(),
         ..Row::default()
     })
 }
 
-fn name(row: &rusqlite::Row<'_>, column: usize) -> rusqlite::Result<Option<Arc<str>>> {
+/// Reads a name. An empty text stands for none.
+fn read_name(row: &rusqlite::Row<'_>, column: &str) -> rusqlite::Result<Option<Arc<str>>> {
     let name = row.get::<_, String>(column)?;
     Ok(Some(name).filter(|name| !name.is_empty()).map(Into::into))
 }
 
-fn money(row: &rusqlite::Row<'_>, column: usize) -> rusqlite::Result<Option<Usd>> {
+fn read_money(row: &rusqlite::Row<'_>, column: &str) -> rusqlite::Result<Option<Usd>> {
     let known = row.get::<_, Option<i64>>(column)?;
     Ok(known.map(|nanos| Usd(u64::try_from(nanos).unwrap_or_default())))
 }

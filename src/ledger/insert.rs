@@ -5,7 +5,7 @@
 //! one statement.
 
 use super::Row;
-use super::columns::{COLUMNS, PLACEHOLDERS, row_values};
+use super::columns::{COLUMNS, PLACEHOLDERS};
 use rusqlite::types::{ToSqlOutput, ValueRef};
 use rusqlite::{CachedStatement, Transaction};
 use std::slice;
@@ -39,7 +39,8 @@ impl<'t, 'r> Insert<'t, 'r> {
     fn new(transaction: &'t Transaction<'_>, rows: usize) -> rusqlite::Result<Insert<'t, 'r>> {
         // If a row cannot be written, nothing of the transaction is. So SQLite need not be able to
         // undo a single statement.
-        let (columns, places) = (COLUMNS.join(", "), [PLACEHOLDERS].repeat(rows).join(", "));
+        let columns = COLUMNS.map(|(name, _)| name).join(", ");
+        let places = [PLACEHOLDERS].repeat(rows).join(", ");
         let sql = format!("INSERT OR ROLLBACK INTO exchange ({columns}) VALUES {places}");
         // What is not bound is null.
         let bound = vec![[ValueRef::Null; COLUMNS.len()]; rows];
@@ -55,8 +56,8 @@ impl<'t, 'r> Insert<'t, 'r> {
             .step_by(COLUMNS.len())
             .zip(rows.iter().zip(&mut self.bound))
         {
-            for (parameter, (value, bound)) in (first..).zip(row_values(row).into_iter().zip(bound))
-            {
+            for (parameter, ((_, value), bound)) in (first..).zip(COLUMNS.iter().zip(bound)) {
+                let value = value(row);
                 if *bound != value {
                     self.statement
                         .raw_bind_parameter(parameter, ToSqlOutput::Borrowed(value))?;

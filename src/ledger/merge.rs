@@ -11,8 +11,8 @@
 use super::book::{Book, Fault, add_sums, keep_from};
 use super::columns::stored_integer;
 use super::merge_point::MergePoint;
-use super::read::{SUMS, UNITS, read_integer, sums_at};
-use super::sums::{SumKey, Sums};
+use super::read::{read_integer, read_sums};
+use super::sums::{Column, SumKey, Sums};
 use rusqlite::{Transaction, params};
 
 /// The number of days for which sums keep the account, its name for the model, and the outcome. It
@@ -99,8 +99,9 @@ fn read_detailed(
     from: &MergePoint,
     until: u64,
 ) -> rusqlite::Result<Vec<DetailedSum>> {
+    let sums = Column::NAMES.join(", ");
     let mut statement = transaction.prepare_cached(&format!(
-        "SELECT day, caller, key, model, account, upstream_model, outcome, {SUMS}, {UNITS} FROM daily
+        "SELECT {sums}, day, caller, key, model, account, upstream_model, outcome FROM daily
          WHERE (day, caller, key, model) >= (?1, ?2, ?3, ?4) AND day < ?5 AND account <> '{MERGED}'
          ORDER BY day, caller, key, model LIMIT {MAX_SUMS}"
     ))?;
@@ -118,14 +119,14 @@ fn read_detailed(
         ],
         |row| {
             Ok(DetailedSum {
-                day: read_integer(row, 0)?,
-                caller: row.get(1)?,
-                key: row.get(2)?,
-                model: row.get(3)?,
-                account: row.get(4)?,
-                upstream_model: row.get(5)?,
-                outcome: row.get(6)?,
-                sums: sums_at(row, 7)?,
+                day: read_integer(row, "day")?,
+                caller: row.get("caller")?,
+                key: row.get("key")?,
+                model: row.get("model")?,
+                account: row.get("account")?,
+                upstream_model: row.get("upstream_model")?,
+                outcome: row.get("outcome")?,
+                sums: read_sums(row, 0)?,
             })
         },
     )?;

@@ -25,7 +25,7 @@ pub(super) fn read_past(path: &Path, now_ms: u64) -> Result<Option<Vec<Past>>, S
     let Some(reader) = Reader::open(path)? else {
         return Ok(None);
     };
-    past_of(&reader, now_ms)
+    read_past_view(&reader, now_ms)
         .map(Some)
         .map_err(|why| unreadable_error(path, why))
 }
@@ -36,20 +36,21 @@ pub(super) fn read_past(path: &Path, now_ms: u64) -> Result<Option<Vec<Past>>, S
 const AHEAD: &str = "WITH before AS (SELECT
         coalesce((SELECT rowid FROM exchange WHERE at < ?2 ORDER BY at DESC LIMIT 1), 0) AS day,
         coalesce((SELECT rowid FROM exchange WHERE at < ?3 ORDER BY at DESC LIMIT 1), 0) AS month)
-    SELECT CASE WHEN exchange.rowid > before.day THEN ?2 ELSE ?3 END AS since, caller, key, model, count(*),
-        CAST(total(prompt) + total(completion) AS INTEGER), CAST(total(cost) AS INTEGER), sum(cost IS NULL), at / 86400000 AS dated
+    SELECT CASE WHEN exchange.rowid > before.day THEN ?2 ELSE ?3 END AS used_at, caller, key, model, count(*) AS requests,
+        CAST(total(prompt) + total(completion) AS INTEGER) AS tokens, CAST(total(cost) AS INTEGER) AS usd, sum(cost IS NULL) AS unpriced,
+        at / 86400000 AS dated
     FROM exchange, before WHERE at >= ?1 AND (exchange.rowid > before.day OR exchange.rowid > before.month) GROUP BY 1, 2, 3, 4, dated";
 
 /// Reads the rows of the last minute, each at its moment. A row is never later than ?3, which is in
 /// the day ?4.
-const RECENT: &str = "SELECT min(at, ?3), caller, key, model, 1, prompt + completion, coalesce(cost, 0), cost IS NULL,
-        CASE WHEN at / 86400000 > ?4 THEN at / 86400000 END
+const RECENT: &str = "SELECT min(at, ?3) AS used_at, caller, key, model, 1 AS requests, prompt + completion AS tokens,
+        coalesce(cost, 0) AS usd, cost IS NULL AS unpriced, CASE WHEN at / 86400000 > ?4 THEN at / 86400000 END AS dated
     FROM exchange WHERE at BETWEEN ?1 AND ?2";
 
 /// The sums of days, by the day, the caller, the key and the model.
 type Days = BTreeMap<(u64, Arc<str>, Arc<str>, Arc<str>), Past>;
 
-fn past_of(reader: &Reader, now_ms: u64) -> rusqlite::Result<Vec<Past>> {
+fn read_past_view(reader: &Reader, now_ms: u64) -> rusqlite::Result<Vec<Past>> {
     let view = reader.view()?;
     let mut names = NamePool::default();
     let mut days = Days::new();
@@ -136,17 +137,17 @@ impl NamePool {
             params_from_iter(bounds.iter().copied().map(stored_integer)),
             |row| {
                 Ok(Past {
-                    used_at: read_integer(row, 0)?,
+                    used_at: read_integer(row, "used_at")?,
                     dated: row
-                        .get::<_, Option<i64>>(8)?
+                        .get::<_, Option<i64>>("dated")?
                         .and_then(|day| u64::try_from(day).ok()),
-                    caller: self.named(row, 1)?,
-                    key: self.named(row, 2)?,
-                    model: self.named(row, 3)?,
-                    requests: read_integer(row, 4)?,
-                    tokens: read_integer(row, 5)?,
-                    usd: Usd(read_integer(row, 6)?),
-                    unpriced: read_integer(row, 7)?,
+                    caller: self.named(row, "caller")?,
+                    key: self.named(row, "key")?,
+                    model: self.named(row, "model")?,
+                    requests: read_integer(row, "requests")?,
+                    tokens: read_integer(row, "tokens")?,
+                    usd: Usd(read_integer(row, "usd")?),
+                    unpriced: read_integer(row, "unpriced")?,
                     is_taken_over: false,
                 })
             },
@@ -154,7 +155,7 @@ impl NamePool {
         rows.collect()
     }
 
-    fn named(&mut self, row: &Row<'_>, column: usize) -> rusqlite::Result<Arc<str>> {
+    fn named(&mut self, row: &Row<'_>, column: &str) -> rusqlite::Result<Arc<str>> {
         Ok(self.intern(row.get_ref(column)?.as_str()?))
     }
 

@@ -3,8 +3,8 @@
 
 use super::book::{self, Fault};
 use super::columns::stored_integer;
-use super::sums::{COLUMNS, SumKey, Sums};
-use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, Row, params};
+use super::sums::{Column, SumKey, Sums};
+use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, Row, RowIndex, params};
 use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -13,28 +13,17 @@ use std::time::{Duration, Instant};
 /// file.
 const BUSY_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// The columns of [`Sums`] in `daily`, but for the last ones.
-pub(super) const SUMS: &str = "requests, prompt, completion, cached, cache_write, reasoning, estimated, cost, unpriced, unused_tokens, unused_cost, unused_unpriced";
-/// The columns of one row.
-const SUMS_OF_ROW: &str = "1, prompt, completion, cached, cache_write, reasoning, usage = 'estimated', coalesce(cost, 0), cost IS NULL, \
-     unused_tokens, coalesce(unused_cost, 0), unused_tokens > 0 AND unused_cost IS NULL";
-
-/// The columns of units, in both tables.
-pub(super) const UNITS: &str = "images, audio_ms, characters";
-/// The values in their place if an older Portcullis wrote the file.
-const NO_UNITS: &str = "0, 0, 0";
-
 /// The open file.
 pub(super) struct Reader {
     connection: Connection,
-    /// [`UNITS`] or [`NO_UNITS`].
-    units: &'static str,
+    /// False if an older Portcullis wrote the file: then it has neither units nor doors.
+    has_units: bool,
 }
 
 /// A consistent view of the file at one moment.
 pub(super) struct View<'r> {
     pub(super) transaction: rusqlite::Transaction<'r>,
-    units: &'static str,
+    has_units: bool,
 }
 
 /// A table of the file that has sums.
@@ -46,7 +35,7 @@ pub(super) enum Table {
     Days,
 }
 
-/// From when on the file has what.
+/// The times from which on the file has rows and sums.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct KeptFrom {
     /// The moment from which on all rows are kept.
@@ -85,11 +74,7 @@ impl Reader {
         };
         Ok(Some(Reader {
             connection,
-            units: if version < book::WITH_UNITS {
-                NO_UNITS
-            } else {
-                UNITS
-            },
+            has_units: version >= book::WITH_UNITS,
         }))
     }
 
@@ -107,7 +92,7 @@ impl Reader {
     pub(super) fn view(&self) -> rusqlite::Result<View<'_>> {
         Ok(View {
             transaction: self.connection.unchecked_transaction()?,
-            units: self.units,
+            has_units: self.has_units,
         })
     }
 }
@@ -172,7 +157,7 @@ fn lies_still(path: &Path) -> bool {
 }
 
 impl View<'_> {
-    /// Returns from when on the file has what.
+    /// Returns the times from which on the file has rows and sums.
     pub(super) fn kept_from(&self) -> rusqlite::Result<KeptFrom> {
         Ok(KeptFrom {
             rows: self.meta("rows_from")?,
@@ -196,17 +181,22 @@ impl View<'_> {
         range: &Range<'_>,
         each: &mut dyn FnMut(SumKey<'_>, Sums) -> bool,
     ) -> rusqlite::Result<()> {
-        let (name, day, time, sums) = match table {
-            Table::Rows => ("exchange", "at / 86400000", "at", SUMS_OF_ROW),
-            Table::Days => ("daily", "day", "day", SUMS),
+        let (name, day, time) = match table {
+            Table::Rows => ("exchange", "at / 86400000", "at"),
+            Table::Days => ("daily", "day", "day"),
         };
         let door = match table {
-            Table::Rows if self.units == UNITS => "door",
+            Table::Rows if self.has_units => "door",
             Table::Rows | Table::Days => "''",
         };
-        let units = self.units;
+        let sums = Column::ALL.map(|column| match (column, table) {
+            (Column::Images | Column::Millis | Column::Characters, _) if !self.has_units => "0",
+            (_, Table::Rows) => column.count_in_sql(),
+            (_, Table::Days) => column.name(),
+        });
+        let sums = sums.join(", ");
         let sql = format!(
-            "SELECT {day}, caller, key, model, account, upstream_model, outcome, {door}, {sums}, {units} FROM {name} WHERE {time} >= ?1 AND {time} < ?2 {FILTER}"
+            "SELECT {day}, caller, key, model, account, upstream_model, outcome, {door}, {sums} FROM {name} WHERE {time} >= ?1 AND {time} < ?2 {FILTER}"
         );
         let mut statement = self.transaction.prepare(&sql)?;
         let mut rows = statement.query(params![
@@ -228,7 +218,7 @@ impl View<'_> {
                 outcome: text(6)?,
                 door: text(7)?,
             };
-            if !each(key, sums_at(row, 8)?) {
+            if !each(key, read_sums(row, 8)?) {
                 break;
             }
         }
@@ -239,16 +229,17 @@ impl View<'_> {
 const FILTER: &str =
     "AND (?3 IS NULL OR caller = ?3) AND (?4 IS NULL OR key = ?4) AND (?5 IS NULL OR model = ?5)";
 
-pub(super) fn sums_at(row: &Row<'_>, first: usize) -> rusqlite::Result<Sums> {
-    let mut each = [0; COLUMNS];
-    for (column, number) in each.iter_mut().enumerate() {
-        *number = read_integer(row, first + column)?;
+/// Reads the sums of a row that has all [`Column`]s, in their order, from the column `first` on.
+pub(super) fn read_sums(row: &Row<'_>, first: usize) -> rusqlite::Result<Sums> {
+    let mut sums = Sums::default();
+    for (column, sum) in (first..).zip(&mut sums.0) {
+        *sum = read_integer(row, column)?;
     }
-    Ok(Sums(each))
+    Ok(sums)
 }
 
 /// Reads a whole number. It is never negative, since none is written.
-pub(super) fn read_integer(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
+pub(super) fn read_integer(row: &Row<'_>, column: impl RowIndex) -> rusqlite::Result<u64> {
     row.get::<_, i64>(column)
         .map(|number| u64::try_from(number).unwrap_or_default())
 }

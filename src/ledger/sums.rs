@@ -4,6 +4,7 @@
 use super::Row;
 use crate::base::calendar::day_of;
 use crate::base::hash;
+use dialects::named_enum;
 use dialects::usage::Source;
 use std::collections::HashMap;
 use std::hash::{Hash, Hasher};
@@ -31,51 +32,89 @@ impl Hash for SumKey<'_> {
     }
 }
 
-/// The numbers that are summed, in the order of the columns in the file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Column {
-    /// The number of rows.
-    Requests,
-    /// The tokens that were read.
-    Prompt,
-    /// The tokens that were written.
-    Completion,
-    /// The tokens that were read from a cache. They are part of those read.
-    Cached,
-    /// The tokens that were put into a cache. They are part of those read.
-    CacheWrite,
-    /// The tokens of thinking. They are part of those written.
-    Reasoning,
-    /// The rows whose tokens are an estimate.
-    Estimated,
-    /// The cost of the tokens, as far as it is known, in thousand-millionths of a dollar.
-    Cost,
-    /// The rows whose cost is not known.
-    Unpriced,
-    /// The tokens of attempts whose answer no caller got.
-    UnusedTokens,
-    /// The cost of those tokens, as far as it is known, in thousand-millionths of a dollar.
-    UnusedCost,
-    /// The rows that have such tokens and an unknown cost of them.
-    UnusedUnpriced,
-    /// The pictures that were made.
-    Images,
-    /// The milliseconds of sound.
-    Millis,
-    /// The characters that were spoken.
-    Characters,
+named_enum! {
+    /// The numbers that are summed, each with its column in the file, in the order of the columns.
+    pub enum Column {
+        /// The number of rows.
+        Requests = "requests",
+        /// The tokens that were read.
+        Prompt = "prompt",
+        /// The tokens that were written.
+        Completion = "completion",
+        /// The tokens that were read from a cache. They are part of those read.
+        Cached = "cached",
+        /// The tokens that were put into a cache. They are part of those read.
+        CacheWrite = "cache_write",
+        /// The tokens of thinking. They are part of those written.
+        Reasoning = "reasoning",
+        /// The rows whose tokens are an estimate.
+        Estimated = "estimated",
+        /// The cost of the tokens, as far as it is known, in thousand-millionths of a dollar.
+        Cost = "cost",
+        /// The rows whose cost is not known.
+        Unpriced = "unpriced",
+        /// The tokens of attempts whose answer no caller got.
+        UnusedTokens = "unused_tokens",
+        /// The cost of those tokens, as far as it is known, in thousand-millionths of a dollar.
+        UnusedCost = "unused_cost",
+        /// The rows that have such tokens and an unknown cost of them.
+        UnusedUnpriced = "unused_unpriced",
+        /// The pictures that were made.
+        Images = "images",
+        /// The milliseconds of sound.
+        Millis = "audio_ms",
+        /// The characters that were spoken.
+        Characters = "characters",
+    }
 }
 
-/// The number of columns.
-pub(super) const COLUMNS: usize = Column::Characters as usize + 1;
+impl Column {
+    /// Returns what one row adds to the sum.
+    fn count_in(self, row: &Row) -> u64 {
+        match self {
+            Column::Requests => 1,
+            Column::Prompt => row.usage.prompt,
+            Column::Completion => row.usage.completion,
+            Column::Cached => row.usage.cached,
+            Column::CacheWrite => row.usage.cache_write,
+            Column::Reasoning => row.usage.reasoning,
+            Column::Estimated => u64::from(row.usage.source == Source::Estimated),
+            Column::Cost => row.cost.unwrap_or_default().0,
+            Column::Unpriced => u64::from(row.cost.is_none()),
+            Column::UnusedTokens => row.unused_tokens,
+            Column::UnusedCost => row.unused_cost.unwrap_or_default().0,
+            Column::UnusedUnpriced => u64::from(row.unused_tokens > 0 && row.unused_cost.is_none()),
+            Column::Images => row.usage.units.images.into(),
+            Column::Millis => row.usage.units.millis.into(),
+            Column::Characters => row.usage.units.characters.into(),
+        }
+    }
+
+    /// Returns what one row of the file adds to the sum, in SQL.
+    pub(super) fn count_in_sql(self) -> &'static str {
+        let computed = [
+            (Column::Requests, "1"),
+            (Column::Estimated, "usage = 'estimated'"),
+            (Column::Cost, "coalesce(cost, 0)"),
+            (Column::Unpriced, "cost IS NULL"),
+            (Column::UnusedCost, "coalesce(unused_cost, 0)"),
+            (
+                Column::UnusedUnpriced,
+                "unused_tokens > 0 AND unused_cost IS NULL",
+            ),
+        ];
+        let found = computed.iter().find(|(column, _)| *column == self);
+        found.map_or(self.name(), |(_, sql)| sql)
+    }
+}
 
 /// One sum for each column.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Sums(pub(super) [u64; COLUMNS]);
+pub struct Sums(pub(super) [u64; Column::ALL.len()]);
 
 #[expect(
     clippy::indexing_slicing,
-    reason = "each column has its place in the array"
+    reason = "each column has its position in the array"
 )]
 impl Index<Column> for Sums {
     type Output = u64;
@@ -86,25 +125,9 @@ impl Index<Column> for Sums {
 }
 
 impl Sums {
-    /// Returns the sums of one row, in the order of [`Column`].
+    /// Returns the sums of one row.
     pub(super) fn from_row(row: &Row) -> Sums {
-        Sums([
-            1,
-            row.usage.prompt,
-            row.usage.completion,
-            row.usage.cached,
-            row.usage.cache_write,
-            row.usage.reasoning,
-            u64::from(row.usage.source == Source::Estimated),
-            row.cost.unwrap_or_default().0,
-            u64::from(row.cost.is_none()),
-            row.unused_tokens,
-            row.unused_cost.unwrap_or_default().0,
-            u64::from(row.unused_tokens > 0 && row.unused_cost.is_none()),
-            row.usage.units.images.into(),
-            row.usage.units.millis.into(),
-            row.usage.units.characters.into(),
-        ])
+        Sums(Column::ALL.map(|column| column.count_in(row)))
     }
 
     /// Adds other sums.
@@ -121,7 +144,9 @@ impl Sums {
 }
 
 /// Sums rows by all facts that they can be grouped by. Also returns the last time of each group.
-pub(super) fn sums_of<'a>(rows: impl Iterator<Item = &'a Row>) -> HashMap<SumKey<'a>, (Sums, u64)> {
+pub(super) fn sum_rows<'a>(
+    rows: impl Iterator<Item = &'a Row>,
+) -> HashMap<SumKey<'a>, (Sums, u64)> {
     let mut sums: HashMap<SumKey<'a>, (Sums, u64)> = HashMap::new();
     for row in rows {
         let key = SumKey {

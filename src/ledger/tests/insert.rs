@@ -1,6 +1,6 @@
 //! Rows that are written together, and only as far as they differ, are the rows that were written.
 
-use super::super::columns::{COLUMNS, row_values};
+use super::super::columns::COLUMNS;
 use super::super::insert::ROWS_AT_ONCE;
 use super::*;
 use rusqlite::types::{Value, ValueRef};
@@ -64,13 +64,13 @@ proptest! {
             ledger.flush();
         }
         let file = folder.read();
-        let sql = format!("SELECT {} FROM exchange ORDER BY rowid", COLUMNS.join(", "));
+        let sql = format!("SELECT {} FROM exchange ORDER BY rowid", COLUMNS.map(|(name, _)| name).join(", "));
         let mut statement = file.prepare(&sql).unwrap();
         let columns = statement.column_count();
         let written = statement.query_map([], |row| (0..columns).map(|column| row.get::<_, Value>(column)).collect());
         let written: Vec<Vec<Value>> = written.unwrap().map(Result::unwrap).collect();
         let expected = rows.iter().map(|row| -> Vec<Value> {
-            row_values(row).into_iter().map(ValueRef::try_into).map(Result::unwrap).collect()
+            COLUMNS.iter().map(|(_, value)| value(row)).map(ValueRef::try_into).map(Result::unwrap).collect()
         });
         prop_assert_eq!(written, expected.collect::<Vec<_>>());
     }

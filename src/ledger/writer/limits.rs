@@ -1,4 +1,4 @@
-//! Tells limits what the file has from before they began: the past that they had to begin without,
+//! Gives limits what the file has from before they began: the past that they had to begin without,
 //! and the rows of processes that died.
 
 use super::{Fault, Writer, now_millis};
@@ -7,8 +7,8 @@ use crate::limits::Registry;
 use std::sync::Weak;
 
 impl Writer {
-    /// Tells limits the past that they had to begin without, if nothing has been written since.
-    /// Returns limits that could not be noted.
+    /// Gives limits the past that they had to begin without, if nothing has been written since.
+    /// Returns the limits if that was not possible.
     pub(super) fn recall(&self) -> Option<Weak<Registry>> {
         let limits = self.sink.limits_without_past.lock().take()?;
         let past = {
@@ -41,8 +41,8 @@ impl Writer {
             month::add_month_use(&self.sink.path, now_millis(), &callers).is_err();
     }
 
-    /// Tells the use of callers of rows that were taken over. The file is locked meanwhile.
-    fn tell_callers(&self, rows: &[Row]) {
+    /// Counts rows that were taken over in the use of their callers. The file is locked meanwhile.
+    fn count_for_callers(&self, rows: &[Row]) {
         let known = self.sink.callers.lock();
         let Some(callers) = known.callers.upgrade().filter(|_| !known.lacks_this_month) else {
             return;
@@ -51,7 +51,8 @@ impl Writer {
             .for_each(|row| callers.add_use(&row.caller, row.admitted_at, &row.caller_use()));
     }
 
-    /// Makes rows of the exchanges of dead processes, and tells limits that have begun already.
+    /// Makes rows of the exchanges of dead processes, and gives them to limits that have begun
+    /// already.
     pub(super) fn take_over(&mut self) -> Result<(), Fault> {
         let Some(book) = &mut self.book else {
             return Ok(());
@@ -64,7 +65,7 @@ impl Writer {
                 .taken_over_rows
                 .lock()
                 .extend(rows.iter().cloned());
-            self.tell_callers(&rows);
+            self.count_for_callers(&rows);
             (rows, self.sink.started_limits.lock().clone())
         };
         if rows.is_empty() {
