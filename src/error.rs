@@ -5,6 +5,7 @@
 //! goes to the access line. The front door writes a refusal in its caller's format.
 
 mod redact;
+mod retry;
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -14,6 +15,7 @@ use dialects::front::{AnswerSoFar, CallerError, Front, OVERLOADED};
 use dialects::named_enum;
 use dialects::neutral::Refused;
 pub use redact::{redact_secrets, scrub_secret_words};
+pub use retry::{MAX_RETRY_AFTER, Retry, seconds_of};
 
 named_enum! {
     /// The ways in which an exchange can end, as the access line and the metrics name them.
@@ -299,28 +301,9 @@ pub struct Refusal {
     pub message: Cow<'static, str>,
     /// The name of the request's field that is wrong.
     pub param: Option<String>,
-    /// The seconds until another try makes sense. At most [`MAX_RETRY_AFTER`], except for the
-    /// caller's own limits.
-    pub retry_after: Option<u64>,
-    /// Decides whether clients are asked not to try again.
+    /// The use of another try.
     pub retry: Retry,
 }
-
-/// The use of another try.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Retry {
-    /// Another try may be answered, after the time that is named, or when the client likes.
-    Helps,
-    /// The gateway has already tried several times, so an SDK's retries would only multiply the
-    /// tries; or the wait is longer than any SDK waits.
-    Pointless,
-    /// Nothing changes by itself. No time is named: some clients would wait for it.
-    Never,
-}
-
-/// The longest `retry-after` for callers, in seconds. SDKs ignore longer waits, or give up because
-/// of them.
-pub const MAX_RETRY_AFTER: u64 = 60;
 
 impl Refusal {
     /// Makes a refusal with this message.
@@ -329,8 +312,7 @@ impl Refusal {
             kind,
             message: message.into(),
             param: None,
-            retry_after: None,
-            retry: Retry::Helps,
+            retry: Retry::Helps(None),
         }
     }
 
@@ -341,21 +323,22 @@ impl Refusal {
         self
     }
 
-    /// Sets the seconds until another try makes sense.
+    /// Sets the seconds until another try makes sense, unless it never does.
     #[must_use]
     pub fn retry_after(mut self, seconds: u64) -> Refusal {
-        self.retry_after = Some(seconds.clamp(1, MAX_RETRY_AFTER));
+        if let Retry::Helps(after) | Retry::Pointless(after) = &mut self.retry {
+            *after = Some(seconds.clamp(1, MAX_RETRY_AFTER));
+        }
         self
     }
 
     /// Sets the time until a limit has room again. `None` means never.
     #[must_use]
     pub fn again_in(mut self, wait: Option<Duration>) -> Refusal {
-        self.retry_after = wait.map(seconds_of);
-        self.retry = match self.retry_after {
-            Some(..=MAX_RETRY_AFTER) => Retry::Helps,
+        self.retry = match wait.map(seconds_of) {
+            seconds @ Some(..=MAX_RETRY_AFTER) => Retry::Helps(seconds),
             // An SDK would not wait this long, and would not give up either.
-            Some(_) => Retry::Pointless,
+            seconds @ Some(_) => Retry::Pointless(seconds),
             None => Retry::Never,
         };
         self
@@ -364,15 +347,21 @@ impl Refusal {
     /// Notes that another try never helps.
     #[must_use]
     pub fn without_retry(mut self) -> Refusal {
-        (self.retry_after, self.retry) = (None, Retry::Never);
+        self.retry = Retry::Never;
         self
     }
 
     /// Takes the number of tries that the gateway has made. Two are enough.
     #[must_use]
-    pub fn after_tries(mut self, tries: usize) -> Refusal {
-        if tries >= 2 && self.retry == Retry::Helps {
-            self.retry = Retry::Pointless;
+    pub fn after_tries(self, tries: usize) -> Refusal {
+        if tries < 2 { self } else { self.pointless() }
+    }
+
+    /// Asks clients not to try again.
+    #[must_use]
+    pub fn pointless(mut self) -> Refusal {
+        if let Retry::Helps(seconds) = self.retry {
+            self.retry = Retry::Pointless(seconds);
         }
         self
     }
@@ -418,7 +407,7 @@ impl Refusal {
                 .errors
                 .overloaded_status
                 .unwrap_or(front.errors.unavailable_status),
-            503 if self.retry_after.is_none() && self.retry != Retry::Helps => {
+            503 if matches!(self.retry, Retry::Pointless(None) | Retry::Never) => {
                 front.errors.hopeless_status
             }
             503 => front.errors.unavailable_status,
@@ -433,7 +422,7 @@ impl Refusal {
         let soon = self.retry != Retry::Never
             && self.is_of_upstream()
             && front.errors.failed_status.is_some();
-        self.retry_after.or(soon.then_some(1))
+        self.retry.seconds().or(soon.then_some(1))
     }
 
     /// Returns the headers of the refusal for callers of a front door, besides those of every
@@ -459,7 +448,8 @@ impl Refusal {
             ),
             (
                 "x-should-retry",
-                (self.retry != Retry::Helps && !self.is_counted(front)).then_some("false".into()),
+                (!matches!(self.retry, Retry::Helps(_)) && !self.is_counted(front))
+                    .then_some("false".into()),
             ),
         ];
         headers
@@ -593,11 +583,6 @@ fn shown_model(model: &str) -> String {
     cut_keys(model).chars().take(80).collect()
 }
 
-/// Returns a wait in whole seconds, as `retry-after` has it: rounded up, and at least one.
-pub fn seconds_of(wait: Duration) -> u64 {
-    (wait.as_secs() + u64::from(wait.subsec_nanos() > 0)).max(1)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -607,14 +592,14 @@ mod tests {
         assert_eq!(
             Refusal::new(FailureKind::NoCapacity, "")
                 .retry_after(1_000_000_000)
-                .retry_after,
-            Some(60)
+                .retry,
+            Retry::Helps(Some(60))
         );
         assert_eq!(
             Refusal::new(FailureKind::NoCapacity, "")
                 .retry_after(0)
-                .retry_after,
-            Some(1)
+                .retry,
+            Retry::Helps(Some(1))
         );
     }
 
@@ -623,9 +608,10 @@ mod tests {
         let refusal = Refusal::new(FailureKind::NoCapacity, "")
             .retry_after(9)
             .without_retry();
-        assert_eq!((refusal.retry_after, refusal.retry), (None, Retry::Never));
+        assert_eq!(refusal.retry, Retry::Never);
+        assert_eq!(refusal.retry_after(9).after_tries(2).retry, Retry::Never);
         let refusal = Refusal::for_the_operator(FailureKind::UpstreamUnavailable);
-        assert_eq!((refusal.retry_after, refusal.retry), (None, Retry::Never));
+        assert_eq!(refusal.retry, Retry::Never);
         assert!(refusal.message.contains("operator") && !refusal.message.contains("key"));
     }
 
@@ -691,19 +677,20 @@ mod tests {
     #[test]
     fn long_waits_are_not_told_to_retry_at_once() {
         let told = |wait: Option<Duration>| {
-            let refusal = Refusal::new(FailureKind::OverLimit, "").again_in(wait);
-            (refusal.retry_after, refusal.retry)
+            Refusal::new(FailureKind::OverLimit, "")
+                .again_in(wait)
+                .retry
         };
-        assert_eq!(told(Some(Duration::ZERO)), (Some(1), Retry::Helps));
+        assert_eq!(told(Some(Duration::ZERO)), Retry::Helps(Some(1)));
         assert_eq!(
             told(Some(Duration::from_millis(59_001))),
-            (Some(60), Retry::Helps)
+            Retry::Helps(Some(60))
         );
         assert_eq!(
             told(Some(Duration::from_millis(60_001))),
-            (Some(61), Retry::Pointless)
+            Retry::Pointless(Some(61))
         );
-        assert_eq!(told(None), (None, Retry::Never));
+        assert_eq!(told(None), Retry::Never);
     }
 
     #[test]

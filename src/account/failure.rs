@@ -4,7 +4,7 @@
 //! Pure: no clock, no sockets. An upstream's 401, 402, 403 or 404 is never shown as such, since it
 //! is about our account and not about the caller.
 
-use crate::error::{FailureKind, Refusal, Retry, scrub_secret_words, seconds_of};
+use crate::error::{FailureKind, Refusal, scrub_secret_words, seconds_of};
 use dialects::{AnswerFault, StreamFault, UpstreamError};
 use std::borrow::Cow;
 use std::time::Duration;
@@ -121,8 +121,8 @@ pub struct Facts<'f> {
 }
 
 impl<'f> Facts<'f> {
-    /// Makes the row of a failure without an answer, of which the caller reads in our words. The
-    /// provider charges nothing.
+    /// Makes the row of a failure without an answer: the refusal is in our words, and the provider
+    /// charges nothing.
     fn not_billed(name: &'static str, class: Class, refusal: Refusal) -> Facts<'f> {
         Facts {
             name,
@@ -376,7 +376,7 @@ impl Failure {
             Reason::Upstream(status, error) => by_class(status, error, secrets),
         };
         if self.is_long_rate_limit() {
-            refusal.retry = Retry::Pointless;
+            refusal = refusal.pointless();
         }
         if let (Class::Overloaded, Some(wait)) = (self.class(), self.retry_after()) {
             refusal = refusal.retry_after(seconds_of(wait));
@@ -552,6 +552,7 @@ pub fn rate_cool(retry_after: Option<Duration>) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::Retry;
 
     fn status(status: u16, code: &str) -> Failure {
         let error = UpstreamError {
@@ -800,25 +801,19 @@ mod tests {
 
     #[test]
     fn who_may_try_again_and_when() {
-        let check = |failure: Failure, wait: Option<u64>, retry: Retry| {
-            let refusal = failure.refusal(1, &[]);
-            assert_eq!(
-                (refusal.retry_after, refusal.retry),
-                (wait, retry),
-                "{failure:?}"
-            );
+        let check = |failure: Failure, retry: Retry| {
+            assert_eq!(failure.refusal(1, &[]).retry, retry, "{failure:?}");
         };
         // Nothing changes by itself.
-        check(status(401, ""), None, Retry::Never);
-        check(status(402, ""), None, Retry::Never);
-        check(status(429, "insufficient_quota"), None, Retry::Never);
-        check(Failure::Unsigned(String::new()), None, Retry::Never);
+        check(status(401, ""), Retry::Never);
+        check(status(402, ""), Retry::Never);
+        check(status(429, "insufficient_quota"), Retry::Never);
+        check(Failure::Unsigned(String::new()), Retry::Never);
         check(
             Failure::Tls {
                 why: String::new(),
                 is_permanent: true,
             },
-            None,
             Retry::Never,
         );
         check(
@@ -826,24 +821,22 @@ mod tests {
                 why: String::new(),
                 is_permanent: true,
             },
-            None,
             Retry::Never,
         );
         // A server that starts again is back soon.
-        check(Failure::Unreachable(String::new()), Some(5), Retry::Helps);
-        check(Failure::ConnectTimeout, Some(5), Retry::Helps);
+        check(Failure::Unreachable(String::new()), Retry::Helps(Some(5)));
+        check(Failure::ConnectTimeout, Retry::Helps(Some(5)));
         check(
             Failure::Proxy {
                 why: String::new(),
                 is_permanent: false,
             },
-            Some(5),
-            Retry::Helps,
+            Retry::Helps(Some(5)),
         );
-        check(status(429, ""), Some(5), Retry::Helps);
-        check(status(529, ""), Some(1), Retry::Helps);
-        check(Failure::NoRoom, Some(1), Retry::Helps);
-        check(Failure::NoDescriptors, Some(1), Retry::Helps);
+        check(status(429, ""), Retry::Helps(Some(5)));
+        check(status(529, ""), Retry::Helps(Some(1)));
+        check(Failure::NoRoom, Retry::Helps(Some(1)));
+        check(Failure::NoDescriptors, Retry::Helps(Some(1)));
         let limited = |wait: u64| {
             let retry_after = Some(Duration::from_secs(wait));
             Failure::Status {
@@ -853,12 +846,12 @@ mod tests {
                 retry_after,
             }
         };
-        check(limited(60), Some(5), Retry::Helps);
+        check(limited(60), Retry::Helps(Some(5)));
         // No client waits for an hour, and after a minute it would be refused again.
-        check(limited(3600), Some(5), Retry::Pointless);
+        check(limited(3600), Retry::Pointless(Some(5)));
         // What may pass at once is left to the client's own pace. One 404 may be a slip.
         for kind in [403, 404, 500, 503] {
-            check(status(kind, ""), None, Retry::Helps);
+            check(status(kind, ""), Retry::Helps(None));
         }
         for failure in [
             Failure::Reset,
@@ -866,14 +859,17 @@ mod tests {
             Failure::TotalTimeout,
             Failure::Nonsense(String::new()),
         ] {
-            check(failure, None, Retry::Helps);
+            check(failure, Retry::Helps(None));
         }
     }
 
     #[test]
     fn two_tries_of_ours_are_enough() {
         let retry = |tries| Failure::Reset.refusal(tries, &[]).retry;
-        assert_eq!((retry(1), retry(2)), (Retry::Helps, Retry::Pointless));
+        assert_eq!(
+            (retry(1), retry(2)),
+            (Retry::Helps(None), Retry::Pointless(None))
+        );
     }
 
     #[test]

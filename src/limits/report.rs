@@ -272,7 +272,6 @@ fn format_duration(time: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::Retry;
     use crate::limits::Over;
 
     #[test]
@@ -340,8 +339,8 @@ mod tests {
             (
                 refusal.message.to_string(),
                 refusal.kind.row().code.map(str::to_owned),
-                refusal.retry_after,
-                refusal.retry == Retry::Helps,
+                refusal.retry.seconds(),
+                matches!(refusal.retry, crate::error::Retry::Helps(_)),
             )
         };
         assert_eq!(

@@ -1,5 +1,4 @@
 use super::*;
-use crate::error::Retry;
 use proptest::prelude::*;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -423,9 +422,9 @@ proptest! {
             let bounds: Bounds<'_> = [Bound { limits: &limits, scope: &scope }].into_iter().collect();
             let Err(refused) = take_reservation(&bounds, ask, now, 1) else { continue };
             let refusal = refused.refusal();
-            prop_assert_eq!(refusal.retry_after.is_none(), refused.over.wait.is_none());
-            let Some(seconds) = refusal.retry_after else { continue };
-            prop_assert!((1..=60).contains(&seconds) && refusal.retry == Retry::Helps);
+            prop_assert_eq!(refusal.retry.seconds().is_none(), refused.over.wait.is_none());
+            let Some(seconds) = refusal.retry.seconds() else { continue };
+            prop_assert!((1..=60).contains(&seconds) && matches!(refusal.retry, crate::error::Retry::Helps(_)));
             let told = if seconds == 60 { "Try again in 1m0s".to_owned() } else { format!("Try again in {seconds}s") };
             prop_assert!(refusal.message.contains(&told), "{} {}", seconds, refusal.message);
             now += seconds * 1_000;

@@ -9,7 +9,7 @@ use crate::account::failure::{self, Class, Facts, Failure, Setback};
 use crate::account::health::Why;
 use crate::account::track::{FailureEffect, Trouble};
 use crate::base::clock::Clock;
-use crate::error::{FailureKind, Refusal, Retry, scrub_secret_words, seconds_of};
+use crate::error::{FailureKind, Refusal, scrub_secret_words, seconds_of};
 use crate::exchange::advice;
 use crate::exchange::choose::NoCandidate;
 use crate::plan::Candidate;
@@ -161,11 +161,11 @@ impl<'x> Producer<'x> {
         let secrets = ready_account
             .map(|ready_account| ready_account.secrets(token.as_ref()))
             .unwrap_or_default();
-        let mut refusal = failure.refusal(self.search.tries, &secrets);
+        let refusal = failure.refusal(self.search.tries, &secrets);
         // Another account may be back sooner than the last one that was tried.
         if let Some(wait) = self.soonest().filter(|_| failure.class() == Class::Rate) {
             if self.search.tries < 2 && wait < failure::MAX_COOL {
-                refusal.retry = Retry::Helps;
+                return refusal.again_in(Some(wait));
             }
             return refusal.retry_after(seconds_of(wait));
         }
