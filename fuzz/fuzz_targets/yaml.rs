@@ -7,7 +7,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use portcullis::catalog::raw;
-use portcullis::conf::yaml::edit::{Change, New, apply_changes};
+use portcullis::conf::yaml::edit::{Change, NewValue, apply_changes};
 use portcullis::conf::yaml::{Node, Step, Value, parse, read};
 
 fuzz_target!(|input: &[u8]| {
@@ -39,13 +39,13 @@ fuzz_target!(|input: &[u8]| {
 
     let mut path = Vec::new();
     let node = walk(&tree, &[*a, *b, *c], &mut path);
-    let new = || New::text(if which & 8 == 0 { "x" } else { "a: b # c" });
+    let new = || NewValue::text(if which & 8 == 0 { "x" } else { "a: b # c" });
     let is_scalar = matches!(node.value, Value::Plain(_) | Value::Quoted(_));
     let change = match which % 4 {
         0 if is_scalar => Change::Set(path, new()),
         0 => {
             path.push(Step::Key("new-one"));
-            Change::Set(path, New::map([("k", new())]))
+            Change::Set(path, NewValue::map([("k", new())]))
         }
         1 => Change::Remove(path),
         2 => Change::Push(path, new()),
@@ -85,7 +85,7 @@ fuzz_target!(|input: &[u8]| {
         }
     }
     // The same change once more changes nothing.
-    if let Change::Set(path, new @ New::Text(_)) = change {
+    if let Change::Set(path, new @ NewValue::Text(_)) = change {
         assert_eq!(
             apply_changes(&edited, &[Change::Set(path, new)]).map(|(text, _)| text),
             Ok(edited)

@@ -11,7 +11,7 @@ use portcullis::base::problem::{quote_safely, unless_secret};
 pub(super) const LEFT_OUT: &str = "is left out with its entry";
 
 named_enum! {
-    /// How well something was carried.
+    /// The grade of what was carried.
     pub enum Grade {
         /// It means the same.
         Exact = "exact",
@@ -33,7 +33,7 @@ pub struct Finding {
     pub line: Option<usize>,
     /// The path: `model_list[0].litellm_params.rpm`.
     pub path: String,
-    /// How well it was carried.
+    /// The grade of what was carried.
     pub grade: Grade,
     /// The result, with the difference or the advice. May be empty if it is exact.
     pub message: String,

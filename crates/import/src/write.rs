@@ -3,19 +3,19 @@
 use std::collections::HashMap;
 
 use super::notes::{Finding, Grade};
-use portcullis::conf::yaml::edit::New;
+use portcullis::conf::yaml::edit::NewValue;
 
 /// The fields of an entry or of a map, in the order in which they are written.
 #[derive(Debug, Default)]
-pub(super) struct Fields(pub(super) Vec<(String, New)>);
+pub(super) struct Fields(pub(super) Vec<(String, NewValue)>);
 
 impl Fields {
-    pub(super) fn set(&mut self, field: &str, value: impl Into<New>) {
+    pub(super) fn set(&mut self, field: &str, value: impl Into<NewValue>) {
         self.0.push((field.to_owned(), value.into()));
     }
 
     /// Sets a field if it has a value.
-    pub(super) fn set_some(&mut self, field: &str, value: Option<impl Into<New>>) {
+    pub(super) fn set_some(&mut self, field: &str, value: Option<impl Into<NewValue>>) {
         if let Some(value) = value {
             self.set(field, value);
         }
@@ -29,7 +29,7 @@ impl Fields {
     /// Returns a field that is a text.
     pub(super) fn text(&self, field: &str) -> Option<&str> {
         let (_, value) = self.0.iter().find(|(name, _)| name == field)?;
-        if let New::Text(text) = value {
+        if let NewValue::Text(text) = value {
             Some(text)
         } else {
             None
@@ -37,8 +37,8 @@ impl Fields {
     }
 
     /// Returns the map of these fields, if there are any.
-    pub(super) fn map(self) -> Option<New> {
-        (!self.0.is_empty()).then_some(New::Map(self.0))
+    pub(super) fn map(self) -> Option<NewValue> {
+        (!self.0.is_empty()).then_some(NewValue::Map(self.0))
     }
 }
 
@@ -127,7 +127,10 @@ impl Writer<'_> {
         }
         let is_empty = entry.fields.0.is_empty() && entry.below.is_none();
         let end = if is_empty { " {}" } else { "" };
-        self.line(indent, &format!("{}:{end}", New::text(&entry.name).flow()));
+        self.line(
+            indent,
+            &format!("{}:{end}", NewValue::text(&entry.name).flow()),
+        );
         for (field, value) in &entry.fields.0 {
             self.field(indent + 2, field, value);
         }
@@ -137,9 +140,9 @@ impl Writer<'_> {
     }
 
     /// Writes a field. A list of maps has a line for each.
-    fn field(&mut self, indent: usize, field: &str, value: &New) {
-        if let New::List(items) = value
-            && matches!(items.first(), Some(New::Map(_)))
+    fn field(&mut self, indent: usize, field: &str, value: &NewValue) {
+        if let NewValue::List(items) = value
+            && matches!(items.first(), Some(NewValue::Map(_)))
         {
             self.line(indent, &format!("{field}:"));
             for item in items {
@@ -148,7 +151,7 @@ impl Writer<'_> {
             return;
         }
         let mut line = format!("{field}: {}", value.flow());
-        if let New::Noted(_, note) = value {
+        if let NewValue::Noted(_, note) = value {
             line.push_str(&format!(" # {note}"));
         }
         self.line(indent, &line);

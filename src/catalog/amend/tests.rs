@@ -2,7 +2,7 @@ use std::os::unix::fs::symlink;
 
 use super::*;
 use crate::conf::yaml::Step;
-use crate::conf::yaml::edit::New;
+use crate::conf::yaml::edit::NewValue;
 
 const CATALOG: &str = "accounts: {}\nmodels: {}\ncallers:\n  acme:\n    keys:\n      prod:\n        hash: sha256:0707070707070707070707070707070707070707070707070707070707070707\n";
 
@@ -42,7 +42,7 @@ impl Drop for Folder {
     }
 }
 
-fn field<'c>(field: &'c str, new: New) -> [Change<'c>; 1] {
+fn field<'c>(field: &'c str, new: NewValue) -> [Change<'c>; 1] {
     [Change::Set(
         ["callers", "acme", "keys", "prod", field]
             .map(Step::Key)
@@ -94,7 +94,7 @@ fn a_replaced_file_keeps_its_mode_and_leaves_nothing() {
         fs::write(folder.0.join(".catalog.yaml.new"), "half").unwrap();
         let mut files = Files::lock(&folder.0).unwrap();
         files
-            .change(0, &field("debug", New::Bool(mode == 0o600)))
+            .change(0, &field("debug", NewValue::Bool(mode == 0o600)))
             .unwrap();
         assert_eq!(
             fs::metadata(folder.catalog()).unwrap().mode() & 0o7777,
@@ -114,7 +114,7 @@ fn a_file_is_changed_where_a_link_leads_to() {
     symlink("elsewhere/real", folder.catalog()).unwrap();
     Files::lock(&folder.0)
         .unwrap()
-        .change(0, &field("debug", New::Bool(true)))
+        .change(0, &field("debug", NewValue::Bool(true)))
         .unwrap();
     assert!(fs::symlink_metadata(folder.catalog()).unwrap().is_symlink());
     assert_eq!(
@@ -158,7 +158,7 @@ fn what_would_be_wrong_is_not_written() {
     let folder = Folder::new("wrong");
     let mut files = Files::lock(&folder.0).unwrap();
     let why = files
-        .change(0, &field("expires", New::text("tomorrow")))
+        .change(0, &field("expires", NewValue::text("tomorrow")))
         .unwrap_err();
     assert!(
         why.contains("catalog.yaml:8 callers.acme.keys.prod.expires")
@@ -178,7 +178,7 @@ fn what_somebody_else_changed_meanwhile_is_kept() {
     let mut files = Files::lock(&folder.0).unwrap();
     fs::write(folder.catalog(), format!("{CATALOG}# theirs\n")).unwrap();
     let why = files
-        .change(0, &field("debug", New::Bool(true)))
+        .change(0, &field("debug", NewValue::Bool(true)))
         .unwrap_err();
     assert!(why.contains("another program changed it"), "{why}");
     assert_eq!(folder.text(), format!("{CATALOG}# theirs\n"));
@@ -211,7 +211,10 @@ fn of_many_at_once_each_sees_its_predecessor() {
                     .unwrap()
                     .change(
                         0,
-                        &[Change::Set(path, New::map([("hash", New::text(hash))]))],
+                        &[Change::Set(
+                            path,
+                            NewValue::map([("hash", NewValue::text(hash))]),
+                        )],
                     )
                     .unwrap();
             });
@@ -224,7 +227,9 @@ fn of_many_at_once_each_sees_its_predecessor() {
 fn what_is_undone_leaves_nothing() {
     let folder = Folder::new("undo");
     let mut files = Files::lock(&folder.0).unwrap();
-    files.change(0, &field("debug", New::Bool(true))).unwrap();
+    files
+        .change(0, &field("debug", NewValue::Bool(true)))
+        .unwrap();
     files.undo().unwrap();
     assert_eq!(
         (folder.text(), folder.names()),

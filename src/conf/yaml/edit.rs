@@ -18,21 +18,21 @@ mod new;
 mod path;
 mod region;
 
-pub use new::New;
+pub use new::NewValue;
 
 /// A change of one place.
 #[derive(Clone)]
 pub enum Change<'c> {
     /// Sets the value of a map's entry. An entry that is missing is added after the others,
     /// together with the maps around it.
-    Set(Vec<Step<'c>>, New),
+    Set(Vec<Step<'c>>, NewValue),
     /// Removes a map's entry or a list's item. If it is the only entry of a map, `{}` is left.
     Remove(Vec<Step<'c>>),
     /// Adds an item to a list, as its last.
-    Push(Vec<Step<'c>>, New),
+    Push(Vec<Step<'c>>, NewValue),
     /// Turns an entry that is a scalar into a list of two, under another name. A comment after the
     /// scalar on its line stays with the first item.
-    Split(Vec<Step<'c>>, &'c str, [New; 2]),
+    Split(Vec<Step<'c>>, &'c str, [NewValue; 2]),
 }
 
 /// Makes the changes, one after the other, and returns the text and the line where the first of
@@ -70,7 +70,7 @@ pub fn apply_changes(
 }
 
 /// Writes a map as a document of its own, in block style.
-pub fn write_document(new: &New) -> String {
+pub fn write_document(new: &NewValue) -> String {
     format!("{}\n", new.block(0, 2, "\n").trim_start())
 }
 
@@ -166,7 +166,7 @@ impl Change<'_> {
                     (find_inside(tree, above).map(|node| &mut node.value), last)
                     && let Some(found) = entries.iter_mut().find(|entry| entry.key == *key)
                 {
-                    *found = new_entry(name, &New::List(items.to_vec()));
+                    *found = new_entry(name, &NewValue::List(items.to_vec()));
                 }
             }
         }
@@ -192,7 +192,7 @@ fn find_inside<'n, 't>(tree: &'n mut Node<'t>, path: &[Step<'_>]) -> Option<&'n 
         })
 }
 
-fn set_value(node: &mut Node<'_>, path: &[Step<'_>], new: &New) {
+fn set_value(node: &mut Node<'_>, path: &[Step<'_>], new: &NewValue) {
     let Some((step, rest)) = path.split_first() else {
         *node = new.node();
         return;
@@ -218,11 +218,11 @@ fn set_value(node: &mut Node<'_>, path: &[Step<'_>], new: &New) {
 }
 
 /// Puts the maps of a path around a value.
-fn wrap_in_maps(path: &[Step<'_>], new: &New) -> Option<New> {
+fn wrap_in_maps(path: &[Step<'_>], new: &NewValue) -> Option<NewValue> {
     path.iter()
         .rev()
         .try_fold(new.clone(), |new, step| match step {
-            Step::Key(key) => Some(New::Map(vec![((*key).to_owned(), new)])),
+            Step::Key(key) => Some(NewValue::Map(vec![((*key).to_owned(), new)])),
             Step::Hidden(_) | Step::Index(_) => None,
         })
 }

@@ -79,7 +79,7 @@ fn parse_pair(text: &str) -> Option<char> {
     read.next().is_none().then_some(character)
 }
 
-/// Tells the columns of the text as it was written.
+/// Finds the columns of the text as it was written.
 #[derive(Debug, Default)]
 pub(super) struct Columns {
     places: PairPositions,

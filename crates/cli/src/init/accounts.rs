@@ -15,7 +15,7 @@ use portcullis::catalog::Account;
 use portcullis::catalog::listing::ListedNames;
 use portcullis::catalog::load::look_up_reference;
 use portcullis::catalog::resolve::resolve_catalog;
-use portcullis::conf::yaml::edit::{New, write_document};
+use portcullis::conf::yaml::edit::{NewValue, write_document};
 use portcullis::explain::standalone_snapshot;
 use portcullis::live::ready_account::ReadyAccount;
 
@@ -61,7 +61,7 @@ const AWS_PROFILE: &str = "bedrock is left out: AWS_PROFILE is set, and profiles
 pub(super) struct FoundAccount {
     pub(super) name: String,
     /// Its entry in the catalog. The key stands there by the name of its variable.
-    pub(super) entry: New,
+    pub(super) entry: NewValue,
     /// The variable that holds its key, or nothing.
     pub(super) key_variable: &'static str,
     /// What was found, for a line of the report.
@@ -77,14 +77,14 @@ impl FoundAccount {
     /// Makes an account ready for use. The error is why the catalog would refuse the entry.
     pub(super) fn new(
         name: String,
-        fields: Vec<(&str, New)>,
+        fields: Vec<(&str, NewValue)>,
         seen: String,
     ) -> Result<FoundAccount, String> {
         let fields = fields
             .into_iter()
             .map(|(field, new)| (field.to_owned(), new));
-        let entry = New::Map(fields.collect());
-        let accounts = New::map([("accounts", New::map([(&*name, entry.clone())]))]);
+        let entry = NewValue::Map(fields.collect());
+        let accounts = NewValue::map([("accounts", NewValue::map([(&*name, entry.clone())]))]);
         let text = write_document(&accounts) + "models: {}\ncallers: {}\n";
         let catalog = resolve_catalog(&[("catalog.yaml".to_owned(), text)], &mut look_up_reference);
         let catalog = catalog.map_err(|Problems(problems, _)| {
@@ -150,7 +150,7 @@ impl FoundAccount {
 
 /// Returns the field of an account that says what its server speaks, by the name of a preset, a
 /// dialect or a server that speaks OpenAI's.
-pub(super) fn server_format(name: &'static str) -> (&'static str, New) {
+pub(super) fn server_format(name: &'static str) -> (&'static str, NewValue) {
     if presets::find_preset(name).is_some() {
         ("preset", name.into())
     } else if upstream::NAMES.contains(&name) {
@@ -220,22 +220,22 @@ pub(super) fn profile_note(found: &[FoundAccount]) -> Option<&'static str> {
 }
 
 /// Returns the field with the credential of this variable.
-fn credential_field(variable: &'static str) -> (&'static str, New) {
-    let by_name = |variable: &str| New::map([("env", variable.into())]);
+fn credential_field(variable: &'static str) -> (&'static str, NewValue) {
+    let by_name = |variable: &str| NewValue::map([("env", variable.into())]);
     match variable {
         "AWS_ACCESS_KEY_ID" => {
             let set = AWS_KEYS
                 .iter()
                 .filter(|(_, key)| first_set(&[key]).is_some());
             let fields = set.map(|(field, key)| ((*field).to_owned(), by_name(key)));
-            ("aws", New::Map(fields.collect()))
+            ("aws", NewValue::Map(fields.collect()))
         }
         SERVICE_ACCOUNT => {
             // A relative path would begin at the folder of the configuration.
             let path = env::var_os(SERVICE_ACCOUNT).unwrap_or_default();
             let path = std::path::absolute(&path).unwrap_or(path.into());
-            let path = New::text(path.to_string_lossy());
-            ("service_account", New::map([("file", path)]))
+            let path = NewValue::text(path.to_string_lossy());
+            ("service_account", NewValue::map([("file", path)]))
         }
         key => ("key", by_name(key)),
     }
@@ -251,7 +251,7 @@ impl Provider {
             if let Some((variable, value)) = first_set(variables) {
                 let value = value.trim_end_matches('/');
                 let value = value.strip_suffix(path).unwrap_or(value);
-                fields.push((field, New::text(format!("{value}{path}"))));
+                fields.push((field, NewValue::text(format!("{value}{path}"))));
                 seen = format!("{key} and {variable} are set");
             } else if self.needs_more {
                 let variable = variables.first().copied().unwrap_or_default();

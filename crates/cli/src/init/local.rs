@@ -12,7 +12,7 @@ use super::accounts::{FoundAccount, server_format};
 use portcullis::account::failure::Failure;
 use portcullis::base::units::format_count;
 use portcullis::catalog::listing::ListedNames;
-use portcullis::conf::yaml::edit::New;
+use portcullis::conf::yaml::edit::NewValue;
 use portcullis::exchange::lists;
 use portcullis::exchange::upstream::Upstream;
 use portcullis::live::ready_account::ReadyAccount;
@@ -78,7 +78,7 @@ fn server_account(
     listed: Option<ListedNames>,
 ) -> Result<FoundAccount, String> {
     let path = if kind == OLLAMA { "" } else { "/v1" };
-    let base_url = New::text(format!("{url}{path}"));
+    let base_url = NewValue::text(format!("{url}{path}"));
     let mut fields = vec![server_format(kind), ("base_url", base_url)];
     let count = listed
         .as_ref()
@@ -86,7 +86,7 @@ fn server_account(
     let seen = format!("answers at {url}, with {}", format_count(count, "model"));
     // Plain HTTP to a host of any name must be allowed. There is no key that others could read.
     let account = FoundAccount::new(name.clone(), fields.clone(), seen.clone()).or_else(|_| {
-        fields.push(("insecure", New::Bool(true)));
+        fields.push(("insecure", NewValue::Bool(true)));
         FoundAccount::new(name, fields, seen)
     })?;
     Ok(FoundAccount { listed, ..account })

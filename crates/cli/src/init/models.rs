@@ -56,7 +56,7 @@ impl ChosenModel {
     }
 }
 
-/// Says how programs name the models of a pattern.
+/// Writes how programs name the models of a pattern.
 pub(super) fn pattern_note(account: &FoundAccount) -> String {
     let name = &account.name;
     let example = match offered_models(account).0.first() {
@@ -246,12 +246,12 @@ mod tests {
     use super::*;
     use portcullis::catalog::listing::ListedNames;
     use portcullis::conf::price::list::find_price;
-    use portcullis::conf::yaml::edit::New;
+    use portcullis::conf::yaml::edit::NewValue;
 
     fn account(name: &str, fields: &[(&'static str, &str)], listed: &[&str]) -> FoundAccount {
         let fields = fields
             .iter()
-            .map(|(field, value)| (*field, New::text(*value)));
+            .map(|(field, value)| (*field, NewValue::text(*value)));
         let names = listed.iter().map(|name| (*name).to_owned());
         let found = FoundAccount::new(name.to_owned(), fields.collect(), String::new());
         FoundAccount {

@@ -11,7 +11,7 @@ use crate::doctor::report::wrap_text;
 use crate::key::secret::NewSecret;
 use portcullis::base::table::format_columns;
 use portcullis::conf::config::DEFAULT_LEDGER;
-use portcullis::conf::yaml::edit::{New, write_document};
+use portcullis::conf::yaml::edit::{NewValue, write_document};
 
 const SERVER: &str = include_str!("templates/server.yaml");
 const CATALOG: &str = include_str!("templates/catalog.yaml");
@@ -56,18 +56,18 @@ pub(super) fn catalog_text(
             .map(|account| entry_line(&account.name, &account.entry));
         (lines.collect(), model_lines(accounts, models))
     };
-    let key = New::map([("hash", caller.secret.value())]);
-    let keys = New::map([(caller.key, key)]);
+    let key = NewValue::map([("hash", caller.secret.value())]);
+    let keys = NewValue::map([(caller.key, key)]);
     let fields = if accounts.is_empty() {
-        let globs = DEMO_GLOBS.map(New::text);
-        let models = New::List(globs.to_vec())
+        let globs = DEMO_GLOBS.map(NewValue::text);
+        let models = NewValue::List(globs.to_vec())
             .noted("add the names of other models here; without this list: every model");
-        New::map([("models", models), ("keys", keys)])
+        NewValue::map([("models", models), ("keys", keys)])
     } else {
-        New::map([("keys", keys)])
+        NewValue::map([("keys", keys)])
     };
-    let callers = New::map([(caller.name, fields)]);
-    let callers = New::map([("callers", callers)]);
+    let callers = NewValue::map([(caller.name, fields)]);
+    let callers = NewValue::map([("callers", callers)]);
     CATALOG
         .replace("{accounts}\n", &account_lines)
         .replace("{models}\n", &models)
@@ -76,7 +76,7 @@ pub(super) fn catalog_text(
 
 /// Writes the models. An id that several accounts have gets a target of each.
 fn model_lines(accounts: &[FoundAccount], models: &[ChosenModel]) -> String {
-    let mut by_id: BTreeMap<&str, Vec<New>> = BTreeMap::new();
+    let mut by_id: BTreeMap<&str, Vec<NewValue>> = BTreeMap::new();
     for model in models {
         let account = accounts.iter().find(|one| one.name == model.account);
         let targets = by_id.entry(&model.id).or_default();
@@ -86,28 +86,28 @@ fn model_lines(accounts: &[FoundAccount], models: &[ChosenModel]) -> String {
     for (id, targets) in by_id {
         text.push_str(&entry_line(
             id,
-            &New::map([("targets", New::List(targets))]),
+            &NewValue::map([("targets", NewValue::List(targets))]),
         ));
     }
     text
 }
 
-fn target_entry(model: &ChosenModel, account: &FoundAccount) -> New {
-    let mut fields = vec![("account".to_owned(), New::text(&account.name))];
+fn target_entry(model: &ChosenModel, account: &FoundAccount) -> NewValue {
+    let mut fields = vec![("account".to_owned(), NewValue::text(&account.name))];
     if model.is_pattern() {
         fields.push(("model".to_owned(), "*".into()));
     }
     if account.is_own() {
-        let free = || New::Number("0".to_owned());
-        let price = New::map([("input", free()), ("output", free())]);
+        let free = || NewValue::Number("0".to_owned());
+        let price = NewValue::map([("input", free()), ("output", free())]);
         fields.push(("price".to_owned(), price));
     }
-    New::Map(fields)
+    NewValue::Map(fields)
 }
 
 /// Writes an entry on a line of its own, below the name of its section.
-fn entry_line(name: &str, entry: &New) -> String {
-    let map = New::map([(name, entry.clone())]).flow();
+fn entry_line(name: &str, entry: &NewValue) -> String {
+    let map = NewValue::map([(name, entry.clone())]).flow();
     let line = map
         .strip_prefix("{ ")
         .and_then(|map| map.strip_suffix(" }"));
@@ -129,7 +129,7 @@ pub(super) fn serve_command(conf: &Path) -> String {
     format!("{} serve{folder}", own_command())
 }
 
-/// Says at which port something listens, and why if it is another one than usual.
+/// Writes at which port something listens, and why if it is another one than usual.
 fn listen_text(usual_port: u16, port: u16, listener: &str) -> String {
     let listens = format!("{listener} is at 127.0.0.1:{port}");
     match port == usual_port {
@@ -138,7 +138,7 @@ fn listen_text(usual_port: u16, port: u16, listener: &str) -> String {
     }
 }
 
-/// Says what was written, and what to do next.
+/// Writes what was written, and what to do next.
 pub(super) fn next_steps(
     args: &InitArgs,
     conf: &Path,
@@ -236,7 +236,10 @@ mod tests {
         let account = |name: &str, port: u16| {
             let fields = vec![
                 ("dialect", "openai".into()),
-                ("base_url", New::text(format!("http://127.0.0.1:{port}/v1"))),
+                (
+                    "base_url",
+                    NewValue::text(format!("http://127.0.0.1:{port}/v1")),
+                ),
             ];
             FoundAccount::new(name.to_owned(), fields, String::new()).expect("an account")
         };

@@ -7,7 +7,7 @@ use super::state::KeyState;
 use super::{Id, catalog_time, lock_files, running, show_location, time_after};
 use crate::{ExpireKeyArgs, KeyArgs, print_error};
 use portcullis::catalog::amend::Files;
-use portcullis::conf::yaml::edit::{Change, New};
+use portcullis::conf::yaml::edit::{Change, NewValue};
 
 /// Switches a key on or off.
 pub(super) fn set_enabled(
@@ -21,7 +21,7 @@ pub(super) fn set_enabled(
         return report_unchanged(&mut files, id, &format!("is already {state}"));
     }
     let edit = Edit {
-        change: Change::Set(id.field("enabled"), New::Bool(wanted)),
+        change: Change::Set(id.field("enabled"), NewValue::Bool(wanted)),
         by_hand: format!("`enabled: {wanted}`"),
         result: format!("is {state}"),
     };
@@ -48,7 +48,7 @@ pub(super) fn set_expiry(args: &ExpireKeyArgs, now: SystemTime) -> Result<ExitCo
             let stamp = catalog_time(expires);
             let verb = if expires <= now { "expired" } else { "expires" };
             Edit {
-                change: Change::Set(path, New::text(&stamp)),
+                change: Change::Set(path, NewValue::text(&stamp)),
                 by_hand: format!("`expires: {stamp}`"),
                 result: format!("{verb} at {stamp}"),
             }

@@ -10,7 +10,7 @@ use portcullis::base::problem::no_such;
 use portcullis::catalog::amend::Files;
 use portcullis::catalog::name;
 use portcullis::conf::yaml::Step;
-use portcullis::conf::yaml::edit::{Change, New, write_document};
+use portcullis::conf::yaml::edit::{Change, NewValue, write_document};
 
 pub(super) fn run(args: &NewKeyArgs, now: SystemTime) -> Result<ExitCode, String> {
     for (option, given) in [("--caller", &args.caller), ("--name", &args.name)] {
@@ -151,11 +151,11 @@ fn key_entry<'a>(
     secret: &NewSecret,
     args: &NewKeyArgs,
     expires: Option<SystemTime>,
-) -> (Vec<Step<'a>>, New) {
+) -> (Vec<Step<'a>>, NewValue) {
     let models = (!args.models.is_empty()).then(|| {
         (
             "models".to_owned(),
-            New::List(args.models.iter().map(New::text).collect()),
+            NewValue::List(args.models.iter().map(NewValue::text).collect()),
         )
     });
     let (of_caller, of_key) = if args.create {
@@ -164,25 +164,25 @@ fn key_entry<'a>(
         (None, models)
     };
     let fields = std::iter::once(("hash".to_owned(), secret.value()));
-    let fields = fields
-        .chain(of_key)
-        .chain(expires.map(|expires| ("expires".to_owned(), New::text(catalog_time(expires)))));
-    let key = New::Map(fields.collect());
+    let fields = fields.chain(of_key).chain(
+        expires.map(|expires| ("expires".to_owned(), NewValue::text(catalog_time(expires)))),
+    );
+    let key = NewValue::Map(fields.collect());
     let path = id.path();
     if !args.create {
         return (path, key);
     }
-    let keys = ("keys".to_owned(), New::map([(id.name, key)]));
+    let keys = ("keys".to_owned(), NewValue::map([(id.name, key)]));
     (
         path.into_iter().take(2).collect(),
-        New::Map(of_caller.into_iter().chain([keys]).collect()),
+        NewValue::Map(of_caller.into_iter().chain([keys]).collect()),
     )
 }
 
 /// Puts a value into the maps around it.
-fn wrap_in_maps(path: &[Step<'_>], new: New) -> New {
+fn wrap_in_maps(path: &[Step<'_>], new: NewValue) -> NewValue {
     path.iter().rev().fold(new, |new, step| match step {
-        Step::Key(key) | Step::Hidden(key) => New::map([(key, new)]),
+        Step::Key(key) | Step::Hidden(key) => NewValue::map([(key, new)]),
         Step::Index(_) => new,
     })
 }
@@ -213,9 +213,9 @@ mod tests {
     #[test]
     fn what_is_to_paste_is_read_back() {
         for whole in ["acme/prod", "true/123", "no/a.b-c", "1e5/0x1f"] {
-            let entry = New::map([(
+            let entry = NewValue::map([(
                 "hash",
-                New::text(format!("sha256:{}", "07".repeat(32))).noted("sk-a-…"),
+                NewValue::text(format!("sha256:{}", "07".repeat(32))).noted("sk-a-…"),
             )]);
             let yaml = write_document(&wrap_in_maps(&Id::parse(whole).unwrap().path(), entry));
             let files = [(

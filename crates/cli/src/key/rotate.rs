@@ -10,7 +10,7 @@ use super::state::KeyState;
 use super::{Id, catalog_time, change_file, lock_files, parse_time, show_location, time_after};
 use crate::{RotateKeyArgs, print_error};
 use portcullis::catalog::amend::Files;
-use portcullis::conf::yaml::edit::{Change, New};
+use portcullis::conf::yaml::edit::{Change, NewValue};
 use portcullis::conf::yaml::{Node, Step, Value};
 
 /// The hashes of a key in its file, in one of the two notations.
@@ -117,13 +117,13 @@ fn rotation_changes<'a>(
     old_until: Option<SystemTime>,
     now: SystemTime,
 ) -> Vec<Change<'a>> {
-    let new_item = || New::map([("hash", New::text(&secret.hash))]).noted(&secret.note);
+    let new_item = || NewValue::map([("hash", NewValue::text(&secret.hash))]).noted(&secret.note);
     match (hashes, old_until) {
         (Hashes::One(_), None) => vec![Change::Set(id.field("hash"), secret.value())],
         (Hashes::One(old), Some(until)) => {
-            let old = New::map([
-                ("hash", New::text(old)),
-                ("until", New::text(catalog_time(until))),
+            let old = NewValue::map([
+                ("hash", NewValue::text(old)),
+                ("until", NewValue::text(catalog_time(until))),
             ]);
             // `hash` becomes `hashes` with two entries.
             vec![Change::Split(id.field("hash"), "hashes", [old, new_item()])]
@@ -136,7 +136,7 @@ fn rotation_changes<'a>(
                 changes.extend(endless.map(|(index, _)| {
                     Change::Set(
                         [path_of(index), vec![Step::Key("until")]].concat(),
-                        New::text(catalog_time(until)),
+                        NewValue::text(catalog_time(until)),
                     )
                 }));
             }

@@ -10,7 +10,7 @@ use crate::print_result;
 use portcullis::catalog::raw::Digest;
 use portcullis::catalog::resolve;
 use portcullis::conf::secret_ref::placeholder::Placeholder;
-use portcullis::conf::yaml::edit::New;
+use portcullis::conf::yaml::edit::NewValue;
 
 /// The digits of an id of 64 bits in base 62.
 const ID_DIGITS: usize = 11;
@@ -46,8 +46,8 @@ impl NewSecret {
     }
 
     /// Returns the value to write into the catalog.
-    pub(crate) fn value(&self) -> New {
-        New::text(&self.hash).noted(&self.note)
+    pub(crate) fn value(&self) -> NewValue {
+        NewValue::text(&self.hash).noted(&self.note)
     }
 }
 

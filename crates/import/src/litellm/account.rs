@@ -15,7 +15,7 @@ use portcullis::base::problem::looks_secret;
 use portcullis::base::units::duration_text;
 use portcullis::catalog::raw::{CREDENTIAL_HEADERS, OWN_HEADERS};
 use portcullis::catalog::resolve::parse_base;
-use portcullis::conf::yaml::edit::New;
+use portcullis::conf::yaml::edit::NewValue;
 
 /// An account that has no name yet.
 #[derive(Default)]
@@ -80,13 +80,13 @@ impl<'a> Drafting<'_, 'a> {
         fields.iter().find_map(|field| self.take(field))
     }
 
-    pub(super) fn set(&mut self, field: &str, value: impl Into<New>) {
+    pub(super) fn set(&mut self, field: &str, value: impl Into<NewValue>) {
         self.draft.fields.set(field, value);
     }
 
     /// Returns the environment variable that is named, or a file to be made. The secret itself is
     /// never written.
-    pub(super) fn secret(&mut self, spot: &Spot<'_>, end: &str) -> New {
+    pub(super) fn secret(&mut self, spot: &Spot<'_>, end: &str) -> NewValue {
         let text = spot.text().unwrap_or_default();
         if let Some(name) = variable_of(text) {
             spot.exact();
@@ -256,8 +256,7 @@ impl<'a> Drafting<'_, 'a> {
     }
 
     /// Writes deadlines. The settings of all entries hold where the entry has none. LiteLLM's times
-    /// are those of one read: of a whole answer, that is the answer, and of a stream each of its
-    /// parts.
+    /// are those of one read, which is all of a whole answer, or a part of a stream.
     fn write_timeouts(&mut self) {
         const OF_ALL: &str = "is `timeouts.total` of whole answers, for all attempts together, and `first_byte` and `idle` of streams: LiteLLM counts each read, and ends no stream";
         const OF_WHOLE_ANSWERS: &str = "is `timeouts.total` of whole answers, for all attempts together; streams have `stream_timeout`";
@@ -328,26 +327,28 @@ fn format_span(seconds: &str) -> Option<String> {
     is_right.then(|| duration_text(Duration::from_millis(milliseconds)))
 }
 
-pub(super) fn env_reference(name: &str) -> New {
-    New::map([("env", New::text(name))])
+pub(super) fn env_reference(name: &str) -> NewValue {
+    NewValue::map([("env", NewValue::text(name))])
 }
 
-pub(super) fn secret_file(end: &str) -> New {
-    New::map([("file", New::text(format!("{SECRET_FILE}{end}")))])
+pub(super) fn secret_file(end: &str) -> NewValue {
+    NewValue::map([("file", NewValue::text(format!("{SECRET_FILE}{end}")))])
 }
 
 /// Puts the names of files into an account that has its name now. Adds the secrets that it needs.
-pub(super) fn name_files(value: &mut New, account: &str, needed: &mut Vec<String>) {
-    let New::Map(entries) = value else { return };
+pub(super) fn name_files(value: &mut NewValue, account: &str, needed: &mut Vec<String>) {
+    let NewValue::Map(entries) = value else {
+        return;
+    };
     for (key, value) in entries {
         match (key.as_str(), &mut *value) {
-            ("file", New::Text(text)) => {
+            ("file", NewValue::Text(text)) => {
                 if let Some(end) = text.strip_prefix(SECRET_FILE) {
                     *text = format!("secrets/{account}{end}");
                 }
                 needed.push(format!("file {text}"));
             }
-            ("env", New::Text(text)) => needed.push(format!("environment variable {text}")),
+            ("env", NewValue::Text(text)) => needed.push(format!("environment variable {text}")),
             (_, value) => name_files(value, account, needed),
         }
     }

@@ -6,7 +6,7 @@ use super::node::Spot;
 use crate::Bound;
 use crate::write::Fields;
 use portcullis::conf::price::Million;
-use portcullis::conf::yaml::edit::New;
+use portcullis::conf::yaml::edit::NewValue;
 
 /// The limits that count money. Their numbers are millionths of a US dollar.
 pub(super) const MONEY: [&str; 2] = ["usd_per_day", "usd_per_month"];
@@ -91,14 +91,14 @@ impl Counts {
     }
 
     /// Writes the limits, if there are any.
-    pub(super) fn value(&self) -> Option<New> {
+    pub(super) fn value(&self) -> Option<NewValue> {
         let mut fields = Fields::default();
         for (field, number) in &self.0 {
             let text = match MONEY.contains(field) {
                 true => Million(*number).to_string(),
                 false => number.to_string(),
             };
-            fields.set(field, New::Number(text));
+            fields.set(field, NewValue::Number(text));
         }
         fields.map()
     }

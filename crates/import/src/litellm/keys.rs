@@ -18,7 +18,7 @@ use portcullis::base::problem::quote_safely;
 use portcullis::catalog::raw::Digest;
 use portcullis::catalog::resolve::sha256_of;
 use portcullis::conf::price::Usd;
-use portcullis::conf::yaml::edit::New;
+use portcullis::conf::yaml::edit::NewValue;
 
 /// A caller while its keys come in.
 #[derive(Default)]
@@ -305,7 +305,7 @@ impl<'k> Importer<'k, '_> {
             let whys: Vec<&str> = bounds.iter().map(|bound| &*bound.why).collect();
             key.row
                 .unsupported(format!("is switched off: {}", whys.join("; ")));
-            fields.set("enabled", New::Bool(false).noted(names));
+            fields.set("enabled", NewValue::Bool(false).noted(names));
         } else if is_off {
             fields.set("enabled", false);
         }

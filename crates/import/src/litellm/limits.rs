@@ -11,7 +11,7 @@ use crate::write::Fields;
 use crate::{Bound, Spent};
 use portcullis::base::calendar::{day_of, month_of, start_of};
 use portcullis::conf::price::Usd;
-use portcullis::conf::yaml::edit::New;
+use portcullis::conf::yaml::edit::NewValue;
 
 /// The use that a row has.
 #[derive(Default)]
@@ -261,7 +261,7 @@ impl Limits {
     }
 
     /// Writes `model_limits`, if there are any.
-    pub(super) fn models_value(&self) -> Option<New> {
+    pub(super) fn models_value(&self) -> Option<NewValue> {
         let mut models = Fields::default();
         for (model, counts) in &self.models {
             models.set_some(model, counts.value());

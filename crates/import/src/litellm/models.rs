@@ -16,7 +16,7 @@ use crate::write::EntryOut;
 use portcullis::base::problem::looks_secret;
 use portcullis::catalog::globs::glob_matches;
 use portcullis::catalog::name;
-use portcullis::conf::yaml::edit::New;
+use portcullis::conf::yaml::edit::NewValue;
 
 /// A model with its targets, before it is known how they share.
 pub(super) struct GroupDraft<'a> {
@@ -44,7 +44,7 @@ impl GroupDraft<'_> {
 pub(super) struct TargetDraft<'a> {
     pub(super) account: String,
     pub(super) model: String,
-    pub(super) price: Option<New>,
+    pub(super) price: Option<NewValue>,
     /// `weight`, `rpm` and `tpm`, in the order in which LiteLLM reads them.
     pub(super) shares: [Option<Spot<'a>>; 3],
     pub(super) order: Option<Spot<'a>>,

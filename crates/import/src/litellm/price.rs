@@ -8,7 +8,7 @@ use super::node::Spot;
 use crate::notes::Grade;
 use crate::write::Fields;
 use portcullis::conf::price::{Million, Rates, list};
-use portcullis::conf::yaml::edit::New;
+use portcullis::conf::yaml::edit::NewValue;
 
 /// The fields that have a counterpart.
 const FIELDS: [(&str, &str); 5] = [
@@ -34,7 +34,7 @@ struct RatesOut<'a> {
 }
 
 /// Makes the price of a target, if one is written.
-pub(super) fn read_price(entry: &mut Entry<'_>) -> Option<New> {
+pub(super) fn read_price(entry: &mut Entry<'_>) -> Option<NewValue> {
     const PARTIAL: &str = "is only a part of a price, which has `input` and `output`: write `price` by hand, or that of Portcullis' own list counts";
     const PARTIAL_LONG: &str = "`long` needs `input` and `output`: write it by hand";
     let plain = RatesOut::read(entry, "");
@@ -60,7 +60,7 @@ pub(super) fn read_price(entry: &mut Entry<'_>) -> Option<New> {
 }
 
 /// Writes a price: its rates, and those above a number of tokens.
-fn price_map(mut fields: Fields, long: Option<(u64, Fields)>) -> Option<New> {
+fn price_map(mut fields: Fields, long: Option<(u64, Fields)>) -> Option<NewValue> {
     if let Some((above, rates)) = long {
         let mut long = Fields::default();
         long.set("above", above);
@@ -83,7 +83,7 @@ impl<'a> RatesOut<'a> {
                 spot.manual("is no price: write `price` by hand");
                 continue;
             };
-            fields.set(ours, New::Number(Million(rate).to_string()));
+            fields.set(ours, NewValue::Number(Million(rate).to_string()));
             if is_exact {
                 spots.push(spot);
             } else {
@@ -112,7 +112,7 @@ pub(super) fn list_price(
     model: &str,
     name: &Spot<'_>,
     base_model: Option<&Spot<'_>>,
-) -> Option<New> {
+) -> Option<NewValue> {
     const KNOWN: &str = "Portcullis knows the price by the account and its name for the model";
     const NO_PRICE: &str =
         "Portcullis' list of prices has no such model: write `price` at the target";
@@ -154,7 +154,7 @@ fn is_known(draft: &Draft, model: &str) -> bool {
 }
 
 /// Writes a price of the list as the catalog has it.
-fn price_value(provider: &str, model: &str) -> Option<New> {
+fn price_value(provider: &str, model: &str) -> Option<NewValue> {
     let price = list::find_price(provider, model)?;
     let long = price.long;
     let long = long.map(|long| (long.above, rate_fields(&long.rates)));
@@ -171,7 +171,7 @@ fn rate_fields(rates: &Rates) -> Fields {
         ("thinking", rates.thinking, Some(rates.output)),
     ] {
         if Some(rate) != default {
-            fields.set(field, New::Number(Million(rate).to_string()));
+            fields.set(field, NewValue::Number(Million(rate).to_string()));
         }
     }
     fields

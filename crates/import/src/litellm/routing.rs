@@ -9,7 +9,7 @@ use super::node::Spot;
 use crate::amount::Amount;
 use crate::notes::Grade;
 use crate::write::{EntryOut, Fields};
-use portcullis::conf::yaml::edit::New;
+use portcullis::conf::yaml::edit::NewValue;
 
 /// The lists of other models, by the model that they stand in for.
 #[derive(Default)]
@@ -121,7 +121,7 @@ impl Rules {
         fields.set_some("kind", group.kind.map(ModelKind::name));
         self.write_others(group, made, &mut fields);
         let defaults = group.max_tokens;
-        let defaults = defaults.map(|limit| New::map([("max_tokens", limit.into())]));
+        let defaults = defaults.map(|limit| NewValue::map([("max_tokens", limit.into())]));
         fields.set_some("defaults", defaults);
         fields.set_some("on_loss", group.on_loss.or(self.on_loss));
         findings.set_entry("");
@@ -206,7 +206,7 @@ impl Rules {
             fields.set_some("price", target.price.clone());
             written.extend(fields.map());
         }
-        fields.set("targets", New::List(written));
+        fields.set("targets", NewValue::List(written));
     }
 }
 

@@ -84,7 +84,7 @@ pub(super) enum Free {
     With(&'static str),
 }
 
-/// Which keys a setting bounds.
+/// The keys that a setting bounds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Whose {
     All,

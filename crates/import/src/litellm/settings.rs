@@ -13,7 +13,7 @@ use crate::Bound;
 use crate::notes::Grade;
 use portcullis::base::problem::looks_secret;
 use portcullis::catalog::name;
-use portcullis::conf::yaml::edit::New;
+use portcullis::conf::yaml::edit::NewValue;
 
 /// The report's text for the database if files with its keys are given.
 const REST_OF_DATABASE: &str = "the keys of LiteLLM's database are given with --keys; its models, guardrails, policies and settings are not: add to the file what you use of them, which may bound keys";
@@ -29,7 +29,7 @@ pub(super) struct Common {
     /// True if the budget of a user limits the user's keys of a team, too.
     pub(super) is_user_budget_for_teams: bool,
     /// `store.redis` of server.yaml.
-    pub(super) redis: Option<New>,
+    pub(super) redis: Option<NewValue>,
 }
 
 /// Reads all settings.
@@ -198,7 +198,7 @@ fn read_aliases(spot: &Spot<'_>, made: &mut Made<'_>) {
 }
 
 /// Reads the router's Redis.
-fn read_store(router: &Spot<'_>, world: &World<'_>, made: &mut Made<'_>) -> Option<New> {
+fn read_store(router: &Spot<'_>, world: &World<'_>, made: &mut Made<'_>) -> Option<NewValue> {
     const FIELDS: [&str; 4] = ["redis_host", "redis_password", "redis_port", "redis_url"];
     const FILE: &str = "write the URL with its password into the file secrets/redis-url: redis://:PASSWORD@HOST:PORT/0";
     let mut spots = FIELDS.iter().filter_map(|field| router.get(field));

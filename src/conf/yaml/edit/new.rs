@@ -6,7 +6,7 @@ use crate::conf::yaml::{Entry, Node, Value};
 
 /// A value that an edit writes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum New {
+pub enum NewValue {
     /// A text, in quotes if it needs them.
     Text(String),
     /// A number, as it is to be written.
@@ -14,22 +14,22 @@ pub enum New {
     /// `true` or `false`.
     Bool(bool),
     /// A list.
-    List(Vec<New>),
+    List(Vec<NewValue>),
     /// A map.
-    Map(Vec<(String, New)>),
+    Map(Vec<(String, NewValue)>),
     /// A value with a note after it, where the style has room for one. A note is a comment of one
     /// word that ends in `…`. The note belongs to the value, and goes away with it.
-    Noted(Box<New>, String),
+    Noted(Box<NewValue>, String),
 }
 
-impl New {
+impl NewValue {
     /// Makes a text.
     pub fn text(text: impl Into<String>) -> Self {
         Self::Text(text.into())
     }
 
     /// Makes a map of these entries.
-    pub fn map<const N: usize>(entries: [(&str, New); N]) -> Self {
+    pub fn map<const N: usize>(entries: [(&str, NewValue); N]) -> Self {
         Self::Map(
             entries
                 .into_iter()
@@ -59,7 +59,7 @@ impl New {
     pub(super) fn is_noted(&self) -> bool {
         match self {
             Self::Noted(..) => true,
-            Self::List(items) => items.iter().any(New::is_noted),
+            Self::List(items) => items.iter().any(NewValue::is_noted),
             Self::Map(entries) => entries.iter().any(|(_, new)| new.is_noted()),
             Self::Text(_) | Self::Number(_) | Self::Bool(_) => false,
         }
@@ -110,7 +110,9 @@ impl New {
             Self::Text(text) => write_scalar(text, style),
             Self::Number(number) => number.clone(),
             Self::Bool(value) => value.to_string(),
-            Self::List(items) => format!("[{}]", joined(items.iter().map(New::flow).collect())),
+            Self::List(items) => {
+                format!("[{}]", joined(items.iter().map(NewValue::flow).collect()))
+            }
             Self::Map(entries) if entries.is_empty() => "{}".to_owned(),
             Self::Map(entries) => {
                 let entries = entries.iter().map(|(key, value)| {
@@ -128,7 +130,7 @@ impl New {
             Self::Text(text) => Value::Quoted(text.clone().into()),
             Self::Number(number) => Value::Plain(number.clone().into()),
             Self::Bool(value) => Value::Plain(value.to_string().into()),
-            Self::List(items) => Value::List(items.iter().map(New::node).collect()),
+            Self::List(items) => Value::List(items.iter().map(NewValue::node).collect()),
             Self::Map(entries) => Value::Map(
                 entries
                     .iter()
@@ -145,37 +147,37 @@ impl New {
     }
 }
 
-impl From<&str> for New {
+impl From<&str> for NewValue {
     fn from(text: &str) -> Self {
         Self::text(text)
     }
 }
 
-impl From<String> for New {
+impl From<String> for NewValue {
     fn from(text: String) -> Self {
         Self::Text(text)
     }
 }
 
-impl From<u64> for New {
+impl From<u64> for NewValue {
     fn from(number: u64) -> Self {
         Self::Number(number.to_string())
     }
 }
 
-impl From<bool> for New {
+impl From<bool> for NewValue {
     fn from(value: bool) -> Self {
         Self::Bool(value)
     }
 }
 
-impl From<&[String]> for New {
+impl From<&[String]> for NewValue {
     fn from(texts: &[String]) -> Self {
         Self::texts(texts)
     }
 }
 
-pub(super) fn new_entry<'t>(key: &str, new: &New) -> Entry<'t> {
+pub(super) fn new_entry<'t>(key: &str, new: &NewValue) -> Entry<'t> {
     Entry {
         key: key.to_owned().into(),
         line: 0,

@@ -3,7 +3,9 @@
 
 use super::new::{Style, write_scalar};
 use super::region::EntryRegion;
-use super::{ALIAS, ANCHORED, LAST, New, RegionKind, Splice, TextRegion, UNSURE, wrap_in_maps};
+use super::{
+    ALIAS, ANCHORED, LAST, NewValue, RegionKind, Splice, TextRegion, UNSURE, wrap_in_maps,
+};
 use crate::conf::yaml::Step;
 
 type Splices = Result<Vec<Splice>, &'static str>;
@@ -66,7 +68,7 @@ impl<'p, 't> PathInText<'p, 't> {
         self.missing.is_empty()
     }
 
-    pub(super) fn set(&self, new: &New) -> Splices {
+    pub(super) fn set(&self, new: &NewValue) -> Splices {
         match self.missing.split_first() {
             None => self.replace(new),
             Some((Step::Key(key), rest)) => {
@@ -85,7 +87,7 @@ impl<'p, 't> PathInText<'p, 't> {
         self.chain.iter().rev().nth(1).copied().ok_or(UNSURE)
     }
 
-    fn replace(&self, new: &New) -> Splices {
+    fn replace(&self, new: &NewValue) -> Splices {
         let region = self.innermost()?;
         let (RegionKind::Scalar(_, quotes), Some(end)) = (&region.kind, region.end) else {
             return Err(UNSURE);
@@ -113,7 +115,7 @@ impl<'p, 't> PathInText<'p, 't> {
         Ok(splices)
     }
 
-    fn insert(&self, key: &str, new: &New) -> Splices {
+    fn insert(&self, key: &str, new: &NewValue) -> Splices {
         let map = self.innermost()?;
         let RegionKind::Map { flow, entries } = &map.kind else {
             return Err(UNSURE);
@@ -143,7 +145,14 @@ impl<'p, 't> PathInText<'p, 't> {
     }
 
     /// Writes an entry of a map in block style on lines of its own, after the line that ends here.
-    fn on_lines(&self, line: usize, indent: usize, step: usize, key: &str, new: &New) -> String {
+    fn on_lines(
+        &self,
+        line: usize,
+        indent: usize,
+        step: usize,
+        key: &str,
+        new: &NewValue,
+    ) -> String {
         let eol = self.eol(line);
         format!(
             "{eol}{:indent$}{}:{}",
@@ -153,7 +162,7 @@ impl<'p, 't> PathInText<'p, 't> {
         )
     }
 
-    pub(super) fn push(&self, item: &New) -> Splices {
+    pub(super) fn push(&self, item: &NewValue) -> Splices {
         let list = self.innermost()?;
         let RegionKind::List { flow, items } = &list.kind else {
             return Err(UNSURE);
@@ -242,7 +251,7 @@ impl<'p, 't> PathInText<'p, 't> {
         &self,
         map: &TextRegion<'_>,
         key: &str,
-        new: &New,
+        new: &NewValue,
     ) -> Option<Vec<Splice>> {
         let (start, colon) = self.colon_before(map, self.enclosing().ok()?).ok()?;
         let end = map.end?;
@@ -347,7 +356,7 @@ impl<'p, 't> PathInText<'p, 't> {
         Ok(vec![(before.len()..end, String::new())])
     }
 
-    pub(super) fn split(&self, name: &str, items: &[New; 2]) -> Splices {
+    pub(super) fn split(&self, name: &str, items: &[NewValue; 2]) -> Splices {
         let [first, second] = items;
         let (region, Some(Step::Key(key))) = (self.innermost()?, self.last_step) else {
             return Err(UNSURE);
@@ -510,7 +519,7 @@ impl<'p, 't> PathInText<'p, 't> {
 }
 
 /// Writes an item of a list in block style. A map is written on the same line.
-fn behind_a_dash(item: &New) -> String {
+fn behind_a_dash(item: &NewValue) -> String {
     let note = item
         .note()
         .map(|note| format!(" # {note}"))

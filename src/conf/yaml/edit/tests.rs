@@ -14,8 +14,8 @@ fn text_after(text: &str, changes: &[Change<'_>]) -> Result<String, Problem> {
     apply_changes(text, changes).map(|(edited, _)| edited)
 }
 
-fn text(text: &str) -> New {
-    New::text(text)
+fn text(text: &str) -> NewValue {
+    NewValue::text(text)
 }
 
 #[track_caller]
@@ -43,7 +43,7 @@ fn check_refused(before: &str, change: Change<'_>, line: usize, why: &str) {
     }
 }
 
-fn set(path: &str, new: New) -> Change<'_> {
+fn set(path: &str, new: NewValue) -> Change<'_> {
     Change::Set(steps(path), new)
 }
 
@@ -62,7 +62,7 @@ fn a_value_is_replaced_with_its_quotes() {
     );
     check(
         "{a: {b: true, c: [x]}}\n",
-        set("a.b", New::Bool(false)),
+        set("a.b", NewValue::Bool(false)),
         "{a: {b: false, c: [x]}}\n",
     );
     check(
@@ -99,7 +99,7 @@ fn an_entry_is_added_behind_the_others() {
     // Comments that are indented deeper belong to what stands above.
     check(
         "a:\n  b:\n    c: 1\n    # d: 2\n  # e: 3\nf: 4\n",
-        set("a.x", New::map([("y", text("z"))])),
+        set("a.x", NewValue::map([("y", text("z"))])),
         "a:\n  b:\n    c: 1\n    # d: 2\n  x:\n    y: z\n  # e: 3\nf: 4\n",
     );
     check("a: {}\n", set("a.b.c", text("d")), "a: { b: { c: d } }\n");
@@ -107,7 +107,7 @@ fn an_entry_is_added_behind_the_others() {
     check("{}", set("a.b", text("d")), "{ a: { b: d } }");
     check(
         "a: { b: 1, }\n",
-        set("a.c", New::List(vec![text("*"), text("d-e")])),
+        set("a.c", NewValue::List(vec![text("*"), text("d-e")])),
         "a: { b: 1, c: [\"*\", d-e], }\n",
     );
     check(
@@ -124,7 +124,7 @@ fn an_entry_is_added_behind_the_others() {
         "a:\n   b: 1\n",
         set(
             "a.c.d",
-            New::map([("e", text("f").noted("g-…")), ("h", New::List(vec![]))]),
+            NewValue::map([("e", text("f").noted("g-…")), ("h", NewValue::List(vec![]))]),
         ),
         "a:\n   b: 1\n   c:\n      d:\n         e: f # g-…\n         h: []\n",
     );
@@ -214,7 +214,7 @@ fn a_whole_entry_goes_with_what_is_its_own() {
 
 #[test]
 fn what_has_a_note_gets_room_for_it() {
-    let new = || New::map([("h", text("x").noted("n-…"))]);
+    let new = || NewValue::map([("h", text("x").noted("n-…"))]);
     check(
         "a:\n  b: {} # bs\n  c: 1\n",
         set("a.b.k", new()),
@@ -242,7 +242,7 @@ fn what_has_a_note_gets_room_for_it() {
 #[test]
 fn lists_get_items() {
     let push = |path, new| Change::Push(steps(path), new);
-    let item = || New::map([("b", text("x:y"))]);
+    let item = || NewValue::map([("b", text("x:y"))]);
     check(
         "a:\n- b: 1 # one\nc: 2\n",
         push("a", item()),
@@ -268,8 +268,8 @@ fn an_entry_is_split_in_two() {
             steps(path),
             "hashes",
             [
-                New::map([("hash", text("s:old"))]),
-                New::map([("hash", text("s:new"))]).noted("n-…"),
+                NewValue::map([("hash", text("s:old"))]),
+                NewValue::map([("hash", text("s:new"))]).noted("n-…"),
             ],
         )
     };
@@ -573,17 +573,17 @@ proptest! {
         let told = |refused: Problem| TestCaseError::fail(format!("{refused:?} in\n{text}"));
         match what {
             Doc::Text(old) => {
-                let edited = text_after(&text, &[Change::Set(path.clone(), New::text(&word))]).map_err(told)?;
+                let edited = text_after(&text, &[Change::Set(path.clone(), NewValue::text(&word))]).map_err(told)?;
                 let (front, back) = common(&text, &edited);
                 // What is gone lies within the old value.
                 prop_assert!(text.len() - front - back <= old.len() * 2 + 2, "{text}\n{edited}");
-                let again = text_after(&edited, &[Change::Set(path.clone(), New::text(&word))]).map_err(told)?;
+                let again = text_after(&edited, &[Change::Set(path.clone(), NewValue::text(&word))]).map_err(told)?;
                 prop_assert_eq!(&again, &edited, "the same once more changes nothing");
             }
             Doc::Map(_) => {
                 let mut at = path.clone();
                 at.push(Step::Key("new-one"));
-                let edited = text_after(&text, &[Change::Set(at.clone(), New::map([("k", New::text(&word))]))]).map_err(told)?;
+                let edited = text_after(&text, &[Change::Set(at.clone(), NewValue::map([("k", NewValue::text(&word))]))]).map_err(told)?;
                 let (front, back) = common(&text, &edited);
                 prop_assert!(front + back >= text.trim_end().len().min(text.len()) - blanks(&text, front), "{text}\n{edited}");
                 if !matches!(what, Doc::Map(entries) if entries.is_empty()) {
@@ -592,7 +592,7 @@ proptest! {
                 }
             }
             Doc::List(items) => {
-                let edited = text_after(&text, &[Change::Push(path.clone(), New::text(&word))]).map_err(told)?;
+                let edited = text_after(&text, &[Change::Push(path.clone(), NewValue::text(&word))]).map_err(told)?;
                 let (front, back) = common(&text, &edited);
                 if !items.is_empty() {
                     prop_assert_eq!(front + back, text.len(), "nothing goes: {}\n{}", &text, &edited);
@@ -607,10 +607,10 @@ proptest! {
     #[test]
     fn no_text_panics_and_what_is_refused_says_where(text in "[-a-c0 :,{}\\[\\]\"'|>&*!%@#?~<\n\r\tä]{0,60}", path in "[ab01](\\.[ab01]){0,2}") {
         for change in [
-            Change::Set(steps(&path), New::text("x")),
+            Change::Set(steps(&path), NewValue::text("x")),
             Change::Remove(steps(&path)),
-            Change::Push(steps(&path), New::Bool(true)),
-            Change::Split(steps(&path), "c", [New::text("x"), New::text("y")]),
+            Change::Push(steps(&path), NewValue::Bool(true)),
+            Change::Split(steps(&path), "c", [NewValue::text("x"), NewValue::text("y")]),
         ] {
             // That what comes out is right is checked by `edit` itself.
             drop(text_after(&text, &[change]));
@@ -627,7 +627,7 @@ proptest! {
                 Value::List(items) => &items[0],
                 Value::Plain(_) | Value::Quoted(_) | Value::Map(_) => &entries[0].node,
             };
-            prop_assert!(node.is_same(&New::text(&word).node()), "{}", written);
+            prop_assert!(node.is_same(&NewValue::text(&word).node()), "{}", written);
         }
     }
 }
@@ -647,7 +647,7 @@ fn blanks(text: &str, from: usize) -> usize {
 fn a_pair_of_escapes_in_json_becomes_its_character() {
     check(
         r#"{"\ud83d\ude00": {"b": true}, "c": "\ud83d\ude01"}"#,
-        set("😀.b", New::Bool(false)),
+        set("😀.b", NewValue::Bool(false)),
         "{\"😀\": {\"b\": false}, \"c\": \"😁\"}",
     );
 }
