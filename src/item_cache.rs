@@ -74,7 +74,7 @@ impl ItemCache {
         self.shelves.sweep(now);
     }
 
-    /// Says why there is no item of this id now, and what to do.
+    /// Writes why there is no item of this id now, and what to do.
     pub fn why_missing(&self, id: &str, now_ms: u64) -> String {
         let reason = missing_reason(self.mode, made_at(id), self.began, now_ms);
         let shown = shorten_text(id, 80);

@@ -5,11 +5,12 @@
 //! The order depends on which targets are fit now. Whether an account rests or is full is checked
 //! again when its turn comes, since that changes.
 
+use crate::account::State;
 use crate::account::demand::Demand;
 use crate::account::strategy::{self, View};
-use crate::account::track::TargetHealth;
+use crate::account::target_health::TargetHealth;
 use crate::base::clock::Clock;
-use crate::catalog::{Catalog, Key, Model, OnBrokenCall, Target, Timeouts};
+use crate::catalog::{Account, Catalog, Key, Model, OnBrokenCall, Target, Timeouts};
 use crate::conf::price::{Price, Usd};
 use crate::error::Refusal;
 use crate::limits::{Ask, Reserve};
@@ -29,7 +30,7 @@ pub struct Candidate {
     /// The account.
     pub ready_account: Arc<ReadyAccount>,
     /// The health of the target.
-    pub track: Arc<TargetHealth>,
+    pub health: Arc<TargetHealth>,
     /// The account's name for the model.
     pub upstream_model: Arc<str>,
     /// The abilities of the target.
@@ -43,8 +44,8 @@ pub struct Candidate {
     pub model: Arc<Model>,
     /// The requests that may try it.
     pub reach: Reach,
-    /// The target's usual endpoint, if this is another one: it is asked only where the usual one
-    /// refuses the model.
+    /// The target's usual endpoint, if the candidate is another one: it is asked only where the
+    /// usual one refuses the model.
     pub instead_of: Option<Arc<TargetHealth>>,
 }
 
@@ -54,15 +55,15 @@ impl Candidate {
         snapshot: &Snapshot,
         model: &Arc<Model>,
         target: &Target,
-        track: Arc<TargetHealth>,
+        health: Arc<TargetHealth>,
         reach: Reach,
     ) -> Option<Candidate> {
         Some(Candidate {
             ready_account: snapshot.ready_accounts.get(target.account.index)?.clone(),
             price: target
                 .price
-                .filter(|price| track.endpoint.is_priced_by(price)),
-            track,
+                .filter(|price| health.endpoint.is_priced_by(price)),
+            health,
             upstream_model: target.model.clone(),
             traits: target.traits,
             timeouts: target.timeouts,
@@ -70,6 +71,16 @@ impl Candidate {
             reach,
             instead_of: None,
         })
+    }
+
+    /// Returns the account.
+    pub fn account(&self) -> &Arc<Account> {
+        &self.ready_account.account
+    }
+
+    /// Returns the running state of the account.
+    pub fn state(&self) -> &Arc<State> {
+        &self.ready_account.state
     }
 
     /// Returns whether the candidate may be asked as things stand: it is the usual endpoint, or
@@ -85,14 +96,14 @@ impl Candidate {
         let (now, ReadyAccount { account, state, .. }) = (Clock::now(), &*self.ready_account);
         state.health.rest(now).is_none()
             && self
-                .track
-                .standing(stream, account.probe, now, SystemTime::now())
+                .health
+                .order_facts(stream, account.probe, now, SystemTime::now())
                 .fit
     }
 
     /// Returns the wire format in which the candidate is asked.
     pub fn dialect(&self) -> &Dialect {
-        self.ready_account.account.speaks(self.track.endpoint)
+        self.account().speaks(self.health.endpoint)
     }
 
     /// Returns the family whose signed thoughts the target takes and gives.
@@ -142,7 +153,7 @@ impl Plan {
         {
             return Err(Refusal::price_unknown(
                 &envelope.model,
-                unpriced.track.endpoint.name(),
+                unpriced.health.endpoint.name(),
             ));
         }
         let kind = envelope
@@ -160,7 +171,8 @@ impl Plan {
 pub struct Ties<'r> {
     /// The hash of the conversation, as [`conversation_hash`] returns it.
     pub conversation: Option<u64>,
-    /// The [boundary](crate::catalog::Account::boundary) of the thoughts that the request carries.
+    /// The [boundary](crate::catalog::Account::boundary) within which the thoughts that the request
+    /// carries can be read.
     pub boundary: Option<&'r str>,
 }
 
@@ -192,12 +204,11 @@ pub fn make_plan(
     }
     let mut candidates = planner.candidates;
     let mut unpriced = Vec::new();
-    let bounds = snapshot
-        .scopes
-        .get(key.index)
-        .map(|scopes| scopes.bounds(key, model.index))
-        .unwrap_or_default();
-    if bounds.iter().any(|bound| bound.limits.limits_money()) {
+    let limits_money = snapshot.scopes.get(key.index).is_some_and(|scopes| {
+        let bounds = scopes.bounds(key, model.index);
+        bounds.iter().any(|bound| bound.limits.limits_money())
+    });
+    if limits_money {
         unpriced = candidates
             .extract_if(.., |candidate| candidate.price.is_none())
             .collect();
@@ -233,9 +244,9 @@ pub fn most_inputs(candidates: &[Candidate]) -> usize {
 
 /// Returns what a request reserves. That is the whole prompt, as estimated, and the longest answer
 /// that the request may have, or one of the usual length if there is no maximum. By
-/// [`Reserve::Typical`], no answer is longer than the model's answers are. Of the candidates, the
-/// one with the most tokens counts, and the dearest one. `sure` has only the answers, with the
-/// length that the request itself sets, or one token each.
+/// [`Reserve::Typical`], no answer is longer than the model's answers are. The candidate with the
+/// most tokens counts, and the dearest one. `sure` has only the answers, with the length that the
+/// request itself sets, or one token each.
 pub fn amount_to_reserve(envelope: &Envelope, plan: &Plan, reserve: Reserve) -> Ask {
     let prompt = envelope.max_prompt_tokens;
     let output_cap = match reserve {
@@ -247,21 +258,20 @@ pub fn amount_to_reserve(envelope: &Envelope, plan: &Plan, reserve: Reserve) -> 
         ..Ask::default()
     };
     // Each slice of a request for vectors is charged for.
-    let calls = envelope.places.inputs.as_ref().map_or(1, |inputs| {
+    let requests = envelope.places.inputs.as_ref().map_or(1, |inputs| {
         inputs.request_count(most_inputs(&plan.candidates))
     });
     let units = Units {
-        requests: u32::try_from(calls).unwrap_or(u32::MAX),
+        requests: u32::try_from(requests).unwrap_or(u32::MAX),
         ..envelope.units
     };
     for candidate in &plan.candidates {
         // A value that is no count, such as -1, uses the model's default too.
-        let each = envelope
-            .max_tokens
-            .or(candidate.model.max_tokens)
-            .unwrap_or_else(|| plan.demand.typical_output());
-        let each = if candidate.track.endpoint.writes() {
-            each
+        let answer = if candidate.health.endpoint.writes() {
+            envelope
+                .max_tokens
+                .or(candidate.model.max_tokens)
+                .unwrap_or_else(|| plan.demand.typical_output())
         } else {
             0
         };
@@ -270,19 +280,19 @@ pub fn amount_to_reserve(envelope: &Envelope, plan: &Plan, reserve: Reserve) -> 
             .max_output
             .unwrap_or(u64::MAX)
             .min(output_cap);
-        let answers = each
+        let answers = answer
             .min(max_answer)
-            .max(candidate.track.endpoint.least_tokens())
+            .max(candidate.health.endpoint.least_tokens())
             .saturating_mul(envelope.choices.written);
         let answers = answers.max(
             candidate
                 .price
-                .map_or(0, |price| price.tokens_of(units.images)),
+                .map_or(0, |price| price.image_tokens(units.images)),
         );
         let requested_answer = envelope
             .max_tokens
             .unwrap_or(1)
-            .min(each)
+            .min(answer)
             .min(max_answer)
             .saturating_mul(envelope.choices.written);
         let cost = |prompt, answers, units| highest_cost(candidate, prompt, answers, units);
@@ -322,32 +332,32 @@ impl Planner<'_> {
             return;
         };
         let make = Candidate::for_target;
-        let candidate = |(target, track)| make(snapshot, model, target, track, reach);
-        let targets = model.targets.iter().zip(&route.tracks);
+        let candidate = |(target, health)| make(snapshot, model, target, health, reach);
+        let targets = model.targets.iter().zip(&route.healths);
         let served = targets.filter(|(target, _)| snapshot.catalog.serves(model, target));
         let front = self.envelope.front;
-        let mut fit = served.clone().filter_map(|(target, tracks)| {
-            Some((target, self.health_for_request(target, tracks)?))
+        let mut usable = served.clone().filter_map(|(target, healths)| {
+            Some((target, self.health_for_request(target, healths)?))
         });
         // With one target, there is nothing to order.
         if let [_] = model.targets.as_slice() {
-            let only = fit.next().and_then(candidate);
+            let only = usable.next().and_then(candidate);
             self.candidates.extend(only);
         } else {
-            let usable = fit.collect();
+            let usable = usable.collect();
             self.order(model, &route, usable, candidate);
         }
         if front.only_endpoint.is_some() {
             return;
         }
-        for (target, tracks) in served {
-            let Some(usual_endpoint) = endpoint_health(front, target, tracks) else {
+        for (target, healths) in served {
+            let Some(usual_endpoint) = endpoint_health(front, target, healths) else {
                 continue;
             };
-            let others = tracks
+            let others = healths
                 .iter()
-                .filter(|track| !Arc::ptr_eq(track, usual_endpoint));
-            let others = others.filter_map(|track| candidate((target, track.clone())));
+                .filter(|health| !Arc::ptr_eq(health, usual_endpoint));
+            let others = others.filter_map(|health| candidate((target, health.clone())));
             self.candidates.extend(others.map(|other| Candidate {
                 instead_of: Some(usual_endpoint.clone()),
                 ..other
@@ -366,46 +376,55 @@ impl Planner<'_> {
         let (now, clock) = (Clock::now(), SystemTime::now());
         let views: Vec<View> = usable
             .iter()
-            .map(|(target, track)| self.view(target, track, now, clock))
+            .map(|(target, health)| self.view(target, health, now, clock))
             .collect();
-        // Elsewhere the thoughts that the request carries would be lost.
-        let boundary = self.ties.boundary;
-        let bound: Vec<bool> = usable
+        // Other targets cannot read the thoughts that the request carries.
+        let reads_thoughts: Vec<bool> = usable
             .iter()
-            .map(|(target, _)| boundary.is_some_and(|bound| **target.account.boundary() == *bound))
+            .map(|(target, _)| {
+                let boundary = self.ties.boundary;
+                boundary.is_some_and(|boundary| **target.account.boundary() == *boundary)
+            })
             .collect();
-        let drawn = match self.ties.conversation {
-            Some(conversation) if model.sticky || bound.contains(&true) => Some(conversation),
-            // A request that is drawn somewhere takes no other request's turn.
-            None if bound.contains(&true) => Some(fastrand::u64(..)),
+        let is_tied = reads_thoughts.contains(&true);
+        let sticky = match self.ties.conversation {
+            Some(conversation) if model.sticky || is_tied => Some(conversation),
+            // A request that belongs to some of the targets takes no other request's turn.
+            None if is_tied => Some(fastrand::u64(..)),
             Some(_) | None => None,
         };
-        let mut order = route.demand.order(model.strategy, &views, drawn);
-        order.sort_by_key(|index| bound.get(*index) != Some(&true));
+        let mut order = route.demand.order(model.strategy, &views, sticky);
+        order.sort_by_key(|index| reads_thoughts.get(*index) != Some(&true));
         let ordered = order.into_iter().filter_map(|index| usable.get(index));
         self.candidates
-            .extend(ordered.filter_map(|(target, track)| candidate((target, track.clone()))));
+            .extend(ordered.filter_map(|(target, health)| candidate((target, health.clone()))));
     }
 
     /// Returns the health of the endpoint that a target's requests are sent to.
     fn health_for_request(
         &self,
         target: &Target,
-        tracks: &[Arc<TargetHealth>],
+        healths: &[Arc<TargetHealth>],
     ) -> Option<Arc<TargetHealth>> {
         let Some(only) = self.envelope.front.only_endpoint else {
-            return endpoint_health(self.envelope.front, target, tracks).cloned();
+            return endpoint_health(self.envelope.front, target, healths).cloned();
         };
         let is_served = target.account.serves.iter().any(|(kind, _)| *kind == only);
         is_served
             .then(|| self.snapshot.states.get(target.account.index))?
-            .map(|state| state.lasting_track(&target.model, only))
+            .map(|state| state.lasting_health(&target.model, only))
     }
 
-    /// Returns the facts that decide a target's place in the order.
-    fn view(&self, target: &Target, track: &TargetHealth, now: Instant, clock: SystemTime) -> View {
+    /// Returns what the strategy needs to know of a target.
+    fn view(
+        &self,
+        target: &Target,
+        health: &TargetHealth,
+        now: Instant,
+        clock: SystemTime,
+    ) -> View {
         let account = &target.account;
-        let standing = track.standing(self.envelope.stream, account.probe, now, clock);
+        let facts = health.order_facts(self.envelope.stream, account.probe, now, clock);
         let state = self.snapshot.states.get(account.index);
         let in_flight = state.map_or(0, |state| state.in_flight());
         let awake = state.is_some_and(|state| state.health.rest(now).is_none());
@@ -415,11 +434,11 @@ impl Planner<'_> {
             tier: target.tier,
             in_flight,
             cap: account.concurrency,
-            latency: standing.latency,
-            awaited: standing.awaited,
-            headroom: standing.headroom,
-            behind: standing.behind,
-            fit: standing.fit && awake && account.concurrency.is_none_or(|limit| in_flight < limit),
+            latency: facts.latency,
+            awaited: facts.awaited,
+            headroom: facts.headroom,
+            behind: facts.behind,
+            fit: facts.fit && awake && account.concurrency.is_none_or(|limit| in_flight < limit),
         }
     }
 }
@@ -428,14 +447,14 @@ impl Planner<'_> {
 fn endpoint_health<'t>(
     front: &Front,
     target: &Target,
-    tracks: &'t [Arc<TargetHealth>],
+    healths: &'t [Arc<TargetHealth>],
 ) -> Option<&'t Arc<TargetHealth>> {
-    if let [only] = tracks {
+    if let [only] = healths {
         return Some(only);
     }
-    let serves = |kind| tracks.iter().any(|track| track.endpoint == kind);
+    let serves = |kind| healths.iter().any(|health| health.endpoint == kind);
     let wanted = dialects::endpoint_for(serves, front, &target.model, &target.traits);
-    tracks.iter().find(|track| track.endpoint == wanted)
+    healths.iter().find(|health| health.endpoint == wanted)
 }
 
 /// Returns whether it matters to which conversation a request belongs, for this model or for a
@@ -450,9 +469,9 @@ pub fn is_sticky(catalog: &Catalog, model: &Model) -> bool {
 /// Returns a hash that the turns of one conversation have in common. It is made of the caller's own
 /// name for the conversation, or else of the conversation's beginning.
 pub fn conversation_hash(session: Option<&[u8]>, body: &[u8], envelope: &Envelope) -> Option<u64> {
-    /// The longest part of a text that is hashed at either end. More of the text does not
+    /// The most bytes of a text that are hashed at either end. More of the text does not
     /// distinguish better.
-    const ENOUGH: usize = 16 * 1024;
+    const MAX_END: usize = 16 * 1024;
     // Callers who have no name to give send an empty one. It must not make one conversation of all
     // their requests.
     if let Some(session) = session.filter(|session| !session.is_empty()) {
@@ -466,8 +485,8 @@ pub fn conversation_hash(session: Option<&[u8]>, body: &[u8], envelope: &Envelop
     let span = cache_key.or(user).or(envelope.beginning.as_ref())?;
     let text = json::span_bytes(body, span);
     let ends = [
-        text.get(..ENOUGH).unwrap_or(text),
-        text.get(ENOUGH.max(text.len().saturating_sub(ENOUGH))..)
+        text.get(..MAX_END).unwrap_or(text),
+        text.get(MAX_END.max(text.len().saturating_sub(MAX_END))..)
             .unwrap_or_default(),
     ];
     Some(strategy::stable_hash(ends.into_iter().flatten().copied()))

@@ -99,7 +99,7 @@ pub fn run(dir: &Path, mut loaded: Loaded) -> Result<(), String> {
     Ok(())
 }
 
-/// Tells the operator if the process cannot have as many connections as the settings allow.
+/// Warns the operator if the process cannot have as many connections as the settings allow.
 fn log_connection_cap(process: &Process) {
     let (possible, limits) = (process.max_connections(), &process.settings.limits);
     if limits.are_few_connections(possible) {
@@ -376,11 +376,11 @@ impl Background {
             let hints = store.hints().await;
             let snapshot = self.process.books.live.load_full();
             let now = Clock::now();
-            for (account, tracks) in snapshot.catalog.accounts().iter().zip(snapshot.targets()) {
-                for (model, track) in tracks {
-                    track.hint(
+            for (account, healths) in snapshot.catalog.accounts().iter().zip(snapshot.targets()) {
+                for (model, health) in healths {
+                    health.record_hint(
                         hints
-                            .get(&(account.id.clone(), track.name(&model)))
+                            .get(&(account.id.clone(), health.name(&model)))
                             .copied(),
                         now,
                     );
@@ -549,8 +549,8 @@ impl CertificateReader {
     }
 }
 
-/// Tells the service manager how the process is. In another program's server that is not ours to
-/// tell.
+/// Reports the state of the process to the service manager. In another program's server that is not
+/// ours to tell.
 struct SupervisorTask {
     process: Process,
     supervisor: Arc<Supervisor>,

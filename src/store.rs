@@ -191,8 +191,8 @@ impl Store {
         }
     }
 
-    /// Tells other gateways that an account is broken for a model for this time. A time of zero
-    /// takes that back.
+    /// Reports to other gateways that an account is broken for a model for this time. A time of
+    /// zero takes that back.
     pub fn hint(&self, account: &str, model: &str, time: Duration) {
         let name = format!("{account} {model}");
         self.core.post(|inbox| {

@@ -5,6 +5,7 @@
 //! `NOTIFY_SOCKET` names. Without that variable no message is sent.
 
 use crate::base::lock::Lock;
+use crate::base::units::format_count;
 use crate::drain::{Drain, Phase};
 use crate::live::Live;
 use std::env;
@@ -95,7 +96,7 @@ impl Supervisor {
         }
     }
 
-    /// Tells that the process stops, and asks for as much time as its drain may take.
+    /// Reports that the process stops, and asks for as much time as its drain may take.
     pub fn announce_stop(&self, drain: Duration) {
         let time = (drain + LAST_WORK).as_micros();
         self.send_message(&format!(
@@ -149,25 +150,22 @@ fn watchdog_interval(
     time.filter(|_| is_ours)
 }
 
-/// Says in one line what the process does.
+/// Writes in one line what the process does.
 fn status_line(live: &Live, drain: &Drain) -> String {
     match drain.phase() {
         Phase::Starting | Phase::Serving => {
             let snapshot = live.load();
             let models = snapshot.catalog.models().len();
             format!(
-                "serving {models} model{}, catalog {}",
-                if models == 1 { "" } else { "s" },
+                "serving {}, catalog {}",
+                format_count(models, "model"),
                 snapshot.generation
             )
         }
         Phase::Delaying | Phase::Draining | Phase::Cutting => {
             let run = drain.exchanges();
-            format!(
-                "stopping: {run} exchange{} run{}",
-                if run == 1 { "" } else { "s" },
-                if run == 1 { "s" } else { "" }
-            )
+            let runs = if run == 1 { "runs" } else { "run" };
+            format!("stopping: {} {runs}", format_count(run, "exchange"))
         }
     }
 }

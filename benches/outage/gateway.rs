@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use fastrand::Rng;
-use portcullis::account::breaker::{Admission, Breaker, BreakerPass, Outcome};
+use portcullis::account::breaker::{Admission, Breaker, BreakerPass, Jitter, Outcome};
 use portcullis::account::budget::Budget;
 use portcullis::account::failure::{Class, rate_cool};
 use portcullis::account::latency::{Peak, Rolling};
@@ -357,7 +357,7 @@ impl Gateway<'_> {
             let again =
                 self.requests[request].tries > 0 && self.requests[request].running.is_empty();
             if again && !free && !self.retries.allow_retry(instant) {
-                breaker.settle(pass, Outcome::Neutral, instant, 0.0);
+                breaker.settle(pass, Outcome::Neutral, instant, Jitter::NONE);
                 self.second(request).spared += 1.0;
                 return false;
             }
@@ -499,7 +499,9 @@ impl Gateway<'_> {
         target.awaited -= 1;
         target.in_flight -= 1;
         if let Some(pass) = pass {
-            target.breaker.settle(pass, outcome, instant, random);
+            target
+                .breaker
+                .settle(pass, outcome, instant, Jitter(random));
         }
     }
 }

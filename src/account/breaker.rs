@@ -16,11 +16,11 @@
 //! Only failures that may pass count. The caller's faults say nothing about the target. Callers who
 //! leave before the target answers open the breaker only if there are several, and no caller gets
 //! an answer: [`given_up`](super::given_up) says when. [`health`](super::health) and
-//! [`track`](super::track) look after the account's credential, its rate, and models that it does
-//! not serve. Pure: `now` and chance are passed in.
+//! [`target_health`](super::target_health) look after the account's credential, its rate, and
+//! models that it does not serve. Pure: `now` and the [`Jitter`] are passed in.
 //!
 //! **Invariant:** a half-open breaker has one probe at a time. A probe that is out for too long
-//! lapses: after `PATIENCE`, or after a second if no other target is left. Its outcome still
+//! lapses: after [`PROBE_TIMEOUT`], or after a second if no other target is left. Its outcome still
 //! counts. A request that was admitted before the breaker opened says nothing about the time after.
 
 use super::failure::Class;
@@ -51,7 +51,7 @@ const IN_A_ROW_OF: u64 = 50;
 const SOUND_ONE_IN: u64 = 6;
 /// The largest share by which a cool-down is made longer at random, so that the probes of a fleet
 /// do not come together.
-const JITTER: f64 = 0.2;
+const MAX_JITTER: f64 = 0.2;
 /// The cool-down if no other target is left: a probe a second is no load, and in each second of
 /// waiting all requests are refused.
 const ALONE_PROBE_INTERVAL: Duration = Duration::from_secs(1);
@@ -137,8 +137,29 @@ pub struct CallCounts {
     pub failed: u64,
 }
 
-/// Stands for a random number where the outcome cannot open the breaker.
-pub const NOT_DRAWN: f64 = 0.0;
+/// The random part of a cool-down, as a share of [`MAX_JITTER`] from 0 to 1.
+#[derive(Debug, Clone, Copy)]
+pub struct Jitter(pub f64);
+
+impl Jitter {
+    /// The jitter of an outcome that cannot open the breaker.
+    pub const NONE: Jitter = Jitter(0.0);
+
+    /// Draws a random jitter, for an outcome that may open the breaker.
+    pub fn draw() -> Jitter {
+        Jitter(fastrand::f64())
+    }
+
+    /// Returns the number by which the cool-down is multiplied.
+    fn factor(self) -> f64 {
+        let share = if self.0.is_finite() {
+            self.0.clamp(0.0, 1.0)
+        } else {
+            0.0
+        };
+        1.0 + MAX_JITTER * share
+    }
+}
 
 impl BreakerPass {
     /// Returns whether the request is a probe.
@@ -298,13 +319,13 @@ impl Breaker {
     }
 
     /// Settles an admitted request with its outcome. Returns the breaker's state if it changed, for
-    /// the log. `random` is in [0, 1).
+    /// the log. `jitter` is for the cool-down if the breaker opens.
     pub fn settle(
         &mut self,
         pass: BreakerPass,
         outcome: Outcome,
         now: Instant,
-        random: f64,
+        jitter: Jitter,
     ) -> Option<BreakerState> {
         if pass.generation != self.generation {
             return None;
@@ -326,7 +347,7 @@ impl Breaker {
             calls.add((1, u32::from(failed)), now);
             *in_a_row = if failed { *in_a_row + 1 } else { 0 };
             return if failed {
-                self.judge(now, random)
+                self.judge(now, jitter)
             } else {
                 None
             };
@@ -340,7 +361,7 @@ impl Breaker {
             }
             Phase::HalfOpen { next, extent, .. } if pass.is_probe() => {
                 let (cool, extent) = (*next, extent.after_call(failed, many));
-                Some(self.open(cool, extent, now, random))
+                Some(self.open(cool, extent, now, jitter))
             }
             // This request went because no other target was left. It does not decide when the
             // breaker closes.
@@ -358,7 +379,7 @@ impl Breaker {
         pass: BreakerPass,
         outcome: Outcome,
         now: Instant,
-        random: f64,
+        jitter: Jitter,
     ) -> Option<BreakerState> {
         let Phase::Closed { cuts, calls, .. } = &mut self.phase else {
             return None;
@@ -372,7 +393,7 @@ impl Breaker {
         }
         *cuts += 1;
         calls.add((0, 1), now);
-        self.judge(now, random)
+        self.judge(now, jitter)
     }
 
     /// Opens the breaker if it is closed, since callers give the target up and no caller gets an
@@ -381,11 +402,11 @@ impl Breaker {
         &mut self,
         pass: BreakerPass,
         now: Instant,
-        random: f64,
+        jitter: Jitter,
     ) -> Option<BreakerState> {
         let is_closed =
             matches!(self.phase, Phase::Closed { .. }) && pass.generation == self.generation;
-        is_closed.then(|| self.open(FIRST_COOL_DOWN, Extent::AllFailed, now, random))
+        is_closed.then(|| self.open(FIRST_COOL_DOWN, Extent::AllFailed, now, jitter))
     }
 
     /// Returns how many calls ended lately, in whatever state the breaker was.
@@ -399,7 +420,7 @@ impl Breaker {
     }
 
     /// Opens the breaker if it is closed and too many calls have failed.
-    fn judge(&mut self, now: Instant, random: f64) -> Option<BreakerState> {
+    fn judge(&mut self, now: Instant, jitter: Jitter) -> Option<BreakerState> {
         let many = self.many_failures(now);
         let Phase::Closed {
             in_a_row,
@@ -418,7 +439,7 @@ impl Breaker {
         } else {
             Extent::SomeFailed { in_a_row: 0 }
         };
-        (nothing_works || too_many).then(|| self.open(FIRST_COOL_DOWN, extent, now, random))
+        (nothing_works || too_many).then(|| self.open(FIRST_COOL_DOWN, extent, now, jitter))
     }
 
     /// Returns the present state.
@@ -496,16 +517,14 @@ impl Breaker {
         self.phase = Phase::new_closed();
     }
 
-    fn open(&mut self, cool: Duration, extent: Extent, now: Instant, random: f64) -> BreakerState {
-        let until = now
-            + cool.mul_f64(
-                1.0 + JITTER
-                    * if random.is_finite() {
-                        random.clamp(0.0, 1.0)
-                    } else {
-                        0.0
-                    },
-            );
+    fn open(
+        &mut self,
+        cool: Duration,
+        extent: Extent,
+        now: Instant,
+        jitter: Jitter,
+    ) -> BreakerState {
+        let until = now + cool.mul_f64(jitter.factor());
         self.generation = self.generation.wrapping_add(1);
         self.phase = Phase::Open {
             since: now,

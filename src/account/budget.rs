@@ -61,7 +61,8 @@ impl Budget {
         self.allow_retry_within(self.share, now)
     }
 
-    /// Does the same with another share than the budget's own.
+    /// Counts one more attempt if there are at most `share` of the requests. Returns whether there
+    /// are.
     pub fn allow_retry_within(&mut self, share: f64, now: Instant) -> bool {
         let (requests, spent) = self.spent.sums(now);
         let allowed = self.floor as f64;
@@ -87,7 +88,7 @@ impl Budget {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::account::breaker::{Admission, Breaker, Outcome};
+    use crate::account::breaker::{Admission, Breaker, Jitter, Outcome};
     use crate::account::failure::Class;
     use proptest::prelude::*;
 
@@ -137,7 +138,7 @@ mod tests {
                     continue;
                 };
                 if !free && !budget.allow_retry(now) {
-                    breaker.settle(pass, Outcome::Neutral, now, 0.0);
+                    breaker.settle(pass, Outcome::Neutral, now, Jitter::NONE);
                     break;
                 }
                 tries += 1.0;
@@ -150,7 +151,7 @@ mod tests {
                         Outcome::Ok
                     },
                     now,
-                    random.f64(),
+                    Jitter(random.f64()),
                 );
                 if !failed {
                     break;

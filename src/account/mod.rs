@@ -20,8 +20,8 @@ pub mod queue;
 pub mod quota;
 pub mod resolver;
 pub mod strategy;
+pub mod target_health;
 pub mod token;
-pub mod track;
 pub mod window;
 
 use crate::base::clock::Clock;
@@ -37,8 +37,8 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
+use target_health::{Probing, TargetHealth};
 use tokio::sync::Notify;
-use track::TargetHealth;
 
 /// The most counts of tokens that an account has in flight.
 const MOST_COUNTS: usize = 32;
@@ -61,7 +61,7 @@ pub struct State {
     pub freed: Notify,
     /// The account's rest after failures.
     pub health: health::Health,
-    tracks: Lock<Tracks>,
+    targets: Lock<Targets>,
     /// The account's idle HTTP/1 connections.
     pub http1: http1_pool::Http1Pool,
     /// The account's HTTP/2 connections.
@@ -78,31 +78,24 @@ pub struct State {
 
 /// The targets of an account.
 #[derive(Default)]
-struct Tracks {
-    /// All of them, by the account's names for the models and by the kind of endpoint.
-    all_tracks: HashMap<(Arc<str>, Endpoint), Weak<TargetHealth>>,
-    /// Those that were made when they were first asked for.
+struct Targets {
+    /// All targets, by the account's name for the model and by the kind of endpoint.
+    by_model: HashMap<(Arc<str>, Endpoint), Weak<TargetHealth>>,
+    /// The targets that were made when they were first asked for.
     lasting: Vec<NamedTarget>,
 }
 
-impl Tracks {
-    /// Returns the health of a target, and whether it is new.
-    fn track(
-        &mut self,
-        model: &Arc<str>,
-        endpoint: Endpoint,
-        is_unprobed: bool,
-    ) -> (Arc<TargetHealth>, bool) {
+impl Targets {
+    fn find(&self, model: &Arc<str>, endpoint: Endpoint) -> Option<Arc<TargetHealth>> {
+        self.by_model.get(&(model.clone(), endpoint))?.upgrade()
+    }
+
+    fn add(&mut self, model: &Arc<str>, endpoint: Endpoint, probing: Probing) -> Arc<TargetHealth> {
+        self.by_model.retain(|_, health| health.strong_count() > 0);
+        let health = Arc::new(TargetHealth::new(endpoint, probing));
         let key = (model.clone(), endpoint);
-        if let Some(track) = self.all_tracks.get(&key).and_then(Weak::upgrade) {
-            return (track, false);
-        }
-        self.all_tracks.retain(|_, track| track.strong_count() > 0);
-        let mut track = TargetHealth::new(endpoint);
-        track.is_unprobed = is_unprobed;
-        let track = Arc::new(track);
-        self.all_tracks.insert(key, Arc::downgrade(&track));
-        (track, true)
+        self.by_model.insert(key, Arc::downgrade(&health));
+        health
     }
 }
 
@@ -121,7 +114,7 @@ impl State {
 
     /// Notes that the account counted tokens that no answer can have. Returns whether this is to be
     /// logged: once an hour at most.
-    pub fn doubted(&self, now: Instant) -> bool {
+    pub fn record_impossible_count(&self, now: Instant) -> bool {
         const AGAIN: Duration = Duration::from_secs(3600);
         let mut last = self.doubted.lock();
         let is_due = last.is_none_or(|last| now.saturating_duration_since(last) >= AGAIN);
@@ -162,33 +155,37 @@ impl State {
 
     /// Returns the health of the target with this name, at a kind of endpoint. It lives as long as
     /// somebody holds it.
-    pub fn track(&self, model: &Arc<str>, endpoint: Endpoint) -> Arc<TargetHealth> {
-        self.tracks.lock().track(model, endpoint, false).0
+    pub fn target_health(&self, model: &Arc<str>, endpoint: Endpoint) -> Arc<TargetHealth> {
+        let mut targets = self.targets.lock();
+        let known = targets.find(model, endpoint);
+        known.unwrap_or_else(|| targets.add(model, endpoint, Probing::ByGateway))
     }
 
-    /// Returns the same. It lives until no catalog has the model any more. Few models are asked at
-    /// other kinds of endpoints than those of conversations, so the others are made here.
-    pub fn lasting_track(&self, model: &Arc<str>, endpoint: Endpoint) -> Arc<TargetHealth> {
-        let mut tracks = self.tracks.lock();
-        let (track, is_new) = tracks.track(model, endpoint, true);
-        if is_new {
-            // Lists of providers change, and no catalog may come that ends what was asked long ago.
-            if tracks.lasting.len() >= MOST_ASKED {
-                tracks.lasting.clear();
-            }
-            tracks.lasting.push((model.clone(), track.clone()));
+    /// Returns the health of a target that lives until no catalog has the model any more, and that
+    /// the gateway does not probe. It is for targets that are made when they are first asked: few
+    /// models are asked at other kinds of endpoints than those of conversations.
+    pub fn lasting_health(&self, model: &Arc<str>, endpoint: Endpoint) -> Arc<TargetHealth> {
+        let mut targets = self.targets.lock();
+        if let Some(known) = targets.find(model, endpoint) {
+            return known;
         }
-        track
+        // Lists of providers change, and no catalog may come that ends what was asked long ago.
+        if targets.lasting.len() >= MOST_ASKED {
+            targets.lasting.clear();
+        }
+        let health = targets.add(model, endpoint, Probing::ByCallers);
+        targets.lasting.push((model.clone(), health.clone()));
+        health
     }
 
     /// Returns the targets that were made when they were first asked for.
     pub fn all_asked(&self) -> Vec<NamedTarget> {
-        self.tracks.lock().lasting.clone()
+        self.targets.lock().lasting.clone()
     }
 
     /// Notes the names of all models that the account serves now.
     pub fn keep_asked(&self, is_served: impl Fn(&str) -> bool) {
-        self.tracks
+        self.targets
             .lock()
             .lasting
             .retain(|(model, _)| is_served(model));
@@ -207,14 +204,14 @@ impl State {
     /// target of the account has answered since it was refused last.
     fn credential_refused_since(&self) -> Option<Instant> {
         let (since, last) = self.health.refused()?;
-        let tracks = self.tracks.lock();
-        let worked = tracks
-            .all_tracks
+        let targets = self.targets.lock();
+        let worked = targets
+            .by_model
             .values()
             .filter_map(Weak::upgrade)
-            .filter_map(|track| track.worked())
+            .filter_map(|health| health.worked_at())
             .max();
-        drop(tracks);
+        drop(targets);
         if worked.is_some_and(|worked| worked > last) {
             self.health.clear_failures(last);
             return None;
@@ -222,13 +219,13 @@ impl State {
         Some(since)
     }
 
-    fn each_track(&self, each: impl Fn(&TargetHealth)) {
-        let tracks = self.tracks.lock();
-        tracks
-            .all_tracks
+    fn each_target(&self, each: impl Fn(&TargetHealth)) {
+        let targets = self.targets.lock();
+        targets
+            .by_model
             .values()
             .filter_map(Weak::upgrade)
-            .for_each(|track| each(&track));
+            .for_each(|health| each(&health));
     }
 
     /// Returns the class of a failure at a kind of endpoint. If the account's other kinds take the
@@ -240,10 +237,10 @@ impl State {
             return class;
         }
         let mut others_work = false;
-        for ((_, kind), track) in &self.tracks.lock().all_tracks {
-            match track.upgrade() {
-                Some(track) if *kind == endpoint => track.unprove(),
-                Some(track) => others_work |= track.has_worked(now),
+        for ((_, kind), health) in &self.targets.lock().by_model {
+            match health.upgrade() {
+                Some(health) if *kind == endpoint => health.record_refused_credential(),
+                Some(health) => others_work |= health.has_answered_lately(now),
                 None => {}
             }
         }
@@ -260,14 +257,14 @@ impl State {
         });
         self.listing.settings(account);
         if self.health.settings(account.fingerprint) {
-            self.each_track(TargetHealth::settings_changed);
+            self.each_target(TargetHealth::forget_failures);
         }
     }
 
     /// Ends the account's rests and closes its breakers.
     pub fn reset(&self) {
         self.health.set_rest(None);
-        self.each_track(TargetHealth::reset);
+        self.each_target(TargetHealth::reset);
         self.freed.notify_waiters();
     }
 
@@ -284,7 +281,7 @@ impl State {
         self.http1.sweep(fingerprint, now);
         self.http2.sweep(fingerprint, now);
         // A pattern may have thousands of targets, each asked once.
-        self.each_track(|track| track.sweep(now));
+        self.each_target(|health| health.sweep(now));
     }
 
     /// Returns the number of requests in flight.
@@ -449,13 +446,13 @@ mod tests {
     #[test]
     fn what_was_asked_is_not_kept_without_end() {
         let state = State::new("a".into());
-        let old = state.lasting_track(&"old".into(), Endpoint::Chat);
+        let old = state.lasting_health(&"old".into(), Endpoint::Chat);
         state
-            .tracks
+            .targets
             .lock()
             .lasting
             .resize_with(MOST_ASKED, || ("old".into(), old.clone()));
-        state.lasting_track(&"new".into(), Endpoint::Chat);
+        state.lasting_health(&"new".into(), Endpoint::Chat);
         let names: Vec<_> = state
             .all_asked()
             .into_iter()
@@ -463,7 +460,7 @@ mod tests {
             .collect();
         assert_eq!(names, ["new".into()] as [Arc<str>; 1]);
         assert!(
-            Arc::ptr_eq(&state.lasting_track(&"old".into(), Endpoint::Chat), &old),
+            Arc::ptr_eq(&state.lasting_health(&"old".into(), Endpoint::Chat), &old),
             "it runs still"
         );
     }
@@ -472,7 +469,7 @@ mod tests {
     fn each_kind_of_endpoint_has_its_health() {
         let (state, model, now) = (State::new("a".into()), "m".into(), Instant::now());
         let [chat, responses] =
-            [Endpoint::Chat, Endpoint::Responses].map(|kind| state.track(&model, kind));
+            [Endpoint::Chat, Endpoint::Responses].map(|kind| state.target_health(&model, kind));
         let setback = failure::Setback {
             class: Class::Refused,
             retry_after: None,
@@ -487,7 +484,10 @@ mod tests {
         }
         assert!(responses.rest(now).is_some() && chat.rest(now).is_none());
         assert!(
-            Arc::ptr_eq(&state.track(&model, Endpoint::Responses), &responses),
+            Arc::ptr_eq(
+                &state.target_health(&model, Endpoint::Responses),
+                &responses
+            ),
             "it is found again"
         );
         assert_eq!(
@@ -502,15 +502,15 @@ mod tests {
     fn a_credential_another_endpoint_takes_is_good() {
         let (state, model, now) = (State::new("a".into()), "m".into(), Instant::now());
         let [chat, responses] =
-            [Endpoint::Chat, Endpoint::Responses].map(|kind| state.track(&model, kind));
+            [Endpoint::Chat, Endpoint::Responses].map(|kind| state.target_health(&model, kind));
         let status = |status| Failure::Status {
             status,
             seen: status,
             error: Box::default(),
             retry_after: None,
         };
-        let admitted = |track: &Arc<TargetHealth>| {
-            track
+        let admitted = |health: &Arc<TargetHealth>| {
+            health
                 .admit(0, true, false, now)
                 .unwrap_or_else(|_| panic!("kept away"))
         };
@@ -543,14 +543,14 @@ mod tests {
         // Both worked, and then the key dies.
         [&chat, &responses]
             .into_iter()
-            .for_each(|track| _ = admitted(track).record_answer(false, Duration::ZERO, now));
+            .for_each(|health| _ = admitted(health).record_answer(false, Duration::ZERO, now));
         assert_eq!(class(401, Endpoint::Responses, now), Class::Refused);
         assert_eq!(class(401, Endpoint::Chat, now), Class::Credential);
         admitted(&responses).record_answer(false, Duration::ZERO, now);
         assert_eq!(class(401, Endpoint::Chat, now), Class::Refused);
         [chat, responses]
             .iter()
-            .for_each(|track| track.settings_changed());
+            .for_each(|health| health.forget_failures());
         assert_eq!(
             class(401, Endpoint::Chat, now),
             Class::Credential,

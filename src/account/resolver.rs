@@ -23,6 +23,9 @@ const RESOLVE_TIMEOUT: Duration = Duration::from_secs(5);
 /// The time after a failed look-up in which requests fail at once.
 const PAUSE: Duration = Duration::from_secs(1);
 
+/// The end of the reason why a host has no address, if its addresses are forbidden to the gateway.
+pub const FORBIDDEN: &str = "that the gateway may not use";
+
 /// The server that connections are made to: an account's own, or its proxy.
 #[derive(Clone, Copy)]
 pub struct Hop<'a> {
@@ -106,7 +109,7 @@ impl Addresses {
         if let Some(ip) = hop.literal() {
             return match hop.allows(ip) {
                 true => Ok(vec![SocketAddr::new(ip, hop.port)]),
-                false => Err(format!("{ip} is an address that the gateway may not use")),
+                false => Err(format!("{ip} is an address {FORBIDDEN}")),
             };
         }
         if let Some(known) = self.known_addresses(hop) {
@@ -256,9 +259,7 @@ async fn look_up(hop: Hop<'_>) -> Result<Vec<SocketAddr>, String> {
     let mut addresses: Vec<SocketAddr> = found.filter(|a| hop.allows(a.ip())).collect();
     addresses.dedup();
     if addresses.is_empty() {
-        Err(format!(
-            "{host} resolves only to addresses that the gateway may not use"
-        ))
+        Err(format!("{host} resolves only to addresses {FORBIDDEN}"))
     } else {
         Ok(addresses)
     }

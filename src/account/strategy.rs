@@ -50,22 +50,20 @@ pub fn order_targets(
     smooth: &mut Smooth,
     random: impl FnMut() -> f64,
 ) -> Vec<usize> {
-    let standing = |view: &View| sort_key(strategy, view);
+    let rank = |view: &View| sort_key(strategy, view);
     let mut order = draw_by_weight(views, random);
     // Equal targets stay in the order of the draw.
     match strategy {
-        Strategy::Priority | Strategy::Weighted => order.sort_by_key(|(_, view)| standing(view)),
+        Strategy::Priority | Strategy::Weighted => order.sort_by_key(|(_, view)| rank(view)),
         Strategy::LeastBusy => {
             let load = relative_load(views);
             order.sort_by(|(_, a), (_, b)| {
-                standing(a)
-                    .cmp(&standing(b))
+                rank(a)
+                    .cmp(&rank(b))
                     .then_with(|| load(a).total_cmp(&load(b)))
             });
         }
-        Strategy::Fastest => {
-            order.sort_by_key(|(_, view)| (standing(view), Speed::from_view(view)))
-        }
+        Strategy::Fastest => order.sort_by_key(|(_, view)| (rank(view), Speed::from_view(view))),
     }
     let Some(&(_, best)) = order.first() else {
         return Vec::new();
@@ -87,7 +85,7 @@ pub fn order_targets(
         )
     } else {
         let equals = order
-            .get(..order.partition_point(|(_, view)| standing(view) <= standing(best)))
+            .get(..order.partition_point(|(_, view)| rank(view) <= rank(best)))
             .unwrap_or_default();
         match strategy {
             Strategy::Priority | Strategy::Weighted => smooth.pick_target(equals, views),
@@ -116,6 +114,7 @@ fn sort_key(strategy: Strategy, view: &View) -> (bool, bool, bool, u32) {
     )
 }
 
+/// A target: its index in the list of targets, and the facts about it.
 type Placed<'v> = (usize, &'v View);
 
 /// Draws the targets at random, by weight. This is the method of Efraimidis and Spirakis: sorting
@@ -242,7 +241,17 @@ fn mix_bits(mut hash: u64) -> u64 {
 /// no list any more are forgotten.
 #[derive(Debug, Clone, Default)]
 pub struct Smooth {
+    /// The identity of each target, and what it has earned.
     earned: Vec<(u64, f64)>,
+}
+
+/// The target that has earned most so far: its indexes in the list of targets, among equals, and in
+/// [`Smooth::earned`].
+struct Richest {
+    earned: f64,
+    list_index: usize,
+    equal_index: usize,
+    earned_index: usize,
 }
 
 impl Smooth {
@@ -259,29 +268,31 @@ impl Smooth {
             .iter()
             .map(|(_, view)| f64::from(view.weight.max(1)))
             .sum();
-        // The amount earned, the place in the list of targets, the place among equals, and the
-        // place in `earned`.
-        let mut turn: Option<(f64, usize, usize, usize)> = None;
+        let mut richest: Option<Richest> = None;
         for (equal_index, (list_index, view)) in equals.iter().enumerate() {
-            let here = self.earned_index(view.identity, *list_index);
-            let Some((_, earned)) = self.earned.get_mut(here) else {
+            let earned_index = self.earned_index(view.identity, *list_index);
+            let Some((_, earned)) = self.earned.get_mut(earned_index) else {
                 continue;
             };
             *earned += f64::from(view.weight.max(1)) / total;
-            let is_richer = turn.is_none_or(|(best_earned, first, ..)| {
-                earned.total_cmp(&best_earned).then(first.cmp(list_index)) == Ordering::Greater
+            let is_richer = richest.as_ref().is_none_or(|other| {
+                let order = earned.total_cmp(&other.earned);
+                order.then(other.list_index.cmp(list_index)) == Ordering::Greater
             });
             if is_richer {
-                turn = Some((*earned, *list_index, equal_index, here));
+                richest = Some(Richest {
+                    earned: *earned,
+                    list_index: *list_index,
+                    equal_index,
+                    earned_index,
+                });
             }
         }
-        let Some((.., equal_index, here)) = turn else {
-            return 0;
-        };
-        if let Some((_, earned)) = self.earned.get_mut(here) {
+        let Some(richest) = richest else { return 0 };
+        if let Some((_, earned)) = self.earned.get_mut(richest.earned_index) {
             *earned -= 1.0;
         }
-        equal_index
+        richest.equal_index
     }
 
     /// Returns the place of a target in `earned`, and adds it if it is missing. Mostly this is also

@@ -9,7 +9,10 @@ mod guard;
 
 use super::breaker::{Admission, Breaker, BreakerPass, BreakerState, CallCounts};
 use super::condition::TargetSigns;
-use super::failure::{OUT_OF_REACH, OVERLOADED, REFUSALS_IN_A_ROW};
+use super::failure::{
+    Class, OUT_OF_REACH, OVERLOADED, REFUSALS_IN_A_ROW, REFUSED_COOL, Setback, overloaded_for,
+    rate_cool,
+};
 use super::given_up::GivenUp;
 use super::health::{Rest, Why};
 use super::latency::Peak;
@@ -27,14 +30,23 @@ use std::time::{Duration, Instant, SystemTime};
 pub struct TargetHealth {
     /// The kind of endpoint that the attempts were sent to.
     pub endpoint: Endpoint,
-    /// True if the gateway makes no probes of its own: callers' requests find out whether the
-    /// target is back.
-    pub is_unprobed: bool,
+    /// Who finds out whether the target is back.
+    pub probing: Probing,
     memory: Lock<Memory>,
     /// The number of attempts that wait for their first token.
     awaited: AtomicUsize,
     /// The attempts of the last minutes.
     pub series: Series,
+}
+
+/// Who finds out whether a target with an open breaker is back.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Probing {
+    /// The gateway sends probes, if the account lets it.
+    #[default]
+    ByGateway,
+    /// Callers' requests do.
+    ByCallers,
 }
 
 #[derive(Default)]
@@ -47,6 +59,7 @@ struct Memory {
     overloaded: Option<Instant>,
     /// The end of the rest for refusals. An answer ends it.
     refused: Option<Instant>,
+    /// The number of refusals since the last answer.
     refusals: u32,
     /// The time of the last answer, unless the credential has failed since.
     answered: Option<Instant>,
@@ -94,7 +107,7 @@ const SAME_HINT: Duration = Duration::from_secs(2);
 
 /// The facts that decide a target's place in the order.
 #[derive(Debug, Clone, Copy)]
-pub struct Standing {
+pub struct OrderFacts {
     /// True if the target does not rest, its breaker admits requests, its provider was not
     /// overloaded a moment ago, and no hint stands against it.
     pub fit: bool,
@@ -110,7 +123,7 @@ pub struct Standing {
 
 /// The status of a target, as `/status` shows it.
 #[derive(Debug, Clone, Copy)]
-pub struct TrackStatus {
+pub struct TargetStatus {
     /// The state of its breaker.
     pub breaker: BreakerState,
     /// The calls and failures that the breaker looks at.
@@ -154,28 +167,27 @@ impl Unavailable {
         matches!(self, Unavailable::Resting(Rest { why, .. }) if why.is_for_the_operator())
     }
 
+    fn rests_for(self, reason: Why) -> bool {
+        matches!(self, Unavailable::Resting(Rest { why, .. }) if why == reason)
+    }
+
     /// Returns whether the target waits out its provider's rate limit.
     pub fn is_for_rate(self) -> bool {
-        matches!(self, Unavailable::Resting(Rest { why: Why::Rate, .. }))
+        self.rests_for(Why::Rate)
     }
 
     /// Returns whether the target rests since its account does not serve the model there.
     pub fn is_refused(self) -> bool {
-        matches!(
-            self,
-            Unavailable::Resting(Rest {
-                why: Why::Refused,
-                ..
-            })
-        )
+        self.rests_for(Why::Refused)
     }
 }
 
 impl TargetHealth {
     /// Makes the health of a target at a kind of endpoint, to which nothing has happened yet.
-    pub fn new(endpoint: Endpoint) -> TargetHealth {
+    pub fn new(endpoint: Endpoint, probing: Probing) -> TargetHealth {
         TargetHealth {
             endpoint,
+            probing,
             ..TargetHealth::default()
         }
     }
@@ -193,22 +205,22 @@ impl TargetHealth {
 
     /// Returns the facts that decide the target's place in the order. A target that is `probed` is
     /// fit only while its breaker is closed.
-    pub fn standing(
+    pub fn order_facts(
         &self,
         stream: bool,
         probed: bool,
         now: Instant,
         clock: SystemTime,
-    ) -> Standing {
+    ) -> OrderFacts {
         let awaited = self.awaited.load(Ordering::Relaxed);
         let memory = self.memory.lock();
         let state = memory.breaker.state(now);
-        let sound = if probed && !self.is_unprobed {
+        let sound = if probed && self.probing == Probing::ByGateway {
             state == BreakerState::Closed
         } else {
             state.admits()
         };
-        Standing {
+        OrderFacts {
             fit: sound
                 && memory.rest(now).is_none()
                 && memory.overloaded.is_none_or(|until| until <= now)
@@ -239,7 +251,7 @@ impl TargetHealth {
             return Err(Unavailable::Resting(rest));
         }
         if probed
-            && !self.is_unprobed
+            && self.probing == Probing::ByGateway
             && !alone
             && memory.breaker.state(now) != BreakerState::Closed
         {
@@ -249,7 +261,7 @@ impl TargetHealth {
         match memory.breaker.admit(now, alone) {
             Admission::Allow(pass) | Admission::AllowProbe(pass) => {
                 memory.given_up.record_request(key, now);
-                Ok(self.trial(pass, key))
+                Ok(self.begin_attempt(pass, key))
             }
             Admission::RefuseUntil(until) => Err(Unavailable::Broken(until)),
         }
@@ -264,12 +276,12 @@ impl TargetHealth {
             return None;
         }
         match memory.breaker.admit(now, false) {
-            Admission::AllowProbe(pass) => Some(self.trial(pass, NO_KEY)),
+            Admission::AllowProbe(pass) => Some(self.begin_attempt(pass, NO_KEY)),
             Admission::Allow(_) | Admission::RefuseUntil(_) => None,
         }
     }
 
-    fn trial(self: &Arc<TargetHealth>, pass: BreakerPass, key: u64) -> AttemptGuard {
+    fn begin_attempt(self: &Arc<TargetHealth>, pass: BreakerPass, key: u64) -> AttemptGuard {
         self.awaited.fetch_add(1, Ordering::Relaxed);
         AttemptGuard::new(self.clone(), pass, key)
     }
@@ -292,7 +304,7 @@ impl TargetHealth {
     }
 
     /// Returns whether the target has answered of late, so that the account's credential is good.
-    pub fn has_worked(&self, now: Instant) -> bool {
+    pub fn has_answered_lately(&self, now: Instant) -> bool {
         self.memory
             .lock()
             .answered
@@ -300,7 +312,7 @@ impl TargetHealth {
     }
 
     /// Notes that the kind of endpoint refused the account's credential.
-    pub fn unprove(&self) {
+    pub fn record_refused_credential(&self) {
         self.memory.lock().answered = None;
     }
 
@@ -309,9 +321,9 @@ impl TargetHealth {
         self.memory.lock().rest(now)
     }
 
-    /// Notes a hint that another instance has found the target broken until then, or that there is
-    /// none. The hint only makes the target the last in the order, until it answers.
-    pub fn hint(&self, until: Option<Instant>, now: Instant) {
+    /// Notes that another instance has found the target broken until then, or that none has. The
+    /// hint only makes the target the last in the order, until it answers.
+    pub fn record_hint(&self, until: Option<Instant>, now: Instant) {
         let mut memory = self.memory.lock();
         let before = memory.hint;
         memory.hint = until.filter(|until| *until > now).map(|until| {
@@ -325,19 +337,18 @@ impl TargetHealth {
     }
 
     /// Notes the quota that is in an answer's head.
-    pub fn learn(&self, headroom: Headroom) {
+    pub fn record_headroom(&self, headroom: Headroom) {
         self.memory.lock().headroom = Some(headroom);
     }
 
     /// Notes the last failure. Returns whether it is news: the target has not failed in this way
     /// since it last answered.
-    pub fn troubled(&self, trouble: Trouble) -> bool {
+    pub fn record_trouble(&self, trouble: Trouble) -> bool {
         let mut memory = self.memory.lock();
         let is_news = memory
             .trouble()
             .is_none_or(|old| (old.outcome, &old.detail) != (trouble.outcome, &trouble.detail));
-        memory.trouble = Some(Box::new(trouble));
-        memory.is_mended = false;
+        memory.record_trouble(trouble);
         is_news
     }
 
@@ -372,7 +383,7 @@ impl TargetHealth {
 
     /// Returns the time at which the target was last seen to work, unless the credential has failed
     /// since: it answered, or a probe found it working again.
-    pub fn worked(&self) -> Option<Instant> {
+    pub fn worked_at(&self) -> Option<Instant> {
         let memory = self.memory.lock();
         memory.answered.max(memory.back)
     }
@@ -392,27 +403,21 @@ impl TargetHealth {
 
     /// Returns whether the target could not be reached the last time, and has not answered since.
     pub fn is_out_of_reach(&self) -> bool {
-        self.memory
-            .lock()
-            .trouble()
-            .is_some_and(|trouble| OUT_OF_REACH.contains(&trouble.outcome))
+        self.memory.lock().has_failed_with(&OUT_OF_REACH)
     }
 
     /// Returns whether its provider was overloaded the last time, and the target has not answered
     /// since.
     pub fn is_overloaded(&self) -> bool {
-        self.memory
-            .lock()
-            .trouble()
-            .is_some_and(|trouble| trouble.outcome == OVERLOADED)
+        self.memory.lock().has_failed_with(&[OVERLOADED])
     }
 
     /// Returns the status that `/status` shows.
-    pub fn status(&self, now: Instant, clock: SystemTime) -> TrackStatus {
+    pub fn status(&self, now: Instant, clock: SystemTime) -> TargetStatus {
         let awaited = self.awaited.load(Ordering::Relaxed);
         let memory = self.memory.lock();
         let [whole, first] = memory.peaks;
-        TrackStatus {
+        TargetStatus {
             breaker: memory.breaker.state(now),
             calls: memory.breaker.calls(now),
             rest: memory.rest(now),
@@ -441,7 +446,7 @@ impl TargetHealth {
     }
 
     /// Takes over the status that another process reports.
-    pub fn recall(&self, status: &TrackStatus, now: Instant, clock: SystemTime) {
+    pub fn recall(&self, status: &TargetStatus, now: Instant, clock: SystemTime) {
         self.awaited.store(status.awaited, Ordering::Relaxed);
         let mut memory = self.memory.lock();
         memory.breaker.recall(status.breaker, now);
@@ -469,7 +474,7 @@ impl TargetHealth {
 
     /// Forgets the failures with the account's old settings, since the settings changed. A rest for
     /// the provider's rate limit stays.
-    pub fn settings_changed(&self) {
+    pub fn forget_failures(&self) {
         self.memory.lock().forget();
     }
 }
@@ -494,8 +499,67 @@ impl Memory {
         self.trouble.as_deref().filter(|_| !self.is_mended)
     }
 
-    /// Notes a change of the breaker.
-    fn turned(&mut self, change: Option<BreakerState>, now: Instant) {
+    /// Returns whether the target failed with one of these outcomes, and has not answered since.
+    fn has_failed_with(&self, outcomes: &[&str]) -> bool {
+        self.trouble()
+            .is_some_and(|trouble| outcomes.contains(&trouble.outcome))
+    }
+
+    /// Notes an answer, which shows that the account serves the model.
+    fn record_answer(&mut self, now: Instant) {
+        if self.refused.is_some_and(|until| until > now) {
+            self.back = Some(now);
+        }
+        (self.refusals, self.refused, self.overloaded) = (0, None, None);
+        self.answered = Some(now);
+        self.is_mended = true;
+        if let Some(hint) = &mut self.hint {
+            hint.refuted = true;
+        }
+    }
+
+    /// Notes that a probe found the target working again.
+    fn record_good_probe(&mut self) {
+        (self.is_mended, self.refusals) = (true, 0);
+    }
+
+    /// Notes a failure. Returns the rest that begins with it, if one does.
+    fn record_failure(
+        &mut self,
+        Setback { class, retry_after }: Setback,
+        now: Instant,
+    ) -> Option<Rest> {
+        let was_resting = self.rest(now).is_some();
+        match class {
+            // A longer rest is never cut short by a later, milder failure.
+            Class::Rate => self.limited = self.limited.max(Some(now + rate_cool(retry_after))),
+            Class::Overloaded => {
+                self.overloaded = self.overloaded.max(Some(now + overloaded_for(retry_after)));
+            }
+            Class::Refused => {
+                self.refusals += 1;
+                if self.is_unfit() {
+                    self.refused = Some(now + REFUSED_COOL);
+                }
+            }
+            Class::Credential => self.answered = None,
+            Class::Caller | Class::Transient | Class::Ours => {}
+        }
+        let rest = self.rest(now).filter(|_| !was_resting);
+        if rest.is_some() {
+            self.rested = Some(now);
+        }
+        rest
+    }
+
+    /// Notes the last failure for `/status`.
+    fn record_trouble(&mut self, trouble: Trouble) {
+        self.trouble = Some(Box::new(trouble));
+        self.is_mended = false;
+    }
+
+    /// Notes the breaker's new state, if it changed.
+    fn record_breaker_change(&mut self, change: Option<BreakerState>, now: Instant) {
         match change {
             Some(BreakerState::Closed) => (self.broken, self.back) = (None, Some(now)),
             Some(BreakerState::Open(_) | BreakerState::HalfOpen { .. }) => {
@@ -506,17 +570,9 @@ impl Memory {
     }
 
     fn rest(&self, now: Instant) -> Option<Rest> {
-        let limited = self.limited.map(|until| Rest {
-            until,
-            why: Why::Rate,
-        });
-        let refused = self.refused.map(|until| Rest {
-            until,
-            why: Why::Refused,
-        });
-        [limited, refused]
+        [(self.limited, Why::Rate), (self.refused, Why::Refused)]
             .into_iter()
-            .flatten()
+            .filter_map(|(until, why)| Some(Rest { until: until?, why }))
             .filter(|rest| rest.until > now)
             .max_by_key(|rest| rest.until)
     }

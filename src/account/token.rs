@@ -31,6 +31,7 @@ pub struct Tokens {
 struct Failed {
     cause: Failure,
     failed_at: Instant,
+    /// The fingerprint of the settings with which the token was asked for.
     fingerprint: u64,
 }
 
@@ -53,7 +54,8 @@ pub enum Turn<'t> {
 
 impl Tokens {
     /// Returns a good token, or the turn to fetch one. Waits while another exchange fetches the
-    /// first token.
+    /// first token. `fingerprint` is that of the account's settings: only what came with the same
+    /// settings counts.
     pub async fn turn(&self, fingerprint: u64) -> Turn<'_> {
         if let Some((token, left)) = self.usable_token(fingerprint) {
             if left > EARLY || self.failed_within(fingerprint, EARLY_PAUSE).is_some() {
@@ -86,7 +88,7 @@ impl Tokens {
 
     /// Notes why no token could be fetched.
     pub fn record_failure(&self, cause: &Failure, fingerprint: u64) {
-        // The end of one request's time says nothing of another one's.
+        // The end of one request's time means nothing for another request.
         let cause = if *cause == Failure::TotalTimeout {
             Failure::ConnectTimeout
         } else {

@@ -1,5 +1,5 @@
-//! A [`Window`] counts two kinds of events over the last while, of which a share is taken: calls
-//! and failures, or requests and second tries.
+//! A [`Window`] counts two kinds of events over the last while, the second as a share of the first:
+//! failures of calls, or second tries of requests.
 //!
 //! Pure and of fixed size: ten buckets in a ring, each for a tenth of the span. A sum covers
 //! between nine tenths and all of the span.

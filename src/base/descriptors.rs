@@ -99,8 +99,8 @@ impl Descriptors {
         self.lacked.notified().await;
     }
 
-    /// Looks whether the lack has ended, and what the limit is now: an operator may raise it while
-    /// the process runs.
+    /// Finds out whether the lack has ended, and what the limit is now: an operator may raise it
+    /// while the process runs.
     pub fn refresh(&self) {
         self.limit.store(soft_limit(), Ordering::Relaxed);
         let has_room = self.has_room();

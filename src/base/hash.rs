@@ -29,7 +29,7 @@ impl Hasher for QuickHasher {
     }
 }
 
-/// How many blocks are hashed: that takes some milliseconds, in a debug build, too.
+/// The number of blocks that are hashed: that takes some milliseconds, in a debug build, too.
 const BLOCKS: usize = 100_000;
 
 /// Hashes the digest of secrets slowly, so that trying weak secrets is slow, too. The digest is

@@ -212,13 +212,13 @@ fn cell(row: &[usize], column: usize) -> usize {
     row.get(column).copied().unwrap_or(usize::MAX / 2)
 }
 
-/// Says that there is nothing of this name, and which name may be meant. The name is repeated only
-/// where it is nearly a known one: it may be a secret.
+/// Writes that there is nothing of this name, and which name may be meant. The name is repeated
+/// only where it is nearly a known one: it may be a secret.
 pub fn no_such<'n>(noun: &str, name: &str, known: impl Iterator<Item = &'n str>) -> String {
     no_such_or_advice(noun, name, known, "")
 }
 
-/// Says the same. If no name may be meant, `advice` follows.
+/// Writes that there is nothing of this name, and which name may be meant, or else `advice`.
 pub fn no_such_or_advice<'n>(
     noun: &str,
     name: &str,

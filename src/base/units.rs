@@ -69,13 +69,15 @@ pub trait Written: FromStr<Err = String> {
 
 impl<'de, T: Written> Deserialize<'de> for Text<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        // At a newtype the YAML reader gives a number's text too. So the error of `30` is that of
+        // `T`, which names the missing unit.
         deserializer
             .deserialize_newtype_struct(T::NAME, Parse("text", PhantomData))
             .map(Text)
     }
 }
 
-/// A reader of a text, with the words for what is expected.
+/// A visitor that parses a text as `T`. The first field says in an error what is expected.
 struct Parse<T>(&'static str, PhantomData<T>);
 
 impl<T: FromStr<Err = String>> Visitor<'_> for Parse<T> {
@@ -229,8 +231,8 @@ pub fn number_and_unit(
         .ok_or(NumberFault::TooLarge)
 }
 
-/// Makes a number, not negative, with at most so many decimals. It is held in parts of the last
-/// one.
+/// Makes the type of a number that is not negative, with at most `$decimals` decimals. It is held
+/// as a whole number of the last decimal.
 macro_rules! decimals {
     ($(#[$about:meta])* $Number:ident: $decimals:literal, $in_words:literal, $largest:literal) => {
         $(#[$about])*
@@ -281,7 +283,7 @@ decimals! {
     Fine: 12, "twelve", 1_000_000
 }
 
-/// Reads a number with at most so many decimals, as a whole number of the last of them.
+/// Reads a number with at most `max_decimals` decimals, as a whole number of the last decimal.
 fn parse_scaled(
     text: &str,
     max_decimals: u32,

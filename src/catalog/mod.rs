@@ -104,7 +104,7 @@ impl Catalog {
         self.meant(id, |_| true)
     }
 
-    /// Finds a model in the same way. Of the models of globs, only some may be meant.
+    /// Finds a model by its id or one of its aliases. A model of a glob counts only if `is_meant`.
     fn meant(&self, id: &str, is_meant: impl Fn(&Model) -> bool) -> Option<Arc<Model>> {
         let written = self.names.get(id).filter(|model| model.pattern.is_none());
         let globs = self
@@ -126,7 +126,8 @@ impl Catalog {
         self.visible_to(&key.permissions, id)
     }
 
-    /// Does the same for a key with these permissions.
+    /// Returns the model that `id` means for a key with these permissions, as [`Self::visible`]
+    /// does.
     pub fn visible_to(&self, permissions: &Permissions, id: &str) -> Option<Arc<Model>> {
         let is_meant = |model: &Model| !model.is_demo() || permissions.are_listed();
         self.meant(id, is_meant)
@@ -162,7 +163,7 @@ impl Catalog {
         self.keys.values().map(|secret| &secret.key)
     }
 
-    /// Says how much is in it: `1 account, 5 models, 1 caller, 1 key`.
+    /// Writes how much is in it: `1 account, 5 models, 1 caller, 1 key`.
     pub fn size(&self) -> String {
         let Catalog {
             accounts,
@@ -334,7 +335,8 @@ impl Permissions {
         self.reach(&model.id, model.is_pattern())
     }
 
-    /// Returns the same for the id of a model.
+    /// Returns whether these permissions include the model with this id, or may include one of its
+    /// pattern.
     pub fn reach(&self, id: &str, is_pattern: bool) -> bool {
         match is_pattern {
             true => self.of_caller.may_match(id) && self.of_key.may_match(id),

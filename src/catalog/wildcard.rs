@@ -32,7 +32,7 @@ impl Catalog {
 
     /// Returns the model that may be meant by an id that is not served yet: a pattern matches it,
     /// and a list that may have it was never fetched.
-    pub fn awaited(&self, permissions: &Permissions, id: &str) -> Option<Arc<Model>> {
+    pub fn model_awaiting_list(&self, permissions: &Permissions, id: &str) -> Option<Arc<Model>> {
         let model = self
             .model(id)
             .filter(|model| model.pattern.is_some() && permissions.allow(&model.id))?;

@@ -24,7 +24,7 @@ const SHAPE: &str = "must be a URL such as http://proxy.example.com:3128";
 /// The setting of an account's proxy.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum ProxyChoice {
-    /// Nothing: what holds for the whole process holds.
+    /// The account has no setting: the proxies of the process are used.
     #[default]
     ProcessDefault,
     /// No proxy is used.
@@ -70,7 +70,7 @@ impl ProxyChoice {
         }
     }
 
-    /// Returns the same without the password.
+    /// Returns the choice without the password.
     pub fn without_secret(&self) -> ProxyChoice {
         match self {
             ProxyChoice::Own(proxy) => ProxyChoice::Own(Arc::new(proxy.without_secret())),

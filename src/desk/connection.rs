@@ -183,7 +183,7 @@ impl<P: HttpServerApp + Send + Sync + 'static> ServerApp for Connections<P> {
     }
 }
 
-/// Tells the connection of a session which phase begins.
+/// Notes at the connection of a session which phase begins.
 pub fn enter_phase(session: &Session, phase: u8) {
     // A stream of HTTP/2 has no such connection. On a listener that is not ours, the connection has
     // another type.

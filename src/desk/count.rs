@@ -50,14 +50,14 @@ impl Desk {
         let (body, envelope) = (form.read)(body, &asked).map_err(planning::bad_request)?;
         let mut envelope = envelope.with_path(asked);
         let model = planning::find_model(session, record, &snapshot, key, &mut envelope)?;
-        let tracks = snapshot
+        let healths = snapshot
             .route(&model)
-            .map(|route| route.into_owned().tracks)
+            .map(|route| route.into_owned().healths)
             .unwrap_or_default();
         let targets = model
             .targets
             .iter()
-            .zip(&tracks)
+            .zip(&healths)
             .filter(|(target, _)| snapshot.catalog.serves(&model, target));
         let mut candidates: Vec<Candidate> = targets
             .filter_map(|(target, target_tracks)| {
@@ -72,8 +72,7 @@ impl Desk {
             .collect();
         // Elsewhere the thoughts that the request carries would not be counted.
         if let Some(boundary) = self.backends.seals.newest_boundary(&key.caller.id, &body) {
-            candidates
-                .sort_by_key(|candidate| **candidate.ready_account.account.boundary() != *boundary);
+            candidates.sort_by_key(|candidate| **candidate.account().boundary() != *boundary);
         }
         let asked = admission::CallersRequest {
             body: &body,

@@ -142,7 +142,7 @@ fn model_names(snapshot: &Snapshot, key: &Key) -> (Vec<Arc<str>>, usize) {
     (names, more)
 }
 
-/// Tells what a key has used.
+/// Answers what a key has used.
 pub(super) async fn key_usage(
     ledger: &Arc<Ledger>,
     key: &Key,

@@ -37,7 +37,7 @@ pub(super) fn shutting_down() -> Refusal {
 
 /// Returns the refusal for a model that the key cannot use, or not yet.
 pub(super) fn unknown_model(snapshot: &Snapshot, key: &Key, id: &str) -> Refusal {
-    let Some(model) = snapshot.catalog.awaited(&key.permissions, id) else {
+    let Some(model) = snapshot.catalog.model_awaiting_list(&key.permissions, id) else {
         return Refusal::model_not_found(id);
     };
     let message = if snapshot.catalog.is_list_failing(&model) {

@@ -42,15 +42,12 @@ impl Unpriced {
             return;
         }
         for candidate in candidates {
-            let (model, account) = (
-                candidate.model.id.clone(),
-                candidate.ready_account.account.id.clone(),
-            );
+            let (model, account) = (candidate.model.id.clone(), candidate.account().id.clone());
             let name = (
                 model,
                 account,
                 candidate.upstream_model.clone(),
-                candidate.track.endpoint.name(),
+                candidate.health.endpoint.name(),
             );
             if noted.requests.len() < MAX_TARGETS || noted.requests.contains_key(&name) {
                 let requests = noted.requests.entry(name).or_default();

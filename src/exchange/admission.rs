@@ -2,7 +2,7 @@
 //! target, and the request in its dialect.
 
 use crate::account::Permit;
-use crate::account::track::{AttemptGuard, Unavailable};
+use crate::account::target_health::{AttemptGuard, Unavailable};
 use crate::catalog::{Account, Catalog, OnLoss, Permissions, Reasoning};
 use crate::limits::Limits;
 use crate::plan::Candidate;
@@ -30,16 +30,13 @@ pub fn admit_attempt(
     alone: bool,
     now: Instant,
 ) -> Result<(Permit, AttemptGuard), Unavailable> {
-    let (account, state) = (
-        &candidate.ready_account.account,
-        &candidate.ready_account.state,
-    );
+    let (account, state) = (candidate.account(), candidate.state());
     if let Some(rest) = state.health.rest(now) {
         return Err(Unavailable::Resting(rest));
     }
     // The place is taken last. Giving one back wakes those who wait, and they would wake each other
     // for as long as the target rests.
-    let trial = candidate.track.admit(key, alone, account.probe, now)?;
+    let trial = candidate.health.admit(key, alone, account.probe, now)?;
     let permit = state.admit().ok_or(Unavailable::Full)?;
     Ok((permit, trial))
 }
@@ -103,7 +100,7 @@ pub fn lasting_refusal(
     asked: CallersRequest<'_>,
     thoughts: EarlierThoughts<'_>,
 ) -> Option<Refused> {
-    let account = &candidate.ready_account.account;
+    let account = candidate.account();
     let CallersRequest { body, envelope, .. } = asked;
     if !envelope.names_models()
         && envelope
@@ -122,7 +119,7 @@ pub fn write_request(
     asked: CallersRequest<'_>,
     thoughts: EarlierThoughts<'_>,
 ) -> Result<Outbound, Refused> {
-    let account = &candidate.ready_account.account;
+    let account = candidate.account();
     let CallersRequest { body, envelope, .. } = asked;
     let outbound = candidate.dialect().write(&Translate {
         body,

@@ -108,21 +108,12 @@ impl Attempt {
     ) -> Result<Attempt, Failure> {
         let began = Instant::now();
         let due = outgoing.total.min(began + outgoing.timeouts.connect);
-        let connected =
-            match Upstream::ready_connection(ready_account, outgoing.needs_new_connection) {
-                Some(ready) => Ok(ready),
-                // The future is boxed: a new connection is rare, and its future would make every
-                // exchange twenty kilobytes larger.
-                None => {
-                    Box::pin(upstream.dial(
-                        ready_account,
-                        outgoing.needs_new_connection,
-                        due,
-                        alarm,
-                    ))
-                    .await
-                }
-            };
+        let connected = match Upstream::ready_connection(ready_account, outgoing.reuse) {
+            Some(ready) => Ok(ready),
+            // The future is boxed: a new connection is rare, and its future would make every
+            // exchange twenty kilobytes larger.
+            None => Box::pin(upstream.dial(ready_account, outgoing.reuse, due, alarm)).await,
+        };
         let (connection, reused) = connected.map_err(|failure| {
             if Instant::now() >= outgoing.total {
                 Failure::TotalTimeout

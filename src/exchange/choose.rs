@@ -7,7 +7,7 @@
 //! the result.
 
 use crate::account::failure::UNREACHABLE;
-use crate::account::track::Unavailable;
+use crate::account::target_health::Unavailable;
 use crate::plan::{Candidate, Reach};
 use dialects::neutral::Refused;
 use std::sync::Arc;
@@ -157,9 +157,9 @@ impl<'c> Search<'c> {
     /// one does not serve the model: it rests for that, or has refused this request.
     fn may_ask(&self, candidate: &Candidate) -> bool {
         candidate.is_open()
-            || candidate.instead_of.as_ref().is_some_and(|track| {
+            || candidate.instead_of.as_ref().is_some_and(|health| {
                 let mut refused = self.refused.iter();
-                refused.any(|one| Arc::ptr_eq(&one.track, track))
+                refused.any(|one| Arc::ptr_eq(&one.health, health))
             })
     }
 
@@ -186,7 +186,7 @@ impl<'c> Search<'c> {
     ) -> Option<&'c Candidate> {
         let candidate = self.candidates.get(index)?;
         let may_join = running_candidate.is_none_or(|first| {
-            first.ready_account.account.id != candidate.ready_account.account.id
+            first.ready_account.account.id != candidate.account().id
                 && first.model.id == candidate.model.id
         });
         let is_struck = self.struck.get(index).is_none_or(|struck| *struck);
@@ -204,14 +204,14 @@ impl<'c> Search<'c> {
     /// Strikes out a target. It may be a candidate for several reasons, and is tried only once.
     pub fn strike_target(&mut self, target: &Candidate) {
         for (candidate, struck) in self.candidates.iter().zip(&mut self.struck) {
-            *struck |= Arc::ptr_eq(&candidate.track, &target.track);
+            *struck |= Arc::ptr_eq(&candidate.health, &target.health);
         }
     }
 
     /// Lets a target be tried once more, with an attempt more than those that may be made.
     pub fn allow_again(&mut self, target: &Candidate) {
         for (candidate, struck) in self.candidates.iter().zip(&mut self.struck) {
-            *struck &= !Arc::ptr_eq(&candidate.track, &target.track);
+            *struck &= !Arc::ptr_eq(&candidate.health, &target.health);
         }
         self.max_attempts += 1;
     }
@@ -230,7 +230,7 @@ impl<'c> Search<'c> {
             passed.is_full |= matches!(why, Unavailable::Full);
             passed.has_limited |= why.is_for_rate();
             let is_overloaded =
-                matches!(why, Unavailable::Broken(_)) && turn.candidate.track.is_overloaded();
+                matches!(why, Unavailable::Broken(_)) && turn.candidate.health.is_overloaded();
             passed.has_overloaded |= is_overloaded;
             passed.has_busy |= !why.is_for_rate() && !why.is_refused() && !is_overloaded;
         }
@@ -241,7 +241,7 @@ impl<'c> Search<'c> {
         passed.soonest = Some(soonest);
         // A server that restarts takes as long behind a breaker as without one.
         let is_out =
-            matches!(why, Unavailable::Broken(_)) && turn.candidate.track.is_out_of_reach();
+            matches!(why, Unavailable::Broken(_)) && turn.candidate.health.is_out_of_reach();
         let wait = if is_out {
             wait.max(Duration::from_secs(UNREACHABLE))
         } else {

@@ -10,6 +10,7 @@ use super::backends::Backends;
 use super::credential;
 use super::outgoing::{self, Outgoing};
 use super::producer::CALLER_LEFT;
+use super::upstream::Reuse;
 use crate::account::Permit;
 use crate::account::failure::{Class, Failure};
 use crate::base::alarm::Alarm;
@@ -66,7 +67,7 @@ impl TokenCount<'_> {
         let mut refusal = None;
         for candidate in candidates
             .iter()
-            .filter(|candidate| candidate.ready_account.account.dialect.counts())
+            .filter(|candidate| candidate.account().dialect.counts())
         {
             let (ready_account, model) = (&candidate.ready_account, &candidate.upstream_model);
             let outbound = match self.write(candidate) {
@@ -139,7 +140,7 @@ impl TokenCount<'_> {
                 ..Sums::default()
             };
             candidate
-                .track
+                .health
                 .series
                 .add(&sums, None, Step::at_instant(Clock::now()));
             running.end(counted.as_ref().err(), &secrets);
@@ -183,7 +184,7 @@ impl TokenCount<'_> {
 
     /// Writes the request as it would be sent.
     fn write(&self, candidate: &Candidate) -> Result<Outbound, Refusal> {
-        let (family, account) = (candidate.family(), &candidate.ready_account.account);
+        let (family, account) = (candidate.family(), candidate.account());
         let seal = family.map(|family| {
             AccountSeal::new(&self.shared.seals, &self.key.caller.id, family, account)
         });
@@ -231,20 +232,20 @@ impl TokenCount<'_> {
             stream: false,
             timeouts: candidate.timeouts,
             total,
-            needs_new_connection: false,
+            reuse: Reuse::Allowed,
         };
         let mut started =
             open_attempt(self.shared, candidate, &permit, &outgoing, &mut alarm).await;
         if let Err(Failure::Stale) = started {
             *resent = 1;
-            outgoing.needs_new_connection = true;
+            outgoing.reuse = Reuse::Forbidden;
             started = open_attempt(self.shared, candidate, &permit, &outgoing, &mut alarm).await;
         }
         let mut attempt = started.map_err(Failure::after_last_try)?;
         if attempt.head().await?.0 != http::StatusCode::OK {
             return Err(attempt
                 .read_refusal(
-                    &candidate.ready_account.account.dialect,
+                    &candidate.account().dialect,
                     self.request.envelope.front,
                     total,
                     &mut alarm,
@@ -255,10 +256,7 @@ impl TokenCount<'_> {
             .read_rest(MAX_ANSWER_BYTES, total, &mut alarm)
             .await?;
         attempt.finish().await;
-        let (dialect, model) = (
-            &candidate.ready_account.account.dialect,
-            &candidate.upstream_model,
-        );
+        let (dialect, model) = (&candidate.account().dialect, &candidate.upstream_model);
         let counted = dialect.counted(model, self.request.envelope.front, &answer);
         counted
             .ok_or_else(|| Failure::Nonsense("an answer without the number of tokens".to_owned()))
@@ -341,7 +339,7 @@ impl RunningCount<'_> {
     /// Returns the attempt as it is so far.
     fn tried(&self) -> Tried {
         Tried {
-            account: self.candidate.ready_account.account.id.clone(),
+            account: self.candidate.account().id.clone(),
             model: self.candidate.upstream_model.clone(),
             outcome: CALLER_LEFT,
             times: 1,

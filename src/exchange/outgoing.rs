@@ -2,6 +2,7 @@
 //! the body in parts.
 
 use super::upload::{Slice, Upload};
+use super::upstream::Reuse;
 use crate::base::trace_context::{SpanId, TRACEPARENT, TRACESTATE, TraceContext};
 use crate::catalog::{Account, Timeouts};
 use crate::live::ready_account::{self, ReadyAccount, account_headers, write_header};
@@ -56,8 +57,8 @@ pub struct Outgoing<'a> {
     pub timeouts: Timeouts,
     /// The time at which all attempts together must be over.
     pub total: Instant,
-    /// True if idle connections must not be used.
-    pub needs_new_connection: bool,
+    /// Decides whether the connection may be one that was used before.
+    pub reuse: Reuse,
 }
 
 impl<'a> Outgoing<'a> {
@@ -78,12 +79,10 @@ impl<'a> Outgoing<'a> {
             stream: false,
             timeouts,
             total,
-            needs_new_connection: true,
+            reuse: Reuse::Forbidden,
         }
     }
-}
 
-impl Outgoing<'_> {
     /// Returns the method, and the part of the path that is the account's.
     fn target<'p>(&self, account: &'p Account) -> (&'static str, &'p str) {
         if self.body.is_empty() {
@@ -154,7 +153,7 @@ impl Outgoing<'_> {
         head
     }
 
-    /// Returns the same head for HTTP/2.
+    /// Returns the head of the request for HTTP/2.
     pub(super) fn header(&self, account: &Account) -> Result<RequestHeader, BError> {
         let (method, base) = self.target(account);
         let path = format!("{base}{}", self.path);
@@ -234,7 +233,7 @@ mod tests {
                 stream: false,
                 timeouts,
                 total,
-                needs_new_connection: false,
+                reuse: Reuse::Allowed,
             };
             let head = outgoing.head(&place, 0);
             let mut shown = format!("POST {}/p HTTP/1.1\r\n", account.base.path);

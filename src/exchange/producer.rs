@@ -308,8 +308,8 @@ impl<'x> Producer<'x> {
         self.end(why, true);
     }
 
-    /// Ends the attempts that run. If the caller left, `tells` says whether the targets are told,
-    /// as far as they let the caller wait. Returns whether one was.
+    /// Ends the attempts that run. If the caller left and `notifies_targets`, this is noted at the
+    /// targets that let the caller wait. Returns whether there was one.
     fn end(&mut self, why: &'static str, notifies_targets: bool) -> bool {
         let mut is_told = false;
         self.usage = self.usage_so_far();
@@ -354,7 +354,7 @@ impl<'x> Producer<'x> {
     fn measure(&self) {
         let writes = self
             .last_candidate
-            .is_some_and(|candidate| candidate.track.endpoint.writes());
+            .is_some_and(|candidate| candidate.health.endpoint.writes());
         if writes && self.usage.source != Source::None {
             let each = self.usage.completion / self.request.envelope.choices.written.max(1);
             self.request.demand.answered(each, Clock::now());
@@ -364,7 +364,7 @@ impl<'x> Producer<'x> {
     /// Returns the attempts, and who answered.
     pub fn outcome(&mut self) -> (Attempts, Served) {
         if let Some(candidate) = self.candidate() {
-            self.served.account = Some(candidate.ready_account.account.id.clone());
+            self.served.account = Some(candidate.account().id.clone());
             self.served.upstream_model = Some(candidate.upstream_model.clone());
         }
         (
@@ -469,7 +469,7 @@ impl<'x> Producer<'x> {
         let Tried { labels, .. } = self.attempts.trail.remove(noted);
         let attempt = &running.attempt;
         attempt.progress.lock().labels = labels;
-        attempt.candidate.track.series.take_back();
+        attempt.candidate.health.series.take_back();
         self.request
             .meter
             .note_wanted(attempt.candidate, &attempt.progress, &self.attempts.trail);

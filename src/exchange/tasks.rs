@@ -1,4 +1,4 @@
-//! Tasks of which each has the name of what it works for.
+//! Tasks that have names: each is named after what it works for.
 
 use crate::metrics::Metrics;
 use std::collections::HashMap;

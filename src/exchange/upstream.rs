@@ -65,6 +65,15 @@ impl Default for Upstream {
     }
 }
 
+/// Decides whether a request may be sent on a connection that was used before.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Reuse {
+    /// It may.
+    Allowed,
+    /// It may not: such a connection has failed, or the way to the server is checked.
+    Forbidden,
+}
+
 impl Upstream {
     /// Makes the connector of a process with these descriptors.
     pub fn new(descriptors: Arc<Descriptors>) -> Upstream {
@@ -79,20 +88,17 @@ impl Upstream {
     /// Returns a connection that needs no dialling, and whether it was used before.
     pub fn ready_connection(
         ready_account: &ReadyAccount,
-        fresh: bool,
+        reuse: Reuse,
     ) -> Option<(Connection, bool)> {
         if ready_account.account.dialect.protocol.calls_nobody() {
             return Some((Connection::Demo, false));
         }
-        let kept = if fresh {
-            None
-        } else {
-            ready_account
-                .state
-                .http1
-                .take(ready_account.account.fingerprint)
-        };
-        kept.map(|stream| (Connection::Http1(stream), true))
+        if reuse == Reuse::Forbidden {
+            return None;
+        }
+        let (state, account) = (&ready_account.state, &ready_account.account);
+        let kept = state.http1.take(account.fingerprint)?;
+        Some((Connection::Http1(kept), true))
     }
 
     /// Returns a new connection, or a stream of an HTTP/2 connection, and whether the connection
@@ -100,7 +106,7 @@ impl Upstream {
     pub async fn dial(
         &self,
         ready_account: &ReadyAccount,
-        fresh: bool,
+        reuse: Reuse,
         due: Instant,
         alarm: &mut Alarm,
     ) -> Result<(Connection, bool), Failure> {
@@ -111,12 +117,7 @@ impl Upstream {
             ..
         } = ready_account;
         let late = || connect_timeout(ready_account);
-        let looked_up = alarm
-            .until(
-                due,
-                pin!(state.addresses.addresses_for(ready_account.hop())),
-            )
-            .await;
+        let looked_up = alarm.until(due, pin!(ready_account.addresses())).await;
         let addresses = looked_up
             .ok_or_else(late)?
             .map_err(|why| out_of_reach(ready_account, why))?;
@@ -130,7 +131,9 @@ impl Upstream {
                 .map_or(left, |n| left / n)
                 .max(LEAST_TRY)
                 .min(left);
-            if !fresh && let Some(stream) = state.http2.take(*address, account.fingerprint) {
+            if reuse == Reuse::Allowed
+                && let Some(stream) = state.http2.take(*address, account.fingerprint)
+            {
                 return Ok((Connection::Http2(Box::new(stream)), true));
             }
             let until = Instant::now() + share;
@@ -184,13 +187,7 @@ impl Upstream {
     ) -> Option<Vec<CertificateDer<'static>>> {
         let trust = ready_account.trust.as_ref()?;
         let read = async {
-            let address = *ready_account
-                .state
-                .addresses
-                .addresses_for(ready_account.hop())
-                .await
-                .ok()?
-                .first()?;
+            let address = *ready_account.addresses().await.ok()?.first()?;
             let stream = self.connect_account(ready_account, address).await.ok()?;
             let secured = trust
                 .connect(&ready_account.account.base.host, stream)

@@ -9,7 +9,7 @@ use super::order::Order;
 use super::report::{Candidate, CandidateState, Costs, Report, Verdict};
 use super::{Input, Key, candidate_name, key, remaining_text, shown};
 use crate::account::breaker;
-use crate::account::track::{NO_KEY, Unavailable};
+use crate::account::target_health::{NO_KEY, Unavailable};
 use crate::base::units::duration_text;
 use crate::catalog::{Model, Target};
 use crate::conf::price::costs;
@@ -352,7 +352,7 @@ impl Rehearsal<'_> {
                 asked_text(*nth, first_for.filter(|_| one.model.id == self.model.id)),
             ),
             CandidateResult::Unavailable(Unavailable::Full) => {
-                let cap = one.ready_account.account.concurrency.unwrap_or_default();
+                let cap = one.account().concurrency.unwrap_or_default();
                 let why = format!(
                     "full: its account has {cap} requests in flight, which is its `concurrency`"
                 );
@@ -412,14 +412,14 @@ impl Rehearsal<'_> {
         };
         let mut targets = one.model.targets.iter();
         let target = targets.find(|target| {
-            target.account.id == one.ready_account.account.id && target.model == one.upstream_model
+            target.account.id == one.account().id && target.model == one.upstream_model
         });
         Candidate {
-            account: Some(one.ready_account.account.id.to_string()),
+            account: Some(one.account().id.to_string()),
             upstream_model: Some(one.upstream_model.to_string()),
             attempt,
             first_for,
-            endpoint: Some(one.track.endpoint.name()),
+            endpoint: Some(one.health.endpoint.name()),
             does: self
                 .input
                 .instance
@@ -433,13 +433,13 @@ impl Rehearsal<'_> {
 
     /// Returns the state of a candidate's breaker, in words.
     fn breaker_text(&self, one: &plan::Candidate) -> String {
-        let probe = if one.ready_account.account.probe {
+        let probe = if one.account().probe {
             ", and only the instance's own probes may test it"
         } else {
             ""
         };
         match one
-            .track
+            .health
             .status(self.now, std::time::SystemTime::now())
             .breaker
         {
@@ -505,7 +505,7 @@ fn in_case(one: &plan::Candidate) -> Option<String> {
         .map(|usual_endpoint| {
             format!(
                 "the account's endpoint `{}` does not serve the model: then at `{}`",
-                usual_endpoint.endpoint, one.track.endpoint
+                usual_endpoint.endpoint, one.health.endpoint
             )
         });
     let reach = match one.reach {

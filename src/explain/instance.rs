@@ -7,7 +7,7 @@ use super::remaining_text;
 use super::report::Report;
 use crate::account::breaker;
 use crate::account::health::{Rest, Why};
-use crate::account::track::TrackStatus;
+use crate::account::target_health::TargetStatus;
 use crate::catalog::Model;
 use crate::drain::Phase;
 use crate::live::Snapshot;
@@ -55,7 +55,7 @@ impl Instance {
 
     /// Returns a line about the state of a target.
     pub(super) fn describe_target(&self, candidate: &Candidate) -> Option<String> {
-        let Some(report) = self.account(&candidate.ready_account.account.id) else {
+        let Some(report) = self.account(&candidate.account().id) else {
             return Some("/status does not have this account".to_owned());
         };
         let limit_text = report
@@ -63,7 +63,7 @@ impl Instance {
             .map(|limit| format!(" of {limit}"))
             .unwrap_or_default();
         let mut does = vec![format!("{}{limit_text} in flight", report.in_flight)];
-        match target_of(report, &candidate.upstream_model, candidate.track.endpoint) {
+        match target_of(report, &candidate.upstream_model, candidate.health.endpoint) {
             Some(target) => {
                 if target.calls > 0 {
                     does.push(format!(
@@ -123,7 +123,7 @@ impl Instance {
     pub(super) fn restore_state(&self, snapshot: &Snapshot, now: Instant, clock: SystemTime) {
         let after = |milliseconds| time_after(now, milliseconds);
         let rest_of = |rest| reported_rest(rest, now);
-        for (ready_account, tracks) in snapshot.ready_accounts.iter().zip(snapshot.targets()) {
+        for (ready_account, healths) in snapshot.ready_accounts.iter().zip(snapshot.targets()) {
             let Some(reported) = self.account(&ready_account.account.id) else {
                 continue;
             };
@@ -136,12 +136,12 @@ impl Instance {
                 reported.in_flight,
                 rests.find(|rest| rest.why == Why::Credential),
             );
-            for (name, track) in tracks {
-                let Some(target) = target_of(reported, &name, track.endpoint) else {
+            for (name, health) in healths {
+                let Some(target) = target_of(reported, &name, health.endpoint) else {
                     continue;
                 };
                 let time = |time: Option<u64>| time.map(Duration::from_millis);
-                let known = TrackStatus {
+                let known = TargetStatus {
                     breaker: match target.breaker {
                         BreakerReport::Closed => breaker::BreakerState::Closed,
                         BreakerReport::Open => breaker::BreakerState::Open(after(
@@ -166,7 +166,7 @@ impl Instance {
                     headroom: target.headroom,
                     behind: target.behind_for_ms.map(after),
                 };
-                track.recall(&known, now, clock);
+                health.recall(&known, now, clock);
             }
         }
     }

@@ -100,7 +100,7 @@ pub(super) fn find_model(
     id: &str,
     report: &mut Report,
 ) -> Option<Arc<Model>> {
-    if let Some(model) = catalog.awaited(&key.permissions, id) {
+    if let Some(model) = catalog.model_awaiting_list(&key.permissions, id) {
         let why = format!(
             "\"{}\" is a name of the pattern \"{}\", and there is no list of its provider's models beside the ledger: a gateway \
              answers so until it has fetched the list",
@@ -127,8 +127,9 @@ pub(super) fn find_model(
         return None;
     };
     let why = why_hidden(catalog, key, &model).or_else(|| {
-        let is_demo = catalog.visible(key, id).is_none();
-        is_demo.then(|| {
+        // The glob of a demo answers only keys whose models are listed.
+        let is_hidden_demo = catalog.visible(key, id).is_none();
+        is_hidden_demo.then(|| {
             let (shown, id) = (shorten_text(id, 80), &model.id);
             format!(
                 "\"{shown}\" is a name of the demo \"{id}\" only for keys whose models are listed, in `models`"

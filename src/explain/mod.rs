@@ -428,10 +428,7 @@ pub fn remaining_text(time: Duration) -> String {
 
 /// Returns the name of a candidate, for people.
 fn candidate_name(candidate: &plan::Candidate) -> String {
-    format!(
-        "{} ({})",
-        candidate.ready_account.account.id, candidate.upstream_model
-    )
+    format!("{} ({})", candidate.account().id, candidate.upstream_model)
 }
 
 type Key = Arc<crate::catalog::Key>;

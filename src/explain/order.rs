@@ -144,7 +144,7 @@ fn group_of(candidate: &Candidate) -> (*const Model, Reach) {
 fn is_same(one: &Candidate, other: &Candidate) -> bool {
     group_of(one) == group_of(other)
         && Arc::ptr_eq(&one.ready_account, &other.ready_account)
-        && Arc::ptr_eq(&one.track, &other.track)
+        && Arc::ptr_eq(&one.health, &other.health)
 }
 
 /// Returns the reason for the order of a model's targets.

@@ -103,7 +103,7 @@ pub(super) struct Candidate {
 }
 
 impl Candidate {
-    /// Returns the entry of a whole model, of which no target is named.
+    /// Returns the entry of a whole model, without the name of a target.
     pub(super) fn of_model(
         model: &str,
         reach: Reach,

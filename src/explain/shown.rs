@@ -37,7 +37,7 @@ pub(super) fn upstream_request(
     body: &Bytes,
     timeout: Option<Duration>,
 ) -> Upstream {
-    let account = &candidate.ready_account.account;
+    let account = candidate.account();
     let written = outbound.body.concat();
     let url = account.base.url() + &outbound.path;
     let is_demo = account.dialect.protocol.calls_nobody();

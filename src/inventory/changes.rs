@@ -201,7 +201,7 @@ pub fn find_changes(
     found.into_changes()
 }
 
-/// Tells whose secrets differ.
+/// Adds whose secrets differ.
 fn add_secret_changes(found: &mut FoundChanges, after: &Inventory, secrets: &SecretChanges) {
     for (account, parts) in &secrets.accounts {
         found.add(

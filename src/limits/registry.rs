@@ -14,8 +14,8 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
-/// An amount that was used before, with which scopes begin. No two of them count the same use. If
-/// one sums up a day, its time is the beginning of that day.
+/// An amount that was used before. Scopes begin with such amounts. No two of them count the same
+/// use. If one sums up a day, its time is the beginning of that day.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Past {
     /// The time of the use, in milliseconds of Unix time; never later than now.
@@ -349,7 +349,7 @@ impl Registry {
         self.is_past_unread.store(true, Ordering::SeqCst);
     }
 
-    /// Tells the past, once, to the scopes that had to begin without it.
+    /// Gives the past, once, to the scopes that had to begin without it.
     pub fn seed_late(&self, past: Vec<Past>) {
         let unseeded = {
             // `adopt` holds this lock until new scopes are listed in `unseeded`.

@@ -7,7 +7,7 @@
 //! catalog that it began with.
 
 use crate::account::demand::Demand;
-use crate::account::track::TargetHealth;
+use crate::account::target_health::TargetHealth;
 use crate::account::{NamedTarget, Registry, State};
 use crate::catalog::{Catalog, Model, Target};
 use crate::inventory::{Inventory, Marks};
@@ -43,7 +43,7 @@ pub struct Snapshot {
     pub routes: Vec<Route>,
     /// The targets of the catalog's accounts, in its order: one for each kind of endpoint that
     /// holds conversations. Each account's targets are sorted by its names for the models.
-    tracks: Vec<Vec<NamedTarget>>,
+    healths: Vec<Vec<NamedTarget>>,
     /// The limits of the catalog's keys with their use, by
     /// [`Key::index`](crate::catalog::Key::index).
     pub scopes: Vec<KeyScopes>,
@@ -81,19 +81,19 @@ impl Snapshot {
                 ))
             })
             .collect();
-        let mut tracks: Vec<Vec<NamedTarget>> = vec![Vec::new(); states.len()];
+        let mut healths: Vec<Vec<NamedTarget>> = vec![Vec::new(); states.len()];
         for target in written_targets(&catalog) {
-            if let Some(tracks) = tracks.get_mut(target.account.index) {
-                tracks.extend(
-                    tracks_of(target, &states)
+            if let Some(healths) = healths.get_mut(target.account.index) {
+                healths.extend(
+                    target_healths(target, &states)
                         .into_iter()
-                        .map(|track| (target.model.clone(), track)),
+                        .map(|health| (target.model.clone(), health)),
                 );
             }
         }
-        for tracks in &mut tracks {
-            tracks.sort_by(|a, b| (&a.0, a.1.endpoint).cmp(&(&b.0, b.1.endpoint)));
-            tracks.dedup_by(|a, b| Arc::ptr_eq(&a.1, &b.1));
+        for healths in &mut healths {
+            healths.sort_by(|a, b| (&a.0, a.1.endpoint).cmp(&(&b.0, b.1.endpoint)));
+            healths.dedup_by(|a, b| Arc::ptr_eq(&a.1, &b.1));
         }
         let mut served: Vec<HashSet<&str>> = vec![HashSet::new(); states.len()];
         for target in written_targets(&catalog) {
@@ -107,11 +107,13 @@ impl Snapshot {
         let routes = accounts.demands(&catalog).into_iter().zip(catalog.models());
         let routes = routes.map(|(demand, model)| Route {
             demand,
-            tracks: match model.is_pattern() {
+            healths: match model.is_pattern() {
                 true => Vec::new(),
                 false => {
                     let targets = model.targets.iter();
-                    targets.map(|target| tracks_of(target, &states)).collect()
+                    targets
+                        .map(|target| target_healths(target, &states))
+                        .collect()
                 }
             },
         });
@@ -121,7 +123,7 @@ impl Snapshot {
             states,
             ready_accounts,
             routes,
-            tracks,
+            healths,
             scopes,
             lists: Lists::default(),
             generation,
@@ -140,14 +142,14 @@ fn written_targets(catalog: &Catalog) -> impl Iterator<Item = &Target> {
 }
 
 /// Returns what is known of a target, by its kinds of conversations.
-fn tracks_of(target: &Target, states: &[Arc<State>]) -> Vec<Arc<TargetHealth>> {
+fn target_healths(target: &Target, states: &[Arc<State>]) -> Vec<Arc<TargetHealth>> {
     let Some(state) = states.get(target.account.index) else {
         return Vec::new();
     };
     let kinds = target.account.serves.iter().map(|(kind, _)| *kind);
     kinds
         .filter(|kind| kind.is_conversation())
-        .map(|kind| state.track(&target.model, kind))
+        .map(|kind| state.target_health(&target.model, kind))
         .collect()
 }
 
@@ -167,11 +169,14 @@ impl Snapshot {
     /// Returns the targets of each account, in the catalog's order: first those of conversations,
     /// and then the others that were asked.
     pub fn targets(&self) -> impl Iterator<Item = Vec<NamedTarget>> {
-        self.tracks.iter().zip(&self.states).map(|(tracks, state)| {
-            let mut targets = tracks.clone();
-            targets.extend(state.all_asked());
-            targets
-        })
+        self.healths
+            .iter()
+            .zip(&self.states)
+            .map(|(healths, state)| {
+                let mut targets = healths.clone();
+                targets.extend(state.all_asked());
+                targets
+            })
     }
 
     /// Returns the servers that are called: those of the accounts that take requests, and those
@@ -194,14 +199,14 @@ impl Snapshot {
         {
             return Some(Cow::Borrowed(route));
         }
-        let tracks = model
+        let healths = model
             .targets
             .iter()
             .map(|target| self.unlisted_targets(target))
             .collect();
         Some(Cow::Owned(Route {
             demand: route.demand.clone(),
-            tracks,
+            healths,
         }))
     }
 
@@ -215,7 +220,7 @@ impl Snapshot {
             .map(|(kind, _)| *kind)
             .filter(|kind| kind.is_conversation());
         kinds
-            .filter_map(|kind| state.map(|state| state.lasting_track(&target.model, kind)))
+            .filter_map(|kind| state.map(|state| state.lasting_health(&target.model, kind)))
             .collect()
     }
 }
@@ -227,7 +232,7 @@ pub struct Route {
     pub demand: Arc<Demand>,
     /// The health of the model's targets, in the order in which they are written: of each, one for
     /// each kind of endpoint that its account serves and that holds conversations.
-    pub tracks: Vec<Vec<Arc<TargetHealth>>>,
+    pub healths: Vec<Vec<Arc<TargetHealth>>>,
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ use dialects::front::references::AllowedReferences;
 use dialects::traits::Server;
 use dialects::upstream::openai;
 use http::header::{self, HeaderName, HeaderValue};
+use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -59,6 +60,11 @@ impl ReadyAccount {
     pub fn standalone(account: Account, proxies: &Proxies) -> ReadyAccount {
         let state = State::new(account.id.clone());
         ReadyAccount::new(Arc::new(account), Arc::new(state), proxies)
+    }
+
+    /// Returns the addresses to connect to, the last good one first.
+    pub async fn addresses(&self) -> Result<Vec<SocketAddr>, String> {
+        self.state.addresses.addresses_for(self.hop()).await
     }
 
     /// Returns the server that connections are made to: the account's own, or the proxy.

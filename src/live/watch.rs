@@ -249,7 +249,7 @@ impl Watch {
         }
     }
 
-    /// Looks at the files, and notes the content of each.
+    /// Reads the files, and notes the content of each.
     fn read_files(&mut self) {
         let reloads = &self.live.reloads;
         let listed = list_catalog_files(&self.dir).map_or_else(

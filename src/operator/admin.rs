@@ -542,7 +542,7 @@ fn response_head(
     Ok(head)
 }
 
-/// Waits for a step of an answer, of which so many bytes are written.
+/// Waits for a step of an answer. `written` is the number of its bytes that are written.
 async fn with_answer_timeout<T>(
     step: impl Future<Output = pingora::Result<T>>,
     written: usize,

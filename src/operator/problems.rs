@@ -46,7 +46,7 @@ pub fn find_problems(facts: &Facts, memory: &mut FailureMemory) -> Vec<Finding> 
     found
 }
 
-/// Looks for changes of the catalog that are not live.
+/// Finds changes of the catalog that are not live.
 fn find_catalog_problems(facts: &Facts, found: &mut Vec<Finding>) {
     let subject = || ("catalog", "catalog");
     let Facts {

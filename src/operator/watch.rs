@@ -90,7 +90,7 @@ impl Watch {
         observation
     }
 
-    /// Looks every few seconds, for ever: what lasts must be seen to begin.
+    /// Checks every few seconds, for ever: what lasts must be seen to begin.
     pub async fn keep_observing(&self) {
         loop {
             self.observe();

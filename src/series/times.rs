@@ -34,8 +34,8 @@ impl Times {
     }
 }
 
-/// Returns the time under which a share `q` of the times stayed, of which each bucket has so many,
-/// and all buckets `total`.
+/// Returns the time under which a share `q` of the times stayed. `counts` are the numbers of times
+/// in each bucket, `total` of them in all.
 pub fn quantile(counts: impl Iterator<Item = u64>, total: u64, q: f64) -> Option<Duration> {
     let wanted = q.clamp(0.0, 1.0) * total as f64;
     let mut below = 0.0;

@@ -162,7 +162,7 @@ async fn cut_exchanges(process: &Process, timeout: Duration) {
     }
 }
 
-/// Tells how many exchanges were cut without an error for their callers, and settles those that
+/// Logs how many exchanges were cut without an error for their callers, and settles those that
 /// still run. Returns the exit code.
 fn log_undelivered(process: &Process) -> i32 {
     let Books { drain, .. } = &*process.books;

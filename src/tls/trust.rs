@@ -96,14 +96,14 @@ impl Trust {
 pub enum Doubt {
     /// The certificate is not valid at this time.
     Dates,
-    /// Something else in the certificate.
+    /// The certificate has another fault.
     Certificate,
-    /// The handshake itself: the server does not speak TLS, or not to us.
+    /// The handshake failed before: the server does not speak TLS, or not to us.
     Handshake,
 }
 
 impl Doubt {
-    /// Tells it from the reason in words.
+    /// Finds the cause from its reason in words.
     pub fn from_reason(why: &str) -> Doubt {
         match why.strip_prefix(OF_CERTIFICATE) {
             Some(rest) if rest.starts_with(EXPIRED) || rest.starts_with(TO_COME) => Doubt::Dates,
@@ -113,7 +113,7 @@ impl Doubt {
     }
 }
 
-/// The beginnings of reasons, by which [`Doubt::with_certificates`] knows them.
+/// The beginnings of reasons, by which [`Doubt::from_reason`] knows them.
 const OF_CERTIFICATE: &str = "the certificate ";
 const EXPIRED: &str = "expired at ";
 const TO_COME: &str = "is not valid before ";

@@ -10,6 +10,7 @@ use crate::conf::config;
 use crate::exchange::attempt::Attempt;
 use crate::exchange::backends::Backends;
 use crate::exchange::outgoing::{Outgoing, own_id};
+use crate::exchange::upstream::Reuse;
 use crate::live::ready_account::{MESSAGE_TIMEOUT, ReadyAccount, webhook_account};
 use bytes::Bytes;
 use http::HeaderValue;
@@ -83,12 +84,9 @@ impl<'r> Receiver<'r> {
         let due = Instant::now() + MESSAGE_TIMEOUT;
         let mut posted = Err(Failure::Stale);
         // A connection that was kept may be gone.
-        for fresh in [false, true] {
-            if posted
-                .as_ref()
-                .is_err_and(|failure| *failure == Failure::Stale)
-            {
-                posted = self.post_once(body, fresh, due).await;
+        for reuse in [Reuse::Allowed, Reuse::Forbidden] {
+            if matches!(posted, Err(Failure::Stale)) {
+                posted = self.post_once(body, reuse, due).await;
             }
         }
         posted.unwrap_or_else(|failure| Posted::Failed(failure_text(&failure)))
@@ -97,7 +95,7 @@ impl<'r> Receiver<'r> {
     async fn post_once(
         &self,
         body: &[Bytes],
-        fresh: bool,
+        reuse: Reuse,
         due: Instant,
     ) -> Result<Posted, Failure> {
         let id = own_id();
@@ -105,7 +103,7 @@ impl<'r> Receiver<'r> {
         let timeouts = self.ready_account.account.timeouts;
         let outgoing = Outgoing {
             body,
-            needs_new_connection: fresh,
+            reuse,
             ..Outgoing::own(&id, path, timeouts, due)
         };
         let mut alarm = Alarm::default();
@@ -182,8 +180,9 @@ fn receiver_account(settings: &config::Traces) -> Account {
     account
 }
 
-/// Says why the receiver was not reached, or did not answer. The words have the receiver's host at
-/// most, and the names in its certificate; nothing else of its address, and no text of its answer.
+/// Writes why the receiver was not reached, or did not answer. The words have the receiver's host
+/// at most, and the names in its certificate; nothing else of its address, and no text of its
+/// answer.
 fn failure_text(failure: &Failure) -> String {
     let in_time = MESSAGE_TIMEOUT.as_secs();
     match failure {

@@ -27,7 +27,7 @@ pub(super) struct SpanQueue {
     state: Lock<Waiting>,
     /// Wakes the task when there is enough for a batch, or when the end has come.
     wake: Notify,
-    /// Tells who waits for the end that nothing is left.
+    /// Wakes those who wait for the end, when nothing is left.
     over: Condvar,
 }
 

@@ -112,7 +112,7 @@ fn make_report(args: &ExplainArgs) -> Result<Report, String> {
     };
     let mut report = explain_request(key, &input);
     if let Some(why) = hidden {
-        // Who does not show its state does not explain either.
+        // A gateway that does not show its state does not explain either.
         report.miss_state(&why);
         return Ok(report);
     }

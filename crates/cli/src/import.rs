@@ -273,7 +273,7 @@ fn in_text(imported: &Imported, args: &ImportArgs) -> String {
     text
 }
 
-/// Says how much was carried.
+/// Writes how much was carried.
 fn spent_text(spent: &[Spent]) -> String {
     let usd = spent
         .iter()

@@ -94,7 +94,7 @@ pub struct InitArgs {
     pub demo: bool,
 }
 
-/// What the environment and this machine have.
+/// The accounts that the environment and this machine have.
 #[derive(Default)]
 struct Found {
     accounts: Vec<FoundAccount>,

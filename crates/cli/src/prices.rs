@@ -8,7 +8,7 @@ use portcullis::base::table::format_columns;
 use portcullis::catalog::Catalog;
 use portcullis::catalog::load::{Secrets, read_catalog};
 use portcullis::conf::price::costs::{COSTS, cost_texts};
-use portcullis::conf::price::list;
+use portcullis::conf::price::{Price, list};
 
 /// Prints the list, or the prices of a catalog.
 pub(super) fn run(args: &PricesArgs) -> Result<ExitCode, String> {
@@ -22,48 +22,45 @@ pub(super) fn run(args: &PricesArgs) -> Result<ExitCode, String> {
 }
 
 fn listed_prices() -> String {
-    let head = ["provider", "model"]
-        .into_iter()
-        .chain(COSTS)
-        .map(str::to_owned)
-        .collect::<Vec<_>>();
     let rows = list::all_prices().iter().map(|listed| {
-        let names = [listed.provider, listed.model].map(str::to_owned);
-        names
-            .into_iter()
-            .chain(cost_texts(Some(&listed.price)))
-            .collect()
+        let names = [listed.provider, listed.model];
+        (names, Some(&listed.price))
     });
-    let table = format_columns(std::iter::once(head).chain(rows), usize::MAX);
     format!(
-        "{table}\nPrices are in US dollars per million tokens, as of {}. A `price` in the catalog overrides them.\n",
+        "{}\nPrices are in US dollars per million tokens, as of {}. A `price` in the catalog overrides them.\n",
+        price_table(["provider", "model"], rows),
         list::price_date()
     )
 }
 
 fn catalog_prices(catalog: &Catalog) -> String {
-    let head = ["model", "account", "upstream model", "from"]
-        .into_iter()
-        .chain(COSTS)
-        .map(str::to_owned)
-        .collect::<Vec<_>>();
     let targets = catalog
         .models()
         .iter()
         .flat_map(|model| model.targets.iter().map(move |target| (model, target)));
     let rows = targets.map(|(model, target)| {
         let from = target.price_from.map_or("unknown", |from| from.name());
-        let names = [&*model.id, &*target.account.id, &*target.model, from].map(str::to_owned);
-        names
-            .into_iter()
-            .chain(cost_texts(target.price.as_ref()))
-            .collect()
+        let names = [&*model.id, &*target.account.id, &*target.model, from];
+        (names, target.price.as_ref())
     });
-    let table = format_columns(std::iter::once(head).chain(rows), usize::MAX);
     format!(
-        "{table}\nPrices are in US dollars per million tokens. The list that comes with Portcullis is as of {}.\n",
+        "{}\nPrices are in US dollars per million tokens. The list that comes with Portcullis is as of {}.\n",
+        price_table(["model", "account", "upstream model", "from"], rows),
         list::price_date()
     )
+}
+
+/// Writes a table of names and the costs of each.
+fn price_table<'p, const N: usize>(
+    head: [&str; N],
+    rows: impl Iterator<Item = ([&'p str; N], Option<&'p Price>)>,
+) -> String {
+    let head = head.into_iter().chain(COSTS).map(str::to_owned).collect();
+    let rows = rows.map(|(names, price)| {
+        let names = names.into_iter().map(str::to_owned);
+        names.chain(cost_texts(price)).collect::<Vec<_>>()
+    });
+    format_columns(std::iter::once(head).chain(rows), usize::MAX)
 }
 
 #[cfg(test)]

@@ -44,7 +44,7 @@ fn check(script: &str, state: &str, told: &str) {
                 'd' | 'e' => continue,
                 other => panic!("no letter {other}"),
             };
-            breaker.settle(pass, outcome, now, 0.0);
+            breaker.settle(pass, outcome, now, Jitter::NONE);
         }
     }
     assert_eq!((breaker.state(now).name(), last), (state, told), "{script}");
@@ -128,7 +128,7 @@ fn closing_does_not_forget_how_much_is_asked() {
     let mut breaker = Breaker::default();
     let mut settle = |outcome: Outcome, now: Instant| {
         let pass = pass(breaker.admit(now, false));
-        breaker.settle(pass, outcome, now, 0.0)
+        breaker.settle(pass, outcome, now, Jitter::NONE)
     };
     for n in 0..2000 {
         settle(Outcome::Ok, start + Duration::from_millis(n * 5));
@@ -157,7 +157,7 @@ fn sound_is_what_it_is_now() {
     let settle = |breaker: &mut Breaker, outcome: Outcome, seconds: u64| {
         let now = start + Duration::from_secs(seconds);
         let pass = pass(breaker.admit(now, false));
-        breaker.settle(pass, outcome, now, 0.0);
+        breaker.settle(pass, outcome, now, Jitter::NONE);
         breaker.is_sound(now)
     };
     assert!(breaker.is_sound(start), "nothing is known against it");
@@ -191,7 +191,7 @@ fn calls_are_those_that_it_looks_back_on() {
         Outcome::Ok,
     ] {
         let pass = pass(breaker.admit(start, false));
-        breaker.settle(pass, outcome, start, 0.0);
+        breaker.settle(pass, outcome, start, Jitter::NONE);
     }
     assert_eq!(breaker.calls(start), CallCounts { all: 3, failed: 1 });
     assert_eq!(
@@ -210,7 +210,12 @@ fn last_resorts_settle_nothing_later() {
     let mut breaker = Breaker::default();
     for n in 0..20 {
         let pass = pass(breaker.admit(start, false));
-        breaker.settle(pass, if n % 2 == 0 { Outcome::Ok } else { BAD }, start, 0.0);
+        breaker.settle(
+            pass,
+            if n % 2 == 0 { Outcome::Ok } else { BAD },
+            start,
+            Jitter::NONE,
+        );
     }
     let beside: Vec<BreakerPass> = (0..10).map(|_| pass(breaker.admit(start, true))).collect();
     let now = start + Duration::from_secs(5);
@@ -222,11 +227,11 @@ fn last_resorts_settle_nothing_later() {
         .chain([again])
         .zip([BAD, Outcome::Ok, Outcome::Neutral].into_iter().cycle())
     {
-        assert_eq!(breaker.settle(pass, outcome, now, 0.0), None);
+        assert_eq!(breaker.settle(pass, outcome, now, Jitter::NONE), None);
         assert_eq!(breaker.state(now), BreakerState::HalfOpen { probing: true });
     }
     assert_eq!(
-        breaker.settle(probe, Outcome::Ok, now, 0.0),
+        breaker.settle(probe, Outcome::Ok, now, Jitter::NONE),
         Some(BreakerState::Closed)
     );
 }
@@ -242,7 +247,7 @@ fn tripped(now: Instant) -> Breaker {
     let mut breaker = Breaker::default();
     for _ in 0..5 {
         let pass = pass(breaker.admit(now, false));
-        breaker.settle(pass, BAD, now, 0.0);
+        breaker.settle(pass, BAD, now, Jitter::NONE);
     }
     breaker
 }
@@ -255,23 +260,23 @@ fn what_was_admitted_before_it_opened_says_nothing_after() {
         .map(|_| pass(breaker.admit(start, false)))
         .collect();
     for pass in &old[..10] {
-        breaker.settle(*pass, BAD, start, 0.0);
+        breaker.settle(*pass, BAD, start, Jitter::NONE);
     }
     let later = start + Duration::from_secs(6);
     let probe = pass(breaker.admit(later, false));
     for pass in &old[10..20] {
         assert_eq!(
-            breaker.settle(*pass, Outcome::Ok, later, 0.0),
+            breaker.settle(*pass, Outcome::Ok, later, Jitter::NONE),
             None,
             "nor does its success close it"
         );
     }
     assert_eq!(
-        breaker.settle(probe, Outcome::Ok, later, 0.0),
+        breaker.settle(probe, Outcome::Ok, later, Jitter::NONE),
         Some(BreakerState::Closed)
     );
     for pass in &old[20..] {
-        assert_eq!(breaker.settle(*pass, BAD, later, 0.0), None);
+        assert_eq!(breaker.settle(*pass, BAD, later, Jitter::NONE), None);
     }
     assert_eq!(breaker.state(later), BreakerState::Closed);
 }
@@ -284,16 +289,16 @@ fn a_slow_probe_still_counts() {
     let late = start + Duration::from_secs(70);
     let second = pass(breaker.admit(late, false));
     assert!(slow.is_probe() && second.is_probe());
-    breaker.settle(slow, Outcome::Neutral, late, 0.0);
+    breaker.settle(slow, Outcome::Neutral, late, Jitter::NONE);
     assert!(
         matches!(breaker.admit(late, false), Admission::RefuseUntil(_)),
         "the lapsed one's place is not the second one's"
     );
     assert_eq!(
-        breaker.settle(slow, Outcome::Ok, late, 0.0),
+        breaker.settle(slow, Outcome::Ok, late, Jitter::NONE),
         Some(BreakerState::Closed)
     );
-    assert_eq!(breaker.settle(second, BAD, late, 0.0), None);
+    assert_eq!(breaker.settle(second, BAD, late, Jitter::NONE), None);
 }
 
 #[test]
@@ -315,7 +320,7 @@ fn chance_only_lengthens_a_cool_down() {
         let mut breaker = Breaker::default();
         let mut fail = || {
             let pass = pass(breaker.admit(now, false));
-            breaker.settle(pass, BAD, now, random)
+            breaker.settle(pass, BAD, now, Jitter(random))
         };
         let before: Vec<_> = (1..IN_A_ROW).map(|_| fail()).collect();
         assert_eq!(before, [None; 4]);
@@ -341,7 +346,7 @@ fn among_many_calls_a_few_failures_are_chance() {
     let mut breaker = Breaker::default();
     let mut settle = |outcome: Outcome, now: Instant| {
         let pass = pass(breaker.admit(now, false));
-        breaker.settle(pass, outcome, now, 0.0)
+        breaker.settle(pass, outcome, now, Jitter::NONE)
     };
     for n in 0..9000 {
         // After a while two of five fail, eight in a row.
@@ -379,7 +384,7 @@ fn who_is_alone_waits_for_a_second_only() {
             probe.is_probe() && matches!(breaker.admit(now, true), Admission::RefuseUntil(_)),
             "one probe at a time"
         );
-        breaker.settle(probe, BAD, now, 0.9);
+        breaker.settle(probe, BAD, now, Jitter(0.9));
     }
     assert_eq!(
         breaker.admit(now, false),
@@ -389,7 +394,7 @@ fn who_is_alone_waits_for_a_second_only() {
     now += ALONE_PROBE_INTERVAL;
     let probe = pass(breaker.admit(now, true));
     assert_eq!(
-        breaker.settle(probe, Outcome::Ok, now, 0.0),
+        breaker.settle(probe, Outcome::Ok, now, Jitter::NONE),
         Some(BreakerState::Closed)
     );
 }
@@ -403,7 +408,7 @@ fn reset_closes_it() {
     let pass = pass(breaker.admit(now, false));
     assert!(!pass.is_probe());
     assert_eq!(
-        breaker.settle(pass, BAD, now, 0.0),
+        breaker.settle(pass, BAD, now, Jitter::NONE),
         None,
         "the failures before are forgotten"
     );
@@ -498,7 +503,7 @@ proptest! {
                     Admission::RefuseUntil(until) => {
                         prop_assert!(!before.admits() && until > now);
                         prop_assert!(!(alone && part.is_some()), "some answers are better than none");
-                        prop_assert!(until - now <= MAX_COOL_DOWN.mul_f64(1.0 + JITTER));
+                        prop_assert!(until - now <= MAX_COOL_DOWN.mul_f64(1.0 + MAX_JITTER));
                     }
                 },
                 Step::Lose(which) if !out.is_empty() => drop(out.swap_remove(which % out.len())),
@@ -513,7 +518,7 @@ proptest! {
                         };
                     }
                     let current = current && !beside;
-                    let changed = breaker.settle(pass, outcome, now, random);
+                    let changed = breaker.settle(pass, outcome, now, Jitter(random));
                     if !current {
                         prop_assert_eq!(changed, None, "of another phase, or beside this one");
                         prop_assert_eq!(breaker.state(now), before);
@@ -553,7 +558,7 @@ proptest! {
             }
         }
         // Whatever was lost on the way: it does not stay shut.
-        now += MAX_COOL_DOWN.mul_f64(1.0 + JITTER).max(PROBE_TIMEOUT);
+        now += MAX_COOL_DOWN.mul_f64(1.0 + MAX_JITTER).max(PROBE_TIMEOUT);
         prop_assert!(!matches!(breaker.admit(now, false), Admission::RefuseUntil(_)));
     }
 }

@@ -2,8 +2,8 @@
 //! attempt ended, exactly once. If it is dropped before that, nothing was learnt.
 
 use super::{TargetHealth, Trouble};
-use crate::account::breaker::{BreakerPass, BreakerState, NOT_DRAWN, Outcome};
-use crate::account::failure::{Class, REFUSED_COOL, Setback, overloaded_for, rate_cool};
+use crate::account::breaker::{BreakerPass, BreakerState, Jitter, Outcome};
+use crate::account::failure::{Class, Setback};
 use crate::account::given_up::{GIVEN_UP, Leave, TargetLoad};
 use crate::account::health::Rest;
 use crate::base::clock::Clock;
@@ -14,10 +14,11 @@ use std::time::{Duration, Instant};
 /// One attempt at a target, until its outcome is known.
 #[must_use]
 pub struct AttemptGuard {
-    track: Arc<TargetHealth>,
+    health: Arc<TargetHealth>,
     pass: BreakerPass,
     /// A half of the hash of the caller's key.
     key: u32,
+    /// True while the attempt waits for its first token.
     awaits: bool,
     stage: Stage,
 }
@@ -38,10 +39,10 @@ pub const NO_KEY: u64 = 0;
 
 impl AttemptGuard {
     /// Makes the guard of an attempt that begins.
-    pub(super) fn new(track: Arc<TargetHealth>, pass: BreakerPass, key: u64) -> AttemptGuard {
+    pub(super) fn new(health: Arc<TargetHealth>, pass: BreakerPass, key: u64) -> AttemptGuard {
         let key = u32::try_from(key >> u32::BITS).unwrap_or_default();
         AttemptGuard {
-            track,
+            health,
             pass,
             key,
             awaits: true,
@@ -58,99 +59,63 @@ impl AttemptGuard {
         now: Instant,
     ) -> Option<BreakerState> {
         self.stop_waiting();
-        let mut memory = self.track.memory.lock();
+        let mut memory = self.health.memory.lock();
         memory.peak_mut(stream).record_time(took, now);
         memory.given_up.record_answer(stream, took, now);
-        // An answer shows that the account serves the model.
-        if memory.refused.is_some_and(|until| until > now) {
-            memory.back = Some(now);
-        }
-        (memory.refusals, memory.refused, memory.overloaded) = (0, None, None);
-        memory.answered = Some(now);
-        memory.is_mended = true;
-        if let Some(hint) = &mut memory.hint {
-            hint.refuted = true;
-        }
+        memory.record_answer(now);
         self.stage = Stage::Begun;
         let change = memory
             .breaker
-            .settle(self.pass, Outcome::Ok, now, fastrand::f64());
-        memory.turned(change, now);
+            .settle(self.pass, Outcome::Ok, now, Jitter::NONE);
+        memory.record_breaker_change(change, now);
         change
     }
 
     /// Notes that an answer that had begun is whole.
     pub fn record_whole_answer(&mut self, now: Instant) {
         self.stage = Stage::Ended;
-        self.track
+        self.health
             .memory
             .lock()
             .breaker
-            .settle_end(self.pass, Outcome::Ok, now, NOT_DRAWN);
+            .settle_end(self.pass, Outcome::Ok, now, Jitter::NONE);
     }
 
     /// Notes that a probe found the target working again. The time is not noted, since the speed of
     /// a one-token answer says nothing about others.
-    pub fn is_back(&mut self, now: Instant) {
+    pub fn record_good_probe(&mut self, now: Instant) {
         self.stop_waiting();
         self.stage = Stage::Ended;
-        let mut memory = self.track.memory.lock();
-        (memory.is_mended, memory.refusals) = (true, 0);
+        let mut memory = self.health.memory.lock();
+        memory.record_good_probe();
         let change = memory
             .breaker
-            .settle(self.pass, Outcome::Ok, now, NOT_DRAWN);
-        memory.turned(change, now);
+            .settle(self.pass, Outcome::Ok, now, Jitter::NONE);
+        memory.record_breaker_change(change, now);
     }
 
     /// Notes that the attempt failed after the time `took`. Returns the rest or the breaker's state
     /// that begins with the failure.
     pub fn record_failure(
         &mut self,
-        Setback { class, retry_after }: Setback,
+        setback: Setback,
         stream: bool,
         took: Duration,
         now: Instant,
     ) -> FailureEffect {
-        let first = self.stop_waiting();
-        let mut memory = self.track.memory.lock();
+        let has_waited = self.stop_waiting();
+        let mut memory = self.health.memory.lock();
         // A stream that is cut later was not slow to begin.
-        if class == Class::Transient && first {
+        if setback.class == Class::Transient && has_waited {
             memory.peak_mut(stream).record_wait(took, now);
         }
-        let outcome = Outcome::Failed(class);
+        let (outcome, jitter) = (Outcome::Failed(setback.class), Jitter::draw());
         let breaker = match std::mem::replace(&mut self.stage, Stage::Ended) {
-            Stage::Begun => memory
-                .breaker
-                .settle_end(self.pass, outcome, now, fastrand::f64()),
-            Stage::Open | Stage::Ended => {
-                memory
-                    .breaker
-                    .settle(self.pass, outcome, now, fastrand::f64())
-            }
+            Stage::Begun => memory.breaker.settle_end(self.pass, outcome, now, jitter),
+            Stage::Open | Stage::Ended => memory.breaker.settle(self.pass, outcome, now, jitter),
         };
-        memory.turned(breaker, now);
-        let rested = memory.rest(now).is_some();
-        match class {
-            // A longer rest is never cut short by a later, milder failure.
-            Class::Rate => memory.limited = memory.limited.max(Some(now + rate_cool(retry_after))),
-            Class::Overloaded => {
-                memory.overloaded = memory
-                    .overloaded
-                    .max(Some(now + overloaded_for(retry_after)))
-            }
-            Class::Refused => {
-                memory.refusals += 1;
-                if memory.is_unfit() {
-                    memory.refused = Some(now + REFUSED_COOL);
-                }
-            }
-            Class::Credential => memory.answered = None,
-            Class::Caller | Class::Transient | Class::Ours => {}
-        }
-        let rest = memory.rest(now).filter(|_| !rested);
-        if rest.is_some() {
-            memory.rested = Some(now);
-        }
+        memory.record_breaker_change(breaker, now);
+        let rest = memory.record_failure(setback, now);
         FailureEffect { breaker, rest }
     }
 
@@ -161,8 +126,8 @@ impl AttemptGuard {
         if self.pass.is_probe() || self.stage != Stage::Open {
             return LeaveEffect::default();
         }
-        let awaited = self.track.awaited.load(Ordering::Relaxed);
-        let mut memory = self.track.memory.lock();
+        let awaited = self.health.awaited.load(Ordering::Relaxed);
+        let mut memory = self.health.memory.lock();
         let load = TargetLoad {
             awaited,
             calls: memory.breaker.ended_calls(now),
@@ -180,22 +145,19 @@ impl AttemptGuard {
         if consequence.counts {
             memory.peak_mut(stream).record_wait(waited, now);
         }
-        let was_given_up = memory
-            .trouble()
-            .is_some_and(|trouble| trouble.outcome == GIVEN_UP);
+        let was_given_up = memory.has_failed_with(&[GIVEN_UP]);
         if consequence.is_behind || (consequence.counts && was_given_up) {
-            memory.trouble = Some(Box::new(Trouble {
+            memory.record_trouble(Trouble {
                 outcome: GIVEN_UP,
                 detail: None,
                 failed_at: now,
-            }));
-            memory.is_mended = false;
+            });
         }
         let breaker = consequence
             .breaks
-            .then(|| memory.breaker.give_up(self.pass, now, fastrand::f64()))
+            .then(|| memory.breaker.give_up(self.pass, now, Jitter::draw()))
             .flatten();
-        memory.turned(breaker, now);
+        memory.record_breaker_change(breaker, now);
         LeaveEffect {
             is_given_up: consequence.counts,
             is_moved_back: consequence.is_news,
@@ -210,8 +172,8 @@ impl AttemptGuard {
 
     /// Notes that another attempt was faster: this one would take at least as long as it has
     /// waited.
-    pub fn outrun(&mut self, stream: bool, waited: Duration, now: Instant) {
-        self.track
+    pub fn record_lost_race(&mut self, stream: bool, waited: Duration, now: Instant) {
+        self.health
             .memory
             .lock()
             .peak_mut(stream)
@@ -223,7 +185,7 @@ impl AttemptGuard {
     fn stop_waiting(&mut self) -> bool {
         let awaited = std::mem::replace(&mut self.awaits, false);
         if awaited {
-            self.track.awaited.fetch_sub(1, Ordering::Relaxed);
+            self.health.awaited.fetch_sub(1, Ordering::Relaxed);
         }
         awaited
     }
@@ -233,17 +195,17 @@ impl Drop for AttemptGuard {
     fn drop(&mut self) {
         self.stop_waiting();
         if self.stage == Stage::Open {
-            self.track.memory.lock().breaker.settle(
+            self.health.memory.lock().breaker.settle(
                 self.pass,
                 Outcome::Neutral,
                 Clock::now(),
-                NOT_DRAWN,
+                Jitter::NONE,
             );
         }
     }
 }
 
-/// What changed because a caller left.
+/// The changes that follow from a caller who left.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct LeaveEffect {
     /// True if the caller has given the target up: it waited for much longer than usual.

@@ -92,12 +92,12 @@ impl Proxies {
         self.uses_environment
     }
 
-    /// Returns whether there are none.
+    /// Returns whether there are no proxies.
     pub fn is_empty(&self) -> bool {
         self.https.is_none() && self.http.is_none()
     }
 
-    /// Returns the same without passwords.
+    /// Returns the proxies without passwords.
     pub fn without_secrets(&self) -> Proxies {
         let bare = |proxy: &Option<Arc<Proxy>>| Some(Arc::new(proxy.as_ref()?.without_secret()));
         Proxies {

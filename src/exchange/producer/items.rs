@@ -3,8 +3,8 @@
 use super::{Piece, Producer};
 
 impl Producer<'_> {
-    /// Keeps the items of an answer, of which this is all or the end, if its caller may refer to
-    /// them later.
+    /// Keeps the items of an answer, if its caller may refer to them later. The piece is all of the
+    /// answer, or its end.
     pub(super) fn keep_items(&self, piece: &Piece) {
         let envelope = &self.request.envelope;
         if !envelope.places.keeps_items {

@@ -4,11 +4,11 @@ use super::state::Try;
 use super::{CALLER_LEFT, Producer};
 use crate::account::breaker::BreakerState;
 use crate::account::given_up::{BEHIND, GIVEN_UP};
-use crate::account::track::LeaveEffect;
+use crate::account::target_health::LeaveEffect;
 use crate::base::clock::Clock;
 
 impl Producer<'_> {
-    /// Tells the target of an attempt that the caller left. Returns the trail's word for the
+    /// Notes at the target of an attempt that the caller left. Returns the trail's word for the
     /// attempt.
     pub(super) fn leave(&self, attempt: &mut Try<'_>) -> &'static str {
         let (waited, stream) = (attempt.began.elapsed(), self.request.envelope.stream);
@@ -24,8 +24,8 @@ impl Producer<'_> {
     /// Logs what begins for a target whose callers leave.
     fn log_leave(&self, attempt: &Try<'_>, left: LeaveEffect) {
         let candidate = attempt.candidate;
-        let account = &candidate.ready_account.account.id;
-        let model = || candidate.track.name(&candidate.upstream_model);
+        let account = &candidate.account().id;
+        let model = || candidate.health.name(&candidate.upstream_model);
         if left.is_moved_back {
             log::warn!(
                 "account {account} is asked last for {} for {} s: callers give up waiting for its answers",

@@ -175,7 +175,7 @@ impl MeterState {
 
     fn add_asked(&mut self, candidate: &Candidate, progress: &Arc<Progress>) {
         let asked = Asked {
-            account: candidate.ready_account.account.id.clone(),
+            account: candidate.account().id.clone(),
             upstream_model: candidate.upstream_model.clone(),
             price: candidate.price,
             progress: progress.clone(),

@@ -21,6 +21,7 @@ use crate::exchange::credential;
 use crate::exchange::headers::AnswerHeaders;
 use crate::exchange::outgoing::{self, Outgoing};
 use crate::exchange::upload::Upload;
+use crate::exchange::upstream::Reuse;
 use crate::plan::Candidate;
 use dialects::neutral::answer::{AnswerOptions, Kept};
 use dialects::neutral::seal::AnswerSeal;
@@ -167,12 +168,12 @@ impl Opening<'_> {
         self.progress.lock().id = name
             .and_then(|name| headers.text(name))
             .filter(|id| id.len() <= 128)
-            .map(|id| scrub_secret_words(id, &self.candidate.ready_account.account.secrets()));
+            .map(|id| scrub_secret_words(id, &self.candidate.account().secrets()));
         if headers.have_quotas()
             && let Some(headroom) =
                 quota::tightest_headroom(|name| headers.text(name), SystemTime::now())
         {
-            self.candidate.track.learn(headroom);
+            self.candidate.health.record_headroom(headroom);
         }
     }
 
@@ -245,7 +246,7 @@ impl Opening<'_> {
             .filter(|_| usage.source == Source::Estimated);
         let completion = usage
             .completion
-            .max(painted.map_or(0, |price| price.tokens_of(units.images)));
+            .max(painted.map_or(0, |price| price.image_tokens(units.images)));
         Usage {
             completion,
             units,
@@ -269,7 +270,7 @@ impl Opening<'_> {
             .request
             .trace
             .as_ref()
-            .filter(|_| self.candidate.ready_account.account.added_fields.trace)
+            .filter(|_| self.candidate.account().added_fields.trace)
         {
             self.progress.lock().span = Some(outgoing::add_trace_headers(trace, &mut headers));
         }
@@ -282,12 +283,12 @@ impl Opening<'_> {
             stream: self.request.envelope.stream,
             timeouts: self.candidate.timeouts,
             total: self.total,
-            needs_new_connection: false,
+            reuse: Reuse::Allowed,
         };
-        for fresh in [false, true] {
-            outgoing.needs_new_connection = fresh;
+        for reuse in [Reuse::Allowed, Reuse::Forbidden] {
+            outgoing.reuse = reuse;
             match self.send_once(&outgoing, alarm).await {
-                Err(Failure::Stale) if !fresh => self.progress.resend(),
+                Err(Failure::Stale) if reuse == Reuse::Allowed => self.progress.resend(),
                 Err(Failure::Stale) => self.progress.lock().sent = false,
                 other => return other,
             }

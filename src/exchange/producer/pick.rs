@@ -8,7 +8,7 @@ use super::{Piece, Producer, Request};
 use crate::account::Permit;
 use crate::account::health::{Rest, Why};
 use crate::account::strategy;
-use crate::account::track::AttemptGuard;
+use crate::account::target_health::AttemptGuard;
 use crate::base::clock::Clock;
 use crate::base::memory::Held;
 use crate::catalog::Queue;
@@ -217,7 +217,7 @@ impl<'x> Producer<'x> {
                 continue;
             }
             let now = Clock::now();
-            let counts = is_retry && !candidate.track.is_sound(now);
+            let counts = is_retry && !candidate.health.is_sound(now);
             // The budget has refused already: no other breaker's probe is taken in vain.
             if counts && is_budget_spent {
                 continue;
@@ -362,7 +362,7 @@ impl<'x> Producer<'x> {
             .total(candidate)
             .saturating_duration_since(Instant::now());
         let expected = candidate
-            .track
+            .health
             .expected(self.request.envelope.stream, Clock::now());
         left > expected.unwrap_or_default()
     }
@@ -418,9 +418,8 @@ fn is_full(place: &ReadyAccount) -> bool {
 /// Returns the rest of a candidate's account, or of its target.
 fn current_rest(candidate: &Candidate, now: std::time::Instant) -> Option<Rest> {
     candidate
-        .ready_account
-        .state
+        .state()
         .health
         .rest(now)
-        .or_else(|| candidate.track.rest(now))
+        .or_else(|| candidate.health.rest(now))
 }

@@ -7,7 +7,7 @@ use super::progress::Progress;
 use super::{KeyRights, Request};
 use crate::account::demand::Demand;
 use crate::account::failure::{Class, Failure, Setback};
-use crate::account::track::{AttemptGuard, TargetHealth};
+use crate::account::target_health::{AttemptGuard, TargetHealth};
 use crate::base::clock::{Clock, Round};
 use crate::base::memory::{Budget, Held};
 use crate::catalog::{Model, Target};
@@ -46,18 +46,18 @@ pub async fn run_probes(
         Clock::pause(Round::Probes, CHECK_INTERVAL).await;
         running.forget_ended(metrics);
         let snapshot = live.load_full();
-        for (model, Route { demand, tracks }) in
+        for (model, Route { demand, healths }) in
             snapshot.catalog.models().iter().zip(&snapshot.routes)
         {
-            let each = model.targets.iter().zip(tracks);
+            let each = model.targets.iter().zip(healths);
             let each = each.filter(|(target, _)| target.account.enabled && target.account.probe);
-            for (target, track) in
-                each.flat_map(|(target, tracks)| tracks.iter().map(move |track| (target, track)))
+            for (target, health) in each
+                .flat_map(|(target, healths)| healths.iter().map(move |health| (target, health)))
             {
                 if running.has(&target.account.id) {
                     continue;
                 }
-                let Some((request, trial)) = due_request(&snapshot, model, demand, target, track)
+                let Some((request, trial)) = due_request(&snapshot, model, demand, target, health)
                 else {
                     continue;
                 };
@@ -75,14 +75,14 @@ fn due_request(
     model: &Arc<Model>,
     demand: &Arc<Demand>,
     target: &Target,
-    track: &Arc<TargetHealth>,
+    health: &Arc<TargetHealth>,
 ) -> Option<(Request, AttemptGuard)> {
     let now = Clock::now();
-    let candidate = Candidate::for_target(snapshot, model, target, track.clone(), Reach::Any)?;
-    if candidate.ready_account.state.health.rest(now).is_some() {
+    let candidate = Candidate::for_target(snapshot, model, target, health.clone(), Reach::Any)?;
+    if candidate.state().health.rest(now).is_some() {
         return None;
     }
-    let (trial, envelope) = (track.probe(now)?, CHAT.envelope(PROBE_BODY).ok()?);
+    let (trial, envelope) = (health.probe(now)?, CHAT.envelope(PROBE_BODY).ok()?);
     let rights = KeyRights {
         key: "probe".into(),
         caller: "probe".into(),
@@ -112,7 +112,7 @@ async fn send_probe(backends: &Backends, request: &Request, mut trial: AttemptGu
     let Some(candidate) = request.candidates.first() else {
         return;
     };
-    let (account, model) = (&candidate.ready_account.account, &candidate.upstream_model);
+    let (account, model) = (candidate.account(), &candidate.upstream_model);
     let written = candidate.dialect().write(&Translate {
         body: &Bytes::from_static(PROBE_BODY),
         envelope: &request.envelope,
@@ -126,10 +126,10 @@ async fn send_probe(backends: &Backends, request: &Request, mut trial: AttemptGu
         sealed: dialects::neutral::seal::Sealed::Closed,
         other: &|_| dialects::OtherModel::Forbidden,
     });
-    let (Ok(outbound), Some(permit)) = (written, candidate.ready_account.state.admit()) else {
+    let (Ok(outbound), Some(permit)) = (written, candidate.state().admit()) else {
         return;
     };
-    let (began, name) = (Instant::now(), candidate.track.name(model));
+    let (began, name) = (Instant::now(), candidate.health.name(model));
     let opening = Opening {
         shared: backends,
         request,
@@ -146,25 +146,17 @@ async fn send_probe(backends: &Backends, request: &Request, mut trial: AttemptGu
         .map(|failed| failed.failure);
     let now = Clock::now();
     match failure {
-        None => trial.is_back(now),
+        None => trial.record_good_probe(now),
         // A target that finds fault with the request works again.
-        Some(failure) if failure.class() == Class::Caller => trial.is_back(now),
+        Some(failure) if failure.class() == Class::Caller => trial.record_good_probe(now),
         Some(failure) => {
-            let class =
-                candidate
-                    .ready_account
-                    .state
-                    .class_of(&failure, candidate.track.endpoint, now);
+            let class = candidate
+                .state()
+                .class_of(&failure, candidate.health.endpoint, now);
             if class == Class::Credential {
-                let token = candidate.ready_account.state.tokens.present();
-                candidate.ready_account.state.tokens.forget();
-                if candidate
-                    .ready_account
-                    .state
-                    .health
-                    .record_failure(now)
-                    .is_some()
-                {
+                let token = candidate.state().tokens.present();
+                candidate.state().tokens.forget();
+                if candidate.state().health.record_failure(now).is_some() {
                     log::warn!(
                         "account {}: {}",
                         account.id,
@@ -189,7 +181,7 @@ async fn send_probe(backends: &Backends, request: &Request, mut trial: AttemptGu
             return;
         }
     }
-    candidate.ready_account.state.freed.notify_waiters();
+    candidate.state().freed.notify_waiters();
     log::info!(
         "account {} works again for {name}, as its probe found",
         account.id

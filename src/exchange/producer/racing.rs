@@ -7,7 +7,7 @@ use super::report::CallerGot;
 use super::state::{Declined, Running};
 use super::{Piece, Producer};
 use crate::account::failure::{Failure, NextStep};
-use crate::account::track::FailureEffect;
+use crate::account::target_health::FailureEffect;
 use crate::base::clock::Clock;
 use crate::catalog::Hedge;
 use crate::error::Refusal;
@@ -136,7 +136,7 @@ impl<'x> Producer<'x> {
         }
         for mut slower in self.state.stop_race() {
             let waited = slower.attempt.began.elapsed();
-            slower.attempt.guard.outrun(stream, waited, now);
+            slower.attempt.guard.record_lost_race(stream, waited, now);
             self.request.demand.record_time(stream, waited, now);
             self.give_up(slower, "slower");
         }

@@ -7,7 +7,7 @@ use super::state::Try;
 use crate::account::breaker::BreakerState;
 use crate::account::failure::{self, Class, Facts, Failure, Setback};
 use crate::account::health::Why;
-use crate::account::track::{FailureEffect, Trouble};
+use crate::account::target_health::{FailureEffect, Trouble};
 use crate::base::clock::Clock;
 use crate::error::{FailureKind, Refusal, scrub_secret_words, seconds_of};
 use crate::exchange::advice;
@@ -38,7 +38,8 @@ impl<'x> Producer<'x> {
         )
     }
 
-    /// Returns the same with an attempt that is not in the trail yet, and its outcome.
+    /// Returns the trail of attempts, with `last` as an attempt and its outcome that are not in it
+    /// yet, and the times of the exchange.
     pub(super) fn debug(
         &self,
         last: Option<(&Try<'_>, &str)>,
@@ -46,7 +47,7 @@ impl<'x> Producer<'x> {
     ) -> Option<(String, String)> {
         let before = self.request.debug?;
         let last = last.map(|(attempt, outcome)| {
-            let account = &attempt.candidate.ready_account.account.id;
+            let account = &attempt.candidate.account().id;
             format!(
                 "{account};{outcome};{}ms",
                 whole_millis(attempt.began.elapsed())
@@ -181,10 +182,7 @@ impl<'x> Producer<'x> {
     ) {
         let candidate = attempt.candidate;
         let (facts, retry_after) = (failure.facts(), failure.retry_after());
-        let (account, state) = (
-            &candidate.ready_account.account,
-            &candidate.ready_account.state,
-        );
+        let (account, state) = (candidate.account(), candidate.state());
         let (now, stream) = (Clock::now(), self.request.envelope.stream);
         // An attempt may have had less time than its account allows, since the caller has less or
         // other attempts took it. Then the total timeout is not the account's fault.
@@ -198,7 +196,7 @@ impl<'x> Producer<'x> {
                 .total(candidate)
                 .saturating_duration_since(attempt.began)
                 < given.mul_f64(0.9);
-        let class = state.class_of(failure, candidate.track.endpoint, now);
+        let class = state.class_of(failure, candidate.health.endpoint, now);
         let class = if hurried { Class::Ours } else { class };
         let mut news = attempt.guard.record_failure(
             Setback { class, retry_after },
@@ -248,7 +246,7 @@ impl<'x> Producer<'x> {
             };
             let is_tls = matches!(failure, Failure::Tls { .. });
             let is_told = is_tls || matches!(failure, Failure::Proxy { .. });
-            if candidate.track.troubled(trouble) && is_told {
+            if candidate.health.record_trouble(trouble) && is_told {
                 let symptom = if is_tls {
                     "TLS failed for"
                 } else {
@@ -287,8 +285,8 @@ impl<'x> Producer<'x> {
         why: Option<&str>,
     ) {
         let (account, model) = (
-            &candidate.ready_account.account.id,
-            candidate.track.name(&candidate.upstream_model),
+            &candidate.account().id,
+            candidate.health.name(&candidate.upstream_model),
         );
         let after = failure.map_or("an answer", |failure| failure.name);
         let status = failure
@@ -335,12 +333,9 @@ impl<'x> Producer<'x> {
     ) {
         let candidate = attempt.candidate;
         if let Some(name) = unused.unwrap_or(self.usage).doubted
-            && candidate.ready_account.state.doubted(Clock::now())
+            && candidate.state().record_impossible_count(Clock::now())
         {
-            let (account, model) = (
-                &candidate.ready_account.account.id,
-                &candidate.upstream_model,
-            );
+            let (account, model) = (&candidate.account().id, &candidate.upstream_model);
             log::warn!(
                 "account {account} reported an impossible `{name}` for {model}: the gateway \
                  ignores the reported usage and estimates it (logged once an hour)"
@@ -357,9 +352,9 @@ impl<'x> Producer<'x> {
         self.count(attempt, unused.unwrap_or(self.usage), first_byte, took);
         let (span, labels, resent) = attempt.progress.take_trace_facts();
         self.attempts.trail.push(Tried {
-            account: candidate.ready_account.account.id.clone(),
+            account: candidate.account().id.clone(),
             model: candidate.upstream_model.clone(),
-            endpoint: Some(candidate.track.endpoint)
+            endpoint: Some(candidate.health.endpoint)
                 .filter(|kind| *kind != Endpoint::Chat)
                 .map(Endpoint::name),
             outcome,
@@ -403,7 +398,7 @@ impl<'x> Producer<'x> {
             writing_ms: whole_millis(writing),
             ..Sums::default()
         };
-        attempt.candidate.track.series.add(
+        attempt.candidate.health.series.add(
             &sums,
             first,
             Step::at_instant(Clock::time_at((attempt.began + took).into_std())),

@@ -300,7 +300,7 @@ impl<'x> Producer<'x> {
             .request
             .candidates
             .first()
-            .and_then(|one| one.ready_account.account.concurrency);
+            .and_then(|one| one.account().concurrency);
         first.map_or(SIDE_BY_SIDE, |cap| (cap / 4).clamp(1, SIDE_BY_SIDE))
     }
 

@@ -8,7 +8,7 @@ use super::opening::{FailedAttempt, Gained, Opened};
 use super::progress::Progress;
 use super::reading::Reading;
 use crate::account::failure::Failure;
-use crate::account::track::AttemptGuard;
+use crate::account::target_health::AttemptGuard;
 use crate::exchange::attempt::Attempt;
 use crate::plan::Candidate;
 use dialects::neutral::Losses;

@@ -21,7 +21,7 @@ impl Request {
             seals,
             &self.rights.caller,
             family,
-            &candidate.ready_account.account,
+            candidate.account(),
         ))
     }
 }

@@ -8,8 +8,8 @@ use crate::base::address::Cidr;
 use crate::base::units::format_count;
 use crate::inventory::{CallerItem, KeyItem, is_over};
 
-/// Finds what changes at callers and at keys. Of a key whose secrets are answered as other keys
-/// nothing breaks, as far as it is known.
+/// Finds what changes at callers and at keys. A key whose secrets open other keys from now on
+/// breaks nothing, as far as it is known.
 pub(super) fn compare_callers(found: &mut FoundChanges, sides: &Sides<'_, '_>) {
     let Sides { before, after, .. } = *sides;
     for (id, (was, is)) in both_sides(&before.callers, &after.callers) {
@@ -168,7 +168,7 @@ fn compare_keys(
     }
     if was.secrets != is.secrets {
         let [old, new] = [was, is].map(|key| key.working_secrets(now));
-        // Which secret is which is not known here.
+        // Secrets have no names here. So their ends are compared, the first one first.
         let (ends, ends_before) = (ordered_ends(is), ordered_ends(was));
         let is_sooner = ends.iter().zip(&ends_before).any(|(is, was)| is < was);
         let effect = match new.cmp(&old) {
@@ -207,7 +207,8 @@ fn ordered_ends(key: &KeyItem) -> Vec<(bool, Option<String>)> {
     ends
 }
 
-/// Returns whether every address of the old ranges is in one of the new ones. No range is all.
+/// Returns whether every address of the old ranges is in one of the new ones. Without a range,
+/// every address is.
 fn covers_ranges(new: &[String], old: &[String]) -> bool {
     let (wide, narrow) = (read_ranges(new), read_ranges(old));
     let is_in = |range: &Cidr| wide.iter().any(|wide| wide.covers(range));

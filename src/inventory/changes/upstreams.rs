@@ -431,7 +431,7 @@ fn order(targets: &NamedTargets<'_>, other: &NamedTargets<'_>) -> Vec<Vec<(Strin
     tiers.into_values().collect()
 }
 
-/// Says which costs differ.
+/// Writes which costs differ.
 fn price_changes(old: &Settings, new: &Settings) -> String {
     compare_settings(old, new)
         .into_iter()

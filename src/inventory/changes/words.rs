@@ -2,6 +2,7 @@
 
 use super::{Change, Effect};
 use crate::base::table::is_unseen;
+use crate::base::units::format_count;
 
 /// The most names of one list.
 const MAX_NAMES: usize = 5;
@@ -68,13 +69,11 @@ fn change_line(change: &Change) -> String {
         text += &format!(" {}", cut_list(&change.models));
     }
     if !change.callers.is_empty() {
-        let s = |many| if many == 1 { "" } else { "s" };
-        let (callers, keys) = (change.callers.len(), change.keys);
         text += &format!(
-            " (caller{} {}; {keys} key{})",
-            s(callers),
+            " (caller{} {}; {})",
+            if change.callers.len() == 1 { "" } else { "s" },
             cut_list(&change.callers),
-            s(keys)
+            format_count(change.keys, "key")
         );
     }
     text

@@ -101,7 +101,7 @@ fn read_accounts(books: &Books) {
     let written: HashSet<(usize, &str)> = targets
         .map(|target| (target.account.index, &*target.model))
         .collect();
-    for (ready_account, tracks) in snapshot.ready_accounts.iter().zip(snapshot.targets()) {
+    for (ready_account, healths) in snapshot.ready_accounts.iter().zip(snapshot.targets()) {
         let index = ready_account.account.index;
         let name = [("account", Some(ready_account.account.id.clone()))];
         let in_flight = i64::try_from(ready_account.state.in_flight()).unwrap_or(i64::MAX);
@@ -109,7 +109,7 @@ fn read_accounts(books: &Books) {
         let signs = ready_account
             .state
             .signs(ready_account.account.enabled, now);
-        let (present, reason) = signs.account(tracks.iter().map(|(_, track)| track.signs(now)));
+        let (present, reason) = signs.account(healths.iter().map(|(_, health)| health.signs(now)));
         for one in AccountState::ALL {
             metrics
                 .states
@@ -124,8 +124,8 @@ fn read_accounts(books: &Books) {
                 .set(is_so);
         }
         let mut least: Option<f64> = None;
-        for (model, track) in &tracks {
-            let target = track.status(now, clock);
+        for (model, health) in &healths {
+            let target = health.status(now, clock);
             least = [least, target.headroom]
                 .into_iter()
                 .flatten()
@@ -133,7 +133,10 @@ fn read_accounts(books: &Books) {
             if listed.contains(&index) && !written.contains(&(index, model)) {
                 continue;
             }
-            let (endpoint, present) = (track.endpoint.name(), signs.target(Some(track.signs(now))));
+            let (endpoint, present) = (
+                health.endpoint.name(),
+                signs.target(Some(health.signs(now))),
+            );
             let names = [
                 ("account", Some(ready_account.account.id.clone())),
                 ("model", Some(model.clone())),

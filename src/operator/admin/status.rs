@@ -9,7 +9,7 @@ use std::time::{Duration, Instant, SystemTime};
 use super::Pages;
 use crate::account::breaker::BreakerState;
 use crate::account::condition::AccountSigns;
-use crate::account::track::TargetHealth;
+use crate::account::target_health::TargetHealth;
 use crate::base::calendar::{format_system_time, format_time, past_time};
 use crate::live::ready_account::ReadyAccount;
 use crate::live::{self, Route, Snapshot};
@@ -81,16 +81,16 @@ fn account_reports(snapshot: &Snapshot, now: Instant, clock: SystemTime) -> Vec<
             .ready_accounts
             .iter()
             .zip(snapshot.targets())
-            .map(|(ready_account, tracks)| {
+            .map(|(ready_account, healths)| {
                 let signs = ready_account
                     .state
                     .signs(ready_account.account.enabled, now);
-                let targets = tracks
+                let targets = healths
                     .iter()
-                    .map(|(model, track)| target_report(model, track, &signs, now, clock));
+                    .map(|(model, health)| target_report(model, health, &signs, now, clock));
                 let targets: Vec<TargetReport> = targets.collect();
                 let (state, reason) =
-                    signs.account(tracks.iter().map(|(_, track)| track.signs(now)));
+                    signs.account(healths.iter().map(|(_, health)| health.signs(now)));
                 AccountReport {
                     concurrency: ready_account.account.concurrency,
                     dialect: ready_account.account.dialect.protocol.name.to_owned(),
@@ -134,19 +134,19 @@ fn list_report(ready_account: &ReadyAccount, clock: SystemTime) -> ListReport {
 
 fn target_report(
     model: &str,
-    track: &TargetHealth,
+    health: &TargetHealth,
     account: &AccountSigns,
     now: Instant,
     clock: SystemTime,
 ) -> TargetReport {
     let until = |end: Instant| whole_millis(end.saturating_duration_since(now));
-    let known = track.status(now, clock);
+    let known = health.status(now, clock);
     // An estimate that has faded away with time is none.
     let [whole, first] = known
         .expected
         .map(|time| time.map(whole_millis).filter(|millis| *millis > 0));
     let rest = account.rest.or(known.rest);
-    let condition = account.target(Some(track.signs(now)));
+    let condition = account.target(Some(health.signs(now)));
     let (breaker, opens_in_ms) = match known.breaker {
         BreakerState::Closed => (BreakerReport::Closed, None),
         BreakerState::Open(end) => (BreakerReport::Open, Some(until(end))),
@@ -157,12 +157,12 @@ fn target_report(
         behind_for_ms: known.behind.map(until),
         breaker,
         calls: known.calls.all,
-        endpoint: track.endpoint.name().to_owned(),
+        endpoint: health.endpoint.name().to_owned(),
         failed: known.calls.failed,
         first_token_ms: first,
-        given_up: track.series.recent_sums(MINUTE, now).given_up.into(),
+        given_up: health.series.recent_sums(MINUTE, now).given_up.into(),
         headroom: known.headroom.map(round_share),
-        last_failure: track.trouble().map(|trouble| FailureReport {
+        last_failure: health.trouble().map(|trouble| FailureReport {
             ago_ms: whole_millis(now.saturating_duration_since(trouble.failed_at)),
             detail: trouble.detail,
             outcome: trouble.outcome.to_owned(),
@@ -306,11 +306,12 @@ mod tests {
 
     #[test]
     fn an_estimate_that_has_faded_away_is_none() {
-        let (track, now, clock) = (TargetHealth::default(), Instant::now(), SystemTime::now());
-        let mut known = track.status(now, clock);
+        let (health, now, clock) = (TargetHealth::default(), Instant::now(), SystemTime::now());
+        let mut known = health.status(now, clock);
         known.expected = [Some(Duration::from_secs(1)), None];
-        track.recall(&known, now, clock);
-        let whole = |now| target_report("m", &track, &AccountSigns::default(), now, clock).whole_ms;
+        health.recall(&known, now, clock);
+        let whole =
+            |now| target_report("m", &health, &AccountSigns::default(), now, clock).whole_ms;
         assert_eq!(
             (whole(now), whole(now + Duration::from_secs(240))),
             (Some(1_000), None)

@@ -35,7 +35,7 @@ pub(super) struct LiveAccount {
 }
 
 impl LiveContext {
-    /// Looks at all accounts.
+    /// Checks all accounts.
     pub(super) fn accounts(snapshot: &Snapshot, now: Instant) -> Vec<LiveAccount> {
         let accounts = snapshot.ready_accounts.iter().zip(snapshot.targets()).map(
             |(ready_account, targets)| {
@@ -57,15 +57,15 @@ impl LiveContext {
     /// Finds the addresses of the targets that several models have.
     pub(super) fn shared(snapshot: &Snapshot) -> HashSet<usize> {
         let (mut seen, mut shared) = (HashSet::new(), HashSet::new());
-        for track in snapshot
+        for health in snapshot
             .routes
             .iter()
-            .flat_map(|route| &route.tracks)
+            .flat_map(|route| &route.healths)
             .flatten()
-            .map(|track| Arc::as_ptr(track).addr())
+            .map(|health| Arc::as_ptr(health).addr())
         {
-            if !seen.insert(track) {
-                shared.insert(track);
+            if !seen.insert(health) {
+                shared.insert(health);
             }
         }
         shared

@@ -6,7 +6,7 @@ use super::{HasName, to_json};
 use crate::account::NamedTarget;
 use crate::account::condition::{AccountState, Reason, TargetState};
 use crate::account::strategy::{self, Smooth, View};
-use crate::account::track::TargetHealth;
+use crate::account::target_health::TargetHealth;
 use crate::base::calendar::past_time;
 use crate::base::units::cut_text;
 use crate::catalog::{Model, Target, globs};
@@ -145,16 +145,16 @@ fn model_trouble(
         let Some(account) = account.filter(|account| account.state != AccountState::Off) else {
             continue;
         };
-        let tracks = route
-            .tracks
+        let healths = route
+            .healths
             .get(index)
             .map(Vec::as_slice)
             .unwrap_or_default();
         let is_fit = |signs| account.signs.target(signs).is_ok();
-        let any_fit = if tracks.is_empty() {
+        let any_fit = if healths.is_empty() {
             is_fit(None)
         } else {
-            tracks.iter().any(|track| is_fit(Some(track.signs(now))))
+            healths.iter().any(|health| is_fit(Some(health.signs(now))))
         };
         if any_fit { fit += 1 } else { out += 1 }
     }
@@ -233,7 +233,7 @@ impl ModelRow {
 struct ShownTarget<'r> {
     target: &'r Target,
     name: Arc<str>,
-    track: Option<Arc<TargetHealth>>,
+    health: Option<Arc<TargetHealth>>,
     sums: Sums,
     rank: usize,
 }
@@ -253,27 +253,27 @@ fn live_targets<'r>(
             .iter()
             .position(|placed| *placed == number)
             .unwrap_or(number);
-        let tracks = route.tracks.get(number).cloned().unwrap_or_default();
-        let mut tracks: Vec<NamedTarget> = tracks
+        let healths = route.healths.get(number).cloned().unwrap_or_default();
+        let mut healths: Vec<NamedTarget> = healths
             .into_iter()
-            .map(|track| (target.model.clone(), track))
+            .map(|health| (target.model.clone(), health))
             .collect();
         if model.is_pattern() {
-            tracks = pattern_targets(snapshot, target, now);
+            healths = pattern_targets(snapshot, target, now);
         }
-        let show = |name, track| ShownTarget::new(target, name, track, rank, now);
-        if tracks.is_empty() {
+        let show = |name, health| ShownTarget::new(target, name, health, rank, now);
+        if healths.is_empty() {
             shown.push(show(target.model.clone(), None));
         }
-        for (number, (name, track)) in tracks.into_iter().enumerate() {
-            let one = show(name, Some(track));
+        for (number, (name, health)) in healths.into_iter().enumerate() {
+            let one = show(name, Some(health));
             // Most requests go to the first kind of endpoint. The others are shown if they are
             // used.
             let is_used = one.sums.requests > 0
                 || one
-                    .track
+                    .health
                     .as_ref()
-                    .is_some_and(|track| track.trouble().is_some());
+                    .is_some_and(|health| health.trouble().is_some());
             if number == 0 || is_used {
                 shown.push(one);
             }
@@ -288,8 +288,8 @@ fn live_targets<'r>(
     shown.truncate(max_targets);
     // Of a target that other models have too, it is not known which attempts were for this one.
     let are_shared = shown.iter().any(|one| {
-        let track = one.track.as_ref();
-        track.is_some_and(|track| context.shared.contains(&Arc::as_ptr(track).addr()))
+        let health = one.health.as_ref();
+        health.is_some_and(|health| context.shared.contains(&Arc::as_ptr(health).addr()))
     });
     let all = if are_shared { 0 } else { attempts };
     (
@@ -331,7 +331,7 @@ fn pattern_targets(snapshot: &Snapshot, target: &Target, now: Instant) -> Vec<Na
 fn try_order(context: &LiveContext, model: &Model, route: &Route) -> Vec<usize> {
     let targets = model.targets.iter().enumerate();
     let views =
-        targets.map(|(number, target)| view(context, target, route.tracks.get(number)?.first()?));
+        targets.map(|(number, target)| view(context, target, route.healths.get(number)?.first()?));
     match views.collect::<Option<Vec<View>>>() {
         Some(views) => {
             strategy::order_targets(model.strategy, &views, None, &mut Smooth::default(), || 0.5)
@@ -341,9 +341,9 @@ fn try_order(context: &LiveContext, model: &Model, route: &Route) -> Vec<usize> 
 }
 
 /// Returns what the strategy knows of a target.
-fn view(at: &LiveContext, target: &Target, track: &TargetHealth) -> Option<View> {
+fn view(at: &LiveContext, target: &Target, health: &TargetHealth) -> Option<View> {
     let place = at.snapshot.ready_accounts.get(target.account.index)?;
-    let standing = track.standing(true, target.account.probe, at.now, at.clock);
+    let facts = health.order_facts(true, target.account.probe, at.now, at.clock);
     let in_flight = place.state.in_flight();
     let awake = target.account.enabled && place.state.health.rest(at.now).is_none();
     let cap = target.account.concurrency;
@@ -353,11 +353,11 @@ fn view(at: &LiveContext, target: &Target, track: &TargetHealth) -> Option<View>
         tier: target.tier,
         in_flight,
         cap,
-        latency: standing.latency,
-        awaited: standing.awaited,
-        headroom: standing.headroom,
-        behind: standing.behind,
-        fit: standing.fit && awake && cap.is_none_or(|cap| in_flight < cap),
+        latency: facts.latency,
+        awaited: facts.awaited,
+        headroom: facts.headroom,
+        behind: facts.behind,
+        fit: facts.fit && awake && cap.is_none_or(|cap| in_flight < cap),
     })
 }
 
@@ -365,16 +365,16 @@ impl<'r> ShownTarget<'r> {
     fn new(
         target: &'r Target,
         name: Arc<str>,
-        track: Option<Arc<TargetHealth>>,
+        health: Option<Arc<TargetHealth>>,
         place: usize,
         now: Instant,
     ) -> ShownTarget<'r> {
-        let sums = track.as_ref();
-        let sums = sums.map(|track| track.series.recent_sums(COUNT_WINDOW, now));
+        let sums = health.as_ref();
+        let sums = sums.map(|health| health.series.recent_sums(COUNT_WINDOW, now));
         ShownTarget {
             target,
             name,
-            track,
+            health,
             sums: sums.unwrap_or_default(),
             rank: place,
         }
@@ -384,7 +384,7 @@ impl<'r> ShownTarget<'r> {
         let ShownTarget {
             target,
             name,
-            track,
+            health,
             sums,
             rank,
         } = self;
@@ -395,17 +395,17 @@ impl<'r> ShownTarget<'r> {
             state,
             reason,
         } = context.accounts.get(target.account.index)?;
-        let present = signs.target(track.as_ref().map(|track| track.signs(now)));
+        let present = signs.target(health.as_ref().map(|health| health.signs(now)));
         let time = |instant| past_time(instant, now, clock);
-        let failure = track
+        let failure = health
             .as_ref()
-            .and_then(|track| track.last_failure())
+            .and_then(|health| health.last_failure())
             .map(|failure| LiveFailure {
                 outcome: failure.outcome,
                 detail: failure.detail,
                 time: time(failure.failed_at),
             });
-        let status = track.as_ref().map(|track| track.status(now, clock));
+        let status = health.as_ref().map(|health| health.status(now, clock));
         let until = |until: Instant| whole_millis(until.saturating_duration_since(now));
         let share = |all: u32| round_share(f64::from(sums.requests) / f64::from(all));
         let speed = (sums.writing_ms > 0)
@@ -413,7 +413,9 @@ impl<'r> ShownTarget<'r> {
         Some(LiveTarget {
             account: &account.account.id,
             model: cut_text(&name, 200),
-            endpoint: track.as_ref().map_or("chat", |track| track.endpoint.name()),
+            endpoint: health
+                .as_ref()
+                .map_or("chat", |health| health.endpoint.name()),
             tier: target.tier,
             place: rank,
             standing: LiveStanding {
@@ -431,9 +433,9 @@ impl<'r> ShownTarget<'r> {
             requests: sums.requests,
             failed: sums.failed(),
             share: (all > 0).then(|| share(all)),
-            first_token_ms: track
+            first_token_ms: health
                 .as_ref()
-                .and_then(|track| Quantiles::for_first_tokens(&track.series, now)),
+                .and_then(|health| Quantiles::for_first_tokens(&health.series, now)),
             tokens_per_second: speed,
             headroom: status.and_then(|status| status.headroom).map(round_share),
             last_failure: failure,

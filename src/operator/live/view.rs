@@ -26,7 +26,7 @@ pub(super) struct LiveView {
 }
 
 impl LiveView {
-    /// Looks at the process.
+    /// Reads the state of the process.
     pub(super) fn gather(page: &LivePage, now: Instant, clock_ms: u64) -> LiveView {
         let (snapshot, clock) = (page.books.live.load_full(), SystemTime::now());
         let sums = page.books.figures.callers.sums(clock_ms);

@@ -17,7 +17,7 @@ pub(super) struct Causes {
 }
 
 impl Causes {
-    /// Looks at all models.
+    /// Checks all models.
     pub(super) fn new(models: &[ModelFacts]) -> Causes {
         let mut shared = HashMap::new();
         for model in models {

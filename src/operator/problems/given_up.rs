@@ -7,7 +7,7 @@ use super::{Finding, Rule};
 use crate::account::given_up::{MOVES, ONE_OF};
 use crate::status::Severity;
 
-/// Looks for targets of an account that hang. The bounds are those by which a target is moved
+/// Finds targets of an account that hang. The bounds are those by which a target is moved
 /// behind the others.
 pub(super) fn find_given_up(account: &AccountFacts, found: &mut Vec<Finding>) {
     let hanging = account.given_up.iter().filter(|target| {

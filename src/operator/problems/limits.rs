@@ -17,7 +17,7 @@ const NEAR: u64 = 7 * DAY;
 /// The end of a key is reported for this time after it.
 const PAST: u64 = DAY;
 
-/// Looks for problems of callers and keys, and for costs that are not known.
+/// Finds problems of callers and keys, and for costs that are not known.
 pub(super) fn find_limit_problems(facts: &Facts, found: &mut Vec<Finding>) {
     found.extend(facts.limits.iter().filter_map(near_limit));
     for key in &facts.keys {
@@ -27,7 +27,7 @@ pub(super) fn find_limit_problems(facts: &Facts, found: &mut Vec<Finding>) {
     find_unpriced(facts, found);
 }
 
-/// Looks at a limit of which nine tenths are used.
+/// Checks a limit of which nine tenths are used.
 fn near_limit(limit: &LimitFacts) -> Option<Finding> {
     let LimitFacts {
         kind,
@@ -69,7 +69,7 @@ pub fn is_short_lived(kind: Kind) -> bool {
     matches!(kind.period(), Period::Minute | Period::Present)
 }
 
-/// Looks at a key that is in use and ends.
+/// Checks a key that is in use and ends.
 fn ending_key(key: &KeyFacts, now: u64) -> Option<Finding> {
     let ends = key.ends?;
     if key.used.saturating_add(IN_USE) < now.min(ends)
@@ -102,7 +102,7 @@ fn ending_key(key: &KeyFacts, now: u64) -> Option<Finding> {
     ))
 }
 
-/// Looks at an old secret that is still used, although it ends soon.
+/// Checks an old secret that is still used, although it ends soon.
 fn old_secret(key: &KeyFacts, now: u64) -> Option<Finding> {
     let OldSecret {
         last_used: used,
@@ -130,7 +130,7 @@ fn old_secret(key: &KeyFacts, now: u64) -> Option<Finding> {
     ))
 }
 
-/// Looks for models whose cost is not known: of answers, or of requests that were not sent.
+/// Finds models whose cost is not known: of answers, or of requests that were not sent.
 fn find_unpriced(facts: &Facts, found: &mut Vec<Finding>) {
     let mut of_models: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
     // Where money is not counted, no price is missing.

@@ -24,7 +24,7 @@ const REPLACE_NOW: u64 = 3 * DAY;
 /// Clocks that differ by less agree.
 const CLOCKS: u64 = 5 * SECOND;
 
-/// Looks for problems of the process.
+/// Finds problems of the process.
 pub(super) fn find_process_problems(facts: &Facts, found: &mut Vec<Finding>) {
     find_store_problems(facts, found);
     find_unreadable(facts, found);

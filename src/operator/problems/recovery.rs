@@ -67,7 +67,7 @@ pub(super) struct FailureSummary {
 }
 
 impl FailureMemory {
-    /// Looks for failures of more than one of twenty requests. The whole gateway is a subject only
+    /// Finds failures of more than one of twenty requests. The whole gateway is a subject only
     /// for what no single model shows. `is_told` has the models that another rule reports already.
     pub(super) fn find_failures(
         &mut self,
@@ -235,7 +235,7 @@ fn is_over(fault: &FaultCount, now: u64) -> bool {
         && (fault.successes_since >= ENOUGH_ANSWERS || is_answering)
 }
 
-/// Says what happened since the last failure.
+/// Writes what happened since the last failure.
 fn what_came_since(fault: &FaultCount, now: u64) -> String {
     let ago = duration_text(failure_age(fault, now));
     match (fault.requests_since, fault.successes_since) {

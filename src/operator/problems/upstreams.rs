@@ -18,7 +18,7 @@ const LIST_TIME: u64 = 10 * SECOND;
 /// A share of the quota below this is little.
 const LOW_HEADROOM: f64 = 0.05;
 
-/// Looks for problems of models, targets and accounts.
+/// Finds problems of models, targets and accounts.
 pub(super) fn find_upstream_problems(
     facts: &Facts,
     memory: &mut FailureMemory,
@@ -135,7 +135,7 @@ fn model_names(models: &[&ModelFacts]) -> Vec<String> {
         .collect()
 }
 
-/// Looks for requests that wait, or did not even get a place to wait.
+/// Finds requests that wait, or did not even get a place to wait.
 fn find_queue_problem(model: &ModelFacts, found: &mut Vec<Finding>) {
     let half = model
         .queue
@@ -183,7 +183,7 @@ pub(super) const CALLERS: &str = "callers";
 /// The part of the failures that callers gave up.
 pub(super) const GIVEN_UP: &str = "given_up";
 
-/// Looks for failures of more than one of twenty requests.
+/// Finds failures of more than one of twenty requests.
 fn find_failures(
     facts: &Facts,
     causes: &Causes,
@@ -323,7 +323,7 @@ fn failing_requests(
     Finding { part, ..finding }
 }
 
-/// Says that the gateway and its providers are well, if only callers do something wrong.
+/// Writes that the gateway and its providers are well, if only callers do something wrong.
 pub(super) fn clear_others(found: &mut [Finding]) {
     if found
         .iter()

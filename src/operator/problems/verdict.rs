@@ -147,7 +147,7 @@ fn hurts_service(one: &Noticed) -> bool {
     one.is_problem && (one.finding.severity == Severity::Critical || is_of_service)
 }
 
-/// Says that nothing can be answered yet, since something is missing, and what to do next.
+/// Writes that nothing can be answered yet, since something is missing, and what to do next.
 fn empty_verdict(facts: &Facts) -> Option<Verdict> {
     let (models, keys) = (facts.models.len(), facts.usable_keys);
     let sentence = match (models, keys) {
@@ -186,7 +186,7 @@ fn empty_verdict(facts: &Facts) -> Option<Verdict> {
     })
 }
 
-/// Says which models fail, and how many there are. Returns `None` if no model is known to.
+/// Writes which models fail, and how many there are. Returns `None` if no model is known to.
 fn failing_models(facts: &Facts, failing: &[&Noticed]) -> Option<String> {
     let models = facts.models.iter().filter(|model| {
         let mut failing = failing.iter();
@@ -258,7 +258,7 @@ fn failing_models(facts: &Facts, failing: &[&Noticed]) -> Option<String> {
     ))
 }
 
-/// Says of how many models some are.
+/// Writes how many models there are, after the number of some of them.
 fn among_all(all: usize) -> String {
     if all > 1 {
         format!(" of {all}")
@@ -267,7 +267,7 @@ fn among_all(all: usize) -> String {
     }
 }
 
-/// Says which models have lost targets and answer all the same.
+/// Writes which models have lost targets and answer all the same.
 fn degraded_models(facts: &Facts, noticed: &[Noticed]) -> Option<String> {
     let hurt: Vec<&ModelFacts> = facts
         .models

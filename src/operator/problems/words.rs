@@ -44,7 +44,7 @@ pub(super) fn amount_text(kind: Kind, amount: u64) -> String {
 /// A target's last failure: the word for it, and its detail.
 type Failure = (&'static str, Option<String>);
 
-/// Says of an account how it fails: `gpu-1 refuses connections`.
+/// Writes how an account fails: `gpu-1 refuses connections`.
 pub(super) fn failing_account(account: &str, failure: Option<&Failure>) -> String {
     format!("{account} {}", failure_verb(failure).for_count(1))
 }
@@ -131,7 +131,7 @@ fn verb_pair(one: &'static str, several: &'static str) -> FailureVerb {
     }
 }
 
-/// Says of a model's target why it cannot be used.
+/// Writes why a model's target cannot be used.
 pub(super) fn unfit_target(target: &ModelTarget) -> String {
     let account = &target.account;
     match does_unfit(target) {
@@ -140,8 +140,8 @@ pub(super) fn unfit_target(target: &ModelTarget) -> String {
     }
 }
 
-/// Says of the targets of several models why they cannot be used: each account once, and those
-/// together that fail in the same way.
+/// Writes why targets of several models cannot be used: each account once, and those that fail in
+/// the same way together.
 pub(super) fn unfit_together(targets: &[&ModelTarget]) -> String {
     // An account that fails in several ways is described by the way of most targets.
     let mut ways: BTreeMap<&str, BTreeMap<Cow<'static, str>, (usize, FailureVerb)>> =
@@ -198,7 +198,7 @@ fn list_names(names: &[&str]) -> String {
     }
 }
 
-/// Says of targets how long ago the last one failed, if that is a while ago and none of them was
+/// Writes how long ago the last of some targets failed, if that is a while ago and none of them was
 /// asked since.
 pub(super) fn quiet_text<'t>(targets: impl Iterator<Item = &'t ModelTarget>) -> String {
     let out = targets.filter(|target| target.reason.is_some_and(|reason| reason != Reason::Off));
@@ -209,7 +209,7 @@ pub(super) fn quiet_text<'t>(targets: impl Iterator<Item = &'t ModelTarget>) -> 
     quiet_for(least.filter(|least| *least < u64::MAX))
 }
 
-/// Says how long ago something failed after which nothing was asked.
+/// Writes how long ago something failed after which nothing was asked.
 pub(super) fn quiet_for(since: Option<u64>) -> String {
     const SHORT: u64 = 10_000;
     let since = since.filter(|since| *since >= SHORT);

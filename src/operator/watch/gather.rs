@@ -5,7 +5,7 @@ use crate::account::NamedTarget;
 use crate::account::breaker::BreakerState;
 use crate::account::condition::Condition;
 use crate::account::given_up::GIVEN_UP;
-use crate::account::track::{TargetHealth, TrackStatus};
+use crate::account::target_health::{TargetHealth, TargetStatus};
 use crate::base::calendar;
 use crate::catalog::Model;
 use crate::catalog::rotation::{is_replaced, newest_end};
@@ -205,27 +205,27 @@ fn catalog_facts(live: &Live, clocks: ClockReadings) -> CatalogFacts {
 }
 
 /// Returns whether a target is kept from requests by its breaker. It is until it has answered.
-fn is_broken(status: &TrackStatus) -> bool {
+fn is_broken(status: &TargetStatus) -> bool {
     match status.breaker {
         BreakerState::Closed => false,
         BreakerState::Open(_) | BreakerState::HalfOpen { .. } => true,
     }
 }
 
-fn last_failure(track: &TargetHealth) -> Option<(&'static str, Option<String>)> {
-    track
+fn last_failure(health: &TargetHealth) -> Option<(&'static str, Option<String>)> {
+    health
         .trouble()
         .map(|trouble| (trouble.outcome, trouble.detail))
 }
 
 /// Returns the milliseconds since the last failure of a target, if nothing was asked there since.
-fn quiet_ms(track: &TargetHealth, clocks: ClockReadings) -> Option<u64> {
-    let trouble = track.trouble()?;
-    let asked = track
+fn quiet_ms(health: &TargetHealth, clocks: ClockReadings) -> Option<u64> {
+    let trouble = health.trouble()?;
+    let asked = health
         .series
         .faults()
         .asked_since(trouble.outcome == GIVEN_UP);
-    let is_quiet = asked == 0 && track.status(clocks.now, clocks.clock).awaited == 0;
+    let is_quiet = asked == 0 && health.status(clocks.now, clocks.clock).awaited == 0;
     is_quiet.then(|| elapsed_ms(clocks, trouble.failed_at))
 }
 
@@ -236,7 +236,7 @@ fn enabled_accounts(snapshot: &Snapshot, clocks: ClockReadings) -> Vec<AccountFa
         .iter()
         .zip(snapshot.targets())
         .filter(|(ready_account, _)| ready_account.account.enabled);
-    let facts = enabled.map(|(ready_account, tracks)| {
+    let facts = enabled.map(|(ready_account, healths)| {
         let list = listed
             .contains(&ready_account.account.index)
             .then(|| ready_account.state.listing.state());
@@ -244,7 +244,7 @@ fn enabled_accounts(snapshot: &Snapshot, clocks: ClockReadings) -> Vec<AccountFa
             list.and_then(|list| list.failure.map(|(_, why)| (why, list.names.is_some())));
         AccountFacts {
             list_failure: failure,
-            ..account_facts(ready_account, &tracks, clocks)
+            ..account_facts(ready_account, &healths, clocks)
         }
     });
     facts.collect()
@@ -252,7 +252,7 @@ fn enabled_accounts(snapshot: &Snapshot, clocks: ClockReadings) -> Vec<AccountFa
 
 fn account_facts(
     ready_account: &ReadyAccount,
-    tracks: &[NamedTarget],
+    healths: &[NamedTarget],
     clocks: ClockReadings,
 ) -> AccountFacts {
     let mut facts = AccountFacts {
@@ -263,26 +263,26 @@ fn account_facts(
         .state
         .signs(true, clocks.now)
         .is_credential_refused();
-    for (model, track) in tracks {
-        let status = track.status(clocks.now, clocks.clock);
+    for (model, health) in healths {
+        let status = health.status(clocks.now, clocks.clock);
         facts.headroom = [facts.headroom, status.headroom]
             .into_iter()
             .flatten()
             .min_by(f64::total_cmp);
         facts
             .given_up
-            .extend(given_up(track.name(model), track, clocks));
+            .extend(given_up(health.name(model), health, clocks));
         if is_broken(&status) {
-            let ago = track
+            let ago = health
                 .since(clocks.now)
                 .map(|since| elapsed_ms(clocks, since));
             facts.broken.push(TargetFacts {
-                name: track.name(model),
-                failure: last_failure(track),
+                name: health.name(model),
+                failure: last_failure(health),
                 since: ago.map(|ago| clocks.ms.saturating_sub(ago)),
-                quiet: quiet_ms(track, clocks),
+                quiet: quiet_ms(health, clocks),
                 requests: Some(
-                    track
+                    health
                         .series
                         .recent_sums(RECENT_TIME, clocks.now)
                         .requests
@@ -295,15 +295,15 @@ fn account_facts(
 }
 
 /// Returns how callers gave a target up within the last minute, if some did.
-fn given_up(name: Arc<str>, track: &TargetHealth, clocks: ClockReadings) -> Option<GivenUpFacts> {
-    let sums = track.series.recent_sums(MINUTE, clocks.now);
+fn given_up(name: Arc<str>, health: &TargetHealth, clocks: ClockReadings) -> Option<GivenUpFacts> {
+    let sums = health.series.recent_sums(MINUTE, clocks.now);
     let callers = u64::from(sums.given_up);
     Some(GivenUpFacts {
         name,
         callers,
         attempts: sums.requests.into(),
         after_ms: sums.given_up_ms.checked_div(callers)?,
-        usual_ms: track.usual_time(clocks.now).map(whole_millis),
+        usual_ms: health.usual_time(clocks.now).map(whole_millis),
     })
 }
 
@@ -313,25 +313,25 @@ fn model_facts(snapshot: &Snapshot, clocks: ClockReadings) -> Vec<ModelFacts> {
         let mut takes_fallbacks = true;
         let targets = model.targets.iter().enumerate().map(|(index, target)| {
             let ready_account = snapshot.ready_accounts.get(target.account.index);
-            let tracks = route
-                .tracks
+            let healths = route
+                .healths
                 .get(index)
                 .map(Vec::as_slice)
                 .unwrap_or_default();
             let (condition, failing) = target_condition(
                 ready_account.map(|ready_account| &**ready_account),
-                tracks,
+                healths,
                 clocks,
             );
             takes_fallbacks &= failing.is_some_and(|track| track.endpoint.has_stand_ins());
             ModelTarget {
                 account: target.account.id.clone(),
                 name: failing
-                    .map_or_else(|| target.model.clone(), |track| track.name(&target.model)),
+                    .map_or_else(|| target.model.clone(), |health| health.name(&target.model)),
                 state: condition.state,
                 reason: condition.reason,
                 failure: failing.and_then(last_failure),
-                quiet: failing.and_then(|track| quiet_ms(track, clocks)),
+                quiet: failing.and_then(|health| quiet_ms(health, clocks)),
             }
         });
         let targets = targets.collect();
@@ -375,7 +375,7 @@ fn fallbacks_for_all(snapshot: &Snapshot, model: &Model) -> Vec<Arc<str>> {
 /// one of its kinds of endpoints is.
 fn target_condition<'t>(
     ready_account: Option<&ReadyAccount>,
-    tracks: &'t [Arc<TargetHealth>],
+    healths: &'t [Arc<TargetHealth>],
     clocks: ClockReadings,
 ) -> (Condition, Option<&'t TargetHealth>) {
     let Some(ready_account) = ready_account else {
@@ -385,12 +385,12 @@ fn target_condition<'t>(
         .state
         .signs(ready_account.account.enabled, clocks.now);
     let mut unfit = None;
-    for track in tracks {
-        let condition = account.target(Some(track.signs(clocks.now)));
+    for health in healths {
+        let condition = account.target(Some(health.signs(clocks.now)));
         if condition.is_ok() {
             return (condition, None);
         }
-        unfit = unfit.or(Some((condition, Some(&**track))));
+        unfit = unfit.or(Some((condition, Some(&**health))));
     }
     unfit.unwrap_or((account.target(None), None))
 }

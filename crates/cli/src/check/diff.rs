@@ -188,7 +188,7 @@ fn ask_running(
     })
 }
 
-/// Says whose secrets differ, if the gateway's own folder is on this machine, can be read, and
+/// Writes whose secrets differ, if the gateway's own folder is on this machine, can be read, and
 /// holds what is live.
 fn compare_own_folder(loaded: &Loaded, folder: &Path, live: &Marks) -> Option<SecretChanges> {
     let own = load_folder(folder, Secrets::Read).ok()?.catalog;

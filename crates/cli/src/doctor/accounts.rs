@@ -95,7 +95,7 @@ impl Checked for CheckedAccount {
     }
 }
 
-/// Looks at all accounts, and adds the clocks of their servers. Accounts that are not done at `due`
+/// Checks all accounts, and adds the clocks of their servers. Accounts that are not done at `due`
 /// are reported so. Returns the indexes of the accounts that cannot be asked: their servers are not
 /// reached, or refuse the credential.
 pub(super) async fn check_accounts(
@@ -105,14 +105,14 @@ pub(super) async fn check_accounts(
     report: &mut Findings,
 ) -> BTreeSet<usize> {
     let upstream = Arc::new(Upstream::default());
-    let all_checked = all_checked(snapshot);
-    let accounts: Vec<Arc<Account>> = all_checked
+    let checked_accounts = list_accounts(snapshot);
+    let accounts: Vec<Arc<Account>> = checked_accounts
         .iter()
-        .map(|checked_account| checked_account.ready_account.account.clone())
+        .map(|checked| checked.ready_account.account.clone())
         .collect();
-    let checks = all_checked.into_iter().map(|checked_account| {
+    let checks = checked_accounts.into_iter().map(|checked| {
         let upstream = upstream.clone();
-        async move { check_account(&checked_account, &upstream).await }
+        async move { check_account(&checked, &upstream).await }
     });
     let mut running = SideBySide::start(checks, due);
     let mut outcomes = Outcomes {
@@ -130,7 +130,7 @@ pub(super) async fn check_accounts(
     outcomes.unreached
 }
 
-/// Looks at a few accounts side by side, of which the catalog has no model yet.
+/// Checks a few accounts side by side. The catalog has no model of theirs yet.
 pub(crate) async fn check_each(accounts: Vec<Arc<ReadyAccount>>) -> Vec<AccountResult> {
     let upstream = Arc::new(Upstream::default());
     let asked: Vec<Arc<Account>> = accounts
@@ -138,8 +138,8 @@ pub(crate) async fn check_each(accounts: Vec<Arc<ReadyAccount>>) -> Vec<AccountR
         .map(|ready_account| ready_account.account.clone())
         .collect();
     let checks = accounts.into_iter().map(|ready_account| {
-        let (upstream, checked_account) = (upstream.clone(), CheckedAccount::new(ready_account));
-        async move { check_account(&checked_account, &upstream).await }
+        let (upstream, checked) = (upstream.clone(), CheckedAccount::new(ready_account));
+        async move { check_account(&checked, &upstream).await }
     });
     let mut running = SideBySide::start(checks, Instant::now() + CHECKS_TIMEOUT);
     let mut results = Vec::new();
@@ -151,7 +151,7 @@ pub(crate) async fn check_each(accounts: Vec<Arc<ReadyAccount>>) -> Vec<AccountR
     results
 }
 
-/// Where the outcomes of all accounts go.
+/// The places where the outcomes of all accounts go.
 struct Outcomes<'o> {
     clocks: &'o mut Clocks,
     report: &'o mut Findings,
@@ -162,15 +162,15 @@ struct Outcomes<'o> {
 }
 
 impl Outcomes<'_> {
-    fn add(&mut self, account: &Account, looked: AccountResult) {
-        for finding in looked.findings {
+    fn add(&mut self, account: &Account, result: AccountResult) {
+        for finding in result.findings {
             self.report.add(finding);
         }
-        if looked.is_unreached || looked.server_report.is_refused {
+        if result.is_unreached || result.server_report.is_refused {
             self.unreached.insert(account.index);
         }
         let host = account.base.host.to_string();
-        if let Some((before, clock)) = looked.server_report.clock
+        if let Some((before, clock)) = result.server_report.clock
             && self.hosts.insert(host.clone())
         {
             self.clocks.add(host, before, unix_millis(clock));
@@ -207,7 +207,7 @@ fn account_subject(account: &Account) -> Subject {
 }
 
 /// Lists the accounts, each with the names of its models.
-pub(super) fn all_checked(snapshot: &Snapshot) -> Vec<CheckedAccount> {
+pub(super) fn list_accounts(snapshot: &Snapshot) -> Vec<CheckedAccount> {
     let mut accounts: Vec<CheckedAccount> = snapshot
         .ready_accounts
         .iter()
@@ -215,13 +215,13 @@ pub(super) fn all_checked(snapshot: &Snapshot) -> Vec<CheckedAccount> {
         .collect();
     for model in snapshot.catalog.models() {
         for target in &model.targets {
-            let Some(checked_account) = accounts.get_mut(target.account.index) else {
+            let Some(checked) = accounts.get_mut(target.account.index) else {
                 continue;
             };
             if model.is_pattern() {
-                checked_account.patterns.insert(target.model.clone());
+                checked.patterns.insert(target.model.clone());
             } else {
-                checked_account
+                checked
                     .models
                     .insert(target.model.clone(), made_for(model.kind, &target.model));
             }
@@ -242,20 +242,17 @@ pub(crate) fn made_for(written: Option<ModelKind>, name: &str) -> ModelKind {
         .unwrap_or(default_kind)
 }
 
-async fn check_account(checked_account: &CheckedAccount, upstream: &Upstream) -> AccountResult {
-    let account = checked_account.account();
+async fn check_account(checked: &CheckedAccount, upstream: &Upstream) -> AccountResult {
+    let account = checked.account();
     if !account.enabled {
-        return AccountResult::only(checked_account.skip("account", "is disabled"));
+        return AccountResult::only(checked.skip("account", "is disabled"));
     }
     if account.dialect.protocol.calls_nobody() {
-        return AccountResult::only(
-            checked_account.ok("account", "the gateway itself answers for it"),
-        );
+        return AccountResult::only(checked.ok("account", "the gateway itself answers for it"));
     }
     let mut findings = Vec::new();
-    if reach::check_reach(checked_account, upstream, &mut findings).await {
-        let server_report =
-            listed::check_credential(checked_account, upstream, &mut findings).await;
+    if reach::check_reach(checked, upstream, &mut findings).await {
+        let server_report = listed::check_credential(checked, upstream, &mut findings).await;
         return AccountResult {
             findings,
             server_report,
@@ -270,8 +267,8 @@ async fn check_account(checked_account: &CheckedAccount, upstream: &Upstream) ->
 }
 
 /// Returns what is known of a failure, without secrets.
-fn failure_text(checked_account: &CheckedAccount, failure: &Failure) -> String {
-    words::failure_words(failure, &checked_account.account().secrets())
+fn failure_text(checked: &CheckedAccount, failure: &Failure) -> String {
+    words::failure_words(failure, &checked.account().secrets())
 }
 
 /// Returns whether a secret of the account is only a stand-in, since it could not be read.

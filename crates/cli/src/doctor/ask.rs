@@ -21,6 +21,7 @@ use super::words::first_three;
 use dialects::Endpoint;
 use dialects::named_enum;
 use dialects::neutral::ModelKind;
+use portcullis::base::units::format_count;
 use portcullis::catalog::Target;
 use portcullis::conf::price::Usd;
 use portcullis::exchange::upstream::Upstream;
@@ -48,8 +49,8 @@ named_enum! {
 }
 
 impl Ability {
-    /// Returns what to write into the catalog where a target lacks this, or has it although the
-    /// catalog says no.
+    /// Returns what to write into the catalog if a target lacks the ability, or has it although the
+    /// catalog denies it.
     fn proposal(self, target: &Target, has: &Result<(), String>) -> Option<String> {
         let (trait_name, written) = match self {
             Ability::Tools => ("tools", target.traits.tools),
@@ -154,16 +155,19 @@ pub(super) async fn ask_targets(
         ));
     }
     let known = if is_unpriced { "at least " } else { "" };
-    let (sent, it) = if requests == 1 {
-        ("1 request was".to_owned(), "it cost")
+    let (were, they) = if requests == 1 {
+        ("was", "it")
     } else {
-        (format!("{requests} requests were"), "they cost")
+        ("were", "they")
     };
-    let seen = format!("{sent} sent; {it} {known}{cost} USD, as far as prices are known");
+    let requests = format_count(requests, "request");
+    let seen = format!(
+        "{requests} {were} sent; {they} cost {known}{cost} USD, as far as prices are known"
+    );
     report.add(Subject::single("ask").ok("cost", seen));
 }
 
-/// Lists the targets that are asked, each once. Tells which are not.
+/// Lists the targets that are asked, each once. Reports those that are not.
 fn asked_candidates(
     snapshot: &Snapshot,
     unreached: &BTreeSet<usize>,
@@ -205,8 +209,8 @@ fn asked_candidates(
             let Some(ready_account) = snapshot.ready_accounts.get(target.account.index) else {
                 continue;
             };
-            let track = ready_account.state.lasting_track(&target.model, endpoint);
-            let candidate = Candidate::for_target(snapshot, model, target, track, Reach::Any);
+            let health = ready_account.state.lasting_health(&target.model, endpoint);
+            let candidate = Candidate::for_target(snapshot, model, target, health, Reach::Any);
             found.extend(candidate.map(|candidate| (candidate, target.clone())));
         }
     }
@@ -253,7 +257,7 @@ async fn ask_target(asker: &Asker<'_>, target: &Target) -> TargetAnswers {
         cost: Usd::ZERO,
         is_unpriced: false,
     };
-    if asker.candidate.track.endpoint == Endpoint::Embeddings {
+    if asker.candidate.health.endpoint == Endpoint::Embeddings {
         let answer = asked
             .send(asker, &json!({ "model": "m", "input": "ping" }))
             .await;
@@ -269,44 +273,33 @@ async fn ask_target(asker: &Asker<'_>, target: &Target) -> TargetAnswers {
     }
     let together = [Ability::Stream, Ability::Tools, Ability::LateSystem];
     let mut abilities: Vec<(Ability, Result<(), String>)> = Vec::new();
-    let room;
+    let quota;
     match asked.send(asker, &chat_request(&together)).await {
         Ok(answer) => {
-            room = answer.quota_text();
+            quota = answer.quota_text();
             abilities.extend(together.into_iter().map(|one| (one, answer.shows(one))));
         }
         Err(why) if !why.is_about_the_request => {
             asked.findings.push(failed_finding(target, &why));
             return asked;
         }
-        // Which of them does it not take?
+        // The target refuses one of the abilities: each is asked for alone.
         Err(_) => {
             match asked.send(asker, &chat_request(&[])).await {
-                Ok(answer) => room = answer.quota_text(),
+                Ok(answer) => quota = answer.quota_text(),
                 Err(why) => {
                     asked.findings.push(failed_finding(target, &why));
                     return asked;
                 }
             }
-            for one in together {
-                let answer = asked.send(asker, &chat_request(&[one])).await;
-                abilities.push((
-                    one,
-                    answer
-                        .map_err(|why| why.message)
-                        .and_then(|answer| answer.shows(one)),
-                ));
+            for ability in together {
+                abilities.push((ability, asked.test_ability(asker, ability).await));
             }
         }
     }
-    let answer = asked.send(asker, &chat_request(&[Ability::Schema])).await;
-    abilities.push((
-        Ability::Schema,
-        answer
-            .map_err(|why| why.message)
-            .and_then(|answer| answer.shows(Ability::Schema)),
-    ));
-    asked.add_findings(target, &abilities, &room);
+    let has_schema = asked.test_ability(asker, Ability::Schema).await;
+    abilities.push((Ability::Schema, has_schema));
+    asked.add_findings(target, &abilities, &quota);
     asked
 }
 
@@ -323,21 +316,23 @@ impl TargetAnswers {
         answer
     }
 
+    /// Asks for one ability alone. Fails with the reason why the target does not have it.
+    async fn test_ability(&mut self, asker: &Asker<'_>, ability: Ability) -> Result<(), String> {
+        let answer = self.send(asker, &chat_request(&[ability])).await;
+        answer.map_err(|why| why.message)?.shows(ability)
+    }
+
     fn finding(&self, target: &Target, state: CheckState, seen: String) -> Finding {
-        let how_many = if self.requests == 1 {
-            "1 request".to_owned()
-        } else {
-            format!("{} requests", self.requests)
-        };
+        let how_many = format_count(self.requests, "request");
         target_subject(target).finding(state, "ask", format!("{seen} ({how_many})"))
     }
 
-    /// Tells what a target can do, what it cannot, and what to write into the catalog.
+    /// Adds what a target can do, what it cannot, and what to write into the catalog.
     fn add_findings(
         &mut self,
         target: &Target,
         abilities: &[(Ability, Result<(), String>)],
-        room: &str,
+        quota: &str,
     ) {
         let can: Vec<&str> = abilities
             .iter()
@@ -350,7 +345,7 @@ impl TargetAnswers {
             format!("answers: {}", can.join(", "))
         };
         self.findings
-            .push(self.finding(target, CheckState::Ok, format!("{lists}{room}")));
+            .push(self.finding(target, CheckState::Ok, format!("{lists}{quota}")));
         for (one, has) in abilities {
             let proposal = one.proposal(target, has);
             let seen = match has {

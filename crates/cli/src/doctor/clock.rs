@@ -37,9 +37,9 @@ impl Clocks {
         self.0.push(SeenClock { whose, ahead });
     }
 
-    /// Tells whether our clock is right. Where others differ from each other, the one in the middle
-    /// counts; of two in the middle, the one that is nearer to ours. If there are only two others,
-    /// and all three differ, nothing shows which is right.
+    /// Reports whether our clock is right. Where others differ from each other, the one in the
+    /// middle counts; of two in the middle, the one that is nearer to ours. If there are only two
+    /// others, and all three differ, nothing shows which is right.
     pub(super) fn judge(self, report: &mut Findings) {
         self.findings()
             .into_iter()

@@ -34,7 +34,7 @@ pub(super) fn read_configuration(conf: &Path, report: &mut Findings) -> ReadConf
             );
             report.add(configuration_subject().ok("files", seen));
             add_warnings(&catalog.warnings, report);
-            demo_key(&server, &catalog, report);
+            check_demo_key(&server, &catalog, report);
             ReadConfiguration {
                 server: Some(server),
                 catalog: Some(catalog),
@@ -58,7 +58,7 @@ fn configuration_subject() -> Subject {
     Subject::single("configuration")
 }
 
-/// Tells warnings, except the one about the admin listener: the exposure of the listeners is a
+/// Reports warnings, except the one about the admin listener: the exposure of the listeners is a
 /// check of its own.
 fn add_warnings(warnings: &[Problem], report: &mut Findings) {
     for warning in warnings
@@ -69,7 +69,7 @@ fn add_warnings(warnings: &[Problem], report: &mut Findings) {
     }
 }
 
-fn demo_key(server: &Server, catalog: &Catalog, report: &mut Findings) {
+fn check_demo_key(server: &Server, catalog: &Catalog, report: &mut Findings) {
     let listeners: Vec<SocketAddr> = server.listen.iter().map(|listen| listen.address).collect();
     match published_key_problem(catalog, &listeners) {
         Some(problem) => {

@@ -7,7 +7,7 @@ use super::report::{CheckState, Checked, Finding, Findings, Subject};
 use crate::explain::status;
 use portcullis::status::{ProblemReport, Severity};
 
-/// Tells the problems of the instance whose status this is: the URL of the page, or a file.
+/// Reports the problems of the instance whose status this is: the URL of the page, or a file.
 pub(super) fn check_instance(from: &str, conf: &Path, report: &mut Findings) {
     let subject = || Subject::single("instance");
     let status = match status::read_status(from, conf, None) {

@@ -171,7 +171,7 @@ fn nearest_folder(path: &Path) -> Result<PathBuf, String> {
     Err("no folder above it is there".to_owned())
 }
 
-/// How much could be written to a disk.
+/// The result of writing to a disk.
 struct DiskProbe {
     written: u64,
     /// The reason why it was not all.

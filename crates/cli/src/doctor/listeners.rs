@@ -44,7 +44,7 @@ const REPLACE_NOW: Duration = Duration::from_secs(3 * 86_400);
 /// A longer lifetime is a long one.
 const LONG_LIFETIME: Duration = Duration::from_secs(30 * 86_400);
 
-/// Looks at all listeners.
+/// Checks all listeners.
 pub(super) fn check_listeners(conf: &Path, server: &Server, report: &mut Findings) {
     let addresses = server
         .listen
@@ -92,7 +92,7 @@ pub(super) fn check_listeners(conf: &Path, server: &Server, report: &mut Finding
     check_exposure(server, report);
 }
 
-/// The listener of an address that is in use, as far as it is known.
+/// The program that has an address that is in use, as far as it is known.
 enum Holder {
     /// A gateway on this folder runs. It was started with these listeners.
     Gateway,
@@ -150,7 +150,7 @@ fn taken_finding(subject: &Subject, holder: &Holder, is_admin: bool) -> Finding 
     const RUNS: &str = "is in use, and a gateway runs on this folder";
     match holder {
         Holder::Gateway => subject.ok("address", RUNS),
-        // It has answered there.
+        // The gateway has answered at the admin listener's address.
         Holder::Edited | Holder::Undisclosed(_) if is_admin => subject.ok("address", RUNS),
         Holder::Edited => subject.warn(
             "address",
@@ -185,8 +185,8 @@ fn is_covered(address: SocketAddr, all: SocketAddr) -> bool {
     is_wide && all.port() == address.port() && all.port() != 0
 }
 
-/// Finds out whether an address could be listened on. Nothing listens meanwhile, so that a gateway
-/// that starts just now is not in the way of this, nor this in its way.
+/// Finds out whether an address could be listened on. The socket is only bound, so that a gateway
+/// that starts at this moment can still listen.
 fn try_bind(address: SocketAddr) -> io::Result<()> {
     let socket = if address.is_ipv4() {
         TcpSocket::new_v4()
@@ -241,8 +241,9 @@ fn check_certificate(listen: &Listen, tls: &ListenTls, report: &mut Findings) {
     ));
 }
 
-/// Says how long a chain of certificates lasts, and how bad that is. The first one is the server's
-/// own, and the others are of authorities: whoever trusts another authority can do without them.
+/// Writes how long a chain of certificates lasts, and how bad that is. The first one is the
+/// server's own, and the others are of authorities: whoever trusts another authority can do without
+/// them.
 pub(super) fn chain_lifetime(chain: &[CertificateTerm], now: SystemTime) -> (CheckState, String) {
     let Some((own, authorities)) = chain.split_first() else {
         return (CheckState::Ok, "whose end is not known".to_owned());
@@ -299,8 +300,8 @@ fn check_exposure(server: &Server, report: &mut Findings) {
         &server.admin,
         Subject::named("listener", server.admin.address),
     );
-    let is_near = admin.address.ip().to_canonical().is_loopback();
-    match (is_near, admin.key.is_some()) {
+    let is_loopback = admin.address.ip().to_canonical().is_loopback();
+    match (is_loopback, admin.key.is_some()) {
         (true, _) => report.add(subject.ok(
             "exposure",
             "the admin listener is reached from this machine only",

@@ -8,7 +8,7 @@ use super::report::{CheckState, Checked, Finding, Findings, Subject};
 use portcullis::base::spool::make_unnamed_file;
 use portcullis::conf::config::Access;
 
-/// Looks at the file of the access log, if it is written to one.
+/// Checks the file of the access log, if it is written to one.
 pub(super) fn check_access_log(access: &Access, report: &mut Findings) {
     if let Access::File(path) = access {
         report.add(file_finding(path));

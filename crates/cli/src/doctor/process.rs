@@ -36,7 +36,7 @@ const END_TIME: Duration = Duration::from_secs(8);
 /// The time after which Kubernetes ends a pod by force, if nothing else is written.
 const KUBERNETES_WAIT: Duration = Duration::from_secs(30);
 
-/// Looks at the process. The catalog is missing if it could not be read.
+/// Checks the process. The catalog is missing if it could not be read.
 pub(super) fn check_process(server: &Server, catalog: Option<&Catalog>, report: &mut Findings) {
     let limits = &server.limits;
     report.add(open_files(descriptors::hard_limit(), limits));
@@ -113,12 +113,19 @@ fn proxy_finding(server: &Server, catalog: Option<&Catalog>) -> Finding {
     )
 }
 
-/// Returns what the variables would be good for, whatever their URLs are. `ALL_PROXY` is for all.
-fn assumed_proxies(is_all: bool) -> Proxies {
+/// Returns the proxies that the variables stand for, with the same URL for each: only the accounts
+/// that would use one matter. If `ALL_PROXY` is set, each scheme has a proxy.
+fn assumed_proxies(is_all_set: bool) -> Proxies {
     let read = Proxies::of_environment(|name| {
         let value = env::var(name).unwrap_or_default();
-        let is_proxy = !name.eq_ignore_ascii_case("NO_PROXY") && (is_all || !value.is_empty());
-        Ok(if is_proxy { STAND_IN.to_owned() } else { value })
+        // The hosts of `NO_PROXY` need no proxy.
+        let names_proxy =
+            !name.eq_ignore_ascii_case("NO_PROXY") && (is_all_set || !value.is_empty());
+        Ok(if names_proxy {
+            STAND_IN.to_owned()
+        } else {
+            value
+        })
     });
     read.map(|(proxies, _)| proxies).unwrap_or_default()
 }

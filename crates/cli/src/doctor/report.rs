@@ -8,14 +8,14 @@ use serde::Serialize;
 use crate::write_stdout;
 use dialects::named_enum;
 use portcullis::base::table::is_unseen;
-use portcullis::base::units::cut_text;
+use portcullis::base::units::{cut_text, format_count};
 
 /// The column at which a line is broken, so that it is readable everywhere.
 const WIDTH: usize = 110;
-/// The widths of the columns before what was seen.
+/// The widths of the columns before the text of a finding.
 const SUBJECT: usize = 15;
 const CHECK: usize = 13;
-/// The most characters of what was seen, and of what to do.
+/// The most characters of the text of a finding, and of its remedy.
 const MAX_CHARACTERS: usize = 600;
 
 named_enum! {
@@ -40,7 +40,7 @@ pub(crate) struct Subject {
 }
 
 impl Subject {
-    /// Names a part of the process, of which there is one.
+    /// Names a part of the process that exists once.
     pub(crate) fn single(kind: &'static str) -> Subject {
         Subject {
             kind: kind.into(),
@@ -285,9 +285,8 @@ impl Findings {
             // Strings always serialise.
             serde_json::to_string_pretty(&whole).unwrap_or_default() + "\n"
         } else {
-            let all = self.findings.len();
-            let checks = if all == 1 { "check" } else { "checks" };
-            format!("\n{all} {checks}: {ok} ok, {warn} warn, {fail} fail, {skip} skipped\n")
+            let checks = format_count(self.findings.len(), "check");
+            format!("\n{checks}: {ok} ok, {warn} warn, {fail} fail, {skip} skipped\n")
         };
         self.is_read &= write_stdout(text.as_bytes()).is_ok();
         match (fail, warn) {

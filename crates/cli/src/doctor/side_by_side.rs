@@ -1,4 +1,4 @@
-//! Checks that run side by side, some at a time, until a time.
+//! Checks that run side by side, some at a time, until they are due.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,11 +12,12 @@ use super::report::{Checked as _, Finding, Subject};
 /// The most checks that run at the same time.
 pub(super) const MAX_AT_ONCE: usize = 16;
 
-/// What was seen of a check that is late.
+/// The observation of a check that is late.
 pub(super) const NOT_IN_TIME: &str = "the checks were not over in time";
 
-/// How a check ended.
+/// The end of a check.
 pub(super) enum Ending<T> {
+    /// It was over in time, with this result.
     Done(T),
     /// It had begun, and was not over in time.
     Late,
@@ -56,12 +57,12 @@ impl<T: Send + 'static> SideBySide<T> {
             });
             running.spawn(async move {
                 let _permit = gate.acquire().await;
-                // A check that ends late makes room for none.
+                // After `due` no further check begins.
                 if Instant::now() >= due {
                     return std::future::pending().await;
                 }
                 has_begun.store(true, Ordering::Relaxed);
-                // Whoever waits for no result has gone.
+                // An error means that the result is not waited for any more.
                 drop(sender.send(check.await));
             });
         }

@@ -5,8 +5,8 @@ use portcullis::base::units;
 use portcullis::error::{redact_secrets, scrub_secret_words};
 use portcullis::exchange::advice;
 
-/// Says why there is no answer: in the provider's words, or else in plain ones. `secrets` must not
-/// appear in it.
+/// Writes why there is no answer: in the provider's words, or else in plain ones. `secrets` must
+/// not appear in it.
 pub(crate) fn failure_words(failure: &Failure, secrets: &[&str]) -> String {
     if failure.error().is_some() || matches!(failure, Failure::Unsigned(_)) {
         return advice::provider_message(failure, secrets);

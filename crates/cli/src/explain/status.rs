@@ -70,15 +70,15 @@ fn parse_status(source: String, json: &[u8]) -> Result<Instance, String> {
     Ok(Instance { source, status })
 }
 
-/// Whose request it is, and the door that it comes in by.
+/// The sender of a request: the id of its key, and the name of the door that it comes in by.
 #[derive(Clone, Copy)]
 pub(super) struct Sender<'a> {
     pub(super) key: &'a str,
     pub(super) door: &'a str,
 }
 
-/// Asks the running gateway what would become of the request. It knows what is used of the limits.
-/// The error says why it could not be asked.
+/// Asks the running gateway what would become of the request: only it knows what is used of the
+/// limits. The error says why it could not be asked.
 pub(super) fn ask_gateway(
     from: &str,
     sender: Sender<'_>,

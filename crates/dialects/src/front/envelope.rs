@@ -21,20 +21,20 @@ pub struct Envelope {
     pub model: String,
     /// The places of the fields that may be changed on the way.
     pub places: Places,
-    /// Whether a stream is asked for.
+    /// True if a stream is asked for.
     pub stream: bool,
-    /// Whether the caller asked for usage in the stream.
+    /// True if the caller asked for usage in the stream.
     pub include_usage: bool,
-    /// Whether the model's thoughts are not shown.
+    /// True if the model's thoughts are not shown.
     pub hide_thoughts: bool,
-    /// Whether `max_tokens` or `max_completion_tokens` has a value.
+    /// True if `max_tokens` or `max_completion_tokens` has a value.
     pub has_max_tokens: bool,
     /// The most tokens that the request allows for an answer. If it has two such numbers, the
     /// larger one.
     pub max_tokens: Option<u64>,
-    /// How many answers are asked for.
+    /// The number of answers that are asked for.
     pub choices: Choices,
-    /// Whether the answer must be JSON.
+    /// True if the answer must be JSON.
     pub wants_json: bool,
     /// The headers of the caller's that the front door names.
     pub headers: Vec<(&'static str, String)>,
@@ -42,8 +42,8 @@ pub struct Envelope {
     pub cache_key: Option<Span>,
     /// The value of `user`, if it is a text.
     pub user: Option<Span>,
-    /// From the first message up to and with the user's first, by which the turns of one
-    /// conversation are known.
+    /// The beginning of the conversation, up to and with the user's first message: all its turns
+    /// have it.
     pub beginning: Option<Span>,
     /// UTF-8 bytes of text in the messages: contents, text parts and the arguments of tool calls.
     pub prompt_bytes: usize,
@@ -62,12 +62,12 @@ pub struct Envelope {
     pub units: Units,
 }
 
-/// How many answers are asked for.
+/// The numbers of answers that are asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Choices {
-    /// How many the caller gets, at least one.
+    /// The number of answers that the caller gets, at least one.
     pub shown: u64,
-    /// How many are written, and paid for: not fewer.
+    /// The number of answers that are written, and paid for: not fewer.
     pub written: u64,
 }
 
@@ -78,19 +78,19 @@ impl Choices {
         written: 1,
     };
 
-    /// Notes how many the caller gets.
+    /// Notes the number of answers that the caller gets.
     pub(crate) fn show(&mut self, number: u64) {
         self.shown = number.max(1);
         self.write(number);
     }
 
-    /// Notes how many are written. Of the best, all others are written too.
+    /// Notes the number of answers that are written: also those that are not the best.
     pub(crate) fn write(&mut self, number: u64) {
         self.written = self.written.max(number);
     }
 }
 
-/// Where the fields of a body stand that may be changed on the way.
+/// The places of the fields of a body that may be changed on the way.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Places {
     /// The offset of the `{` that opens the body.
@@ -109,11 +109,11 @@ pub struct Places {
     pub thinking: Option<Span>,
     /// The list of messages, if a thought may stand in it.
     pub thoughts: Option<Span>,
-    /// What becomes vectors.
+    /// The inputs that become vectors.
     pub inputs: Option<Inputs>,
     /// Items of earlier answers that are named by their ids alone.
     pub references: Vec<ItemReference>,
-    /// Whether a later request may refer to the items of the answer.
+    /// True if a later request may refer to the items of the answer.
     pub keeps_items: bool,
 }
 
@@ -211,7 +211,7 @@ impl Envelope {
 }
 
 impl Fault {
-    /// Of the body as a whole.
+    /// The fault of the body as a whole.
     pub(crate) fn plain(message: String) -> Self {
         Self {
             message,
@@ -220,7 +220,7 @@ impl Fault {
         }
     }
 
-    /// Of a field, with OpenAI's code.
+    /// The fault of a field, with OpenAI's code.
     pub(crate) fn of_field(
         param: impl Into<Cow<'static, str>>,
         code: &'static str,
@@ -238,14 +238,14 @@ impl Fault {
         *self == Self::missing("model")
     }
 
-    /// Of a request that names more than one needs.
+    /// The fault of a request that names more than one needs.
     pub(crate) fn too_many_names() -> Self {
         Self::plain(
             "the request names too many models, files and URLs beside its conversation".to_owned(),
         )
     }
 
-    /// Of a text that is no JSON.
+    /// The fault of a text that is no JSON.
     pub(crate) fn syntax(broken: &Broken, body: &[u8]) -> Self {
         let (line, column) = broken.line_and_column(body);
         let why = broken.why;
@@ -254,38 +254,38 @@ impl Fault {
         ))
     }
 
-    /// Of a field that must be there.
+    /// The fault of a field that must be there.
     pub(crate) fn missing(param: &'static str) -> Self {
         let message = format!("`{param}` is missing");
         Self::of_field(param, "missing_required_parameter", message)
     }
 
-    /// Of a value of another type.
+    /// The fault of a value of another type.
     pub(crate) fn of_type(param: impl Into<Cow<'static, str>>, wanted: &str, kind: Kind) -> Self {
         let param = param.into();
         let message = format!("`{param}` must be {wanted}, not {}", kind.named());
         Self::of_field(param, "invalid_type", message)
     }
 
-    /// Of a value that cannot be.
+    /// The fault of a value that cannot be.
     pub(crate) fn of_value(param: &'static str, message: &str) -> Self {
         Self::of_field(param, "invalid_value", message.to_owned())
     }
 
-    /// Of a list that must hold something.
+    /// The fault of a list that must hold something.
     pub(crate) fn empty(param: &'static str) -> Self {
         let message = format!("`{param}` must hold at least one message");
         Self::of_field(param, "empty_array", message)
     }
 
-    /// Of a field whose name is another one but for its case.
+    /// The fault of a field whose name is another one but for its case.
     pub(crate) fn case(name: &[u8], known: &str) -> Self {
         let name = String::from_utf8_lossy(name).into_owned();
         let message = format!("`{name}` is not a field: write `{known}`");
         Self::of_field(name, "unknown_parameter", message)
     }
 
-    /// Of a field that is there twice.
+    /// The fault of a field that is there twice.
     pub(crate) fn duplicate(name: &str) -> Self {
         let mut shown = shorten_text(name, 40);
         if shown.len() < name.len() {

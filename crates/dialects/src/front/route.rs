@@ -13,7 +13,7 @@ pub struct PathRequest {
     /// The model's id, decoded. `None` if the path names no model; then the body also decides about
     /// the stream.
     pub model: Option<String>,
-    /// Whether a stream is asked for.
+    /// True if a stream is asked for.
     pub stream: bool,
 }
 

@@ -203,7 +203,7 @@ impl Price {
 
     /// Returns the most tokens that pictures are charged for, where no count is known. If each
     /// picture has a price, they are charged for none.
-    pub fn tokens_of(&self, pictures: u32) -> u64 {
+    pub fn image_tokens(&self, pictures: u32) -> u64 {
         let is_by_tokens = self.per_image.is_none_or(|Each(each)| each == 0);
         let is_charged = is_by_tokens && self.rates.is_some_and(|rates| rates.output > 0);
         if is_charged {

@@ -226,12 +226,12 @@ pub enum PartKind<'a> {
 /// The place of the bytes of a picture or a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Media<'a> {
-    /// In the request: a media type and base64. The media type is in lower case, without
+    /// Media in the request: a media type and base64. The media type is in lower case, without
     /// parameters, and empty if none was written; `image/jpg` becomes `image/jpeg`.
     Inline(Cow<'a, str>, Cow<'a, str>),
-    /// At a URL with a scheme other than `data:`. The gateway never fetches it.
+    /// Media at a URL with a scheme other than `data:`. The gateway never fetches it.
     Url(Cow<'a, str>),
-    /// At the provider, where it was uploaded before: a `file_id`.
+    /// Media at the provider, where they were uploaded before: a `file_id`.
     Id(Cow<'a, str>),
 }
 

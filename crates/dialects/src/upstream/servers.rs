@@ -20,7 +20,7 @@ pub struct KnownServer {
     pub listed: Option<&'static str>,
 }
 
-/// Where a known server is.
+/// The address of a known server.
 #[derive(Debug, Clone, Copy)]
 pub enum HostPattern {
     /// Exactly this host.

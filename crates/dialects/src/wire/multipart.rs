@@ -23,7 +23,7 @@ const VALUE: usize = 1024;
 /// The most bytes of all values together that are read whole.
 const VALUES: usize = 64 * 1024;
 
-/// How much of a field is read.
+/// The part of a field that is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FieldReading {
     /// Nothing.
@@ -43,7 +43,7 @@ pub enum FieldReading {
 pub struct FormField {
     /// Its name.
     pub name: Cow<'static, str>,
-    /// How much of the field is read.
+    /// The part of the field that is read.
     pub reading: FieldReading,
     /// The value, or its beginning.
     pub value: Vec<u8>,
@@ -325,7 +325,7 @@ impl FormScanner {
 const TOO_MUCH: &str =
     "is too long: all fields that hold JSON or name models have at most 64 KiB together";
 
-/// How a value begins.
+/// The beginning of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ValueStart {
     /// As an object or a list.

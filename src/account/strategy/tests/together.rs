@@ -4,7 +4,7 @@
 use super::*;
 use crate::account::breaker::{BreakerState, Outcome, PROBE_TIMEOUT};
 use crate::account::failure::{Class, REFUSALS_IN_A_ROW, REFUSED_COOL, Setback, rate_cool};
-use crate::account::track::{AttemptGuard, TargetHealth};
+use crate::account::target_health::{AttemptGuard, TargetHealth};
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -13,7 +13,7 @@ use std::time::SystemTime;
 struct Target {
     weight: u32,
     cap: Option<usize>,
-    track: Arc<TargetHealth>,
+    health: Arc<TargetHealth>,
     in_flight: usize,
     rests: Option<Instant>,
     /// How many in a row, and until when it rests for them: an answer ends that.
@@ -83,16 +83,16 @@ impl Crowd {
 
     fn views(&self) -> Vec<View> {
         let one = |(place, target): (usize, &Target)| {
-            let standing = target
-                .track
-                .standing(true, false, self.now, SystemTime::UNIX_EPOCH);
+            let facts = target
+                .health
+                .order_facts(true, false, self.now, SystemTime::UNIX_EPOCH);
             View {
                 tier: u32::try_from(place / 2).unwrap(),
                 in_flight: target.in_flight,
                 cap: target.cap,
-                latency: standing.latency,
-                awaited: standing.awaited,
-                fit: !target.is_full() && standing.fit,
+                latency: facts.latency,
+                awaited: facts.awaited,
+                fit: !target.is_full() && facts.fit,
                 ..view(&place.to_string(), target.weight)
             }
         };
@@ -113,7 +113,7 @@ impl Crowd {
             if target.is_full() {
                 continue;
             }
-            let Ok(trial) = target.track.admit(0, alone, false, self.now) else {
+            let Ok(trial) = target.health.admit(0, alone, false, self.now) else {
                 continue;
             };
             target.in_flight += 1;

@@ -202,7 +202,7 @@ fn a_model_may_be_a_pattern() {
     };
     assert!(
         catalog.visible_to(&all, "openai/o4").is_none()
-            && catalog.awaited(&all, "openai/o4").is_some()
+            && catalog.model_awaiting_list(&all, "openai/o4").is_some()
     );
     let priced = |id: &str| {
         catalog

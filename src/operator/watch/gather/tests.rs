@@ -1,23 +1,23 @@
 use super::*;
 use crate::account::given_up::GIVEN_UP;
-use crate::account::track::Trouble;
+use crate::account::target_health::Trouble;
 use crate::series::Sums;
 
 /// A target that failed, or was given up, a minute ago.
 fn troubled(outcome: &'static str, failed: Sums, at: ClockReadings) -> TargetHealth {
-    let track = TargetHealth::default();
-    track.troubled(Trouble {
+    let health = TargetHealth::default();
+    health.record_trouble(Trouble {
         outcome,
         detail: None,
         failed_at: at.now.checked_sub(MINUTE).expect("a minute ago"),
     });
-    ends(&track, failed, at);
-    track
+    ends(&health, failed, at);
+    health
 }
 
 /// An attempt ends.
-fn ends(track: &TargetHealth, attempt: Sums, at: ClockReadings) {
-    track.series.add(
+fn ends(health: &TargetHealth, attempt: Sums, at: ClockReadings) {
+    health.series.add(
         &Sums {
             requests: 1,
             ..attempt
@@ -46,16 +46,16 @@ fn a_target_is_quiet_until_asked_after_trouble() {
         },
     );
     for (outcome, trouble) in [("status", failed), (GIVEN_UP, given_up)] {
-        let track = troubled(outcome, trouble, at);
-        assert_eq!(quiet_ms(&track, at), Some(60_000), "{outcome}");
+        let health = troubled(outcome, trouble, at);
+        assert_eq!(quiet_ms(&health, at), Some(60_000), "{outcome}");
         // A probe whose caller leaves decides nothing, and was asked all the same.
-        ends(&track, Sums::default(), at);
-        assert_eq!(quiet_ms(&track, at), None, "{outcome}");
+        ends(&health, Sums::default(), at);
+        assert_eq!(quiet_ms(&health, at), None, "{outcome}");
     }
     // The last trouble counts, of whatever kind it is.
     for (outcome, first, last) in [(GIVEN_UP, failed, given_up), ("status", given_up, failed)] {
-        let track = troubled(outcome, first, at);
-        ends(&track, last, at);
-        assert_eq!(quiet_ms(&track, at), Some(60_000), "{outcome}");
+        let health = troubled(outcome, first, at);
+        ends(&health, last, at);
+        assert_eq!(quiet_ms(&health, at), Some(60_000), "{outcome}");
     }
 }

@@ -93,19 +93,19 @@ impl CredentialFacts {
     }
 
     /// Returns the finding: the table of the proofs.
-    pub(super) fn finding(&self, checked_account: &CheckedAccount) -> Finding {
+    pub(super) fn finding(&self, checked: &CheckedAccount) -> Finding {
         if let Some(failure) = &self.refusal {
-            return failed_finding(checked_account, failure, "is refused");
+            return failed_finding(checked, failure, "is refused");
         }
-        let ok = |seen: &str| checked_account.ok(CREDENTIAL, seen);
-        let skip = |seen: &str| checked_account.skip(CREDENTIAL, seen);
-        let id = &checked_account.account().id;
+        let ok = |seen: &str| checked.ok(CREDENTIAL, seen);
+        let skip = |seen: &str| checked.skip(CREDENTIAL, seen);
+        let id = &checked.account().id;
         match &self.proof {
             Proof::Token(lasts) => ok(&format!(
                 "the token server gave a token for {}",
                 rough_duration(*lasts)
             )),
-            Proof::NoToken(failure) => no_token(checked_account, failure),
+            Proof::NoToken(failure) => no_token(checked, failure),
             Proof::Signature if self.is_let_in => ok("its provider takes the signature"),
             Proof::Signature | Proof::NoList => skip(
                 "only a request that is charged for shows whether the provider takes it: --ask makes one",
@@ -118,27 +118,27 @@ impl CredentialFacts {
             Proof::UnclearList => skip(
                 "its list of models comes, and it is not known whether it comes without a key, too; so it says nothing of the key: `doctor --ask` tells",
             ),
-            Proof::ListBehindV1 => checked_account.fail(
+            Proof::ListBehindV1 => checked.fail(
                 ADDRESS,
                 "there is no list of models at `base_url`, but there is one at `base_url` with /v1 behind it",
                 format!("write /v1 at the end of accounts.{id}.base_url"),
             ),
-            Proof::TlsOnly => checked_account.fail(
+            Proof::TlsOnly => checked.fail(
                 ADDRESS,
                 "the server speaks TLS, and its address is http:",
                 format!("write https: into accounts.{id}.base_url"),
             ),
-            Proof::FailedList(failure) => self.no_list(checked_account, failure),
+            Proof::FailedList(failure) => self.no_list(checked, failure),
         }
     }
 
     /// Returns the finding for a list that did not come: the table of the failures.
-    fn no_list(&self, checked_account: &CheckedAccount, failure: &Failure) -> Finding {
-        let skip = |seen: String| checked_account.skip(CREDENTIAL, seen);
-        let warn = |seen: &str, remedy: &str| checked_account.warn(CREDENTIAL, seen, remedy);
-        let reason = failure_text(checked_account, failure);
+    fn no_list(&self, checked: &CheckedAccount, failure: &Failure) -> Finding {
+        let skip = |seen: String| checked.skip(CREDENTIAL, seen);
+        let warn = |seen: &str, remedy: &str| checked.warn(CREDENTIAL, seen, remedy);
+        let reason = failure_text(checked, failure);
         match (failure.class(), failure.facts().status) {
-            (Class::Credential, _) => failed_finding(checked_account, failure, "is refused"),
+            (Class::Credential, _) => failed_finding(checked, failure, "is refused"),
             (_, Some(403)) if self.is_let_in => skip(format!(
                 "may not read the list of models (HTTP 403), so the models are not checked: `doctor --ask` tells; {reason}"
             )),
@@ -159,7 +159,7 @@ impl CredentialFacts {
                     )
                 }
             }
-            (_, Some(status @ 300..400)) => checked_account.fail(
+            (_, Some(status @ 300..400)) => checked.fail(
                 ADDRESS,
                 format!("the server sends callers elsewhere (HTTP {status})"),
                 "write the address that it names into `base_url`: the gateway follows nobody elsewhere",
@@ -173,8 +173,8 @@ impl CredentialFacts {
             ),
             _ if matches!(failure, Failure::Nonsense(_)) => {
                 let sent = failure.detail().unwrap_or_default();
-                let secrets = checked_account.account().secrets();
-                checked_account.fail(
+                let secrets = checked.account().secrets();
+                checked.fail(
                     ADDRESS,
                     format!(
                         "what answers is no such server: it sent {}",
@@ -183,17 +183,17 @@ impl CredentialFacts {
                     "are the host, the port and the path of `base_url` right?",
                 )
             }
-            _ => failed_finding(checked_account, failure, "the list of models did not come"),
+            _ => failed_finding(checked, failure, "the list of models did not come"),
         }
     }
 }
 
 /// Returns the finding for a token server that gave no token.
-fn no_token(checked_account: &CheckedAccount, failure: &Failure) -> Finding {
-    let issuer = checked_account.ready_account.issuer.as_ref();
+fn no_token(checked: &CheckedAccount, failure: &Failure) -> Finding {
+    let issuer = checked.ready_account.issuer.as_ref();
     let server = issuer.map_or("", |issuer| &issuer.account.base.authority);
     let message = format!("the token server {server} gave no token");
-    let finding = failed_finding(checked_account, failure, &message);
+    let finding = failed_finding(checked, failure, &message);
     if failure.class() == Class::Transient && failure.facts().status.is_none() {
         finding.with_remedy("this machine must reach that server: its address is `token_uri` in the service account")
     } else {
@@ -202,24 +202,24 @@ fn no_token(checked_account: &CheckedAccount, failure: &Failure) -> Finding {
 }
 
 /// Returns the finding for a failure that stands for itself.
-fn failed_finding(checked_account: &CheckedAccount, failure: &Failure, message: &str) -> Finding {
+fn failed_finding(checked: &CheckedAccount, failure: &Failure, message: &str) -> Finding {
     let status = match failure.facts().status {
         Some(status) if failure.error().is_some() => format!(" (HTTP {status})"),
         _ => String::new(),
     };
     let remedy = if failure.class() == Class::Credential {
-        advice::advised_action(failure, checked_account.account())
+        advice::advised_action(failure, checked.account())
     } else {
         "look at the server, or wait until its provider has mended it".to_owned()
     };
-    let reason = failure_text(checked_account, failure);
-    checked_account.fail(CREDENTIAL, format!("{message}{status}: {reason}"), remedy)
+    let reason = failure_text(checked, failure);
+    checked.fail(CREDENTIAL, format!("{message}{status}: {reason}"), remedy)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::doctor::accounts::all_checked;
+    use crate::doctor::accounts::list_accounts;
     use dialects::UpstreamError;
     use portcullis::catalog::resolve::resolve_catalog;
     use portcullis::explain::standalone_snapshot;
@@ -227,11 +227,11 @@ mod tests {
 
     const CATALOG: &str = "accounts:\n  a: { dialect: openai, base_url: \"http://127.0.0.1/api\", key: k-0123456789 }\nmodels: {}\ncallers: {}\n";
 
-    fn checked_account() -> CheckedAccount {
+    fn checked() -> CheckedAccount {
         let files = [("catalog.yaml".to_owned(), CATALOG.to_owned())];
         let catalog = resolve_catalog(&files, &mut |_| Ok(String::new())).expect("a catalog");
         let snapshot = standalone_snapshot(catalog, Arc::default());
-        all_checked(&snapshot).remove(0)
+        list_accounts(&snapshot).remove(0)
     }
 
     fn answer(status: u16) -> Failure {
@@ -259,7 +259,7 @@ mod tests {
 
     #[test]
     fn each_fact_of_a_credential_has_its_finding() {
-        let account = checked_account();
+        let account = checked();
         let check = |proof, endpoints: (bool, bool), expected: [&str; 4]| {
             let (is_let_in, has_endpoint) = endpoints;
             let facts = CredentialFacts {
@@ -491,7 +491,7 @@ mod tests {
 
     #[test]
     fn a_refusal_counts_unless_the_proof_is_stronger() {
-        let account = checked_account();
+        let account = checked();
         let check = |proof, status: u16, expected: bool| {
             let mut facts = CredentialFacts::new(proof);
             facts.add_refusal(Some(&answer(status)));

@@ -60,18 +60,18 @@ enum Verdict {
 
 /// Sends an empty request to each endpoint. The time that the server tells is noted in `date`.
 pub(super) async fn probe_endpoints(
-    checked_account: &CheckedAccount,
+    checked: &CheckedAccount,
     upstream: &Upstream,
     date: &mut Option<SystemTime>,
 ) -> EndpointAnswers {
-    let account = checked_account.account();
+    let account = checked.account();
     let over = Instant::now() + PROBE_TIMEOUT;
     let (mut answers, mut without_model, mut late) = (Vec::new(), Vec::new(), Vec::new());
     for (kind, dialect) in &account.serves {
         let in_path = dialect.has_model_in_path();
         // Where the path has a model, one that is for something else would be missing.
         let needed = kind.facts().made_for;
-        let model = checked_account
+        let model = checked
             .models
             .iter()
             .find(|(_, made_for)| **made_for == needed)
@@ -89,7 +89,7 @@ pub(super) async fn probe_endpoints(
         let (mut alarm, connect) = (Alarm::default(), account.timeouts.connect);
         let headers = credential::account_headers(
             upstream,
-            &checked_account.ready_account,
+            &checked.ready_account,
             connect,
             &outbound,
             due,
@@ -107,7 +107,7 @@ pub(super) async fn probe_endpoints(
                 };
                 lists::send_request(
                     upstream,
-                    &checked_account.ready_account,
+                    &checked.ready_account,
                     &outgoing,
                     MAX_ANSWER_BYTES,
                     date,
@@ -161,41 +161,37 @@ impl EndpointAnswers {
         has(Verdict::There) || (has(Verdict::Perhaps) && has(Verdict::Missing))
     }
 
-    /// Tells of the endpoints, those with the same answer together.
-    pub(super) fn add_findings(
-        &self,
-        checked_account: &CheckedAccount,
-        findings: &mut Vec<Finding>,
-    ) {
+    /// Reports the endpoints, those with the same answer together.
+    pub(super) fn add_findings(&self, checked: &CheckedAccount, findings: &mut Vec<Finding>) {
         let there: Vec<_> = self.answers.iter().filter(|one| one.is_there()).collect();
-        let is_written = !is_assumed(checked_account);
+        let is_written = !is_assumed(checked);
         let missing: Vec<_> = self
             .answers
             .iter()
-            .filter(|one| self.may_be_missing(one, checked_account))
+            .filter(|one| self.may_be_missing(one, checked))
             .collect();
         let kinds = shown_kinds(&there, is_written);
         if let Some(first) = there.first().filter(|_| !self.show_one()) {
-            let why = first.reason_text(checked_account);
+            let why = first.reason_text(checked);
             let seen = format!(
                 "{kinds}: only real requests show whether they work, and `portcullis doctor --ask` sends some. The server answers an \
                  empty one with a fault of its own{why}"
             );
-            findings.push(checked_account.skip("endpoints", seen));
+            findings.push(checked.skip("endpoints", seen));
         } else if !there.is_empty() {
             let seen = format!("{kinds}: the server has what the gateway asks for");
-            let finding = checked_account.ok("endpoints", seen);
+            let finding = checked.ok("endpoints", seen);
             findings.push(if missing.is_empty() {
                 finding
             } else {
-                finding.with_remedy(without_missing(checked_account, &missing))
+                finding.with_remedy(without_missing(checked, &missing))
             });
         }
         let mut alike: BTreeMap<_, Vec<&EndpointAnswer>> = BTreeMap::new();
         for one in self
             .answers
             .iter()
-            .filter(|one| !one.is_there() && !self.may_be_missing(one, checked_account))
+            .filter(|one| !one.is_there() && !self.may_be_missing(one, checked))
         {
             let status = one
                 .failure
@@ -213,7 +209,7 @@ impl EndpointAnswers {
                 is_written,
                 is_alone: there.is_empty(),
             };
-            findings.extend(alike_answers.finding(checked_account));
+            findings.extend(alike_answers.finding(checked));
         }
         for (group, why) in [
             (
@@ -228,22 +224,19 @@ impl EndpointAnswers {
             let names: Vec<&str> = group.iter().map(|kind| kind.name()).collect();
             if !names.is_empty() {
                 let seen = format!("{}: {why}", names.join(", "));
-                findings.push(checked_account.skip("endpoints", seen));
+                findings.push(checked.skip("endpoints", seen));
             }
         }
     }
 
     /// Returns whether an endpoint is missing, and need not be there: it is only assumed, others
     /// are there, and no model of the catalog is for it alone.
-    fn may_be_missing(&self, one: &EndpointAnswer, checked_account: &CheckedAccount) -> bool {
+    fn may_be_missing(&self, one: &EndpointAnswer, checked: &CheckedAccount) -> bool {
         let made_for = |one: &EndpointAnswer| one.kind.facts().made_for;
         let mut there = self.answers.iter().filter(|other| other.is_there());
-        let is_wanted = checked_account
-            .models
-            .values()
-            .any(|model| *model == made_for(one));
+        let is_wanted = checked.models.values().any(|model| *model == made_for(one));
         let is_only_assumed =
-            is_assumed(checked_account) && one.model.is_none() && there.clone().next().is_some();
+            is_assumed(checked) && one.model.is_none() && there.clone().next().is_some();
         is_only_assumed
             && one.verdict() == Verdict::Missing
             && (!is_wanted || there.any(|other| made_for(other) == made_for(one)))
@@ -261,21 +254,21 @@ struct AlikeAnswers<'a> {
 }
 
 impl AlikeAnswers<'_> {
-    fn finding(&self, checked_account: &CheckedAccount) -> Option<Finding> {
+    fn finding(&self, checked: &CheckedAccount) -> Option<Finding> {
         let first = self.answers.first()?;
         let paths: Vec<&str> = self.answers.iter().map(|one| one.path.as_str()).collect();
         let kinds = shown_kinds(self.answers, self.is_written);
         let (paths, why, id) = (
             first_three(&paths),
-            first.reason_text(checked_account),
-            &checked_account.account().id,
+            first.reason_text(checked),
+            &checked.account().id,
         );
         let nothing = || "there is nothing at".to_owned();
         let (state, seen, remedy) = match self.verdict {
             Verdict::There | Verdict::Perhaps => return None,
             Verdict::Refused | Verdict::Forbidden => {
                 let remedy = match &first.failure {
-                    Some(failure) if advice::is_about_money(failure) => advice::advised_action(failure, checked_account.account()),
+                    Some(failure) if advice::is_about_money(failure) => advice::advised_action(failure, checked.account()),
                     _ if self.is_alone => {
                         "is the credential right, and does the provider let it ask models? `doctor --ask` tells".to_owned()
                     }
@@ -315,11 +308,11 @@ impl AlikeAnswers<'_> {
             ),
         };
         let seen = format!("{kinds}: {seen} POST {paths}{why}");
-        let finding = checked_account.finding(state, "endpoints", seen);
+        let finding = checked.finding(state, "endpoints", seen);
         Some(finding.with_remedy(remedy))
     }
 
-    /// Says how the gateway does not ask for these kinds any more.
+    /// Writes how the gateway does not ask for these kinds any more.
     fn take_out(&self, kinds: &str, id: &str) -> String {
         if self.is_written {
             format!("take {kinds} out of accounts.{id}.serves")
@@ -343,9 +336,9 @@ fn kind_names(answers: &[&EndpointAnswer]) -> Vec<&'static str> {
     answers.iter().map(|one| one.kind.name()).collect()
 }
 
-/// Says which endpoints the server does not have, and how the gateway knows.
-fn without_missing(checked_account: &CheckedAccount, missing: &[&EndpointAnswer]) -> String {
-    let account = checked_account.account();
+/// Writes which endpoints the server does not have, and how the gateway knows.
+fn without_missing(checked: &CheckedAccount, missing: &[&EndpointAnswer]) -> String {
+    let account = checked.account();
     let is_missing = |kind: &Endpoint| missing.iter().any(|one| one.kind == *kind);
     let rest = account
         .serves
@@ -362,8 +355,8 @@ fn without_missing(checked_account: &CheckedAccount, missing: &[&EndpointAnswer]
 
 /// Returns whether the account serves the kinds of its dialect, and so perhaps more than its
 /// server.
-fn is_assumed(checked_account: &CheckedAccount) -> bool {
-    let account = checked_account.account();
+fn is_assumed(checked: &CheckedAccount) -> bool {
+    let account = checked.account();
     let default_kinds = account.dialect.serves(&account.base.host);
     account.serves.len() == default_kinds.len()
         && account
@@ -404,7 +397,7 @@ impl EndpointAnswer {
     }
 
     /// Returns the server's error, as the end of a sentence.
-    fn reason_text(&self, checked_account: &CheckedAccount) -> String {
+    fn reason_text(&self, checked: &CheckedAccount) -> String {
         let Some(failure) = &self.failure else {
             return String::new();
         };
@@ -413,7 +406,7 @@ impl EndpointAnswer {
             .status
             .map(|status| format!(" (HTTP {status})"))
             .unwrap_or_default();
-        format!("{status}: {}", failure_text(checked_account, failure))
+        format!("{status}: {}", failure_text(checked, failure))
     }
 }
 

@@ -32,41 +32,41 @@ const MAX_ANSWER_BYTES: usize = 1 << 20;
 /// Checks the credential and the models. Whoever is refused, or at the wrong address, gets no
 /// finding about the endpoints.
 pub(super) async fn check_credential(
-    checked_account: &CheckedAccount,
+    checked: &CheckedAccount,
     upstream: &Upstream,
     findings: &mut Vec<Finding>,
 ) -> ServerReport {
     let (before, mut date) = (SystemTime::now(), None);
-    let account = checked_account.account();
+    let account = checked.account();
     if lacks_secret(account) {
-        findings.push(checked_account.skip(
+        findings.push(checked.skip(
             CREDENTIAL,
             "its secret could not be read: see configuration",
         ));
         return ServerReport::default();
     }
-    let (proof, listed) = fetch_proof(checked_account, upstream, &mut date).await;
+    let (proof, listed) = fetch_proof(checked, upstream, &mut date).await;
     let mut facts = CredentialFacts::new(proof);
     let mut answers = None;
-    if !facts.finding(checked_account).is_failure() {
-        let probed = endpoints::probe_endpoints(checked_account, upstream, &mut date).await;
+    if !facts.finding(checked).is_failure() {
+        let probed = endpoints::probe_endpoints(checked, upstream, &mut date).await;
         facts.add_refusal(probed.refusal());
         facts.is_let_in = probed.is_let_in();
         facts.has_endpoint = probed.show_one();
         answers = Some(probed).filter(|_| !facts.is_refused());
     }
-    findings.push(facts.finding(checked_account));
+    findings.push(facts.finding(checked));
     if let Some(listed) = &listed {
-        compare_models(checked_account, listed, findings);
+        compare_models(checked, listed, findings);
     }
     if matches!(account.signer, Some(Signer::Google(..))) {
-        findings.push(checked_account.skip(
+        findings.push(checked.skip(
             "models",
             "its provider has no list of models that is asked here: `doctor --ask` tells",
         ));
     }
     if let Some(answers) = answers {
-        answers.add_findings(checked_account, findings);
+        answers.add_findings(checked, findings);
     }
     ServerReport {
         listed,
@@ -78,14 +78,14 @@ pub(super) async fn check_credential(
 /// Fetches what proves the credential for free: a token, or the list of models, which is returned
 /// too.
 async fn fetch_proof(
-    checked_account: &CheckedAccount,
+    checked: &CheckedAccount,
     upstream: &Upstream,
     date: &mut Option<SystemTime>,
 ) -> (Proof, Option<ListedNames>) {
-    let account = checked_account.account();
+    let account = checked.account();
     match &account.signer {
         Some(Signer::Google(service, _)) => {
-            return (fetch_token(checked_account, upstream, service).await, None);
+            return (fetch_token(checked, upstream, service).await, None);
         }
         Some(Signer::Aws(_)) => return (Proof::Signature, None),
         None if account.dialect.protocol.endpoints.listing.is_none() => {
@@ -93,26 +93,23 @@ async fn fetch_proof(
         }
         None => {}
     }
-    match fetch_list(upstream, &checked_account.ready_account, date).await {
-        Ok(listed) => (list_proof(checked_account, upstream).await, Some(listed)),
-        Err(failure) => (
-            no_list_proof(checked_account, upstream, failure).await,
-            None,
-        ),
+    match fetch_list(upstream, &checked.ready_account, date).await {
+        Ok(listed) => (list_proof(checked, upstream).await, Some(listed)),
+        Err(failure) => (no_list_proof(checked, upstream, failure).await, None),
     }
 }
 
 /// Fetches a token for a service account.
 async fn fetch_token(
-    checked_account: &CheckedAccount,
+    checked: &CheckedAccount,
     upstream: &Upstream,
     service: &ServiceAccount,
 ) -> Proof {
-    let ready_account = &checked_account.ready_account;
+    let ready_account = &checked.ready_account;
     let due = Instant::now() + ANSWER_TIMEOUT;
     match credential::fetch_token(upstream, ready_account, service, due).await {
         Ok((token, lasts)) => {
-            let fingerprint = checked_account.account().fingerprint;
+            let fingerprint = checked.account().fingerprint;
             ready_account.state.tokens.put(token, lasts, fingerprint);
             Proof::Token(lasts)
         }
@@ -135,15 +132,13 @@ async fn fetch_list(
 
 /// Returns what a list that came shows. The key is proved only if the list does not come without
 /// it.
-async fn list_proof(checked_account: &CheckedAccount, upstream: &Upstream) -> Proof {
-    let account = checked_account.account();
+async fn list_proof(checked: &CheckedAccount, upstream: &Upstream) -> Proof {
+    let account = checked.account();
     if account.key.is_none() {
         return Proof::ListWithoutKey;
     }
     let mut anonymous = ReadyAccount::standalone(without_key(account), &Proxies::default());
-    anonymous
-        .proxy
-        .clone_from(&checked_account.ready_account.proxy);
+    anonymous.proxy.clone_from(&checked.ready_account.proxy);
     match fetch_list(upstream, &Arc::new(anonymous), &mut None).await {
         Ok(_) => Proof::PublicList,
         Err(failure) if matches!(failure.facts().status, Some(400 | 401 | 403 | 404)) => {
@@ -170,22 +165,18 @@ fn without_key(account: &Account) -> Account {
 }
 
 /// Returns what a list that did not come shows, and other requests where they may show why.
-async fn no_list_proof(
-    checked_account: &CheckedAccount,
-    upstream: &Upstream,
-    failure: Failure,
-) -> Proof {
-    let base = &checked_account.account().base.path;
+async fn no_list_proof(checked: &CheckedAccount, upstream: &Upstream, failure: Failure) -> Proof {
+    let base = &checked.account().base.path;
     let (class, status) = (failure.class(), failure.facts().status);
     let is_absent = class != Class::Credential && matches!(status, Some(404 | 405 | 501));
     if is_absent
         && !base.ends_with("/v1")
-        && has_list_below(checked_account, upstream, &format!("{base}/v1")).await
+        && has_list_below(checked, upstream, &format!("{base}/v1")).await
     {
         return Proof::ListBehindV1;
     }
     let is_answer = matches!(class, Class::Credential | Class::Overloaded | Class::Rate);
-    if !is_answer && is_odd(&failure) && speaks_tls(checked_account).await {
+    if !is_answer && is_odd(&failure) && speaks_tls(checked).await {
         return Proof::TlsOnly;
     }
     Proof::FailedList(failure)
@@ -200,14 +191,14 @@ fn is_odd(failure: &Failure) -> bool {
 }
 
 /// Returns whether the server has a list of models at another base path.
-async fn has_list_below(checked_account: &CheckedAccount, upstream: &Upstream, base: &str) -> bool {
-    let Some(listing) = checked_account.account().dialect.protocol.endpoints.listing else {
+async fn has_list_below(checked: &CheckedAccount, upstream: &Upstream, base: &str) -> bool {
+    let Some(listing) = checked.account().dialect.protocol.endpoints.listing else {
         return false;
     };
     let (path, due) = (listing.path(base, None), Instant::now() + ANSWER_TIMEOUT);
     let body = lists::get_bytes(
         upstream,
-        &checked_account.ready_account,
+        &checked.ready_account,
         &path,
         8 * MAX_ANSWER_BYTES,
         due,
@@ -218,23 +209,19 @@ async fn has_list_below(checked_account: &CheckedAccount, upstream: &Upstream, b
 }
 
 /// Compares the models of the catalog with the list.
-fn compare_models(
-    checked_account: &CheckedAccount,
-    listed: &ListedNames,
-    findings: &mut Vec<Finding>,
-) {
-    let missing: Vec<&Arc<str>> = checked_account
+fn compare_models(checked: &CheckedAccount, listed: &ListedNames, findings: &mut Vec<Finding>) {
+    let missing: Vec<&Arc<str>> = checked
         .models
         .keys()
         .filter(|name| !listed.lists_model(name))
         .collect();
-    let (all, listed_count) = (checked_account.models.len(), listed.names.len());
+    let (all, listed_count) = (checked.models.len(), listed.names.len());
     if missing.len() < all {
         let seen = format!(
             "{} of {all} models of the catalog are in the provider's list of {listed_count}",
             all - missing.len()
         );
-        findings.push(checked_account.ok("models", seen));
+        findings.push(checked.ok("models", seen));
     }
     for name in missing {
         let near = nearest_name(name, listed.names.iter().map(|name| &**name));
@@ -247,9 +234,9 @@ fn compare_models(
         );
         let remedy = "correct `targets[].model`, or ask the provider whether this account may use the model; some serve models that they do not \
                       list";
-        findings.push(checked_account.warn("models", seen, remedy));
+        findings.push(checked.warn("models", seen, remedy));
     }
-    for pattern in &checked_account.patterns {
+    for pattern in &checked.patterns {
         let matching: Vec<&str> = listed
             .names
             .iter()
@@ -258,13 +245,13 @@ fn compare_models(
             .collect();
         let pattern = quote_safely(pattern);
         findings.push(if matching.is_empty() {
-            checked_account.warn(
+            checked.warn(
                 "models",
                 format!("no model of the provider's list of {listed_count} matches {pattern}"),
                 "correct `targets[].model`: the pattern serves nothing here",
             )
         } else {
-            checked_account.ok(
+            checked.ok(
                 "models",
                 format!(
                     "{pattern} stands for {} of the {listed_count} in the provider's list: {}",

@@ -13,10 +13,11 @@ use crate::doctor::listeners::chain_lifetime;
 use crate::doctor::report::{CheckState, Checked, Finding};
 use crate::doctor::words::first_three;
 use portcullis::account::failure::Failure;
+use portcullis::account::resolver::FORBIDDEN;
 use portcullis::base::alarm::Alarm;
 use portcullis::base::calendar::format_system_time;
 use portcullis::conf::proxy::Proxy;
-use portcullis::exchange::upstream::Upstream;
+use portcullis::exchange::upstream::{Reuse, Upstream};
 use portcullis::tls::CertificateTerm;
 use portcullis::tls::trust::{Doubt, Trust};
 
@@ -27,38 +28,29 @@ const NO_SUCH_VERSION: i32 = if cfg!(target_os = "linux") { 97 } else { 47 };
 /// The most addresses that are tried.
 const MAX_ADDRESSES: usize = 4;
 
-/// Looks at the way. Returns whether the server can be reached.
+/// Checks each step of the way. Returns whether the server can be reached.
 pub(super) async fn check_reach(
-    checked_account: &CheckedAccount,
+    checked: &CheckedAccount,
     upstream: &Upstream,
     findings: &mut Vec<Finding>,
 ) -> bool {
-    if let Some(proxy) = &checked_account.ready_account.proxy {
-        return check_proxy(checked_account, proxy, upstream, findings).await;
+    if let Some(proxy) = &checked.ready_account.proxy {
+        return check_proxy(checked, proxy, upstream, findings).await;
     }
-    let account = checked_account.account();
-    let host = &account.base.host;
-    let looked_up = timeout(
-        STEP_TIMEOUT,
-        checked_account
-            .ready_account
-            .state
-            .addresses
-            .addresses_for(checked_account.ready_account.hop()),
-    )
-    .await;
+    let host = &checked.account().base.host;
+    let looked_up = timeout(STEP_TIMEOUT, checked.ready_account.addresses()).await;
     let addresses = match looked_up
         .unwrap_or_else(|_| Err(format!("cannot resolve {host}: no answer in time")))
     {
         Ok(addresses) => addresses,
         Err(why) => {
-            let remedy = if why.contains("may not use") {
+            let remedy = if why.ends_with(FORBIDDEN) {
                 "link-local addresses and those of metadata services are never used; public ones need https:, or `insecure: true` at the \
                  account"
             } else {
                 "is the host in `base_url` right, and does this machine's resolver (/etc/resolv.conf) work?"
             };
-            findings.push(checked_account.fail("name", why, remedy));
+            findings.push(checked.fail("name", why, remedy));
             return false;
         }
     };
@@ -67,19 +59,19 @@ pub(super) async fn check_reach(
             .iter()
             .map(|address| address.ip().to_string())
             .collect();
-        findings.push(checked_account.ok("name", format!("{host} is {}", first_three(&shown))));
+        findings.push(checked.ok("name", format!("{host} is {}", first_three(&shown))));
     }
-    let Some(stream) = connect_all(checked_account, &addresses, findings).await else {
+    let Some(stream) = connect_all(checked, &addresses, findings).await else {
         return false;
     };
-    let Some(trust) = &checked_account.ready_account.trust else {
+    let Some(trust) = &checked.ready_account.trust else {
         return true;
     };
-    let within = account.timeouts.connect.min(STEP_TIMEOUT);
+    let within = connect_timeout(checked);
     let why = match timeout(within, trust.connect(host, stream)).await {
         Ok(Ok(secured)) => {
             findings.push(certificate_finding(
-                checked_account,
+                checked,
                 secured.get_ref().1.peer_certificates().unwrap_or_default(),
             ));
             return true;
@@ -90,8 +82,13 @@ pub(super) async fn check_reach(
     let untrusted = "without a certificate that is believed no request is sent. Mend the server's certificate or the host in `base_url`; \
                      `tls: { ca: … }` at the account names an authority or a certificate of your own";
     let remedy = tls_remedy(&why, untrusted);
-    findings.push(checked_account.fail("tls", why, remedy));
+    findings.push(checked.fail("tls", why, remedy));
     false
+}
+
+/// Returns the time for a connection or a handshake.
+fn connect_timeout(checked: &CheckedAccount) -> Duration {
+    checked.account().timeouts.connect.min(STEP_TIMEOUT)
 }
 
 /// Returns what to do about a failed handshake, by its reason in words. `untrusted` is for a
@@ -113,21 +110,15 @@ fn tls_remedy(why: &str, untrusted: &str) -> String {
 }
 
 /// Returns whether a server of an `http:` address speaks TLS, so that it should be `https:`.
-pub(super) async fn speaks_tls(checked_account: &CheckedAccount) -> bool {
-    let (account, ready_account) = (checked_account.account(), &checked_account.ready_account);
+pub(super) async fn speaks_tls(checked: &CheckedAccount) -> bool {
+    let (account, ready_account) = (checked.account(), &checked.ready_account);
     if account.base.tls || ready_account.proxy.is_some() {
         return false;
     }
-    let within = account.timeouts.connect.min(STEP_TIMEOUT);
+    let within = connect_timeout(checked);
     let trust = Trust::system_only(&[]);
     let handshake = timeout(within, async {
-        let address = *ready_account
-            .state
-            .addresses
-            .addresses_for(ready_account.hop())
-            .await
-            .ok()?
-            .first()?;
+        let address = *ready_account.addresses().await.ok()?.first()?;
         let stream = TcpStream::connect(address).await.ok()?;
         Some(trust.connect(&account.base.host, stream).await)
     });
@@ -138,36 +129,32 @@ pub(super) async fn speaks_tls(checked_account: &CheckedAccount) -> bool {
     }
 }
 
-/// Looks at the way through a proxy, which alone looks the server's name up.
+/// Checks the way through a proxy. Only the proxy looks the server's name up.
 async fn check_proxy(
-    checked_account: &CheckedAccount,
+    checked: &CheckedAccount,
     proxy: &Proxy,
     upstream: &Upstream,
     findings: &mut Vec<Finding>,
 ) -> bool {
     if proxy.is_assumed() {
         let seen = "its proxy's URL could not be read: see configuration";
-        findings.push(checked_account.skip("proxy", seen));
+        findings.push(checked.skip("proxy", seen));
         return false;
     }
-    let due = Instant::now() + checked_account.account().timeouts.connect.min(STEP_TIMEOUT);
+    let due = Instant::now() + connect_timeout(checked);
     let Err(failure) = upstream
         .dial(
-            &checked_account.ready_account,
-            true,
+            &checked.ready_account,
+            Reuse::Forbidden,
             due,
             &mut Alarm::default(),
         )
         .await
     else {
-        findings
-            .push(checked_account.ok("proxy", format!("its server is reached through {proxy}")));
-        let due = Instant::now() + checked_account.account().timeouts.connect.min(STEP_TIMEOUT);
-        if let Some(chain) = upstream
-            .certificates(&checked_account.ready_account, due)
-            .await
-        {
-            findings.push(certificate_finding(checked_account, &chain));
+        findings.push(checked.ok("proxy", format!("its server is reached through {proxy}")));
+        let due = Instant::now() + connect_timeout(checked);
+        if let Some(chain) = upstream.certificates(&checked.ready_account, due).await {
+            findings.push(certificate_finding(checked, &chain));
         }
         return true;
     };
@@ -184,17 +171,17 @@ async fn check_proxy(
                      another one as `proxy` at the account; `proxy: none` uses none";
         ("proxy", proxy.to_owned())
     };
-    findings.push(checked_account.fail(check, seen, remedy));
+    findings.push(checked.fail(check, seen, remedy));
     false
 }
 
 /// Connects to each address. Returns the first connection.
 async fn connect_all(
-    checked_account: &CheckedAccount,
+    checked: &CheckedAccount,
     addresses: &[SocketAddr],
     findings: &mut Vec<Finding>,
 ) -> Option<TcpStream> {
-    let within = checked_account.account().timeouts.connect.min(STEP_TIMEOUT);
+    let within = connect_timeout(checked);
     let (mut good, mut answered, mut failed) = (None, Vec::new(), Vec::new());
     for address in addresses.iter().take(MAX_ADDRESSES) {
         match timeout(within, TcpStream::connect(address)).await {
@@ -218,7 +205,7 @@ async fn connect_all(
                 address_list(others)
             ),
         };
-        findings.push(checked_account.ok(
+        findings.push(checked.ok(
             "tcp",
             format!("{} answers{besides}", address_list(&answered)),
         ));
@@ -239,11 +226,7 @@ async fn connect_all(
                 "does the server run, are host and port of `base_url` right, and does a firewall let this machine out?",
             )
         };
-        findings.push(
-            checked_account
-                .finding(state, "tcp", why)
-                .with_remedy(remedy),
-        );
+        findings.push(checked.finding(state, "tcp", why).with_remedy(remedy));
     }
     good
 }
@@ -272,13 +255,13 @@ fn has_no_way(answered: &[SocketAddr], address: SocketAddr, why: Option<&io::Err
             .all(|other| other.is_ipv4() != address.is_ipv4())
 }
 
-fn certificate_finding(checked_account: &CheckedAccount, chain: &[CertificateDer<'_>]) -> Finding {
+fn certificate_finding(checked: &CheckedAccount, chain: &[CertificateDer<'_>]) -> Finding {
     let now = SystemTime::now();
     let terms: Vec<CertificateTerm> = chain
         .iter()
         .filter_map(|der| CertificateTerm::parse(der))
         .collect();
-    // It was believed without the authorities that have ended: servers send such ones for old
+    // The chain was trusted without the authorities that have ended: servers send such ones for old
     // callers.
     let terms: Vec<CertificateTerm> = terms
         .into_iter()
@@ -292,7 +275,7 @@ fn certificate_finding(checked_account: &CheckedAccount, chain: &[CertificateDer
         .unwrap_or_default();
     let (state, lasts) = chain_lifetime(&terms, now);
     let seen = format!("the certificate is believed: for {names}, {lasts}");
-    checked_account.finding(state, "tls", seen).with_remedy_unless_ok(
+    checked.finding(state, "tls", seen).with_remedy_unless_ok(
         "renew the server's certificate if it is yours, else tell its provider: then no request is sent any more",
     )
 }

@@ -58,7 +58,7 @@ pub(super) struct NoAnswer {
 }
 
 impl GoodAnswer {
-    /// Says what is left of the target's quota.
+    /// Writes what is left of the target's quota.
     pub(super) fn quota_text(&self) -> String {
         self.headroom
             .map(|share| format!("; {:.0} % of its quota are left", share * 100.0))
@@ -115,7 +115,7 @@ impl Asker<'_> {
     /// Sends a request, and reads its whole answer.
     pub(super) async fn ask(&self, body: &Value) -> Result<GoodAnswer, NoAnswer> {
         let candidate = self.candidate;
-        let front = door_for_endpoint(candidate.track.endpoint);
+        let front = door_for_endpoint(candidate.health.endpoint);
         let body = Bytes::from(body.to_string());
         let envelope = front
             .envelope(&body)
@@ -129,7 +129,7 @@ impl Asker<'_> {
         ) = (true, true, true);
         let message = candidate.dialect().write(&Translate {
             traits,
-            stream_usage: candidate.ready_account.account.added_fields.stream_usage,
+            stream_usage: candidate.account().added_fields.stream_usage,
             other: &|_| OtherModel::Forbidden,
             sealed: Sealed::Closed,
             ..Translate::new(&body, &envelope, &candidate.upstream_model)
@@ -233,8 +233,8 @@ impl Asker<'_> {
     }
 
     fn unanswered(&self, failure: &Failure) -> NoAnswer {
-        let account = &self.candidate.ready_account.account;
-        let token = self.candidate.ready_account.state.tokens.present();
+        let account = self.candidate.account();
+        let token = self.candidate.state().tokens.present();
         let secrets = self.candidate.ready_account.secrets(token.as_ref());
         let message = words::failure_words(failure, &secrets);
         let status = failure.facts().status.filter(|_| failure.error().is_some());

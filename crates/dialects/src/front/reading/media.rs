@@ -46,7 +46,7 @@ impl MediaKind {
 pub(in crate::front) struct Medium {
     /// The bytes of the whole member's value.
     pub(in crate::front) bytes: usize,
-    /// How many of these bytes are base64.
+    /// The number of these bytes that are base64.
     pub(in crate::front) base64: usize,
     /// The estimate of its tokens.
     pub(in crate::front) tokens: u64,

@@ -24,7 +24,7 @@ pub(in crate::front) struct Value<'c, 'a> {
 struct Body {
     /// The number of array elements read so far.
     elements: Cell<usize>,
-    /// Whether characters may be written as `\u` escapes. Only then can a text hold half a
+    /// True if characters may be written as `\u` escapes. Only then can a text hold half a
     /// character.
     has_codes: bool,
 }

@@ -132,11 +132,12 @@ impl NewCall<'_> {
 /// The places where callers carry the thoughts that an upstream must get back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Carries {
-    /// Nowhere: the thoughts are kept here, or callers send back a provider's own signature.
+    /// No part of an answer: the thoughts are kept here, or callers send back a provider's own
+    /// signature.
     Nowhere,
-    /// With each thought that callers see; the rest with the calls.
+    /// Each thought that callers see carries its own; calls carry the rest.
     WithThoughts,
-    /// With the calls, to which the thoughts led.
+    /// The calls carry the thoughts that led to them.
     WithCalls,
 }
 

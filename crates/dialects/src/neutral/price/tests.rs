@@ -207,17 +207,17 @@ fn pictures_without_a_price_are_charged_for_by_tokens() {
     };
     assert_eq!(
         (
-            by_tokens.tokens_of(2),
-            each(0).tokens_of(1),
-            each(1).tokens_of(1)
+            by_tokens.image_tokens(2),
+            each(0).image_tokens(1),
+            each(1).image_tokens(1)
         ),
         (12_480, 6_240, 0)
     );
     assert_eq!(
         (
-            by_tokens.tokens_of(0),
-            Price::FREE.tokens_of(2),
-            Price::default().tokens_of(2)
+            by_tokens.image_tokens(0),
+            Price::FREE.image_tokens(2),
+            Price::default().image_tokens(2)
         ),
         (0, 0, 0)
     );

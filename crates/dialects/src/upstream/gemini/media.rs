@@ -10,9 +10,9 @@ use crate::neutral::{Field, FieldRefused, LostFields, Media, Part, PartKind, Req
 /// The way in which Google gets the bytes of a part.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Carried<'p> {
-    /// In the request: media type and base64.
+    /// Media in the request: media type and base64.
     Inline(Cow<'p, str>, &'p str),
-    /// From an address, with the media type if Google does not know it.
+    /// Media from an address, with the media type if Google does not know it.
     FromUrl(Option<&'static str>, &'p str),
 }
 

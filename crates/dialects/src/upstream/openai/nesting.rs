@@ -9,7 +9,7 @@ use crate::upstream::shared::options::Rule::{As, By, Word};
 use crate::upstream::shared::options::{Options, Row, Words};
 use crate::wire::json::Writer;
 
-/// Where the members of a tool or of a format stand.
+/// The place of the members of a tool or of a format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Nesting {
     /// In an object of their own.

@@ -108,7 +108,7 @@ impl<M: Copy> Repeat<M> {
     }
 }
 
-/// Returns the bytes around the holes, of which the first is the text.
+/// Returns the bytes around the holes. The first hole is the text.
 fn learn_pattern(data: &[u8], holes: &mut Vec<Span>) -> RepeatPattern {
     let text = holes.first().map_or(0, |hole| hole.start);
     holes.sort_by_key(|hole| hole.start);

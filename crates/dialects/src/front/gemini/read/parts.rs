@@ -332,7 +332,7 @@ fn outcome_text(response: Raw<'_>) -> Cow<'_, str> {
     }
 }
 
-/// Reads the object of this name, of which only these strings count. It may have an id.
+/// Reads these strings of the object with this name. The object may have an id.
 fn read_texts<'a, const N: usize>(
     value: Value<'_, 'a>,
     field_name: &str,

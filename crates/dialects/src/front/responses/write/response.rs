@@ -18,7 +18,7 @@ pub(in super::super) struct ResponseHead {
     model: String,
 }
 
-/// How far a response has come.
+/// The state of a response.
 #[derive(Clone, Copy)]
 pub(in super::super) enum State<'s> {
     /// The response has begun.

@@ -8,7 +8,7 @@ mod stream;
 
 use crate::upstream::Translation;
 
-/// How Responses are asked for.
+/// The way in which Responses are asked for.
 pub(crate) const TRANSLATION: Translation = Translation {
     request: request::write_request,
     answer: |_, body, emit| answer::read_answer(body, emit),

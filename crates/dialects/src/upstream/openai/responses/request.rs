@@ -98,7 +98,7 @@ pub(super) fn write_request(
                 .messages
                 .iter()
                 .enumerate()
-                .for_each(|(index, message)| items.message(index, message));
+                .for_each(|(index, message)| items.write_message(index, message));
             refused = items.refused.take();
         });
         options.write(lost, w, &mut losses);
@@ -190,7 +190,7 @@ struct Items<'m, 'r> {
 }
 
 impl Items<'_, '_> {
-    fn message(&mut self, index: usize, message: &Message<'_>) {
+    fn write_message(&mut self, index: usize, message: &Message<'_>) {
         message
             .others
             .iter()
@@ -218,37 +218,37 @@ impl Items<'_, '_> {
                     );
                 });
             }
-            Role::User => self.with_content(&[("role", "user")], "content", (index, message)),
+            Role::User => self.write_item(&[("role", "user")], "content", index, message),
             Role::Assistant => {
                 if let Some(why) = assistant_media_refused(index, message) {
                     self.refused.get_or_insert(why);
                 }
-                self.assistant(message);
+                self.write_answer(message);
             }
             Role::Tool | Role::Function => {
                 let id = message.tool_call_id.as_deref().unwrap_or_default();
                 let head = [("type", "function_call_output"), ("call_id", id)];
-                self.with_content(&head, "output", (index, message));
+                self.write_item(&head, "output", index, message);
             }
         }
     }
 
-    fn assistant(&mut self, message: &Message<'_>) {
-        let speaks = !message.content.iter().all(is_medium);
+    /// Writes an answer of the model: its thoughts, its text, its calls.
+    fn write_answer(&mut self, message: &Message<'_>) {
+        let has_text = !message.content.iter().all(is_medium);
         self.losses
             .add_if(message.reasoning.is_some(), Field::Reasoning);
         // A thought alone would be refused: it belongs to the item after it.
-        let is_followed = speaks || !message.calls.is_empty();
-        let kept = message
-            .calls
-            .iter()
-            .find_map(|call| (self.target.kept)(&call.id));
-        let thoughts = if message.thoughts.is_empty() {
-            kept.as_deref()
+        let is_followed = has_text || !message.calls.is_empty();
+        // A caller who sends no thoughts back gets those that the gateway kept for the turn's
+        // calls.
+        let mut calls = message.calls.iter();
+        let kept = if message.thoughts.is_empty() {
+            calls.find_map(|call| (self.target.kept)(&call.id))
         } else {
-            Some(&*message.thoughts)
+            None
         };
-        for thought in thoughts.unwrap_or_default() {
+        for thought in kept.as_deref().unwrap_or(&message.thoughts) {
             match thought
                 .sealed()
                 .filter(|seal| is_followed && seal.starts_with(SEAL))
@@ -257,16 +257,16 @@ impl Items<'_, '_> {
                 None => self.losses.add(Field::Thoughts),
             }
         }
-        if speaks || message.calls.is_empty() {
+        if has_text || message.calls.is_empty() {
             self.w.object(|w| {
                 w.key("role").text("assistant");
                 write_texts(w.key("content"), &message.content);
             });
         }
-        message.calls.iter().for_each(|call| self.call(call));
+        message.calls.iter().for_each(|call| self.write_call(call));
     }
 
-    fn call(&mut self, call: &Call<'_>) {
+    fn write_call(&mut self, call: &Call<'_>) {
         self.losses
             .add_if(call.signature.is_some(), Field::CallSignature);
         let arguments = match call.is_custom {
@@ -288,14 +288,15 @@ impl Items<'_, '_> {
         self.w.object(|w| w.texts(members));
     }
 
-    /// Writes an item whose content may be a text, or parts.
-    fn with_content(
+    /// Writes an item that has these first members, and the content of the message at `index`, a
+    /// text or parts, as the member `content_name`.
+    fn write_item(
         &mut self,
-        head: &[(&'static str, &str)],
-        name: &'static str,
-        indexed_message: (usize, &Message<'_>),
+        first_members: &[(&'static str, &str)],
+        content_name: &'static str,
+        index: usize,
+        message: &Message<'_>,
     ) {
-        let (index, message) = indexed_message;
         let Self {
             w,
             refused,
@@ -304,18 +305,19 @@ impl Items<'_, '_> {
             ..
         } = self;
         w.object(|w| {
-            head.iter()
+            first_members
+                .iter()
                 .for_each(|(name, value)| w.key(name).text(value));
             if !message.content.iter().any(is_medium) {
                 return breakpoints::write_content(
-                    w.key(name),
+                    w.key(content_name),
                     message,
                     &target.traits,
                     "input_text",
                     losses,
                 );
             }
-            w.key(name).array(|w| {
+            w.key(content_name).array(|w| {
                 let last = message.content.len().saturating_sub(1);
                 for (part_index, part) in message.content.iter().enumerate() {
                     let of_whole = message
