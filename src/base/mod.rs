@@ -6,6 +6,8 @@ pub mod calendar;
 pub mod clock;
 pub mod descriptors;
 pub(crate) mod forward;
+#[cfg(test)]
+pub(crate) mod future_sizes;
 pub mod hash;
 pub mod host;
 pub mod lock;

@@ -46,6 +46,8 @@ pub mod record;
 pub mod relay;
 pub mod reply;
 pub mod request_id;
+#[cfg(test)]
+mod sizes;
 pub mod unpriced;
 
 use crate::base::memory::Budget;

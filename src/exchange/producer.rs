@@ -34,6 +34,8 @@ mod racing;
 mod reading;
 mod report;
 mod request;
+#[cfg(test)]
+mod sizes;
 pub mod slices;
 mod state;
 mod streaming;
