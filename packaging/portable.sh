@@ -25,6 +25,8 @@ machine=$(uname -m)
 make --silent cmake >&2
 cargo zigbuild --locked --release --package portcullis-cli --bin portcullis --target "$machine-unknown-linux-gnu.$GLIBC" >&2
 program=$CARGO_TARGET_DIR/$machine-unknown-linux-gnu/release/portcullis
+# The setting of .cargo/config.toml holds only where cargo starts inside this folder.
+grep --quiet --binary-files=text 'oversize_threshold:0' "$program" || { echo "$program was built without .cargo/config.toml" >&2; exit 1; }
 needed=$(PYTHONDONTWRITEBYTECODE=1 packaging/glibc.py "$program")
 if [ "$(printf '%s\n' "$needed" "$GLIBC" | sort -V | tail -1)" != "$GLIBC" ]; then
     echo "$program needs glibc $needed, and must not need more than $GLIBC" >&2

@@ -166,8 +166,8 @@ fn make_services(
         }
         let mut service = Service::new("callers".to_owned(), connections(h2c));
         for (listen, certificate) in listeners {
-            // What is read goes into Pingora's buffer of a head or a body, and what is written
-            // waits in ours. Buffers of the connection's would be held as long as it is open.
+            // What is read goes into our buffer, or into Pingora's of a head or a body. What is
+            // written waits in ours. A connection would hold buffers of its own until it ends.
             let address = listen.address.to_string();
             let mut endpoint =
                 ListenerConfig::tcp(address).l4_buffer(L4BufferSettings::unbuffered());

@@ -401,24 +401,21 @@ impl Case {
         let folder = &self.fresh_folder(folder, &times.to_string())?;
         let own = std::env::current_exe().map_err(|e| e.to_string())?;
         let program = Path::new(env!("CARGO_BIN_EXE_portcullis"));
-        match self.kind {
-            Kind::Row => return count_rows(folder, counted(folder, &own, false), times),
-            Kind::Traced => return count_traced(folder, counted(folder, program, false), times),
-            _ => {}
+        if let Kind::Row = self.kind {
+            return count_rows(folder, counted(folder, &own, false), times);
         }
-        let command = match self.kind {
-            Kind::Missed => counted(folder, program, true),
-            _ => counted(folder, program, false),
-        };
-        let mut gateway = start(folder, command, "")?;
-        match self.kind {
-            Kind::Missed => {
-                gateway.connect(CONNECTIONS)?;
-                for _ in 0..times {
-                    ask_at_once(&mut gateway)?;
-                }
+        if let Kind::Traced = self.kind {
+            return count_traced(folder, counted(folder, program, false), times);
+        }
+        let counts_misses = matches!(self.kind, Kind::Missed);
+        let mut gateway = start(folder, counted(folder, program, counts_misses), "")?;
+        if counts_misses {
+            gateway.connect(CONNECTIONS)?;
+            for _ in 0..times {
+                ask_at_once(&mut gateway)?;
             }
-            _ => repeat(&self.kind, &mut gateway, times)?,
+        } else {
+            repeat(&self.kind, &mut gateway, times)?;
         }
         gateway.end()?;
         let Counts {
@@ -428,9 +425,10 @@ impl Case {
         } = total(folder, SERVES)?;
         // The ledger's thread works by time: its rows are counted apart.
         let all = total_without(folder, WRITES)?.instructions;
-        Ok(match self.kind {
-            Kind::Missed => vec![d1, l2],
-            _ => vec![instructions, all],
+        Ok(if counts_misses {
+            vec![d1, l2]
+        } else {
+            vec![instructions, all]
         })
     }
 }
@@ -571,7 +569,9 @@ impl Kind {
                 answer.send(format!("{}0\r\n\r\n", framed(end)).as_bytes())?;
                 expect(&caller.until("0\r\n\r\n")?, "[DONE]")
             }
-            _ => Err("it is no exchange of its own".to_owned()),
+            Kind::Traced | Kind::Missed | Kind::Allocated | Kind::AllocatedChunks | Kind::Row => {
+                Err("it is no exchange of its own".to_owned())
+            }
         }
     }
 }

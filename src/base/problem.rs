@@ -41,6 +41,15 @@ impl fmt::Display for Problem {
 pub struct Problems(pub Vec<Problem>, pub Vec<Problem>);
 
 impl Problem {
+    /// Returns whether the problem is at this place of the file's tree, or inside it.
+    pub fn is_within(&self, path: &str) -> bool {
+        path.is_empty()
+            || self
+                .path
+                .strip_prefix(path)
+                .is_some_and(|inside| inside.is_empty() || inside.starts_with(['.', '[']))
+    }
+
     /// Makes a problem of a text whose file is not known yet.
     pub fn in_text(line: usize, path: String, message: String) -> Self {
         Self {

@@ -155,7 +155,7 @@ impl<'p, 't> Scribe<'p, 't> {
             .report
             .problems
             .borrow()
-            .any(self.file, |problem| problem.path.starts_with(&path))
+            .any(self.file, |problem| problem.is_within(&path))
         {
             self.problem(message);
         }

@@ -53,7 +53,7 @@ use std::time::{Duration, SystemTime};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout, timeout_at};
 use wire::{Fate, Handover, Next, Wire, linger};
 
 /// The proxy behind its cap and its deadlines.
@@ -103,13 +103,15 @@ impl<P: HttpServerApp + Send + Sync + 'static> Connections<P> {
         ServerApp::process_new(&self.proxy, stream, shutdown).await;
     }
 
-    /// Serves requests with plain heads. Returns the connection if another request has come.
+    /// Serves requests with plain heads. Returns the connection if a request has come that is not
+    /// ours to read.
     async fn serve_plain(&self, stream: Stream, shutdown: &ShutdownWatch) -> Option<Stream> {
         let timeouts = &self.settings.timeouts;
         let handover = Arc::new(Handover::default());
         let mut wire = Box::new(Wire::new(stream, &handover));
         let mut is_over = pin!(self.books.drain.wait_for_phase(Phase::Draining));
         let mut idle = timeouts.client_read;
+        let mut may_be_http2 = true;
         loop {
             let next = wire.next_request(idle, timeouts.client_read, is_over.as_mut());
             let (header, body) = match next.await {
@@ -126,7 +128,9 @@ impl<P: HttpServerApp + Send + Sync + 'static> Connections<P> {
                 Next::Other(due) => {
                     let (stream, came) = wire.into_stream();
                     let (settings, books) = (self.settings.clone(), self.books.clone());
-                    return Some(Box::new(Timed::new(stream, settings, books, came, due)));
+                    let mut others = Timed::new(stream, settings, books, came, due);
+                    others.may_be_http2 = may_be_http2;
+                    return Some(Box::new(others));
                 }
                 Next::Nothing => return None,
                 Next::Overdue => {
@@ -143,6 +147,7 @@ impl<P: HttpServerApp + Send + Sync + 'static> Connections<P> {
                 return None;
             }
             wire = back;
+            may_be_http2 = false;
             idle = timeouts.keepalive.max(LEAST_IDLE);
         }
     }
@@ -238,6 +243,8 @@ struct Timed {
     head: HeadBytes,
     /// The bytes that are written, and not sent yet.
     outbox: Outbox,
+    /// True until a request of HTTP/1 was served: only then may HTTP/2 begin.
+    may_be_http2: bool,
     /// The rest of the answer to a head that could not be read. This answer replaces Pingora's own.
     refusal: Option<Bytes>,
 }
@@ -272,6 +279,7 @@ impl Timed {
             alarm: Alarm::default(),
             head: HeadBytes::default(),
             outbox: Outbox::default(),
+            may_be_http2: true,
             refusal: None,
         }
     }
@@ -284,6 +292,9 @@ impl Timed {
         let some = self.peeked.len().min(buf.remaining());
         buf.put_slice(self.peeked.get(..some).unwrap_or_default());
         self.peeked.drain(..some);
+        if self.peeked.is_empty() {
+            self.peeked = Vec::new();
+        }
         Poll::Ready(Ok(()))
     }
 
@@ -387,17 +398,27 @@ impl AsyncRead for Timed {
 #[async_trait]
 impl Peek for Timed {
     async fn try_peek(&mut self, buf: &mut [u8]) -> io::Result<bool> {
-        while self.peeked.len() < buf.len() {
+        const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+        // A short head of HTTP/1 must not wait for more bytes than it has.
+        while self.may_be_http2
+            && self.peeked.len() < buf.len()
+            && PREFACE.starts_with(&self.peeked)
+        {
             let mut more = vec![0; buf.len() - self.peeked.len()];
-            let read = tokio::time::timeout_at(self.due, self.stream.read(&mut more)).await??;
+            let read = timeout_at(self.due, self.stream.read(&mut more)).await??;
             if read == 0 {
                 return Err(ErrorKind::UnexpectedEof.into());
             }
             self.peeked
                 .extend_from_slice(more.get(..read).unwrap_or_default());
         }
-        buf.copy_from_slice(self.peeked.get(..buf.len()).unwrap_or_default());
-        if buf.starts_with(b"PRI * HTTP/2.0") {
+        buf.fill(0);
+        if self.may_be_http2 {
+            buf.iter_mut()
+                .zip(&self.peeked)
+                .for_each(|(to, from)| *to = *from);
+        }
+        if buf.starts_with(PREFACE) {
             // Connections of HTTP/2 have deadlines of their own.
             *self.phase.get_mut() = BUSY;
         }
@@ -452,10 +473,12 @@ impl Shutdown for Timed {
         if self.refusal.is_some() {
             linger(&mut self.stream).await;
         }
-        if !self.outbox.is_empty() && self.flush().await.is_err() {
+        let time = self.settings.timeouts.client_write;
+        if !self.outbox.is_empty() && !matches!(timeout(time, self.flush()).await, Ok(Ok(()))) {
             log::debug!("a caller left before the last bytes of an answer were sent");
         }
-        Shutdown::shutdown(&mut *self.stream).await;
+        // With TLS, this writes. A caller who does not read must not hold it up.
+        drop(timeout(time, Shutdown::shutdown(&mut *self.stream)).await);
     }
 }
 

@@ -29,7 +29,7 @@ fn futures_of_a_request_are_no_larger_than_accepted() {
         (
             "Desk::run_exchange",
             future_size(|| desk().run_exchange(never(), never(), never())),
-            4600,
+            4616,
         ),
         ("Relay::run", future_size(|| relay().run(never())), 3264),
         (

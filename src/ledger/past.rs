@@ -14,12 +14,12 @@ use std::sync::Arc;
 /// The longest window of a minute, in milliseconds.
 const MINUTE: u64 = 61_000;
 
-/// Returns the first moment that [`Ledger::past`](super::Ledger::past) includes.
+/// Returns the first moment that [`Ledger::past_use`](super::Ledger::past_use) includes.
 pub(super) fn first_moment(now_ms: u64) -> u64 {
     start_of(month_of(day_of(now_ms))).min(now_ms.saturating_sub(MINUTE))
 }
 
-/// Reads the part of [`Ledger::past`](super::Ledger::past) that is in the file. Returns `None` if
+/// Reads the part of [`Ledger::past_use`](super::Ledger::past_use) in the file. Returns `None` if
 /// there is no file.
 pub(super) fn read_past(path: &Path, now_ms: u64) -> Result<Option<Vec<Past>>, String> {
     let Some(reader) = Reader::open(path)? else {

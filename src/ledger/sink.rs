@@ -34,7 +34,7 @@ pub(super) struct Sink {
     /// Wakes those who wait for the writer, when it has written something or could not.
     pub(super) done: Condvar,
     /// Held while rows are on their way from memory to the file, so that
-    /// [`Ledger::past`](super::Ledger::past) sees each row once.
+    /// [`Ledger::past_use`](super::Ledger::past_use) sees each row once.
     pub(super) write_lock: Lock<()>,
     /// Held while the file is opened, and while the past is read. It is taken before `write_lock`.
     pub(super) past_lock: Lock<()>,

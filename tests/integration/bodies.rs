@@ -629,8 +629,8 @@ fn a_json_body_called_a_form_is_served() {
     });
 }
 
-/// Sends a request of ten megabytes, and gets an answer of ten megabytes, so many times. Returns how
-/// many pages of memory the gateway was given meanwhile.
+/// Sends a request of ten megabytes, and gets an answer of ten megabytes, so many times. Returns
+/// how many pages of memory the gateway was given meanwhile.
 async fn exchange_large_bodies(gateway: &Gateway, mock: &Mock, times: usize) -> u64 {
     let before = page_faults(gateway.process.pid());
     mock.always(Script::answer(&"y".repeat(LARGE)));
@@ -673,6 +673,6 @@ fn an_idle_gateway_gives_memory_of_bodies_back() {
         let before = gateway.rss();
         exchange_large_bodies(&gateway, &mock, 2).await;
         let is_back = || (gateway.rss() < before + LARGE as u64).then_some(());
-        eventually_within(Duration::from_secs(100), "memory is given back", is_back).await;
+        eventually_within(Duration::from_secs(60), "memory is given back", is_back).await;
     });
 }

@@ -6,7 +6,7 @@ use tokio::io::AsyncWriteExt;
 use crate::support::canary::KEY;
 use crate::support::client::{Connection, End, post, request};
 use crate::support::tls::Ca;
-use crate::support::{Catalog, Gate, Gateway, Mock, Script, chat, chat_stream, run, script};
+use crate::support::{Catalog, Gate, Gateway, Mock, Script, chat, chat_stream, run};
 
 const HELLO: &str = "Hello from the mock.";
 
@@ -49,6 +49,10 @@ async fn answered(connection: &mut Connection, status: u16, kept: &str, what: &s
     let answer = connection.response().await;
     let found = (answer.status, answer.end, answer.field("connection"));
     assert_eq!(found, (status, Some(End::Whole), Some(kept)), "{what}");
+    for name in ["date", "connection", "content-length"] {
+        let lines = answer.fields.iter().filter(|field| field.0 == name);
+        assert!(lines.count() <= 1, "{what}: {name}");
+    }
     if answer.field("content-type") == Some("text/event-stream") {
         answer.content()
     } else {
@@ -177,6 +181,16 @@ fn what_follows_too_early_is_never_run() {
     run(async {
         let (mock, ca) = (Mock::start().await, Ca::new());
         let gateway = three_listeners(&mock, &ca).await;
+        // With the body of a refused request, too.
+        let refused = chat_with(
+            "x-portcullis-timeout: never\r\ncontent-length: 5\r\n",
+            "hello",
+        );
+        for connection in &mut all_connections(&gateway, &ca).await {
+            connection.send([refused.clone(), list()].concat()).await;
+            answered(connection, 400, "close", "a refused request").await;
+            assert!(connection.try_response("GET").await.is_none());
+        }
         for early in [list(), b"x".to_vec(), b"\r\n".to_vec(), vec![b'x'; 4_000]] {
             for connection in &mut all_connections(&gateway, &ca).await {
                 let mut bytes = post(&chat("m"));
@@ -260,6 +274,56 @@ fn close_is_obeyed_and_said() {
         connection.send("lo").await;
         connection.send(list()).await;
         answered(&mut connection, 200, "keep-alive", "after a refusal").await;
+    });
+}
+
+/// HTTP/2 begins with a connection, or never. A short head waits for no preface of it.
+#[test]
+fn heads_of_older_and_newer_http_follow_plain_ones() {
+    run(async {
+        let (mock, ca) = (Mock::start().await, Ca::new());
+        let gateway = three_listeners(&mock, &ca).await;
+        for has_plain in [false, true] {
+            for connection in &mut all_connections(&gateway, &ca).await {
+                if has_plain {
+                    connection.send(list()).await;
+                    answered(connection, 200, "keep-alive", "a list").await;
+                }
+                connection.send("GET / HTTP/1.0\r\n\r\n").await;
+                answered(connection, 404, "close", "a short head of HTTP/1.0").await;
+                assert!(connection.closed().await, "by FIN");
+            }
+        }
+        for connection in &mut all_connections(&gateway, &ca).await {
+            connection.send(list()).await;
+            answered(connection, 200, "keep-alive", "a list").await;
+            connection.send("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await;
+            let answer = connection.response().await;
+            assert_eq!(answer.status, 400, "{}", answer.text());
+        }
+        let h2 = gateway.h2c(2).await;
+        let bearer = format!("Bearer {KEY}");
+        let answer = h2
+            .exchange("GET", "/v1/models", &[("authorization", &bearer)], b"")
+            .await;
+        assert_eq!(answer.status, 200);
+    });
+}
+
+#[test]
+fn an_idle_connection_ends_after_its_time() {
+    run(async {
+        let mock = Mock::start().await;
+        let gateway = Gateway::with(Catalog::over(&mock))
+            .server("timeouts: { keepalive: 1s }")
+            .start()
+            .await;
+        let mut connection = gateway.connect().await;
+        for _ in 0..3 {
+            connection.send(list()).await;
+            answered(&mut connection, 200, "keep-alive", "a list").await;
+        }
+        assert!(connection.closed().await, "by FIN");
     });
 }
 

@@ -80,8 +80,8 @@ impl Setup {
         self
     }
 
-    /// Gives back at once what is freed, so that resident memory is what is in use and not what once
-    /// was.
+    /// Gives back at once what is freed, so that resident memory is what is in use and not what
+    /// once was.
     pub fn returns_memory_at_once(self) -> Self {
         self.env("_RJEM_MALLOC_CONF", "dirty_decay_ms:0")
     }

@@ -167,7 +167,7 @@ fn is_plain_target(target: &[u8]) -> bool {
     target.starts_with(b"/") && !target.starts_with(b"//")
 }
 
-/// Returns whether the value is a host, and perhaps a port.
+/// Returns whether the value has only bytes that a host and a port may have.
 fn is_plain_host(value: &[u8]) -> bool {
     !value.is_empty()
         && value.iter().all(|byte| match byte {

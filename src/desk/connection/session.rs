@@ -6,16 +6,17 @@
 //! answer are those of Pingora's session, with the same bytes. It differs in this:
 //!
 //! * An answer that is not written to its end closes the connection, whoever ends the session.
-//! * If the caller has sent more than the request when the answer begins, the answer says
-//!   `connection: close`, since that is never served. (Pingora's says `keep-alive`, and closes.)
-//! * The rest of a refused body is read to its last byte, and no further: the next request may
-//!   follow it at once.
+//! * Bytes that came in one read with a request, and are none of it, are never served: then the
+//!   answer says `connection: close`. (Pingora's says `keep-alive`, and closes.)
+//! * The rest of a refused body is read to its last byte, and no further: what comes later is the
+//!   next request.
 //! * There are no upgrades, no trailers, and nothing is kept to be read twice.
 
 use super::framing::AnswerFraming;
 use super::wire::{Fate, Handover, Wire};
 use async_trait::async_trait;
 use bytes::Bytes;
+use http::header::{CONNECTION, DATE};
 use http::{HeaderMap, Method};
 use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::protocols::Digest;
@@ -124,7 +125,7 @@ impl PlainSession {
             .unwrap_or_else(|_| Err(closed("the body's rest did not come in time")))
     }
 
-    async fn write_head(&mut self, head: Box<ResponseHeader>) -> Result<()> {
+    async fn write_head(&mut self, mut head: Box<ResponseHeader>) -> Result<()> {
         if head.status.is_informational() {
             return self.write_informational(&head).await;
         }
@@ -135,11 +136,16 @@ impl PlainSession {
         let is_bare = self.req_header().method == Method::HEAD;
         self.framing = AnswerFraming::of_head(is_bare, head.status, &head.headers);
         let is_unread = self.left > 0 && self.drain_timeout.is_none();
-        let has_more = self.left == 0 && self.wire()?.has_more();
+        let left = self.left;
+        let has_more = self.wire()?.has_more_than(left);
         if is_unread || has_more || self.framing == AnswerFraming::UntilClose {
             self.handover.end_after_answer();
         }
         let is_last = self.handover.is_last();
+        // Both are ours to write. Pingora's own errors have a date, which is none.
+        for name in [DATE, CONNECTION] {
+            head.remove_header(&name);
+        }
         let wire = self.wire()?;
         let text = wire.waiting();
         push_first_line(text, &head);
@@ -172,6 +178,9 @@ impl PlainSession {
     }
 
     async fn write_part(&mut self, part: &[u8], is_last: bool) -> Result<()> {
+        if self.written.is_none() {
+            return Err(closed("an answer has no head"));
+        }
         let (part, is_last) = match self.framing {
             AnswerFraming::Length(left) => {
                 let part = usize::try_from(left)
@@ -194,7 +203,7 @@ impl PlainSession {
             if framing == AnswerFraming::Chunks {
                 return wire.write_chunk(part, is_last).await;
             }
-            wire.write(part).await?;
+            wire.write([part]).await?;
             let is_flushed = is_last || framing == AnswerFraming::UntilClose;
             if is_flushed {
                 wire.flush().await
@@ -364,8 +373,9 @@ impl Session for PlainSession {
     }
 
     async fn read_body_or_idle(&mut self, no_body_expected: bool) -> Result<Option<Bytes>> {
+        // A stream waits here while it runs. The rare way must not make its future large.
         if self.left > 0 && !no_body_expected {
-            return self.read_body().await;
+            return Box::pin(self.read_body()).await;
         }
         let wire = self.wire()?;
         poll_fn(|context| wire.poll_left(context)).await;

@@ -10,8 +10,8 @@ use crate::base::lock::Lock;
 use crate::base::pool;
 use crate::base::read_buffer::ReadBuffer;
 use bytes::{BufMut, Bytes, BytesMut};
-use http::Version;
 use http::request::Parts;
+use http::{HeaderMap, Method, Uri, Version};
 use pingora::http::RequestHeader;
 use pingora::protocols::{Digest, Shutdown, Stream};
 use std::future::poll_fn;
@@ -27,6 +27,8 @@ use tokio::time::Instant;
 /// The time for which the rest of a request is read that nobody wants, so that the caller sees the
 /// answer and not a reset.
 const DRAIN_UNREAD: Duration = Duration::from_secs(1);
+/// The memory of a head keeps room for so many headers.
+const USUAL_HEADERS: usize = 32;
 /// The most bytes of a large body that are read at once.
 const PIECE: usize = 64 * 1024;
 
@@ -78,7 +80,8 @@ pub(super) enum Next {
     },
     /// A request that is not ours to read. If its head came in pieces, the rest is due then.
     Other(Option<Instant>),
-    /// Nothing: the caller has left, or the process ends.
+    /// Nothing: the caller has left, the process ends, or the last request kept the memory of its
+    /// head.
     Nothing,
     /// Nothing came in time.
     Overdue,
@@ -200,7 +203,12 @@ impl Wire {
     /// Takes back the memory of a head. Nothing of the request stays in it.
     pub(super) fn recycle(&mut self, header: RequestHeader) {
         let mut parts = Parts::from(header);
+        // The target is a part of the whole head, key and all.
+        (parts.method, parts.uri) = (Method::GET, Uri::default());
         parts.headers.clear();
+        if parts.headers.capacity() > USUAL_HEADERS {
+            parts.headers = HeaderMap::new();
+        }
         parts.version = Version::HTTP_11;
         if parts.extensions.len() > 1 {
             let handover = parts.extensions.remove::<Weak<Handover>>();
@@ -226,7 +234,12 @@ impl Wire {
 
     /// Returns whether bytes have come that nobody has taken.
     pub(super) fn has_more(&self) -> bool {
-        !self.came.bytes().is_empty()
+        self.has_more_than(0)
+    }
+
+    /// Returns whether more bytes have come than so many.
+    pub(super) fn has_more_than(&self, left: u64) -> bool {
+        self.came.bytes().len() as u64 > left
     }
 
     /// Reads a piece of a body that has so many bytes left. An empty piece is the end of the
@@ -281,26 +294,25 @@ impl Wire {
 
     /// Writes a chunk. The end of the chunks follows it if it is the last one.
     pub(super) async fn write_chunk(&mut self, chunk: &[u8], is_last: bool) -> io::Result<()> {
-        const END: &[u8] = b"0\r\n\r\n";
-        if !chunk.is_empty() {
-            self.write(ChunkLine::new(chunk.len()).text()).await?;
-            self.write(chunk).await?;
-            self.write(b"\r\n").await?;
-        }
-        if is_last {
-            self.write(END).await?;
+        let line = ChunkLine::new(chunk.len());
+        let end: &[u8] = if is_last { b"0\r\n\r\n" } else { b"" };
+        if chunk.is_empty() {
+            self.write([end]).await?;
+        } else {
+            self.write([line.text(), chunk, b"\r\n", end]).await?;
         }
         self.flush().await
     }
 
-    /// Writes all of these bytes. Few bytes wait until the next flush.
-    pub(super) async fn write(&mut self, mut bytes: &[u8]) -> io::Result<()> {
+    /// Writes all of these bytes, large ones in one call of the system. Few bytes wait until the
+    /// next flush.
+    pub(super) async fn write<const N: usize>(&mut self, mut parts: [&[u8]; N]) -> io::Result<()> {
         let Wire { stream, outbox, .. } = self;
         poll_fn(|context| {
-            while !bytes.is_empty() {
-                match ready!(outbox.poll_write(stream, context, &[IoSlice::new(bytes)]))? {
+            while parts.iter().any(|part| !part.is_empty()) {
+                match ready!(outbox.poll_write(stream, context, &parts.map(IoSlice::new)))? {
                     0 => return Poll::Ready(Err(ErrorKind::WriteZero.into())),
-                    written => bytes = bytes.get(written..).unwrap_or_default(),
+                    written => skip_written(&mut parts, written),
                 }
             }
             Poll::Ready(Ok(()))
@@ -328,14 +340,25 @@ impl Wire {
     }
 }
 
+/// Leaves out of the parts as many bytes as were written of them.
+fn skip_written(parts: &mut [&[u8]], mut written: usize) {
+    for part in parts {
+        let skipped = written.min(part.len());
+        *part = part.get(skipped..).unwrap_or_default();
+        written -= skipped;
+    }
+}
+
 /// Ends what is written, and reads what the caller still sends.
 pub(super) async fn linger(stream: &mut Stream) {
-    if AsyncWriteExt::shutdown(stream).await.is_ok() {
+    let all = async {
         let mut unread = [0; 4096];
-        let all = async { while stream.read(&mut unread).await.is_ok_and(|read| read > 0) {} };
-        // A caller who sends for longer sees the reset.
-        drop(tokio::time::timeout(DRAIN_UNREAD, all).await);
-    }
+        AsyncWriteExt::shutdown(stream).await?;
+        while stream.read(&mut unread).await? > 0 {}
+        io::Result::Ok(())
+    };
+    // A caller who sends for longer, or does not read, sees the reset.
+    drop(tokio::time::timeout(DRAIN_UNREAD, all).await);
 }
 
 #[cfg(test)]

@@ -9,8 +9,8 @@ use crate::{NewKeyArgs, fail_with, print_error, print_result};
 use portcullis::base::problem::no_such;
 use portcullis::catalog::amend::Files;
 use portcullis::catalog::name;
-use portcullis::conf::yaml::Step;
 use portcullis::conf::yaml::edit::{Change, NewValue, write_document};
+use portcullis::conf::yaml::{Path, Step};
 
 pub(super) fn run(args: &NewKeyArgs, now: SystemTime) -> Result<ExitCode, String> {
     for (option, given) in [("--caller", &args.caller), ("--name", &args.name)] {
@@ -58,16 +58,19 @@ pub(super) fn run(args: &NewKeyArgs, now: SystemTime) -> Result<ExitCode, String
     let location_text = written
         .map(|location| show_location(&files, location))
         .unwrap_or_default();
+    let callers = Path::Root.key("callers");
+    let caller = callers.key(id.caller);
+    let keys = caller.key("keys");
     let about = if args.create {
-        format!("callers.{}", id.caller)
+        caller.to_string()
     } else {
-        format!("callers.{}.keys.{}", id.caller, id.name)
+        keys.key(id.name).to_string()
     };
     for warning in files
         .catalog()
         .warnings
         .iter()
-        .filter(|warning| warning.path.starts_with(&about))
+        .filter(|warning| warning.is_within(&about))
     {
         print_error(&format!("warning: {warning}"));
     }
