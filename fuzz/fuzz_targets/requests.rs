@@ -13,6 +13,11 @@ use dialects::{Dialect, Settings, Translate};
 use libfuzzer_sys::fuzz_target;
 use serde_json::Value;
 
+#[allow(
+    dead_code,
+    unreachable_pub,
+    reason = "tests share it, and use more of it"
+)]
 #[path = "../../crates/dialects/tests/support/models.rs"]
 mod models;
 
