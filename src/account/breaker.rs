@@ -20,7 +20,7 @@
 //! models that it does not serve. Pure: `now` and the [`Jitter`] are passed in.
 //!
 //! **Invariant:** a half-open breaker has one probe at a time. A probe that is out for too long
-//! lapses: after [`PROBE_TIMEOUT`], or after a second if no other target is left. Its outcome still
+//! lapses: after `PROBE_TIMEOUT`, or after a second if no other target is left. Its outcome still
 //! counts. A request that was admitted before the breaker opened says nothing about the time after.
 
 use super::failure::Class;
@@ -137,7 +137,7 @@ pub struct CallCounts {
     pub failed: u64,
 }
 
-/// The random part of a cool-down, as a share of [`MAX_JITTER`] from 0 to 1.
+/// The random part of a cool-down, as a share of `MAX_JITTER` from 0 to 1.
 #[derive(Debug, Clone, Copy)]
 pub struct Jitter(pub f64);
 
