@@ -157,8 +157,9 @@ fn sections_are_there(report: &Report<'_>) {
     let root = Scribe::new(report, 0);
     let message = "is missing: write it, as `{}` if it is empty. Without it a file that was cut short would look complete";
     for section in SECTIONS {
-        root.key(section)
-            .problem_if(!root.key(section).is_written(), message);
+        let is_misspelt = || root.has_error_with(&format!("did you mean `{section}`"));
+        let is_missing = !root.key(section).is_written() && !is_misspelt();
+        root.key(section).problem_if(is_missing, message);
     }
 }
 

@@ -174,12 +174,12 @@ impl<'p, 't> Scribe<'p, 't> {
         written
     }
 
-    /// Returns whether an error inside this place contains this text.
+    /// Returns whether an error at this place or inside it contains this text.
     pub(crate) fn has_error_with(&self, text: &str) -> bool {
-        let inside = format!("{}.", self.path);
+        let path = self.path.to_string();
         let problems = self.report.problems.borrow();
         problems.any(self.file, |problem| {
-            problem.path.starts_with(&inside) && problem.message.contains(text)
+            problem.is_within(&path) && problem.message.contains(text)
         })
     }
 

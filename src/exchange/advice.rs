@@ -22,8 +22,8 @@ pub fn on_credential(failure: &Failure, account: &Account, secrets: &[&str]) -> 
         &account.id,
     );
     format!(
-        "{message}. The account gets no requests until you act: {action}. The gateway tries the change at \
-         once; if nothing in the configuration changes, POST /accounts/{id}/reset"
+        "{message}. One request a minute tries the account until you act: {action}. A changed file is used at \
+         once, an environment variable after a restart; if neither changes, POST /accounts/{id}/reset"
     )
 }
 

@@ -74,7 +74,8 @@ pub struct InitArgs {
     #[arg(long)]
     pub online: bool,
     /// Look for a server at this address, such as 10.0.0.5:8000, and not at the usual ports of this
-    /// machine. May be repeated. `none` looks for no server
+    /// machine. It has no key: a server with one is found by OPENAI_API_KEY and OPENAI_BASE_URL.
+    /// May be repeated. `none` looks for no server
     #[arg(long = "server", value_name = "ADDRESS")]
     pub servers: Vec<String>,
     /// The owner of the first key: a person, a team or a program [default: me]

@@ -181,7 +181,6 @@ fn f01_what_is_no_catalog() {
     check_all(
         &["accounts: {}\nmodel: {}\ncallers: {}"],
         &[
-            "catalog.yaml models: is missing",
             "catalog.yaml:2 model: unknown field; did you mean `models`? Allowed: accounts, models, callers",
         ],
     );

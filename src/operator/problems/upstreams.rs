@@ -344,8 +344,8 @@ fn find_account_problems(account: &AccountFacts, found: &mut Vec<Finding>) {
             "The provider of account {id} refuses its credential, or the account's money is gone."
         );
         let remedy = format!(
-            "Put a working credential where `key` of the account in the catalog says, or pay the provider's bill. Then \
-             `POST /accounts/{id}/reset`; without it the account is tried again every minute."
+            "Put a working credential where `key` of the account in the catalog says, or pay the provider's bill. A changed file is \
+             used at once, a changed environment variable after a restart. Then `POST /accounts/{id}/reset`; without it the account is tried again every minute."
         );
         found.push(Finding::new(
             Rule::CredentialRefused,

@@ -40,8 +40,8 @@ const UNKNOWN: &str = "local";
 
 /// Why there is no server of models at an address. The first two are worth a note, even if nobody
 /// has named the address.
-pub(super) const NEEDS_KEY: &str =
-    "wants a key (if this is a Portcullis that runs already, that is right)";
+pub(super) const NEEDS_KEY: &str = "wants a key (a Portcullis that runs already does; a provider \
+                                    is found by OPENAI_API_KEY and OPENAI_BASE_URL)";
 pub(super) const LATE: &str = "did not answer in time";
 const FOREIGN: &str = "has no list of models";
 const SILENT: &str = "does not answer: does the server run?";

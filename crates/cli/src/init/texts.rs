@@ -189,9 +189,10 @@ pub(super) fn next_steps(
 }
 
 const DEMO_NOTE: &str = "
-This is the demo: Portcullis itself answers. To use a provider, export its key,
-write its account and a model into the catalog (lines to copy stand there), and
-add the model to the caller's list. Or run this again, with another --conf and
+This is the demo: Portcullis itself answers. To use a provider, stop the
+gateway, export the provider's key, write its account and a model into the
+catalog (lines to copy stand there), add the model to the caller's list, and
+start the gateway again. Or run `init` without --demo, with another --conf and
 --key-file.
 ";
 
