@@ -655,6 +655,8 @@ fn large_bodies_use_memory_of_earlier_ones() {
         let gateway = Gateway::with(Catalog::over(&mock))
             // A slow machine takes longer than the ten seconds after which memory is given back.
             .env("_RJEM_MALLOC_CONF", "dirty_decay_ms:600000")
+            // Each worker has memory of its own.
+            .server("workers: 1")
             .start()
             .await;
         exchange_large_bodies(&gateway, &mock, 4).await;
