@@ -276,6 +276,7 @@ fn e04_a_stopped_reader_holds_back_and_is_cut() {
                 .model("m", &["a"]),
         )
         .server("timeouts: { client_write: 4s }")
+        .returns_memory_at_once()
         .start()
         .await;
         // What a first exchange costs is not what is measured.
@@ -601,6 +602,7 @@ fn e08_http2_floods_end_their_connection_and_cost_nothing() {
         let gateway = Gateway::with(catalog)
             .listen("h2c: true")
             .server("timeouts: { client_read: 5s }")
+            .returns_memory_at_once()
             .start()
             .await;
         gateway.h2c(0).await.post(&chat("m")).await;
@@ -655,6 +657,7 @@ fn e08_a_thousand_streams_keep_the_agreed_bound() {
         mock.always(Script::silent());
         let gateway = Gateway::with(Catalog::over(&mock))
             .listen("h2c: true")
+            .returns_memory_at_once()
             .start()
             .await;
         let before = gateway.rss();

@@ -141,7 +141,8 @@ fn b02_broken_json_is_told_with_line_and_column() {
 fn b03_deep_nesting_is_refused_at_once() {
     run(async {
         let mock = Mock::start().await;
-        let gateway = Gateway::over(&mock).await;
+        let setup = Gateway::with(Catalog::over(&mock));
+        let gateway = setup.returns_memory_at_once().start().await;
         let nested = |depth: usize| {
             format!(
                 r#"{{"model":"m",{HI},"x":{}{}}}"#,
@@ -448,7 +449,8 @@ fn media(cases: &[(Option<(&str, &str)>, u16)]) {
 fn b11_what_is_no_gzip_takes_no_room() {
     run(async {
         let mock = Mock::start().await;
-        let gateway = Gateway::over(&mock).await;
+        let setup = Gateway::with(Catalog::over(&mock));
+        let gateway = setup.returns_memory_at_once().start().await;
         // A stored head of gzip, and then blocks that each stand for 32 KiB of zeros.
         let bomb = [
             &[0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 3][..],

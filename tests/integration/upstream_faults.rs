@@ -640,7 +640,8 @@ fn d14_an_answer_over_the_limit_is_cut_there() {
         .iter()
         .enumerate()
         {
-            let gateway = Gateway::with(&catalog).server(server).start().await;
+            let setup = Gateway::with(&catalog).server(server);
+            let gateway = setup.returns_memory_at_once().start().await;
             let before = gateway.rss();
             let answer = gateway.post(body).await;
             match n {

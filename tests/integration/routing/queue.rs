@@ -500,7 +500,8 @@ fn l07_many_large_requests_are_shed_before_memory_grows() {
             .account_with("a", &mock, "concurrency: 1")
             .model_with("m", &["a"], "queue: { length: 100, wait: 40s }");
         let limits = "limits: { request_body: 4MiB, response_body: 4MiB, buffered_total: 12MiB }";
-        let gateway = Gateway::with(catalog).server(limits).start().await;
+        let setup = Gateway::with(catalog).server(limits);
+        let gateway = setup.returns_memory_at_once().start().await;
         let body = post(&say("m", &"x".repeat(BIG)));
         let ask = async || gateway.raw(&body).await;
         let before = gateway.rss();

@@ -119,6 +119,7 @@ fn a_dead_receiver_costs_no_request_and_no_memory() {
         let traces = format!("traces: {{ endpoint: 'http://{}' }}", free_port());
         let gateway = Gateway::with(Catalog::over(&mock))
             .server(&traces)
+            .returns_memory_at_once()
             .start()
             .await;
         ask(&gateway, 20).await;
