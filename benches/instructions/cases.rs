@@ -378,12 +378,8 @@ impl Case {
                 usual_allocations(&mut gateway, |gateway| repeat(&PLAIN, gateway, 100))?;
             of_hundred.map(|count| count / 100)
         } else {
-            let mut of_stream = |chunks| {
-                usual_allocations(&mut gateway, |gateway| {
-                    PLAIN_STREAM.play(gateway, FREE, chunks)
-                })
-            };
-            let ([short, short_bytes], [long, long_bytes]) = (of_stream(100)?, of_stream(1_100)?);
+            let [short, short_bytes] = stream_allocations(&mut gateway, 100)?;
+            let [long, long_bytes] = stream_allocations(&mut gateway, 1_100)?;
             [(long - short) / 10, (long_bytes - short_bytes) / 10]
         };
         Ok(counts.to_vec())
@@ -431,6 +427,11 @@ impl Case {
             vec![instructions, all]
         })
     }
+}
+
+/// Returns what a stream of so many chunks allocates.
+fn stream_allocations(gateway: &mut Gateway, chunks: u64) -> Result<[u64; 2], String> {
+    usual_allocations(gateway, |gateway| PLAIN_STREAM.play(gateway, FREE, chunks))
 }
 
 /// Returns what a play allocates: the third least of nine, since work by time, such as writing to
