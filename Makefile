@@ -40,6 +40,10 @@ help:
 	@echo 'make bench      run microbenchmarks, a simulation of outages, and the load benchmark'
 	@echo 'make bench-instructions  count instructions, cache misses and allocations of requests and chunks; fails if one has grown'
 
+# The tests that run in `examples/embed.rs`, too: all of these modules but for what the server decides in which it is embedded.
+EMBEDDED := framing:: callers:: every_door:: $(addprefix --skip ,heads_that_are_too_large c02_ambiguous_heads \
+  e05_idle_connections_are_capped e08_http2_floods heads_have_a_deadline a_connection_without_a_byte_closes)
+
 PORT = 8080
 # The debug build, as one types it in this folder.
 BUILT := $(patsubst $(CURDIR)/%,%,$(CARGO_TARGET_DIR))/debug/portcullis
@@ -79,7 +83,8 @@ test: cmake
 	tests/browser/setup.sh
 	@# Some tests hold thousands of connections. Those that measure a time run alone.
 	ulimit -n "$$(ulimit -Hn)"; { \
-	  $(TIMED) --workspace --lib --bins --tests; \
+	  $(TIMED) --workspace --lib --bins --tests --examples; \
+	  TEST_EMBEDDED=1 $(TIMED) --test integration -- $(EMBEDDED); \
 	  $(TIMED) --test integration -- --ignored --test-threads=1 ::alone_; \
 	} | tests/times.py $(CARGO_TARGET_DIR)/times.txt
 	cargo test --locked --workspace $(FEATURES) --doc

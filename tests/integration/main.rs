@@ -47,6 +47,7 @@ mod dialects;
 mod docs;
 mod doctor;
 mod edge;
+mod embedded;
 mod endpoints;
 mod every_door;
 mod examples;

@@ -46,9 +46,16 @@ pub struct Setup {
     soft_open_files: Option<u32>,
     full_disk: Option<u32>,
     upstreams: Vec<u16>,
+    is_embedded: bool,
 }
 
 impl Setup {
+    /// Runs not the program but `examples/embed.rs`, where Pingora's own session reads requests.
+    pub fn embedded(mut self) -> Self {
+        self.is_embedded = true;
+        self
+    }
+
     /// Adds fields to the listener, as YAML: `h2c: true`.
     pub fn listen(mut self, more: &str) -> Self {
         self.listeners[0] = more.to_owned();
@@ -230,10 +237,13 @@ impl Place {
         } else {
             self.conf()
         };
-        command
-            .args(["-c", &script, BINARY, "serve", "--conf"])
-            .arg(conf)
-            .current_dir(&self.dir);
+        command.args(["-c", &script]).current_dir(&self.dir);
+        if setup.is_embedded {
+            let address = self.listeners[0].to_string();
+            command.arg(embedding_program()).arg(address).arg(conf);
+        } else {
+            command.args([BINARY, "serve", "--conf"]).arg(conf);
+        }
         command
             .env("RUST_BACKTRACE", "1")
             .envs(setup.env.iter().cloned());
@@ -287,6 +297,7 @@ impl Gateway {
             soft_open_files: None,
             full_disk: None,
             upstreams: Vec::new(),
+            is_embedded: is_embedded(),
         }
     }
 
@@ -609,11 +620,21 @@ impl Gateway {
             if let Some(status) = self.process.exited() {
                 return Err(format!("the process has ended: {status}"));
             }
-            self.signal("TERM");
+            // Pingora's own server waits for its whole grace after SIGTERM.
+            let signal = if self.setup.is_embedded {
+                "INT"
+            } else {
+                "TERM"
+            };
+            self.signal(signal);
             match self.process.wait(PATIENCE) {
                 Some(status) if status.success() => {}
-                Some(status) => return Err(format!("SIGTERM while idle ended it with {status}")),
-                None => return Err(format!("SIGTERM while idle did not end it in {PATIENCE:?}")),
+                Some(status) => return Err(format!("{signal} while idle ended it with {status}")),
+                None => {
+                    return Err(format!(
+                        "{signal} while idle did not end it in {PATIENCE:?}"
+                    ));
+                }
             }
         }
         canary::check("its stdout", &self.process.stdout())?;
@@ -704,6 +725,17 @@ impl Drop for Gateway {
             Err(why) => panic!("{why}\n{}", self.tail()),
         }
     }
+}
+
+/// Returns whether each test runs `examples/embed.rs` and not the program: `make test` does this
+/// once more with the tests that hold there, too.
+pub fn is_embedded() -> bool {
+    std::env::var_os("TEST_EMBEDDED").is_some()
+}
+
+/// Returns the path of `examples/embed.rs` as a program, which is built beside the gateway.
+fn embedding_program() -> PathBuf {
+    Path::new(BINARY).with_file_name("examples").join("embed")
 }
 
 /// Runs `portcullis` with these arguments to its end.
