@@ -68,6 +68,8 @@ pub struct Sums {
     pub given_up: u32,
     /// The milliseconds for which the callers had waited when they gave a target up.
     pub given_up_ms: u64,
+    /// Those whose callers left for any other reason.
+    pub left: u32,
     /// Those that were refused since the queue was full.
     pub shed: u32,
     /// Those whose cost is not known.
@@ -101,6 +103,11 @@ impl Sums {
         by_somebody.saturating_add(self.given_up)
     }
 
+    /// Returns whether one was answered.
+    fn has_answers(&self) -> bool {
+        self.requests > self.failed().saturating_add(self.left)
+    }
+
     /// Adds other sums.
     pub fn add(&mut self, more: &Sums) {
         self.requests = self.requests.saturating_add(more.requests);
@@ -109,6 +116,7 @@ impl Sums {
         self.by_ours = self.by_ours.saturating_add(more.by_ours);
         self.given_up = self.given_up.saturating_add(more.given_up);
         self.given_up_ms = self.given_up_ms.saturating_add(more.given_up_ms);
+        self.left = self.left.saturating_add(more.left);
         self.shed = self.shed.saturating_add(more.shed);
         self.unpriced = self.unpriced.saturating_add(more.unpriced);
         self.output_tokens = self.output_tokens.saturating_add(more.output_tokens);
@@ -159,6 +167,8 @@ pub struct FaultCounts {
     pub by_us: FaultCount,
     /// The fault is unknown: callers gave up.
     pub given_up: FaultCount,
+    /// The failures by an upstream's fault since the last answer.
+    pub in_a_row: u64,
 }
 
 impl FaultCounts {
@@ -174,6 +184,11 @@ impl FaultCounts {
 
     fn add(&mut self, more: &Sums, at_ms: u64) {
         let is_good = more.failed() == 0;
+        self.in_a_row = if more.has_answers() {
+            0
+        } else {
+            self.in_a_row.saturating_add(more.by_upstream.into())
+        };
         for (fault, failed) in [
             (&mut self.by_caller, more.by_caller),
             (&mut self.by_upstream, more.by_upstream),
@@ -220,6 +235,8 @@ pub struct Series(Lock<Counted>);
 #[derive(Debug, Default)]
 struct Counted {
     buckets: VecDeque<Bucket>,
+    /// True if a request was ever answered.
+    has_answered: bool,
     /// They are boxed, since there are usually none.
     faults: Option<Box<FaultCounts>>,
 }
@@ -234,6 +251,7 @@ impl Series {
                 bucket.first_tokens.record(time);
             }
         }
+        counted.has_answered |= more.has_answers();
         if more.failed() > 0 || counted.faults.is_some() {
             counted.faults.get_or_insert_default().add(more, step.at_ms);
         }
@@ -262,6 +280,11 @@ impl Series {
     /// Returns what is known of the failures by each fault.
     pub fn faults(&self) -> FaultCounts {
         self.0.lock().faults.as_deref().copied().unwrap_or_default()
+    }
+
+    /// Returns whether a request was ever answered.
+    pub fn has_answered(&self) -> bool {
+        self.0.lock().has_answered
     }
 
     /// Sums the steps of the last time, the one that still fills included.

@@ -64,8 +64,9 @@ impl Settled {
             nano_usd: cost.unwrap_or_default().0,
             ..Sums::default()
         };
-        if let Some(blame) = self.blame() {
-            sums.count_failure(blame);
+        match self.blame() {
+            Some(blame) => sums.count_failure(blame),
+            None => sums.left = u32::from(self.outcome == Outcome::ClientLeft),
         }
         sums
     }

@@ -178,6 +178,11 @@ impl State {
         health
     }
 
+    /// Returns the health of a target that somebody has asked for, or may ask.
+    pub fn known_health(&self, model: &Arc<str>, endpoint: Endpoint) -> Option<Arc<TargetHealth>> {
+        self.targets.lock().find(model, endpoint)
+    }
+
     /// Returns the targets that were made when they were first asked for.
     pub fn all_asked(&self) -> Vec<NamedTarget> {
         self.targets.lock().lasting.clone()

@@ -13,6 +13,7 @@ mod finding;
 mod given_up;
 mod lasting;
 mod limits;
+mod not_answering;
 mod process;
 mod recovery;
 mod upstreams;

@@ -101,6 +101,37 @@ proptest! {
 }
 
 #[test]
+fn only_an_answer_ends_failures_in_a_row() {
+    let series = Series::default();
+    let one = Sums {
+        requests: 1,
+        ..Sums::default()
+    };
+    let failed = |blame| {
+        let mut sums = one;
+        sums.count_failure(blame);
+        sums
+    };
+    let left = Sums { left: 1, ..one };
+    for (sums, in_a_row, has_answered) in [
+        (left, 0, false),
+        (failed(Blame::Upstream), 1, false),
+        (failed(Blame::Caller), 1, false),
+        (left, 1, false),
+        (failed(Blame::Upstream), 2, false),
+        (one, 0, true),
+        (failed(Blame::Upstream), 1, true),
+    ] {
+        series.add(&sums, None, Step::at_instant(Instant::now()));
+        assert_eq!(
+            (series.faults().in_a_row, series.has_answered()),
+            (in_a_row, has_answered),
+            "{sums:?}"
+        );
+    }
+}
+
+#[test]
 fn the_late_thread_counts_in_the_last_step() {
     let (series, now) = (
         Series::default(),
@@ -162,6 +193,7 @@ fn a_series_knows_what_followed_the_last_failure() {
         series.faults(),
         FaultCounts {
             by_upstream: failed,
+            in_a_row: 2,
             ..FaultCounts::default()
         }
     );

@@ -124,6 +124,11 @@ pub struct ModelFacts {
     pub queue: Option<usize>,
     /// The requests of the last five minutes, if they are counted.
     pub recent: Option<RecentFacts>,
+    /// True if a request was ever answered.
+    pub has_answered: bool,
+    /// The account of the target that failed last and has not answered since, with the word for
+    /// that failure and its detail. It is known only while the last requests failed.
+    pub last_failure: Option<(Arc<str>, (&'static str, Option<String>))>,
 }
 
 /// A target of a model.

@@ -25,6 +25,8 @@ named_enum! {
         BreakerOpen = "breaker_open",
         /// Callers give up waiting for a target.
         GivenUp = "given_up",
+        /// No request for a model was answered since the start, or the last ones failed.
+        NotAnswering = "not_answering",
         /// Many requests fail.
         Failures = "failures",
         /// Requests wait, or were turned away.
@@ -66,6 +68,11 @@ impl Rule {
         format!("problems.md#{}", self.name())
     }
 }
+
+/// The part of the failures that are the callers' fault.
+pub(super) const CALLERS: &str = "callers";
+/// The part of the failures that callers gave up.
+pub(super) const GIVEN_UP: &str = "given_up";
 
 /// A rule, the kind and the name of its subject, and the part of the subject.
 pub type FindingName = (Rule, &'static str, Arc<str>, &'static str);

@@ -504,7 +504,89 @@ fn failing_now() -> FaultCounts {
         by_upstream: fault,
         by_us: fault,
         given_up: fault,
+        in_a_row: 0,
     }
+}
+
+/// A model that failed so often in a row, the last time `ago` milliseconds ago.
+fn silent(in_a_row: u64, has_answered: bool, ago: u64) -> ModelFacts {
+    let last = FaultCount {
+        total: in_a_row,
+        last_failed_at: Some(NOW - ago),
+        ..FaultCount::default()
+    };
+    let faults = FaultCounts {
+        by_upstream: last,
+        in_a_row,
+        ..FaultCounts::default()
+    };
+    ModelFacts {
+        has_answered,
+        last_failure: Some(("a".into(), ("status", None))),
+        recent: Some(RecentFacts {
+            requests: in_a_row,
+            by_upstream: in_a_row,
+            faults,
+            ..RecentFacts::default()
+        }),
+        ..model([target("a", FIT)])
+    }
+}
+
+#[test]
+fn the_first_failure_of_a_new_gateway_is_shown() {
+    let of = |models: Vec<ModelFacts>| Facts {
+        models,
+        ..healthy()
+    };
+    let check = |model: ModelFacts, expected: &str| {
+        let facts = of(vec![model]);
+        assert_eq!(says(Rule::NotAnswering, &facts), expected);
+        let verdict = make_verdict(&facts, &FindingTimes::default().notice(find(&facts), NOW));
+        assert_eq!(
+            (verdict.word, &*verdict.sentence),
+            (Word::Degraded, expected)
+        );
+    };
+    check(
+        silent(1, false, 0),
+        "`fast` has not answered since the start: its only request failed (a answers with errors).",
+    );
+    check(
+        silent(3, false, 20_000),
+        "`fast` has not answered since the start: all 3 requests failed (a answers with errors), last failed 20 s ago, \
+         nothing asked since.",
+    );
+    check(
+        silent(3, true, 0),
+        "The last 3 requests for `fast` failed (a answers with errors).",
+    );
+    let other = ModelFacts {
+        id: "slow".into(),
+        ..silent(1, false, 20_000)
+    };
+    let both = of(vec![silent(1, false, 0), other]);
+    assert_eq!(
+        says(Rule::NotAnswering, &both),
+        "`fast`, `slow` have not answered since the start: all 2 requests failed (a answers with errors)."
+    );
+    let reset = ModelFacts {
+        last_failure: None,
+        ..silent(4, false, 0)
+    };
+    let broken = ModelFacts {
+        targets: vec![target("a", BROKEN)],
+        ..silent(5, false, 0)
+    };
+    for model in [silent(2, true, 0), silent(0, false, 0), reset, broken] {
+        assert!(found(Rule::NotAnswering, &of(vec![model])).is_empty());
+    }
+    // A rate limit is a problem of its own after ten seconds only.
+    let limited = ModelFacts {
+        targets: vec![target("a", Some(Reason::Rate))],
+        ..silent(1, false, 0)
+    };
+    assert_eq!(found(Rule::NotAnswering, &of(vec![limited])).len(), 1);
 }
 
 /// Looks at one model: at its requests of five minutes and those that failed at its provider, at
@@ -675,7 +757,7 @@ fn problems_with_one_cause_are_one_account() {
     assert_eq!(told, [account("prov-00", 2), account("prov-39", 3)]);
     let what = "3 models (`p39-0`, `p39-1`, `p39-2`) have no target that answers: prov-39 refuses connections.";
     assert_eq!(noticed[1].finding.summary, what);
-    let says = "5 of 202 models fail for 0 s: prov-00 and prov-39 refuse connections.";
+    let says = "5 of 202 models fail: prov-00 and prov-39 refuse connections.";
     assert_eq!(make_verdict(&facts, &noticed).sentence, says);
     // One of them alone keeps the subject, so that nothing seems to end and to begin.
     let models = vec![with("p39-0", "prov-39", BROKEN), with("x", "prov-39", FIT)];
@@ -688,7 +770,7 @@ fn problems_with_one_cause_are_one_account() {
         (noticed[0].finding.subject.0, &*noticed[0].finding.subject.1),
         ("account", "prov-39")
     );
-    let says = "`p39-0` fails for 0 s (1 of 2 models): prov-39 refuses connections.";
+    let says = "`p39-0` fails (1 of 2 models): prov-39 refuses connections.";
     assert_eq!(make_verdict(&one, &noticed).sentence, says);
 }
 

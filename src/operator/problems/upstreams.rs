@@ -2,8 +2,12 @@
 
 use super::causes::Causes;
 use super::facts::{AccountFacts, Facts, ModelFacts, ModelTarget, Reason, TargetState};
+use super::finding::{CALLERS, GIVEN_UP};
+use super::not_answering::find_silent_models;
 use super::recovery::{FailureMemory, FailureSummary, Fault};
-use super::words::{failing_account, quiet_for, quiet_text, unfit_target, unfit_together};
+use super::words::{
+    failing_account, model_names, quiet_for, quiet_text, unfit_target, unfit_together,
+};
 use super::{Finding, Rule, SECOND, given_up};
 use crate::base::units::{first_three, format_count};
 use crate::status::Severity;
@@ -44,6 +48,7 @@ pub(super) fn find_upstream_problems(
         .iter()
         .for_each(|model| find_queue_problem(model, found));
     find_failures(facts, &causes, memory, found);
+    find_silent_models(facts, &causes, found);
     for account in &facts.accounts {
         find_account_problems(account, found);
     }
@@ -128,13 +133,6 @@ fn unfit_models(causes: &Causes, models: &[&ModelFacts]) -> Option<Finding> {
     Some(finding.must_last(if are_limited { RATE_TIME } else { 0 }))
 }
 
-fn model_names(models: &[&ModelFacts]) -> Vec<String> {
-    models
-        .iter()
-        .map(|model| format!("`{}`", model.id))
-        .collect()
-}
-
 /// Finds requests that wait, or did not even get a place to wait.
 fn find_queue_problem(model: &ModelFacts, found: &mut Vec<Finding>) {
     let half = model
@@ -178,11 +176,6 @@ fn to_u64(number: usize) -> u64 {
 
 /// The part of the unfit models for which fallbacks answer.
 const FALLBACK: &str = "fallback";
-/// The part of the failures that are the callers' fault.
-pub(super) const CALLERS: &str = "callers";
-/// The part of the failures that callers gave up.
-pub(super) const GIVEN_UP: &str = "given_up";
-
 /// Finds failures of more than one of twenty requests.
 fn find_failures(
     facts: &Facts,

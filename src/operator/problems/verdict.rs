@@ -1,8 +1,9 @@
 //! The [`Verdict`] is the one sentence that an operator reads first.
 
 use super::facts::{Facts, ModelFacts, ModelTarget, Reason, TargetState};
-use super::upstreams::{CALLERS, GIVEN_UP, answering_fallback};
-use super::words::{duration_text, quiet_text, unfit_target, unfit_together};
+use super::finding::{CALLERS, GIVEN_UP};
+use super::upstreams::answering_fallback;
+use super::words::{lasting_text, quiet_text, unfit_target, unfit_together};
 use super::{Noticed, Rule};
 use crate::base::units::{first_three, format_count};
 use crate::drain::Phase;
@@ -140,6 +141,7 @@ fn hurts_service(one: &Noticed) -> bool {
             one.finding.rule,
             Rule::ModelUnfit
                 | Rule::CredentialRefused
+                | Rule::NotAnswering
                 | Rule::Failures
                 | Rule::Queue
                 | Rule::StoreDown
@@ -205,7 +207,7 @@ fn failing_models(facts: &Facts, failing: &[&Noticed]) -> Option<String> {
     let unfit_findings = failing
         .iter()
         .filter(|one| one.finding.rule == Rule::ModelUnfit);
-    let lasts = duration_text(
+    let lasts = lasting_text(
         facts.now.saturating_sub(
             unfit_findings
                 .map(|one| one.since)
@@ -224,7 +226,7 @@ fn failing_models(facts: &Facts, failing: &[&Noticed]) -> Option<String> {
             format!(" (1{among} models)")
         };
         return Some(format!(
-            "`{}` fails for {lasts}{counted}: {}{}.",
+            "`{}` fails{lasts}{counted}: {}{}.",
             one.id,
             first_three(&why, ", "),
             quiet_text(targets.into_iter())
@@ -249,7 +251,7 @@ fn failing_models(facts: &Facts, failing: &[&Noticed]) -> Option<String> {
     let lasts = if targets.is_empty() {
         String::new()
     } else {
-        format!(" for {lasts}")
+        lasts
     };
     Some(format!(
         "{}{among} models fail{lasts}: {}.",
@@ -292,7 +294,7 @@ fn degraded_models(facts: &Facts, noticed: &[Noticed]) -> Option<String> {
     });
     let since = rules.map(|one| one.since).min();
     let lasts = since
-        .map(|since| format!(" for {}", duration_text(facts.now.saturating_sub(since))))
+        .map(|since| lasting_text(facts.now.saturating_sub(since)))
         .unwrap_or_default();
     let quiet = quiet_text(gone.iter().copied());
     if !more.is_empty() {

@@ -1,6 +1,6 @@
 //! The words in which problems speak of durations, amounts and failures.
 
-use super::facts::{ModelTarget, Reason};
+use super::facts::{ModelFacts, ModelTarget, Reason};
 use crate::base::units::{cut_text, first_three, rough_duration};
 use crate::conf::price::Usd;
 use crate::limits::Kind;
@@ -15,6 +15,17 @@ const MAX_REASON: usize = 300;
 /// Writes milliseconds in the unit that fits: `40 s`, `4 min`, `3 h`, `6 days`.
 pub(super) fn duration_text(ms: u64) -> String {
     rough_duration(Duration::from_millis(ms))
+}
+
+/// Writes for how long something has lasted, after the words about it. What has only begun has no
+/// such words.
+pub(super) fn lasting_text(ms: u64) -> String {
+    const BEGUN: u64 = 2_000;
+    if ms < BEGUN {
+        String::new()
+    } else {
+        format!(" for {}", duration_text(ms))
+    }
 }
 
 /// Writes a time in seconds, to the tenth where it is short: `2 s`, `0.4 s`, `20 ms`.
@@ -187,6 +198,14 @@ fn does_unfit(target: &ModelTarget) -> Result<FailureVerb, &'static str> {
     }
 }
 
+/// Returns the names of models, in quotes.
+pub(super) fn model_names(models: &[&ModelFacts]) -> Vec<String> {
+    models
+        .iter()
+        .map(|model| format!("`{}`", model.id))
+        .collect()
+}
+
 /// Lists names as people do: `a`, `a and b`, `a, b and c`, `a, b, c and 2 more`.
 fn list_names(names: &[&str]) -> String {
     match names {
@@ -246,6 +265,8 @@ mod tests {
                 "0 s", "59 s", "119 s", "2 min", "119 min", "2 h", "47 h", "2 days"
             ]
         );
+        let lasting = [0, 1_999, 2_000, 240_000].map(lasting_text);
+        assert_eq!(lasting, ["", "", " for 2 s", " for 4 min"]);
         let times = [0, 20, 99, 100, 450, 2_000, 2_090, 9_999, 10_900].map(seconds_text);
         assert_eq!(
             times,

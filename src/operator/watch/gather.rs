@@ -1,14 +1,14 @@
 //! Gathers the facts from the process.
 
 use super::Watch;
-use crate::account::NamedTarget;
 use crate::account::breaker::BreakerState;
 use crate::account::condition::Condition;
 use crate::account::given_up::GIVEN_UP;
 use crate::account::target_health::{TargetHealth, TargetStatus};
+use crate::account::{NamedTarget, State};
 use crate::base::calendar;
-use crate::catalog::Model;
 use crate::catalog::rotation::{is_replaced, newest_end};
+use crate::catalog::{Model, Target, globs};
 use crate::live::ready_account::ReadyAccount;
 use crate::live::{Live, Snapshot};
 use crate::operator::problems::facts::{
@@ -18,6 +18,7 @@ use crate::operator::problems::facts::{
 use crate::operator::problems::is_short_lived;
 use crate::series::{Series, Step};
 use crate::settled::whole_millis;
+use dialects::Endpoint;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -335,6 +336,8 @@ fn model_facts(snapshot: &Snapshot, clocks: ClockReadings) -> Vec<ModelFacts> {
             }
         });
         let targets = targets.collect();
+        let series = &route.demand.series;
+        let recent = recent_facts(series, snapshot, clocks);
         ModelFacts {
             id: model.id.clone(),
             targets,
@@ -345,10 +348,50 @@ fn model_facts(snapshot: &Snapshot, clocks: ClockReadings) -> Vec<ModelFacts> {
             },
             waiting: route.demand.waiting(),
             queue: model.queue.map(|queue| queue.length),
-            recent: Some(recent_facts(&route.demand.series, snapshot, clocks)),
+            has_answered: series.has_answered(),
+            last_failure: (recent.faults.in_a_row > 0)
+                .then(|| newest_failure(snapshot, model))
+                .flatten(),
+            recent: Some(recent),
         }
     });
     facts.collect()
+}
+
+/// Returns the account of the model's target that failed last and has not answered since, and that
+/// failure.
+fn newest_failure(
+    snapshot: &Snapshot,
+    model: &Model,
+) -> Option<(Arc<str>, (&'static str, Option<String>))> {
+    let troubles = model.targets.iter().flat_map(|target| {
+        let state = snapshot.states.get(target.account.index);
+        let healths = state.map(|state| healths_of_name(state, target, model.is_pattern()));
+        let troubles = healths
+            .into_iter()
+            .flatten()
+            .filter_map(|one| one.trouble());
+        troubles.map(|trouble| (&target.account.id, trouble))
+    });
+    troubles
+        .max_by_key(|(_, trouble)| trouble.failed_at)
+        .map(|(account, trouble)| (account.clone(), (trouble.outcome, trouble.detail)))
+}
+
+/// Returns what is known of a target at all kinds of endpoints. That of a pattern stands for all
+/// models that were asked for by it.
+fn healths_of_name(state: &State, target: &Target, is_pattern: bool) -> Vec<Arc<TargetHealth>> {
+    if !is_pattern {
+        let kinds = Endpoint::ALL.into_iter();
+        return kinds
+            .filter_map(|kind| state.known_health(&target.model, kind))
+            .collect();
+    }
+    let asked = state.all_asked().into_iter();
+    asked
+        .filter(|(name, _)| globs::glob_matches(&target.model, name))
+        .map(|(_, health)| health)
+        .collect()
 }
 
 /// Returns those fallbacks of a model that every key may use which may use the model.

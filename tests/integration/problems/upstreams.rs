@@ -106,6 +106,44 @@ fn model_unfit_and_breaker_open() {
 }
 
 #[test]
+fn not_answering() {
+    run(async {
+        let mock = Mock::start().await;
+        mock.always(Script::error(500, "oops"));
+        let gateway = Gateway::over(&mock).await;
+        let verdict = || crate::hangs::verdict(&gateway);
+        eventually("nothing was asked yet", || {
+            (verdict().0 == "ok").then_some(())
+        })
+        .await;
+        gateway.post(&chat("m")).await;
+        let problem = comes(&gateway, "not_answering").await;
+        assert_eq!(problem["severity"], "warning");
+        let (subject, what) = subject_and_text(&problem);
+        let expected = "`m` has not answered since the start: its only request failed (a answers with errors).";
+        assert_eq!((&*subject, &*what), ("model m", expected));
+        eventually("the verdict says it", || {
+            (verdict() == ("degraded".to_owned(), expected.to_owned())).then_some(())
+        })
+        .await;
+        // One answer ends it, and one failure among answers is none.
+        mock.push(Script::answer("well"));
+        assert_eq!(gateway.post(&chat("m")).await.status, 200);
+        goes(&gateway, "not_answering").await;
+        eventually("all is well", || (verdict().0 == "ok").then_some(())).await;
+        for number in 1..=3 {
+            gateway.post(&chat("m")).await;
+            // The gateway looks twice a second at most.
+            gateway.advance(Duration::from_millis(500)).await;
+            let is_problem = !problems(&gateway, "not_answering").is_empty();
+            assert_eq!(is_problem, number == 3, "after {number}");
+        }
+        gateway.reset("a");
+        goes(&gateway, "not_answering").await;
+    });
+}
+
+#[test]
 fn a_fallback_counts_if_every_key_may_use_it() {
     run(async {
         let (a, b) = (Mock::start().await, Mock::start().await);
