@@ -57,7 +57,7 @@ run: cmake
 	server=$$!; trap 'kill $$server 2>/dev/null; wait $$server' EXIT; \
 	stop() { trap - EXIT; trap : INT; \
 	  until wait $$server; do code=$$?; kill -0 $$server 2>/dev/null && continue; [ $$code = 130 ] || exit $$code; break; done; exit 0; }; \
-	trap stop INT; \
+	trap stop INT HUP; \
 	until (exec 3<>/dev/tcp/127.0.0.1/$(PORT)) 2>/dev/null; do kill -0 $$server 2>/dev/null || wait $$server; sleep 0.1; done; \
 	sleep 0.3; kill -0 $$server 2>/dev/null || wait $$server; \
 	printf '%s\n' '' 'Portcullis serves the demo; its page is at http://127.0.0.1:9090/. In another terminal:' \

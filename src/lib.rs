@@ -92,6 +92,7 @@
 //! | [`base::lock`] | a mutex that a panic does not close |
 //! | [`base::memory`] | the budget of what all requests together may hold in memory |
 //! | [`base::pool`] | memory of a thread for bytes that come and go |
+//! | [`base::port_holder`] | which process has a port |
 //! | [`base::problem`] | an error in the operator's files: file, line, cause, fix; no secrets |
 //! | `base::read_buffer` | the bytes of a connection that were read and not taken yet |
 //! | [`base::secret`] | a text that cannot be printed |

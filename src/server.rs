@@ -3,14 +3,15 @@
 //! Pingora's own shutdown always sleeps for the whole grace, and ignores a second signal. So the
 //! module `shutdown` handles the signals itself.
 
+mod ports;
 mod shutdown;
+mod terminal;
 
 use crate::base::address::reachable_address;
 use crate::base::clock::{Clock, Round};
 use crate::base::descriptors;
 use crate::base::lock::Lock;
 use crate::catalog::load::Loaded;
-use crate::conf::config;
 use crate::desk::Desk;
 use crate::desk::connection::{CallersRuntime, Connections, InternalConnector};
 use crate::desk::record::Books;
@@ -35,11 +36,12 @@ use pingora::services::background::{BackgroundService, GenBackgroundService, bac
 use pingora::services::listening::Service;
 use pingora_proxy::HttpProxy;
 use shutdown::{CUT_TIMEOUT, Signals};
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+use terminal::Terminal;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Semaphore;
 
@@ -55,7 +57,8 @@ const SWEEP_SOON: Duration = Duration::from_millis(200);
 /// Serves until a signal stops it. Returns only if it cannot begin.
 pub fn run(dir: &Path, mut loaded: Loaded) -> Result<(), String> {
     descriptors::raise_limit();
-    check_ports(&loaded.server)?;
+    ports::check_ports(&loaded.server)?;
+    let terminal = Terminal::at_start();
     let process = Process::new(&mut loaded)?;
     log_connection_cap(&process);
     for warning in &process.books.live.load().catalog.warnings {
@@ -94,6 +97,7 @@ pub fn run(dir: &Path, mut loaded: Loaded) -> Result<(), String> {
         shutdown_signal: Box::new(Signals {
             process,
             supervisor,
+            terminal,
         }),
     });
     Ok(())
@@ -111,38 +115,6 @@ fn log_connection_cap(process: &Process) {
             descriptors::REMEDY
         );
     }
-}
-
-/// Checks that each address can be bound, before anything begins. Otherwise Pingora would stay
-/// alive without its listener, or abort.
-fn check_ports(server: &config::Server) -> Result<(), String> {
-    let mut held: Vec<(SocketAddr, TcpListener)> = Vec::new();
-    for address in server
-        .listen
-        .iter()
-        .map(|l| l.address)
-        .chain([server.admin.address])
-    {
-        // All listeners are held until each is bound, since two of them may exclude each other.
-        let listener = TcpListener::bind(address).map_err(|e| {
-            let (by, hint) = match held
-                .iter()
-                .find(|(other, _)| other.port() == address.port())
-            {
-                Some((other, _)) => (
-                    format!(": {other} has the same port;"),
-                    ", or --listen, name the same port twice",
-                ),
-                None => (
-                    ". Does another process listen there?".to_owned(),
-                    " set the address",
-                ),
-            };
-            format!("cannot listen on {address}: {e}{by} `listen` and `admin` in server.yaml{hint}")
-        })?;
-        held.push((address, listener));
-    }
-    Ok(())
 }
 
 /// The service for callers.

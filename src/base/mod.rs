@@ -13,6 +13,7 @@ pub mod host;
 pub mod lock;
 pub mod memory;
 pub mod pool;
+pub mod port_holder;
 pub mod problem;
 pub(crate) mod read_buffer;
 pub mod secret;

@@ -3,6 +3,7 @@
 //! Pingora's own shutdown always sleeps for the whole grace, and ignores a second signal. So a
 //! thread of its own ends the process as soon as no exchange is left.
 
+use super::terminal::Terminal;
 use crate::base::units::format_count;
 use crate::desk::record::Books;
 use crate::drain::Phase;
@@ -31,10 +32,12 @@ const CUT_WITHOUT_ERROR: i32 = 3;
 /// The time that the last spans have to be sent.
 const LAST_SPANS_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Handles SIGTERM and SIGINT: the first one drains, the second one ends the process.
+/// Handles SIGTERM and SIGINT: the first one drains, the second one ends the process. That the
+/// terminal is closed drains, too.
 pub(super) struct Signals {
     pub(super) process: Process,
     pub(super) supervisor: Arc<Supervisor>,
+    pub(super) terminal: Terminal,
 }
 
 #[async_trait]
@@ -47,7 +50,10 @@ impl ShutdownSignalWatch for Signals {
             log::error!("cannot listen for signals");
             return ShutdownSignal::FastShutdown;
         };
-        either_signal(&mut term, &mut int).await;
+        let reason = tokio::select! {
+            () = either_signal(&mut term, &mut int) => " on a signal",
+            () = self.terminal.wait_until_closed() => ", since its terminal was closed",
+        };
         let drain = self.process.settings.drain;
         self.supervisor.announce_stop(drain.delay + drain.grace);
         self.process.books.drain.enter(Phase::Delaying);
@@ -64,7 +70,7 @@ impl ShutdownSignalWatch for Signals {
             },
         );
         let message = format!(
-            "stopping on a signal: {run} {verbs} {time:?} to end; a second signal ends the process at once"
+            "stopping{reason}: {run} {verbs} {time:?} to end; a second signal ends the process at once"
         );
         log_briefly(log::Level::Info, message);
         tokio::select! {

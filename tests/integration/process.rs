@@ -1,6 +1,8 @@
 //! The life of the process: how it starts, survives, drains and ends. It is section G of the fault
 //! table.
 
+mod terminal;
+
 use std::net::TcpStream;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -856,10 +858,33 @@ fn a_port_in_use_is_named_at_once() {
         // Pingora itself would try again for half a minute.
         assert!(start.elapsed() < PATIENCE, "{:?}", start.elapsed());
         assert_eq!(ran.status.code(), Some(1));
-        for word in [taken_at.to_string().as_str(), "in use", "server.yaml"] {
+        let holder = format!(
+            "(process {}) listens there already. Stop it, or",
+            std::process::id()
+        );
+        for word in [taken_at.to_string().as_str(), &holder, "server.yaml"] {
             assert!(ran.stderr.contains(word), "no {word:?} in {}", ran.stderr);
         }
     }
+}
+
+#[test]
+fn a_second_gateway_says_how_to_stop_the_first() {
+    run(async {
+        let mock = Mock::start().await;
+        let gateway = Gateway::over(&mock).await;
+        let admin = format!("admin: {{ address: \"{}\" }}\n", free_port());
+        let catalog = Catalog::over(&mock).to_string();
+        let folder = Folder::new(&[("server.yaml", &admin), ("catalog.yaml", &catalog)]);
+        let ran = folder.run(&["serve", "--listen", &gateway.address.to_string()]);
+        let expected = format!(
+            "cannot listen on {}: portcullis (process {pid}) listens there already. Stop it with `kill {pid}`, or choose another \
+             address: `listen` in server.yaml, or --listen",
+            gateway.address,
+            pid = gateway.process.pid()
+        );
+        assert!(ran.stderr.contains(&expected), "{}", ran.stderr);
+    });
 }
 
 #[test]

@@ -257,8 +257,10 @@ fn doctor_reports_listeners_that_are_taken_or_not_here() {
         let other = TcpListener::bind("127.0.0.1:0").unwrap();
         let taken = other.local_addr().unwrap();
         clinic.server("", &format!("listen: [{{ address: \"{taken}\" }}]"));
+        let holder = format!("(process {}), and no gateway", std::process::id());
         let words = [
-            "is in use, and no gateway on this folder was found",
+            "is in use by ",
+            &*holder,
             "ss -ltnp",
             "write another address",
         ];

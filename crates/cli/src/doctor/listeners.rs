@@ -17,6 +17,7 @@ use crate::http::{PageError, get_from_address, listener_key};
 use crate::key::running::{NotServed, check_served};
 use portcullis::base::address::reachable_address;
 use portcullis::base::calendar::format_system_time;
+use portcullis::base::port_holder::find_port_holder;
 use portcullis::base::units::rough_duration;
 use portcullis::conf::config::{Listen, ListenTls, Server};
 use portcullis::inventory;
@@ -76,7 +77,7 @@ pub(super) fn check_listeners(conf: &Path, server: &Server, report: &mut Finding
             (Err(why), Some(holder)) if is_taken(&why) => {
                 // The address of the admin listener is the last.
                 let is_admin = nth == server.listen.len();
-                taken_finding(&subject, holder, is_admin)
+                taken_finding(address, holder, is_admin)
             }
             (Err(why), _) => {
                 let seen = format!("cannot be listened on: {why}");
@@ -144,10 +145,11 @@ fn gateway_marks(server: &Server) -> Result<BTreeMap<String, String>, String> {
 }
 
 /// Returns the finding for an address that is in use: the admin listener's, or another.
-fn taken_finding(subject: &Subject, holder: &Holder, is_admin: bool) -> Finding {
+fn taken_finding(address: SocketAddr, holder: &Holder, is_admin: bool) -> Finding {
     const FIND_PROGRAM: &str = "find out which program has the address (`ss -ltnp`). If it is not this gateway, the next start fails: then write \
                         another address into server.yaml";
     const RUNS: &str = "is in use, and a gateway runs on this folder";
+    let subject = Subject::named("listener", address);
     match holder {
         Holder::Gateway => subject.ok("address", RUNS),
         // The gateway has answered at the admin listener's address.
@@ -162,11 +164,14 @@ fn taken_finding(subject: &Subject, holder: &Holder, is_admin: bool) -> Finding 
             "address",
             format!("{RUNS}; it is not known whether it has this address: {why}"),
         ),
-        Holder::Other(detail) => subject.fail(
-            "address",
-            format!("is in use, and no gateway on this folder was found: {detail}"),
-            OTHER_PROGRAM_ADVICE,
-        ),
+        Holder::Other(detail) => {
+            let by = find_port_holder(address).map(|holder| format!(" by {holder}"));
+            let seen = format!(
+                "is in use{}, and no gateway on this folder was found: {detail}",
+                by.unwrap_or_default()
+            );
+            subject.fail("address", seen, OTHER_PROGRAM_ADVICE)
+        }
         Holder::Unknown(detail) => subject.warn(
             "address",
             format!(
