@@ -174,7 +174,7 @@ impl Metrics {
         let parties = PartyLabels {
             model,
             account: served.account.clone(),
-            caller: sender.caller.clone(),
+            caller: sender.caller.clone().filter(|_| settled.is_let_in()),
         };
         let mut labels = ExchangeLabels {
             door: request.door,

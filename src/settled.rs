@@ -53,6 +53,12 @@ impl Settled {
         self.outcome.blame(self.answer.limited_by)
     }
 
+    /// Returns whether the sender was let in. The name of a key that may not be used is for access
+    /// lines and spans only.
+    pub fn is_let_in(&self) -> bool {
+        self.outcome != Outcome::Unauthorized
+    }
+
     /// Returns what the exchange adds to a [`Series`](crate::series::Series).
     pub fn sums(&self) -> Sums {
         let Spending { usage, cost, .. } = &self.spending;
@@ -82,7 +88,7 @@ impl Settled {
 pub struct Sender {
     /// The caller.
     pub caller: Option<Arc<str>>,
-    /// The caller's key.
+    /// The caller's key. It is known also if it may not be used: see [`Settled::is_let_in`].
     pub key: Option<Arc<str>>,
     /// The address that the request came from.
     pub address: Option<IpAddr>,

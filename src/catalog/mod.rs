@@ -91,6 +91,11 @@ impl Catalog {
         }
     }
 
+    /// Finds the key whose secret has this SHA-256, also if it may not be used.
+    pub fn key_of_digest(&self, digest: &[u8; 32]) -> Option<&Arc<Key>> {
+        self.keys.get(digest).map(|secret| &secret.key)
+    }
+
     /// Returns the SHA-256 of each secret, its key, and the time from which the secret no longer
     /// opens anything. Keys that may not be used are among them.
     pub fn secrets(&self) -> impl Iterator<Item = (&[u8; 32], &Arc<Key>, Option<SystemTime>)> {

@@ -55,7 +55,11 @@ impl Desk {
             record.facts.sender.address,
             SystemTime::now(),
         );
-        let (key, is_replaced) = key.ok_or_else(Refusal::invalid_key)?;
+        // The operator must find whose key is refused. The caller does not learn that it is known.
+        let known = key.map_or_else(|refused| refused, |(key, _)| Some(key));
+        record.facts.sender.caller = known.map(|key| key.caller.id.clone());
+        record.facts.sender.key = known.map(|key| key.id.clone());
+        let (key, is_replaced) = key.map_err(|_| Refusal::invalid_key())?;
         let key = key.clone();
         if let Some(KeyScopes { last_used, .. }) = snapshot.scopes.get(key.index) {
             let now = calendar::now_millis();
@@ -66,8 +70,6 @@ impl Desk {
                 last_used.note_old_hash(now);
             }
         }
-        record.facts.sender.caller = Some(key.caller.id.clone());
-        record.facts.sender.key = Some(key.id.clone());
         record.facts.times.auth = Some(record.began.elapsed());
         if self.books.traces.is_some() {
             record.snapshot = Some(snapshot.clone());
@@ -77,18 +79,24 @@ impl Desk {
     }
 }
 
-/// Returns the key that a request may use, and whether its secret is one that is being replaced.
+/// Returns the key that a request may use, and whether its secret is one that is being replaced. If
+/// the request may use none, returns the key that it carries, if that is known.
 pub fn find_key<'a>(
     catalog: &'a Catalog,
     sent: Sent<'_>,
     address: Option<IpAddr>,
     now: SystemTime,
-) -> Option<(&'a Arc<Key>, bool)> {
-    let secret = sent_secret(sent)?;
+) -> Result<(&'a Arc<Key>, bool), Option<&'a Arc<Key>>> {
+    let secret = sent_secret(sent).ok_or(None)?;
     let digest: [u8; 32] = Sha256::digest(secret).into();
-    let (key, is_replaced) = catalog.opened(&digest, now).ok()?;
+    let opened = catalog.opened(&digest, now);
+    let (key, is_replaced) = opened.map_err(|_| catalog.key_of_digest(&digest))?;
     let allowed = key.allow_ips.is_empty() || address.is_some_and(|address| key.allows(address));
-    allowed.then_some((key, is_replaced))
+    if allowed {
+        Ok((key, is_replaced))
+    } else {
+        Err(Some(key))
+    }
 }
 
 /// Returns the one secret that was sent. Two different secrets count as none.
@@ -300,6 +308,7 @@ mod tests {
             None,
             now,
         )
+        .ok()
         .map(|(key, old)| format!("{}{}", key.id, if old { " (old)" } else { "" }))
     }
 

@@ -61,8 +61,8 @@ impl Sampler {
             context.parent.is_some() && self.settings.follows_parent && self.settings.share < 1.0;
         let max_extra = self.settings.extra_per_second;
         let is_mistake = settled.blame() == Some(Blame::Caller);
-        // Who has no key may not ask for anything.
-        if settled.sender.key.is_none() {
+        // Who has no good key may not ask for anything.
+        if settled.sender.key.is_none() || !settled.is_let_in() {
             let is_wanted =
                 (context.is_sampled && !is_bound) || is_mistake || self.is_noteworthy(settled);
             return is_wanted && self.strangers.take(MAX_STRANGERS.min(max_extra), now);
@@ -207,14 +207,16 @@ mod tests {
         let mut one = settled(&sampler, parent(true));
         one.sender.key = None;
         assert!(!sampler.keeps(&one, NOW));
-        // Also of a full sample, few are kept.
-        let full = Sampler::new(Sampling {
-            share: 1.0,
-            ..sampler.settings
-        });
-        let mut stranger = settled(&full, None);
-        (stranger.sender.key, stranger.outcome) = (None, Outcome::Unauthorized);
-        assert_eq!((0..50).filter(|_| full.keeps(&stranger, NOW)).count(), 9);
+        // Also of a full sample, few are kept, whether or not the refused key is known.
+        for key in [None, Some("k".into())] {
+            let full = Sampler::new(Sampling {
+                share: 1.0,
+                ..sampler.settings
+            });
+            let mut stranger = settled(&full, None);
+            (stranger.sender.key, stranger.outcome) = (key, Outcome::Unauthorized);
+            assert_eq!((0..50).filter(|_| full.keeps(&stranger, NOW)).count(), 9);
+        }
     }
 
     #[test]

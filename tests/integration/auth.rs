@@ -202,11 +202,31 @@ fn a08_disabled_or_expired_keys_are_refused_like_unknown_ones() {
                 ],
             );
         let gateway = Gateway::start(catalog).await;
-        let said = is_401(&gateway.raw(list_as(UNKNOWN)).await);
-        for name in ["off", "gone", "key-off", "key-gone", "elsewhere"] {
+        let unknown = gateway.raw(list_as(UNKNOWN)).await;
+        let said = is_401(&unknown);
+        let line = gateway.line_of(&unknown).await;
+        assert_eq!(
+            (&line["caller"], &line["key"]),
+            (&json!(null), &json!(null))
+        );
+        for (name, caller, id) in [
+            ("off", "off", "off/prod"),
+            ("gone", "gone", "gone/prod"),
+            ("key-off", "half", "half/off"),
+            ("key-gone", "half", "half/gone"),
+            ("elsewhere", "half", "half/elsewhere"),
+        ] {
             for bytes in [list_as(&key(name)), post_as(&key(name), &chat("m"))] {
-                assert_eq!(is_401(&gateway.raw(bytes).await), said, "{name}");
+                let answer = gateway.raw(bytes).await;
+                assert_eq!(is_401(&answer), said, "{name}");
+                // Only the operator learns whose key it is.
+                let line = gateway.line_of(&answer).await;
+                let named = (&line["caller"], &line["key"], &line["outcome"]);
+                assert_eq!(named, (&json!(caller), &json!(id), &json!("unauthorized")));
             }
+            let labels = [("caller", caller)];
+            let counted = gateway.metrics().sum("portcullis_requests_total", &labels);
+            assert_eq!(counted, 0.0, "no series of {caller}");
         }
         assert_eq!(gateway.raw(list_as(&key("good"))).await.status, 200);
         assert_eq!(mock.connections(), 0);
@@ -789,18 +809,14 @@ fn a_key_that_is_being_rotated_has_several_secrets() {
             .file("catalog.d/beta.yaml", hashes)
             .start()
             .await;
-        for (name, key) in [
-            ("new", "beta/prod"),
-            ("old", "beta/prod"),
-            ("gone", ""),
-            ("never", ""),
+        for (name, status, key) in [
+            ("new", 200, "beta/prod"),
+            ("old", 200, "beta/prod"),
+            ("gone", 401, "beta/prod"),
+            ("never", 401, ""),
         ] {
             let answer = gateway.raw(list_as(&secret(name))).await;
-            assert_eq!(
-                answer.status,
-                if key.is_empty() { 401 } else { 200 },
-                "{name}"
-            );
+            assert_eq!(answer.status, status, "{name}");
             assert_eq!(
                 gateway.line_of(&answer).await["key"]
                     .as_str()

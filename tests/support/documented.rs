@@ -44,8 +44,8 @@ pub const LINE: &[Field] = &[
     always("time", r#""2026-11-21T03:23:09.423Z""#, "The time at which the request's head was there, in UTC."),
     always("request_id", r#""01a1fc21-16ef-7125-9927-cd7456b5286e""#, "The id of the request, which the caller sees as `x-request-id`: the caller's own if it sent a well-formed one, else one that was made."),
     only("trace_id", "with `traces` in server.yaml, or if the caller sends a `traceparent`", r#""01a1fc2116ef71259927cd7456b5286e""#, "The trace of the request: see [Traces](../traces.md). Without a `traceparent` it is the digits of the `request_id` that was made."),
-    always("caller", r#""acme""#, "Who called; null until the key is known."),
-    always("key", r#""acme/prod""#, "The name of the key, never its secret; null until the key is known."),
+    always("caller", r#""acme""#, "Who called; null if the key is not known. A key that is disabled, has expired or may not be used from that address is known."),
+    always("key", r#""acme/prod""#, "The name of the key, never its secret; null if it is not known."),
     always("address", r#""10.1.2.3""#, "The caller's address; behind a proxy that `trusted_proxies` names, the address that the proxy sends."),
     only("end_user", "if the caller names it", r#""b5bb9d8014a0f9b1""#, "The caller's own name for its end user, as the first 16 hexadecimal digits of its SHA-256: of `safety_identifier` or `user`, and of Anthropic's `metadata.user_id`."),
     always("door", r#""chat""#, "What was asked for: `chat`, `messages`, `responses`, `gemini`, `gemini_array`, `models` (the list), `model` (one of them), `count` (the tokens of a request), `key` and `usage` (what a key asks about itself), `preflight` (a browser's question before a call), `none` (nothing that there is)."),
@@ -113,7 +113,10 @@ pub const OUTCOMES: &[(&str, &str)] = &[
         "refused",
         "The request is at fault, or names something that is not there.",
     ),
-    ("unauthorized", "There is no good key."),
+    (
+        "unauthorized",
+        "There is no good key. If `key` names one, it is disabled, has expired, or may not be used from that address.",
+    ),
     (
         "limited",
         "A limit of the caller's has no room: `limited_by` names it.",
