@@ -362,6 +362,24 @@ fn walk(folder: &Path, init: &str, model: &str, environment: &[(&str, &str)]) {
     );
 }
 
+/// A shell empties the file behind `>` before the command begins: a typo would cost the old secret.
+#[test]
+fn no_page_rotates_a_key_into_its_own_file() {
+    let lines = blocks().into_iter().flat_map(|block| {
+        let lines = block.text.lines().map(str::to_owned).collect::<Vec<_>>();
+        lines
+            .into_iter()
+            .map(move |line| (block.place.clone(), line))
+    });
+    let rotations: Vec<_> = lines
+        .filter(|(_, line)| line.contains("key rotate") && line.contains(" > "))
+        .collect();
+    assert!(rotations.len() >= 2, "{rotations:?}");
+    for (place, line) in rotations {
+        assert!(line.contains("> new.key && mv new.key "), "{place}: {line}");
+    }
+}
+
 /// The first pages stay short: they are read before anything is known.
 #[test]
 fn readme_and_first_hour_have_few_words() {

@@ -255,7 +255,7 @@ impl<'m> Unpriced<'m> {
                 .map(|(file, _)| *file)
                 .unwrap_or_default();
             let message = format!(
-                "the price is unknown for: {}. Requests are served, but their cost is not counted; {WRITE_PRICE}",
+                "the price is unknown for: {}. Where no limit is in money, requests are served, and their cost is not counted; {WRITE_PRICE}",
                 name_models(&self.list)
             );
             Scribe::new(report, file)
@@ -291,7 +291,7 @@ fn limits_money(key: &Key) -> bool {
 }
 
 const WRITE_PRICE: &str = "write a line such as `price: { input: 0.50, output: 1.50 }` into the model, or into its target beside \
-                           `account`: US dollars per million tokens, `0` if they are free";
+                           `account`: US dollars per million tokens, `0` if they are free. `portcullis prices` lists those that are known";
 
 /// Returns whether a target is on an enabled account and has no price.
 fn lacks_price(target: &Target) -> bool {

@@ -269,7 +269,7 @@ fn money_has_no_limit_where_spending_is_unknown() {
     let local = "model \"local\" at account \"b\"";
     let odd = "model \"odd\" at account \"b\"";
     let write = "write a line such as `price: { input: 0.50, output: 1.50 }` into the model, or into its target beside `account`: \
-                 US dollars per million tokens, `0` if they are free";
+                 US dollars per million tokens, `0` if they are free. `portcullis prices` lists those that are known";
     let cannot = |at: &str, what: &str| {
         format!(
             "catalog.yaml:{at}: this limit of money cannot be kept, because the price is unknown for: {what}. Until it is known, the \
@@ -412,8 +412,8 @@ fn unpriced_models_are_warned_of_once() {
             .map(ToString::to_string)
             .collect::<Vec<_>>()
     };
-    let one = "catalog.yaml:3 models.m: the price is unknown for: model \"m\" at account \"a\". Requests are served, but their cost is \
-               not counted; write a line such as `price: ";
+    let one = "catalog.yaml:3 models.m: the price is unknown for: model \"m\" at account \"a\". Where no limit is in money, requests are \
+               served, and their cost is not counted; write a line such as `price: ";
     let is_warned = |told: Vec<String>| told.len() == 1 && told[0].starts_with(one);
     let local = "a: {dialect: ollama}, d: {dialect: demo}";
     assert_eq!(
@@ -467,8 +467,8 @@ fn unpriced_models_are_warned_of_once() {
     assert_eq!(told.len(), 1);
     assert!(
         told[0].contains(
-            "model \"m\" at account \"a\", model \"n0\" at account \"a\", model \"n1\" at account \"a\" and 3 more. Requests \
-             are served, but their cost is not counted; write"
+            "model \"m\" at account \"a\", model \"n0\" at account \"a\", model \"n1\" at account \"a\" and 3 more. Where no \
+             limit is in money, requests are served, and their cost is not counted; write"
         ),
         "{told:?}"
     );
