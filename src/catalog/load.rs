@@ -58,6 +58,8 @@ pub struct Loaded {
     /// The texts that the catalog was read from: its files, and the secret and CA files that it
     /// names.
     pub texts: Texts,
+    /// The environment variables that the catalog names and that were read.
+    pub variables: BTreeSet<String>,
     /// The number of files of the folder that were read.
     pub count: usize,
 }
@@ -71,6 +73,7 @@ pub struct ReadCatalog {
     /// The paths that were read, or looked for in vain: the catalog's files, and the secret and CA
     /// files that it names.
     pub texts: Texts,
+    variables: BTreeSet<String>,
     count: usize,
 }
 
@@ -96,6 +99,7 @@ pub fn load_folder(conf: &Path, secrets: Secrets) -> Result<Loaded, Problems> {
     let ReadCatalog {
         catalog,
         texts,
+        variables,
         count,
     } = read_catalog(conf, secrets);
     match (server, catalog) {
@@ -113,6 +117,7 @@ pub fn load_folder(conf: &Path, secrets: Secrets) -> Result<Loaded, Problems> {
                 server,
                 catalog,
                 texts,
+                variables,
                 count: count + usize::from(has_server),
             })
         }
@@ -322,6 +327,7 @@ pub fn catalog_within(conf: &Path, secrets: Secrets, size: usize) -> ReadCatalog
         Err(problems) => ReadCatalog {
             catalog: Err(problems),
             texts: Texts::default(),
+            variables: BTreeSet::new(),
             count: 0,
         },
     }
@@ -413,6 +419,7 @@ fn assemble_catalog(
     ReadCatalog {
         catalog,
         texts: references.read_texts,
+        variables: references.variables,
         count,
     }
 }

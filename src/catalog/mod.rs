@@ -168,7 +168,7 @@ impl Catalog {
         self.keys.values().map(|secret| &secret.key)
     }
 
-    /// Writes how much is in it: `1 account, 5 models, 1 caller, 1 key`.
+    /// Writes how much is in it: `1 account, 5 models, 1 caller, 2 keys with 3 secrets`.
     pub fn size(&self) -> String {
         let Catalog {
             accounts,
@@ -180,15 +180,20 @@ impl Catalog {
             (accounts.len(), "account"),
             (models.len(), "model"),
             (callers.len(), "caller"),
-            (self.key_count(), "key"),
+            (self.key_total, "key"),
         ];
-        parts
+        let size = parts
             .map(|(number, noun)| format_count(number, noun))
-            .join(", ")
+            .join(", ");
+        // While a key is rotated it has two.
+        match self.secret_count() {
+            secrets if secrets == self.key_total => size,
+            secrets => format!("{size} with {secrets} secrets"),
+        }
     }
 
-    /// Returns the number of hashes of all keys. A key with several hashes counts once for each.
-    pub fn key_count(&self) -> usize {
+    /// Returns the number of secrets of all keys.
+    pub fn secret_count(&self) -> usize {
         self.keys.len()
     }
 }
@@ -200,7 +205,7 @@ impl fmt::Debug for Catalog {
             .field("accounts", &self.accounts.len())
             .field("models", &self.models.len())
             .field("callers", &self.callers.len())
-            .field("keys", &self.keys.len())
+            .field("keys", &self.key_total)
             .finish_non_exhaustive()
     }
 }

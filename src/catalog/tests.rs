@@ -32,6 +32,21 @@ fn a_catalog_says_how_much_is_in_it() {
         catalog(text).size(),
         "1 account, 1 model, 0 callers, 0 keys"
     );
+    let hash = |digit: &str| format!("{{ hash: \"sha256:{}\" }}", digit.repeat(64));
+    let keys = format!(
+        "one: {}, two: {{ hashes: [{}, {}] }}",
+        hash("1"),
+        hash("2"),
+        hash("3")
+    );
+    let text = text.replace(
+        "callers: {}",
+        &format!("callers: {{ c: {{ keys: {{ {keys} }} }} }}"),
+    );
+    assert_eq!(
+        catalog(&text).size(),
+        "1 account, 1 model, 1 caller, 2 keys with 3 secrets"
+    );
 }
 
 #[test]

@@ -13,6 +13,7 @@ use crate::account::failure::Failure;
 use crate::base::alarm::Alarm;
 use crate::base::calendar::unix_time;
 use crate::base::clock::{Clock, Round};
+use crate::base::units::format_count;
 use crate::catalog::Account;
 use crate::catalog::listing::{ListedNames, MAX_NAMES, listing_source};
 use crate::catalog::resolve::sha256_of;
@@ -157,10 +158,12 @@ async fn refresh_list(backends: &Backends, places: &[Arc<ReadyAccount>]) {
         }
     };
     if first.state.listing.names().as_ref() != Some(&names) {
-        let (served, left_out) = (names.names.len(), names.left_out);
-        log::info!(
-            "account {ids}: the provider lists {served} models; {left_out} more names cannot be served"
-        );
+        let served = format_count(names.names.len(), "model");
+        let left_out = match names.left_out {
+            0 => String::new(),
+            left_out => format!("; {left_out} more names cannot be served"),
+        };
+        log::info!("account {ids}: the provider lists {served}{left_out}");
     }
     for ready_account in places {
         ready_account

@@ -58,6 +58,25 @@ fn nanos(text: &Value) -> u64 {
 }
 
 /// Whatever happens to requests, `/live`, the ledger and `/metrics` count the same.
+/// "$0 a minute" beside "today unknown" would be two truths.
+#[test]
+fn an_unknown_cost_is_unknown_in_each_figure() {
+    run(async {
+        let mock = Mock::start().await;
+        let gateway = Gateway::over(&mock).await;
+        let known = || {
+            let now = live(&gateway, "?show=figures")["figures"]["now"].clone();
+            ["usd_known", "usd_per_minute_known"].map(|name| now[name].clone())
+        };
+        assert_eq!(known(), ["all", "all"], "nothing was asked");
+        assert_eq!(gateway.post(&chat("m")).await.status, 200);
+        eventually("nothing is known", || {
+            (known() == ["none", "none"]).then_some(())
+        })
+        .await;
+    });
+}
+
 #[test]
 fn page_ledger_and_metrics_agree() {
     run(async {

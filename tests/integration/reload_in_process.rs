@@ -392,7 +392,7 @@ fn a_catalog_of_a_hundred_thousand_keys_loads_right() {
             catalog.accounts().len(),
             catalog.models().len(),
             catalog.callers().len(),
-            catalog.key_count()
+            catalog.secret_count()
         ),
         (1_000, 10_000, 1_000, 100_000)
     );

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use crate::support::canary::hash;
 use crate::support::folder::Folder;
 use crate::support::gateway::{BINARY, free_port};
 use crate::support::mock::Request;
@@ -186,7 +187,7 @@ fn a_refusal_is_shown_with_its_code_and_remedy() {
             &[
                 "the key of key",
                 "HTTP 401",
-                "this key is wrong, disabled or expired",
+                "this key is wrong, disabled, expired, or of another gateway",
             ],
         );
         for door in ["chat", "messages", "responses", "gemini"] {
@@ -209,6 +210,14 @@ fn a_refusal_is_shown_with_its_code_and_remedy() {
                 "a limit is reached: wait",
             ],
         );
+        // What is larger than its whole limit is never served.
+        let catalog = demo_catalog()
+            + "  small: { limits: { tokens_per_day: 1 }, keys: { one: { hash: \"HASH\" } } }\n";
+        let small = "sk-small-0123456789";
+        let limited = Gateway::start(catalog.replace("HASH", &hash(small))).await;
+        let url_of_limited = format!("http://{}", limited.address);
+        let ran = run_try(small, &[&url_of_limited, "demo", "--key", "-"]);
+        ran.expect(2, &["HTTP 429", "to wait does not help"]);
         let mut command = Command::new(BINARY);
         command
             .args(["try", &url])

@@ -130,6 +130,9 @@ fn an_empty_list_takes_no_model_away() {
             (&known["left_out"], ids(&gateway, KEY).await),
             (&json!(1), vec!["openai/a".into(), "openai/c".into()])
         );
+        gateway
+            .logged("lists 2 models; 1 more names cannot be served")
+            .await;
         provider.now_lists(list(&[]));
         let failure = || {
             gateway.status()["accounts"][0]["list"]["failure"]
@@ -273,6 +276,8 @@ fn a_list_outlives_a_failing_provider_and_a_restart() {
         let setup = Gateway::with(catalog(&provider)).server("model_lists: { refresh: 1s }");
         let mut gateway = setup.start().await;
         taken(&gateway, 1).await;
+        // Nothing is said of names that were left out, since there are none.
+        gateway.logged("lists 1 model\"").await;
         provider.now_lists(list(&["gpt-4o", "o3"]));
         gateway.advance(Duration::from_secs(1)).await;
         taken(&gateway, 2).await;

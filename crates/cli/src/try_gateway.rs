@@ -315,7 +315,8 @@ impl Trial {
         }
         let advice = match answer.status {
             401 if self.request.key.is_some() => {
-                "this key is wrong, disabled or expired: `portcullis key new` makes one"
+                "this key is wrong, disabled, expired, or of another gateway: is the address right? `portcullis key list` where the \
+                 gateway runs shows its keys, and `key new` makes one"
             }
             401 => {
                 "give a key: --key FILE, --key -, or PORTCULLIS_KEY. `portcullis init` and `portcullis key new` make one; that of the \
@@ -325,6 +326,9 @@ impl Trial {
             300..400 => "it sends you to another address: try that one",
             404 | 405 if body.is_some() => "name a MODEL of the list",
             404 | 405 => "is the URL right? Often it ends with /v1",
+            429 if answer.is_final() => {
+                "to wait does not help: the request is larger than the whole limit. Raise the limit, or use another key or model"
+            }
             429 => "a limit is reached: wait",
             400..500 => "is it a model for chat, and the right --door?",
             _ => SEE_LOG,

@@ -26,6 +26,8 @@ pub(super) struct ReferenceReader<'c> {
     pub(super) read_texts: Texts,
     /// Those of the files that hold secrets.
     pub(super) private: BTreeSet<PathBuf>,
+    /// The environment variables that were read.
+    pub(super) variables: BTreeSet<String>,
     /// The files with the hash of a key that somebody could guess, and no other secret.
     pub(super) guessable: BTreeSet<PathBuf>,
 }
@@ -38,6 +40,7 @@ impl<'c> ReferenceReader<'c> {
             known,
             read_texts: Texts::new(),
             private: BTreeSet::new(),
+            variables: BTreeSet::new(),
             guessable: BTreeSet::new(),
         }
     }
@@ -72,15 +75,18 @@ impl<'c> ReferenceReader<'c> {
     fn find(&mut self, reference: Reference<'_>) -> Result<String, String> {
         let written = match reference {
             Reference::Env(variable) | Reference::Optional(variable) => {
-                return std::env::var(variable).or_else(|why| match why {
-                    VarError::NotPresent if reference == Reference::Optional(variable) => {
-                        Ok(String::new())
-                    }
+                let is_optional = reference == Reference::Optional(variable);
+                let read = std::env::var(variable).or_else(|why| match why {
+                    VarError::NotPresent if is_optional => Ok(String::new()),
                     VarError::NotPresent => Err(not_set(variable)),
                     VarError::NotUnicode(_) => {
                         Err("the environment variable is not UTF-8".to_owned())
                     }
                 });
+                if read.as_ref().is_ok_and(|text| !text.is_empty()) {
+                    self.variables.insert(variable.to_owned());
+                }
+                return read;
             }
             Reference::File(path) | Reference::Ca(path) => path,
         };

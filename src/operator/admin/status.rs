@@ -202,7 +202,7 @@ fn catalog_report(
             .hash
             .clone(),
         held,
-        keys: served.key_count(),
+        keys: served.key_total,
         last_refusal: refused.map(|refused| RefusalReport {
             withheld: refused
                 .withheld

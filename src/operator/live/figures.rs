@@ -43,6 +43,7 @@ struct Now {
     in_flight: usize,
     waiting: usize,
     usd_per_minute: String,
+    usd_per_minute_known: &'static str,
     usd_today: Option<String>,
     usd_known: &'static str,
 }
@@ -99,6 +100,12 @@ pub(super) fn figures_section(
     let (minute, time) = last_minute(series, up, now);
     let counted = series.recent_sums(COUNT_WINDOW, now);
     let (usd_today, usd_known) = known_money(today);
+    // Where nothing of today is known, a minute without requests tells nothing, either.
+    let minute_known = match (minute.unpriced, minute.nano_usd) {
+        (0, _) if usd_known != "none" => "all",
+        (_, 0) => "none",
+        _ => "part",
+    };
     let present = Now {
         requests_per_second: rate_per_second(minute.requests.into(), time),
         failed_caller: counted.by_caller,
@@ -111,6 +118,7 @@ pub(super) fn figures_section(
         in_flight,
         waiting,
         usd_per_minute: scale_to_minute(minute.nano_usd, time).to_string(),
+        usd_per_minute_known: minute_known,
         usd_today,
         usd_known,
     };

@@ -11,7 +11,7 @@ export function render(live, now) {
   const facts = [
     ['catalog', `${known.generation}, loaded ${ago(known.loaded, now)}`],
     ['folder', known.folder ?? 'none'],
-    ['holds', [some(known.accounts, 'account'), some(known.models, 'model'), some(known.callers, 'caller'), some(known.keys, 'key')].join(', ')],
+    ['holds', [some(known.accounts, 'account'), some(known.models, 'model'), some(known.callers, 'caller'), some(known.keys, 'key') + (known.secrets > known.keys ? ` with ${known.secrets} secrets` : '')].join(', ')],
     ['hash', String(known.hash ?? '').slice(0, 12)],
   ];
   show(

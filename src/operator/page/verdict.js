@@ -117,7 +117,7 @@ function figures({ now, series, step_seconds: step }) {
       [h('span', { class: 'key calm' }, 'in flight'), h('span', { class: 'key caller' }, `waiting ${count(now.waiting)}`)],
       bars('requests in flight and waiting', [{ tone: 'calm', values: series.in_flight }, { tone: 'caller', values: series.waiting }]), `top ${count(top([series.in_flight]))}`,
     ),
-    tile('Cost', [usd(now.usd_per_minute), ' /min'], `today ${usd(now.usd_today, now.usd_known)}`, bars('dollars a minute', [{ tone: 'calm', values: usdOfStep.map(minute) }]), `top ${usd(minute(top([usdOfStep])))} /min`),
+    tile('Cost', [usd(now.usd_per_minute, now.usd_per_minute_known), ' /min'], `today ${usd(now.usd_today, now.usd_known)}`, bars('dollars a minute', [{ tone: 'calm', values: usdOfStep.map(minute) }]), now.usd_per_minute_known === 'none' ? '' : `top ${usd(minute(top([usdOfStep])))} /min`),
   );
 }
 

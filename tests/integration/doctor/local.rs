@@ -17,7 +17,11 @@ fn an_error_in_the_configuration_hides_nothing_else() {
             .run_doctor()
             .await
             .exits(0)
-            .is_well("configuration", "files");
+            .is_well("configuration", "files")
+            .has(
+                ("ok", "configuration", "environment"),
+                &["DOCTOR_KEY of this shell"],
+            );
         clinic
             .folder
             .write("catalog.d/x.yaml", "accounts:\n  b: { dialect: opneai }\n");
@@ -34,7 +38,7 @@ fn an_error_in_the_configuration_hides_nothing_else() {
         let said = clinic.run_doctor().await;
         said.exits(2).has(
             ("fail", "configuration", "files"),
-            &["environment variable"],
+            &["environment variable", "export it in this shell, too"],
         );
         said.is_well("a", "tcp")
             .has(("skip", "a", "credential"), &["could not be read"]);

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 
 use super::report::{CheckState, Checked, Findings, Subject};
+use super::words::first_three;
 use portcullis::base::problem::{Problem, Problems};
 use portcullis::base::units::format_count;
 use portcullis::catalog::load::{self, Loaded, Secrets, display_folder};
@@ -24,6 +25,7 @@ pub(super) fn read_configuration(conf: &Path, report: &mut Findings) -> ReadConf
             server,
             catalog,
             count: files,
+            variables,
             ..
         }) => {
             let seen = format!(
@@ -33,6 +35,14 @@ pub(super) fn read_configuration(conf: &Path, report: &mut Findings) -> ReadConf
                 catalog.size()
             );
             report.add(configuration_subject().ok("files", seen));
+            if !variables.is_empty() {
+                let names: Vec<&str> = variables.iter().map(String::as_str).collect();
+                let seen = format!(
+                    "{} of this shell: a gateway that runs has the values that it was started with",
+                    first_three(&names)
+                );
+                report.add(configuration_subject().ok("environment", seen));
+            }
             add_warnings(&catalog.warnings, report);
             check_demo_key(&server, &catalog, report);
             ReadConfiguration {
@@ -42,11 +52,12 @@ pub(super) fn read_configuration(conf: &Path, report: &mut Findings) -> ReadConf
         }
         Err(Problems(errors, warnings)) => {
             for error in &errors {
-                report.add(configuration_subject().fail(
-                    "files",
-                    error.to_string(),
-                    "correct it: the gateway does not start with this error",
-                ));
+                let remedy = if error.message.contains("environment variable") {
+                    "export it in this shell, too: this command and `serve` read the environment that they are started with"
+                } else {
+                    "correct it: the gateway does not start with this error"
+                };
+                report.add(configuration_subject().fail("files", error.to_string(), remedy));
             }
             add_warnings(&warnings, report);
             read_rest(conf, report)

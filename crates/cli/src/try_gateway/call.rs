@@ -27,13 +27,14 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// The most bytes of an answer.
 const MAX_ANSWER_BYTES: usize = 16 << 20;
 /// The headers that are read.
-const READ_HEADERS: [&str; 6] = [
+const READ_HEADERS: [&str; 7] = [
     "content-type",
     "request-id",
     "retry-after",
     "x-portcullis-dropped",
     "x-portcullis-model",
     "x-request-id",
+    "x-should-retry",
 ];
 
 /// The server that is tried.
@@ -64,6 +65,11 @@ impl Answer {
             "" => self.header("request-id"),
             id => id,
         }
+    }
+
+    /// Returns whether the gateway says that the request is refused at any time.
+    pub(super) fn is_final(&self) -> bool {
+        self.header("x-should-retry") == "false" && self.header("retry-after").is_empty()
     }
 
     pub(super) fn body(&self) -> String {

@@ -230,7 +230,7 @@ fn keys_as_written_and_by_default() {
             .collect::<Vec<_>>(),
         ["acme", "none", "off", "rotating"]
     );
-    assert_eq!(catalog.key_count(), 5);
+    assert_eq!(catalog.secret_count(), 5);
 }
 
 #[test]

@@ -303,7 +303,7 @@ impl AlikeAnswers<'_> {
             },
             Verdict::Unknown => (
                 CheckState::Warn,
-                "no answer shows whether the server has".to_owned(),
+                "it is not known whether the server has".to_owned(),
                 "look at the server, or run this again later".to_owned(),
             ),
         };
