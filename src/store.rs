@@ -3,11 +3,14 @@
 //! thoughts, and items of answers to which later requests refer.
 //!
 //! One script in the store admits a request: it takes from all of the request's limits or from
-//! none. What the request used in the end is sent later, and no request waits for that. Each
-//! gateway also counts its own part, as if it were alone, and that count is the true one. Whenever
-//! the store may have missed something (it was away, slow, flushed or restarted), the gateway sends
-//! its whole part again, and the store's sum is right again. Until then, and while the store does
-//! not answer in time, each gateway uses its own counts and its share of each limit.
+//! none. What the request used in the end is sent with the next admission of its scopes, or by
+//! itself within 20 ms, and no request waits for that. It is sent at once if a scope is nearly full
+//! or limits the requests that run, if more was used than reserved, and while the process ends.
+//!
+//! Each gateway also counts its own part, as if it were alone, and that count is the true one.
+//! Whenever the store may have missed something (it was away, slow, flushed or restarted), the
+//! gateway sends its whole part again, and the store's sum is right again. Until then, and while
+//! the store does not answer in time, each gateway uses its own counts and its share of each limit.
 //!
 //! **Invariants:**
 //! * No request waits for an answer of the store longer than `timeout`. Most need one; who asks for
@@ -231,6 +234,11 @@ impl Store {
         }
     }
 
+    /// Sends each settlement at once from now on, since the process is about to end.
+    pub fn hurry(&self) {
+        self.core.changes.hurry();
+    }
+
     /// Sends what is settled, if the store answers, since the process ends. Blocks, but not for
     /// long.
     pub fn leave(&self) {
@@ -335,6 +343,7 @@ impl Core {
     }
 
     fn leave(&self) {
+        self.changes.hurry();
         self.inbox.lock().is_leaving = true;
         self.work.notify_one();
     }

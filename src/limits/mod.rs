@@ -24,8 +24,8 @@ pub use registry::{KeyLimits, KeyScopes, LastUsed, Limited, Past, Registry};
 pub use report::scope_report;
 pub use standing::{resets_at, standing_json};
 pub use tally::{
-    Ask, Counts, Kind, LimitsLeft, Measure, Moment, Over, Period, Reserved, Room, Spent, Used,
-    WHOLE_LIMIT,
+    Ask, Counts, Kind, LimitsLeft, Measure, Moment, Over, OwnPart, Period, Reserved, Room, Spent,
+    Used, WHOLE_LIMIT,
 };
 
 use crate::base::calendar::{DAY, Month};
@@ -434,7 +434,9 @@ impl Reservation {
     /// Gives the places back, and replaces the reserved amounts by those that were used, less or
     /// more. `now_ms` is the end of the exchange.
     pub fn settle(mut self, spent: Spent, now_ms: u64) {
-        self.end(|tally, entry, ask| {
+        // What nobody has reserved is not counted anywhere else yet.
+        let is_beyond = spent.tokens > self.ask.tokens || spent.usd > self.ask.usd;
+        self.end(is_beyond, |tally, entry, ask| {
             tally.advance(now_ms);
             tally.settle(entry, ask, spent);
         });
@@ -447,21 +449,24 @@ impl Reservation {
 
     /// Takes everything back, as if nothing had been reserved: the request's sender waits no more.
     pub fn undo(mut self) {
-        self.end(Tally::undo);
+        self.end(true, Tally::undo);
     }
 
-    /// Ends the reservation in each scope that still holds it.
-    fn end(&mut self, how: impl Fn(&mut Tally, Counted, Ask)) {
+    /// Ends the reservation in each scope that still holds it. The store gets that at once if
+    /// `is_urgent`.
+    fn end(&mut self, is_urgent: bool, how: impl Fn(&mut Tally, Counted, Ask)) {
         for Held { scope, entry } in self.held_scopes.iter_mut().filter_map(Option::take) {
             how(&mut scope.tally(), entry, self.ask);
-            scope.changed();
+            scope.settled(is_urgent);
         }
     }
 }
 
 impl Drop for Reservation {
     fn drop(&mut self) {
-        self.end(|tally, entry, ask| tally.settle(entry, ask, Spent::default()));
+        self.end(false, |tally, entry, ask| {
+            tally.settle(entry, ask, Spent::default());
+        });
     }
 }
 

@@ -20,7 +20,7 @@ use dates::Dates;
 pub use kind::{Kind, Measure, Period, WHOLE_LIMIT};
 use left::tighter_room;
 pub use left::{LimitsLeft, Room};
-use minute::Minute;
+use minute::{Minute, Unsent};
 use std::time::Duration;
 
 /// The most that an exchange is expected to use, besides one request and one slot.
@@ -159,6 +159,15 @@ pub struct Counts {
     pub entering: u64,
     /// The part of these counts that is only reserved.
     pub reserved: Reserved,
+}
+
+/// The counts of one tally, to be sent to the store.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct OwnPart {
+    /// The counts. The minute may have only some seconds, also such in which nothing is counted.
+    pub counts: Counts,
+    /// True if the minute has all its seconds. Else it lacks those that have not changed.
+    pub has_all_seconds: bool,
 }
 
 /// The amounts that running exchanges have reserved.
@@ -435,6 +444,27 @@ impl Tally {
         })
     }
 
+    /// Returns whether the others must know at once what is settled under these limits: one of them
+    /// is of requests that run, or has less left behind `ask` than another such ask or a sixteenth
+    /// of the limit.
+    pub fn is_nearly_full(&self, limits: &Limits, ask: Ask) -> bool {
+        Kind::ALL.into_iter().any(|kind| {
+            let Some(limit) = kind.limit(limits, WHOLE_LIMIT) else {
+                return false;
+            };
+            match (kind.period(), kind.measure()) {
+                (Period::Present, _) => true,
+                // A settlement frees no request.
+                (_, Measure::Requests) => false,
+                (Period::Minute | Period::Day | Period::Month, Measure::Tokens | Measure::Usd) => {
+                    let asked = kind.asked_amount(ask);
+                    let used = self.used_amount(kind) + u128::from(asked);
+                    used + u128::from(asked.max(limit / 16)) > u128::from(limit)
+                }
+            }
+        })
+    }
+
     /// Returns what is left of these limits after `ask` is taken.
     pub fn limits_left_after(mut self, limits: &Limits, ask: Ask, now: u64) -> LimitsLeft {
         self.take_at(ask, self.now);
@@ -443,10 +473,44 @@ impl Tally {
 
     /// Returns all present counts.
     pub fn counts(&self) -> Counts {
+        self.counts_with(|_, count| count != Used::default())
+    }
+
+    /// Lets the next [`Tally::take_part`] have all seconds.
+    pub(super) fn send_all(&mut self) {
+        if let Some(minute) = &mut self.minute {
+            minute.unsent = Unsent::All;
+        }
+    }
+
+    /// Returns the present counts, of the minute only the seconds that changed since this was last
+    /// called, or all if `is_whole`.
+    pub(super) fn take_part(&mut self, is_whole: bool) -> OwnPart {
+        let unsent = match &mut self.minute {
+            Some(minute) if !is_whole => std::mem::take(&mut minute.unsent),
+            Some(minute) => {
+                minute.unsent = Unsent::default();
+                Unsent::All
+            }
+            None => Unsent::All,
+        };
+        let has_all_seconds = unsent == Unsent::All;
+        let counts = match has_all_seconds {
+            true => self.counts(),
+            false => self.counts_with(|second, _| unsent.has(second)),
+        };
+        OwnPart {
+            counts,
+            has_all_seconds,
+        }
+    }
+
+    /// Returns the present counts, with the seconds of the minute that are chosen.
+    fn counts_with(&self, is_chosen: impl Fn(u64, Used) -> bool) -> Counts {
         let seconds = minute::counted_seconds(second_of(self.now));
         let minute = seconds.filter_map(|second| {
             let count = self.minute.as_ref()?.count_in(second);
-            (count != Used::default()).then_some((second, count))
+            is_chosen(second, count).then_some((second, count))
         });
         Counts {
             time_ms: self.now,

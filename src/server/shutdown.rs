@@ -57,6 +57,11 @@ impl ShutdownSignalWatch for Signals {
         let drain = self.process.settings.drain;
         self.supervisor.announce_stop(drain.delay + drain.grace);
         self.process.books.drain.enter(Phase::Delaying);
+        self.process
+            .backends
+            .store
+            .iter()
+            .for_each(|store| store.hurry());
         let (run, time) = (
             self.process.books.drain.exchanges(),
             drain.delay + drain.grace,

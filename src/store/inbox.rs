@@ -7,6 +7,7 @@ use super::texts::{TextQueue, TextRequest};
 use super::totals::TotalsRequest;
 use super::unreadable::Unreadable;
 use crate::base::clock::Clock;
+use crate::limits::tally::Tally;
 use crate::limits::{
     self, Ask, Bound, Bounds, Counts, LimitReached, Limits, LimitsLeft, Moment, Reservation, Scope,
     WHOLE_LIMIT,
@@ -168,13 +169,29 @@ impl AdmissionRequest {
         self.bounds().map(|(_, scope)| scope)
     }
 
+    /// Lets settlements wait, in the scopes where no other gateway waits for them.
+    fn note_room(&self, totals: &[Tally]) {
+        for (used, (limits, scope)) in totals.iter().zip(self.bounds()) {
+            scope.let_wait(!used.is_nearly_full(limits, self.ask));
+        }
+    }
+
+    /// Returns what all gateways had used of each scope.
+    fn totals(&self, used: Vec<Counts>, moments: &[Moment]) -> Vec<Tally> {
+        let each = used.into_iter().zip(moments);
+        each.map(|(used, moment)| total_tally(used, *moment, self.now_ms))
+            .collect()
+    }
+
     /// Admits the request, since the store has counted it in all scopes. `used` has the counts of
     /// each scope before the request, and `moments` the second, day and month that each counts in.
     pub(super) fn grant(self, used: Vec<Counts>, moments: &[Moment]) {
-        let each = used.into_iter().zip(self.bounds()).zip(moments);
-        let left = each.map(|((used, (limits, _)), moment)| {
-            total_tally(used, *moment, self.now_ms).limits_left_after(limits, self.ask, self.now_ms)
-        });
+        let totals = self.totals(used, moments);
+        self.note_room(&totals);
+        let left = totals
+            .into_iter()
+            .zip(self.bounds())
+            .map(|(used, (limits, _))| used.limits_left_after(limits, self.ask, self.now_ms));
         let left = left.fold(LimitsLeft::default(), LimitsLeft::tightest);
         let bounds: Bounds<'_> = self
             .bounds()
@@ -190,10 +207,9 @@ impl AdmissionRequest {
     /// Refuses the request, since the store has not counted it. `used` has the counts of each
     /// scope, and `moments` the second, day and month that each counts in.
     pub(super) fn refuse(self, used: Vec<Counts>, moments: &[Moment]) {
-        let each = used.into_iter().zip(self.bounds()).zip(moments);
-        let totals: Vec<_> = each
-            .map(|((used, bound), moment)| (total_tally(used, *moment, self.now_ms), bound))
-            .collect();
+        let totals = self.totals(used, moments);
+        self.note_room(&totals);
+        let totals: Vec<_> = totals.into_iter().zip(self.bounds()).collect();
         let over = totals.iter().filter_map(|(used, (limits, scope))| {
             Some((
                 *scope,

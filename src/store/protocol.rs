@@ -8,7 +8,7 @@
 use crate::base::calendar::start_of;
 use crate::conf::price::Usd;
 use crate::limits::tally::Tally;
-use crate::limits::{Ask, Counts, Kind, Level, Limits, Moment, Used, WHOLE_LIMIT};
+use crate::limits::{Ask, Counts, Kind, Level, Limits, Moment, OwnPart, Used, WHOLE_LIMIT};
 use redis::Value;
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -19,6 +19,18 @@ const MAX_EXACT: u64 = 1 << 53;
 /// be sent.
 const TOO_MUCH: u64 = 1 << 54;
 
+// The codes with which the answers of `admit.lua` begin.
+/// A scope does not know the epoch.
+const UNKNOWN: u64 = 0;
+/// The script did what it was asked for.
+const DONE: u64 = 1;
+/// Own counts were taken, but those that were there before could not be read.
+const DONE_UNREADABLE: u64 = 2;
+/// A request was admitted.
+const GRANTED: u64 = 1;
+/// A request was refused.
+const REFUSED: u64 = 2;
+
 /// Returns the name of a scope's hash. In a cluster all hashes of a caller are in one place, so
 /// that one script can use them.
 pub(super) fn scope_key(prefix: &str, level: Level, name: &str) -> String {
@@ -26,8 +38,9 @@ pub(super) fn scope_key(prefix: &str, level: Level, name: &str) -> String {
     format!("{{{prefix}:{caller}}}:{}:{name}", level.name())
 }
 
-/// Writes all of an instance's own part.
-pub(super) fn own_part(counts: &Counts) -> String {
+/// Writes an instance's own part.
+pub(super) fn own_json(part: &OwnPart) -> String {
+    let counts = &part.counts;
     let mut numbers = vec![
         counts.moment.day,
         counts.day.requests,
@@ -39,6 +52,7 @@ pub(super) fn own_part(counts: &Counts) -> String {
         counts.reserved.day_tokens,
         counts.reserved.day_usd.0,
         counts.reserved.month_usd.0,
+        u64::from(part.has_all_seconds),
     ];
     numbers.extend(
         counts
@@ -53,21 +67,52 @@ pub(super) fn own_part(counts: &Counts) -> String {
     serde_json::to_string(&numbers).unwrap_or_default()
 }
 
-/// Reads the answer to an own part. Returns whether what was there before could not be read.
-pub(super) fn was_unreadable(value: &Value) -> bool {
-    read_numbers(value).is_some_and(|answer| answer == [2])
+/// The store's answer if it does not know a scope as this gateway does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct UnknownScope {
+    /// The scope's place among those that were named.
+    pub index: usize,
+    /// True if the store knows the instance, but from another epoch.
+    pub has_part: bool,
+    /// True if what was there could not be read, and was removed.
+    pub was_unreadable: bool,
 }
 
-/// Writes what a request asks for of some scopes.
-pub(super) fn admission_json<'s>(
+/// Reads the answer to an own part. Returns whether what was there before could not be read.
+pub(super) fn read_own_answer(value: &Value) -> Option<Result<bool, UnknownScope>> {
+    let (code, rest) = read_code(value)?;
+    match code {
+        UNKNOWN => read_unknown(rest).map(Err),
+        DONE => Some(Ok(false)),
+        DONE_UNREADABLE => Some(Ok(true)),
+        _ => None,
+    }
+}
+
+/// Writes what requests ask for of the same scopes. `own` has the instance's own part of each
+/// scope, if it has changed.
+pub(super) fn admissions_json(
     live: &[String],
+    own: &[Option<OwnPart>],
+    requests: &[String],
+) -> String {
+    let own: Vec<String> = own
+        .iter()
+        .map(|part| part.as_ref().map_or_else(|| "[]".to_owned(), own_json))
+        .collect();
+    let (live, own) = (serde_json::json!(live), own.join(","));
+    format!("[{live},[{own}],{}]", requests.join(","))
+}
+
+/// Writes what a request asks for of its scopes.
+pub(super) fn request_json<'s>(
     ask: Ask,
     scopes: impl Iterator<Item = (&'s Limits, Moment)>,
 ) -> String {
     let asked = |number: u64| if number > MAX_EXACT { TOO_MUCH } else { number };
-    let mut json = format!("[{}", serde_json::json!(live));
+    let mut json = format!("[{}", asked(ask.tokens));
     // Writing to a `String` cannot fail.
-    for number in [ask.tokens, ask.usd.0, ask.sure.tokens, ask.sure.usd.0] {
+    for number in [ask.usd.0, ask.sure.tokens, ask.sure.usd.0] {
         write!(json, ",{}", asked(number)).ok();
     }
     for (limits, Moment { second, day, month }) in scopes {
@@ -86,23 +131,21 @@ pub(super) fn admission_json<'s>(
 
 /// Writes a request for a scope's totals at a moment.
 pub(super) fn totals_json(live: &[String], Moment { second, day, month }: Moment) -> String {
-    format!(
-        "[{},0,0,0,0,[{second},{day},{month}]]",
-        serde_json::json!(live)
-    )
+    format!("[{},{second},{day},{month}]", serde_json::json!(live))
 }
 
 /// Reads the answer to [`totals_json`]. The inner `None` means that the store's counts lack our
 /// part.
 pub(super) fn read_totals(value: &Value, moment: Moment, now_ms: u64) -> Option<Option<Counts>> {
-    match read_admission(value)? {
-        AdmissionAnswer::Granted(mut used) => Some(Some(Counts {
+    let (code, rest) = read_code(value)?;
+    match code {
+        UNKNOWN => Some(None),
+        DONE => Some(Some(Counts {
             time_ms: now_ms,
             moment,
-            ..used.pop()?
+            ..read_counts(rest.first()?)?
         })),
-        AdmissionAnswer::Unknown { .. } => Some(None),
-        AdmissionAnswer::Refused(_) => None,
+        _ => None,
     }
 }
 
@@ -110,8 +153,8 @@ pub(super) fn read_totals(value: &Value, moment: Moment, now_ms: u64) -> Option<
 /// reserved. Returns empty counts if no other process has sent a part under this name.
 pub(super) fn read_earlier_part(value: &Value) -> Option<Counts> {
     match read_numbers(value)?.as_slice() {
-        [1] => Some(Counts::default()),
-        [1, day, requests, tokens, usd, month, month_usd] => Some(Counts {
+        [DONE] => Some(Counts::default()),
+        [DONE, day, requests, tokens, usd, month, month_usd] => Some(Counts {
             moment: Moment {
                 second: 0,
                 day: *day,
@@ -165,22 +208,15 @@ pub(super) fn is_nothing(counts: &Counts) -> bool {
         && counts.minute.is_empty()
 }
 
-/// The script's answer to an [`admission_json`], with what all gateways together had used of each
-/// scope before. These counts have no time, and no reserved part: the script does not send them.
+/// The script's answer to a request of [`admissions_json`], with what all gateways together had
+/// used of each scope before. These counts have no time, and no reserved part: the script does not
+/// send them.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum AdmissionAnswer {
     /// The script took what was asked for from all scopes.
     Granted(Vec<Counts>),
     /// The script took nothing.
     Refused(Vec<Counts>),
-    /// The scope at this place does not know the epoch. `has_part` says that it knows the instance,
-    /// from another epoch.
-    Unknown {
-        index: usize,
-        has_part: bool,
-        /// True if what was there could not be read, and was removed.
-        was_unreadable: bool,
-    },
 }
 
 /// Returns the tally of what all gateways together had used of a scope.
@@ -192,26 +228,45 @@ pub(super) fn total_tally(used: Counts, moment: Moment, now_ms: u64) -> Tally {
     })
 }
 
-/// Reads the answer to an [`admission_json`].
-pub(super) fn read_admission(value: &Value) -> Option<AdmissionAnswer> {
+/// Reads the answer to an [`admissions_json`].
+pub(super) fn read_admissions(value: &Value) -> Option<Result<Vec<AdmissionAnswer>, UnknownScope>> {
+    let (code, rest) = read_code(value)?;
+    match code {
+        UNKNOWN => read_unknown(rest).map(Err),
+        DONE => rest
+            .iter()
+            .map(read_admission)
+            .collect::<Option<_>>()
+            .map(Ok),
+        _ => None,
+    }
+}
+
+fn read_admission(value: &Value) -> Option<AdmissionAnswer> {
+    let (code, used) = read_code(value)?;
+    let used = used.iter().map(read_counts).collect::<Option<_>>()?;
+    match code {
+        GRANTED => Some(AdmissionAnswer::Granted(used)),
+        REFUSED => Some(AdmissionAnswer::Refused(used)),
+        _ => None,
+    }
+}
+
+fn read_unknown(rest: &[Value]) -> Option<UnknownScope> {
+    Some(UnknownScope {
+        index: usize::try_from(read_number(rest.first()?)?).ok()?,
+        has_part: read_number(rest.get(1)?)? > 0,
+        was_unreadable: rest.get(2).is_some(),
+    })
+}
+
+/// Reads the code with which an answer begins, and returns the rest beside it.
+fn read_code(value: &Value) -> Option<(u64, &[Value])> {
     let Value::Array(parts) = value else {
         return None;
     };
     let (code, rest) = parts.split_first()?;
-    match read_number(code)? {
-        0 => Some(AdmissionAnswer::Unknown {
-            index: usize::try_from(read_number(rest.first()?)?).ok()?,
-            has_part: read_number(rest.get(1)?)? > 0,
-            was_unreadable: rest.get(2).is_some(),
-        }),
-        1 => Some(AdmissionAnswer::Granted(
-            rest.iter().map(read_counts).collect::<Option<_>>()?,
-        )),
-        2 => Some(AdmissionAnswer::Refused(
-            rest.iter().map(read_counts).collect::<Option<_>>()?,
-        )),
-        _ => None,
-    }
+    Some((read_number(code)?, rest))
 }
 
 fn read_counts(value: &Value) -> Option<Counts> {
@@ -353,22 +408,26 @@ mod tests {
                 month_usd: Usd(4),
             },
         };
-        assert_eq!(
-            own_part(&counts),
-            "[2,3,9007199254740992,5,1,6,1,9007199254740992,3,4,8,1,7,9,0,9007199254740992]"
-        );
+        let part = OwnPart {
+            counts,
+            has_all_seconds: true,
+        };
+        let own =
+            "[2,3,9007199254740992,5,1,6,1,9007199254740992,3,4,1,8,1,7,9,0,9007199254740992]";
+        assert_eq!(own_json(&part), own);
         let limits = Limits::default()
             .with(Kind::TokensPerDay, Some(70))
             .with(Kind::UsdPerMonth, Some(80));
         let ask = Ask::exact(11, Usd(12));
-        let written = admission_json(
-            &["a".to_owned(), "b".to_owned()],
-            ask,
-            [(&limits, moment)].into_iter(),
-        );
+        let request = request_json(ask, [(&limits, moment)].into_iter());
+        assert_eq!(request, "[11,12,11,12,[9,2,1,-1,-1,-1,70,-1,-1,80]]");
         assert_eq!(
-            written,
-            r#"[["a","b"],11,12,11,12,[9,2,1,-1,-1,-1,70,-1,-1,80]]"#
+            admissions_json(
+                &["a".to_owned(), "b".to_owned()],
+                &[None, Some(part)],
+                &[request.clone(), request.clone()]
+            ),
+            format!(r#"[["a","b"],[[],{own}],{request},{request}]"#)
         );
     }
 
@@ -441,6 +500,14 @@ mod tests {
             .with(Kind::TokensPerDay, Some(100));
         let answer =
             |code: i64| read_admission(&Value::Array(vec![Value::Int(code), used.clone()]));
+        let both = [1, 2].map(|code| Value::Array(vec![Value::Int(code), used.clone()]));
+        let [granted, refused] = both;
+        let answers = read_admissions(&Value::Array(vec![Value::Int(1), granted, refused]));
+        let answers = answers.and_then(Result::ok).expect("two answers");
+        assert_eq!(
+            answers.into_iter().map(Some).collect::<Vec<_>>(),
+            [1, 2].map(answer)
+        );
         let Some(AdmissionAnswer::Refused(mut refused)) = answer(2) else {
             panic!("refused")
         };
@@ -469,21 +536,26 @@ mod tests {
             ),
             (Some(0), Some(40))
         );
-        assert_eq!(
-            read_admission(&ints(&[0, 2, 1])),
-            Some(AdmissionAnswer::Unknown {
-                index: 2,
-                has_part: true,
-                was_unreadable: false
+        let unknown = |index, has_part, was_unreadable| {
+            Some(UnknownScope {
+                index,
+                has_part,
+                was_unreadable,
             })
-        );
+        };
+        for (numbers, expected) in [
+            (&[0, 2, 1][..], unknown(2, true, false)),
+            (&[0, 0, 0], unknown(0, false, false)),
+            (&[0, 1, 0, 1], unknown(1, false, true)),
+        ] {
+            let answer = ints(numbers);
+            assert_eq!(read_admissions(&answer).and_then(Result::err), expected);
+            assert_eq!(read_own_answer(&answer).and_then(Result::err), expected);
+        }
+        let own = |code: i64| read_own_answer(&ints(&[code]));
         assert_eq!(
-            read_admission(&ints(&[0, 0, 0])),
-            Some(AdmissionAnswer::Unknown {
-                index: 0,
-                has_part: false,
-                was_unreadable: false
-            })
+            [own(1), own(2), own(3)],
+            [Some(Ok(false)), Some(Ok(true)), None]
         );
         assert_eq!(read_totals(&ints(&[0, 0, 0]), moment, NOW), Some(None));
         let counts = read_totals(

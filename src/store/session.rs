@@ -1,10 +1,11 @@
 //! A [`Session`] is the exchange of commands and answers between a gateway and the store over one
 //! connection, from its begin to its end.
 //!
-//! **Invariant:** one batch is under way at a time. In a batch, an instance's own counts come
-//! before admissions. What the batch admitted is counted here before the next batch is made. So a
-//! part that is sent is always all that the store can know of it. If no request waits any more when
-//! an admission arrives, the admission is undone and the part is sent again.
+//! **Invariant:** one batch is under way at a time. In a batch, an instance's own counts of a scope
+//! come before its admissions, or with the first of them. What the batch admitted is counted here
+//! before the next batch is made. So a part that is sent is always all that the store can know of
+//! it. If no request waits any more when an admission arrives, the admission is undone and the part
+//! is sent again.
 
 mod answers;
 mod batch;
@@ -47,6 +48,8 @@ pub(super) struct Session<'s> {
     phase: Phase,
     /// The time of the last batch, in milliseconds of Unix time.
     clock_ms: u64,
+    /// The store's clock, as the last beat said, and when its answer came.
+    store_clock: Option<(u64, Instant)>,
     next_beat: Instant,
     warned_of_clocks: bool,
 }
@@ -60,7 +63,8 @@ enum Sent {
     },
     EarlierPart(Arc<Scope>),
     OwnPart(Arc<Scope>),
-    Admission(Box<AdmissionRequest>, Vec<Moment>),
+    /// Requests of the same scopes, each with the moments in which its scopes count it.
+    Admissions(Vec<(Box<AdmissionRequest>, Vec<Moment>)>),
     NewText,
     Texts(TextRequest),
     Totals(TotalsRequest, Moment),
@@ -78,6 +82,7 @@ impl<'s> Session<'s> {
             epoch: Epoch::begin(&core.registry, process),
             phase: Phase::Greeting,
             clock_ms: clock_ms(),
+            store_clock: None,
             next_beat: Instant::now(),
             warned_of_clocks: false,
         }
@@ -100,18 +105,20 @@ impl<'s> Session<'s> {
     /// sent.
     async fn wait(&self) -> bool {
         loop {
+            let next_change = self.core.changes.next_due();
             let due = {
                 let inbox = self.core.inbox.lock();
-                let all_sent = self.epoch.backlog.is_empty() && self.core.changes.is_empty();
-                if inbox.is_leaving && all_sent {
+                let has_backlog = !self.epoch.backlog.is_empty();
+                if inbox.is_leaving && !has_backlog && next_change.is_none() {
                     return true;
                 }
-                if !(inbox.is_empty() && all_sent) {
+                if has_backlog || !inbox.is_empty() {
                     return false;
                 }
                 inbox.circuit.due()
             };
-            if self.next_beat <= Instant::now() || due.is_some_and(|due| due <= Clock::now()) {
+            let next = next_change.map_or(self.next_beat, |change| change.min(self.next_beat));
+            if next <= Instant::now() || due.is_some_and(|due| due <= Clock::now()) {
                 return false;
             }
             let trial = async {
@@ -122,7 +129,7 @@ impl<'s> Session<'s> {
             };
             tokio::select! {
                 () = trial => {}
-                () = tokio::time::sleep_until(self.next_beat.into()) => {}
+                () = tokio::time::sleep_until(next.into()) => {}
                 () = self.core.work.notified() => {}
                 () = self.core.changes.some.notified() => {}
             }
@@ -150,6 +157,15 @@ impl<'s> Session<'s> {
     /// Returns whether a scope was sent in this epoch.
     fn is_sent(&self, scope: &Scope) -> bool {
         scope.sent_epoch() == self.epoch.number
+    }
+
+    /// Returns the second of the store's clock, or 0 if it is not known. The clock is behind by the
+    /// time that the last beat's answer took, and by what it was set since then.
+    fn store_second(&self) -> u64 {
+        self.store_clock.map_or(0, |(clock_ms, since)| {
+            let passed = u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX);
+            clock_ms.saturating_add(passed) / 1_000
+        })
     }
 
     fn key_name(&self, suffix: &str) -> String {

@@ -28,6 +28,8 @@ use crate::support::{
     join_all, root, run, run_within,
 };
 
+mod cost;
+
 /// A gateway's part of it, without the gateway.
 struct Instance {
     store: Arc<Store>,
@@ -1614,7 +1616,8 @@ fn a_part_told_by_another_process_is_no_loss() {
         call.arg("own")
             .arg("one")
             .arg("another-epoch")
-            .arg(format!("[{day},7,0,0,{month},0,0]"));
+            .arg(format!("[{day},7,0,0,{month},0,0,0,0,0,1]"))
+            .arg(0);
         let _: Vec<u64> = call.query(&mut redis.connection()).unwrap();
         let left = two[0].admitted(ask(1, 0)).await.limits_left;
         assert_eq!(

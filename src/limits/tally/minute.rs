@@ -10,6 +10,42 @@ use crate::conf::price::Usd;
 const SECONDS: u64 = 60;
 const LENGTH: usize = 60;
 
+/// The seconds of a minute that have changed since the store last got them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Unsent {
+    /// All seconds, also those in which nothing is counted any more.
+    All,
+    /// These seconds: a bit for each place in the ring.
+    Some(u64),
+}
+
+impl Default for Unsent {
+    fn default() -> Unsent {
+        Unsent::Some(0)
+    }
+}
+
+impl Unsent {
+    /// Returns whether a second of the minute has changed.
+    pub(super) fn has(self, second: u64) -> bool {
+        match self {
+            Unsent::All => true,
+            Unsent::Some(bits) => bits & (1 << (second % SECONDS)) != 0,
+        }
+    }
+
+    fn note(&mut self, second: u64, has_changed: bool) {
+        if let Unsent::Some(bits) = self {
+            let bit = 1 << (second % SECONDS);
+            *bits = if has_changed {
+                *bits | bit
+            } else {
+                *bits & !bit
+            };
+        }
+    }
+}
+
 /// The counts of a minute, by the second. **Invariant:** `requests` and `tokens` are the sums over
 /// the seconds.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,6 +55,7 @@ pub(super) struct Minute {
     tokens_of: [u64; LENGTH],
     /// A narrow type: a second has few requests, and there are many minutes in memory.
     requests_of: [u32; LENGTH],
+    pub(super) unsent: Unsent,
 }
 
 impl Default for Minute {
@@ -28,6 +65,7 @@ impl Default for Minute {
             tokens: 0,
             tokens_of: [0; LENGTH],
             requests_of: [0; LENGTH],
+            unsent: Unsent::default(),
         }
     }
 }
@@ -39,11 +77,20 @@ impl Minute {
             return;
         }
         if after - before >= SECONDS {
-            *self = Minute::default();
+            let unsent = match self.unsent {
+                Unsent::All => Unsent::All,
+                Unsent::Some(_) => Unsent::default(),
+            };
+            *self = Minute {
+                unsent,
+                ..Minute::default()
+            };
             return;
         }
         for second in before + 1..=after {
             self.set(second, Used::default());
+            // The store leaves out by itself what is over.
+            self.unsent.note(second, false);
         }
     }
 
@@ -52,6 +99,7 @@ impl Minute {
         let by = slot_index(seconds);
         self.tokens_of.rotate_left(by);
         self.requests_of.rotate_left(by);
+        self.unsent = Unsent::All;
     }
 
     /// Adds an amount to a second, if that second is still counted.
@@ -102,6 +150,7 @@ impl Minute {
         };
         *requests = u32::try_from(count.requests).unwrap_or(u32::MAX);
         *tokens = count.tokens;
+        self.unsent.note(second, true);
         self.requests = self.requests.saturating_sub(before.requests) + u64::from(*requests);
         self.tokens = self.tokens.saturating_sub(before.tokens.into()) + u128::from(*tokens);
     }

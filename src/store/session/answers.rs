@@ -4,13 +4,14 @@ use super::epoch::NOT_SENT;
 use super::phase::{BeatState, Phase, Report};
 use super::{AdmissionRequest, JOIN_GRACE, MAX_CLOCK_DIFFERENCE, Sent, Session, clock_ms};
 use crate::base::clock::Clock;
-use crate::limits::Scope;
+use crate::limits::{Moment, Scope};
 use crate::status::StoreState;
 use crate::store::link::error_of;
-use crate::store::protocol::{self, AdmissionAnswer, BeatAnswer};
+use crate::store::protocol::{self, AdmissionAnswer, BeatAnswer, UnknownScope};
 use crate::store::unreadable::log_unreadable;
 use redis::Value;
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// The time until the next beat while the gateway waits for others to send their counts.
@@ -44,56 +45,20 @@ impl Session<'_> {
                     self.epoch.backlog.push(scope);
                 }
                 Sent::OwnPart(scope) => {
-                    if let Some(error) = error_of(&answer) {
-                        return Err(error);
-                    }
-                    let was_unreadable = protocol::was_unreadable(&answer);
-                    if was_unreadable {
-                        log_unreadable(&scope);
-                    }
-                    let unreadable = &mut self.core.inbox.lock().unreadable;
-                    if was_unreadable {
-                        unreadable.note_unreadable(&scope);
-                    }
-                    unreadable.note_sent(&scope);
+                    let answer = protocol::read_own_answer(&answer).ok_or_else(wrong)?;
+                    emptied |= self.read_own(&scope, answer, emptied);
                 }
-                Sent::Admission(mut request, moments) => {
-                    match protocol::read_admission(&answer).ok_or_else(wrong)? {
-                        // The store knows only what was sent just now, and nothing of other
-                        // gateways. A later message gives back what it granted.
-                        AdmissionAnswer::Granted(_) | AdmissionAnswer::Refused(_) if emptied => {
-                            request.leave_undecided();
-                        }
-                        AdmissionAnswer::Granted(used) => request.grant(used, &moments),
-                        AdmissionAnswer::Refused(used) => request.refuse(used, &moments),
-                        AdmissionAnswer::Unknown {
-                            index,
-                            was_unreadable: true,
-                            ..
-                        } => {
-                            // Only this scope is lost, and only its part is sent again.
-                            if let Some(scope) = request.scopes().nth(index) {
-                                log_unreadable(scope);
-                                self.core.inbox.lock().unreadable.note_unreadable(scope);
-                                scope.mark_sent(NOT_SENT);
+                Sent::Admissions(requests) => {
+                    match protocol::read_admissions(&answer).ok_or_else(wrong)? {
+                        Ok(answers) if answers.len() == requests.len() => {
+                            for ((request, moments), answer) in requests.into_iter().zip(answers) {
+                                decide_request(request, &moments, answer, emptied);
                             }
-                            request.unknown_scope_retries += 1;
-                            again.push_back(request);
                         }
-                        AdmissionAnswer::Unknown {
-                            index,
-                            has_part,
-                            was_unreadable: false,
-                        } => {
-                            let was_sent = request
-                                .scopes()
-                                .nth(index)
-                                .is_some_and(|scope| self.is_sent(scope));
-                            if was_sent && !emptied {
-                                emptied = self.read_unknown(&request, index, has_part);
-                            }
-                            request.unknown_scope_retries += 1;
-                            again.push_back(request);
+                        Ok(_) => return Err(wrong()),
+                        Err(unknown) => {
+                            let requests = requests.into_iter().map(|(request, _)| request);
+                            emptied |= self.read_unknown(requests, unknown, emptied, &mut again);
                         }
                     }
                 }
@@ -139,25 +104,96 @@ impl Session<'_> {
         }
     }
 
-    /// Handles an answer that says that the store does not know a scope that was sent. Returns true
+    /// Handles the answer to an own part. Returns true if the store has lost it.
+    fn read_own(
+        &mut self,
+        scope: &Arc<Scope>,
+        answer: Result<bool, UnknownScope>,
+        emptied: bool,
+    ) -> bool {
+        match answer {
+            Ok(was_unreadable) => {
+                if was_unreadable {
+                    log_unreadable(scope);
+                }
+                let unreadable = &mut self.core.inbox.lock().unreadable;
+                if was_unreadable {
+                    unreadable.note_unreadable(scope);
+                }
+                unreadable.note_sent(scope);
+                false
+            }
+            Err(unknown) => {
+                let scopes = std::slice::from_ref(scope);
+                let was_lost = self.read_unknown_scope(scopes, unknown, emptied, false);
+                scope.mark_sent(NOT_SENT);
+                scope.changed();
+                was_lost
+            }
+        }
+    }
+
+    /// Handles an answer that says that the store does not know a scope of these requests. They are
+    /// to be sent again. Returns true if the store has lost the scope.
+    fn read_unknown(
+        &mut self,
+        requests: impl Iterator<Item = Box<AdmissionRequest>>,
+        unknown: UnknownScope,
+        emptied: bool,
+        again: &mut VecDeque<Box<AdmissionRequest>>,
+    ) -> bool {
+        let before = again.len();
+        again.extend(requests);
+        let requests = || again.iter().skip(before);
+        let scopes: Vec<Arc<Scope>> = requests()
+            .next()
+            .map(|request| request.scopes().cloned().collect())
+            .unwrap_or_default();
+        let was_tried = requests().any(|request| request.unknown_scope_retries > 0);
+        let was_lost = self.read_unknown_scope(&scopes, unknown, emptied, was_tried);
+        // What went with the requests was not taken.
+        scopes.iter().for_each(|scope| scope.changed());
+        again
+            .iter_mut()
+            .skip(before)
+            .for_each(|request| request.unknown_scope_retries += 1);
+        was_lost
+    }
+
+    /// Handles an answer that says that the store does not know one of these scopes. Returns true
     /// if the store has lost it.
-    fn read_unknown(&mut self, request: &AdmissionRequest, index: usize, has_part: bool) -> bool {
+    fn read_unknown_scope(
+        &mut self,
+        scopes: &[Arc<Scope>],
+        unknown: UnknownScope,
+        emptied: bool,
+        was_tried: bool,
+    ) -> bool {
+        let Some(scope) = scopes.get(unknown.index) else {
+            return false;
+        };
+        if unknown.was_unreadable {
+            // Only this scope is lost, and only its part is sent again.
+            log_unreadable(scope);
+            self.core.inbox.lock().unreadable.note_unreadable(scope);
+            scope.mark_sent(NOT_SENT);
+            return false;
+        }
+        if emptied || !self.is_sent(scope) {
+            return false;
+        }
         self.next_beat = Instant::now();
-        if has_part {
+        if unknown.has_part {
             // Another process sends its own counts under our name, and the beat says so. If the
             // beat does not, an old command was run late.
-            if request.unknown_scope_retries > 0 {
+            if was_tried {
                 self.begin_epoch();
             }
             return false;
         }
-        if request
-            .scopes()
-            .nth(index)
-            .is_some_and(|scope| self.may_be_forgotten(scope))
-        {
-            request
-                .scopes()
+        if self.may_be_forgotten(scope) {
+            scopes
+                .iter()
                 .filter(|scope| self.may_be_forgotten(scope))
                 .for_each(|scope| scope.mark_sent(NOT_SENT));
             return false;
@@ -188,6 +224,7 @@ impl Session<'_> {
             core.log_loss();
             self.begin_epoch();
         }
+        self.store_clock = Some((beat.clock_ms, Instant::now()));
         self.compare_clocks(beat.clock_ms);
         let now = Clock::now();
         let hints = beat.hints.iter().filter_map(|(name, left)| {
@@ -282,6 +319,21 @@ impl Session<'_> {
             );
             self.warned_of_clocks = true;
         }
+    }
+}
+
+/// Answers a request with the store's decision. If the store was emptied, it knows only what was
+/// sent just now, and nothing of other gateways: a later message gives back what it granted.
+fn decide_request(
+    request: Box<AdmissionRequest>,
+    moments: &[Moment],
+    answer: AdmissionAnswer,
+    emptied: bool,
+) {
+    match answer {
+        _ if emptied => request.leave_undecided(),
+        AdmissionAnswer::Granted(used) => request.grant(used, moments),
+        AdmissionAnswer::Refused(used) => request.refuse(used, moments),
     }
 }
 

@@ -4,12 +4,12 @@
 use super::epoch::NOT_SENT;
 use super::{AdmissionRequest, MAX_CLOCK_DIFFERENCE, Sent, Session, TotalsRequest, clock_ms};
 use crate::base::clock::Clock;
-use crate::limits::{Kind, Moment, Scope};
+use crate::limits::{Kind, Moment, OwnPart, Scope};
 use crate::store::inbox::Inbox;
 use crate::store::link::script_call;
 use crate::store::{protocol, totals};
 use redis::{Cmd, Pipeline};
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -18,6 +18,8 @@ use std::time::{Duration, Instant};
 const BEAT_INTERVAL: Duration = Duration::from_secs(1);
 /// The most admissions of one batch.
 const MAX_ADMISSIONS: usize = 256;
+/// The most admissions of one call of the script: no other client waits long for it.
+const MAX_GROUP: usize = 32;
 /// The most changed scopes of one batch; with those of the backlog, twice as many. The scopes that
 /// its requests need come on top.
 const MAX_PARTS: usize = 64;
@@ -33,6 +35,26 @@ impl Sending {
     fn add(&mut self, command: Cmd, sent: Sent) {
         self.commands.add_command(command);
         self.sent.push(sent);
+    }
+}
+
+/// Admissions of the same scopes, which one call of the script decides.
+struct Group {
+    /// Of each scope the instance's own part, if it goes with the admissions.
+    own: Vec<Option<OwnPart>>,
+    requests: VecDeque<Box<AdmissionRequest>>,
+}
+
+impl Group {
+    /// Lists the scopes whose own parts go with the admissions.
+    fn riding(&self) -> impl Iterator<Item = *const Scope> {
+        let scopes = self
+            .requests
+            .front()
+            .into_iter()
+            .flat_map(|request| request.scopes());
+        let riding = scopes.zip(&self.own).filter(|(_, own)| own.is_some());
+        riding.map(|(scope, _)| Arc::as_ptr(scope))
     }
 }
 
@@ -112,12 +134,15 @@ impl Session<'_> {
                 .rev()
                 .for_each(|request| inbox.totals.push_front(request));
         }
+        let groups = self.group_admissions(admissions, &parts);
+        let riding: HashSet<*const Scope> = groups.iter().flat_map(Group::riding).collect();
         parts
             .into_iter()
+            .filter(|scope| !riding.contains(&Arc::as_ptr(scope)))
             .for_each(|scope| self.add_part(scope, &mut batch));
-        admissions
+        groups
             .into_iter()
-            .for_each(|request| self.add_admission(request, &mut batch));
+            .for_each(|group| self.add_admissions(group, &mut batch));
         totals
             .into_iter()
             .for_each(|request| self.add_totals(request, &mut batch));
@@ -131,7 +156,8 @@ impl Session<'_> {
         admissions: &[Box<AdmissionRequest>],
         totals: &[TotalsRequest],
     ) -> Vec<Arc<Scope>> {
-        let mut parts = self.core.changes.take(MAX_PARTS);
+        let changes = &self.core.changes;
+        let mut parts = changes.take_due(MAX_PARTS, Instant::now());
         while parts.len() < 2 * MAX_PARTS
             && let Some(scope) = self.epoch.backlog.pop()
         {
@@ -141,12 +167,13 @@ impl Session<'_> {
             }
         }
         let needed = admissions.iter().flat_map(|request| request.scopes());
-        let needed = needed.chain(totals.iter().map(|request| &request.scope));
-        parts.extend(
-            needed
-                .filter(|scope| !self.is_sent(scope) || !scope.is_known())
-                .cloned(),
-        );
+        let unsent = needed.filter(|scope| !self.is_sent(scope) || !scope.is_known());
+        parts.extend(unsent.cloned());
+        // An operator who asks sees also what still waits.
+        let asked = totals.iter().map(|request| &request.scope);
+        let unsent =
+            asked.filter(|scope| changes.take(scope) || !self.is_sent(scope) || !scope.is_known());
+        parts.extend(unsent.cloned());
         // A scope may be in all three lists.
         let mut seen = HashSet::new();
         parts.retain(|scope| seen.insert(Arc::as_ptr(scope)));
@@ -161,38 +188,95 @@ impl Session<'_> {
             );
             return;
         }
+        let is_new = !self.is_sent(&scope);
+        let part = scope.take_part(self.clock_ms, is_new);
+        let command = if is_new { "own" } else { "more" };
         // The scope counts as sent now: answers come in order, and if one fails, everything is sent
         // again.
         scope.mark_sent(self.epoch.number);
-        let own = protocol::own_part(&scope.own_counts(self.clock_ms));
+        let own = protocol::own_json(&part);
         batch.add(
-            self.admit_script([&scope], "own", &own),
+            self.admit_script([&scope], command, &own),
             Sent::OwnPart(scope),
         );
     }
 
-    fn add_admission(&self, request: Box<AdmissionRequest>, batch: &mut Sending) {
-        let moments: Vec<Moment> = request
-            .scopes()
-            .map(|scope| scope.moment(request.now_ms))
-            .collect();
+    /// Puts admissions of the same scopes together. What has changed of a scope goes with the first
+    /// group that has the scope, if the store knows the scope by now.
+    fn group_admissions(
+        &self,
+        admissions: impl IntoIterator<Item = Box<AdmissionRequest>>,
+        parts: &[Arc<Scope>],
+    ) -> Vec<Group> {
+        let mut groups: Vec<Group> = Vec::new();
+        let mut by_scopes = HashMap::new();
+        let mut riding = HashSet::new();
+        let changed: HashSet<*const Scope> = parts.iter().map(Arc::as_ptr).collect();
+        for request in admissions {
+            let scopes: Vec<*const Scope> = request.scopes().map(Arc::as_ptr).collect();
+            let group = by_scopes.get(&scopes).copied();
+            if let Some(group) = group.and_then(|index: usize| groups.get_mut(index))
+                && group.requests.len() < MAX_GROUP
+            {
+                group.requests.push_back(request);
+                continue;
+            }
+            by_scopes.insert(scopes, groups.len());
+            let own = request.scopes().map(|scope| {
+                let pointer = Arc::as_ptr(scope);
+                let rides = self.is_sent(scope)
+                    && !riding.contains(&pointer)
+                    && (changed.contains(&pointer) || self.core.changes.take(scope));
+                rides.then(|| {
+                    riding.insert(pointer);
+                    scope.take_part(self.clock_ms, false)
+                })
+            });
+            groups.push(Group {
+                own: own.collect(),
+                requests: VecDeque::from([request]),
+            });
+        }
+        groups
+    }
+
+    fn add_admissions(&self, group: Group, batch: &mut Sending) {
+        let Some(first) = group.requests.front() else {
+            return;
+        };
+        let scopes: Vec<Arc<Scope>> = first.scopes().cloned().collect();
         // The list of live gateways matters only to limits of concurrency.
-        let places = request
-            .bounds()
+        let places = group
+            .requests
+            .iter()
+            .flat_map(|request| request.bounds())
             .any(|(limits, _)| limits.allowed(Kind::Concurrency).is_some());
         let live = if places {
             self.phase.live_gateways()
         } else {
             &[]
         };
-        let scopes = request
-            .bounds()
-            .zip(&moments)
-            .map(|((limits, _), moment)| (limits, *moment));
-        let ask = protocol::admission_json(live, request.ask, scopes);
+        let requests: Vec<_> = group
+            .requests
+            .into_iter()
+            .map(|request| {
+                let scopes = request.scopes();
+                let moments: Vec<Moment> =
+                    scopes.map(|scope| scope.moment(request.now_ms)).collect();
+                (request, moments)
+            })
+            .collect();
+        let each: Vec<String> = requests
+            .iter()
+            .map(|(request, moments)| {
+                let limits = request.bounds().map(|(limits, _)| limits);
+                protocol::request_json(request.ask, limits.zip(moments.iter().copied()))
+            })
+            .collect();
+        let json = protocol::admissions_json(live, &group.own, &each);
         batch.add(
-            self.admit_script(request.scopes(), "admit", &ask),
-            Sent::Admission(request, moments),
+            self.admit_script(&scopes, "admit", &json),
+            Sent::Admissions(requests),
         );
     }
 
@@ -216,7 +300,13 @@ impl Session<'_> {
         script_call(
             &self.link.admit,
             &keys,
-            &[command, &self.instance, &self.epoch.name, json],
+            &[
+                command,
+                &self.instance,
+                &self.epoch.name,
+                json,
+                &self.store_second().to_string(),
+            ],
         )
     }
 
