@@ -13,6 +13,7 @@ mod recent;
 use crate::base::calendar::format_time;
 use crate::base::hash::digest_text;
 use crate::base::lock::{self, Lock};
+use crate::base::pool;
 use crate::conf::config::{Access, Format};
 use crate::error::Blame;
 use crate::settled::{Settled, whole_micros, whole_millis};
@@ -113,19 +114,19 @@ impl AccessLog {
             Vec::new()
         };
         let mut waiting = sink.waiting.lock();
-        if waiting.json.len() > MAX_WAITING_BYTES {
-            sink.dropped.fetch_add(1, Ordering::Relaxed);
-            return;
-        }
+        let is_full = waiting.json.len() > MAX_WAITING_BYTES;
         let was_empty = waiting.ends.is_empty();
-        waiting.json.extend_from_slice(&line);
-        let end = waiting.json.len();
-        waiting.ends.push((end, settled.blame()));
-        if !text.is_empty() {
+        if !is_full {
+            waiting.json.extend_from_slice(&line);
+            let end = waiting.json.len();
+            waiting.ends.push((end, settled.blame()));
             waiting.text.extend_from_slice(&text);
         }
         drop(waiting);
-        if was_empty {
+        pool::give_back(line);
+        if is_full {
+            sink.dropped.fetch_add(1, Ordering::Relaxed);
+        } else if was_empty {
             sink.filled.notify_one();
         }
     }

@@ -4,7 +4,7 @@
 use super::record::Record;
 use super::relay::SHUT_DOWN;
 use super::reply::Notes;
-use super::{Desk, checks, planning};
+use super::{Desk, checks, planning, session_io};
 use crate::catalog::Key;
 use crate::error::{FailureKind, Refusal};
 use crate::exchange;
@@ -93,7 +93,7 @@ impl Desk {
             biased;
             answer = count.ask_accounts(&candidates, &mut record.facts) => answer,
             () = self.books.drain.wait_for_cutting() => Err(planning::shutting_down()),
-            _ = session.as_downstream_mut().read_body_or_idle(true) => {
+            () = session_io::wait_for_leaving(session) => {
                 Err(Refusal::new(FailureKind::CallerLeft, "The caller left before its request was counted."))
             }
         };

@@ -21,14 +21,14 @@ impl Desk {
             before.own_time = record.facts.times.own_time;
         }
         exchange::panic_if_asked(session, "exchange");
-        let own = OwnTime::default();
+        let own = OwnTime::from_beginning(record.began);
         let slices = match planned.request.cut(&planned.sent) {
             Ok(slices) => slices,
             Err(refusal) => return End::Refused(refusal, Notes::default()),
         };
         let mut producer = Producer::new(&self.backends, &planned.request, planned.sent, &own);
         producer.slice(slices.as_deref());
-        let relay = Relay::new(self.reply(session, record));
+        let relay = Relay::new(self.reply(session, record), &own);
         let relayed = exchange::run_guarded(&own, pin!(relay.run(&mut producer))).await;
         record.facts.times.own_time += own.so_far();
         relayed.unwrap_or_else(|Panicked| {

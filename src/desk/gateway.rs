@@ -60,7 +60,8 @@ impl ProxyHttp for Desk {
         session: &mut Session,
         context: &mut Box<Context>,
     ) -> pingora::Result<bool> {
-        let (own, record) = (OwnTime::default(), &mut context.record);
+        let record = &mut context.record;
+        let own = OwnTime::from_beginning(record.began);
         let handled = exchange::run_guarded(&own, pin!(self.answer_or_plan(session, record))).await;
         record.facts.times.own_time += own.so_far();
         match handled.unwrap_or_else(|Panicked| Err(self.panicked())) {

@@ -7,7 +7,7 @@ mod upload;
 
 use super::planning::bad_request;
 use super::record::Record;
-use super::{Desk, admission, connection};
+use super::{Desk, admission, connection, session_io};
 use crate::base::alarm::Alarm;
 use crate::base::calendar;
 use crate::base::memory::{Held, Purse};
@@ -105,7 +105,7 @@ impl<'s> Incoming<'s> {
         let read = async {
             tokio::select! {
                 biased;
-                chunk = session.as_downstream_mut().read_request_body() => Ok(chunk),
+                chunk = session_io::read_piece(session) => Ok(chunk),
                 // This is polled only while the caller is waited for.
                 () = desk.books.drain.wait_for_cutting() => Err(shutdown_refusal()),
             }

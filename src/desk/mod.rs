@@ -24,6 +24,7 @@
 //! | [`request_id`] | the id of a request, and its path as logs show it |
 //! | [`door`] | the things that a caller may ask for |
 //! | [`checks`] | the checks of a request's headers |
+//! | `session_io` | reading from and writing to a session, with small futures |
 //! | [`reply`] | the writing to one caller |
 //! | [`relay`] | the caller's half of an exchange |
 //! | [`record`] | what is known of an exchange, until it is settled |
@@ -46,6 +47,7 @@ pub mod record;
 pub mod relay;
 pub mod reply;
 pub mod request_id;
+mod session_io;
 #[cfg(test)]
 mod sizes;
 pub mod unpriced;

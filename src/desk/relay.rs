@@ -8,11 +8,12 @@
 
 use super::record::Record;
 use super::reply::{Notes, Reply};
+use super::session_io;
 use crate::base::alarm::Alarm;
 use crate::drain::Phase;
 use crate::error::{FailureKind, Outcome, Refusal};
-use crate::exchange;
 use crate::exchange::producer::{BrokenAnswer, CALLER_LEFT, Piece, Producer};
+use crate::exchange::{self, OwnTime};
 use bytes::Bytes;
 use dialects::usage::Source;
 use std::future::Future;
@@ -69,6 +70,7 @@ fn record_usage(record: &mut Record, producer: &Producer<'_>) {
 /// A relay of the pieces of an answer to one caller.
 pub struct Relay<'x> {
     reply: Reply<'x>,
+    own_time: &'x OwnTime,
     alarm: Alarm,
     /// True if the head of a stream was sent.
     is_head_sent: bool,
@@ -94,13 +96,14 @@ enum Stop {
 
 impl<'x> Relay<'x> {
     /// Makes a relay to this caller.
-    pub fn new(reply: Reply<'x>) -> Relay<'x> {
+    pub fn new(reply: Reply<'x>, own_time: &'x OwnTime) -> Relay<'x> {
         Relay {
             reply,
+            own_time,
             alarm: Alarm::default(),
             is_head_sent: false,
             is_other: false,
-            last_write: Instant::now(),
+            last_write: own_time.now(),
         }
     }
 
@@ -124,7 +127,7 @@ impl<'x> Relay<'x> {
 
     /// Relays pieces until the answer ends. Fails if the caller leaves.
     async fn relay(&mut self, producer: &mut Producer<'_>) -> Result<End, ()> {
-        let (began, drain) = (Instant::now(), self.reply.drain);
+        let (began, drain) = (self.own_time.now(), self.reply.drain);
         let timeouts = &self.reply.settings.timeouts;
         let mut cutting = pin!(drain.wait_for_cutting());
         loop {
@@ -200,12 +203,7 @@ impl<'x> Relay<'x> {
         mut cutting: Pin<&mut impl Future<Output = ()>>,
         due: Option<Instant>,
     ) -> Option<Result<Piece, Stop>> {
-        let mut left = pin!(
-            self.reply
-                .session
-                .as_downstream_mut()
-                .read_body_or_idle(true)
-        );
+        let mut left = pin!(session_io::wait_for_leaving(self.reply.session));
         let alarm = &mut self.alarm;
         std::future::poll_fn(move |context| {
             if let Poll::Ready(piece) = next.as_mut().poll(context) {
@@ -295,7 +293,7 @@ impl<'x> Relay<'x> {
     /// Writes bytes, and notes the time.
     async fn send(&mut self, bytes: Bytes, then: Then) -> Result<(), ()> {
         self.reply.write(bytes, then == Then::End).await?;
-        self.last_write = Instant::now();
+        self.last_write = self.own_time.now();
         Ok(())
     }
 

@@ -3,9 +3,9 @@
 //!
 //! `Err(())` means that the caller cannot be written to any more. Nothing must be written after it.
 
-use super::connection;
 use super::record::Record;
 use super::request_id::X_REQUEST_ID;
+use super::{connection, session_io};
 use crate::base::alarm::Alarm;
 use crate::conf::config::Server;
 use crate::drain::{Drain, Phase};
@@ -19,6 +19,7 @@ use pingora_proxy::Session;
 use std::pin::pin;
 use std::task::Poll;
 use std::time::Duration;
+use tokio::time::Instant;
 
 /// The time for which the rest of a refused request's body is read, so that the caller sees the
 /// refusal and not a reset.
@@ -165,10 +166,7 @@ impl Reply<'_> {
             if end && last {
                 self.record.settle();
             }
-            let write = self
-                .session
-                .as_downstream_mut()
-                .write_response_body(slice, end && last);
+            let write = session_io::write_part(self.session, slice, end && last);
             guard_write(self.settings.timeouts.client_write, self.drain, write).await?;
             self.record.facts.answer.bytes += length;
             if last {
@@ -225,10 +223,7 @@ impl Reply<'_> {
         if self.drain.phase() > Phase::Serving {
             connection::end_after_answer(self.session);
         }
-        let write = self
-            .session
-            .as_downstream_mut()
-            .write_response_header(Box::new(ResponseHeader::from(head)));
+        let write = session_io::write_head(self.session, Box::new(ResponseHeader::from(head)));
         guard_write(self.settings.timeouts.client_write, self.drain, write).await
     }
 
@@ -291,19 +286,29 @@ async fn guard_write(
     drain: &Drain,
     write: impl Future<Output = pingora::Result<()>>,
 ) -> Result<(), ()> {
+    let mut write = pin!(write);
     let mut alarm = Alarm::default();
-    let cut_off = async {
-        drain.wait_until_stalled(LAST_WRITE).await;
-        drain.note_undelivered();
-    };
-    let (mut write, mut cut_off) = (pin!(write), pin!(cut_off));
-    let either = std::future::poll_fn(|context| match write.as_mut().poll(context) {
-        Poll::Ready(written) => Poll::Ready(written.map_err(drop)),
+    // Most writes end at once, and need neither.
+    let mut bounds = None;
+    std::future::poll_fn(|context| {
+        if let Poll::Ready(written) = write.as_mut().poll(context) {
+            return Poll::Ready(written.map_err(drop));
+        }
+        let (due, cut_off) = bounds.get_or_insert_with(|| {
+            let due = Instant::now() + deadline;
+            (due, Box::pin(wait_for_cut_off(drain)))
+        });
         // The exchange must be settled before the process ends, also if the caller does not read.
-        Poll::Pending => cut_off.as_mut().poll(context).map(Err),
-    });
-    alarm
-        .until(tokio::time::Instant::now() + deadline, pin!(either))
-        .await
-        .unwrap_or(Err(()))
+        if cut_off.as_mut().poll(context).is_ready() {
+            return Poll::Ready(Err(()));
+        }
+        alarm.poll(context, *due).map(Err)
+    })
+    .await
+}
+
+/// Waits until it is in vain to write on, and notes that a caller does not get its answer.
+async fn wait_for_cut_off(drain: &Drain) {
+    drain.wait_until_stalled(LAST_WRITE).await;
+    drain.note_undelivered();
 }

@@ -14,7 +14,7 @@ fn futures_of_a_request_are_no_larger_than_accepted() {
         (
             "Desk::answer_or_plan",
             future_size(|| desk().answer_or_plan(never(), never())),
-            2792,
+            2376,
         ),
         (
             "Desk::plan_request",
@@ -24,28 +24,28 @@ fn futures_of_a_request_are_no_larger_than_accepted() {
         (
             "Desk::read_body",
             future_size(|| desk().read_body(never(), never())),
-            752,
+            624,
         ),
         (
             "Desk::run_exchange",
             future_size(|| desk().run_exchange(never(), never(), never())),
-            4616,
+            3392,
         ),
-        ("Relay::run", future_size(|| relay().run(never())), 3264),
+        ("Relay::run", future_size(|| relay().run(never())), 2016),
         (
             "Reply::answer",
             future_size(|| reply().answer(never(), never())),
-            2464,
+            944,
         ),
         (
             "Reply::refuse",
             future_size(|| reply().refuse(never(), never())),
-            2440,
+            920,
         ),
         (
             "Reply::write",
             future_size(|| reply().write(never(), never())),
-            1968,
+            448,
         ),
     ]);
 }

@@ -66,6 +66,7 @@ mod tunnel;
 pub mod upload;
 pub mod upstream;
 
+use crate::base::clock::Clock;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
@@ -77,13 +78,42 @@ use std::time::{Duration, Instant};
 pub struct Panicked;
 
 /// The time that an exchange spent running, as opposed to waiting.
-#[derive(Default)]
-pub struct OwnTime(AtomicU64);
+pub struct OwnTime {
+    nanos: AtomicU64,
+    /// The time at which the exchange began.
+    began: Instant,
+    /// The nanoseconds from then to the beginning of the present poll; zero if none is under way.
+    poll: AtomicU64,
+}
 
 impl OwnTime {
+    /// Begins to add up the time of an exchange that began then.
+    pub fn from_beginning(began: Instant) -> OwnTime {
+        OwnTime {
+            nanos: AtomicU64::new(0),
+            began,
+            poll: AtomicU64::new(0),
+        }
+    }
+
     /// Returns the time so far, without the present poll.
     pub fn so_far(&self) -> Duration {
-        Duration::from_nanos(self.0.load(Ordering::Relaxed))
+        Duration::from_nanos(self.nanos.load(Ordering::Relaxed))
+    }
+
+    /// Returns the time at which the present poll began. A poll never waits, so this is the present
+    /// time but for what the exchange itself has done, without another look at the clock.
+    pub fn now(&self) -> tokio::time::Instant {
+        let now = match self.poll.load(Ordering::Relaxed) {
+            0 => Instant::now(),
+            nanos => self.began + Duration::from_nanos(nanos),
+        };
+        now.into()
+    }
+
+    /// Returns the same time on the clock of the gateway's own periods.
+    pub fn clock(&self) -> Instant {
+        Clock::time_at(self.now().into_std())
     }
 }
 
@@ -94,17 +124,23 @@ pub fn run_guarded<F: Future>(
     mut future: Pin<&mut F>,
 ) -> impl Future<Output = Result<F::Output, Panicked>> {
     std::future::poll_fn(move |context| {
-        let began = Instant::now();
+        let began = nanos_since(own.began);
+        own.poll.store(began, Ordering::Relaxed);
         // Nothing that a panic may leave half-done is used again: the exchange ends with it, and
         // guards give back what it held.
         let polled = catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(context)));
-        let nanos = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
-        own.0.fetch_add(nanos, Ordering::Relaxed);
+        own.poll.store(0, Ordering::Relaxed);
+        let nanos = nanos_since(own.began).saturating_sub(began);
+        own.nanos.fetch_add(nanos, Ordering::Relaxed);
         match polled {
             Ok(poll) => poll.map(Ok),
             Err(_) => Poll::Ready(Err(Panicked)),
         }
     })
+}
+
+fn nanos_since(moment: Instant) -> u64 {
+    u64::try_from(moment.elapsed().as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// Panics if a test asks for it, to see what a panic of ours costs. It does so only with the

@@ -49,7 +49,6 @@ use super::choose::Search;
 use super::upload::Upload;
 use crate::account::failure::Failure;
 use crate::base::alarm::Alarm;
-use crate::base::clock::Clock;
 use crate::base::memory::Held;
 use crate::conf::price::Usd;
 use crate::error::Refusal;
@@ -190,7 +189,7 @@ impl<'x> Producer<'x> {
             shared,
             request,
             own_time: own,
-            began: Instant::now(),
+            began: own.now(),
             alarm: Alarm::default(),
             memory: ExchangeMemory {
                 body,
@@ -359,7 +358,7 @@ impl<'x> Producer<'x> {
             .is_some_and(|candidate| candidate.health.endpoint.writes());
         if writes && self.usage.source != Source::None {
             let each = self.usage.completion / self.request.envelope.choices.written.max(1);
-            self.request.demand.answered(each, Clock::now());
+            self.request.demand.answered(each, self.own_time.clock());
         }
     }
 
@@ -410,9 +409,9 @@ impl<'x> Producer<'x> {
         match gained {
             Gained::Whole(whole) => self.finish_whole(attempt, whole),
             Gained::Stream { mut reading, .. } => {
-                let events = std::mem::take(&mut reading.out);
+                let events = reading.take_events();
                 self.commit(ProducerState::Streaming(Streaming { attempt, reading }));
-                Piece::Events(events.into())
+                Piece::Events(events)
             }
         }
     }
@@ -435,7 +434,7 @@ impl<'x> Producer<'x> {
             .flaws(flaws)
             .for_each(|name| self.served.losses.add(name));
         self.measure();
-        attempt.guard.record_whole_answer(Clock::now());
+        attempt.guard.record_whole_answer(self.own_time.clock());
         self.keep(kept);
         self.keep_items(&piece);
         self.note(&attempt, "ok", Some(200), None);
@@ -476,6 +475,11 @@ impl<'x> Producer<'x> {
             .meter
             .note_wanted(attempt.candidate, &attempt.progress, &self.attempts.trail);
         Ok(Some(self.answer(running, opened)))
+    }
+
+    /// Returns the time from a moment to the present poll.
+    fn time_since(&self, moment: Instant) -> Duration {
+        self.own_time.now().saturating_duration_since(moment)
     }
 
     /// Returns the time at which a candidate's attempt must be over, counted from the first

@@ -40,7 +40,79 @@ impl AnswerFraming {
             None => AnswerFraming::UntilClose,
         }
     }
+
+    /// Decides how a part goes out. Returns `None` if the answer has ended. What is longer than the
+    /// length says is left out.
+    pub(super) fn frame(
+        self,
+        part: &[u8],
+        is_last: bool,
+    ) -> Result<Option<FramedPart<'_>>, TooShort> {
+        let mut framed = FramedPart {
+            line: None,
+            part,
+            after: b"",
+            is_flushed: true,
+            next: if is_last { AnswerFraming::Ended } else { self },
+        };
+        match self {
+            AnswerFraming::Length(left) => {
+                let shown = usize::try_from(left)
+                    .ok()
+                    .and_then(|left| part.get(..left))
+                    .unwrap_or(part);
+                let left = left.saturating_sub(shown.len() as u64);
+                if is_last && left > 0 {
+                    return Err(TooShort);
+                }
+                framed.part = shown;
+                framed.is_flushed = left == 0;
+                framed.next = if left == 0 {
+                    AnswerFraming::Ended
+                } else {
+                    AnswerFraming::Length(left)
+                };
+            }
+            AnswerFraming::Chunks => {
+                framed.line = (!part.is_empty()).then(|| ChunkLine::new(part.len()));
+                framed.after = match (part.is_empty(), is_last) {
+                    (false, false) => b"\r\n",
+                    (false, true) => b"\r\n0\r\n\r\n",
+                    (true, true) => b"0\r\n\r\n",
+                    (true, false) => b"",
+                };
+            }
+            AnswerFraming::UntilClose => {}
+            AnswerFraming::Ended => return Ok(None),
+        }
+        Ok(Some(framed))
+    }
 }
+
+/// A part of a body as it goes out.
+pub(super) struct FramedPart<'p> {
+    /// The line before a chunk.
+    line: Option<ChunkLine>,
+    /// The bytes of the body.
+    pub(super) part: &'p [u8],
+    /// The end of a chunk, or of all of them.
+    after: &'static [u8],
+    /// True if it must not wait for the next part.
+    pub(super) is_flushed: bool,
+    /// The framing of what follows.
+    pub(super) next: AnswerFraming,
+}
+
+impl FramedPart<'_> {
+    /// Returns the bytes that are written.
+    pub(super) fn bytes(&self) -> [&[u8]; 3] {
+        let line = self.line.as_ref().map_or(&b""[..], ChunkLine::text);
+        [line, self.part, self.after]
+    }
+}
+
+/// The error for an answer that ends before its length.
+pub(super) struct TooShort;
 
 /// The most bytes of the line before a chunk.
 const SIZE_LINE: usize = 18;
@@ -136,6 +208,41 @@ mod tests {
             &[(CONTENT_LENGTH, "x")],
             AnswerFraming::UntilClose,
         );
+    }
+
+    #[test]
+    fn a_part_goes_out_in_its_framing() {
+        let check = |framing: AnswerFraming,
+                     part: &[u8],
+                     is_last,
+                     expected: Option<(&str, AnswerFraming)>| {
+            let framed = framing.frame(part, is_last).ok().flatten();
+            let found = framed.map(|framed| {
+                assert_eq!(
+                    framed.is_flushed,
+                    !matches!(framed.next, AnswerFraming::Length(_))
+                );
+                (
+                    String::from_utf8(framed.bytes().concat()).expect("text"),
+                    framed.next,
+                )
+            });
+            let expected = expected.map(|(text, next)| (text.to_owned(), next));
+            assert_eq!(found, expected, "{framing:?} {part:?} {is_last}");
+        };
+        use AnswerFraming::{Chunks, Ended, Length, UntilClose};
+        check(Length(5), b"abc", false, Some(("abc", Length(2))));
+        check(Length(5), b"abcde", false, Some(("abcde", Ended)));
+        check(Length(5), b"abcdef", true, Some(("abcde", Ended)));
+        check(Length(5), b"abc", true, None);
+        check(Chunks, b"abc", false, Some(("3\r\nabc\r\n", Chunks)));
+        check(Chunks, b"abc", true, Some(("3\r\nabc\r\n0\r\n\r\n", Ended)));
+        check(Chunks, b"", true, Some(("0\r\n\r\n", Ended)));
+        check(Chunks, b"", false, Some(("", Chunks)));
+        check(UntilClose, b"abc", false, Some(("abc", UntilClose)));
+        check(UntilClose, b"", true, Some(("", Ended)));
+        check(Ended, b"abc", true, None);
+        assert!(Length(5).frame(b"abc", true).is_err() && Ended.frame(b"", true).is_ok());
     }
 
     #[test]

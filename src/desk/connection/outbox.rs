@@ -4,6 +4,7 @@
 
 use crate::base::pool::{self, SIZE};
 use std::io::{self, ErrorKind, IoSlice};
+use std::ops::Deref;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use tokio::io::AsyncWrite;
@@ -18,6 +19,21 @@ pub(super) struct Outbox {
 }
 
 impl Outbox {
+    /// Takes the parts if there is room for all of them.
+    pub(super) fn queue(&mut self, parts: &[impl Deref<Target = [u8]>]) -> bool {
+        let length: usize = parts.iter().map(|part| part.len()).sum();
+        if self.waiting.len() + length > SIZE {
+            return false;
+        }
+        if length > 0 {
+            let waiting = self.waiting();
+            parts
+                .iter()
+                .for_each(|part| waiting.extend_from_slice(part));
+        }
+        true
+    }
+
     /// Takes the parts, or writes some of them if they are large. Returns how many bytes were
     /// taken or written.
     pub(super) fn poll_write<W: AsyncWrite + Unpin>(
@@ -30,16 +46,12 @@ impl Outbox {
         if length == 0 {
             return Poll::Ready(Ok(0));
         }
-        if self.waiting.len() + length > SIZE {
+        if !self.queue(parts) {
             ready!(self.poll_empty(stream, context))?;
-            if length > SIZE {
+            if !self.queue(parts) {
                 return Pin::new(stream).poll_write_vectored(context, parts);
             }
         }
-        let waiting = self.waiting();
-        parts
-            .iter()
-            .for_each(|part| waiting.extend_from_slice(part));
         Poll::Ready(Ok(length))
     }
 

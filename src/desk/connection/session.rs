@@ -12,12 +12,12 @@
 //!   next request.
 //! * There are no upgrades, no trailers, and nothing is kept to be read twice.
 
-use super::framing::AnswerFraming;
+use super::framing::{AnswerFraming, FramedPart, TooShort};
 use super::wire::{Fate, Handover, Wire};
 use async_trait::async_trait;
 use bytes::Bytes;
 use http::header::{CONNECTION, DATE};
-use http::{HeaderMap, Method};
+use http::{HeaderMap, Method, StatusCode};
 use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::protocols::Digest;
 use pingora::protocols::http::HttpTask;
@@ -26,13 +26,17 @@ use pingora::protocols::http::custom::server::Session;
 use pingora::protocols::http::date::get_cached_date;
 use pingora::protocols::l4::socket::SocketAddr;
 use pingora::{Error, ErrorType, Result};
-use std::future::poll_fn;
+use std::future::ready;
 use std::io;
+use std::pin::Pin;
 use std::sync::{Arc, LazyLock};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 type MessageReader =
     Box<dyn futures_core::Stream<Item = Result<Bytes>> + Unpin + Send + Sync + 'static>;
+
+type BoxFuture<'f, T> = Pin<Box<dyn Future<Output = T> + Send + 'f>>;
 
 /// The head of a session that is over.
 static NO_HEADER: LazyLock<RequestHeader> = LazyLock::new(empty_header);
@@ -59,6 +63,38 @@ pub(super) struct PlainSession {
     write_timeout: Option<Duration>,
     /// The time for the rest of the request's body, if an answer leaves before it was read.
     drain_timeout: Option<Duration>,
+}
+
+/// How much of a part was written at once.
+enum WrittenAtOnce {
+    All,
+    /// All of it waits in the outbox, and must be sent.
+    Queued,
+    Nothing,
+}
+
+/// The future of a part that is written. It has no size, so that its box has no memory.
+struct Written;
+
+impl Future for Written {
+    type Output = Result<()>;
+
+    fn poll(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+}
+
+/// The future of the caller's leaving, as small as it can be: a stream makes one for each piece.
+struct Leaving<'w>(&'w mut Wire);
+
+impl Future for Leaving<'_> {
+    type Output = Result<Option<Bytes>>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        self.0
+            .poll_left(context)
+            .map(|()| Err(closed("the caller left before the answer's end")))
+    }
 }
 
 impl PlainSession {
@@ -125,13 +161,21 @@ impl PlainSession {
             .unwrap_or_else(|_| Err(closed("the body's rest did not come in time")))
     }
 
-    async fn write_head(&mut self, mut head: Box<ResponseHeader>) -> Result<()> {
+    /// Queues a head. Returns whether it must be sent now.
+    fn queue_head(&mut self, mut head: Box<ResponseHeader>) -> Result<bool> {
         if head.status.is_informational() {
-            return self.write_informational(&head).await;
+            if head.status == StatusCode::SWITCHING_PROTOCOLS || self.written.is_some() {
+                return Err(closed("there is no other protocol, and no second head"));
+            }
+            let text = self.wire()?.waiting();
+            push_first_line(text, &head);
+            head.header_to_h1_wire(text);
+            text.extend_from_slice(b"\r\n");
+            return Ok(true);
         }
         if self.written.is_some() {
             log::warn!("an answer has two heads; the second one is dropped");
-            return Ok(());
+            return Ok(false);
         }
         let is_bare = self.req_header().method == Method::HEAD;
         self.framing = AnswerFraming::of_head(is_bare, head.status, &head.headers);
@@ -146,8 +190,7 @@ impl PlainSession {
         for name in [DATE, CONNECTION] {
             head.remove_header(&name);
         }
-        let wire = self.wire()?;
-        let text = wire.waiting();
+        let text = self.wire()?.waiting();
         push_first_line(text, &head);
         head.header_to_h1_wire(text);
         text.extend_from_slice(b"Date: ");
@@ -157,71 +200,74 @@ impl PlainSession {
         } else {
             b"\r\nConnection: keep-alive\r\n\r\n"
         });
-        // A body of known length follows at once. Others may begin later.
-        if !matches!(self.framing, AnswerFraming::Length(_)) {
-            self.wire()?.flush().await.map_err(write_error)?;
-        }
         self.written = Some(head);
-        Ok(())
+        // A body of known length follows at once. Others may begin later.
+        Ok(!matches!(self.framing, AnswerFraming::Length(_)))
     }
 
-    async fn write_informational(&mut self, head: &ResponseHeader) -> Result<()> {
-        if head.status == http::StatusCode::SWITCHING_PROTOCOLS || self.written.is_some() {
-            return Err(closed("there is no other protocol, and no second head"));
+    async fn flush(&mut self) -> Result<()> {
+        self.wire()?.flush().await.map_err(write_error)
+    }
+
+    /// Sends all that waits, as far as the connection takes it now. Returns whether this was all.
+    fn flush_now(&mut self) -> Result<bool> {
+        match self.wire()?.flush_now() {
+            Poll::Ready(flushed) => flushed.map(|()| true).map_err(write_error),
+            Poll::Pending => Ok(false),
         }
-        let wire = self.wire()?;
-        let text = wire.waiting();
-        push_first_line(text, head);
-        head.header_to_h1_wire(text);
-        text.extend_from_slice(b"\r\n");
-        wire.flush().await.map_err(write_error)
     }
 
-    async fn write_part(&mut self, part: &[u8], is_last: bool) -> Result<()> {
+    /// Decides how a part of the body goes out. Returns `None` if the answer has ended.
+    fn frame<'p>(&self, part: &'p [u8], is_last: bool) -> Result<Option<FramedPart<'p>>> {
         if self.written.is_none() {
             return Err(closed("an answer has no head"));
         }
-        let (part, is_last) = match self.framing {
-            AnswerFraming::Length(left) => {
-                let part = usize::try_from(left)
-                    .ok()
-                    .and_then(|left| part.get(..left))
-                    .unwrap_or(part);
-                let left = left.saturating_sub(part.len() as u64);
-                if is_last && left > 0 {
-                    return Err(closed("the answer is shorter than its length"));
-                }
-                self.framing = AnswerFraming::Length(left);
-                (part, left == 0)
-            }
-            AnswerFraming::Chunks | AnswerFraming::UntilClose => (part, is_last),
-            AnswerFraming::Ended => return Ok(()),
+        let framed = self.framing.frame(part, is_last);
+        framed.map_err(|TooShort| closed("the answer is shorter than its length"))
+    }
+
+    /// Writes a part of the body if it is small and the connection takes it at once: a stream
+    /// writes here again and again. `write_rest` writes what is left.
+    fn write_at_once(&mut self, part: &[u8], is_last: bool) -> Result<WrittenAtOnce> {
+        let Some(framed) = self.frame(part, is_last)? else {
+            return Ok(WrittenAtOnce::All);
         };
-        let framing = self.framing;
-        let wire = self.wire()?;
-        let written = async {
-            if framing == AnswerFraming::Chunks {
-                return wire.write_chunk(part, is_last).await;
-            }
-            wire.write([part]).await?;
-            let is_flushed = is_last || framing == AnswerFraming::UntilClose;
-            if is_flushed {
-                wire.flush().await
-            } else {
-                Ok(())
-            }
-        };
-        written.await.map_err(write_error)?;
-        self.sent_bytes += part.len();
-        if is_last {
-            self.framing = AnswerFraming::Ended;
+        if !self.wire()?.queue(&framed.bytes()) {
+            return Ok(WrittenAtOnce::Nothing);
         }
+        if framed.is_flushed && !self.flush_now()? {
+            return Ok(WrittenAtOnce::Queued);
+        }
+        self.note_written(framed.part.len(), framed.next);
+        Ok(WrittenAtOnce::All)
+    }
+
+    /// Writes a part of the body, or sends it if it waits in the outbox.
+    async fn write_rest(&mut self, part: &[u8], is_last: bool, is_queued: bool) -> Result<()> {
+        let Some(framed) = self.frame(part, is_last)? else {
+            return Ok(());
+        };
+        if !is_queued {
+            let written = self.wire()?.write(framed.bytes()).await;
+            written.map_err(write_error)?;
+        }
+        if framed.is_flushed {
+            self.flush().await?;
+        }
+        self.note_written(framed.part.len(), framed.next);
         Ok(())
+    }
+
+    /// Notes that a part of so many bytes was written.
+    fn note_written(&mut self, length: usize, next: AnswerFraming) {
+        self.sent_bytes += length;
+        self.framing = next;
     }
 
     /// Ends the session. The connection goes back to its loop, if the answer is whole.
     async fn end(&mut self) -> Result<()> {
-        if self.written.is_none() || self.framing != AnswerFraming::Ended {
+        let is_sent = self.wire.as_ref().is_none_or(|wire| wire.is_sent());
+        if self.written.is_none() || self.framing != AnswerFraming::Ended || !is_sent {
             self.wire = None;
             return Err(closed("the answer is not whole"));
         }
@@ -283,16 +329,43 @@ impl Session for PlainSession {
         self.drain_body().await
     }
 
-    async fn write_response_header(&mut self, head: Box<ResponseHeader>, _: bool) -> Result<()> {
-        self.write_head(head).await
+    // Three methods are not async: the future of what was written at once has no memory.
+    fn write_response_header<'s, 'f>(
+        &'s mut self,
+        head: Box<ResponseHeader>,
+        _: bool,
+    ) -> BoxFuture<'f, Result<()>>
+    where
+        's: 'f,
+        Self: 'f,
+    {
+        let is_done = self
+            .queue_head(head)
+            .and_then(|is_due| Ok(!is_due || self.flush_now()?));
+        match is_done {
+            Ok(true) => Box::pin(Written),
+            Ok(false) => Box::pin(self.flush()),
+            Err(error) => Box::pin(ready(Err(error))),
+        }
     }
 
     async fn write_response_header_ref(&mut self, head: &ResponseHeader, _: bool) -> Result<()> {
-        self.write_head(Box::new(head.clone())).await
+        self.write_response_header(Box::new(head.clone()), false)
+            .await
     }
 
-    async fn write_body(&mut self, part: Bytes, is_last: bool) -> Result<()> {
-        self.write_part(&part, is_last).await
+    fn write_body<'s, 'f>(&'s mut self, part: Bytes, is_last: bool) -> BoxFuture<'f, Result<()>>
+    where
+        's: 'f,
+        Self: 'f,
+    {
+        let is_queued = match self.write_at_once(&part, is_last) {
+            Ok(WrittenAtOnce::All) => return Box::pin(Written),
+            Ok(WrittenAtOnce::Queued) => true,
+            Ok(WrittenAtOnce::Nothing) => false,
+            Err(error) => return Box::pin(ready(Err(error))),
+        };
+        Box::pin(async move { self.write_rest(&part, is_last, is_queued).await })
     }
 
     /// As in Pingora's session, HTTP/1 has no trailers.
@@ -304,7 +377,7 @@ impl Session for PlainSession {
         for task in tasks {
             let (part, is_last) = match task {
                 HttpTask::Header(head, is_last) => {
-                    self.write_head(head).await?;
+                    self.write_response_header(head, false).await?;
                     (None, is_last)
                 }
                 HttpTask::Body(part, is_last) | HttpTask::UpgradedBody(part, is_last) => {
@@ -315,7 +388,7 @@ impl Session for PlainSession {
             };
             let part = part.unwrap_or_default();
             if is_last || !part.is_empty() {
-                self.write_part(&part, is_last).await?;
+                self.write_rest(&part, is_last, false).await?;
             }
         }
         Ok(self.written.is_some() && self.framing == AnswerFraming::Ended)
@@ -372,14 +445,21 @@ impl Session for PlainSession {
         self.left == 0 && self.read_bytes == 0
     }
 
-    async fn read_body_or_idle(&mut self, no_body_expected: bool) -> Result<Option<Bytes>> {
-        // A stream waits here while it runs. The rare way must not make its future large.
+    fn read_body_or_idle<'s, 'f>(
+        &'s mut self,
+        no_body_expected: bool,
+    ) -> BoxFuture<'f, Result<Option<Bytes>>>
+    where
+        's: 'f,
+        Self: 'f,
+    {
         if self.left > 0 && !no_body_expected {
-            return Box::pin(self.read_body()).await;
+            return Box::pin(self.read_body());
         }
-        let wire = self.wire()?;
-        poll_fn(|context| wire.poll_left(context)).await;
-        Err(closed("the caller left before the answer's end"))
+        match self.wire() {
+            Ok(wire) => Box::pin(Leaving(wire)),
+            Err(error) => Box::pin(ready(Err(error))),
+        }
     }
 
     fn body_bytes_sent(&self) -> usize {

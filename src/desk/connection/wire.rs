@@ -2,7 +2,6 @@
 //! has what outlives a request: the stream, the bytes that were read or wait to be written, one
 //! timer, and the memory of a head.
 
-use super::framing::ChunkLine;
 use super::head::{HeadRead, PlainHead, read_head};
 use super::outbox::Outbox;
 use crate::base::alarm::Alarm;
@@ -19,7 +18,7 @@ use std::io::{self, ErrorKind, IoSlice};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::time::Instant;
@@ -292,16 +291,19 @@ impl Wire {
         self.outbox.waiting()
     }
 
-    /// Writes a chunk. The end of the chunks follows it if it is the last one.
-    pub(super) async fn write_chunk(&mut self, chunk: &[u8], is_last: bool) -> io::Result<()> {
-        let line = ChunkLine::new(chunk.len());
-        let end: &[u8] = if is_last { b"0\r\n\r\n" } else { b"" };
-        if chunk.is_empty() {
-            self.write([end]).await?;
-        } else {
-            self.write([line.text(), chunk, b"\r\n", end]).await?;
-        }
-        self.flush().await
+    /// Takes all of these bytes if they are few, to be sent by the next flush.
+    pub(super) fn queue(&mut self, parts: &[&[u8]]) -> bool {
+        self.outbox.queue(parts)
+    }
+
+    /// Returns whether nothing waits to be sent.
+    pub(super) fn is_sent(&self) -> bool {
+        self.outbox.is_empty()
+    }
+
+    /// Sends all that waits, as far as the connection takes it now. Nothing is woken later.
+    pub(super) fn flush_now(&mut self) -> Poll<io::Result<()>> {
+        self.poll_flush(&mut Context::from_waker(Waker::noop()))
     }
 
     /// Writes all of these bytes, large ones in one call of the system. Few bytes wait until the
@@ -322,12 +324,13 @@ impl Wire {
 
     /// Sends all that waits.
     pub(super) async fn flush(&mut self) -> io::Result<()> {
+        poll_fn(|context| self.poll_flush(context)).await
+    }
+
+    fn poll_flush(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let Wire { stream, outbox, .. } = self;
-        poll_fn(|context| {
-            ready!(outbox.poll_empty(stream, context))?;
-            Pin::new(&mut *stream).poll_flush(context)
-        })
-        .await
+        ready!(outbox.poll_empty(stream, context))?;
+        Pin::new(stream).poll_flush(context)
     }
 
     /// Closes the connection as its fate is. This future is large.
@@ -365,7 +368,6 @@ pub(super) async fn linger(stream: &mut Stream) {
 mod tests {
     use super::*;
     use std::pin::pin;
-    use std::task::Waker;
     use tokio::io::duplex;
 
     fn now<F: Future>(future: F) -> Option<F::Output> {

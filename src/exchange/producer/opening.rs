@@ -15,6 +15,7 @@ use crate::base::memory::Held;
 use crate::catalog::Reasoning;
 use crate::conf::price::ShowCost;
 use crate::error::scrub_secret_words;
+use crate::exchange::OwnTime;
 use crate::exchange::attempt::Attempt;
 use crate::exchange::backends::Backends;
 use crate::exchange::credential;
@@ -37,6 +38,7 @@ use tokio::time::Instant;
 /// An attempt that is about to begin.
 pub(super) struct Opening<'x> {
     pub(super) shared: &'x Backends,
+    pub(super) own_time: &'x OwnTime,
     pub(super) request: &'x Request,
     pub(super) candidate: &'x Candidate,
     pub(super) outbound: Outbound,
@@ -104,61 +106,70 @@ impl From<Failure> for FailedAttempt {
 impl Opening<'_> {
     /// Runs the attempt until its gate is open. `held` is the part of the budget that the copy of
     /// the request holds. A buffered answer adds to it.
-    pub(super) async fn open(mut self, mut held: Held) -> Result<Opened, FailedAttempt> {
-        let mut alarm = Alarm::default();
-        let mut attempt = self.send_request(&mut alarm).await?;
-        let copied = self.outbound.copied;
-        (self.outbound.body, self.upload) = (Vec::new(), None);
-        let (status, headers) = attempt.head().await?;
-        self.note_headers(headers);
-        let content_type = headers.get("content-type");
-        let body_reading = self.body_reading(content_type);
-        let passed_type = content_type
-            .filter(|_| self.request.envelope.front.gives_bytes())
-            .and_then(|content_type| HeaderValue::from_bytes(content_type).ok());
-        let is_compressed = headers
-            .get("content-encoding")
-            .is_some_and(|coding| !coding.eq_ignore_ascii_case(b"identity"));
-        if status != StatusCode::OK {
-            // An attempt that was refused is not charged for.
-            self.progress.lock().sent = false;
-            // The future is boxed, since it is rare.
-            let refused = Box::pin(attempt.read_refusal(
-                self.candidate.dialect(),
-                self.request.envelope.front,
-                self.total,
-                &mut alarm,
-            ));
-            return Err(refused.await.into());
-        }
-        if is_compressed {
-            return Err(Failure::Nonsense(
-                "a compressed answer, although the gateway did not ask for one".to_owned(),
-            )
-            .into());
-        }
-        let (stream, start) = match body_reading? {
-            BodyReading::Whole => {
-                let options = self.answer_options();
-                return Ok(self.read_whole(attempt, options, held, &mut alarm).await?);
+    #[allow(
+        clippy::manual_async_fn,
+        reason = "an async fn would hold its arguments twice"
+    )]
+    pub(super) fn open(
+        mut self,
+        mut held: Held,
+    ) -> impl Future<Output = Result<Opened, FailedAttempt>> + Send {
+        async move {
+            let mut alarm = Alarm::default();
+            let mut attempt = self.send_request(&mut alarm).await?;
+            let copied = self.outbound.copied;
+            (self.outbound.body, self.upload) = (Vec::new(), None);
+            let (status, headers) = attempt.head().await?;
+            self.note_headers(headers);
+            let content_type = headers.get("content-type");
+            let body_reading = self.body_reading(content_type);
+            let passed_type = content_type
+                .filter(|_| self.request.envelope.front.gives_bytes())
+                .and_then(|content_type| HeaderValue::from_bytes(content_type).ok());
+            let is_compressed = headers
+                .get("content-encoding")
+                .is_some_and(|coding| !coding.eq_ignore_ascii_case(b"identity"));
+            if status != StatusCode::OK {
+                // An attempt that was refused is not charged for.
+                self.progress.lock().sent = false;
+                // The future is boxed, since it is rare.
+                let refused = Box::pin(attempt.read_refusal(
+                    self.candidate.dialect(),
+                    self.request.envelope.front,
+                    self.total,
+                    &mut alarm,
+                ));
+                return Err(refused.await.into());
             }
-            BodyReading::AsItComes => (self.passed_stream(passed_type), None),
-            BodyReading::Events => {
-                let wants_labels = self.request.answer_header.wants_labels;
-                (self.translated_stream(), wants_labels.then(Box::default))
+            if is_compressed {
+                return Err(Failure::Nonsense(
+                    "a compressed answer, although the gateway did not ask for one".to_owned(),
+                )
+                .into());
             }
-        };
-        held.shrink(copied);
-        let reading = Reading {
-            attempt,
-            stream,
-            out: Vec::new(),
-            memory: held,
-            idle: self.candidate.timeouts.idle,
-            total: self.total,
-            start,
-        };
-        self.await_first_event(reading, &mut alarm).await
+            let (stream, start) = match body_reading? {
+                BodyReading::Whole => {
+                    let options = self.answer_options();
+                    return Ok(self.read_whole(attempt, options, held, &mut alarm).await?);
+                }
+                BodyReading::AsItComes => (self.passed_stream(passed_type), None),
+                BodyReading::Events => {
+                    let wants_labels = self.request.answer_header.wants_labels;
+                    (self.translated_stream(), wants_labels.then(Box::default))
+                }
+            };
+            held.shrink(copied);
+            let reading = Reading {
+                attempt,
+                stream,
+                out: Vec::new(),
+                memory: held,
+                idle: self.candidate.timeouts.idle,
+                total: self.total,
+                start,
+            };
+            self.await_first_event(reading, &mut alarm).await
+        }
     }
 
     /// Notes what the headers of an answer tell of the request and of the account's quota.
@@ -339,75 +350,83 @@ impl Opening<'_> {
     }
 
     /// Reads a whole JSON answer. If the caller asked for a stream, the answer is made into one.
-    async fn read_whole(
+    #[allow(
+        clippy::manual_async_fn,
+        reason = "an async fn would hold its arguments twice"
+    )]
+    fn read_whole(
         &self,
         mut attempt: Attempt,
         answer_options: AnswerOptions,
         mut held: Held,
         alarm: &mut Alarm,
-    ) -> Result<Opened, Failure> {
-        let mut body = Vec::new();
-        let received = self
-            .receive(&mut attempt, &mut body, &mut held, alarm)
-            .await;
-        let stream = self.request.envelope.stream;
-        let (model, dialect) = (&self.candidate.upstream_model, self.candidate.dialect());
-        let answer_header = &*self.request.answer_header_for(self.candidate);
-        let to = Recipient {
-            front: self.request.envelope.front,
-            header: answer_header,
-            options: answer_options,
-        };
-        if let Err(failure) = received {
-            // What broke off may have its counts already. Without memory they are not looked for.
-            if !matches!(failure, Failure::NoRoom) {
-                let usage = dialect.reported_usage(model, &to, &body);
-                self.progress.lock().usage = self.estimated(usage);
+    ) -> impl Future<Output = Result<Opened, Failure>> + Send {
+        async move {
+            let mut body = Vec::new();
+            let received = self
+                .receive(&mut attempt, &mut body, &mut held, alarm)
+                .await;
+            let stream = self.request.envelope.stream;
+            let (model, dialect) = (&self.candidate.upstream_model, self.candidate.dialect());
+            let answer_header = &*self.request.answer_header_for(self.candidate);
+            let to = Recipient {
+                front: self.request.envelope.front,
+                header: answer_header,
+                options: answer_options,
+            };
+            if let Err(failure) = received {
+                // What broke off may have its counts already. Without memory they are not looked
+                // for.
+                if !matches!(failure, Failure::NoRoom) {
+                    let usage = dialect.reported_usage(model, &to, &body);
+                    self.progress.lock().usage = self.estimated(usage);
+                }
+                return Err(failure);
             }
-            return Err(failure);
+            let mut read = if stream {
+                dialect.converted(model, &to, &body)
+            } else {
+                dialect.answer(model, &to, &body)
+            };
+            if answer_header.wants_labels {
+                let met = read
+                    .as_mut()
+                    .ok()
+                    .and_then(|(answer, _)| answer.labels.take());
+                self.note_labels(met.or_else(|| Labels::of_answer(&body).map(Box::new)));
+            }
+            if read.is_err() {
+                // The provider may charge for an answer that the caller does not get.
+                self.progress.lock().usage =
+                    self.estimated(dialect.reported_usage(model, &to, &body));
+            }
+            let (answer, kept) = read?;
+            let (usage, declined) = (self.estimated(answer.usage), answer.declined);
+            let (flaws, reasons) = (answer.flaws, answer.reasons);
+            let piece = if stream {
+                Piece::End(answer.body.into())
+            } else {
+                Piece::Whole(answer)
+            };
+            attempt.finish().await;
+            if self.candidate.refuses(flaws) {
+                self.progress.lock().usage = usage;
+                return Err(Failure::BrokenCall(flaws.broken_calls));
+            }
+            let gained = Gained::Whole(WholeAnswer {
+                piece,
+                usage,
+                thoughts: kept,
+                flaws,
+                reasons,
+                attempt: None,
+            });
+            Ok(Opened {
+                gained,
+                declined,
+                memory: Some(held),
+            })
         }
-        let mut read = if stream {
-            dialect.converted(model, &to, &body)
-        } else {
-            dialect.answer(model, &to, &body)
-        };
-        if answer_header.wants_labels {
-            let met = read
-                .as_mut()
-                .ok()
-                .and_then(|(answer, _)| answer.labels.take());
-            self.note_labels(met.or_else(|| Labels::of_answer(&body).map(Box::new)));
-        }
-        if read.is_err() {
-            // The provider may charge for an answer that the caller does not get.
-            self.progress.lock().usage = self.estimated(dialect.reported_usage(model, &to, &body));
-        }
-        let (answer, kept) = read?;
-        let (usage, declined) = (self.estimated(answer.usage), answer.declined);
-        let (flaws, reasons) = (answer.flaws, answer.reasons);
-        let piece = if stream {
-            Piece::End(answer.body.into())
-        } else {
-            Piece::Whole(answer)
-        };
-        attempt.finish().await;
-        if self.candidate.refuses(flaws) {
-            self.progress.lock().usage = usage;
-            return Err(Failure::BrokenCall(flaws.broken_calls));
-        }
-        let gained = Gained::Whole(WholeAnswer {
-            piece,
-            usage,
-            thoughts: kept,
-            flaws,
-            reasons,
-            attempt: None,
-        });
-        Ok(Opened {
-            gained,
-            declined,
-            memory: Some(held),
-        })
     }
 
     /// Reads the body of a whole answer to its end.
@@ -462,73 +481,80 @@ impl Opening<'_> {
     }
 
     /// Reads the first events of a stream, until one counts.
-    async fn await_first_event(
+    #[allow(
+        clippy::manual_async_fn,
+        reason = "an async fn would hold its arguments twice"
+    )]
+    fn await_first_event(
         &self,
         mut reading: Reading,
         alarm: &mut Alarm,
-    ) -> Result<Opened, FailedAttempt> {
-        loop {
-            // The writer of the answer may hold a call back until the call is whole.
-            let first = self
-                .first_token(reading.attempt.sent)
-                .filter(|_| !reading.stream.opened());
-            let fed = reading
-                .feed(earliest_deadline(reading.due(), [first]), alarm)
-                .await;
-            self.progress.lock().usage = reading.stream.usage_so_far();
-            if (reading.stream.opened() || fed != Ok(false))
-                && let Some(start) = reading.start.take()
-            {
-                self.note_labels(start.labels().map(Box::new));
-            }
-            let whole = match fed {
-                Ok(whole) => whole,
-                // Only the end of the connection was missing.
-                Err(_) if reading.stream.whole() => true,
-                Err(failure) => {
-                    let salvage = reading.stream.opened().then(|| Box::new(reading));
-                    return Err(FailedAttempt { failure, salvage });
-                }
-            };
-            if reading.stream.opened() && (whole || !reading.out.is_empty()) {
-                let declined = reading.stream.declined();
-                return Ok(Opened {
-                    gained: Gained::Stream { reading, whole },
-                    declined,
-                    memory: None,
-                });
-            }
-            if whole {
-                // No event counted: the end of the stream makes all of the answer.
-                let ended = reading.stream.finish(&mut reading.out, None);
+    ) -> impl Future<Output = Result<Opened, FailedAttempt>> + Send {
+        async move {
+            loop {
+                // The writer of the answer may hold a call back until the call is whole.
+                let first = self
+                    .first_token(reading.attempt.sent)
+                    .filter(|_| !reading.stream.opened());
+                let now = self.own_time.now();
+                let fed = reading
+                    .feed(now, earliest_deadline(reading.due(now), [first]), alarm)
+                    .await;
                 self.progress.lock().usage = reading.stream.usage_so_far();
-                let usage = ended.map_err(Failure::from)?;
-                let (kept, flaws, reasons) = (
-                    reading.stream.kept(),
-                    reading.stream.flaws(),
-                    reading.stream.reasons(),
-                );
-                let piece = Piece::End(std::mem::take(&mut reading.out).into());
-                reading.attempt.finish().await;
-                let gained = Gained::Whole(WholeAnswer {
-                    piece,
-                    usage,
-                    thoughts: kept,
-                    flaws,
-                    reasons,
-                    attempt: None,
-                });
-                return Ok(Opened {
-                    gained,
-                    declined: false,
-                    memory: None,
-                });
-            }
-            if reading.out.len() > self.shared.server.limits.event {
-                return Err(Failure::Nonsense(
-                    "a stream without the beginning of an answer".to_owned(),
-                )
-                .into());
+                if (reading.stream.opened() || fed != Ok(false))
+                    && let Some(start) = reading.start.take()
+                {
+                    self.note_labels(start.labels().map(Box::new));
+                }
+                let whole = match fed {
+                    Ok(whole) => whole,
+                    // Only the end of the connection was missing.
+                    Err(_) if reading.stream.whole() => true,
+                    Err(failure) => {
+                        let salvage = reading.stream.opened().then(|| Box::new(reading));
+                        return Err(FailedAttempt { failure, salvage });
+                    }
+                };
+                if reading.stream.opened() && (whole || !reading.out.is_empty()) {
+                    let declined = reading.stream.declined();
+                    return Ok(Opened {
+                        gained: Gained::Stream { reading, whole },
+                        declined,
+                        memory: None,
+                    });
+                }
+                if whole {
+                    // No event counted: the end of the stream makes all of the answer.
+                    let ended = reading.stream.finish(&mut reading.out, None);
+                    self.progress.lock().usage = reading.stream.usage_so_far();
+                    let usage = ended.map_err(Failure::from)?;
+                    let (kept, flaws, reasons) = (
+                        reading.stream.kept(),
+                        reading.stream.flaws(),
+                        reading.stream.reasons(),
+                    );
+                    let piece = Piece::End(reading.take_events());
+                    reading.attempt.finish().await;
+                    let gained = Gained::Whole(WholeAnswer {
+                        piece,
+                        usage,
+                        thoughts: kept,
+                        flaws,
+                        reasons,
+                        attempt: None,
+                    });
+                    return Ok(Opened {
+                        gained,
+                        declined: false,
+                        memory: None,
+                    });
+                }
+                if reading.out.len() > self.shared.server.limits.event {
+                    return Err(Failure::Nonsense(
+                        "a stream without the beginning of an answer".to_owned(),
+                    )
+                    .into());
+                }
             }
         }
     }

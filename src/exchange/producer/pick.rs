@@ -69,7 +69,7 @@ impl<'x> Producer<'x> {
     async fn try_to_begin(&mut self) -> Result<bool, Refusal> {
         let demand = &self.request.demand;
         if self.search.tries == 0 {
-            demand.count_request(Clock::now());
+            demand.count_request(self.own_time.clock());
             Box::pin(self.recall()).await;
         }
         self.strike_impossible();
@@ -216,7 +216,7 @@ impl<'x> Producer<'x> {
                 }
                 continue;
             }
-            let now = Clock::now();
+            let now = self.own_time.clock();
             let counts = is_retry && !candidate.health.is_sound(now);
             // The budget has refused already: no other breaker's probe is taken in vain.
             if counts && is_budget_spent {
@@ -318,6 +318,7 @@ impl<'x> Producer<'x> {
         self.request.meter.note_attempt(candidate, &progress);
         let opening = Opening {
             shared: self.shared,
+            own_time: self.own_time,
             request: self.request,
             candidate,
             outbound,
@@ -330,7 +331,7 @@ impl<'x> Producer<'x> {
         let end = Box::pin(opening.open(held));
         let attempt = Try {
             candidate,
-            began: Instant::now(),
+            began: self.own_time.now(),
             guard,
             progress,
             has_failed: false,

@@ -11,10 +11,10 @@ use crate::account::target_health::{AttemptGuard, TargetHealth};
 use crate::base::clock::{Clock, Round};
 use crate::base::memory::{Budget, Held};
 use crate::catalog::{Model, Target};
-use crate::exchange::advice;
 use crate::exchange::backends::Backends;
 use crate::exchange::outgoing::own_id;
 use crate::exchange::tasks::NamedTasks;
+use crate::exchange::{OwnTime, advice};
 use crate::live::{Live, Route, Snapshot};
 use crate::metrics::Metrics;
 use crate::plan::{Candidate, Plan, Reach};
@@ -132,6 +132,7 @@ async fn send_probe(backends: &Backends, request: &Request, mut trial: AttemptGu
     let (began, name) = (Instant::now(), candidate.health.name(model));
     let opening = Opening {
         shared: backends,
+        own_time: &OwnTime::from_beginning(began.into_std()),
         request,
         candidate,
         outbound,

@@ -74,7 +74,8 @@ impl<'x> Producer<'x> {
         mut opened: Opened,
     ) -> Result<Option<Piece>, Refusal> {
         let stream = self.request.envelope.stream;
-        let (now, took) = (Clock::now(), running.attempt.began.elapsed());
+        let now = self.own_time.clock();
+        let took = self.time_since(running.attempt.began);
         running.attempt.progress.lock().begun_after = Some(took);
         // If a stream has ended already, it must be whole before other attempts end.
         if let Gained::Stream {

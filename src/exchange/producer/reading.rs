@@ -3,7 +3,9 @@
 use crate::account::failure::Failure;
 use crate::base::alarm::Alarm;
 use crate::base::memory::Held;
+use crate::base::pool;
 use crate::exchange::attempt::Attempt;
+use bytes::Bytes;
 use dialects::Stream;
 use dialects::neutral::labels::Start;
 use std::future::Future;
@@ -37,9 +39,9 @@ pub(super) struct Reading {
 pub(super) type Deadline = (Instant, fn() -> Failure);
 
 impl Reading {
-    /// Returns when the next events are due, and the failure if they do not come.
-    pub(super) fn due(&self) -> Deadline {
-        let idle = Instant::now() + self.idle;
+    /// Returns when the next events are due, counted from now, and the failure if they do not come.
+    pub(super) fn due(&self, now: Instant) -> Deadline {
+        let idle = now + self.idle;
         if self.total <= idle {
             (self.total, || Failure::TotalTimeout)
         } else {
@@ -51,12 +53,13 @@ impl Reading {
     /// says that it is at its end.
     pub(super) async fn feed(
         &mut self,
+        now: Instant,
         deadline: Deadline,
         alarm: &mut Alarm,
     ) -> Result<bool, Failure> {
         let (due, late) = deadline;
         // What is always ready to be read does not put off the deadline.
-        if Instant::now() >= due {
+        if now >= due {
             return Err(late());
         }
         let mut waited = false;
@@ -76,7 +79,14 @@ impl Reading {
             if let Some(start) = &mut self.start {
                 start.take(&chunk);
             }
-            match self.stream.feed(&chunk, &mut self.out) {
+            if self.out.capacity() == 0 {
+                self.out = pool::take_buffer();
+            }
+            let fed = self.stream.feed(&chunk, &mut self.out);
+            if self.out.is_empty() {
+                pool::give_back(std::mem::take(&mut self.out));
+            }
+            match fed {
                 Err(fault) => return Err(fault.into()),
                 Ok(()) if self.stream.done() => return Ok(true),
                 Ok(()) if !self.hold() => return Err(Failure::NoRoom),
@@ -86,12 +96,27 @@ impl Reading {
         }
     }
 
+    /// Takes the events that are ready.
+    pub(super) fn take_events(&mut self) -> Bytes {
+        into_piece(std::mem::take(&mut self.out))
+    }
+
     /// Counts the buffered part of an event whose end has not come yet, if it is large.
     fn hold(&mut self) -> bool {
         let buffered = self.stream.buffered() + self.out.len();
         self.memory
             .hold(if buffered > SMALL { buffered } else { 0 })
     }
+}
+
+/// Makes events ready to be sent. Memory of the pool goes back to it, since the events may wait.
+pub(super) fn into_piece(events: Vec<u8>) -> Bytes {
+    if events.capacity() != pool::SIZE {
+        return events.into();
+    }
+    let copy = Bytes::copy_from_slice(&events);
+    pool::give_back(events);
+    copy
 }
 
 /// Returns the future's value, if it is ready now.

@@ -348,7 +348,7 @@ impl<'x> Producer<'x> {
             connect,
             first_byte,
         } = attempt.progress.times();
-        let took = attempt.began.elapsed();
+        let took = self.time_since(attempt.began);
         self.count(attempt, unused.unwrap_or(self.usage), first_byte, took);
         let (span, labels, resent) = attempt.progress.take_trace_facts();
         self.attempts.trail.push(Tried {

@@ -1,7 +1,7 @@
 //! The producer while a stream runs: its next events, its end, and the fate of its connection.
 
 use super::opening::WholeAnswer;
-use super::reading::Reading;
+use super::reading::{Reading, into_piece};
 use super::report::CallerGot;
 use super::state::{ProducerState, Streaming, Try};
 use super::{Piece, Producer};
@@ -22,11 +22,12 @@ impl<'x> Producer<'x> {
         let ProducerState::Streaming(Streaming { attempt, reading }) = &mut self.state else {
             return Ok(None);
         };
-        let fed = reading.feed(reading.due(), &mut self.alarm).await;
+        let now = self.own_time.now();
+        let fed = reading.feed(now, reading.due(now), &mut self.alarm).await;
         attempt.progress.lock().usage = reading.stream.usage_so_far();
         let failure = match fed {
             Ok(false) if reading.out.is_empty() => return Ok(None),
-            Ok(false) => return Ok(Some(Piece::Events(std::mem::take(&mut reading.out).into()))),
+            Ok(false) => return Ok(Some(Piece::Events(reading.take_events()))),
             Ok(true) => None,
             // Only the end of the connection was missing.
             Err(_) if reading.stream.whole() => None,
@@ -81,7 +82,7 @@ impl<'x> Producer<'x> {
                 );
                 attempt.release();
                 return Ok(WholeAnswer {
-                    piece: Piece::End(out.into()),
+                    piece: Piece::End(into_piece(out)),
                     usage,
                     thoughts: kept,
                     flaws,
@@ -108,12 +109,12 @@ impl<'x> Producer<'x> {
         self.report_failure(&failure, &mut attempt, CallerGot::Part);
         self.stop_race();
         self.commit(ProducerState::Over(None));
-        let events = std::mem::take(&mut reading.out);
+        let events = reading.take_events();
         if events.is_empty() {
             return Err(self.refusal(&failure));
         }
         self.state = ProducerState::Ending(failure);
-        Ok(Some(Piece::Events(events.into())))
+        Ok(Some(Piece::Events(events)))
     }
 
     /// Keeps the connection, once the caller has everything, if the end of the connection's answer

@@ -115,7 +115,10 @@ async fn ready_bytes_do_not_put_off_a_deadline() {
         total,
     )
     .await;
-    let late = reading.feed(reading.due(), &mut Alarm::default()).await;
+    let now = Instant::now();
+    let late = reading
+        .feed(now, reading.due(now), &mut Alarm::default())
+        .await;
     assert_eq!((late, reading.out.len()), (Err(Failure::TotalTimeout), 0));
 }
 
@@ -129,7 +132,8 @@ async fn text(over: Over, pieces: Vec<Paced>, patience: &[u8]) -> String {
     for patience in patience.iter().cycle() {
         let mut left = *patience;
         let fed = {
-            let mut feed = pin!(reading.feed((total, || Failure::IdleTimeout), &mut alarm));
+            let mut feed =
+                pin!(reading.feed(Instant::now(), (total, || Failure::IdleTimeout), &mut alarm));
             std::future::poll_fn(|context| match feed.as_mut().poll(context) {
                 Poll::Ready(fed) => Poll::Ready(Some(fed)),
                 Poll::Pending if left == 0 => Poll::Ready(None),
