@@ -374,7 +374,7 @@ impl Breaker {
 
     /// Settles the end of an answer that had begun and was settled as good then: the answer is
     /// whole, or was cut.
-    pub fn settle_end(
+    pub fn settle_answer_end(
         &mut self,
         pass: BreakerPass,
         outcome: Outcome,

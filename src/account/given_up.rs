@@ -77,13 +77,13 @@ pub struct TargetLoad {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Consequence {
     /// The leave counts: the caller has given the target up.
-    pub counts: bool,
+    pub is_given_up: bool,
     /// The target stands behind the others.
-    pub is_behind: bool,
-    /// It did not stand there before.
-    pub is_news: bool,
+    pub stands_behind: bool,
+    /// The target stands there since this leave.
+    pub is_moved_back: bool,
     /// The breaker opens.
-    pub breaks: bool,
+    pub opens_breaker: bool,
 }
 
 /// The leaves of the last half minute.
@@ -152,21 +152,21 @@ impl GivenUp {
             return Consequence::default();
         }
         let number = leaves.number(load.awaited, now);
-        let is_behind = number >= MOVES.max(load.calls / ONE_OF);
+        let stands_behind = number >= MOVES.max(load.calls / ONE_OF);
         let was_behind = leaves.behind.is_some_and(|until| until > now);
-        if is_behind {
+        if stands_behind {
             leaves.behind = Some(now + BEHIND);
         }
         let is_silent = self
             .last_answer
             .is_none_or(|answered_at| now.saturating_duration_since(answered_at) >= SPAN);
         let are_many = leaves.keys.are_several(now) || !self.asking_keys.are_several(now);
-        let breaks = number >= BREAKS && is_silent && are_many;
+        let opens_breaker = number >= BREAKS && is_silent && are_many;
         Consequence {
-            counts: true,
-            is_behind,
-            is_news: is_behind && !was_behind,
-            breaks,
+            is_given_up: true,
+            stands_behind,
+            is_moved_back: stands_behind && !was_behind,
+            opens_breaker,
         }
     }
 

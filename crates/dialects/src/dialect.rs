@@ -57,6 +57,7 @@ use decoder::Decoder;
 use native::{NativeStream, Passing};
 use translated::{Translated, TranslatedStream, read_repaired};
 
+use crate::wire::without_bom;
 pub use job::{OtherModel, Outbound, Translate};
 use job::{WrittenAndRead, fixed_headers, translate_request};
 pub use stream::Stream;
@@ -398,7 +399,7 @@ impl Dialect {
             let draft = Draft::new(header, options.clone(), writer);
             let (mut answer, kept) = draft.whole(|emit| (translation.answer)(model, body, emit))?;
             if let Some(native) = native {
-                let body = body.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(body);
+                let body = without_bom(body);
                 let clean = repaired_text(body);
                 answer.body = (native.whole)(
                     clean.as_deref().unwrap_or(body),

@@ -65,7 +65,7 @@ fn leaving_counts_after_thrice_the_slowest_usual_answers() {
         let mut watched = Watched::new().usually(usual);
         watched.now += 100_000;
         assert_eq!(
-            watched.leave(MAIN, waited, 0).counts,
+            watched.leave(MAIN, waited, 0).is_given_up,
             counts,
             "usually {usual} ms, left after {waited} ms"
         );
@@ -82,7 +82,7 @@ fn times_of_whole_answers_say_nothing_of_streams() {
     }
     watched.now = 60_000;
     assert!(
-        watched.leave(MAIN, 2_000, 0).counts,
+        watched.leave(MAIN, 2_000, 0).is_given_up,
         "of streams, nothing is known"
     );
     let leave = Leave {
@@ -109,28 +109,34 @@ fn without_a_usual_time_any_answer_shows_life() {
         .target
         .record_answer(true, Duration::from_secs(3), watched.at(9_000));
     assert_eq!(watched.leave(MAIN, 2_000, 0), Consequence::default());
-    assert!(!watched.leave(OTHER, 999, 0).counts, "too soon");
+    assert!(!watched.leave(OTHER, 999, 0).is_given_up, "too soon");
     watched.now = 11_500;
-    assert!(watched.leave(OTHER, 2_000, 0).counts);
+    assert!(watched.leave(OTHER, 2_000, 0).is_given_up);
 }
 
 #[test]
 fn three_leaves_in_half_a_minute_demote_targets() {
     let mut watched = Watched::new().usually(400);
     watched.now += 60_000;
-    assert!(!watched.leave(MAIN, 2_000, 0).is_behind && !watched.leave(MAIN, 2_000, 0).is_behind);
+    assert!(
+        !watched.leave(MAIN, 2_000, 0).stands_behind
+            && !watched.leave(MAIN, 2_000, 0).stands_behind
+    );
     assert!(!watched.is_behind());
     let third = watched.leave(MAIN, 2_000, 0);
-    assert!(third.is_behind && third.is_news && !third.breaks);
+    assert!(third.stands_behind && third.is_moved_back && !third.opens_breaker);
     let fourth = watched.leave(MAIN, 2_000, 0);
-    assert!(fourth.is_behind && !fourth.is_news, "it is told once");
+    assert!(
+        fourth.stands_behind && !fourth.is_moved_back,
+        "it is told once"
+    );
     watched.now += 9_999;
     assert!(watched.is_behind());
     watched.now += 1;
     assert!(!watched.is_behind());
     // Those of before are forgotten after half a minute.
     watched.now += 30_000;
-    assert!(!watched.leave(MAIN, 2_000, 0).is_behind);
+    assert!(!watched.leave(MAIN, 2_000, 0).stands_behind);
 }
 
 #[test]
@@ -154,7 +160,7 @@ fn of_many_calls_a_fiftieth_must_be_abandoned() {
                 around,
                 now,
             )
-            .is_behind
+            .stands_behind
     };
     assert!((0..19).all(|key| !leave(key)));
     assert!(leave(20));
@@ -167,7 +173,7 @@ fn one_person_cancelling_again_is_one_caller() {
         watched.now += 2_500;
         let told = watched.leave(MAIN, 2_000, 0);
         assert_eq!(
-            (told.counts, told.is_behind, told.breaks),
+            (told.is_given_up, told.stands_behind, told.opens_breaker),
             (nth == 0, false, false),
             "{nth}"
         );
@@ -175,7 +181,7 @@ fn one_person_cancelling_again_is_one_caller() {
     // A program that tries again goes on.
     watched.now += 2_500;
     let told = watched.leave(MAIN, 2_000, 0);
-    assert!(told.counts && told.is_behind && told.breaks);
+    assert!(told.is_given_up && told.stands_behind && told.opens_breaker);
 }
 
 #[test]
@@ -184,7 +190,10 @@ fn one_impatient_caller_beside_patient_ones_moves_nothing() {
     for nth in 0..20 {
         watched.now += 1_500;
         let told = watched.leave(MAIN, 1_400, 5);
-        assert!(!told.is_behind && !told.breaks, "{nth}: {told:?}");
+        assert!(
+            !told.stands_behind && !told.opens_breaker,
+            "{nth}: {told:?}"
+        );
     }
 }
 
@@ -196,16 +205,20 @@ fn many_who_leave_are_many_with_one_key() {
         .map(|nth| watched.leave(MAIN, 2_000, 29 - nth))
         .collect();
     assert_eq!(
-        told.iter().map(|told| told.is_behind).collect::<Vec<_>>(),
+        told.iter()
+            .map(|told| told.stands_behind)
+            .collect::<Vec<_>>(),
         [false, false, true, true, true]
     );
     assert_eq!(
-        told.iter().map(|told| told.breaks).collect::<Vec<_>>(),
+        told.iter()
+            .map(|told| told.opens_breaker)
+            .collect::<Vec<_>>(),
         [false, false, false, false, true]
     );
     // They come back, and leave again.
     watched.now = 4_000;
-    assert!((0..5).all(|nth| watched.leave(MAIN, 1_900, 29 - nth).is_behind));
+    assert!((0..5).all(|nth| watched.leave(MAIN, 1_900, 29 - nth).stands_behind));
 }
 
 #[test]
@@ -216,19 +229,22 @@ fn one_keys_leaving_opens_no_breaker_among_others() {
         .target
         .record_request(OTHER, watched.at(watched.now - 5_000));
     for _ in 0..9 {
-        assert!(!watched.leave(MAIN, 2_000, 1).breaks);
+        assert!(!watched.leave(MAIN, 2_000, 1).opens_breaker);
     }
-    assert!(watched.leave(OTHER, 2_000, 1).breaks, "two keys give it up");
+    assert!(
+        watched.leave(OTHER, 2_000, 1).opens_breaker,
+        "two keys give it up"
+    );
 }
 
 #[test]
 fn leaves_open_no_breaker_while_anybody_gets_an_answer() {
     let mut watched = Watched::new().usually(400);
     watched.now += 20_000;
-    assert!((0..9).all(|_| !watched.leave(MAIN, 2_000, 0).breaks));
+    assert!((0..9).all(|_| !watched.leave(MAIN, 2_000, 0).opens_breaker));
     watched.now += 10_000;
     assert!(
-        watched.leave(MAIN, 2_000, 0).breaks,
+        watched.leave(MAIN, 2_000, 0).opens_breaker,
         "for half a minute nobody did"
     );
 }
@@ -237,7 +253,7 @@ fn leaves_open_no_breaker_while_anybody_gets_an_answer() {
 fn what_is_forgotten_does_not_stand_behind() {
     let mut watched = Watched::new().usually(400);
     watched.now += 60_000;
-    assert!((0..3).all(|_| watched.leave(MAIN, 2_000, 0).counts));
+    assert!((0..3).all(|_| watched.leave(MAIN, 2_000, 0).is_given_up));
     let usual = watched.target.usual_time(watched.at(watched.now)).unwrap();
     assert!((0.35..0.45).contains(&usual.as_secs_f64()), "{usual:?}");
     assert!(watched.is_behind());
@@ -251,7 +267,7 @@ fn what_is_forgotten_does_not_stand_behind() {
 fn after_an_unanswered_hour_only_news_is_known() {
     let mut watched = Watched::new().usually(400);
     watched.now += 3_600_000;
-    assert!((0..3).all(|_| watched.leave(MAIN, 2_000, 0).counts) && watched.is_behind());
+    assert!((0..3).all(|_| watched.leave(MAIN, 2_000, 0).is_given_up) && watched.is_behind());
     watched.target.sweep(watched.at(watched.now));
     assert!(
         watched.target.usual_times[1].is_none(),
@@ -260,7 +276,7 @@ fn after_an_unanswered_hour_only_news_is_known() {
     assert!(watched.is_behind(), "and callers have just left");
     watched.now += 1_000;
     assert!(
-        watched.leave(MAIN, 2_000, 0).is_behind,
+        watched.leave(MAIN, 2_000, 0).stands_behind,
         "they count with the next one"
     );
     // What is not used any more takes no memory.

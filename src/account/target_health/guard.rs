@@ -74,11 +74,12 @@ impl AttemptGuard {
     /// Notes that an answer that had begun is whole.
     pub fn record_whole_answer(&mut self, now: Instant) {
         self.stage = Stage::Ended;
-        self.health
-            .memory
-            .lock()
-            .breaker
-            .settle_end(self.pass, Outcome::Ok, now, Jitter::NONE);
+        self.health.memory.lock().breaker.settle_answer_end(
+            self.pass,
+            Outcome::Ok,
+            now,
+            Jitter::NONE,
+        );
     }
 
     /// Notes that a probe found the target working again. The time is not noted, since the speed of
@@ -111,7 +112,9 @@ impl AttemptGuard {
         }
         let (outcome, jitter) = (Outcome::Failed(setback.class), Jitter::draw());
         let breaker = match std::mem::replace(&mut self.stage, Stage::Ended) {
-            Stage::Begun => memory.breaker.settle_end(self.pass, outcome, now, jitter),
+            Stage::Begun => memory
+                .breaker
+                .settle_answer_end(self.pass, outcome, now, jitter),
             Stage::Open | Stage::Ended => memory.breaker.settle(self.pass, outcome, now, jitter),
         };
         memory.record_breaker_change(breaker, now);
@@ -142,11 +145,11 @@ impl AttemptGuard {
             load,
             now,
         );
-        if consequence.counts {
+        if consequence.is_given_up {
             memory.peak_mut(stream).record_wait(waited, now);
         }
         let was_given_up = memory.has_failed_with(&[GIVEN_UP]);
-        if consequence.is_behind || (consequence.counts && was_given_up) {
+        if consequence.stands_behind || (consequence.is_given_up && was_given_up) {
             memory.record_trouble(Trouble {
                 outcome: GIVEN_UP,
                 detail: None,
@@ -154,13 +157,13 @@ impl AttemptGuard {
             });
         }
         let breaker = consequence
-            .breaks
+            .opens_breaker
             .then(|| memory.breaker.give_up(self.pass, now, Jitter::draw()))
             .flatten();
         memory.record_breaker_change(breaker, now);
         LeaveEffect {
-            is_given_up: consequence.counts,
-            is_moved_back: consequence.is_news,
+            is_given_up: consequence.is_given_up,
+            is_moved_back: consequence.is_moved_back,
             breaker,
         }
     }

@@ -30,7 +30,7 @@ pub(super) struct Connected {
 }
 
 impl ConnectionSlots {
-    /// Makes `most` places.
+    /// Makes `max_connections` places.
     pub(super) fn new(max_connections: usize) -> Arc<Self> {
         Arc::new(Self {
             max_connections,

@@ -46,7 +46,7 @@ impl Conversion for PassedChunks {
         &mut self.chunks
     }
 
-    fn kept(&mut self) -> Vec<Kept> {
+    fn kept_thoughts(&mut self) -> Vec<Kept> {
         Vec::new()
     }
 }
@@ -116,7 +116,7 @@ impl Conversion for ComposedChunks {
     }
 
     fn buffered(&self) -> usize {
-        self.decoder.buffered() + self.draft.kept()
+        self.decoder.buffered() + self.draft.unsent_bytes()
     }
 
     fn facts(&self) -> &dyn AnswerFacts {
@@ -134,7 +134,7 @@ impl Conversion for ComposedChunks {
         Some(&self.draft)
     }
 
-    fn kept(&mut self) -> Vec<Kept> {
+    fn kept_thoughts(&mut self) -> Vec<Kept> {
         Vec::new()
     }
 }

@@ -57,7 +57,7 @@ pub(super) trait Conversion: fmt::Debug + Send {
     }
 
     /// Returns the thoughts to keep for the next turn, as far as they came since the last call.
-    fn kept(&mut self) -> Vec<Kept>;
+    fn kept_thoughts(&mut self) -> Vec<Kept>;
 
     /// Returns the chunks of a stream that passes.
     #[cfg(test)]

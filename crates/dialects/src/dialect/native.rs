@@ -130,7 +130,7 @@ impl Conversion for NativeStream {
         Some(&self.passing.translated.draft)
     }
 
-    fn kept(&mut self) -> Vec<Kept> {
-        self.passing.translated.draft.progress.kept()
+    fn kept_thoughts(&mut self) -> Vec<Kept> {
+        self.passing.translated.draft.progress.kept_thoughts()
     }
 }

@@ -106,7 +106,7 @@ impl Conversion for PassedBytes {
         self
     }
 
-    fn kept(&mut self) -> Vec<Kept> {
+    fn kept_thoughts(&mut self) -> Vec<Kept> {
         Vec::new()
     }
 }

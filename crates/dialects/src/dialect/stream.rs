@@ -128,7 +128,7 @@ impl Stream {
 
     /// Returns the thoughts to keep for the next turn, as far as they came since the last call.
     pub fn kept(&mut self) -> Vec<Kept> {
-        self.conversion.kept()
+        self.conversion.kept_thoughts()
     }
 
     /// Returns the flaws of a complete answer. Ask this after [`finish`](Self::finish).

@@ -130,7 +130,7 @@ impl Conversion for TranslatedStream {
     }
 
     fn buffered(&self) -> usize {
-        self.decoder.buffered() + self.translated.draft.kept()
+        self.decoder.buffered() + self.translated.draft.unsent_bytes()
     }
 
     fn facts(&self) -> &dyn AnswerFacts {
@@ -141,8 +141,8 @@ impl Conversion for TranslatedStream {
         Some(&self.translated.draft)
     }
 
-    fn kept(&mut self) -> Vec<Kept> {
-        self.translated.draft.progress.kept()
+    fn kept_thoughts(&mut self) -> Vec<Kept> {
+        self.translated.draft.progress.kept_thoughts()
     }
 }
 

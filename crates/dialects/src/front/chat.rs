@@ -18,7 +18,10 @@ pub static CHAT: Front = Front {
     envelope: |_, body| envelope::read_envelope(body),
     contents: Contents {
         fields: &["messages"],
-        is_plain: references::is_plain_in,
+        may_refer: |name, is_message, is_text| match is_message {
+            true => references::may_refer_in_message(name) && !(is_text && name == b"content"),
+            false => references::may_refer(name),
+        },
         results: &[],
         call_marks: &["\"tool_calls\""],
     },

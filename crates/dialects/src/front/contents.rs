@@ -10,10 +10,10 @@ use crate::wire::json::{Broken, Cursor, Kind, name_of, text_of};
 pub struct Contents {
     /// The names of the fields that hold the conversation, without case and underscores.
     pub(crate) fields: &'static [&'static str],
-    /// Returns whether a member refers to nothing: a server makes text of it, or it is the model's
-    /// own text. The arguments are the name, whether it stands in the message itself, and whether
-    /// it holds a text.
-    pub(crate) is_plain: fn(&[u8], bool, bool) -> bool,
+    /// Returns whether a member may refer to something. Of the others a server makes text, or they
+    /// are the model's own text. The arguments are the name, whether it stands in the message
+    /// itself, and whether it holds a text.
+    pub(crate) may_refer: fn(&[u8], bool, bool) -> bool,
     /// The types of a search's results. Their addresses tell where a text was found; no server
     /// fetches them again.
     pub(crate) results: &'static [&'static str],
@@ -48,7 +48,7 @@ impl Contents {
             let name = name_of(body, &key);
             match self.fields.contains(&Folded::fold(&name).word()) {
                 true => content_check.value(cursor, &BodyPlace::at_field(&name)),
-                false => cursor.value().map(drop),
+                false => cursor.skip(),
             }
         });
         content_check.refused.map_or(Ok(()), Err)
@@ -68,7 +68,7 @@ impl ContentCheck<'_> {
                 self.refuse(self.allowed.judge(place.name(), text, &span), place);
                 Ok(())
             }
-            Kind::String | Kind::Number | Kind::Bool | Kind::Null => cursor.value().map(drop),
+            Kind::String | Kind::Number | Kind::Bool | Kind::Null => cursor.skip(),
         }
     }
 
@@ -88,9 +88,7 @@ impl ContentCheck<'_> {
                     is_found = kind.is_some_and(|kind| self.contents.results.contains(&&*kind));
                     Ok(())
                 }
-                name if (self.contents.is_plain)(name, is_message, is_text) => {
-                    cursor.value().map(drop)
-                }
+                name if !(self.contents.may_refer)(name, is_message, is_text) => cursor.skip(),
                 name @ (b"url" | b"source") if is_text && !self.contents.results.is_empty() => {
                     let span = cursor.value()?;
                     held = held.or(self.allowed.judge(name, text, &span));

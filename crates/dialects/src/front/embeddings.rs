@@ -159,7 +159,7 @@ fn read_embedding<'a>(_: &Envelope, body: &'a [u8]) -> Result<Embedding<'a>, Ref
                 embedding.inputs.extend(text_input(value)?);
                 Ok(())
             })?,
-            "dimensions" => embedding.dimensions = value.count(1, &[])?,
+            "dimensions" => embedding.dimensions = value.count_from(1, &[])?,
             "input_type" => embedding.purpose = read_purpose(value, &[])?,
             _ => others::note_field(&mut embedding.others, "", name, value)?,
         }
@@ -168,7 +168,7 @@ fn read_embedding<'a>(_: &Envelope, body: &'a [u8]) -> Result<Embedding<'a>, Ref
     read.map(|()| embedding).map_err(|why| *why)
 }
 
-fn text_input<'a>(value: value::Value<'_, 'a>) -> Result<Option<Input<'a>>, value::ReadFault> {
+fn text_input<'a>(value: value::Value<'_, 'a>) -> value::ReadResult<Option<Input<'a>>> {
     Ok(value.text()?.map(|text| Input { text, title: None }))
 }
 
@@ -176,7 +176,7 @@ fn text_input<'a>(value: value::Value<'_, 'a>) -> Result<Option<Input<'a>>, valu
 pub(super) fn read_purpose(
     value: value::Value<'_, '_>,
     silent: &[&str],
-) -> Result<Option<Purpose>, value::ReadFault> {
+) -> value::ReadResult<Option<Purpose>> {
     let place = value.place;
     let Some(word) = value.text()?.filter(|word| !silent.contains(&&**word)) else {
         return Ok(None);

@@ -49,7 +49,7 @@ pub struct Envelope {
     pub prompt_bytes: usize,
     /// True if the conversation may refer to something that the request does not hold. Then it is
     /// read again.
-    pub refers: bool,
+    pub conversation_may_refer: bool,
     /// The models, files and stored objects that the request names outside its conversation.
     pub named: Vec<Named>,
     /// The bytes of everything else that a model reads: tools, the answer's schema, and unknown
@@ -79,13 +79,13 @@ impl Choices {
     };
 
     /// Notes the number of answers that the caller gets.
-    pub(crate) fn show(&mut self, number: u64) {
+    pub(crate) fn set_shown(&mut self, number: u64) {
         self.shown = number.max(1);
-        self.write(number);
+        self.raise_written(number);
     }
 
     /// Notes the number of answers that are written: also those that are not the best.
-    pub(crate) fn write(&mut self, number: u64) {
+    pub(crate) fn raise_written(&mut self, number: u64) {
         self.written = self.written.max(number);
     }
 }
@@ -158,7 +158,7 @@ impl Envelope {
             user: None,
             beginning: None,
             prompt_bytes: 0,
-            refers: false,
+            conversation_may_refer: false,
             named: Vec::new(),
             more_bytes: 0,
             max_prompt_tokens: 0,
@@ -168,7 +168,7 @@ impl Envelope {
 
     /// Returns whether [`check_references`](Self::check_references) could refuse the request.
     pub fn may_refer(&self) -> bool {
-        self.refers || self.named.iter().any(|named| !named.is_model())
+        self.conversation_may_refer || self.named.iter().any(|named| !named.is_model())
     }
 
     /// Returns whether the request names models in addition to its own.
@@ -189,7 +189,7 @@ impl Envelope {
             .iter()
             .find_map(|named| named.refused(allowed, body))
             .map_or(Ok(()), Err)?;
-        if self.refers {
+        if self.conversation_may_refer {
             self.front.contents.check(allowed, body)
         } else {
             Ok(())
@@ -212,7 +212,7 @@ impl Envelope {
 
 impl Fault {
     /// The fault of the body as a whole.
-    pub(crate) fn plain(message: String) -> Self {
+    pub(crate) fn of_body(message: String) -> Self {
         Self {
             message,
             param: None,
@@ -240,7 +240,7 @@ impl Fault {
 
     /// The fault of a request that names more than one needs.
     pub(crate) fn too_many_names() -> Self {
-        Self::plain(
+        Self::of_body(
             "the request names too many models, files and URLs beside its conversation".to_owned(),
         )
     }
@@ -249,7 +249,7 @@ impl Fault {
     pub(crate) fn syntax(broken: &Broken, body: &[u8]) -> Self {
         let (line, column) = broken.line_and_column(body);
         let why = broken.why;
-        Self::plain(format!(
+        Self::of_body(format!(
             "the request body is not valid JSON: {why} (line {line}, column {column})"
         ))
     }
@@ -273,13 +273,13 @@ impl Fault {
     }
 
     /// The fault of a list that must hold something.
-    pub(crate) fn empty(param: &'static str) -> Self {
+    pub(crate) fn empty_list(param: &'static str) -> Self {
         let message = format!("`{param}` must hold at least one message");
         Self::of_field(param, "empty_array", message)
     }
 
     /// The fault of a field whose name is another one but for its case.
-    pub(crate) fn case(name: &[u8], known: &str) -> Self {
+    pub(crate) fn wrong_case(name: &[u8], known: &str) -> Self {
         let name = String::from_utf8_lossy(name).into_owned();
         let message = format!("`{name}` is not a field: write `{known}`");
         Self::of_field(name, "unknown_parameter", message)

@@ -101,7 +101,7 @@ pub fn read_form(
         units,
         ..Envelope::new(front)
     };
-    envelope.choices.show(choices);
+    envelope.choices.set_shown(choices);
     let texts = model_field
         .map(|field| field.value.clone())
         .unwrap_or_default();
@@ -125,7 +125,7 @@ fn known_field<'f>(fields: &'f [FormField], name: &'static str) -> Option<&'f Fo
 /// Returns the name of the model, from the form or from the path.
 fn form_model(field: Option<&FormField>, asked: &PathRequest) -> Result<String, Fault> {
     let text = field.map(|field| {
-        std::str::from_utf8(&field.value)
+        str::from_utf8(&field.value)
             .ok()
             .filter(|text| !text.contains('\0'))
     });
@@ -147,7 +147,7 @@ fn form_model(field: Option<&FormField>, asked: &PathRequest) -> Result<String, 
 /// Returns the number of answers. It decides the price, so it is never guessed.
 fn form_choices(field: Option<&FormField>) -> Result<u64, Fault> {
     let Some(field) = field else { return Ok(1) };
-    let number = std::str::from_utf8(&field.value)
+    let number = str::from_utf8(&field.value)
         .ok()
         .and_then(|n| n.trim().parse().ok());
     number
@@ -219,7 +219,7 @@ pub(super) fn read_whole_form(front: &'static Front, body: &[u8]) -> Result<Enve
         .next()
         .and_then(|line| line.strip_prefix(b"--"));
     let boundary = line
-        .and_then(|line| std::str::from_utf8(line).ok())
+        .and_then(|line| str::from_utf8(line).ok())
         .filter(|line| !line.is_empty());
     let mut scanner = FormScanner::new(
         boundary.ok_or_else(|| broken_form("does not begin with a boundary"))?,
@@ -254,7 +254,7 @@ const SHOWN: usize = 40;
 
 /// Returns the fault of a form that is none.
 pub fn broken_form(why: &str) -> Fault {
-    Fault::plain(format!("the form {why}"))
+    Fault::of_body(format!("the form {why}"))
 }
 
 #[cfg(test)]

@@ -105,7 +105,7 @@ const EVENTS: Front = Front {
     envelope: |front, body| envelope::read_envelope(body, front),
     contents: Contents {
         fields: &["contents", "systeminstruction"],
-        is_plain: references::is_plain,
+        may_refer: |name, _, _| references::may_refer(name),
         results: &[],
         call_marks: &["functionCall", "function_call"],
     },

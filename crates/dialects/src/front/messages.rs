@@ -50,7 +50,7 @@ pub static MESSAGES: Front = Front {
     envelope: |_, body| envelope::read_envelope(body),
     contents: Contents {
         fields: &["messages", "system"],
-        is_plain: references::is_plain,
+        may_refer: |name, _, is_text| references::may_refer(name, is_text),
         results: &["search_result", "web_search_result", "web_fetch_result"],
         call_marks: &["\"tool_use\""],
     },

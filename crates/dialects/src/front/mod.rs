@@ -311,7 +311,7 @@ impl Front {
         envelope: other_endpoints::read_paid_envelope,
         contents: Contents {
             fields: &["input", "documents", "query", "prompt", "suffix"],
-            is_plain: |name, _, is_text| is_text && name == b"text",
+            may_refer: |name, _, is_text| !is_text || name != b"text",
             results: &[],
             call_marks: &[],
         },

@@ -24,8 +24,8 @@ pub struct Named {
     pub(crate) param: String,
     /// The place of its text.
     pub(crate) span: Span,
-    /// True if the text stands there as it is, as the value of a field of a form. Else it is JSON.
-    is_plain: bool,
+    /// True if the text is the value of a field of a form, as it is. Else it is JSON.
+    in_form: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -138,8 +138,8 @@ impl Named {
 
     /// Returns its text, unless it is no text or empty.
     pub(crate) fn text<'b>(&self, body: &'b [u8]) -> Option<Cow<'b, str>> {
-        let text = if self.is_plain {
-            std::str::from_utf8(span_bytes(body, &self.span))
+        let text = if self.in_form {
+            str::from_utf8(span_bytes(body, &self.span))
                 .ok()
                 .map(Cow::Borrowed)
         } else {
@@ -150,7 +150,7 @@ impl Named {
 
     /// Returns another text as it would stand there.
     pub(crate) fn written(&self, text: &str) -> Vec<u8> {
-        if self.is_plain {
+        if self.in_form {
             text.as_bytes().to_vec()
         } else {
             quote_string(text).into_bytes()
@@ -167,7 +167,7 @@ impl Named {
             NamedKind::Stored(StoredKind::Data) => {
                 stored(allowed.data_sources, Judgement::DATA_SOURCES)
             }
-            NamedKind::Text(name) if self.is_plain => self
+            NamedKind::Text(name) if self.in_form => self
                 .text(body)
                 .and_then(|text| allowed.judge_text(name.as_bytes(), &text)),
             NamedKind::Text(name) => allowed.judge(name.as_bytes(), body, &self.span),
@@ -192,7 +192,7 @@ impl Finder {
     /// Consumes the value of a field. The scanner bounds the depth.
     pub(super) fn field(&mut self, cursor: &mut Cursor<'_>, name: &[u8]) -> Result<(), Broken> {
         match cursor.kind()? {
-            Kind::Number | Kind::Bool | Kind::Null => cursor.value().map(drop),
+            Kind::Number | Kind::Bool | Kind::Null => cursor.skip(),
             Kind::String | Kind::Array | Kind::Object => self.value(
                 cursor,
                 &BodyPlace::at_field(name),
@@ -210,7 +210,7 @@ impl Finder {
         match (row, cursor.kind()?) {
             (Row::Stored(store), _) => {
                 let span = cursor.value()?;
-                if says_something(cursor.text(), &span) {
+                if names_anything(cursor.text(), &span) {
                     self.push(NamedKind::Stored(store), place.shown(), span);
                 }
             }
@@ -341,7 +341,7 @@ impl Finder {
                 kind,
                 param,
                 span,
-                is_plain: false,
+                in_form: false,
             });
         } else {
             self.is_full = true;
@@ -351,7 +351,7 @@ impl Finder {
 
 /// Returns whether a value names anything. A container that is made for the request is not a stored
 /// one.
-fn says_something(text: &[u8], span: &Span) -> bool {
+fn names_anything(text: &[u8], span: &Span) -> bool {
     let value = span_bytes(text, span);
     if !value.starts_with(b"{") {
         return !matches!(value, b"null" | b"\"\"" | b"[]" | b"false");

@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use super::chat::{scan_part, stream_options};
 use super::reading::count::{ReadTotals, each_element};
-use super::reading::scan::{Scan, lenient_number};
+use super::reading::scan::{Scan, lenient_number, read_choice_count};
 use super::{Choices, Envelope, Fault, Front, Native, PassedAnswer, PassedRequest, form, passing};
 use crate::neutral::usage::MAX_TOKENS;
 use crate::neutral::{Endpoint, EndpointAnswer, EndpointBody, Losses, Refused};
@@ -116,17 +116,13 @@ pub(super) fn read_envelope(
                 Ok(())
             }
             b"n" => {
-                let span = cursor.value()?;
-                scan.envelope
-                    .choices
-                    .show(lenient_number(cursor, &span).unwrap_or(1));
+                scan.envelope.choices.set_shown(read_choice_count(cursor)?);
                 Ok(())
             }
             b"best_of" if front.only_endpoint == Some(Endpoint::Completions) => {
-                let span = cursor.value()?;
                 scan.envelope
                     .choices
-                    .write(lenient_number(cursor, &span).unwrap_or(1));
+                    .raise_written(read_choice_count(cursor)?);
                 Ok(())
             }
             b"user" => {
@@ -146,9 +142,9 @@ pub(super) fn read_envelope(
                     .into_iter()
                     .chain(texts.iter().copied());
                 if let Some(known) = known.into_iter().find(|known| json::folds_to(name, known)) {
-                    scan.note(|| Fault::case(name, known));
+                    scan.note(|| Fault::wrong_case(name, known));
                 }
-                scan.read.setting(cursor, name)
+                scan.read.count_setting(cursor, name)
             }
         }
     })?;
@@ -177,17 +173,17 @@ fn scan_prompts(cursor: &mut Cursor<'_>, read: &mut ReadTotals) -> Result<u64, B
 /// Consumes a text, or tokens, or a list of either. Any other value may refer to something.
 fn scan_text(cursor: &mut Cursor<'_>, read: &mut ReadTotals) -> Result<(), Broken> {
     match cursor.kind()? {
-        Kind::String => read.text(cursor),
+        Kind::String => read.count_text(cursor),
         Kind::Array => each_element(cursor, read, scan_text),
         Kind::Number => {
             read.tokens = read.tokens.saturating_add(1);
-            cursor.value().map(drop)
+            cursor.skip()
         }
         Kind::Object => {
-            read.refers = true;
+            read.may_refer = true;
             scan_part(cursor, read)
         }
-        Kind::Bool | Kind::Null => cursor.value().map(drop),
+        Kind::Bool | Kind::Null => cursor.skip(),
     }
 }
 
@@ -265,7 +261,7 @@ fn check_counts(cursor: &mut Cursor<'_>, can_be: &mut bool) -> Result<(), Broken
     match cursor.kind()? {
         Kind::Number => {
             let span = cursor.value()?;
-            let number: Option<f64> = std::str::from_utf8(json::span_bytes(text, &span))
+            let number: Option<f64> = str::from_utf8(json::span_bytes(text, &span))
                 .ok()
                 .and_then(|n| n.parse().ok());
             *can_be &= number.is_some_and(|number| (0.0..=MAX_COUNT).contains(&number));
@@ -277,7 +273,7 @@ fn check_counts(cursor: &mut Cursor<'_>, can_be: &mut bool) -> Result<(), Broken
         Kind::Array => cursor
             .array(|cursor, _| check_counts(cursor, can_be))
             .map(drop),
-        Kind::String | Kind::Bool | Kind::Null => cursor.value().map(drop),
+        Kind::String | Kind::Bool | Kind::Null => cursor.skip(),
     }
 }
 

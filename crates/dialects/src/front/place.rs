@@ -120,7 +120,7 @@ impl Folded {
     pub(super) fn word(&self) -> &str {
         self.bytes
             .get(..self.len)
-            .and_then(|word| std::str::from_utf8(word).ok())
+            .and_then(|word| str::from_utf8(word).ok())
             .unwrap_or_default()
     }
 }

@@ -42,7 +42,10 @@ pub static RESPONSES: Front = Front {
     envelope: |_, body| envelope::read_envelope(body),
     contents: Contents {
         fields: &["input", "instructions"],
-        is_plain: references::is_plain,
+        may_refer: |name, _, is_text| match is_text {
+            true => references::may_refer_as_text(name),
+            false => references::may_refer(name),
+        },
         results: &[],
         call_marks: &["_call\""],
     },

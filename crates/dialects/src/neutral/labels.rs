@@ -2,6 +2,7 @@
 //! only if they are wanted.
 
 use crate::wire::json::{Broken, Cursor, span_bytes};
+use crate::wire::without_bom;
 
 /// The longest text that can be a label.
 const MAX_LABEL: usize = 128;
@@ -28,10 +29,7 @@ impl Labels {
         let mut labels = Labels::default();
         // The labels before a fault still count.
         labels
-            .object(
-                &mut Cursor::new(body.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(body)),
-                true,
-            )
+            .object(&mut Cursor::new(without_bom(body)), true)
             .ok();
         Some(labels).filter(|labels| *labels != Labels::default())
     }
@@ -66,7 +64,7 @@ impl Labels {
                 br#""service_tier""# => &mut self.tier,
                 // Events of Anthropic's and of OpenAI's Responses.
                 br#""message""# | br#""response""# if outer => return self.object(cursor, false),
-                _ => return cursor.value().map(drop),
+                _ => return cursor.skip(),
             };
             let value = cursor.value()?;
             if target.is_none() {

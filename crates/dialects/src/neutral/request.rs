@@ -7,6 +7,7 @@ use std::borrow::Cow;
 
 use super::field::Field;
 use super::lazy_text::LazyText;
+use super::losses::LostFields;
 use super::schema::{find_member, read_members, string_value};
 use crate::named_enum;
 use crate::wire::json::{Cursor, Kind};
@@ -154,6 +155,13 @@ pub enum Role {
     Function,
 }
 
+impl Role {
+    /// Returns whether the message is the result of a call.
+    pub fn is_result(self) -> bool {
+        matches!(self, Role::Tool | Role::Function)
+    }
+}
+
 /// One message.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Message<'a> {
@@ -179,6 +187,15 @@ pub struct Message<'a> {
     pub cache: Option<Cache<'a>>,
     /// The names of the message's other fields with a value (`audio`, for example).
     pub others: Vec<Cow<'a, str>>,
+}
+
+impl Message<'_> {
+    /// Notes the message's other fields as lost.
+    pub(crate) fn note_others(&self, losses: &mut LostFields) {
+        for name in &self.others {
+            losses.add(Field::other_of_message(name));
+        }
+    }
 }
 
 /// A part of a message.

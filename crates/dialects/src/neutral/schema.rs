@@ -19,17 +19,17 @@ pub(crate) struct Node<'a> {
     /// The text.
     pub(crate) text: &'a str,
     /// The members of an object, or the elements of an array, which have empty names.
-    pub(crate) parts: Vec<(Cow<'a, str>, Node<'a>)>,
+    pub(crate) children: Vec<(Cow<'a, str>, Node<'a>)>,
 }
 
 impl<'a> Node<'a> {
     /// Reads one whole value, unless it has too many values in it. The depth has the scanner's
     /// limit.
     pub(crate) fn read(text: &'a str) -> Option<Self> {
-        Self::next(&mut Cursor::new(text.as_bytes()), text, &mut 0).ok()
+        Self::read_next(&mut Cursor::new(text.as_bytes()), text, &mut 0).ok()
     }
 
-    fn next(cursor: &mut Cursor<'a>, all: &'a str, count: &mut usize) -> Result<Self, Broken> {
+    fn read_next(cursor: &mut Cursor<'a>, all: &'a str, count: &mut usize) -> Result<Self, Broken> {
         *count += 1;
         if *count > MAX_VALUES {
             return Err(Broken {
@@ -37,24 +37,24 @@ impl<'a> Node<'a> {
                 why: "too many values",
             });
         }
-        let mut parts = Vec::new();
+        let mut children = Vec::new();
         let span = match cursor.kind()? {
             Kind::Object => cursor.object(|cursor, key| {
-                parts.push((
+                children.push((
                     text_of(all.as_bytes(), &key).unwrap_or_default(),
-                    Self::next(cursor, all, count)?,
+                    Self::read_next(cursor, all, count)?,
                 ));
                 Ok(())
             }),
             Kind::Array => cursor.array(|cursor, _| {
-                parts.push((Cow::Borrowed(""), Self::next(cursor, all, count)?));
+                children.push((Cow::Borrowed(""), Self::read_next(cursor, all, count)?));
                 Ok(())
             }),
             Kind::String | Kind::Number | Kind::Bool | Kind::Null => cursor.value(),
         }?;
         Ok(Self {
             text: all.get(span).unwrap_or_default(),
-            parts,
+            children,
         })
     }
 
@@ -75,14 +75,14 @@ impl<'a> Node<'a> {
 
     /// Returns the first member of this name.
     pub(crate) fn get(&self, name: &str) -> Option<&Node<'a>> {
-        self.parts
+        self.children
             .iter()
             .find_map(|(member, value)| (member == name).then_some(value))
     }
 
     /// Returns the last member of this name.
     pub(crate) fn last(&self, name: &str) -> Option<&Node<'a>> {
-        self.parts
+        self.children
             .iter()
             .rev()
             .find_map(|(member, value)| (member == name).then_some(value))
@@ -90,7 +90,7 @@ impl<'a> Node<'a> {
 
     /// Returns the elements of an array.
     pub(crate) fn elements(&self) -> impl Iterator<Item = &Node<'a>> {
-        self.parts.iter().map(|(_, element)| element)
+        self.children.iter().map(|(_, element)| element)
     }
 }
 

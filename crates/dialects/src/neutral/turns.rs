@@ -86,10 +86,8 @@ pub fn group_turns<'r, 'a>(
 ) -> Turns<'r, 'a> {
     let mut draft = Draft::default();
     for (index, message) in request.messages.iter().enumerate() {
-        for name in &message.others {
-            losses.add(Field::other_of_message(name));
-        }
-        let answers = matches!(message.role, Role::Tool | Role::Function);
+        message.note_others(losses);
+        let answers = message.role.is_result();
         losses.add_if(message.name.is_some() && !answers, Field::ParticipantName);
         losses.add_if(message.cache.is_some() && !answers, Field::CacheHint);
         match message.role {

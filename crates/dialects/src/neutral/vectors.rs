@@ -10,6 +10,7 @@ use crate::wire::json::{
     Broken, Cursor, Kind, Span, integer_of, name_of, quote_string, span_bytes,
 };
 use crate::wire::splice::Edits;
+use crate::wire::without_bom;
 
 /// The facts of a request's inputs that a front door knows before the request is read whole.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -92,7 +93,7 @@ pub(crate) struct Vectors<'t> {
 impl<'t> Vectors<'t> {
     /// Reads an answer.
     pub(crate) fn read(body: &'t [u8], places: &[VectorPlace]) -> Result<Self, &'static str> {
-        let text = body.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(body);
+        let text = without_bom(body);
         let mut found = Self {
             text,
             ..Self::default()
@@ -111,7 +112,7 @@ impl<'t> Vectors<'t> {
 
     /// Returns the tokens that were counted in a body, even if it is no answer.
     pub(crate) fn count(body: &'t [u8], places: &[VectorPlace]) -> Tokens {
-        let text = body.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(body);
+        let text = without_bom(body);
         let mut found = Self {
             text,
             ..Self::default()

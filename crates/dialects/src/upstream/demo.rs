@@ -221,7 +221,7 @@ impl DemoAnswer {
                 None => demo_answer.set_text(plain_answer(request), request.max_tokens),
                 Some(Format::JsonObject) => demo_answer.text = r#"{"demo":"an object"}"#.to_owned(),
                 Some(Format::JsonSchema { schema, .. }) => {
-                    match sample::of_schema(schema.as_deref().unwrap_or("{}"), "demo") {
+                    match sample::sample_for_schema(schema.as_deref().unwrap_or("{}"), "demo") {
                         Some(json) => demo_answer.text = json,
                         None => {
                             demo_answer.declines = true;

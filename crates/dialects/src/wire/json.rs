@@ -114,6 +114,11 @@ impl<'a> Cursor<'a> {
     }
 
     /// Consumes and checks one whole value.
+    pub fn skip(&mut self) -> Result<(), Broken> {
+        self.value().map(drop)
+    }
+
+    /// Consumes and checks one whole value, and returns its place.
     pub fn value(&mut self) -> Result<Span, Broken> {
         self.skip_blank();
         let start = self.offset;
@@ -426,7 +431,7 @@ impl<'a> Cursor<'a> {
     }
 
     fn check_utf8(&mut self, start: usize) -> Result<(), Broken> {
-        match std::str::from_utf8(span_bytes(self.text, &(start..self.offset))) {
+        match str::from_utf8(span_bytes(self.text, &(start..self.offset))) {
             Ok(_) => Ok(()),
             Err(error) => {
                 self.offset = start + error.valid_up_to();

@@ -16,6 +16,11 @@ pub fn shorten_text(text: &str, max_characters: usize) -> String {
     text.chars().take(max_characters).collect()
 }
 
+/// Returns a text without the byte order mark that may stand before it.
+pub(crate) fn without_bom(text: &[u8]) -> &[u8] {
+    text.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(text)
+}
+
 /// Returns whether a text starts with these ASCII letters, in upper or lower case.
 pub(crate) fn starts_with_any_case(text: impl AsRef<[u8]>, start: &str) -> bool {
     text.as_ref()

@@ -114,10 +114,7 @@ pub fn form_boundary(content_type: &[u8]) -> Option<Result<&str, &'static str>> 
             };
             let fits = |byte: &u8| byte.is_ascii_alphanumeric() || b"'()+_,-./:=?".contains(byte);
             let is_good = (1..=70).contains(&value.len()) && value.iter().all(fits);
-            std::str::from_utf8(value)
-                .ok()
-                .filter(|_| is_good)
-                .ok_or(WHY)
+            str::from_utf8(value).ok().filter(|_| is_good).ok_or(WHY)
         })
 }
 
@@ -341,12 +338,12 @@ impl ValueStart {
     /// no JSON.
     fn classify(value: &[u8], more: &[u8]) -> ValueStart {
         let start: Vec<u8> = value.iter().chain(more).take(VALUE).copied().collect();
-        let (text, is_broken) = match std::str::from_utf8(&start) {
+        let (text, is_broken) = match str::from_utf8(&start) {
             Ok(text) => (text, false),
             Err(why) => {
                 let (good, _) = start.split_at(why.valid_up_to());
                 (
-                    std::str::from_utf8(good).unwrap_or_default(),
+                    str::from_utf8(good).unwrap_or_default(),
                     why.error_len().is_some(),
                 )
             }

@@ -1,4 +1,4 @@
-//! The rule for each field of LiteLLM's rows and settings: one table. [`super::walk`] reads it.
+//! The rule for each field of LiteLLM's rows and settings: one table.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;

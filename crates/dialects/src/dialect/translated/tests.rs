@@ -522,7 +522,7 @@ fn the_state_can_be_asked() {
     };
     assert_eq!(stream.finish(&mut out, None), Ok(usage));
     assert_eq!((stream.kept().len(), stream.kept().len()), (1, 0));
-    conforms(std::str::from_utf8(&out).unwrap(), true);
+    conforms(str::from_utf8(&out).unwrap(), true);
     assert!(
         format!("{stream:?}")
             .starts_with("Stream { conversion: TranslatedStream { decoder: Lines(")

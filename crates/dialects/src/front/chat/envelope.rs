@@ -4,9 +4,9 @@
 mod content;
 
 use content::scan_message;
-pub(in crate::front) use content::scan_part;
+pub(crate) use content::scan_part;
 
-use crate::front::reading::scan::{Scan, lenient_number};
+use crate::front::reading::scan::{Scan, lenient_number, read_choice_count};
 use crate::front::{CHAT, Envelope, Fault};
 use crate::wire::json::{self, Broken, Cursor, Kind};
 
@@ -62,18 +62,14 @@ fn scan_field<'a>(scan: &mut Scan<'a>, cursor: &mut Cursor<'a>, name: &[u8]) -> 
             }
         }
         b"n" => {
-            let span = cursor.value()?;
-            scan.envelope
-                .choices
-                .show(lenient_number(cursor, &span).unwrap_or(1));
+            scan.envelope.choices.set_shown(read_choice_count(cursor)?);
         }
         b"best_of" => {
-            let span = cursor.value()?;
             scan.envelope
                 .choices
-                .write(lenient_number(cursor, &span).unwrap_or(1));
+                .raise_written(read_choice_count(cursor)?);
         }
-        b"tools" => scan.read.tools(cursor)?,
+        b"tools" => scan.read.count_tools(cursor)?,
         b"functions" => scan.read.more += cursor.value()?.len(),
         b"response_format" => {
             let span = cursor.value()?;
@@ -83,16 +79,16 @@ fn scan_field<'a>(scan: &mut Scan<'a>, cursor: &mut Cursor<'a>, name: &[u8]) -> 
         b"prompt_cache_key" | b"user" | b"safety_identifier" => scan.user_field(cursor, name)?,
         name => {
             if let Some(known) = find_other_case(name, &KNOWN) {
-                scan.note(|| Fault::case(name, known));
+                scan.note(|| Fault::wrong_case(name, known));
             }
-            scan.read.setting(cursor, name)?;
+            scan.read.count_setting(cursor, name)?;
         }
     }
     Ok(())
 }
 
 /// Consumes `stream_options`.
-pub(in crate::front) fn stream_options<'a>(
+pub(crate) fn stream_options<'a>(
     scan: &mut Scan<'a>,
     cursor: &mut Cursor<'a>,
 ) -> Result<(), Broken> {
@@ -102,9 +98,9 @@ pub(in crate::front) fn stream_options<'a>(
             let name = json::name_of(cursor.text(), &key);
             if *name != *b"include_usage" {
                 if let Some(known) = find_other_case(&name, &["include_usage"]) {
-                    scan.note(|| Fault::case(&name, known));
+                    scan.note(|| Fault::wrong_case(&name, known));
                 }
-                return cursor.value().map(drop);
+                return cursor.skip();
             }
             if scan.envelope.places.include_usage.is_some() {
                 scan.note(|| Fault::duplicate("stream_options.include_usage"));

@@ -4,7 +4,7 @@ use crate::front::CallerError;
 use crate::wire::json::Writer;
 
 /// Writes an error.
-pub(in crate::front) fn error_body(error: &CallerError<'_>) -> Vec<u8> {
+pub(crate) fn error_body(error: &CallerError<'_>) -> Vec<u8> {
     let mut w = Writer::with_capacity(error.message.len() + 256);
     w.object(|w| {
         w.key("error").object(|w| {
@@ -17,7 +17,7 @@ pub(in crate::front) fn error_body(error: &CallerError<'_>) -> Vec<u8> {
 }
 
 /// Writes an error as the last event of a stream.
-pub(in crate::front) fn error_event(error: &CallerError<'_>) -> Vec<u8> {
+pub(crate) fn error_event(error: &CallerError<'_>) -> Vec<u8> {
     [b"data: ".as_slice(), &error_body(error), b"\n\n"].concat()
 }
 

@@ -5,7 +5,7 @@ use crate::front::{ListedModel, ModelLists};
 use crate::neutral::ModelKind;
 use crate::wire::json::Writer;
 
-pub(in crate::front) const LISTS: ModelLists = ModelLists {
+pub(crate) const LISTS: ModelLists = ModelLists {
     route: |path| {
         let path = without_azure(path, "models")?;
         route_models(path_under(path, "v1").unwrap_or(path))

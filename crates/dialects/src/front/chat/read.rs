@@ -13,7 +13,7 @@ use std::borrow::Cow;
 
 use crate::front::reading::choice::ReadChoice;
 use crate::front::reading::others::{self, Defaults};
-use crate::front::reading::value::{self, Name, ReadFault, Value};
+use crate::front::reading::value::{self, Name, ReadResult, Value};
 use crate::front::{CHAT, FieldNames, RequestRead};
 use crate::neutral::{Effort, Field, Format, Raw, Request};
 use crate::wire::json::Kind;
@@ -51,7 +51,7 @@ struct Reading<'a> {
 
 impl<'a> Reading<'a> {
     /// Consumes a top-level field.
-    fn field(&mut self, name: &Name<'a>, mut value: Value<'_, 'a>) -> Result<(), ReadFault> {
+    fn field(&mut self, name: &Name<'a>, mut value: Value<'_, 'a>) -> ReadResult<()> {
         let request = &mut self.request;
         match &**name {
             "model" | "stream" | "stream_options" => value.skip()?,
@@ -66,21 +66,23 @@ impl<'a> Reading<'a> {
             }
             "parallel_tool_calls" => request.parallel_tool_calls = value.flag()?,
             "response_format" => request.format = read_format(value, &mut self.tools.others)?,
-            "max_completion_tokens" => self.max_completion_tokens = value.count(1, &NO_LIMIT)?,
+            "max_completion_tokens" => {
+                self.max_completion_tokens = value.count_from(1, &NO_LIMIT)?
+            }
             "max_tokens" => {
                 let raw = value.peek_raw()?;
-                self.max_tokens = value.count(1, &NO_LIMIT)?.map(|number| (number, raw));
+                self.max_tokens = value.count_from(1, &NO_LIMIT)?.map(|number| (number, raw));
             }
             "temperature" => request.temperature = value.number()?,
             "top_p" => request.top_p = value.number()?,
-            "top_k" => request.top_k = value.count(0, &ALL_TOKENS)?,
+            "top_k" => request.top_k = value.count_from(0, &ALL_TOKENS)?,
             "frequency_penalty" => request.penalties.frequency = value.number()?,
             "presence_penalty" => request.penalties.presence = value.number()?,
             "stop" => read_stop_words(value, &mut request.stop)?,
             "seed" => request.seed = value.integer()?,
-            "n" => request.n = value.count(1, &[])?.filter(|n| *n > 1),
+            "n" => request.n = value.count_from(1, &[])?.filter(|n| *n > 1),
             "logprobs" => self.logprobs = value.flag()?.unwrap_or(false),
-            "top_logprobs" => self.top_logprobs = value.count(0, &[])?,
+            "top_logprobs" => self.top_logprobs = value.count_from(0, &[])?,
             "reasoning_effort" => request.thinking.effort = value.effort(Effort::None)?,
             "modalities" => request.wants_audio |= beyond_text(value)?,
             "audio" => request.wants_audio |= value.raw_object()?.is_some(),
@@ -96,7 +98,7 @@ impl<'a> Reading<'a> {
         Ok(())
     }
 
-    fn request(self) -> Result<(Request<'a>, FieldNames), ReadFault> {
+    fn request(self) -> ReadResult<(Request<'a>, FieldNames)> {
         let mut request = self.request;
         let mut names = FieldNames::new(CHAT.field_name);
         let first = self.max_completion_tokens;
@@ -152,7 +154,7 @@ impl<'a> Reading<'a> {
 fn read_format<'a>(
     value: Value<'_, 'a>,
     others: &mut Vec<(Name<'a>, Raw<'a>)>,
-) -> Result<Option<Format<'a>>, ReadFault> {
+) -> ReadResult<Option<Format<'a>>> {
     let place = value.place;
     let mut kind = None;
     let mut schema = None;
@@ -179,7 +181,7 @@ fn read_format<'a>(
 fn json_schema<'a>(
     value: Value<'_, 'a>,
     others: &mut Vec<(Name<'a>, Raw<'a>)>,
-) -> Result<Option<Format<'a>>, ReadFault> {
+) -> ReadResult<Option<Format<'a>>> {
     let place = value.place;
     let mut name = None;
     let mut description = None;
@@ -208,10 +210,7 @@ fn json_schema<'a>(
 }
 
 /// Reads a string, or several.
-fn read_stop_words<'a>(
-    mut value: Value<'_, 'a>,
-    list: &mut Vec<Cow<'a, str>>,
-) -> Result<(), ReadFault> {
+fn read_stop_words<'a>(mut value: Value<'_, 'a>, list: &mut Vec<Cow<'a, str>>) -> ReadResult<()> {
     match value.kind()? {
         Kind::Array => value.strings(list),
         Kind::String | Kind::Null => {
@@ -231,7 +230,7 @@ const ALL_TOKENS: [i64; 2] = [-1, 0];
 const NO_LIMIT: [i64; 1] = [-1];
 
 /// Returns whether `modalities` names something else than text.
-fn beyond_text(value: Value<'_, '_>) -> Result<bool, ReadFault> {
+fn beyond_text(value: Value<'_, '_>) -> ReadResult<bool> {
     let mut is_more = false;
     value.array(|_, value| {
         is_more |= value.text()?.is_some_and(|word| word != "text");

@@ -2,23 +2,16 @@
 //! a part may hold a reference, because each server has names of its own for them (`image_url`,
 //! `video_url`, `source`, and so on).
 
-/// Returns whether a member refers to nothing.
-pub(super) fn is_plain_in(name: &[u8], is_message: bool, is_text: bool) -> bool {
-    match is_message {
-        true => is_plain_in_message(name) || (is_text && name == b"content"),
-        false => is_plain(name),
-    }
+/// Returns whether a member of a message may refer to something. An assistant's `audio` is the id of
+/// the model's own earlier answer.
+pub(super) fn may_refer_in_message(name: &[u8]) -> bool {
+    name != b"audio" && may_refer(name)
 }
 
-/// Returns whether a member of a message refers to nothing, because a server makes text of it. An
-/// assistant's `audio` is the id of the model's own earlier answer.
-pub(super) fn is_plain_in_message(name: &[u8]) -> bool {
-    name == b"audio" || is_plain(name)
-}
-
-/// Returns whether a member of a part, or of a message, refers to nothing.
-pub(super) fn is_plain(name: &[u8]) -> bool {
-    matches!(
+/// Returns whether a member of a part, or of a message, may refer to something. Of the others a
+/// server makes text.
+pub(super) fn may_refer(name: &[u8]) -> bool {
+    !matches!(
         name,
         b"type"
             | b"text"

@@ -6,7 +6,7 @@ use crate::front::embeddings::{INPUT_TYPE, MAX_INPUTS, read_purpose};
 use crate::front::reading::count::{ReadTotals, each_member};
 use crate::front::reading::others;
 use crate::front::reading::scan::Scan;
-use crate::front::reading::value::{self, Name, ReadFault, Value};
+use crate::front::reading::value::{self, Name, ReadResult, Value};
 use crate::front::{
     Contents, Envelope, Fault, Front, Native, PassedRequest, PathRequest, RequestExtras, STANDARD,
     VectorDoor,
@@ -147,8 +147,8 @@ fn read_envelope(
 fn count_member(cursor: &mut Cursor<'_>, name: &[u8], read: &mut ReadTotals) -> Result<(), Broken> {
     match name {
         b"content" => envelope::scan_content(cursor, read).map(drop),
-        b"model" => cursor.value().map(drop),
-        name => read.setting(cursor, name),
+        b"model" => cursor.skip(),
+        name => read.count_setting(cursor, name),
     }
 }
 
@@ -226,7 +226,9 @@ fn read_embedding<'a>(
         "requests" if is_batch => value.array(|index, value| {
             let place = value.place;
             let mut one = single_embedding();
-            value.element(|name, value| read_member(&mut one, &envelope.model, name, value))?;
+            value.non_null_object(|name, value| {
+                read_member(&mut one, &envelope.model, name, value)
+            })?;
             if index == 0 {
                 (all.dimensions, all.purpose) = (one.dimensions, one.purpose);
             } else if (all.dimensions, all.purpose) != (one.dimensions, one.purpose) {
@@ -261,7 +263,7 @@ fn read_member<'a>(
     path_model: &str,
     name: &Name<'a>,
     value: Value<'_, 'a>,
-) -> Result<(), ReadFault> {
+) -> ReadResult<()> {
     let place = value.place;
     match &*camel_name(name) {
         "model" => {
@@ -282,7 +284,7 @@ fn read_member<'a>(
                 .iter_mut()
                 .for_each(|input| input.title.clone_from(&title));
         }
-        "outputDimensionality" => one.dimensions = value.count(1, &[0])?,
+        "outputDimensionality" => one.dimensions = value.count_from(1, &[0])?,
         // Newer clients put the settings here.
         "embedContentConfig" => {
             value.object(|name, value| read_member(one, path_model, name, value))?;
@@ -293,12 +295,12 @@ fn read_member<'a>(
 }
 
 /// Reads the text of a content. Several texts become lines of one.
-fn read_content<'a>(value: Value<'_, 'a>, lost: &mut Vec<Name<'a>>) -> Result<String, ReadFault> {
+fn read_content<'a>(value: Value<'_, 'a>, lost: &mut Vec<Name<'a>>) -> ReadResult<String> {
     let mut texts = Vec::new();
     value.object(|name, value| match &**name {
         "parts" => value.array(|_, value| {
             let place = value.place;
-            value.element(|name, value| match &**name {
+            value.non_null_object(|name, value| match &**name {
                 "text" => value.text().map(|text| texts.extend(text)),
                 _ => Err(place.unsupported("this model has vectors only of texts")),
             })

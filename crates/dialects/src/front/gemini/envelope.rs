@@ -4,7 +4,7 @@
 use super::{camel_name, references};
 use crate::front::reading::count::{ReadTotals, each_member};
 use crate::front::reading::media::{self, MediaKind};
-use crate::front::reading::scan::{Scan, lenient_number};
+use crate::front::reading::scan::{Scan, lenient_number, read_choice_count};
 use crate::front::{Envelope, Fault, Front};
 use crate::wire::json::{self, Broken, Cursor, Kind, span_bytes};
 
@@ -56,9 +56,9 @@ fn scan_field<'a>(
         }
         "contents" => scan.messages(cursor, "contents", scan_content)?,
         "systemInstruction" => drop(scan_content(cursor, &mut scan.read)?),
-        "tools" => scan.read.tools(cursor)?,
+        "tools" => scan.read.count_tools(cursor)?,
         "generationConfig" => scan_settings(scan, cursor, found)?,
-        name => scan.read.setting(cursor, name.as_bytes())?,
+        name => scan.read.count_setting(cursor, name.as_bytes())?,
     }
     Ok(())
 }
@@ -70,7 +70,7 @@ fn scan_settings<'a>(
     found: &mut Found,
 ) -> Result<(), Broken> {
     if cursor.kind()? != Kind::Object {
-        return scan.read.other(cursor);
+        return scan.read.count_other(cursor);
     }
     cursor.object(|cursor, key| {
         let body = cursor.text();
@@ -84,9 +84,7 @@ fn scan_settings<'a>(
                 scan.envelope.has_max_tokens = scan.envelope.max_tokens.is_some();
             }
             "candidateCount" => {
-                let span = cursor.value()?;
-                let count = lenient_number(cursor, &span).unwrap_or(1);
-                scan.envelope.choices.show(count);
+                scan.envelope.choices.set_shown(read_choice_count(cursor)?);
             }
             "responseMimeType" => {
                 let span = cursor.value()?;
@@ -103,7 +101,7 @@ fn scan_settings<'a>(
                     }
                 })?;
             }
-            name => scan.read.setting(cursor, name.as_bytes())?,
+            name => scan.read.count_setting(cursor, name.as_bytes())?,
         }
         Ok(())
     })?;
@@ -121,8 +119,8 @@ pub(super) fn scan_content(cursor: &mut Cursor<'_>, read: &mut ReadTotals) -> Re
         }
         b"parts" => one_or_more(cursor, read),
         _ => {
-            read.refers = true;
-            read.other(cursor)
+            read.may_refer = true;
+            read.count_other(cursor)
         }
     })?;
     Ok(is_users)
@@ -141,13 +139,13 @@ fn one_or_more(cursor: &mut Cursor<'_>, read: &mut ReadTotals) -> Result<(), Bro
 fn scan_part(cursor: &mut Cursor<'_>, read: &mut ReadTotals) -> Result<(), Broken> {
     each_member(cursor, read, |cursor, name, read| {
         match &*camel_name(&name_text(name)) {
-            "text" | "output" | "code" => read.text(cursor),
+            "text" | "output" | "code" => read.count_text(cursor),
             "inlineData" => scan_data(cursor, read),
             "fileData" => {
                 // Another server has the file, so its size is not known.
-                read.refers = true;
-                read.medium(media::remote_file(), true);
-                read.other(cursor)
+                read.may_refer = true;
+                read.count_medium(media::remote_file());
+                read.count_other(cursor)
             }
             "functionCall" | "functionResponse" => {
                 each_member(cursor, read, |cursor, name, read| {
@@ -158,16 +156,16 @@ fn scan_part(cursor: &mut Cursor<'_>, read: &mut ReadTotals) -> Result<(), Broke
                         }
                         "parts" => one_or_more(cursor, read),
                         _ => {
-                            read.refers |= !references::is_plain(name, false, false);
-                            read.other(cursor)
+                            read.may_refer |= references::may_refer(name);
+                            read.count_other(cursor)
                         }
                     }
                 })
             }
             "executableCode" | "codeExecutionResult" => scan_part(cursor, read),
             _ => {
-                read.refers |= !references::is_plain(name, false, false);
-                read.other(cursor)
+                read.may_refer |= references::may_refer(name);
+                read.count_other(cursor)
             }
         }
     })
@@ -176,7 +174,7 @@ fn scan_part(cursor: &mut Cursor<'_>, read: &mut ReadTotals) -> Result<(), Broke
 /// Consumes media in base64.
 fn scan_data(cursor: &mut Cursor<'_>, read: &mut ReadTotals) -> Result<(), Broken> {
     if cursor.kind()? != Kind::Object {
-        return read.other(cursor);
+        return read.count_other(cursor);
     }
     let body = cursor.text();
     let mut media_type: &[u8] = b"";
@@ -200,10 +198,8 @@ fn scan_data(cursor: &mut Cursor<'_>, read: &mut ReadTotals) -> Result<(), Broke
         Some(b"audio/") => MediaKind::Audio,
         _ => MediaKind::File,
     };
-    read.medium(
-        media::of_base64(media_kind, data, media_type, cursor.offset() - before),
-        true,
-    );
+    let bytes = cursor.offset() - before;
+    read.count_medium(media::from_base64(media_kind, data, media_type, bytes));
     Ok(())
 }
 
@@ -241,7 +237,7 @@ mod tests {
         assert!(
             envelope.include_usage
                 && !envelope.hide_thoughts
-                && !envelope.refers
+                && !envelope.conversation_may_refer
                 && !envelope.wants_json
         );
         assert_eq!(
@@ -298,7 +294,7 @@ mod tests {
             ] {
                 let envelope = of(&body);
                 assert!(
-                    !envelope.refers && envelope.max_prompt_tokens < 2_000,
+                    !envelope.conversation_may_refer && envelope.max_prompt_tokens < 2_000,
                     "{} {body:.60}",
                     envelope.max_prompt_tokens
                 );
@@ -307,7 +303,7 @@ mod tests {
         let far = of(
             r#"{"contents":[{"parts":[{"fileData":{"mimeType":"image/png","fileUri":"https://x/y"}}]}]}"#,
         );
-        assert!(far.refers && far.max_prompt_tokens > 1_500);
+        assert!(far.conversation_may_refer && far.max_prompt_tokens > 1_500);
     }
 
     #[test]
@@ -334,7 +330,7 @@ mod tests {
             let response = format!(r#"{{"name":"f","response":{{}},"{parts}":[{part}]}}"#);
             let body =
                 format!(r#"{{"contents":[{{"parts":[{{"functionResponse":{response}}}]}}]}}"#);
-            assert!(of(&body).refers, "{parts}");
+            assert!(of(&body).conversation_may_refer, "{parts}");
         }
     }
 

@@ -13,7 +13,7 @@ mod tools;
 
 use super::camel_name;
 use crate::front::reading::others::Defaults;
-use crate::front::reading::value::{self, Name, ReadFault, Value};
+use crate::front::reading::value::{self, Name, ReadResult, Value};
 use crate::front::{FieldNames, GEMINI, RequestRead};
 use crate::neutral::{Message, Request, Role};
 use crate::wire::json::Kind;
@@ -48,7 +48,7 @@ struct ReadSoFar<'a> {
 
 impl<'a> ReadSoFar<'a> {
     /// Consumes a top-level field.
-    fn field(&mut self, name: &Name<'a>, mut value: Value<'_, 'a>) -> Result<(), ReadFault> {
+    fn field(&mut self, name: &Name<'a>, mut value: Value<'_, 'a>) -> ReadResult<()> {
         let (request, place) = (&mut self.request, value.place);
         match &*camel_name(name) {
             // The path names the model.
@@ -67,7 +67,7 @@ impl<'a> ReadSoFar<'a> {
             "toolConfig" => self.tools.config(value, &mut request.others)?,
             "generationConfig" => settings::read_settings(value, request, &mut self.names)?,
             "cachedContent" => {
-                if value.says_something()? {
+                if value.is_filled()? {
                     return Err(place
                         .unsupported("what was stored at Google is not at hand here: send the contents themselves"));
                 }
@@ -79,7 +79,7 @@ impl<'a> ReadSoFar<'a> {
     }
 
     /// Reads a content, and appends its messages to the list.
-    fn content(&mut self, index: usize, value: Value<'_, 'a>) -> Result<(), ReadFault> {
+    fn content(&mut self, index: usize, value: Value<'_, 'a>) -> ReadResult<()> {
         let place = value.place;
         let mut read = parts::Parts::new(Some(index));
         let role = read.content(value)?;
@@ -91,7 +91,7 @@ impl<'a> ReadSoFar<'a> {
         read.end(role, place, &mut self.calls, &mut self.request.messages)
     }
 
-    fn request(mut self) -> Result<(Request<'a>, FieldNames), ReadFault> {
+    fn request(mut self) -> ReadResult<(Request<'a>, FieldNames)> {
         let mut request = self.request;
         if !self.system.content.is_empty() {
             request.messages.insert(
@@ -113,8 +113,8 @@ impl<'a> ReadSoFar<'a> {
 /// Reads an array, or a single element without its array, as Google does.
 fn read_each<'a>(
     mut value: Value<'_, 'a>,
-    mut read: impl FnMut(usize, Value<'_, 'a>) -> Result<(), ReadFault>,
-) -> Result<(), ReadFault> {
+    mut read: impl FnMut(usize, Value<'_, 'a>) -> ReadResult<()>,
+) -> ReadResult<()> {
     if value.kind()? == Kind::Object {
         read(0, value)
     } else {
@@ -125,8 +125,8 @@ fn read_each<'a>(
 /// Reads an object whose members' names may be in camel case or in snake case.
 fn read_camel_members<'a>(
     value: Value<'_, 'a>,
-    mut read: impl FnMut(&str, &Name<'a>, Value<'_, 'a>) -> Result<(), ReadFault>,
-) -> Result<bool, ReadFault> {
+    mut read: impl FnMut(&str, &Name<'a>, Value<'_, 'a>) -> ReadResult<()>,
+) -> ReadResult<bool> {
     value.object(|name, value| read(&camel_name(name), name, value))
 }
 

@@ -3,10 +3,10 @@
 
 use super::camel_name;
 
-/// Returns whether a member refers to nothing: a server makes text of it, or it belongs to a tool's
-/// call or result.
-pub(super) fn is_plain(name: &[u8], _is_message: bool, _is_text: bool) -> bool {
-    matches!(
+/// Returns whether a member may refer to a file. Of the others a server makes text, or they belong to
+/// a tool's call or result.
+pub(super) fn may_refer(name: &[u8]) -> bool {
+    !matches!(
         &*camel_name(&String::from_utf8_lossy(name)),
         "role"
             | "text"

@@ -59,10 +59,10 @@ fn scan_field<'a>(scan: &mut Scan<'a>, cursor: &mut Cursor<'a>, name: &[u8]) -> 
         b"thinking" => {
             cursor.kind()?;
             let start = cursor.offset();
-            scan.read.setting(cursor, name)?;
+            scan.read.count_setting(cursor, name)?;
             scan.envelope.places.thinking = Some(start..cursor.offset());
         }
-        b"tools" => scan.read.tools(cursor)?,
+        b"tools" => scan.read.count_tools(cursor)?,
         b"output_config" | b"output_format" => {
             let span = cursor.value()?;
             scan.read.more += span.len();
@@ -71,7 +71,7 @@ fn scan_field<'a>(scan: &mut Scan<'a>, cursor: &mut Cursor<'a>, name: &[u8]) -> 
         b"metadata" => {
             scan.envelope.user = find_text_member(cursor, b"user_id")?;
         }
-        _ => scan.read.setting(cursor, name)?,
+        _ => scan.read.count_setting(cursor, name)?,
     }
     Ok(())
 }
@@ -80,7 +80,7 @@ fn scan_field<'a>(scan: &mut Scan<'a>, cursor: &mut Cursor<'a>, name: &[u8]) -> 
 fn scan_message(cursor: &mut Cursor<'_>, read: &mut ReadTotals) -> Result<bool, Broken> {
     each_message_member(cursor, read, |cursor, name, read| match name {
         b"content" => scan_content(cursor, read),
-        _ => read.other(cursor),
+        _ => read.count_other(cursor),
     })
 }
 
@@ -89,17 +89,17 @@ fn scan_content(cursor: &mut Cursor<'_>, read: &mut ReadTotals) -> Result<(), Br
     match cursor.kind()? {
         Kind::Array => each_element(cursor, read, scan_block),
         Kind::Object => {
-            read.refers = true;
-            read.text(cursor)
+            read.may_refer = true;
+            read.count_text(cursor)
         }
-        Kind::String | Kind::Number | Kind::Bool | Kind::Null => read.text(cursor),
+        Kind::String | Kind::Number | Kind::Bool | Kind::Null => read.count_text(cursor),
     }
 }
 
 /// Consumes a block.
 fn scan_block(cursor: &mut Cursor<'_>, read: &mut ReadTotals) -> Result<(), Broken> {
     each_member(cursor, read, |cursor, name, read| match name {
-        b"text" | b"thinking" | b"title" | b"context" => read.text(cursor),
+        b"text" | b"thinking" | b"title" | b"context" => read.count_text(cursor),
         b"content" => scan_content(cursor, read),
         b"input" => {
             read.text += cursor.value()?.len();
@@ -112,10 +112,10 @@ fn scan_block(cursor: &mut Cursor<'_>, read: &mut ReadTotals) -> Result<(), Brok
             Ok(())
         }
         b"id" | b"name" | b"tool_use_id" | b"tool_name" | b"is_error" | b"cache_control"
-        | b"signature" | b"data" | b"citations" => read.other(cursor),
+        | b"signature" | b"data" | b"citations" => read.count_other(cursor),
         _ => {
-            read.refers = true;
-            read.other(cursor)
+            read.may_refer = true;
+            read.count_other(cursor)
         }
     })
 }
@@ -143,7 +143,7 @@ fn scan_source(cursor: &mut Cursor<'_>, read: &mut ReadTotals) -> Result<(), Bro
             b"media_type" => declared_type = Some(cursor.value()?),
             b"data" => data = Some(cursor.value()?),
             _ => {
-                read.refers = true;
+                read.may_refer = true;
                 cursor.value()?;
             }
         }
@@ -164,17 +164,17 @@ fn scan_source(cursor: &mut Cursor<'_>, read: &mut ReadTotals) -> Result<(), Bro
             } else {
                 MediaKind::File
             };
-            let medium = media::of_base64(
+            let medium = media::from_base64(
                 media_kind,
                 span_bytes(text, &data),
                 declared_type,
                 cursor.offset() - before,
             );
-            read.medium(medium, true);
+            read.count_medium(medium);
         }
         Some(data) => read.text += data.len(),
         // Another server has the file, so its size is not known.
-        None if !inside => read.medium(media::remote_file(), true),
+        None if !inside => read.count_medium(media::remote_file()),
         None => {}
     }
     Ok(())
@@ -215,7 +215,7 @@ mod tests {
         );
         assert_eq!(envelope.prompt_bytes, 8);
         assert_eq!(envelope.user.map(|span| &body[span]), Some(r#""u""#));
-        assert!(envelope.include_usage && !envelope.refers && !envelope.wants_json);
+        assert!(envelope.include_usage && !envelope.conversation_may_refer && !envelope.wants_json);
     }
 
     #[test]
@@ -278,7 +278,7 @@ mod tests {
         let inside = of(&body(&format!(
             r#"[{{"type":"tool_result","tool_use_id":"a","content":[{block}]}}]"#
         )));
-        assert!(!plain.refers && !inside.refers);
+        assert!(!plain.conversation_may_refer && !inside.conversation_may_refer);
         assert!(
             plain.max_prompt_tokens < 2_000,
             "{}",
@@ -292,7 +292,7 @@ mod tests {
         let url = of(&body(
             r#"[{"type":"image","source":{"type":"url","url":"https://x/y.png"}}]"#,
         ));
-        assert!(url.refers && url.max_prompt_tokens > 1_500);
+        assert!(url.conversation_may_refer && url.max_prompt_tokens > 1_500);
     }
 
     #[test]

@@ -10,7 +10,7 @@ mod tools;
 use std::borrow::Cow;
 
 use crate::front::reading::others::{self, Defaults};
-use crate::front::reading::value::{self, Name, ReadFault, Value};
+use crate::front::reading::value::{self, Name, ReadResult, Value};
 use crate::front::{FieldNames, MESSAGES, RequestRead};
 use crate::neutral::{Effort, Field, Format, Message, Raw, Refused, Request, Role, ToolChoice};
 use crate::wire::json::Kind;
@@ -53,7 +53,7 @@ struct Reading<'a> {
 
 impl<'a> Reading<'a> {
     /// Consumes a top-level field.
-    fn field(&mut self, name: &Name<'a>, value: Value<'_, 'a>) -> Result<(), ReadFault> {
+    fn field(&mut self, name: &Name<'a>, value: Value<'_, 'a>) -> ReadResult<()> {
         let (request, place) = (&mut self.request, value.place);
         match &**name {
             "model" | "stream" => value.skip()?,
@@ -61,7 +61,7 @@ impl<'a> Reading<'a> {
             "cache_control" => value.skip()?,
             "messages" => value.array(|index, value| self.message(index, value))?,
             "system" => blocks::read_system(value, &mut self.system)?,
-            "max_tokens" => request.max_tokens = value.count(1, &[])?,
+            "max_tokens" => request.max_tokens = value.count_from(1, &[])?,
             "tools" => self.tools.read(value)?,
             "tool_choice" => tools::read_tool_choice(value, request)?,
             "thinking" => request.thinking.settings = value.raw_object()?,
@@ -76,10 +76,10 @@ impl<'a> Reading<'a> {
             "stop_sequences" => value.strings(&mut request.stop)?,
             "temperature" => request.temperature = value.number()?,
             "top_p" => request.top_p = value.number()?,
-            "top_k" => request.top_k = value.count(0, &[])?,
+            "top_k" => request.top_k = value.count_from(0, &[])?,
             "service_tier" => request.service_tier = value.text()?,
             "mcp_servers" | "container" | "thread" => {
-                if value.says_something()? {
+                if value.is_filled()? {
                     return Err(place.unsupported(
                         "only Anthropic's own servers have this; the model of this request is served by another",
                     ));
@@ -91,11 +91,11 @@ impl<'a> Reading<'a> {
     }
 
     /// Reads a message, and appends it to the list.
-    fn message(&mut self, index: usize, value: Value<'_, 'a>) -> Result<(), ReadFault> {
+    fn message(&mut self, index: usize, value: Value<'_, 'a>) -> ReadResult<()> {
         let place = value.place;
         let mut read = blocks::Blocks::of_message(index);
         let mut role = None;
-        value.element(|name, mut value| {
+        value.non_null_object(|name, mut value| {
             match &**name {
                 "role" => role = value.text()?,
                 "content" => read.content(value)?,
@@ -149,7 +149,7 @@ impl<'a> Reading<'a> {
 }
 
 /// Refuses the choice of a tool that is not there, or that the model does not see.
-fn check_choice(request: &Request<'_>) -> Result<(), ReadFault> {
+fn check_choice(request: &Request<'_>) -> ReadResult<()> {
     match &request.tool_choice {
         Some(ToolChoice::Named(name)) if request.tools.iter().all(|tool| tool.name != *name) => {
             let message = "`tool_choice.name` is none of the tools that the model can see";
@@ -160,7 +160,7 @@ fn check_choice(request: &Request<'_>) -> Result<(), ReadFault> {
 }
 
 /// Reads the effort, and the format.
-fn output_config<'a>(value: Value<'_, 'a>, request: &mut Request<'a>) -> Result<(), ReadFault> {
+fn output_config<'a>(value: Value<'_, 'a>, request: &mut Request<'a>) -> ReadResult<()> {
     value.object(|name, value| {
         match &**name {
             "effort" => request.thinking.effort = value.effort(Effort::Low)?,
@@ -178,7 +178,7 @@ fn read_format<'a>(
     value: Value<'_, 'a>,
     prefix: &str,
     request: &mut Request<'a>,
-) -> Result<bool, ReadFault> {
+) -> ReadResult<bool> {
     let place = value.place;
     let mut kind = None;
     let mut schema = None;

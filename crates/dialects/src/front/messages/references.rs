@@ -1,13 +1,11 @@
 //! The members of a Messages request's conversation that cannot refer to files or URLs. The sources
 //! of pictures and documents can, at any depth.
 
-/// Returns whether a member refers to nothing: a server makes text of it, or it is the model's own
-/// text.
-pub(super) fn is_plain(name: &[u8], _is_message: bool, is_text: bool) -> bool {
-    // A text is no reference, whatever its words are.
-    let is_content = is_text && name == b"content";
-    is_content
-        || matches!(
+/// Returns whether a member may refer to something. Of the others a server makes text, or they are
+/// the model's own text. A text in `content` is no reference, whatever its words are.
+pub(super) fn may_refer(name: &[u8], is_text: bool) -> bool {
+    !(is_text && name == b"content")
+        && !matches!(
             name,
             b"type"
                 | b"role"

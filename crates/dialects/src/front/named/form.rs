@@ -16,7 +16,7 @@ use crate::wire::starts_with_any_case;
 const LEVELS: usize = 16;
 
 /// Returns how much of a field of this name is read, to find the things that it names.
-pub(in crate::front) fn field_reading(name: &str) -> FieldReading {
+pub(crate) fn field_reading(name: &str) -> FieldReading {
     let names = name_words(name);
     match row_of_way(&names) {
         _ if names.len() == 1 && is_text(name) => FieldReading::Nothing,
@@ -67,7 +67,7 @@ fn can_refer(name: &str) -> bool {
 impl Finder {
     /// Finds the things that a field of a form names. Its value stands at `span` of the body.
     /// Returns the fault of a value that cannot be judged.
-    pub(in crate::front) fn form_field(
+    pub(crate) fn form_field(
         &mut self,
         field: &FormField,
         body: &[u8],
@@ -77,7 +77,7 @@ impl Finder {
         if names.len() > LEVELS {
             return Err("has a name of more than 16 levels");
         }
-        let Ok(value) = std::str::from_utf8(&field.value) else {
+        let Ok(value) = str::from_utf8(&field.value) else {
             // The beginning of a text may end within a letter.
             return if field.is_whole {
                 Err("must be UTF-8")
@@ -147,7 +147,7 @@ impl Finder {
     ) -> Result<(), &'static str> {
         let named_kind = match row {
             Row::Model | Row::OfModel => NamedKind::Model,
-            Row::Stored(kind) if says_something(&field.value) => NamedKind::Stored(kind),
+            Row::Stored(kind) if names_anything(&field.value) => NamedKind::Stored(kind),
             Row::Other if can_refer(name) => {
                 if !field.is_whole && !is_url_or_data(&field.value) {
                     return Err("is too long");
@@ -166,7 +166,7 @@ impl Finder {
                 kind: named_kind,
                 param,
                 span,
-                is_plain: true,
+                in_form: true,
             });
         } else {
             self.is_full = true;
@@ -176,7 +176,7 @@ impl Finder {
 }
 
 /// Returns whether a text names anything.
-fn says_something(value: &[u8]) -> bool {
+fn names_anything(value: &[u8]) -> bool {
     !matches!(
         value.trim_ascii(),
         b"" | b"null" | b"none" | b"None" | b"false"

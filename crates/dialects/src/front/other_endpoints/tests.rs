@@ -116,7 +116,7 @@ fn the_envelope_has_what_it_may_cost() {
         .choices,
         Choices::ONE
     );
-    assert!(texts.user.is_some() && !texts.refers && !texts.stream);
+    assert!(texts.user.is_some() && !texts.conversation_may_refer && !texts.stream);
     let tokens = of(
         front_of(Endpoint::Completions),
         r#"{"model":"m","prompt":[[1,2,3],[4]]}"#,
@@ -154,7 +154,10 @@ fn the_envelope_has_what_it_may_cost() {
         front_of(Endpoint::Rerank),
         r#"{"model":"m","query":"ab","documents":["c",{"text":"def"}]}"#,
     );
-    assert_eq!((ranks.prompt_bytes, ranks.refers), (6, true));
+    assert_eq!(
+        (ranks.prompt_bytes, ranks.conversation_may_refer),
+        (6, true)
+    );
     for (front, body, param, code) in [
         (
             front_of(Endpoint::Rerank),

@@ -3,16 +3,16 @@
 use std::borrow::Cow;
 use std::collections::HashSet;
 
-use super::value::{Place, ReadFault, Value};
+use super::value::{Place, ReadFault, ReadResult, Value};
 use crate::neutral::{Refused, ToolChoice};
 use crate::wire::json::Kind;
 use crate::wire::shorten_text;
 
 /// A tool that is named, and the path of the field that names it.
-pub(in crate::front) type NamedTool<'a> = (Cow<'a, str>, String);
+pub(crate) type NamedTool<'a> = (Cow<'a, str>, String);
 
 /// A choice of a tool, before it is checked.
-pub(in crate::front) struct ReadChoice<'a> {
+pub(crate) struct ReadChoice<'a> {
     choice: ToolChoice<'a>,
     names: Vec<NamedTool<'a>>,
     path: String,
@@ -20,11 +20,11 @@ pub(in crate::front) struct ReadChoice<'a> {
 
 impl<'a> ReadChoice<'a> {
     /// Reads a choice. `word` returns the choice that a word means, and `object` reads an object.
-    pub(in crate::front) fn read(
+    pub(crate) fn read(
         mut value: Value<'_, 'a>,
-        word: impl FnOnce(&str, Place<'_>) -> Result<ToolChoice<'a>, ReadFault>,
-        object: impl FnOnce(Value<'_, 'a>) -> Result<(ToolChoice<'a>, Vec<NamedTool<'a>>), ReadFault>,
-    ) -> Result<Option<Self>, ReadFault> {
+        word: impl FnOnce(&str, Place<'_>) -> ReadResult<ToolChoice<'a>>,
+        object: impl FnOnce(Value<'_, 'a>) -> ReadResult<(ToolChoice<'a>, Vec<NamedTool<'a>>)>,
+    ) -> ReadResult<Option<Self>> {
         let place = value.place;
         let path = place.path();
         let (choice, names) = match value.kind()? {
@@ -44,11 +44,11 @@ impl<'a> ReadChoice<'a> {
 
     /// Returns the choice, if the tool can be called. `is_known` returns whether there is a tool of
     /// this name.
-    pub(in crate::front) fn resolve(
+    pub(crate) fn resolve(
         self,
         is_known: impl Fn(&str) -> bool,
         has_tools: bool,
-    ) -> Result<ToolChoice<'a>, ReadFault> {
+    ) -> ReadResult<ToolChoice<'a>> {
         if let Some((_, path)) = self.names.into_iter().find(|(name, _)| !is_known(name)) {
             let message = format!("`{path}` names a tool that is not in `tools`");
             return Err(Box::new(Refused::invalid(path, message)));
@@ -65,10 +65,7 @@ impl<'a> ReadChoice<'a> {
 }
 
 /// Returns the choice that a word means.
-pub(in crate::front) fn choice_from_word<'a>(
-    word: &str,
-    place: Place<'_>,
-) -> Result<ToolChoice<'a>, ReadFault> {
+pub(crate) fn choice_from_word<'a>(word: &str, place: Place<'_>) -> ReadResult<ToolChoice<'a>> {
     match word {
         "none" => Ok(ToolChoice::None),
         "auto" => Ok(ToolChoice::Auto),
@@ -78,17 +75,17 @@ pub(in crate::front) fn choice_from_word<'a>(
 }
 
 /// Returns the choice of one tool.
-pub(in crate::front) fn choose_one(tool: NamedTool<'_>) -> (ToolChoice<'_>, Vec<NamedTool<'_>>) {
+pub(crate) fn choose_one(tool: NamedTool<'_>) -> (ToolChoice<'_>, Vec<NamedTool<'_>>) {
     (ToolChoice::Named(tool.0.clone()), vec![tool])
 }
 
 /// Returns the choice among some tools. `empty` is the refusal where there are none.
-pub(in crate::front) fn choose_some<'a>(
+pub(crate) fn choose_some<'a>(
     mode: Option<&str>,
     tools: Vec<NamedTool<'a>>,
     empty: &str,
     place: Place<'_>,
-) -> Result<(ToolChoice<'a>, Vec<NamedTool<'a>>), ReadFault> {
+) -> ReadResult<(ToolChoice<'a>, Vec<NamedTool<'a>>)> {
     let must = match place.require("mode", mode)? {
         "required" => true,
         "auto" => false,
@@ -104,11 +101,7 @@ pub(in crate::front) fn choose_some<'a>(
 }
 
 /// Refuses a tool of a type that only one company's servers run.
-pub(in crate::front) fn refuse_foreign_tool(
-    tool: Place<'_>,
-    company: &str,
-    kind: &str,
-) -> ReadFault {
+pub(crate) fn refuse_foreign_tool(tool: Place<'_>, company: &str, kind: &str) -> ReadFault {
     refuse_type(
         tool,
         company,
@@ -119,7 +112,7 @@ pub(in crate::front) fn refuse_foreign_tool(
 }
 
 /// Refuses an item of a type that only OpenAI's servers know.
-pub(in crate::front) fn refuse_foreign_item(item: Place<'_>, kind: &str) -> ReadFault {
+pub(crate) fn refuse_foreign_item(item: Place<'_>, kind: &str) -> ReadFault {
     refuse_type(item, "OpenAI", "items", kind, "")
 }
 
@@ -137,18 +130,18 @@ fn refuse_type(
 }
 
 /// Refuses a tool that only a program of the server's may call.
-pub(in crate::front) fn refuse_callers(tool: Place<'_>) -> ReadFault {
+pub(crate) fn refuse_callers(tool: Place<'_>) -> ReadFault {
     tool.field("allowed_callers").unsupported(
         "this model can call tools directly only: add `direct`, or remove the tool for this model",
     )
 }
 
 /// Notes the name of a tool. Refuses a name that is empty, or that another tool has.
-pub(in crate::front) fn note_tool_name<'a>(
+pub(crate) fn note_tool_name<'a>(
     names: &mut HashSet<Cow<'a, str>>,
     name: Cow<'a, str>,
     tool: Place<'_>,
-) -> Result<(), ReadFault> {
+) -> ReadResult<()> {
     if name.is_empty() {
         return Err(tool.field("name").refuse("must not be empty"));
     }

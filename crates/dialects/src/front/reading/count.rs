@@ -8,21 +8,21 @@ use crate::wire::json::{self, Broken, Cursor, Kind};
 
 /// The sums over a body.
 #[derive(Default)]
-pub(in crate::front) struct ReadTotals {
+pub(crate) struct ReadTotals {
     /// UTF-8 bytes of text.
-    pub(in crate::front) text: usize,
+    pub(crate) text: usize,
     /// Bytes of everything else that a model reads.
-    pub(in crate::front) more: usize,
+    pub(crate) more: usize,
     /// Bytes of base64 that are left out.
     base64: usize,
     /// Tokens that media stand for.
-    pub(in crate::front) tokens: usize,
+    pub(crate) tokens: usize,
     /// True if the body may refer to something that it does not hold.
-    pub(in crate::front) refers: bool,
+    pub(crate) may_refer: bool,
     /// True if a thought may stand in the body.
-    pub(in crate::front) has_thoughts: bool,
+    pub(crate) has_thoughts: bool,
     /// The things that are named outside the conversation.
-    pub(in crate::front) named: Finder,
+    pub(crate) named: Finder,
 }
 
 impl ReadTotals {
@@ -30,16 +30,16 @@ impl ReadTotals {
     const SETTING: usize = 64;
 
     /// Consumes any value, and counts it if it is a text.
-    pub(in crate::front) fn text(&mut self, cursor: &mut Cursor<'_>) -> Result<(), Broken> {
+    pub(crate) fn count_text(&mut self, cursor: &mut Cursor<'_>) -> Result<(), Broken> {
         if cursor.kind()? != Kind::String {
-            return self.other(cursor);
+            return self.count_other(cursor);
         }
         self.text += cursor.text_len()?;
         Ok(())
     }
 
     /// Consumes a value that a model may read or not.
-    pub(in crate::front) fn other(&mut self, cursor: &mut Cursor<'_>) -> Result<(), Broken> {
+    pub(crate) fn count_other(&mut self, cursor: &mut Cursor<'_>) -> Result<(), Broken> {
         let bytes = cursor.value()?.len();
         if bytes > Self::SETTING {
             self.more += bytes;
@@ -48,7 +48,7 @@ impl ReadTotals {
     }
 
     /// Consumes a field outside the conversation, and finds the things that it names.
-    pub(in crate::front) fn setting(
+    pub(crate) fn count_setting(
         &mut self,
         cursor: &mut Cursor<'_>,
         name: &[u8],
@@ -63,27 +63,23 @@ impl ReadTotals {
     }
 
     /// Consumes tools, and finds the things that they name.
-    pub(in crate::front) fn tools(&mut self, cursor: &mut Cursor<'_>) -> Result<(), Broken> {
+    pub(crate) fn count_tools(&mut self, cursor: &mut Cursor<'_>) -> Result<(), Broken> {
         let start = cursor.offset();
         self.named.field(cursor, b"tools")?;
         self.more += cursor.offset().saturating_sub(start);
         Ok(())
     }
 
-    /// Counts a medium by its kind and size, if its part is of that type.
-    pub(in crate::front) fn medium(&mut self, medium: Medium, is_of_type: bool) {
-        if is_of_type {
-            self.base64 += medium.base64;
-            self.tokens = self
-                .tokens
-                .saturating_add(usize::try_from(medium.tokens).unwrap_or(usize::MAX));
-        } else {
-            self.more += medium.bytes;
-        }
+    /// Counts a medium by its kind and size.
+    pub(crate) fn count_medium(&mut self, medium: Medium) {
+        self.base64 += medium.base64;
+        self.tokens = self
+            .tokens
+            .saturating_add(usize::try_from(medium.tokens).unwrap_or(usize::MAX));
     }
 
     /// Returns the largest estimate of the tokens in a body of so many bytes.
-    pub(in crate::front) fn max_tokens(&self, bytes: usize) -> u64 {
+    pub(crate) fn max_tokens(&self, bytes: usize) -> u64 {
         let number = |size: usize| u64::try_from(size).unwrap_or(u64::MAX);
         usage::estimate_tokens(number(bytes.saturating_sub(self.base64)))
             .saturating_add(number(self.tokens))
@@ -91,13 +87,13 @@ impl ReadTotals {
 }
 
 /// Consumes any value, member by member if it is an object.
-pub(in crate::front) fn each_member<'a>(
+pub(crate) fn each_member<'a>(
     cursor: &mut Cursor<'a>,
     read: &mut ReadTotals,
     mut each: impl FnMut(&mut Cursor<'a>, &[u8], &mut ReadTotals) -> Result<(), Broken>,
 ) -> Result<(), Broken> {
     if cursor.kind()? != Kind::Object {
-        return read.other(cursor);
+        return read.count_other(cursor);
     }
     cursor.object(|cursor, key| {
         let name = json::name_of(cursor.text(), &key);
@@ -107,7 +103,7 @@ pub(in crate::front) fn each_member<'a>(
 }
 
 /// Consumes a message, member by member. Returns whether its role is the user's.
-pub(in crate::front) fn each_message_member<'a>(
+pub(crate) fn each_message_member<'a>(
     cursor: &mut Cursor<'a>,
     read: &mut ReadTotals,
     mut each: impl FnMut(&mut Cursor<'a>, &[u8], &mut ReadTotals) -> Result<(), Broken>,
@@ -125,13 +121,13 @@ pub(in crate::front) fn each_message_member<'a>(
 }
 
 /// Consumes any value, element by element if it is an array.
-pub(in crate::front) fn each_element<'a>(
+pub(crate) fn each_element<'a>(
     cursor: &mut Cursor<'a>,
     read: &mut ReadTotals,
     mut each: impl FnMut(&mut Cursor<'a>, &mut ReadTotals) -> Result<(), Broken>,
 ) -> Result<(), Broken> {
     if cursor.kind()? != Kind::Array {
-        return read.other(cursor);
+        return read.count_other(cursor);
     }
     cursor.array(|cursor, _| each(cursor, read))?;
     Ok(())

@@ -14,7 +14,7 @@ const LARGEST_PICTURE: u64 = 5_000;
 
 /// The kinds of parts that hold media, by the name of their member, which is their type too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::front) enum MediaKind {
+pub(crate) enum MediaKind {
     Image,
     Audio,
     File,
@@ -22,7 +22,7 @@ pub(in crate::front) enum MediaKind {
 
 impl MediaKind {
     /// Returns the kind of the member or the part with this name.
-    pub(in crate::front) fn from_name(name: &[u8]) -> Option<MediaKind> {
+    pub(crate) fn from_name(name: &[u8]) -> Option<MediaKind> {
         match name {
             b"image_url" => Some(MediaKind::Image),
             b"input_audio" => Some(MediaKind::Audio),
@@ -43,13 +43,13 @@ impl MediaKind {
 
 /// One medium, in its part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::front) struct Medium {
+pub(crate) struct Medium {
     /// The bytes of the whole member's value.
-    pub(in crate::front) bytes: usize,
+    pub(crate) bytes: usize,
     /// The number of these bytes that are base64.
-    pub(in crate::front) base64: usize,
+    pub(crate) base64: usize,
     /// The estimate of its tokens.
-    pub(in crate::front) tokens: u64,
+    pub(crate) tokens: u64,
 }
 
 /// Base64, and its declared media type, which is empty if the caller declares none.
@@ -60,7 +60,7 @@ struct Data<'a> {
 }
 
 /// Reads the value of a member that holds a medium.
-pub(in crate::front) fn read_medium(
+pub(crate) fn read_medium(
     cursor: &mut Cursor<'_>,
     media_kind: MediaKind,
 ) -> Result<Medium, Broken> {
@@ -102,7 +102,7 @@ pub(in crate::front) fn read_medium(
 
 /// Returns the medium for base64 of this media type. `quoted` is the JSON text of the base64, and
 /// `bytes` is the length of the value that holds it.
-pub(in crate::front) fn of_base64(
+pub(crate) fn from_base64(
     media_kind: MediaKind,
     quoted: &[u8],
     media_type: &[u8],
@@ -120,7 +120,7 @@ pub(in crate::front) fn of_base64(
 }
 
 /// Returns a file that another server has: its size is not known.
-pub(in crate::front) fn remote_file() -> Medium {
+pub(crate) fn remote_file() -> Medium {
     Medium {
         bytes: 0,
         base64: 0,

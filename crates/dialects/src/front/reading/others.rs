@@ -2,27 +2,27 @@
 
 use std::borrow::Cow;
 
-use super::value::{Name, ReadFault, Value};
+use super::value::{Name, ReadResult, Value};
 use crate::neutral::Raw;
 
 /// More names than this are `other`: they come from the caller, and go into logs.
 const MAX_NAMES: usize = 64;
 
 /// Consumes a field of a message, and notes its name unless it is empty.
-pub(in crate::front) fn note_field<'a>(
+pub(crate) fn note_field<'a>(
     others: &mut Vec<Name<'a>>,
     prefix: &str,
     name: &Name<'a>,
     value: Value<'_, 'a>,
-) -> Result<(), ReadFault> {
-    if value.says_something()? {
+) -> ReadResult<()> {
+    if value.is_filled()? {
         note_name(others, prefix, name);
     }
     Ok(())
 }
 
 /// Notes the name of a message's field.
-pub(in crate::front) fn note_name<'a>(others: &mut Vec<Name<'a>>, prefix: &str, name: &Name<'a>) {
+pub(crate) fn note_name<'a>(others: &mut Vec<Name<'a>>, prefix: &str, name: &Name<'a>) {
     if others.len() >= MAX_NAMES || others.iter().any(|noted| is_same_name(noted, prefix, name)) {
         return;
     }
@@ -34,21 +34,21 @@ pub(in crate::front) fn note_name<'a>(others: &mut Vec<Name<'a>>, prefix: &str, 
 }
 
 /// Consumes a field inside a top-level one, and notes it with its value unless it is empty.
-pub(in crate::front) fn note_inner_field<'a>(
+pub(crate) fn note_inner_field<'a>(
     others: &mut Vec<(Name<'a>, Raw<'a>)>,
     prefix: &str,
     name: &Name<'a>,
     mut value: Value<'_, 'a>,
-) -> Result<(), ReadFault> {
+) -> ReadResult<()> {
     let raw = value.peek_raw()?;
-    if value.says_something()? {
+    if value.is_filled()? {
         note_value(others, format!("{prefix}{name}"), raw);
     }
     Ok(())
 }
 
 /// Notes a lost field, with its value.
-pub(in crate::front) fn note_value<'a>(
+pub(crate) fn note_value<'a>(
     others: &mut Vec<(Name<'a>, Raw<'a>)>,
     name: impl Into<Name<'a>>,
     raw: Raw<'a>,
@@ -65,26 +65,26 @@ fn is_same_name(noted: &str, prefix: &str, name: &str) -> bool {
 
 /// The values that clients write out although they are the default. A field with its default value
 /// counts as absent.
-pub(in crate::front) struct Defaults {
+pub(crate) struct Defaults {
     /// The default values of all fields.
-    pub(in crate::front) of_all: &'static [&'static str],
+    pub(crate) of_all: &'static [&'static str],
     /// The default values of some fields.
-    pub(in crate::front) of_fields: &'static [(&'static str, &'static str)],
+    pub(crate) of_fields: &'static [(&'static str, &'static str)],
 }
 
 impl Defaults {
     /// Returns whether a field has its default value.
-    pub(in crate::front) fn hold(&self, name: &str, value: Raw<'_>) -> bool {
+    pub(crate) fn hold(&self, name: &str, value: Raw<'_>) -> bool {
         self.of_all.contains(&value.0) || self.of_fields.contains(&(name, value.0))
     }
 
     /// Reads a field that is not known here, and notes it unless it has its default value.
-    pub(in crate::front) fn note_unknown<'a>(
+    pub(crate) fn note_unknown<'a>(
         &self,
         others: &mut Vec<(Name<'a>, Raw<'a>)>,
         name: &Name<'a>,
         value: Value<'_, 'a>,
-    ) -> Result<(), ReadFault> {
+    ) -> ReadResult<()> {
         let raw = value.raw()?;
         if !self.hold(name, raw) {
             others.push((name.clone(), raw));

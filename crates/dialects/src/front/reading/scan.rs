@@ -19,25 +19,25 @@ const MAX_MODEL_BYTES: usize = 512;
 const MAX_FIELDS: usize = 1 << 17;
 
 /// The state of the scan. Faults in fields wait for its end, since broken JSON comes first.
-pub(in crate::front) struct Scan<'a> {
+pub(crate) struct Scan<'a> {
     names: Vec<Cow<'a, [u8]>>,
     fault: Option<Fault>,
     /// The sums over the body.
-    pub(in crate::front) read: ReadTotals,
+    pub(crate) read: ReadTotals,
     /// The envelope so far.
-    pub(in crate::front) envelope: Envelope,
+    pub(crate) envelope: Envelope,
     bytes: usize,
 }
 
 impl<'a> Scan<'a> {
     /// Scans a body. `field` consumes the value of each top-level field.
-    pub(in crate::front) fn over(
+    pub(crate) fn over(
         body: &'a [u8],
         front: &'static Front,
         mut field: impl FnMut(&mut Self, &mut Cursor<'a>, &[u8]) -> Result<(), Broken>,
     ) -> Result<Self, Fault> {
         if body.trim_ascii().is_empty() {
-            return Err(Fault::plain(
+            return Err(Fault::of_body(
                 "the request body is empty: it must be a JSON object".to_owned(),
             ));
         }
@@ -49,7 +49,7 @@ impl<'a> Scan<'a> {
                 "the request body must be a JSON object, not {}",
                 kind.named()
             );
-            return Err(Fault::plain(message));
+            return Err(Fault::of_body(message));
         }
         // Room for an ordinary request, so that the list does not grow step by step.
         let names = Vec::with_capacity(16);
@@ -79,12 +79,12 @@ impl<'a> Scan<'a> {
         if self.names.len() < MAX_FIELDS {
             self.names.push(name);
         } else {
-            self.note(|| Fault::plain("the request body has too many fields".to_owned()));
+            self.note(|| Fault::of_body("the request body has too many fields".to_owned()));
         }
     }
 
     /// Consumes the model's name.
-    pub(in crate::front) fn model(&mut self, cursor: &mut Cursor<'a>) -> Result<(), Broken> {
+    pub(crate) fn model(&mut self, cursor: &mut Cursor<'a>) -> Result<(), Broken> {
         let kind = cursor.kind()?;
         let span = cursor.value()?;
         match json::text_of(cursor.text(), &span) {
@@ -104,7 +104,7 @@ impl<'a> Scan<'a> {
     }
 
     /// Consumes `true`, `false` or `null`.
-    pub(in crate::front) fn flag(
+    pub(crate) fn flag(
         &mut self,
         cursor: &mut Cursor<'a>,
         param: &'static str,
@@ -123,7 +123,7 @@ impl<'a> Scan<'a> {
     }
 
     /// Consumes a maximum of tokens, which must be above 0.
-    pub(in crate::front) fn max_tokens(
+    pub(crate) fn max_tokens(
         &mut self,
         cursor: &mut Cursor<'a>,
         param: &'static str,
@@ -141,7 +141,7 @@ impl<'a> Scan<'a> {
     }
 
     /// Consumes one of OpenAI's fields for the end user and for the cache of prompts.
-    pub(in crate::front) fn user_field(
+    pub(crate) fn user_field(
         &mut self,
         cursor: &mut Cursor<'a>,
         name: &[u8],
@@ -158,7 +158,7 @@ impl<'a> Scan<'a> {
     }
 
     /// Consumes a list of messages. `message` consumes one, and returns whether it is a user's.
-    pub(in crate::front) fn messages(
+    pub(crate) fn messages(
         &mut self,
         cursor: &mut Cursor<'a>,
         field: &'static str,
@@ -167,7 +167,7 @@ impl<'a> Scan<'a> {
         let kind = cursor.kind()?;
         if kind != Kind::Array {
             self.note(|| Fault::of_type(field, "an array of messages", kind));
-            return cursor.value().map(drop);
+            return cursor.skip();
         }
         let mut count = 0;
         let mut begins = None;
@@ -185,22 +185,19 @@ impl<'a> Scan<'a> {
             Ok(())
         })?;
         if count == 0 {
-            self.note(|| Fault::empty(field));
+            self.note(|| Fault::empty_list(field));
         }
         Ok(())
     }
 
     /// Keeps the first fault.
-    pub(in crate::front) fn note(&mut self, fault: impl FnOnce() -> Fault) {
+    pub(crate) fn note(&mut self, fault: impl FnOnce() -> Fault) {
         self.fault.get_or_insert_with(fault);
     }
 
     /// Returns the envelope, or the first fault. `missing` is a field that must be there and is
     /// not.
-    pub(in crate::front) fn envelope(
-        self,
-        missing: Option<&'static str>,
-    ) -> Result<Envelope, Fault> {
+    pub(crate) fn envelope(self, missing: Option<&'static str>) -> Result<Envelope, Fault> {
         let missing = self
             .envelope
             .model
@@ -211,7 +208,7 @@ impl<'a> Scan<'a> {
     }
 
     /// Returns the envelope of a request whose format does not name the model, or the first fault.
-    pub(in crate::front) fn envelope_without_model(
+    pub(crate) fn envelope_without_model(
         mut self,
         missing: Option<&'static str>,
     ) -> Result<Envelope, Fault> {
@@ -229,7 +226,7 @@ impl<'a> Scan<'a> {
         }
         let most_prompt = self.read.max_tokens(self.bytes);
         Ok(Envelope {
-            refers: self.read.refers,
+            conversation_may_refer: self.read.may_refer,
             named: self.read.named.found,
             prompt_bytes: self.read.text,
             more_bytes: self
@@ -243,10 +240,16 @@ impl<'a> Scan<'a> {
 }
 
 /// Consumes a value, and returns its place if it is a text.
-pub(in crate::front) fn scan_text(cursor: &mut Cursor<'_>) -> Result<Option<Span>, Broken> {
+pub(crate) fn scan_text(cursor: &mut Cursor<'_>) -> Result<Option<Span>, Broken> {
     let is_text = cursor.kind()? == Kind::String;
     let span = cursor.value()?;
     Ok(is_text.then_some(span))
+}
+
+/// Consumes a number of answers. A value that is no number asks for one.
+pub(crate) fn read_choice_count(cursor: &mut Cursor<'_>) -> Result<u64, Broken> {
+    let span = cursor.value()?;
+    Ok(lenient_number(cursor, &span).unwrap_or(1))
 }
 
 /// Returns a name that stands twice in the list.
@@ -271,7 +274,7 @@ fn find_duplicate<'n>(names: &'n mut [Cow<'_, [u8]>]) -> Option<&'n [u8]> {
 }
 
 /// Returns whether a format, or an object with a format under `format`, asks for JSON.
-pub(in crate::front) fn asks_json(value: &[u8]) -> bool {
+pub(crate) fn asks_json(value: &[u8]) -> bool {
     let mut found = false;
     let _read = Cursor::new(value).maybe_object(|cursor, key| {
         if *json::name_of(value, &key) == *b"format" {
@@ -292,13 +295,13 @@ fn is_json_type(text: &[u8], key: &Span, value: &Span) -> bool {
 
 /// Returns a number as the most generous upstream may read it: `1e3` and `"1000"` are a thousand,
 /// and a fraction is rounded up. `None` for a value that is no number; the upstream judges it.
-pub(in crate::front) fn lenient_number(cursor: &Cursor<'_>, span: &Span) -> Option<u64> {
+pub(crate) fn lenient_number(cursor: &Cursor<'_>, span: &Span) -> Option<u64> {
     let text = cursor.text();
     let number: f64 = match json::integer_of(text, span) {
         Some(whole) => return Some(whole),
         None => json::text_of(text, span).map_or_else(
             || {
-                std::str::from_utf8(json::span_bytes(text, span))
+                str::from_utf8(json::span_bytes(text, span))
                     .ok()?
                     .parse()
                     .ok()

@@ -2,15 +2,12 @@
 
 use std::borrow::Cow;
 
-use super::value::{Place, ReadFault};
+use super::value::{Place, ReadResult};
 use crate::neutral::Media;
 use crate::wire::starts_with_any_case;
 
 /// Reads a URL: takes a `data:` URL apart, and keeps any other URL as it is.
-pub(in crate::front) fn read_media_url<'a>(
-    url: Cow<'a, str>,
-    place: Place<'_>,
-) -> Result<Media<'a>, ReadFault> {
+pub(crate) fn read_media_url<'a>(url: Cow<'a, str>, place: Place<'_>) -> ReadResult<Media<'a>> {
     let media = split_data_url(url).ok_or_else(|| {
         place.unsupported("this model's provider accepts data URLs in base64 only")
     })?;
@@ -23,10 +20,7 @@ pub(in crate::front) fn read_media_url<'a>(
 }
 
 /// Reads the data of a sound: a `data:` URL, or base64 alone.
-pub(in crate::front) fn read_sound<'a>(
-    data: Cow<'a, str>,
-    place: Place<'_>,
-) -> Result<Cow<'a, str>, ReadFault> {
+pub(crate) fn read_sound<'a>(data: Cow<'a, str>, place: Place<'_>) -> ReadResult<Cow<'a, str>> {
     read_media_url(data, place).map(|media| match media {
         Media::Inline(_, data) | Media::Url(data) | Media::Id(data) => data,
     })
@@ -34,11 +28,11 @@ pub(in crate::front) fn read_sound<'a>(
 
 /// Reads the data of a file: a URL, or base64 alone, as many callers send it. Where the data have
 /// no media type, the file's name gives it.
-pub(in crate::front) fn read_file<'a>(
+pub(crate) fn read_file<'a>(
     data: Cow<'a, str>,
     filename: Option<&str>,
     place: Place<'_>,
-) -> Result<Media<'a>, ReadFault> {
+) -> ReadResult<Media<'a>> {
     let named_type = || filename.and_then(media_type).unwrap_or_default().into();
     Ok(match read_media_url(data, place)? {
         Media::Url(data) if !has_scheme(&data) => Media::Inline(named_type(), data),
@@ -48,11 +42,11 @@ pub(in crate::front) fn read_file<'a>(
 }
 
 /// Returns base64 of a media type as a medium.
-pub(in crate::front) fn inline_media<'a>(
+pub(crate) fn inline_media<'a>(
     kind: Cow<'a, str>,
     data: Cow<'a, str>,
     place: Place<'_>,
-) -> Result<Media<'a>, ReadFault> {
+) -> ReadResult<Media<'a>> {
     let kind = match &*kind {
         "image/jpg" => Cow::Borrowed("image/jpeg"),
         word if word.bytes().any(|byte| byte.is_ascii_uppercase()) => {
@@ -65,7 +59,7 @@ pub(in crate::front) fn inline_media<'a>(
 }
 
 /// Refuses a text that is no media type. The text is written into requests and addresses.
-fn check_media_type(kind: &str, place: Place<'_>) -> Result<(), ReadFault> {
+fn check_media_type(kind: &str, place: Place<'_>) -> ReadResult<()> {
     if is_media_type(kind) {
         Ok(())
     } else {
@@ -114,12 +108,12 @@ fn split_data_url(url: Cow<'_, str>) -> Option<Media<'_>> {
 }
 
 /// Returns whether a text is a URL, and not base64: base64 has no colon.
-pub(in crate::front) fn has_scheme(url: &str) -> bool {
+pub(crate) fn has_scheme(url: &str) -> bool {
     url.as_bytes().iter().take(32).any(|byte| *byte == b':')
 }
 
 /// Returns the media type for the ending of a file's name.
-pub(in crate::front) fn media_type(filename: &str) -> Option<&'static str> {
+pub(crate) fn media_type(filename: &str) -> Option<&'static str> {
     let (_, extension) = filename.rsplit_once('.')?;
     let known = TYPES
         .iter()

@@ -11,13 +11,13 @@ use crate::neutral::{Cache, Effort, LazyText, Number, Raw, Refused};
 use crate::wire::json::{self, Broken, Cursor, Kind};
 
 /// A value not yet read.
-pub(in crate::front) struct Value<'c, 'a> {
+pub(crate) struct Value<'c, 'a> {
     cursor: &'c mut Cursor<'a>,
     body: &'c Body,
     /// True if an earlier member has this name. Such a value can be skipped, but not read.
     is_second: bool,
     /// The place of the value.
-    pub(in crate::front) place: Place<'c>,
+    pub(crate) place: Place<'c>,
 }
 
 /// The facts of the whole body.
@@ -31,7 +31,7 @@ struct Body {
 
 /// Where a value stands. The path is only written where it must be shown.
 #[derive(Clone, Copy)]
-pub(in crate::front) struct Place<'p> {
+pub(crate) struct Place<'p> {
     up: Option<&'p Place<'p>>,
     step: Step<'p>,
 }
@@ -45,22 +45,25 @@ enum Step<'p> {
 
 /// The most messages, parts, calls, tools and other elements of a request, together. The memory for
 /// a small element is many times its text.
-pub(in crate::front) const MAX_ELEMENTS: usize = 100_000;
+pub(crate) const MAX_ELEMENTS: usize = 100_000;
 
 /// The most names of an object that are compared to find a second one.
 const MOST_NAMES: usize = 64;
 
 /// A refusal, boxed: it is rare, and results are everywhere.
-pub(in crate::front) type ReadFault = Box<Refused>;
+pub(crate) type ReadFault = Box<Refused>;
+
+/// The result of reading a part of a body.
+pub(crate) type ReadResult<T> = Result<T, ReadFault>;
 
 /// The name of a member.
-pub(in crate::front) type Name<'a> = Cow<'a, str>;
+pub(crate) type Name<'a> = Cow<'a, str>;
 
 /// Reads a body, which is an object.
-pub(in crate::front) fn read_body<'a>(
+pub(crate) fn read_body<'a>(
     body: &'a [u8],
-    read: impl FnMut(&Name<'a>, Value<'_, 'a>) -> Result<(), ReadFault>,
-) -> Result<(), ReadFault> {
+    read: impl FnMut(&Name<'a>, Value<'_, 'a>) -> ReadResult<()>,
+) -> ReadResult<()> {
     let mut cursor = Cursor::new(body);
     let body = Body {
         elements: Cell::new(0),
@@ -76,19 +79,19 @@ pub(in crate::front) fn read_body<'a>(
         is_second: false,
         place,
     }
-    .element(read)?;
+    .non_null_object(read)?;
     cursor.end().map_err(syntax_refused)
 }
 
 impl<'c, 'a> Value<'c, 'a> {
     /// Returns the kind of the value, without consuming the value.
-    pub(in crate::front) fn kind(&mut self) -> Result<Kind, ReadFault> {
-        self.once()?;
+    pub(crate) fn kind(&mut self) -> ReadResult<Kind> {
+        self.refuse_second()?;
         self.cursor.kind().map_err(syntax_refused)
     }
 
     /// Returns the text of the value, without consuming the value.
-    pub(in crate::front) fn peek_raw(&mut self) -> Result<Raw<'a>, ReadFault> {
+    pub(crate) fn peek_raw(&mut self) -> ReadResult<Raw<'a>> {
         self.cursor
             .clone()
             .value()
@@ -97,10 +100,10 @@ impl<'c, 'a> Value<'c, 'a> {
     }
 
     /// Reads the value with `read`, and returns it as it is written.
-    pub(in crate::front) fn written(
+    pub(crate) fn written(
         self,
-        read: impl FnOnce(Value<'_, 'a>) -> Result<(), ReadFault>,
-    ) -> Result<Raw<'a>, ReadFault> {
+        read: impl FnOnce(Value<'_, 'a>) -> ReadResult<()>,
+    ) -> ReadResult<Raw<'a>> {
         let Self {
             cursor,
             body,
@@ -122,30 +125,30 @@ impl<'c, 'a> Value<'c, 'a> {
     }
 
     /// Skips the value.
-    pub(in crate::front) fn skip(self) -> Result<(), ReadFault> {
-        self.cursor.value().map(drop).map_err(syntax_refused)
+    pub(crate) fn skip(self) -> ReadResult<()> {
+        self.cursor.skip().map_err(syntax_refused)
     }
 
     /// Reads the value as it is written, `null` included.
-    pub(in crate::front) fn raw(self) -> Result<Raw<'a>, ReadFault> {
+    pub(crate) fn raw(self) -> ReadResult<Raw<'a>> {
         self.scan().map(|text| Raw(str_of(text)))
     }
 
     /// Reads the value, and returns whether it is neither `null` nor empty.
-    pub(in crate::front) fn says_something(self) -> Result<bool, ReadFault> {
+    pub(crate) fn is_filled(self) -> ReadResult<bool> {
         self.raw()
             .map(|Raw(text)| !matches!(text, "null" | "[]" | "{}" | r#""""#))
     }
 
     /// Reads a string.
-    pub(in crate::front) fn text(self) -> Result<Option<Cow<'a, str>>, ReadFault> {
-        let text = self.of_kind(Kind::String, "a string")?;
+    pub(crate) fn text(self) -> ReadResult<Option<Cow<'a, str>>> {
+        let text = self.text_of_kind(Kind::String, "a string")?;
         Ok(text.and_then(|text| json::text_of(text, &(0..text.len()))))
     }
 
     /// Reads a string that may be long: it is decoded where it is read. A text with half a
     /// character is decoded at once, since no server need accept such a literal.
-    pub(in crate::front) fn lazy_text(mut self) -> Result<Option<LazyText<'a>>, ReadFault> {
+    pub(crate) fn lazy_text(mut self) -> ReadResult<Option<LazyText<'a>>> {
         if self.kind()? != Kind::String {
             return Ok(self.text()?.map(LazyText::from));
         }
@@ -161,9 +164,7 @@ impl<'c, 'a> Value<'c, 'a> {
 
     /// Reads a string. For another kind, returns `None` and whether the value is neither `null` nor
     /// empty. No value is refused.
-    pub(in crate::front) fn text_if_string(
-        self,
-    ) -> Result<(Option<Cow<'a, str>>, bool), ReadFault> {
+    pub(crate) fn text_if_string(self) -> ReadResult<(Option<Cow<'a, str>>, bool)> {
         let once = Value {
             is_second: false,
             ..self
@@ -171,20 +172,20 @@ impl<'c, 'a> Value<'c, 'a> {
         if once.cursor.kind().map_err(syntax_refused)? == Kind::String {
             return once.text().map(|text| (text, false));
         }
-        once.says_something().map(|has_value| (None, has_value))
+        once.is_filled().map(|has_value| (None, has_value))
     }
 
     /// Reads `true` or `false`.
-    pub(in crate::front) fn flag(self) -> Result<Option<bool>, ReadFault> {
+    pub(crate) fn flag(self) -> ReadResult<Option<bool>> {
         Ok(self
-            .of_kind(Kind::Bool, "true or false")?
+            .text_of_kind(Kind::Bool, "true or false")?
             .map(|text| text == b"true"))
     }
 
     /// Reads a number.
-    pub(in crate::front) fn number(self) -> Result<Option<Number<'a>>, ReadFault> {
+    pub(crate) fn number(self) -> ReadResult<Option<Number<'a>>> {
         let place = self.place;
-        let Some(text) = self.of_kind(Kind::Number, "a number")?.map(str_of) else {
+        let Some(text) = self.text_of_kind(Kind::Number, "a number")?.map(str_of) else {
             return Ok(None);
         };
         match text.parse::<f64>() {
@@ -194,23 +195,19 @@ impl<'c, 'a> Value<'c, 'a> {
     }
 
     /// Reads a whole number, be it written `12`, `12.0` or `1.2e1`.
-    pub(in crate::front) fn integer(self) -> Result<Option<i64>, ReadFault> {
+    pub(crate) fn integer(self) -> ReadResult<Option<i64>> {
         let place = self.place;
-        let text = self.of_kind(Kind::Number, "an integer")?;
+        let text = self.text_of_kind(Kind::Number, "an integer")?;
         text.map(|text| parse_integer(str_of(text)))
             .transpose()
             .map_err(|why| place.refuse(why))
     }
 
-    /// Reads a whole number that is not below `least`, nor below 0. The numbers of `silent` stand
+    /// Reads a whole number that is not below `least`, nor below 0. The numbers of `unset` stand
     /// for no value.
-    pub(in crate::front) fn count(
-        self,
-        least: u64,
-        silent: &[i64],
-    ) -> Result<Option<u64>, ReadFault> {
+    pub(crate) fn count_from(self, least: u64, unset: &[i64]) -> ReadResult<Option<u64>> {
         let place = self.place;
-        let Some(number) = self.integer()?.filter(|number| !silent.contains(number)) else {
+        let Some(number) = self.integer()?.filter(|number| !unset.contains(number)) else {
             return Ok(None);
         };
         match u64::try_from(number) {
@@ -220,7 +217,7 @@ impl<'c, 'a> Value<'c, 'a> {
     }
 
     /// Reads the word for an effort. Effort below `least` counts as none.
-    pub(in crate::front) fn effort(self, least: Effort) -> Result<Option<Effort>, ReadFault> {
+    pub(crate) fn effort(self, least: Effort) -> ReadResult<Option<Effort>> {
         let place = self.place;
         let Some(word) = self.text()? else {
             return Ok(None);
@@ -242,13 +239,13 @@ impl<'c, 'a> Value<'c, 'a> {
     }
 
     /// Reads a hint for a prompt cache: `cache_control`, or `prompt_cache_breakpoint`.
-    pub(in crate::front) fn cache(self) -> Result<Option<Cache<'a>>, ReadFault> {
+    pub(crate) fn cache(self) -> ReadResult<Option<Cache<'a>>> {
         let texts = self.texts(["ttl"], |_, value| value.skip())?;
         Ok(texts.map(|[ttl]| Cache { ttl }))
     }
 
     /// Reads an array of strings to the end of a list.
-    pub(in crate::front) fn strings(self, list: &mut Vec<Cow<'a, str>>) -> Result<(), ReadFault> {
+    pub(crate) fn strings(self, list: &mut Vec<Cow<'a, str>>) -> ReadResult<()> {
         self.array(|_, value| {
             let place = value.place;
             list.push(
@@ -261,7 +258,7 @@ impl<'c, 'a> Value<'c, 'a> {
     }
 
     /// Reads an object as it is written.
-    pub(in crate::front) fn raw_object(mut self) -> Result<Option<Raw<'a>>, ReadFault> {
+    pub(crate) fn raw_object(mut self) -> ReadResult<Option<Raw<'a>>> {
         if self.begins(Kind::Object, "an object")? {
             self.raw().map(Some)
         } else {
@@ -271,11 +268,11 @@ impl<'c, 'a> Value<'c, 'a> {
 
     /// Reads an object. Its members of these names are strings; `other` reads all other members.
     /// Returns `None` for `null`.
-    pub(in crate::front) fn texts<const N: usize>(
+    pub(crate) fn texts<const N: usize>(
         self,
         names: [&'static str; N],
-        mut other: impl FnMut(&Name<'a>, Value<'_, 'a>) -> Result<(), ReadFault>,
-    ) -> Result<Option<[Option<Cow<'a, str>>; N]>, ReadFault> {
+        mut other: impl FnMut(&Name<'a>, Value<'_, 'a>) -> ReadResult<()>,
+    ) -> ReadResult<Option<[Option<Cow<'a, str>>; N]>> {
         let mut texts = [const { None }; N];
         let is_there = self.object(|name, value| {
             match names
@@ -292,10 +289,10 @@ impl<'c, 'a> Value<'c, 'a> {
     }
 
     /// Reads an object: `each` reads the value of every member. Returns false for `null`.
-    pub(in crate::front) fn object(
+    pub(crate) fn object(
         mut self,
-        mut each: impl FnMut(&Name<'a>, Value<'_, 'a>) -> Result<(), ReadFault>,
-    ) -> Result<bool, ReadFault> {
+        mut each: impl FnMut(&Name<'a>, Value<'_, 'a>) -> ReadResult<()>,
+    ) -> ReadResult<bool> {
         if !self.begins(Kind::Object, "an object")? {
             return self.skip().map(|()| false);
         }
@@ -330,10 +327,10 @@ impl<'c, 'a> Value<'c, 'a> {
     }
 
     /// Reads an object that must not be `null`: an element of an array.
-    pub(in crate::front) fn element(
+    pub(crate) fn non_null_object(
         self,
-        each: impl FnMut(&Name<'a>, Value<'_, 'a>) -> Result<(), ReadFault>,
-    ) -> Result<(), ReadFault> {
+        each: impl FnMut(&Name<'a>, Value<'_, 'a>) -> ReadResult<()>,
+    ) -> ReadResult<()> {
         let place = self.place;
         if self.object(each)? {
             Ok(())
@@ -343,10 +340,10 @@ impl<'c, 'a> Value<'c, 'a> {
     }
 
     /// Reads an array: `each` reads every element, with its index.
-    pub(in crate::front) fn array(
+    pub(crate) fn array(
         mut self,
-        mut each: impl FnMut(usize, Value<'_, 'a>) -> Result<(), ReadFault>,
-    ) -> Result<(), ReadFault> {
+        mut each: impl FnMut(usize, Value<'_, 'a>) -> ReadResult<()>,
+    ) -> ReadResult<()> {
         if !self.begins(Kind::Array, "an array")? {
             return self.skip();
         }
@@ -383,14 +380,14 @@ impl<'c, 'a> Value<'c, 'a> {
     }
 
     /// Returns whether the value is of this kind; false for `null`. Refuses all other kinds.
-    fn begins(&mut self, wanted: Kind, name: &str) -> Result<bool, ReadFault> {
+    fn begins(&mut self, wanted: Kind, name: &str) -> ReadResult<bool> {
         let kind = self.kind()?;
         self.place.check(kind, wanted, name)
     }
 
     /// Reads the text of a value of this kind; `None` for `null`. Refuses all other kinds.
-    fn of_kind(self, wanted: Kind, name: &str) -> Result<Option<&'a [u8]>, ReadFault> {
-        self.once()?;
+    fn text_of_kind(self, wanted: Kind, name: &str) -> ReadResult<Option<&'a [u8]>> {
+        self.refuse_second()?;
         let place = self.place;
         let text = self.scan()?;
         let kind = text
@@ -401,7 +398,7 @@ impl<'c, 'a> Value<'c, 'a> {
     }
 
     /// Refuses a value that is given more than once.
-    fn once(&self) -> Result<(), ReadFault> {
+    fn refuse_second(&self) -> ReadResult<()> {
         if self.is_second {
             Err(self.place.refuse("is given more than once"))
         } else {
@@ -409,7 +406,7 @@ impl<'c, 'a> Value<'c, 'a> {
         }
     }
 
-    fn scan(self) -> Result<&'a [u8], ReadFault> {
+    fn scan(self) -> ReadResult<&'a [u8]> {
         let span = self.cursor.value().map_err(syntax_refused)?;
         Ok(json::span_bytes(self.cursor.text(), &span))
     }
@@ -417,7 +414,7 @@ impl<'c, 'a> Value<'c, 'a> {
 
 impl<'p> Place<'p> {
     /// Returns the place of a member.
-    pub(in crate::front) fn field(&'p self, name: &'p str) -> Self {
+    pub(crate) fn field(&'p self, name: &'p str) -> Self {
         Self {
             up: Some(self),
             step: Step::Field(name),
@@ -425,7 +422,7 @@ impl<'p> Place<'p> {
     }
 
     /// Returns whether `kind` is the wanted kind; false for `null`. Refuses all other kinds.
-    fn check(&self, kind: Kind, wanted: Kind, name: &str) -> Result<bool, ReadFault> {
+    fn check(&self, kind: Kind, wanted: Kind, name: &str) -> ReadResult<bool> {
         if kind == wanted || kind == Kind::Null {
             Ok(kind == wanted)
         } else {
@@ -434,41 +431,37 @@ impl<'p> Place<'p> {
     }
 
     /// Returns the value of a member. Refuses the request if the member is missing.
-    pub(in crate::front) fn require<T>(
-        &self,
-        name: &str,
-        value: Option<T>,
-    ) -> Result<T, ReadFault> {
+    pub(crate) fn require<T>(&self, name: &str, value: Option<T>) -> ReadResult<T> {
         value.ok_or_else(|| self.field(name).missing())
     }
 
     /// Returns the text of a member. Refuses the request if the text is missing or empty.
-    pub(in crate::front) fn require_text<'a>(
+    pub(crate) fn require_text<'a>(
         &self,
         name: &str,
         text: Option<Cow<'a, str>>,
-    ) -> Result<Cow<'a, str>, ReadFault> {
+    ) -> ReadResult<Cow<'a, str>> {
         self.require(name, non_empty(text))
     }
 
     /// Refuses the request because this value is missing.
-    pub(in crate::front) fn missing(&self) -> ReadFault {
+    pub(crate) fn missing(&self) -> ReadFault {
         self.refuse("is missing")
     }
 
     /// Refuses the request because of the type of this object.
-    pub(in crate::front) fn unsupported_type(&self, things: &str) -> ReadFault {
+    pub(crate) fn unsupported_type(&self, things: &str) -> ReadFault {
         let why = format!("this model's provider does not support {things} of this type");
         self.field("type").unsupported(&why)
     }
 
     /// Refuses the request because this value is of the wrong type.
-    pub(in crate::front) fn wrong(&self, wanted: &str, kind: Kind) -> ReadFault {
+    pub(crate) fn wrong(&self, wanted: &str, kind: Kind) -> ReadFault {
         self.refuse(&format!("must be {wanted}, not {}", kind.named()))
     }
 
     /// Refuses the request. `why` follows the name of the value in a sentence.
-    pub(in crate::front) fn refuse(&self, why: &str) -> ReadFault {
+    pub(crate) fn refuse(&self, why: &str) -> ReadFault {
         let path = self.path();
         let message = if path.is_empty() {
             format!("the request body {why}")
@@ -479,14 +472,14 @@ impl<'p> Place<'p> {
     }
 
     /// Refuses a valid value that no request of this dialect can express. `why` is a sentence.
-    pub(in crate::front) fn unsupported(&self, why: &str) -> ReadFault {
+    pub(crate) fn unsupported(&self, why: &str) -> ReadFault {
         let path = self.path();
         let message = format!("`{path}`: {why}");
         Box::new(Refused::unsupported(path, message))
     }
 
     /// Returns the path, such as `messages[3].content[1].image_url`.
-    pub(in crate::front) fn path(&self) -> String {
+    pub(crate) fn path(&self) -> String {
         let mut path = self.up.map(Place::path).unwrap_or_default();
         match self.step {
             Step::Body => {}
@@ -503,7 +496,7 @@ impl<'p> Place<'p> {
 }
 
 /// Returns the text unless it is empty.
-pub(in crate::front) fn non_empty(text: Option<Cow<'_, str>>) -> Option<Cow<'_, str>> {
+pub(crate) fn non_empty(text: Option<Cow<'_, str>>) -> Option<Cow<'_, str>> {
     text.filter(|text| !text.is_empty())
 }
 
@@ -567,7 +560,7 @@ fn stop_scan(refused: &mut Option<ReadFault>, why: ReadFault) -> Broken {
 
 /// Refuses a body that is not valid JSON. The envelope has checked every body of a caller before.
 #[cold]
-pub(in crate::front) fn syntax_refused(broken: Broken) -> ReadFault {
+pub(crate) fn syntax_refused(broken: Broken) -> ReadFault {
     Box::new(Refused::invalid(
         "",
         format!("the request body is not valid JSON: {}", broken.why),

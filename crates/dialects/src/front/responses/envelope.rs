@@ -36,7 +36,7 @@ fn scan_field<'a>(scan: &mut Scan<'a>, cursor: &mut Cursor<'a>, name: &[u8]) -> 
         b"model" => scan.model(cursor)?,
         b"input" if cursor.kind()? == Kind::String => {
             let start = cursor.offset();
-            scan.read.text(cursor)?;
+            scan.read.count_text(cursor)?;
             scan.envelope.beginning = Some(start..cursor.offset());
         }
         b"input" => {
@@ -61,14 +61,14 @@ fn scan_field<'a>(scan: &mut Scan<'a>, cursor: &mut Cursor<'a>, name: &[u8]) -> 
             if !matches!(kind, Kind::String | Kind::Null) {
                 scan.note(|| Fault::of_type("instructions", "a text", kind));
             }
-            scan.read.text(cursor)?;
+            scan.read.count_text(cursor)?;
         }
         b"stream" => scan.envelope.stream = scan.flag(cursor, "stream")?.0.unwrap_or(false),
         b"max_output_tokens" if cursor.kind()? == Kind::Null => {
             cursor.value()?;
         }
         b"max_output_tokens" => scan.max_tokens(cursor, "max_output_tokens")?,
-        b"tools" => scan.read.tools(cursor)?,
+        b"tools" => scan.read.count_tools(cursor)?,
         b"text" => {
             let span = cursor.value()?;
             scan.read.more += span.len();
@@ -78,7 +78,7 @@ fn scan_field<'a>(scan: &mut Scan<'a>, cursor: &mut Cursor<'a>, name: &[u8]) -> 
         b"previous_response_id" | b"conversation" | b"prompt" | b"background" => {
             refuse_stored(scan, cursor, name)?
         }
-        _ => scan.read.setting(cursor, name)?,
+        _ => scan.read.count_setting(cursor, name)?,
     }
     Ok(())
 }
@@ -126,17 +126,17 @@ fn scan_item(
         b"id" => scan_text(cursor).map(|span| id = span),
         b"role" => cursor.value().map(|span| role = Some(span)),
         b"content" | b"output" => scan_content(cursor, read),
-        b"tools" => read.tools(cursor),
-        b"container_id" | b"environment" => read.setting(cursor, name),
+        b"tools" => read.count_tools(cursor),
+        b"container_id" | b"environment" => read.count_setting(cursor, name),
         b"arguments" | b"input" => {
             read.text += cursor.value()?.len();
             Ok(())
         }
         // These members are not passed on.
-        b"summary" | b"encrypted_content" => cursor.value().map(drop),
+        b"summary" | b"encrypted_content" => cursor.skip(),
         _ => {
-            read.refers |= !references::is_plain(name, true, false);
-            read.other(cursor)
+            read.may_refer |= references::may_refer(name);
+            read.count_other(cursor)
         }
     })?;
     let body = cursor.text();
@@ -161,37 +161,37 @@ fn scan_content(cursor: &mut Cursor<'_>, read: &mut ReadTotals) -> Result<(), Br
     match cursor.kind()? {
         Kind::Array => each_element(cursor, read, scan_part),
         Kind::Object => scan_part(cursor, read),
-        Kind::String | Kind::Number | Kind::Bool | Kind::Null => read.text(cursor),
+        Kind::String | Kind::Number | Kind::Bool | Kind::Null => read.count_text(cursor),
     }
 }
 
 /// Consumes a part.
 fn scan_part(cursor: &mut Cursor<'_>, read: &mut ReadTotals) -> Result<(), Broken> {
     each_member(cursor, read, |cursor, name, read| match name {
-        b"text" | b"refusal" => read.text(cursor),
+        b"text" | b"refusal" => read.count_text(cursor),
         b"image_url" => {
-            read.refers = true;
-            read.medium(media::read_medium(cursor, MediaKind::Image)?, true);
+            read.may_refer = true;
+            read.count_medium(media::read_medium(cursor, MediaKind::Image)?);
             Ok(())
         }
         b"input_audio" => {
-            read.refers = true;
-            read.medium(media::read_medium(cursor, MediaKind::Audio)?, true);
+            read.may_refer = true;
+            read.count_medium(media::read_medium(cursor, MediaKind::Audio)?);
             Ok(())
         }
         b"file_data" => {
-            read.refers = true;
+            read.may_refer = true;
             scan_file(cursor, read)
         }
         b"file_url" | b"file_id" => {
-            read.refers = true;
+            read.may_refer = true;
             // Another server has the file, so its size is not known.
-            read.medium(media::remote_file(), true);
-            cursor.value().map(drop)
+            read.count_medium(media::remote_file());
+            cursor.skip()
         }
         _ => {
-            read.refers |= !references::is_plain(name, false, false);
-            read.other(cursor)
+            read.may_refer |= references::may_refer(name);
+            read.count_other(cursor)
         }
     })
 }
@@ -212,10 +212,12 @@ fn scan_file(cursor: &mut Cursor<'_>, read: &mut ReadTotals) -> Result<(), Broke
         .split(|byte| *byte == b';')
         .next()
         .unwrap_or_default();
-    read.medium(
-        media::of_base64(MediaKind::File, base64, media_type, span.len()),
-        true,
-    );
+    read.count_medium(media::from_base64(
+        MediaKind::File,
+        base64,
+        media_type,
+        span.len(),
+    ));
     Ok(())
 }
 
@@ -250,7 +252,7 @@ mod tests {
             beginning.starts_with(r#"{"role":"developer""#) && beginning.ends_with(r#""hello"}]}"#),
             "{beginning}"
         );
-        assert!(envelope.include_usage && !envelope.refers && !envelope.wants_json);
+        assert!(envelope.include_usage && !envelope.conversation_may_refer && !envelope.wants_json);
 
         let body = r#"{"model":"m","input":"hello"}"#;
         let envelope = of(body);
@@ -427,7 +429,7 @@ mod tests {
             r#"{"model":"m","input":[{"role":"user","content":[{"type":"input_file","file_url":"https://x/y"}]}]}"#,
         );
         assert!(
-            url.refers && url.max_prompt_tokens > 4_000,
+            url.conversation_may_refer && url.max_prompt_tokens > 4_000,
             "{}",
             url.max_prompt_tokens
         );

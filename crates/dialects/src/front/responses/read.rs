@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use crate::front::reading::choice::ReadChoice;
 use crate::front::reading::others::{self, Defaults};
-use crate::front::reading::value::{self, Name, ReadFault, Value};
+use crate::front::reading::value::{self, Name, ReadResult, Value};
 use crate::front::{FieldNames, RESPONSES, RequestRead};
 use crate::neutral::{Echo, Effort, Field, Format, Message, Part, Raw, Request, Role};
 use crate::wire::json::Kind;
@@ -49,13 +49,13 @@ struct ReadingItems<'a> {
 
 impl<'a> ReadingItems<'a> {
     /// Consumes a top-level field.
-    fn field(&mut self, name: &Name<'a>, value: Value<'_, 'a>) -> Result<(), ReadFault> {
+    fn field(&mut self, name: &Name<'a>, value: Value<'_, 'a>) -> ReadResult<()> {
         let raw = value.written(|value| self.read(name, value))?;
         self.echoed.field(name, raw);
         Ok(())
     }
 
-    fn read(&mut self, name: &Name<'a>, mut value: Value<'_, 'a>) -> Result<(), ReadFault> {
+    fn read(&mut self, name: &Name<'a>, mut value: Value<'_, 'a>) -> ReadResult<()> {
         let request = &mut self.request;
         match &**name {
             // The envelope has read these fields.
@@ -79,7 +79,7 @@ impl<'a> ReadingItems<'a> {
             }
             "input" => value.array(|index, value| self.items.read_item(index, value))?,
             "instructions" => self.instructions = value.lazy_text()?.and_then(Part::unless_empty),
-            "max_output_tokens" => request.max_tokens = value.count(1, &[])?,
+            "max_output_tokens" => request.max_tokens = value.count_from(1, &[])?,
             "parallel_tool_calls" => request.parallel_tool_calls = value.flag()?,
             "tools" => {
                 let tools = &mut self.tools;
@@ -115,7 +115,7 @@ impl<'a> ReadingItems<'a> {
     }
 
     /// Reads the format of the answer's text.
-    fn text(&mut self, value: Value<'_, 'a>) -> Result<(), ReadFault> {
+    fn text(&mut self, value: Value<'_, 'a>) -> ReadResult<()> {
         let (request, echoed) = (&mut self.request, &mut self.echoed);
         value.object(|name, mut value| {
             match &**name {
@@ -139,7 +139,7 @@ impl<'a> ReadingItems<'a> {
     }
 
     /// Reads the effort of thinking, and which summary of it is shown.
-    fn reasoning(&mut self, value: Value<'_, 'a>) -> Result<(), ReadFault> {
+    fn reasoning(&mut self, value: Value<'_, 'a>) -> ReadResult<()> {
         let (request, echoed) = (&mut self.request, &mut self.echoed);
         value.object(|name, mut value| {
             let raw = value.peek_raw()?;
@@ -171,7 +171,7 @@ impl<'a> ReadingItems<'a> {
         Ok(())
     }
 
-    fn end(self) -> Result<(Request<'a>, FieldNames), ReadFault> {
+    fn end(self) -> ReadResult<(Request<'a>, FieldNames)> {
         let (mut request, mut tools) = (self.request, self.tools);
         tools.join(self.items.tools)?;
         request.messages = self.items.messages;
@@ -217,7 +217,7 @@ impl<'a> ReadingItems<'a> {
 fn read_format<'a>(
     value: Value<'_, 'a>,
     lost: &mut Vec<(Name<'a>, Raw<'a>)>,
-) -> Result<Option<Format<'a>>, ReadFault> {
+) -> ReadResult<Option<Format<'a>>> {
     let place = value.place;
     let mut kind = None;
     let mut name = None;

@@ -1,40 +1,43 @@
 //! The members of a Responses request's input that cannot refer to files or URLs.
 
-/// Returns whether a member refers to nothing: only a model reads it, or it belongs to a call or to
-/// its result. Tools are judged apart from the conversation.
-pub(super) fn is_plain(name: &[u8], _is_message: bool, is_text: bool) -> bool {
-    let is_content = is_text && matches!(name, b"content" | b"output" | b"input");
-    is_content
-        || matches!(
-            name,
-            b"type"
-                | b"id"
-                | b"call_id"
-                | b"role"
-                | b"name"
-                | b"namespace"
-                | b"status"
-                | b"phase"
-                | b"text"
-                | b"refusal"
-                | b"filename"
-                | b"detail"
-                | b"annotations"
-                | b"logprobs"
-                | b"stdout"
-                | b"stderr"
-                | b"arguments"
-                | b"summary"
-                | b"encrypted_content"
-                | b"action"
-                | b"operation"
-                | b"code"
-                | b"outputs"
-                | b"result"
-                | b"results"
-                | b"queries"
-                | b"tools"
-        )
+/// Returns whether a member that is a text may refer to something.
+pub(super) fn may_refer_as_text(name: &[u8]) -> bool {
+    !matches!(name, b"content" | b"output" | b"input") && may_refer(name)
+}
+
+/// Returns whether a member may refer to something. The others are read by the model only, or belong
+/// to a call or to its result. Tools are judged apart from the conversation.
+pub(super) fn may_refer(name: &[u8]) -> bool {
+    !matches!(
+        name,
+        b"type"
+            | b"id"
+            | b"call_id"
+            | b"role"
+            | b"name"
+            | b"namespace"
+            | b"status"
+            | b"phase"
+            | b"text"
+            | b"refusal"
+            | b"filename"
+            | b"detail"
+            | b"annotations"
+            | b"logprobs"
+            | b"stdout"
+            | b"stderr"
+            | b"arguments"
+            | b"summary"
+            | b"encrypted_content"
+            | b"action"
+            | b"operation"
+            | b"code"
+            | b"outputs"
+            | b"result"
+            | b"results"
+            | b"queries"
+            | b"tools"
+    )
 }
 
 #[cfg(test)]

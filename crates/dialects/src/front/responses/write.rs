@@ -177,7 +177,7 @@ impl AnswerWriter for ResponseWriter {
         self.echo = Arc::clone(echo);
     }
 
-    fn kept(&self) -> usize {
+    fn unsent_bytes(&self) -> usize {
         // A whole answer is written only at its end.
         if self.events.next.is_some() {
             self.bytes
@@ -191,7 +191,7 @@ impl AnswerWriter for ResponseWriter {
     }
 
     fn fault(&self) -> Option<&'static str> {
-        (self.kept() > MAX_KEPT_BYTES)
+        (self.unsent_bytes() > MAX_KEPT_BYTES)
             .then_some("the answer is too large to be repeated at the end of the stream")
     }
 

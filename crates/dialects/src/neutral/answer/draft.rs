@@ -45,8 +45,8 @@ impl Draft {
     }
 
     /// Returns the number of bytes of the answer that are kept until its end.
-    pub(crate) fn kept(&self) -> usize {
-        self.writer.kept()
+    pub(crate) fn unsent_bytes(&self) -> usize {
+        self.writer.unsent_bytes()
     }
 
     /// Returns the number of events that were written, in formats that count them.
@@ -93,6 +93,6 @@ impl Draft {
         let usage = self.end(None).map_err(AnswerFault::Nonsense)?;
         let body = std::mem::take(self.out());
         let answer = self.progress.answer_with(body, usage);
-        Ok((answer, self.progress.kept()))
+        Ok((answer, self.progress.kept_thoughts()))
     }
 }

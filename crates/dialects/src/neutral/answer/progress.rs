@@ -218,10 +218,10 @@ impl AnswerProgress {
     }
 
     /// Takes the thoughts that were kept since the last call of this function.
-    pub(crate) fn kept(&mut self) -> Vec<Kept> {
+    pub(crate) fn kept_thoughts(&mut self) -> Vec<Kept> {
         self.thoughts
             .as_mut()
-            .map(|thoughts| thoughts.kept())
+            .map(|thoughts| thoughts.kept_thoughts())
             .unwrap_or_default()
     }
 

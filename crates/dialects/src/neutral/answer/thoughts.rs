@@ -87,7 +87,7 @@ impl Thoughts {
         self.kept.last()
     }
 
-    pub(crate) fn kept(&mut self) -> Vec<Kept> {
+    pub(crate) fn kept_thoughts(&mut self) -> Vec<Kept> {
         std::mem::take(&mut self.kept)
     }
 

@@ -20,7 +20,7 @@ pub(crate) trait AnswerWriter: fmt::Debug + Send {
         None
     }
     /// Returns the number of bytes of the answer that are kept until its end.
-    fn kept(&self) -> usize {
+    fn unsent_bytes(&self) -> usize {
         0
     }
     /// Returns the number of events that were written, in formats that count them.

@@ -16,10 +16,11 @@ use crate::neutral::{AnswerFault, Citation, CitedRange, Emit, Event, Finish, Tok
 use crate::upstream::shared::citations;
 use crate::upstream::shared::lenient::{Count, Object, counts_in, read_counts, unquote_input};
 use crate::upstream::shared::text::Text;
+use crate::wire::without_bom;
 
 /// Reads a buffered answer.
 pub fn read_answer(body: &[u8], emit: Emit<'_>) -> Result<(), AnswerFault> {
-    let body = body.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(body);
+    let body = without_bom(body);
     let lossy;
     let message: AnthropicMessage<'_> = match serde_json::from_slice(body) {
         Ok(message) => message,

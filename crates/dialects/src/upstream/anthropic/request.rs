@@ -4,7 +4,9 @@ use super::blocks::{Blocks, Breakpoints, media_source};
 use super::tools;
 use crate::neutral::{Field, FieldRefused, LostFields, Request, Target, Written, turns};
 use crate::upstream::claude::conversation::Conversation;
-use crate::upstream::claude::fields::{BOUNDS, LOST_NUMBERS, REFUSED, lose_others, write_stops};
+use crate::upstream::claude::fields::{
+    BOUNDS, LOST_NUMBERS, REFUSED, note_lost_others, write_stops,
+};
 use crate::upstream::claude::refuse::refuse_unsupported;
 use crate::upstream::claude::thinking::Thinking;
 use crate::upstream::claude::tools::{Situation, Tools};
@@ -104,9 +106,9 @@ pub fn write_request(request: &Request<'_>, target: &Target<'_>) -> Result<Writt
             },
         );
     });
-    options.write(lost_numbers, &mut w, &mut losses);
-    options.write(lost, &mut w, &mut losses);
-    lose_others(request, &mut losses);
+    options.note_lost(lost_numbers, &mut losses);
+    options.note_lost(lost, &mut losses);
+    note_lost_others(request, &mut losses);
     Ok(Written {
         body: w.into_bytes(),
         losses,

@@ -116,7 +116,7 @@ impl neutral::Reader for AnthropicReader {
         let kind = event
             .kind
             .filled()
-            .unwrap_or_else(|| std::str::from_utf8(name).unwrap_or_default());
+            .unwrap_or_else(|| str::from_utf8(name).unwrap_or_default());
         match kind {
             "content_block_delta" => {
                 let delta = event.delta.unwrap_or_default();

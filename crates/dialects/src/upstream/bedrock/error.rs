@@ -29,7 +29,7 @@ pub fn read_error(
 /// Reads the error that a stream ends with: `exception/throttlingException`, `error/500`. Other
 /// events are no errors.
 pub(super) fn of_event(name: &[u8], data: &[u8]) -> Option<StreamFault> {
-    let name = std::str::from_utf8(name).unwrap_or_default();
+    let name = str::from_utf8(name).unwrap_or_default();
     let (kind, name) = name.split_once('/')?;
     if !matches!(kind, "exception" | "error") {
         return None;

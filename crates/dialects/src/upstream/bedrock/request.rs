@@ -10,7 +10,9 @@ use crate::neutral::{
     Field, FieldRefused, LostFields, Raw, Request, Target, ToolChoice, Written, schema, turns,
 };
 use crate::upstream::claude::conversation::Conversation;
-use crate::upstream::claude::fields::{BOUNDS, LOST_NUMBERS, REFUSED, lose_others, write_stops};
+use crate::upstream::claude::fields::{
+    BOUNDS, LOST_NUMBERS, REFUSED, note_lost_others, write_stops,
+};
 use crate::upstream::claude::refuse::refuse_unsupported;
 use crate::upstream::claude::thinking::Thinking;
 use crate::upstream::claude::tools::{Situation, Tools};
@@ -143,9 +145,9 @@ pub fn write_request(request: &Request<'_>, target: &Target<'_>) -> Result<Writt
         }
     });
     if family == Family::Claude {
-        lose_others(request, &mut losses);
+        note_lost_others(request, &mut losses);
     } else {
-        options::lose_others(request, &mut losses);
+        options::note_lost_others(request, &mut losses);
     }
     Ok(Written::new(w, losses, tools.undo()))
 }

@@ -11,7 +11,7 @@ use std::borrow::Cow;
 use super::blocks::is_blank_part;
 use crate::neutral::answered::check_calls_answered;
 use crate::neutral::turns::{Item, Turn};
-use crate::neutral::{Field, FieldRefused, Request, Role};
+use crate::neutral::{Field, FieldRefused, Request};
 use crate::upstream::shared::names::give_name;
 use crate::upstream::shared::unique::Unique;
 
@@ -133,8 +133,7 @@ pub(crate) fn is_blank(text: &str) -> bool {
 fn refuse_orphan<T>(request: &Request<'_>, id: &str) -> Result<T, FieldRefused> {
     let mut messages = request.messages.iter();
     let index = messages.rposition(|message| {
-        matches!(message.role, Role::Tool | Role::Function)
-            && message.tool_call_id.as_deref().unwrap_or_default() == id
+        message.role.is_result() && message.tool_call_id.as_deref().unwrap_or_default() == id
     });
     Err(FieldRefused::invalid(
         Field::Message(index.unwrap_or_default()),

@@ -82,7 +82,7 @@ impl Options<'_> {
 
 /// Notes the other fields of a request, except `thinking`. The code that reads `thinking` decides
 /// about it.
-pub(crate) fn lose_others(request: &Request<'_>, losses: &mut LostFields) {
+pub(crate) fn note_lost_others(request: &Request<'_>, losses: &mut LostFields) {
     let others = request.others.iter().filter(|(name, _)| name != "thinking");
     others.for_each(|(name, _)| losses.add(Field::other(name)));
 }

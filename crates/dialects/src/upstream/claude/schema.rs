@@ -207,7 +207,7 @@ impl<'a> Fitter<'a> {
                 .push(Cow::Owned(name.to_owned())),
             (Some(_), None) => {}
         }
-        for (name, value) in &schema.parts {
+        for (name, value) in &schema.children {
             match &**name {
                 "$defs" | "definitions" => self.definitions(w, name, value),
                 "$ref" => {}
@@ -245,7 +245,7 @@ impl<'a> Fitter<'a> {
         self.unions += usize::from(is_union || kind.starts_with('['));
         let mut description = Cow::Borrowed("");
         let mut bounds = String::new();
-        for (name, value) in &schema.parts {
+        for (name, value) in &schema.children {
             match &**name {
                 "type" | "required" | "title" | "default" => w.name(name).raw(value.text),
                 "enum" | "const" => {
@@ -313,11 +313,11 @@ impl<'a> Fitter<'a> {
         }
         let required = required
             .filter(|names| names.is_array())
-            .map_or(0, |names| names.parts.len());
-        self.optional += properties.parts.len().saturating_sub(required);
+            .map_or(0, |names| names.children.len());
+        self.optional += properties.children.len().saturating_sub(required);
         w.key("properties").object(|w| {
             properties
-                .parts
+                .children
                 .iter()
                 .for_each(|(name, value)| self.schema(w.name(name), value, None))
         });
@@ -328,7 +328,7 @@ impl<'a> Fitter<'a> {
             return self.misfit(w.name(key), definitions, "its definitions are no object");
         }
         w.name(key).object(|w| {
-            for (name, value) in &definitions.parts {
+            for (name, value) in &definitions.children {
                 let outside = self.inside.replace(name.clone());
                 self.schema(w.name(name), value, None);
                 self.inside = outside;

@@ -14,10 +14,11 @@ use crate::upstream::openai;
 use crate::upstream::shared::flat::shapes::{Several, ToolCall};
 use crate::upstream::shared::lenient::{Count, Object, counts_in, read_counts, read_object};
 use crate::upstream::shared::text::Text;
+use crate::wire::without_bom;
 
 /// Reads a whole answer.
 pub fn read_answer(body: &[u8], emit: Emit<'_>) -> Result<(), AnswerFault> {
-    let body = body.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(body);
+    let body = without_bom(body);
     let nonsense = || AnswerFault::Nonsense("the answer is not a JSON object as Cohere sends it");
     let top: EventTop<'_> = read_object(body).ok_or_else(nonsense)?;
     let Some(message) = top

@@ -54,8 +54,7 @@ pub fn write_request(request: &Request<'_>, target: &Target<'_>) -> Result<Writt
             write_message(w, message, traits, &mut losses)
         });
         tools.write(w, &mut losses);
-        let is_lowered = options.limit_tokens(traits.max_output);
-        losses.add_if(is_lowered, Field::MaxTokens);
+        losses.add_if(options.limit_tokens(traits.max_output), Field::MaxTokens);
         options.limit_sampling(&mut losses);
         options.write(settings, w, &mut losses);
     });

@@ -55,9 +55,10 @@ const SHELLS: [&str; 6] = ["bash", "shell", "exec", "terminal", "cmd", "command"
 /// Decides the next act of the demo.
 pub(super) fn next_act(request: &Request<'_>) -> NextAct {
     let turn = newest_turn(request);
-    let mut results = turn.messages.iter().filter(|message| {
-        !turn.is_handed_over && matches!(message.role, Role::Tool | Role::Function)
-    });
+    let mut results = turn
+        .messages
+        .iter()
+        .filter(|message| !turn.is_handed_over && message.role.is_result());
     if let Some(first) = results.next() {
         let text: String = message_texts(first)
             .collect::<Vec<_>>()
@@ -238,7 +239,7 @@ fn sample_arguments(tool: &Tool<'_>, word: &str) -> Option<String> {
     match &tool.kind {
         ToolKind::Function(None, _) => Some("{}".to_owned()),
         ToolKind::Function(Some(schema), _) => {
-            sample::of_schema(schema, word).filter(|arguments| arguments.starts_with('{'))
+            sample::sample_for_schema(schema, word).filter(|arguments| arguments.starts_with('{'))
         }
         ToolKind::Custom | ToolKind::Other => None,
     }

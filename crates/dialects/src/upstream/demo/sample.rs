@@ -58,16 +58,18 @@ const FORMATS: [(&str, &str); 20] = [
 
 /// Makes a value, as JSON. Free texts are `word`. Returns `None` if the schema is not understood,
 /// or asks for too much.
-pub(super) fn of_schema(schema: &str, word: &str) -> Option<String> {
+pub(super) fn sample_for_schema(schema: &str, word: &str) -> Option<String> {
     let root = Node::read(schema)?;
     let mut maker = Maker {
         root: &root,
-        left: MOST_STEPS,
-        room: MOST_BYTES,
+        steps_left: MOST_STEPS,
+        bytes_left: MOST_BYTES,
         word,
     };
-    let parts = maker.parts(&root, Vec::new())?;
-    maker.value(&parts, 0, 0).filter(|_| maker.left > 0)
+    let parts = maker.add_parts(&root, Vec::new())?;
+    maker
+        .sample_value(&parts, 0, 0)
+        .filter(|_| maker.steps_left > 0)
 }
 
 /// All parts of a schema that together describe one value.
@@ -76,77 +78,81 @@ type Schemas<'s> = Vec<&'s Node<'s>>;
 struct Maker<'s> {
     root: &'s Node<'s>,
     /// The number of steps that are left.
-    left: usize,
+    steps_left: usize,
     /// The number of bytes that values may still have.
-    room: usize,
+    bytes_left: usize,
     word: &'s str,
 }
 
 impl<'s> Maker<'s> {
     /// Takes one step, and the steps for comparing so many names.
-    fn look_at(&mut self, names: usize) -> Option<()> {
-        let left = self.left.checked_sub(1 + names / NAMES_OF_A_STEP);
-        self.left = left.unwrap_or(0);
+    fn take_steps(&mut self, names: usize) -> Option<()> {
+        let left = self.steps_left.checked_sub(1 + names / NAMES_OF_A_STEP);
+        self.steps_left = left.unwrap_or(0);
         left.map(|_| ())
     }
 
     /// Adds a schema, and the schemas that it refers to, to the parts.
-    fn parts(&mut self, schema: &'s Node<'s>, mut parts: Schemas<'s>) -> Option<Schemas<'s>> {
-        self.look_at(schema.parts.len())?;
+    fn add_parts(&mut self, schema: &'s Node<'s>, mut parts: Schemas<'s>) -> Option<Schemas<'s>> {
+        self.take_steps(schema.children.len())?;
         // References start from an id, so only the id of the whole schema is understood.
         let is_root = std::ptr::eq(schema, self.root);
         let is_known = |name: &str| is_known_keyword(name) || name == "$id" && is_root;
         if parts.len() >= MOST_PARTS
-            || schema.parts.len() > MOST_KEYWORDS
+            || schema.children.len() > MOST_KEYWORDS
             || !(schema.is_object() || schema.text == "true")
-            || !schema.parts.iter().all(|(name, _)| is_known(name))
+            || !schema.children.iter().all(|(name, _)| is_known(name))
         {
             return None;
         }
         parts.push(schema);
         if let Some(reference) = schema.get("$ref") {
-            let target = self.referred(reference)?;
-            parts = self.parts(target, parts)?;
+            let target = self.find_referred(reference)?;
+            parts = self.add_parts(target, parts)?;
         }
         for part in schema.get("allOf").into_iter().flat_map(Node::elements) {
-            parts = self.parts(part, parts)?;
+            parts = self.add_parts(part, parts)?;
         }
         Some(parts)
     }
 
     /// Returns the place in the schema that a reference names.
-    fn referred(&mut self, reference: &Node<'_>) -> Option<&'s Node<'s>> {
+    fn find_referred(&mut self, reference: &Node<'_>) -> Option<&'s Node<'s>> {
         let reference = short_string(reference)?;
         let mut node = self.root;
         for step in reference.strip_prefix('#')?.split('/').skip(1) {
-            self.look_at(node.parts.len())?;
+            self.take_steps(node.children.len())?;
             node = node.get(&step.replace("~1", "/").replace("~0", "~"))?;
         }
         (reference == "#" || reference.starts_with("#/")).then_some(node)
     }
 
-    /// Makes a value. Of the lists of alternatives, the first `settled` ones are settled.
-    fn value(&mut self, parts: &Schemas<'s>, settled: usize, level: usize) -> Option<String> {
-        self.look_at(0)?;
+    /// Makes a value. In the first `chosen` lists of alternatives, one is chosen already.
+    fn sample_value(&mut self, parts: &Schemas<'s>, chosen: usize, level: usize) -> Option<String> {
+        self.take_steps(0)?;
         if level > MOST_LEVELS {
             return None;
         }
         let lists = parts
             .iter()
             .flat_map(|part| ["anyOf", "oneOf"].map(|name| Some((name, *part, part.get(name)?))));
-        if let Some((name, part, list)) = lists.flatten().nth(settled) {
+        if let Some((name, part, list)) = lists.flatten().nth(chosen) {
             for alternative in list.elements() {
-                if self.left == 0 {
+                if self.steps_left == 0 {
                     return None;
                 }
                 // Of `oneOf` only one may hold.
-                self.look_at(if name == "oneOf" { list.parts.len() } else { 0 })?;
-                if name == "oneOf" && !self.is_apart(alternative, part, list)? {
+                self.take_steps(if name == "oneOf" {
+                    list.children.len()
+                } else {
+                    0
+                })?;
+                if name == "oneOf" && !self.excludes_others(alternative, part, list)? {
                     continue;
                 }
                 let made = self
-                    .parts(alternative, parts.clone())
-                    .and_then(|all| self.value(&all, settled + 1, level));
+                    .add_parts(alternative, parts.clone())
+                    .and_then(|all| self.sample_value(&all, chosen + 1, level));
                 if made.is_some() {
                     return made;
                 }
@@ -154,15 +160,15 @@ impl<'s> Maker<'s> {
             return None;
         }
         let made = match (find_keyword(parts, "const")?, find_keyword(parts, "enum")?) {
-            (None, None) => self.of_kind(&value_type(parts)?, parts, level)?,
+            (None, None) => self.sample_of_type(&value_type(parts)?, parts, level)?,
             (value, list) => fixed_value(parts, value, list)?.to_owned(),
         };
-        self.room = self.room.checked_sub(made.len())?;
+        self.bytes_left = self.bytes_left.checked_sub(made.len())?;
         Some(made)
     }
 
     /// Returns whether no other alternative of the list allows the value that is made for this one.
-    fn is_apart(
+    fn excludes_others(
         &mut self,
         alternative: &'s Node<'s>,
         part: &'s Node<'s>,
@@ -173,10 +179,13 @@ impl<'s> Maker<'s> {
             if std::ptr::eq(other, alternative) || have_other_types(other, alternative) {
                 continue;
             }
-            let [one, other] = [self.resolved(alternative)?, self.resolved(other)?];
+            let [one, other] = [
+                self.follow_references(alternative)?,
+                self.follow_references(other)?,
+            ];
             let [known, others] =
-                [one, other].map(|one| one.get("properties").map_or(0, |all| all.parts.len()));
-            self.look_at(known.min(MOST_KEYWORDS) * others)?;
+                [one, other].map(|one| one.get("properties").map_or(0, |all| all.children.len()));
+            self.take_steps(known.min(MOST_KEYWORDS) * others)?;
             if !have_other_tags(one, other, tag.as_deref()) {
                 return Some(false);
             }
@@ -185,19 +194,19 @@ impl<'s> Maker<'s> {
     }
 
     /// Returns the schema that a schema refers to, else the schema itself.
-    fn resolved(&mut self, mut schema: &'s Node<'s>) -> Option<&'s Node<'s>> {
+    fn follow_references(&mut self, mut schema: &'s Node<'s>) -> Option<&'s Node<'s>> {
         while let Some(reference) = schema.get("$ref") {
-            self.look_at(0)?;
-            schema = self.referred(reference)?;
+            self.take_steps(0)?;
+            schema = self.find_referred(reference)?;
         }
         Some(schema)
     }
 
-    fn of_kind(&mut self, kind: &str, parts: &Schemas<'s>, level: usize) -> Option<String> {
+    fn sample_of_type(&mut self, kind: &str, parts: &Schemas<'s>, level: usize) -> Option<String> {
         match kind {
-            "object" => self.object(parts, level),
-            "array" => self.array(parts, level),
-            "string" => self.text(parts),
+            "object" => self.sample_object(parts, level),
+            "array" => self.sample_array(parts, level),
+            "string" => self.sample_text(parts),
             "integer" | "number" => sample_number(parts, kind == "integer"),
             "boolean" => Some("true".to_owned()),
             "null" => Some("null".to_owned()),
@@ -205,16 +214,16 @@ impl<'s> Maker<'s> {
         }
     }
 
-    fn object(&mut self, parts: &Schemas<'s>, level: usize) -> Option<String> {
+    fn sample_object(&mut self, parts: &Schemas<'s>, level: usize) -> Option<String> {
         let lists = parts
             .iter()
             .filter_map(|part| part.get("required"))
-            .flat_map(|list| &list.parts);
+            .flat_map(|list| &list.children);
         let known = parts
             .iter()
             .filter_map(|part| part.get("properties"))
-            .flat_map(|all| &all.parts);
-        self.look_at(lists.clone().count() + known.clone().count())?;
+            .flat_map(|all| &all.children);
+        self.take_steps(lists.clone().count() + known.clone().count())?;
         if known.clone().any(|(name, _)| name.len() > MAX_TEXT_BYTES) {
             return None;
         }
@@ -236,7 +245,7 @@ impl<'s> Maker<'s> {
             {
                 continue;
             }
-            let value = self.member(parts, name, level);
+            let value = self.sample_member(parts, name, level);
             if must && value.is_none() {
                 return None;
             }
@@ -253,24 +262,24 @@ impl<'s> Maker<'s> {
             if members.iter().any(|(known, _)| *known == name) {
                 return None;
             }
-            let value = self.member(parts, &name, level)?;
+            let value = self.sample_member(parts, &name, level)?;
             made.push(format!("{}:{value}", quote_string(&name)));
         }
         (made.len() <= max_members).then(|| format!("{{{}}}", made.join(",")))
     }
 
-    fn member(&mut self, parts: &Schemas<'s>, name: &str, level: usize) -> Option<String> {
-        let mut of_member = Schemas::new();
+    fn sample_member(&mut self, parts: &Schemas<'s>, name: &str, level: usize) -> Option<String> {
+        let mut member_parts = Schemas::new();
         for part in parts {
             let schema = part.get("properties").and_then(|all| all.get(name));
             if let Some(schema) = schema.or_else(|| part.get("additionalProperties")) {
-                of_member = self.parts(schema, of_member)?;
+                member_parts = self.add_parts(schema, member_parts)?;
             }
         }
-        self.value(&of_member, 0, level + 1)
+        self.sample_value(&member_parts, 0, level + 1)
     }
 
-    fn array(&mut self, parts: &Schemas<'s>, level: usize) -> Option<String> {
+    fn sample_array(&mut self, parts: &Schemas<'s>, level: usize) -> Option<String> {
         let items = find_keyword(parts, "items")?;
         let tuple = find_keyword(parts, "prefixItems")?.or(items.filter(|items| items.is_array()));
         let mut kinds: Vec<_> = tuple
@@ -281,9 +290,8 @@ impl<'s> Maker<'s> {
         let least = read_bound(parts, "minItems")?.unwrap_or(0);
         let is_unique =
             find_keyword(parts, "uniqueItems")?.is_some_and(|node| node.text != "false");
-        let max_items = read_bound(parts, "maxItems")?
-            .unwrap_or(MAX_TEXT_BYTES)
-            .min(if is_unique { 1 } else { MAX_TEXT_BYTES });
+        let limit = if is_unique { 1 } else { usize::MAX };
+        let max_items = read_bound(parts, "maxItems")?.unwrap_or(limit).min(limit);
         let wished = least
             .max(kinds.len())
             .max(usize::from(level < FULL_LEVELS))
@@ -299,8 +307,8 @@ impl<'s> Maker<'s> {
         let mut made = Vec::with_capacity(wished);
         for kind in kinds.into_iter().take(wished) {
             let value = self
-                .parts(kind, Vec::new())
-                .and_then(|parts| self.value(&parts, 0, level + 1));
+                .add_parts(kind, Vec::new())
+                .and_then(|parts| self.sample_value(&parts, 0, level + 1));
             match value {
                 Some(value) => made.push(value),
                 None => break,
@@ -314,7 +322,7 @@ impl<'s> Maker<'s> {
         (made.len() >= least).then(|| format!("[{}]", made.join(",")))
     }
 
-    fn text(&self, parts: &Schemas<'s>) -> Option<String> {
+    fn sample_text(&self, parts: &Schemas<'s>) -> Option<String> {
         let (least, max_length) = (
             read_bound(parts, "minLength")?.unwrap_or(0),
             read_bound(parts, "maxLength")?.unwrap_or(usize::MAX),
@@ -361,7 +369,7 @@ fn short_string<'s>(value: &Node<'s>) -> Option<Cow<'s, str>> {
 fn find_keyword<'s>(parts: &Schemas<'s>, name: &str) -> Option<Option<&'s Node<'s>>> {
     let mut all = parts
         .iter()
-        .flat_map(|part| &part.parts)
+        .flat_map(|part| &part.children)
         .filter(|(known, _)| known == name)
         .map(|(_, node)| node);
     let Some(first) = all.next() else {
@@ -391,7 +399,7 @@ fn fixed_value<'s>(
     value: Option<&'s Node<'s>>,
     list: Option<&'s Node<'s>>,
 ) -> Option<&'s str> {
-    let mut names = parts.iter().flat_map(|part| &part.parts);
+    let mut names = parts.iter().flat_map(|part| &part.children);
     if value.is_some() && list.is_some()
         || names.any(|(name, _)| LIMITS.split(' ').any(|limit| limit == name))
     {
@@ -452,7 +460,10 @@ fn discriminator_name<'s>(schema: &Node<'s>) -> Option<Cow<'s, str>> {
 /// Returns whether a value of the first schema has a property with a text that the second schema
 /// forbids. A value has the properties that its schema requires, and the tag.
 fn have_other_tags<'s>(one: &Node<'s>, other: &Node<'s>, tag: Option<&str>) -> bool {
-    let properties = one.get("properties").into_iter().flat_map(|all| &all.parts);
+    let properties = one
+        .get("properties")
+        .into_iter()
+        .flat_map(|all| &all.children);
     properties.take(MOST_KEYWORDS).any(|(name, schema)| {
         let other = other.get("properties").and_then(|all| all.get(name));
         let values = only_text(schema).zip(other.and_then(only_text));
@@ -472,7 +483,7 @@ fn requires(schema: &Node<'_>, property: &str) -> bool {
 
 /// Returns the only text that a schema allows.
 fn only_text<'s>(schema: &Node<'s>) -> Option<Cow<'s, str>> {
-    match schema.get("enum").map(|list| list.parts.as_slice()) {
+    match schema.get("enum").map(|list| list.children.as_slice()) {
         Some([(_, only)]) => short_string(only),
         Some(_) => None,
         None => schema.get("const").and_then(short_string),

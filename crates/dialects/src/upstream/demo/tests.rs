@@ -49,7 +49,7 @@ fn streamed(request: &Value) -> Value {
     let reply = replied(request.to_string().as_bytes(), true).unwrap();
     let mut all = json!({"content": "", "refusal": "", "reasoning_content": "", "tool_calls": []});
     for piece in &reply.pieces {
-        let text = std::str::from_utf8(&piece.bytes).unwrap();
+        let text = str::from_utf8(&piece.bytes).unwrap();
         let events = text
             .split("\n\n")
             .filter_map(|event| event.strip_prefix("data: "));

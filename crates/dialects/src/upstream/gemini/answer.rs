@@ -18,11 +18,12 @@ use crate::neutral::{self, AnswerFault, Emit, Event, Finish, StreamFault, Tokens
 use crate::upstream::shared::flat::shapes::Several;
 use crate::upstream::shared::lenient::{Count, Object, counts_in, read_counts, unquote_input};
 use crate::upstream::shared::text::Text;
+use crate::wire::without_bom;
 
 /// Reads a buffered answer. Also reads a stream's objects as an array: a stream comes so if
 /// `alt=sse` was lost on the way.
 pub fn read_answer(body: &[u8], emit: Emit<'_>) -> Result<(), AnswerFault> {
-    let body = body.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(body);
+    let body = without_bom(body);
     let lossy = String::from_utf8_lossy(body);
     let responses = read_responses(&lossy).ok_or(AnswerFault::Nonsense(
         "the answer is not JSON as Gemini sends it",
@@ -58,7 +59,7 @@ pub fn emit_usage(body: &[u8], emit: Emit<'_>) {
 
 /// Returns the counts of the last object that has some.
 fn last_tokens(body: &[u8]) -> Option<Tokens> {
-    let responses = read_responses(std::str::from_utf8(body).ok()?)?;
+    let responses = read_responses(str::from_utf8(body).ok()?)?;
     let mut responses = responses.list().iter().rev();
     responses.find_map(|response| Some(response.usage_metadata.as_ref()?.tokens()))
 }
@@ -117,7 +118,7 @@ impl neutral::Reader for GeminiReader {
             return Ok(());
         }
         let broken = StreamFault::Broken("an event is not JSON as Gemini sends it");
-        let text = std::str::from_utf8(data).map_err(|_| broken.clone())?;
+        let text = str::from_utf8(data).map_err(|_| broken.clone())?;
         for response in read_responses(text).ok_or(broken)?.list() {
             self.take(response, text, emit)
                 .map_err(StreamFault::Upstream)?;

@@ -8,6 +8,7 @@ use serde_json::Value;
 use crate::neutral::UpstreamError;
 use crate::upstream::openai;
 use crate::wire::starts_with_any;
+use crate::wire::without_bom;
 
 /// Reads the body of an answer with the status of an error.
 pub fn read_error(_status: u16, content_type: Option<&str>, body: &[u8]) -> UpstreamError {
@@ -135,7 +136,7 @@ impl Details {
         let Some(body) = Some(body).filter(|body| body.len() <= MAX_BODY) else {
             return details;
         };
-        let body = body.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(body);
+        let body = without_bom(body);
         let value: Value = serde_json::from_slice(body).unwrap_or_default();
         let object = value.get(0).unwrap_or(&value);
         let list = object.pointer("/error/details").and_then(Value::as_array);

@@ -24,10 +24,10 @@ pub(super) fn write_schema(schema: &Schema<'_>, w: &mut Writer) -> bool {
         written: 0,
         lost: false,
     };
-    for (name, list) in &schema.parts {
+    for (name, list) in &schema.children {
         if matches!(&**name, "$defs" | "definitions") && list.is_object() {
             form.defs
-                .extend(list.parts.iter().map(|(name, schema)| (&**name, schema)));
+                .extend(list.children.iter().map(|(name, schema)| (&**name, schema)));
         }
     }
     form.schema(schema, w);
@@ -58,10 +58,10 @@ impl<'s, 'a> Form<'s, 'a> {
         let (has_any_of, has_one_of, has_const) = (has("anyOf"), has("oneOf"), has("const"));
         let has_choice = has_any_of || has_one_of || has("allOf");
         let excludes_kinds = has_choice || has("$ref");
-        let has_company = schema.parts.iter().any(|(name, _)| limits_values(name));
+        let has_company = schema.children.iter().any(|(name, _)| limits_values(name));
         let is_null = is_null(schema);
         let mut nullable = false;
-        for (name, value) in &schema.parts {
+        for (name, value) in &schema.children {
             match &**name {
                 "type" | "enum" | "const" | "anyOf" | "oneOf" if is_null => {}
                 "$ref" if has_choice => self.lost = true,
@@ -73,7 +73,10 @@ impl<'s, 'a> Form<'s, 'a> {
                 "oneOf" if has_any_of => self.lost = true,
                 "anyOf" | "oneOf" if value.is_array() => self.any_of(value, &mut nullable, w),
                 "allOf"
-                    if value.is_array() && value.parts.len() == 1 && !has_any_of && !has_one_of =>
+                    if value.is_array()
+                        && value.children.len() == 1
+                        && !has_any_of
+                        && !has_one_of =>
                 {
                     self.any_of(value, &mut nullable, w);
                 }
@@ -83,7 +86,7 @@ impl<'s, 'a> Form<'s, 'a> {
                 "properties" if value.is_object() => {
                     w.key("properties").object(|w| {
                         value
-                            .parts
+                            .children
                             .iter()
                             .for_each(|(name, schema)| self.schema(schema, w.name(name)))
                     });
@@ -135,7 +138,7 @@ impl<'s, 'a> Form<'s, 'a> {
             .map(|kind| kind.text)
             .filter(|kind| *kind != r#""null""#)
             .collect();
-        *nullable |= others.len() < kinds.parts.len();
+        *nullable |= others.len() < kinds.children.len();
         match others.as_slice() {
             [kind] => w.key("type").raw(kind),
             _ if has_any_of => self.lost = true,
@@ -182,7 +185,7 @@ fn limits_values(name: &str) -> bool {
 
 /// Returns whether one of a schema's keywords allows only `null`.
 fn is_null(schema: &Node<'_>) -> bool {
-    schema.parts.iter().any(|(name, value)| match &**name {
+    schema.children.iter().any(|(name, value)| match &**name {
         "type" => value.text == NULL || are_all(value, |kind| kind.text == NULL),
         "const" => value.text == "null",
         "enum" => are_all(value, |value| value.text == "null"),
@@ -193,13 +196,13 @@ fn is_null(schema: &Node<'_>) -> bool {
 
 /// Returns whether a list has elements, and each is `null`.
 fn are_all(list: &Node<'_>, is_null: fn(&Node<'_>) -> bool) -> bool {
-    list.is_array() && !list.parts.is_empty() && list.elements().all(is_null)
+    list.is_array() && !list.children.is_empty() && list.elements().all(is_null)
 }
 
 /// Returns whether a schema's own keywords allow `null`. A reference may forbid it.
 fn allows_null(schema: &Node<'_>) -> bool {
     schema.text != "false"
-        && schema.parts.iter().all(|(name, value)| match &**name {
+        && schema.children.iter().all(|(name, value)| match &**name {
             "type" if value.is_array() => value.elements().any(|kind| kind.text == NULL),
             "type" => value.text == NULL,
             "const" => value.text == "null",

@@ -155,7 +155,7 @@ pub(super) fn write_for_service(
         );
         options.write(tier, w, &mut losses);
         w.optional("labels", fitting, Writer::raw);
-        options::lose_others(request, &mut losses);
+        options::note_lost_others(request, &mut losses);
     });
     if let Some(refused) = refused {
         return Err(refused);

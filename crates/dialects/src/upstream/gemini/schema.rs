@@ -36,13 +36,13 @@ impl<'a> Schema<'a> {
         // A schema that cannot be read is lost, as `false` is.
         Self(Node::read(json).unwrap_or(Node {
             text: "false",
-            parts: Vec::new(),
+            children: Vec::new(),
         }))
     }
 
     /// Returns whether the schema allows only objects.
     pub(super) fn is_object(&self) -> bool {
-        self.0.parts.iter().any(|(name, value)| match &**name {
+        self.0.children.iter().any(|(name, value)| match &**name {
             "type" => value.text == r#""object""#,
             "properties" => value.is_object(),
             _ => false,
@@ -52,14 +52,14 @@ impl<'a> Schema<'a> {
     /// Returns whether the schema has no properties. Google then wants no parameters at all, not an
     /// object without properties.
     pub(super) fn has_no_properties(&self) -> bool {
-        let mut parts = self.0.parts.iter();
+        let mut parts = self.0.children.iter();
         self.0.text != "false"
             && parts.all(|(name, value)| match &**name {
                 "$ref" => false,
                 "properties" | "additionalProperties" => {
-                    !value.is_object() || value.parts.is_empty()
+                    !value.is_object() || value.children.is_empty()
                 }
-                "anyOf" | "oneOf" | "allOf" => !value.is_array() || value.parts.is_empty(),
+                "anyOf" | "oneOf" | "allOf" => !value.is_array() || value.children.is_empty(),
                 _ => true,
             })
     }
@@ -116,13 +116,13 @@ impl SchemaWriter {
     }
 
     fn members(&mut self, schema: &Node<'_>, w: &mut Writer) {
-        let has_company = schema.parts.iter().any(|(name, _)| is_written(name));
+        let has_company = schema.children.iter().any(|(name, _)| is_written(name));
         let Some(reference) = schema.get("$ref").filter(|_| has_company) else {
             return self.keywords(schema, true, w);
         };
         // Next to `$ref` Google reads only keywords that begin with `$`. So the reference moves
         // into an `anyOf`, if there is no other.
-        if schema.parts.iter().any(|(name, _)| is_choice(name)) {
+        if schema.children.iter().any(|(name, _)| is_choice(name)) {
             self.lost = true;
             return write_reference(reference.text, w);
         }
@@ -139,7 +139,7 @@ impl SchemaWriter {
             .is_some_and(|value| value.text == "null");
         let nullable = nullable_enum_types(schema);
         let older = schema.get("definitions").filter(|older| older.is_object());
-        for (name, value) in &schema.parts {
+        for (name, value) in &schema.children {
             match &**name {
                 "$ref" if with_reference => write_reference(value.text, w),
                 "$ref" => {}
@@ -155,7 +155,7 @@ impl SchemaWriter {
                 "const" if is_null => w.key("type").text("null"),
                 "const" => self.values(&[value.text], w),
                 "items" if value.is_array() => self.list(value, w.key("prefixItems")),
-                "allOf" if value.is_array() && value.parts.len() == 1 && !has_any_of => {
+                "allOf" if value.is_array() && value.children.len() == 1 && !has_any_of => {
                     self.list(value, w.key("anyOf"));
                 }
                 "definitions" if has_defs => {}
@@ -197,7 +197,7 @@ impl SchemaWriter {
     }
 
     fn named(&mut self, lists: [Option<&Node<'_>>; 2], w: &mut Writer) {
-        let all = lists.into_iter().flatten().flat_map(|list| &list.parts);
+        let all = lists.into_iter().flatten().flat_map(|list| &list.children);
         w.object(|w| all.for_each(|(name, schema)| self.schema(schema, w.name(name))));
     }
 

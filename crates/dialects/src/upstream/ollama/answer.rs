@@ -9,10 +9,11 @@ use crate::neutral::{self, AnswerFault, Emit, Event, Finish, StreamFault, Tokens
 use crate::upstream::shared::flat::shapes::{Several, ToolCall};
 use crate::upstream::shared::lenient::{Count, Object, find_member, read_object, unquote_input};
 use crate::upstream::shared::text::Text;
+use crate::wire::without_bom;
 
 /// Reads a whole answer.
 pub fn read_answer(body: &[u8], emit: Emit<'_>) -> Result<(), AnswerFault> {
-    let body = body.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(body);
+    let body = without_bom(body);
     let line = read_line(body)?;
     if line.message.is_none() || line.done != Some(true) {
         return Err(AnswerFault::Nonsense(
@@ -26,7 +27,7 @@ pub fn read_answer(body: &[u8], emit: Emit<'_>) -> Result<(), AnswerFault> {
 /// Emits the counts of a whole answer, whatever else it is.
 pub fn emit_usage(body: &[u8], emit: Emit<'_>) {
     let [prompt, completion] = ["prompt_eval_count", "eval_count"].map(|name| {
-        let count = find_member(body, name).and_then(|count| std::str::from_utf8(count).ok());
+        let count = find_member(body, name).and_then(|count| str::from_utf8(count).ok());
         count.map(Count::read).unwrap_or_default()
     });
     emit_counts(prompt, completion, emit);

@@ -77,8 +77,7 @@ pub fn write_request(request: &Request<'_>, target: &Target<'_>) -> Result<Writt
             write_tools(w, &offer.tools, &mut losses);
         }
         write_format(w, request.format.as_ref(), &mut losses);
-        let is_lowered = options.limit_tokens(traits.max_output);
-        losses.add_if(is_lowered, Field::MaxTokens);
+        losses.add_if(options.limit_tokens(traits.max_output), Field::MaxTokens);
         options.limit_sampling(&mut losses);
         w.group("options", |w| options.write(settings, w, &mut losses));
         options.write(thinking, w, &mut losses);

@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use super::choice::{Choice, Common, Ended, Finishes};
 use super::chunks::Chunks;
 use super::meter::{self, Counts};
-use super::shape::{CallShape, ChoiceShape, set_member};
+use super::scan::{ScannedCall, ScannedChoice, set_member};
 use super::{finish, plain, reasoning};
 use crate::neutral::answer::AnswerFacts;
 use crate::neutral::price::ShowCost;
@@ -18,6 +18,7 @@ use crate::upstream::quirks::Quirks;
 use crate::upstream::shared::lenient::find_member;
 use crate::wire::json::{integer_of, span_bytes};
 use crate::wire::splice::Edits;
+use crate::wire::without_bom;
 
 /// Reads a buffered answer. An event stream is refused, even if it has a whole answer.
 pub fn correct_answer(
@@ -26,10 +27,7 @@ pub fn correct_answer(
     show_reasoning: bool,
     body: &[u8],
 ) -> Result<Answer, AnswerFault> {
-    let body = body
-        .strip_prefix(b"\xEF\xBB\xBF")
-        .unwrap_or(body)
-        .trim_ascii();
+    let body = without_bom(body).trim_ascii();
     let plain = plain::read_plain_answer(header, quirks, show_reasoning, body);
     plain.map_or_else(|| of_any_form(header, quirks, show_reasoning, body), Ok)
 }
@@ -94,29 +92,29 @@ pub fn reported_usage(
 impl Chunks {
     /// Takes a whole answer as the only chunk of a stream.
     fn whole_answer(&mut self, body: &[u8]) -> Result<Answer, StreamFault> {
-        let text = &*self.read(body, "the answer is not a JSON object")?;
-        let shape = &self.shape;
-        if shape.list.is_empty() {
+        let text = &*self.scan_text(body, "the answer is not a JSON object")?;
+        let scan = &self.scan;
+        if scan.entries.is_empty() {
             return Err(StreamFault::Broken("the answer has no choices"));
         }
-        self.head.learn(text, shape);
+        self.head.learn(text, scan);
         let mut edits = Edits::new(text);
-        for (entry, index) in shape.list.iter().zip(choice_indices(text, &shape.list)) {
+        for (entry, index) in scan.entries.iter().zip(choice_indices(text, &scan.entries)) {
             let mut choice = Choice::new(0, index);
             self.passed_bytes +=
-                edit_choice(&mut choice, entry, &shape.calls, &self.common, &mut edits)? as u64;
+                edit_choice(&mut choice, entry, &scan.calls, &self.common, &mut edits)? as u64;
             self.choices.push(choice);
         }
-        let counts = shape
+        let counts = scan
             .usage
             .as_ref()
             .and_then(|usage| Counts::read(text, &usage.value));
         self.reported.counts = counts;
         let usage = self.usage();
         self.head
-            .edit(&self.shape, br#""chat.completion""#, &mut edits);
+            .edit(&self.scan, br#""chat.completion""#, &mut edits);
         let old = self
-            .shape
+            .scan
             .usage
             .as_ref()
             .filter(|_| counts.is_some_and(|counts| counts.are_believed()));
@@ -129,9 +127,9 @@ impl Chunks {
         };
         set_member(
             &mut edits,
-            self.shape.open,
+            self.scan.open,
             br#""usage""#,
-            &self.shape.usage,
+            &self.scan.usage,
             object,
         );
         let body = edits.applied().into_owned();
@@ -140,7 +138,7 @@ impl Chunks {
 }
 
 /// Returns the index of each choice: its own if the indexes are complete, else its place.
-fn choice_indices(text: &[u8], choices: &[ChoiceShape]) -> Vec<usize> {
+fn choice_indices(text: &[u8], choices: &[ScannedChoice]) -> Vec<usize> {
     let mut seen = vec![false; choices.len()];
     let own = choices.iter().map(|choice| {
         let index = usize::try_from(integer_of(text, &choice.index.as_ref()?.value)?).ok()?;
@@ -154,8 +152,8 @@ fn choice_indices(text: &[u8], choices: &[ChoiceShape]) -> Vec<usize> {
 /// Corrects an entry of `choices`. Returns the number of bytes of its text.
 fn edit_choice(
     choice: &mut Choice,
-    entry: &ChoiceShape,
-    calls: &[CallShape],
+    entry: &ScannedChoice,
+    calls: &[ScannedCall],
     common: &Common,
     edits: &mut Edits<'_>,
 ) -> Result<usize, StreamFault> {
@@ -183,7 +181,7 @@ fn edit_choice(
     };
     let mut passed_bytes = choice.edit_body(body, common, edits)?;
     if body.content.is_none() {
-        let content = if body.is_special || !body.call_range.is_empty() {
+        let content = if body.has_rare_member || !body.call_range.is_empty() {
             &br#""content":null"#[..]
         } else {
             br#""content":"""#

@@ -8,7 +8,7 @@ use crate::upstream::shared::options;
 use crate::wire::json::Writer;
 
 /// How long OpenAI keeps a prompt at least. The hint of a shorter time is no loss.
-const SHORT: [&str; 2] = ["5m", "30m"];
+const REASONING: [&str; 2] = ["5m", "30m"];
 
 /// Returns whether a model of this name knows breakpoints: GPT-5.6, and newer models.
 pub(crate) fn knows_breakpoints(model: &str) -> bool {
@@ -25,9 +25,9 @@ pub(crate) fn knows_breakpoints(model: &str) -> bool {
 }
 
 /// Notes the hints that the request for this model has no field for.
-pub(super) fn lose_hints(request: &Request<'_>, traits: &Traits, losses: &mut LostFields) {
+pub(super) fn note_lost_hints(request: &Request<'_>, traits: &Traits, losses: &mut LostFields) {
     if !traits.cache_breakpoints {
-        return options::lose_cache_hints(request, losses);
+        return options::note_lost_cache_hints(request, losses);
     }
     let is_lost = request.messages.iter().any(loses_hint)
         || request.tools.iter().any(|tool| tool.cache.is_some());
@@ -37,7 +37,7 @@ pub(super) fn lose_hints(request: &Request<'_>, traits: &Traits, losses: &mut Lo
 /// Returns whether a message has a hint in a place where this model takes none.
 fn loses_hint(message: &Message<'_>) -> bool {
     let is_lost = |part: &Part<'_>| part.cache.is_some() && !can_have_hint(message.role, part);
-    let is_result = matches!(message.role, Role::Tool | Role::Function);
+    let is_result = message.role.is_result();
     message.content.iter().any(is_lost) || message.cache.is_some() && !is_result
 }
 
@@ -59,7 +59,10 @@ fn can_have_hint(role: Role, part: &Part<'_>) -> bool {
 /// Writes the member of a part that has a hint.
 pub(super) fn write_breakpoint(w: &mut Writer, hint: Option<&Cache<'_>>, losses: &mut LostFields) {
     let Some(hint) = hint else { return };
-    let is_longer = hint.ttl.as_deref().is_some_and(|ttl| !SHORT.contains(&ttl));
+    let is_longer = hint
+        .ttl
+        .as_deref()
+        .is_some_and(|ttl| !REASONING.contains(&ttl));
     losses.add_if(is_longer, Field::CacheHint);
     w.key("prompt_cache_breakpoint")
         .object(|w| w.texts([("mode", "explicit")]));

@@ -7,8 +7,8 @@
 
 use std::borrow::Cow;
 
-use super::shape::{CallShape, MAX_CALLS, Member, set_member};
-use super::{filled_literal, number_literal};
+use super::number_literal;
+use super::scan::{MAX_CALLS, Member, ScannedCall, set_member};
 use crate::neutral::{StreamFault, flaws};
 use crate::wire::json::{self, Cursor, Kind, Pieces, integer_of, span_bytes};
 use crate::wire::splice::Edits;
@@ -19,6 +19,7 @@ pub(super) struct Calls {
     /// The index of the choice.
     choice: usize,
     list: Vec<OpenCall>,
+    /// The number of calls that the caller has seen.
     introduced: usize,
     scratch: Vec<u8>,
 }
@@ -52,7 +53,7 @@ const MAX_NAME: usize = 1024;
 /// A fragment of a call as it goes out. Unknown fields stay.
 struct Fragment<'a> {
     text: &'a [u8],
-    call: &'a CallShape,
+    call: &'a ScannedCall,
     index: usize,
     /// The id's literal, if the fragment introduces the call.
     id: Option<&'a [u8]>,
@@ -64,7 +65,7 @@ struct Fragment<'a> {
 impl OpenCall {
     /// Returns whether a different name is a further piece of this call's name. Names come before
     /// arguments.
-    fn goes_on(&self, name: &[u8]) -> bool {
+    fn may_extend_name(&self, name: &[u8]) -> bool {
         self.is_empty && self.name != name && self.name.len() + name.len() <= MAX_NAME
     }
 }
@@ -79,7 +80,7 @@ impl Calls {
     }
 
     /// Returns whether the caller has seen a call.
-    pub(super) fn any(&self) -> bool {
+    pub(super) fn any_shown(&self) -> bool {
         self.introduced > 0
     }
 
@@ -89,7 +90,7 @@ impl Calls {
     }
 
     /// Returns the number of calls whose arguments are no object. All arguments must have come.
-    pub(super) fn broken(&self) -> u32 {
+    pub(super) fn count_broken(&self) -> u32 {
         let broken = self
             .list
             .iter()
@@ -104,7 +105,7 @@ impl Calls {
 
     /// Writes the fragments that complete the calls without arguments. Such a call belongs to a
     /// function without parameters.
-    pub(super) fn empty(&self) -> String {
+    pub(super) fn write_missing_arguments(&self) -> String {
         let empty = self
             .list
             .iter()
@@ -119,7 +120,7 @@ impl Calls {
     pub(super) fn edit(
         &mut self,
         member: &Member,
-        calls: &[CallShape],
+        calls: &[ScannedCall],
         answer_id: &str,
         edits: &mut Edits<'_>,
     ) -> Result<usize, StreamFault> {
@@ -130,7 +131,7 @@ impl Calls {
         let mut clean = true;
         let mut argument_bytes = 0;
         for call in calls {
-            clean &= self.fragment(text, call, answer_id, &mut out)?;
+            clean &= self.append_fragment(text, call, answer_id, &mut out)?;
             argument_bytes += arguments_len(text, call);
         }
         out.push(b']');
@@ -142,10 +143,10 @@ impl Calls {
     }
 
     /// Appends the corrected fragment. Returns whether it equals the fragment that came.
-    fn fragment(
+    fn append_fragment(
         &mut self,
         text: &[u8],
-        call: &CallShape,
+        call: &ScannedCall,
         answer_id: &str,
         out: &mut Vec<u8>,
     ) -> Result<bool, StreamFault> {
@@ -169,7 +170,7 @@ impl Calls {
             if call.function.is_none() && !call.is_custom {
                 return Ok(false);
             }
-            let piece = name_of(text, call).filter(|name| open.goes_on(name));
+            let piece = name_of(text, call).filter(|name| open.may_extend_name(name));
             open.is_empty &= arguments.is_empty();
             Fragment {
                 text,
@@ -188,7 +189,7 @@ impl Calls {
                 open.name
                     .extend_from_slice(piece.get(1..).unwrap_or_default());
             }
-            return Ok(is_bare && was_text && is_number(text, call, index));
+            return Ok(is_bare && was_text && has_index(text, call, index));
         }
         open.name
             .extend_from_slice(name_of(text, call).unwrap_or_default());
@@ -202,7 +203,7 @@ impl Calls {
         }
         let has_id = id_of(text, call) == Some(&open.id);
         if open.id.is_empty() {
-            open.id = made_id(answer_id, self.choice, introduced);
+            open.id = make_id(answer_id, self.choice, introduced);
         }
         open.index = Some(introduced);
         let held = std::mem::take(&mut open.held);
@@ -223,11 +224,8 @@ impl Calls {
         }
         .write(out);
         self.introduced += 1;
-        let has_kind = call
-            .kind
-            .as_ref()
-            .is_some_and(|kind| filled_literal(text, &kind.value).is_some());
-        Ok(has_id && has_kind && was_text && held.is_empty() && is_number(text, call, introduced))
+        let has_kind = own_kind(text, call).is_some();
+        Ok(has_id && has_kind && was_text && held.is_empty() && has_index(text, call, introduced))
     }
 
     /// Returns the place of the call that a fragment belongs to. A fragment that begins a call gets
@@ -235,7 +233,7 @@ impl Calls {
     pub(super) fn find_call(
         &mut self,
         text: &[u8],
-        call: &CallShape,
+        call: &ScannedCall,
     ) -> Result<usize, StreamFault> {
         let (id, name) = (id_of(text, call), name_of(text, call));
         let number = call
@@ -255,7 +253,9 @@ impl Calls {
                     self.list.get(*slot).is_none_or(|open| match id {
                         Some(id) if !open.id.is_empty() => open.id == id,
                         Some(_) => open.name.is_empty() || open.name == name,
-                        None => open.name.is_empty() || open.name == name || open.goes_on(name),
+                        None => {
+                            open.name.is_empty() || open.name == name || open.may_extend_name(name)
+                        }
                     })
                 }),
             (None, Some(id), _) => self.list.iter().rposition(|open| open.id == id),
@@ -280,7 +280,7 @@ impl Calls {
     /// short. Returns the bytes of their arguments.
     pub(super) fn edit_whole(
         &mut self,
-        calls: &[CallShape],
+        calls: &[ScannedCall],
         is_cut: bool,
         answer_id: &str,
         edits: &mut Edits<'_>,
@@ -295,14 +295,10 @@ impl Calls {
                     call.span.start,
                     br#""id""#,
                     &call.id,
-                    made_id(answer_id, self.choice, number),
+                    make_id(answer_id, self.choice, number),
                 );
             }
-            if call
-                .kind
-                .as_ref()
-                .is_none_or(|kind| filled_literal(text, &kind.value).is_none())
-            {
+            if own_kind(text, call).is_none() {
                 set_member(
                     edits,
                     call.span.start,
@@ -346,7 +342,7 @@ impl Calls {
 }
 
 /// Takes the arguments of a call of the old kind (`function_call`). A message has at most one.
-pub(super) fn take_old(text: &[u8], call: &Member, to: &mut Pieces) {
+pub(super) fn take_old_call(text: &[u8], call: &Member, to: &mut Pieces) {
     let arguments = Member::find(text, call.value.start, br#""arguments""#);
     if let Some(literal) = arguments.filter(|arguments| arguments.kind(text) == Kind::String) {
         to.take_literal(between_quotes(span_bytes(text, &literal.value)));
@@ -362,7 +358,7 @@ pub(super) fn between_quotes(literal: &[u8]) -> &[u8] {
 
 /// Returns an id's literal for a call that has none. A part of it comes from the answer's own id,
 /// so that calls of two answers in one conversation differ.
-fn made_id(answer: &str, choice: usize, number: usize) -> Vec<u8> {
+fn make_id(answer: &str, choice: usize, number: usize) -> Vec<u8> {
     // OpenAI refuses ids of more than 40 characters when they come back in a conversation.
     let id: Vec<char> = answer.chars().filter(char::is_ascii_alphanumeric).collect();
     let seed: String = id.iter().skip(id.len().saturating_sub(24)).collect();
@@ -423,34 +419,38 @@ fn copy_others(object: &[u8], known: &[&[u8]], out: &mut Vec<u8>) {
 }
 
 /// Returns the id's literal. Mistral's old servers send "null" if there is no id.
-fn id_of<'a>(text: &'a [u8], call: &CallShape) -> Option<&'a [u8]> {
-    filled_literal(text, &call.id.as_ref()?.value).filter(|id| *id != br#""null""#)
+fn id_of<'a>(text: &'a [u8], call: &ScannedCall) -> Option<&'a [u8]> {
+    call.id
+        .as_ref()?
+        .nonempty_literal(text)
+        .filter(|id| *id != br#""null""#)
 }
 
-fn name_of<'a>(text: &'a [u8], call: &CallShape) -> Option<&'a [u8]> {
-    filled_literal(text, &call.name.as_ref()?.value)
+fn name_of<'a>(text: &'a [u8], call: &ScannedCall) -> Option<&'a [u8]> {
+    call.name.as_ref()?.nonempty_literal(text)
+}
+
+/// Returns the literal of the type that the upstream gave the call.
+fn own_kind<'a>(text: &'a [u8], call: &ScannedCall) -> Option<&'a [u8]> {
+    call.kind.as_ref()?.nonempty_literal(text)
 }
 
 /// Returns the type's literal.
-fn kind_of<'a>(text: &'a [u8], call: &CallShape) -> &'a [u8] {
-    let literal = call
-        .kind
-        .as_ref()
-        .and_then(|kind| filled_literal(text, &kind.value));
-    literal.unwrap_or(if call.is_custom {
+fn kind_of<'a>(text: &'a [u8], call: &ScannedCall) -> &'a [u8] {
+    own_kind(text, call).unwrap_or(if call.is_custom {
         br#""custom""#
     } else {
         br#""function""#
     })
 }
 
-fn is_number(text: &[u8], call: &CallShape, index: usize) -> bool {
+fn has_index(text: &[u8], call: &ScannedCall, index: usize) -> bool {
     call.index
         .as_ref()
         .is_some_and(|member| span_bytes(text, &member.value) == &*number_literal(index))
 }
 
-fn arguments_len(text: &[u8], call: &CallShape) -> usize {
+fn arguments_len(text: &[u8], call: &ScannedCall) -> usize {
     call.arguments
         .as_ref()
         .map_or(0, |arguments| match arguments.kind(text) {
@@ -462,7 +462,7 @@ fn arguments_len(text: &[u8], call: &CallShape) -> usize {
 
 /// Returns the arguments as they stand between the quotes of a literal: text as it is, any other
 /// value as JSON text.
-fn literal_arguments<'a>(text: &'a [u8], call: &CallShape) -> Cow<'a, [u8]> {
+fn literal_arguments<'a>(text: &'a [u8], call: &ScannedCall) -> Cow<'a, [u8]> {
     let Some(member) = &call.arguments else {
         return Cow::Borrowed(b"");
     };

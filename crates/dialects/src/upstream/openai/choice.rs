@@ -3,7 +3,7 @@
 
 use super::calls::{self, Calls};
 use super::finish::{self, Finish};
-use super::shape::{CallShape, ChoiceShape, LISTS, MAX_CHOICES, MessageShape, set_member};
+use super::scan::{LISTS, MAX_CHOICES, ScannedCall, ScannedChoice, ScannedMessage, set_member};
 use super::{content, error, number_literal, reasoning};
 use crate::neutral::{AnswerHeader, Flaws, StreamFault, flaws};
 use crate::wire::json::{self, Cursor, Kind, Pieces, integer_of, span_bytes};
@@ -27,16 +27,16 @@ pub(super) struct Choice {
     /// True if the choice has something that a caller can use: text, a call, audio, a picture.
     /// Thinking does not count.
     ///
-    /// A chunk that follows the pattern need not be checked for this, because it continues the
+    /// A chunk that follows the template need not be checked for this, because it continues the
     /// content of the chunk before it.
-    pub(super) answers: bool,
+    pub(super) has_answer: bool,
     pub(super) refuses: bool,
     pub(super) ended: Option<Ended>,
     /// True if the audio has a time of expiry. A spoken answer ends with that time, and may have no
     /// finish.
     pub(super) has_ended_audio: bool,
     /// The chunk with the finish, which is held back.
-    pub(super) last: Vec<u8>,
+    pub(super) held_chunk: Vec<u8>,
     /// The content so far, if it must be JSON.
     pub(super) content: Pieces,
     /// The arguments so far of a call of the old kind, if there is one.
@@ -75,7 +75,7 @@ pub(super) struct Ended {
 
 impl Ended {
     /// Reads the end of an entry's choice. Returns `None` if the entry has no end.
-    pub(super) fn read(text: &[u8], entry: &ChoiceShape) -> Result<Option<Self>, StreamFault> {
+    pub(super) fn read(text: &[u8], entry: &ScannedChoice) -> Result<Option<Self>, StreamFault> {
         let Some(member) = &entry.finish else {
             return Ok(None);
         };
@@ -96,7 +96,7 @@ impl Ended {
     }
 }
 
-/// Decides whether a chunk's finish is shown, or goes out as `null`.
+/// Decides whether a chunk's finish is shown, or goes out as `null` and is held back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Finishes {
     Held,
@@ -118,21 +118,21 @@ impl Choice {
 
     /// Returns the part of an entry to read. This is its delta, or its message while no delta had
     /// content. The flag is true for a message; messages were seen at Perplexity and at proxies.
-    pub(super) fn body<'s>(
+    pub(super) fn readable_body<'s>(
         &self,
         text: &[u8],
-        entry: &'s ChoiceShape,
-    ) -> Result<Option<(&'s MessageShape, bool)>, StreamFault> {
+        entry: &'s ScannedChoice,
+    ) -> Result<Option<(&'s ScannedMessage, bool)>, StreamFault> {
         let message = entry
             .message
             .as_ref()
-            .filter(|message| message.speaks && !self.has_delta);
+            .filter(|message| message.has_content && !self.has_delta);
         match (&entry.delta, message) {
             (Some(delta), _) if !matches!(delta.member.kind(text), Kind::Object | Kind::Null) => {
                 Err(StreamFault::Broken("a delta is not an object"))
             }
             (Some(delta), None) if delta.is_object(text) => Ok(Some((delta, false))),
-            (Some(delta), Some(_)) if delta.speaks => Ok(Some((delta, false))),
+            (Some(delta), Some(_)) if delta.has_content => Ok(Some((delta, false))),
             (_, message) => Ok(message.map(|message| (message, true))),
         }
     }
@@ -150,7 +150,7 @@ impl Choice {
     pub(super) fn shown_reason(&self) -> Option<&'static str> {
         self.ended
             .as_ref()
-            .map(|ended| finish::shown_reason(ended.reason, self.calls.any()))
+            .map(|ended| finish::shown_reason(ended.reason, self.calls.any_shown()))
     }
 
     /// Returns the flaws of a complete choice. A choice that declares that it may be cut short has
@@ -164,10 +164,10 @@ impl Choice {
         {
             return Flaws::default();
         }
-        let has_calls = self.calls.any() || self.old_call.is_some();
+        let has_calls = self.calls.any_shown() || self.old_call.is_some();
         let old = u32::from(self.old_call.as_ref().is_some_and(flaws::is_broken));
         Flaws {
-            broken_calls: self.calls.broken() + old,
+            broken_calls: self.calls.count_broken() + old,
             not_json: wants_json && !has_calls && !self.content.is_whole(),
             ..Flaws::default()
         }
@@ -175,30 +175,30 @@ impl Choice {
 
     /// Returns the bytes of thinking in an entry, if the entry has nothing else and neither begins
     /// nor ends the choice.
-    pub(super) fn only_thinks(
+    pub(super) fn only_thinking_bytes(
         &mut self,
         text: &[u8],
-        entry: &ChoiceShape,
+        entry: &ScannedChoice,
     ) -> Result<Option<usize>, StreamFault> {
         // Choices must be shown in their order, even if a part of them is hidden.
         if !self.has_role
             || entry
                 .finish
                 .as_ref()
-                .is_some_and(|finish| finish.speaks(text))
+                .is_some_and(|finish| finish.has_content(text))
         {
             return Ok(None);
         }
-        let Some((body, is_message)) = self.body(text, entry)? else {
+        let Some((body, is_message)) = self.readable_body(text, entry)? else {
             return Ok(None);
         };
-        self.has_delta |= !is_message && body.speaks;
+        self.has_delta |= !is_message && body.has_content;
         Ok(reasoning::thinking_bytes(text, body))
     }
 
     /// Returns whether an entry only repeats the piece of reasoning before it. A short piece may be
     /// meant twice.
-    pub(super) fn repeats_reasoning(&mut self, text: &[u8], entry: &ChoiceShape) -> bool {
+    pub(super) fn repeats_reasoning(&mut self, text: &[u8], entry: &ScannedChoice) -> bool {
         let Some(span) = entry
             .delta
             .as_ref()
@@ -221,8 +221,8 @@ impl Choice {
     /// its text, and whether it has any content.
     pub(super) fn edit(
         &mut self,
-        entry: &ChoiceShape,
-        calls: &[CallShape],
+        entry: &ScannedChoice,
+        calls: &[ScannedCall],
         common: &Common,
         edits: &mut Edits<'_>,
     ) -> Result<(usize, bool), StreamFault> {
@@ -230,7 +230,7 @@ impl Choice {
         if let Some(usage) = &entry.usage {
             edits.remove_member(&usage.key, &usage.value);
         }
-        let Some((body, is_message)) = self.body(edits.text(), entry)? else {
+        let Some((body, is_message)) = self.readable_body(edits.text(), entry)? else {
             self.edit_empty(entry, edits);
             return Ok((0, false));
         };
@@ -245,7 +245,7 @@ impl Choice {
         if is_message {
             edits.replace(body.member.key.clone(), &br#""delta""#[..]);
         } else {
-            self.has_delta |= body.speaks;
+            self.has_delta |= body.has_content;
         }
         let mut bytes = self.edit_body(body, common, edits)?;
         if let Some(member) = &body.calls
@@ -257,11 +257,11 @@ impl Choice {
         if body.has_lists {
             self.number_lists(body, edits);
         }
-        Ok((bytes, body.speaks))
+        Ok((bytes, body.has_content))
     }
 
     /// Corrects the parts of an entry outside its delta or message.
-    pub(super) fn edit_entry(&self, entry: &ChoiceShape, edits: &mut Edits<'_>) {
+    pub(super) fn edit_entry(&self, entry: &ScannedChoice, edits: &mut Edits<'_>) {
         set_member(
             edits,
             entry.open,
@@ -280,7 +280,7 @@ impl Choice {
     /// its text.
     pub(super) fn edit_body(
         &mut self,
-        body: &MessageShape,
+        body: &ScannedMessage,
         common: &Common,
         edits: &mut Edits<'_>,
     ) -> Result<usize, StreamFault> {
@@ -290,7 +290,7 @@ impl Choice {
         }
         self.has_ended_audio |= body.ends_audio;
         self.refuses |= body.refuses;
-        self.answers = self.answers || body.answers(text);
+        self.has_answer = self.has_answer || body.has_answer(text);
         self.edit_role(body, edits);
         let bytes = body.spoken_bytes
             + content::edit_content(body, common.show_reasoning, edits)
@@ -300,13 +300,13 @@ impl Choice {
             content::take_content(text, body, &mut self.content);
         }
         if let Some(call) = &body.old_call {
-            calls::take_old(text, call, self.old_call.get_or_insert_default());
+            calls::take_old_call(text, call, self.old_call.get_or_insert_default());
         }
         Ok(bytes)
     }
 
     /// Corrects an entry without content. It gets a delta nevertheless.
-    fn edit_empty(&mut self, entry: &ChoiceShape, edits: &mut Edits<'_>) {
+    fn edit_empty(&mut self, entry: &ScannedChoice, edits: &mut Edits<'_>) {
         let delta = if std::mem::replace(&mut self.has_role, true) {
             &br#"{}"#[..]
         } else {
@@ -320,7 +320,7 @@ impl Choice {
     }
 
     /// Shows the role in the first delta or message only.
-    fn edit_role(&mut self, body: &MessageShape, edits: &mut Edits<'_>) {
+    fn edit_role(&mut self, body: &ScannedMessage, edits: &mut Edits<'_>) {
         if !std::mem::replace(&mut self.has_role, true) {
             set_member(
                 edits,
@@ -337,7 +337,7 @@ impl Choice {
     /// Writes the reason of the end, or `null`.
     pub(super) fn edit_finish(
         &self,
-        entry: &ChoiceShape,
+        entry: &ScannedChoice,
         finishes: Finishes,
         edits: &mut Edits<'_>,
     ) {
@@ -353,8 +353,8 @@ impl Choice {
             }
             return;
         };
-        let reason =
-            json::quote_string(finish::shown_reason(ended.reason, self.calls.any())).into_bytes();
+        let reason = json::quote_string(finish::shown_reason(ended.reason, self.calls.any_shown()))
+            .into_bytes();
         set_member(
             edits,
             entry.open,
@@ -373,7 +373,7 @@ impl Choice {
     }
 
     /// Gives the entries of lists an `index`, because clients merge them by it.
-    fn number_lists(&mut self, body: &MessageShape, edits: &mut Edits<'_>) {
+    fn number_lists(&mut self, body: &ScannedMessage, edits: &mut Edits<'_>) {
         let text = edits.text();
         // The text was scanned before, so this cannot fail.
         let _read = Cursor::starting_at(text, body.open).object(|cursor, key| {
@@ -382,11 +382,11 @@ impl Choice {
                 .position(|list| *list == span_bytes(text, &key));
             let Some(listed) = list_index.and_then(|list_index| self.listed.get_mut(list_index))
             else {
-                return cursor.value().map(drop);
+                return cursor.skip();
             };
             cursor.maybe_array(|cursor, index| {
                 if index >= MAX_LISTED || cursor.kind()? != Kind::Object {
-                    return cursor.value().map(drop);
+                    return cursor.skip();
                 }
                 let mut has_index = false;
                 let entry = cursor
@@ -412,11 +412,11 @@ const MAX_REPEATED: usize = 16 * 1024;
 const MAX_LISTED: usize = 1024;
 
 /// Returns an entry's choice, by the upstream's index, or by the entry's place if it has none. The
-/// caller sees the upstream's index where it is less than `most`, the number that was asked for.
-pub(super) fn choice_of<'c>(
+/// caller sees the upstream's index where it is less than `max_shown`, the number that was asked for.
+pub(super) fn find_choice<'c>(
     choices: &'c mut Vec<Choice>,
     text: &[u8],
-    entry: &ChoiceShape,
+    entry: &ScannedChoice,
     list_index: usize,
     max_shown: usize,
 ) -> Result<&'c mut Choice, StreamFault> {
@@ -430,7 +430,7 @@ pub(super) fn choice_of<'c>(
         .position(|choice| choice.number == number)
         .unwrap_or(choices.len());
     if choice_index == choices.len() && choice_index < MAX_CHOICES {
-        // As in a shape: mostly there is one choice.
+        // As in a scan: mostly there is one choice.
         choices.reserve_exact(usize::from(choices.is_empty()));
         let is_free = |shown: &usize| choices.iter().all(|choice| choice.shown != *shown);
         let own = usize::try_from(number)

@@ -9,12 +9,12 @@ mod reported;
 use std::borrow::Cow;
 
 use super::calls::{UNNAMED, between_quotes};
-use super::choice::{Choice, Common, Ended, Finishes, choice_of};
+use super::choice::{Choice, Common, Ended, Finishes, find_choice};
 use super::event::{edit_usage, write_event};
 use super::head::Head;
 use super::meter;
-use super::pattern::{Pattern, Probe};
-use super::shape::{ChoiceShape, Shape, set_member};
+use super::scan::{Scan, ScannedChoice, set_member};
+use super::template::{Probe, Template};
 use super::{error, finish};
 use crate::neutral::answer::AnswerFacts;
 use crate::neutral::price::ShowCost;
@@ -40,9 +40,9 @@ pub(crate) struct Chunks {
     show_usage: bool,
     pub(super) cost: ShowCost,
     prompt_bytes: u64,
-    pub(super) shape: Shape,
-    pub(super) pattern: Pattern,
-    /// The text that the pattern continues.
+    pub(super) scan: Scan,
+    pub(super) template: Template,
+    /// The text that the template continues.
     followed: Followed,
     pub(super) choices: Vec<Choice>,
     /// The number of choices without which the answer is not whole.
@@ -79,8 +79,8 @@ impl Chunks {
             show_usage: header.show_usage,
             cost: header.cost,
             prompt_bytes: header.prompt_bytes,
-            shape: Shape::default(),
-            pattern: Pattern::default(),
+            scan: Scan::default(),
+            template: Template::default(),
             followed: Followed::Nothing,
             choices: Vec::new(),
             asked: usize::try_from(header.choices).unwrap_or(usize::MAX),
@@ -103,20 +103,20 @@ impl Chunks {
         if name == b"error" {
             return Err(StreamFault::Upstream(error::read_error(data, None)));
         }
-        if let Some((text, length)) = self.pattern.follow(data, out) {
+        if let Some((text, length)) = self.template.write_fitting(data, out) {
             self.passed_bytes = self.passed_bytes.saturating_add(length as u64);
             self.opened |= length > 0;
-            if let Some(pieces) = self.pieces() {
+            if let Some(pieces) = self.followed_pieces() {
                 pieces.take_literal(between_quotes(text));
             }
             return Ok(false);
         }
-        self.other(data, out)
+        self.event_in_full(data, out)
     }
 
-    /// Takes an event that does not follow the pattern.
+    /// Takes an event that does not follow the template.
     #[inline(never)]
-    fn other(&mut self, data: &[u8], out: &mut Vec<u8>) -> Result<bool, StreamFault> {
+    fn event_in_full(&mut self, data: &[u8], out: &mut Vec<u8>) -> Result<bool, StreamFault> {
         if data == DONE {
             // The server may have fewer choices than were asked for.
             self.asked = 0;
@@ -126,9 +126,9 @@ impl Chunks {
                 Err(StreamFault::Cut)
             };
         }
-        self.pattern.forget();
-        let text = self.read(data, "an event is not a JSON object")?;
-        self.chunk(&text, out)?;
+        self.template.forget();
+        let text = self.scan_text(data, "an event is not a JSON object")?;
+        self.take_chunk(&text, out)?;
         Ok(false)
     }
 
@@ -148,78 +148,79 @@ impl Chunks {
         }
     }
 
-    /// Reads one whole text into the shape. Returns the text as it was read. `broken` is the reason
+    /// Reads one whole text into the scan. Returns the text as it was read. `broken` is the reason
     /// of the fault if the text is no JSON object.
-    pub(super) fn read<'t>(
+    pub(super) fn scan_text<'t>(
         &mut self,
         data: &'t [u8],
         broken: &'static str,
     ) -> Result<Cow<'t, [u8]>, StreamFault> {
         let mut text = Cow::Borrowed(data);
-        if self.shape.read(data).is_err() {
+        if self.scan.read(data).is_err() {
             // The specification requires that invalid UTF-8 is replaced, not refused. A model may
             // emit half a character.
             text = String::from_utf8_lossy(data)
                 .into_owned()
                 .into_bytes()
                 .into();
-            if self.shape.read(&text).is_err() {
+            if self.scan.read(&text).is_err() {
                 return Err(error::hidden_error(data)
                     .map_or(StreamFault::Broken(broken), StreamFault::Upstream));
             }
         }
-        if let Some(found) = self.shape.error(&text) {
+        if let Some(found) = self.scan.error(&text) {
             // The usage until then counts.
-            self.reported.take(&text, &self.shape, false);
+            self.reported.take(&text, &self.scan, false);
             return Err(StreamFault::Upstream(found));
         }
-        self.shape
+        self.scan
             .too_many
             .map_or(Ok(text), |why| Err(StreamFault::Broken(why)))
     }
 
-    /// Takes a chunk that was read into the shape.
-    fn chunk(&mut self, text: &[u8], out: &mut Vec<u8>) -> Result<(), StreamFault> {
-        let shape = &self.shape;
-        if shape
+    /// Takes a chunk that was read into the scan.
+    fn take_chunk(&mut self, text: &[u8], out: &mut Vec<u8>) -> Result<(), StreamFault> {
+        let scan = &self.scan;
+        if scan
             .choices
             .as_ref()
             .is_some_and(|member| !matches!(member.kind(text), Kind::Array | Kind::Null))
         {
             return Err(StreamFault::Broken("`choices` is not an array"));
         }
-        self.reported.take(text, shape, self.show_usage);
-        self.head.learn(text, shape);
+        self.reported.take(text, scan, self.show_usage);
+        self.head.learn(text, scan);
         // A chunk without choices has nothing that a caller could use now: Azure's first chunk, a
         // usage chunk, a vendor's notice.
-        if shape.list.is_empty() {
+        if scan.entries.is_empty() {
             self.keep_citations(text);
             return Ok(());
         }
-        let holds = self.note_finishes(text)?;
+        let only_ends = self.note_finishes(text)?;
         if self.quirks.repeats_reasoning
-            && let [entry] = self.shape.list.as_slice()
-            && choice_of(&mut self.choices, text, entry, 0, self.asked)?
+            && let [entry] = self.scan.entries.as_slice()
+            && find_choice(&mut self.choices, text, entry, 0, self.asked)?
                 .repeats_reasoning(text, entry)
         {
             return Ok(());
         }
-        if let Some(choice) = holds.and_then(|choice_index| self.choices.get_mut(choice_index)) {
-            choice.last.clear();
-            choice.last.extend_from_slice(text);
+        if let Some(choice) = only_ends.and_then(|choice_index| self.choices.get_mut(choice_index))
+        {
+            choice.held_chunk.clear();
+            choice.held_chunk.extend_from_slice(text);
             self.opened = true;
             return Ok(());
         }
-        if !self.common.show_reasoning && self.hides(text)? {
+        if !self.common.show_reasoning && self.is_hidden(text)? {
             return Ok(());
         }
         self.write(text, Finishes::Held, out)?;
-        if self.any_unnamed() || self.judges_thinking(text) {
+        if self.any_unnamed() || self.must_read_thinking(text) {
             return Ok(());
         }
-        self.pattern
-            .probe(text, &self.shape)
-            .map_or(Ok(()), |probe| self.learn(text, probe))
+        self.template
+            .probe(text, &self.scan)
+            .map_or(Ok(()), |probe| self.learn_template(text, probe))
     }
 
     /// Returns whether a call still waits for its name. It may change the following chunks.
@@ -227,11 +228,11 @@ impl Chunks {
         self.choices.iter().any(|choice| choice.calls.any_unnamed())
     }
 
-    /// Returns whether each chunk like the one in the shape must be read for its thinking. Pieces
+    /// Returns whether each chunk like the one in the scan must be read for its thinking. Pieces
     /// that may be repeated must all be checked. If thinking is hidden, the other text decides if
     /// the chunk goes out at all.
-    fn judges_thinking(&self, text: &[u8]) -> bool {
-        let mut bodies = self.shape.list.iter().flat_map(ChoiceShape::bodies);
+    fn must_read_thinking(&self, text: &[u8]) -> bool {
+        let mut bodies = self.scan.entries.iter().flat_map(ScannedChoice::bodies);
         bodies.any(|body| {
             self.quirks.repeats_reasoning && body.only_reasoning(text).is_some()
                 || body.thinking.has_content && !self.common.show_reasoning
@@ -239,35 +240,35 @@ impl Chunks {
     }
 
     /// Learns the output for chunks like the one that was just written.
-    fn learn(&mut self, text: &[u8], probe: Probe) -> Result<(), StreamFault> {
+    fn learn_template(&mut self, text: &[u8], probe: Probe) -> Result<(), StreamFault> {
         let (bytes_before, opened) = (self.passed_bytes, self.opened);
-        self.followed = self.goes_on_with(text)?;
+        self.followed = self.find_followed(text)?;
         // The probe's text is not part of the answer.
-        let so_far = self.pieces().map(std::mem::take);
+        let so_far = self.followed_pieces().map(std::mem::take);
         let mut written = Vec::new();
-        if self.shape.read(&probe.text).is_ok() {
+        if self.scan.read(&probe.text).is_ok() {
             self.write(&probe.text, Finishes::Held, &mut written)?;
             if self.passed_bytes - bytes_before == probe.added_bytes() {
-                self.pattern.learn(probe, &written);
+                self.template.learn(probe, &written);
             }
         }
         (self.passed_bytes, self.opened) = (bytes_before, opened);
-        if let (Some(pieces), Some(so_far)) = (self.pieces(), so_far) {
+        if let (Some(pieces), Some(so_far)) = (self.followed_pieces(), so_far) {
             *pieces = so_far;
         }
         Ok(())
     }
 
-    /// Returns the text that the only text of the chunk in the shape continues.
-    fn goes_on_with(&mut self, text: &[u8]) -> Result<Followed, StreamFault> {
-        let [entry] = self.shape.list.as_slice() else {
+    /// Returns the text that the only text of the chunk in the scan continues.
+    fn find_followed(&mut self, text: &[u8]) -> Result<Followed, StreamFault> {
+        let [entry] = self.scan.entries.as_slice() else {
             return Ok(Followed::Nothing);
         };
         let Some(body) = &entry.delta else {
             return Ok(Followed::Nothing);
         };
-        let choice = choice_of(&mut self.choices, text, entry, 0, self.asked)?;
-        Ok(match self.shape.calls.get(body.call_range.clone()) {
+        let choice = find_choice(&mut self.choices, text, entry, 0, self.asked)?;
+        Ok(match self.scan.calls.get(body.call_range.clone()) {
             Some([call]) => match choice.calls.find_call(text, call) {
                 Ok(slot) => Followed::Arguments(choice.index, slot),
                 Err(_) => Followed::Nothing,
@@ -279,9 +280,9 @@ impl Chunks {
         })
     }
 
-    /// Returns the state of the text that the pattern continues.
+    /// Returns the state of the text that the template continues.
     #[inline]
-    fn pieces(&mut self) -> Option<&mut Pieces> {
+    fn followed_pieces(&mut self) -> Option<&mut Pieces> {
         match self.followed {
             Followed::Nothing => None,
             Followed::Content(choice_index) => self
@@ -297,8 +298,8 @@ impl Chunks {
     /// Keeps the citations of a chunk without choices. A chunk with the usage that will be shown
     /// keeps its own.
     fn keep_citations(&mut self, text: &[u8]) {
-        let is_shown = self.show_usage && self.shape.usage.is_some();
-        let Some(member) = self.shape.citations.as_ref().filter(|_| !is_shown) else {
+        let is_shown = self.show_usage && self.scan.usage.is_some();
+        let Some(member) = self.scan.citations.as_ref().filter(|_| !is_shown) else {
             return;
         };
         let citations = span_bytes(text, &member.value);
@@ -310,19 +311,19 @@ impl Chunks {
 
     /// Returns whether a chunk has only thinking that is hidden, so that nothing of it would be
     /// left. The thinking is counted nevertheless.
-    fn hides(&mut self, text: &[u8]) -> Result<bool, StreamFault> {
+    fn is_hidden(&mut self, text: &[u8]) -> Result<bool, StreamFault> {
         if self
-            .shape
+            .scan
             .citations
             .as_ref()
-            .is_some_and(|citations| citations.speaks(text))
+            .is_some_and(|citations| citations.has_content(text))
         {
             return Ok(false);
         }
         let mut thought_bytes = 0_usize;
-        for (list_index, entry) in self.shape.list.iter().enumerate() {
-            let choice = choice_of(&mut self.choices, text, entry, list_index, self.asked)?;
-            let Some(thought) = choice.only_thinks(text, entry)? else {
+        for (list_index, entry) in self.scan.entries.iter().enumerate() {
+            let choice = find_choice(&mut self.choices, text, entry, list_index, self.asked)?;
+            let Some(thought) = choice.only_thinking_bytes(text, entry)? else {
                 return Ok(false);
             };
             thought_bytes = thought_bytes.saturating_add(thought);
@@ -336,24 +337,24 @@ impl Chunks {
     /// nothing but the end of that choice.
     fn note_finishes(&mut self, text: &[u8]) -> Result<Option<usize>, StreamFault> {
         let mut only = None;
-        for (list_index, entry) in self.shape.list.iter().enumerate() {
+        for (list_index, entry) in self.scan.entries.iter().enumerate() {
             let Some(ended) = Ended::read(text, entry)? else {
                 continue;
             };
-            let choice = choice_of(&mut self.choices, text, entry, list_index, self.asked)?;
+            let choice = find_choice(&mut self.choices, text, entry, list_index, self.asked)?;
             choice.ended = Some(ended);
             self.opened = true;
-            let speaks = choice
-                .body(text, entry)?
-                .is_some_and(|(body, _)| body.speaks);
+            let has_content = choice
+                .readable_body(text, entry)?
+                .is_some_and(|(body, _)| body.has_content);
             // A choice must be shown before it ends.
-            only = (!speaks && choice.has_role).then_some(choice.index);
+            only = (!has_content && choice.has_role).then_some(choice.index);
         }
-        let is_short = self.shape.list.len() == 1 && text.len() <= MAX_HELD;
+        let is_short = self.scan.entries.len() == 1 && text.len() <= MAX_HELD;
         Ok(only.filter(|_| is_short))
     }
 
-    /// Writes the chunk that is in the shape.
+    /// Writes the chunk that is in the scan.
     fn write(
         &mut self,
         text: &[u8],
@@ -361,15 +362,15 @@ impl Chunks {
         out: &mut Vec<u8>,
     ) -> Result<(), StreamFault> {
         let mut edits = Edits::new(text);
-        self.head.edit(&self.shape, OBJECT, &mut edits);
-        edit_usage(&self.shape, self.show_usage, &mut edits);
-        for (list_index, entry) in self.shape.list.iter().enumerate() {
-            let choice = choice_of(&mut self.choices, text, entry, list_index, self.asked)?;
-            let (bytes, speaks) =
-                choice.edit(entry, &self.shape.calls, &self.common, &mut edits)?;
+        self.head.edit(&self.scan, OBJECT, &mut edits);
+        edit_usage(&self.scan, self.show_usage, &mut edits);
+        for (list_index, entry) in self.scan.entries.iter().enumerate() {
+            let choice = find_choice(&mut self.choices, text, entry, list_index, self.asked)?;
+            let (bytes, has_content) =
+                choice.edit(entry, &self.scan.calls, &self.common, &mut edits)?;
             choice.edit_finish(entry, finishes, &mut edits);
             self.passed_bytes = self.passed_bytes.saturating_add(bytes as u64);
-            self.opened |= speaks;
+            self.opened |= has_content;
         }
         write_event(&mut edits, out);
         Ok(())
@@ -428,32 +429,32 @@ impl Chunks {
             return Ok(());
         };
         let shown = choice.shown;
-        let empty = if finish::is_cut(ended.reason) {
+        let missing = if finish::is_cut(ended.reason) {
             String::new()
         } else {
-            choice.calls.empty()
+            choice.calls.write_missing_arguments()
         };
-        let last = std::mem::take(&mut choice.last);
-        let reason = finish::shown_reason(ended.reason, choice.calls.any());
+        let held = std::mem::take(&mut choice.held_chunk);
+        let reason = finish::shown_reason(ended.reason, choice.calls.any_shown());
         let native = ended
             .native
             .as_ref()
             .map(|word| format!(r#","native_finish_reason":{}"#, json::quote_string(word)));
         let native = native.unwrap_or_default();
-        if !empty.is_empty() {
+        if !missing.is_empty() {
             let calls = format!(
-                r#""index":{shown},"delta":{{"tool_calls":[{empty}]}},"finish_reason":null"#
+                r#""index":{shown},"delta":{{"tool_calls":[{missing}]}},"finish_reason":null"#
             );
             self.write_choice(&calls, b"", out);
         }
-        if last.is_empty() {
+        if held.is_empty() {
             let end = format!(
                 r#""index":{shown},"delta":{{}},"logprobs":null,"finish_reason":"{reason}"{native}"#
             );
             self.write_choice(&end, b"", out);
-        } else if self.shape.read(&last).is_ok() {
+        } else if self.scan.read(&held).is_ok() {
             // The chunk was read before it was held.
-            self.write(&last, Finishes::Shown, out)?;
+            self.write(&held, Finishes::Shown, out)?;
         }
         Ok(())
     }
@@ -502,28 +503,28 @@ impl Chunks {
         usage: Option<(Vec<u8>, Option<String>)>,
         out: &mut Vec<u8>,
     ) {
-        if self.shape.read(text).is_err() {
+        if self.scan.read(text).is_err() {
             return;
         }
         let mut edits = Edits::new(text);
-        self.head.edit(&self.shape, OBJECT, &mut edits);
+        self.head.edit(&self.scan, OBJECT, &mut edits);
         if let Some((object, mark)) = usage {
-            if let Some(usage) = self.shape.groq_usage(text) {
+            if let Some(usage) = self.scan.groq_usage(text) {
                 edits.remove_member(&usage.key, &usage.value);
             }
             set_member(
                 &mut edits,
-                self.shape.open,
+                self.scan.open,
                 br#""usage""#,
-                &self.shape.usage,
+                &self.scan.usage,
                 object,
             );
             // An upstream gateway's own trail is not for the caller.
-            let old = &self.shape.x_portcullis;
+            let old = &self.scan.x_portcullis;
             if let Some(mark) = mark {
                 set_member(
                     &mut edits,
-                    self.shape.open,
+                    self.scan.open,
                     br#""x_portcullis""#,
                     old,
                     mark.into_bytes(),
@@ -532,17 +533,12 @@ impl Chunks {
                 edits.remove_member(&old.key, &old.value);
             }
         }
-        if self
-            .shape
-            .choices
-            .as_ref()
-            .is_none_or(|choices| choices.kind(text) == Kind::Null)
-        {
+        if self.scan.lacks_choices(text) {
             set_member(
                 &mut edits,
-                self.shape.open,
+                self.scan.open,
                 br#""choices""#,
-                &self.shape.choices,
+                &self.scan.choices,
                 &b"[]"[..],
             );
         }
@@ -565,7 +561,8 @@ impl AnswerFacts for Chunks {
     fn declined(&self) -> bool {
         let mut choices = self.choices.iter();
         choices.clone().any(Choice::declines)
-            && choices.all(|choice| !choice.answers && (choice.refuses || choice.ended.is_some()))
+            && choices
+                .all(|choice| !choice.has_answer && (choice.refuses || choice.ended.is_some()))
     }
 
     fn flaws(&self) -> Flaws {

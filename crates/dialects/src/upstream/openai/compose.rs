@@ -8,7 +8,7 @@ use crate::neutral::answered::check_calls_answered;
 use crate::neutral::traits::{Thinking, Traits};
 use crate::neutral::{
     Cache, Call, Effort, Field, FieldRefused, LostFields, Media, Message, Part, PartKind, Request,
-    Role, Target, Undo, Written,
+    Role, Target, Written,
 };
 use crate::upstream::shared::names::Names;
 use crate::upstream::shared::options::Rule::{As, By, Lost};
@@ -65,7 +65,7 @@ pub(crate) fn compose_request(
         w.optional("response_format", request.format.as_ref(), |w, format| {
             Nesting::Nested.write_format(w, format, &mut losses);
         });
-        breakpoints::lose_hints(request, &target.traits, &mut losses);
+        breakpoints::note_lost_hints(request, &target.traits, &mut losses);
         Nesting::Nested.write_tools(w, request, &names);
         w.key("messages").array(|w| {
             let (traits, losses) = (&target.traits, &mut losses);
@@ -85,22 +85,18 @@ pub(crate) fn compose_request(
             messages.end_results();
             refused = messages.refused.take();
         });
-        options.write(lost, w, &mut losses);
-        options::lose_others(request, &mut losses);
+        options.note_lost(lost, &mut losses);
+        options::note_lost_others(request, &mut losses);
     });
     if let Some(refused) = refused {
         return Err(refused);
     }
-    let undo = Undo {
-        names: names.into_changed(),
-        ..Undo::default()
-    };
-    Ok(Written::new(w, losses, undo))
+    Ok(Written::new(w, losses, names.into_undo()))
 }
 
 /// Refuses pictures that the server would have to fetch.
 fn refuse_urls(request: &Request<'_>) -> Result<(), FieldRefused> {
-    let is_elsewhere = |part: &Part<'_>| matches!(part.kind, PartKind::Image(Media::Url(_), _));
+    let is_remote = |part: &Part<'_>| matches!(part.kind, PartKind::Image(Media::Url(_), _));
     let mut places = request
         .messages
         .iter()
@@ -109,7 +105,7 @@ fn refuse_urls(request: &Request<'_>) -> Result<(), FieldRefused> {
             message
                 .content
                 .iter()
-                .position(is_elsewhere)
+                .position(is_remote)
                 .map(|part_index| Field::Part(index, part_index))
         });
     match places.next() {
@@ -178,13 +174,10 @@ struct Messages<'m, 'r, 'a> {
 
 impl<'r, 'a> Messages<'_, 'r, 'a> {
     fn message(&mut self, index: usize, message: &'r Message<'a>) {
-        if !matches!(message.role, Role::Tool | Role::Function) {
+        if !message.role.is_result() {
             self.end_results();
         }
-        message
-            .others
-            .iter()
-            .for_each(|name| self.losses.add(Field::other_of_message(name)));
+        message.note_others(self.losses);
         self.losses
             .add_if(!message.thoughts.is_empty(), Field::Thoughts);
         self.losses.add_if(

@@ -3,7 +3,7 @@
 
 use super::calls::between_quotes;
 use super::parts::read_parts;
-use super::shape::MessageShape;
+use super::scan::ScannedMessage;
 use crate::wire::json::{self, Kind, Pieces, span_bytes};
 use crate::wire::splice::Edits;
 
@@ -11,7 +11,7 @@ use crate::wire::splice::Edits;
 /// among the parts moves into a field next to the content, if thinking is shown. Parts that are no
 /// text (references, images) are left out, because a string cannot hold them.
 pub(super) fn edit_content(
-    body: &MessageShape,
+    body: &ScannedMessage,
     show_reasoning: bool,
     edits: &mut Edits<'_>,
 ) -> Result<usize, &'static str> {
@@ -43,7 +43,7 @@ pub(super) fn edit_content(
 }
 
 /// Takes the content of a delta or a message into `to`, as [`edit_content`] leaves it.
-pub(super) fn take_content(text: &[u8], body: &MessageShape, to: &mut Pieces) {
+pub(super) fn take_content(text: &[u8], body: &ScannedMessage, to: &mut Pieces) {
     match (body.parts_of_content(text), &body.content) {
         (Some(content), _) => to.take(&read_parts(content).text),
         (None, Some(member)) if member.kind(text) == Kind::String => {

@@ -11,6 +11,7 @@ use super::finish::{self, Finish};
 use crate::neutral::{NO_REASON, UpstreamError};
 use crate::upstream::quirks::Quirks;
 use crate::wire::starts_with_any;
+use crate::wire::without_bom;
 
 /// Reads an answer with the status of an error. The server's quirks may change the status.
 pub fn read_refusal(
@@ -111,7 +112,7 @@ const MAX_EXCERPT: usize = 512;
 
 /// Returns the object in a body. Gemini's errors come as an array of one.
 fn read_object(body: &[u8]) -> Option<Map<String, Value>> {
-    let body = body.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(body);
+    let body = without_bom(body);
     let mut value: Value = serde_json::from_slice(body).ok()?;
     if let Value::Array(list) = value {
         value = list.into_iter().next()?;

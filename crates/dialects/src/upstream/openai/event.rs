@@ -1,25 +1,25 @@
 //! This module writes a chunk as one event. It also edits the usage in the chunk, because the usage
 //! is shown once and at the end.
 
-use super::shape::Shape;
+use super::scan::Scan;
 use crate::wire::json::span_bytes;
 use crate::wire::splice::Edits;
 
 /// Removes the usage from a chunk that is not the last one. A client would count it there, and
 /// might miss the last one. If the caller asked for the usage, the member stays with the value
 /// `null`.
-pub(super) fn edit_usage(shape: &Shape, show_usage: bool, edits: &mut Edits<'_>) {
+pub(super) fn edit_usage(scan: &Scan, show_usage: bool, edits: &mut Edits<'_>) {
     let text = edits.text();
-    if let Some(usage) = &shape.usage {
+    if let Some(usage) = &scan.usage {
         match span_bytes(text, &usage.value) {
             b"null" if show_usage => {}
             _ if show_usage => edits.replace(usage.value.clone(), &b"null"[..]),
             _ => edits.remove_member(&usage.key, &usage.value),
         }
     } else if show_usage {
-        edits.insert_member(shape.open, &br#""usage":null"#[..]);
+        edits.insert_member(scan.open, &br#""usage":null"#[..]);
     }
-    if let Some(usage) = shape.groq_usage(text) {
+    if let Some(usage) = scan.groq_usage(text) {
         edits.remove_member(&usage.key, &usage.value);
     }
 }

@@ -1,7 +1,7 @@
 //! A head is the fields that all chunks of a stream share. They also stand at the top of a whole
 //! answer.
 
-use super::shape::{Shape, set_member};
+use super::scan::{Scan, set_member};
 use crate::neutral::AnswerHeader;
 use crate::wire::json;
 use crate::wire::splice::Edits;
@@ -30,16 +30,16 @@ impl Head {
     }
 
     /// Takes the id and the time from the upstream, if they are not final yet.
-    pub(super) fn learn(&mut self, text: &[u8], shape: &Shape) {
+    pub(super) fn learn(&mut self, text: &[u8], scan: &Scan) {
         if !self.has_id
-            && let Some(id) = shape.id(text)
+            && let Some(id) = scan.id(text)
         {
             self.id.clear();
             self.id.extend_from_slice(id);
             self.has_id = true;
         }
         if !self.has_created
-            && let Some(created) = shape.created(text)
+            && let Some(created) = scan.created(text)
         {
             self.created = created.to_string().into_bytes();
             self.has_created = true;
@@ -49,25 +49,25 @@ impl Head {
     /// Sets id, object, created and model. From then on they do not change.
     pub(super) fn edit<'e>(
         &'e mut self,
-        shape: &Shape,
+        scan: &Scan,
         object: &'static [u8],
         edits: &mut Edits<'e>,
     ) {
         (self.has_id, self.has_created) = (true, true);
-        set_member(edits, shape.open, br#""id""#, &shape.id, self.id.as_slice());
-        set_member(edits, shape.open, br#""object""#, &shape.object, object);
+        set_member(edits, scan.open, br#""id""#, &scan.id, self.id.as_slice());
+        set_member(edits, scan.open, br#""object""#, &scan.object, object);
         set_member(
             edits,
-            shape.open,
+            scan.open,
             br#""created""#,
-            &shape.created,
+            &scan.created,
             self.created.as_slice(),
         );
         set_member(
             edits,
-            shape.open,
+            scan.open,
             br#""model""#,
-            &shape.model,
+            &scan.model,
             self.model.as_slice(),
         );
     }

@@ -97,7 +97,7 @@ impl Counts {
                         }
                     })?;
                 }
-                _ => return cursor.value().map(drop),
+                _ => return cursor.skip(),
             }
             Ok(())
         })?;
@@ -223,7 +223,7 @@ impl<'t> CountReader<'t> {
     }
 
     fn count(&mut self, name: &'static str, value: Span) -> Option<u64> {
-        let odd = || Count::read(std::str::from_utf8(span_bytes(self.object, &value)).ok()?).0;
+        let odd = || Count::read(str::from_utf8(span_bytes(self.object, &value)).ok()?).0;
         let count = integer_of(self.object, &value).or_else(odd);
         if count.is_some_and(|count| count > MAX_TOKENS) {
             self.doubted = self.doubted.or(Some(name));
@@ -556,7 +556,7 @@ mod tests {
             ),
         ] {
             let written = write_usage(object.map(str::as_bytes), &usage, ShowCost::No);
-            assert_eq!(std::str::from_utf8(&written).unwrap(), expected);
+            assert_eq!(str::from_utf8(&written).unwrap(), expected);
         }
     }
 
@@ -671,10 +671,6 @@ br#"{"prompt_tokens":9,"completion_tokens":3,"total_tokens":12,"prompt_cache_hit
             format!("{{{numbers}}}"),
         );
         let zero = write_usage(None, &usage, ShowCost::AtPrice(Some(Price::default())));
-        assert!(
-            std::str::from_utf8(&zero)
-                .unwrap()
-                .ends_with(r#","cost":0}"#)
-        );
+        assert!(str::from_utf8(&zero).unwrap().ends_with(r#","cost":0}"#));
     }
 }

@@ -23,11 +23,11 @@
 //! | `answer` | corrects all other answers |
 //! | | *Streams* |
 //! | `chunks` | corrects the chunks of a stream |
-//! | `pattern` | corrects a chunk that repeats the one before but for its text |
+//! | `template` | corrects a chunk that repeats the one before but for its text |
 //! | `event` | writes a chunk as an event |
 //! | `stray` | finds errors in lines that belong to no event |
 //! | | *Parts of answers and chunks* |
-//! | `shape` | finds the places of the members, in one scan |
+//! | `scan` | finds the places of the members, in one scan |
 //! | `head` | corrects the fields that all chunks share |
 //! | `choice` | corrects a choice, by its state |
 //! | `calls` | corrects the fragments of calls |
@@ -63,15 +63,15 @@ mod names;
 mod nesting;
 pub(crate) mod other_endpoints;
 mod parts;
-mod pattern;
 mod plain;
 mod reasoning;
 mod request;
 pub(crate) mod responses;
 mod rewrite;
-mod shape;
+mod scan;
 mod standard;
 mod stray;
+mod template;
 
 pub use answer::{answer_as_stream, correct_answer, reported_usage};
 pub(crate) use chunks::Chunks;
@@ -92,7 +92,6 @@ use super::protocol::{
 use super::servers::OPENAI;
 use crate::neutral::traits::Traits;
 use crate::neutral::{Endpoint, Servers};
-use crate::wire::json::{Span, span_bytes};
 
 /// Returns the known abilities of a model by its name.
 pub(super) fn model_traits(model: &str) -> Traits {
@@ -149,12 +148,6 @@ fn number_literal(number: usize) -> Cow<'static, [u8]> {
         Some(digit) => Cow::Borrowed(digit),
         None => Cow::Owned(number.to_string().into_bytes()),
     }
-}
-
-/// Returns the literal of a string as it stands in the text, if it is a string and not empty.
-fn filled_literal<'a>(text: &'a [u8], span: &Span) -> Option<&'a [u8]> {
-    let literal = span_bytes(text, span);
-    (literal.len() > 2 && literal.starts_with(b"\"")).then_some(literal)
 }
 
 #[cfg(test)]

@@ -40,13 +40,13 @@ const TIERS: Words = &[
 pub(super) fn limit_tokens(options: &mut Options<'_>, losses: &mut LostFields) {
     let target = options.target;
     let known = target.traits.max_output;
-    let is_lowered = options.limit_tokens(known.or_else(|| most_output(target.model)));
+    let is_lowered = options.limit_tokens(known.or_else(|| known_max_output(target.model)));
     losses.add_if(is_lowered, Field::MaxTokens);
 }
 
 /// Returns the most tokens of an answer of OpenAI's own models. Agents ask for more than most
 /// models give, and the API refuses that.
-fn most_output(model: &str) -> Option<u64> {
+fn known_max_output(model: &str) -> Option<u64> {
     const MODELS: [(&str, u64); 12] = [
         ("gpt-3.5-turbo", 4_096),
         ("gpt-4-turbo", 4_096),

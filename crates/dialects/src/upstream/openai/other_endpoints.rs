@@ -18,6 +18,7 @@ use crate::neutral::{
 use crate::upstream::protocol::{ENDPOINTS, Protocol, Translation, VectorForm};
 use crate::upstream::shared::lenient::{Count, Object, counts_in, read_counts};
 use crate::upstream::shared::text::Text;
+use crate::wire::without_bom;
 
 /// Returns how requests of a kind of endpoint that holds no conversation pass.
 pub(crate) const fn endpoint_translation(endpoint: Endpoint) -> Translation {
@@ -239,7 +240,7 @@ impl<'a> Answer<'a> {
         is_one: impl FnOnce(&Answer<'a>) -> bool,
         emit: Emit<'_>,
     ) -> Result<(), AnswerFault> {
-        let body = body.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(body);
+        let body = without_bom(body);
         let answer: Object<Answer<'a>> = serde_json::from_slice(body)
             .map_err(|_| AnswerFault::Nonsense("the answer is no object of JSON"))?;
         if !is_one(&answer) {

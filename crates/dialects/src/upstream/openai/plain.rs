@@ -5,9 +5,9 @@
 //! [`of_any_form`](super::answer::of_any_form), whose result for a plain answer is identical.
 
 use super::meter::Counts;
-use super::names::{SHORT, STANDARD};
+use super::names::{REASONING, REASONING_CONTENT};
 use super::number_literal;
-use super::shape::MAX_CHOICES;
+use super::scan::MAX_CHOICES;
 use crate::neutral::price::ShowCost;
 use crate::neutral::{Answer, AnswerHeader, EndReasons, Finish, Flaws, Labels};
 use crate::upstream::quirks::Quirks;
@@ -159,7 +159,7 @@ impl Plain {
                 Ok(())
             }
             br#""error""# | br#""x_groq""# => Err(NOT_PLAIN),
-            _ => cursor.value().map(drop),
+            _ => cursor.skip(),
         }
     }
 
@@ -190,7 +190,7 @@ impl Plain {
             br#""delta""# | br#""usage""# | br#""error""# | br#""native_finish_reason""# => {
                 Err(NOT_PLAIN)
             }
-            _ => cursor.value().map(drop),
+            _ => cursor.skip(),
         })?;
         met.saw_all(0b111)
     }
@@ -208,12 +208,14 @@ impl Plain {
                 met.see_once(0b10)?;
                 cursor.string_literal().map(drop)
             }
-            STANDARD if self.show_reasoning && cursor.kind()? == Kind::String => {
+            REASONING_CONTENT if self.show_reasoning && cursor.kind()? == Kind::String => {
                 met.see_once(0b100)?;
-                cursor.value().map(drop)
+                cursor.skip()
             }
-            STANDARD | SHORT if self.show_reasoning => expect_one_of(cursor, &[b"null"]),
-            br#""annotations""# => cursor.value().map(drop),
+            REASONING_CONTENT | REASONING if self.show_reasoning => {
+                expect_one_of(cursor, &[b"null"])
+            }
+            br#""annotations""# => cursor.skip(),
             br#""refusal""# | br#""audio""# | br#""function_call""# | br#""tool_calls""# => {
                 expect_one_of(cursor, &[b"null", b"[]"])
             }

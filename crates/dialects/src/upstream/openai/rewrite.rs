@@ -7,7 +7,7 @@
 use std::borrow::Cow;
 
 use super::call_ids;
-use super::shape::is_hollow;
+use super::scan::is_empty_value;
 use crate::neutral::{Losses, Refused};
 use crate::upstream::quirks::{Choices, Formats, Quirks, Rule};
 use crate::wire::json::{self, Broken, Cursor, Span, integer_of, span_bytes, text_of};
@@ -57,7 +57,7 @@ pub(super) fn apply_quirks(
         losses: messages.losses,
     };
     for field in &fields {
-        let Ok(name) = std::str::from_utf8(&field.name) else {
+        let Ok(name) = str::from_utf8(&field.name) else {
             continue;
         };
         if name == "stream_options" && !quirks.stream_options && !stream {
@@ -88,7 +88,7 @@ impl TopFields<'_, '_> {
         match rule {
             Rule::Rename(other) => self.rename(field, other),
             Rule::Omit => self.omit(name, field),
-            Rule::Cannot if says_nothing(name, value) => self.remove(field),
+            Rule::Cannot if equals_absent(name, value) => self.remove(field),
             Rule::Cannot => return Err(unsupported_field(name)),
             Rule::OneOf(words) if word().is_some_and(|word| words.contains(&&*word)) => {}
             Rule::OneOf(_) => self.omit(name, field),
@@ -140,7 +140,7 @@ impl TopFields<'_, '_> {
 
     fn omit(&mut self, name: &'static str, field: &Field<'_>) {
         self.remove(field);
-        if !says_nothing(name, span_bytes(self.edits.text(), &field.value)) {
+        if !equals_absent(name, span_bytes(self.edits.text(), &field.value)) {
             self.losses.add(name);
         }
     }
@@ -300,13 +300,13 @@ impl Messages<'_> {
         if self.knows(field) {
             return;
         }
-        let says_something = !is_hollow(span_bytes(edits.text(), value));
-        if field == b"function_call" && says_something {
+        let is_full = !is_empty_value(span_bytes(edits.text(), value));
+        if field == b"function_call" && is_full {
             return self.refuse("function_call");
         }
         edits.remove_member(key, value);
-        if says_something {
-            let field = std::str::from_utf8(field)
+        if is_full {
+            let field = str::from_utf8(field)
                 .ok()
                 .filter(|_| self.losses.names().len() < MAX_NAMES);
             self.losses
@@ -342,7 +342,7 @@ impl Messages<'_> {
                 if !matches!(span_bytes(text, &value).first(), Some(b'{' | b'n')) {
                     url = Some(value.clone());
                 }
-                if url.is_some_and(|url| is_elsewhere(text, &url)) {
+                if url.is_some_and(|url| is_remote(text, &url)) {
                     self.refuse(&format!("content[{index}].image_url"));
                 }
                 Ok(value)
@@ -358,13 +358,13 @@ impl Messages<'_> {
 }
 
 /// Returns whether a picture's URL is an address, and not the picture itself.
-fn is_elsewhere(text: &[u8], url: &Span) -> bool {
+fn is_remote(text: &[u8], url: &Span) -> bool {
     let inside = span_bytes(text, url).get(1..).unwrap_or_default();
     !starts_with_any_case(inside, "data:")
 }
 
 /// Returns whether a value means as much as an absent field.
-fn says_nothing(name: &str, value: &[u8]) -> bool {
+fn equals_absent(name: &str, value: &[u8]) -> bool {
     let integer = || integer_of(value, &(0..value.len()));
     match name {
         "n" => integer() == Some(1),

@@ -54,7 +54,7 @@ pub(crate) fn refuse_unsupported(options: &Options<'_>, urls: bool) -> Result<()
         ));
     }
     for (index, message) in request.messages.iter().enumerate() {
-        if matches!(message.role, Role::Tool | Role::Function) && message.tool_call_id.is_none() {
+        if message.role.is_result() && message.tool_call_id.is_none() {
             return Err(FieldRefused::invalid(
                 Field::CallId(index),
                 "A tool message must name the call that it answers (`tool_call_id`).",
@@ -90,7 +90,7 @@ pub(crate) fn has_content(message: &Message<'_>) -> bool {
         .reasoning
         .as_ref()
         .is_some_and(|text| !text.is_empty());
-    matches!(message.role, Role::Tool | Role::Function)
+    message.role.is_result()
         || !message.content.is_empty()
         || !message.calls.is_empty()
         || has_thought
@@ -132,19 +132,18 @@ pub(crate) fn note_losses(options: &Options<'_>, losses: &mut LostFields) {
     request
         .messages
         .iter()
-        .for_each(|message| of_message(message, losses));
-    options::lose_cache_hints(request, losses);
+        .for_each(|message| note_message_losses(message, losses));
+    options::note_lost_cache_hints(request, losses);
     losses.add_if(
         request.parallel_tool_calls == Some(false) && !request.tools.is_empty(),
         Field::ParallelCalls,
     );
-    // Nothing of these is written.
-    options.write(LOST, &mut Writer::default(), losses);
-    options::lose_others(request, losses);
+    options.note_lost(LOST, losses);
+    options::note_lost_others(request, losses);
 }
 
-fn of_message(message: &Message<'_>, losses: &mut LostFields) {
-    let is_result = matches!(message.role, Role::Tool | Role::Function);
+fn note_message_losses(message: &Message<'_>, losses: &mut LostFields) {
+    let is_result = message.role.is_result();
     let has_signed_call = message.calls.iter().any(|call| call.signature.is_some());
     // A result has the name of its function.
     losses.add_if(message.name.is_some() && !is_result, Field::ParticipantName);
@@ -154,9 +153,7 @@ fn of_message(message: &Message<'_>, losses: &mut LostFields) {
     for call in message.calls.iter().filter(|call| call.object().is_none()) {
         losses.add(call.weakened());
     }
-    for name in &message.others {
-        losses.add(Field::other_of_message(name));
-    }
+    message.note_others(losses);
 }
 
 /// Decides which tools are shown and which must be called. To choose some tools, only these are

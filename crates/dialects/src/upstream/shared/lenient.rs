@@ -11,6 +11,7 @@ use serde::de::{Deserialize, DeserializeOwned, Deserializer, MapAccess, Visitor}
 use serde_json::value::RawValue;
 
 use crate::wire::json::{Cursor, name_of, span_bytes};
+use crate::wire::without_bom;
 
 /// A count: an integer, a float with an integer's value, or either in quotes. Any other value
 /// counts as absent.
@@ -100,7 +101,7 @@ pub fn read_counts<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
 
 /// Returns the value of a member of an object, even if the text after it is broken.
 pub fn find_member<'a>(json: &'a [u8], name: &str) -> Option<&'a [u8]> {
-    let json = json.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(json);
+    let json = without_bom(json);
     let mut found = None;
     let _read = Cursor::new(json).maybe_members(|key, value| {
         if *name_of(json, &key) == *name.as_bytes() {

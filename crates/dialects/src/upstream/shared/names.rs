@@ -7,7 +7,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use crate::neutral::Request;
+use crate::neutral::{Request, Undo};
 use crate::upstream::shared::unique::{MAX, Unique};
 
 /// Returns a valid form of this name if it is free, else a similar one.
@@ -52,6 +52,14 @@ impl<'r> Names<'r> {
         let mut unique = Unique::default();
         tool_names(request).for_each(|name| unique.reserve(self.written(name)));
         unique.take(Cow::Borrowed(wanted)).into_owned()
+    }
+
+    /// Returns the names that an answer must have back.
+    pub(crate) fn into_undo(self) -> Undo {
+        Undo {
+            names: self.into_changed(),
+            ..Undo::default()
+        }
     }
 
     /// Returns the names that differ: (the upstream's, the caller's).

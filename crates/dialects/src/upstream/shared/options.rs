@@ -161,6 +161,11 @@ impl<'r> Options<'r> {
         }
     }
 
+    /// Notes the options of these rows as lost, where their rules write nothing.
+    pub(crate) fn note_lost(&self, rows: &[Row], losses: &mut LostFields) {
+        self.write(rows, &mut Writer::default(), losses);
+    }
+
     #[expect(
         clippy::wildcard_enum_match_arm,
         reason = "other fields are no options"
@@ -258,7 +263,7 @@ pub(crate) fn write_within(
 }
 
 /// Notes the fields of a request that no provider takes as lost.
-pub(crate) fn lose_others(request: &Request<'_>, losses: &mut LostFields) {
+pub(crate) fn note_lost_others(request: &Request<'_>, losses: &mut LostFields) {
     losses.add_if(request.has_budget(), Field::ThinkingBudget);
     // Of the settings of thinking, only the effort that they come to can be written.
     losses.add_if(
@@ -272,7 +277,7 @@ pub(crate) fn lose_others(request: &Request<'_>, losses: &mut LostFields) {
 }
 
 /// Notes the hints where a prompt cache may end as lost.
-pub(crate) fn lose_cache_hints(request: &Request<'_>, losses: &mut LostFields) {
+pub(crate) fn note_lost_cache_hints(request: &Request<'_>, losses: &mut LostFields) {
     let is_there = request.tools.iter().any(|tool| tool.cache.is_some())
         || request.messages.iter().any(|message| {
             message.cache.is_some() || message.content.iter().any(|part| part.cache.is_some())
@@ -381,8 +386,7 @@ pub(crate) mod tests {
             };
             let mut losses = LostFields::default();
             let mut options = Options::new(request, &target);
-            let is_lowered = options.limit_tokens(traits.max_output);
-            losses.add_if(is_lowered, Field::MaxTokens);
+            losses.add_if(options.limit_tokens(traits.max_output), Field::MaxTokens);
             options.limit_sampling(&mut losses);
             let (temperature, top_p, max_tokens, lost) = expected;
             assert_eq!(options.temperature.is_some(), temperature);

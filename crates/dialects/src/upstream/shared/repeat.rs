@@ -18,21 +18,39 @@ pub(crate) type ChangingString<'a> = (&'a [u8], usize);
 
 /// The bytes around the strings that change.
 #[derive(Debug, Default)]
-pub(crate) struct RepeatPattern {
+pub(crate) struct FixedParts {
     /// The strings stand between them. If the list is empty, nothing is known.
-    parts: Vec<Vec<u8>>,
+    pub(crate) parts: Vec<Vec<u8>>,
     /// Which of the strings is the text.
-    pub(crate) text_at: usize,
+    pub(crate) text_index: usize,
 }
 
-impl RepeatPattern {
-    pub(crate) fn new(parts: Vec<Vec<u8>>, text_at: usize) -> Self {
-        Self { parts, text_at }
+impl FixedParts {
+    /// Returns the bytes around the strings at these places, which are sorted. The first string is
+    /// the text.
+    pub(crate) fn around(data: &[u8], places: &mut Vec<Span>) -> Self {
+        let text = places.first().map_or(0, |place| place.start);
+        places.sort_by_key(|place| place.start);
+        let text_index = places
+            .iter()
+            .position(|place| place.start == text)
+            .unwrap_or_default();
+        let mut parts = Vec::with_capacity(STRINGS + 1);
+        let mut offset = 0;
+        for place in places {
+            parts.push(json::span_bytes(data, &(offset..place.start)).to_vec());
+            offset = place.end;
+        }
+        parts.push(json::span_bytes(data, &(offset..data.len())).to_vec());
+        Self { parts, text_index }
     }
 
     /// Returns the strings of an event that has these bytes around them.
     #[inline]
-    pub(crate) fn strings<'a>(&self, data: &'a [u8]) -> Option<[ChangingString<'a>; STRINGS]> {
+    pub(crate) fn match_strings<'a>(
+        &self,
+        data: &'a [u8],
+    ) -> Option<[ChangingString<'a>; STRINGS]> {
         let (first, others) = self.parts.split_first()?;
         let mut rest = data.strip_prefix(first.as_slice())?;
         let mut strings: [ChangingString<'_>; STRINGS] = Default::default();
@@ -62,14 +80,14 @@ impl RepeatPattern {
 /// The last event with a text, and the meaning of such events.
 #[derive(Debug)]
 pub(crate) struct Repeat<M> {
-    pattern: RepeatPattern,
+    fixed: FixedParts,
     meaning: Option<M>,
 }
 
 impl<M> Default for Repeat<M> {
     fn default() -> Self {
         Self {
-            pattern: RepeatPattern::default(),
+            fixed: FixedParts::default(),
             meaning: None,
         }
     }
@@ -79,8 +97,8 @@ impl<M: Copy> Repeat<M> {
     /// Returns the meaning of an event that repeats the last one, and its text.
     #[inline]
     pub(crate) fn follow<'a>(&self, data: &'a [u8]) -> Option<(M, Cow<'a, str>)> {
-        let strings = self.pattern.strings(data)?;
-        let (text, _) = strings.get(self.pattern.text_at)?;
+        let strings = self.fixed.match_strings(data)?;
+        let (text, _) = strings.get(self.fixed.text_index)?;
         Some((self.meaning?, json::text_of(text, &(0..text.len()))?))
     }
 
@@ -90,7 +108,7 @@ impl<M: Copy> Repeat<M> {
         if data.len() > MAX_LEARNED {
             return;
         }
-        let Some(mut holes) = [Some(text), padding]
+        let Some(mut places) = [Some(text), padding]
             .into_iter()
             .flatten()
             .map(|text| only_place(data, text))
@@ -98,32 +116,14 @@ impl<M: Copy> Repeat<M> {
         else {
             return;
         };
-        self.pattern = learn_pattern(data, &mut holes);
+        self.fixed = FixedParts::around(data, &mut places);
         self.meaning = Some(meaning);
     }
 
     /// Forgets the last event, because an event came that may change the meaning of its bytes.
     pub(crate) fn forget(&mut self) {
-        self.pattern.forget();
+        self.fixed.forget();
     }
-}
-
-/// Returns the bytes around the holes. The first hole is the text.
-fn learn_pattern(data: &[u8], holes: &mut Vec<Span>) -> RepeatPattern {
-    let text = holes.first().map_or(0, |hole| hole.start);
-    holes.sort_by_key(|hole| hole.start);
-    let text_at = holes
-        .iter()
-        .position(|hole| hole.start == text)
-        .unwrap_or_default();
-    let mut parts = Vec::with_capacity(STRINGS + 1);
-    let mut offset = 0;
-    for hole in holes {
-        parts.push(json::span_bytes(data, &(offset..hole.start)).to_vec());
-        offset = hole.end;
-    }
-    parts.push(json::span_bytes(data, &(offset..data.len())).to_vec());
-    RepeatPattern::new(parts, text_at)
 }
 
 /// Returns where this string stands, if it stands there only, and without escapes.
@@ -185,7 +185,7 @@ mod tests {
         }
         let repeat = learned(r#"{"pad":"","text":"one"}"#, "one", Some(""));
         assert!(
-            !repeat.pattern.is_known(),
+            !repeat.fixed.is_known(),
             "it is not known where an empty padding stands"
         );
     }

@@ -9,7 +9,7 @@ use memchr::memchr;
 
 /// Returns the text with U+FFFD for each half of a character; `None` if nothing needs a repair.
 pub(crate) fn repaired_text(text: &[u8]) -> Option<Vec<u8>> {
-    if is_plain(text) || (memchr(b'\\', text).is_none() && std::str::from_utf8(text).is_ok()) {
+    if is_plain(text) || (memchr(b'\\', text).is_none() && str::from_utf8(text).is_ok()) {
         return None;
     }
     let utf8 = String::from_utf8_lossy(text);

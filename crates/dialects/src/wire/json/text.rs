@@ -33,7 +33,7 @@ pub fn text_of<'a>(text: &'a [u8], string: &Span) -> Option<Cow<'a, str>> {
 #[inline]
 pub(crate) fn decode_string(inside: &[u8]) -> Option<Cow<'_, str>> {
     match memchr(b'\\', inside) {
-        None => std::str::from_utf8(inside).ok().map(Cow::Borrowed),
+        None => str::from_utf8(inside).ok().map(Cow::Borrowed),
         Some(_) => decode_escapes(inside).map(Cow::Owned),
     }
 }
@@ -56,7 +56,7 @@ pub fn folds_to(name: &[u8], known: &str) -> bool {
     if name.len() < known.len() || name.len() > known.len() * 3 {
         return false;
     }
-    std::str::from_utf8(name).is_ok_and(|name| {
+    str::from_utf8(name).is_ok_and(|name| {
         name.chars()
             .map(fold_letter)
             .eq(known.chars().map(fold_letter))

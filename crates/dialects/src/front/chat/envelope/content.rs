@@ -1,6 +1,6 @@
 //! The count of the text and the media in a chat request's messages.
 
-use crate::front::chat::references::{is_plain, is_plain_in_message};
+use crate::front::chat::references::{may_refer, may_refer_in_message};
 use crate::front::reading::count::{ReadTotals, each_element, each_member, each_message_member};
 use crate::front::reading::media::{self, MediaKind};
 use crate::wire::json::{self, Broken, Cursor, Kind};
@@ -10,33 +10,30 @@ pub(super) fn scan_message(cursor: &mut Cursor<'_>, read: &mut ReadTotals) -> Re
     each_message_member(cursor, read, |cursor, name, read| match name {
         b"content" if cursor.kind()? == Kind::Array => each_element(cursor, read, scan_part),
         b"content" => {
-            read.refers |= cursor.kind()? == Kind::Object;
-            read.text(cursor)
+            read.may_refer |= cursor.kind()? == Kind::Object;
+            read.count_text(cursor)
         }
         b"tool_calls" => each_element(cursor, read, |cursor, read| {
             each_member(cursor, read, |cursor, name, read| match name {
                 b"function" | b"custom" => scan_call(cursor, read),
-                _ => read.other(cursor),
+                _ => read.count_other(cursor),
             })
         }),
         b"function_call" => scan_call(cursor, read),
         name => {
-            read.refers |= !is_plain_in_message(name)
+            read.may_refer |= may_refer_in_message(name)
                 && matches!(cursor.kind()?, Kind::Array | Kind::Object | Kind::String);
-            read.other(cursor)
+            read.count_other(cursor)
         }
     })
 }
 
 /// Consumes a part of a message's content. Its type may come last.
-pub(in crate::front) fn scan_part(
-    cursor: &mut Cursor<'_>,
-    read: &mut ReadTotals,
-) -> Result<(), Broken> {
+pub(crate) fn scan_part(cursor: &mut Cursor<'_>, read: &mut ReadTotals) -> Result<(), Broken> {
     let mut of_type = None;
     let mut media = [None; 3];
     each_member(cursor, read, |cursor, name, read| {
-        read.refers |= !is_plain(name);
+        read.may_refer |= may_refer(name);
         match (name, MediaKind::from_name(name)) {
             (b"type", _) => {
                 let span = cursor.value()?;
@@ -44,7 +41,7 @@ pub(in crate::front) fn scan_part(
                     .and_then(|name| MediaKind::from_name(name.as_bytes()));
                 Ok(())
             }
-            (b"text", _) => read.text(cursor),
+            (b"text", _) => read.count_text(cursor),
             (_, Some(media_kind)) => {
                 let medium = media::read_medium(cursor, media_kind)?;
                 // Of several media the last one is taken, and the others count by their bytes.
@@ -52,17 +49,20 @@ pub(in crate::front) fn scan_part(
                     .get_mut(media_kind as usize)
                     .map(|held| held.replace((media_kind, medium)))
                 {
-                    read.medium(before.1, false);
+                    read.more += before.1.bytes;
                 }
                 Ok(())
             }
-            (_, None) => read.other(cursor),
+            (_, None) => read.count_other(cursor),
         }
     })?;
-    media
-        .iter()
-        .flatten()
-        .for_each(|(media_kind, medium)| read.medium(*medium, of_type == Some(*media_kind)));
+    for (media_kind, medium) in media.into_iter().flatten() {
+        if of_type == Some(media_kind) {
+            read.count_medium(medium);
+        } else {
+            read.more += medium.bytes;
+        }
+    }
     Ok(())
 }
 
@@ -70,9 +70,9 @@ pub(in crate::front) fn scan_part(
 fn scan_call(cursor: &mut Cursor<'_>, read: &mut ReadTotals) -> Result<(), Broken> {
     each_member(cursor, read, |cursor, name, read| {
         if matches!(name, b"arguments" | b"input") {
-            read.text(cursor)
+            read.count_text(cursor)
         } else {
-            read.other(cursor)
+            read.count_other(cursor)
         }
     })
 }

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 
 use super::parts;
 use crate::front::reading::others;
-use crate::front::reading::value::{Name, Place, ReadFault, Value, non_empty};
+use crate::front::reading::value::{Name, Place, ReadResult, Value, non_empty};
 use crate::neutral::{Call, Message, Role};
 use crate::wire::json::Kind;
 
@@ -25,7 +25,7 @@ pub(super) fn read_message<'a>(
     value: Value<'_, 'a>,
     list: &mut Vec<Message<'a>>,
     pending: &mut Pending<'a>,
-) -> Result<(), ReadFault> {
+) -> ReadResult<()> {
     let place = value.place;
     let mut message = Message {
         caller_index: Some(list.len()),
@@ -36,7 +36,7 @@ pub(super) fn read_message<'a>(
     let mut reasoning = None;
     let mut function_call = None;
     let mut details = Vec::new();
-    value.element(|key, value| {
+    value.non_null_object(|key, value| {
         match &**key {
             "role" => role = self::read_role(value)?,
             "content" => parts::read_content(value, &mut message)?,
@@ -119,7 +119,7 @@ pub(super) fn read_message<'a>(
         );
     }
     // A cache hint on a message stands for a hint on its last part.
-    if !matches!(message.role, Role::Tool | Role::Function)
+    if !message.role.is_result()
         && let Some(last) = message.content.last_mut()
         && last.cache.is_none()
     {
@@ -129,7 +129,7 @@ pub(super) fn read_message<'a>(
     Ok(())
 }
 
-fn read_role(value: Value<'_, '_>) -> Result<Option<Role>, ReadFault> {
+fn read_role(value: Value<'_, '_>) -> ReadResult<Option<Role>> {
     let place = value.place;
     let Some(word) = value.text()? else {
         return Ok(None);
@@ -156,13 +156,13 @@ fn note_lost_fields<const N: usize>(message: &mut Message<'_>, fields: [(&'stati
     }
 }
 
-fn tool_call<'a>(value: Value<'_, 'a>, message: &mut Message<'a>) -> Result<(), ReadFault> {
+fn tool_call<'a>(value: Value<'_, 'a>, message: &mut Message<'a>) -> ReadResult<()> {
     let place = value.place;
     let mut id = None;
     let mut function = None;
     let mut custom = None;
     let mut signature = None;
-    value.element(|name, value| {
+    value.non_null_object(|name, value| {
         match &**name {
             "id" => id = value.text()?,
             "function" => {
@@ -197,7 +197,7 @@ fn read_function<'a>(
     value: Value<'_, 'a>,
     prefix: &str,
     others: &mut Vec<Name<'a>>,
-) -> Result<Option<NameAndArguments<'a>>, ReadFault> {
+) -> ReadResult<Option<NameAndArguments<'a>>> {
     let place = value.place;
     let mut name = None;
     let mut arguments = None;
@@ -223,7 +223,7 @@ fn read_function<'a>(
 fn read_custom<'a>(
     value: Value<'_, 'a>,
     others: &mut Vec<Name<'a>>,
-) -> Result<Option<NameAndArguments<'a>>, ReadFault> {
+) -> ReadResult<Option<NameAndArguments<'a>>> {
     let place = value.place;
     let texts = value.texts(["name", "input"], |name, value| {
         others::note_field(others, "tool_calls[].custom.", name, value)
@@ -238,7 +238,7 @@ fn check_named<'a>(
     name: Option<Cow<'a, str>>,
     input: Option<Cow<'a, str>>,
     place: Place<'_>,
-) -> Result<NameAndArguments<'a>, ReadFault> {
+) -> ReadResult<NameAndArguments<'a>> {
     let name = place.require("name", name)?;
     if name.is_empty() {
         return Err(place.field("name").refuse("must not be empty"));
@@ -248,7 +248,7 @@ fn check_named<'a>(
 
 /// Reads the signature in `{google:{thought_signature}}`, as Google's own compatible API has it.
 /// A value of another shape has none.
-fn read_google_signature<'a>(mut value: Value<'_, 'a>) -> Result<Option<Cow<'a, str>>, ReadFault> {
+fn read_google_signature<'a>(mut value: Value<'_, 'a>) -> ReadResult<Option<Cow<'a, str>>> {
     let mut signature = None;
     if value.kind()? != Kind::Object {
         return value.skip().map(|()| None);
@@ -287,7 +287,7 @@ impl<'a> Pending<'a> {
     }
 
     /// A result with an empty id belongs to a call that had an empty id.
-    fn tool(&mut self, message: &mut Message<'a>, place: Place<'_>) -> Result<(), ReadFault> {
+    fn tool(&mut self, message: &mut Message<'a>, place: Place<'_>) -> ReadResult<()> {
         let place = place.field("tool_call_id");
         let id = message.tool_call_id.take().ok_or_else(|| place.missing())?;
         message.tool_call_id = if id.is_empty() {
@@ -303,7 +303,7 @@ impl<'a> Pending<'a> {
     }
 
     /// A function's result has no id, but the function's name.
-    fn function(&mut self, message: &mut Message<'a>, place: Place<'_>) -> Result<(), ReadFault> {
+    fn function(&mut self, message: &mut Message<'a>, place: Place<'_>) -> ReadResult<()> {
         let Some(name) = &message.name else {
             return Err(place.field("name").missing());
         };

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::front::reading::value::{Name, ReadFault, Value, non_empty};
+use crate::front::reading::value::{Name, ReadResult, Value, non_empty};
 use crate::front::reading::{others, url};
 use crate::neutral::{Cache, LazyText, Media, Message, Part, PartKind, Thought};
 use crate::wire::json::Kind;
@@ -23,7 +23,7 @@ pub(super) fn push_text<'a>(
 pub(super) fn read_content<'a>(
     mut value: Value<'_, 'a>,
     message: &mut Message<'a>,
-) -> Result<(), ReadFault> {
+) -> ReadResult<()> {
     match value.kind()? {
         Kind::Array => value.array(|_, value| read_part(value, message)),
         Kind::String | Kind::Null => {
@@ -44,10 +44,10 @@ pub(super) fn read_content<'a>(
 pub(super) fn thinking_block<'a>(
     value: Value<'_, 'a>,
     message: &mut Message<'a>,
-) -> Result<(), ReadFault> {
+) -> ReadResult<()> {
     let mut thought = Thought::default();
     let mut text = None;
-    value.element(|name, value| {
+    value.non_null_object(|name, value| {
         match &**name {
             "thinking" => text = value.text()?,
             "signature" => thought.signature = non_empty(value.text()?),
@@ -69,11 +69,11 @@ pub(super) fn thinking_block<'a>(
 pub(super) fn reasoning_details<'a>(
     mut value: Value<'_, 'a>,
     message: &mut Message<'a>,
-) -> Result<Vec<Thought<'a>>, ReadFault> {
+) -> ReadResult<Vec<Thought<'a>>> {
     let mut details = Vec::new();
     let mut is_lost = false;
     if value.kind()? != Kind::Array {
-        is_lost = value.says_something()?;
+        is_lost = value.is_filled()?;
     } else {
         value.array(|_, mut value| {
             if value.kind()? != Kind::Object {
@@ -112,7 +112,7 @@ pub(super) fn reasoning_details<'a>(
 const SHOWN: [&str; 5] = ["text", "refusal", "image_url", "input_audio", "file"];
 
 /// Reads a part. Its type may come last, so the members of all types are kept until then.
-fn read_part<'a>(value: Value<'_, 'a>, message: &mut Message<'a>) -> Result<(), ReadFault> {
+fn read_part<'a>(value: Value<'_, 'a>, message: &mut Message<'a>) -> ReadResult<()> {
     let place = value.place;
     let mut kind = None;
     let mut cache = None;
@@ -120,7 +120,7 @@ fn read_part<'a>(value: Value<'_, 'a>, message: &mut Message<'a>) -> Result<(), 
     let mut has_thinking = false;
     let mut members = [const { None }; SHOWN.len()];
     let [text, refusal, image, audio, file] = &mut members;
-    value.element(|name, value| {
+    value.non_null_object(|name, value| {
         match &**name {
             "type" => kind = value.text()?,
             "text" => *text = value.lazy_text()?.map(PartKind::Text),
@@ -146,7 +146,7 @@ fn read_part<'a>(value: Value<'_, 'a>, message: &mut Message<'a>) -> Result<(), 
         if thought.signature.is_some() || thought.redacted.is_some() {
             message.thoughts.push(thought);
         } else if has_thinking {
-            lose_member(message, "thinking");
+            note_lost_member(message, "thinking");
         }
         return Ok(());
     }
@@ -158,11 +158,11 @@ fn read_part<'a>(value: Value<'_, 'a>, message: &mut Message<'a>) -> Result<(), 
     // A part of this type does not have the other members.
     for (name, member) in SHOWN.iter().zip(&members) {
         if member.is_some() {
-            lose_member(message, name);
+            note_lost_member(message, name);
         }
     }
     if has_thinking {
-        lose_member(message, "thinking");
+        note_lost_member(message, "thinking");
     }
     match shown {
         PartKind::Text(text) => push_text(message, text, cache),
@@ -174,7 +174,7 @@ fn read_part<'a>(value: Value<'_, 'a>, message: &mut Message<'a>) -> Result<(), 
 }
 
 /// Notes that a member of the part is lost.
-fn lose_member(message: &mut Message<'_>, name: &'static str) {
+fn note_lost_member(message: &mut Message<'_>, name: &'static str) {
     others::note_name(&mut message.others, "content[].", &Cow::Borrowed(name));
 }
 
@@ -182,7 +182,7 @@ fn lose_member(message: &mut Message<'_>, name: &'static str) {
 fn read_image<'a>(
     mut value: Value<'_, 'a>,
     others: &mut Vec<Name<'a>>,
-) -> Result<Option<PartKind<'a>>, ReadFault> {
+) -> ReadResult<Option<PartKind<'a>>> {
     let place = value.place;
     if value.kind()? == Kind::String {
         let url = non_empty(value.text()?).ok_or_else(|| place.refuse("must not be empty"))?;
@@ -208,7 +208,7 @@ fn read_image<'a>(
 fn read_audio<'a>(
     value: Value<'_, 'a>,
     others: &mut Vec<Name<'a>>,
-) -> Result<Option<PartKind<'a>>, ReadFault> {
+) -> ReadResult<Option<PartKind<'a>>> {
     let place = value.place;
     let texts = value.texts(["data", "format"], |name, value| {
         others::note_field(others, "content[].input_audio.", name, value)
@@ -225,7 +225,7 @@ fn read_audio<'a>(
 fn read_file<'a>(
     value: Value<'_, 'a>,
     others: &mut Vec<Name<'a>>,
-) -> Result<Option<PartKind<'a>>, ReadFault> {
+) -> ReadResult<Option<PartKind<'a>>> {
     let place = value.place;
     let texts = value.texts(["file_data", "file_id", "filename"], |name, value| {
         others::note_field(others, "content[].file.", name, value)

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 
 use crate::front::reading::choice::{self, NamedTool, ReadChoice};
 use crate::front::reading::others;
-use crate::front::reading::value::{Name, Place, ReadFault, Value};
+use crate::front::reading::value::{Name, Place, ReadResult, Value};
 use crate::neutral::{LazyText, Raw, Tool, ToolChoice, ToolKind};
 use crate::wire::json::Kind;
 
@@ -22,7 +22,7 @@ pub(super) struct Tools<'a> {
 
 impl<'a> Tools<'a> {
     /// Reads `tools`.
-    pub(super) fn tools(&mut self, value: Value<'_, 'a>) -> Result<(), ReadFault> {
+    pub(super) fn tools(&mut self, value: Value<'_, 'a>) -> ReadResult<()> {
         value.array(|_, value| {
             self.are_functions = false;
             let place = value.place;
@@ -30,7 +30,7 @@ impl<'a> Tools<'a> {
             let mut cache = None;
             let mut function = None;
             let mut custom = None;
-            value.element(|name, mut value| {
+            value.non_null_object(|name, mut value| {
                 match &**name {
                     "type" => kind = value.text()?,
                     "function" => function = self.function("tools[].function.", value)?,
@@ -74,7 +74,7 @@ impl<'a> Tools<'a> {
     }
 
     /// Reads the deprecated `functions`.
-    pub(super) fn functions(&mut self, value: Value<'_, 'a>) -> Result<(), ReadFault> {
+    pub(super) fn functions(&mut self, value: Value<'_, 'a>) -> ReadResult<()> {
         value.array(|_, value| {
             self.are_functions |= self.list.is_empty();
             let place = value.place;
@@ -86,11 +86,7 @@ impl<'a> Tools<'a> {
         })
     }
 
-    fn function(
-        &mut self,
-        prefix: &str,
-        value: Value<'_, 'a>,
-    ) -> Result<Option<Tool<'a>>, ReadFault> {
+    fn function(&mut self, prefix: &str, value: Value<'_, 'a>) -> ReadResult<Option<Tool<'a>>> {
         let place = value.place;
         let mut name = None;
         let mut description = None;
@@ -122,7 +118,7 @@ impl<'a> Tools<'a> {
         }))
     }
 
-    fn custom(&mut self, value: Value<'_, 'a>) -> Result<Option<Tool<'a>>, ReadFault> {
+    fn custom(&mut self, value: Value<'_, 'a>) -> ReadResult<Option<Tool<'a>>> {
         let place = value.place;
         let texts = value.texts(["name", "description"], |name, value| {
             others::note_inner_field(&mut self.others, "tools[].custom.", name, value)
@@ -137,7 +133,7 @@ impl<'a> Tools<'a> {
         }))
     }
 
-    fn add(&mut self, tool: Tool<'a>, place: Place<'_>) -> Result<(), ReadFault> {
+    fn add(&mut self, tool: Tool<'a>, place: Place<'_>) -> ReadResult<()> {
         choice::note_tool_name(&mut self.names, tool.name.clone(), place)?;
         self.list.push(tool);
         Ok(())
@@ -145,19 +141,17 @@ impl<'a> Tools<'a> {
 }
 
 /// Reads `tool_choice`.
-pub(super) fn read_tool_choice<'a>(
-    value: Value<'_, 'a>,
-) -> Result<Option<ReadChoice<'a>>, ReadFault> {
+pub(super) fn read_tool_choice<'a>(value: Value<'_, 'a>) -> ReadResult<Option<ReadChoice<'a>>> {
     ReadChoice::read(value, choice_word, read_choice_object)
 }
 
 /// Returns the choice that a word means. Mistral writes `any` in place of `required`.
-fn choice_word<'a>(word: &str, place: Place<'_>) -> Result<ToolChoice<'a>, ReadFault> {
+fn choice_word<'a>(word: &str, place: Place<'_>) -> ReadResult<ToolChoice<'a>> {
     choice::choice_from_word(if word == "any" { "required" } else { word }, place)
 }
 
 /// Reads the deprecated `function_call`, which may hold the name itself.
-pub(super) fn function_call<'a>(value: Value<'_, 'a>) -> Result<Option<ReadChoice<'a>>, ReadFault> {
+pub(super) fn function_call<'a>(value: Value<'_, 'a>) -> ReadResult<Option<ReadChoice<'a>>> {
     ReadChoice::read(value, function_call_word, |value| {
         let place = value.place;
         read_named_tool(value)?
@@ -166,7 +160,7 @@ pub(super) fn function_call<'a>(value: Value<'_, 'a>) -> Result<Option<ReadChoic
     })
 }
 
-fn function_call_word<'a>(word: &str, place: Place<'_>) -> Result<ToolChoice<'a>, ReadFault> {
+fn function_call_word<'a>(word: &str, place: Place<'_>) -> ReadResult<ToolChoice<'a>> {
     match word {
         "none" => Ok(ToolChoice::None),
         "auto" => Ok(ToolChoice::Auto),
@@ -176,7 +170,7 @@ fn function_call_word<'a>(word: &str, place: Place<'_>) -> Result<ToolChoice<'a>
 
 fn read_choice_object<'a>(
     value: Value<'_, 'a>,
-) -> Result<(ToolChoice<'a>, Vec<NamedTool<'a>>), ReadFault> {
+) -> ReadResult<(ToolChoice<'a>, Vec<NamedTool<'a>>)> {
     let place = value.place;
     let mut kind = None;
     let mut function = None;
@@ -205,7 +199,7 @@ fn read_choice_object<'a>(
 
 fn read_allowed_tools<'a>(
     value: Value<'_, 'a>,
-) -> Result<Option<(ToolChoice<'a>, Vec<NamedTool<'a>>)>, ReadFault> {
+) -> ReadResult<Option<(ToolChoice<'a>, Vec<NamedTool<'a>>)>> {
     let place = value.place;
     let mut mode = None;
     let mut tools = None;
@@ -239,11 +233,11 @@ fn read_allowed_tools<'a>(
     .map(Some)
 }
 
-fn allowed_tool<'a>(value: Value<'_, 'a>) -> Result<NamedTool<'a>, ReadFault> {
+fn allowed_tool<'a>(value: Value<'_, 'a>) -> ReadResult<NamedTool<'a>> {
     let place = value.place;
     let mut function = None;
     let mut custom = None;
-    value.element(|name, value| {
+    value.non_null_object(|name, value| {
         match &**name {
             "function" => function = read_named_tool(value)?,
             "custom" => custom = read_named_tool(value)?,
@@ -255,7 +249,7 @@ fn allowed_tool<'a>(value: Value<'_, 'a>) -> Result<NamedTool<'a>, ReadFault> {
 }
 
 /// Reads `{name}`. Returns the name, and the path of its field.
-fn read_named_tool<'a>(value: Value<'_, 'a>) -> Result<Option<NamedTool<'a>>, ReadFault> {
+fn read_named_tool<'a>(value: Value<'_, 'a>) -> ReadResult<Option<NamedTool<'a>>> {
     let place = value.place;
     let Some([name]) = value.texts(["name"], |_, value| value.skip())? else {
         return Ok(None);

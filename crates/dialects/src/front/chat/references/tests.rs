@@ -16,7 +16,7 @@ fn refused(leave: AllowedReferences, body: &str) -> Option<String> {
     let envelope = CHAT.envelope(body.as_bytes()).expect("a good request");
     let seen = envelope.may_refer();
     let all = crate::front::Envelope {
-        refers: true,
+        conversation_may_refer: true,
         ..envelope
     };
     let refused = match all.check_references(&leave, body.as_bytes()) {
@@ -546,7 +546,10 @@ fn words_are_no_references() {
             None,
         );
         assert!(
-            !CHAT.envelope(body.as_bytes()).unwrap().refers,
+            !CHAT
+                .envelope(body.as_bytes())
+                .unwrap()
+                .conversation_may_refer,
             "nothing is looked at twice: {body}"
         );
     }

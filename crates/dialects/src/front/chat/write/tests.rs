@@ -463,7 +463,7 @@ fn the_upstreams_id_is_taken_once() {
         let body = buffered(&options(), events).unwrap().0.body;
         let ids = [
             chunks[0].strip_prefix("data: ").unwrap(),
-            std::str::from_utf8(&body).unwrap(),
+            str::from_utf8(&body).unwrap(),
         ]
         .map(|text| {
             serde_json::from_str::<Value>(text).unwrap()["id"]
@@ -1467,8 +1467,8 @@ fn check_kept(events: &[Event<'_>], expected: &[(&str, &[Thought<'static>])]) {
         events
             .iter()
             .for_each(|event| chunks.take(event.clone(), &mut Vec::new()));
-        assert_eq!(chunks.0.progress.kept(), expected);
-        assert_eq!(chunks.0.progress.kept(), [], "each once");
+        assert_eq!(chunks.0.progress.kept_thoughts(), expected);
+        assert_eq!(chunks.0.progress.kept_thoughts(), [], "each once");
     }
     assert_eq!(buffered(&options(), events).unwrap().1, expected);
     assert_eq!(
@@ -1773,7 +1773,7 @@ proptest! {
                 conforms(&out, show_usage);
                 prop_assert_eq!(usage, answer.usage);
                 prop_assert_eq!(chunks.0.progress.declined(), answer.declined);
-                prop_assert_eq!(chunks.0.progress.kept(), kept);
+                prop_assert_eq!(chunks.0.progress.kept_thoughts(), kept);
                 let mut whole: Value = serde_json::from_slice(&answer.body).unwrap();
                 if !show_usage {
                     whole.as_object_mut().unwrap().remove("usage");

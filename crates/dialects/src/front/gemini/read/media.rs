@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use super::read_camel_members;
-use crate::front::reading::value::{Name, Place, ReadFault, Value, non_empty};
+use crate::front::reading::value::{Name, Place, ReadResult, Value, non_empty};
 use crate::front::reading::{others, url};
 use crate::neutral::{Media, PartKind};
 
@@ -22,7 +22,7 @@ impl<'a> Blob<'a> {
         value: Value<'_, 'a>,
         field_name: &str,
         lost: &mut Vec<Name<'a>>,
-    ) -> Result<Option<Self>, ReadFault> {
+    ) -> ReadResult<Option<Self>> {
         let mut blob = Self::default();
         let is_there = read_camel_members(value, |known, name, value| {
             match known {
@@ -39,7 +39,7 @@ impl<'a> Blob<'a> {
 }
 
 /// Notes the name of a picture or of a sound: no provider takes such a name.
-fn lose_name(name: Option<Cow<'_, str>>, field_name: &str, lost: &mut Vec<Name<'_>>) {
+fn note_lost_name(name: Option<Cow<'_, str>>, field_name: &str, lost: &mut Vec<Name<'_>>) {
     if name.is_some_and(|name| !name.is_empty()) {
         others::note_name(
             lost,
@@ -53,7 +53,7 @@ fn lose_name(name: Option<Cow<'_, str>>, field_name: &str, lost: &mut Vec<Name<'
 pub(super) fn read_inline_data<'a>(
     value: Value<'_, 'a>,
     lost: &mut Vec<Name<'a>>,
-) -> Result<Option<PartKind<'a>>, ReadFault> {
+) -> ReadResult<Option<PartKind<'a>>> {
     let place = value.place;
     let Some(Blob {
         kind, data, name, ..
@@ -68,13 +68,13 @@ pub(super) fn read_inline_data<'a>(
         return Err(place.field("data").refuse("must be base64"));
     }
     if let Some(format) = sound_format(&kind) {
-        lose_name(name, "inlineData", lost);
+        note_lost_name(name, "inlineData", lost);
         return Ok(Some(PartKind::Audio(data, format)));
     }
     let media = url::inline_media(kind, data, place.field("mimeType"))?;
     let is_picture = matches!(&media, Media::Inline(kind, _) if kind.starts_with("image/"));
     if is_picture {
-        lose_name(name, "inlineData", lost);
+        note_lost_name(name, "inlineData", lost);
         return Ok(Some(PartKind::Image(media, None)));
     }
     Ok(Some(PartKind::File(media, name)))
@@ -84,7 +84,7 @@ pub(super) fn read_inline_data<'a>(
 pub(super) fn read_file_data<'a>(
     value: Value<'_, 'a>,
     lost: &mut Vec<Name<'a>>,
-) -> Result<Option<PartKind<'a>>, ReadFault> {
+) -> ReadResult<Option<PartKind<'a>>> {
     let place = value.place;
     let Some(Blob {
         kind, uri, name, ..
@@ -102,14 +102,14 @@ pub(super) fn read_file_data<'a>(
         .starts_with("image/");
     let media = Media::Url(uri);
     if is_picture {
-        lose_name(name, "fileData", lost);
+        note_lost_name(name, "fileData", lost);
         return Ok(Some(PartKind::Image(media, None)));
     }
     Ok(Some(PartKind::File(media, name)))
 }
 
 /// Refuses a text that is no address, and the address of a file that was uploaded to Google.
-fn check_uri(uri: &str, place: Place<'_>) -> Result<(), ReadFault> {
+fn check_uri(uri: &str, place: Place<'_>) -> ReadResult<()> {
     let is_uploaded = uri.starts_with("files/")
         || uri
             .to_ascii_lowercase()

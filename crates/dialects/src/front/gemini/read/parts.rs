@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use super::calls::Calls;
 use super::{media, read_camel_members, read_each};
 use crate::front::reading::others;
-use crate::front::reading::value::{Name, Place, ReadFault, Value, non_empty};
+use crate::front::reading::value::{Name, Place, ReadResult, Value, non_empty};
 use crate::neutral::schema::{read_members as members_of, string_value};
 use crate::neutral::seal::is_sealed;
 use crate::neutral::{Call, LazyText, Message, Part, PartKind, Raw, Role};
@@ -37,12 +37,9 @@ impl<'a> Parts<'a> {
     }
 
     /// Reads a content, and returns its role.
-    pub(super) fn content(
-        &mut self,
-        value: Value<'_, 'a>,
-    ) -> Result<Option<Cow<'a, str>>, ReadFault> {
+    pub(super) fn content(&mut self, value: Value<'_, 'a>) -> ReadResult<Option<Cow<'a, str>>> {
         let mut role = None;
-        value.element(|name, value| {
+        value.non_null_object(|name, value| {
             match &**name {
                 "role" => role = value.text()?,
                 "parts" => read_each(value, |_, value| self.part(value))?,
@@ -58,7 +55,7 @@ impl<'a> Parts<'a> {
         mut self,
         place: Place<'_>,
         lost: &mut Vec<(Name<'a>, Raw<'a>)>,
-    ) -> Result<Message<'a>, ReadFault> {
+    ) -> ReadResult<Message<'a>> {
         let others = std::mem::take(&mut self.message.others).into_iter();
         lost.extend(
             others.map(|name| (Cow::Owned(format!("systemInstruction.{name}")), Raw("true"))),
@@ -78,7 +75,7 @@ impl<'a> Parts<'a> {
         place: Place<'_>,
         calls: &mut Calls<'a>,
         list: &mut Vec<Message<'a>>,
-    ) -> Result<(), ReadFault> {
+    ) -> ReadResult<()> {
         self.message.role = role;
         let place = place.field("parts");
         if role == Role::User && !self.message.calls.is_empty() {
@@ -123,7 +120,7 @@ impl<'a> Parts<'a> {
         Ok(())
     }
 
-    fn part(&mut self, value: Value<'_, 'a>) -> Result<(), ReadFault> {
+    fn part(&mut self, value: Value<'_, 'a>) -> ReadResult<()> {
         let message = &mut self.message;
         let mut text = None;
         let mut is_thought = false;
@@ -252,10 +249,7 @@ fn push_part<'a>(message: &mut Message<'a>, kind: Option<PartKind<'a>>) {
 }
 
 /// Reads `functionCall`. A call without an id gets one later.
-fn read_call<'a>(
-    value: Value<'_, 'a>,
-    lost: &mut Vec<Name<'a>>,
-) -> Result<Option<Call<'a>>, ReadFault> {
+fn read_call<'a>(value: Value<'_, 'a>, lost: &mut Vec<Name<'a>>) -> ReadResult<Option<Call<'a>>> {
     let place = value.place;
     let mut id = None;
     let mut function = None;
@@ -284,7 +278,7 @@ fn read_call<'a>(
 fn read_outcome<'a>(
     value: Value<'_, 'a>,
     lost: &mut Vec<Name<'a>>,
-) -> Result<Option<ToolOutcome<'a>>, ReadFault> {
+) -> ReadResult<Option<ToolOutcome<'a>>> {
     let place = value.place;
     let mut id = None;
     let mut function = None;
@@ -338,7 +332,7 @@ fn read_texts<'a, const N: usize>(
     field_name: &str,
     names: [&'static str; N],
     lost: &mut Vec<Name<'a>>,
-) -> Result<Option<[Option<Cow<'a, str>>; N]>, ReadFault> {
+) -> ReadResult<Option<[Option<Cow<'a, str>>; N]>> {
     value.texts(names, |name, value| match &**name {
         "id" => value.skip(),
         _ => others::note_field(lost, &format!("parts[].{field_name}."), name, value),

@@ -6,7 +6,7 @@ use super::schema::{self, SchemaForm};
 use super::{DEFAULTS, read_camel_members};
 use crate::front::FieldNames;
 use crate::front::reading::others;
-use crate::front::reading::value::{Name, Place, ReadFault, Value, non_empty};
+use crate::front::reading::value::{Name, Place, ReadFault, ReadResult, Value, non_empty};
 use crate::neutral::{Effort, Field, Format, Raw, Request};
 
 /// The format and the schema of the answer, which several settings decide together.
@@ -23,7 +23,7 @@ pub(super) fn read_settings<'a>(
     value: Value<'_, 'a>,
     request: &mut Request<'a>,
     names: &mut FieldNames,
-) -> Result<(), ReadFault> {
+) -> ReadResult<()> {
     let mut wanted = Wanted::default();
     let place = value.place;
     read_camel_members(value, |known, name, value| {
@@ -31,9 +31,9 @@ pub(super) fn read_settings<'a>(
         match known {
             "temperature" => request.temperature = value.number()?,
             "topP" => request.top_p = value.number()?,
-            "topK" => request.top_k = value.count(0, &[])?,
-            "candidateCount" => request.n = value.count(1, &[0])?.filter(|count| *count > 1),
-            "maxOutputTokens" => request.max_tokens = value.count(1, &[0])?,
+            "topK" => request.top_k = value.count_from(0, &[])?,
+            "candidateCount" => request.n = value.count_from(1, &[0])?.filter(|count| *count > 1),
+            "maxOutputTokens" => request.max_tokens = value.count_from(1, &[0])?,
             "stopSequences" => value.strings(&mut request.stop)?,
             "seed" => request.seed = value.integer()?,
             "presencePenalty" => request.penalties.presence = value.number()?,
@@ -71,7 +71,7 @@ pub(super) fn read_settings<'a>(
                 }
             })?,
             "speechConfig" | "imageConfig" => {
-                if value.says_something()? {
+                if value.is_filled()? {
                     return Err(only_text(place));
                 }
             }
@@ -108,10 +108,7 @@ fn only_text(place: Place<'_>) -> ReadFault {
     place.unsupported("this model can be asked for text only")
 }
 
-fn answer_format<'a>(
-    wanted: Wanted<'a>,
-    place: Place<'_>,
-) -> Result<Option<Format<'a>>, ReadFault> {
+fn answer_format<'a>(wanted: Wanted<'a>, place: Place<'_>) -> ReadResult<Option<Format<'a>>> {
     let Wanted { mime, schema, .. } = wanted;
     match (mime.as_deref(), schema) {
         (Some("application/json"), None) => Ok(Some(Format::JsonObject)),
@@ -138,7 +135,7 @@ fn answer_format<'a>(
 fn read_thinking<'a>(
     value: Value<'_, 'a>,
     lost: &mut Vec<(Name<'a>, Raw<'a>)>,
-) -> Result<Option<Effort>, ReadFault> {
+) -> ReadResult<Option<Effort>> {
     let mut level = None;
     let mut budget = None;
     read_camel_members(value, |known, name, mut value| {
@@ -164,7 +161,7 @@ fn read_thinking<'a>(
             // -1 leaves it to the model.
             "thinkingBudget" => {
                 let raw = value.peek_raw()?;
-                budget = value.count(0, &[-1])?;
+                budget = value.count_from(0, &[-1])?;
                 // An effort is only near the budget.
                 if budget.is_some_and(|tokens| tokens > 0) {
                     lost.push((Cow::Owned(format!("{THINKING}thinkingBudget")), raw));
@@ -187,9 +184,7 @@ const THINKING: &str = "generationConfig.thinkingConfig.";
 const LEAST: u64 = 512;
 
 /// Reads `serviceTier`.
-pub(super) fn read_service_tier<'a>(
-    value: Value<'_, 'a>,
-) -> Result<Option<Cow<'a, str>>, ReadFault> {
+pub(super) fn read_service_tier<'a>(value: Value<'_, 'a>) -> ReadResult<Option<Cow<'a, str>>> {
     let tier = value.text()?.map(|tier| tier.to_ascii_lowercase());
     Ok(match tier.as_deref() {
         None | Some("" | "unspecified") => None,

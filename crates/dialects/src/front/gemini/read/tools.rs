@@ -7,7 +7,7 @@ use super::schema::{self, SchemaForm};
 use super::{read_camel_members, read_each};
 use crate::front::FieldNames;
 use crate::front::reading::others;
-use crate::front::reading::value::{Name, ReadFault, Value};
+use crate::front::reading::value::{Name, ReadFault, ReadResult, Value};
 use crate::neutral::{Field, Raw, Refused, Tool, ToolChoice, ToolKind};
 use crate::wire::json::Kind;
 
@@ -42,7 +42,7 @@ enum Mode {
 
 impl<'a> DeclaredTools<'a> {
     /// Reads `tools`.
-    pub(super) fn read(&mut self, value: Value<'_, 'a>) -> Result<(), ReadFault> {
+    pub(super) fn read(&mut self, value: Value<'_, 'a>) -> ReadResult<()> {
         read_each(value, |_, value| {
             read_camel_members(value, |known, _, mut value| match known {
                 "functionDeclarations" => read_each(value, |_, value| self.function(value)),
@@ -56,7 +56,7 @@ impl<'a> DeclaredTools<'a> {
         })
     }
 
-    fn function(&mut self, value: Value<'_, 'a>) -> Result<(), ReadFault> {
+    fn function(&mut self, value: Value<'_, 'a>) -> ReadResult<()> {
         let place = value.place;
         let mut name = None;
         let mut description = None;
@@ -137,7 +137,7 @@ impl<'a> DeclaredTools<'a> {
         &mut self,
         value: Value<'_, 'a>,
         lost: &mut Vec<(Name<'a>, Raw<'a>)>,
-    ) -> Result<(), ReadFault> {
+    ) -> ReadResult<()> {
         read_camel_members(value, |known, name, value| match known {
             "functionCallingConfig" => read_camel_members(value, |known, name, value| {
                 self.calling_field(known, name, value, lost)
@@ -154,7 +154,7 @@ impl<'a> DeclaredTools<'a> {
         name: &Name<'a>,
         mut value: Value<'_, 'a>,
         lost: &mut Vec<(Name<'a>, Raw<'a>)>,
-    ) -> Result<(), ReadFault> {
+    ) -> ReadResult<()> {
         const PREFIX: &str = "toolConfig.functionCallingConfig.";
         match known {
             "mode" => {
@@ -175,7 +175,7 @@ impl<'a> DeclaredTools<'a> {
     }
 
     /// Returns the choice of a tool. Without tools there is no choice.
-    pub(super) fn choice(&mut self) -> Result<Option<ToolChoice<'a>>, ReadFault> {
+    pub(super) fn choice(&mut self) -> ReadResult<Option<ToolChoice<'a>>> {
         let mut allowed = std::mem::take(&mut self.allowed);
         let Some(mode) = self.mode.filter(|_| !self.list.is_empty()) else {
             return Ok(None);
@@ -195,7 +195,7 @@ impl<'a> DeclaredTools<'a> {
     }
 }
 
-fn read_mode(value: Value<'_, '_>) -> Result<Option<Mode>, ReadFault> {
+fn read_mode(value: Value<'_, '_>) -> ReadResult<Option<Mode>> {
     let place = value.place;
     let word = value.text()?.map(|word| word.to_ascii_uppercase());
     match word.as_deref() {

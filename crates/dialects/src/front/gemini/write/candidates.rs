@@ -11,7 +11,7 @@ use crate::wire::json::escape_into;
 
 /// Writes the candidates of a response.
 #[derive(Debug)]
-pub(in crate::front::gemini) struct CandidatesWriter {
+pub(crate) struct CandidatesWriter {
     /// The form of the stream; `None` if the response is written whole.
     form: Option<StreamForm>,
     /// The end of every response.
@@ -72,7 +72,7 @@ fn end_of_text(is_thought: bool) -> &'static [u8] {
 
 impl CandidatesWriter {
     /// Returns the writer of an answer without any events yet.
-    pub(in crate::front::gemini) fn new(header: &AnswerHeader, form: Option<StreamForm>) -> Self {
+    pub(crate) fn new(header: &AnswerHeader, form: Option<StreamForm>) -> Self {
         let (calls, candidates) = (WaitingCalls::default(), Vec::new());
         Self {
             form,

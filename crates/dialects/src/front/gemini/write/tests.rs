@@ -246,7 +246,7 @@ fn a_broken_array_ends_with_the_error() {
         wire.split_inclusive("\n\n").next().unwrap(),
         1,
     );
-    let keepalive = std::str::from_utf8(GEMINI_ARRAY.stream_frame.keepalive).unwrap();
+    let keepalive = str::from_utf8(GEMINI_ARRAY.stream_frame.keepalive).unwrap();
     let array: Vec<Value> =
         serde_json::from_str(&format!("{keepalive}{begun}{keepalive}{}", error(true))).unwrap();
     assert_eq!(

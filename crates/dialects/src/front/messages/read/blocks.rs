@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::front::reading::value::{Name, Place, ReadFault, Value, non_empty};
+use crate::front::reading::value::{Name, Place, ReadResult, Value, non_empty};
 use crate::front::reading::{others, url};
 use crate::neutral::schema::{find_member, read_members};
 use crate::neutral::{Cache, Call, LazyText, Media, Message, Part, PartKind, Raw, Role, Thought};
@@ -24,10 +24,7 @@ pub(super) struct Blocks<'a> {
 }
 
 /// Reads `system`: a text, or blocks of text.
-pub(super) fn read_system<'a>(
-    value: Value<'_, 'a>,
-    message: &mut Message<'a>,
-) -> Result<(), ReadFault> {
+pub(super) fn read_system<'a>(value: Value<'_, 'a>, message: &mut Message<'a>) -> ReadResult<()> {
     let place = value.place;
     let mut blocks = Blocks::new(None);
     blocks.content(value)?;
@@ -64,7 +61,7 @@ impl<'a> Blocks<'a> {
     }
 
     /// Reads a content.
-    pub(super) fn content(&mut self, mut value: Value<'_, 'a>) -> Result<(), ReadFault> {
+    pub(super) fn content(&mut self, mut value: Value<'_, 'a>) -> ReadResult<()> {
         match value.kind()? {
             Kind::Array => value.array(|_, value| self.block(value)),
             Kind::String | Kind::Null => {
@@ -84,7 +81,7 @@ impl<'a> Blocks<'a> {
         role: Role,
         place: Place<'_>,
         list: &mut Vec<Message<'a>>,
-    ) -> Result<(), ReadFault> {
+    ) -> ReadResult<()> {
         self.message.role = role;
         self.check_role(role, place.field("content"))?;
         // A message that holds only results needs no message of its own. Its last result lists the
@@ -102,7 +99,7 @@ impl<'a> Blocks<'a> {
     }
 
     /// Refuses blocks that a message of this role cannot have.
-    fn check_role(&self, role: Role, place: Place<'_>) -> Result<(), ReadFault> {
+    fn check_role(&self, role: Role, place: Place<'_>) -> ReadResult<()> {
         if role != Role::Assistant && !self.message.calls.is_empty() {
             return Err(place.refuse("has a `tool_use` block, which only an assistant can have"));
         }
@@ -115,10 +112,10 @@ impl<'a> Blocks<'a> {
         Ok(())
     }
 
-    fn block(&mut self, value: Value<'_, 'a>) -> Result<(), ReadFault> {
+    fn block(&mut self, value: Value<'_, 'a>) -> ReadResult<()> {
         let place = value.place;
         let mut block = ReadBlock::default();
-        value.element(|name, value| block.field(name, value))?;
+        value.non_null_object(|name, value| block.field(name, value))?;
         let kind = place.require("type", block.kind.take())?;
         block.note_others(&mut self.message.others, "content[].");
         match &*kind {
@@ -237,7 +234,7 @@ struct ReadBlock<'a> {
 }
 
 impl<'a> ReadBlock<'a> {
-    fn field(&mut self, name: &Name<'a>, mut value: Value<'_, 'a>) -> Result<(), ReadFault> {
+    fn field(&mut self, name: &Name<'a>, mut value: Value<'_, 'a>) -> ReadResult<()> {
         match &**name {
             "type" => self.kind = value.text()?,
             "text" => self.text = value.lazy_text()?,
@@ -271,7 +268,7 @@ impl<'a> ReadBlock<'a> {
     }
 
     /// Returns the parts of a block that a message and a result of a tool may have.
-    fn parts(self, kind: &str, place: Place<'_>) -> Result<Vec<Part<'a>>, ReadFault> {
+    fn parts(self, kind: &str, place: Place<'_>) -> ReadResult<Vec<Part<'a>>> {
         match kind {
             "text" => Ok(self.text.and_then(Part::unless_empty).into_iter().collect()),
             "search_result" => Ok(self.search_result()),
@@ -306,7 +303,7 @@ impl<'a> ReadBlock<'a> {
 
     /// Reads the content of a result: a text, or blocks. The content of another block is lost, and
     /// may be anything.
-    fn inner_content(&mut self, mut value: Value<'_, 'a>) -> Result<(), ReadFault> {
+    fn inner_content(&mut self, mut value: Value<'_, 'a>) -> ReadResult<()> {
         match value.kind()? {
             Kind::String => {
                 self.content
@@ -318,13 +315,13 @@ impl<'a> ReadBlock<'a> {
         }
     }
 
-    fn inner_block(&mut self, mut value: Value<'_, 'a>) -> Result<(), ReadFault> {
+    fn inner_block(&mut self, mut value: Value<'_, 'a>) -> ReadResult<()> {
         if value.kind()? != Kind::Object {
             return value.skip();
         }
         let place = value.place;
         let mut block = ReadBlock::default();
-        value.element(|name, value| block.field(name, value))?;
+        value.non_null_object(|name, value| block.field(name, value))?;
         block.note_others(&mut self.others, "content[].");
         let kind = block.kind.take();
         match kind.as_deref() {
@@ -363,7 +360,7 @@ struct Source<'a> {
 
 impl<'a> Source<'a> {
     /// Reads a source. Names of its fields that are lost go to `lost`.
-    fn read(value: Value<'_, 'a>, lost: &mut Vec<Name<'a>>) -> Result<Option<Self>, ReadFault> {
+    fn read(value: Value<'_, 'a>, lost: &mut Vec<Name<'a>>) -> ReadResult<Option<Self>> {
         let mut content = Vec::new();
         let texts = value.texts(
             ["type", "media_type", "data", "url", "file_id"],
@@ -386,7 +383,7 @@ impl<'a> Source<'a> {
         block_kind: &str,
         title: Option<Cow<'a, str>>,
         place: Place<'_>,
-    ) -> Result<Vec<Part<'a>>, ReadFault> {
+    ) -> ReadResult<Vec<Part<'a>>> {
         let place = place.field("source");
         let [kind, media_type, data, url, file_id] = self.texts;
         let media = match &*place.require("type", kind)? {

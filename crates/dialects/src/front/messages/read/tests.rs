@@ -1470,7 +1470,7 @@ fn a_coding_agents_requests_are_read() {
         let body = body.to_string();
         let envelope = crate::front::MESSAGES.envelope(body.as_bytes()).unwrap();
         assert_eq!(envelope.model, "fast");
-        assert!(!envelope.refers, "{body}");
+        assert!(!envelope.conversation_may_refer, "{body}");
         let (request, _) = read_request(body.as_bytes()).unwrap();
         assert_eq!(
             (

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::HashSet;
 
-use crate::front::reading::value::{Name, ReadFault, Value};
+use crate::front::reading::value::{Name, ReadResult, Value};
 use crate::front::reading::{choice, others};
 use crate::neutral::{Raw, Request, Tool, ToolChoice, ToolKind};
 
@@ -18,11 +18,11 @@ pub(super) struct ToolList<'a> {
 
 impl<'a> ToolList<'a> {
     /// Reads `tools`.
-    pub(super) fn read(&mut self, value: Value<'_, 'a>) -> Result<(), ReadFault> {
+    pub(super) fn read(&mut self, value: Value<'_, 'a>) -> ReadResult<()> {
         value.array(|_, value| self.tool(value))
     }
 
-    fn tool(&mut self, value: Value<'_, 'a>) -> Result<(), ReadFault> {
+    fn tool(&mut self, value: Value<'_, 'a>) -> ReadResult<()> {
         let place = value.place;
         let mut kind = None;
         let mut name = None;
@@ -32,7 +32,7 @@ impl<'a> ToolList<'a> {
         let mut cache = None;
         let mut is_deferred = false;
         let mut callers = None;
-        value.element(|key, value| {
+        value.non_null_object(|key, value| {
             match &**key {
                 "type" => kind = value.text()?,
                 "name" => name = value.text()?,
@@ -90,7 +90,7 @@ impl<'a> ToolList<'a> {
 pub(super) fn read_tool_choice<'a>(
     value: Value<'_, 'a>,
     request: &mut Request<'a>,
-) -> Result<(), ReadFault> {
+) -> ReadResult<()> {
     let place = value.place;
     let mut kind = None;
     let mut name = None;

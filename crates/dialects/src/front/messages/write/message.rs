@@ -11,7 +11,7 @@ use crate::wire::json::{Pieces, escape_into, put_text};
 
 /// Writes a message.
 #[derive(Debug)]
-pub(in crate::front::messages) struct MessageWriter {
+pub(crate) struct MessageWriter {
     is_stream: bool,
     id: String,
     model: String,
@@ -63,7 +63,7 @@ impl OpenBlock {
 
 impl MessageWriter {
     /// Returns the writer of a message without any events yet.
-    pub(in crate::front::messages) fn new(header: &AnswerHeader, is_stream: bool) -> Self {
+    pub(crate) fn new(header: &AnswerHeader, is_stream: bool) -> Self {
         Self {
             is_stream,
             id: header.id.clone(),

@@ -104,7 +104,7 @@ impl<'a> Echoed<'a> {
 }
 
 /// Returns the members of an answer to a request that is not known.
-pub(in crate::front::responses) fn unknown_members() -> String {
+pub(crate) fn unknown_members() -> String {
     Echoed::default().members()
 }
 

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 
 use super::parts::Parts;
 use super::tools::{CallableTools, SEARCH, name_in};
-use crate::front::reading::value::{Name, Place, ReadFault, Value};
+use crate::front::reading::value::{Name, Place, ReadFault, ReadResult, Value};
 use crate::front::reading::{choice, others};
 use crate::neutral::seal::is_sealed;
 use crate::neutral::{Call, Message, Part, Raw, Role, Thought};
@@ -50,14 +50,10 @@ struct Item<'a> {
 
 impl<'a> Items<'a> {
     /// Reads an item, and adds it to the conversation.
-    pub(super) fn read_item(
-        &mut self,
-        index: usize,
-        value: Value<'_, 'a>,
-    ) -> Result<(), ReadFault> {
+    pub(super) fn read_item(&mut self, index: usize, value: Value<'_, 'a>) -> ReadResult<()> {
         let place = value.place;
         let mut item = Item::default();
-        value.element(|name, value| item.read_field(name, value, &mut self.tools))?;
+        value.non_null_object(|name, value| item.read_field(name, value, &mut self.tools))?;
         let kind = match item.kind.take() {
             Some(kind) => kind,
             None if item.role.is_some() => Cow::Borrowed("message"),
@@ -164,12 +160,7 @@ impl<'a> Items<'a> {
         }
     }
 
-    fn add_message(
-        &mut self,
-        item: Item<'a>,
-        index: usize,
-        place: Place<'_>,
-    ) -> Result<(), ReadFault> {
+    fn add_message(&mut self, item: Item<'a>, index: usize, place: Place<'_>) -> ReadResult<()> {
         let role = match &*place.require("role", item.role)? {
             "user" => Role::User,
             "assistant" => Role::Assistant,
@@ -212,7 +203,7 @@ impl<'a> Items<'a> {
         arguments: Cow<'a, str>,
         index: usize,
         place: Place<'_>,
-    ) -> Result<(), ReadFault> {
+    ) -> ReadResult<()> {
         let id = place.require_text("call_id", item.call_id)?;
         let name = place.require_text("name", item.name)?;
         let name = name_in(item.namespace.as_deref(), name);
@@ -232,7 +223,7 @@ impl<'a> Items<'a> {
         content: Vec<Part<'a>>,
         index: usize,
         place: Place<'_>,
-    ) -> Result<(), ReadFault> {
+    ) -> ReadResult<()> {
         let id = place.require_text("call_id", item.call_id)?;
         let mut message = Message {
             caller_index: Some(index),
@@ -293,7 +284,7 @@ impl<'a> Item<'a> {
         name: &Name<'a>,
         mut value: Value<'_, 'a>,
         tools: &mut CallableTools<'a>,
-    ) -> Result<(), ReadFault> {
+    ) -> ReadResult<()> {
         match &**name {
             "type" => self.kind = value.text()?,
             "role" => self.role = value.text()?,
@@ -328,7 +319,7 @@ impl<'a> Item<'a> {
                 Ok(())
             })?,
             // No item is looked up by its id.
-            "id" => self.has_id = value.says_something()?,
+            "id" => self.has_id = value.is_filled()?,
             // It is clear from an item itself whether it is complete. The other members belong to
             // types that are dropped.
             "status" | "execution" | "summary" | "queries" | "results" => value.skip()?,

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::front::reading::value::{Name, Place, ReadFault, Value};
+use crate::front::reading::value::{Name, Place, ReadFault, ReadResult, Value};
 use crate::front::reading::{others, url};
 use crate::neutral::{LazyText, Part, PartKind};
 use crate::wire::json::Kind;
@@ -32,7 +32,7 @@ const TEXTS: [&str; 7] = [
 
 impl<'a> Parts<'a> {
     /// Reads a string or a list of parts.
-    pub(super) fn read(&mut self, mut value: Value<'_, 'a>) -> Result<(), ReadFault> {
+    pub(super) fn read(&mut self, mut value: Value<'_, 'a>) -> ReadResult<()> {
         match value.kind()? {
             Kind::Array => value.array(|_, mut value| {
                 if value.kind()? == Kind::Object {
@@ -63,7 +63,7 @@ impl<'a> Parts<'a> {
     }
 
     /// Reads a part. Its type may come last, so the members of all types are kept until then.
-    fn part(&mut self, value: Value<'_, 'a>) -> Result<(), ReadFault> {
+    fn part(&mut self, value: Value<'_, 'a>) -> ReadResult<()> {
         let place = value.place;
         let mut text = None;
         let mut refusal = None;
@@ -113,7 +113,7 @@ impl<'a> Parts<'a> {
         refusal: Option<LazyText<'a>>,
         audio: Option<[Option<Cow<'a, str>>; 2]>,
         place: Place<'_>,
-    ) -> Result<(), ReadFault> {
+    ) -> ReadResult<()> {
         let [
             kind,
             image_url,

@@ -6,7 +6,7 @@ use std::collections::hash_map::Entry;
 
 use crate::front::reading::choice::{self, NamedTool, ReadChoice};
 use crate::front::reading::others;
-use crate::front::reading::value::{Name, Place, ReadFault, Value};
+use crate::front::reading::value::{Name, Place, ReadFault, ReadResult, Value};
 use crate::neutral::{CallKind, CallersTool, LazyText, Raw, Refused, Tool, ToolKind};
 use crate::wire::json::Kind;
 
@@ -63,7 +63,7 @@ pub(super) fn name_in<'a>(namespace: Option<&str>, name: Cow<'a, str>) -> Cow<'a
 
 impl<'a> CallableTools<'a> {
     /// Reads a tool of the request's list.
-    pub(super) fn read(&mut self, value: Value<'_, 'a>) -> Result<(), ReadFault> {
+    pub(super) fn read(&mut self, value: Value<'_, 'a>) -> ReadResult<()> {
         let place = value.place;
         let declared = Declared::read(value)?;
         self.add(declared, None, place, OnDuplicate::Refused)
@@ -75,14 +75,14 @@ impl<'a> CallableTools<'a> {
     pub(super) fn read_shown(
         &mut self,
         value: Value<'_, 'a>,
-    ) -> Result<Result<Vec<String>, ReadFault>, ReadFault> {
+    ) -> ReadResult<Result<Vec<String>, ReadFault>> {
         let place = value.place;
         let declared = Declared::read(value)?;
         Ok(self.add(declared, None, place, OnDuplicate::Skipped))
     }
 
     /// Adds the tools that the conversation shows.
-    pub(super) fn join(&mut self, shown: Self) -> Result<(), ReadFault> {
+    pub(super) fn join(&mut self, shown: Self) -> ReadResult<()> {
         let Self {
             list,
             mut known,
@@ -115,7 +115,7 @@ impl<'a> CallableTools<'a> {
         namespace: Option<&str>,
         place: Place<'_>,
         again: OnDuplicate,
-    ) -> Result<Vec<String>, ReadFault> {
+    ) -> ReadResult<Vec<String>> {
         let kind = place.require("type", declared.kind)?;
         let (parameters, strict, call) = match &*kind {
             "function" => (declared.parameters, declared.strict, CallKind::Function),
@@ -135,7 +135,7 @@ impl<'a> CallableTools<'a> {
                 {
                     self.lose("tools[].namespace.description");
                 }
-                self.lose_inside(declared.others);
+                self.note_lost_inside(declared.others);
                 let mut names = Vec::new();
                 for declared in declared.inside {
                     names.append(&mut self.add(declared, Some(&name), place, again)?);
@@ -154,7 +154,7 @@ impl<'a> CallableTools<'a> {
         if own.is_empty() {
             return Err(place.field("name").refuse("must not be empty"));
         }
-        self.lose_inside(declared.others);
+        self.note_lost_inside(declared.others);
         let known_namespace = namespace.filter(|namespace| !matches!(*namespace, "" | "functions"));
         let name = name_in(namespace, own.clone());
         let tool = CallersTool {
@@ -198,7 +198,7 @@ impl<'a> CallableTools<'a> {
     }
 
     /// Notes the unknown members of a tool.
-    fn lose_inside(&mut self, others: Vec<(Name<'a>, Raw<'a>)>) {
+    fn note_lost_inside(&mut self, others: Vec<(Name<'a>, Raw<'a>)>) {
         others
             .into_iter()
             .for_each(|(name, raw)| others::note_value(&mut self.others, name, raw));
@@ -212,13 +212,13 @@ impl<'a> CallableTools<'a> {
 }
 
 impl<'a> Declared<'a> {
-    fn read(value: Value<'_, 'a>) -> Result<Self, ReadFault> {
+    fn read(value: Value<'_, 'a>) -> ReadResult<Self> {
         let mut read = Self::default();
-        value.element(|name, value| read.field(name, value))?;
+        value.non_null_object(|name, value| read.field(name, value))?;
         Ok(read)
     }
 
-    fn field(&mut self, name: &Name<'a>, mut value: Value<'_, 'a>) -> Result<(), ReadFault> {
+    fn field(&mut self, name: &Name<'a>, mut value: Value<'_, 'a>) -> ReadResult<()> {
         match &**name {
             "type" => self.kind = value.text()?,
             "name" => self.name = value.text()?,
@@ -250,7 +250,7 @@ impl<'a> Declared<'a> {
 }
 
 /// Reads the format of a free input. Returns the words that ask the model for it.
-fn read_grammar(value: Value<'_, '_>) -> Result<Option<String>, ReadFault> {
+fn read_grammar(value: Value<'_, '_>) -> ReadResult<Option<String>> {
     let texts = value.texts(["type", "syntax", "definition"], |_, value| value.skip())?;
     let [kind, syntax, definition] = texts.unwrap_or_default();
     Ok(match (kind.as_deref(), definition) {
@@ -268,7 +268,7 @@ fn read_grammar(value: Value<'_, '_>) -> Result<Option<String>, ReadFault> {
 pub(super) fn read_tool_choice<'a>(
     value: Value<'_, 'a>,
     lost: &mut Vec<(Name<'a>, Raw<'a>)>,
-) -> Result<Option<ReadChoice<'a>>, ReadFault> {
+) -> ReadResult<Option<ReadChoice<'a>>> {
     ReadChoice::read(value, choice::choice_from_word, |value| {
         let place = value.place;
         let mut tools = Vec::new();
@@ -308,10 +308,7 @@ pub(super) fn read_tool_choice<'a>(
 
 /// Returns the tool's name in the request, and the path of its field. `texts` has the type, the
 /// name and the namespace.
-fn named_tool<'a>(
-    texts: [Option<Cow<'a, str>>; 3],
-    place: Place<'_>,
-) -> Result<NamedTool<'a>, ReadFault> {
+fn named_tool<'a>(texts: [Option<Cow<'a, str>>; 3], place: Place<'_>) -> ReadResult<NamedTool<'a>> {
     let [kind, name, namespace] = texts;
     if !matches!(&*place.require("type", kind)?, "function" | "custom") {
         return Err(place.unsupported_type("choices"));

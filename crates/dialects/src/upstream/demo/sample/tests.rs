@@ -4,7 +4,7 @@ use super::*;
 
 #[track_caller]
 fn check(schema: &Value, expected: &Value) {
-    let made = of_schema(&schema.to_string(), "demo")
+    let made = sample_for_schema(&schema.to_string(), "demo")
         .map(|json| serde_json::from_str::<Value>(&json).expect("JSON"));
     assert_eq!(made.as_ref().unwrap_or(&Value::Null), expected, "{schema}");
 }
@@ -128,11 +128,13 @@ fn values_are_as_their_schemas_say() {
 fn a_schema_that_refers_to_itself_ends() {
     let list = json!({"type": "object", "properties": {"next": {"anyOf": [{"$ref": "#"}, {"type": "null"}]}}, "required": ["next"]});
     let made: Value =
-        serde_json::from_str(&of_schema(&list.to_string(), "demo").expect("a list")).expect("JSON");
+        serde_json::from_str(&sample_for_schema(&list.to_string(), "demo").expect("a list"))
+            .expect("JSON");
     assert!(made["next"].is_object());
     let tree = json!({"type": "object", "properties": {"children": {"type": "array", "items": {"$ref": "#"}}}, "required": ["children"]});
     let made: Value =
-        serde_json::from_str(&of_schema(&tree.to_string(), "demo").expect("a tree")).expect("JSON");
+        serde_json::from_str(&sample_for_schema(&tree.to_string(), "demo").expect("a tree"))
+            .expect("JSON");
     assert!(made["children"][0]["children"].is_array());
 }
 
@@ -187,7 +189,7 @@ fn what_is_not_understood_or_too_large_makes_nothing() {
         check(&schema, &Value::Null);
     }
     for text in ["", "{", "[1,2", "nonsense"] {
-        assert_eq!(of_schema(text, "demo"), None, "{text}");
+        assert_eq!(sample_for_schema(text, "demo"), None, "{text}");
     }
 }
 
@@ -207,15 +209,15 @@ fn costly_lookups_are_declined_at_once() {
         let node = Node::read(&schema).expect("a schema");
         let mut maker = Maker {
             root: &node,
-            left: MOST_STEPS,
-            room: MOST_BYTES,
+            steps_left: MOST_STEPS,
+            bytes_left: MOST_BYTES,
             word: "demo",
         };
         let begin = std::time::Instant::now();
         let made = maker
-            .parts(&node, Vec::new())
-            .and_then(|parts| maker.value(&parts, 0, 0));
-        assert_eq!((made, maker.left), (None, 0));
+            .add_parts(&node, Vec::new())
+            .and_then(|parts| maker.sample_value(&parts, 0, 0));
+        assert_eq!((made, maker.steps_left), (None, 0));
         // On a slow machine. Without a bound it takes hours.
         assert!(
             begin.elapsed() < std::time::Duration::from_secs(60),

@@ -605,7 +605,7 @@ fn the_demo_answers_both_ways() {
         &bytes(false).flatten().collect::<Vec<u8>>(),
     )
     .unwrap();
-    conforms(std::str::from_utf8(&whole.body).unwrap());
+    conforms(str::from_utf8(&whole.body).unwrap());
     assert!(
         whole.usage.source == Source::Reported
             && whole.usage.prompt == 1
@@ -639,7 +639,7 @@ proptest! {
         members.push(&choices);
         let body = format!("{{{}}}", members.join(","));
         if let Ok(answer) = correct_answer(&header(false), &Quirks::NONE, true, body.as_bytes()) {
-            conforms(std::str::from_utf8(&answer.body).unwrap());
+            conforms(str::from_utf8(&answer.body).unwrap());
             prop_assert!(answer_as_stream(&header(true), &Quirks::NONE, true, body.as_bytes()).is_ok(), "{body}");
         }
     }

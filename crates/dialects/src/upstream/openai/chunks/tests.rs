@@ -4,7 +4,7 @@
 use proptest::prelude::*;
 use serde_json::Value;
 
-use super::super::pattern::Pattern;
+use super::super::template::Template;
 use super::*;
 use crate::dialect::Stream;
 use crate::neutral::UpstreamError;
@@ -38,26 +38,26 @@ struct Run {
 }
 
 fn run<'a>(show_usage: bool, reads: impl IntoIterator<Item = &'a [u8]>) -> Run {
-    run_with(Pattern::default(), show_usage, reads)
+    run_with(Template::default(), show_usage, reads)
 }
 
 fn run_with<'a>(
-    pattern: Pattern,
+    template: Template,
     show_usage: bool,
     reads: impl IntoIterator<Item = &'a [u8]>,
 ) -> Run {
-    run_at(&Quirks::NONE, pattern, show_usage, reads)
+    run_at(&Quirks::NONE, template, show_usage, reads)
 }
 
 fn run_at<'a>(
     quirks: &'static Quirks,
-    pattern: Pattern,
+    template: Template,
     show_usage: bool,
     reads: impl IntoIterator<Item = &'a [u8]>,
 ) -> Run {
     feed(
         Stream::passed(&header(show_usage), quirks, true, 1 << 20),
-        pattern,
+        template,
         reads,
     )
 }
@@ -65,23 +65,23 @@ fn run_at<'a>(
 /// Where thinking is hidden.
 fn run_hiding<'a>(
     quirks: &'static Quirks,
-    pattern: Pattern,
+    template: Template,
     show_usage: bool,
     reads: impl IntoIterator<Item = &'a [u8]>,
 ) -> Run {
     feed(
         Stream::passed(&header(show_usage), quirks, false, 1 << 20),
-        pattern,
+        template,
         reads,
     )
 }
 
 fn feed<'a>(
     mut stream: Stream,
-    pattern: Pattern,
+    template: Template,
     reads: impl IntoIterator<Item = &'a [u8]>,
 ) -> Run {
-    stream.chunks().pattern = pattern;
+    stream.chunks().template = template;
     let mut out = Vec::new();
     let mut fault = None;
     for read in reads {
@@ -109,7 +109,7 @@ fn feed<'a>(
 fn run_all(show_usage: bool, bytes: &[u8]) -> Run {
     let whole = run(show_usage, [bytes]);
     assert_eq!(
-        run_with(Pattern::off(), show_usage, [bytes]),
+        run_with(Template::off(), show_usage, [bytes]),
         whole,
         "the long way"
     );
@@ -571,22 +571,22 @@ fn check_thinking(chunks: &[&str], shown: &[&str], hidden: &[&str]) {
     let wire = sse(&[&[OPENING], chunks, &[&text, STOP, "[DONE]"]].concat());
     let bytes = wire.as_bytes();
     let all = run_all(false, bytes);
-    let hiding = run_hiding(&Quirks::NONE, Pattern::default(), false, [bytes]);
+    let hiding = run_hiding(&Quirks::NONE, Template::default(), false, [bytes]);
     assert_eq!(
-        run_hiding(&Quirks::NONE, Pattern::off(), false, [bytes]),
+        run_hiding(&Quirks::NONE, Template::off(), false, [bytes]),
         hiding,
         "the long way"
     );
     for cut in 1..bytes.len() {
         let (head, tail) = bytes.split_at(cut);
         assert_eq!(
-            run_hiding(&Quirks::NONE, Pattern::default(), false, [head, tail]),
+            run_hiding(&Quirks::NONE, Template::default(), false, [head, tail]),
             hiding,
             "cut at {cut}"
         );
     }
     assert_eq!(
-        run_hiding(&Quirks::NONE, Pattern::default(), false, bytes.chunks(1)),
+        run_hiding(&Quirks::NONE, Template::default(), false, bytes.chunks(1)),
         hiding,
         "byte by byte"
     );
@@ -822,7 +822,7 @@ fn hidden_thinking_that_ends_the_answer_keeps_its_end() {
         &chunk(r#"{"reasoning":"hm"}"#, r#""length""#),
         "[DONE]",
     ]);
-    let run = run_hiding(&Quirks::NONE, Pattern::default(), false, [wire.as_bytes()]);
+    let run = run_hiding(&Quirks::NONE, Template::default(), false, [wire.as_bytes()]);
     assert_eq!(
         run.out,
         sse(&[role, &chunk("{}", "null"), finish, "[DONE]"]).replace("up", "fast")
@@ -830,7 +830,7 @@ fn hidden_thinking_that_ends_the_answer_keeps_its_end() {
     assert_eq!((run.result, run.said), (Ok(Usage::estimated(400, 4)), 4));
 
     let only = sse(&[&chunk(r#"{"reasoning":"hm"}"#, r#""length""#), "[DONE]"]);
-    let run = run_hiding(&Quirks::NONE, Pattern::default(), true, [only.as_bytes()]);
+    let run = run_hiding(&Quirks::NONE, Template::default(), true, [only.as_bytes()]);
     conforms(&run.out, true);
 }
 
@@ -849,7 +849,7 @@ fn what_comes_with_hidden_thinking_is_not_lost() {
         STOP,
         "[DONE]",
     ]);
-    let run = run_hiding(&Quirks::NONE, Pattern::default(), false, [wire.as_bytes()]);
+    let run = run_hiding(&Quirks::NONE, Template::default(), false, [wire.as_bytes()]);
     let cited = r#"{@,"choices":[{"index":0,"delta":{},"finish_reason":null}],"citations":["u"]}"#;
     assert_eq!(
         run.out,
@@ -1368,7 +1368,7 @@ fn an_end_without_done_needs_all_asked_choices() {
             ..header(false)
         };
         let stream = Stream::passed(&header, &Quirks::NONE, true, 1 << 20);
-        feed(stream, Pattern::default(), [sse(chunks).as_bytes()])
+        feed(stream, Template::default(), [sse(chunks).as_bytes()])
             .result
             .map(drop)
     };
@@ -1632,13 +1632,13 @@ fn check_declined(chunks: &[(u32, &str)], expected: bool) {
         |(choice, rest): &(u32, &str)| format!(r#"{{@,"choices":[{{"index":{choice},{rest}}}]}}"#);
     let chunks: Vec<String> = chunks.iter().map(chunk).collect();
     let bytes = sse(&chunks.iter().map(String::as_str).collect::<Vec<_>>());
-    for (pattern, show) in [
-        (Pattern::default(), true),
-        (Pattern::off(), true),
-        (Pattern::default(), false),
+    for (template, show) in [
+        (Template::default(), true),
+        (Template::off(), true),
+        (Template::default(), false),
     ] {
         let mut stream = Stream::passed(&header(false), &Quirks::NONE, show, 1 << 20);
-        stream.chunks().pattern = pattern;
+        stream.chunks().template = template;
         bytes
             .as_bytes()
             .chunks(7)
@@ -2100,12 +2100,12 @@ fn repeated_chunks_take_the_short_way() {
             stream
                 .feed(sse(&[&chunks[0], &chunks[1]]).as_bytes(), &mut out)
                 .unwrap();
-            assert!(stream.chunks().pattern.is_known(), "{delta}");
+            assert!(stream.chunks().template.is_known(), "{delta}");
             chunks.push(chunk(&delta.replace('§', text), &rest.replace("aaaa", "b")));
             stream
                 .feed(sse(&[&chunks[2]]).as_bytes(), &mut out)
                 .unwrap();
-            assert!(stream.chunks().pattern.is_known(), "{delta} {text}");
+            assert!(stream.chunks().template.is_known(), "{delta} {text}");
             assert_eq!(
                 stream.chunks().passed_bytes,
                 (5 + serde_json::from_str::<String>(text).unwrap().len()) as u64
@@ -2257,10 +2257,10 @@ fn the_short_way_passes_no_more_thinking() {
         ]
         .concat());
         let shown = run_all(false, wire.as_bytes());
-        let hiding = run_hiding(&Quirks::NONE, Pattern::default(), false, [wire.as_bytes()]);
+        let hiding = run_hiding(&Quirks::NONE, Template::default(), false, [wire.as_bytes()]);
         assert_eq!(
             hiding,
-            run_hiding(&Quirks::NONE, Pattern::off(), false, [wire.as_bytes()]),
+            run_hiding(&Quirks::NONE, Template::off(), false, [wire.as_bytes()]),
             "{delta}"
         );
         assert_eq!(
@@ -2301,12 +2301,12 @@ proptest! {
             rest = tail;
         }
         prop_assert_eq!(&run(show_usage, reads), &whole);
-        prop_assert_eq!(&run_with(Pattern::off(), show_usage, [bytes.as_bytes()]), &whole);
-        let quirky = run_at(&quirks::XAI, Pattern::default(), show_usage, [bytes.as_bytes()]);
-        prop_assert_eq!(&run_at(&quirks::XAI, Pattern::off(), show_usage, [bytes.as_bytes()]), &quirky);
+        prop_assert_eq!(&run_with(Template::off(), show_usage, [bytes.as_bytes()]), &whole);
+        let quirky = run_at(&quirks::XAI, Template::default(), show_usage, [bytes.as_bytes()]);
+        prop_assert_eq!(&run_at(&quirks::XAI, Template::off(), show_usage, [bytes.as_bytes()]), &quirky);
         for (quirks, shown) in [(&Quirks::NONE, &whole), (&quirks::XAI, &quirky)] {
-            let hiding = run_hiding(quirks, Pattern::default(), show_usage, [bytes.as_bytes()]);
-            prop_assert_eq!(&run_hiding(quirks, Pattern::off(), show_usage, [bytes.as_bytes()]), &hiding);
+            let hiding = run_hiding(quirks, Template::default(), show_usage, [bytes.as_bytes()]);
+            prop_assert_eq!(&run_hiding(quirks, Template::off(), show_usage, [bytes.as_bytes()]), &hiding);
             prop_assert_eq!((&hiding.result, hiding.opened, hiding.said), (&shown.result, shown.opened, shown.said));
             prop_assert!(!hiding.out.contains(r#""reasoning"#) && !hiding.out.contains("SECRET"), "{}", hiding.out);
             for run in [shown, &hiding] {
@@ -2333,7 +2333,7 @@ proptest! {
         }
         let whole = run(show_usage, [&*bytes]);
         prop_assert_eq!(&run(show_usage, bytes.chunks(1)), &whole);
-        prop_assert_eq!(&run_with(Pattern::off(), show_usage, [&*bytes]), &whole);
+        prop_assert_eq!(&run_with(Template::off(), show_usage, [&*bytes]), &whole);
         if whole.result.is_ok() {
             conforms(&whole.out, show_usage);
         }
@@ -2400,10 +2400,10 @@ const POOL: [&str; 57] = [
     r#"{"type":"ping"}"#,
 ];
 
-/// Checks the flaws of a stream that ends well, however it is cut and with or without the pattern.
+/// Checks the flaws of a stream that ends well, however it is cut and with or without the template.
 #[track_caller]
 fn check_flaws(wants_json: bool, bytes: &[u8], expected: Flaws) {
-    let flaws = |pattern: Pattern, size: usize| {
+    let flaws = |template: Template, size: usize| {
         let mut stream = Stream::passed(
             &AnswerHeader {
                 wants_json,
@@ -2413,7 +2413,7 @@ fn check_flaws(wants_json: bool, bytes: &[u8], expected: Flaws) {
             true,
             1 << 20,
         );
-        stream.chunks().pattern = pattern;
+        stream.chunks().template = template;
         let mut out = Vec::new();
         bytes
             .chunks(size)
@@ -2423,13 +2423,13 @@ fn check_flaws(wants_json: bool, bytes: &[u8], expected: Flaws) {
     };
     for size in [bytes.len(), 7] {
         assert_eq!(
-            flaws(Pattern::default(), size),
+            flaws(Template::default(), size),
             expected,
             "{}",
             String::from_utf8_lossy(bytes)
         );
         assert_eq!(
-            flaws(Pattern::off(), size),
+            flaws(Template::off(), size),
             expected,
             "the long way: {}",
             String::from_utf8_lossy(bytes)

@@ -16,10 +16,11 @@ use crate::upstream::shared::citations::{Annotation, read_list};
 use crate::upstream::shared::lenient::{Count, Object, counts_in, read_counts, unquote_input};
 use crate::upstream::shared::text::Text;
 use crate::wire::json;
+use crate::wire::without_bom;
 
 /// Reads a buffered answer.
 pub(super) fn read_answer(body: &[u8], emit: Emit<'_>) -> Result<(), AnswerFault> {
-    let body = body.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(body);
+    let body = without_bom(body);
     let lossy;
     let response: Object<Response<'_>> = match serde_json::from_slice(body) {
         Ok(response) => response,

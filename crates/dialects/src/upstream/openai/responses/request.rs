@@ -13,7 +13,7 @@ use crate::neutral::answered::check_calls_answered;
 use crate::neutral::traits::Sampling;
 use crate::neutral::{
     Cache, Call, ENCRYPTED, Effort, Field, FieldRefused, LostFields, Media, Message, Part,
-    PartKind, Request, Role, Target, Thought, ToolKind, Undo, Written,
+    PartKind, Request, Role, Target, Thought, ToolKind, Written,
 };
 use crate::upstream::shared::names::Names;
 use crate::upstream::shared::options::Rule::{As, By, Lost, Refused};
@@ -67,7 +67,7 @@ pub(super) fn write_request(
     let mut losses = LostFields::default();
     let names = Names::assign(request);
     options.thinks = is_thinking_model(target.model, &target.traits);
-    raise_tokens(&mut options, &mut losses);
+    bound_tokens(&mut options, &mut losses);
     limit_sampling(&mut options, &mut losses);
     let mut refused = None;
     let mut w = Writer::with_capacity(request.room());
@@ -101,18 +101,14 @@ pub(super) fn write_request(
                 .for_each(|(index, message)| items.write_message(index, message));
             refused = items.refused.take();
         });
-        options.write(lost, w, &mut losses);
-        options::lose_others(request, &mut losses);
-        breakpoints::lose_hints(request, &target.traits, &mut losses);
+        options.note_lost(lost, &mut losses);
+        options::note_lost_others(request, &mut losses);
+        breakpoints::note_lost_hints(request, &target.traits, &mut losses);
     });
     if let Some(refused) = refused {
         return Err(refused);
     }
-    let undo = Undo {
-        names: names.into_changed(),
-        ..Undo::default()
-    };
-    Ok(Written::new(w, losses, undo))
+    Ok(Written::new(w, losses, names.into_undo()))
 }
 
 /// Refuses tools whose calls would look like calls of functions.
@@ -128,7 +124,7 @@ fn refuse_custom_tools(request: &Request<'_>) -> Result<(), FieldRefused> {
 }
 
 /// Limits the maximum of tokens to what the model and the endpoint take.
-fn raise_tokens(options: &mut Options<'_>, losses: &mut LostFields) {
+fn bound_tokens(options: &mut Options<'_>, losses: &mut LostFields) {
     limit_tokens(options, losses);
     let least = Endpoint::Responses.least_tokens();
     if options.max_tokens.is_some_and(|maximum| maximum < least) {
@@ -191,11 +187,8 @@ struct Items<'m, 'r> {
 
 impl Items<'_, '_> {
     fn write_message(&mut self, index: usize, message: &Message<'_>) {
-        message
-            .others
-            .iter()
-            .for_each(|name| self.losses.add(Field::other_of_message(name)));
-        let is_result = matches!(message.role, Role::Tool | Role::Function);
+        message.note_others(self.losses);
+        let is_result = message.role.is_result();
         self.losses
             .add_if(message.name.is_some() && !is_result, Field::ParticipantName);
         match message.role {

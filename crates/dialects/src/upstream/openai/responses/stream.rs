@@ -123,7 +123,7 @@ impl neutral::Reader for ResponsesReader {
         let kind = event
             .kind
             .filled()
-            .unwrap_or_else(|| std::str::from_utf8(name).unwrap_or_default());
+            .unwrap_or_else(|| str::from_utf8(name).unwrap_or_default());
         let index = event.output_index.0;
         if self.open.len() > MOST_OPEN || self.ended.len().max(self.begun) > MOST_ENDED {
             return Err(StreamFault::Broken("more items than an answer can have"));

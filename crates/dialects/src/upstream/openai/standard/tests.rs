@@ -738,7 +738,7 @@ proptest! {
             return Ok(());
         };
         let mut expected = [String::new(), String::new()];
-        for data in std::str::from_utf8(&out).unwrap().lines().filter_map(|line| line.strip_prefix("data: {")) {
+        for data in str::from_utf8(&out).unwrap().lines().filter_map(|line| line.strip_prefix("data: {")) {
             let data: Value = serde_json::from_str(&format!("{{{data}")).unwrap();
             for (key, to) in [("content", 0), ("refusal", 0), ("reasoning_content", 1)] {
                 expected[to] += data["choices"][0]["delta"][key].as_str().unwrap_or_default();

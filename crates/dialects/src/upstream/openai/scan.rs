@@ -1,4 +1,4 @@
-//! A shape is the places of the members in a chunk or an answer, as far as we need them. One scan
+//! A scan is the places of the members in a chunk or an answer, as far as we need them. One scan
 //! finds them.
 //!
 //! The scan checks only that the text is valid JSON and that choices are objects. Keys are compared
@@ -7,7 +7,7 @@
 use std::borrow::Cow;
 
 use super::parts::read_parts;
-use super::{error, filled_literal, names};
+use super::{error, names};
 use crate::neutral::UpstreamError;
 use crate::wire::json::{self, Broken, Cursor, Kind, Span, integer_of, span_bytes};
 use crate::wire::splice::Edits;
@@ -20,7 +20,15 @@ pub(super) struct Member {
 }
 
 impl Member {
-    /// Finds a member by its name, in a value that was scanned before and starts at `at`. If the
+    /// Reads the value that follows this key.
+    fn read(cursor: &mut Cursor<'_>, key: Span) -> Result<Self, Broken> {
+        Ok(Self {
+            key,
+            value: cursor.value()?,
+        })
+    }
+
+    /// Finds a member by its name, in a value that was scanned before and starts at `start`. If the
     /// name comes twice, the last one counts.
     pub(super) fn find(text: &[u8], start: usize, name: &[u8]) -> Option<Self> {
         let mut found = None;
@@ -34,7 +42,7 @@ impl Member {
     }
 
     /// Returns whether the value has any content: it is not `null`, `false` or an empty string.
-    pub(super) fn speaks(&self, text: &[u8]) -> bool {
+    pub(super) fn has_content(&self, text: &[u8]) -> bool {
         !matches!(span_bytes(text, &self.value), b"null" | b"false" | b"\"\"")
     }
 
@@ -50,6 +58,12 @@ impl Member {
             }
             Kind::Array | Kind::String | Kind::Number | Kind::Bool => false,
         }
+    }
+
+    /// Returns the literal of a string that is not empty, as it stands in the text.
+    pub(super) fn nonempty_literal<'a>(&self, text: &'a [u8]) -> Option<&'a [u8]> {
+        let literal = span_bytes(text, &self.value);
+        (literal.len() > 2 && literal.starts_with(b"\"")).then_some(literal)
     }
 
     /// Returns the kind of the value.
@@ -83,10 +97,10 @@ pub(super) const MAX_CHOICES: usize = 128;
 /// The most calls of a choice. The official Node client refuses more.
 pub(super) const MAX_CALLS: usize = 128;
 
-/// The places in a chunk or an answer. The shape is kept from one chunk to the next, so that its
+/// The places in a chunk or an answer. The scan is kept from one chunk to the next, so that its
 /// lists are allocated once.
 #[derive(Debug, Default)]
-pub(super) struct Shape {
+pub(super) struct Scan {
     /// The place of the `{`.
     pub(super) open: usize,
     pub(super) id: Option<Member>,
@@ -104,20 +118,21 @@ pub(super) struct Shape {
     pub(super) obfuscation: Option<Member>,
     /// The sources of xAI's and Perplexity's answers.
     pub(super) citations: Option<Member>,
-    pub(super) list: Vec<ChoiceShape>,
+    /// The entries of `choices`.
+    pub(super) entries: Vec<ScannedChoice>,
     /// The reason why a list is too long. The rest of the list was not kept.
     pub(super) too_many: Option<&'static str>,
-    /// The tool calls of all choices. Each [`MessageShape`] has its range.
-    pub(super) calls: Vec<CallShape>,
+    /// The tool calls of all choices. Each [`ScannedMessage`] has its range.
+    pub(super) calls: Vec<ScannedCall>,
 }
 
 /// An entry of `choices`.
 #[derive(Debug, Default)]
-pub(super) struct ChoiceShape {
+pub(super) struct ScannedChoice {
     pub(super) open: usize,
     pub(super) index: Option<Member>,
-    pub(super) delta: Option<MessageShape>,
-    pub(super) message: Option<MessageShape>,
+    pub(super) delta: Option<ScannedMessage>,
+    pub(super) message: Option<ScannedMessage>,
     pub(super) finish: Option<Member>,
     pub(super) logprobs: Option<Member>,
     /// Seen at Moonshot.
@@ -129,9 +144,9 @@ pub(super) struct ChoiceShape {
 
 /// The thinking in a `delta` or a `message`, under whichever names.
 #[derive(Debug, Clone, Default)]
-pub(super) struct ThinkingShape {
+pub(super) struct ScannedThinking {
     /// True if there is a field of thinking, even if it is `null`.
-    pub(super) is_there: bool,
+    pub(super) has_field: bool,
     /// True if such a field has any content.
     pub(super) has_content: bool,
     /// True if there is `reasoning_content`, even if it is `null`.
@@ -144,26 +159,26 @@ pub(super) struct ThinkingShape {
 
 /// A `delta` or a `message`. If the value is no object, only `member` and `open` are set.
 #[derive(Debug, Clone, Default)]
-pub(super) struct MessageShape {
+pub(super) struct ScannedMessage {
     /// The message itself, as a member of its choice.
     pub(super) member: Member,
     pub(super) open: usize,
     pub(super) role: Option<Member>,
     pub(super) content: Option<Member>,
     pub(super) calls: Option<Member>,
-    /// The range of the message's calls in [`Shape::calls`].
+    /// The range of the message's calls in [`Scan::calls`].
     pub(super) call_range: Span,
-    /// True if the message has content, reasoning, a refusal, audio, an image or a call.
-    pub(super) speaks: bool,
+    /// True if the message has text, reasoning, a refusal, audio, an image or a call.
+    pub(super) has_content: bool,
     /// True if the message has a refusal, audio or a call of the old kind.
-    pub(super) is_special: bool,
+    pub(super) has_rare_member: bool,
     /// True if the message has a refusal.
     pub(super) refuses: bool,
     /// A call of the old kind.
     pub(super) old_call: Option<Member>,
     /// True if the message has a call, audio, pictures, or content that is a string.
-    has_answer: bool,
-    pub(super) thinking: ThinkingShape,
+    has_direct_answer: bool,
+    pub(super) thinking: ScannedThinking,
     /// True if one of [`LISTS`] is an array with entries.
     pub(super) has_lists: bool,
     /// True if the audio has a time of expiry, which is how a spoken answer ends.
@@ -171,18 +186,22 @@ pub(super) struct MessageShape {
     /// The UTF-8 bytes of reasoning, of a refusal, and of a call of the old kind.
     pub(super) spoken_bytes: usize,
     /// The number of strings of content or reasoning, except empty ones.
-    pub(super) texts: usize,
+    pub(super) text_count: usize,
     /// The place of that string, if there is exactly one.
     pub(super) only_text: Option<Span>,
 }
 
 /// The arrays of objects that may stand in a delta. The official Python client merges the entries
 /// by their `index`, and crashes on an entry without one.
-pub(super) const LISTS: [&[u8]; 3] = [br#""annotations""#, names::DETAILS, br#""images""#];
+pub(super) const LISTS: [&[u8]; 3] = [
+    br#""annotations""#,
+    names::REASONING_DETAILS,
+    br#""images""#,
+];
 
 /// An entry of `tool_calls`.
 #[derive(Debug, Clone, Default)]
-pub(super) struct CallShape {
+pub(super) struct ScannedCall {
     pub(super) span: Span,
     pub(super) index: Option<Member>,
     pub(super) id: Option<Member>,
@@ -194,15 +213,15 @@ pub(super) struct CallShape {
     pub(super) is_custom: bool,
 }
 
-impl Shape {
+impl Scan {
     /// Reads one whole text. Replaces everything that was read before.
     pub(super) fn read(&mut self, text: &[u8]) -> Result<(), Broken> {
-        let mut list = std::mem::take(&mut self.list);
+        let mut entries = std::mem::take(&mut self.entries);
         let mut calls = std::mem::take(&mut self.calls);
-        list.clear();
+        entries.clear();
         calls.clear();
         *self = Self {
-            list,
+            entries,
             calls,
             ..Self::default()
         };
@@ -212,9 +231,9 @@ impl Shape {
             let slot = match span_bytes(text, &key) {
                 br#""choices""# => {
                     // If a key comes twice, the last one counts, as it does for clients.
-                    self.list.clear();
+                    self.entries.clear();
                     self.calls.clear();
-                    let value = cursor.maybe_array(|cursor, _| self.choice(cursor))?;
+                    let value = cursor.maybe_array(|cursor, _| self.read_choice(cursor))?;
                     self.choices = Some(Member { key, value });
                     return Ok(());
                 }
@@ -228,12 +247,9 @@ impl Shape {
                 br#""x_portcullis""# => &mut self.x_portcullis,
                 br#""obfuscation""# => &mut self.obfuscation,
                 br#""citations""# => &mut self.citations,
-                _ => return cursor.value().map(drop),
+                _ => return cursor.skip(),
             };
-            *slot = Some(Member {
-                key,
-                value: cursor.value()?,
-            });
+            *slot = Some(Member::read(cursor, key)?);
             Ok(())
         })?;
         self.open = span.start;
@@ -242,23 +258,28 @@ impl Shape {
 
     /// Returns the error in the place of a chunk or an answer, or inside one.
     pub(super) fn error(&self, text: &[u8]) -> Option<UpstreamError> {
-        let errors = self.list.iter().map(|choice| &choice.error);
+        let errors = self.entries.iter().map(|choice| &choice.error);
         let mut errors = std::iter::once(&self.error).chain(errors).flatten();
-        let is_error = errors.any(|error| error.speaks(text));
-        let may_be = self.x_groq.is_some()
-            || self
-                .choices
-                .as_ref()
-                .is_none_or(|choices| choices.kind(text) == Kind::Null);
-        if !is_error && !may_be {
+        let is_error = errors.any(|error| error.has_content(text));
+        if !is_error && self.x_groq.is_none() && !self.lacks_choices(text) {
             return None;
         }
         error::hidden_error(text).or_else(|| is_error.then(error::without_reason))
     }
 
+    /// Returns whether there are no choices, or `null` in their place.
+    pub(super) fn lacks_choices(&self, text: &[u8]) -> bool {
+        self.choices
+            .as_ref()
+            .is_none_or(|choices| choices.kind(text) == Kind::Null)
+    }
+
     /// Returns the upstream's id as a literal, if it is a string of a reasonable length.
     pub(super) fn id<'a>(&self, text: &'a [u8]) -> Option<&'a [u8]> {
-        filled_literal(text, &self.id.as_ref()?.value).filter(|id| id.len() <= 256)
+        self.id
+            .as_ref()?
+            .nonempty_literal(text)
+            .filter(|id| id.len() <= 256)
     }
 
     /// Returns the upstream's time, if it has one.
@@ -271,13 +292,13 @@ impl Shape {
         Member::find(text, self.x_groq.as_ref()?.value.start, br#""usage""#)
     }
 
-    fn choice(&mut self, cursor: &mut Cursor<'_>) -> Result<(), Broken> {
-        if self.list.len() == MAX_CHOICES {
+    fn read_choice(&mut self, cursor: &mut Cursor<'_>) -> Result<(), Broken> {
+        if self.entries.len() == MAX_CHOICES {
             self.too_many = Some("more than 128 choices");
-            return cursor.value().map(drop);
+            return cursor.skip();
         }
         let text = cursor.text();
-        let mut choice = ChoiceShape::default();
+        let mut choice = ScannedChoice::default();
         let calls = &mut self.calls;
         let span = cursor.object(|cursor, key| {
             let slot = match span_bytes(text, &key) {
@@ -293,12 +314,9 @@ impl Shape {
                 br#""usage""# => &mut choice.usage,
                 br#""error""# => &mut choice.error,
                 br#""native_finish_reason""# => &mut choice.native_finish,
-                _ => return cursor.value().map(drop),
+                _ => return cursor.skip(),
             };
-            *slot = Some(Member {
-                key,
-                value: cursor.value()?,
-            });
+            *slot = Some(Member::read(cursor, key)?);
             Ok(())
         })?;
         choice.open = span.start;
@@ -309,20 +327,21 @@ impl Shape {
             self.too_many = Some("more than 128 tool calls");
         }
         // Most answers have one choice, and a list begins with room for four.
-        self.list.reserve_exact(usize::from(self.list.is_empty()));
-        self.list.push(choice);
+        self.entries
+            .reserve_exact(usize::from(self.entries.is_empty()));
+        self.entries.push(choice);
         Ok(())
     }
 }
 
-impl ChoiceShape {
+impl ScannedChoice {
     /// Returns the delta and the message, as far as they are there.
-    pub(super) fn bodies(&self) -> impl Iterator<Item = &MessageShape> {
+    pub(super) fn bodies(&self) -> impl Iterator<Item = &ScannedMessage> {
         [&self.delta, &self.message].into_iter().flatten()
     }
 }
 
-impl MessageShape {
+impl ScannedMessage {
     /// Returns whether the value is an object.
     pub(super) fn is_object(&self, text: &[u8]) -> bool {
         self.member.kind(text) == Kind::Object
@@ -332,13 +351,13 @@ impl MessageShape {
     pub(super) fn has_odd_calls(&self, text: &[u8]) -> bool {
         self.calls
             .as_ref()
-            .is_some_and(|calls| calls.kind(text) != Kind::Array && calls.speaks(text))
+            .is_some_and(|calls| calls.kind(text) != Kind::Array && calls.has_content(text))
     }
 
     /// Returns whether the message has anything that a caller can use. Thinking, a refusal or a
     /// citation alone is not enough.
-    pub(super) fn answers(&self, text: &[u8]) -> bool {
-        self.has_answer
+    pub(super) fn has_answer(&self, text: &[u8]) -> bool {
+        self.has_direct_answer
             || self
                 .parts_of_content(text)
                 .is_some_and(|content| !read_parts(content).text.is_empty())
@@ -361,7 +380,7 @@ impl MessageShape {
     /// Returns the place of a piece of reasoning, if the message has nothing else.
     pub(super) fn only_reasoning(&self, text: &[u8]) -> Option<&Span> {
         let has_more = self.is_only_content()
-            || self.is_special
+            || self.has_rare_member
             || self.has_lists
             || !self.call_range.is_empty();
         self.only_text
@@ -371,60 +390,70 @@ impl MessageShape {
     }
 
     /// Notes a member of the message, except its calls.
-    fn note(&mut self, text: &[u8], member: Member) {
+    fn note_member(&mut self, text: &[u8], member: Member) {
         let (name, value) = (
             span_bytes(text, &member.key),
             span_bytes(text, &member.value),
         );
-        let is_full = !is_hollow(value);
+        let is_full = !is_empty_value(value);
         match name {
             br#""role""# => self.role = Some(member),
             br#""content""# => {
-                self.speaks |= !matches!(value, b"null" | b"\"\"" | b"[]");
-                self.has_answer |= filled_literal(text, &member.value).is_some();
-                self.note_text(text, &member.value);
+                self.has_content |= !matches!(value, b"null" | b"\"\"" | b"[]");
+                self.has_direct_answer |= self.note_text(text, &member);
                 self.content = Some(member);
             }
-            names::STANDARD | names::SHORT | names::BLOCKS | names::TEXT => {
-                self.thinking.is_there = true;
+            names::REASONING_CONTENT
+            | names::REASONING
+            | names::THINKING_BLOCKS
+            | names::REASONING_TEXT => {
+                self.thinking.has_field = true;
                 self.thinking.has_content |= is_full;
-                self.speaks |= is_full;
+                self.has_content |= is_full;
                 match name {
-                    names::STANDARD => self.thinking.has_reasoning_content = true,
-                    names::SHORT => self.thinking.has_reasoning = value.starts_with(b"\""),
+                    names::REASONING_CONTENT => self.thinking.has_reasoning_content = true,
+                    names::REASONING => self.thinking.has_reasoning = value.starts_with(b"\""),
                     _ => {}
                 }
-                if matches!(name, names::STANDARD | names::SHORT) {
-                    self.note_text(text, &member.value);
+                if matches!(name, names::REASONING_CONTENT | names::REASONING) {
+                    self.note_text(text, &member);
                 }
-                if name != names::BLOCKS {
+                if name != names::THINKING_BLOCKS {
                     self.thinking.bytes =
                         self.thinking.bytes.max(json::text_len(text, &member.value));
                 }
             }
             // The value may or may not have thinking.
-            names::BESIDES => self.thinking.is_there = true,
+            names::PROVIDER_FIELDS => self.thinking.has_field = true,
             br#""refusal""# if is_full => {
-                (self.speaks, self.is_special, self.refuses) = (true, true, true);
+                (self.has_content, self.has_rare_member, self.refuses) = (true, true, true);
                 self.spoken_bytes += json::text_len(text, &member.value);
             }
             br#""audio""# if is_full => {
-                (self.speaks, self.is_special, self.has_answer) = (true, true, true);
+                (
+                    self.has_content,
+                    self.has_rare_member,
+                    self.has_direct_answer,
+                ) = (true, true, true);
                 let expires = Member::find(text, member.value.start, br#""expires_at""#);
                 self.ends_audio = expires.is_some_and(|time| time.kind(text) == Kind::Number);
             }
             br#""function_call""# if is_full => {
-                (self.speaks, self.is_special, self.has_answer) = (true, true, true);
+                (
+                    self.has_content,
+                    self.has_rare_member,
+                    self.has_direct_answer,
+                ) = (true, true, true);
                 self.spoken_bytes += value.len();
                 self.old_call = Some(member);
             }
             name if LISTS.contains(&name) => {
                 // A citation alone does not begin an answer. Reasoning and images do.
-                self.speaks |= is_full && name != br#""annotations""#;
-                self.has_answer |= is_full && name == br#""images""#;
+                self.has_content |= is_full && name != br#""annotations""#;
+                self.has_direct_answer |= is_full && name == br#""images""#;
                 self.has_lists |= is_full && value.starts_with(b"[");
-                if name == names::DETAILS {
-                    self.thinking.is_there = true;
+                if name == names::REASONING_DETAILS {
+                    self.thinking.has_field = true;
                     self.thinking.has_content |= is_full;
                 }
             }
@@ -432,11 +461,14 @@ impl MessageShape {
         }
     }
 
-    fn note_text(&mut self, text: &[u8], value: &Span) {
-        if filled_literal(text, value).is_some() {
-            self.texts += 1;
-            self.only_text = (self.texts == 1).then(|| value.clone());
+    /// Notes a member with a text. Returns whether it is a string that is not empty.
+    fn note_text(&mut self, text: &[u8], member: &Member) -> bool {
+        let has_text = member.nonempty_literal(text).is_some();
+        if has_text {
+            self.text_count += 1;
+            self.only_text = (self.text_count == 1).then(|| member.value.clone());
         }
+        has_text
     }
 }
 
@@ -444,22 +476,22 @@ impl MessageShape {
 fn read_body(
     cursor: &mut Cursor<'_>,
     key: Span,
-    calls: &mut Vec<CallShape>,
-) -> Result<MessageShape, Broken> {
+    calls: &mut Vec<ScannedCall>,
+) -> Result<ScannedMessage, Broken> {
     let text = cursor.text();
-    let mut body = MessageShape::default();
+    let mut body = ScannedMessage::default();
     let first_call = calls.len();
     let value = cursor.maybe_object(|cursor, key| {
         if span_bytes(text, &key) != br#""tool_calls""# {
-            let value = cursor.value()?;
-            body.note(text, Member { key, value });
+            body.note_member(text, Member::read(cursor, key)?);
             return Ok(());
         }
         calls.truncate(first_call);
         let value = cursor.maybe_array(|cursor, index| {
-            // One call too many shows that there are too many.
+            // One call too many is kept, and shows that there are too many. The lists of all choices
+            // together have an end, too.
             if index > MAX_CALLS || calls.len() > MAX_CHOICES * MAX_CALLS {
-                return cursor.value().map(drop);
+                return cursor.skip();
             }
             calls.push(read_call(cursor)?);
             Ok(())
@@ -470,15 +502,15 @@ fn read_body(
     body.open = value.start;
     body.member = Member { key, value };
     body.call_range = first_call..calls.len();
-    body.speaks |= !body.call_range.is_empty();
-    body.has_answer |= !body.call_range.is_empty();
+    body.has_content |= !body.call_range.is_empty();
+    body.has_direct_answer |= !body.call_range.is_empty();
     body.spoken_bytes += body.thinking.bytes;
     Ok(body)
 }
 
-fn read_call(cursor: &mut Cursor<'_>) -> Result<CallShape, Broken> {
+fn read_call(cursor: &mut Cursor<'_>) -> Result<ScannedCall, Broken> {
     let text = cursor.text();
-    let mut call = CallShape::default();
+    let mut call = ScannedCall::default();
     call.span = cursor.object(|cursor, key| {
         let slot = match span_bytes(text, &key) {
             br#""index""# => &mut call.index,
@@ -486,7 +518,7 @@ fn read_call(cursor: &mut Cursor<'_>) -> Result<CallShape, Broken> {
             br#""type""# => &mut call.kind,
             br#""custom""# => {
                 call.is_custom = cursor.kind()? == Kind::Object;
-                return cursor.value().map(drop);
+                return cursor.skip();
             }
             br#""function""# if cursor.kind()? == Kind::Object => {
                 let value = cursor.members(|key, value| match span_bytes(text, &key) {
@@ -497,18 +529,15 @@ fn read_call(cursor: &mut Cursor<'_>) -> Result<CallShape, Broken> {
                 call.function = Some(Member { key, value });
                 return Ok(());
             }
-            _ => return cursor.value().map(drop),
+            _ => return cursor.skip(),
         };
-        *slot = Some(Member {
-            key,
-            value: cursor.value()?,
-        });
+        *slot = Some(Member::read(cursor, key)?);
         Ok(())
     })?;
     Ok(call)
 }
 
 /// Returns whether a value has no content.
-pub(super) fn is_hollow(value: &[u8]) -> bool {
+pub(super) fn is_empty_value(value: &[u8]) -> bool {
     matches!(value, b"null" | b"\"\"" | b"[]" | b"{}" | b"false")
 }

@@ -1,7 +1,7 @@
-//! A pattern is the part of a chunk that does not change from one chunk to the next. Usually that
+//! A template is the part of a chunk that does not change from one chunk to the next. Usually that
 //! is everything but the text.
 //!
-//! Most chunks of a stream repeat the one before byte for byte, except for one string. The first
+//! Most chunks of a stream parts_read the one before byte for byte, except for one string. The first
 //! such chunk is read, judged and edited in full. The bytes around its text are then kept, both as
 //! they came and as they were written. A later chunk with these bytes around its text is written
 //! without reading them again. The result does not differ, because these bytes decide everything
@@ -9,16 +9,15 @@
 
 use memchr::memmem;
 
-use super::filled_literal;
-use super::shape::{Member, Shape};
-use crate::upstream::shared::repeat::RepeatPattern;
+use super::scan::{Member, Scan};
+use crate::upstream::shared::repeat::FixedParts;
 use crate::wire::json::{Kind, Span, span_bytes};
 
 /// The bytes around the last chunk's text, as they come and as they are written.
 #[derive(Debug)]
-pub(super) struct Pattern {
-    repeat: RepeatPattern,
-    shown: Vec<Vec<u8>>,
+pub(super) struct Template {
+    parts_read: FixedParts,
+    parts_written: Vec<Vec<u8>>,
     /// The budget for learning. Learning costs as much as reading, so it must pay.
     credit: u8,
 }
@@ -26,8 +25,7 @@ pub(super) struct Pattern {
 /// A chunk with placeholders in place of the strings that change.
 pub(super) struct Probe {
     pub(super) text: Vec<u8>,
-    reads: Vec<Vec<u8>>,
-    text_at: usize,
+    fixed: FixedParts,
 }
 
 impl Probe {
@@ -35,42 +33,42 @@ impl Probe {
     /// different number, later chunks would be counted wrongly.
     pub(super) fn added_bytes(&self) -> u64 {
         // The length without the quotes. The placeholder has no escapes.
-        HOLES
-            .get(self.text_at)
-            .map_or(0, |hole| hole.len() as u64 - 2)
+        PLACEHOLDERS
+            .get(self.fixed.text_index)
+            .map_or(0, |placeholder| placeholder.len() as u64 - 2)
     }
 }
 
 /// The placeholders.
-const HOLES: [&[u8]; 2] = [
+const PLACEHOLDERS: [&[u8]; 2] = [
     br#""portcullis: here goes string 1""#,
     br#""portcullis: here goes string 2""#,
 ];
 /// The longest chunk that is learned. A longer one is not typical.
-const MAX_LEARNT: usize = 2 * 1024;
+const MAX_LEARNED: usize = 2 * 1024;
 const COST: u8 = 4;
 const MAX_CREDIT: u8 = 32;
 
-impl Default for Pattern {
+impl Default for Template {
     fn default() -> Self {
         Self {
-            repeat: RepeatPattern::default(),
-            shown: Vec::new(),
+            parts_read: FixedParts::default(),
+            parts_written: Vec::new(),
             credit: MAX_CREDIT / 2,
         }
     }
 }
 
-impl Pattern {
-    /// Writes a chunk if it fits the pattern. Returns the literal of its text, and the number of
+impl Template {
+    /// Writes a chunk if it fits the template. Returns the literal of its text, and the number of
     /// UTF-8 bytes in that text.
-    pub(super) fn follow<'a>(
+    pub(super) fn write_fitting<'a>(
         &mut self,
         data: &'a [u8],
         out: &mut Vec<u8>,
     ) -> Option<(&'a [u8], usize)> {
-        let strings = self.repeat.strings(data)?;
-        let (first, others) = self.shown.split_first()?;
+        let strings = self.parts_read.match_strings(data)?;
+        let (first, others) = self.parts_written.split_first()?;
         out.reserve(data.len() + first.len());
         out.extend_from_slice(first);
         for ((string, _), part) in strings.iter().zip(others) {
@@ -78,107 +76,103 @@ impl Pattern {
             out.extend_from_slice(part);
         }
         self.credit = MAX_CREDIT.min(self.credit + 1);
-        strings.get(self.repeat.text_at).copied()
+        strings.get(self.parts_read.text_index).copied()
     }
 
-    /// Drops the pattern, because an event came that may change the meaning of its bytes.
+    /// Drops the template, because an event came that may change the meaning of its bytes.
     pub(super) fn forget(&mut self) {
-        self.repeat.forget();
+        self.parts_read.forget();
     }
 
     /// Returns the chunk to learn from. Returns `None` if this chunk is not of a kind that may come
     /// again, or if learning does not pay.
-    pub(super) fn probe(&mut self, text: &[u8], shape: &Shape) -> Option<Probe> {
-        if self.credit < COST || text.len() > MAX_LEARNT {
+    pub(super) fn probe(&mut self, text: &[u8], scan: &Scan) -> Option<Probe> {
+        if self.credit < COST || text.len() > MAX_LEARNED {
             return None;
         }
-        let mut holes = vec![(changing_text(text, shape)?, true)];
+        let mut places = vec![changing_text(text, scan)?];
         self.credit -= COST;
-        if let Some(padding) = &shape.obfuscation
+        if let Some(padding) = &scan.obfuscation
             && padding.kind(text) == Kind::String
         {
-            holes.push((padding.value.clone(), false));
+            places.push(padding.value.clone());
         }
-        holes.sort_by_key(|(span, _)| span.start);
-
-        let mut probe = Probe {
-            text: Vec::new(),
-            reads: Vec::new(),
-            text_at: holes.iter().position(|(_, is_text)| *is_text)?,
-        };
-        let mut offset = 0;
-        for ((span, _), hole) in holes.iter().zip(HOLES) {
-            let before = span_bytes(text, &(offset..span.start));
-            probe.reads.push(before.to_vec());
-            probe.text.extend_from_slice(before);
-            probe.text.extend_from_slice(hole);
-            offset = span.end;
+        let fixed = FixedParts::around(text, &mut places);
+        // No placeholder comes after the last part.
+        let placeholders = PLACEHOLDERS
+            .into_iter()
+            .take(places.len())
+            .chain([&b""[..]]);
+        let mut probe = Vec::new();
+        for (part, placeholder) in fixed.parts.iter().zip(placeholders) {
+            probe.extend_from_slice(part);
+            probe.extend_from_slice(placeholder);
         }
-        let last = span_bytes(text, &(offset..text.len()));
-        probe.reads.push(last.to_vec());
-        probe.text.extend_from_slice(last);
-        let is_clear = HOLES.iter().all(|hole| memmem::find(text, hole).is_none());
-        is_clear.then_some(probe)
+        let is_clear = PLACEHOLDERS
+            .iter()
+            .all(|placeholder| memmem::find(text, placeholder).is_none());
+        is_clear.then_some(Probe { text: probe, fixed })
     }
 
-    /// Learns the pattern from the probe and from the output for it.
+    /// Learns the template from the probe and from the output for it.
     pub(super) fn learn(&mut self, probe: Probe, written: &[u8]) {
         // No placeholder comes after the last fixed part.
-        let holes = HOLES
-            .get(..probe.reads.len().saturating_sub(1))
+        let placeholders = PLACEHOLDERS
+            .get(..probe.fixed.parts.len().saturating_sub(1))
             .unwrap_or_default();
         // The output has more than the chunk. For example, a first id may look like a placeholder.
-        if holes
+        if placeholders
             .iter()
-            .any(|hole| memmem::find_iter(written, hole).count() != 1)
+            .any(|placeholder| memmem::find_iter(written, placeholder).count() != 1)
         {
             return;
         }
-        let mut shown = Vec::new();
+        let mut parts_written = Vec::new();
         let mut rest = written;
-        for hole in holes {
-            let position = memmem::find(rest, hole);
+        for placeholder in placeholders {
+            let position = memmem::find(rest, placeholder);
             let Some((before, after)) = position.and_then(|place| rest.split_at_checked(place))
             else {
                 return;
             };
-            shown.push(before.to_vec());
-            rest = after.get(hole.len()..).unwrap_or_default();
+            parts_written.push(before.to_vec());
+            rest = after.get(placeholder.len()..).unwrap_or_default();
         }
-        shown.push(rest.to_vec());
-        self.shown = shown;
-        self.repeat = RepeatPattern::new(probe.reads, probe.text_at);
+        parts_written.push(rest.to_vec());
+        self.parts_written = parts_written;
+        self.parts_read = probe.fixed;
     }
 }
 
 /// Returns the place of a chunk's only text, if a chunk with another text and equal other bytes
 /// could follow. This is so if only the text adds to the state of the stream.
-fn changing_text(text: &[u8], shape: &Shape) -> Option<Span> {
-    let [entry] = shape.list.as_slice() else {
+fn changing_text(text: &[u8], scan: &Scan) -> Option<Span> {
+    let [entry] = scan.entries.as_slice() else {
         return None;
     };
     let body = entry.delta.as_ref()?;
-    let has_usage = is_set(text, &shape.usage) || shape.x_groq.is_some() || entry.usage.is_some();
+    let has_usage = is_set(text, &scan.usage) || scan.x_groq.is_some() || entry.usage.is_some();
     let has_end = is_set(text, &entry.finish) || entry.message.is_some();
     // Which of the two fields of thinking stays depends on the text in both.
     let has_both = body.thinking.has_reasoning && body.thinking.has_reasoning_content;
-    if has_usage || has_end || has_both || body.has_lists || body.is_special {
+    if has_usage || has_end || has_both || body.has_lists || body.has_rare_member {
         return None;
     }
-    // A list of parts is taken once, and not again for the pattern.
+    // A list of parts is taken once, and not again for the template.
     if body.parts_of_content(text).is_some() {
         return None;
     }
-    match shape.calls.get(body.call_range.clone()).unwrap_or_default() {
+    match scan.calls.get(body.call_range.clone()).unwrap_or_default() {
         [] => body.only_text.clone(),
         [call]
-            if body.texts == 0
+            if body.text_count == 0
                 && call.id.is_none()
                 && call.kind.is_none()
                 && call.name.is_none() =>
         {
-            let arguments = call.arguments.as_ref()?.value.clone();
-            filled_literal(text, &arguments).map(|_| arguments)
+            let arguments = call.arguments.as_ref()?;
+            arguments.nonempty_literal(text)?;
+            Some(arguments.value.clone())
         }
         _ => None,
     }
@@ -192,8 +186,8 @@ fn is_set(text: &[u8], member: &Option<Member>) -> bool {
 }
 
 #[cfg(test)]
-impl Pattern {
-    /// Returns a pattern that never learns.
+impl Template {
+    /// Returns a template that never learns.
     pub(super) fn off() -> Self {
         Self {
             credit: 0,
@@ -202,6 +196,6 @@ impl Pattern {
     }
 
     pub(super) fn is_known(&self) -> bool {
-        self.repeat.is_known()
+        self.parts_read.is_known()
     }
 }
