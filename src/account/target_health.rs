@@ -53,12 +53,12 @@ pub enum Probing {
 struct Memory {
     breaker: Breaker,
     /// The end of the rest for the provider's rate limit.
-    limited: Option<Instant>,
+    rate_limited_until: Option<Instant>,
     /// The time until which the target stands behind the others, since its provider is overloaded.
     /// An answer ends it.
-    overloaded: Option<Instant>,
+    overloaded_until: Option<Instant>,
     /// The end of the rest for refusals. An answer ends it.
-    refused: Option<Instant>,
+    refused_until: Option<Instant>,
     /// The number of refusals since the last answer.
     refusals: u32,
     /// The time of the last answer, unless the credential has failed since.
@@ -74,11 +74,11 @@ struct Memory {
     /// True if the target has answered since the last failure.
     is_mended: bool,
     /// The time since which the breaker is not closed.
-    broken: Option<Instant>,
+    broken_since: Option<Instant>,
     /// The time at which the present rest, or the last one, began.
-    rested: Option<Instant>,
+    rested_at: Option<Instant>,
     /// The time at which the breaker closed, or an answer ended a rest.
-    back: Option<Instant>,
+    back_since: Option<Instant>,
 }
 
 /// The last failure of a target.
@@ -215,15 +215,15 @@ impl TargetHealth {
         let awaited = self.awaited.load(Ordering::Relaxed);
         let memory = self.memory.lock();
         let state = memory.breaker.state(now);
-        let sound = if probed && self.probing == Probing::ByGateway {
+        let admits = if probed && self.probing == Probing::ByGateway {
             state == BreakerState::Closed
         } else {
             state.admits()
         };
         OrderFacts {
-            fit: sound
+            fit: admits
                 && memory.rest(now).is_none()
-                && memory.overloaded.is_none_or(|until| until <= now)
+                && memory.overloaded_until.is_none_or(|until| until <= now)
                 && memory
                     .hint
                     .is_none_or(|hint| hint.refuted || hint.broken_until <= now),
@@ -300,7 +300,10 @@ impl TargetHealth {
 
     /// Returns whether the target rests for refusals: the account does not serve the model there.
     pub fn refuses(&self, now: Instant) -> bool {
-        self.memory.lock().refused.is_some_and(|until| until > now)
+        self.memory
+            .lock()
+            .refused_until
+            .is_some_and(|until| until > now)
     }
 
     /// Returns whether the target has answered of late, so that the account's credential is good.
@@ -367,14 +370,14 @@ impl TargetHealth {
     pub fn since(&self, now: Instant) -> Option<Instant> {
         let memory = self.memory.lock();
         let rested = memory
-            .rested
+            .rested_at
             .filter(|_| memory.rest(now).is_some() || memory.is_unfit());
-        let ended = [memory.limited, memory.refused]
+        let ended = [memory.rate_limited_until, memory.refused_until]
             .into_iter()
             .flatten()
             .filter(|until| *until <= now);
-        let works = || ended.chain(memory.back).max();
-        [memory.broken, rested]
+        let works = || ended.chain(memory.back_since).max();
+        [memory.broken_since, rested]
             .into_iter()
             .flatten()
             .min()
@@ -385,7 +388,7 @@ impl TargetHealth {
     /// since: it answered, or a probe found it working again.
     pub fn worked_at(&self) -> Option<Instant> {
         let memory = self.memory.lock();
-        memory.answered.max(memory.back)
+        memory.answered.max(memory.back_since)
     }
 
     /// Returns what decides the target's condition.
@@ -451,7 +454,7 @@ impl TargetHealth {
         let mut memory = self.memory.lock();
         memory.breaker.recall(status.breaker, now);
         let rest = |why| Some(status.rest.filter(|rest| rest.why == why)?.until);
-        (memory.limited, memory.refused) = (rest(Why::Rate), rest(Why::Refused));
+        (memory.rate_limited_until, memory.refused_until) = (rest(Why::Rate), rest(Why::Refused));
         memory.peaks = status.expected.map(|expected| {
             let mut peak = Peak::default();
             if let Some(time) = expected {
@@ -469,7 +472,7 @@ impl TargetHealth {
     pub fn reset(&self) {
         let mut memory = self.memory.lock();
         memory.forget();
-        memory.limited = None;
+        memory.rate_limited_until = None;
     }
 
     /// Forgets the failures with the account's old settings, since the settings changed. A rest for
@@ -484,14 +487,14 @@ impl Memory {
     fn forget(&mut self) {
         self.breaker.reset();
         self.given_up.forget();
-        (self.refusals, self.overloaded) = (0, None);
+        (self.refusals, self.overloaded_until) = (0, None);
         self.answered = None;
         self.is_mended = true;
         let now = Instant::now();
-        if self.broken.take().is_some() || self.rest(now).is_some() {
-            self.back = Some(now);
+        if self.broken_since.take().is_some() || self.rest(now).is_some() {
+            self.back_since = Some(now);
         }
-        self.refused = None;
+        self.refused_until = None;
     }
 
     /// Returns the last failure, if the target has not answered since.
@@ -507,10 +510,10 @@ impl Memory {
 
     /// Notes an answer, which shows that the account serves the model.
     fn record_answer(&mut self, now: Instant) {
-        if self.refused.is_some_and(|until| until > now) {
-            self.back = Some(now);
+        if self.refused_until.is_some_and(|until| until > now) {
+            self.back_since = Some(now);
         }
-        (self.refusals, self.refused, self.overloaded) = (0, None, None);
+        (self.refusals, self.refused_until, self.overloaded_until) = (0, None, None);
         self.answered = Some(now);
         self.is_mended = true;
         if let Some(hint) = &mut self.hint {
@@ -532,14 +535,20 @@ impl Memory {
         let was_resting = self.rest(now).is_some();
         match class {
             // A longer rest is never cut short by a later, milder failure.
-            Class::Rate => self.limited = self.limited.max(Some(now + rate_cool(retry_after))),
+            Class::Rate => {
+                self.rate_limited_until = self
+                    .rate_limited_until
+                    .max(Some(now + rate_cool(retry_after)))
+            }
             Class::Overloaded => {
-                self.overloaded = self.overloaded.max(Some(now + overloaded_for(retry_after)));
+                self.overloaded_until = self
+                    .overloaded_until
+                    .max(Some(now + overloaded_for(retry_after)));
             }
             Class::Refused => {
                 self.refusals += 1;
                 if self.is_unfit() {
-                    self.refused = Some(now + REFUSED_COOL);
+                    self.refused_until = Some(now + REFUSED_COOL);
                 }
             }
             Class::Credential => self.answered = None,
@@ -547,7 +556,7 @@ impl Memory {
         }
         let rest = self.rest(now).filter(|_| !was_resting);
         if rest.is_some() {
-            self.rested = Some(now);
+            self.rested_at = Some(now);
         }
         rest
     }
@@ -561,20 +570,23 @@ impl Memory {
     /// Notes the breaker's new state, if it changed.
     fn record_breaker_change(&mut self, change: Option<BreakerState>, now: Instant) {
         match change {
-            Some(BreakerState::Closed) => (self.broken, self.back) = (None, Some(now)),
+            Some(BreakerState::Closed) => (self.broken_since, self.back_since) = (None, Some(now)),
             Some(BreakerState::Open(_) | BreakerState::HalfOpen { .. }) => {
-                self.broken.get_or_insert(now);
+                self.broken_since.get_or_insert(now);
             }
             None => {}
         }
     }
 
     fn rest(&self, now: Instant) -> Option<Rest> {
-        [(self.limited, Why::Rate), (self.refused, Why::Refused)]
-            .into_iter()
-            .filter_map(|(until, why)| Some(Rest { until: until?, why }))
-            .filter(|rest| rest.until > now)
-            .max_by_key(|rest| rest.until)
+        [
+            (self.rate_limited_until, Why::Rate),
+            (self.refused_until, Why::Refused),
+        ]
+        .into_iter()
+        .filter_map(|(until, why)| Some(Rest { until: until?, why }))
+        .filter(|rest| rest.until > now)
+        .max_by_key(|rest| rest.until)
     }
 
     /// Returns whether the account refused the model so often that it does not serve it, and has

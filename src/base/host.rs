@@ -116,6 +116,16 @@ pub fn is_this_machine(host: &str) -> bool {
             .is_ok_and(|ip| ip.to_canonical().is_loopback())
 }
 
+/// Reads a port, which is `default` if none is written.
+pub fn port_or(default: u16, written: Option<&str>) -> Result<u16, &'static str> {
+    written.map_or(Ok(default), |port| {
+        port.parse()
+            .ok()
+            .filter(|port| *port > 0)
+            .ok_or("must have a port from 1 to 65535, or no port")
+    })
+}
+
 /// Splits what stands in a URL between the user and the path.
 pub fn host_and_port(authority: &str) -> Option<(&str, Option<&str>)> {
     let end = if authority.starts_with('[') {

@@ -504,7 +504,7 @@ fn resolve_log(raw: &raw::Log, section: &Scribe<'_, '_>) -> Log {
                 Some(quoted) => section
                     .key("access")
                     .problem(&format!("{message}, not {quoted}")),
-                None => section.key("access").withheld(message),
+                None => section.key("access").problem_unquoted(message),
             }
             Access::Off
         }

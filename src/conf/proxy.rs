@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 
-use crate::base::host::{FORBIDDEN, Host, host_and_port};
+use crate::base::host::{FORBIDDEN, Host, host_and_port, port_or};
 use crate::base::secret::Secret;
 use crate::conf::secret_ref::STAND_IN;
 use dialects::wire::percent;
@@ -118,15 +118,7 @@ impl Proxy {
                 (Some(user), host_part)
             });
         let (host, port) = host_and_port(host_part).ok_or(SHAPE)?;
-        let port = match port {
-            None if tls => 443,
-            None => 80,
-            Some(port) => port
-                .parse()
-                .ok()
-                .filter(|port| *port > 0)
-                .ok_or("must have a port from 1 to 65535, or no port")?,
-        };
+        let port = port_or(if tls { 443 } else { 80 }, port)?;
         let host = Host::read(host)?;
         if host.is_forbidden() {
             return Err(FORBIDDEN.to_owned());

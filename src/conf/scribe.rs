@@ -108,7 +108,7 @@ impl<'p, 't> Scribe<'p, 't> {
     }
 
     /// Notes an error about a value that is not quoted. The message has the value's column instead.
-    pub(crate) fn withheld(&self, message: &str) {
+    pub(crate) fn problem_unquoted(&self, message: &str) {
         self.problem(&self.in_column(message));
     }
 
@@ -130,7 +130,7 @@ impl<'p, 't> Scribe<'p, 't> {
         let hint = suggest_names(&format!("{noun}s"), id, known.clone());
         match quote_near_miss(id, known) {
             Some(quoted) => self.problem(&format!("no {noun} {quoted}; {hint}")),
-            None => self.withheld(&format!("no such {noun}; {hint}")),
+            None => self.problem_unquoted(&format!("no such {noun}; {hint}")),
         }
     }
 
@@ -229,7 +229,7 @@ impl<'p, 't> Scribe<'p, 't> {
         let (field, found) = match written {
             SecretRef::Literal(secret) => {
                 return read(secret.expose())
-                    .map_err(|wrong| self.withheld(&wrong))
+                    .map_err(|wrong| self.problem_unquoted(&wrong))
                     .ok();
             }
             SecretRef::Env(variable) => {
@@ -251,13 +251,15 @@ impl<'p, 't> Scribe<'p, 't> {
                 ("file", read)
             }
         };
-        found.map_err(|wrong| self.key(field).withheld(&wrong)).ok()
+        found
+            .map_err(|wrong| self.key(field).problem_unquoted(&wrong))
+            .ok()
     }
 
     /// Reads a file of certificates.
     pub(crate) fn read_certificates(&self, path: &str) -> Option<String> {
         self.look_up(Reference::Ca(path))
-            .map_err(|wrong| self.withheld(&wrong))
+            .map_err(|wrong| self.problem_unquoted(&wrong))
             .ok()
     }
 

@@ -20,12 +20,12 @@ pub fn render_report(report: &Report) -> Vec<u8> {
         .unwrap_or_default();
     for Fact {
         about,
-        sentence: says,
+        sentence,
         fault,
     } in &report.facts
     {
         out.push_str(&format!(
-            "{} {about:width$}  {says}\n",
+            "{} {about:width$}  {sentence}\n",
             if *fault { '!' } else { ' ' }
         ));
     }

@@ -42,23 +42,23 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
         let raw = self.raw;
         let enabled = self.enabled();
         let preset = self.preset();
-        let speaks = self.speaks(preset);
-        self.foreign_fields(speaks);
-        let dialect = self.dialect(speaks, preset);
-        let base = self.own_base(speaks?, preset);
+        let protocol = self.named_protocol(preset);
+        self.refuse_foreign_fields(protocol);
+        let dialect = self.dialect(protocol, preset);
+        let base = self.resolve_base(protocol?, preset);
         let ca = raw.tls.as_ref().and_then(|tls| self.ca(tls, base.as_ref()));
-        let default_variable = preset.map_or_else(|| speaks?.key_variable, |preset| preset.key);
+        let default_variable = preset.map_or_else(|| protocol?.key_variable, |preset| preset.key);
         let key = raw
             .key
             .as_ref()
             .and_then(|key| self.secret(key, default_variable, &self.scribe.key("key")));
-        let signer = self.signer(speaks?);
+        let signer = self.signer(protocol?);
         // If the preset does not exist, the account's address is unknown.
         if let Some(base) = base
             .as_ref()
             .filter(|_| preset.is_some() == raw.preset.is_some())
         {
-            self.at_a_known_host(speaks?, base);
+            self.check_known_server(protocol?, base);
         }
         let headers = self.headers();
         let timeouts = timeouts::of_account(raw.timeouts.as_ref(), &self.scribe.key("timeouts"));
@@ -69,11 +69,11 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
         let proxy = self.proxy();
         let base = base?;
         if let Some(proxy) = proxy.as_ref().and_then(ProxyChoice::account_proxy) {
-            self.through(&proxy, &base, signer.as_ref());
+            self.check_proxy_path(&proxy, &base, signer.as_ref());
         }
-        let allowed_references = self.allowed_references(speaks?, &base);
+        let allowed_references = self.allowed_references(protocol?, &base);
         let dialect = dialect?;
-        let serves = self.serves(&dialect, &base);
+        let serves = self.served_endpoints(&dialect, &base);
         let network = Network {
             insecure: raw.insecure.unwrap_or(false),
             ca: ca.map(|pem| pem.into_bytes().into()),
@@ -96,7 +96,7 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
             dialect,
             base,
             key,
-            key_header: match speaks?.key_header {
+            key_header: match protocol?.key_header {
                 Some(name) if raw.auth != Some(raw::Auth::Bearer) => KeyHeader::Named(name),
                 Some(_) | None => KeyHeader::Bearer,
             },
@@ -110,7 +110,7 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
                 stream_usage: raw.stream_usage.unwrap_or(true),
                 trace: raw.trace.unwrap_or(false),
             },
-            server: self.server(speaks),
+            server: self.server(protocol),
             network,
             allowed_references,
             boundary: OnceLock::new(),
@@ -126,7 +126,7 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
     }
 
     /// Returns the dialect that is written, or the dialect of the preset.
-    fn speaks(&self, preset: Option<&'static Preset>) -> Option<&'static Protocol> {
+    fn named_protocol(&self, preset: Option<&'static Preset>) -> Option<&'static Protocol> {
         self.raw
             .dialect
             .map(|raw::Dialect(protocol)| protocol)
@@ -135,11 +135,11 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
 
     fn dialect(
         &self,
-        speaks: Option<&'static Protocol>,
+        protocol: Option<&'static Protocol>,
         preset: Option<&'static Preset>,
     ) -> Option<Dialect> {
         let raw = self.raw;
-        let Some(protocol) = speaks else {
+        let Some(protocol) = protocol else {
             // A preset that does not exist is reported already; it would have named the dialect.
             if raw.preset.is_none() {
                 let message = format!(
@@ -156,12 +156,12 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
         }
         if protocol.has(AccountField::ApiVersion) {
             settings.version = self
-                .word("api_version", raw.api_version.as_deref())
+                .address_word("api_version", raw.api_version.as_deref())
                 .map(Into::into);
         }
         if protocol.has(AccountField::Location) {
             settings.region = self
-                .word("location", raw.location.as_deref())
+                .address_word("location", raw.location.as_deref())
                 .map(Into::into);
         }
         if protocol.has(AccountField::Project) {
@@ -170,7 +170,7 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
                 .scribe
                 .key("project")
                 .required(raw.project.as_deref(), message);
-            settings.project = Some(self.word("project", project)?.into());
+            settings.project = Some(self.address_word("project", project)?.into());
         }
         if protocol.has(AccountField::Region) {
             let message = "is missing: an AWS region, such as us-east-1";
@@ -178,13 +178,13 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
                 .scribe
                 .key("region")
                 .required(raw.region.as_deref(), message);
-            settings.region = Some(self.word("region", region)?.into());
+            settings.region = Some(self.address_word("region", region)?.into());
         }
         Some(Dialect::new(protocol, settings))
     }
 
     /// Returns the kinds of endpoint that the account serves.
-    fn serves(&self, dialect: &Dialect, base: &Base) -> Vec<Endpoint> {
+    fn served_endpoints(&self, dialect: &Dialect, base: &Base) -> Vec<Endpoint> {
         let Some(written) = &self.raw.serves else {
             return dialect.serves(&base.host).to_vec();
         };
@@ -228,7 +228,7 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
     }
 
     /// Checks a word that becomes part of an address.
-    fn word<'w>(&self, field: &str, written: Option<&'w str>) -> Option<&'w str> {
+    fn address_word<'w>(&self, field: &str, written: Option<&'w str>) -> Option<&'w str> {
         let written = written?;
         let good = !written.is_empty()
             && written
@@ -244,11 +244,11 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
 
     /// Returns the features of the account's server. A trait that belongs to another dialect's
     /// servers is an error.
-    fn server(&self, speaks: Option<&'static Protocol>) -> Server {
+    fn server(&self, protocol: Option<&'static Protocol>) -> Server {
         let Some(written) = &self.raw.traits else {
             return Server::OWN;
         };
-        let has = |field, name, written| self.has_trait(field, name, written, speaks);
+        let has = |field, name, written| self.has_trait(field, name, written, protocol);
         Server {
             output_config: has(
                 AccountField::OutputConfig,
@@ -274,9 +274,9 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
         field: AccountField,
         name: &str,
         written: Option<bool>,
-        speaks: Option<&'static Protocol>,
+        protocol: Option<&'static Protocol>,
     ) -> bool {
-        if written.is_some() && speaks.is_some_and(|protocol| !protocol.has(field)) {
+        if written.is_some() && protocol.is_some_and(|protocol| !protocol.has(field)) {
             self.scribe
                 .key("traits")
                 .key(name)
@@ -306,9 +306,9 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
     }
 
     /// Refuses fields that only another dialect has.
-    fn foreign_fields(&self, speaks: Option<&'static Protocol>) {
+    fn refuse_foreign_fields(&self, protocol: Option<&'static Protocol>) {
         let raw = self.raw;
-        let Some(protocol) = speaks else { return };
+        let Some(protocol) = protocol else { return };
         let fields = upstream::ALL.iter().flat_map(|other| other.own_fields);
         for field in fields.copied().collect::<BTreeSet<_>>() {
             let (name, is_written) = self.own_field(field);
@@ -331,7 +331,7 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
 
     /// Returns the address of the account's server: the one that is written, else the preset's,
     /// else the dialect's.
-    fn own_base(
+    fn resolve_base(
         &self,
         protocol: &'static Protocol,
         preset: Option<&'static Preset>,
@@ -345,27 +345,27 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
                 self.scribe
                     .key("base_url")
                     .required(raw.base_url.as_ref(), message)
-                    .and_then(|_| self.base(""))
+                    .and_then(|_| self.read_base_url(""))
             }
             BaseUrl::Fixed(default_url) => {
                 let preset = preset.filter(|_| protocol.has(AccountField::Preset));
-                self.base(preset.map_or(default_url, |preset| preset.base_url))
+                self.read_base_url(preset.map_or(default_url, |preset| preset.base_url))
             }
             BaseUrl::PerRegion {
-                default_region: default_url,
-                address_in: url_of_place,
+                default_region,
+                address_in,
             } => {
                 let field = if protocol.has(AccountField::Location) {
                     &raw.location
                 } else {
                     &raw.region
                 };
-                self.base(&url_of_place(field.as_deref().unwrap_or(default_url)))
+                self.read_base_url(&address_in(field.as_deref().unwrap_or(default_region)))
             }
         }
     }
 
-    fn base(&self, default: &str) -> Option<Base> {
+    fn read_base_url(&self, default: &str) -> Option<Base> {
         let insecure = self.raw.insecure.unwrap_or(false);
         let scribe = self.scribe.key("base_url");
         let url = self.raw.base_url.as_deref().unwrap_or(default);
@@ -380,7 +380,7 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
 
     /// Checks the account's addresses against the proxy that it names. Where secrets are not read,
     /// it is unknown whether there is one.
-    fn through(&self, proxy: &Proxy, base: &Base, signer: Option<&Signer>) {
+    fn check_proxy_path(&self, proxy: &Proxy, base: &Base, signer: Option<&Signer>) {
         if proxy.is_assumed() {
             return;
         }
@@ -410,7 +410,7 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
 
     /// Checks an account against what is known of its server: whether it answers anybody without a
     /// credential, and the path under which it is called.
-    fn at_a_known_host(&self, protocol: &Protocol, base: &Base) {
+    fn check_known_server(&self, protocol: &Protocol, base: &Base) {
         let Some(known) = known::find_server(protocol, base) else {
             return;
         };
@@ -520,9 +520,9 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
                 scribe.problem("is not the name of a header");
                 continue;
             };
-            let is_told =
+            let is_traced =
                 self.raw.trace == Some(true) && (header == TRACEPARENT || header == TRACESTATE);
-            if is_told {
+            if is_traced {
                 scribe.problem("is also made by `trace: true`: keep only one of the two");
             } else if OWN_HEADERS.contains(&header.as_str()) {
                 scribe.problem("cannot be set here: the gateway itself writes this header");
@@ -543,7 +543,7 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
             {
                 let message = "is a template or a placeholder, which Portcullis does not fill in: write \
                             the value itself, or the credential as `key: { env: NAME }`";
-                scribe.withheld(message);
+                scribe.problem_unquoted(message);
                 continue;
             }
             match HeaderValue::from_str(text) {

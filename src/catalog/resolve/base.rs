@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use crate::base::host::{FORBIDDEN, Host, host_and_port};
+use crate::base::host::{FORBIDDEN, Host, host_and_port, port_or};
 use crate::catalog::Base;
 use crate::conf::secret_ref::placeholder::Placeholder;
 use dialects::address::is_public_host;
@@ -48,14 +48,7 @@ pub fn parse_base(url: &str, insecure: bool) -> Result<Base, String> {
     }
     let (host, port) = host_and_port(authority).ok_or(RIGHT)?;
     let standard = if tls { 443 } else { 80 };
-    let port = match port {
-        None => standard,
-        Some(port) => port
-            .parse()
-            .ok()
-            .filter(|port| *port > 0)
-            .ok_or("must have a port from 1 to 65535, or no port")?,
-    };
+    let port = port_or(standard, port)?;
     let path = parse_path(uri.path())?;
     let host = Host::read(host)?;
     if host.is_forbidden() {

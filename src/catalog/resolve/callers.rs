@@ -316,7 +316,7 @@ impl<'r> CallerResolver<'_, '_, 'r> {
         for (index, glob) in list_items(Some(written)) {
             let scribe = list.index(index);
             if glob.is_empty() || !glob.bytes().all(|b| b.is_ascii_graphic()) {
-                scribe.withheld("must be a glob over model ids, such as \"gpt-*\"");
+                scribe.problem_unquoted("must be a glob over model ids, such as \"gpt-*\"");
             } else if let Some(model) = self.aliases.get(glob.as_str()) {
                 scribe.warn(&format!(
                     "{} is an alias, but a glob only matches ids: write \"{model}\"",

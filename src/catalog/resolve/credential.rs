@@ -144,7 +144,7 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
                 })
             })
         {
-            scribe.withheld(&placeholder.problem_text(field, default_variable));
+            scribe.problem_unquoted(&placeholder.problem_text(field, default_variable));
             return None;
         }
         let read = |text: &str| refuse_placeholder(text).and_then(|()| read(text));
@@ -167,7 +167,7 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
                 return scribe.secret(written, read).filter(|_| self.enabled());
             }
         };
-        scribe.key(field).withheld(wrong);
+        scribe.key(field).problem_unquoted(wrong);
         None
     }
 
@@ -180,7 +180,7 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
         if let SecretRef::Literal(url) = written
             && let Some(placeholder) = Placeholder::detect(url.expose())
         {
-            scribe.withheld(&placeholder.problem_text("proxy", Some("PROXY_URL")));
+            scribe.problem_unquoted(&placeholder.problem_text("proxy", Some("PROXY_URL")));
             return None;
         }
         let is_literal = matches!(written, SecretRef::Literal(_));

@@ -123,7 +123,7 @@ fn gather_aliases<'r>(
             };
             let catches_all = raw.is_some_and(|raw| raw.catch_all == Some(true));
             if let Err(wrong) = checked {
-                scribe.withheld(wrong);
+                scribe.problem_unquoted(wrong);
             } else if is_glob && name::literal_prefix(alias).is_empty() && !catches_all {
                 scribe.problem(&format!(
                     "{} begins with a wildcard, so it may match every name: if that is meant, write `catch_all: true` beside it",

@@ -168,7 +168,7 @@ fn resolve_address(raw: &raw::Store, section: &Scribe<'_, '_>) -> Option<Address
     if let SecretRef::Literal(url) = written
         && let Some(placeholder) = Placeholder::detect(url.expose())
     {
-        scribe.withheld(&placeholder.problem_text("redis", Some("REDIS_URL")));
+        scribe.problem_unquoted(&placeholder.problem_text("redis", Some("REDIS_URL")));
         return None;
     }
     let is_literal = matches!(written, SecretRef::Literal(_));

@@ -145,7 +145,7 @@ fn resolve_endpoint(raw: &raw::Traces, section: &Scribe<'_, '_>) -> Option<Webho
     if let Some(written) = &raw.endpoint {
         let scribe = section.key("endpoint");
         let url = Webhook::parse_shaped(written, SHAPE)
-            .map_err(|wrong| scribe.withheld(&wrong))
+            .map_err(|wrong| scribe.problem_unquoted(&wrong))
             .ok()?;
         scribe.problem_if(url.port == GRPC, ABOUT_GRPC);
         let has_path = url.target.expose() != "/" && !url.target.expose().starts_with("/?");

@@ -4,7 +4,7 @@ use super::conversion::Conversion;
 use super::decoder::EventDecoder;
 use crate::neutral::answer::{AnswerFacts, Draft, Kept};
 use crate::neutral::usage::Usage;
-use crate::neutral::{Flaws, StreamFault};
+use crate::neutral::{Flaws, StreamFault, StreamResult};
 use crate::upstream::openai::{Chunks, StandardChunks};
 
 /// A stream whose events pass but for the corrections that they need.
@@ -15,17 +15,17 @@ pub(super) struct PassedChunks {
 }
 
 impl Conversion for PassedChunks {
-    fn feed(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<bool, StreamFault> {
+    fn feed(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> StreamResult<bool> {
         self.decoder
             .feed(bytes, |name, data| self.chunks.event(name, data, out))
     }
 
-    fn end_of_file(&mut self, out: &mut Vec<u8>) -> Result<bool, StreamFault> {
+    fn end_of_file(&mut self, out: &mut Vec<u8>) -> StreamResult<bool> {
         self.decoder
             .finish(|name, data| self.chunks.last(name, data, out))
     }
 
-    fn finish(&mut self, out: &mut Vec<u8>, trail: Option<&str>) -> Result<Usage, StreamFault> {
+    fn finish(&mut self, out: &mut Vec<u8>, trail: Option<&str>) -> StreamResult<Usage> {
         self.chunks.finish(out, trail)
     }
 
@@ -75,7 +75,7 @@ impl ComposedChunks {
     }
 
     /// Writes the corrected chunks.
-    fn write(&mut self, out: &mut Vec<u8>) -> Result<(), StreamFault> {
+    fn write(&mut self, out: &mut Vec<u8>) -> StreamResult<()> {
         let read = self.draft.writing(out, |draft| {
             self.reader
                 .events(&self.standard, &mut |event| draft.take(event))
@@ -87,7 +87,7 @@ impl ComposedChunks {
 }
 
 impl Conversion for ComposedChunks {
-    fn feed(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<bool, StreamFault> {
+    fn feed(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> StreamResult<bool> {
         let fed = self.decoder.feed(bytes, |name, data| {
             self.chunks.event(name, data, &mut self.standard)
         });
@@ -98,12 +98,12 @@ impl Conversion for ComposedChunks {
         Ok(has_ended)
     }
 
-    fn end_of_file(&mut self, _out: &mut Vec<u8>) -> Result<bool, StreamFault> {
+    fn end_of_file(&mut self, _out: &mut Vec<u8>) -> StreamResult<bool> {
         self.decoder
             .finish(|name, data| self.chunks.last(name, data, &mut self.standard))
     }
 
-    fn finish(&mut self, out: &mut Vec<u8>, trail: Option<&str>) -> Result<Usage, StreamFault> {
+    fn finish(&mut self, out: &mut Vec<u8>, trail: Option<&str>) -> StreamResult<Usage> {
         let usage = self.chunks.finish(&mut self.standard, None)?;
         self.write(out)?;
         self.draft.progress.tally.count_from_usage(&usage);

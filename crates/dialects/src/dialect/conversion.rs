@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::neutral::answer::{AnswerFacts, Draft, Kept, Unfinished};
 use crate::neutral::usage::Usage;
-use crate::neutral::{Flaws, StreamFault};
+use crate::neutral::{Flaws, StreamResult};
 #[cfg(test)]
 use crate::upstream::openai::Chunks;
 
@@ -12,17 +12,17 @@ use crate::upstream::openai::Chunks;
 pub(super) trait Conversion: fmt::Debug + Send {
     /// Takes bytes as they came, and appends whole events to `out`. Returns whether the answer has
     /// ended. The events before a fault are in `out` nevertheless.
-    fn feed(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<bool, StreamFault>;
+    fn feed(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> StreamResult<bool>;
 
     /// Takes the end of the bytes of an answer that has not ended yet: the last event may lack its
     /// end. Returns whether the answer has ended by that.
-    fn end_of_file(&mut self, _out: &mut Vec<u8>) -> Result<bool, StreamFault> {
+    fn end_of_file(&mut self, _out: &mut Vec<u8>) -> StreamResult<bool> {
         Ok(false)
     }
 
     /// Appends what the caller gets after the upstream's last event, or returns why the answer is
     /// not complete.
-    fn finish(&mut self, out: &mut Vec<u8>, trail: Option<&str>) -> Result<Usage, StreamFault>;
+    fn finish(&mut self, out: &mut Vec<u8>, trail: Option<&str>) -> StreamResult<Usage>;
 
     /// Returns how many bytes are kept.
     fn buffered(&self) -> usize;

@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use crate::neutral::{StreamFault, UpstreamError};
+use crate::neutral::{StreamFault, StreamResult, UpstreamError};
 use crate::upstream::Framing;
 use crate::upstream::openai::Strays;
 use crate::wire::sse::Piece;
@@ -50,8 +50,8 @@ impl Decoder {
     pub(super) fn feed(
         &mut self,
         bytes: &[u8],
-        each: impl FnMut(&[u8], &[u8]) -> Result<bool, StreamFault>,
-    ) -> Result<bool, StreamFault> {
+        each: impl FnMut(&[u8], &[u8]) -> StreamResult<bool>,
+    ) -> StreamResult<bool> {
         let mut taker = EventTaker {
             each,
             has_ended: false,
@@ -72,8 +72,8 @@ impl Decoder {
     /// Hands over the last event, which may lack its end, as [`feed`](Self::feed) does.
     pub(super) fn finish(
         &mut self,
-        each: impl FnOnce(&[u8], &[u8]) -> Result<bool, StreamFault>,
-    ) -> Result<bool, StreamFault> {
+        each: impl FnOnce(&[u8], &[u8]) -> StreamResult<bool>,
+    ) -> StreamResult<bool> {
         match self {
             Self::Events(decoder) => decoder.finish(each),
             Self::Lines(decoder) => decoder
@@ -110,8 +110,8 @@ impl EventDecoder {
     pub(super) fn feed(
         &mut self,
         bytes: &[u8],
-        each: impl FnMut(&[u8], &[u8]) -> Result<bool, StreamFault>,
-    ) -> Result<bool, StreamFault> {
+        each: impl FnMut(&[u8], &[u8]) -> StreamResult<bool>,
+    ) -> StreamResult<bool> {
         let Self { events, strays } = self;
         let mut taker = EventTaker {
             each,
@@ -131,8 +131,8 @@ impl EventDecoder {
     /// Hands over the last event, like [`Decoder::finish`].
     pub(super) fn finish(
         &mut self,
-        each: impl FnOnce(&[u8], &[u8]) -> Result<bool, StreamFault>,
-    ) -> Result<bool, StreamFault> {
+        each: impl FnOnce(&[u8], &[u8]) -> StreamResult<bool>,
+    ) -> StreamResult<bool> {
         let Self { events, strays } = self;
         let found = events.end_line(|line| strays.line(line)).flatten();
         let has_ended = events
@@ -153,7 +153,7 @@ struct EventTaker<F> {
     fault: Option<StreamFault>,
 }
 
-impl<F: FnMut(&[u8], &[u8]) -> Result<bool, StreamFault>> EventTaker<F> {
+impl<F: FnMut(&[u8], &[u8]) -> StreamResult<bool>> EventTaker<F> {
     #[inline]
     fn take(&mut self, event: Event<'_>) -> ControlFlow<()> {
         match (self.each)(event.name, event.data) {
@@ -175,7 +175,7 @@ impl<F: FnMut(&[u8], &[u8]) -> Result<bool, StreamFault>> EventTaker<F> {
     }
 
     #[inline]
-    fn end(self, fed: Result<ControlFlow<()>, &'static str>) -> Result<bool, StreamFault> {
+    fn end(self, fed: Result<ControlFlow<()>, &'static str>) -> StreamResult<bool> {
         match (self.fault, fed) {
             (Some(fault), _) => Err(fault),
             (None, Ok(_)) => Ok(self.has_ended),

@@ -4,9 +4,9 @@ use super::conversion::Conversion;
 use super::decoder::Decoder;
 use super::translated::Translated;
 use crate::front::{Native, PassedAnswer};
-use crate::neutral::StreamFault;
 use crate::neutral::answer::{AnswerFacts, Draft, Kept};
 use crate::neutral::usage::Usage;
+use crate::neutral::{StreamFault, StreamResult};
 use crate::upstream::Translation;
 use crate::wire::Event;
 use crate::wire::json::{self, repaired_line};
@@ -52,7 +52,7 @@ impl Passing {
 
     /// Takes an event: reads it, and writes it if it can be read. Returns whether the answer has
     /// ended.
-    fn event(&mut self, event: &Event<'_>, out: &mut Vec<u8>) -> Result<bool, StreamFault> {
+    fn event(&mut self, event: &Event<'_>, out: &mut Vec<u8>) -> StreamResult<bool> {
         let inner = (self.inner)(event.data);
         let event = inner
             .as_deref()
@@ -83,7 +83,7 @@ impl Passing {
     }
 
     /// Takes the last event as [`event`](Self::event) does, but refuses a cut event.
-    fn last_event(&mut self, event: &Event<'_>, out: &mut Vec<u8>) -> Result<bool, StreamFault> {
+    fn last_event(&mut self, event: &Event<'_>, out: &mut Vec<u8>) -> StreamResult<bool> {
         if json::is_whole(event.data) || event.data.trim_ascii() == b"[DONE]" {
             self.event(event, out)
         } else {
@@ -93,20 +93,20 @@ impl Passing {
 }
 
 impl Conversion for NativeStream {
-    fn feed(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<bool, StreamFault> {
+    fn feed(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> StreamResult<bool> {
         self.decoder.feed(bytes, |name, data| {
             self.passing.event(&Event { name, data }, out)
         })
     }
 
-    fn end_of_file(&mut self, out: &mut Vec<u8>) -> Result<bool, StreamFault> {
+    fn end_of_file(&mut self, out: &mut Vec<u8>) -> StreamResult<bool> {
         let has_ended = self
             .decoder
             .finish(|name, data| self.passing.last_event(&Event { name, data }, out))?;
         Ok(has_ended || self.passing.translated.end_of_file()?)
     }
 
-    fn finish(&mut self, out: &mut Vec<u8>, trail: Option<&str>) -> Result<Usage, StreamFault> {
+    fn finish(&mut self, out: &mut Vec<u8>, trail: Option<&str>) -> StreamResult<Usage> {
         let usage = self.passing.translated.finish(trail)?;
         out.append(&mut self.passing.last);
         let [.., after] = self.passing.native.event_separators;

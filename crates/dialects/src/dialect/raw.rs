@@ -3,9 +3,9 @@
 
 use super::conversion::Conversion;
 use super::decoder::EventDecoder;
-use crate::neutral::StreamFault;
 use crate::neutral::answer::{AnswerFacts, Kept};
 use crate::neutral::usage::Usage;
+use crate::neutral::{StreamFault, StreamResult};
 use crate::upstream::openai::other_endpoints;
 use crate::wire::json;
 
@@ -33,7 +33,7 @@ struct PassedSoFar {
 
 impl PassedSoFar {
     /// Reads an event. Returns whether the answer has ended.
-    fn read_event(&mut self, data: &[u8]) -> Result<bool, StreamFault> {
+    fn read_event(&mut self, data: &[u8]) -> StreamResult<bool> {
         self.goes_on = other_endpoints::passing_event(data, &mut self.usage)?;
         self.has_begun = true;
         Ok(data.trim_ascii() == b"[DONE]")
@@ -59,7 +59,7 @@ impl PassedBytes {
 }
 
 impl Conversion for PassedBytes {
-    fn feed(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<bool, StreamFault> {
+    fn feed(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> StreamResult<bool> {
         let Some(events) = &mut self.events else {
             self.so_far.has_begun |= !bytes.is_empty();
             out.extend_from_slice(bytes);
@@ -79,7 +79,7 @@ impl Conversion for PassedBytes {
         Ok(has_ended)
     }
 
-    fn finish(&mut self, out: &mut Vec<u8>, _trail: Option<&str>) -> Result<Usage, StreamFault> {
+    fn finish(&mut self, out: &mut Vec<u8>, _trail: Option<&str>) -> StreamResult<Usage> {
         if let Some(events) = &mut self.events {
             events.finish(
                 |_, data| match data.starts_with(b"{") && !json::is_whole(data) {

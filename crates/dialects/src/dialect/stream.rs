@@ -10,7 +10,7 @@ use super::decoder::EventDecoder;
 use super::raw::PassedBytes;
 use crate::neutral::answer::{Kept, Unfinished};
 use crate::neutral::usage::Usage;
-use crate::neutral::{AnswerHeader, EndReasons, Flaws, StreamFault};
+use crate::neutral::{AnswerHeader, EndReasons, Flaws, StreamResult};
 use crate::upstream::openai::Chunks;
 use crate::upstream::quirks::Quirks;
 
@@ -65,7 +65,7 @@ impl Stream {
 
     /// Takes bytes as they came, and appends whole events to `out`. After a fault, the events
     /// before the fault still count, and no more bytes may be fed.
-    pub fn feed(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<(), StreamFault> {
+    pub fn feed(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> StreamResult<()> {
         if self.has_ended {
             return Ok(());
         }
@@ -103,7 +103,7 @@ impl Stream {
     /// Ends the stream: appends its last events, or returns why the stream is not complete. If the
     /// caller asked for the usage, `trail` stands next to it, in `x_portcullis`: members of an
     /// object as JSON text, on one line.
-    pub fn finish(&mut self, out: &mut Vec<u8>, trail: Option<&str>) -> Result<Usage, StreamFault> {
+    pub fn finish(&mut self, out: &mut Vec<u8>, trail: Option<&str>) -> StreamResult<Usage> {
         let events = self.conversion.events();
         self.has_ended = self.has_ended || self.conversion.end_of_file(out)?;
         let usage = self.conversion.finish(out, trail)?;

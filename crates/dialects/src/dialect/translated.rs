@@ -7,7 +7,7 @@ use super::decoder::Decoder;
 use crate::front::Front;
 use crate::neutral::answer::{AnswerFacts, Draft, Kept};
 use crate::neutral::usage::Usage;
-use crate::neutral::{AnswerFault, AnswerHeader, Reader, StreamFault};
+use crate::neutral::{AnswerFault, AnswerHeader, Reader, StreamFault, StreamResult};
 use crate::wire::json::{self, repaired_text};
 
 /// The translation of a dialect's events into the caller's.
@@ -45,7 +45,7 @@ impl Translated {
     }
 
     /// Takes an event. Returns whether the answer has ended.
-    pub(super) fn event(&mut self, name: &[u8], data: &[u8]) -> Result<bool, StreamFault> {
+    pub(super) fn event(&mut self, name: &[u8], data: &[u8]) -> StreamResult<bool> {
         let Self { reader, draft, .. } = self;
         let mut read = reader.event(name, data, &mut |event| draft.take(event));
         if let Err(StreamFault::Broken(_)) = read
@@ -63,7 +63,7 @@ impl Translated {
     }
 
     /// Takes the last event, which may lack its end. A cut event may have held more of the answer.
-    fn last(&mut self, name: &[u8], data: &[u8]) -> Result<bool, StreamFault> {
+    fn last(&mut self, name: &[u8], data: &[u8]) -> StreamResult<bool> {
         match data.trim_ascii() {
             b"[DONE]" => Ok(false),
             data if name == b"error" || json::is_whole(data) => self.event(name, data),
@@ -72,21 +72,21 @@ impl Translated {
     }
 
     /// Takes the end of the upstream's stream. Returns whether the answer has ended by that.
-    pub(super) fn end_of_file(&mut self) -> Result<bool, StreamFault> {
+    pub(super) fn end_of_file(&mut self) -> StreamResult<bool> {
         let Self { reader, draft, .. } = self;
         reader.end_of_file(&mut |event| draft.take(event))?;
         self.has_ended()
     }
 
     /// Writes the held parts and the end, or returns why there can be no end.
-    pub(super) fn finish(&mut self, trail: Option<&str>) -> Result<Usage, StreamFault> {
+    pub(super) fn finish(&mut self, trail: Option<&str>) -> StreamResult<Usage> {
         if !self.draft.progress.ended() {
             return Err(StreamFault::Cut);
         }
         self.draft.end(trail).map_err(StreamFault::Broken)
     }
 
-    fn has_ended(&self) -> Result<bool, StreamFault> {
+    fn has_ended(&self) -> StreamResult<bool> {
         self.draft.fault()?;
         Ok(self.draft.progress.ended())
     }
@@ -108,14 +108,14 @@ pub(super) struct TranslatedStream {
 }
 
 impl Conversion for TranslatedStream {
-    fn feed(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<bool, StreamFault> {
+    fn feed(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> StreamResult<bool> {
         self.translated.writing(out, |translated| {
             self.decoder
                 .feed(bytes, |name, data| translated.event(name, data))
         })
     }
 
-    fn end_of_file(&mut self, out: &mut Vec<u8>) -> Result<bool, StreamFault> {
+    fn end_of_file(&mut self, out: &mut Vec<u8>) -> StreamResult<bool> {
         self.translated.writing(out, |translated| {
             let has_ended = self
                 .decoder
@@ -124,7 +124,7 @@ impl Conversion for TranslatedStream {
         })
     }
 
-    fn finish(&mut self, out: &mut Vec<u8>, trail: Option<&str>) -> Result<Usage, StreamFault> {
+    fn finish(&mut self, out: &mut Vec<u8>, trail: Option<&str>) -> StreamResult<Usage> {
         self.translated
             .writing(out, |translated| translated.finish(trail))
     }

@@ -4,7 +4,7 @@
 use super::place::{BodyPlace, Folded};
 use super::references::{AllowedReferences, Judgement};
 use crate::neutral::Refused;
-use crate::wire::json::{Broken, Cursor, Kind, name_of, text_of};
+use crate::wire::json::{Cursor, Kind, ScanResult, name_of, text_of};
 
 /// The conversation of a request, in a format's words.
 pub struct Contents {
@@ -57,7 +57,7 @@ impl Contents {
 
 impl ContentCheck<'_> {
     /// Reads any value. The scanner bounds the depth.
-    fn value(&mut self, cursor: &mut Cursor<'_>, place: &BodyPlace<'_>) -> Result<(), Broken> {
+    fn value(&mut self, cursor: &mut Cursor<'_>, place: &BodyPlace<'_>) -> ScanResult<()> {
         match cursor.kind()? {
             Kind::Object => self.object(cursor, place),
             Kind::Array => cursor
@@ -73,7 +73,7 @@ impl ContentCheck<'_> {
     }
 
     /// Reads an object. Its type may come last, so its own addresses are judged at its end.
-    fn object(&mut self, cursor: &mut Cursor<'_>, place: &BodyPlace<'_>) -> Result<(), Broken> {
+    fn object(&mut self, cursor: &mut Cursor<'_>, place: &BodyPlace<'_>) -> ScanResult<()> {
         let (text, is_message) = (cursor.text(), place.is_outside());
         let mut types = 0;
         let mut is_found = false;

@@ -1,7 +1,7 @@
 //! The front door of OpenAI's embeddings: texts, or tokens, become vectors.
 
 use super::other_endpoints::{self, NATIVE, endpoint_door};
-use super::reading::{others, value};
+use super::reading::value;
 use super::{Choices, Envelope, Fault, Front, Native, PassedRequest, RequestExtras, VectorDoor};
 use crate::neutral::answer::Tally;
 use crate::neutral::embedding::{Embedding, Input};
@@ -9,7 +9,7 @@ use crate::neutral::purpose::Purpose;
 use crate::neutral::vector::VectorText;
 use crate::neutral::vectors::{Inputs, OF_OPENAI};
 use crate::neutral::{AnswerHeader, Endpoint, Losses, Refused};
-use crate::wire::json::{self, Broken, Cursor, Kind};
+use crate::wire::json::{self, Cursor, Kind, ScanResult};
 use crate::wire::splice::Edits;
 
 /// The front door for vectors of texts.
@@ -71,7 +71,7 @@ fn read_envelope(body: &[u8]) -> Result<Envelope, Fault> {
 
 /// Consumes the input: a text, tokens, or a list of texts or of lists of tokens. Some servers take
 /// lists of objects, too. Returns the fault of the input.
-fn scan_input(cursor: &mut Cursor<'_>, inputs: &mut Inputs) -> Result<Option<Fault>, Broken> {
+fn scan_input(cursor: &mut Cursor<'_>, inputs: &mut Inputs) -> ScanResult<Option<Fault>> {
     let kind = cursor.kind()?;
     if kind != Kind::Array {
         inputs.count = 1;
@@ -161,7 +161,7 @@ fn read_embedding<'a>(_: &Envelope, body: &'a [u8]) -> Result<Embedding<'a>, Ref
             })?,
             "dimensions" => embedding.dimensions = value.count_from(1, &[])?,
             "input_type" => embedding.purpose = read_purpose(value, &[])?,
-            _ => others::note_field(&mut embedding.others, "", name, value)?,
+            _ => value.note_lost(&mut embedding.others, "", name)?,
         }
         Ok(())
     });

@@ -10,7 +10,9 @@ use std::borrow::Cow;
 use super::place::{BodyPlace, Folded};
 use super::references::{AllowedReferences, Judgement, names_file, names_place};
 use crate::neutral::Refused;
-use crate::wire::json::{Broken, Cursor, Kind, Span, name_of, quote_string, span_bytes, text_of};
+use crate::wire::json::{
+    Cursor, Kind, ScanResult, Span, name_of, quote_string, span_bytes, text_of,
+};
 
 mod form;
 
@@ -190,7 +192,7 @@ pub(super) struct Finder {
 
 impl Finder {
     /// Consumes the value of a field. The scanner bounds the depth.
-    pub(super) fn field(&mut self, cursor: &mut Cursor<'_>, name: &[u8]) -> Result<(), Broken> {
+    pub(super) fn field(&mut self, cursor: &mut Cursor<'_>, name: &[u8]) -> ScanResult<()> {
         match cursor.kind()? {
             Kind::Number | Kind::Bool | Kind::Null => cursor.skip(),
             Kind::String | Kind::Array | Kind::Object => self.value(
@@ -206,7 +208,7 @@ impl Finder {
         cursor: &mut Cursor<'_>,
         place: &BodyPlace<'_>,
         row: Row,
-    ) -> Result<(), Broken> {
+    ) -> ScanResult<()> {
         match (row, cursor.kind()?) {
             (Row::Stored(store), _) => {
                 let span = cursor.value()?;
@@ -260,7 +262,7 @@ impl Finder {
         cursor: &mut Cursor<'_>,
         place: &BodyPlace<'_>,
         parent_row: Row,
-    ) -> Result<(), Broken> {
+    ) -> ScanResult<()> {
         let (text, start) = (cursor.text(), self.found.len());
         let is_tool = || Folded::fold(place.name()).word() == "tools";
         // Servers differ in which of several types they read, so all types count.

@@ -13,7 +13,7 @@ use super::{Choices, Envelope, Fault, Front, Native, PassedAnswer, PassedRequest
 use crate::neutral::usage::MAX_TOKENS;
 use crate::neutral::{Endpoint, EndpointAnswer, EndpointBody, Losses, Refused};
 use crate::wire::Event;
-use crate::wire::json::{self, Broken, Cursor, Kind};
+use crate::wire::json::{self, Cursor, Kind, ScanResult};
 use crate::wire::splice::Edits;
 
 /// The front door of each kind of endpoint without a door of its own.
@@ -157,7 +157,7 @@ pub(super) fn read_envelope(
 }
 
 /// Consumes a prompt, or a list of prompts. Returns the number of prompts.
-fn scan_prompts(cursor: &mut Cursor<'_>, read: &mut ReadTotals) -> Result<u64, Broken> {
+fn scan_prompts(cursor: &mut Cursor<'_>, read: &mut ReadTotals) -> ScanResult<u64> {
     if cursor.kind()? != Kind::Array {
         return scan_text(cursor, read).map(|()| 1);
     }
@@ -171,7 +171,7 @@ fn scan_prompts(cursor: &mut Cursor<'_>, read: &mut ReadTotals) -> Result<u64, B
 }
 
 /// Consumes a text, or tokens, or a list of either. Any other value may refer to something.
-fn scan_text(cursor: &mut Cursor<'_>, read: &mut ReadTotals) -> Result<(), Broken> {
+fn scan_text(cursor: &mut Cursor<'_>, read: &mut ReadTotals) -> ScanResult<()> {
     match cursor.kind()? {
         Kind::String => read.count_text(cursor),
         Kind::Array => each_element(cursor, read, scan_text),
@@ -256,7 +256,7 @@ fn can_be_usage(usage: &[u8]) -> bool {
 }
 
 /// Consumes a usage, or a part of one, and checks its numbers.
-fn check_counts(cursor: &mut Cursor<'_>, can_be: &mut bool) -> Result<(), Broken> {
+fn check_counts(cursor: &mut Cursor<'_>, can_be: &mut bool) -> ScanResult<()> {
     let text = cursor.text();
     match cursor.kind()? {
         Kind::Number => {

@@ -7,7 +7,7 @@ use crate::neutral::answer::AnswerOptions;
 use crate::neutral::seal::{AnswerSeal, Sealed, is_sealed};
 use crate::neutral::{AnswerHeader, Thought};
 use crate::wire::Event;
-use crate::wire::json::{Broken, Cursor, Span, name_of, quote_string, span_bytes, text_of};
+use crate::wire::json::{Cursor, ScanResult, Span, name_of, quote_string, span_bytes, text_of};
 use crate::wire::splice::Edits;
 
 /// The values that callers see in place of the account's own, in an answer that passes.
@@ -35,11 +35,7 @@ impl PassedAnswer {
     }
 
     /// Consumes the name of the model, and replaces it.
-    pub(super) fn model(
-        &self,
-        cursor: &mut Cursor<'_>,
-        edits: &mut Edits<'_>,
-    ) -> Result<Span, Broken> {
+    pub(super) fn model(&self, cursor: &mut Cursor<'_>, edits: &mut Edits<'_>) -> ScanResult<Span> {
         let value = cursor.value()?;
         edits.replace(value.clone(), self.model.clone().into_bytes());
         Ok(value)
@@ -116,7 +112,7 @@ impl Carried {
 /// Returns a whole answer after some edits.
 pub(super) fn edit_answer<'t>(
     body: &'t [u8],
-    edit: impl FnOnce(&mut Cursor<'t>, &mut Edits<'t>) -> Result<Span, Broken>,
+    edit: impl FnOnce(&mut Cursor<'t>, &mut Edits<'t>) -> ScanResult<Span>,
 ) -> Vec<u8> {
     let mut edits = Edits::new(body);
     let mut out = Vec::new();

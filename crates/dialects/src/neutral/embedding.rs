@@ -6,6 +6,7 @@ use std::borrow::Cow;
 use super::field::Field;
 use super::losses::LostFields;
 use super::purpose::Purpose;
+use super::refused::FieldRefused;
 use super::target::{Undo, Written};
 use crate::wire::json::Writer;
 
@@ -61,14 +62,22 @@ impl Embedding<'_> {
         Written::new(body, self.lost(support), Undo::default())
     }
 
+    /// Writes the model and the texts, as OpenAI has them.
+    pub(crate) fn write_inputs(&self, model: &str, w: &mut Writer) {
+        w.key("model").text(model);
+        w.key("input")
+            .each(&self.inputs, |w, input| w.text(&input.text));
+    }
+
     /// Returns the field of the texts.
     pub(crate) fn input_field() -> Field {
         Field::other("input")
     }
 
-    /// Returns the field of the dimensions.
-    pub(crate) fn dimensions_field() -> Field {
-        Field::other("dimensions")
+    /// Returns the refusal of dimensions by a model that has one number of them.
+    pub(crate) fn dimensions_refused() -> FieldRefused {
+        let why = "This model has one number of dimensions.";
+        FieldRefused::unsupported(Field::other("dimensions"), why)
     }
 
     /// Returns the field of the purpose.

@@ -2,7 +2,7 @@
 //! streams.
 
 use super::citation::Citation;
-use super::fault::StreamFault;
+use super::fault::StreamResult;
 use super::usage::Units;
 
 /// One piece of an answer. Events come in the order of the answer. Buffered answers and streams
@@ -89,7 +89,7 @@ pub trait Reader: Send {
     /// Takes an event: its name, which is empty if the framing has none, and its data. Reads all
     /// data before it emits anything, so data that cannot be read may be repaired and given again.
     /// Ignores data of an unknown kind.
-    fn event(&mut self, name: &[u8], data: &[u8], emit: Emit<'_>) -> Result<(), StreamFault>;
+    fn event(&mut self, name: &[u8], data: &[u8], emit: Emit<'_>) -> StreamResult<()>;
 
     /// Takes the number of answers that were asked for, before anything else. Without it the number
     /// is unknown.
@@ -97,7 +97,7 @@ pub trait Reader: Send {
 
     /// Takes the end of the upstream's stream, and emits the events that only the end makes
     /// certain.
-    fn end_of_file(&mut self, _emit: Emit<'_>) -> Result<(), StreamFault> {
+    fn end_of_file(&mut self, _emit: Emit<'_>) -> StreamResult<()> {
         Ok(())
     }
 }

@@ -25,6 +25,9 @@ pub enum AnswerFault {
     Nonsense(&'static str),
 }
 
+/// The result of reading a part of a stream.
+pub type StreamResult<T> = Result<T, StreamFault>;
+
 /// The reason why a stream ends without being whole.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StreamFault {

@@ -1,7 +1,7 @@
 //! The labels of an answer are its provider's id and names for it: traces show them. They are read
 //! only if they are wanted.
 
-use crate::wire::json::{Broken, Cursor, span_bytes};
+use crate::wire::json::{Cursor, ScanResult, span_bytes};
 use crate::wire::without_bom;
 
 /// The longest text that can be a label.
@@ -55,7 +55,7 @@ impl Labels {
 
     /// Consumes a value, which has labels if it is an object. If it is `outer`, it may be an event
     /// that has the answer inside.
-    fn object(&mut self, cursor: &mut Cursor<'_>, outer: bool) -> Result<(), Broken> {
+    fn object(&mut self, cursor: &mut Cursor<'_>, outer: bool) -> ScanResult<()> {
         let text = cursor.text();
         cursor.maybe_object(|cursor, key| {
             let target = match span_bytes(text, &key) {

@@ -48,7 +48,7 @@ pub(crate) use endpoint::below_version;
 pub use endpoint::{Endpoint, EndpointAnswer, EndpointBody, EndpointFacts, Servers};
 pub use event::{Emit, Event, Finish, Reader, Tokens};
 pub(crate) use fault::NO_REASON;
-pub use fault::{AnswerFault, ErrorHead, StreamFault, UpstreamError};
+pub use fault::{AnswerFault, ErrorHead, StreamFault, StreamResult, UpstreamError};
 pub use field::Field;
 pub use flaws::Flaws;
 pub use kind::ModelKind;

@@ -111,8 +111,11 @@ impl<'r, 'a> Offer<'r, 'a> {
             Some(ToolChoice::None) => (Choice::Never, &[]),
             Some(ToolChoice::Required) => (Choice::Any, &[]),
             Some(ToolChoice::Named(name)) => (Choice::One(name), std::slice::from_ref(name)),
-            Some(ToolChoice::Allowed(true, names)) => (Choice::Any, names),
-            Some(ToolChoice::Allowed(false, names)) => (Choice::Free, names),
+            Some(ToolChoice::Allowed {
+                must_call: true,
+                names,
+            }) => (Choice::Any, names),
+            Some(ToolChoice::Allowed { names, .. }) => (Choice::Free, names),
         };
         if choice.is_forced() && request.tools.is_empty() {
             let message = "A tool call is required, but there are no tools.";

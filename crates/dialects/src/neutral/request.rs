@@ -389,8 +389,13 @@ pub enum ToolChoice<'a> {
     Required,
     /// This tool.
     Named(Cow<'a, str>),
-    /// These tools: at least one must be called (`true`), or any or none may be (`false`).
-    Allowed(bool, Vec<Cow<'a, str>>),
+    /// These tools.
+    Allowed {
+        /// True if at least one must be called; else any or none may be.
+        must_call: bool,
+        /// The names of the tools.
+        names: Vec<Cow<'a, str>>,
+    },
 }
 
 /// The format that the answer must have.

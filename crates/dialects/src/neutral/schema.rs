@@ -7,7 +7,7 @@
 
 use std::borrow::Cow;
 
-use crate::wire::json::{Broken, Cursor, Kind, text_of};
+use crate::wire::json::{Broken, Cursor, Kind, ScanResult, text_of};
 
 /// The most values of a schema. A value takes some hundred bytes here, and of a caller's body it
 /// may be two.
@@ -29,7 +29,7 @@ impl<'a> Node<'a> {
         Self::read_next(&mut Cursor::new(text.as_bytes()), text, &mut 0).ok()
     }
 
-    fn read_next(cursor: &mut Cursor<'a>, all: &'a str, count: &mut usize) -> Result<Self, Broken> {
+    fn read_next(cursor: &mut Cursor<'a>, all: &'a str, count: &mut usize) -> ScanResult<Self> {
         *count += 1;
         if *count > MAX_VALUES {
             return Err(Broken {

@@ -7,7 +7,7 @@ use super::event::Tokens;
 use super::usage::MAX_TOKENS;
 use super::vector::VectorText;
 use crate::wire::json::{
-    Broken, Cursor, Kind, Span, integer_of, name_of, quote_string, span_bytes,
+    Cursor, Kind, ScanResult, Span, integer_of, name_of, quote_string, span_bytes,
 };
 use crate::wire::splice::Edits;
 use crate::wire::without_bom;
@@ -122,7 +122,7 @@ impl<'t> Vectors<'t> {
     }
 
     /// Consumes a value, and takes the parts at these places in it.
-    fn walk(&mut self, cursor: &mut Cursor<'t>, places: &[VectorPlace]) -> Result<Span, Broken> {
+    fn walk(&mut self, cursor: &mut Cursor<'t>, places: &[VectorPlace]) -> ScanResult<Span> {
         let text = cursor.text();
         match cursor.kind()? {
             Kind::Object => {
@@ -139,7 +139,7 @@ impl<'t> Vectors<'t> {
         cursor: &mut Cursor<'t>,
         places: &[VectorPlace],
         name: &[u8],
-    ) -> Result<Span, Broken> {
+    ) -> ScanResult<Span> {
         let places: Vec<VectorPlace> = places
             .iter()
             .filter_map(|(found, path)| match path.split_first() {

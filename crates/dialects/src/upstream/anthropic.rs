@@ -33,12 +33,9 @@ const FACTS: DialectFacts = DialectFacts {
     name: "anthropic",
     about: "Anthropic's Messages. `key` is sent as `x-api-key`.",
     provider: "anthropic",
-    servers: &[known_server(
-        Is("api.anthropic.com"),
-        &["/v1"],
-        Some("ANTHROPIC_API_KEY"),
-        Some("anthropic"),
-    )],
+    servers: &[known_server(Is("api.anthropic.com"), &["/v1"])
+        .with_key("ANTHROPIC_API_KEY")
+        .listed_as("anthropic")],
     own_fields: &[AccountField::OutputConfig],
     litellm: Litellm {
         names: &["anthropic"],

@@ -20,24 +20,9 @@ const FACTS: DialectFacts = DialectFacts {
     about: "Azure OpenAI. `key` is sent as `api-key`, or as a bearer with `auth: bearer`.",
     provider: "azure.ai.openai",
     servers: &[
-        known_server(
-            Ends(".openai.azure.com"),
-            &[""],
-            Some("AZURE_OPENAI_API_KEY"),
-            None,
-        ),
-        known_server(
-            Ends(".services.ai.azure.com"),
-            &[""],
-            Some("AZURE_OPENAI_API_KEY"),
-            None,
-        ),
-        known_server(
-            Ends(".cognitiveservices.azure.com"),
-            &[""],
-            Some("AZURE_OPENAI_API_KEY"),
-            None,
-        ),
+        known_server(Ends(".openai.azure.com"), &[""]).with_key("AZURE_OPENAI_API_KEY"),
+        known_server(Ends(".services.ai.azure.com"), &[""]).with_key("AZURE_OPENAI_API_KEY"),
+        known_server(Ends(".cognitiveservices.azure.com"), &[""]).with_key("AZURE_OPENAI_API_KEY"),
     ],
     own_fields: &[AccountField::ApiVersion, AccountField::Auth],
     litellm: Litellm {

@@ -44,13 +44,8 @@ const FACTS: DialectFacts = DialectFacts {
     about: "AWS Bedrock's Converse, and Claude's own format for callers of Messages, with `region`. The credential is `aws`, or a Bedrock API key in `key`. The base URL follows from `region`.",
     provider: "aws.bedrock",
     servers: &[
-        known_server(Ends(".amazonaws.com"), &[""], None, None),
-        known_server(
-            Between("bedrock-runtime.", ".amazonaws.com"),
-            &[""],
-            None,
-            Some("bedrock"),
-        ),
+        known_server(Ends(".amazonaws.com"), &[""]),
+        known_server(Between("bedrock-runtime.", ".amazonaws.com"), &[""]).listed_as("bedrock"),
     ],
     own_fields: &[
         AccountField::Region,

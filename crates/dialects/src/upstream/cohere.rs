@@ -28,13 +28,10 @@ const FACTS: DialectFacts = DialectFacts {
     about: "Cohere's chat, v2. `key` is sent as a bearer.",
     provider: "cohere",
     servers: &[
-        known_server(
-            Is("api.cohere.com"),
-            &["/v2"],
-            Some("COHERE_API_KEY"),
-            Some("cohere"),
-        ),
-        known_server(Is("api.cohere.ai"), &["/v2"], Some("COHERE_API_KEY"), None),
+        known_server(Is("api.cohere.com"), &["/v2"])
+            .with_key("COHERE_API_KEY")
+            .listed_as("cohere"),
+        known_server(Is("api.cohere.ai"), &["/v2"]).with_key("COHERE_API_KEY"),
     ],
     own_fields: &[],
     litellm: Litellm {

@@ -41,9 +41,9 @@ const FACTS: DialectFacts = DialectFacts {
     servers: &[known_server(
         Is("generativelanguage.googleapis.com"),
         &["/v1beta", "/v1", "/v1alpha"],
-        Some("GEMINI_API_KEY"),
-        Some("gemini"),
-    )],
+    )
+    .with_key("GEMINI_API_KEY")
+    .listed_as("gemini")],
     own_fields: &[
         AccountField::ResponseJsonSchema,
         AccountField::ParametersJsonSchema,

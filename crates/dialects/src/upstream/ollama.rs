@@ -29,8 +29,8 @@ const FACTS: DialectFacts = DialectFacts {
     about: "Ollama's own chat. The server needs no `key`.",
     provider: "ollama",
     servers: &[
-        known_server(Is("ollama.com"), &[""], Some("OLLAMA_API_KEY"), None),
-        known_server(Port(11434), &[""], None, None),
+        known_server(Is("ollama.com"), &[""]).with_key("OLLAMA_API_KEY"),
+        known_server(Port(11434), &[""]),
     ],
     own_fields: &[],
     litellm: Litellm {

@@ -33,19 +33,31 @@ pub enum HostPattern {
     Port(u16),
 }
 
-/// Returns a server with its host, its paths, the variable of its key, and its provider in the list
-/// of prices.
-pub(crate) const fn known_server(
-    host: HostPattern,
-    paths: &'static [&'static str],
-    variable: Option<&'static str>,
-    listed: Option<&'static str>,
-) -> KnownServer {
+/// Returns a server with its host and its paths, which needs no key and is in no list of prices.
+pub(crate) const fn known_server(host: HostPattern, paths: &'static [&'static str]) -> KnownServer {
     KnownServer {
         host,
         paths,
-        variable,
-        listed,
+        variable: None,
+        listed: None,
+    }
+}
+
+impl KnownServer {
+    /// Sets the variable that usually holds the key.
+    pub(crate) const fn with_key(self, variable: &'static str) -> Self {
+        Self {
+            variable: Some(variable),
+            ..self
+        }
+    }
+
+    /// Sets the provider in the list of prices.
+    pub(crate) const fn listed_as(self, provider: &'static str) -> Self {
+        Self {
+            listed: Some(provider),
+            ..self
+        }
     }
 }
 
@@ -54,112 +66,41 @@ use HostPattern::{Between, Ends, Is, Port};
 /// The servers that speak OpenAI's dialect. Some belong to providers that also have a dialect of
 /// their own.
 pub(crate) const OPENAI: &[KnownServer] = &[
-    known_server(
-        Is("api.openai.com"),
-        &["/v1"],
-        Some("OPENAI_API_KEY"),
-        Some("openai"),
-    ),
-    known_server(
-        Is("eu.api.openai.com"),
-        &["/v1"],
-        Some("OPENAI_API_KEY"),
-        None,
-    ),
-    known_server(
-        Is("us.api.openai.com"),
-        &["/v1"],
-        Some("OPENAI_API_KEY"),
-        None,
-    ),
-    known_server(
-        Is("api.mistral.ai"),
-        &["/v1"],
-        Some("MISTRAL_API_KEY"),
-        Some("mistral"),
-    ),
-    known_server(Is("api.x.ai"), &["/v1"], Some("XAI_API_KEY"), Some("xai")),
-    known_server(
-        Is("api.groq.com"),
-        &["/openai/v1"],
-        Some("GROQ_API_KEY"),
-        Some("groq"),
-    ),
+    known_server(Is("api.openai.com"), &["/v1"])
+        .with_key("OPENAI_API_KEY")
+        .listed_as("openai"),
+    known_server(Is("eu.api.openai.com"), &["/v1"]).with_key("OPENAI_API_KEY"),
+    known_server(Is("us.api.openai.com"), &["/v1"]).with_key("OPENAI_API_KEY"),
+    known_server(Is("api.mistral.ai"), &["/v1"])
+        .with_key("MISTRAL_API_KEY")
+        .listed_as("mistral"),
+    known_server(Is("api.x.ai"), &["/v1"])
+        .with_key("XAI_API_KEY")
+        .listed_as("xai"),
+    known_server(Is("api.groq.com"), &["/openai/v1"])
+        .with_key("GROQ_API_KEY")
+        .listed_as("groq"),
     // Served with a version in the path and without.
-    known_server(
-        Is("api.deepseek.com"),
-        &["/v1", "", "/beta"],
-        Some("DEEPSEEK_API_KEY"),
-        None,
-    ),
-    known_server(
-        Is("openrouter.ai"),
-        &["/api/v1"],
-        Some("OPENROUTER_API_KEY"),
-        None,
-    ),
-    known_server(
-        Is("api.perplexity.ai"),
-        &["", "/v1"],
-        Some("PERPLEXITY_API_KEY"),
-        None,
-    ),
-    known_server(
-        Is("api.together.xyz"),
-        &["/v1"],
-        Some("TOGETHER_API_KEY"),
-        None,
-    ),
-    known_server(
-        Is("api.together.ai"),
-        &["/v1"],
-        Some("TOGETHER_API_KEY"),
-        None,
-    ),
-    known_server(
-        Is("api.fireworks.ai"),
-        &["/inference/v1"],
-        Some("FIREWORKS_API_KEY"),
-        None,
-    ),
-    known_server(
-        Is("api.cerebras.ai"),
-        &["/v1"],
-        Some("CEREBRAS_API_KEY"),
-        None,
-    ),
+    known_server(Is("api.deepseek.com"), &["/v1", "", "/beta"]).with_key("DEEPSEEK_API_KEY"),
+    known_server(Is("openrouter.ai"), &["/api/v1"]).with_key("OPENROUTER_API_KEY"),
+    known_server(Is("api.perplexity.ai"), &["", "/v1"]).with_key("PERPLEXITY_API_KEY"),
+    known_server(Is("api.together.xyz"), &["/v1"]).with_key("TOGETHER_API_KEY"),
+    known_server(Is("api.together.ai"), &["/v1"]).with_key("TOGETHER_API_KEY"),
+    known_server(Is("api.fireworks.ai"), &["/inference/v1"]).with_key("FIREWORKS_API_KEY"),
+    known_server(Is("api.cerebras.ai"), &["/v1"]).with_key("CEREBRAS_API_KEY"),
     // The addresses at which other providers' servers speak OpenAI's dialect.
-    known_server(
-        Is("api.anthropic.com"),
-        &["/v1"],
-        Some("ANTHROPIC_API_KEY"),
-        Some("anthropic"),
-    ),
-    known_server(
-        Is("generativelanguage.googleapis.com"),
-        &["/v1beta/openai"],
-        Some("GEMINI_API_KEY"),
-        Some("gemini"),
-    ),
-    known_server(
-        Is("api.cohere.com"),
-        &["/compatibility/v1"],
-        Some("COHERE_API_KEY"),
-        Some("cohere"),
-    ),
-    known_server(
-        Is("api.cohere.ai"),
-        &["/compatibility/v1"],
-        Some("COHERE_API_KEY"),
-        None,
-    ),
-    known_server(
-        Ends(".openai.azure.com"),
-        &["/openai/v1"],
-        Some("AZURE_OPENAI_API_KEY"),
-        None,
-    ),
-    known_server(Port(11434), &["/v1"], None, None),
+    known_server(Is("api.anthropic.com"), &["/v1"])
+        .with_key("ANTHROPIC_API_KEY")
+        .listed_as("anthropic"),
+    known_server(Is("generativelanguage.googleapis.com"), &["/v1beta/openai"])
+        .with_key("GEMINI_API_KEY")
+        .listed_as("gemini"),
+    known_server(Is("api.cohere.com"), &["/compatibility/v1"])
+        .with_key("COHERE_API_KEY")
+        .listed_as("cohere"),
+    known_server(Is("api.cohere.ai"), &["/compatibility/v1"]).with_key("COHERE_API_KEY"),
+    known_server(Ends(".openai.azure.com"), &["/openai/v1"]).with_key("AZURE_OPENAI_API_KEY"),
+    known_server(Port(11434), &["/v1"]),
 ];
 
 impl KnownServer {

@@ -33,6 +33,9 @@ pub type Span = Range<usize>;
 /// which passes here cannot be too deep for a reader after us.
 pub const MAX_DEPTH: usize = 127;
 
+/// The result of scanning a part of a text.
+pub type ScanResult<T> = Result<T, Broken>;
+
 /// The reason why a text is not JSON, and the place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Broken {
@@ -106,7 +109,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// Returns the kind of the next value. Consumes only white space.
-    pub fn kind(&mut self) -> Result<Kind, Broken> {
+    pub fn kind(&mut self) -> ScanResult<Kind> {
         self.skip_blank();
         self.peek()
             .and_then(Kind::from_byte)
@@ -114,12 +117,12 @@ impl<'a> Cursor<'a> {
     }
 
     /// Consumes and checks one whole value.
-    pub fn skip(&mut self) -> Result<(), Broken> {
+    pub fn skip(&mut self) -> ScanResult<()> {
         self.value().map(drop)
     }
 
     /// Consumes and checks one whole value, and returns its place.
-    pub fn value(&mut self) -> Result<Span, Broken> {
+    pub fn value(&mut self) -> ScanResult<Span> {
         self.skip_blank();
         let start = self.offset;
         // Most values are strings.
@@ -174,7 +177,7 @@ impl<'a> Cursor<'a> {
 
     /// Consumes one whole value. Returns the number of UTF-8 bytes in its decoded text if it is a
     /// string, else 0.
-    pub fn text_len(&mut self) -> Result<usize, Broken> {
+    pub fn text_len(&mut self) -> ScanResult<usize> {
         self.skip_blank();
         if self.peek() == Some(b'"') {
             return self.string();
@@ -187,8 +190,8 @@ impl<'a> Cursor<'a> {
     /// exactly the value of that member. Its result has no effect, unless it is a fault.
     pub fn object<R>(
         &mut self,
-        mut each: impl FnMut(&mut Self, Span) -> Result<R, Broken>,
-    ) -> Result<Span, Broken> {
+        mut each: impl FnMut(&mut Self, Span) -> ScanResult<R>,
+    ) -> ScanResult<Span> {
         self.enclosed(b'{', b'}', "expected an object", |cursor, _| {
             let key = cursor.key()?;
             each(cursor, key)
@@ -196,7 +199,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// Consumes an object. `each` gets the key and the value of every member.
-    pub fn members(&mut self, mut each: impl FnMut(Span, Span)) -> Result<Span, Broken> {
+    pub fn members(&mut self, mut each: impl FnMut(Span, Span)) -> ScanResult<Span> {
         self.object(|cursor, key| {
             each(key, cursor.value()?);
             Ok(())
@@ -207,8 +210,8 @@ impl<'a> Cursor<'a> {
     /// element. Its result has no effect, unless it is a fault.
     pub fn array<R>(
         &mut self,
-        each: impl FnMut(&mut Self, usize) -> Result<R, Broken>,
-    ) -> Result<Span, Broken> {
+        each: impl FnMut(&mut Self, usize) -> ScanResult<R>,
+    ) -> ScanResult<Span> {
         self.enclosed(b'[', b']', "expected an array", each)
     }
 
@@ -219,8 +222,8 @@ impl<'a> Cursor<'a> {
         open: u8,
         close: u8,
         expected: &'static str,
-        mut each: impl FnMut(&mut Self, usize) -> Result<R, Broken>,
-    ) -> Result<Span, Broken> {
+        mut each: impl FnMut(&mut Self, usize) -> ScanResult<R>,
+    ) -> ScanResult<Span> {
         self.skip_blank();
         let start = self.offset;
         if self.peek() != Some(open) {
@@ -243,8 +246,8 @@ impl<'a> Cursor<'a> {
     /// [`object`](Self::object).
     pub fn maybe_object<R>(
         &mut self,
-        each: impl FnMut(&mut Self, Span) -> Result<R, Broken>,
-    ) -> Result<Span, Broken> {
+        each: impl FnMut(&mut Self, Span) -> ScanResult<R>,
+    ) -> ScanResult<Span> {
         if self.kind()? == Kind::Object {
             self.object(each)
         } else {
@@ -254,7 +257,7 @@ impl<'a> Cursor<'a> {
 
     /// Consumes a value. If it is an object, `each` gets its members as in
     /// [`members`](Self::members).
-    pub fn maybe_members(&mut self, each: impl FnMut(Span, Span)) -> Result<Span, Broken> {
+    pub fn maybe_members(&mut self, each: impl FnMut(Span, Span)) -> ScanResult<Span> {
         if self.kind()? == Kind::Object {
             self.members(each)
         } else {
@@ -265,8 +268,8 @@ impl<'a> Cursor<'a> {
     /// Consumes a value. If it is an array, `each` gets its elements as in [`array`](Self::array).
     pub fn maybe_array<R>(
         &mut self,
-        each: impl FnMut(&mut Self, usize) -> Result<R, Broken>,
-    ) -> Result<Span, Broken> {
+        each: impl FnMut(&mut Self, usize) -> ScanResult<R>,
+    ) -> ScanResult<Span> {
         if self.kind()? == Kind::Array {
             self.array(each)
         } else {
@@ -275,7 +278,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// Checks that only white space is left.
-    pub fn end(&mut self) -> Result<(), Broken> {
+    pub fn end(&mut self) -> ScanResult<()> {
         self.skip_blank();
         match self.peek() {
             None => Ok(()),
@@ -306,7 +309,7 @@ impl<'a> Cursor<'a> {
 
     /// Steps over the bracket that opens a level.
     #[inline]
-    fn enter(&mut self) -> Result<(), Broken> {
+    fn enter(&mut self) -> ScanResult<()> {
         if self.depth == MAX_DEPTH {
             return Err(self.broken_here("nested deeper than 127 levels"));
         }
@@ -318,7 +321,7 @@ impl<'a> Cursor<'a> {
 
     /// Steps over the byte after a member or element. Returns true for `,` and false for `close`.
     #[inline]
-    fn more(&mut self, close: u8) -> Result<bool, Broken> {
+    fn more(&mut self, close: u8) -> ScanResult<bool> {
         if self.skip_over(b',') {
             return Ok(true);
         }
@@ -335,7 +338,7 @@ impl<'a> Cursor<'a> {
 
     /// Steps over a key and its colon.
     #[inline]
-    fn key(&mut self) -> Result<Span, Broken> {
+    fn key(&mut self) -> ScanResult<Span> {
         self.skip_blank();
         let start = self.offset;
         if self.peek() != Some(b'"') {
@@ -349,7 +352,7 @@ impl<'a> Cursor<'a> {
         Ok(key)
     }
 
-    fn literal(&mut self, word: &'static [u8]) -> Result<(), Broken> {
+    fn literal(&mut self, word: &'static [u8]) -> ScanResult<()> {
         if !self.rest(self.offset).starts_with(word) {
             return Err(self.broken_here("expected a value"));
         }
@@ -357,7 +360,7 @@ impl<'a> Cursor<'a> {
         Ok(())
     }
 
-    fn number(&mut self) -> Result<(), Broken> {
+    fn number(&mut self) -> ScanResult<()> {
         self.offset += usize::from(self.peek() == Some(b'-'));
         if self.peek() == Some(b'0') {
             self.offset += 1;
@@ -383,7 +386,7 @@ impl<'a> Cursor<'a> {
 
     /// Steps over one or more digits.
     #[inline]
-    fn digits(&mut self) -> Result<(), Broken> {
+    fn digits(&mut self) -> ScanResult<()> {
         let start = self.offset;
         while let Some(b'0'..=b'9') = self.peek() {
             self.offset += 1;
@@ -396,7 +399,7 @@ impl<'a> Cursor<'a> {
 
     /// Steps over a string, from its opening quote. Returns the length of its decoded text.
     #[inline]
-    fn string(&mut self) -> Result<usize, Broken> {
+    fn string(&mut self) -> ScanResult<usize> {
         let start = self.offset + 1;
         self.offset = start + plain_ascii_length(self.rest(start));
         if self.peek() != Some(b'"') {
@@ -408,7 +411,7 @@ impl<'a> Cursor<'a> {
 
     /// Steps over the rest of a string that begins at `start`, and is longer than most, or has
     /// escapes or non-ASCII.
-    fn long_string(&mut self, start: usize) -> Result<usize, Broken> {
+    fn long_string(&mut self, start: usize) -> ScanResult<usize> {
         let mut high = 0;
         let mut saved = 0;
         loop {
@@ -430,7 +433,7 @@ impl<'a> Cursor<'a> {
         Ok(len)
     }
 
-    fn check_utf8(&mut self, start: usize) -> Result<(), Broken> {
+    fn check_utf8(&mut self, start: usize) -> ScanResult<()> {
         match str::from_utf8(span_bytes(self.text, &(start..self.offset))) {
             Ok(_) => Ok(()),
             Err(error) => {
@@ -442,7 +445,7 @@ impl<'a> Cursor<'a> {
 
     /// Steps over an escape. Returns the number of bytes that decoding saves.
     #[inline]
-    fn escape(&mut self) -> Result<usize, Broken> {
+    fn escape(&mut self) -> ScanResult<usize> {
         match self.text.get(self.offset + 1) {
             Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => {
                 self.offset += 2;

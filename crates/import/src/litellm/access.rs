@@ -106,7 +106,7 @@ impl<'k, 'a> Known<'k, 'a> {
             .made
             .groups
             .iter()
-            .filter(|group| !group.of_keys.is_empty());
+            .filter(|group| !group.key_limits.is_empty());
         groups
             .filter(|group| usable.may_have(&group.name))
             .collect()

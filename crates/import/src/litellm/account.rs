@@ -3,11 +3,11 @@
 
 use std::time::Duration;
 
-use super::address::{host_label, is_open, is_plain, url_of_dialect};
+use super::address::{dialect_url, host_label, is_open, is_plain};
 use super::entry::Entry;
 use super::node::{Lost, Spot};
 use super::provider::{Ours, ProviderRow};
-use super::world::{ENVIRON, World, is_word, variable_of};
+use super::world::{ENVIRON, World, is_word, variable_name};
 use crate::amount::Amount;
 use crate::notes::{Finding, Grade};
 use crate::write::Fields;
@@ -88,7 +88,7 @@ impl<'a> Drafting<'_, 'a> {
     /// never written.
     pub(super) fn secret(&mut self, spot: &Spot<'_>, end: &str) -> NewValue {
         let text = spot.text().unwrap_or_default();
-        if let Some(name) = variable_of(text) {
+        if let Some(name) = variable_name(text) {
             spot.exact();
             return env_reference(name);
         }
@@ -154,7 +154,7 @@ impl<'a> Drafting<'_, 'a> {
                 .find_map(|name| self.world.variable(name)),
         };
         let Some(text) = text else { return Ok(None) };
-        let (url, difference) = url_of_dialect(dialect, &text);
+        let (url, difference) = dialect_url(dialect, &text);
         // An address that cannot be used is not repeated: it may be a secret.
         if !is_plain(&text) || parse_base(&url, true).is_err() {
             let spot = written.as_ref().unwrap_or(&self.entry.spot);

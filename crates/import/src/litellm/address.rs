@@ -26,7 +26,7 @@ fn split_path(url: &str) -> (&str, &str) {
 }
 
 /// Turns LiteLLM's form of an address into ours. The second value is what may differ.
-pub(super) fn url_of_dialect(dialect: &str, url: &str) -> (String, Option<&'static str>) {
+pub(super) fn dialect_url(dialect: &str, url: &str) -> (String, Option<&'static str>) {
     const TO_TRY: &str =
         "LiteLLM may add another path here than Portcullis: try it with `portcullis doctor`";
     const MESSAGES: &str =

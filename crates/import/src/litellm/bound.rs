@@ -1,7 +1,7 @@
 //! What bounds keys and cannot be carried.
 
 use super::node::Spot;
-use super::rules::{Fate, Free, Section, Whose, fate_of, rule_of};
+use super::rules::{Fate, Free, Section, Whose, field_fate, field_rule};
 use crate::Bound;
 use crate::notes::join_path;
 
@@ -62,11 +62,11 @@ impl Bounds {
     pub(super) fn add_row(&mut self, section: Section, row: &Spot<'_>, prefix: &str) {
         for (field, spot) in row.entries() {
             let name = join_path(prefix, field);
-            let (shape, fate) = rule_of(section, field);
+            let (shape, fate) = field_rule(section, field);
             let bound = match fate {
                 _ if !shape.fits(&spot) => Bound::unreadable(&name),
                 Fate::Required if spot.flag() == Some(false) => Bound::firm(&name, "is false"),
-                Fate::Bound(word, free, _) if !free.allows(field, &spot, row) => {
+                Fate::Bound(word, free, _) if !free.bounds_nothing(field, &spot, row) => {
                     Bound::new(&name, word)
                 }
                 Fate::Bound(_, Free::Word(_), _) if !spot.is_empty() => {
@@ -94,8 +94,8 @@ pub(super) fn setting_bound(
     spot: &Spot<'_>,
     key: &str,
 ) -> Option<(Whose, Bound)> {
-    let Fate::Bound(word, free, whose) = fate_of(section, key) else {
+    let Fate::Bound(word, free, whose) = field_fate(section, key) else {
         return None;
     };
-    (!free.allows(key, spot, spot)).then(|| (whose, Bound::new(&spot.path, word)))
+    (!free.bounds_nothing(key, spot, spot)).then(|| (whose, Bound::new(&spot.path, word)))
 }

@@ -2,7 +2,7 @@
 
 use super::account::{Drafting, env_reference, secret_file};
 use super::node::{Lost, Spot};
-use super::world::{Check, is_region, is_word, variable_of};
+use super::world::{Check, is_region, is_word, variable_name};
 use crate::notes::Grade;
 use crate::write::Fields;
 
@@ -169,7 +169,7 @@ impl Drafting<'_, '_> {
         self.set("location", location);
         let written = self.take_first(&["vertex_credentials", "vertex_ai_credentials"]);
         let text = written.as_ref().and_then(Spot::text).unwrap_or_default();
-        let account = match (&written, variable_of(text)) {
+        let account = match (&written, variable_name(text)) {
             (Some(spot), Some(name)) => {
                 spot.approximate(
                     "the variable must hold the JSON key itself, not the name of a file",

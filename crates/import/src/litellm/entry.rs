@@ -132,7 +132,7 @@ fn take_map<'a>(fields: &mut Fields<'a>, field: &str) -> Option<Spot<'a>> {
 }
 
 /// Returns the kind of a model by LiteLLM's word, which is ours for some.
-pub(super) fn kind_of(mode: &str) -> Option<ModelKind> {
+pub(super) fn model_kind(mode: &str) -> Option<ModelKind> {
     let name = match mode {
         "responses" => "chat",
         "image_generation" | "image_edit" => "image",
@@ -145,7 +145,7 @@ pub(super) fn kind_of(mode: &str) -> Option<ModelKind> {
 
 /// The limits of the keys that may use a model.
 #[derive(Default)]
-pub(super) struct OfKeys {
+pub(super) struct KeyLimits {
     /// The limits of each key for this model.
     pub(super) limits: Counts,
     /// The fields that cannot be carried.
@@ -204,7 +204,7 @@ impl<'a> Terms<'a> {
     }
 
     /// Adds that keys could not use this name, if it is left out and a pattern answers to it now.
-    pub(super) fn reserve(&self, pattern: &str, to: &mut OfKeys) {
+    pub(super) fn reserve(&self, pattern: &str, to: &mut KeyLimits) {
         if self.is_reserved && pattern.contains('*') && pattern != self.name {
             let why = format!(
                 "in LiteLLM some or all may not use {}, to which a pattern answers here: remove its entry to allow it, or write the models of the pattern by name",
@@ -224,7 +224,7 @@ impl<'a> Terms<'a> {
     }
 
     /// Adds a field to what bounds the keys of a model.
-    pub(super) fn add(&self, field: &str, spot: &Spot<'_>, to: &mut OfKeys) {
+    pub(super) fn add(&self, field: &str, spot: &Spot<'_>, to: &mut KeyLimits) {
         const WHY: &str = "of a model that it may use cannot be carried";
         const LIMITS: &str = "is in `model_limits` of each key that may use the model and has no such limits of its own";
         let limit = match field {
@@ -267,7 +267,7 @@ impl<'a> Terms<'a> {
     }
 }
 
-impl OfKeys {
+impl KeyLimits {
     /// Returns whether nothing bounds the keys.
     pub(super) fn is_empty(&self) -> bool {
         self.limits.is_empty() && self.bounds.iter().next().is_none()

@@ -184,12 +184,15 @@ impl Limits {
                 continue;
             }
             for group in &groups {
-                if let Some(number) = group.of_keys.limits.get(field) {
+                if let Some(number) = group.key_limits.limits.get(field) {
                     self.model(&group.name).tighten(field, number);
                 }
             }
         }
-        for bound in groups.iter().flat_map(|group| group.of_keys.bounds.iter()) {
+        for bound in groups
+            .iter()
+            .flat_map(|group| group.key_limits.bounds.iter())
+        {
             self.bounds.add(bound.clone());
         }
     }

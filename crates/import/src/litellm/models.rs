@@ -5,11 +5,11 @@ use std::collections::{BTreeSet, HashMap};
 use dialects::neutral::ModelKind;
 
 use super::account::{Draft, Drafting, name_files};
-use super::entry::{Entry, OfKeys, Terms, kind_of};
+use super::entry::{Entry, KeyLimits, Terms, model_kind};
 use super::names::{Missing, Taken, entry_name};
 use super::node::{Lost, Spot};
 use super::price::{list_price, read_price};
-use super::provider::provider_of_model;
+use super::provider::model_provider;
 use super::world::World;
 use crate::notes::{Finding, Grade, LEFT_OUT, format_place};
 use crate::write::EntryOut;
@@ -30,7 +30,7 @@ pub(super) struct GroupDraft<'a> {
     pub(super) on_loss: Option<&'static str>,
     pub(super) kind: Option<ModelKind>,
     /// The limits of the keys that may use it.
-    pub(super) of_keys: OfKeys,
+    pub(super) key_limits: KeyLimits,
 }
 
 impl GroupDraft<'_> {
@@ -117,7 +117,7 @@ impl<'a> Made<'a> {
         for terms in std::mem::take(&mut self.terms) {
             for index in self.reached(terms.name) {
                 if let Some(group) = self.groups.get_mut(index) {
-                    terms.reserve(&group.name, &mut group.of_keys);
+                    terms.reserve(&group.name, &mut group.key_limits);
                 }
             }
             for (field, spot, names) in terms.fields() {
@@ -129,7 +129,7 @@ impl<'a> Made<'a> {
                 for index in reached {
                     if let Some(group) = self.groups.get_mut(index) {
                         spot.findings.set_entry(group.path());
-                        terms.add(field, spot, &mut group.of_keys);
+                        terms.add(field, spot, &mut group.key_limits);
                         spot.findings.set_entry("");
                     }
                 }
@@ -166,7 +166,7 @@ impl<'a> Made<'a> {
             return Err(lost);
         }
         let mode = entry.info.remove("mode");
-        let kind = mode.as_ref().and_then(Spot::text).and_then(kind_of);
+        let kind = mode.as_ref().and_then(Spot::text).and_then(model_kind);
         if let (Some(mode), None) = (&mode, kind) {
             let why = "Portcullis has no endpoint of this kind";
             return Err(mode.lost(Grade::Unsupported, why));
@@ -234,7 +234,7 @@ impl<'a> Made<'a> {
                 max_tokens: None,
                 on_loss: None,
                 kind: None,
-                of_keys: OfKeys::default(),
+                key_limits: KeyLimits::default(),
             });
         }
         self.find_mut(id)
@@ -325,7 +325,7 @@ fn draft_account<'a>(entry: &mut Entry<'a>, world: &World<'a>) -> Result<(Draft,
     if looks_secret(&written) || written.len() > MAX_LENGTH {
         return Err(spot.lost(Grade::Manual, "is no name of a model"));
     }
-    let provided = provider_of_model(&written, custom.as_ref().and_then(Spot::text))
+    let provided = model_provider(&written, custom.as_ref().and_then(Spot::text))
         .map_err(|why| spot.lost(Grade::Unsupported, why))?;
     let row = provided.row;
     let drafting = Drafting {

@@ -36,7 +36,7 @@ impl<'a> Spot<'a> {
         }
     }
 
-    fn below(&self, path: String, line: usize, node: &'a Node<'a>) -> Self {
+    fn child(&self, path: String, line: usize, node: &'a Node<'a>) -> Self {
         Self {
             line: (line > 0).then_some(line),
             path,
@@ -54,7 +54,7 @@ impl<'a> Spot<'a> {
     }
 
     fn entry(&self, entry: &'a Entry<'a>) -> Self {
-        self.below(join_path(&self.path, &entry.key), entry.line, &entry.node)
+        self.child(join_path(&self.path, &entry.key), entry.line, &entry.node)
     }
 
     /// Returns whether a key is written, also if its value is null.
@@ -94,7 +94,7 @@ impl<'a> Spot<'a> {
         let paths = (0..).map(|index| format!("{}[{index}]", self.path));
         let items = paths.zip(items);
         items
-            .map(|(path, node)| self.below(path, node.line, node))
+            .map(|(path, node)| self.child(path, node.line, node))
             .collect()
     }
 
@@ -240,7 +240,7 @@ impl<'a> Spot<'a> {
 
 /// Turns JSON into a tree. Lines are not known. Fields that are kept as JSON inside a text are read
 /// too, since some ways to save rows write them so.
-pub(super) fn of_json(value: serde_json::Value) -> Node<'static> {
+pub(super) fn json_node(value: serde_json::Value) -> Node<'static> {
     use serde_json::Value as Json;
     let value = match value {
         Json::Null => Value::Plain("null".into()),
@@ -248,11 +248,11 @@ pub(super) fn of_json(value: serde_json::Value) -> Node<'static> {
         // Written out, since a float may have an exponent that is read as text elsewhere.
         Json::Number(number) => Value::Plain(number.to_string().into()),
         Json::String(text) => match serde_json::from_str::<Json>(&text) {
-            Ok(inner @ (Json::Object(_) | Json::Array(_))) => return of_json(inner),
+            Ok(inner @ (Json::Object(_) | Json::Array(_))) => return json_node(inner),
             Ok(_) | Err(_) => Value::Quoted(text.into()),
         },
-        Json::Array(items) => Value::List(items.into_iter().map(of_json).collect()),
-        Json::Object(map) => Value::Map(map.into_iter().map(entry_of_json).collect()),
+        Json::Array(items) => Value::List(items.into_iter().map(json_node).collect()),
+        Json::Object(map) => Value::Map(map.into_iter().map(json_entry).collect()),
     };
     Node {
         line: 0,
@@ -261,11 +261,11 @@ pub(super) fn of_json(value: serde_json::Value) -> Node<'static> {
     }
 }
 
-fn entry_of_json(entry: (String, serde_json::Value)) -> Entry<'static> {
+fn json_entry(entry: (String, serde_json::Value)) -> Entry<'static> {
     Entry {
         key: entry.0.into(),
         line: 0,
         column: 0,
-        node: of_json(entry.1),
+        node: json_node(entry.1),
     }
 }

@@ -100,7 +100,7 @@ pub(super) struct Provided<'m> {
 
 /// Finds the provider of a model as LiteLLM does: the text before the first slash, else the name of
 /// a well-known model. `custom` is `custom_llm_provider`. The error is why there is no counterpart.
-pub(super) fn provider_of_model<'m>(
+pub(super) fn model_provider<'m>(
     model: &'m str,
     custom: Option<&str>,
 ) -> Result<Provided<'m>, &'static str> {

@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
 
 use super::bound::Bounds;
-use super::node::{Spot, of_json};
-use super::rules::{Fate, Section, Shape, fate_of, is_off};
+use super::node::{Spot, json_node};
+use super::rules::{Fate, Section, Shape, field_fate, is_off};
 use crate::notes::{Finding, Findings, Grade};
 use crate::{Bound, Given};
 use portcullis::base::problem::{Problem, quote_safely};
@@ -32,7 +32,7 @@ pub(super) struct Rows<'r> {
 pub(super) fn read_values(file: &Given) -> Result<Vec<Node<'static>>, Problem> {
     let text = file.text.strip_prefix('\u{feff}').unwrap_or(&file.text);
     let values = serde_json::Deserializer::from_str(text).into_iter();
-    let values: Result<Vec<Node<'_>>, _> = values.map(|value| value.map(of_json)).collect();
+    let values: Result<Vec<Node<'_>>, _> = values.map(|value| value.map(json_node)).collect();
     match values {
         Ok(values) if values.is_empty() => Err(Problem::of_file(file.name.clone(), "is empty")),
         Ok(values) => Ok(values),
@@ -222,7 +222,7 @@ impl Rows<'_> {
                 RowId::Budget(_) | RowId::Membership { .. } => continue,
             };
             for (field, spot) in row.entries() {
-                let (grade, message) = match fate_of(section, field) {
+                let (grade, message) = match field_fate(section, field) {
                     Fate::Info(..) if is_off(field, &spot) || !is_new(&spot) => continue,
                     Fate::Info(..) if field == "spend" && is_spend_carried => {
                         (Grade::Approximate, NOT_SPENT)

@@ -388,12 +388,12 @@ const LIMITING: [&str; 6] = [
 ];
 
 /// Returns what becomes of a field.
-pub(super) fn fate_of(section: Section, field: &str) -> Fate {
-    rule_of(section, field).1
+pub(super) fn field_fate(section: Section, field: &str) -> Fate {
+    field_rule(section, field).1
 }
 
 /// Returns what the value of a field must be, and what becomes of it.
-pub(super) fn rule_of(section: Section, field: &str) -> (Shape, Fate) {
+pub(super) fn field_rule(section: Section, field: &str) -> (Shape, Fate) {
     type Table = HashMap<(Section, &'static str), (Shape, Fate)>;
     static TABLE: LazyLock<Table> = LazyLock::new(|| {
         let mut table = Table::new();
@@ -418,11 +418,11 @@ pub(super) fn rule_of(section: Section, field: &str) -> (Shape, Fate) {
         .iter()
         .find_map(|section| TABLE.get(&(*section, field)));
     let found = found.copied();
-    found.unwrap_or_else(|| (Shape::Any, fate_of_unknown(section, field)))
+    found.unwrap_or_else(|| (Shape::Any, unknown_fate(section, field)))
 }
 
 /// Returns what becomes of a field that the table does not have.
-fn fate_of_unknown(section: Section, field: &str) -> Fate {
+fn unknown_fate(section: Section, field: &str) -> Fate {
     match section {
         Section::KeyRow if REPEATED.iter().any(|begin| field.starts_with(begin)) => INFO,
         Section::Metadata if field.starts_with("team_member_") => bound_by("team-members"),
@@ -451,7 +451,7 @@ fn fate_of_unknown(section: Section, field: &str) -> Fate {
 
 /// Reports a field that bounds nothing and that no code of its own reads.
 pub(super) fn report_field(section: Section, field: &str, spot: &Spot<'_>) {
-    let (grade, message) = match fate_of(section, field) {
+    let (grade, message) = match field_fate(section, field) {
         Fate::Carry => return,
         Fate::Info(grade, message) => (grade, message),
         Fate::Bound(..) | Fate::Below(_) | Fate::Required => NOT_CARRIED,
@@ -479,7 +479,7 @@ impl Shape {
 
 impl Free {
     /// Returns whether a value of a row bounds nothing.
-    pub(super) fn allows(self, field: &str, spot: &Spot<'_>, row: &Spot<'_>) -> bool {
+    pub(super) fn bounds_nothing(self, field: &str, spot: &Spot<'_>, row: &Spot<'_>) -> bool {
         let items = spot.items();
         match self {
             Self::Never => false,

@@ -8,7 +8,7 @@ use super::models::Made;
 use super::node::Spot;
 use super::routing::Rules;
 use super::rules::{Section, Whose, report_field};
-use super::world::{World, is_word, variable_of};
+use super::world::{World, is_word, variable_name};
 use crate::Bound;
 use crate::notes::Grade;
 use portcullis::base::problem::looks_secret;
@@ -208,7 +208,7 @@ fn read_store(router: &Spot<'_>, world: &World<'_>, made: &mut Made<'_>) -> Opti
     let port = port.as_deref().unwrap_or("6379");
     let url = router.get_text("redis_url");
     let has_secret = url.is_some() || router.filled("redis_password").is_some();
-    let value = match (url.and_then(variable_of), word("redis_host")) {
+    let value = match (url.and_then(variable_name), word("redis_host")) {
         (Some(name), _) => Some(env_reference(name)),
         (None, Some(host)) if !has_secret => Some(format!("redis://{host}:{port}/0").into()),
         (None, _) => None,

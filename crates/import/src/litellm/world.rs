@@ -11,7 +11,7 @@ use portcullis::base::problem::looks_secret;
 pub(super) const ENVIRON: &str = "os.environ/";
 
 /// Returns the environment variable that a value names.
-pub(super) fn variable_of(text: &str) -> Option<&str> {
+pub(super) fn variable_name(text: &str) -> Option<&str> {
     let name = text.strip_prefix(ENVIRON)?;
     let is_name = (1..=128).contains(&name.len())
         && !name.starts_with(|c: char| c.is_ascii_digit())
@@ -138,7 +138,7 @@ impl<'a> World<'a> {
         if !text.starts_with(ENVIRON) {
             return Ok(text.to_owned());
         }
-        let Some(name) = variable_of(text) else {
+        let Some(name) = variable_name(text) else {
             return Err(spot.lost(Grade::Manual, "names no environment variable"));
         };
         self.variable(name).ok_or_else(|| {

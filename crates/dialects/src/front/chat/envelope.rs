@@ -8,7 +8,7 @@ pub(crate) use content::scan_part;
 
 use crate::front::reading::scan::{Scan, lenient_number, read_choice_count};
 use crate::front::{CHAT, Envelope, Fault};
-use crate::wire::json::{self, Broken, Cursor, Kind};
+use crate::wire::json::{self, Cursor, Kind, ScanResult};
 
 /// The fields that decide where a request goes, what it may cost and how it is answered. Some
 /// servers take these names in any case, and of several the last one. A server must not read
@@ -46,7 +46,7 @@ pub(super) fn read_envelope(body: &[u8]) -> Result<Envelope, Fault> {
 }
 
 /// Consumes the value of a top-level field.
-fn scan_field<'a>(scan: &mut Scan<'a>, cursor: &mut Cursor<'a>, name: &[u8]) -> Result<(), Broken> {
+fn scan_field<'a>(scan: &mut Scan<'a>, cursor: &mut Cursor<'a>, name: &[u8]) -> ScanResult<()> {
     match name {
         b"model" => scan.model(cursor)?,
         b"messages" => scan.messages(cursor, "messages", scan_message)?,
@@ -88,10 +88,7 @@ fn scan_field<'a>(scan: &mut Scan<'a>, cursor: &mut Cursor<'a>, name: &[u8]) -> 
 }
 
 /// Consumes `stream_options`.
-pub(crate) fn stream_options<'a>(
-    scan: &mut Scan<'a>,
-    cursor: &mut Cursor<'a>,
-) -> Result<(), Broken> {
+pub(crate) fn stream_options<'a>(scan: &mut Scan<'a>, cursor: &mut Cursor<'a>) -> ScanResult<()> {
     let kind = cursor.kind()?;
     let span = if kind == Kind::Object {
         cursor.object(|cursor, key| {

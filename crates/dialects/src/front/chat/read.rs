@@ -12,7 +12,7 @@ mod tools;
 use std::borrow::Cow;
 
 use crate::front::reading::choice::ReadChoice;
-use crate::front::reading::others::{self, Defaults};
+use crate::front::reading::others::Defaults;
 use crate::front::reading::value::{self, Name, ReadResult, Value};
 use crate::front::{CHAT, FieldNames, RequestRead};
 use crate::neutral::{Effort, Field, Format, Raw, Request};
@@ -163,7 +163,7 @@ fn read_format<'a>(
             "type" => kind = value.text()?,
             "json_schema" => schema = json_schema(value, others)?,
             // Some servers take a schema in the object of `json_object`.
-            _ => others::note_inner_field(others, "response_format.", name, value)?,
+            _ => value.note_lost_value(others, "response_format.", name)?,
         }
         Ok(())
     })?;
@@ -193,7 +193,7 @@ fn json_schema<'a>(
             "description" => description = value.text()?,
             "schema" => schema = value.raw_object()?.map(Cow::from),
             "strict" => strict = value.flag()?,
-            _ => others::note_inner_field(others, "response_format.json_schema.", key, value)?,
+            _ => value.note_lost_value(others, "response_format.json_schema.", key)?,
         }
         Ok(())
     })?;

@@ -4,7 +4,6 @@
 use super::{EVENTS, NATIVE, camel_name, envelope, route};
 use crate::front::embeddings::{INPUT_TYPE, MAX_INPUTS, read_purpose};
 use crate::front::reading::count::{ReadTotals, each_member};
-use crate::front::reading::others;
 use crate::front::reading::scan::Scan;
 use crate::front::reading::value::{self, Name, ReadResult, Value};
 use crate::front::{
@@ -17,7 +16,7 @@ use crate::neutral::usage::Source;
 use crate::neutral::vector::VectorText;
 use crate::neutral::vectors::{Inputs, OF_GEMINI};
 use crate::neutral::{Endpoint, Losses, Refused};
-use crate::wire::json::{self, Broken, Cursor, Kind, Span};
+use crate::wire::json::{self, Cursor, Kind, ScanResult, Span};
 use crate::wire::splice::Edits;
 
 /// The front door for many vectors.
@@ -144,7 +143,7 @@ fn read_envelope(
 
 /// Consumes a member of a request for one vector. Whether `model` is the model of the path is
 /// checked later.
-fn count_member(cursor: &mut Cursor<'_>, name: &[u8], read: &mut ReadTotals) -> Result<(), Broken> {
+fn count_member(cursor: &mut Cursor<'_>, name: &[u8], read: &mut ReadTotals) -> ScanResult<()> {
     match name {
         b"content" => envelope::scan_content(cursor, read).map(drop),
         b"model" => cursor.skip(),
@@ -240,7 +239,7 @@ fn read_embedding<'a>(
             all.others.append(&mut one.others);
             Ok(())
         }),
-        _ if is_batch => others::note_field(&mut all.others, "", name, value),
+        _ if is_batch => value.note_lost(&mut all.others, "", name),
         _ => read_member(&mut all, &envelope.model, name, value),
     });
     read.map_err(|why| *why)?;
@@ -289,7 +288,7 @@ fn read_member<'a>(
         "embedContentConfig" => {
             value.object(|name, value| read_member(one, path_model, name, value))?;
         }
-        _ => others::note_field(&mut one.others, "", name, value)?,
+        _ => value.note_lost(&mut one.others, "", name)?,
     }
     Ok(())
 }
@@ -306,7 +305,7 @@ fn read_content<'a>(value: Value<'_, 'a>, lost: &mut Vec<Name<'a>>) -> ReadResul
             })
         }),
         "role" => value.skip(),
-        _ => others::note_field(lost, "content.", name, value),
+        _ => value.note_lost(lost, "content.", name),
     })?;
     Ok(texts.join("\n"))
 }

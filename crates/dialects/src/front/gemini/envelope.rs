@@ -6,7 +6,7 @@ use crate::front::reading::count::{ReadTotals, each_member};
 use crate::front::reading::media::{self, MediaKind};
 use crate::front::reading::scan::{Scan, lenient_number, read_choice_count};
 use crate::front::{Envelope, Fault, Front};
-use crate::wire::json::{self, Broken, Cursor, Kind, span_bytes};
+use crate::wire::json::{self, Cursor, Kind, ScanResult, span_bytes};
 
 /// Reads a request body.
 pub(super) fn read_envelope(body: &[u8], front: &'static Front) -> Result<Envelope, Fault> {
@@ -46,7 +46,7 @@ fn scan_field<'a>(
     cursor: &mut Cursor<'a>,
     name: &str,
     found: &mut Found,
-) -> Result<(), Broken> {
+) -> ScanResult<()> {
     match name {
         "contents" if cursor.kind()? == Kind::Object => {
             let start = cursor.offset();
@@ -68,7 +68,7 @@ fn scan_settings<'a>(
     scan: &mut Scan<'a>,
     cursor: &mut Cursor<'a>,
     found: &mut Found,
-) -> Result<(), Broken> {
+) -> ScanResult<()> {
     if cursor.kind()? != Kind::Object {
         return scan.read.count_other(cursor);
     }
@@ -109,7 +109,7 @@ fn scan_settings<'a>(
 }
 
 /// Consumes a content, counts its parts, and returns whether it is a user's.
-pub(super) fn scan_content(cursor: &mut Cursor<'_>, read: &mut ReadTotals) -> Result<bool, Broken> {
+pub(super) fn scan_content(cursor: &mut Cursor<'_>, read: &mut ReadTotals) -> ScanResult<bool> {
     let mut is_users = true;
     each_member(cursor, read, |cursor, name, read| match name {
         b"role" => {
@@ -127,7 +127,7 @@ pub(super) fn scan_content(cursor: &mut Cursor<'_>, read: &mut ReadTotals) -> Re
 }
 
 /// Consumes parts: an array, or one.
-fn one_or_more(cursor: &mut Cursor<'_>, read: &mut ReadTotals) -> Result<(), Broken> {
+fn one_or_more(cursor: &mut Cursor<'_>, read: &mut ReadTotals) -> ScanResult<()> {
     if cursor.kind()? == Kind::Array {
         cursor.array(|cursor, _| scan_part(cursor, read)).map(drop)
     } else {
@@ -136,7 +136,7 @@ fn one_or_more(cursor: &mut Cursor<'_>, read: &mut ReadTotals) -> Result<(), Bro
 }
 
 /// Consumes a part.
-fn scan_part(cursor: &mut Cursor<'_>, read: &mut ReadTotals) -> Result<(), Broken> {
+fn scan_part(cursor: &mut Cursor<'_>, read: &mut ReadTotals) -> ScanResult<()> {
     each_member(cursor, read, |cursor, name, read| {
         match &*camel_name(&name_text(name)) {
             "text" | "output" | "code" => read.count_text(cursor),
@@ -172,7 +172,7 @@ fn scan_part(cursor: &mut Cursor<'_>, read: &mut ReadTotals) -> Result<(), Broke
 }
 
 /// Consumes media in base64.
-fn scan_data(cursor: &mut Cursor<'_>, read: &mut ReadTotals) -> Result<(), Broken> {
+fn scan_data(cursor: &mut Cursor<'_>, read: &mut ReadTotals) -> ScanResult<()> {
     if cursor.kind()? != Kind::Object {
         return read.count_other(cursor);
     }

@@ -18,7 +18,7 @@ use crate::neutral::seal::AnswerSeal;
 use crate::neutral::traits::Thinking;
 use crate::neutral::{Losses, NO_SIGNATURE, Refused};
 use crate::wire::Event;
-use crate::wire::json::{Broken, Cursor, Kind, Span, name_of, quote_string, text_of};
+use crate::wire::json::{Cursor, Kind, ScanResult, Span, name_of, quote_string, text_of};
 use crate::wire::splice::Edits;
 
 /// Makes these changes in a request.
@@ -63,8 +63,8 @@ pub(super) fn edit_request(
 /// Consumes a list, or one thing in the place of a list.
 fn visit_each<'a>(
     cursor: &mut Cursor<'a>,
-    item: &mut dyn FnMut(&mut Cursor<'a>) -> Result<Span, Broken>,
-) -> Result<Span, Broken> {
+    item: &mut dyn FnMut(&mut Cursor<'a>) -> ScanResult<Span>,
+) -> ScanResult<Span> {
     if cursor.kind()? == Kind::Array {
         cursor.array(|cursor, _| item(cursor))
     } else {
@@ -78,7 +78,7 @@ fn edit_part(
     job: &PassedRequest<'_>,
     edits: &mut Edits<'_>,
     losses: &mut Losses,
-) -> Result<Span, Broken> {
+) -> ScanResult<Span> {
     let text = cursor.text();
     let mut carried = None;
     let mut calls = false;
@@ -147,7 +147,7 @@ fn edit_response(
     cursor: &mut Cursor<'_>,
     answer: &PassedAnswer,
     edits: &mut Edits<'_>,
-) -> Result<Span, Broken> {
+) -> ScanResult<Span> {
     let text = cursor.text();
     cursor.maybe_object(|cursor, key| match &*member_name(text, &key) {
         "modelVersion" => answer.model(cursor, edits),

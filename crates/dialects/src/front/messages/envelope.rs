@@ -5,7 +5,7 @@ use crate::front::reading::count::{ReadTotals, each_element, each_member, each_m
 use crate::front::reading::media::{self, MediaKind};
 use crate::front::reading::scan::{Scan, asks_json};
 use crate::front::{Envelope, Fault, MESSAGES};
-use crate::wire::json::{self, Broken, Cursor, Kind, Span, span_bytes};
+use crate::wire::json::{self, Cursor, Kind, ScanResult, Span, span_bytes};
 
 /// Reads a request body.
 pub(super) fn read_envelope(body: &[u8]) -> Result<Envelope, Fault> {
@@ -43,7 +43,7 @@ fn scan_envelope(body: &[u8], is_answered: bool) -> Result<Envelope, Fault> {
 }
 
 /// Consumes the value of a top-level field.
-fn scan_field<'a>(scan: &mut Scan<'a>, cursor: &mut Cursor<'a>, name: &[u8]) -> Result<(), Broken> {
+fn scan_field<'a>(scan: &mut Scan<'a>, cursor: &mut Cursor<'a>, name: &[u8]) -> ScanResult<()> {
     match name {
         b"model" => scan.model(cursor)?,
         b"messages" => {
@@ -77,7 +77,7 @@ fn scan_field<'a>(scan: &mut Scan<'a>, cursor: &mut Cursor<'a>, name: &[u8]) -> 
 }
 
 /// Consumes a message, counts its content, and returns whether it is a user's.
-fn scan_message(cursor: &mut Cursor<'_>, read: &mut ReadTotals) -> Result<bool, Broken> {
+fn scan_message(cursor: &mut Cursor<'_>, read: &mut ReadTotals) -> ScanResult<bool> {
     each_message_member(cursor, read, |cursor, name, read| match name {
         b"content" => scan_content(cursor, read),
         _ => read.count_other(cursor),
@@ -85,7 +85,7 @@ fn scan_message(cursor: &mut Cursor<'_>, read: &mut ReadTotals) -> Result<bool, 
 }
 
 /// Consumes a content: a text, or blocks.
-fn scan_content(cursor: &mut Cursor<'_>, read: &mut ReadTotals) -> Result<(), Broken> {
+fn scan_content(cursor: &mut Cursor<'_>, read: &mut ReadTotals) -> ScanResult<()> {
     match cursor.kind()? {
         Kind::Array => each_element(cursor, read, scan_block),
         Kind::Object => {
@@ -97,7 +97,7 @@ fn scan_content(cursor: &mut Cursor<'_>, read: &mut ReadTotals) -> Result<(), Br
 }
 
 /// Consumes a block.
-fn scan_block(cursor: &mut Cursor<'_>, read: &mut ReadTotals) -> Result<(), Broken> {
+fn scan_block(cursor: &mut Cursor<'_>, read: &mut ReadTotals) -> ScanResult<()> {
     each_member(cursor, read, |cursor, name, read| match name {
         b"text" | b"thinking" | b"title" | b"context" => read.count_text(cursor),
         b"content" => scan_content(cursor, read),
@@ -126,7 +126,7 @@ fn is_plain(kind: &[u8]) -> bool {
 }
 
 /// Consumes the source of a picture or a document.
-fn scan_source(cursor: &mut Cursor<'_>, read: &mut ReadTotals) -> Result<(), Broken> {
+fn scan_source(cursor: &mut Cursor<'_>, read: &mut ReadTotals) -> ScanResult<()> {
     let mut kind: Option<Span> = None;
     let mut declared_type: Option<Span> = None;
     let mut data: Option<Span> = None;
@@ -181,7 +181,7 @@ fn scan_source(cursor: &mut Cursor<'_>, read: &mut ReadTotals) -> Result<(), Bro
 }
 
 /// Consumes a value, and returns one of its members, if that is a text.
-fn find_text_member(cursor: &mut Cursor<'_>, wanted: &[u8]) -> Result<Option<Span>, Broken> {
+fn find_text_member(cursor: &mut Cursor<'_>, wanted: &[u8]) -> ScanResult<Option<Span>> {
     let text = cursor.text();
     let mut found = None;
     cursor.maybe_members(|key, value| {

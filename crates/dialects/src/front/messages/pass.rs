@@ -17,7 +17,7 @@ use crate::front::{PassedAnswer, PassedRequest};
 use crate::neutral::seal::{AnswerSeal, Sealed};
 use crate::neutral::{Losses, Refused};
 use crate::wire::Event;
-use crate::wire::json::{self, Broken, Cursor, Span, span_bytes, text_of};
+use crate::wire::json::{self, Cursor, ScanResult, Span, span_bytes, text_of};
 use crate::wire::splice::Edits;
 
 /// Makes these changes in a request.
@@ -111,7 +111,7 @@ struct PassedThoughts<'s, 'p, 'e> {
 impl PassedThoughts<'_, '_, '_> {
     /// Consumes a message, and opens its sealed thoughts. Leaves out thinking without a signature,
     /// which the API refuses, and a message that has nothing else.
-    fn message(&mut self, cursor: &mut Cursor<'_>) -> Result<(), Broken> {
+    fn message(&mut self, cursor: &mut Cursor<'_>) -> ScanResult<()> {
         let text = cursor.text();
         let mut is_assistants = false;
         let mut calls = false;
@@ -165,7 +165,7 @@ struct Block<'t> {
 }
 
 impl<'t> Block<'t> {
-    fn read(cursor: &mut Cursor<'t>) -> Result<Self, Broken> {
+    fn read(cursor: &mut Cursor<'t>) -> ScanResult<Self> {
         let text = cursor.text();
         let mut block = Self::default();
         block.span = cursor.maybe_members(|key, value| match &*json::name_of(text, &key) {
@@ -239,7 +239,7 @@ fn edit_message(
     cursor: &mut Cursor<'_>,
     answer: &PassedAnswer,
     edits: &mut Edits<'_>,
-) -> Result<Span, Broken> {
+) -> ScanResult<Span> {
     let text = cursor.text();
     cursor.maybe_object(|cursor, key| match &*json::name_of(text, &key) {
         b"model" => answer.model(cursor, edits),
@@ -252,7 +252,7 @@ fn edit_block(
     cursor: &mut Cursor<'_>,
     answer: &PassedAnswer,
     edits: &mut Edits<'_>,
-) -> Result<Span, Broken> {
+) -> ScanResult<Span> {
     let block = Block::read(cursor)?;
     let span = block.span.clone();
     block.seal(answer, edits);

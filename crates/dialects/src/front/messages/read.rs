@@ -69,7 +69,7 @@ impl<'a> Reading<'a> {
             "output_format" => self.has_old_format = read_format(value, "output_format.", request)?,
             "metadata" => {
                 let texts = value.texts(["user_id"], |name, value| {
-                    others::note_inner_field(&mut request.others, "metadata.", name, value)
+                    value.note_lost_value(&mut request.others, "metadata.", name)
                 })?;
                 [request.user] = texts.unwrap_or_default();
             }
@@ -114,7 +114,7 @@ impl<'a> Reading<'a> {
                 }
                 // It sets when the message may be cleared, which never happens here.
                 "clear_at" => value.skip()?,
-                _ => others::note_field(&mut read.message.others, "", name, value)?,
+                _ => value.note_lost(&mut read.message.others, "", name)?,
             }
             Ok(())
         })?;
@@ -165,7 +165,7 @@ fn output_config<'a>(value: Value<'_, 'a>, request: &mut Request<'a>) -> ReadRes
         match &**name {
             "effort" => request.thinking.effort = value.effort(Effort::Low)?,
             "format" => drop(read_format(value, "output_config.format.", request)?),
-            _ => others::note_inner_field(&mut request.others, "output_config.", name, value)?,
+            _ => value.note_lost_value(&mut request.others, "output_config.", name)?,
         }
         Ok(())
     })?;
@@ -188,7 +188,7 @@ fn read_format<'a>(
             "type" => kind = value.text()?,
             "schema" => schema = value.raw_object()?,
             "name" => name = value.text()?,
-            _ => others::note_inner_field(&mut request.others, prefix, key, value)?,
+            _ => value.note_lost_value(&mut request.others, prefix, key)?,
         }
         Ok(())
     })?;

@@ -8,7 +8,7 @@ use super::{
     BodyPlace, Finder, Folded, MAX_NAMED, Named, NamedKind, Row, StoredKind, find_row, names_file,
     names_place,
 };
-use crate::wire::json::{Broken, Cursor, Span};
+use crate::wire::json::{Cursor, ScanResult, Span};
 use crate::wire::multipart::{FieldReading, FormField, is_blank};
 use crate::wire::starts_with_any_case;
 
@@ -130,7 +130,7 @@ impl Finder {
         place: &BodyPlace<'_>,
         names: &[&str],
         row: Row,
-    ) -> Result<(), Broken> {
+    ) -> ScanResult<()> {
         match names.split_first() {
             None => self.value(cursor, place, row),
             Some((name, rest)) => self.json_at(cursor, &place.member(name.as_bytes()), rest, row),

@@ -86,7 +86,7 @@ pub(crate) fn choose_some<'a>(
     empty: &str,
     place: Place<'_>,
 ) -> ReadResult<(ToolChoice<'a>, Vec<NamedTool<'a>>)> {
-    let must = match place.require("mode", mode)? {
+    let must_call = match place.require("mode", mode)? {
         "required" => true,
         "auto" => false,
         _ => return Err(place.field("mode").refuse("must be `auto` or `required`")),
@@ -95,7 +95,10 @@ pub(crate) fn choose_some<'a>(
         return Err(place.field("tools").refuse(empty));
     }
     Ok((
-        ToolChoice::Allowed(must, tools.iter().map(|(name, _)| name.clone()).collect()),
+        ToolChoice::Allowed {
+            must_call,
+            names: tools.iter().map(|(name, _)| name.clone()).collect(),
+        },
         tools,
     ))
 }

@@ -4,7 +4,7 @@
 use super::media::Medium;
 use crate::front::named::Finder;
 use crate::neutral::usage;
-use crate::wire::json::{self, Broken, Cursor, Kind};
+use crate::wire::json::{self, Cursor, Kind, ScanResult};
 
 /// The sums over a body.
 #[derive(Default)]
@@ -30,7 +30,7 @@ impl ReadTotals {
     const SETTING: usize = 64;
 
     /// Consumes any value, and counts it if it is a text.
-    pub(crate) fn count_text(&mut self, cursor: &mut Cursor<'_>) -> Result<(), Broken> {
+    pub(crate) fn count_text(&mut self, cursor: &mut Cursor<'_>) -> ScanResult<()> {
         if cursor.kind()? != Kind::String {
             return self.count_other(cursor);
         }
@@ -39,7 +39,7 @@ impl ReadTotals {
     }
 
     /// Consumes a value that a model may read or not.
-    pub(crate) fn count_other(&mut self, cursor: &mut Cursor<'_>) -> Result<(), Broken> {
+    pub(crate) fn count_other(&mut self, cursor: &mut Cursor<'_>) -> ScanResult<()> {
         let bytes = cursor.value()?.len();
         if bytes > Self::SETTING {
             self.more += bytes;
@@ -48,11 +48,7 @@ impl ReadTotals {
     }
 
     /// Consumes a field outside the conversation, and finds the things that it names.
-    pub(crate) fn count_setting(
-        &mut self,
-        cursor: &mut Cursor<'_>,
-        name: &[u8],
-    ) -> Result<(), Broken> {
+    pub(crate) fn count_setting(&mut self, cursor: &mut Cursor<'_>, name: &[u8]) -> ScanResult<()> {
         let start = cursor.offset();
         self.named.field(cursor, name)?;
         let bytes = cursor.offset().saturating_sub(start);
@@ -63,7 +59,7 @@ impl ReadTotals {
     }
 
     /// Consumes tools, and finds the things that they name.
-    pub(crate) fn count_tools(&mut self, cursor: &mut Cursor<'_>) -> Result<(), Broken> {
+    pub(crate) fn count_tools(&mut self, cursor: &mut Cursor<'_>) -> ScanResult<()> {
         let start = cursor.offset();
         self.named.field(cursor, b"tools")?;
         self.more += cursor.offset().saturating_sub(start);
@@ -90,8 +86,8 @@ impl ReadTotals {
 pub(crate) fn each_member<'a>(
     cursor: &mut Cursor<'a>,
     read: &mut ReadTotals,
-    mut each: impl FnMut(&mut Cursor<'a>, &[u8], &mut ReadTotals) -> Result<(), Broken>,
-) -> Result<(), Broken> {
+    mut each: impl FnMut(&mut Cursor<'a>, &[u8], &mut ReadTotals) -> ScanResult<()>,
+) -> ScanResult<()> {
     if cursor.kind()? != Kind::Object {
         return read.count_other(cursor);
     }
@@ -106,8 +102,8 @@ pub(crate) fn each_member<'a>(
 pub(crate) fn each_message_member<'a>(
     cursor: &mut Cursor<'a>,
     read: &mut ReadTotals,
-    mut each: impl FnMut(&mut Cursor<'a>, &[u8], &mut ReadTotals) -> Result<(), Broken>,
-) -> Result<bool, Broken> {
+    mut each: impl FnMut(&mut Cursor<'a>, &[u8], &mut ReadTotals) -> ScanResult<()>,
+) -> ScanResult<bool> {
     let mut is_users = false;
     each_member(cursor, read, |cursor, name, read| {
         if name != b"role" {
@@ -124,8 +120,8 @@ pub(crate) fn each_message_member<'a>(
 pub(crate) fn each_element<'a>(
     cursor: &mut Cursor<'a>,
     read: &mut ReadTotals,
-    mut each: impl FnMut(&mut Cursor<'a>, &mut ReadTotals) -> Result<(), Broken>,
-) -> Result<(), Broken> {
+    mut each: impl FnMut(&mut Cursor<'a>, &mut ReadTotals) -> ScanResult<()>,
+) -> ScanResult<()> {
     if cursor.kind()? != Kind::Array {
         return read.count_other(cursor);
     }

@@ -6,7 +6,7 @@
 //! declares. All other data are estimated as text, because the model may read them so: the declared
 //! type decides how a server treats the data, and a text can have the first bytes of a picture.
 
-use crate::wire::json::{self, Broken, Cursor, Kind, Span};
+use crate::wire::json::{self, Cursor, Kind, ScanResult, Span};
 use crate::wire::starts_with_any_case;
 
 /// The most tokens of a picture, whatever its size.
@@ -60,10 +60,7 @@ struct Data<'a> {
 }
 
 /// Reads the value of a member that holds a medium.
-pub(crate) fn read_medium(
-    cursor: &mut Cursor<'_>,
-    media_kind: MediaKind,
-) -> Result<Medium, Broken> {
+pub(crate) fn read_medium(cursor: &mut Cursor<'_>, media_kind: MediaKind) -> ScanResult<Medium> {
     let mut data: Option<Span> = None;
     let mut names: Option<Span> = None;
     let span = match cursor.kind()? {

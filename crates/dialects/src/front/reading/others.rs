@@ -8,17 +8,33 @@ use crate::neutral::Raw;
 /// More names than this are `other`: they come from the caller, and go into logs.
 const MAX_NAMES: usize = 64;
 
-/// Consumes a field of a message, and notes its name unless it is empty.
-pub(crate) fn note_field<'a>(
-    others: &mut Vec<Name<'a>>,
-    prefix: &str,
-    name: &Name<'a>,
-    value: Value<'_, 'a>,
-) -> ReadResult<()> {
-    if value.is_filled()? {
-        note_name(others, prefix, name);
+impl<'a> Value<'_, 'a> {
+    /// Consumes a field of a message, and notes its name unless it is empty.
+    pub(crate) fn note_lost(
+        self,
+        others: &mut Vec<Name<'a>>,
+        prefix: &str,
+        name: &Name<'a>,
+    ) -> ReadResult<()> {
+        if self.is_filled()? {
+            note_name(others, prefix, name);
+        }
+        Ok(())
     }
-    Ok(())
+
+    /// Consumes a field inside a top-level one, and notes it with its value unless it is empty.
+    pub(crate) fn note_lost_value(
+        mut self,
+        others: &mut Vec<(Name<'a>, Raw<'a>)>,
+        prefix: &str,
+        name: &Name<'a>,
+    ) -> ReadResult<()> {
+        let raw = self.peek_raw()?;
+        if self.is_filled()? {
+            note_value(others, format!("{prefix}{name}"), raw);
+        }
+        Ok(())
+    }
 }
 
 /// Notes the name of a message's field.
@@ -31,20 +47,6 @@ pub(crate) fn note_name<'a>(others: &mut Vec<Name<'a>>, prefix: &str, name: &Nam
         "" => name.clone(),
         _ => Cow::Owned(format!("{prefix}{name}")),
     });
-}
-
-/// Consumes a field inside a top-level one, and notes it with its value unless it is empty.
-pub(crate) fn note_inner_field<'a>(
-    others: &mut Vec<(Name<'a>, Raw<'a>)>,
-    prefix: &str,
-    name: &Name<'a>,
-    mut value: Value<'_, 'a>,
-) -> ReadResult<()> {
-    let raw = value.peek_raw()?;
-    if value.is_filled()? {
-        note_value(others, format!("{prefix}{name}"), raw);
-    }
-    Ok(())
 }
 
 /// Notes a lost field, with its value.

@@ -9,7 +9,7 @@ use std::borrow::Cow;
 
 use super::count::ReadTotals;
 use crate::front::{Envelope, Fault, Front};
-use crate::wire::json::{self, Broken, Cursor, Kind, Span};
+use crate::wire::json::{self, Cursor, Kind, ScanResult, Span};
 
 /// A longer id names no model, and would only swell logs.
 const MAX_MODEL_BYTES: usize = 512;
@@ -34,7 +34,7 @@ impl<'a> Scan<'a> {
     pub(crate) fn over(
         body: &'a [u8],
         front: &'static Front,
-        mut field: impl FnMut(&mut Self, &mut Cursor<'a>, &[u8]) -> Result<(), Broken>,
+        mut field: impl FnMut(&mut Self, &mut Cursor<'a>, &[u8]) -> ScanResult<()>,
     ) -> Result<Self, Fault> {
         if body.trim_ascii().is_empty() {
             return Err(Fault::of_body(
@@ -84,7 +84,7 @@ impl<'a> Scan<'a> {
     }
 
     /// Consumes the model's name.
-    pub(crate) fn model(&mut self, cursor: &mut Cursor<'a>) -> Result<(), Broken> {
+    pub(crate) fn model(&mut self, cursor: &mut Cursor<'a>) -> ScanResult<()> {
         let kind = cursor.kind()?;
         let span = cursor.value()?;
         match json::text_of(cursor.text(), &span) {
@@ -108,7 +108,7 @@ impl<'a> Scan<'a> {
         &mut self,
         cursor: &mut Cursor<'a>,
         param: &'static str,
-    ) -> Result<(Option<bool>, Span), Broken> {
+    ) -> ScanResult<(Option<bool>, Span)> {
         let kind = cursor.kind()?;
         let span = cursor.value()?;
         let flag = match kind {
@@ -127,7 +127,7 @@ impl<'a> Scan<'a> {
         &mut self,
         cursor: &mut Cursor<'a>,
         param: &'static str,
-    ) -> Result<(), Broken> {
+    ) -> ScanResult<()> {
         let kind = cursor.kind()?;
         let span = cursor.value()?;
         let maximum = lenient_number(cursor, &span);
@@ -141,11 +141,7 @@ impl<'a> Scan<'a> {
     }
 
     /// Consumes one of OpenAI's fields for the end user and for the cache of prompts.
-    pub(crate) fn user_field(
-        &mut self,
-        cursor: &mut Cursor<'a>,
-        name: &[u8],
-    ) -> Result<(), Broken> {
+    pub(crate) fn user_field(&mut self, cursor: &mut Cursor<'a>, name: &[u8]) -> ScanResult<()> {
         let span = scan_text(cursor)?;
         let user = &mut self.envelope.user;
         match name {
@@ -162,8 +158,8 @@ impl<'a> Scan<'a> {
         &mut self,
         cursor: &mut Cursor<'a>,
         field: &'static str,
-        mut message: impl FnMut(&mut Cursor<'a>, &mut ReadTotals) -> Result<bool, Broken>,
-    ) -> Result<(), Broken> {
+        mut message: impl FnMut(&mut Cursor<'a>, &mut ReadTotals) -> ScanResult<bool>,
+    ) -> ScanResult<()> {
         let kind = cursor.kind()?;
         if kind != Kind::Array {
             self.note(|| Fault::of_type(field, "an array of messages", kind));
@@ -240,14 +236,14 @@ impl<'a> Scan<'a> {
 }
 
 /// Consumes a value, and returns its place if it is a text.
-pub(crate) fn scan_text(cursor: &mut Cursor<'_>) -> Result<Option<Span>, Broken> {
+pub(crate) fn scan_text(cursor: &mut Cursor<'_>) -> ScanResult<Option<Span>> {
     let is_text = cursor.kind()? == Kind::String;
     let span = cursor.value()?;
     Ok(is_text.then_some(span))
 }
 
 /// Consumes a number of answers. A value that is no number asks for one.
-pub(crate) fn read_choice_count(cursor: &mut Cursor<'_>) -> Result<u64, Broken> {
+pub(crate) fn read_choice_count(cursor: &mut Cursor<'_>) -> ScanResult<u64> {
     let span = cursor.value()?;
     Ok(lenient_number(cursor, &span).unwrap_or(1))
 }

@@ -9,7 +9,7 @@ use crate::front::reading::count::{ReadTotals, each_element, each_member};
 use crate::front::reading::media::{self, MediaKind};
 use crate::front::reading::scan::{Scan, asks_json, scan_text};
 use crate::front::{Envelope, Fault, ItemReference, RESPONSES};
-use crate::wire::json::{self, Broken, Cursor, Kind, span_bytes};
+use crate::wire::json::{self, Cursor, Kind, ScanResult, span_bytes};
 
 /// Reads a request body.
 pub(super) fn read_envelope(body: &[u8]) -> Result<Envelope, Fault> {
@@ -31,7 +31,7 @@ pub(super) fn read_envelope(body: &[u8]) -> Result<Envelope, Fault> {
 }
 
 /// Consumes the value of a top-level field.
-fn scan_field<'a>(scan: &mut Scan<'a>, cursor: &mut Cursor<'a>, name: &[u8]) -> Result<(), Broken> {
+fn scan_field<'a>(scan: &mut Scan<'a>, cursor: &mut Cursor<'a>, name: &[u8]) -> ScanResult<()> {
     match name {
         b"model" => scan.model(cursor)?,
         b"input" if cursor.kind()? == Kind::String => {
@@ -84,7 +84,7 @@ fn scan_field<'a>(scan: &mut Scan<'a>, cursor: &mut Cursor<'a>, name: &[u8]) -> 
 }
 
 /// Refuses a field that needs a server that stores responses.
-fn refuse_stored(scan: &mut Scan<'_>, cursor: &mut Cursor<'_>, name: &[u8]) -> Result<(), Broken> {
+fn refuse_stored(scan: &mut Scan<'_>, cursor: &mut Cursor<'_>, name: &[u8]) -> ScanResult<()> {
     let span = cursor.value()?;
     let value = span_bytes(cursor.text(), &span);
     if matches!(value, b"null" | b"false") {
@@ -114,10 +114,7 @@ fn refuse_stored(scan: &mut Scan<'_>, cursor: &mut Cursor<'_>, name: &[u8]) -> R
 
 /// Consumes an item, and counts its content. Returns whether it is a user's message, and the id of
 /// another item if it only refers to that.
-fn scan_item(
-    cursor: &mut Cursor<'_>,
-    read: &mut ReadTotals,
-) -> Result<(bool, Option<String>), Broken> {
+fn scan_item(cursor: &mut Cursor<'_>, read: &mut ReadTotals) -> ScanResult<(bool, Option<String>)> {
     let mut kind = None;
     let mut id = None;
     let mut role = None;
@@ -157,7 +154,7 @@ fn scan_item(
 }
 
 /// Consumes a content: a text, or parts.
-fn scan_content(cursor: &mut Cursor<'_>, read: &mut ReadTotals) -> Result<(), Broken> {
+fn scan_content(cursor: &mut Cursor<'_>, read: &mut ReadTotals) -> ScanResult<()> {
     match cursor.kind()? {
         Kind::Array => each_element(cursor, read, scan_part),
         Kind::Object => scan_part(cursor, read),
@@ -166,7 +163,7 @@ fn scan_content(cursor: &mut Cursor<'_>, read: &mut ReadTotals) -> Result<(), Br
 }
 
 /// Consumes a part.
-fn scan_part(cursor: &mut Cursor<'_>, read: &mut ReadTotals) -> Result<(), Broken> {
+fn scan_part(cursor: &mut Cursor<'_>, read: &mut ReadTotals) -> ScanResult<()> {
     each_member(cursor, read, |cursor, name, read| match name {
         b"text" | b"refusal" => read.count_text(cursor),
         b"image_url" => {
@@ -197,7 +194,7 @@ fn scan_part(cursor: &mut Cursor<'_>, read: &mut ReadTotals) -> Result<(), Broke
 }
 
 /// Consumes the data of a file: a data URL, or base64 alone.
-fn scan_file(cursor: &mut Cursor<'_>, read: &mut ReadTotals) -> Result<(), Broken> {
+fn scan_file(cursor: &mut Cursor<'_>, read: &mut ReadTotals) -> ScanResult<()> {
     let span = cursor.value()?;
     let quoted = span_bytes(cursor.text(), &span);
     // The comma before the base64 stands where the first quote would.

@@ -1,7 +1,7 @@
 //! The items of an answer, to which a later request may refer by their ids.
 
 use crate::front::{Front, RESPONSES};
-use crate::wire::json::{self, Broken, Cursor, Span, span_bytes};
+use crate::wire::json::{self, Cursor, ScanResult, Span, span_bytes};
 
 impl Front {
     /// Calls `each` with the id and the JSON of each item of an answer to which a later request may
@@ -32,7 +32,7 @@ fn each_of(answer: &[u8], is_stream: bool, each: &mut dyn FnMut(&str, &[u8])) {
 }
 
 /// Consumes a response.
-fn in_response(cursor: &mut Cursor<'_>, each: &mut dyn FnMut(&str, &[u8])) -> Result<Span, Broken> {
+fn in_response(cursor: &mut Cursor<'_>, each: &mut dyn FnMut(&str, &[u8])) -> ScanResult<Span> {
     let text = cursor.text();
     cursor.maybe_object(|cursor, key| match &*json::name_of(text, &key) {
         b"output" => cursor.maybe_array(|cursor, _| visit_item(cursor, each)),
@@ -40,7 +40,7 @@ fn in_response(cursor: &mut Cursor<'_>, each: &mut dyn FnMut(&str, &[u8])) -> Re
     })
 }
 
-fn visit_item(cursor: &mut Cursor<'_>, each: &mut dyn FnMut(&str, &[u8])) -> Result<Span, Broken> {
+fn visit_item(cursor: &mut Cursor<'_>, each: &mut dyn FnMut(&str, &[u8])) -> ScanResult<Span> {
     let text = cursor.text();
     let mut id = None;
     let span = cursor.maybe_members(|key, value| {

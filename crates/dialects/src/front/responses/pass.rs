@@ -19,7 +19,7 @@ use crate::front::{PassedAnswer, PassedRequest};
 use crate::neutral::seal::{AnswerSeal, Sealed};
 use crate::neutral::{ENCRYPTED, Losses, Refused};
 use crate::wire::Event;
-use crate::wire::json::{self, Broken, Cursor, Kind, Span, span_bytes, text_of};
+use crate::wire::json::{self, Cursor, Kind, ScanResult, Span, span_bytes, text_of};
 use crate::wire::splice::Edits;
 
 /// Makes these changes in a request.
@@ -104,7 +104,7 @@ impl<'e> Pass<'_, '_, 'e> {
     }
 
     /// Reads the list `include`, and adds the encrypted thoughts of a model that thinks.
-    fn include(&mut self, cursor: &mut Cursor<'_>, thinks: bool) -> Result<Span, Broken> {
+    fn include(&mut self, cursor: &mut Cursor<'_>, thinks: bool) -> ScanResult<Span> {
         let (text, is_list) = (cursor.text(), cursor.kind()? == Kind::Array);
         let mut has_it = false;
         let mut is_empty = true;
@@ -130,7 +130,7 @@ impl<'e> Pass<'_, '_, 'e> {
 
     /// Reads an item. The server has stored no items, and refuses ids that it does not know. A
     /// thought is useless without the text that the server encrypted.
-    fn item(&mut self, cursor: &mut Cursor<'e>, index: usize) -> Result<(), Broken> {
+    fn item(&mut self, cursor: &mut Cursor<'e>, index: usize) -> ScanResult<()> {
         let text = cursor.text();
         let mut kind = Cow::Borrowed("");
         let mut has_role = false;
@@ -222,7 +222,7 @@ fn edit_response(
     cursor: &mut Cursor<'_>,
     answer: &PassedAnswer,
     edits: &mut Edits<'_>,
-) -> Result<Span, Broken> {
+) -> ScanResult<Span> {
     let text = cursor.text();
     cursor.maybe_object(|cursor, key| match &*json::name_of(text, &key) {
         b"model" => answer.model(cursor, edits),
@@ -235,7 +235,7 @@ fn edit_item(
     cursor: &mut Cursor<'_>,
     answer: &PassedAnswer,
     edits: &mut Edits<'_>,
-) -> Result<Span, Broken> {
+) -> ScanResult<Span> {
     let text = cursor.text();
     let mut thinks = false;
     let mut encrypted = None;

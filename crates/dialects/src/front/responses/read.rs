@@ -129,9 +129,9 @@ impl<'a> ReadingItems<'a> {
                     if raw.0 == r#""medium""# {
                         return value.skip();
                     }
-                    others::note_inner_field(&mut request.others, "text.", name, value)?;
+                    value.note_lost_value(&mut request.others, "text.", name)?;
                 }
-                _ => others::note_inner_field(&mut request.others, "text.", name, value)?,
+                _ => value.note_lost_value(&mut request.others, "text.", name)?,
             }
             Ok(())
         })?;
@@ -164,7 +164,7 @@ impl<'a> ReadingItems<'a> {
                     self.shows_thinking |= shows;
                 }
                 "context" if raw.0 == r#""auto""# => value.skip()?,
-                _ => others::note_inner_field(&mut request.others, "reasoning.", name, value)?,
+                _ => value.note_lost_value(&mut request.others, "reasoning.", name)?,
             }
             Ok(())
         })?;
@@ -231,7 +231,7 @@ fn read_format<'a>(
             "description" => description = value.text()?,
             "schema" => schema = value.raw_object()?,
             "strict" => strict = value.flag()?,
-            _ => others::note_inner_field(lost, "text.format.", key, value)?,
+            _ => value.note_lost_value(lost, "text.format.", key)?,
         }
         Ok(())
     })?;

@@ -4,7 +4,7 @@ use super::{
     AnswerFacts, AnswerHeader, AnswerOptions, AnswerProgress, AnswerWriter, Kept, Unfinished,
 };
 use crate::neutral::usage::Usage;
-use crate::neutral::{Answer, AnswerFault, Emit, Event, StreamFault};
+use crate::neutral::{Answer, AnswerFault, Emit, Event, StreamFault, StreamResult};
 
 /// An answer in the making.
 #[derive(Debug)]
@@ -37,7 +37,7 @@ impl Draft {
     }
 
     /// Fails if the events so far are no valid answer.
-    pub(crate) fn fault(&self) -> Result<(), StreamFault> {
+    pub(crate) fn fault(&self) -> StreamResult<()> {
         self.progress
             .fault
             .or(self.writer.fault())

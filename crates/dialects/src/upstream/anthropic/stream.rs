@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 
 use super::answer::{AnthropicUsage, Block, BlockCitation, Details, emit_finish};
 use super::error;
-use crate::neutral::{self, Emit, Event, Finish, StreamFault};
+use crate::neutral::{self, Emit, Event, Finish, StreamFault, StreamResult};
 use crate::upstream::shared::citations::CitedBlock;
 use crate::upstream::shared::lenient::{Count, Object, read_counts, read_object};
 use crate::upstream::shared::repeat::Repeat;
@@ -91,7 +91,7 @@ struct Delta<'a> {
 }
 
 impl neutral::Reader for AnthropicReader {
-    fn event(&mut self, name: &[u8], data: &[u8], emit: Emit<'_>) -> Result<(), StreamFault> {
+    fn event(&mut self, name: &[u8], data: &[u8], emit: Emit<'_>) -> StreamResult<()> {
         if self.ended {
             return Ok(());
         }
@@ -164,12 +164,7 @@ impl neutral::Reader for AnthropicReader {
 }
 
 impl AnthropicReader {
-    fn start(
-        &mut self,
-        index: Option<u64>,
-        block: &Block<'_>,
-        emit: Emit<'_>,
-    ) -> Result<(), StreamFault> {
+    fn start(&mut self, index: Option<u64>, block: &Block<'_>, emit: Emit<'_>) -> StreamResult<()> {
         self.started = true;
         self.cited.end(emit_citation, emit);
         self.open = if block.kind.as_str() == "tool_use" {
@@ -192,7 +187,7 @@ impl AnthropicReader {
         index: Option<u64>,
         delta: &'d Delta<'_>,
         emit: Emit<'_>,
-    ) -> Result<Option<(BlockPiece, &'d str)>, StreamFault> {
+    ) -> StreamResult<Option<(BlockPiece, &'d str)>> {
         self.started = true;
         let (piece, text) = match delta.kind.as_str() {
             "text_delta" => (BlockPiece::Text, &delta.text),
@@ -240,7 +235,7 @@ impl AnthropicReader {
         Ok(Some((piece, text)))
     }
 
-    fn stop(&mut self, emit: Emit<'_>) -> Result<(), StreamFault> {
+    fn stop(&mut self, emit: Emit<'_>) -> StreamResult<()> {
         if !self.started {
             return Err(StreamFault::Broken("the stream ends without an answer"));
         }
@@ -264,7 +259,7 @@ impl AnthropicReader {
 
     /// Ignores an event of the wrong shape if its kind is unknown. Fails if its kind is known.
     #[cold]
-    fn unreadable(&mut self, data: &[u8]) -> Result<(), StreamFault> {
+    fn unreadable(&mut self, data: &[u8]) -> StreamResult<()> {
         // Some proxies end every stream as OpenAI does.
         if data.trim_ascii() == b"[DONE]" {
             return Ok(());

@@ -9,7 +9,9 @@ use serde_json::value::RawValue;
 
 use super::cited::{CitedContent, emit_citation};
 use super::{error, models};
-use crate::neutral::{self, AnswerFault, Emit, Event, Finish, StreamFault, Tokens, UpstreamError};
+use crate::neutral::{
+    self, AnswerFault, Emit, Event, Finish, StreamFault, StreamResult, Tokens, UpstreamError,
+};
 use crate::upstream::shared::citations::CitedBlock;
 use crate::upstream::shared::lenient::{
     Count, Object, counts_in, read_counts, read_object, unquote_input,
@@ -102,12 +104,7 @@ impl ConverseReader {
         }
     }
 
-    fn delta(
-        &mut self,
-        index: Option<u64>,
-        delta: &Delta<'_>,
-        emit: Emit<'_>,
-    ) -> Result<(), StreamFault> {
+    fn delta(&mut self, index: Option<u64>, delta: &Delta<'_>, emit: Emit<'_>) -> StreamResult<()> {
         if let Some(open) = self.open
             && open.kind == BlockKind::Hidden
             && index.is_some()
@@ -140,7 +137,7 @@ impl ConverseReader {
     }
 
     /// Fails if the answer has ended, and is none.
-    fn check(&mut self) -> Result<(), StreamFault> {
+    fn check(&mut self) -> StreamResult<()> {
         self.failed
             .take()
             .map_or(Ok(()), |error| Err(StreamFault::Upstream(*error)))
@@ -154,7 +151,7 @@ impl ConverseReader {
 }
 
 impl neutral::Reader for ConverseReader {
-    fn event(&mut self, name: &[u8], data: &[u8], emit: Emit<'_>) -> Result<(), StreamFault> {
+    fn event(&mut self, name: &[u8], data: &[u8], emit: Emit<'_>) -> StreamResult<()> {
         match name {
             b"contentBlockDelta" => {
                 let event = read_event(data)?;
@@ -205,13 +202,13 @@ impl neutral::Reader for ConverseReader {
                 self.check()?;
                 self.end(emit);
             }
-            _ => return error::of_event(name, data).map_or(Ok(()), Err),
+            _ => return error::event_error(name, data).map_or(Ok(()), Err),
         }
         Ok(())
     }
 
     /// Ends an answer that came without its usage. It is whole nevertheless.
-    fn end_of_file(&mut self, emit: Emit<'_>) -> Result<(), StreamFault> {
+    fn end_of_file(&mut self, emit: Emit<'_>) -> StreamResult<()> {
         self.check()?;
         if self.has_stopped && !self.has_usage {
             emit(Event::End);
@@ -220,7 +217,7 @@ impl neutral::Reader for ConverseReader {
     }
 }
 
-fn read_event(data: &[u8]) -> Result<Converse<'_>, StreamFault> {
+fn read_event(data: &[u8]) -> StreamResult<Converse<'_>> {
     read_object(data).ok_or(StreamFault::Broken(
         "an event is not JSON as ConverseStream sends it",
     ))

@@ -15,7 +15,7 @@ use crate::wire::percent::encode_segment;
 /// Vectors of texts.
 pub(super) static EMBEDDINGS: Protocol = Protocol {
     path: |_, _, model, _| format!("/model/{}/invoke", encode_segment(model)).into(),
-    ..vector_protocol(PROTOCOL, &FORM, "")
+    ..vector_protocol(PROTOCOL, &FORM)
 };
 
 static FORM: VectorForm = VectorForm {
@@ -48,11 +48,7 @@ fn is_coheres(model: &str) -> bool {
 /// Writes a request for one of Amazon's models. The first model knows only the text.
 fn write_titan(embedding: &Embedding<'_>, model: &str) -> Result<Written, FieldRefused> {
     if embedding.dimensions.is_some() && !model.contains("-v2") {
-        let why = "This model has one number of dimensions.";
-        return Err(FieldRefused::unsupported(
-            Embedding::dimensions_field(),
-            why,
-        ));
+        return Err(Embedding::dimensions_refused());
     }
     let mut w = Writer::default();
     w.object(|w| {

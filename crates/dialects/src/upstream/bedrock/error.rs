@@ -21,14 +21,14 @@ pub fn read_error(
     let reported: ErrorBody = serde_json::from_slice(body).unwrap_or_default();
     let name = errortype.and_then(bare_name).or_else(|| reported.name());
     let mut error = openai::read_error(body, content_type);
-    reported.fill(&mut error);
+    reported.fill_message(&mut error);
     classify_error(name.unwrap_or_default(), Some(status), &mut error);
     error
 }
 
 /// Reads the error that a stream ends with: `exception/throttlingException`, `error/500`. Other
 /// events are no errors.
-pub(super) fn of_event(name: &[u8], data: &[u8]) -> Option<StreamFault> {
+pub(super) fn event_error(name: &[u8], data: &[u8]) -> Option<StreamFault> {
     let name = str::from_utf8(name).unwrap_or_default();
     let (kind, name) = name.split_once('/')?;
     if !matches!(kind, "exception" | "error") {
@@ -37,7 +37,7 @@ pub(super) fn of_event(name: &[u8], data: &[u8]) -> Option<StreamFault> {
     let reported: ErrorBody = serde_json::from_slice(data).unwrap_or_default();
     let mut error = openai::read_error(data, None);
     error.excerpt = None;
-    reported.fill(&mut error);
+    reported.fill_message(&mut error);
     let is_status = name.len() == 3 && name.bytes().all(|byte| byte.is_ascii_digit());
     classify_error(
         bare_name(name)
@@ -71,9 +71,9 @@ pub(super) fn malformed_answer(reason: &str) -> UpstreamError {
 struct ErrorBody {
     message: Option<String>,
     #[serde(rename = "Message")]
-    capital: Option<String>,
+    capital_message: Option<String>,
     #[serde(rename = "originalMessage")]
-    original: Option<String>,
+    original_message: Option<String>,
     #[serde(rename = "__type")]
     kind: Option<String>,
     /// The front end's answer to an unknown path: `{"Output":{"__type":"…"}}`.
@@ -98,12 +98,12 @@ impl ErrorBody {
     }
 
     /// Adds the message, if it is not in the field that OpenAI has.
-    fn fill(&self, error: &mut UpstreamError) {
+    fn fill_message(&self, error: &mut UpstreamError) {
         if self.message.as_deref().unwrap_or_default().is_empty()
             && let Some(message) = self
-                .capital
+                .capital_message
                 .as_deref()
-                .or(self.original.as_deref())
+                .or(self.original_message.as_deref())
                 .filter(|message| !message.is_empty())
         {
             error.message = message
@@ -131,22 +131,22 @@ fn bare_name(name: &str) -> Option<&str> {
     let is_error = ["Exception", "Error", "Fault", "Denied"]
         .iter()
         .any(|end| name.ends_with(end));
-    (is_error || class_of(name).is_some()).then_some(name)
+    (is_error || status_of_name(name).is_some()).then_some(name)
 }
 
 /// Sets the status and the code of an error. In streams the names begin with a small letter. A
 /// message may quote the request, and a caller's text must not decide anything about our account.
 /// So only the beginning of a sentence of Amazon's counts.
 fn classify_error(name: &str, status: Option<u16>, error: &mut UpstreamError) {
-    let is = |known: &str| name.eq_ignore_ascii_case(known);
+    let is_named = |known: &str| name.eq_ignore_ascii_case(known);
     if !name.is_empty() {
         error.kind = Some(name.to_owned());
     }
     let message = &error.message;
-    let class = class_of(name);
+    let class = status_of_name(name);
     error.status = if is_too_long(
         message,
-        is("ValidationException") || matches!(status, Some(400 | 413)),
+        is_named("ValidationException") || matches!(status, Some(400 | 413)),
     ) {
         error.code = Some("context_length_exceeded".to_owned());
         Some(400)
@@ -157,26 +157,26 @@ fn classify_error(name: &str, status: Option<u16>, error: &mut UpstreamError) {
         || (status == Some(403) && starts_with_any(message, &BAD_CREDENTIAL))
     {
         Some(401)
-    } else if is("AccessDeniedException")
+    } else if is_named("AccessDeniedException")
         && message.starts_with("Model access is denied due to INVALID_PAYMENT_INSTRUMENT")
     {
         Some(402)
-    } else if is("ValidationException") && starts_with_any(message, &NOT_PERMITTED) {
+    } else if is_named("ValidationException") && starts_with_any(message, &NOT_PERMITTED) {
         Some(403)
-    } else if is("ValidationException") && is_unknown_model(message) {
+    } else if is_named("ValidationException") && is_unknown_model(message) {
         Some(404)
     } else {
         class.or(match status {
             Some(424) => Some(502),
             Some(408) => Some(504),
-            _ if is("ModelTimeoutException") => Some(504),
+            _ if is_named("ModelTimeoutException") => Some(504),
             _ => error.status,
         })
     };
 }
 
 /// Returns the status that a name stands for.
-fn class_of(name: &str) -> Option<u16> {
+fn status_of_name(name: &str) -> Option<u16> {
     CLASSES
         .iter()
         .find(|(known, _)| name.eq_ignore_ascii_case(known))
@@ -214,7 +214,7 @@ const CLASSES: [(&str, u16); 23] = [
 /// Returns whether the prompt is too long. In a refusal the words may stand anywhere, because the
 /// caller is at fault in any case.
 fn is_too_long(message: &str, is_refused: bool) -> bool {
-    let own = models_own(message);
+    let own = makers_words(message);
     TOO_LONG.iter().any(|words| {
         if is_refused {
             message.contains(words)
@@ -228,11 +228,11 @@ fn is_too_long(message: &str, is_refused: bool) -> bool {
 fn is_filtered(message: &str) -> bool {
     FILTERED
         .iter()
-        .any(|sentence| models_own(message).starts_with(sentence))
+        .any(|sentence| makers_words(message).starts_with(sentence))
 }
 
 /// Returns the words of the model's maker, if the message passes them on.
-fn models_own(message: &str) -> &str {
+fn makers_words(message: &str) -> &str {
     message
         .strip_prefix("The model returned the following errors: ")
         .unwrap_or(message)

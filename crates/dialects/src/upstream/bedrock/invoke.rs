@@ -6,7 +6,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde::Deserialize;
 
 use super::{PROTOCOL, error};
-use crate::neutral::{Emit, Reader, StreamFault};
+use crate::neutral::{Emit, Reader, StreamResult};
 use crate::upstream::Cloud;
 use crate::upstream::anthropic::{self, AnthropicReader};
 use crate::upstream::protocol::{ENDPOINTS, Protocol, Translation};
@@ -62,11 +62,11 @@ struct InvokeReader {
 }
 
 impl Reader for InvokeReader {
-    fn event(&mut self, name: &[u8], data: &[u8], emit: Emit<'_>) -> Result<(), StreamFault> {
-        error::of_event(name, data).map_or_else(|| self.events.event(name, data, emit), Err)
+    fn event(&mut self, name: &[u8], data: &[u8], emit: Emit<'_>) -> StreamResult<()> {
+        error::event_error(name, data).map_or_else(|| self.events.event(name, data, emit), Err)
     }
 
-    fn end_of_file(&mut self, emit: Emit<'_>) -> Result<(), StreamFault> {
+    fn end_of_file(&mut self, emit: Emit<'_>) -> StreamResult<()> {
         self.events.end_of_file(emit)
     }
 }
@@ -76,6 +76,7 @@ mod tests {
     use super::*;
     use crate::front::{CHAT, Front, MESSAGES};
     use crate::neutral::AnswerHeader;
+    use crate::neutral::StreamFault;
     use crate::neutral::answer::AnswerOptions;
     use crate::wire::frames::frame;
     use crate::{Dialect, Recipient, Translate};

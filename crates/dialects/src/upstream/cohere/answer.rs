@@ -9,7 +9,9 @@ use serde_json::value::RawValue;
 
 use super::cited;
 use super::error::gave_up;
-use crate::neutral::{self, AnswerFault, Emit, Event, Finish, StreamFault, Tokens, UpstreamError};
+use crate::neutral::{
+    self, AnswerFault, Emit, Event, Finish, StreamFault, StreamResult, Tokens, UpstreamError,
+};
 use crate::upstream::openai;
 use crate::upstream::shared::flat::shapes::{Several, ToolCall};
 use crate::upstream::shared::lenient::{Count, Object, counts_in, read_counts, read_object};
@@ -25,7 +27,7 @@ pub fn read_answer(body: &[u8], emit: Emit<'_>) -> Result<(), AnswerFault> {
         .message
         .filter(|message| message.get().starts_with('{') && top.error.is_none())
     else {
-        return Err(match top.hidden(body) {
+        return Err(match top.hidden_error(body) {
             Some(error) => AnswerFault::Upstream(error),
             None => AnswerFault::Nonsense("the answer has no message"),
         });
@@ -88,7 +90,7 @@ impl CohereReader {
 }
 
 impl neutral::Reader for CohereReader {
-    fn event(&mut self, name: &[u8], data: &[u8], emit: Emit<'_>) -> Result<(), StreamFault> {
+    fn event(&mut self, name: &[u8], data: &[u8], emit: Emit<'_>) -> StreamResult<()> {
         if data.trim_ascii() == b"[DONE]" {
             return Ok(());
         }
@@ -107,7 +109,7 @@ impl neutral::Reader for CohereReader {
                 | b"message-end"
         );
         if !is_known {
-            if let Some(error) = top.hidden(data) {
+            if let Some(error) = top.hidden_error(data) {
                 return Err(StreamFault::Upstream(error));
             }
             if kind == b"citation-start" {
@@ -195,10 +197,10 @@ struct EventTop<'a> {
 
 impl EventTop<'_> {
     /// Reads the error, if this is one.
-    fn hidden(&self, json: &[u8]) -> Option<UpstreamError> {
-        let is_said = |value: &&RawValue| !matches!(value.get(), "\"\"" | "false");
-        let is_text = |value: &&RawValue| is_said(value) && value.get().starts_with('"');
-        (self.error.filter(is_said).is_some() || self.message.filter(is_text).is_some())
+    fn hidden_error(&self, json: &[u8]) -> Option<UpstreamError> {
+        let is_filled = |value: &&RawValue| !matches!(value.get(), "\"\"" | "false");
+        let is_text = |value: &&RawValue| is_filled(value) && value.get().starts_with('"');
+        (self.error.filter(is_filled).is_some() || self.message.filter(is_text).is_some())
             .then(|| openai::read_error(json, None))
     }
 }

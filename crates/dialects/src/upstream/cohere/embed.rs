@@ -14,7 +14,7 @@ use crate::wire::json::Writer;
 /// Vectors of texts.
 pub(super) static EMBEDDINGS: Protocol = Protocol {
     path: |_, _, _, _| "/embed".into(),
-    ..vector_protocol(PROTOCOL, &FORM, "")
+    ..vector_protocol(PROTOCOL, &FORM)
 };
 
 static FORM: VectorForm = VectorForm {
@@ -36,11 +36,7 @@ pub(crate) fn write_embedding(
     names_model: bool,
 ) -> Result<Written, FieldRefused> {
     if embedding.dimensions.is_some() && model.contains("-v3") {
-        let why = "This model has one number of dimensions.";
-        return Err(FieldRefused::unsupported(
-            Embedding::dimensions_field(),
-            why,
-        ));
+        return Err(Embedding::dimensions_refused());
     }
     let purpose = embedding.purpose().unwrap_or(Purpose::Document);
     let nearest = match purpose {

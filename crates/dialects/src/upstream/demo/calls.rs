@@ -173,7 +173,7 @@ pub(super) fn callable_tools<'r>(request: &'r Request<'_>) -> impl Iterator<Item
     functions.filter(|tool| match &request.tool_choice {
         Some(ToolChoice::None) => false,
         Some(ToolChoice::Named(name)) => tool.name == *name,
-        Some(ToolChoice::Allowed(_, names)) => names.contains(&tool.name),
+        Some(ToolChoice::Allowed { names, .. }) => names.contains(&tool.name),
         Some(ToolChoice::Auto | ToolChoice::Required) | None => true,
     })
 }
@@ -201,7 +201,13 @@ fn choose_tools<'r>(
         .collect();
     let must = matches!(
         request.tool_choice,
-        Some(ToolChoice::Required | ToolChoice::Allowed(true, _))
+        Some(
+            ToolChoice::Required
+                | ToolChoice::Allowed {
+                    must_call: true,
+                    ..
+                }
+        )
     );
     let are_few = callable.len() <= FEW;
     let may = must || words.asks_for_call() || are_few;

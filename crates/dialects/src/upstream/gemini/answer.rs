@@ -14,7 +14,9 @@ use serde_json::value::RawValue;
 use super::error;
 use super::grounding::{self, CitedAlready};
 use super::lenient::{compact_json, read_required};
-use crate::neutral::{self, AnswerFault, Emit, Event, Finish, StreamFault, Tokens, UpstreamError};
+use crate::neutral::{
+    self, AnswerFault, Emit, Event, Finish, StreamFault, StreamResult, Tokens, UpstreamError,
+};
 use crate::upstream::shared::flat::shapes::Several;
 use crate::upstream::shared::lenient::{Count, Object, counts_in, read_counts, unquote_input};
 use crate::upstream::shared::text::Text;
@@ -112,7 +114,7 @@ enum Zero {
 const MAX_CANDIDATES: usize = 64;
 
 impl neutral::Reader for GeminiReader {
-    fn event(&mut self, _name: &[u8], data: &[u8], emit: Emit<'_>) -> Result<(), StreamFault> {
+    fn event(&mut self, _name: &[u8], data: &[u8], emit: Emit<'_>) -> StreamResult<()> {
         if data.trim_ascii() == b"[DONE]" {
             // Google does not send this, but proxies that speak its format do.
             return Ok(());
@@ -126,7 +128,7 @@ impl neutral::Reader for GeminiReader {
         Ok(())
     }
 
-    fn end_of_file(&mut self, emit: Emit<'_>) -> Result<(), StreamFault> {
+    fn end_of_file(&mut self, emit: Emit<'_>) -> StreamResult<()> {
         self.finish_by_zero(emit);
         if self.is_whole() {
             emit(Event::End);

@@ -6,7 +6,7 @@ use crate::neutral::Written;
 use crate::neutral::embedding::{Embedding, EmbeddingSupport, Input};
 use crate::neutral::vectors::{Found, OF_GEMINI};
 use crate::upstream::VectorForm;
-use crate::upstream::openai::other_endpoints::vector_protocol;
+use crate::upstream::openai::other_endpoints::passing_vector_protocol;
 use crate::upstream::protocol::{ENDPOINTS, Endpoints, Protocol};
 use crate::wire::json::Writer;
 
@@ -17,13 +17,13 @@ pub(super) static BATCH: Protocol = Protocol {
         other_protocol: |_, _| Some(&ONE),
         ..ENDPOINTS
     },
-    ..vector_protocol(PROTOCOL, &FORM, "batch_embed_contents")
+    ..passing_vector_protocol(PROTOCOL, &FORM, "batch_embed_contents")
 };
 
 /// The Gemini API, asked for one vector, as only callers of this method ask it.
 static ONE: Protocol = Protocol {
     path: |_, _, model, _| of_model(model, ":embedContent").into(),
-    ..vector_protocol(PROTOCOL, &FORM, "embed_content")
+    ..passing_vector_protocol(PROTOCOL, &FORM, "embed_content")
 };
 
 static FORM: VectorForm = VectorForm {

@@ -40,7 +40,7 @@ pub fn model_traits(model: &str) -> Traits {
             ..Traits::UNKNOWN
         },
     };
-    if model.draws {
+    if model.draws_or_speaks {
         // Models that draw answer in pictures, and think as they like.
         let thinking = if traits.thinking == Thinking::Effort {
             Thinking::Unknown
@@ -65,7 +65,7 @@ pub(super) struct Model {
     generation: Option<(u8, u8)>,
     family: Family,
     /// True if the model draws pictures or speaks, and does not write.
-    draws: bool,
+    draws_or_speaks: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -111,7 +111,7 @@ impl Model {
                 () if has("pro") => Family::Pro,
                 () => Family::Other,
             },
-            draws: has("image") || has("tts"),
+            draws_or_speaks: has("image") || has("tts"),
         }
     }
 

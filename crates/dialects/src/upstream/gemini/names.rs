@@ -73,10 +73,10 @@ impl<'r> FunctionNames<'r> {
 
 fn is_valid_name(name: &str) -> bool {
     let starts = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
-    starts && name.len() <= MAX && name.bytes().all(is_plain)
+    starts && name.len() <= MAX && name.bytes().all(is_name_byte)
 }
 
-fn is_plain(byte: u8) -> bool {
+fn is_name_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'-')
 }
 
@@ -86,7 +86,7 @@ pub(super) fn valid_name(name: &str) -> String {
     let plain = name.chars().map(|c| {
         u8::try_from(c)
             .ok()
-            .filter(|byte| is_plain(*byte))
+            .filter(|byte| is_name_byte(*byte))
             .map_or('_', char::from)
     });
     let first = if starts { None } else { Some('_') };

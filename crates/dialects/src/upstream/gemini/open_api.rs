@@ -6,7 +6,7 @@
 //! of one, and `oneOf` becomes `anyOf`. Anything else that the form lacks is left out, and is named
 //! as a loss.
 
-use super::schema::{NULL, Schema, is_idle, is_plain};
+use super::schema::{NULL, Schema, is_unchanged, limits_nothing};
 use crate::neutral::schema::Node;
 use crate::wire::json::Writer;
 
@@ -92,7 +92,9 @@ impl<'s, 'a> Form<'s, 'a> {
                     });
                 }
                 "type" => w.key("type").raw(value.text),
-                name if is_plain(name) && !name.starts_with('$') => w.name(name).raw(value.text),
+                name if is_unchanged(name) && !name.starts_with('$') => {
+                    w.name(name).raw(value.text)
+                }
                 "additionalProperties" if value.text == "true" => {}
                 name if !limits_values(name) => {}
                 _ => self.lost = true,
@@ -180,7 +182,7 @@ impl<'s, 'a> Form<'s, 'a> {
 
 /// Returns whether a keyword by itself limits values. References and definitions do not.
 fn limits_values(name: &str) -> bool {
-    !matches!(name, "$ref" | "$defs" | "definitions") && !is_idle(name)
+    !matches!(name, "$ref" | "$defs" | "definitions") && !limits_nothing(name)
 }
 
 /// Returns whether one of a schema's keywords allows only `null`.

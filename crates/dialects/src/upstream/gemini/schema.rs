@@ -16,7 +16,7 @@ pub(super) struct Schema<'a>(pub(super) Node<'a>);
 pub(super) const NULL: &str = r#""null""#;
 
 /// The keywords that are written unchanged.
-const PLAIN: [&str; 11] = [
+const UNCHANGED: [&str; 11] = [
     "$id",
     "$anchor",
     "format",
@@ -73,8 +73,8 @@ impl<'a> Schema<'a> {
 }
 
 /// Returns whether a keyword is written unchanged.
-pub(super) fn is_plain(name: &str) -> bool {
-    PLAIN.contains(&name)
+pub(super) fn is_unchanged(name: &str) -> bool {
+    UNCHANGED.contains(&name)
 }
 
 /// Returns whether a keyword is written, changed or unchanged, and is no reference or definition.
@@ -88,7 +88,7 @@ fn is_written(name: &str) -> bool {
         "prefixItems",
         "properties",
     ];
-    CHANGED.contains(&name) || is_choice(name) || (is_plain(name) && !name.starts_with('$'))
+    CHANGED.contains(&name) || is_choice(name) || (is_unchanged(name) && !name.starts_with('$'))
 }
 
 fn is_choice(name: &str) -> bool {
@@ -96,7 +96,7 @@ fn is_choice(name: &str) -> bool {
 }
 
 /// Returns whether a keyword does not limit values.
-pub(super) fn is_idle(name: &str) -> bool {
+pub(super) fn limits_nothing(name: &str) -> bool {
     matches!(name, "$schema" | "$comment" | "$vocabulary" | "strict")
 }
 
@@ -186,8 +186,8 @@ impl SchemaWriter {
                 | "properties" => {
                     w.name(name).raw(value.text);
                 }
-                name if is_plain(name) => w.name(name).raw(value.text),
-                name => self.lost |= !is_idle(name),
+                name if is_unchanged(name) => w.name(name).raw(value.text),
+                name => self.lost |= !limits_nothing(name),
             }
         }
     }

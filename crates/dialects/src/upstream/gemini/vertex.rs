@@ -25,9 +25,9 @@ const FACTS: DialectFacts = DialectFacts {
     provider: "gcp.vertex_ai",
     servers: &[
         // The other addresses belong to locations, where some models cost more.
-        known_server(Is("aiplatform.googleapis.com"), &[""], None, Some("vertex")),
-        known_server(Ends("-aiplatform.googleapis.com"), &[""], None, None),
-        known_server(Ends(".rep.googleapis.com"), &[""], None, None),
+        known_server(Is("aiplatform.googleapis.com"), &[""]).listed_as("vertex"),
+        known_server(Ends("-aiplatform.googleapis.com"), &[""]),
+        known_server(Ends(".rep.googleapis.com"), &[""]),
     ],
     own_fields: &[
         AccountField::Project,
@@ -137,7 +137,7 @@ static EMBEDDINGS: Protocol = Protocol {
         };
         vertex_path(settings, "google", model, method).into()
     },
-    ..vector_protocol(VERTEX, &embed::VERTEX_FORM, "")
+    ..vector_protocol(VERTEX, &embed::VERTEX_FORM)
 };
 
 /// Returns whether a model is one of Anthropic's.

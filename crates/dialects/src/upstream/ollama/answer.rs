@@ -5,7 +5,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::error::{hidden_error, unanswered_error};
-use crate::neutral::{self, AnswerFault, Emit, Event, Finish, StreamFault, Tokens};
+use crate::neutral::{self, AnswerFault, Emit, Event, Finish, StreamResult, Tokens};
 use crate::upstream::shared::flat::shapes::{Several, ToolCall};
 use crate::upstream::shared::lenient::{Count, Object, find_member, read_object, unquote_input};
 use crate::upstream::shared::text::Text;
@@ -38,7 +38,7 @@ pub fn emit_usage(body: &[u8], emit: Emit<'_>) {
 pub struct OllamaReader;
 
 impl neutral::Reader for OllamaReader {
-    fn event(&mut self, _name: &[u8], data: &[u8], emit: Emit<'_>) -> Result<(), StreamFault> {
+    fn event(&mut self, _name: &[u8], data: &[u8], emit: Emit<'_>) -> StreamResult<()> {
         let line = read_line(data)?;
         line.emit(emit);
         if line.done == Some(true) {

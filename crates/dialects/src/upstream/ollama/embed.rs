@@ -12,7 +12,7 @@ use crate::wire::json::Writer;
 /// Vectors of texts.
 pub(super) static EMBEDDINGS: Protocol = Protocol {
     path: |_, _, _, _| "/api/embed".into(),
-    ..vector_protocol(PROTOCOL, &FORM, "")
+    ..vector_protocol(PROTOCOL, &FORM)
 };
 
 static FORM: VectorForm = VectorForm {
@@ -28,9 +28,7 @@ static FORM: VectorForm = VectorForm {
 fn write_embedding(embedding: &Embedding<'_>, model: &str) -> Written {
     let mut w = Writer::default();
     w.object(|w| {
-        w.key("model").text(model);
-        w.key("input")
-            .each(&embedding.inputs, |w, input| w.text(&input.text));
+        embedding.write_inputs(model, w);
         w.key("truncate").bool(false);
         w.optional("dimensions", embedding.dimensions, Writer::number);
     });

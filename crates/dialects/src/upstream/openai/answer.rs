@@ -13,7 +13,7 @@ use super::{finish, plain, reasoning};
 use crate::neutral::answer::AnswerFacts;
 use crate::neutral::price::ShowCost;
 use crate::neutral::usage::{Source, Usage};
-use crate::neutral::{Answer, AnswerFault, AnswerHeader, StreamFault};
+use crate::neutral::{Answer, AnswerFault, AnswerHeader, StreamFault, StreamResult};
 use crate::upstream::quirks::Quirks;
 use crate::upstream::shared::lenient::find_member;
 use crate::wire::json::{integer_of, span_bytes};
@@ -91,7 +91,7 @@ pub fn reported_usage(
 
 impl Chunks {
     /// Takes a whole answer as the only chunk of a stream.
-    fn whole_answer(&mut self, body: &[u8]) -> Result<Answer, StreamFault> {
+    fn whole_answer(&mut self, body: &[u8]) -> StreamResult<Answer> {
         let text = &*self.scan_text(body, "the answer is not a JSON object")?;
         let scan = &self.scan;
         if scan.entries.is_empty() {
@@ -156,7 +156,7 @@ fn edit_choice(
     calls: &[ScannedCall],
     common: &Common,
     edits: &mut Edits<'_>,
-) -> Result<usize, StreamFault> {
+) -> StreamResult<usize> {
     let text = edits.text();
     choice.edit_entry(entry, edits);
     let body = match (&entry.message, &entry.delta) {

@@ -9,7 +9,7 @@ use std::borrow::Cow;
 
 use super::number_literal;
 use super::scan::{MAX_CALLS, Member, ScannedCall, set_member};
-use crate::neutral::{StreamFault, flaws};
+use crate::neutral::{StreamFault, StreamResult, flaws};
 use crate::wire::json::{self, Cursor, Kind, Pieces, integer_of, span_bytes};
 use crate::wire::splice::Edits;
 
@@ -123,7 +123,7 @@ impl Calls {
         calls: &[ScannedCall],
         answer_id: &str,
         edits: &mut Edits<'_>,
-    ) -> Result<usize, StreamFault> {
+    ) -> StreamResult<usize> {
         let text = edits.text();
         let mut out = std::mem::take(&mut self.scratch);
         out.clear();
@@ -149,7 +149,7 @@ impl Calls {
         call: &ScannedCall,
         answer_id: &str,
         out: &mut Vec<u8>,
-    ) -> Result<bool, StreamFault> {
+    ) -> StreamResult<bool> {
         let slot = self.find_call(text, call)?;
         let introduced = self.introduced;
         let Some(open) = self.list.get_mut(slot) else {
@@ -230,11 +230,7 @@ impl Calls {
 
     /// Returns the place of the call that a fragment belongs to. A fragment that begins a call gets
     /// a new place.
-    pub(super) fn find_call(
-        &mut self,
-        text: &[u8],
-        call: &ScannedCall,
-    ) -> Result<usize, StreamFault> {
+    pub(super) fn find_call(&mut self, text: &[u8], call: &ScannedCall) -> StreamResult<usize> {
         let (id, name) = (id_of(text, call), name_of(text, call));
         let number = call
             .index
@@ -284,7 +280,7 @@ impl Calls {
         is_cut: bool,
         answer_id: &str,
         edits: &mut Edits<'_>,
-    ) -> Result<usize, StreamFault> {
+    ) -> StreamResult<usize> {
         let text = edits.text();
         let mut argument_bytes = 0;
         self.introduced = calls.len();

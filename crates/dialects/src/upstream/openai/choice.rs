@@ -5,7 +5,7 @@ use super::calls::{self, Calls};
 use super::finish::{self, Finish};
 use super::scan::{LISTS, MAX_CHOICES, ScannedCall, ScannedChoice, ScannedMessage, set_member};
 use super::{content, error, number_literal, reasoning};
-use crate::neutral::{AnswerHeader, Flaws, StreamFault, flaws};
+use crate::neutral::{AnswerHeader, Flaws, StreamFault, StreamResult, flaws};
 use crate::wire::json::{self, Cursor, Kind, Pieces, integer_of, span_bytes};
 use crate::wire::splice::Edits;
 
@@ -75,7 +75,7 @@ pub(super) struct Ended {
 
 impl Ended {
     /// Reads the end of an entry's choice. Returns `None` if the entry has no end.
-    pub(super) fn read(text: &[u8], entry: &ScannedChoice) -> Result<Option<Self>, StreamFault> {
+    pub(super) fn read(text: &[u8], entry: &ScannedChoice) -> StreamResult<Option<Self>> {
         let Some(member) = &entry.finish else {
             return Ok(None);
         };
@@ -122,7 +122,7 @@ impl Choice {
         &self,
         text: &[u8],
         entry: &'s ScannedChoice,
-    ) -> Result<Option<(&'s ScannedMessage, bool)>, StreamFault> {
+    ) -> StreamResult<Option<(&'s ScannedMessage, bool)>> {
         let message = entry
             .message
             .as_ref()
@@ -179,7 +179,7 @@ impl Choice {
         &mut self,
         text: &[u8],
         entry: &ScannedChoice,
-    ) -> Result<Option<usize>, StreamFault> {
+    ) -> StreamResult<Option<usize>> {
         // Choices must be shown in their order, even if a part of them is hidden.
         if !self.has_role
             || entry
@@ -225,7 +225,7 @@ impl Choice {
         calls: &[ScannedCall],
         common: &Common,
         edits: &mut Edits<'_>,
-    ) -> Result<(usize, bool), StreamFault> {
+    ) -> StreamResult<(usize, bool)> {
         self.edit_entry(entry, edits);
         if let Some(usage) = &entry.usage {
             edits.remove_member(&usage.key, &usage.value);
@@ -283,7 +283,7 @@ impl Choice {
         body: &ScannedMessage,
         common: &Common,
         edits: &mut Edits<'_>,
-    ) -> Result<usize, StreamFault> {
+    ) -> StreamResult<usize> {
         let text = edits.text();
         if body.has_odd_calls(text) {
             return Err(StreamFault::Broken("`tool_calls` is not an array"));
@@ -419,7 +419,7 @@ pub(super) fn find_choice<'c>(
     entry: &ScannedChoice,
     list_index: usize,
     max_shown: usize,
-) -> Result<&'c mut Choice, StreamFault> {
+) -> StreamResult<&'c mut Choice> {
     let index = entry
         .index
         .as_ref()

@@ -19,7 +19,7 @@ use super::{error, finish};
 use crate::neutral::answer::AnswerFacts;
 use crate::neutral::price::ShowCost;
 use crate::neutral::usage::{Source, Usage};
-use crate::neutral::{AnswerHeader, EndReasons, Flaws, StreamFault, mark};
+use crate::neutral::{AnswerHeader, EndReasons, Flaws, StreamFault, StreamResult, mark};
 use crate::upstream::quirks::Quirks;
 use crate::wire::json::{self, Kind, Pieces, span_bytes};
 use crate::wire::splice::Edits;
@@ -98,7 +98,7 @@ impl Chunks {
         name: &[u8],
         data: &[u8],
         out: &mut Vec<u8>,
-    ) -> Result<bool, StreamFault> {
+    ) -> StreamResult<bool> {
         let data = data.trim_ascii();
         if name == b"error" {
             return Err(StreamFault::Upstream(error::read_error(data, None)));
@@ -116,7 +116,7 @@ impl Chunks {
 
     /// Takes an event that does not follow the template.
     #[inline(never)]
-    fn event_in_full(&mut self, data: &[u8], out: &mut Vec<u8>) -> Result<bool, StreamFault> {
+    fn event_in_full(&mut self, data: &[u8], out: &mut Vec<u8>) -> StreamResult<bool> {
         if data == DONE {
             // The server may have fewer choices than were asked for.
             self.asked = 0;
@@ -139,7 +139,7 @@ impl Chunks {
         name: &[u8],
         data: &[u8],
         out: &mut Vec<u8>,
-    ) -> Result<bool, StreamFault> {
+    ) -> StreamResult<bool> {
         let is_whole = name == b"error" || data.trim_ascii() == DONE || json::is_whole(data);
         if is_whole {
             self.event(name, data, out)
@@ -154,7 +154,7 @@ impl Chunks {
         &mut self,
         data: &'t [u8],
         broken: &'static str,
-    ) -> Result<Cow<'t, [u8]>, StreamFault> {
+    ) -> StreamResult<Cow<'t, [u8]>> {
         let mut text = Cow::Borrowed(data);
         if self.scan.read(data).is_err() {
             // The specification requires that invalid UTF-8 is replaced, not refused. A model may
@@ -179,7 +179,7 @@ impl Chunks {
     }
 
     /// Takes a chunk that was read into the scan.
-    fn take_chunk(&mut self, text: &[u8], out: &mut Vec<u8>) -> Result<(), StreamFault> {
+    fn take_chunk(&mut self, text: &[u8], out: &mut Vec<u8>) -> StreamResult<()> {
         let scan = &self.scan;
         if scan
             .choices
@@ -240,7 +240,7 @@ impl Chunks {
     }
 
     /// Learns the output for chunks like the one that was just written.
-    fn learn_template(&mut self, text: &[u8], probe: Probe) -> Result<(), StreamFault> {
+    fn learn_template(&mut self, text: &[u8], probe: Probe) -> StreamResult<()> {
         let (bytes_before, opened) = (self.passed_bytes, self.opened);
         self.followed = self.find_followed(text)?;
         // The probe's text is not part of the answer.
@@ -260,7 +260,7 @@ impl Chunks {
     }
 
     /// Returns the text that the only text of the chunk in the scan continues.
-    fn find_followed(&mut self, text: &[u8]) -> Result<Followed, StreamFault> {
+    fn find_followed(&mut self, text: &[u8]) -> StreamResult<Followed> {
         let [entry] = self.scan.entries.as_slice() else {
             return Ok(Followed::Nothing);
         };
@@ -311,7 +311,7 @@ impl Chunks {
 
     /// Returns whether a chunk has only thinking that is hidden, so that nothing of it would be
     /// left. The thinking is counted nevertheless.
-    fn is_hidden(&mut self, text: &[u8]) -> Result<bool, StreamFault> {
+    fn is_hidden(&mut self, text: &[u8]) -> StreamResult<bool> {
         if self
             .scan
             .citations
@@ -335,7 +335,7 @@ impl Chunks {
 
     /// Notes the choices that end with this chunk. Returns the index of a choice if the chunk has
     /// nothing but the end of that choice.
-    fn note_finishes(&mut self, text: &[u8]) -> Result<Option<usize>, StreamFault> {
+    fn note_finishes(&mut self, text: &[u8]) -> StreamResult<Option<usize>> {
         let mut only = None;
         for (list_index, entry) in self.scan.entries.iter().enumerate() {
             let Some(ended) = Ended::read(text, entry)? else {
@@ -355,12 +355,7 @@ impl Chunks {
     }
 
     /// Writes the chunk that is in the scan.
-    fn write(
-        &mut self,
-        text: &[u8],
-        finishes: Finishes,
-        out: &mut Vec<u8>,
-    ) -> Result<(), StreamFault> {
+    fn write(&mut self, text: &[u8], finishes: Finishes, out: &mut Vec<u8>) -> StreamResult<()> {
         let mut edits = Edits::new(text);
         self.head.edit(&self.scan, OBJECT, &mut edits);
         edit_usage(&self.scan, self.show_usage, &mut edits);
@@ -390,11 +385,7 @@ impl Chunks {
 
     /// Appends the finishes, then the usage with `trail` if it was asked for, then `[DONE]`. Fails
     /// if the answer is not whole.
-    pub(crate) fn finish(
-        &mut self,
-        out: &mut Vec<u8>,
-        trail: Option<&str>,
-    ) -> Result<Usage, StreamFault> {
+    pub(crate) fn finish(&mut self, out: &mut Vec<u8>, trail: Option<&str>) -> StreamResult<Usage> {
         if !self.finished() {
             return Err(StreamFault::Cut);
         }
@@ -421,7 +412,7 @@ impl Chunks {
     }
 
     /// Writes the finish of a choice, after the fragments that its calls still need.
-    fn write_finish(&mut self, choice_index: usize, out: &mut Vec<u8>) -> Result<(), StreamFault> {
+    fn write_finish(&mut self, choice_index: usize, out: &mut Vec<u8>) -> StreamResult<()> {
         let Some(choice) = self.choices.get_mut(choice_index) else {
             return Ok(());
         };

@@ -17,9 +17,7 @@ pub(super) static FORM: VectorForm = VectorForm {
 fn write_embedding(embedding: &Embedding<'_>, model: &str) -> Written {
     let mut w = Writer::default();
     w.object(|w| {
-        w.key("model").text(model);
-        w.key("input")
-            .each(&embedding.inputs, |w, input| w.text(&input.text));
+        embedding.write_inputs(model, w);
         w.optional("dimensions", embedding.dimensions, Writer::number);
     });
     embedding.written(w, EmbeddingSupport::default())

@@ -9,7 +9,7 @@ use crate::neutral::price::ShowCost;
 use crate::neutral::usage::{MAX_TOKENS, Source, Units, Usage, estimate_tokens};
 use crate::upstream::quirks::Quirks;
 use crate::upstream::shared::lenient::Count;
-use crate::wire::json::{Broken, Cursor, Span, integer_of, span_bytes};
+use crate::wire::json::{Cursor, ScanResult, Span, integer_of, span_bytes};
 use crate::wire::splice::Edits;
 
 /// The numbers of a usage object. A missing number is `None`.
@@ -50,7 +50,7 @@ impl Counts {
     }
 
     /// Reads the usage object that comes next. Returns `None` if it counts nothing.
-    pub(super) fn next(cursor: &mut Cursor<'_>) -> Result<Option<Self>, Broken> {
+    pub(super) fn next(cursor: &mut Cursor<'_>) -> ScanResult<Option<Self>> {
         let object = cursor.text();
         let mut counts = Self::default();
         let mut reader = CountReader::new(object);

@@ -180,10 +180,14 @@ impl Nesting {
             ToolChoice::Auto => w.text("auto"),
             ToolChoice::Required => w.text("required"),
             ToolChoice::Named(name) => self.write_name(w, names.written(name)),
-            ToolChoice::Allowed(must, allowed) => w.object(|w| {
+            ToolChoice::Allowed {
+                must_call,
+                names: allowed,
+            } => w.object(|w| {
                 w.key("type").text("allowed_tools");
                 self.members(w, "allowed_tools", |w| {
-                    w.key("mode").text(if *must { "required" } else { "auto" });
+                    w.key("mode")
+                        .text(if *must_call { "required" } else { "auto" });
                     w.key("tools")
                         .each(allowed, |w, name| self.write_name(w, names.written(name)));
                 });

@@ -13,7 +13,7 @@ use super::error::hidden_error;
 use crate::neutral::usage::{MAX_TOKENS, Source, Units, Usage};
 use crate::neutral::{
     AnswerFault, Emit, Endpoint, EndpointAnswer, Event, Field, FieldRefused, Finish, Reader,
-    StreamFault, Tokens,
+    StreamFault, StreamResult, Tokens,
 };
 use crate::upstream::protocol::{ENDPOINTS, Protocol, Translation, VectorForm};
 use crate::upstream::shared::lenient::{Count, Object, counts_in, read_counts};
@@ -60,7 +60,7 @@ type ReadAnswer = fn(&str, &[u8], Emit<'_>) -> Result<(), AnswerFault>;
 
 /// Reads an event of an answer that passes: an error, or the usage. Returns whether the answer goes
 /// on after it.
-pub(crate) fn passing_event(data: &[u8], usage: &mut Usage) -> Result<bool, StreamFault> {
+pub(crate) fn passing_event(data: &[u8], usage: &mut Usage) -> StreamResult<bool> {
     if memchr::memmem::find(data, b"\"error\"").is_some()
         && let Some(error) = hidden_error(data)
     {
@@ -113,9 +113,14 @@ pub(crate) const fn passing_translation(format: &'static str) -> Translation {
     }
 }
 
-/// Returns the protocol of vectors at the servers of a dialect. `format` names the front door whose
-/// bodies pass.
-pub(crate) const fn vector_protocol(
+/// Returns the protocol of vectors at the servers of a dialect.
+pub(crate) const fn vector_protocol(chat: Protocol, form: &'static VectorForm) -> Protocol {
+    passing_vector_protocol(chat, form, "")
+}
+
+/// Returns the protocol of vectors at the servers of a dialect. Bodies of the front door of this
+/// format pass.
+pub(crate) const fn passing_vector_protocol(
     chat: Protocol,
     form: &'static VectorForm,
     format: &'static str,
@@ -350,7 +355,7 @@ impl Reader for Continuation {
         self.asked = usize::try_from(choices).unwrap_or(usize::MAX);
     }
 
-    fn event(&mut self, _name: &[u8], data: &[u8], emit: Emit<'_>) -> Result<(), StreamFault> {
+    fn event(&mut self, _name: &[u8], data: &[u8], emit: Emit<'_>) -> StreamResult<()> {
         if data.trim_ascii() == b"[DONE]" {
             // The server may have fewer choices than were asked for.
             self.asked = 0;
@@ -394,7 +399,7 @@ impl Reader for Continuation {
         Ok(())
     }
 
-    fn end_of_file(&mut self, emit: Emit<'_>) -> Result<(), StreamFault> {
+    fn end_of_file(&mut self, emit: Emit<'_>) -> StreamResult<()> {
         self.end(emit);
         Ok(())
     }
@@ -404,7 +409,7 @@ impl Reader for Continuation {
 struct NoStream;
 
 impl Reader for NoStream {
-    fn event(&mut self, _name: &[u8], _data: &[u8], _emit: Emit<'_>) -> Result<(), StreamFault> {
+    fn event(&mut self, _name: &[u8], _data: &[u8], _emit: Emit<'_>) -> StreamResult<()> {
         Err(StreamFault::Broken("a stream of an endpoint that has none"))
     }
 }

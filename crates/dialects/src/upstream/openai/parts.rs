@@ -1,7 +1,7 @@
 //! A part is one element of content that is a list. This module reads the text of the parts, and
 //! the thinking among them.
 
-use crate::wire::json::{Broken, Cursor, Kind, Span, span_bytes, text_of};
+use crate::wire::json::{Cursor, Kind, ScanResult, Span, span_bytes, text_of};
 
 /// The text and the thinking of the parts.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -24,7 +24,7 @@ pub(super) fn read_parts(json: &[u8]) -> Parts {
 }
 
 impl Parts {
-    fn part(&mut self, cursor: &mut Cursor<'_>) -> Result<Span, Broken> {
+    fn part(&mut self, cursor: &mut Cursor<'_>) -> ScanResult<Span> {
         if cursor.kind()? != Kind::Object {
             return append_string(&mut self.text, cursor);
         }
@@ -41,7 +41,7 @@ impl Parts {
 }
 
 /// Appends the `text` of an object.
-fn append_texts(to: &mut String, cursor: &mut Cursor<'_>) -> Result<Span, Broken> {
+fn append_texts(to: &mut String, cursor: &mut Cursor<'_>) -> ScanResult<Span> {
     if cursor.kind()? != Kind::Object {
         return append_string(to, cursor);
     }
@@ -53,7 +53,7 @@ fn append_texts(to: &mut String, cursor: &mut Cursor<'_>) -> Result<Span, Broken
 }
 
 /// Appends a string. Any other value is ignored.
-fn append_string(to: &mut String, cursor: &mut Cursor<'_>) -> Result<Span, Broken> {
+fn append_string(to: &mut String, cursor: &mut Cursor<'_>) -> ScanResult<Span> {
     let value = cursor.value()?;
     to.push_str(&text_of(cursor.text(), &value).unwrap_or_default());
     Ok(value)

@@ -11,7 +11,7 @@ use super::scan::MAX_CHOICES;
 use crate::neutral::price::ShowCost;
 use crate::neutral::{Answer, AnswerHeader, EndReasons, Finish, Flaws, Labels};
 use crate::upstream::quirks::Quirks;
-use crate::wire::json::{Broken, Cursor, Kind, Span, put_text, span_bytes};
+use crate::wire::json::{Broken, Cursor, Kind, ScanResult, Span, put_text, span_bytes};
 
 /// The longest id that is taken for one.
 const MAX_ID: usize = 256;
@@ -89,14 +89,14 @@ struct SeenMembers(u8);
 
 impl SeenMembers {
     /// Notes a member. A plain answer has none twice.
-    fn see_once(&mut self, member: u8) -> Result<(), Broken> {
+    fn see_once(&mut self, member: u8) -> ScanResult<()> {
         let is_new = self.0 & member == 0;
         self.0 |= member;
         plain_if(is_new)
     }
 
     /// Checks that all of these members were met.
-    fn saw_all(&self, members: u8) -> Result<(), Broken> {
+    fn saw_all(&self, members: u8) -> ScanResult<()> {
         plain_if(self.0 & members == members)
     }
 }
@@ -114,7 +114,7 @@ impl Plain {
     }
 
     /// Consumes the value of a member of the answer.
-    fn member(&mut self, cursor: &mut Cursor<'_>, key: &Span) -> Result<(), Broken> {
+    fn member(&mut self, cursor: &mut Cursor<'_>, key: &Span) -> ScanResult<()> {
         let text = cursor.text();
         match span_bytes(text, key) {
             br#""id""# => {
@@ -164,7 +164,7 @@ impl Plain {
     }
 
     /// Consumes an entry of `choices`.
-    fn choice(&mut self, cursor: &mut Cursor<'_>, list_index: usize) -> Result<(), Broken> {
+    fn choice(&mut self, cursor: &mut Cursor<'_>, list_index: usize) -> ScanResult<()> {
         let text = cursor.text();
         let mut met = SeenMembers::default();
         cursor.object(|cursor, key| match span_bytes(text, &key) {
@@ -196,7 +196,7 @@ impl Plain {
     }
 
     /// Consumes a message. It has a text, and nothing else that is not empty.
-    fn message(&self, cursor: &mut Cursor<'_>) -> Result<(), Broken> {
+    fn message(&self, cursor: &mut Cursor<'_>) -> ScanResult<()> {
         let text = cursor.text();
         let mut met = SeenMembers::default();
         cursor.object(|cursor, key| match span_bytes(text, &key) {
@@ -226,12 +226,12 @@ impl Plain {
 }
 
 /// Consumes a value, which must be one of these.
-fn expect_one_of(cursor: &mut Cursor<'_>, plain: &[&[u8]]) -> Result<(), Broken> {
+fn expect_one_of(cursor: &mut Cursor<'_>, plain: &[&[u8]]) -> ScanResult<()> {
     let value = cursor.value()?;
     plain_if(plain.contains(&span_bytes(cursor.text(), &value)))
 }
 
-fn plain_if(is_plain: bool) -> Result<(), Broken> {
+fn plain_if(is_plain: bool) -> ScanResult<()> {
     if is_plain { Ok(()) } else { Err(NOT_PLAIN) }
 }
 

@@ -10,7 +10,7 @@ use super::call_ids;
 use super::scan::is_empty_value;
 use crate::neutral::{Losses, Refused};
 use crate::upstream::quirks::{Choices, Formats, Quirks, Rule};
-use crate::wire::json::{self, Broken, Cursor, Span, integer_of, span_bytes, text_of};
+use crate::wire::json::{self, Cursor, ScanResult, Span, integer_of, span_bytes, text_of};
 use crate::wire::splice::Edits;
 use crate::wire::starts_with_any_case;
 
@@ -245,14 +245,14 @@ struct Messages<'q> {
 const MAX_NAMES: usize = 32;
 
 impl Messages<'_> {
-    fn read(&mut self, cursor: &mut Cursor<'_>, edits: &mut Edits<'_>) -> Result<Span, Broken> {
+    fn read(&mut self, cursor: &mut Cursor<'_>, edits: &mut Edits<'_>) -> ScanResult<Span> {
         cursor.maybe_array(|cursor, index| {
             self.index = index;
             self.message(cursor, edits)
         })
     }
 
-    fn message(&mut self, cursor: &mut Cursor<'_>, edits: &mut Edits<'_>) -> Result<(), Broken> {
+    fn message(&mut self, cursor: &mut Cursor<'_>, edits: &mut Edits<'_>) -> ScanResult<()> {
         let text = cursor.text();
         let mut role = None;
         let mut name = None;
@@ -314,7 +314,7 @@ impl Messages<'_> {
         }
     }
 
-    fn calls(&mut self, cursor: &mut Cursor<'_>) -> Result<Span, Broken> {
+    fn calls(&mut self, cursor: &mut Cursor<'_>) -> ScanResult<Span> {
         let text = cursor.text();
         cursor.maybe_array(|cursor, _| {
             cursor.maybe_members(|key, value| {
@@ -326,7 +326,7 @@ impl Messages<'_> {
     }
 
     /// Looks for pictures that the server would have to fetch.
-    fn parts(&mut self, cursor: &mut Cursor<'_>) -> Result<Span, Broken> {
+    fn parts(&mut self, cursor: &mut Cursor<'_>) -> ScanResult<Span> {
         let text = cursor.text();
         cursor.maybe_array(|cursor, index| {
             cursor.maybe_object(|cursor, key| {

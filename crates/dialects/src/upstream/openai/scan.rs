@@ -9,7 +9,7 @@ use std::borrow::Cow;
 use super::parts::read_parts;
 use super::{error, names};
 use crate::neutral::UpstreamError;
-use crate::wire::json::{self, Broken, Cursor, Kind, Span, integer_of, span_bytes};
+use crate::wire::json::{self, Cursor, Kind, ScanResult, Span, integer_of, span_bytes};
 use crate::wire::splice::Edits;
 
 /// A member of an object: the key with its quotes, and the value.
@@ -21,7 +21,7 @@ pub(super) struct Member {
 
 impl Member {
     /// Reads the value that follows this key.
-    fn read(cursor: &mut Cursor<'_>, key: Span) -> Result<Self, Broken> {
+    fn read(cursor: &mut Cursor<'_>, key: Span) -> ScanResult<Self> {
         Ok(Self {
             key,
             value: cursor.value()?,
@@ -215,7 +215,7 @@ pub(super) struct ScannedCall {
 
 impl Scan {
     /// Reads one whole text. Replaces everything that was read before.
-    pub(super) fn read(&mut self, text: &[u8]) -> Result<(), Broken> {
+    pub(super) fn read(&mut self, text: &[u8]) -> ScanResult<()> {
         let mut entries = std::mem::take(&mut self.entries);
         let mut calls = std::mem::take(&mut self.calls);
         entries.clear();
@@ -292,7 +292,7 @@ impl Scan {
         Member::find(text, self.x_groq.as_ref()?.value.start, br#""usage""#)
     }
 
-    fn read_choice(&mut self, cursor: &mut Cursor<'_>) -> Result<(), Broken> {
+    fn read_choice(&mut self, cursor: &mut Cursor<'_>) -> ScanResult<()> {
         if self.entries.len() == MAX_CHOICES {
             self.too_many = Some("more than 128 choices");
             return cursor.skip();
@@ -477,7 +477,7 @@ fn read_body(
     cursor: &mut Cursor<'_>,
     key: Span,
     calls: &mut Vec<ScannedCall>,
-) -> Result<ScannedMessage, Broken> {
+) -> ScanResult<ScannedMessage> {
     let text = cursor.text();
     let mut body = ScannedMessage::default();
     let first_call = calls.len();
@@ -508,7 +508,7 @@ fn read_body(
     Ok(body)
 }
 
-fn read_call(cursor: &mut Cursor<'_>) -> Result<ScannedCall, Broken> {
+fn read_call(cursor: &mut Cursor<'_>) -> ScanResult<ScannedCall> {
     let text = cursor.text();
     let mut call = ScannedCall::default();
     call.span = cursor.object(|cursor, key| {

@@ -87,10 +87,10 @@ pub(crate) fn called_names<'r>(request: &'r Request<'_>) -> impl Iterator<Item =
 }
 
 fn is_valid_name(name: &str) -> bool {
-    !name.is_empty() && name.len() <= MAX && name.bytes().all(is_plain)
+    !name.is_empty() && name.len() <= MAX && name.bytes().all(is_name_byte)
 }
 
-fn is_plain(byte: u8) -> bool {
+fn is_name_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-')
 }
 

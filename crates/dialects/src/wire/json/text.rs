@@ -7,11 +7,11 @@ use std::borrow::Cow;
 
 use memchr::{memchr, memchr2};
 
-use super::{Broken, Cursor, Span, Writer, span_bytes};
+use super::{Cursor, ScanResult, Span, Writer, span_bytes};
 
 impl<'a> Cursor<'a> {
     /// Consumes a string, and returns the text between its quotes.
-    pub fn string_literal(&mut self) -> Result<&'a [u8], Broken> {
+    pub fn string_literal(&mut self) -> ScanResult<&'a [u8]> {
         self.skip_blank();
         if self.peek() != Some(b'"') {
             return Err(self.broken_here("expected a string"));

@@ -3,10 +3,10 @@
 use crate::front::chat::references::{may_refer, may_refer_in_message};
 use crate::front::reading::count::{ReadTotals, each_element, each_member, each_message_member};
 use crate::front::reading::media::{self, MediaKind};
-use crate::wire::json::{self, Broken, Cursor, Kind};
+use crate::wire::json::{self, Cursor, Kind, ScanResult};
 
 /// Consumes a message, counts its content, and returns whether it is a user's.
-pub(super) fn scan_message(cursor: &mut Cursor<'_>, read: &mut ReadTotals) -> Result<bool, Broken> {
+pub(super) fn scan_message(cursor: &mut Cursor<'_>, read: &mut ReadTotals) -> ScanResult<bool> {
     each_message_member(cursor, read, |cursor, name, read| match name {
         b"content" if cursor.kind()? == Kind::Array => each_element(cursor, read, scan_part),
         b"content" => {
@@ -29,7 +29,7 @@ pub(super) fn scan_message(cursor: &mut Cursor<'_>, read: &mut ReadTotals) -> Re
 }
 
 /// Consumes a part of a message's content. Its type may come last.
-pub(crate) fn scan_part(cursor: &mut Cursor<'_>, read: &mut ReadTotals) -> Result<(), Broken> {
+pub(crate) fn scan_part(cursor: &mut Cursor<'_>, read: &mut ReadTotals) -> ScanResult<()> {
     let mut of_type = None;
     let mut media = [None; 3];
     each_member(cursor, read, |cursor, name, read| {
@@ -67,7 +67,7 @@ pub(crate) fn scan_part(cursor: &mut Cursor<'_>, read: &mut ReadTotals) -> Resul
 }
 
 /// Consumes a tool call's member that has the name of its type, and counts its arguments.
-fn scan_call(cursor: &mut Cursor<'_>, read: &mut ReadTotals) -> Result<(), Broken> {
+fn scan_call(cursor: &mut Cursor<'_>, read: &mut ReadTotals) -> ScanResult<()> {
     each_member(cursor, read, |cursor, name, read| {
         if matches!(name, b"arguments" | b"input") {
             read.count_text(cursor)

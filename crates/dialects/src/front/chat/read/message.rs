@@ -72,7 +72,7 @@ pub(super) fn read_message<'a>(
             "cache_control" | "prompt_cache_breakpoint" => {
                 message.cache = value.cache()?.or(message.cache.take())
             }
-            _ => others::note_field(&mut message.others, "", key, value)?,
+            _ => value.note_lost(&mut message.others, "", key)?,
         }
         Ok(())
     })?;
@@ -174,7 +174,7 @@ fn tool_call<'a>(value: Value<'_, 'a>, message: &mut Message<'a>) -> ReadResult<
             // The type names the member that holds the call. The fragments of a streamed answer
             // have an index.
             "type" | "index" => value.skip()?,
-            _ => others::note_field(&mut message.others, "tool_calls[].", name, value)?,
+            _ => value.note_lost(&mut message.others, "tool_calls[].", name)?,
         }
         Ok(())
     })?;
@@ -209,7 +209,7 @@ fn read_function<'a>(
                 arguments = Some(Cow::Borrowed(value.raw()?.0))
             }
             "arguments" => arguments = value.text()?,
-            _ => others::note_field(others, prefix, key, value)?,
+            _ => value.note_lost(others, prefix, key)?,
         }
         Ok(())
     })?;
@@ -226,7 +226,7 @@ fn read_custom<'a>(
 ) -> ReadResult<Option<NameAndArguments<'a>>> {
     let place = value.place;
     let texts = value.texts(["name", "input"], |name, value| {
-        others::note_field(others, "tool_calls[].custom.", name, value)
+        value.note_lost(others, "tool_calls[].custom.", name)
     })?;
     let Some([name, input]) = texts else {
         return Ok(None);

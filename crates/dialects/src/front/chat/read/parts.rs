@@ -53,7 +53,7 @@ pub(super) fn thinking_block<'a>(
             "signature" => thought.signature = non_empty(value.text()?),
             "data" => thought.redacted = non_empty(value.text()?),
             "type" | "cache_control" => value.skip()?,
-            _ => others::note_field(&mut message.others, "thinking_blocks[].", name, value)?,
+            _ => value.note_lost(&mut message.others, "thinking_blocks[].", name)?,
         }
         Ok(())
     })?;
@@ -137,7 +137,7 @@ fn read_part<'a>(value: Value<'_, 'a>, message: &mut Message<'a>) -> ReadResult<
             }
             "signature" => thought.signature = non_empty(value.text_if_string()?.0),
             "data" => thought.redacted = non_empty(value.text_if_string()?.0),
-            _ => others::note_field(&mut message.others, "content[].", name, value)?,
+            _ => value.note_lost(&mut message.others, "content[].", name)?,
         }
         Ok(())
     })?;
@@ -192,7 +192,7 @@ fn read_image<'a>(
         )));
     }
     let texts = value.texts(["url", "detail"], |name, value| {
-        others::note_field(others, "content[].image_url.", name, value)
+        value.note_lost(others, "content[].image_url.", name)
     })?;
     let Some([url, detail]) = texts else {
         return Ok(None);
@@ -211,7 +211,7 @@ fn read_audio<'a>(
 ) -> ReadResult<Option<PartKind<'a>>> {
     let place = value.place;
     let texts = value.texts(["data", "format"], |name, value| {
-        others::note_field(others, "content[].input_audio.", name, value)
+        value.note_lost(others, "content[].input_audio.", name)
     })?;
     let Some([data, format]) = texts else {
         return Ok(None);
@@ -228,7 +228,7 @@ fn read_file<'a>(
 ) -> ReadResult<Option<PartKind<'a>>> {
     let place = value.place;
     let texts = value.texts(["file_data", "file_id", "filename"], |name, value| {
-        others::note_field(others, "content[].file.", name, value)
+        value.note_lost(others, "content[].file.", name)
     })?;
     let Some([data, id, filename]) = texts else {
         return Ok(None);

@@ -1384,11 +1384,17 @@ fn choices_of_tools() {
         ),
         (
             r#"{"type":"allowed_tools","allowed_tools":{"mode":"auto","tools":[{"type":"function","function":{"name":"f"}}]}}"#,
-            ToolChoice::Allowed(false, vec!["f".into()]),
+            ToolChoice::Allowed {
+                must_call: false,
+                names: vec!["f".into()],
+            },
         ),
         (
             r#"{"allowed_tools":{"tools":[{"function":{"name":"f"}},{"custom":{"name":"c"}}],"mode":"required"},"type":"allowed_tools"}"#,
-            ToolChoice::Allowed(true, vec!["f".into(), "c".into()]),
+            ToolChoice::Allowed {
+                must_call: true,
+                names: vec!["f".into(), "c".into()],
+            },
         ),
     ] {
         chosen(

@@ -4,7 +4,6 @@ use std::borrow::Cow;
 use std::collections::HashSet;
 
 use crate::front::reading::choice::{self, NamedTool, ReadChoice};
-use crate::front::reading::others;
 use crate::front::reading::value::{Name, Place, ReadResult, Value};
 use crate::neutral::{LazyText, Raw, Tool, ToolChoice, ToolKind};
 use crate::wire::json::Kind;
@@ -40,7 +39,7 @@ impl<'a> Tools<'a> {
                     "cache_control" | "prompt_cache_breakpoint" => {
                         cache = value.cache()?.or(cache.take())
                     }
-                    _ => others::note_inner_field(&mut self.others, "tools[].", name, value)?,
+                    _ => value.note_lost_value(&mut self.others, "tools[].", name)?,
                 }
                 Ok(())
             })?;
@@ -102,7 +101,7 @@ impl<'a> Tools<'a> {
                 "cache_control" | "prompt_cache_breakpoint" => {
                     cache = value.cache()?.or(cache.take())
                 }
-                _ => others::note_inner_field(&mut self.others, prefix, key, value)?,
+                _ => value.note_lost_value(&mut self.others, prefix, key)?,
             }
             Ok(())
         })?;
@@ -121,7 +120,7 @@ impl<'a> Tools<'a> {
     fn custom(&mut self, value: Value<'_, 'a>) -> ReadResult<Option<Tool<'a>>> {
         let place = value.place;
         let texts = value.texts(["name", "description"], |name, value| {
-            others::note_inner_field(&mut self.others, "tools[].custom.", name, value)
+            value.note_lost_value(&mut self.others, "tools[].custom.", name)
         })?;
         let [name, description] = texts.unwrap_or_default();
         let name = place.require("name", name)?;

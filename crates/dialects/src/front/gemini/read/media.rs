@@ -30,7 +30,7 @@ impl<'a> Blob<'a> {
                 "data" => blob.data = value.text()?,
                 "fileUri" => blob.uri = value.text()?,
                 "displayName" => blob.name = value.text()?,
-                _ => others::note_field(lost, &format!("parts[].{field_name}."), name, value)?,
+                _ => value.note_lost(lost, &format!("parts[].{field_name}."), name)?,
             }
             Ok(())
         })?;

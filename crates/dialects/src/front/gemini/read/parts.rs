@@ -43,7 +43,7 @@ impl<'a> Parts<'a> {
             match &**name {
                 "role" => role = value.text()?,
                 "parts" => read_each(value, |_, value| self.part(value))?,
-                _ => others::note_field(&mut self.message.others, "", name, value)?,
+                _ => value.note_lost(&mut self.message.others, "", name)?,
             }
             Ok(())
         })?;
@@ -167,7 +167,7 @@ impl<'a> Parts<'a> {
                         push_text(message, format!("\n```\n{before}{output}\n```\n").into());
                     }
                 }
-                _ => others::note_field(&mut message.others, "parts[].", name, value)?,
+                _ => value.note_lost(&mut message.others, "parts[].", name)?,
             }
             Ok(())
         })?;
@@ -259,7 +259,7 @@ fn read_call<'a>(value: Value<'_, 'a>, lost: &mut Vec<Name<'a>>) -> ReadResult<O
             "id" => id = value.text()?,
             "name" => function = value.text()?,
             "args" => args = value.raw_object()?,
-            _ => others::note_field(lost, "parts[].functionCall.", name, value)?,
+            _ => value.note_lost(lost, "parts[].functionCall.", name)?,
         }
         Ok(())
     })?;
@@ -290,7 +290,7 @@ fn read_outcome<'a>(
             "name" => function = value.text()?,
             "response" => response = value.raw_object()?,
             "parts" => read_each(value, |_, value| inside.part(value))?,
-            _ => others::note_field(lost, "parts[].functionResponse.", name, value)?,
+            _ => value.note_lost(lost, "parts[].functionResponse.", name)?,
         }
         Ok(())
     })?;
@@ -335,6 +335,6 @@ fn read_texts<'a, const N: usize>(
 ) -> ReadResult<Option<[Option<Cow<'a, str>>; N]>> {
     value.texts(names, |name, value| match &**name {
         "id" => value.skip(),
-        _ => others::note_field(lost, &format!("parts[].{field_name}."), name, value),
+        _ => value.note_lost(lost, &format!("parts[].{field_name}."), name),
     })
 }

@@ -5,7 +5,7 @@
 use std::borrow::Cow;
 
 use crate::neutral::Raw;
-use crate::wire::json::{self, Broken, Cursor, Kind, Span, span_bytes};
+use crate::wire::json::{self, Cursor, Kind, ScanResult, Span, span_bytes};
 use crate::wire::splice::Edits;
 
 /// The form of a schema, by the name of the member that it stands in.
@@ -107,7 +107,7 @@ struct Notes {
 impl Form<'_> {
     /// Consumes a schema, or any value in the place of a schema. Returns whether it allows only
     /// `null`.
-    fn schema(&mut self, cursor: &mut Cursor<'_>) -> Result<bool, Broken> {
+    fn schema(&mut self, cursor: &mut Cursor<'_>) -> ScanResult<bool> {
         if cursor.kind()? != Kind::Object {
             return cursor.value().map(|_| false);
         }
@@ -138,7 +138,7 @@ impl Form<'_> {
         key: Span,
         cursor: &mut Cursor<'_>,
         notes: &mut Notes,
-    ) -> Result<(), Broken> {
+    ) -> ScanResult<()> {
         let (text, kind) = (cursor.text(), cursor.kind()?);
         match keyword {
             b"type" if kind == Kind::Array => {
@@ -311,7 +311,7 @@ impl Form<'_> {
         key: &Span,
         cursor: &mut Cursor<'_>,
         notes: &mut Notes,
-    ) -> Result<(), Broken> {
+    ) -> ScanResult<()> {
         let before = cursor.clone().value()?;
         notes.one = read_type_name(cursor)?;
         if span_bytes(cursor.text(), &before) == br#""TYPE_UNSPECIFIED""# {
@@ -324,7 +324,7 @@ impl Form<'_> {
     }
 
     /// Consumes one of the types of a schema. Returns whether it is the type of `null`.
-    fn one_of_types(&mut self, cursor: &mut Cursor<'_>) -> Result<bool, Broken> {
+    fn one_of_types(&mut self, cursor: &mut Cursor<'_>) -> ScanResult<bool> {
         let Some((span, name)) = read_type_name(cursor)? else {
             return Ok(false);
         };
@@ -356,7 +356,7 @@ impl Notes {
 }
 
 /// Consumes a value, and returns the type that it names, if it names one.
-fn read_type_name(cursor: &mut Cursor<'_>) -> Result<Option<(Span, &'static str)>, Broken> {
+fn read_type_name(cursor: &mut Cursor<'_>) -> ScanResult<Option<(Span, &'static str)>> {
     let span = cursor.value()?;
     let written = span_bytes(cursor.text(), &span);
     let word = written

@@ -75,7 +75,7 @@ pub(super) fn read_settings<'a>(
                     return Err(only_text(place));
                 }
             }
-            _ => others::note_inner_field(&mut request.others, "generationConfig.", name, value)?,
+            _ => value.note_lost_value(&mut request.others, "generationConfig.", name)?,
         }
         Ok(())
     })?;
@@ -167,7 +167,7 @@ fn read_thinking<'a>(
                     lost.push((Cow::Owned(format!("{THINKING}thinkingBudget")), raw));
                 }
             }
-            _ => others::note_inner_field(lost, THINKING, name, value)?,
+            _ => value.note_lost_value(lost, THINKING, name)?,
         }
         Ok(())
     })?;

@@ -596,11 +596,11 @@ fn choices_of_functions() {
         ),
         (
             r#""mode":"ANY","allowedFunctionNames":["f","g"]"#,
-            r#"Allowed(true, ["f", "g"])"#,
+            r#"Allowed { must_call: true, names: ["f", "g"] }"#,
         ),
         (
             r#""mode":"VALIDATED","allowedFunctionNames":["f"]"#,
-            r#"Allowed(false, ["f"])"#,
+            r#"Allowed { must_call: false, names: ["f"] }"#,
         ),
     ] {
         assert_eq!(choice(config), expected, "{config}");

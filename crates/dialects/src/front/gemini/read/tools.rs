@@ -77,11 +77,10 @@ impl<'a> DeclaredTools<'a> {
                         .take()
                         .or(schema.map(|schema| (schema, SchemaForm::Google, written.clone())));
                 }
-                _ => others::note_inner_field(
+                _ => value.note_lost_value(
                     &mut self.others,
                     "tools[].functionDeclarations[].",
                     written,
-                    value,
                 )?,
             }
             Ok(())
@@ -143,7 +142,7 @@ impl<'a> DeclaredTools<'a> {
                 self.calling_field(known, name, value, lost)
             })
             .map(drop),
-            _ => others::note_inner_field(lost, "toolConfig.", name, value),
+            _ => value.note_lost_value(lost, "toolConfig.", name),
         })?;
         Ok(())
     }
@@ -170,7 +169,7 @@ impl<'a> DeclaredTools<'a> {
                 self.allowed.extend(value.text()?);
                 Ok(())
             }),
-            _ => others::note_inner_field(lost, PREFIX, name, value),
+            _ => value.note_lost_value(lost, PREFIX, name),
         }
     }
 
@@ -190,7 +189,10 @@ impl<'a> DeclaredTools<'a> {
             (Mode::Any, 1) => allowed
                 .pop()
                 .map_or(ToolChoice::Required, ToolChoice::Named),
-            (Mode::Auto | Mode::Any, _) => ToolChoice::Allowed(mode == Mode::Any, allowed),
+            (Mode::Auto | Mode::Any, _) => ToolChoice::Allowed {
+                must_call: mode == Mode::Any,
+                names: allowed,
+            },
         }))
     }
 }

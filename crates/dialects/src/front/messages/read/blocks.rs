@@ -262,7 +262,7 @@ impl<'a> ReadBlock<'a> {
             }
             // No model needs to know who called.
             "caller" | "toolset_name" => value.skip()?,
-            _ => others::note_field(&mut self.others, "", name, value)?,
+            _ => value.note_lost(&mut self.others, "", name)?,
         }
         Ok(())
     }
@@ -366,7 +366,7 @@ impl<'a> Source<'a> {
             ["type", "media_type", "data", "url", "file_id"],
             |name, value| {
                 if name != "content" {
-                    return others::note_field(lost, "source.", name, value);
+                    return value.note_lost(lost, "source.", name);
                 }
                 let mut inner = ReadBlock::default();
                 inner.inner_content(value)?;

@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 use std::collections::HashSet;
 
+use crate::front::reading::choice;
 use crate::front::reading::value::{Name, ReadResult, Value};
-use crate::front::reading::{choice, others};
 use crate::neutral::{Raw, Request, Tool, ToolChoice, ToolKind};
 
 /// The tools of a request.
@@ -53,7 +53,7 @@ impl<'a> ToolList<'a> {
                 }
                 // This decides how the call is streamed, not what the tool is.
                 "eager_input_streaming" => value.skip()?,
-                _ => others::note_inner_field(&mut self.others, "tools[].", key, value)?,
+                _ => value.note_lost_value(&mut self.others, "tools[].", key)?,
             }
             Ok(())
         })?;
@@ -100,7 +100,7 @@ pub(super) fn read_tool_choice<'a>(
             "type" => kind = value.text()?,
             "name" => name = value.text()?,
             "disable_parallel_tool_use" => is_single = value.flag()?,
-            _ => others::note_inner_field(&mut request.others, "tool_choice.", key, value)?,
+            _ => value.note_lost_value(&mut request.others, "tool_choice.", key)?,
         }
         Ok(())
     })?;

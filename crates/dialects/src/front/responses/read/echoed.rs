@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use crate::front::reading::value::Name;
 use crate::neutral::{CallKind, CallersTool, Echo, Raw};
-use crate::wire::json::{self, Broken, Cursor, Kind, Span, Writer};
+use crate::wire::json::{self, Cursor, Kind, ScanResult, Span, Writer};
 use crate::wire::splice::Edits;
 
 /// The fields that every answer repeats, with their values if the request does not set them.
@@ -138,7 +138,7 @@ fn add_members(
     edits: &mut Edits<'_>,
     kind: &str,
     wanted: &[(&str, &str)],
-) -> Result<Span, Broken> {
+) -> ScanResult<Span> {
     let text = cursor.text();
     let mut is_wanted = false;
     let mut missing = wanted.to_vec();

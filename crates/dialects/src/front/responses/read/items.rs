@@ -324,7 +324,7 @@ impl<'a> Item<'a> {
             // types that are dropped.
             "status" | "execution" | "summary" | "queries" | "results" => value.skip()?,
             "encrypted_content" => self.encrypted = value.text_if_string()?.0,
-            _ => others::note_field(&mut self.others, "", name, value)?,
+            _ => value.note_lost(&mut self.others, "", name)?,
         }
         Ok(())
     }

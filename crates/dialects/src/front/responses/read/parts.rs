@@ -77,12 +77,12 @@ impl<'a> Parts<'a> {
                 "prompt_cache_breakpoint" => cache = value.cache()?,
                 "input_audio" => {
                     audio = value.texts(["data", "format"], |name, value| {
-                        others::note_field(&mut others, "input_audio.", name, value)
+                        value.note_lost(&mut others, "input_audio.", name)
                     })?;
                 }
                 // No model needs the probabilities of an earlier text.
                 "logprobs" => value.skip()?,
-                _ => others::note_field(&mut others, "", name, value)?,
+                _ => value.note_lost(&mut others, "", name)?,
             }
             Ok(())
         })?;

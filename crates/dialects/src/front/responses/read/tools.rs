@@ -243,7 +243,7 @@ impl<'a> Declared<'a> {
                 })?;
                 self.is_barred = !is_empty && !is_direct;
             }
-            _ => others::note_inner_field(&mut self.others, "tools[].", name, value)?,
+            _ => value.note_lost_value(&mut self.others, "tools[].", name)?,
         }
         Ok(())
     }
@@ -278,7 +278,7 @@ pub(super) fn read_tool_choice<'a>(
                 "tools" => value.array(|_, value| {
                     let place = value.place;
                     let tool = value.texts(["type", "name", "namespace"], |name, value| {
-                        others::note_inner_field(lost, "tool_choice.", name, value)
+                        value.note_lost_value(lost, "tool_choice.", name)
                     })?;
                     let tool = tool.ok_or_else(|| place.wrong("an object", Kind::Null))?;
                     // A tool that is dropped cannot be called.
@@ -290,7 +290,7 @@ pub(super) fn read_tool_choice<'a>(
                     }
                     Ok(())
                 }),
-                _ => others::note_inner_field(lost, "tool_choice.", name, value),
+                _ => value.note_lost_value(lost, "tool_choice.", name),
             },
         )?;
         let [kind, name, namespace, mode] = texts.unwrap_or_default();

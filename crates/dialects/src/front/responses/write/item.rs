@@ -136,7 +136,7 @@ impl Kind {
 #[derive(Clone, Copy)]
 enum Progress<'p> {
     Begun,
-    Ended(&'p str, bool),
+    Ended { text: &'p str, is_whole: bool },
 }
 
 impl Item {
@@ -157,7 +157,7 @@ impl Item {
     }
 
     /// Returns whether the item is shown only when it is complete: its text has no meaning before.
-    fn waits(&self) -> bool {
+    fn is_shown_whole(&self) -> bool {
         matches!(
             self.kind.call_kind(),
             Some(CallKind::Custom | CallKind::Search)
@@ -166,10 +166,10 @@ impl Item {
 
     /// Writes the events with which the item begins.
     pub(super) fn write_begin(&self, events: &mut Events) {
-        if self.waits() {
+        if self.is_shown_whole() {
             return;
         }
-        self.added(events);
+        self.send_added(events);
         if let Some([added, ..]) = self.kind.names().part {
             self.send_part(events, added, "");
         }
@@ -179,9 +179,9 @@ impl Item {
     pub(super) fn add_text(&mut self, piece: &str, events: &mut Events) {
         self.text.push_str(piece);
         if let Some([delta, ..]) = self.kind.names().text
-            && !self.waits()
+            && !self.is_shown_whole()
         {
-            self.delta(events, delta, piece);
+            self.send_delta(events, delta, piece);
         }
     }
 
@@ -231,21 +231,27 @@ impl Item {
             Some(CallKind::Custom) => return None,
             Some(CallKind::Function) | None => Cow::Borrowed(text),
         };
-        if self.waits() {
-            self.added(events);
+        if self.is_shown_whole() {
+            self.send_added(events);
         }
         let names = self.kind.names();
         if let Some([delta, done, member]) = names.text {
-            if self.waits() {
-                self.delta(events, delta, &text);
+            if self.is_shown_whole() {
+                self.send_delta(events, delta, &text);
             }
-            self.done(events, done, member, &text);
+            self.send_done(events, done, member, &text);
         }
         if let Some([_, done, _]) = names.part {
             self.send_part(events, done, &text);
         }
         let mut w = Writer::with_capacity(text.len() + 256);
-        self.write(&mut w, Progress::Ended(&text, is_done));
+        self.write(
+            &mut w,
+            Progress::Ended {
+                text: &text,
+                is_whole: is_done,
+            },
+        );
         let item = w.into_bytes();
         events.send("response.output_item.done", |w| {
             w.key("output_index").number(self.index as u64);
@@ -254,26 +260,26 @@ impl Item {
         Some(item)
     }
 
-    fn added(&self, events: &mut Events) {
+    fn send_added(&self, events: &mut Events) {
         events.send("response.output_item.added", |w| {
             w.key("output_index").number(self.index as u64);
             self.write(w.key("item"), Progress::Begun);
         });
     }
 
-    fn delta(&self, events: &mut Events, name: &'static str, piece: &str) {
+    fn send_delta(&self, events: &mut Events, name: &'static str, piece: &str) {
         events.send(name, |w| {
             self.write_position(w);
             w.texts([("delta", piece)]);
-            self.logprobs(w);
+            self.write_logprobs(w);
         });
     }
 
-    fn done(&self, events: &mut Events, name: &'static str, member: &'static str, text: &str) {
+    fn send_done(&self, events: &mut Events, name: &'static str, member: &'static str, text: &str) {
         events.send(name, |w| {
             self.write_position(w);
             w.texts([(member, text)]);
-            self.logprobs(w);
+            self.write_logprobs(w);
             if let Kind::Call(call) = &self.kind
                 && call.kind == CallKind::Function
             {
@@ -285,7 +291,7 @@ impl Item {
     fn send_part(&self, events: &mut Events, name: &'static str, text: &str) {
         events.send(name, |w| {
             self.write_position(w);
-            self.part(w.key("part"), text);
+            self.write_part(w.key("part"), text);
         });
     }
 
@@ -299,14 +305,14 @@ impl Item {
     }
 
     /// Writes the list `logprobs`, which clients expect in a text.
-    fn logprobs(&self, w: &mut Writer) {
+    fn write_logprobs(&self, w: &mut Writer) {
         if self.kind == Kind::Text {
             w.key("logprobs").array(|_| {});
         }
     }
 
     /// Writes the only part of the content or of the summary.
-    fn part(&self, w: &mut Writer, text: &str) {
+    fn write_part(&self, w: &mut Writer, text: &str) {
         w.object(|w| match self.kind {
             Kind::Refusal => w.texts([("type", "refusal"), ("refusal", text)]),
             Kind::Thinking => w.texts([("type", "summary_text"), ("text", text)]),
@@ -322,8 +328,10 @@ impl Item {
     fn write(&self, w: &mut Writer, progress: Progress<'_>) {
         let (text, status) = match progress {
             Progress::Begun => (None, "in_progress"),
-            Progress::Ended(text, true) => (Some(text), "completed"),
-            Progress::Ended(text, false) => (Some(text), "incomplete"),
+            Progress::Ended { text, is_whole } => {
+                let status = if is_whole { "completed" } else { "incomplete" };
+                (Some(text), status)
+            }
         };
         let item_text = text.unwrap_or_default();
         w.object(|w| {
@@ -335,38 +343,29 @@ impl Item {
                         ("status", status),
                         ("role", "assistant"),
                     ]);
-                    w.key("content").each(text, |w, text| self.part(w, text));
+                    w.key("content")
+                        .each(text, |w, text| self.write_part(w, text));
                 }
                 Kind::Thinking | Kind::Sealed => {
                     w.texts([("type", "reasoning"), ("status", status)]);
                     let shown = text.filter(|_| self.kind == Kind::Thinking);
-                    w.key("summary").each(shown, |w, text| self.part(w, text));
+                    w.key("summary")
+                        .each(shown, |w, text| self.write_part(w, text));
                     w.optional("encrypted_content", self.sealed.as_deref(), Writer::text);
                 }
                 Kind::Call(call) => {
+                    let kind = match call.kind {
+                        CallKind::Function => "function_call",
+                        CallKind::Custom => "custom_tool_call",
+                        CallKind::Search => "tool_search_call",
+                    };
+                    w.texts([("type", kind), ("status", status), ("call_id", &call.id)]);
                     match call.kind {
                         CallKind::Function => {
-                            w.texts([
-                                ("type", "function_call"),
-                                ("status", status),
-                                ("call_id", &call.id),
-                            ]);
                             w.texts([("name", &call.name), ("arguments", item_text)]);
                         }
-                        CallKind::Custom => {
-                            w.texts([
-                                ("type", "custom_tool_call"),
-                                ("status", status),
-                                ("call_id", &call.id),
-                            ]);
-                            w.texts([("name", &call.name), ("input", item_text)]);
-                        }
+                        CallKind::Custom => w.texts([("name", &call.name), ("input", item_text)]),
                         CallKind::Search => {
-                            w.texts([
-                                ("type", "tool_search_call"),
-                                ("status", status),
-                                ("call_id", &call.id),
-                            ]);
                             w.texts([("execution", "client")]);
                             w.key("arguments").raw(text.unwrap_or("{}"));
                         }

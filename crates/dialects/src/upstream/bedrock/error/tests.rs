@@ -135,7 +135,7 @@ fn only_the_name_of_an_error_is_shown() {
             (None, None, None, "no"),
         );
         let Some(StreamFault::Upstream(error)) =
-            of_event(format!("exception/{name}").as_bytes(), NO.as_bytes())
+            event_error(format!("exception/{name}").as_bytes(), NO.as_bytes())
         else {
             panic!()
         };
@@ -242,7 +242,7 @@ fn a_filter_is_the_callers_matter() {
             &body,
             (Some(400), Some(name), Some("content_filter"), message),
         );
-        let fault = of_event(format!("exception/{name}").as_bytes(), body.as_bytes());
+        let fault = event_error(format!("exception/{name}").as_bytes(), body.as_bytes());
         let Some(StreamFault::Upstream(error)) = fault else {
             panic!()
         };
@@ -277,7 +277,7 @@ fn some_words_decide() {
         );
         check(400, Some("ValidationException"), &body, expected);
         check(400, None, &body, (expected.0, None, expected.2, expected.3));
-        let fault = of_event(b"exception/validationException", body.as_bytes());
+        let fault = event_error(b"exception/validationException", body.as_bytes());
         let Some(StreamFault::Upstream(error)) = fault else {
             panic!()
         };

@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::neutral::Reader as _;
+use crate::neutral::{Reader as _, StreamFault};
 
 /// Checks the events of a stream, with `Err` as the last line.
 #[track_caller]

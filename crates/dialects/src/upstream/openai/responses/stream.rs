@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 
 use super::answer::{FREE, FREE_END, OutputItem, Response, answer_failure, inside_quotes};
 use crate::neutral::citation::count_characters;
-use crate::neutral::{self, CitedRange, Emit, Event, StreamFault};
+use crate::neutral::{self, CitedRange, Emit, Event, StreamFault, StreamResult};
 use crate::upstream::shared::citations::Annotation;
 use crate::upstream::shared::lenient::{Count, Object, read_object};
 use crate::upstream::shared::text::Text;
@@ -115,7 +115,7 @@ struct KindOfEvent<'a> {
 }
 
 impl neutral::Reader for ResponsesReader {
-    fn event(&mut self, name: &[u8], data: &[u8], emit: Emit<'_>) -> Result<(), StreamFault> {
+    fn event(&mut self, name: &[u8], data: &[u8], emit: Emit<'_>) -> StreamResult<()> {
         let Some(event) = read_object::<EventOfResponse<'_>>(data) else {
             return check_unknown_event(data);
         };
@@ -250,7 +250,7 @@ impl ResponsesReader {
         index: Option<u64>,
         item: &OutputItem<'_>,
         emit: Emit<'_>,
-    ) -> Result<(), StreamFault> {
+    ) -> StreamResult<()> {
         if item.kind.filled().is_none() {
             return Ok(());
         }
@@ -278,12 +278,7 @@ impl ResponsesReader {
     }
 
     /// Takes a piece of a call's arguments.
-    fn arguments(
-        &mut self,
-        index: Option<u64>,
-        piece: &str,
-        emit: Emit<'_>,
-    ) -> Result<(), StreamFault> {
+    fn arguments(&mut self, index: Option<u64>, piece: &str, emit: Emit<'_>) -> StreamResult<()> {
         let Some(open) = self
             .open
             .iter_mut()
@@ -315,7 +310,7 @@ impl ResponsesReader {
         index: Option<u64>,
         item: &OutputItem<'_>,
         emit: Emit<'_>,
-    ) -> Result<(), StreamFault> {
+    ) -> StreamResult<()> {
         self.note(item);
         let kind = ItemKind::from_item(item);
         let open_index = self.open.iter().rposition(|open| {
@@ -395,7 +390,7 @@ impl ResponsesReader {
         items: &[Object<OutputItem<'_>>],
         is_cut: bool,
         emit: Emit<'_>,
-    ) -> Result<(), StreamFault> {
+    ) -> StreamResult<()> {
         let open = std::mem::take(&mut self.open);
         let told_index = open
             .iter()
@@ -460,7 +455,7 @@ const MOST_ENDED: usize = 8192;
 
 /// Ignores an event of an unknown kind. Fails if its kind is known.
 #[cold]
-fn check_unknown_event(data: &[u8]) -> Result<(), StreamFault> {
+fn check_unknown_event(data: &[u8]) -> StreamResult<()> {
     const KNOWN: [&str; 14] = [
         "",
         "error",
