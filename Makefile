@@ -37,7 +37,7 @@ help:
 	@echo 'make doc        build the documentation of the libraries'
 	@echo 'make book       build the manual, into target/book (installs mdBook once, in some minutes)'
 	@echo 'make pictures   take the pictures of the manual anew, in some minutes'
-	@echo 'make bench      run microbenchmarks, a simulation of outages, and the load benchmark'
+	@echo 'make bench      run microbenchmarks, a simulation of outages, and the load benchmark with gateways of others beside it'
 	@echo 'make bench-instructions  count instructions, cache misses and allocations of requests and chunks; fails if one has grown'
 
 # The tests that run in `examples/embed.rs`, too: all of these modules but for what the server decides in which it is embedded.
@@ -119,8 +119,10 @@ soak: cmake
 fuzz: cmake
 	fuzz/run.sh $${FUZZ_SECONDS:-60}
 
+# Beside the gateway runs what installs here of nginx with Lua and of gateways of others.
 bench: cmake
-	cargo bench --locked
+	benches/load/setup.sh
+	ulimit -n "$$(ulimit -Hn)"; cargo bench --locked
 
 # Without link-time optimisation, which takes minutes. ACCEPT=1 accepts the counts, which were then reviewed with the change.
 bench-instructions: cmake valgrind

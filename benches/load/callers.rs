@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
+pub use crate::kind::Kind;
 use crate::wire::{Head, Wire};
 
 /// The longest time for one answer.
@@ -18,13 +19,6 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const MOST: u64 = 2_000_000;
 /// The number of failures after which a caller gives up.
 const FAILURES: u32 = 5;
-
-/// The kind of answer that is due.
-#[derive(Clone, Copy)]
-pub enum Kind {
-    Plain,
-    Stream { chunks: usize, gap: Duration },
-}
 
 /// A load: which callers ask for what, and where.
 #[derive(Clone)]
@@ -154,7 +148,7 @@ impl Load {
 
     /// Makes one request. Returns whether the connection ends with the answer, and the time to a
     /// stream's first event.
-    async fn ask(
+    pub async fn ask(
         &self,
         wire: &mut Wire,
         text: &mut Vec<u8>,
@@ -167,48 +161,32 @@ impl Load {
             ..
         } = self.begin(wire).await?;
         let lost = |why| format!("in an answer: {why}");
-        match self.kind {
-            Kind::Plain => {
-                let length = length.ok_or("an answer without content-length")?;
-                let body = wire.take(length).await.map_err(lost)?;
-                let whole = body.starts_with(b"{") && body.ends_with(b"}") && length > 500;
-                if whole {
-                    Ok((close, None))
-                } else {
-                    Err("an answer that is not what the mock sent".to_owned())
-                }
+        if !self.kind.is_stream() && !chunked {
+            let length = length.ok_or("an answer without content-length")?;
+            let body = wire.take(length).await.map_err(lost)?;
+            return self.kind.check_answer(body).map(|()| (close, None));
+        }
+        if !chunked {
+            return Err("a stream that is not chunked".to_owned());
+        }
+        text.clear();
+        let mut first = None;
+        loop {
+            let chunk = wire.chunk().await.map_err(lost)?;
+            if chunk.is_empty() {
+                break;
             }
-            Kind::Stream { chunks, .. } => {
-                if !chunked {
-                    return Err("a stream that is not chunked".to_owned());
-                }
-                text.clear();
-                let mut first = None;
-                loop {
-                    let chunk = wire.chunk().await.map_err(lost)?;
-                    if chunk.is_empty() {
-                        break;
-                    }
-                    text.extend_from_slice(chunk);
-                    if first.is_none() && text.ends_with(b"\n\n") {
-                        first = Some(start.elapsed());
-                    }
-                }
-                let events = text
-                    .split(|byte| *byte == b'\n')
-                    .filter(|line| line.starts_with(b"data: {"))
-                    .count();
-                // Besides the chunks there are the one with the role, the last, and perhaps one
-                // with the usage.
-                let whole = (chunks + 2..=chunks + 3).contains(&events)
-                    && text.ends_with(b"data: [DONE]\n\n");
-                if whole {
-                    Ok((close, first))
-                } else {
-                    Err(format!("a stream of {events} events that is not whole"))
-                }
+            text.extend_from_slice(chunk);
+            if first.is_none() && text.ends_with(b"\n\n") {
+                first = Some(start.elapsed());
             }
         }
+        let checked = if self.kind.is_stream() {
+            self.kind.check_stream(text)
+        } else {
+            self.kind.check_answer(text)
+        };
+        checked.map(|()| (close, first))
     }
 
     /// Sends the request and reads the answer's head.

@@ -5,7 +5,6 @@
 //! is lost, doubled or out of order, and knows how long it was on its way. Only events that come
 //! while all streams are open are measured.
 
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -13,13 +12,13 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
-use crate::Plan;
-use crate::callers::{Kind, Load, Outcome};
-use crate::mock::Mock;
-use crate::more::settle;
+use crate::callers::{Load, Outcome};
+use crate::kind::Kind;
+use crate::more::{Memory, settle};
 use crate::process::{self, Process};
 use crate::report::{Report, at, show};
-use crate::subject::{Row, Subject};
+use crate::row::Row;
+use crate::{Bench, Plan};
 
 /// The time between two events of a stream.
 const GAP: Duration = Duration::from_secs(1);
@@ -51,7 +50,7 @@ impl Size {
                 streams: 500,
                 ramp: 1,
                 late: 2,
-                measured: 5,
+                measured: 3,
             }
         } else {
             full
@@ -98,29 +97,34 @@ impl Drop for Open<'_> {
 
 /// The memory and processor time that the gateway used while all streams were open.
 struct Used {
-    /// The resident memory at the end.
-    rss: u64,
+    memory: Memory,
     cpu: Duration,
 }
 
-/// Measures the streams to the mock itself, and through the gateway.
+/// Measures the streams to the mock itself, and through the gateway; if there is time, also through
+/// the other proxies that are set up for so many.
 pub async fn of_streams(
-    mock: &Mock,
-    folder: &Path,
-    plan: &Plan,
+    rows: &[Row],
+    bench: &Bench<'_>,
     report: &mut Report,
 ) -> Result<(), String> {
+    let plan = bench.plan;
     let size = Size::of(plan);
     let what = format!(
         "{} streams, an event a second",
         show(Some(size.streams as f64), 0)
     );
     let mut direct = None;
-    for row in [Row::Direct, Row::Portcullis] {
+    let mut measured = vec![Row::Direct, Row::Portcullis];
+    let more = [Row::Bare, Row::Lua].into_iter();
+    measured.extend(more.filter(|row| !plan.quick && rows.contains(row)));
+    for row in measured {
         eprintln!("{what}: {}", row.name());
         let model = format!("stamped-{}-{}", size.events(), GAP.as_millis());
-        let subject =
-            Subject::start(row, mock, folder, &plan.world(std::slice::from_ref(&model))).await?;
+        let world = plan.world(std::slice::from_ref(&model));
+        let Some(subject) = bench.start(row, &world).await? else {
+            continue;
+        };
         subject.warm_up(plan).await;
         sleep(settle(plan)).await;
         let load = subject.load(
@@ -133,7 +137,7 @@ pub async fn of_streams(
             0,
         );
         let process = subject.process.as_ref();
-        let before = process.map(Process::rss);
+        let before = process.map(Memory::read);
 
         let crowd = Arc::new(Crowd::default());
         let (mut outcome, used) =
@@ -152,8 +156,8 @@ pub async fn of_streams(
         let used = used?;
         outcome.took.sort_unstable();
         let way = |part| at(&outcome.took, part).as_secs_f64() * 1e3;
-        report.more(&format!("{what}: its way, p50, ms"), row, way(0.5));
-        report.more(&format!("{what}: its way, p99, ms"), row, way(0.99));
+        report.more(&format!("{what}: an event's way, p50, ms"), row, way(0.5));
+        report.more(&format!("{what}: an event's way, p99, ms"), row, way(0.99));
         match (before, direct) {
             (Some(before), Some(direct)) => {
                 report.more(&format!("{what}: added p99, ms"), row, way(0.99) - direct);
@@ -162,8 +166,8 @@ pub async fn of_streams(
                     row,
                     used.cpu.as_secs_f64() * 1e6 / outcome.took.len().max(1) as f64,
                 );
-                let each = used.rss.saturating_sub(before) as f64 / size.streams as f64;
-                report.more(&format!("{what}: RSS per stream, KiB"), row, each / 1024.0);
+                used.memory
+                    .report(&before, size.streams, &what, row, report);
             }
             _ => direct = Some(way(0.99)),
         }
@@ -271,7 +275,7 @@ async fn watch(process: Option<&Process>, size: &Size, crowd: &Crowd) -> Result<
     sleep(GAP * size.measured as u32).await;
     crowd.measuring.store(false, Ordering::Relaxed);
     let used = Used {
-        rss: process.map_or(0, Process::rss),
+        memory: process.map_or_else(Memory::default, Memory::read),
         cpu: cpu() - began,
     };
     all_open().map(|()| used)

@@ -2,11 +2,14 @@
 //! what it answers:
 //!
 //! * `mock-plain`: about 640 bytes at once.
+//! * `mock-claude-plain`: the same words, at Anthropic's path in Anthropic's format.
 //! * `mock-stream-200-20`: 200 chunks, one every 20 ms; with `-0` as fast as the reader takes them,
 //!   each in its own write.
 //! * `mock-claude-200-0`: the same, at Anthropic's path in Anthropic's format.
 //! * `mock-stamped-200-20`: the same, with the number and the time in each chunk.
 //! * `mock-held`: one chunk, then nothing until the caller leaves.
+//!
+//! Routers ask it for its health and for the names of its models, before they send it anything.
 //!
 //! Any other model is a 404, and any other key a 401. So the benchmark sees that the gateway
 //! changes both correctly.
@@ -16,6 +19,7 @@ use std::io::{self, BufRead as _};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::io::AsyncReadExt as _;
@@ -27,6 +31,8 @@ use crate::process::Process;
 use crate::wire::{Head, Wire};
 
 pub const KEY: &str = "sk-load-upstream-0001";
+/// The words of each whole answer.
+pub const TEXT: &str = "Opening a connection costs a round trip, and with TLS two more, which a kept one has behind it. Without keeping them a busy proxy runs out of ports.";
 
 /// The longest life of a held stream.
 const HELD: Duration = Duration::from_secs(120);
@@ -37,10 +43,12 @@ pub struct Mock {
     pub process: Process,
 }
 
-pub fn start(folder: &Path) -> Result<Mock, String> {
+/// Starts the mock, which says that it has these models.
+pub fn start(folder: &Path, models: &[&str]) -> Result<Mock, String> {
     let mut command = Command::new(std::env::current_exe().map_err(|e| e.to_string())?);
     command
         .arg("mock")
+        .args(models)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped());
     let mut process = Process::start("mock", &mut command, folder)?;
@@ -57,7 +65,17 @@ pub fn start(folder: &Path) -> Result<Mock, String> {
 }
 
 /// Serves until standard input ends, so that it never outlives the process that started it.
-pub fn run() -> ExitCode {
+pub fn run(models: &[&str]) -> ExitCode {
+    let names: Vec<String> = models
+        .iter()
+        .map(|model| {
+            format!(
+                r#"{{"id":"mock-{model}","object":"model","created":1790000000,"owned_by":"mock"}}"#
+            )
+        })
+        .collect();
+    let list = format!(r#"{{"object":"list","data":[{}]}}"#, names.join(","));
+    let list: Arc<[u8]> = answer("200 OK", &list).into();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -71,7 +89,8 @@ pub fn run() -> ExitCode {
                     continue;
                 };
                 // A caller may leave at any time, so errors do not matter.
-                tokio::spawn(async move { serve(stream).await.ok() });
+                let list = list.clone();
+                tokio::spawn(async move { serve(stream, &list).await.ok() });
             }
         });
         let _ = tokio::io::stdin().read(&mut [0]).await;
@@ -80,8 +99,8 @@ pub fn run() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-async fn serve(stream: TcpStream) -> io::Result<()> {
-    let plain = plain();
+async fn serve(stream: TcpStream, list: &[u8]) -> io::Result<()> {
+    let (plain, message) = (plain(), message());
     const WORDS: [&str; 8] = [
         " gateway",
         " a",
@@ -101,16 +120,22 @@ async fn serve(stream: TcpStream) -> io::Result<()> {
         let body = wire.take(length.unwrap_or(0)).await?;
         let usage = contains(body, br#""include_usage":true"#);
         let model = model(body).unwrap_or_default().to_owned();
-        if key.as_deref() != Some(KEY) {
+        let messages = first.contains("/messages ");
+        if first.starts_with("GET /health ") {
+            wire.send(&answer("200 OK", "{}")).await?;
+        } else if first.starts_with("GET /v1/models ") {
+            wire.send(list).await?;
+        } else if key.as_deref() != Some(KEY) {
             wire.send(&refusal("401 Unauthorized")).await?;
-        } else if model == "plain" {
+        } else if model == "plain" && !messages {
             wire.send(&plain).await?;
+        } else if model == "claude-plain" && messages {
+            wire.send(&message).await?;
         } else if model == "held" {
             wire.send(&[HEAD, &words[0]].concat()).await?;
             let _ = timeout(HELD, wire.closed()).await;
             return Ok(());
-        } else if let Some((chunks, _)) = stream_of(&model).filter(|_| first.contains("/messages "))
-        {
+        } else if let Some((chunks, _)) = stream_of(&model).filter(|_| messages) {
             claude_to(&mut wire, chunks, &deltas).await?;
         } else if let Some((chunks, gap)) = stream_of(&model) {
             let stamped = model.starts_with("stamped-");
@@ -234,8 +259,16 @@ fn framed(data: &str) -> Vec<u8> {
 }
 
 fn plain() -> Vec<u8> {
-    let body = r#"{"id":"chatcmpl-CTv9XjE2mXHn1nTQy0sS8M1Uu3kPq","object":"chat.completion","created":1790000000,"model":"gpt-4o-mini-2024-07-18","choices":[{"index":0,"message":{"role":"assistant","content":"Opening a connection costs a round trip, and with TLS two more, which a kept one has behind it. Without keeping them a busy proxy runs out of ports.","refusal":null,"annotations":[]},"logprobs":null,"finish_reason":"stop"}],"usage":{"prompt_tokens":48,"completion_tokens":34,"total_tokens":82,"prompt_tokens_details":{"cached_tokens":0},"completion_tokens_details":{"reasoning_tokens":0}},"service_tier":"default","system_fingerprint":"fp_560af6e559"}"#;
-    answer("200 OK", body)
+    let head = r#"{"id":"chatcmpl-CTv9XjE2mXHn1nTQy0sS8M1Uu3kPq","object":"chat.completion","created":1790000000,"model":"gpt-4o-mini-2024-07-18","choices":[{"index":0,"message":{"role":"assistant","content":""#;
+    let rest = r#"","refusal":null,"annotations":[]},"logprobs":null,"finish_reason":"stop"}],"usage":{"prompt_tokens":48,"completion_tokens":34,"total_tokens":82,"prompt_tokens_details":{"cached_tokens":0},"completion_tokens_details":{"reasoning_tokens":0}},"service_tier":"default","system_fingerprint":"fp_560af6e559"}"#;
+    answer("200 OK", &[head, TEXT, rest].concat())
+}
+
+/// Writes the same in Anthropic's format.
+fn message() -> Vec<u8> {
+    let head = r#"{"id":"msg_01XFDUDYJgAACzvnptvVoYEL","type":"message","role":"assistant","model":"claude-sonnet-5","content":[{"type":"text","text":""#;
+    let rest = r#""}],"stop_reason":"end_turn","stop_sequence":null,"usage":{"input_tokens":48,"cache_creation_input_tokens":0,"cache_read_input_tokens":0,"output_tokens":34,"service_tier":"standard"}}"#;
+    answer("200 OK", &[head, TEXT, rest].concat())
 }
 
 fn refusal(status: &str) -> Vec<u8> {
@@ -262,20 +295,23 @@ fn stream_of(model: &str) -> Option<(usize, u64)> {
     Some((chunks.parse().ok()?, gap.parse().ok()?))
 }
 
-/// Returns the text after `mock-` in the request's model, which is near the body's beginning.
+/// Returns the text after `mock-` in the request's model. A gateway may write it at the end.
 fn model(body: &[u8]) -> Option<&str> {
     const NAME: &[u8] = br#""model":"mock-"#;
-    let rest = &body[position(&body[..body.len().min(4096)], NAME)? + NAME.len()..];
+    let rest = ends(body).find_map(|part| Some(&part[position(part, NAME)? + NAME.len()..]))?;
     std::str::from_utf8(&rest[..position(rest, b"\"")?]).ok()
 }
 
-/// Returns whether the text is in the first or the last part of the body, where the fields other
-/// than the messages are.
 fn contains(body: &[u8], what: &[u8]) -> bool {
+    ends(body).any(|part| position(part, what).is_some())
+}
+
+/// Returns the first and the last part of the body, where the fields other than the messages are.
+fn ends(body: &[u8]) -> impl Iterator<Item = &[u8]> {
     let part = body.len().min(4096);
-    position(&body[..part], what).is_some() || position(&body[body.len() - part..], what).is_some()
+    [&body[..part], &body[body.len() - part..]].into_iter()
 }
 
 fn position(text: &[u8], what: &[u8]) -> Option<usize> {
-    text.windows(what.len()).position(|window| window == what)
+    memchr::memmem::find(text, what)
 }

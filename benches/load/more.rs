@@ -3,7 +3,6 @@
 
 use std::fmt::Write as _;
 use std::fs;
-use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,18 +10,59 @@ use std::time::{Duration, Instant};
 
 use tokio::time::sleep;
 
-use crate::Plan;
-use crate::callers::{Kind, Outcome};
-use crate::mock::{self, Mock};
+use crate::callers::Outcome;
+use crate::commands::write;
+use crate::kind::Kind;
+use crate::mock;
+use crate::process::Process;
 use crate::report::{Report, at};
-use crate::subject::{BINARY, KEY_VARIABLE, Row, Subject, write};
+use crate::row::Row;
+use crate::subject::{BINARY, KEY_VARIABLE, Subject};
 use crate::wire::Wire;
+use crate::{Bench, Plan};
 
 /// The number of streams that are held open.
 const HELD: usize = 1000;
 const LARGE: [usize; 3] = [1_000, 10_000, 100_000];
 /// The time in which a large catalog must be live.
 const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The memory that a process holds, in bytes.
+#[derive(Default)]
+pub struct Memory {
+    rss: u64,
+    /// Its control group's: with the kernel's side of its sockets.
+    group: Option<u64>,
+}
+
+impl Memory {
+    pub fn read(process: &Process) -> Memory {
+        Memory {
+            rss: process.rss(),
+            group: process.group_memory(),
+        }
+    }
+
+    /// Reports what a stream took since `before`, and how many there is room for.
+    pub fn report(&self, before: &Memory, streams: usize, of: &str, row: Row, to: &mut Report) {
+        let group = self.group.zip(before.group);
+        let rss = Some((self.rss, before.rss));
+        if group.is_none() {
+            to.note_no_group();
+        }
+        for (name, pair) in [("RSS", rss), ("with its sockets", group)] {
+            let Some((now, before)) = pair else { continue };
+            let each = now.saturating_sub(before) as f64 / streams as f64;
+            to.more(
+                &format!("{of}: memory of each, {name}, KiB"),
+                row,
+                each / 1024.0,
+            );
+            let fit = f64::from(1 << 30) / each.max(1.0);
+            to.more(&format!("{of}: streams per GiB, {name}"), row, fit.round());
+        }
+    }
+}
 
 /// Measures the time to a stream's first event, and the memory that a thousand idle streams hold.
 pub async fn of_streams(subject: &Subject, plan: &Plan, report: &mut Report) -> Result<(), String> {
@@ -53,20 +93,23 @@ pub async fn of_streams(subject: &Subject, plan: &Plan, report: &mut Report) -> 
         return Ok(());
     };
     let load = subject.load("held", kind, 1, 0);
+    if subject.row.is_other()
+        && let Err(why) = load.hold().await
+    {
+        let row = subject.row.name();
+        eprintln!("idle open streams: {row} is left out: {why}");
+        return Ok(());
+    }
     let mut held = vec![load.hold().await?];
     // Memory that belongs to earlier load must not be given back, or taken, meanwhile.
     sleep(settle(plan)).await;
-    let before = process.rss();
+    let before = Memory::read(process);
     for _ in 0..HELD {
         held.push(load.hold().await?);
     }
     sleep(settle(plan)).await;
-    let more = process.rss().saturating_sub(before) as f64;
-    report.more(
-        "RSS per idle open stream of 1,000, KiB",
-        subject.row,
-        more / HELD as f64 / 1024.0,
-    );
+    let what = "1,000 idle open streams";
+    Memory::read(process).report(&before, HELD, what, subject.row, report);
     Ok(())
 }
 
@@ -75,13 +118,10 @@ pub fn settle(plan: &Plan) -> Duration {
 }
 
 /// Measures the time in which a large catalog is read, and its effect on the traffic.
-pub async fn of_a_large_catalog(
-    mock: &Mock,
-    folder: &Path,
-    plan: &Plan,
-    report: &mut Report,
-) -> Result<(), String> {
-    let subject = Subject::start(Row::Portcullis, mock, folder, &plan.world(&[])).await?;
+pub async fn of_a_large_catalog(bench: &Bench<'_>, report: &mut Report) -> Result<(), String> {
+    let plan = bench.plan;
+    let started = bench.start(Row::Portcullis, &plan.world(&[])).await?;
+    let subject = started.ok_or("the gateway did not start")?;
     subject.warm_up(plan).await;
     let conf = subject.folder.join("conf");
     let checked = subject.folder.join("checked");

@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::cgroup::Group;
+
 /// The unit of processor time in `/proc`, on every Linux that this can run on.
 const TICK: Duration = Duration::from_millis(10);
 /// The time that a process has to end by itself.
@@ -17,6 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(4);
 pub struct Process {
     child: Child,
     log: PathBuf,
+    group: Option<Group>,
 }
 
 impl Process {
@@ -29,7 +32,22 @@ impl Process {
             .stderr(file)
             .spawn()
             .map_err(|e| format!("{name} does not start: {e}"))?;
-        Ok(Process { child, log })
+        Ok(Process {
+            child,
+            log,
+            group: None,
+        })
+    }
+
+    /// Gives the process a control group of its own, if one can be made.
+    pub fn enter_group(&mut self) {
+        let pid = self.child.id();
+        self.group = Group::new().filter(|group| group.enter(pid));
+    }
+
+    /// Returns the memory of its control group: with the kernel's side of its sockets.
+    pub fn group_memory(&self) -> Option<u64> {
+        self.group.as_ref()?.memory()
     }
 
     pub fn stdout(&mut self) -> Option<ChildStdout> {
@@ -143,10 +161,10 @@ pub fn machine_cpu() -> Duration {
         .skip(1)
         .flat_map(str::parse)
         .collect();
-    // All fields count except the two for idling.
+    // All fields count except the two for idling; also time that other machines have taken.
     TICK * fields
         .iter()
-        .take(7)
+        .take(8)
         .enumerate()
         .filter(|(index, _)| !matches!(index, 3 | 4))
         .map(|(_, time)| time)

@@ -1,13 +1,18 @@
-//! A report is three tables of medians, made from the figures of all rounds.
+//! A report is what was measured in all rounds, as tables: medians, with the least and the most.
+//!
+//! What compares two rows is made of pairs of the same round. A pair is not used if others used
+//! more of the machine than [`OTHERS_LIMIT`] during one of the two.
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::time::Duration;
 
 use crate::Plan;
-use crate::callers::Kind;
-use crate::scenario::Scenario;
-use crate::subject::Row;
+use crate::cgroup;
+use crate::row::Row;
+use crate::scenario::{NATIVE, ONE_CALLER, Scenario, TRANSLATED};
+use crate::table::{Spread, print};
+pub use crate::table::{at, show};
+use crate::usage::OTHERS_LIMIT;
 
 /// The figures of one scenario in one round. Times are in seconds, memory in bytes.
 pub struct Figures {
@@ -17,8 +22,10 @@ pub struct Figures {
     pub cpu: Option<f64>,
     pub idle: Option<u64>,
     pub peak: Option<u64>,
-    /// The number of cores that were busy with something else.
+    /// The part of the machine that was busy with something else.
     pub others: f64,
+    /// The part of the machine that was busy at all.
+    pub busy: f64,
     pub errors: u64,
 }
 
@@ -29,6 +36,8 @@ pub struct Report {
     /// By scenario and row, with the number of the round.
     figures: BTreeMap<(&'static str, Row), Vec<(usize, Figures)>>,
     more: Vec<(String, BTreeMap<Row, Vec<f64>>)>,
+    /// True if a subject had no control group of its own.
+    ungrouped: bool,
     errors: u64,
 }
 
@@ -36,9 +45,10 @@ impl Report {
     pub fn new(plan: &Plan, scenarios: &[Scenario], rows: &[Row]) -> Report {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let mut title = format!(
-            "medians of {} × {} s, {cores} cores",
+            "{} × {} s; callers, mock and the row that is measured share {cores} cores; {} workers",
             plan.rounds,
-            plan.time.as_secs_f64()
+            plan.time.as_secs_f64(),
+            plan.workers
         );
         if cfg!(debug_assertions) {
             title.push_str(", NOT OPTIMISED: this shows that it works, not how fast it is");
@@ -48,10 +58,11 @@ impl Report {
             rows: rows.to_vec(),
             scenarios: scenarios
                 .iter()
-                .map(|s| (s.name, matches!(s.kind, Kind::Stream { .. })))
+                .map(|s| (s.name, s.kind.is_stream()))
                 .collect(),
             figures: BTreeMap::new(),
             more: Vec::new(),
+            ungrouped: false,
             errors: 0,
         }
     }
@@ -77,6 +88,10 @@ impl Report {
         self.more[index].1.entry(row).or_default().push(value);
     }
 
+    pub fn note_no_group(&mut self) {
+        self.ungrouped = true;
+    }
+
     pub fn fail(&mut self, errors: u64) {
         self.errors += errors;
     }
@@ -93,33 +108,92 @@ impl Report {
         self.errors
     }
 
-    /// Returns the time that the gateway adds at one connection.
-    fn added(&self) -> Option<f64> {
-        let p50 = |row| {
-            median(
-                self.figures
-                    .get(&("plain-c1-awake", row))?
-                    .iter()
-                    .map(|(_, f)| f.p50),
-            )
-        };
-        Some((p50(Row::Portcullis)? - p50(Row::Direct)?) * 1e6)
+    fn figures(&self, scenario: &'static str, row: Row) -> &[(usize, Figures)] {
+        self.figures
+            .get(&(scenario, row))
+            .map_or(&[], Vec::as_slice)
     }
 
-    /// Returns the gateway's CPU as a part of another proxy's, in each round.
-    fn ratios(&self, scenario: &'static str, other: Row) -> Vec<f64> {
-        let of = |row| {
-            self.figures
-                .get(&(scenario, row))
-                .map_or(&[][..], Vec::as_slice)
-        };
-        let pair = |(round, ours): &(usize, Figures)| {
-            let (_, theirs) = of(other).iter().find(|(same, _)| same == round)?;
-            Some(ours.cpu? / theirs.cpu.filter(|cpu| *cpu > 0.0)?)
-        };
-        let mut ratios: Vec<f64> = of(Row::Portcullis).iter().filter_map(pair).collect();
-        ratios.sort_by(f64::total_cmp);
-        ratios
+    /// Compares two rows, or two scenarios, in each round, and writes the spread.
+    fn compare(
+        &self,
+        ours: (&'static str, Row),
+        theirs: (&'static str, Row),
+        digits: usize,
+        by: impl Fn(&Figures, &Figures) -> Option<f64>,
+    ) -> String {
+        let (mut values, mut refused) = (Vec::new(), false);
+        for (round, one) in self.figures(ours.0, ours.1) {
+            let theirs = self.figures(theirs.0, theirs.1);
+            let Some((_, other)) = theirs.iter().find(|(same, _)| same == round) else {
+                continue;
+            };
+            if one.others.max(other.others) > OTHERS_LIMIT {
+                refused = true;
+            } else {
+                values.extend(by(one, other));
+            }
+        }
+        match Spread::new(values.into_iter()) {
+            Some(spread) => spread.show(digits),
+            None if refused => "refused".to_owned(),
+            None => "-".to_owned(),
+        }
+    }
+
+    /// Returns the table of rows: what they are, and what they do.
+    fn described(&self) -> Vec<Vec<String>> {
+        let describe = |row: &Row| [row.name(), &row.version(), row.work()].map(str::to_owned);
+        let head = ["row", "version", "what it does with a request"].map(str::to_owned);
+        let rows = self.rows.iter().map(describe);
+        std::iter::once(head).chain(rows).map(Vec::from).collect()
+    }
+
+    fn measured(&self) -> Vec<Vec<String>> {
+        let head = [
+            "scenario",
+            "",
+            "per second",
+            "p50 ms",
+            "p99 ms",
+            "CPU µs each",
+            "machine busy",
+            "RSS MiB idle",
+            "peak",
+            "errors",
+        ];
+        let mut table = vec![head.map(str::to_owned).to_vec()];
+        for (name, stream) in &self.scenarios {
+            for row in &self.rows {
+                let rounds = self.figures(name, *row);
+                if rounds.is_empty() {
+                    continue;
+                }
+                let of = |digits, figure: &dyn Fn(&Figures) -> Option<f64>| {
+                    let spread = Spread::new(rounds.iter().filter_map(|(_, f)| figure(f)));
+                    show(spread.map(|spread| spread.median), digits)
+                };
+                let mib = |bytes: u64| bytes as f64 / 1024.0 / 1024.0;
+                let unit = if *stream { "chunks  " } else { "requests" };
+                table.push(vec![
+                    (*name).to_owned(),
+                    row.name().to_owned(),
+                    format!("{} {unit}", of(0, &|f| Some(f.rate))),
+                    of(3, &|f| Some(f.p50 * 1e3)),
+                    of(3, &|f| Some(f.p99 * 1e3)),
+                    of(1, &|f| Some(f.cpu? * 1e6)),
+                    of(0, &|f| Some(f.busy * 100.0)) + " %",
+                    of(1, &|f| f.idle.map(mib)),
+                    of(1, &|f| f.peak.map(mib)),
+                    rounds
+                        .iter()
+                        .map(|(_, f)| f.errors)
+                        .sum::<u64>()
+                        .to_string(),
+                ]);
+            }
+        }
+        table
     }
 
     /// Returns the table of the gateway's CPU beside that of the other proxies.
@@ -130,138 +204,100 @@ impl Report {
             .copied()
             .filter(|row| !matches!(row, Row::Direct | Row::Portcullis))
             .collect();
-        let head = std::iter::once("CPU of portcullis, where another proxy's is 1".to_owned());
-        let mut table = vec![
-            head.chain(others.iter().map(|row| row.name().to_owned()))
-                .collect::<Vec<_>>(),
-        ];
+        let mut table = vec![titled(
+            "CPU of portcullis, where another's is 1",
+            others.iter().map(|row| row.name().to_owned()),
+        )];
+        let ratio = |ours: &Figures, theirs: &Figures| {
+            Some(ours.cpu? / theirs.cpu.filter(|cpu| *cpu > 0.0)?)
+        };
         for (name, _) in &self.scenarios {
-            let cell = |row: &Row| {
-                let ratios = self.ratios(name, *row);
-                match (
-                    median(ratios.iter().copied()),
-                    ratios.first(),
-                    ratios.last(),
-                ) {
-                    (Some(middle), Some(least), Some(most)) => {
-                        format!("{middle:.2} ({least:.2} to {most:.2})")
-                    }
-                    _ => "-".to_owned(),
-                }
-            };
-            let cells: Vec<String> = others.iter().map(cell).collect();
-            if cells.iter().any(|cell| cell != "-") {
-                table.push(std::iter::once((*name).to_owned()).chain(cells).collect());
+            let ours = (*name, Row::Portcullis);
+            let cell = |row: &Row| self.compare(ours, (name, *row), 2, ratio);
+            table.push(titled(name, others.iter().map(cell)));
+        }
+        filled(table)
+    }
+
+    /// Returns the table of everything else, a row for each column.
+    fn others(&self) -> Vec<Vec<String>> {
+        let names = self.rows.iter().map(|row| row.name().to_owned());
+        let mut table = vec![titled("", names)];
+        for scenario in ONE_CALLER {
+            let latencies: [(&str, fn(&Figures) -> f64); 2] =
+                [("p50", |f| f.p50), ("p99", |f| f.p99)];
+            for (name, latency) in latencies {
+                let added =
+                    |one: &Figures, direct: &Figures| Some((latency(one) - latency(direct)) * 1e6);
+                let cell = |row: &Row| match row {
+                    Row::Direct => "-".to_owned(),
+                    _ => self.compare((scenario, *row), (scenario, Row::Direct), 0, added),
+                };
+                let what = format!("{scenario}: added {name}, µs");
+                table.push(titled(&what, self.rows.iter().map(cell)));
             }
         }
-        table
+        let cell = |row: &Row| {
+            self.compare((TRANSLATED, *row), (NATIVE, *row), 2, |one, other| {
+                Some(one.cpu? / other.cpu.filter(|cpu| *cpu > 0.0)?)
+            })
+        };
+        let what = format!("CPU of {TRANSLATED}, where {NATIVE} is 1");
+        table.push(titled(&what, self.rows.iter().map(cell)));
+        for (what, values) in &self.more {
+            let cell = |row: &Row| {
+                let values = values.get(row).map_or(&[][..], Vec::as_slice);
+                let whole = values.iter().all(|value| value.fract() == 0.0);
+                Spread::new(values.iter().copied()).map_or("-".to_owned(), |spread| {
+                    spread.show(if whole { 0 } else { 2 })
+                })
+            };
+            table.push(titled(what, self.rows.iter().map(cell)));
+        }
+        filled(table)
     }
+}
+
+fn titled(title: &str, cells: impl Iterator<Item = String>) -> Vec<String> {
+    std::iter::once(title.to_owned()).chain(cells).collect()
+}
+
+/// Returns the table without the lines that have no figure. The first line is the head.
+fn filled(mut table: Vec<Vec<String>>) -> Vec<Vec<String>> {
+    let mut head = true;
+    table.retain(|line| std::mem::take(&mut head) || line.iter().skip(1).any(|cell| cell != "-"));
+    table
 }
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "\n{}\n", self.title)?;
-        let mut table = vec![
-            [
-                "scenario",
-                "",
-                "per second",
-                "p50 ms",
-                "p99 ms",
-                "CPU µs each",
-                "RSS MiB idle",
-                "peak",
-                "errors",
-            ]
-            .map(str::to_owned)
-            .to_vec(),
-        ];
-        for (name, stream) in &self.scenarios {
-            for row in &self.rows {
-                let Some(rounds) = self.figures.get(&(name, *row)) else {
-                    continue;
-                };
-                let of = |figure: &dyn Fn(&Figures) -> Option<f64>| {
-                    median(rounds.iter().filter_map(|(_, f)| figure(f)))
-                };
-                let mib = |bytes: u64| bytes as f64 / 1024.0 / 1024.0;
-                table.push(vec![
-                    (*name).to_owned(),
-                    row.name().to_owned(),
-                    format!(
-                        "{} {}",
-                        show(of(&|f| Some(f.rate)), 0),
-                        if *stream { "chunks  " } else { "requests" }
-                    ),
-                    show(of(&|f| Some(f.p50 * 1e3)), 3),
-                    show(of(&|f| Some(f.p99 * 1e3)), 3),
-                    show(of(&|f| Some(f.cpu? * 1e6)), 1),
-                    show(of(&|f| f.idle.map(mib)), 1),
-                    show(of(&|f| f.peak.map(mib)), 1),
-                    rounds
-                        .iter()
-                        .map(|(_, f)| f.errors)
-                        .sum::<u64>()
-                        .to_string(),
-                ]);
-            }
-        }
-        print(f, &table)?;
+        print(f, &self.described(), 3)?;
+        writeln!(f)?;
+        print(f, &self.measured(), 2)?;
         writeln!(
             f,
-            "\np50 and p99 are of whole answers; of a stream, of the whole stream. CPU is of the proxy, each request or chunk.\n"
+            "\nMedians of the rounds. p50 and p99 are of whole answers; of a stream, of the whole stream. CPU is of the row, each\n\
+             request or chunk. Callers are a closed loop here: each waits for its answer before it asks again.\n"
         )?;
-        let compared = self.compared();
-        if compared.len() > 1 {
-            print(f, &compared)?;
+        for table in [self.compared(), self.others()] {
+            if table.len() > 1 {
+                print(f, &table, 1)?;
+                writeln!(f)?;
+            }
+        }
+        writeln!(
+            f,
+            "These are medians, with the least and the most of the rounds. Ratios and what is added are of pairs of the same round;\n\
+             `refused`: others used more than {} % of the machine in each of them.",
+            OTHERS_LIMIT * 100.0
+        )?;
+        if self.ungrouped {
             writeln!(
                 f,
-                "\nEach is the median of the rounds, with the least and the most.\n"
+                "Memory with sockets is not measured: {}.",
+                cgroup::REFUSED
             )?;
-        }
-
-        let mut table = vec![
-            std::iter::once("")
-                .chain(self.rows.iter().map(|row| row.name()))
-                .map(str::to_owned)
-                .collect::<Vec<_>>(),
-        ];
-        if let Some(added) = self.added() {
-            let cell = |row: &Row| {
-                if *row == Row::Portcullis {
-                    show(Some(added), 0)
-                } else {
-                    "-".to_owned()
-                }
-            };
-            table.push(
-                std::iter::once("added p50 at one connection, cores awake, µs".to_owned())
-                    .chain(self.rows.iter().map(cell))
-                    .collect(),
-            );
-        }
-        for (what, values) in &self.more {
-            let cell = |row: &Row| {
-                let value = values
-                    .get(row)
-                    .and_then(|values| median(values.iter().copied()));
-                show(
-                    value,
-                    if value.is_some_and(|value| value.fract() == 0.0) {
-                        0
-                    } else {
-                        2
-                    },
-                )
-            };
-            table.push(
-                std::iter::once(what.clone())
-                    .chain(self.rows.iter().map(cell))
-                    .collect(),
-            );
-        }
-        if table.len() > 1 {
-            print(f, &table)?;
         }
         let others = self
             .figures
@@ -269,10 +305,11 @@ impl fmt::Display for Report {
             .flatten()
             .map(|(_, figures)| figures.others)
             .fold(0.0, f64::max);
-        if others > 0.1 {
+        if others > OTHERS_LIMIT {
             writeln!(
                 f,
-                "\nOther processes used up to {others:.1} cores meanwhile: the figures are spoilt."
+                "Others used up to {:.0} % of the machine meanwhile: the figures that are not ratios are spoilt.",
+                others * 100.0
             )?;
         }
         if self.errors > 0 {
@@ -285,61 +322,4 @@ impl fmt::Display for Report {
             Ok(())
         }
     }
-}
-
-/// Writes a table. The first column and all words stand to the left, numbers to the right.
-fn print(f: &mut fmt::Formatter<'_>, table: &[Vec<String>]) -> fmt::Result {
-    let columns = table.first().map_or(0, Vec::len);
-    let widths: Vec<usize> = (0..columns)
-        .map(|column| {
-            table
-                .iter()
-                .map(|line| line[column].chars().count())
-                .max()
-                .unwrap_or(0)
-        })
-        .collect();
-    let named = table.first().is_some_and(|head| head[0] == "scenario");
-    for line in table {
-        for (column, (cell, width)) in line.iter().zip(&widths).enumerate() {
-            if column == 0 || named && column == 1 {
-                write!(f, "{cell:<width$}  ")?
-            } else {
-                write!(f, "{cell:>width$}  ")?
-            }
-        }
-        writeln!(f)?;
-    }
-    Ok(())
-}
-
-/// Returns the value below which this part of the sorted values lies.
-pub fn at(sorted: &[Duration], part: f64) -> Duration {
-    sorted
-        .get(((sorted.len() as f64 * part) as usize).min(sorted.len().saturating_sub(1)))
-        .copied()
-        .unwrap_or_default()
-}
-
-fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
-    let mut values: Vec<f64> = values.collect();
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied()
-}
-
-/// Writes a number as `12,345.6`.
-pub fn show(value: Option<f64>, digits: usize) -> String {
-    let Some(value) = value else {
-        return "-".to_owned();
-    };
-    let text = format!("{value:.digits$}");
-    let (whole, rest) = text.split_at(text.find('.').unwrap_or(text.len()));
-    let mut grouped = String::new();
-    for (index, digit) in whole.chars().enumerate() {
-        if index > 0 && (whole.len() - index) % 3 == 0 && whole.as_bytes()[index - 1] != b'-' {
-            grouped.push(',');
-        }
-        grouped.push(digit);
-    }
-    grouped + rest
 }

@@ -1,13 +1,15 @@
-//! A scenario says what callers do, for one row of the table.
+//! A scenario says what callers do, for one row of the table. They are a closed loop: each sends
+//! its next request when it has the whole answer to its last one.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use crate::Plan;
-use crate::callers::Kind;
-use crate::mock::Mock;
+use crate::kind::Kind;
 use crate::process::{self, spinners};
 use crate::report::{Figures, at};
+use crate::row::Row;
 use crate::subject::Subject;
+use crate::usage::Meter;
+use crate::{Bench, Plan};
 
 pub struct Scenario {
     pub name: &'static str,
@@ -15,11 +17,21 @@ pub struct Scenario {
     pub model: String,
     pub kind: Kind,
     callers: usize,
-    /// The least number of bytes of the prompt.
-    prompt: usize,
+    /// The least number of bytes of the body.
+    bytes: usize,
     /// True if cores are kept from idling.
     awake: bool,
+    /// True if the upstream speaks another format than the callers. Rows that cannot translate are
+    /// left out.
+    translated: bool,
 }
+
+/// The scenarios whose latency is compared with that of the row without a proxy.
+pub const ONE_CALLER: [&str; 2] = ["plain-c1", "plain-c1-awake"];
+/// Messages of callers who speak Anthropic's format to an upstream that speaks OpenAI's, and what
+/// that is compared with.
+pub const TRANSLATED: &str = "messages-to-chat-c32";
+pub const NATIVE: &str = "plain-c32";
 
 /// Returns the scenarios that the plan wants.
 pub fn all(plan: &Plan) -> Vec<Scenario> {
@@ -28,33 +40,47 @@ pub fn all(plan: &Plan) -> Vec<Scenario> {
         model: "plain".to_owned(),
         kind: Kind::Plain,
         callers,
-        prompt: 0,
+        bytes: 0,
         awake: false,
+        translated: false,
+    };
+    let large = |name, callers, kib: usize| Scenario {
+        bytes: kib << 10,
+        ..plain(name, callers)
     };
     let stream = |name, callers, chunks, gap: u64| Scenario {
-        name,
         model: format!("stream-{chunks}-{gap}"),
         kind: Kind::Stream {
             chunks,
             gap: Duration::from_millis(gap),
         },
-        callers,
-        prompt: 0,
-        awake: false,
+        ..plain(name, callers)
     };
     // One stream takes the whole time.
     let paced = (plan.time.as_millis() / 20).max(10) as usize;
     let all = [
-        plain("plain-c1", 1),
+        plain(ONE_CALLER[0], 1),
         Scenario {
             awake: true,
-            ..plain("plain-c1-awake", 1)
+            ..plain(ONE_CALLER[1], 1)
         },
-        plain("plain-c32", 32),
+        plain("plain-c8", 8),
+        plain(NATIVE, 32),
         plain("plain-c256", 256),
+        large("body-1KiB-c32", 32, 1),
+        large("body-16KiB-c32", 32, 16),
+        large("body-128KiB-c32", 32, 128),
+        large("body-1MiB-c1", 1, 1 << 10),
         Scenario {
-            prompt: 1 << 20,
-            ..plain("body-1MiB-c1", 1)
+            kind: Kind::Messages,
+            translated: true,
+            ..plain(TRANSLATED, 32)
+        },
+        // The upstream speaks Messages, too.
+        Scenario {
+            kind: Kind::Messages,
+            model: "claude-plain".to_owned(),
+            ..plain("messages-c32", 32)
         },
         stream("stream-c32", 32, 200, 0),
         stream("stream-c256", 256, 200, 0),
@@ -71,65 +97,57 @@ pub fn all(plan: &Plan) -> Vec<Scenario> {
 }
 
 impl Scenario {
+    /// Measures a subject. Returns `None` if it cannot do this: a gateway of others that does not
+    /// know the format is left out, with a word. A wrong answer later is a failure.
     pub async fn measure(
         &self,
         subject: &Subject,
-        mock: &Mock,
-        plan: &Plan,
+        bench: &Bench<'_>,
         idle: Option<u64>,
-    ) -> Result<Figures, String> {
-        let load = subject.load(&self.model, self.kind, self.callers, self.prompt);
+    ) -> Result<Option<Figures>, String> {
+        if self.translated && !subject.row.translates() {
+            return Ok(None);
+        }
+        let load = subject.load(&self.model, self.kind, self.callers, self.bytes);
+        if subject.row.is_other()
+            && let Err(why) = load.once().await
+        {
+            let (name, row) = (self.name, subject.row.name());
+            eprintln!("{name}: {row} is left out: {why}");
+            return Ok(None);
+        }
         let awake = if self.awake {
             spinners(&subject.folder)?
         } else {
             Vec::new()
         };
-        if let Some(process) = &subject.process {
-            process.forget_peak();
-        }
-        let used = || {
-            subject
-                .process
-                .as_ref()
-                .map_or(Duration::ZERO, process::Process::cpu)
-        };
-        let known = || used() + process::cpu(std::process::id()) + mock.process.cpu();
-        let (start, cpu, ours, machine) = (Instant::now(), used(), known(), process::machine_cpu());
-        let outcome = load.run(plan.time).await;
+        let process = subject.process.as_ref();
+        process.inspect(|process| process.forget_peak());
+        let meter = Meter::new(process, awake.iter().chain([&bench.mock.process]).collect());
+        let outcome = load.run(bench.plan.time).await;
         // Log lines are written a moment later.
         tokio::time::sleep(Duration::from_millis(100)).await;
-        let (cpu, ours, machine) = (
-            used() - cpu,
-            known() - ours,
-            process::machine_cpu() - machine,
-        );
-        let others = if awake.is_empty() {
-            machine.saturating_sub(ours).as_secs_f64() / start.elapsed().as_secs_f64()
-        } else {
-            0.0
-        };
+        let usage = meter.read();
         drop(awake);
         let each = match self.kind {
-            Kind::Plain => 1,
+            Kind::Plain | Kind::Messages => 1,
             Kind::Stream { chunks, .. } => chunks,
         };
         let count = (outcome.took.len() * each) as f64;
         let errors = outcome.complain(&format!("{} {}", subject.row.name(), self.name));
         let mut took = outcome.took;
         took.sort_unstable();
-        Ok(Figures {
+        Ok(Some(Figures {
             rate: count / outcome.elapsed.as_secs_f64(),
             p50: at(&took, 0.5).as_secs_f64(),
             p99: at(&took, 0.99).as_secs_f64(),
-            cpu: subject
-                .process
-                .as_ref()
-                .map(|_| cpu.as_secs_f64() / count.max(1.0)),
+            cpu: (subject.row != Row::Direct).then(|| usage.cpu.as_secs_f64() / count.max(1.0)),
             idle,
-            peak: subject.process.as_ref().map(process::Process::peak),
-            others,
+            peak: process.map(process::Process::peak),
+            others: usage.others,
+            busy: usage.busy,
             // It is an error too if nothing was measured.
             errors: errors.max(u64::from(took.is_empty())),
-        })
+        }))
     }
 }
