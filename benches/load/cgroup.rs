@@ -60,6 +60,11 @@ impl Group {
         self.write("cgroup.procs", &process.to_string())
     }
 
+    pub fn processes(&self) -> Vec<u32> {
+        let text = fs::read_to_string(self.folder.join("cgroup.procs")).unwrap_or_default();
+        text.lines().flat_map(str::parse).collect()
+    }
+
     /// Returns the memory of all its processes with their sockets, in bytes.
     pub fn memory(&self) -> Option<u64> {
         let read = |file| -> Option<u64> {

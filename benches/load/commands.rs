@@ -136,6 +136,7 @@ pub fn lua(place: &Place<'_>) -> Result<Command, String> {
 }
 
 /// Configures LiteLLM without a database: its master key is the only key. One process a worker.
+/// Its core in Rust is on; where callers and upstream speak Messages it has an effect.
 pub fn litellm(place: &Place<'_>) -> Result<Command, String> {
     let entry = |model: &&str| {
         let claude = model.starts_with("claude-");
@@ -153,7 +154,8 @@ pub fn litellm(place: &Place<'_>) -> Result<Command, String> {
     };
     let models: String = place.world.models().iter().map(entry).collect();
     let conf = format!(
-        "model_list:\n{models}litellm_settings: {{ telemetry: false, num_retries: 0, request_timeout: 120 }}\n\
+        "model_list:\n{models}litellm_settings: {{ telemetry: false, num_retries: 0, request_timeout: 120, \
+         use_chat_completions_url_for_anthropic_messages: true }}\n\
          general_settings: {{ master_key: {CALLER_KEY} }}\n"
     );
     let path = place.folder.join("litellm.yaml");
@@ -177,6 +179,7 @@ pub fn litellm(place: &Place<'_>) -> Result<Command, String> {
     }
     command
         .env("LITELLM_MODE", "PRODUCTION")
+        .env("LITELLM_RUST", "true")
         .env("LITELLM_LOG", "ERROR");
     command.env("PATH", format!("{}:/usr/bin:/bin", bin.display()));
     Ok(command)
@@ -197,6 +200,8 @@ pub fn router(row: Row, place: &Place<'_>) -> Result<Command, String> {
     ]);
     command.args(["--worker-urls", &format!("http://{}", place.upstream)]);
     command.args(["--api-key", mock::KEY, "--policy", "round_robin"]);
+    // A worker that could not be asked at once is asked again within a second, and not in 30.
+    command.args(["--worker-startup-check-interval", "1"]);
     let warnings = if row == Row::VllmRouter {
         "warning"
     } else {

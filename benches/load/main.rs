@@ -231,6 +231,7 @@ async fn run(plan: &Plan) -> Result<Report, String> {
                 subjects.push(subject);
             }
         }
+        report.forget_others(&rows);
         measure_round(round, &subjects, &scenarios, &bench, &mut report).await;
         drop(subjects);
         // Nobody is always the first, on a machine that was idle.

@@ -72,10 +72,14 @@ pub async fn of_streams(subject: &Subject, plan: &Plan, report: &mut Report) -> 
         chunks: 5,
         gap: Duration::from_millis(2),
     };
-    let mut outcome = subject
-        .load("stream-5-2", kind, 1, 0)
-        .run(plan.time / 3)
-        .await;
+    let load = subject.load("stream-5-2", kind, 1, 0);
+    if subject.row.is_other()
+        && let Err(why) = load.once().await
+    {
+        eprintln!("first event: {} is left out: {why}", subject.row.name());
+        return Ok(());
+    }
+    let mut outcome = load.run(plan.time / 3).await;
     outcome.first.sort_unstable();
     report.fail(outcome.complain(&format!("{} first event", subject.row.name())));
     for (part, what) in [

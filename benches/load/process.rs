@@ -100,33 +100,46 @@ impl Process {
         self.family().into_iter().filter_map(kib).sum::<u64>() * 1024
     }
 
-    /// Returns the process and its children.
+    /// Returns the process and its children, and theirs.
     fn family(&self) -> Vec<u32> {
-        let parent = self.child.id();
         let pids = fs::read_dir("/proc")
             .into_iter()
             .flatten()
             .flatten()
             .filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-        std::iter::once(parent)
-            .chain(pids.filter(|pid| stat(*pid).get(1).is_some_and(|of| *of == u64::from(parent))))
-            .collect()
+        let parents: Vec<(u32, u64)> = pids
+            .filter_map(|pid| Some((pid, *stat(pid).get(1)?)))
+            .collect();
+        let mut family = vec![self.child.id()];
+        let mut next = 0;
+        while let Some(parent) = family.get(next).copied() {
+            let children = parents.iter().filter(|(_, of)| *of == u64::from(parent));
+            family.extend(children.map(|(pid, _)| *pid));
+            next += 1;
+        }
+        family
     }
 }
 
 impl Drop for Process {
     fn drop(&mut self) {
-        let family = self.family();
+        let mut family = self.family();
         kill("TERM", &family[..1]);
         let start = Instant::now();
-        while start.elapsed() < PATIENCE {
-            if !matches!(self.child.try_wait(), Ok(None)) {
-                return;
-            }
+        while start.elapsed() < PATIENCE && matches!(self.child.try_wait(), Ok(None)) {
             std::thread::sleep(Duration::from_millis(5));
         }
-        kill("KILL", &family);
-        let _ = self.child.wait();
+        if matches!(self.child.try_wait(), Ok(None)) {
+            kill("KILL", &family[..1]);
+            let _ = self.child.wait();
+        }
+        // Whoever has outlived the parent is still in its group; without one, it is who was its
+        // child before.
+        family.remove(0);
+        let left = self.group.as_ref().map_or(family, Group::processes);
+        if !left.is_empty() {
+            kill("KILL", &left);
+        }
     }
 }
 

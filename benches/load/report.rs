@@ -88,6 +88,14 @@ impl Report {
         self.more[index].1.entry(row).or_default().push(value);
     }
 
+    /// Forgets rows that did not start, and of which nothing was measured.
+    pub fn forget_others(&mut self, started: &[Row]) {
+        let figures = &self.figures;
+        let measured = |row: &Row| figures.keys().any(|(_, known)| known == row);
+        self.rows
+            .retain(|row| started.contains(row) || measured(row));
+    }
+
     pub fn note_no_group(&mut self) {
         self.ungrouped = true;
     }
@@ -219,23 +227,25 @@ impl Report {
         filled(table)
     }
 
+    /// Returns the line of what each row adds to a latency of the row without a proxy.
+    fn added(&self, scenario: &'static str, name: &str, of: fn(&Figures) -> f64) -> Vec<String> {
+        let direct = (scenario, Row::Direct);
+        let added = |one: &Figures, direct: &Figures| Some((of(one) - of(direct)) * 1e6);
+        let cell = |row: &Row| match row {
+            Row::Direct => "-".to_owned(),
+            _ => self.compare((scenario, *row), direct, 0, added),
+        };
+        let what = format!("{scenario}: added {name}, µs");
+        titled(&what, self.rows.iter().map(cell))
+    }
+
     /// Returns the table of everything else, a row for each column.
     fn others(&self) -> Vec<Vec<String>> {
         let names = self.rows.iter().map(|row| row.name().to_owned());
         let mut table = vec![titled("", names)];
         for scenario in ONE_CALLER {
-            let latencies: [(&str, fn(&Figures) -> f64); 2] =
-                [("p50", |f| f.p50), ("p99", |f| f.p99)];
-            for (name, latency) in latencies {
-                let added =
-                    |one: &Figures, direct: &Figures| Some((latency(one) - latency(direct)) * 1e6);
-                let cell = |row: &Row| match row {
-                    Row::Direct => "-".to_owned(),
-                    _ => self.compare((scenario, *row), (scenario, Row::Direct), 0, added),
-                };
-                let what = format!("{scenario}: added {name}, µs");
-                table.push(titled(&what, self.rows.iter().map(cell)));
-            }
+            table.push(self.added(scenario, "p50", |figures| figures.p50));
+            table.push(self.added(scenario, "p99", |figures| figures.p99));
         }
         let cell = |row: &Row| {
             self.compare((TRANSLATED, *row), (NATIVE, *row), 2, |one, other| {

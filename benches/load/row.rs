@@ -72,10 +72,11 @@ impl Row {
             }
             Row::LiteLlm => {
                 "master key compared (no database), model renamed, upstream's key set, answer decoded and written anew; no log. \
-                 `rust: true` has an effect where callers and upstream speak Messages"
+                 Its core in Rust is on (`rust: true`, `LITELLM_RUST`), and serves where callers and upstream speak Messages"
             }
             Row::Smg => {
-                "key compared and sent on, JSON decoded and written anew, metrics; model not renamed, no log below warnings"
+                "key compared and sent on, JSON decoded and written anew, metrics; model not renamed, no log below warnings. \
+                 It knows one model of its worker: no streams here"
             }
             Row::VllmRouter => {
                 "key not compared but sent on, JSON decoded and written anew, metrics; model not renamed, no log below warnings"
@@ -112,7 +113,7 @@ impl Row {
 
     /// Returns the longest time that the start may take.
     pub fn start_timeout(self) -> Duration {
-        Duration::from_secs(if self.is_other() { 90 } else { 15 })
+        Duration::from_secs(if self.is_other() { 180 } else { 15 })
     }
 
     /// Returns the folder that `setup.sh` has installed it in.

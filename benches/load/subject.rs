@@ -39,6 +39,8 @@ impl World {
             .collect();
         models.sort_unstable();
         models.dedup();
+        // Smg knows only the first of its worker's models.
+        models.sort_by_key(|model| *model != "plain");
         models
     }
 }
