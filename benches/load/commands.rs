@@ -173,6 +173,8 @@ pub fn litellm(place: &Place<'_>) -> Result<Command, String> {
         &place.port.port().to_string(),
     ]);
     command.args(["--num_workers", &place.world.workers.to_string()]);
+    // A worker that takes more than five seconds to start would be started anew, without an end.
+    command.args(["--timeout_worker_healthcheck", "120"]);
     // It asks no other server for prices and the like.
     for name in ["MODEL_COST_MAP", "BLOG_POSTS", "ANTHROPIC_BETA_HEADERS"] {
         command.env(format!("LITELLM_LOCAL_{name}"), "True");
