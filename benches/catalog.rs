@@ -3,7 +3,8 @@
 //!
 //! It prints the time of a start and of a reload, and the most memory in each. While it reloads, a
 //! caller asks all the time: a request that fails ends the bench with an error. So does a million
-//! keys that take more than is promised.
+//! keys that take more than is promised. Then it prints what an idle gateway and its pages take,
+//! and what it takes to disable one key.
 
 #![allow(
     clippy::disallowed_methods,
@@ -38,6 +39,12 @@ const PATIENCE: Duration = Duration::from_secs(120);
 const PAUSE: Duration = Duration::from_millis(10);
 /// The time in which a catalog of the past is dropped.
 const REST: Duration = Duration::from_secs(7);
+/// The time for which an idle gateway is watched.
+const IDLE: Duration = Duration::from_secs(30);
+/// The number of requests for each page.
+const PAGES: u32 = 20;
+/// The pause before a page is made anew.
+const PAGE_PAUSE: Duration = Duration::from_millis(750);
 
 /// What a number of keys took. Memory is in MB.
 struct Figures {
@@ -53,6 +60,21 @@ struct Figures {
     requests: u64,
     failed: u64,
     slowest: Duration,
+    quiet: QuietFigures,
+}
+
+/// What a gateway takes when nobody calls.
+struct QuietFigures {
+    /// The processor time in [`IDLE`].
+    idle_cpu: Duration,
+    /// The processor time of a request for `/live` and one for `/metrics`.
+    pages_cpu: Duration,
+    /// The time of `portcullis key disable`.
+    disable: Duration,
+    /// The processor time of the command.
+    command_cpu: Duration,
+    /// The processor time of the gateway meanwhile, until the old catalog is gone.
+    gateway_cpu: Duration,
 }
 
 fn main() -> ExitCode {
@@ -64,6 +86,7 @@ fn main() -> ExitCode {
         "| Keys | Files | Start | CPU | Peak | At rest | Reload | CPU | Peak | Requests meanwhile | Slowest |"
     );
     println!("|---:|---:|---:|---:|---:|---:|---:|---:|---:|---|---:|");
+    let mut all_figures = Vec::new();
     let mut ends_well = true;
     for keys in if given.is_empty() {
         KEYS.to_vec()
@@ -71,12 +94,22 @@ fn main() -> ExitCode {
         given
     } {
         match measure(keys) {
-            Ok(figures) => ends_well &= figures.is_as_promised(keys),
+            Ok(figures) => {
+                ends_well &= figures.is_as_promised(keys);
+                all_figures.push((keys, figures));
+            }
             Err(why) => {
                 println!("{keys} keys: {why}");
                 ends_well = false;
             }
         }
+    }
+    println!(
+        "\n| Keys | Idle, in a second | `/live` and `/metrics` | `key disable` | its CPU | the gateway's CPU |"
+    );
+    println!("|---:|---:|---:|---:|---:|---:|");
+    for (keys, figures) in all_figures {
+        figures.quiet.print(keys);
     }
     if ends_well {
         ExitCode::SUCCESS
@@ -91,6 +124,56 @@ impl Figures {
         let start_fits = self.start <= Duration::from_secs(10) && self.start_peak <= 2_000;
         let reload_fits = self.reload <= Duration::from_secs(15) && self.reload_peak <= 3_000;
         self.failed == 0 && self.requests > 0 && (keys != 1_000_000 || (start_fits && reload_fits))
+    }
+}
+
+impl QuietFigures {
+    /// Measures a gateway with this many keys.
+    fn measure(
+        keys: u64,
+        folder: &Folder,
+        gateway: &Gateway,
+        admin: SocketAddr,
+    ) -> io::Result<QuietFigures> {
+        let before = gateway.cpu()?;
+        thread::sleep(IDLE);
+        let idle_cpu = gateway.cpu()? - before;
+        let before = gateway.cpu()?;
+        for _ in 0..PAGES {
+            thread::sleep(PAGE_PAUSE);
+            ask(admin, "GET /live", "", "")?;
+            ask(admin, "GET /metrics", "", "")?;
+        }
+        let pages_cpu = (gateway.cpu()? - before) / PAGES;
+        let (own_before, before) = (read_cpu(std::process::id(), 13)?, gateway.cpu()?);
+        let key = keys / 2;
+        let begin = Instant::now();
+        let command = make_command(&folder.0, &["key", "disable"])
+            .arg(format!("team-{}/key-{key}", key / OF_CALLER))
+            .status()?;
+        let disable = begin.elapsed();
+        if !command.success() {
+            return Err(io::Error::other("the key could not be disabled"));
+        }
+        thread::sleep(REST);
+        Ok(QuietFigures {
+            idle_cpu,
+            pages_cpu,
+            disable,
+            command_cpu: read_cpu(std::process::id(), 13)? - own_before,
+            gateway_cpu: gateway.cpu()? - before,
+        })
+    }
+
+    fn print(&self, keys: u64) {
+        println!(
+            "| {keys} | {:.1} ms | {:.1} ms | {:.2} s | {:.2} s | {:.2} s |",
+            self.idle_cpu.as_secs_f64() * 1e3 / IDLE.as_secs_f64(),
+            self.pages_cpu.as_secs_f64() * 1e3,
+            self.disable.as_secs_f64(),
+            self.command_cpu.as_secs_f64(),
+            self.gateway_cpu.as_secs_f64(),
+        );
     }
 }
 
@@ -130,6 +213,7 @@ fn measure(keys: u64) -> io::Result<Figures> {
         requests: calls.requests,
         failed: calls.failed,
         slowest: calls.slowest,
+        quiet: QuietFigures::measure(keys, &folder, &gateway, admin)?,
     };
     println!(
         "| {keys} | {} MB | {:.2} s | {:.2} s | {} MB | {} MB | {:.2} s | {:.2} s | {} MB | {}, {} failed | {:.0} ms |",
@@ -296,23 +380,42 @@ fn text_of(numbers: std::ops::Range<u64>) -> String {
     text
 }
 
+/// Returns the program with words and the folder.
+fn make_command(folder: &Path, words: &[&str]) -> Command {
+    let program = option_env!("CARGO_BIN_EXE_portcullis").unwrap_or("portcullis");
+    let mut command = Command::new(program);
+    command
+        .args(words)
+        .arg("--conf")
+        .arg(folder)
+        .current_dir(folder)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    command
+}
+
+/// Returns the sum of two fields of what the kernel knows of a process: at 11 its processor time,
+/// at 13 that of its children that have ended.
+fn read_cpu(process: u32, field: usize) -> io::Result<Duration> {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat"))?;
+    let fields: Vec<u64> = stat
+        .rsplit(')')
+        .next()
+        .into_iter()
+        .flat_map(str::split_whitespace)
+        .map(|n| n.parse().unwrap_or(0))
+        .collect();
+    // The kernel counts in hundredths of a second.
+    let hundredths: u64 = fields.iter().skip(field).take(2).sum();
+    Ok(Duration::from_millis(10 * hundredths))
+}
+
 /// A running gateway. Dropping it ends it.
 struct Gateway(Child);
 
 impl Gateway {
     fn start(folder: &Path) -> io::Result<Gateway> {
-        let program = option_env!("CARGO_BIN_EXE_portcullis").unwrap_or("portcullis");
-        let mut command = Command::new(program);
-        command
-            .arg("serve")
-            .arg("--conf")
-            .arg(folder)
-            .current_dir(folder);
-        command
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .map(Gateway)
+        make_command(folder, &["serve"]).spawn().map(Gateway)
     }
 
     /// Returns a line of what the kernel knows of the memory, in MB.
@@ -327,18 +430,7 @@ impl Gateway {
 
     /// Returns the processor time that it has used.
     fn cpu(&self) -> io::Result<Duration> {
-        let stat = fs::read_to_string(format!("/proc/{}/stat", self.0.id()))?;
-        let fields: Vec<u64> = stat
-            .rsplit(')')
-            .next()
-            .into_iter()
-            .flat_map(str::split_whitespace)
-            .map(|n| n.parse().unwrap_or(0))
-            .collect();
-        // The kernel counts in hundredths of a second.
-        Ok(Duration::from_millis(
-            10 * fields.iter().skip(11).take(2).sum::<u64>(),
-        ))
+        read_cpu(self.0.id(), 11)
     }
 
     fn forget_peak(&self) -> io::Result<()> {

@@ -8,7 +8,7 @@ use crate::base::descriptors::Descriptors;
 use crate::base::memory::Budget;
 use crate::base::spool::Spool;
 use crate::catalog::load::Loaded;
-use crate::catalog::{Key, published_key_problem};
+use crate::catalog::published_key_problem;
 use crate::conf::config::{ListenTls, Server};
 use crate::desk::Desk;
 use crate::desk::record::Books;
@@ -94,7 +94,7 @@ impl Process {
             &mut || ledger.past_use(calendar::now_millis(), Some(&limits)),
             1,
         );
-        remember_uses(&snapshot, &ledger);
+        remember_uses(&snapshot, &limits, &ledger);
         let figures = Figures::default();
         ledger.begin_callers(&figures.callers);
         lists::load_kept_lists(&server, &snapshot);
@@ -228,16 +228,20 @@ fn spool_folder(server: &Server) -> PathBuf {
 }
 
 /// Notes when each key was last used before the start.
-fn remember_uses(snapshot: &Snapshot, ledger: &Ledger) {
+fn remember_uses(snapshot: &Snapshot, limits: &limits::Registry, ledger: &Ledger) {
     if !ledger.is_on() {
         return;
     }
     match ledger::read::last_used(ledger.path()) {
         Ok(uses) => {
             let now = calendar::now_millis();
-            let last_use = |key: &Key| uses.get(&*key.id).zip(snapshot.scopes.get(key.index));
-            for (used_at, scopes) in snapshot.catalog.keys().filter_map(|key| last_use(key)) {
-                scopes.last_used.touch(now.min(*used_at));
+            for key in snapshot.catalog.keys() {
+                if let Some(used_at) = uses.get(&*key.id)
+                    && let Some(scopes) = snapshot.scopes.get(key.index)
+                {
+                    let last_used = &scopes.last_used;
+                    limits.note_use(&key.id, last_used, now.min(*used_at));
+                }
             }
         }
         Err(why) => log::warn!("the times when keys were last used are unknown: {why}"),

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use super::Catalog;
 use super::load::{CatalogFile, check_folder, display_folder, read_sources, resolve_assumed};
+use super::resolve::Documents;
 use crate::base::problem::{Problem, Problems};
 use crate::conf::yaml::edit::{Change, apply_changes};
 use crate::conf::yaml::{self, Entry, Node, Value};
@@ -29,6 +30,8 @@ const YOUNG_AGE: Duration = Duration::from_secs(5);
 pub struct Files {
     conf: PathBuf,
     sources: Vec<CatalogFile>,
+    /// What the sources hold: a change makes the catalog anew, and only one of them is read again.
+    documents: Documents,
     catalog: Catalog,
     /// The lock, if something will be changed. It is on the folder itself, so that nothing is left
     /// behind.
@@ -60,9 +63,10 @@ impl Files {
     pub fn read(conf: &Path) -> Result<Self, String> {
         check_folder(conf).map_err(|problems| problems.to_string())?;
         let start = Instant::now();
+        let mut documents = Documents::default();
         let (sources, catalog) = loop {
             match read_sources(conf)
-                .and_then(|sources| Ok((resolve_assumed(conf, &sources)?, sources)))
+                .and_then(|sources| Ok((resolve_assumed(conf, &sources, &mut documents)?, sources)))
             {
                 Ok((catalog, sources)) => break (sources, catalog),
                 Err(problems) if start.elapsed() < RETRY_PERIOD && is_young(conf, &problems) => {
@@ -79,6 +83,7 @@ impl Files {
         Ok(Self {
             conf: conf.to_owned(),
             sources,
+            documents,
             catalog,
             lock: None,
             before: None,
@@ -154,7 +159,7 @@ impl Files {
 
     /// Returns each key's id with its place, in the order of the files.
     pub fn key_places(&self) -> Vec<(String, KeyPlace)> {
-        self.keys(|_, _| true, |id, key_place, _| (id, key_place))
+        self.keys(|_| true, |_, _| true, |id, key_place, _| (id, key_place))
     }
 
     /// Returns the place of one key.
@@ -170,20 +175,26 @@ impl Files {
         name: &str,
         read: impl Fn(&Node<'_>) -> T,
     ) -> Option<(KeyPlace, T)> {
-        self.keys(
-            |owner, key| owner == caller && key == name,
-            |_, key_place, node| (key_place, read(node)),
-        )
-        .pop()
+        // A name may be written with escapes: then it is in a file that seems not to have it.
+        [true, false].into_iter().find_map(|is_likely| {
+            self.keys(
+                |source| has_words(source, [caller, name]) == is_likely,
+                |owner, key| owner == caller && key == name,
+                |_, key_place, node| (key_place, read(node)),
+            )
+            .pop()
+        })
     }
 
     fn keys<T>(
         &self,
+        in_file: impl Fn(&CatalogFile) -> bool,
         wanted: impl Fn(&str, &str) -> bool,
         take: impl Fn(String, KeyPlace, &Node<'_>) -> T,
     ) -> Vec<T> {
         let mut taken = Vec::new();
-        for (file, source) in self.sources.iter().enumerate() {
+        let sources = self.sources.iter().enumerate();
+        for (file, source) in sources.filter(|(_, source)| in_file(source)) {
             let Ok((tree, _)) = yaml::parse(&source.text) else {
                 continue;
             };
@@ -261,7 +272,8 @@ impl Files {
         before: Option<&str>,
         like: &Metadata,
     ) -> Result<(), String> {
-        let catalog = resolve_assumed(&self.conf, &after).map_err(|problems| {
+        let catalog = resolve_assumed(&self.conf, &after, &mut self.documents);
+        let catalog = catalog.map_err(|problems| {
             format!(
                 "{problems}\n{}: was not changed, because the change would put errors into the catalog",
                 path.display()
@@ -323,6 +335,11 @@ impl Files {
         remove_folder(made.as_deref());
         Ok(())
     }
+}
+
+/// Returns whether a file has all of these words.
+fn has_words(source: &CatalogFile, words: [&str; 2]) -> bool {
+    words.iter().all(|word| source.text.contains(word))
 }
 
 /// Returns whether a file that is wrong was written into just now, or went away.

@@ -9,10 +9,11 @@ use std::io::{self, Read as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use super::texts::{Stat, Version, too_large};
+use super::texts::{FileText, Stat, Version, too_large};
 use crate::base::problem::Problem;
 use crate::conf::config::MAX_CATALOG_SIZE;
 use crate::conf::yaml;
+use zeroize::Zeroizing;
 
 /// The largest size of a file that the catalog names. The system's own bundle of certificates has
 /// some 250 KiB.
@@ -61,9 +62,7 @@ pub fn list_catalog_files(conf: &Path) -> Result<FileList, Problem> {
 /// Reads a whole file, if it is a regular one and not too large. A pipe would wait for a writer,
 /// and a device would never end.
 pub fn read_regular_file(path: &Path, limit: usize) -> io::Result<Vec<u8>> {
-    regular_size(&fs::metadata(path)?)?;
-    let file = File::open(path)?;
-    let size = regular_size(&file.metadata()?)?;
+    let (file, size) = open_regular_file(path)?;
     let max_size = u64::try_from(limit).unwrap_or(u64::MAX);
     if size > max_size {
         return Err(too_large(limit));
@@ -76,6 +75,14 @@ pub fn read_regular_file(path: &Path, limit: usize) -> io::Result<Vec<u8>> {
     } else {
         Ok(bytes)
     }
+}
+
+/// Opens a file, which must be a regular one, and returns its size.
+fn open_regular_file(path: &Path) -> io::Result<(File, u64)> {
+    regular_size(&fs::metadata(path)?)?;
+    let file = File::open(path)?;
+    let size = regular_size(&file.metadata()?)?;
+    Ok((file, size))
 }
 
 /// Returns the size of a file, which must be a regular one.
@@ -95,25 +102,60 @@ pub(crate) fn read_now(path: &Path, limit: usize) -> Version {
     Version::from_read(stat_file(path), read_regular_file(path, limit))
 }
 
-/// Reads what a file holds, if no write cut across the reading.
-pub(crate) fn read_whole(path: &Path, limit: usize) -> Option<Version> {
+/// Reads what a file holds, if no write cut across the reading. A text that is known already is
+/// compared, and not read into memory a second time.
+pub(crate) fn read_whole(path: &Path, limit: usize, known: &FileText) -> Option<Version> {
     const TRIES: usize = 3;
     (0..TRIES).find_map(|_| {
         let before = stat_file(path);
-        let read = read_regular_file(path, limit);
-        (stat_file(path) == before).then(|| Version::from_read(before, read))
+        let version = match known.bytes(limit) {
+            Ok(bytes) if holds_bytes(path, bytes).unwrap_or(false) => Version {
+                stat: before,
+                text: known.clone(),
+            },
+            Ok(_) | Err(_) => Version::from_read(before, read_regular_file(path, limit)),
+        };
+        (stat_file(path) == before).then_some(version)
     })
+}
+
+/// Returns whether a file holds these bytes.
+fn holds_bytes(path: &Path, bytes: &[u8]) -> io::Result<bool> {
+    const PIECE: usize = 64 << 10;
+    let (mut file, size) = open_regular_file(path)?;
+    if u64::try_from(bytes.len()) != Ok(size) {
+        return Ok(false);
+    }
+    let mut piece = Zeroizing::new(vec![0; PIECE]);
+    let mut rest = bytes;
+    loop {
+        let read = match file.read(&mut piece) {
+            Ok(0) => return Ok(rest.is_empty()),
+            Ok(read) => read,
+            Err(why) if why.kind() == io::ErrorKind::Interrupted => continue,
+            Err(why) => return Err(why),
+        };
+        match (rest.split_at_checked(read), piece.get(..read)) {
+            (Some((expected, after)), Some(found)) if expected == found => rest = after,
+            _ => return Ok(false),
+        }
+    }
 }
 
 /// Returns a file's fingerprint, or `None` if it cannot be had.
 pub(crate) fn stat_file(path: &Path) -> Option<Stat> {
-    let metadata = fs::metadata(path).ok()?;
-    Some(Stat {
-        id: (metadata.dev(), metadata.ino()),
-        size: metadata.len(),
-        modified: nanoseconds(metadata.mtime(), metadata.mtime_nsec()),
-        changed: nanoseconds(metadata.ctime(), metadata.ctime_nsec()),
-    })
+    fs::metadata(path).ok().as_ref().map(Stat::from)
+}
+
+impl From<&fs::Metadata> for Stat {
+    fn from(metadata: &fs::Metadata) -> Stat {
+        Stat {
+            id: (metadata.dev(), metadata.ino()),
+            size: metadata.len(),
+            modified: nanoseconds(metadata.mtime(), metadata.mtime_nsec()),
+            changed: nanoseconds(metadata.ctime(), metadata.ctime_nsec()),
+        }
+    }
 }
 
 fn nanoseconds(seconds: i64, nanoseconds: i64) -> i128 {

@@ -15,7 +15,7 @@ use std::{fs, io};
 use super::files::{
     FileList, LARGEST_NAMED, list_catalog_files, no_file, read_regular_file, too_large_catalog,
 };
-use super::resolve::{find_faults, resolve_catalog};
+use super::resolve::{Documents, find_faults, resolve_catalog, resolve_with_documents};
 use super::texts::{FileText, Texts, is_source};
 use super::{Catalog, PUBLISHED_KEY};
 use crate::base::problem::{self, Problem, Problems, in_column, unless_secret};
@@ -486,13 +486,20 @@ fn read_all(
 }
 
 /// Makes the catalog of these files, without reading any secret.
-pub fn resolve_assumed(conf: &Path, sources: &[CatalogFile]) -> Result<Catalog, Problems> {
+/// The documents of files that did not change since the last time are `known`.
+pub fn resolve_assumed(
+    conf: &Path,
+    sources: &[CatalogFile],
+    known: &mut Documents,
+) -> Result<Catalog, Problems> {
     let texts: Vec<_> = sources
         .iter()
         .map(|source| (source.name.clone(), source.text.clone()))
         .collect();
     let mut references = ReferenceReader::new(conf, Secrets::StandIns, Texts::default());
-    resolve_catalog(&texts, &mut |reference| references.look_up(reference))
+    resolve_with_documents(&texts, Some(known), &mut |reference| {
+        references.look_up(reference)
+    })
 }
 
 fn decode_utf8(name: &str, bytes: Vec<u8>) -> Result<String, Problem> {

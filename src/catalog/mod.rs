@@ -51,7 +51,9 @@ pub struct Catalog {
     pub digest: [u8; 32],
     /// Warnings: things that are allowed but should not stay so.
     pub warnings: Vec<Problem>,
-    keys: HashMap<[u8; 32], rotation::KeySecret>,
+    secrets: HashMap<[u8; 32], rotation::KeySecret>,
+    /// All keys by [`Key::index`]. Those of a caller follow each other, in the callers' order.
+    keys: Vec<Arc<Key>>,
     names: HashMap<Arc<str>, Arc<Model>>,
     /// The aliases that are globs, and the ids that are patterns: that with the longest beginning
     /// before its first wildcard first.
@@ -62,8 +64,6 @@ pub struct Catalog {
     /// The keys that are being rotated: those with a secret that is being replaced, whether its end
     /// is past or to come.
     pub rotating: Vec<Arc<Key>>,
-    /// The number of keys. The index of each key is below it.
-    pub key_total: usize,
     /// The files in which a secret is written out, by their positions.
     literal_secrets: BTreeSet<usize>,
     /// The lists of the accounts' providers, by [`Account::index`]. A catalog that is not served
@@ -81,27 +81,28 @@ impl Catalog {
         digest: &[u8; 32],
         now: SystemTime,
     ) -> Result<(&Arc<Key>, bool), KeyRefused> {
-        let secret = self.keys.get(digest).ok_or(KeyRefused::Unknown)?;
-        secret.key.usable(now)?;
+        let secret = self.secrets.get(digest).ok_or(KeyRefused::Unknown)?;
+        let key = secret.find_key(&self.keys).ok_or(KeyRefused::Unknown)?;
+        key.usable(now)?;
         let over = secret.expires_at.is_some_and(|until| until <= now);
         if over {
             Err(KeyRefused::Expired)
         } else {
-            Ok((&secret.key, secret.replaced))
+            Ok((key, secret.replaced))
         }
     }
 
     /// Finds the key whose secret has this SHA-256, also if it may not be used.
     pub fn key_of_digest(&self, digest: &[u8; 32]) -> Option<&Arc<Key>> {
-        self.keys.get(digest).map(|secret| &secret.key)
+        self.secrets.get(digest)?.find_key(&self.keys)
     }
 
     /// Returns the SHA-256 of each secret, its key, and the time from which the secret no longer
     /// opens anything. Keys that may not be used are among them.
     pub fn secrets(&self) -> impl Iterator<Item = (&[u8; 32], &Arc<Key>, Option<SystemTime>)> {
-        self.keys
-            .iter()
-            .map(|(digest, secret)| (digest, &secret.key, secret.expires_at))
+        self.secrets.iter().filter_map(|(digest, secret)| {
+            Some((digest, secret.find_key(&self.keys)?, secret.expires_at))
+        })
     }
 
     /// Finds a model by its id or one of its aliases. A glob or a pattern counts last.
@@ -163,9 +164,23 @@ impl Catalog {
         &self.callers
     }
 
-    /// Returns each key, in no order. A key with several secrets is returned several times.
-    pub fn keys(&self) -> impl Iterator<Item = &Arc<Key>> {
-        self.keys.values().map(|secret| &secret.key)
+    /// Returns all keys by [`Key::index`]. Those of a caller follow each other.
+    pub fn keys(&self) -> std::slice::Iter<'_, Arc<Key>> {
+        self.keys.iter()
+    }
+
+    /// Returns the keys of a caller.
+    pub fn caller_keys(&self, caller: &str) -> &[Arc<Key>] {
+        let from = self.keys.partition_point(|key| *key.caller.id < *caller);
+        let rest = self.keys.get(from..).unwrap_or_default();
+        let count = rest.partition_point(|key| *key.caller.id == *caller);
+        rest.get(..count).unwrap_or_default()
+    }
+
+    /// Finds a key by its id.
+    pub fn key(&self, id: &str) -> Option<&Arc<Key>> {
+        let (caller, _) = id.split_once('/')?;
+        self.caller_keys(caller).iter().find(|key| *key.id == *id)
     }
 
     /// Writes how much is in it: `1 account, 5 models, 1 caller, 2 keys with 3 secrets`.
@@ -180,21 +195,21 @@ impl Catalog {
             (accounts.len(), "account"),
             (models.len(), "model"),
             (callers.len(), "caller"),
-            (self.key_total, "key"),
+            (self.keys.len(), "key"),
         ];
         let size = parts
             .map(|(number, noun)| format_count(number, noun))
             .join(", ");
         // While a key is rotated it has two.
         match self.secret_count() {
-            secrets if secrets == self.key_total => size,
+            secrets if secrets == self.keys.len() => size,
             secrets => format!("{size} with {secrets} secrets"),
         }
     }
 
     /// Returns the number of secrets of all keys.
     pub fn secret_count(&self) -> usize {
-        self.keys.len()
+        self.secrets.len()
     }
 }
 
@@ -205,7 +220,7 @@ impl fmt::Debug for Catalog {
             .field("accounts", &self.accounts.len())
             .field("models", &self.models.len())
             .field("callers", &self.callers.len())
-            .field("keys", &self.key_total)
+            .field("keys", &self.keys.len())
             .finish_non_exhaustive()
     }
 }
@@ -248,7 +263,7 @@ pub struct Key {
     pub enabled: bool,
     /// The time from which the key no longer works.
     pub expires: Option<SystemTime>,
-    /// The key's position among all keys, in no order.
+    /// The key's position in [`Catalog::keys`].
     pub index: usize,
     /// The key's limits, within those of its caller.
     pub limits: Limits,
@@ -303,19 +318,13 @@ impl<'c> From<&'c Arc<Key>> for KeyLimits<'c> {
 
 impl<'c> From<&'c Catalog> for Limited<'c> {
     fn from(catalog: &'c Catalog) -> Limited<'c> {
-        let mut keys = vec![None; catalog.key_total];
-        for key in catalog.keys() {
-            if let Some(slot) = keys.get_mut(key.index) {
-                *slot = Some(key.into());
-            }
-        }
         Limited {
             callers: catalog
                 .callers
                 .iter()
                 .map(|caller| (&caller.id, &caller.limits))
                 .collect(),
-            keys,
+            keys: catalog.keys.iter().map(KeyLimits::from).collect(),
             models: catalog.models.iter().map(|model| &model.id).collect(),
         }
     }

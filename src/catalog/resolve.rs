@@ -33,14 +33,32 @@ use prices::Unpriced;
 /// The sections that `catalog.yaml` must have.
 const SECTIONS: [&str; 3] = ["accounts", "models", "callers"];
 
+/// Documents of files that had no error, by the SHA-256 of the files' texts. They are not read a
+/// second time.
+#[derive(Default)]
+pub struct Documents(HashMap<[u8; 32], Arc<raw::Catalog>>);
+
 /// Reads and merges the files. Each file is a name to show and a text. The first is `catalog.yaml`,
 /// which must have all three sections.
 pub fn resolve_catalog(
     files: &[(String, String)],
     look_up: &mut LookUp<'_>,
 ) -> Result<Catalog, Problems> {
+    resolve_with_documents(files, None, look_up)
+}
+
+/// Does the same. `known` are the documents of the last time, if they are kept, and those of this
+/// time take their place.
+pub fn resolve_with_documents(
+    files: &[(String, String)],
+    known: Option<&mut Documents>,
+    look_up: &mut LookUp<'_>,
+) -> Result<Catalog, Problems> {
     let mut report = Report::new(files, raw::KIND, look_up);
-    let documents = read_documents(files, &mut report);
+    let documents = match known {
+        Some(known) => read_new_documents(files, known, &mut report),
+        None => read_documents(files, &mut report),
+    };
     if report.is_hopeless() {
         return Err(report.problems());
     }
@@ -76,9 +94,9 @@ pub fn resolve_catalog(
         digest: digest_of(files, accounts.values().flatten()),
         names: names.collect(),
         globs,
-        rotating: rotating_keys(&served.keys),
+        rotating: rotating_keys(&served),
+        secrets: served.secrets,
         keys: served.keys,
-        key_total: served.key_total,
         callers: served.callers,
         models: models.into_values().flatten().collect(),
         accounts: accounts.into_values().flatten().collect(),
@@ -90,11 +108,10 @@ pub fn resolve_catalog(
 }
 
 /// Returns the keys with a secret that is being replaced.
-fn rotating_keys(keys: &HashMap<[u8; 32], KeySecret>) -> Vec<Arc<Key>> {
-    let mut rotating: Vec<_> = keys
-        .values()
-        .filter(|secret| secret.replaced)
-        .map(|secret| Arc::clone(&secret.key))
+fn rotating_keys(served: &ServedCallers) -> Vec<Arc<Key>> {
+    let replaced = served.secrets.values().filter(|secret| secret.replaced);
+    let mut rotating: Vec<_> = replaced
+        .filter_map(|secret| secret.find_key(&served.keys).cloned())
         .collect();
     rotating.sort_unstable_by_key(|key| key.index);
     rotating.dedup_by_key(|key| key.index);
@@ -139,18 +156,41 @@ fn digest_of<'a>(
 /// The callers and their keys, as far as they could be resolved.
 struct ServedCallers {
     callers: Vec<Arc<Caller>>,
-    keys: HashMap<[u8; 32], KeySecret>,
-    key_total: usize,
+    /// The secrets of the keys, by their SHA-256.
+    secrets: HashMap<[u8; 32], KeySecret>,
+    keys: Vec<Arc<Key>>,
 }
 
 /// Reads each file into its document.
 fn read_documents(
     files: &[(String, String)],
     report: &mut Report<'_>,
-) -> Vec<Option<raw::Catalog>> {
+) -> Vec<Option<Arc<raw::Catalog>>> {
     (0..files.len())
-        .map(|file| report.read(file, &SECTIONS))
+        .map(|file| report.read(file, &SECTIONS).map(Arc::new))
         .collect()
+}
+
+/// Reads each file into its document, except those that are known.
+fn read_new_documents(
+    files: &[(String, String)],
+    known: &mut Documents,
+    report: &mut Report<'_>,
+) -> Vec<Option<Arc<raw::Catalog>>> {
+    let mut kept = HashMap::new();
+    let documents = files.iter().enumerate().map(|(file, (_, text))| {
+        let digest = sha256_of(text);
+        let found = known.0.get(&digest).cloned();
+        let document = found.or_else(|| report.read(file, &SECTIONS).map(Arc::new))?;
+        // What was read of a file with an error is not all of it.
+        if !report.has_problems() {
+            kept.insert(digest, Arc::clone(&document));
+        }
+        Some(document)
+    });
+    let documents = documents.collect();
+    known.0 = kept;
+    documents
 }
 
 fn sections_are_there(report: &Report<'_>) {
@@ -174,7 +214,7 @@ fn somebody_may_call(served: &ServedCallers, report: &Report<'_>) {
 
 /// Puts one section of all files together.
 fn merge_section<'r, T>(
-    documents: &'r [Option<raw::Catalog>],
+    documents: &'r [Option<Arc<raw::Catalog>>],
     section: &str,
     section_of: impl Fn(&'r raw::Catalog) -> Option<&'r Entries<T>>,
     report: &Report<'_>,
@@ -182,7 +222,7 @@ fn merge_section<'r, T>(
     let mut merged: Merged<'r, T> = BTreeMap::new();
     for (file, document) in documents.iter().enumerate() {
         for (name, written) in document
-            .as_ref()
+            .as_deref()
             .and_then(&section_of)
             .into_iter()
             .flat_map(|entries| &entries.0)

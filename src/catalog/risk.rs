@@ -72,7 +72,8 @@ pub fn published_key_problem(catalog: &Catalog, listeners: &[SocketAddr]) -> Opt
     let listener = listeners
         .iter()
         .find(|listener| !listener.ip().to_canonical().is_loopback())?;
-    let key = &catalog.keys.get(&resolve::sha256_of(PUBLISHED_KEY))?.key;
+    let secret = catalog.secrets.get(&resolve::sha256_of(PUBLISHED_KEY))?;
+    let key = secret.find_key(&catalog.keys)?;
     if !key.enabled || !key.caller.enabled {
         return None;
     }

@@ -6,13 +6,30 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 /// A secret that opens a key.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct KeySecret {
-    pub(super) key: Arc<Key>,
+    /// The position of the key among all keys. A catalog has fewer than 2³² bytes.
+    key: u32,
     /// The time from which the secret no longer opens the key.
     pub(super) expires_at: Option<SystemTime>,
     /// True if the key has a newer secret.
     pub(super) replaced: bool,
+}
+
+impl KeySecret {
+    /// Makes a secret of the key at this position.
+    pub(super) fn new(key: usize, expires_at: Option<SystemTime>, replaced: bool) -> KeySecret {
+        KeySecret {
+            key: u32::try_from(key).unwrap_or(u32::MAX),
+            expires_at,
+            replaced,
+        }
+    }
+
+    /// Returns the key, which is one of these.
+    pub(super) fn find_key<'k>(&self, keys: &'k [Arc<Key>]) -> Option<&'k Arc<Key>> {
+        keys.get(usize::try_from(self.key).ok()?)
+    }
 }
 
 /// Returns the end of the newest of a key's secrets: `None` if one has no end, or else the latest

@@ -7,7 +7,6 @@ use std::sync::{Arc, OnceLock};
 
 use http::HeaderValue;
 
-use super::rotation::KeySecret;
 use super::{Account, AwsKeys, Catalog, Model, Network, Signer, Target};
 use crate::base::secret::Secret;
 use crate::conf::secret_ref::STAND_IN;
@@ -27,28 +26,17 @@ impl Catalog {
             .map(|model| Arc::new(with_accounts(model, &accounts)))
             .collect();
         let stripped = |model| stripped_model(model, &models, &accounts);
-        let secrets = self.keys.values().zip(0_u64..).map(|(secret, number)| {
+        let secrets = self.secrets.values().zip(0_u64..).map(|(secret, number)| {
             let mut digest = [0; 32];
             digest
                 .iter_mut()
                 .zip(number.to_be_bytes())
                 .for_each(|(byte, number_byte)| *byte = number_byte);
-            let KeySecret {
-                key,
-                expires_at: until,
-                replaced,
-            } = secret;
-            (
-                digest,
-                KeySecret {
-                    key: key.clone(),
-                    expires_at: *until,
-                    replaced: *replaced,
-                },
-            )
+            (digest, secret.clone())
         });
         Catalog {
-            keys: secrets.collect(),
+            secrets: secrets.collect(),
+            keys: self.keys.clone(),
             names: self
                 .names
                 .iter()
@@ -63,7 +51,6 @@ impl Catalog {
             accounts: accounts.clone(),
             callers: self.callers.clone(),
             rotating: self.rotating.clone(),
-            key_total: self.key_total,
             ..Catalog::default()
         }
     }

@@ -63,7 +63,7 @@ impl Desk {
         let key = key.clone();
         if let Some(KeyScopes { last_used, .. }) = snapshot.scopes.get(key.index) {
             let now = calendar::now_millis();
-            if last_used.touch(now) {
+            if self.books.live.limits.note_use(&key.id, last_used, now) {
                 self.books.ledger.note_use(key.id.clone(), now);
             }
             if is_replaced {

@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt::Debug;
+use std::io::BufWriter;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -20,6 +21,8 @@ use crate::catalog::{Account, AwsKeys, Catalog, Network, Signer};
 use crate::conf::config::{self, Server};
 use crate::conf::proxy::ProxyChoice;
 
+/// The bytes that are hashed at once.
+const PIECE: usize = 64 << 10;
 /// The most names that are listed.
 const MAX_NAMES: usize = 1_000;
 
@@ -42,9 +45,11 @@ impl Marks {
         } else {
             String::new()
         };
-        // Maps with names always serialise.
-        let text = serde_json::to_vec(inventory).unwrap_or_default();
-        let hash = Sha256::new().chain_update(&secrets).chain_update(text);
+        // The text of a large catalog would take as much memory as its files.
+        let mut text = BufWriter::with_capacity(PIECE, Sha256::new().chain_update(&secrets));
+        // Maps with names always serialise, and a hash takes everything.
+        serde_json::to_writer(&mut text, inventory).ok();
+        let hash = text.into_inner().unwrap_or_default();
         let hash = digest_text(&hash.finalize(), 16);
         Marks { hash, secrets }
     }

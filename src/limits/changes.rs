@@ -30,6 +30,8 @@ pub struct Changes {
     /// Wakes the reader of the list: there is a changed scope that is to be sent at once, or the
     /// first one that may wait.
     pub some: Notify,
+    /// True if the store had something of a scope that was not counted here.
+    has_late_use: AtomicBool,
 }
 
 #[derive(Debug, Default)]
@@ -117,6 +119,12 @@ impl Changes {
         self.some.notify_one();
     }
 
+    /// Returns whether the store had something of a scope, since this was last asked.
+    pub(super) fn take_late_use(&self) -> bool {
+        self.has_late_use.load(Ordering::Relaxed)
+            && self.has_late_use.swap(false, Ordering::Relaxed)
+    }
+
     /// Returns the number of scopes in the list.
     pub fn len(&self) -> usize {
         self.queues.lock().listed
@@ -175,6 +183,8 @@ pub(super) struct Shared {
     may_wait: AtomicBool,
     sent_epoch: AtomicU64,
     retired: AtomicBool,
+    /// True if anything was ever counted.
+    pub(super) is_used: AtomicBool,
     /// The counts with which the scope began, without those of processes that died.
     began: OnceLock<Counts>,
     /// True if it is known what the store already had of this scope, sent earlier by this gateway's
@@ -227,6 +237,14 @@ impl Scope {
         self.tally_at(now_ms).take_part(is_whole)
     }
 
+    /// Notes that something is counted.
+    pub(super) fn note_use(&self) {
+        let is_used = &self.shared.is_used;
+        if !is_used.load(Ordering::Relaxed) {
+            is_used.store(true, Ordering::Relaxed);
+        }
+    }
+
     /// Notes that no key is bound by the scope any more. If its name comes back, a new scope counts
     /// for it.
     pub(super) fn retire(&self) {
@@ -262,6 +280,10 @@ impl Scope {
         } = &self.shared;
         if changes.is_none() || is_known.swap(true, Ordering::Relaxed) || missing.is_empty() {
             return;
+        }
+        self.note_use();
+        if let Some(changes) = changes {
+            changes.has_late_use.store(true, Ordering::Relaxed);
         }
         let mut tally = self.tally();
         missing

@@ -43,6 +43,7 @@ pub fn enter_request(
     Ok(Some(Entry(tallies.each_mut().map(|locked| {
         let (bound, tally) = locked.as_mut()?;
         tally.enter();
+        bound.scope.note_use();
         Some(bound.scope.clone())
     }))))
 }

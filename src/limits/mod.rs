@@ -404,6 +404,7 @@ fn lock_tallies<'a>(bounds: &Bounds<'a>, now_ms: u64) -> Locked<'a> {
 fn take_amounts(tallies: &mut Locked<'_>, ask: Ask, now_ms: u64) -> [Option<Held>; 3] {
     tallies.each_mut().map(|locked| {
         let (bound, tally) = locked.as_mut()?;
+        bound.scope.note_use();
         Some(Held {
             entry: tally.take_at(ask, now_ms),
             scope: bound.scope.clone(),

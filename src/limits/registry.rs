@@ -11,8 +11,11 @@ use crate::base::lock::Lock;
 use crate::base::memory::Purse;
 use crate::conf::price::Usd;
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
+use used::UsedKeys;
+
+mod used;
 
 /// An amount that was used before. Scopes begin with such amounts. No two of them count the same
 /// use. If one sums up a day, its time is the beginning of that day.
@@ -49,8 +52,12 @@ pub struct LastUsed {
     used_at: AtomicU64,
     old_hash: AtomicU64,
     old_hash_at: AtomicU64,
-    counts: AtomicU64,
     asked_at: AtomicU64,
+    /// The key's position in the newest catalog.
+    index: AtomicU32,
+    counts: AtomicU8,
+    /// True if the registry lists the key as one that was used.
+    is_listed: AtomicBool,
 }
 
 /// A place for a count of a request's tokens. It is given back when it is dropped.
@@ -64,8 +71,8 @@ impl Drop for CountPermit {
 
 impl LastUsed {
     /// Notes a use of the key at this time, in milliseconds of Unix time. Returns whether the use
-    /// before was in an earlier second: the ledger needs no more notes than that.
-    pub fn touch(&self, now: u64) -> bool {
+    /// before was in an earlier second.
+    fn touch(&self, now: u64) -> bool {
         let before = store_latest(&self.used_at, now);
         before / 1_000 < now / 1_000 || was_wrong(before, now)
     }
@@ -73,7 +80,7 @@ impl LastUsed {
     /// Takes a place for a count of a request's tokens, if the key has one left.
     pub fn count(self: &Arc<LastUsed>) -> Option<CountPermit> {
         /// The most counts of a key at once.
-        const COUNTS: u64 = 10;
+        const COUNTS: u8 = 10;
         let taken = self
             .counts
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| {
@@ -92,6 +99,11 @@ impl LastUsed {
                 (now >= asked.saturating_add(EACH) || was_wrong(asked, now)).then_some(now)
             });
         asked.is_ok()
+    }
+
+    /// Returns the key's position in the newest catalog.
+    pub fn index(&self) -> usize {
+        usize::try_from(self.index.load(Ordering::Relaxed)).unwrap_or(usize::MAX)
     }
 
     /// Returns the time of the last use, in milliseconds of Unix time, if there was one.
@@ -152,8 +164,8 @@ pub struct KeyLimits<'c> {
 pub struct Limited<'c> {
     /// The callers' names, and the limits of each.
     pub callers: Vec<(&'c Arc<str>, &'c Limits)>,
-    /// The keys, in the order in which they were made; `None` where a number has no key.
-    pub keys: Vec<Option<KeyLimits<'c>>>,
+    /// The keys, in the catalog's order: those of a caller follow each other.
+    pub keys: Vec<KeyLimits<'c>>,
     /// The ids of models, by their positions.
     pub models: Vec<&'c Arc<str>>,
 }
@@ -242,6 +254,7 @@ pub struct Registry {
     scopes: Lock<HashMap<Arc<str>, Weak<Scope>>>,
     /// The last uses of the newest catalog's keys, in its order.
     last_uses: Lock<Vec<(Arc<str>, Arc<LastUsed>)>>,
+    used_keys: UsedKeys,
     /// The purses of the newest catalog's callers: of memory, and of the spool.
     purses: Lock<HashMap<Arc<str>, Purses>>,
     changes: Option<Arc<Changes>>,
@@ -300,12 +313,11 @@ impl Registry {
             by_id: None,
         };
         used.reserve(limited.keys.len());
-        let all = limited.keys.iter().map(|key| {
-            let Some(key) = *key else {
-                return KeyScopes::default();
-            };
+        let all = limited.keys.iter().zip(0_u32..).map(|(key, index)| {
+            let key = *key;
             let ((id, limits), (caller, _)) = (key.key, key.caller);
             let last = known.find(id).unwrap_or_default();
+            last.index.store(index, Ordering::Relaxed);
             used.push((id.clone(), last.clone()));
             let (purse, spool) = purses.get(caller).cloned().unwrap_or_default();
             KeyScopes {
@@ -340,7 +352,31 @@ impl Registry {
             .filter_map(|(_, old)| old.upgrade())
             .for_each(|old| old.retire());
         *scopes = now;
+        self.used_keys.add_counted(&limited, &all);
+        self.used_keys.keep(&all);
         all
+    }
+
+    /// Notes a use of a key at this time, in milliseconds of Unix time. Returns whether the use
+    /// before was in an earlier second: the ledger needs no more notes than that.
+    pub fn note_use(&self, key: &Arc<str>, last_used: &Arc<LastUsed>, now: u64) -> bool {
+        self.used_keys.add(key, last_used);
+        last_used.touch(now)
+    }
+
+    /// Returns the positions of the keys of a catalog that were used, or of which a scope has
+    /// counted something, in their order. `scopes` are the catalog's. `find` finds a key by its id.
+    pub fn used_keys<'c>(
+        &self,
+        catalog: impl Into<Limited<'c>>,
+        scopes: &[KeyScopes],
+        find: impl Fn(&str) -> Option<usize>,
+    ) -> Vec<usize> {
+        let changes = self.changes.as_ref();
+        if self.used_keys.take_lack() || changes.is_some_and(|changes| changes.take_late_use()) {
+            self.used_keys.add_counted(&catalog.into(), scopes);
+        }
+        self.used_keys.positions(scopes, find)
     }
 
     /// Notes that the past cannot be read now. The function that is asked for `seeds` calls this.
@@ -360,6 +396,7 @@ impl Registry {
             .into_iter()
             .filter_map(|(name, (scope, limits))| Some((name, (scope.upgrade()?, limits))));
         seed_scopes(&held.collect(), past);
+        self.used_keys.note_lack();
     }
 
     /// Counts an exchange that began under another catalog, at its end, in the scopes that bound
@@ -378,6 +415,7 @@ impl Registry {
             .filter(|scope| !held.iter().any(|held| Arc::ptr_eq(held, scope)))
         {
             scope.recall(past);
+            self.used_keys.note_lack();
         }
     }
 
@@ -475,6 +513,7 @@ impl Scope {
     fn recall(self: &Arc<Scope>, past: &Past) {
         let used = Used::new(past.requests, past.tokens, past.usd);
         self.tally().recall(past.used_at, past.dated, used);
+        self.note_use();
         self.lacks(past.used_at, past.unpriced);
         self.changed();
     }

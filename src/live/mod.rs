@@ -13,6 +13,7 @@ use crate::catalog::{Catalog, Model, Target};
 use crate::inventory::{Inventory, Marks};
 use crate::limits::{self, KeyScopes, Past};
 use crate::models::Lists;
+use key_summary::{FirstScopes, KeySummary};
 use ready_account::ReadyAccount;
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -21,6 +22,7 @@ use std::time::{Duration, SystemTime};
 
 mod folders;
 mod good;
+pub mod key_summary;
 pub mod ready_account;
 mod reload;
 mod watch;
@@ -54,6 +56,8 @@ pub struct Snapshot {
     /// The time at which the catalog became live.
     pub loaded: SystemTime,
     marks: OnceLock<Marks>,
+    key_summary: OnceLock<KeySummary>,
+    first_scopes: OnceLock<FirstScopes>,
 }
 
 impl Snapshot {
@@ -129,6 +133,8 @@ impl Snapshot {
             generation,
             loaded: SystemTime::now(),
             marks: OnceLock::new(),
+            key_summary: OnceLock::new(),
+            first_scopes: OnceLock::new(),
         }
     }
 }

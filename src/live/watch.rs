@@ -1,12 +1,13 @@
 //! Watching is the work of one thread: it looks at the catalog's files, and takes the texts that
 //! are whole.
 //!
-//! It looks at once when a folder reports a change. It also looks every few seconds, and then
-//! compares the content, since mounted volumes swap links that no watch sees. [`Settling`] decides
-//! when a text is whole. A catalog is made of the texts that were found whole, never of a second
-//! reading.
+//! It looks at once when a folder reports a change. It also looks every few seconds, since mounted
+//! volumes swap links that no watch sees. A file that is surely unchanged is not read again
+//! ([`seen`]); once a minute all content is compared. [`Settling`] decides when a text is whole. A
+//! catalog is made of the texts that were found whole, never of a second reading.
 
 mod decide;
+mod seen;
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::net::SocketAddr;
@@ -20,16 +21,20 @@ use super::good::GoodTexts;
 use super::{Live, POLL, Publisher, Snapshot};
 use crate::base::calendar::unix_time;
 use crate::base::clock::{Clock, Round};
-use crate::catalog::files::{LARGEST_NAMED, list_catalog_files, read_whole, stat_file};
+use crate::catalog::files::{LARGEST_NAMED, list_catalog_files};
 use crate::catalog::load::Loaded;
 use crate::catalog::settle::Sign;
 use crate::catalog::texts::{FileText, Texts, Version, is_source};
+use seen::SeenFiles;
 
 /// The time between two looks while something is going on.
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);
-/// The age below which a change counts as recent: the file may have been changed again within the
-/// same tick of its file system's clock.
-const RECENT_AGE: Duration = Duration::from_secs(2);
+/// The time between two comparisons of all content, also of files that are surely unchanged: not
+/// every file system shows each change.
+const COMPARISON_INTERVAL: Duration = Duration::from_secs(60);
+/// The part of the time that comparisons take at most: one in so many.
+const COMPARISON_SHARE: u32 = 100;
+
 /// A handle that wakes the watching thread, for SIGHUP.
 #[derive(Clone)]
 pub struct Nudge(Sender<Event>);
@@ -78,7 +83,9 @@ pub fn start_watching(publisher: Publisher, dir: &Path, first: &Loaded) -> Resul
         pending: None,
         shrink_seen_at: None,
         endless: Vec::new(),
-        thorough: true,
+        seen: SeenFiles::default(),
+        is_asked: false,
+        next_comparison: Clock::now(),
         next_catalog_at: Instant::now(),
         past: Vec::new(),
         folders: Folders::new(sender),
@@ -119,8 +126,12 @@ struct Watch {
     shrink_seen_at: Option<Instant>,
     /// The files that were reported because they are written without an end.
     endless: Vec<PathBuf>,
-    /// True if the next look reads every file, even one that looks unchanged.
-    thorough: bool,
+    /// The files that need not be read again.
+    seen: SeenFiles,
+    /// True if somebody asked to look at once: the next look reads every file.
+    is_asked: bool,
+    /// The time on the [`Clock`] at which all content is compared again.
+    next_comparison: Instant,
     /// The earliest time at which another catalog is made.
     next_catalog_at: Instant,
     /// Catalogs that exchanges still hold. They are dropped in this thread, since a large one takes
@@ -161,8 +172,11 @@ impl Watch {
         // Nothing reports a file that came into a folder before the folder was watched.
         let mut looks_at_once = true;
         loop {
-            // The marks take a while. Here no request waits for them.
-            self.live.load_full().marks(self.guarded);
+            // These take a while. Here no request waits for them.
+            let live = self.live.load_full();
+            live.marks(self.guarded);
+            live.key_summary();
+            drop(live);
             if !self.watch_folders() && !looks_at_once && !self.wait() {
                 return;
             }
@@ -207,7 +221,7 @@ impl Watch {
         }
         match self.receiver.recv_timeout(POLL) {
             Ok(event) => self.take_event(event),
-            Err(RecvTimeoutError::Timeout) => self.thorough = true,
+            Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return false,
         }
         true
@@ -223,7 +237,7 @@ impl Watch {
     fn take_event(&mut self, event: Event) {
         match event {
             Event::Asked => {
-                self.thorough = true;
+                self.is_asked = true;
                 self.live.reloads.settling.lock().ask(Instant::now());
             }
             Event::OtherChange => {}
@@ -269,7 +283,10 @@ impl Watch {
                 .map(Path::to_owned)
                 .collect()
         };
-        let (clock, thorough) = (SystemTime::now(), std::mem::take(&mut self.thorough));
+        let compares_all =
+            std::mem::take(&mut self.is_asked) || Clock::now() >= self.next_comparison;
+        let began = Instant::now();
+        let mut reading = self.seen.begin_reading(compares_all, SystemTime::now());
         let mut left = self.catalog_size;
         for path in listed.iter().chain(&others) {
             let limit = if is_source(&self.dir, path) {
@@ -278,9 +295,8 @@ impl Watch {
                 LARGEST_NAMED
             };
             let known = reloads.settling.lock().last_found(path).cloned();
-            let known = known.filter(|known| !thorough && is_as_before(path, known, clock));
             let now = Instant::now();
-            let found = known.or_else(|| read_whole(path, limit));
+            let found = reading.read(path, known, limit);
             if is_source(&self.dir, path)
                 && let Some(Version {
                     text: FileText::Bytes(bytes),
@@ -292,8 +308,13 @@ impl Watch {
             let sign = self.signs.get(path).copied().unwrap_or_default();
             reloads.settling.lock().observe(path, found, sign, now);
         }
+        if compares_all {
+            let pause = COMPARISON_INTERVAL.max(began.elapsed() * COMPARISON_SHARE);
+            self.next_comparison = Clock::now() + pause;
+        }
         let settling = reloads.settling.lock();
         self.signs.retain(|path, _| settling.follows(path));
+        self.seen.keep(|path| settling.follows(path));
     }
 
     /// Logs each file that is written without an end, once.
@@ -314,13 +335,6 @@ impl Watch {
         }
         self.endless = endless;
     }
-}
-
-/// Returns whether a file looks as it did when it was read, and no later write could be hidden.
-fn is_as_before(path: &Path, known: &Version, clock: SystemTime) -> bool {
-    matches!(known.text, FileText::Bytes(_))
-        && stat_file(path) == known.stat
-        && !was_changed_within(known, RECENT_AGE, clock)
 }
 
 /// Returns whether a file was changed so recently. If the clocks differ, the answer may be true for

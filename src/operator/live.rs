@@ -21,9 +21,7 @@ use crate::base::clock::Clock;
 use crate::base::lock::Lock;
 use crate::desk::record::Books;
 use crate::exchange::backends::Backends;
-use crate::live::Snapshot;
 use crate::operator::watch::Watch;
-use context::CallerKeys;
 use query::{LiveQuery, Section};
 use rows::Room;
 use serde::Serialize;
@@ -55,8 +53,6 @@ pub struct LivePage {
     watch: Arc<Watch>,
     started: Instant,
     last_view: Lock<Option<Arc<LiveView>>>,
-    /// The keys of each caller, as the catalog of this number has them.
-    keys: Lock<(u64, Arc<CallerKeys>)>,
 }
 
 impl LivePage {
@@ -73,7 +69,6 @@ impl LivePage {
             watch,
             started,
             last_view: Lock::default(),
-            keys: Lock::default(),
         }
     }
 
@@ -164,18 +159,6 @@ impl LivePage {
     fn request(&self, query: &str) -> Result<Option<String>, String> {
         let id = query::only_value(query, "id")?;
         Ok(requests::find_by_id(self.books.access_log.recent(), &id))
-    }
-
-    /// Returns the keys of each caller.
-    fn keys(&self, snapshot: &Snapshot) -> Arc<CallerKeys> {
-        let mut known = self.keys.lock();
-        if known.0 != snapshot.generation {
-            *known = (
-                snapshot.generation,
-                Arc::new(callers::keys_by_caller(&snapshot.catalog)),
-            );
-        }
-        known.1.clone()
     }
 
     /// Returns what all viewers see now.

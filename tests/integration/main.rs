@@ -71,6 +71,7 @@ mod layering;
 mod ledger;
 mod limits;
 mod live;
+mod many_keys;
 mod matrix;
 mod messages;
 mod mixed;

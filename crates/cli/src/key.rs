@@ -105,18 +105,23 @@ impl<'a> Id<'a> {
 
     /// Finds the key in the catalog.
     fn find(self, files: &Files) -> Result<KeyEntry<'_>, String> {
-        KeyEntry::all(files)
-            .into_iter()
-            .find(|known| *known.key.id == *self.whole)
-            .ok_or_else(|| {
-                let known = files.catalog().keys().map(|key| &*key.id);
-                no_such_or_advice(
-                    "key",
-                    self.whole,
-                    known,
-                    "; `portcullis key list` lists all keys",
-                )
-            })
+        let catalog = files.catalog();
+        let key = catalog.key(self.whole).ok_or_else(|| {
+            let known = catalog.keys().map(|key| &*key.id);
+            no_such_or_advice(
+                "key",
+                self.whole,
+                known,
+                "; `portcullis key list` lists all keys",
+            )
+        })?;
+        let secrets = catalog
+            .secrets()
+            .filter(|(_, known, _)| known.index == key.index);
+        Ok(KeyEntry {
+            key,
+            secrets: secrets.map(|(digest, _, until)| (digest, until)).collect(),
+        })
     }
 }
 

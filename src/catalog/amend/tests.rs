@@ -220,7 +220,7 @@ fn of_many_at_once_each_sees_its_predecessor() {
             });
         }
     });
-    assert_eq!(Files::read(&folder.0).unwrap().catalog().key_total, 9);
+    assert_eq!(Files::read(&folder.0).unwrap().catalog().keys().len(), 9);
 }
 
 #[test]

@@ -19,7 +19,7 @@ use crate::conf::yaml::read::{Entries, List, list_items, map_entries};
 use crate::limits::{Kind, Limits};
 
 pub(super) fn resolve_callers<'m>(
-    documents: &[Option<raw::Catalog>],
+    documents: &[Option<Arc<raw::Catalog>>],
     models: &'m Models<'m>,
     unpriced: &mut Unpriced<'m>,
     report: &Report<'_>,
@@ -42,8 +42,8 @@ pub(super) fn resolve_callers<'m>(
         aliases: models_by_alias(models),
         permissions: HashMap::new(),
         globs: HashMap::new(),
-        keys: HashMap::new(),
-        key_total: 0,
+        secrets: HashMap::new(),
+        keys: Vec::new(),
     };
     let callers = parts
         .iter()
@@ -51,13 +51,15 @@ pub(super) fn resolve_callers<'m>(
         .collect();
     ServedCallers {
         callers,
-        key_total: all.key_total,
+        secrets: all.secrets,
         keys: all.keys,
     }
 }
 
 /// Returns the ids of models that keys have limits for.
-pub(super) fn limited_models(documents: &[Option<raw::Catalog>]) -> impl Iterator<Item = &str> {
+pub(super) fn limited_models(
+    documents: &[Option<Arc<raw::Catalog>>],
+) -> impl Iterator<Item = &str> {
     let callers = documents
         .iter()
         .flatten()
@@ -85,8 +87,8 @@ struct CallerResolver<'u, 'm, 'r> {
     aliases: HashMap<&'m str, &'m str>,
     permissions: HashMap<(Globs, Globs), Arc<Permissions>>,
     globs: HashMap<&'r str, Arc<str>>,
-    keys: HashMap<[u8; 32], KeySecret>,
-    key_total: usize,
+    secrets: HashMap<[u8; 32], KeySecret>,
+    keys: Vec<Arc<Key>>,
 }
 
 impl<'r> CallerResolver<'_, '_, 'r> {
@@ -168,8 +170,7 @@ impl<'r> CallerResolver<'_, '_, 'r> {
             .key("allow_ips")
             .missing_if(raw.allow_ips.as_ref().is_some_and(Vec::is_empty), message);
         let globs = self.resolve_globs(raw.models.as_ref(), scribe);
-        let index = self.key_total;
-        self.key_total += 1;
+        let index = self.keys.len();
         let key = Arc::new(Key {
             index,
             limits: resolve_limits(raw.limits.as_ref(), &scribe.key("limits")),
@@ -184,6 +185,7 @@ impl<'r> CallerResolver<'_, '_, 'r> {
             debug: raw.debug.unwrap_or(false),
             permissions: self.share_permissions(of_caller, globs),
         });
+        self.keys.push(Arc::clone(&key));
         let hashes = raw.hashes.as_ref();
         let message =
             "is missing: `portcullis key new --print` makes a key and prints what to write here";
@@ -199,11 +201,7 @@ impl<'r> CallerResolver<'_, '_, 'r> {
             } else {
                 self.add_hash(
                     digest,
-                    KeySecret {
-                        key: key.clone(),
-                        expires_at: None,
-                        replaced: false,
-                    },
+                    KeySecret::new(index, None, false),
                     &scribe.key("hash"),
                 );
             }
@@ -211,8 +209,8 @@ impl<'r> CallerResolver<'_, '_, 'r> {
         }
         let list = scribe.key("hashes");
         let newest = newest_end(list_items(hashes).map(|(_, raw)| to_system_time(raw.until)));
-        for (index, raw) in list_items(hashes) {
-            let scribe = list.index(index);
+        for (position, raw) in list_items(hashes) {
+            let scribe = list.index(position);
             let scribe = scribe.key("hash");
             let Some(Text(digest)) =
                 scribe.required(raw.hash, "is missing: `sha256:` and 64 hex digits")
@@ -222,11 +220,7 @@ impl<'r> CallerResolver<'_, '_, 'r> {
             let until = to_system_time(raw.until);
             self.add_hash(
                 digest,
-                KeySecret {
-                    key: key.clone(),
-                    expires_at: until,
-                    replaced: is_replaced(until, newest),
-                },
+                KeySecret::new(index, until, is_replaced(until, newest)),
                 &scribe,
             );
         }
@@ -234,12 +228,13 @@ impl<'r> CallerResolver<'_, '_, 'r> {
     }
 
     fn add_hash(&mut self, digest: raw::Digest, secret: KeySecret, scribe: &Scribe<'_, '_>) {
-        match self.keys.entry(digest.0) {
+        match self.secrets.entry(digest.0) {
             Entry::Vacant(free) => {
                 free.insert(secret);
             }
             Entry::Occupied(taken) => {
-                let other = &taken.get().key.id;
+                let other = taken.get().find_key(&self.keys);
+                let other = other.map(|key| &*key.id).unwrap_or_default();
                 scribe.problem(&format!(
                     "is also the hash of {other}: each key must have a secret of its own"
                 ));

@@ -278,7 +278,7 @@ impl<'m> Unpriced<'m> {
             .callers
             .iter()
             .any(|caller| caller.expose_cost || caller.limits.limits_money())
-            || served.keys.values().any(|secret| limits_money(&secret.key))
+            || served.keys.iter().any(|key| limits_money(key))
             || targets
                 .into_iter()
                 .any(|target| target.account.enabled && is_priced(target.price_from))

@@ -270,3 +270,67 @@ fn a_keys_last_use_is_known_behind_any_rows() {
         );
     }
 }
+
+/// Returns the ids of the keys of a catalog that are listed as used.
+fn used_ids(registry: &Registry, catalog: &Catalog, scopes: &[KeyScopes]) -> Vec<String> {
+    let find = |id: &str| catalog.key(id).map(|key| key.index);
+    let positions = registry.used_keys(catalog, scopes, find).into_iter();
+    let keys = catalog.keys().as_slice();
+    positions.map(|index| keys[index].id.to_string()).collect()
+}
+
+#[test]
+fn used_keys_are_listed_wherever_they_move() {
+    let registry = Registry::default();
+    let keys = |names: &[(&str, char)]| {
+        let keys = names
+            .iter()
+            .map(|(name, digit)| format!("{name}: {{{}}}", hash(*digit)));
+        keys.collect::<Vec<_>>().join(", ")
+    };
+    let first = catalog(&format!(
+        "  acme: {{keys: {{{}}}}}\n",
+        keys(&[("a", '1'), ("b", '2')])
+    ));
+    let of_first = registry.adopt(&first, &mut Vec::new);
+    assert!(used_ids(&registry, &first, &of_first).is_empty());
+    let b = key(&first, "acme/b");
+    for now in [NOW, NOW + 1] {
+        registry.note_use(&b.id, &of_first[b.index].last_used, now);
+    }
+    assert_eq!(used_ids(&registry, &first, &of_first), ["acme/b"]);
+    // Keys before it move it. Whoever still has the catalog before finds it there, too.
+    let second = catalog(&format!(
+        "  aaa: {{keys: {{{}}}}}\n  acme: {{keys: {{{}}}}}\n",
+        keys(&[("k", '3')]),
+        keys(&[("x", '4'), ("b", '2')])
+    ));
+    let of_second = registry.adopt(&second, &mut Vec::new);
+    assert_eq!(used_ids(&registry, &second, &of_second), ["acme/b"]);
+    assert_eq!(used_ids(&registry, &first, &of_first), ["acme/b"]);
+    let without = catalog(&format!("  acme: {{keys: {{{}}}}}\n", keys(&[("a", '1')])));
+    let of_none = registry.adopt(&without, &mut Vec::new);
+    assert!(used_ids(&registry, &without, &of_none).is_empty());
+    // A key that comes back begins anew.
+    let of_first = registry.adopt(&first, &mut Vec::new);
+    assert!(used_ids(&registry, &first, &of_first).is_empty());
+    let b = key(&first, "acme/b");
+    registry.note_use(&b.id, &of_first[b.index].last_used, NOW);
+    assert_eq!(used_ids(&registry, &first, &of_first), ["acme/b"]);
+}
+
+#[test]
+fn what_counts_without_a_use_has_a_listed_key() {
+    let registry = Registry::default();
+    let limited = catalog(&format!(
+        "  acme: {{limits: {{tokens_per_day: 9}}, keys: {{a: {{{}}}, b: {{{}}}}}}}\n  free: {{keys: {{c: {{{}, limits: {{tokens_per_day: 9}}}}}}}}\n",
+        hash('1'),
+        hash('2'),
+        hash('3')
+    ));
+    // The use of a key that is gone counts for its caller.
+    let scopes = registry.adopt(&limited, &mut || vec![past(NOW, "acme/gone", "m", 5)]);
+    assert_eq!(used_ids(&registry, &limited, &scopes), ["acme/a"]);
+    registry.add_late(&past(NOW, "free/c", "m", 5), std::iter::empty());
+    assert_eq!(used_ids(&registry, &limited, &scopes), ["acme/a", "free/c"]);
+}

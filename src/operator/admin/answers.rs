@@ -6,15 +6,13 @@ use crate::ledger::Ledger;
 use crate::ledger::report::{Answer, Query, Unanswered, query_pairs};
 use crate::limits;
 use crate::live::Live;
+use crate::live::key_summary::MAX_LISTED;
 use crate::store::Store;
 use http::HeaderMap;
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
 use std::sync::Arc;
 use std::time::Instant;
-
-/// The most callers, keys and keys' models that `/limits` shows.
-const MAX_SCOPES: usize = 1_000;
 
 /// Answers with a part of the page. A browser that has it already gets 304.
 pub(super) fn asset_page(kind: &'static str, text: &'static str, headers: &HeaderMap) -> FullPage {
@@ -83,8 +81,8 @@ pub(super) async fn usage_page(ledger: &Arc<Ledger>, query: &str) -> Page {
     }
 }
 
-/// Shows the state of all limits, or of one caller's: the first ones by name. The bounds of each
-/// key include those of its caller.
+/// Shows the state of all limits, or of one caller's: the first [`MAX_LISTED`] callers, keys and
+/// keys' models by name.
 pub(super) async fn limits_page(live: &Live, store: Option<&Store>, query: &str) -> Page {
     let texts = match query_pairs(query, &["caller"]) {
         Ok(texts) => texts,
@@ -92,16 +90,18 @@ pub(super) async fn limits_page(live: &Live, store: Option<&Store>, query: &str)
     };
     let caller = texts.get("caller");
     let snapshot = live.load_full();
-    let keys = snapshot
-        .catalog
-        .keys()
-        .filter(|key| caller.is_none_or(|caller| *key.caller.id == **caller));
-    let scopes = keys.filter_map(|key| Some(snapshot.scopes.get(key.index)?.every(key)));
-    let mut bounds: Vec<limits::Bound<'_>> = scopes.flatten().collect();
-    bounds.sort_unstable_by(|a, b| a.scope.name.cmp(&b.scope.name));
-    bounds.dedup_by(|a, b| Arc::ptr_eq(a.scope, b.scope));
-    let more = bounds.len().saturating_sub(MAX_SCOPES);
-    bounds.truncate(MAX_SCOPES);
+    let (mut bounds, total) = match caller {
+        Some(caller) => {
+            let bounds = snapshot.bounds(snapshot.catalog.caller_keys(caller).iter());
+            let mut bounds: Vec<limits::Bound<'_>> = bounds.map(|(_, bound)| bound).collect();
+            bounds.sort_unstable_by(|a, b| a.scope.name.cmp(&b.scope.name));
+            let total = bounds.len();
+            (bounds, total)
+        }
+        None => snapshot.first_bounds(),
+    };
+    bounds.truncate(MAX_LISTED);
+    let more = total - bounds.len();
     let of_all = match store {
         Some(store) => {
             let scopes: Vec<_> = bounds.iter().map(|bound| bound.scope.clone()).collect();

@@ -5,14 +5,12 @@ use crate::base::calendar;
 use crate::base::clock::Clock;
 use crate::desk::record::Books;
 use crate::limits::{Kind, Level};
+use crate::live::key_summary::MAX_LISTED;
 use crate::status::{LedgerState, StoreState};
 use crate::store::Store;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::SystemTime;
-
-/// The most limits of callers that `/metrics` shows: the most used ones.
-const MAX_SHARES: usize = 1_000;
 
 /// Returns the text of `/metrics`.
 pub fn metrics_text(books: &Books, store: Option<&Store>) -> String {
@@ -168,46 +166,47 @@ fn read_accounts(books: &Books) {
 
 /// Sets the gauges of the callers' limits: for each kind of limit, the highest share that a caller
 /// or one of its keys has used of it. If metrics name no callers, it is the highest of all callers.
-/// A limit of 0 has no share.
+/// A limit of 0 has no share. At most [`MAX_LISTED`] are shown: the most used ones.
 fn read_limits(books: &Books) {
     let (metrics, snapshot) = (&books.metrics.callers, books.live.load());
     metrics.limits_used.clear();
     let names_callers = books.metrics.has_callers();
     let now = calendar::now_millis();
-    let mut shares: HashMap<(&str, Level, Kind), (f64, &Arc<str>)> = HashMap::new();
-    let mut seen = HashSet::new();
-    for key in snapshot.catalog.keys() {
-        let Some(scopes) = snapshot.scopes.get(key.index) else {
-            continue;
-        };
-        // The bounds of each key include those of its caller.
-        for bound in scopes
-            .every(key)
-            .filter(|bound| seen.insert(Arc::as_ptr(bound.scope)))
+    let mut shares: HashMap<(Option<&Arc<str>>, Level, Kind), f64> = HashMap::new();
+    let keys = snapshot.used_keys(&books.live.limits);
+    for (key, bound) in snapshot.bounds(keys.into_iter()) {
+        let (level, caller) = (bound.scope.level, &key.caller.id);
+        for (kind, used, limit) in bound
+            .used_amounts(&bound.scope.own_counts(now))
+            .filter(|(_, _, limit)| *limit > 0)
         {
-            let (level, caller) = (bound.scope.level, &key.caller.id);
-            for (kind, used, limit) in bound
-                .used_amounts(&bound.scope.own_counts(now))
-                .filter(|(_, _, limit)| *limit > 0)
-            {
-                let share = used as f64 / limit as f64;
-                let group = if names_callers { &**caller } else { "" };
-                let (highest, _) = shares
-                    .entry((group, level, kind))
-                    .or_insert((share, caller));
-                *highest = highest.max(share);
+            let share = used as f64 / limit as f64;
+            let caller = Some(caller).filter(|_| names_callers);
+            let highest = shares.entry((caller, level, kind)).or_default();
+            *highest = highest.max(share);
+        }
+    }
+    let summary = snapshot.key_summary();
+    // Of the other limits nothing is used.
+    if names_callers {
+        for (caller, level, kind) in &summary.caller_limits {
+            if shares.len() < MAX_LISTED {
+                shares.entry((Some(caller), *level, *kind)).or_default();
             }
+        }
+    } else {
+        for (level, kind) in &summary.limit_kinds {
+            shares.entry((None, *level, *kind)).or_default();
         }
     }
     let mut shares: Vec<_> = shares.into_iter().collect();
-    if shares.len() > MAX_SHARES {
-        shares.select_nth_unstable_by(MAX_SHARES, |(_, (a, _)), (_, (b, _))| b.total_cmp(a));
-        shares.truncate(MAX_SHARES);
+    if shares.len() > MAX_LISTED {
+        shares.select_nth_unstable_by(MAX_LISTED, |(_, a), (_, b)| b.total_cmp(a));
+        shares.truncate(MAX_LISTED);
     }
-    for ((_, level, kind), (share, caller)) in shares {
-        let caller = Some(caller.clone()).filter(|_| names_callers);
+    for ((caller, level, kind), share) in shares {
         let labels = (
-            [("caller", caller)],
+            [("caller", caller.cloned())],
             [("level", level.name()), ("limit", kind.name())],
         );
         metrics.limits_used.get_or_create(&labels).set(share);

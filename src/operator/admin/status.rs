@@ -12,7 +12,7 @@ use crate::account::condition::AccountSigns;
 use crate::account::target_health::TargetHealth;
 use crate::base::calendar::{format_system_time, format_time, past_time};
 use crate::live::ready_account::ReadyAccount;
-use crate::live::{self, Route, Snapshot};
+use crate::live::{self, Live, Route, Snapshot};
 use crate::settled::whole_millis;
 use crate::status::{
     AccountReport, BreakerReport, CatalogReport, ChangeReport, DescriptorsReport, EndlessReport,
@@ -47,7 +47,7 @@ pub(super) fn present_status(pages: &Pages) -> Status {
         catalog: catalog_report(pages, &snapshot, now, clock),
         descriptors: descriptors_report(pages),
         exchanges: pages.books.drain.exchanges(),
-        keys: key_reports(&snapshot),
+        keys: key_reports(&pages.books.live, &snapshot),
         ledger: pages.books.ledger.status(),
         models: models.collect(),
         more_problems: observation.problems.more,
@@ -202,7 +202,7 @@ fn catalog_report(
             .hash
             .clone(),
         held,
-        keys: served.key_total,
+        keys: served.keys().len(),
         last_refusal: refused.map(|refused| RefusalReport {
             withheld: refused
                 .withheld
@@ -276,15 +276,13 @@ fn name_in_folder(pages: &Pages, path: &Path) -> String {
 }
 
 /// Lists the keys that were ever used, as far as is known. The key that was used last comes first.
-fn key_reports(snapshot: &Snapshot) -> Vec<KeyReport> {
-    let used = snapshot.catalog.keys().filter_map(|key| {
+fn key_reports(live: &Live, snapshot: &Snapshot) -> Vec<KeyReport> {
+    let keys = snapshot.used_keys(&live.limits).into_iter();
+    let used = keys.filter_map(|key| {
         let used = &snapshot.scopes.get(key.index)?.last_used;
         Some((used.last_used_at()?, key, used.old_hash_at()))
     });
     let mut used: Vec<_> = used.collect();
-    // A key with several secrets appears several times.
-    used.sort_unstable_by_key(|(_, key, _)| key.index);
-    used.dedup_by_key(|(_, key, _)| key.index);
     used.sort_by_key(|(used_at, ..)| Reverse(*used_at));
     used.truncate(MAX_KEYS);
     let reports = used.into_iter().map(|(used_at, key, old)| KeyReport {

@@ -35,22 +35,14 @@ pub(in crate::operator) async fn describe_caller(
         .callers()
         .iter()
         .find(|caller| *caller.id == *id)?;
-    let mut keys: Vec<&Arc<Key>> = snapshot
-        .catalog
-        .keys()
-        .filter(|key| *key.caller.id == *id)
-        .collect();
-    // A key with several secrets appears several times.
-    keys.sort_unstable_by(|a, b| (&a.id, a.index).cmp(&(&b.id, b.index)));
-    keys.dedup_by_key(|key| key.index);
-    let mut bounds: Vec<Bound<'_>> = keys
-        .iter()
-        .filter_map(|key| Some(snapshot.scopes.get(key.index)?.every(&***key)))
-        .flatten()
+    let mut keys: Vec<&Arc<Key>> = snapshot.catalog.caller_keys(id).iter().collect();
+    keys.sort_unstable_by_key(|key| &key.id);
+    let bounds = snapshot.bounds(keys.iter().copied());
+    let mut bounds: Vec<Bound<'_>> = bounds
+        .map(|(_, bound)| bound)
         .filter(|bound| bound.limit_amounts().next().is_some())
         .collect();
     bounds.sort_by(|a, b| a.scope.name.cmp(&b.scope.name));
-    bounds.dedup_by(|a, b| Arc::ptr_eq(a.scope, b.scope));
     let (all_keys, all_limits) = (keys.len(), bounds.len());
     keys.truncate(MAX_ENTRIES);
     bounds.truncate(MAX_ENTRIES);

@@ -1,13 +1,12 @@
 //! The rows of callers: what they use, and how near they are to a limit.
 
-use super::context::{CallerKeys, LiveContext};
+use super::context::{LiveContext, UsedKeys};
 use super::figures::known_money;
 use super::{HasName, to_json};
 use crate::base::calendar::format_time;
-use crate::catalog::{Catalog, Key};
 use crate::figures::callers::{CallerSums, CallerUse};
-use crate::limits::{Bound, Kind, Level, resets_at};
-use crate::live::Snapshot;
+use crate::limits::{Bound, Kind, resets_at};
+use crate::live::{Live, Snapshot};
 use serde::Serialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -91,13 +90,13 @@ pub(super) fn caller_rows(
     rows
 }
 
-/// Lists the keys of each caller. A key with several secrets is listed several times.
-pub(super) fn keys_by_caller(catalog: &Catalog) -> CallerKeys {
-    let mut keys = CallerKeys::new();
-    for key in catalog.keys() {
+/// Lists the keys of which something is counted.
+pub(super) fn used_keys_by_caller(live: &Live, snapshot: &Snapshot) -> UsedKeys {
+    let mut keys = UsedKeys::new();
+    for key in snapshot.used_keys(&live.limits) {
         keys.entry(key.caller.id.clone())
             .or_default()
-            .push(key.clone());
+            .push(key.index);
     }
     keys
 }
@@ -112,58 +111,56 @@ impl CallerRow {
     /// Writes the row, once for all viewers.
     pub(super) fn json(&self, context: &LiveContext) -> &str {
         self.row.get_or_init(|| {
-            let keys = context
-                .keys
-                .get(&self.id)
-                .map(Vec::as_slice)
-                .unwrap_or_default();
-            let scopes = |key: &Arc<Key>| context.snapshot.scopes.get(key.index);
-            let last = keys
+            let snapshot = &context.snapshot;
+            let used = context.used_keys.get(&self.id);
+            let used = used.map(Vec::as_slice).unwrap_or_default();
+            let last = used
                 .iter()
-                .filter_map(|key| scopes(key)?.last_used.last_used_at())
+                .filter_map(|index| snapshot.scopes.get(*index)?.last_used.last_used_at())
                 .max();
+            // Of the limits of other keys nothing is used, so one of them stands for all.
+            let caller_keys = snapshot.catalog.caller_keys(&self.id);
+            let first = snapshot.key_summary().first_limited(caller_keys);
+            let keys = used.iter().copied().chain(first);
             to_json(&LiveCaller {
                 id: &self.id,
                 today: (&self.sums.today).into(),
                 month: (&self.sums.month).into(),
                 limited: self.sums.limited,
                 last_used: last.map(format_time),
-                limit: tightest_limit(keys, &context.snapshot, context.ms),
+                limit: tightest_limit(keys, snapshot, context.ms),
             })
         })
     }
 }
 
-/// Returns the limit of which the largest share is used: the caller's own, or one of its keys.
-fn tightest_limit(keys: &[Arc<Key>], snapshot: &Snapshot, now: u64) -> Option<LiveLimit> {
+/// Returns the limit of which the largest share is used: the caller's own, or one of its keys at
+/// these positions.
+fn tightest_limit(
+    positions: impl Iterator<Item = usize>,
+    snapshot: &Snapshot,
+    now: u64,
+) -> Option<LiveLimit> {
+    let all = snapshot.catalog.keys().as_slice();
+    let keys = positions.filter_map(|index| all.get(index));
     let mut tightest: Option<(f64, Bound<'_>, UsedLimit)> = None;
-    for (number, key) in keys.iter().enumerate() {
-        let scopes = snapshot
-            .scopes
-            .get(key.index)
-            .map(|scopes| scopes.every(key));
-        for bound in scopes.into_iter().flatten() {
-            // All keys of a caller have its limits.
-            if number > 0 && bound.scope.level == Level::Caller {
-                continue;
-            }
-            let counts = bound.scope.own_counts(now);
-            for (kind, used, limit) in bound.used_amounts(&counts) {
-                let ratio = if limit == 0 {
-                    1.0
-                } else {
-                    used as f64 / limit as f64
-                };
-                if tightest
-                    .as_ref()
-                    .is_none_or(|(highest, ..)| ratio > *highest)
-                {
-                    tightest = Some((
-                        ratio,
-                        bound,
-                        (kind, used, limit, resets_at(kind, &counts, now)),
-                    ));
-                }
+    for (_, bound) in snapshot.bounds(keys) {
+        let counts = bound.scope.own_counts(now);
+        for (kind, used, limit) in bound.used_amounts(&counts) {
+            let ratio = if limit == 0 {
+                1.0
+            } else {
+                used as f64 / limit as f64
+            };
+            if tightest
+                .as_ref()
+                .is_none_or(|(highest, ..)| ratio > *highest)
+            {
+                tightest = Some((
+                    ratio,
+                    bound,
+                    (kind, used, limit, resets_at(kind, &counts, now)),
+                ));
             }
         }
     }

@@ -78,7 +78,7 @@ pub(super) fn configuration_section(page: &LivePage, snapshot: &Snapshot, now: I
         accounts: served.accounts().len(),
         models: served.models().len(),
         callers: served.callers().len(),
-        keys: served.key_total,
+        keys: served.keys().len(),
         secrets: served.secret_count(),
         refusal,
         held: held.map(|held| cut_text(&held, MAX_CHARACTERS)),

@@ -1,14 +1,13 @@
 //! A [`LiveContext`] is when somebody looked, and the catalog that was live then.
 
 use crate::account::condition::{AccountSigns, AccountState, Reason};
-use crate::catalog::Key;
 use crate::live::Snapshot;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-/// The keys of each caller, by the caller's id.
-pub(super) type CallerKeys = HashMap<Arc<str>, Vec<Arc<Key>>>;
+/// The positions of the keys of each caller of which something is counted, by the caller's id.
+pub(super) type UsedKeys = HashMap<Arc<str>, Vec<usize>>;
 
 /// The moment of a look.
 pub(super) struct LiveContext {
@@ -19,8 +18,7 @@ pub(super) struct LiveContext {
     /// The time for which the process has served.
     pub(super) up: Duration,
     pub(super) snapshot: Arc<Snapshot>,
-    /// The keys of each caller.
-    pub(super) keys: Arc<CallerKeys>,
+    pub(super) used_keys: UsedKeys,
     /// The accounts, in the order of the catalog.
     pub(super) accounts: Vec<LiveAccount>,
     /// The addresses of the targets that several models have.

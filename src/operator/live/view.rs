@@ -50,7 +50,7 @@ impl LiveView {
                 clock,
                 ms: clock_ms,
                 up: now.saturating_duration_since(page.started),
-                keys: page.keys(&snapshot),
+                used_keys: callers::used_keys_by_caller(&page.books.live, &snapshot),
                 accounts,
                 shared: LiveContext::shared(&snapshot),
                 snapshot,

@@ -19,7 +19,6 @@ use crate::operator::problems::is_short_lived;
 use crate::series::{Series, Step};
 use crate::settled::whole_millis;
 use dialects::Endpoint;
-use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -71,9 +70,9 @@ impl Watch {
             models: model_facts(&snapshot, clocks),
             recent: recent_facts(&books.figures.whole, &snapshot, clocks),
             counts_money: counts_money(&books.figures.whole, &snapshot, clocks),
-            limits: limit_facts(&snapshot, clocks),
-            usable_keys: usable_keys(&snapshot),
-            keys: key_facts(&snapshot),
+            limits: limit_facts(&books.live, &snapshot, clocks),
+            usable_keys: snapshot.key_summary().usable,
+            keys: key_facts(&books.live, &snapshot),
             unpriced: books.unpriced.report(snapshot.generation),
             store,
             ledger,
@@ -169,13 +168,7 @@ fn recent_facts(series: &Series, snapshot: &Snapshot, clocks: ClockReadings) -> 
 
 /// Returns whether anybody counts money here: something had a price, or money is limited.
 fn counts_money(whole: &Series, snapshot: &Snapshot, clocks: ClockReadings) -> bool {
-    whole.recent_sums(RECENT_TIME, clocks.now).nano_usd > 0
-        || snapshot
-            .catalog
-            .callers()
-            .iter()
-            .any(|caller| caller.limits.limits_money())
-        || snapshot.catalog.keys().any(|key| key.limits.limits_money())
+    whole.recent_sums(RECENT_TIME, clocks.now).nano_usd > 0 || snapshot.key_summary().limits_money
 }
 
 fn catalog_facts(live: &Live, clocks: ClockReadings) -> CatalogFacts {
@@ -399,17 +392,10 @@ fn fallbacks_for_all(snapshot: &Snapshot, model: &Model) -> Vec<Arc<str>> {
     if model.fallbacks.is_empty() {
         return Vec::new();
     }
-    let mut seen = HashSet::new();
     let mut fallbacks = model.fallbacks.clone();
-    for key in snapshot.catalog.keys() {
-        let permissions = &key.permissions;
-        if key.enabled
-            && key.caller.enabled
-            && seen.insert(permissions.index)
-            && permissions.allow(&model.id)
-        {
-            fallbacks.retain(|id| permissions.allow(id));
-        }
+    let all = snapshot.key_summary().permissions.iter();
+    for permissions in all.filter(|permissions| permissions.allow(&model.id)) {
+        fallbacks.retain(|id| permissions.allow(id));
     }
     fallbacks
 }
@@ -438,84 +424,47 @@ fn target_condition<'t>(
     unfit.unwrap_or((account.target(None), None))
 }
 
-/// Returns, for each scope, the limits of which the largest share is used: one that is free again
-/// soon, and one that is not.
-fn limit_facts(snapshot: &Snapshot, clocks: ClockReadings) -> Vec<LimitFacts> {
-    let mut seen = HashSet::new();
+/// Returns, for each scope that has counted something, the limits of which the largest share is
+/// used: one that is free again soon, and one that is not.
+fn limit_facts(live: &Live, snapshot: &Snapshot, clocks: ClockReadings) -> Vec<LimitFacts> {
     let mut facts = Vec::new();
-    for key in snapshot.catalog.keys() {
-        let Some(scopes) = snapshot.scopes.get(key.index) else {
-            continue;
-        };
-        for bound in scopes.every(key) {
-            // All keys of a caller have the caller's scope.
-            if !seen.insert(Arc::as_ptr(bound.scope)) {
-                continue;
-            }
-            let counts = bound.scope.own_counts(clocks.ms);
-            let share = |used: u64, limit: u64| used as f64 / limit.max(1) as f64;
-            for is_short in [false, true] {
-                let those = bound
-                    .used_amounts(&counts)
-                    .filter(|(kind, ..)| is_short_lived(*kind) == is_short);
-                if let Some((kind, used, limit)) =
-                    those.max_by(|a, b| share(a.1, a.2).total_cmp(&share(b.1, b.2)))
-                {
-                    let (level, name) = (bound.scope.level, bound.scope.name.clone());
-                    facts.push(LimitFacts {
-                        level,
-                        name,
-                        kind,
-                        used,
-                        limit,
-                    });
-                }
+    let keys = snapshot.used_keys(&live.limits);
+    for (_, bound) in snapshot.bounds(keys.into_iter()) {
+        let counts = bound.scope.own_counts(clocks.ms);
+        let share = |used: u64, limit: u64| used as f64 / limit.max(1) as f64;
+        for is_short in [false, true] {
+            let those = bound
+                .used_amounts(&counts)
+                .filter(|(kind, ..)| is_short_lived(*kind) == is_short);
+            if let Some((kind, used, limit)) =
+                those.max_by(|a, b| share(a.1, a.2).total_cmp(&share(b.1, b.2)))
+            {
+                let (level, name) = (bound.scope.level, bound.scope.name.clone());
+                facts.push(LimitFacts {
+                    level,
+                    name,
+                    kind,
+                    used,
+                    limit,
+                });
             }
         }
     }
     facts
 }
 
-/// Returns the number of keys that are switched on, and whose callers are.
-fn usable_keys(snapshot: &Snapshot) -> usize {
-    snapshot
-        .catalog
-        .keys()
-        .filter(|key| key.enabled && key.caller.enabled)
-        .count()
-}
-
 /// Returns the keys that were used and have an end, or a secret with an end.
-fn key_facts(snapshot: &Snapshot) -> Vec<KeyFacts> {
-    let mut ends: HashMap<usize, Vec<Option<SystemTime>>> = HashMap::new();
-    let mut keys = HashMap::new();
-    for (_, key, until) in snapshot.catalog.secrets() {
-        let has_end = until.is_some() || key.expires.is_some() || key.caller.expires.is_some();
-        if has_end && key.enabled && key.caller.enabled {
-            keys.insert(key.index, key);
-        }
-        if until.is_some() {
-            ends.entry(key.index).or_default().push(until);
-        }
-    }
-    // A key of several secrets may have one without an end.
-    for (_, key, until) in snapshot
-        .catalog
-        .secrets()
-        .filter(|(_, _, until)| until.is_none())
-    {
-        if let Some(ends) = ends.get_mut(&key.index) {
-            ends.push(until);
-        }
-    }
-    let facts = keys.into_iter().filter_map(|(index, key)| {
-        let used = &snapshot.scopes.get(index)?.last_used;
-        let of_secrets = ends.get(&index).map(Vec::as_slice).unwrap_or_default();
+fn key_facts(live: &Live, snapshot: &Snapshot) -> Vec<KeyFacts> {
+    let used = snapshot.used_keys(&live.limits).into_iter();
+    let usable = used.filter(|key| key.enabled && key.caller.enabled);
+    let facts = usable.filter_map(|key| {
+        let of_secrets = snapshot.key_summary().secret_ends(key);
         let last = newest_end(of_secrets.iter().copied());
-        let key_ends = [key.expires, key.caller.expires, last]
-            .into_iter()
-            .flatten()
-            .min();
+        let ends = [key.expires, key.caller.expires, last];
+        if of_secrets.is_empty() && ends.iter().all(Option::is_none) {
+            return None;
+        }
+        let used = &snapshot.scopes.get(key.index)?.last_used;
         let olds = of_secrets
             .iter()
             .filter(|until| is_replaced(**until, last))
@@ -529,7 +478,7 @@ fn key_facts(snapshot: &Snapshot) -> Vec<KeyFacts> {
         Some(KeyFacts {
             id: key.id.clone(),
             used: used.last_used_at()?,
-            ends: key_ends.map(unix_ms),
+            ends: ends.into_iter().flatten().min().map(unix_ms),
             old_secret: used
                 .old_hash_at()
                 .zip(old)

@@ -135,7 +135,7 @@ fn is_free(files: &Files, id: Id<'_>, create: bool) -> Result<(), String> {
              catalog.yaml or a file of catalog.d: `callers: {{ NAME: {{ models: [\"gpt-*\"] }} }}`"
         ));
     }
-    if !files.catalog().keys().any(|key| *key.id == *id.whole) {
+    if files.catalog().key(id.whole).is_none() {
         return Ok(());
     }
     let location_text = id

@@ -492,7 +492,7 @@ fn models_are_checked_once_for_equal_permissions() {
     let catalog = read_one(&text);
     assert_eq!(
         (
-            catalog.key_total,
+            catalog.keys().len(),
             permission_count(&catalog),
             catalog.warnings.len()
         ),
