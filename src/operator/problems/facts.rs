@@ -100,7 +100,7 @@ pub struct TargetFacts {
     /// The account's name for the model, and the kind of endpoint.
     pub name: Arc<str>,
     /// The word for the last failure, and its detail.
-    pub failure: Option<(&'static str, Option<String>)>,
+    pub failure: Option<TargetFailure>,
     /// The time since which it is out, if it is known.
     pub since: Option<u64>,
     /// The milliseconds since the last failure, if nothing was asked since.
@@ -128,8 +128,11 @@ pub struct ModelFacts {
     pub has_answered: bool,
     /// The account of the target that failed last and has not answered since, with the word for
     /// that failure and its detail. It is known only while the last requests failed.
-    pub last_failure: Option<(Arc<str>, (&'static str, Option<String>))>,
+    pub last_failure: Option<(Arc<str>, TargetFailure)>,
 }
+
+/// The word for a target's failure, and its detail.
+pub type TargetFailure = (&'static str, Option<String>);
 
 /// A target of a model.
 #[derive(Debug, Clone, Default)]
@@ -143,7 +146,7 @@ pub struct ModelTarget {
     /// The reason, unless requests are sent there.
     pub reason: Option<Reason>,
     /// The word for the last failure, and its detail, if the target cannot be used.
-    pub failure: Option<(&'static str, Option<String>)>,
+    pub failure: Option<TargetFailure>,
     /// The milliseconds since the last failure, if nothing was asked since.
     pub quiet: Option<u64>,
 }

@@ -1,6 +1,6 @@
 //! The words in which problems speak of durations, amounts and failures.
 
-use super::facts::{ModelFacts, ModelTarget, Reason};
+use super::facts::{ModelFacts, ModelTarget, Reason, TargetFailure};
 use crate::base::units::{cut_text, first_three, rough_duration};
 use crate::conf::price::Usd;
 use crate::limits::Kind;
@@ -52,11 +52,8 @@ pub(super) fn amount_text(kind: Kind, amount: u64) -> String {
     }
 }
 
-/// A target's last failure: the word for it, and its detail.
-type Failure = (&'static str, Option<String>);
-
 /// Writes how an account fails: `gpu-1 refuses connections`.
-pub(super) fn failing_account(account: &str, failure: Option<&Failure>) -> String {
+pub(super) fn failing_account(account: &str, failure: Option<&TargetFailure>) -> String {
     format!("{account} {}", failure_verb(failure).for_count(1))
 }
 
@@ -76,7 +73,7 @@ impl FailureVerb {
     }
 }
 
-fn failure_verb(failure: Option<&Failure>) -> FailureVerb {
+fn failure_verb(failure: Option<&TargetFailure>) -> FailureVerb {
     let Some((outcome, detail)) = failure else {
         return verb_pair("failed too often", "failed too often");
     };

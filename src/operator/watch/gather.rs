@@ -14,6 +14,7 @@ use crate::live::{Live, Snapshot};
 use crate::operator::problems::facts::{
     AccountFacts, CatalogFacts, CertificateFacts, DescriptorFacts, Facts, GivenUpFacts, KeyFacts,
     LimitFacts, ModelFacts, ModelTarget, OldSecret, RecentFacts, RisesFacts, TargetFacts,
+    TargetFailure,
 };
 use crate::operator::problems::is_short_lived;
 use crate::series::{Series, Step};
@@ -206,7 +207,7 @@ fn is_broken(status: &TargetStatus) -> bool {
     }
 }
 
-fn last_failure(health: &TargetHealth) -> Option<(&'static str, Option<String>)> {
+fn last_failure(health: &TargetHealth) -> Option<TargetFailure> {
     health
         .trouble()
         .map(|trouble| (trouble.outcome, trouble.detail))
@@ -353,10 +354,7 @@ fn model_facts(snapshot: &Snapshot, clocks: ClockReadings) -> Vec<ModelFacts> {
 
 /// Returns the account of the model's target that failed last and has not answered since, and that
 /// failure.
-fn newest_failure(
-    snapshot: &Snapshot,
-    model: &Model,
-) -> Option<(Arc<str>, (&'static str, Option<String>))> {
+fn newest_failure(snapshot: &Snapshot, model: &Model) -> Option<(Arc<str>, TargetFailure)> {
     let troubles = model.targets.iter().flat_map(|target| {
         let state = snapshot.states.get(target.account.index);
         let healths = state.map(|state| healths_of_name(state, target, model.is_pattern()));

@@ -67,7 +67,7 @@ impl<'a> ReadSoFar<'a> {
             "toolConfig" => self.tools.config(value, &mut request.others)?,
             "generationConfig" => settings::read_settings(value, request, &mut self.names)?,
             "cachedContent" => {
-                if value.is_filled()? {
+                if value.read_is_filled()? {
                     return Err(place
                         .unsupported("what was stored at Google is not at hand here: send the contents themselves"));
                 }

@@ -79,7 +79,7 @@ impl<'a> Reading<'a> {
             "top_k" => request.top_k = value.count_from(0, &[])?,
             "service_tier" => request.service_tier = value.text()?,
             "mcp_servers" | "container" | "thread" => {
-                if value.is_filled()? {
+                if value.read_is_filled()? {
                     return Err(place.unsupported(
                         "only Anthropic's own servers have this; the model of this request is served by another",
                     ));

@@ -4,7 +4,8 @@
 /// Returns whether a member may refer to something. Of the others a server makes text, or they are
 /// the model's own text. A text in `content` is no reference, whatever its words are.
 pub(super) fn may_refer(name: &[u8], is_text: bool) -> bool {
-    !(is_text && name == b"content")
+    let is_text_of_content = is_text && name == b"content";
+    !is_text_of_content
         && !matches!(
             name,
             b"type"

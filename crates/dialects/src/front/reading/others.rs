@@ -16,7 +16,7 @@ impl<'a> Value<'_, 'a> {
         prefix: &str,
         name: &Name<'a>,
     ) -> ReadResult<()> {
-        if self.is_filled()? {
+        if self.read_is_filled()? {
             note_name(others, prefix, name);
         }
         Ok(())
@@ -30,7 +30,7 @@ impl<'a> Value<'_, 'a> {
         name: &Name<'a>,
     ) -> ReadResult<()> {
         let raw = self.peek_raw()?;
-        if self.is_filled()? {
+        if self.read_is_filled()? {
             note_value(others, format!("{prefix}{name}"), raw);
         }
         Ok(())

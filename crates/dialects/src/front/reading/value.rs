@@ -135,7 +135,7 @@ impl<'c, 'a> Value<'c, 'a> {
     }
 
     /// Reads the value, and returns whether it is neither `null` nor empty.
-    pub(crate) fn is_filled(self) -> ReadResult<bool> {
+    pub(crate) fn read_is_filled(self) -> ReadResult<bool> {
         self.raw()
             .map(|Raw(text)| !matches!(text, "null" | "[]" | "{}" | r#""""#))
     }
@@ -172,7 +172,7 @@ impl<'c, 'a> Value<'c, 'a> {
         if once.cursor.kind().map_err(syntax_refused)? == Kind::String {
             return once.text().map(|text| (text, false));
         }
-        once.is_filled().map(|has_value| (None, has_value))
+        once.read_is_filled().map(|has_value| (None, has_value))
     }
 
     /// Reads `true` or `false`.

@@ -73,7 +73,7 @@ pub(super) fn reasoning_details<'a>(
     let mut details = Vec::new();
     let mut is_lost = false;
     if value.kind()? != Kind::Array {
-        is_lost = value.is_filled()?;
+        is_lost = value.read_is_filled()?;
     } else {
         value.array(|_, mut value| {
             if value.kind()? != Kind::Object {

@@ -71,7 +71,7 @@ pub(super) fn read_settings<'a>(
                 }
             })?,
             "speechConfig" | "imageConfig" => {
-                if value.is_filled()? {
+                if value.read_is_filled()? {
                     return Err(only_text(place));
                 }
             }

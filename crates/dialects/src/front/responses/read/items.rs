@@ -319,7 +319,7 @@ impl<'a> Item<'a> {
                 Ok(())
             })?,
             // No item is looked up by its id.
-            "id" => self.has_id = value.is_filled()?,
+            "id" => self.has_id = value.read_is_filled()?,
             // It is clear from an item itself whether it is complete. The other members belong to
             // types that are dropped.
             "status" | "execution" | "summary" | "queries" | "results" => value.skip()?,
