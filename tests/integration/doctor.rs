@@ -307,6 +307,8 @@ pub async fn serves_chat(base_url: &str) {
 
 const HEALTHY: &str = "\
 ok    configuration    files          .: 2 files, 1 account, 1 model, 1 caller, 1 key
+ok    configuration    environment    DOCTOR_KEY of this shell: a gateway that runs has the values that it was
+                                      started with
 ok    configuration    demo key       the published demo key opens nothing to strangers
 ok    process          open files     a gateway started from here may have 1024 files open: so callers have up
                                       to 50 connections at once
@@ -321,7 +323,7 @@ ok    a                models         1 of 1 models of the catalog are in the pr
 ok    a                endpoints      chat: the server has what the gateway asks for
 ok    clock            time           agrees with 127.0.0.1
 
-15 checks: 15 ok, 0 warn, 0 fail, 0 skipped
+16 checks: 16 ok, 0 warn, 0 fail, 0 skipped
 ";
 
 /// The whole output, but for the memory and the disk of this machine.
