@@ -5,10 +5,15 @@
 use std::fs::{self, File};
 use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::time::{sleep, timeout};
 
-/// The time between two looks after a signal: a shell may send it before the terminal is gone.
+/// The time between two checks whether the terminal was closed without a signal.
+const CHECK_INTERVAL: Duration = Duration::from_secs(2);
+/// The time for which the signal of a terminal that is gone may still come.
+const SIGNAL_TIMEOUT: Duration = Duration::from_secs(1);
+/// The time between two looks after a signal.
 const LOOK_PAUSE: Duration = Duration::from_millis(100);
-/// The number of looks.
+/// The number of these looks.
 const LOOKS: u32 = 10;
 
 /// The terminal of the process, if it has one that ends it.
@@ -25,22 +30,39 @@ impl Terminal {
         }
     }
 
-    /// Waits until the terminal is closed.
+    /// Waits until the terminal is closed, and its signal comes. If none comes, the process was
+    /// meant to outlive it, as after `disown`: then the signal is for other things from now on.
     pub(super) async fn wait_until_closed(&self) {
         if self.ends_process
             && let Ok(mut hang_ups) = signal(SignalKind::hangup())
         {
-            while hang_ups.recv().await.is_some() {
-                for _ in 0..LOOKS {
-                    if !is_present() {
+            loop {
+                let is_signal = timeout(CHECK_INTERVAL, hang_ups.recv()).await.is_ok();
+                if is_signal && is_gone_soon().await {
+                    return;
+                }
+                if !is_signal && !is_present() {
+                    if timeout(SIGNAL_TIMEOUT, hang_ups.recv()).await.is_ok() {
                         return;
                     }
-                    tokio::time::sleep(LOOK_PAUSE).await;
+                    log::info!("the terminal was closed, and no signal came: the gateway goes on");
+                    break;
                 }
             }
         }
         std::future::pending().await
     }
+}
+
+/// Returns whether the terminal is gone, or is within a second: a shell may send its signal before.
+async fn is_gone_soon() -> bool {
+    for _ in 0..LOOKS {
+        if !is_present() {
+            return true;
+        }
+        sleep(LOOK_PAUSE).await;
+    }
+    false
 }
 
 fn is_present() -> bool {

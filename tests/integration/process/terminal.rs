@@ -10,6 +10,8 @@ use crate::support::{eventually_blocking, root};
 
 /// Lines of a shell in a terminal: each starts the gateway that its arguments name.
 const FOREGROUND: &str = r#"sh -c 'echo $$ >pid; exec "$@"' sh "$@"; true"#;
+const DISOWNED: &str =
+    r#"set -m; sh -c 'echo $$ >pid; exec "$@"' sh "$@" >nohup.out 2>&1 & sleep 1000"#;
 const NOHUP: &str = r#"nohup sh -c 'echo $$ >pid; exec "$@"' sh "$@"; true"#;
 
 /// A gateway that was started by a shell in a terminal.
@@ -101,6 +103,19 @@ fn it_ends_with_its_terminal_and_reloads_before() {
     assert!(!gateway.log().contains("stopping"), "{}", gateway.log());
     gateway.close();
     gateway.is_gone();
+}
+
+/// A reload that comes long after the terminal was closed must not end the gateway.
+#[test]
+fn a_disowned_gateway_outlives_its_terminal() {
+    let mut gateway = AtTerminal::start(DISOWNED);
+    gateway.close();
+    gateway.has_logged("the gateway goes on", 1);
+    for times in 1..=2 {
+        gateway.signal("HUP");
+        gateway.has_logged("SIGHUP: reading the catalog", times);
+    }
+    assert!(!gateway.log().contains("stopping"), "{}", gateway.log());
 }
 
 #[test]
