@@ -6,6 +6,7 @@
 //! admitted attempt is settled exactly once, by its [`AttemptGuard`].
 
 mod guard;
+mod unavailable;
 
 use super::breaker::{Admission, Breaker, BreakerPass, BreakerState, CallCounts};
 use super::condition::TargetSigns;
@@ -24,6 +25,7 @@ pub use guard::{AttemptGuard, FailureEffect, LeaveEffect, NO_KEY};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant, SystemTime};
+pub use unavailable::Unavailable;
 
 /// The health of a target.
 #[derive(Default)]
@@ -53,7 +55,7 @@ pub enum Probing {
 struct Memory {
     breaker: Breaker,
     /// The end of the rest for the provider's rate limit.
-    rate_limited_until: Option<Instant>,
+    limited_until: Option<Instant>,
     /// The time until which the target stands behind the others, since its provider is overloaded.
     /// An answer ends it.
     overloaded_until: Option<Instant>,
@@ -138,48 +140,6 @@ pub struct TargetStatus {
     pub headroom: Option<f64>,
     /// The time until which it stands behind the others, since callers have given it up.
     pub behind: Option<Instant>,
-}
-
-/// The reasons why a target cannot be tried now.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Unavailable {
-    /// Its account has the most requests that it may have.
-    Full,
-    /// Its account or the target itself rests.
-    Resting(Rest),
-    /// Its breaker keeps requests away, until then at the earliest.
-    Broken(Instant),
-}
-
-impl Unavailable {
-    /// Returns the time for which the target is unavailable; `None` if it is unknown.
-    pub fn wait(self, now: Instant) -> Option<Duration> {
-        match self {
-            Unavailable::Full => None,
-            Unavailable::Resting(Rest { until, .. }) | Unavailable::Broken(until) => {
-                Some(until.saturating_duration_since(now))
-            }
-        }
-    }
-
-    /// Returns whether only the operator can bring the target back.
-    pub fn is_for_the_operator(self) -> bool {
-        matches!(self, Unavailable::Resting(Rest { why, .. }) if why.is_for_the_operator())
-    }
-
-    fn rests_for(self, reason: Why) -> bool {
-        matches!(self, Unavailable::Resting(Rest { why, .. }) if why == reason)
-    }
-
-    /// Returns whether the target waits out its provider's rate limit.
-    pub fn is_for_rate(self) -> bool {
-        self.rests_for(Why::Rate)
-    }
-
-    /// Returns whether the target rests since its account does not serve the model there.
-    pub fn is_refused(self) -> bool {
-        self.rests_for(Why::Refused)
-    }
 }
 
 impl TargetHealth {
@@ -372,7 +332,7 @@ impl TargetHealth {
         let rested = memory
             .rested_at
             .filter(|_| memory.rest(now).is_some() || memory.is_unfit());
-        let ended = [memory.rate_limited_until, memory.refused_until]
+        let ended = [memory.limited_until, memory.refused_until]
             .into_iter()
             .flatten()
             .filter(|until| *until <= now);
@@ -454,7 +414,7 @@ impl TargetHealth {
         let mut memory = self.memory.lock();
         memory.breaker.recall(status.breaker, now);
         let rest = |why| Some(status.rest.filter(|rest| rest.why == why)?.until);
-        (memory.rate_limited_until, memory.refused_until) = (rest(Why::Rate), rest(Why::Refused));
+        (memory.limited_until, memory.refused_until) = (rest(Why::Rate), rest(Why::Refused));
         memory.peaks = status.expected.map(|expected| {
             let mut peak = Peak::default();
             if let Some(time) = expected {
@@ -472,7 +432,7 @@ impl TargetHealth {
     pub fn reset(&self) {
         let mut memory = self.memory.lock();
         memory.forget();
-        memory.rate_limited_until = None;
+        memory.limited_until = None;
     }
 
     /// Forgets the failures with the account's old settings, since the settings changed. A rest for
@@ -536,9 +496,7 @@ impl Memory {
         match class {
             // A longer rest is never cut short by a later, milder failure.
             Class::Rate => {
-                self.rate_limited_until = self
-                    .rate_limited_until
-                    .max(Some(now + rate_cool(retry_after)))
+                self.limited_until = self.limited_until.max(Some(now + rate_cool(retry_after)))
             }
             Class::Overloaded => {
                 self.overloaded_until = self
@@ -580,7 +538,7 @@ impl Memory {
 
     fn rest(&self, now: Instant) -> Option<Rest> {
         [
-            (self.rate_limited_until, Why::Rate),
+            (self.limited_until, Why::Rate),
             (self.refused_until, Why::Refused),
         ]
         .into_iter()

@@ -2,8 +2,8 @@
 //! a part may hold a reference, because each server has names of its own for them (`image_url`,
 //! `video_url`, `source`, and so on).
 
-/// Returns whether a member of a message may refer to something. An assistant's `audio` is the id of
-/// the model's own earlier answer.
+/// Returns whether a member of a message may refer to something. An assistant's `audio` is the id
+/// of the model's own earlier answer.
 pub(super) fn may_refer_in_message(name: &[u8]) -> bool {
     name != b"audio" && may_refer(name)
 }

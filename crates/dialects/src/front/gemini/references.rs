@@ -3,8 +3,8 @@
 
 use super::camel_name;
 
-/// Returns whether a member may refer to a file. Of the others a server makes text, or they belong to
-/// a tool's call or result.
+/// Returns whether a member may refer to a file. Of the others a server makes text, or they belong
+/// to a tool's call or result.
 pub(super) fn may_refer(name: &[u8]) -> bool {
     !matches!(
         &*camel_name(&String::from_utf8_lossy(name)),

@@ -5,8 +5,8 @@ pub(super) fn may_refer_as_text(name: &[u8]) -> bool {
     !matches!(name, b"content" | b"output" | b"input") && may_refer(name)
 }
 
-/// Returns whether a member may refer to something. The others are read by the model only, or belong
-/// to a call or to its result. Tools are judged apart from the conversation.
+/// Returns whether a member may refer to something. The others are read by the model only, or
+/// belong to a call or to its result. Tools are judged apart from the conversation.
 pub(super) fn may_refer(name: &[u8]) -> bool {
     !matches!(
         name,

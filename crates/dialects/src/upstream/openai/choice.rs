@@ -412,7 +412,7 @@ const MAX_REPEATED: usize = 16 * 1024;
 const MAX_LISTED: usize = 1024;
 
 /// Returns an entry's choice, by the upstream's index, or by the entry's place if it has none. The
-/// caller sees the upstream's index where it is less than `max_shown`, the number that was asked for.
+/// caller sees the upstream's index if it is less than `max_shown`, the number that was asked for.
 pub(super) fn find_choice<'c>(
     choices: &'c mut Vec<Choice>,
     text: &[u8],

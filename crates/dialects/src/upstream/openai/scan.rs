@@ -488,8 +488,8 @@ fn read_body(
         }
         calls.truncate(first_call);
         let value = cursor.maybe_array(|cursor, index| {
-            // One call too many is kept, and shows that there are too many. The lists of all choices
-            // together have an end, too.
+            // One call too many is kept, and shows that there are too many. The lists of all
+            // choices together have an end, too.
             if index > MAX_CALLS || calls.len() > MAX_CHOICES * MAX_CALLS {
                 return cursor.skip();
             }

@@ -1,7 +1,7 @@
 //! A template is the part of a chunk that does not change from one chunk to the next. Usually that
 //! is everything but the text.
 //!
-//! Most chunks of a stream parts_read the one before byte for byte, except for one string. The first
+//! Most chunks of a stream repeat the one before byte for byte, except for one string. The first
 //! such chunk is read, judged and edited in full. The bytes around its text are then kept, both as
 //! they came and as they were written. A later chunk with these bytes around its text is written
 //! without reading them again. The result does not differ, because these bytes decide everything
@@ -97,7 +97,7 @@ impl Template {
         {
             places.push(padding.value.clone());
         }
-        let fixed = FixedParts::around(text, &mut places);
+        let fixed = FixedParts::between(text, &mut places);
         // No placeholder comes after the last part.
         let placeholders = PLACEHOLDERS
             .into_iter()

@@ -28,7 +28,7 @@ pub(crate) struct FixedParts {
 impl FixedParts {
     /// Returns the bytes around the strings at these places, which are sorted. The first string is
     /// the text.
-    pub(crate) fn around(data: &[u8], places: &mut Vec<Span>) -> Self {
+    pub(crate) fn between(data: &[u8], places: &mut Vec<Span>) -> Self {
         let text = places.first().map_or(0, |place| place.start);
         places.sort_by_key(|place| place.start);
         let text_index = places
@@ -116,7 +116,7 @@ impl<M: Copy> Repeat<M> {
         else {
             return;
         };
-        self.fixed = FixedParts::around(data, &mut places);
+        self.fixed = FixedParts::between(data, &mut places);
         self.meaning = Some(meaning);
     }
 
