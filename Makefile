@@ -81,9 +81,11 @@ test: cmake
 	tests/tinyproxy/setup.sh
 	tests/proxies/setup.sh
 	tests/browser/setup.sh
+	@# This also builds `examples/embed.rs`, which some tests run. With `--examples` it would be built as a test.
+	cargo test --locked --workspace $(FEATURES) --no-run
 	@# Some tests hold thousands of connections. Those that measure a time run alone.
 	ulimit -n "$$(ulimit -Hn)"; { \
-	  $(TIMED) --workspace --lib --bins --tests --examples; \
+	  $(TIMED) --workspace --lib --bins --tests; \
 	  TEST_EMBEDDED=1 $(TIMED) --test integration -- $(EMBEDDED); \
 	  $(TIMED) --test integration -- --ignored --test-threads=1 ::alone_; \
 	} | tests/times.py $(CARGO_TARGET_DIR)/times.txt
