@@ -474,7 +474,7 @@ fn a_reload_tells_no_warning_that_was_told_before() {
         let gateway = Gateway::start(catalog().model("m", &["a"])).await;
         let log_count = |what: &str| gateway.log().matches(what).count();
         let unpriced = "the price is unknown for: ";
-        let told_of_m = format!("{unpriced}model \\\"m\\\" at account \\\"a\\\". Requests");
+        let told_of_m = format!("{unpriced}model \\\"m\\\" at account \\\"a\\\". Where");
         let is_told = async |what: &str, times: usize| {
             eventually("it is told", || (log_count(what) >= times).then_some(())).await;
             assert_eq!(
