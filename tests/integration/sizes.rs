@@ -28,8 +28,8 @@ fn memory_of_requests_and_streams_does_not_grow() {
         let asking = size_of_val(&*desk.proxy_upstream_filter(&mut session, &mut context));
         let sizes = [
             ("what is known of a request", known, 1_100),
-            ("reading and planning a request", reading, 3_000),
-            ("asking, and writing the answer", asking, 5_120),
+            ("reading and planning a request", reading, 2_600),
+            ("asking, and writing the answer", asking, 3_800),
         ];
         for (what, size, most) in sizes {
             println!("{what}: {size} bytes");
