@@ -92,6 +92,11 @@ fn without_descriptors_nobody_is_blamed_and_operators_still_see() {
         );
         assert_eq!(status["descriptors"]["limit"], FEW);
         let whole: usize = 4 * STREAMS;
+        eventually("each request is refused or holds a connection", || {
+            let held = gateway.status()["exchanges"].as_u64()? as usize;
+            (gateway.lines().len() + held == whole).then_some(())
+        })
+        .await;
         gate.open();
         let (mut served, mut turned_away) = (0, 1);
         for _ in 1..whole {
