@@ -19,7 +19,7 @@ const WAIT: Duration = Duration::from_secs(60);
 /// The same in a quick run, which is too short for an allocator to give memory back.
 const QUICK_WAIT: Duration = Duration::from_secs(3);
 
-pub async fn of_large_bodies(
+pub async fn measure_bursts(
     rows: &[Row],
     bench: &Bench<'_>,
     report: &mut Report,
@@ -40,17 +40,18 @@ pub async fn of_large_bodies(
         let Some(process) = &subject.process else {
             continue;
         };
-        report.more(
+        report.add_figure(
             &format!("{what}: RSS, MiB"),
             subject.row,
             mib(process.rss()),
         );
-        if let Some(memory) = process.group_memory() {
-            report.more(
+        match process.group_memory() {
+            Some(memory) => report.add_figure(
                 &format!("{what}: in its control group, MiB"),
                 subject.row,
                 mib(memory),
-            );
+            ),
+            None => report.note_no_group(),
         }
     }
     Ok(())
@@ -59,27 +60,24 @@ pub async fn of_large_bodies(
 async fn burst(subject: &Subject, plan: &Plan, report: &mut Report) {
     subject.warm_up(plan).await;
     sleep(Duration::from_millis(300)).await;
-    let rss = |of: fn(&Process) -> u64| subject.process.as_ref().map_or(0, of);
-    let before = rss(Process::rss);
-    subject
-        .process
-        .as_ref()
-        .inspect(|process| process.forget_peak());
+    let process = subject.process.as_ref();
+    let before = process.map_or(0, Process::rss);
+    process.inspect(|process| process.forget_peak());
     let outcome = subject
         .load("plain", Kind::Plain, CALLERS, BYTES)
         .run(plan.time)
         .await;
-    report.fail(outcome.complain(&format!("{}: large bodies", subject.row.name())));
+    report.count_errors(outcome.complain(&format!("{}: large bodies", subject.row.name())));
     let what = "a burst of bodies of 1 MiB, 32 callers";
-    report.more(
+    report.add_figure(
         &format!("before {what}: RSS, MiB"),
         subject.row,
         mib(before),
     );
-    report.more(
+    report.add_figure(
         &format!("peak of {what}: RSS, MiB"),
         subject.row,
-        mib(rss(Process::peak)),
+        mib(process.map_or(0, Process::peak)),
     );
 }
 

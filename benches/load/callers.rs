@@ -124,7 +124,7 @@ impl Load {
                     None => self.connect().await?,
                 };
                 let start = Instant::now();
-                let (close, first) = self.ask(&mut kept, &mut text, start).await?;
+                let (close, first) = self.ask_on(&mut kept, &mut text, start).await?;
                 let took = start.elapsed();
                 Ok((took, first, (!close).then_some(kept)))
             };
@@ -148,7 +148,7 @@ impl Load {
 
     /// Makes one request. Returns whether the connection ends with the answer, and the time to a
     /// stream's first event.
-    pub async fn ask(
+    pub async fn ask_on(
         &self,
         wire: &mut Wire,
         text: &mut Vec<u8>,
@@ -213,9 +213,9 @@ impl Load {
     }
 
     /// Makes one request on a connection of its own.
-    pub async fn once(&self) -> Result<(), String> {
+    pub async fn ask_once(&self) -> Result<(), String> {
         let asked = async {
-            self.ask(&mut self.connect().await?, &mut Vec::new(), Instant::now())
+            self.ask_on(&mut self.connect().await?, &mut Vec::new(), Instant::now())
                 .await
                 .map(drop)
         };

@@ -15,7 +15,7 @@ pub struct Group {
 }
 
 /// Why there is no group, for the report.
-pub const REFUSED: &str =
+pub const NO_GROUP: &str =
     "no control group can be made here (it takes root and the memory controller)";
 
 impl Group {

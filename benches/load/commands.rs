@@ -1,4 +1,4 @@
-//! The commands that start the gateway, the bare proxy and nginx, with their configuration.
+//! The commands that start what is measured beside the mock, with its configuration.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -44,20 +44,12 @@ pub fn portcullis(place: &Place<'_>) -> Result<Command, String> {
 }
 
 fn catalog(place: &Place<'_>) -> Result<String, String> {
-    let account = |model: &str| {
-        if model.starts_with("claude-") {
-            "claude"
-        } else {
-            "mock"
-        }
-    };
-    let target = |model: &&str| {
-        format!(
-            "  bench-{model}: {{ targets: [{{ account: {}, model: mock-{model} }}] }}\n",
-            account(model)
-        )
-    };
-    let models: String = place.world.models().iter().map(target).collect();
+    let models: String = place
+        .world
+        .models()
+        .iter()
+        .map(|model| catalog_entry(model))
+        .collect();
     let key = place.folder.join("key");
     write(&key, CALLER_KEY)?;
     let key = fs::File::open(&key).map_err(|e| e.to_string())?;
@@ -73,6 +65,15 @@ fn catalog(place: &Place<'_>) -> Result<String, String> {
         String::from_utf8_lossy(&hash.stdout).trim(),
         upstream = place.upstream,
     ))
+}
+
+fn catalog_entry(model: &str) -> String {
+    let account = if model.starts_with("claude-") {
+        "claude"
+    } else {
+        "mock"
+    };
+    format!("  bench-{model}: {{ targets: [{{ account: {account}, model: mock-{model} }}] }}\n")
 }
 
 pub fn bare(place: &Place<'_>) -> Result<Command, String> {
@@ -138,21 +139,12 @@ pub fn lua(place: &Place<'_>) -> Result<Command, String> {
 /// Configures LiteLLM without a database: its master key is the only key. One process a worker.
 /// Its core in Rust is on; where callers and upstream speak Messages it has an effect.
 pub fn litellm(place: &Place<'_>) -> Result<Command, String> {
-    let entry = |model: &&str| {
-        let claude = model.starts_with("claude-");
-        let (kind, path) = if claude {
-            ("anthropic", "")
-        } else {
-            ("openai", "/v1")
-        };
-        format!(
-            "  - model_name: bench-{model}\n    litellm_params: {{ model: {kind}/mock-{model}, api_base: \"http://{}{path}\", \
-             api_key: {}, rust: true }}\n",
-            place.upstream,
-            mock::KEY
-        )
-    };
-    let models: String = place.world.models().iter().map(entry).collect();
+    let models: String = place
+        .world
+        .models()
+        .iter()
+        .map(|model| litellm_entry(model, place.upstream))
+        .collect();
     let conf = format!(
         "model_list:\n{models}litellm_settings: {{ telemetry: false, num_retries: 0, request_timeout: 120, \
          use_chat_completions_url_for_anthropic_messages: true }}\n\
@@ -185,6 +177,19 @@ pub fn litellm(place: &Place<'_>) -> Result<Command, String> {
         .env("LITELLM_LOG", "ERROR");
     command.env("PATH", format!("{}:/usr/bin:/bin", bin.display()));
     Ok(command)
+}
+
+fn litellm_entry(model: &str, upstream: SocketAddr) -> String {
+    let (kind, path) = if model.starts_with("claude-") {
+        ("anthropic", "")
+    } else {
+        ("openai", "/v1")
+    };
+    format!(
+        "  - model_name: bench-{model}\n    litellm_params: {{ model: {kind}/mock-{model}, api_base: \"http://{upstream}{path}\", \
+         api_key: {}, rust: true }}\n",
+        mock::KEY
+    )
 }
 
 /// Configures one of the routers for workers of inference, with the mock as its one worker. All

@@ -16,7 +16,7 @@ use crate::callers::{Load, Outcome};
 use crate::kind::Kind;
 use crate::more::{Memory, settle};
 use crate::process::{self, Process};
-use crate::report::{Report, at, show};
+use crate::report::{Report, quantile, show};
 use crate::row::Row;
 use crate::{Bench, Plan};
 
@@ -103,7 +103,7 @@ struct Used {
 
 /// Measures the streams to the mock itself, and through the gateway; if there is time, also through
 /// the other proxies that are set up for so many.
-pub async fn of_streams(
+pub async fn measure_crowd(
     rows: &[Row],
     bench: &Bench<'_>,
     report: &mut Report,
@@ -151,17 +151,17 @@ pub async fn of_streams(
             ));
         }
         let errors = outcome.complain(&format!("{what}: {}", row.name()));
-        report.fail(errors);
-        report.more(&format!("{what}: errors"), row, errors as f64);
+        report.count_errors(errors);
+        report.add_figure(&format!("{what}: errors"), row, errors as f64);
         let used = used?;
         outcome.took.sort_unstable();
-        let way = |part| at(&outcome.took, part).as_secs_f64() * 1e3;
-        report.more(&format!("{what}: an event's way, p50, ms"), row, way(0.5));
-        report.more(&format!("{what}: an event's way, p99, ms"), row, way(0.99));
+        let way = |part| quantile(&outcome.took, part).as_secs_f64() * 1e3;
+        report.add_figure(&format!("{what}: an event's way, p50, ms"), row, way(0.5));
+        report.add_figure(&format!("{what}: an event's way, p99, ms"), row, way(0.99));
         match (before, direct) {
             (Some(before), Some(direct)) => {
-                report.more(&format!("{what}: added p99, ms"), row, way(0.99) - direct);
-                report.more(
+                report.add_figure(&format!("{what}: added p99, ms"), row, way(0.99) - direct);
+                report.add_figure(
                     &format!("{what}: CPU each, µs"),
                     row,
                     used.cpu.as_secs_f64() * 1e6 / outcome.took.len().max(1) as f64,

@@ -14,7 +14,7 @@ use tokio::task::JoinSet;
 use crate::Plan;
 use crate::callers::{Load, Outcome};
 use crate::kind::Kind;
-use crate::report::{Report, at};
+use crate::report::{Report, quantile};
 use crate::subject::Subject;
 
 /// The limits of the p99, the widest first: what one limit found bounds the search of the next.
@@ -38,13 +38,13 @@ struct Trial {
 }
 
 /// Searches the rates of a subject, and reports them.
-pub async fn of_rates(subject: &Subject, plan: &Plan, report: &mut Report) {
+pub async fn search_rates(subject: &Subject, plan: &Plan, report: &mut Report) {
     let load = subject.load("plain", Kind::Plain, CONNECTIONS, 0);
     let time = plan.time / 2;
     // More than callers in a closed loop get is not there to be found.
     let closed = load.run(time).await;
     let top = closed.took.len() as f64 / closed.elapsed.as_secs_f64() * 1.2;
-    report.fail(closed.complain(&format!("{}: the most requests", subject.row.name())));
+    report.count_errors(closed.complain(&format!("{}: the most requests", subject.row.name())));
     let mut trials = Vec::new();
     for limit in LIMITS {
         let (mut low, mut high) = (0.0, top);
@@ -55,7 +55,7 @@ pub async fn of_rates(subject: &Subject, plan: &Plan, report: &mut Report) {
                 None => {
                     let outcome = run_open(&load, middle, time).await;
                     let what = format!("{}: at {middle:.0} a second", subject.row.name());
-                    report.fail(outcome.complain(&what));
+                    report.count_errors(outcome.complain(&what));
                     trials.push(outcome.into_trial(middle));
                     known(&trials, middle, limit).unwrap_or_default()
                 }
@@ -70,7 +70,7 @@ pub async fn of_rates(subject: &Subject, plan: &Plan, report: &mut Report) {
             "most requests a second, p99 ≤ {} ms, none failed",
             limit.as_millis()
         );
-        report.more(&what, subject.row, low.round());
+        report.add_figure(&what, subject.row, low.round());
     }
 }
 
@@ -117,7 +117,7 @@ impl Open {
         let whole = !self.late && self.outcome.errors.is_empty() && took.len() == self.total;
         Trial {
             rate,
-            p99: whole.then(|| at(took, 0.99)),
+            p99: whole.then(|| quantile(took, 0.99)),
         }
     }
 }
@@ -147,7 +147,7 @@ async fn run_open(load: &Load, rate: f64, time: Duration) -> Open {
             let mut text = Vec::new();
             let mut took = Vec::new();
             while let Some(due) = schedule.next().await {
-                match load.ask(&mut wire, &mut text, due).await {
+                match load.ask_on(&mut wire, &mut text, due).await {
                     Ok((close, _)) => {
                         took.push(due.elapsed());
                         if close {

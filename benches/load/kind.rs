@@ -37,28 +37,30 @@ impl Kind {
     /// Writes a body for this model. If it is shorter than so many bytes, the question is filled
     /// up.
     pub fn body(self, model: &str, bytes: usize) -> String {
-        let body = |question: &str| {
-            let question = format!("{{\"role\":\"user\",\"content\":\"{QUESTION}{question}\"}}");
-            let rest = "\"temperature\":0.2,\"max_tokens\":256";
-            if self == Kind::Messages {
-                return format!(
-                    "{{\"model\":\"{model}\",\"system\":\"{SYSTEM}\",\"messages\":[{question}],{rest}}}"
-                );
-            }
-            let stream = if self.is_stream() {
-                ",\"stream\":true"
-            } else {
-                ""
-            };
-            format!(
-                "{{\"model\":\"{model}\",\"messages\":[{{\"role\":\"system\",\"content\":\"{SYSTEM}\"}},{question}],{rest}{stream}}}"
-            )
-        };
-        let short = body("");
+        let short = self.body_with(model, "");
         let lacking = bytes.saturating_sub(short.len());
         let mut filler = FILLER.repeat(lacking / FILLER.len());
         filler.push_str(&"x".repeat(lacking - filler.len()));
-        body(&filler)
+        self.body_with(model, &filler)
+    }
+
+    /// Writes a body for this model, with more text after the question.
+    fn body_with(self, model: &str, more: &str) -> String {
+        let question = format!("{{\"role\":\"user\",\"content\":\"{QUESTION}{more}\"}}");
+        let rest = "\"temperature\":0.2,\"max_tokens\":256";
+        if self == Kind::Messages {
+            return format!(
+                "{{\"model\":\"{model}\",\"system\":\"{SYSTEM}\",\"messages\":[{question}],{rest}}}"
+            );
+        }
+        let stream = if self.is_stream() {
+            ",\"stream\":true"
+        } else {
+            ""
+        };
+        format!(
+            "{{\"model\":\"{model}\",\"messages\":[{{\"role\":\"system\",\"content\":\"{SYSTEM}\"}},{question}],{rest}{stream}}}"
+        )
     }
 
     /// Checks a whole answer.

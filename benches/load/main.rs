@@ -231,23 +231,23 @@ async fn run(plan: &Plan) -> Result<Report, String> {
                 subjects.push(subject);
             }
         }
-        report.forget_others(&rows);
+        report.forget_unstarted(&rows);
         measure_round(round, &subjects, &scenarios, &bench, &mut report).await;
         drop(subjects);
         // Nobody is always the first, on a machine that was idle.
         rows.rotate_left(1);
         if plan.wants("more") {
-            let measured = more::of_a_large_catalog(&bench, &mut report).await;
+            let measured = more::measure_large_catalog(&bench, &mut report).await;
             report.note("the large catalog", measured);
         }
     }
     // These are measured once, since they take their time.
     if plan.wants("burst") {
-        let measured = burst::of_large_bodies(&rows, &bench, &mut report).await;
+        let measured = burst::measure_bursts(&rows, &bench, &mut report).await;
         report.note("the burst", measured);
     }
     if plan.wants("crowd") {
-        let measured = crowd::of_streams(&rows, &bench, &mut report).await;
+        let measured = crowd::measure_crowd(&rows, &bench, &mut report).await;
         report.note("the crowd", measured);
     }
     Ok(report)
@@ -280,12 +280,12 @@ async fn measure_round(
     }
     if plan.wants("frontier") {
         for subject in subjects {
-            frontier::of_rates(subject, plan, report).await;
+            frontier::search_rates(subject, plan, report).await;
         }
     }
     if plan.wants("more") {
         for subject in subjects {
-            let measured = more::of_streams(subject, plan, report).await;
+            let measured = more::measure_idle_streams(subject, plan, report).await;
             report.note(subject.row.name(), measured);
         }
     }

@@ -15,7 +15,7 @@ use crate::commands::write;
 use crate::kind::Kind;
 use crate::mock;
 use crate::process::Process;
-use crate::report::{Report, at};
+use crate::report::{Report, quantile};
 use crate::row::Row;
 use crate::subject::{BINARY, KEY_VARIABLE, Subject};
 use crate::wire::Wire;
@@ -53,19 +53,23 @@ impl Memory {
         for (name, pair) in [("RSS", rss), ("with its sockets", group)] {
             let Some((now, before)) = pair else { continue };
             let each = now.saturating_sub(before) as f64 / streams as f64;
-            to.more(
+            to.add_figure(
                 &format!("{of}: memory of each, {name}, KiB"),
                 row,
                 each / 1024.0,
             );
             let fit = f64::from(1 << 30) / each.max(1.0);
-            to.more(&format!("{of}: streams per GiB, {name}"), row, fit.round());
+            to.add_figure(&format!("{of}: streams per GiB, {name}"), row, fit.round());
         }
     }
 }
 
 /// Measures the time to a stream's first event, and the memory that a thousand idle streams hold.
-pub async fn of_streams(subject: &Subject, plan: &Plan, report: &mut Report) -> Result<(), String> {
+pub async fn measure_idle_streams(
+    subject: &Subject,
+    plan: &Plan,
+    report: &mut Report,
+) -> Result<(), String> {
     // The stream is paced. Otherwise mock and gateway fill both of two cores, and the caller waits
     // for one of them.
     let kind = Kind::Stream {
@@ -74,22 +78,22 @@ pub async fn of_streams(subject: &Subject, plan: &Plan, report: &mut Report) -> 
     };
     let load = subject.load("stream-5-2", kind, 1, 0);
     if subject.row.is_other()
-        && let Err(why) = load.once().await
+        && let Err(why) = load.ask_once().await
     {
         eprintln!("first event: {} is left out: {why}", subject.row.name());
         return Ok(());
     }
     let mut outcome = load.run(plan.time / 3).await;
     outcome.first.sort_unstable();
-    report.fail(outcome.complain(&format!("{} first event", subject.row.name())));
+    report.count_errors(outcome.complain(&format!("{} first event", subject.row.name())));
     for (part, what) in [
         (0.5, "first event of a stream: p50, ms"),
         (0.9, "first event of a stream: p90, ms"),
     ] {
-        report.more(
+        report.add_figure(
             what,
             subject.row,
-            at(&outcome.first, part).as_secs_f64() * 1e3,
+            quantile(&outcome.first, part).as_secs_f64() * 1e3,
         );
     }
 
@@ -122,7 +126,7 @@ pub fn settle(plan: &Plan) -> Duration {
 }
 
 /// Measures the time in which a large catalog is read, and its effect on the traffic.
-pub async fn of_a_large_catalog(bench: &Bench<'_>, report: &mut Report) -> Result<(), String> {
+pub async fn measure_large_catalog(bench: &Bench<'_>, report: &mut Report) -> Result<(), String> {
     let plan = bench.plan;
     let started = bench.start(Row::Portcullis, &plan.world(&[])).await?;
     let subject = started.ok_or("the gateway did not start")?;
@@ -149,7 +153,7 @@ pub async fn of_a_large_catalog(bench: &Bench<'_>, report: &mut Report) -> Resul
             String::from_utf8_lossy(&check.stderr)
         ));
     }
-    report.more(
+    report.add_figure(
         "`check` of 1,000 accounts, 10,000 models, 100,000 keys, s",
         Row::Portcullis,
         took.as_secs_f64(),
@@ -164,14 +168,14 @@ pub async fn of_a_large_catalog(bench: &Bench<'_>, report: &mut Report) -> Resul
     };
     let mut told = |when: &str, outcome: &mut Outcome, cpu: Duration| {
         outcome.took.sort_unstable();
-        report.fail(outcome.complain(&format!("{when} the swap")));
-        report.more(
+        report.count_errors(outcome.complain(&format!("{when} the swap")));
+        report.add_figure(
             &format!("plain-c32 {when} it is swapped in: p99, ms"),
             Row::Portcullis,
-            at(&outcome.took, 0.99).as_secs_f64() * 1e3,
+            quantile(&outcome.took, 0.99).as_secs_f64() * 1e3,
         );
         let each = cpu.as_secs_f64() / outcome.took.len().max(1) as f64;
-        report.more(
+        report.add_figure(
             &format!("plain-c32 {when} it is swapped in: CPU, µs"),
             Row::Portcullis,
             each * 1e6,
@@ -197,7 +201,7 @@ pub async fn of_a_large_catalog(bench: &Bench<'_>, report: &mut Report) -> Resul
     let began = cpu();
     let mut after = load.run(plan.time).await;
     told("after", &mut after, cpu() - began);
-    report.more(
+    report.add_figure(
         "from the file's change until it is live, s",
         Row::Portcullis,
         live.as_secs_f64(),

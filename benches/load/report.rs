@@ -11,7 +11,7 @@ use crate::cgroup;
 use crate::row::Row;
 use crate::scenario::{NATIVE, ONE_CALLER, Scenario, TRANSLATED};
 use crate::table::{Spread, print};
-pub use crate::table::{at, show};
+pub use crate::table::{quantile, show};
 use crate::usage::OTHERS_LIMIT;
 
 /// The figures of one scenario in one round. Times are in seconds, memory in bytes.
@@ -76,7 +76,7 @@ impl Report {
     }
 
     /// Adds a value that belongs to no scenario.
-    pub fn more(&mut self, what: &str, row: Row, value: f64) {
+    pub fn add_figure(&mut self, what: &str, row: Row, value: f64) {
         let index = self
             .more
             .iter()
@@ -89,7 +89,7 @@ impl Report {
     }
 
     /// Forgets rows that did not start, and of which nothing was measured.
-    pub fn forget_others(&mut self, started: &[Row]) {
+    pub fn forget_unstarted(&mut self, started: &[Row]) {
         let figures = &self.figures;
         let measured = |row: &Row| figures.keys().any(|(_, known)| known == row);
         self.rows
@@ -100,7 +100,7 @@ impl Report {
         self.ungrouped = true;
     }
 
-    pub fn fail(&mut self, errors: u64) {
+    pub fn count_errors(&mut self, errors: u64) {
         self.errors += errors;
     }
 
@@ -108,7 +108,7 @@ impl Report {
     pub fn note(&mut self, of: &str, measured: Result<(), String>) {
         if let Err(why) = measured {
             eprintln!("{of}: {why}");
-            self.fail(1);
+            self.count_errors(1);
         }
     }
 
@@ -216,12 +216,9 @@ impl Report {
             "CPU of portcullis, where another's is 1",
             others.iter().map(|row| row.name().to_owned()),
         )];
-        let ratio = |ours: &Figures, theirs: &Figures| {
-            Some(ours.cpu? / theirs.cpu.filter(|cpu| *cpu > 0.0)?)
-        };
         for (name, _) in &self.scenarios {
             let ours = (*name, Row::Portcullis);
-            let cell = |row: &Row| self.compare(ours, (name, *row), 2, ratio);
+            let cell = |row: &Row| self.compare(ours, (name, *row), 2, cpu_ratio);
             table.push(titled(name, others.iter().map(cell)));
         }
         filled(table)
@@ -247,11 +244,7 @@ impl Report {
             table.push(self.added(scenario, "p50", |figures| figures.p50));
             table.push(self.added(scenario, "p99", |figures| figures.p99));
         }
-        let cell = |row: &Row| {
-            self.compare((TRANSLATED, *row), (NATIVE, *row), 2, |one, other| {
-                Some(one.cpu? / other.cpu.filter(|cpu| *cpu > 0.0)?)
-            })
-        };
+        let cell = |row: &Row| self.compare((TRANSLATED, *row), (NATIVE, *row), 2, cpu_ratio);
         let what = format!("CPU of {TRANSLATED}, where {NATIVE} is 1");
         table.push(titled(&what, self.rows.iter().map(cell)));
         for (what, values) in &self.more {
@@ -266,6 +259,11 @@ impl Report {
         }
         filled(table)
     }
+}
+
+/// Returns the CPU of one as a part of the other's.
+fn cpu_ratio(one: &Figures, other: &Figures) -> Option<f64> {
+    Some(one.cpu? / other.cpu.filter(|cpu| *cpu > 0.0)?)
 }
 
 fn titled(title: &str, cells: impl Iterator<Item = String>) -> Vec<String> {
@@ -298,7 +296,8 @@ impl fmt::Display for Report {
         }
         writeln!(
             f,
-            "These are medians, with the least and the most of the rounds. Ratios and what is added are of pairs of the same round;\n\
+            "These are medians, with the least and the most of the rounds. Ratios, and what is added at one connection, are of pairs\n\
+             of the same round;\
              `refused`: others used more than {} % of the machine in each of them.",
             OTHERS_LIMIT * 100.0
         )?;
@@ -306,7 +305,7 @@ impl fmt::Display for Report {
             writeln!(
                 f,
                 "Memory with sockets is not measured: {}.",
-                cgroup::REFUSED
+                cgroup::NO_GROUP
             )?;
         }
         let others = self
@@ -315,13 +314,16 @@ impl fmt::Display for Report {
             .flatten()
             .map(|(_, figures)| figures.others)
             .fold(0.0, f64::max);
-        if others > OTHERS_LIMIT {
-            writeln!(
-                f,
-                "Others used up to {:.0} % of the machine meanwhile: the figures that are not ratios are spoilt.",
-                others * 100.0
-            )?;
-        }
+        let verdict = if others > OTHERS_LIMIT {
+            ": the figures that are not ratios are spoilt"
+        } else {
+            ""
+        };
+        writeln!(
+            f,
+            "Others used up to {:.0} % of the machine during a scenario{verdict}.",
+            others * 100.0
+        )?;
         if self.errors > 0 {
             writeln!(
                 f,

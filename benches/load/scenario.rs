@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::kind::Kind;
 use crate::process::{self, spinners};
-use crate::report::{Figures, at};
+use crate::report::{Figures, quantile};
 use crate::row::Row;
 use crate::subject::Subject;
 use crate::usage::Meter;
@@ -33,9 +33,8 @@ pub const ONE_CALLER: [&str; 2] = ["plain-c1", "plain-c1-awake"];
 pub const TRANSLATED: &str = "messages-to-chat-c32";
 pub const NATIVE: &str = "plain-c32";
 
-/// Returns the scenarios that the plan wants.
-pub fn all(plan: &Plan) -> Vec<Scenario> {
-    let plain = |name, callers| Scenario {
+fn plain(name: &'static str, callers: usize) -> Scenario {
+    Scenario {
         name,
         model: "plain".to_owned(),
         kind: Kind::Plain,
@@ -43,19 +42,30 @@ pub fn all(plan: &Plan) -> Vec<Scenario> {
         bytes: 0,
         awake: false,
         translated: false,
-    };
-    let large = |name, callers, kib: usize| Scenario {
+    }
+}
+
+fn large(name: &'static str, callers: usize, kib: usize) -> Scenario {
+    Scenario {
         bytes: kib << 10,
         ..plain(name, callers)
-    };
-    let stream = |name, callers, chunks, gap: u64| Scenario {
+    }
+}
+
+/// A stream of so many chunks, with so many milliseconds between two of them.
+fn stream(name: &'static str, callers: usize, chunks: usize, gap: u64) -> Scenario {
+    Scenario {
         model: format!("stream-{chunks}-{gap}"),
         kind: Kind::Stream {
             chunks,
             gap: Duration::from_millis(gap),
         },
         ..plain(name, callers)
-    };
+    }
+}
+
+/// Returns the scenarios that the plan wants.
+pub fn all(plan: &Plan) -> Vec<Scenario> {
     // One stream takes the whole time.
     let paced = (plan.time.as_millis() / 20).max(10) as usize;
     let all = [
@@ -85,7 +95,8 @@ pub fn all(plan: &Plan) -> Vec<Scenario> {
         stream("stream-c32", 32, 200, 0),
         stream("stream-c256", 256, 200, 0),
         stream("paced-c32", 32, paced, 20),
-        // The same words come from Anthropic's API. Only the gateway makes chunks of them.
+        // The same words come from Anthropic's API. Portcullis and LiteLLM make chunks of them; at
+        // the other rows the mock does.
         Scenario {
             model: "claude-200-0".to_owned(),
             ..stream("anthropic-c32", 32, 200, 0)
@@ -110,7 +121,7 @@ impl Scenario {
         }
         let load = subject.load(&self.model, self.kind, self.callers, self.bytes);
         if subject.row.is_other()
-            && let Err(why) = load.once().await
+            && let Err(why) = load.ask_once().await
         {
             let (name, row) = (self.name, subject.row.name());
             eprintln!("{name}: {row} is left out: {why}");
@@ -139,8 +150,8 @@ impl Scenario {
         took.sort_unstable();
         Ok(Some(Figures {
             rate: count / outcome.elapsed.as_secs_f64(),
-            p50: at(&took, 0.5).as_secs_f64(),
-            p99: at(&took, 0.99).as_secs_f64(),
+            p50: quantile(&took, 0.5).as_secs_f64(),
+            p99: quantile(&took, 0.99).as_secs_f64(),
             cpu: (subject.row != Row::Direct).then(|| usage.cpu.as_secs_f64() / count.max(1.0)),
             idle,
             peak: process.map(process::Process::peak),

@@ -100,7 +100,7 @@ impl Subject {
         let (start, timeout) = (Instant::now(), self.row.start_timeout());
         let load = self.load("plain", Kind::Plain, 1, 0);
         loop {
-            let Err(why) = load.once().await else {
+            let Err(why) = load.ask_once().await else {
                 return Ok(());
             };
             if let Some(said) = self.process.as_mut().and_then(Process::ended) {

@@ -60,7 +60,7 @@ pub fn print(f: &mut fmt::Formatter<'_>, table: &[Vec<String>], words: usize) ->
 }
 
 /// Returns the value below which this part of the sorted values lies.
-pub fn at(sorted: &[Duration], part: f64) -> Duration {
+pub fn quantile(sorted: &[Duration], part: f64) -> Duration {
     sorted
         .get(((sorted.len() as f64 * part) as usize).min(sorted.len().saturating_sub(1)))
         .copied()

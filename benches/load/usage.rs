@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use crate::process::{self, Process};
 
-/// The part of the machine that others may use. Above it no ratio is printed.
+/// The part of the machine that others may use. Above it, a measurement is compared with no other.
 pub const OTHERS_LIMIT: f64 = 0.05;
 
 /// Measures from its creation until it is read.
