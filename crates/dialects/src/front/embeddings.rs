@@ -172,13 +172,13 @@ fn text_input<'a>(value: value::Value<'_, 'a>) -> value::ReadResult<Option<Input
     Ok(value.text()?.map(|text| Input { text, title: None }))
 }
 
-/// Reads the purpose of vectors. The words of `silent` stand for no purpose.
+/// Reads the purpose of vectors. The words of `unset` stand for no purpose.
 pub(super) fn read_purpose(
     value: value::Value<'_, '_>,
-    silent: &[&str],
+    unset: &[&str],
 ) -> value::ReadResult<Option<Purpose>> {
     let place = value.place;
-    let Some(word) = value.text()?.filter(|word| !silent.contains(&&**word)) else {
+    let Some(word) = value.text()?.filter(|word| !unset.contains(&&**word)) else {
         return Ok(None);
     };
     match Purpose::find(&word) {

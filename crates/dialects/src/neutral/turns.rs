@@ -87,9 +87,9 @@ pub fn group_turns<'r, 'a>(
     let mut draft = Draft::default();
     for (index, message) in request.messages.iter().enumerate() {
         message.note_others(losses);
-        let answers = message.role.is_result();
-        losses.add_if(message.name.is_some() && !answers, Field::ParticipantName);
-        losses.add_if(message.cache.is_some() && !answers, Field::CacheHint);
+        let is_result = message.role.is_result();
+        losses.add_if(message.name.is_some() && !is_result, Field::ParticipantName);
+        losses.add_if(message.cache.is_some() && !is_result, Field::CacheHint);
         match message.role {
             Role::System | Role::Developer => draft.system(message, losses),
             Role::User => draft.add_items(false, message.content.iter().map(Item::Part)),

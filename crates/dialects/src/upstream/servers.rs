@@ -33,7 +33,8 @@ pub enum HostPattern {
     Port(u16),
 }
 
-/// Returns a server with its host and its paths, which needs no key and is in no list of prices.
+/// Returns a server with its host and its paths. No variable for a key is known, and no provider in
+/// the list of prices.
 pub(crate) const fn known_server(host: HostPattern, paths: &'static [&'static str]) -> KnownServer {
     KnownServer {
         host,

@@ -946,11 +946,11 @@ proptest! {
     #[test]
     fn broken_files_never_panic_or_break_a_catalog(
         changes in prop::collection::vec((any::<usize>(), prop::sample::select(&ODD[..])), 1..4),
-        key_limits in prop::collection::vec((any::<usize>(), prop::sample::select(&ODD[..])), 0..3),
+        key_changes in prop::collection::vec((any::<usize>(), prop::sample::select(&ODD[..])), 0..3),
         cut in prop::option::of(0.0_f64..1.0),
     ) {
         let mut config = changes.iter().fold(WHOLE.to_owned(), |text, (at, odd)| replaced(&text, *at, odd));
-        let keys = key_limits.iter().fold(KEYS.to_owned(), |text, (at, odd)| replaced(&text, *at, odd));
+        let keys = key_changes.iter().fold(KEYS.to_owned(), |text, (at, odd)| replaced(&text, *at, odd));
         if let Some(cut) = cut {
             let mut end = (config.len() as f64 * cut) as usize;
             while !config.is_char_boundary(end) { end -= 1; }

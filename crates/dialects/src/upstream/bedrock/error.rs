@@ -143,7 +143,7 @@ fn classify_error(name: &str, status: Option<u16>, error: &mut UpstreamError) {
         error.kind = Some(name.to_owned());
     }
     let message = &error.message;
-    let class = status_of_name(name);
+    let named_status = status_of_name(name);
     error.status = if is_too_long(
         message,
         is_named("ValidationException") || matches!(status, Some(400 | 413)),
@@ -153,7 +153,7 @@ fn classify_error(name: &str, status: Option<u16>, error: &mut UpstreamError) {
     } else if error.is_filtered() || is_filtered(message) {
         error.code = Some("content_filter".to_owned());
         Some(400)
-    } else if class == Some(401)
+    } else if named_status == Some(401)
         || (status == Some(403) && starts_with_any(message, &BAD_CREDENTIAL))
     {
         Some(401)
@@ -166,7 +166,7 @@ fn classify_error(name: &str, status: Option<u16>, error: &mut UpstreamError) {
     } else if is_named("ValidationException") && is_unknown_model(message) {
         Some(404)
     } else {
-        class.or(match status {
+        named_status.or(match status {
             Some(424) => Some(502),
             Some(408) => Some(504),
             _ if is_named("ModelTimeoutException") => Some(504),
@@ -177,15 +177,15 @@ fn classify_error(name: &str, status: Option<u16>, error: &mut UpstreamError) {
 
 /// Returns the status that a name stands for.
 fn status_of_name(name: &str) -> Option<u16> {
-    CLASSES
+    STATUSES
         .iter()
         .find(|(known, _)| name.eq_ignore_ascii_case(known))
-        .map(|(_, class)| *class)
+        .map(|(_, status)| *status)
 }
 
 /// The status of each error. The status 401 means that a signature or a key is not valid, or no
 /// longer valid.
-const CLASSES: [(&str, u16); 23] = [
+const STATUSES: [(&str, u16); 23] = [
     ("ValidationException", 400),
     ("UnrecognizedClientException", 401),
     ("InvalidSignatureException", 401),

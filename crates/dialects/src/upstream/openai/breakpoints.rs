@@ -8,7 +8,7 @@ use crate::upstream::shared::options;
 use crate::wire::json::Writer;
 
 /// How long OpenAI keeps a prompt at least. The hint of a shorter time is no loss.
-const REASONING: [&str; 2] = ["5m", "30m"];
+const SHORT_TIMES: [&str; 2] = ["5m", "30m"];
 
 /// Returns whether a model of this name knows breakpoints: GPT-5.6, and newer models.
 pub(crate) fn knows_breakpoints(model: &str) -> bool {
@@ -62,7 +62,7 @@ pub(super) fn write_breakpoint(w: &mut Writer, hint: Option<&Cache<'_>>, losses:
     let is_longer = hint
         .ttl
         .as_deref()
-        .is_some_and(|ttl| !REASONING.contains(&ttl));
+        .is_some_and(|ttl| !SHORT_TIMES.contains(&ttl));
     losses.add_if(is_longer, Field::CacheHint);
     w.key("prompt_cache_breakpoint")
         .object(|w| w.texts([("mode", "explicit")]));

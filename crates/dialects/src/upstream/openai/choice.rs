@@ -430,7 +430,7 @@ pub(super) fn find_choice<'c>(
         .position(|choice| choice.number == number)
         .unwrap_or(choices.len());
     if choice_index == choices.len() && choice_index < MAX_CHOICES {
-        // As in a scan: mostly there is one choice.
+        // As in [`Scan`]: most answers have one choice.
         choices.reserve_exact(usize::from(choices.is_empty()));
         let is_free = |shown: &usize| choices.iter().all(|choice| choice.shown != *shown);
         let own = usize::try_from(number)

@@ -1,5 +1,5 @@
-//! A scan is the places of the members in a chunk or an answer, as far as we need them. One scan
-//! finds them.
+//! A [`Scan`] has the places of the members in a chunk or an answer, as far as we need them. They
+//! are found in one pass.
 //!
 //! The scan checks only that the text is valid JSON and that choices are objects. Keys are compared
 //! as they are written, because no server escapes the letters of a field name.

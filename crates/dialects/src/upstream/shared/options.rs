@@ -161,7 +161,7 @@ impl<'r> Options<'r> {
         }
     }
 
-    /// Notes the options of these rows as lost, where their rules write nothing.
+    /// Notes which options of these rows are lost. The rules of these rows write nothing.
     pub(crate) fn note_lost(&self, rows: &[Row], losses: &mut LostFields) {
         self.write(rows, &mut Writer::default(), losses);
     }

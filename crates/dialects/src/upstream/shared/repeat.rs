@@ -26,8 +26,8 @@ pub(crate) struct FixedParts {
 }
 
 impl FixedParts {
-    /// Returns the bytes around the strings at these places, which are sorted. The first string is
-    /// the text.
+    /// Returns the bytes around the strings at these places, and sorts the places. The place that
+    /// was given first is the text's.
     pub(crate) fn between(data: &[u8], places: &mut Vec<Span>) -> Self {
         let text = places.first().map_or(0, |place| place.start);
         places.sort_by_key(|place| place.start);

@@ -2120,9 +2120,9 @@ fn repeated_chunks_take_the_short_way() {
     }
 }
 
-/// A text that looks like a hole, but came from the upstream before, is not taken for it.
+/// A text that looks like a placeholder, but came from the upstream before, is not taken for it.
 #[test]
-fn an_id_that_looks_like_a_hole_stays() {
+fn an_id_that_looks_like_a_placeholder_stays() {
     let first = r#"{"id":"portcullis: here goes string 1","created":7,"choices":[{"index":0,"delta":{"role":"assistant","content":""}}]}"#;
     let chunk =
         |text: &str| format!(r#"{{"choices":[{{"index":0,"delta":{{"content":"{text}"}}}}]}}"#);
