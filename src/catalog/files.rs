@@ -78,7 +78,7 @@ pub fn read_regular_file(path: &Path, limit: usize) -> io::Result<Vec<u8>> {
 }
 
 /// Opens a file, which must be a regular one, and returns its size.
-fn open_regular_file(path: &Path) -> io::Result<(File, u64)> {
+pub(crate) fn open_regular_file(path: &Path) -> io::Result<(File, u64)> {
     regular_size(&fs::metadata(path)?)?;
     let file = File::open(path)?;
     let size = regular_size(&file.metadata()?)?;

@@ -164,7 +164,7 @@ impl Scope {
 
     /// Returns the second, day and month in which an admission at `now_ms` would be counted.
     pub fn moment(&self, now_ms: u64) -> Moment {
-        self.tally_at(now_ms).moment()
+        self.tally_at(now_ms).moment_at(now_ms)
     }
 
     /// Returns whether a day or month has come a second time, because a clock was set: then the
@@ -370,7 +370,7 @@ pub fn take_granted(
     let moments: Vec<Moment> = tallies
         .iter()
         .flatten()
-        .map(|(_, tally)| tally.moment())
+        .map(|(_, tally)| tally.moment_at(now_ms))
         .collect();
     drop(tallies);
     let reservation = Reservation {

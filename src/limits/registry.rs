@@ -373,7 +373,9 @@ impl Registry {
         find: impl Fn(&str) -> Option<usize>,
     ) -> Vec<usize> {
         let changes = self.changes.as_ref();
-        if self.used_keys.take_lack() || changes.is_some_and(|changes| changes.take_late_use()) {
+        if self.used_keys.take_missing_keys()
+            || changes.is_some_and(|changes| changes.take_late_use())
+        {
             self.used_keys.add_counted(&catalog.into(), scopes);
         }
         self.used_keys.positions(scopes, find)
@@ -396,7 +398,7 @@ impl Registry {
             .into_iter()
             .filter_map(|(name, (scope, limits))| Some((name, (scope.upgrade()?, limits))));
         seed_scopes(&held.collect(), past);
-        self.used_keys.note_lack();
+        self.used_keys.note_missing_keys();
     }
 
     /// Counts an exchange that began under another catalog, at its end, in the scopes that bound
@@ -415,7 +417,7 @@ impl Registry {
             .filter(|scope| !held.iter().any(|held| Arc::ptr_eq(held, scope)))
         {
             scope.recall(past);
-            self.used_keys.note_lack();
+            self.used_keys.note_missing_keys();
         }
     }
 

@@ -4,6 +4,7 @@
 use super::Snapshot;
 use crate::catalog::{Catalog, Key, Permissions};
 use crate::limits::{self, Bound, KeyScopes, Kind, Level, Scope};
+use std::cell::OnceCell;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -139,11 +140,20 @@ impl Snapshot {
 
     /// Returns the keys of which something is counted, in their order.
     pub fn used_keys(&self, limits: &limits::Registry) -> Vec<&Arc<Key>> {
-        let find = |id: &str| self.catalog.key(id).map(|key| key.index);
-        let positions = limits.used_keys(&self.catalog, &self.scopes, find);
+        // Many keys are looked up if the catalog is no longer the newest one.
+        let by_id = OnceCell::new();
+        let positions = limits.used_keys(&self.catalog, &self.scopes, |id| {
+            let by_id = by_id.get_or_init(|| self.positions_by_id());
+            by_id.get(id).copied()
+        });
         let keys = self.catalog.keys().as_slice();
         let keys = positions.into_iter().filter_map(|index| keys.get(index));
         keys.collect()
+    }
+
+    fn positions_by_id(&self) -> HashMap<&str, usize> {
+        let keys = self.catalog.keys();
+        keys.map(|key| (&*key.id, key.index)).collect()
     }
 
     /// Returns the bounds of these keys, each scope once.

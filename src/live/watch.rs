@@ -34,6 +34,8 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 const COMPARISON_INTERVAL: Duration = Duration::from_secs(60);
 /// The part of the time that comparisons take at most: one in so many.
 const COMPARISON_SHARE: u32 = 100;
+/// The longest time between two comparisons, also if one took very long.
+const MAX_COMPARISON_INTERVAL: Duration = Duration::from_secs(600);
 
 /// A handle that wakes the watching thread, for SIGHUP.
 #[derive(Clone)]
@@ -176,6 +178,7 @@ impl Watch {
             let live = self.live.load_full();
             live.marks(self.guarded);
             live.key_summary();
+            live.first_bounds();
             drop(live);
             if !self.watch_folders() && !looks_at_once && !self.wait() {
                 return;
@@ -309,7 +312,8 @@ impl Watch {
             reloads.settling.lock().observe(path, found, sign, now);
         }
         if compares_all {
-            let pause = COMPARISON_INTERVAL.max(began.elapsed() * COMPARISON_SHARE);
+            let pause = began.elapsed() * COMPARISON_SHARE;
+            let pause = pause.clamp(COMPARISON_INTERVAL, MAX_COMPARISON_INTERVAL);
             self.next_comparison = Clock::now() + pause;
         }
         let settling = reloads.settling.lock();

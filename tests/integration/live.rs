@@ -57,7 +57,6 @@ fn nanos(text: &Value) -> u64 {
     (text.parse::<f64>().unwrap() * 1e9).round() as u64
 }
 
-/// Whatever happens to requests, `/live`, the ledger and `/metrics` count the same.
 /// "$0 a minute" beside "today unknown" would be two truths.
 #[test]
 fn an_unknown_cost_is_unknown_in_each_figure() {
@@ -77,6 +76,7 @@ fn an_unknown_cost_is_unknown_in_each_figure() {
     });
 }
 
+/// Whatever happens to requests, `/live`, the ledger and `/metrics` count the same.
 #[test]
 fn page_ledger_and_metrics_agree() {
     run(async {

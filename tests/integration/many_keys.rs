@@ -68,10 +68,15 @@ fn unchanged_files_are_read_once_a_minute() {
         rests(&gateway).await;
         for _ in 0..2 {
             let before = read_bytes(&gateway);
-            gateway.advance(Duration::from_secs(61)).await;
+            gateway.advance(Duration::from_secs(601)).await;
             gateway.round(FILES).await;
             assert!(read_bytes(&gateway) - before >= LARGE);
             rests(&gateway).await;
+            let before = read_bytes(&gateway);
+            for _ in 0..3 {
+                gateway.round(FILES).await;
+            }
+            assert!(read_bytes(&gateway) - before < LARGE);
         }
     });
 }
@@ -136,6 +141,7 @@ fn alone_pages_cost_the_same_with_many_keys() {
             let setup = Gateway::with(Catalog::over(&mock));
             let gateway = setup
                 .file("catalog.d/keys.yaml", file_of_keys(keys))
+                .file("catalog.d/large.yaml", file_of(LARGE, "other"))
                 .start()
                 .await;
             assert_eq!(gateway.post(&chat("m")).await.status, 200);
@@ -149,6 +155,8 @@ fn alone_pages_cost_the_same_with_many_keys() {
                 gateway.advance(Duration::from_secs(1)).await;
                 assert_eq!(gateway.admin("/live").0, 200);
                 gateway.metrics();
+                gateway.status();
+                assert_eq!(gateway.admin("/limits").0, 200);
             }
             costs.push(gateway.process.cpu() - before);
         }

@@ -16,7 +16,7 @@ pub(super) struct UsedKeys {
     /// The keys, in no order, each once: the id, and the last use.
     keys: Lock<Vec<(Arc<str>, Arc<LastUsed>)>>,
     /// True if a scope has counted something that was used elsewhere or before.
-    lacks_some: AtomicBool,
+    may_miss_keys: AtomicBool,
 }
 
 impl UsedKeys {
@@ -29,13 +29,14 @@ impl UsedKeys {
     }
 
     /// Notes that a scope may have counted something of a key that is not listed.
-    pub(super) fn note_lack(&self) {
-        self.lacks_some.store(true, Ordering::Relaxed);
+    pub(super) fn note_missing_keys(&self) {
+        self.may_miss_keys.store(true, Ordering::Relaxed);
     }
 
-    /// Returns whether a key may be missing, once.
-    pub(super) fn take_lack(&self) -> bool {
-        self.lacks_some.load(Ordering::Relaxed) && self.lacks_some.swap(false, Ordering::Relaxed)
+    /// Returns whether a key may be missing from the list, and forgets it.
+    pub(super) fn take_missing_keys(&self) -> bool {
+        self.may_miss_keys.load(Ordering::Relaxed)
+            && self.may_miss_keys.swap(false, Ordering::Relaxed)
     }
 
     /// Lists the keys of a catalog of which a scope has counted something.

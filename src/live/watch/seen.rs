@@ -6,7 +6,7 @@
 //! file system's clock.
 
 use super::was_changed_within;
-use crate::catalog::files::{read_whole, stat_file};
+use crate::catalog::files::{open_regular_file, read_whole};
 use crate::catalog::texts::{FileText, Stat, Version};
 use std::collections::HashMap;
 use std::fs;
@@ -95,15 +95,15 @@ impl Reading<'_> {
             self.folders.insert(parent.to_owned(), real);
         }
         let folder = self.folders.get(parent)?.clone()?;
-        let metadata = fs::symlink_metadata(path).ok()?;
-        let (target, stat) = match metadata.is_symlink() {
-            true => (Some(fs::canonicalize(path).ok()?), stat_file(path)?),
-            false => (None, Stat::from(&metadata)),
-        };
+        // A network file system asks its server when a file is opened. Otherwise it may answer with
+        // what it knew a minute ago.
+        let (file, _) = open_regular_file(path).ok()?;
+        let is_link = fs::symlink_metadata(path).ok()?.is_symlink();
+        let target = is_link.then(|| fs::canonicalize(path)).transpose().ok()?;
         Some(FilePlace {
             folder,
             target,
-            stat,
+            stat: Stat::from(&file.metadata().ok()?),
         })
     }
 }
@@ -116,6 +116,7 @@ fn is_at(version: &Version, place: Option<&FilePlace>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::catalog::files::stat_file;
     use std::os::unix::fs::symlink;
     use std::time::Instant;
 
@@ -140,6 +141,12 @@ mod tests {
     fn text(version: Option<&Version>) -> String {
         let bytes = version.expect("no write cuts across").text.bytes(1_000);
         String::from_utf8(bytes.unwrap().to_vec()).unwrap()
+    }
+
+    /// Returns what a reading finds of a file of which this is known.
+    fn read_again(seen: &mut SeenFiles, path: &Path, known: Version) -> String {
+        let mut reading = seen.begin_reading(false, SystemTime::now());
+        text(reading.read(path, Some(known), 1_000).as_ref())
     }
 
     /// Returns whether a reading gives back the very text that is known, however long that takes.
@@ -208,9 +215,7 @@ mod tests {
             (stat.id, stat.size, stat.modified),
             (before.id, before.size, before.modified)
         );
-        let mut reading = seen.begin_reading(false, SystemTime::now());
-        let found = reading.read(&path, Some(known), 1_000);
-        assert_eq!(text(found.as_ref()), "two");
+        assert_eq!(read_again(&mut seen, &path, known), "two");
     }
 
     #[test]
@@ -230,9 +235,7 @@ mod tests {
         // As a mounted volume does it: no file changes, and the link is replaced.
         symlink("v2", folder.0.join("..new")).unwrap();
         fs::rename(folder.0.join("..new"), folder.0.join("..data")).unwrap();
-        let mut reading = seen.begin_reading(false, SystemTime::now());
-        let found = reading.read(&path, Some(known), 1_000);
-        assert_eq!(text(found.as_ref()), "two");
+        assert_eq!(read_again(&mut seen, &path, known), "two");
     }
 
     #[test]
