@@ -36,9 +36,9 @@ pub struct Changes {
 
 #[derive(Debug, Default)]
 struct Queues {
-    at_once: VecDeque<Entry>,
+    at_once: VecDeque<Listed>,
     /// The scopes that may wait, in the order of their times.
-    waiting: VecDeque<Entry>,
+    waiting: VecDeque<Listed>,
     tickets: u64,
     /// The number of scopes in the list.
     listed: usize,
@@ -46,13 +46,13 @@ struct Queues {
 
 /// A scope in the list. The entry is void if the scope has another ticket by now.
 #[derive(Debug)]
-struct Entry {
+struct Listed {
     ticket: u64,
     due: Instant,
     scope: Arc<Scope>,
 }
 
-impl Entry {
+impl Listed {
     fn is_void(&self) -> bool {
         self.scope.shared.ticket.load(Ordering::SeqCst) != self.ticket
     }
@@ -61,7 +61,7 @@ impl Entry {
 impl Queues {
     fn drop_void(&mut self) {
         for queue in [&mut self.at_once, &mut self.waiting] {
-            while queue.front().is_some_and(Entry::is_void) {
+            while queue.front().is_some_and(Listed::is_void) {
                 queue.pop_front();
             }
         }
@@ -159,7 +159,7 @@ impl Changes {
         };
         let wakes = is_urgent || queue.is_empty();
         ticket.store(number, Ordering::SeqCst);
-        queue.push_back(Entry {
+        queue.push_back(Listed {
             ticket: number,
             due,
             scope: scope.clone(),
@@ -213,7 +213,7 @@ impl Scope {
     }
 
     /// Puts the scope into the list of changes, since an exchange was settled. What has changed is
-    /// sent at once if `is_urgent`, or if the scope is full.
+    /// sent at once if `is_urgent`, or if the scope is nearly full or limits the requests that run.
     pub(super) fn settled(self: &Arc<Scope>, is_urgent: bool) {
         self.list(is_urgent || !self.shared.may_wait.load(Ordering::Relaxed));
     }

@@ -352,6 +352,15 @@ impl Tally {
         }
     }
 
+    /// Returns the second, day and month in which something of this time is counted. The second may
+    /// be before the tally's own.
+    pub fn moment_at(&self, at: u64) -> Moment {
+        Moment {
+            second: second_of(at.min(self.now)),
+            ..self.moment()
+        }
+    }
+
     /// Makes a tally with these counts.
     pub fn from_counts(counts: &Counts) -> Tally {
         // The clock of another gateway may be ahead.
@@ -445,8 +454,8 @@ impl Tally {
     }
 
     /// Returns whether the others must know at once what is settled under these limits: one of them
-    /// is of requests that run, or has less left behind `ask` than another such ask or a sixteenth
-    /// of the limit.
+    /// limits the requests that run; or after `ask` it has less left than another such ask needs,
+    /// or than a sixteenth of the limit.
     pub fn is_nearly_full(&self, limits: &Limits, ask: Ask) -> bool {
         Kind::ALL.into_iter().any(|kind| {
             let Some(limit) = kind.limit(limits, WHOLE_LIMIT) else {

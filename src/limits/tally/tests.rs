@@ -723,3 +723,23 @@ fn a_share_is_never_nothing_unless_the_limit_is() {
         assert_eq!(Kind::UsdPerDay.limit(&limits, share), Some(expected));
     }
 }
+
+#[test]
+fn a_limit_is_nearly_full_before_it_is_full() {
+    let is_nearly_full = |kind, limit, used, asked| {
+        let counts = Counts {
+            day: Used::new(1, used, Usd(0)),
+            ..Counts::default()
+        };
+        let limits = Limits::default().with(kind, Some(limit));
+        Tally::from_counts(&counts).is_nearly_full(&limits, Ask::exact(asked, Usd(0)))
+    };
+    // A sixteenth is left, or less.
+    assert!(!is_nearly_full(Kind::TokensPerDay, 160, 149, 1));
+    assert!(is_nearly_full(Kind::TokensPerDay, 160, 150, 1));
+    // Another such ask has room, or not.
+    assert!(!is_nearly_full(Kind::TokensPerDay, 160, 80, 40));
+    assert!(is_nearly_full(Kind::TokensPerDay, 160, 81, 40));
+    assert!(!is_nearly_full(Kind::RequestsPerDay, 1, 0, 1));
+    assert!(is_nearly_full(Kind::Concurrency, 1_000, 0, 1));
+}

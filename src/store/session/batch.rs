@@ -47,14 +47,14 @@ struct Group {
 
 impl Group {
     /// Lists the scopes whose own parts go with the admissions.
-    fn riding(&self) -> impl Iterator<Item = *const Scope> {
+    fn carried_scopes(&self) -> impl Iterator<Item = *const Scope> {
         let scopes = self
             .requests
             .front()
             .into_iter()
             .flat_map(|request| request.scopes());
-        let riding = scopes.zip(&self.own).filter(|(_, own)| own.is_some());
-        riding.map(|(scope, _)| Arc::as_ptr(scope))
+        let carried = scopes.zip(&self.own).filter(|(_, own)| own.is_some());
+        carried.map(|(scope, _)| Arc::as_ptr(scope))
     }
 }
 
@@ -135,10 +135,11 @@ impl Session<'_> {
                 .for_each(|request| inbox.totals.push_front(request));
         }
         let groups = self.group_admissions(admissions, &parts);
-        let riding: HashSet<*const Scope> = groups.iter().flat_map(Group::riding).collect();
+        let carried: HashSet<*const Scope> =
+            groups.iter().flat_map(Group::carried_scopes).collect();
         parts
             .into_iter()
-            .filter(|scope| !riding.contains(&Arc::as_ptr(scope)))
+            .filter(|scope| !carried.contains(&Arc::as_ptr(scope)))
             .for_each(|scope| self.add_part(scope, &mut batch));
         groups
             .into_iter()
@@ -167,17 +168,21 @@ impl Session<'_> {
             }
         }
         let needed = admissions.iter().flat_map(|request| request.scopes());
-        let unsent = needed.filter(|scope| !self.is_sent(scope) || !scope.is_known());
+        let unsent = needed.filter(|scope| self.is_missing(scope));
         parts.extend(unsent.cloned());
         // An operator who asks sees also what still waits.
         let asked = totals.iter().map(|request| &request.scope);
-        let unsent =
-            asked.filter(|scope| changes.take(scope) || !self.is_sent(scope) || !scope.is_known());
+        let unsent = asked.filter(|scope| changes.take(scope) || self.is_missing(scope));
         parts.extend(unsent.cloned());
-        // A scope may be in all three lists.
+        // A scope may be in several of these lists.
         let mut seen = HashSet::new();
         parts.retain(|scope| seen.insert(Arc::as_ptr(scope)));
         parts
+    }
+
+    /// Returns whether a scope must be sent before the store is asked about it.
+    fn is_missing(&self, scope: &Scope) -> bool {
+        !self.is_sent(scope) || !scope.is_known()
     }
 
     fn add_part(&self, scope: Arc<Scope>, batch: &mut Sending) {
@@ -210,7 +215,7 @@ impl Session<'_> {
     ) -> Vec<Group> {
         let mut groups: Vec<Group> = Vec::new();
         let mut by_scopes = HashMap::new();
-        let mut riding = HashSet::new();
+        let mut seen = HashSet::new();
         let changed: HashSet<*const Scope> = parts.iter().map(Arc::as_ptr).collect();
         for request in admissions {
             let scopes: Vec<*const Scope> = request.scopes().map(Arc::as_ptr).collect();
@@ -224,13 +229,12 @@ impl Session<'_> {
             by_scopes.insert(scopes, groups.len());
             let own = request.scopes().map(|scope| {
                 let pointer = Arc::as_ptr(scope);
-                let rides = self.is_sent(scope)
-                    && !riding.contains(&pointer)
+                // Only with the first group of the scope: later it would replace what that group
+                // has admitted.
+                let is_carried = seen.insert(pointer)
+                    && self.is_sent(scope)
                     && (changed.contains(&pointer) || self.core.changes.take(scope));
-                rides.then(|| {
-                    riding.insert(pointer);
-                    scope.take_part(self.clock_ms, false)
-                })
+                is_carried.then(|| scope.take_part(self.clock_ms, false))
             });
             groups.push(Group {
                 own: own.collect(),

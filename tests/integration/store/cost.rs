@@ -192,7 +192,7 @@ fn alone_a_freed_place_is_given_within_fifty_milliseconds() {
 
 /// Nobody waits for the settlement of a scope that has room. It goes by itself.
 #[test]
-fn alone_a_settlement_goes_by_itself_at_once() {
+fn alone_a_settlement_goes_by_itself_soon() {
     run(async {
         let redis = Redis::start();
         let two = Instance::two(&redis, &key("tokens_per_day: 100000")).await;
@@ -378,7 +378,7 @@ fn gateways_of_the_version_before_share_all_counts() {
 
 /// Killed before its settlement was sent, a gateway has its reservation counted until it is back.
 #[test]
-fn a_killed_gateway_is_never_counted_for_less() {
+fn a_killed_gateway_counts_what_it_reserved() {
     run_within(Duration::from_secs(180), async {
         let redis = Redis::start();
         let mock = Mock::start().await;
