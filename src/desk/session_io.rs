@@ -2,8 +2,8 @@
 //!
 //! Pingora's future of a read or a write has room for that of each kind of session, which is up to
 //! two kilobytes, and every future around it has this room, too. A session of our own boxes its
-//! futures itself, and those that are ready at once need no memory: so it is asked directly. The
-//! futures of Pingora's own sessions are boxed here.
+//! futures itself, and that of what was written at once needs no memory: so it is asked directly.
+//! The futures of Pingora's own sessions are boxed here.
 
 use bytes::Bytes;
 use pingora::Result;

@@ -77,7 +77,8 @@ use std::time::{Duration, Instant};
 /// The error for a panic, which is our fault.
 pub struct Panicked;
 
-/// The time that an exchange spent running, as opposed to waiting.
+/// The time that an exchange spent running, as opposed to waiting; and the moment at which its
+/// present poll began, which stands for the present time.
 pub struct OwnTime {
     nanos: AtomicU64,
     /// The time at which the exchange began.
@@ -111,7 +112,7 @@ impl OwnTime {
         now.into()
     }
 
-    /// Returns the same time on the clock of the gateway's own periods.
+    /// Returns the moment of [`OwnTime::now`] on the [`Clock`].
     pub fn clock(&self) -> Instant {
         Clock::time_at(self.now().into_std())
     }

@@ -329,7 +329,8 @@ impl Session for PlainSession {
         self.drain_body().await
     }
 
-    // Three methods are not async: the future of what was written at once has no memory.
+    // Three methods are not async, so that their boxes are small: what was written at once needs
+    // none, and the wait for a caller who leaves needs one reference.
     fn write_response_header<'s, 'f>(
         &'s mut self,
         head: Box<ResponseHeader>,
@@ -341,7 +342,7 @@ impl Session for PlainSession {
     {
         let is_done = self
             .queue_head(head)
-            .and_then(|is_due| Ok(!is_due || self.flush_now()?));
+            .and_then(|must_flush| Ok(!must_flush || self.flush_now()?));
         match is_done {
             Ok(true) => Box::pin(Written),
             Ok(false) => Box::pin(self.flush()),

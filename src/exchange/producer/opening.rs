@@ -77,6 +77,20 @@ pub(super) struct WholeAnswer {
     pub(super) attempt: Option<Attempt>,
 }
 
+impl WholeAnswer {
+    /// Makes the end of a stream, whose connection's fate is known.
+    pub(super) fn end_of_stream(stream: &mut Stream, piece: Piece, usage: Usage) -> WholeAnswer {
+        WholeAnswer {
+            piece,
+            usage,
+            thoughts: stream.kept(),
+            flaws: stream.flaws(),
+            reasons: stream.reasons(),
+            attempt: None,
+        }
+    }
+}
+
 impl Gained {
     /// Returns the usage so far.
     pub(super) fn usage(&self) -> Usage {
@@ -528,23 +542,11 @@ impl Opening<'_> {
                     let ended = reading.stream.finish(&mut reading.out, None);
                     self.progress.lock().usage = reading.stream.usage_so_far();
                     let usage = ended.map_err(Failure::from)?;
-                    let (kept, flaws, reasons) = (
-                        reading.stream.kept(),
-                        reading.stream.flaws(),
-                        reading.stream.reasons(),
-                    );
                     let piece = Piece::End(reading.take_events());
                     reading.attempt.finish().await;
-                    let gained = Gained::Whole(WholeAnswer {
-                        piece,
-                        usage,
-                        thoughts: kept,
-                        flaws,
-                        reasons,
-                        attempt: None,
-                    });
+                    let end = WholeAnswer::end_of_stream(&mut reading.stream, piece, usage);
                     return Ok(Opened {
-                        gained,
+                        gained: Gained::Whole(end),
                         declined: false,
                         memory: None,
                     });
@@ -555,6 +557,7 @@ impl Opening<'_> {
                     )
                     .into());
                 }
+                reading.give_back_room();
             }
         }
     }

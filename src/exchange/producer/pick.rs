@@ -331,7 +331,7 @@ impl<'x> Producer<'x> {
         let end = Box::pin(opening.open(held));
         let attempt = Try {
             candidate,
-            began: self.own_time.now(),
+            began: Instant::now(),
             guard,
             progress,
             has_failed: false,

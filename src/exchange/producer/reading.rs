@@ -96,6 +96,14 @@ impl Reading {
         }
     }
 
+    /// Gives the pool its memory back while events wait: the first one that counts may be far off.
+    pub(super) fn give_back_room(&mut self) {
+        if self.out.capacity() == pool::SIZE {
+            let events = self.out.as_slice().to_vec();
+            pool::give_back(std::mem::replace(&mut self.out, events));
+        }
+    }
+
     /// Takes the events that are ready.
     pub(super) fn take_events(&mut self) -> Bytes {
         into_piece(std::mem::take(&mut self.out))

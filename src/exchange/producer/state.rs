@@ -79,6 +79,7 @@ impl Declined<'_> {
     pub(super) fn release(&mut self) {
         if let Gained::Stream { reading, .. } = &mut self.opened.gained {
             reading.attempt.release();
+            reading.give_back_room();
         }
     }
 }

@@ -66,28 +66,22 @@ impl<'x> Producer<'x> {
                 Failure::BrokenCall(reading.stream.flaws().broken_calls)
             }
             Ok(usage) => {
-                let (kept, flaws, reasons) = (
-                    reading.stream.kept(),
-                    reading.stream.flaws(),
-                    reading.stream.reasons(),
-                );
                 let Reading {
                     mut attempt,
+                    mut stream,
                     mut out,
                     ..
                 } = reading;
+                let flaws = stream.flaws();
                 out.splice(
                     before..before,
                     self.request.envelope.front.late_flaws(flaws).into_bytes(),
                 );
                 attempt.release();
+                let piece = Piece::End(into_piece(out));
                 return Ok(WholeAnswer {
-                    piece: Piece::End(into_piece(out)),
-                    usage,
-                    thoughts: kept,
-                    flaws,
-                    reasons,
                     attempt: Some(attempt),
+                    ..WholeAnswer::end_of_stream(&mut stream, piece, usage)
                 });
             }
             Err(fault) => fault.into(),
