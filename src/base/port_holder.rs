@@ -39,7 +39,9 @@ pub fn find_port_holder(address: SocketAddr) -> Option<PortHolder> {
         let number = process.file_name().to_str()?.parse().ok()?;
         has_socket(&process.path(), &sockets).then(|| PortHolder {
             program: fs::read_to_string(process.path().join("comm"))
-                .map_or("a program".to_owned(), |name| name.trim().to_owned()),
+                .map_or("a program".to_owned(), |name| {
+                    name.trim().escape_debug().to_string()
+                }),
             process: number,
         })
     })
@@ -58,8 +60,15 @@ fn has_socket(process: &Path, sockets: &[String]) -> bool {
 
 /// Returns whether one of two listeners keeps the other one out.
 fn are_one(one: SocketAddr, other: SocketAddr) -> bool {
-    let is_wide = one.ip().is_unspecified() || other.ip().is_unspecified();
-    one.port() == other.port() && (is_wide || one.ip().to_canonical() == other.ip().to_canonical())
+    let (ip, other_ip) = (one.ip(), other.ip());
+    let is_covered = covers(ip, other_ip) || covers(other_ip, ip);
+    one.port() == other.port() && (is_covered || ip.to_canonical() == other_ip.to_canonical())
+}
+
+/// Returns whether a listener at one address has the other one, too: `[::]` has all addresses, and
+/// `0.0.0.0` those of IPv4.
+fn covers(wide: IpAddr, other: IpAddr) -> bool {
+    wide.is_unspecified() && (wide.is_ipv6() || other.to_canonical().is_ipv4())
 }
 
 /// Reads the address and the inode of a line of `/proc/net/tcp`, if that socket listens.
@@ -121,5 +130,7 @@ mod tests {
             let other = other.parse().expect("an address");
             assert_eq!(are_one(listens, other), expected, "{other}");
         }
+        let [wide, other] = ["0.0.0.0:8080", "[::1]:8080"].map(|text| text.parse().expect("one"));
+        assert!(!are_one(wide, other) && !are_one(other, wide));
     }
 }

@@ -38,8 +38,11 @@ pub(super) fn check_ports(server: &config::Server) -> Result<(), String> {
 fn describe_failure(why: &Error, holder: Option<PortHolder>) -> String {
     match holder {
         Some(holder) if holder.program == env!("CARGO_PKG_NAME") => format!(
-            "{holder} listens there already. Stop it with `kill {}`, or ",
+            "{holder} listens there already. If it is not needed, stop it with `kill {}` (a service with `systemctl stop`), or ",
             holder.process
+        ),
+        Some(holder) if holder.program == "systemd" => format!(
+            "{holder} listens there for a unit that `systemctl list-sockets` names. Stop that socket, or "
         ),
         Some(holder) => format!("{holder} listens there already. Stop it, or "),
         None if why.kind() == ErrorKind::AddrInUse => {

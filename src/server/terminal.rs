@@ -5,16 +5,14 @@
 use std::fs::{self, File};
 use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 
 /// The time between two checks whether the terminal was closed without a signal.
 const CHECK_INTERVAL: Duration = Duration::from_secs(2);
 /// The time for which the signal of a terminal that is gone may still come.
 const SIGNAL_TIMEOUT: Duration = Duration::from_secs(1);
-/// The time between two looks after a signal.
-const LOOK_PAUSE: Duration = Duration::from_millis(100);
-/// The number of these looks.
-const LOOKS: u32 = 10;
+/// What the system says of a terminal that is gone (ENXIO), or that has hung up (EIO).
+const GONE: [i32; 2] = [6, 5];
 
 /// The terminal of the process, if it has one that ends it.
 pub(super) struct Terminal {
@@ -38,10 +36,11 @@ impl Terminal {
         {
             loop {
                 let is_signal = timeout(CHECK_INTERVAL, hang_ups.recv()).await.is_ok();
-                if is_signal && is_gone_soon().await {
+                // The system takes the terminal away before it sends the signal.
+                if is_signal && is_gone() {
                     return;
                 }
-                if !is_signal && !is_present() {
+                if !is_signal && is_gone() {
                     if timeout(SIGNAL_TIMEOUT, hang_ups.recv()).await.is_ok() {
                         return;
                     }
@@ -54,19 +53,16 @@ impl Terminal {
     }
 }
 
-/// Returns whether the terminal is gone, or is within a second: a shell may send its signal before.
-async fn is_gone_soon() -> bool {
-    for _ in 0..LOOKS {
-        if !is_present() {
-            return true;
-        }
-        sleep(LOOK_PAUSE).await;
-    }
-    false
-}
-
 fn is_present() -> bool {
     File::open("/dev/tty").is_ok()
+}
+
+/// Returns whether the terminal is gone. Other errors, such as too many open files, do not show it.
+fn is_gone() -> bool {
+    let error = File::open("/dev/tty").err();
+    error
+        .and_then(|why| why.raw_os_error())
+        .is_some_and(|code| GONE.contains(&code))
 }
 
 /// Returns whether the process was started with SIGHUP ignored, by the text of

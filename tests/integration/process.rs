@@ -878,8 +878,8 @@ fn a_second_gateway_says_how_to_stop_the_first() {
         let folder = Folder::new(&[("server.yaml", &admin), ("catalog.yaml", &catalog)]);
         let ran = folder.run(&["serve", "--listen", &gateway.address.to_string()]);
         let expected = format!(
-            "cannot listen on {}: portcullis (process {pid}) listens there already. Stop it with `kill {pid}`, or choose another \
-             address: `listen` in server.yaml, or --listen",
+            "cannot listen on {}: portcullis (process {pid}) listens there already. If it is not needed, stop it with \
+             `kill {pid}` (a service with `systemctl stop`), or choose another address: `listen` in server.yaml, or --listen",
             gateway.address,
             pid = gateway.process.pid()
         );
