@@ -40,7 +40,7 @@ help:
 	@echo 'make bench      run microbenchmarks, a simulation of outages, and the load benchmark with gateways of others beside it'
 	@echo 'make bench-instructions  count instructions, cache misses and allocations of requests and chunks; fails if one has grown'
 
-# The tests that run in `examples/embed.rs`, too: all of these modules but for what the server decides in which it is embedded.
+# Tests that also run inside examples/embed.rs: these modules, without the tests of what its own server decides.
 EMBEDDED := framing:: callers:: every_door:: $(addprefix --skip ,heads_that_are_too_large c02_ambiguous_heads \
   e05_idle_connections_are_capped e08_http2_floods heads_have_a_deadline a_connection_without_a_byte_closes)
 
@@ -83,6 +83,8 @@ test: cmake
 	tests/browser/setup.sh
 	@# This also builds `examples/embed.rs`, which some tests run. With `--examples` it would be built as a test.
 	cargo test --locked --workspace $(FEATURES) --no-run
+	@# A filter that matches no test would pass.
+	@for module in framing callers every_door; do test -f tests/integration/$$module.rs; done
 	@# Some tests hold thousands of connections. Those that measure a time run alone.
 	ulimit -n "$$(ulimit -Hn)"; { \
 	  $(TIMED) --workspace --lib --bins --tests; \

@@ -34,7 +34,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     }];
     let process = Process::new(&mut loaded)?;
 
-    // After SIGTERM, Pingora waits for the whole grace, and then cuts what still runs.
+    // After SIGTERM, Pingora waits for the whole grace, and then cuts what still runs. Five seconds
+    // are for a trial: give your longest stream time. `drain.grace` does not count here.
     let settings = ServerConf {
         threads: 2,
         grace_period_seconds: Some(5),

@@ -307,8 +307,8 @@ pub async fn serves_chat(base_url: &str) {
 
 const HEALTHY: &str = "\
 ok    configuration    files          .: 2 files, 1 account, 1 model, 1 caller, 1 key
-ok    configuration    environment    DOCTOR_KEY of this shell: a gateway that runs has the values that it was
-                                      started with
+ok    configuration    environment    read from this shell: DOCTOR_KEY. A gateway that runs keeps the values
+                                      of its own start
 ok    configuration    demo key       the published demo key opens nothing to strangers
 ok    process          open files     a gateway started from here may have 1024 files open: so callers have up
                                       to 50 connections at once

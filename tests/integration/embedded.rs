@@ -57,21 +57,29 @@ fn ambiguous_heads_reach_nobody() {
         let mock = Mock::start().await;
         let setup = Gateway::with(Catalog::over(&mock)).embedded();
         let gateway = setup.start().await;
+        let body = chat("m").to_string();
+        let length = body.len();
         let heads = [
-            "content-length: 2\r\ncontent-length: 5\r\n",
-            "content-length: 2, 5\r\n",
-            "content-length: +2\r\n",
-            "content-length: 0x2\r\n",
-            "transfer-encoding: xchunked\r\n",
-            "transfer-encoding: chunked, identity\r\n",
-            "transfer-encoding : chunked\r\n",
-            "x-a : b\r\ncontent-length: 2\r\n",
-            "x-a: b\0c\r\ncontent-length: 2\r\n",
-            "host: b\r\ncontent-length: 2\r\n",
+            format!("content-length: {length}\r\ncontent-length: 5\r\n"),
+            format!("content-length: {length}, 5\r\n"),
+            format!("content-length: +{length}\r\n"),
+            format!("content-length: 0x{length:x}\r\n"),
+            "transfer-encoding: xchunked\r\n".to_owned(),
+            "transfer-encoding: chunked, identity\r\n".to_owned(),
+            "transfer-encoding : chunked\r\n".to_owned(),
+            format!("x-a : b\r\ncontent-length: {length}\r\n"),
+            format!("x-a: b\0c\r\ncontent-length: {length}\r\n"),
+            format!("host: b\r\ncontent-length: {length}\r\n"),
         ];
-        for head in heads {
+        for head in &heads {
+            let after = if head.contains("chunked") {
+                format!("{length:x}\r\n{body}\r\n0\r\n\r\n")
+            } else {
+                body.clone()
+            };
             let request = format!(
-                "POST /v1/chat/completions HTTP/1.1\r\nhost: a\r\nauthorization: Bearer {KEY}\r\n{head}\r\n{{}}"
+                "POST /v1/chat/completions HTTP/1.1\r\nhost: a\r\nauthorization: Bearer {KEY}\r\n\
+                 content-type: application/json\r\n{head}\r\n{after}"
             );
             let mut stream = TcpStream::connect(gateway.address).expect("it accepts");
             stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");

@@ -115,7 +115,7 @@ pub const OUTCOMES: &[(&str, &str)] = &[
     ),
     (
         "unauthorized",
-        "There is no good key. If `key` names one, it is disabled, has expired, or may not be used from that address.",
+        "There is no good key. If `key` names one, it is disabled, has expired, may not be used from that address, or its secret is an old one whose time is over.",
     ),
     (
         "limited",

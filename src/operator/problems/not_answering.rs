@@ -7,7 +7,7 @@
 use super::causes::Causes;
 use super::facts::{Facts, ModelFacts};
 use super::finding::CALLERS;
-use super::words::{failing_account, model_names, quiet_for};
+use super::words::{duration_text, failing_account, model_names};
 use super::{Finding, Rule};
 use crate::base::units::{first_three, format_count};
 use crate::status::Severity;
@@ -52,16 +52,10 @@ fn silent_models(causes: &Causes, models: &[&ModelFacts], tick: u64) -> Option<F
     let first = models.first()?;
     let failed = models.iter().map(|model| failures_in_a_row(model)).sum();
     let names = first_three(&model_names(models), ", ");
-    let requests = match failed {
-        1 => "its only request".to_owned(),
-        _ => format!("all {failed} requests"),
-    };
+    let requests = format_count(failed, "request");
     let summary = match models {
         _ if models.iter().any(|model| model.has_answered) => {
-            format!(
-                "The last {} for {names} failed",
-                format_count(failed, "request")
-            )
+            format!("The last {requests} for {names} failed")
         }
         [_] => format!("{names} has not answered since the start: {requests} failed"),
         _ => format!("{names} have not answered since the start: {requests} failed"),
@@ -74,12 +68,12 @@ fn silent_models(causes: &Causes, models: &[&ModelFacts], tick: u64) -> Option<F
     why.dedup();
     let quiet = models
         .iter()
-        .map(|model| quiet_ms(model, tick))
-        .try_fold(u64::MAX, |least, quiet| Some(least.min(quiet?)));
+        .filter_map(|model| quiet_ms(model, tick))
+        .min();
     let summary = format!(
         "{summary} ({}){}.",
         first_three(&why, "; "),
-        quiet_for(quiet)
+        last_one_text(quiet)
     );
     let remedy = "`attempts` in the access lines and `last_failure` in `/status` say how it failed. `portcullis doctor` checks \
                   the account, and `doctor --ask` tries its models. The first request that is answered ends this.";
@@ -94,9 +88,17 @@ fn silent_models(causes: &Causes, models: &[&ModelFacts], tick: u64) -> Option<F
     Some(finding.with_requests(Some(failed)).with_models(models))
 }
 
-/// Returns the milliseconds since a model's last failure, if nothing was asked since.
+/// Returns the milliseconds since a model's last failure.
 fn quiet_ms(model: &ModelFacts, tick: u64) -> Option<u64> {
-    let fault = model.recent?.faults.by_upstream;
-    let failed_at = fault.last_failed_at.filter(|_| fault.requests_since == 0)?;
+    let failed_at = model.recent?.faults.by_upstream.last_failed_at?;
     Some(tick.saturating_sub(failed_at))
+}
+
+/// Writes how long ago the last failure was, if it is long ago. Other requests may still wait.
+fn last_one_text(since: Option<u64>) -> String {
+    const SHORT: u64 = 10_000;
+    since
+        .filter(|since| *since >= SHORT)
+        .map(|since| format!(", the last one {} ago", duration_text(since)))
+        .unwrap_or_default()
 }

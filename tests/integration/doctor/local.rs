@@ -20,7 +20,7 @@ fn an_error_in_the_configuration_hides_nothing_else() {
             .is_well("configuration", "files")
             .has(
                 ("ok", "configuration", "environment"),
-                &["DOCTOR_KEY of this shell"],
+                &["read from this shell: DOCTOR_KEY"],
             );
         clinic
             .folder

@@ -120,7 +120,8 @@ fn not_answering() {
         let problem = comes(&gateway, "not_answering").await;
         assert_eq!(problem["severity"], "warning");
         let (subject, what) = subject_and_text(&problem);
-        let expected = "`m` has not answered since the start: its only request failed (a answers with errors).";
+        let expected =
+            "`m` has not answered since the start: 1 request failed (a answers with errors).";
         assert_eq!((&*subject, &*what), ("model m", expected));
         eventually("the verdict says it", || {
             (verdict() == ("degraded".to_owned(), expected.to_owned())).then_some(())

@@ -5,7 +5,6 @@ use std::net::SocketAddr;
 use std::path::Path;
 
 use super::report::{CheckState, Checked, Findings, Subject};
-use super::words::first_three;
 use portcullis::base::problem::{Problem, Problems};
 use portcullis::base::units::format_count;
 use portcullis::catalog::load::{self, Loaded, Secrets, display_folder};
@@ -38,8 +37,8 @@ pub(super) fn read_configuration(conf: &Path, report: &mut Findings) -> ReadConf
             if !variables.is_empty() {
                 let names: Vec<&str> = variables.iter().map(String::as_str).collect();
                 let seen = format!(
-                    "{} of this shell: a gateway that runs has the values that it was started with",
-                    first_three(&names)
+                    "read from this shell: {}. A gateway that runs keeps the values of its own start",
+                    names.join(", ")
                 );
                 report.add(configuration_subject().ok("environment", seen));
             }
@@ -52,7 +51,10 @@ pub(super) fn read_configuration(conf: &Path, report: &mut Findings) -> ReadConf
         }
         Err(Problems(errors, warnings)) => {
             for error in &errors {
-                let remedy = if error.message.contains("environment variable") {
+                let is_unset = ["is not set", "is empty"].map(|end| error.message.contains(end));
+                let remedy = if error.message.contains("environment variable")
+                    && is_unset != [false; 2]
+                {
                     "export it in this shell, too: this command and `serve` read the environment that they are started with"
                 } else {
                     "correct it: the gateway does not start with this error"

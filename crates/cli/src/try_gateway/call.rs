@@ -67,9 +67,10 @@ impl Answer {
         }
     }
 
-    /// Returns whether the gateway says that the request is refused at any time.
+    /// Returns whether the gateway says that the request is refused at any time. It names no time
+    /// for other reasons, too.
     pub(super) fn is_final(&self) -> bool {
-        self.header("x-should-retry") == "false" && self.header("retry-after").is_empty()
+        self.header("x-should-retry") == "false" && self.body().contains("is more than the limit")
     }
 
     pub(super) fn body(&self) -> String {
