@@ -207,5 +207,9 @@ pub(super) fn why_hidden(catalog: &Catalog, key: &catalog::Key, model: &Model) -
             accounts.join(", ")
         ));
     }
+    // A model of a pattern is not served before a list has its name.
+    if why.is_empty() && !catalog.is_served(model) {
+        why.push("the list of its provider's models has not been fetched".to_owned());
+    }
     Some(why.join("; "))
 }

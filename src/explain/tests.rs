@@ -306,6 +306,29 @@ fn a_model_that_is_not_seen_is_told_why() {
 }
 
 #[test]
+fn a_fallback_that_awaits_its_list_has_a_reason() {
+    let catalog = r#"
+accounts:
+  a: { dialect: openai, base_url: "http://127.0.0.1:1/v1" }
+models:
+  m: { targets: [{ account: a, model: x }], fallbacks: [p/y] }
+  "p/*": { targets: [{ account: a, model: "*" }] }
+callers:
+  acme: { keys: { prod: { hash: "sha256:0000000000000000000000000000000000000000000000000000000000000001" } } }
+"#;
+    let report = explain_request("acme/prod", &input(catalog, None, &chat("m")));
+    let fallback = report.candidates.last().unwrap();
+    assert_eq!(
+        (&*fallback.model, fallback.state, &*fallback.why),
+        (
+            "p/y",
+            CandidateState::Hidden,
+            "skipped: the list of its provider's models has not been fetched"
+        )
+    );
+}
+
+#[test]
 fn an_unreadable_request_is_told_why() {
     let check = |body: &str, status: u16, param: Option<&str>, expected: &str| {
         let report = explain_request("acme/off", &input(CATALOG, None, body));
