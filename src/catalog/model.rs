@@ -112,7 +112,7 @@ impl Model {
     }
 
     /// Returns whether at least one target stands on an enabled account.
-    pub fn served(&self) -> bool {
+    pub fn has_enabled_account(&self) -> bool {
         self.targets.iter().any(|target| target.account.enabled)
     }
 }

@@ -81,10 +81,9 @@ pub fn published_key_problem(catalog: &Catalog, listeners: &[SocketAddr]) -> Opt
     // over.
     let is_demo = |id: &str| id == "demo" || id.starts_with("demo-");
     let is_harmless = |model: &Model| is_demo(&model.id) && model.is_demo();
-    let model = catalog
-        .models
-        .iter()
-        .find(|model| model.served() && key.permissions.may_allow(model) && !is_harmless(model))?;
+    let model = catalog.models.iter().find(|model| {
+        model.has_enabled_account() && key.permissions.may_allow(model) && !is_harmless(model)
+    })?;
     Some(format!(
         "key {} is the published demo key, which everybody knows, and it may use the model \"{}\" on {listener}: remove the key, let its \
          caller use only the demo's models (`models: [demo, \"demo-*\"]`), or listen on 127.0.0.1",

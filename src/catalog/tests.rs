@@ -192,7 +192,7 @@ fn what_ships_is_served_with_the_published_key() {
         assert!(
             catalog
                 .visible(key, id)
-                .is_some_and(|model| model.served() && model.is_demo()),
+                .is_some_and(|model| model.has_enabled_account() && model.is_demo()),
             "{id}"
         );
     }

@@ -12,22 +12,26 @@ use crate::base::problem::{nearest_name, no_such};
 use crate::catalog::{self, Catalog, Model};
 use crate::error::{FailureKind, Refusal};
 
-/// Returns the key with this id, whether it may be used or not.
+/// Returns the key with this id, whether it may be used or not. Adds to the report that it works,
+/// or why it does not.
 pub(super) fn find_key(
     catalog: &Catalog,
     id: &str,
     now: SystemTime,
     report: &mut Report,
 ) -> Option<Key> {
-    let of_key = catalog.secrets().filter(|(_, key, _)| *key.id == *id);
-    let secrets: Vec<_> = of_key.map(|(_, key, until)| (key, until)).collect();
+    let secrets_of_key = catalog.secrets().filter(|(_, key, _)| *key.id == *id);
+    let secrets: Vec<_> = secrets_of_key.map(|(_, key, until)| (key, until)).collect();
     let Some((key, _)) = secrets.first() else {
         let why = no_such("key", id, catalog.keys().map(|key| &*key.id));
         report.add_fault("key", Refusal::new(FailureKind::InvalidKey, why));
         return None;
     };
-    let gone = |until: &Option<SystemTime>| until.is_some_and(|until| until <= now);
-    let good = secrets.iter().filter(|(_, until)| !gone(until)).count();
+    let has_expired = |until: &Option<SystemTime>| until.is_some_and(|until| until <= now);
+    let working_count = secrets
+        .iter()
+        .filter(|(_, until)| !has_expired(until))
+        .count();
     let mut faults = Vec::new();
     for (whose, name, enabled, expires) in [
         ("the key", &key.id, key.enabled, key.expires),
@@ -48,7 +52,7 @@ pub(super) fn find_key(
             ));
         }
     }
-    if good == 0 {
+    if working_count == 0 {
         let last = secrets
             .iter()
             .filter_map(|(_, until)| *until)
@@ -59,8 +63,8 @@ pub(super) fn find_key(
             "all its secrets have expired, the last one at {last}"
         ));
     }
-    if key.usable(now).is_ok() && good > 0 {
-        report.add_fact("key", describe_key(key, secrets.len(), good));
+    if key.usable(now).is_ok() && working_count > 0 {
+        report.add_fact("key", describe_key(key, secrets.len(), working_count));
     } else {
         report.add_fault(
             "key",
@@ -71,7 +75,7 @@ pub(super) fn find_key(
 }
 
 /// Describes a key that works.
-fn describe_key(key: &catalog::Key, secrets: usize, good: usize) -> String {
+fn describe_key(key: &catalog::Key, secret_count: usize, working_count: usize) -> String {
     let mut sentence = format!("{} works", key.id);
     if let Some(expires) = [key.expires, key.caller.expires]
         .into_iter()
@@ -80,8 +84,10 @@ fn describe_key(key: &catalog::Key, secrets: usize, good: usize) -> String {
     {
         sentence.push_str(&format!(" until {}", format_system_time(expires)));
     }
-    if secrets > 1 {
-        sentence.push_str(&format!(", with {good} of its {secrets} secrets"));
+    if secret_count > 1 {
+        sentence.push_str(&format!(
+            ", with {working_count} of its {secret_count} secrets"
+        ));
     }
     if !key.allow_ips.is_empty() {
         let ranges: Vec<String> = key.allow_ips.iter().map(ToString::to_string).collect();
@@ -93,7 +99,8 @@ fn describe_key(key: &catalog::Key, secrets: usize, good: usize) -> String {
     sentence
 }
 
-/// Returns the model that this id means for the key.
+/// Returns the model that this id means for the key. Adds to the report that the key may use it,
+/// or why it may not.
 pub(super) fn find_model(
     catalog: &Catalog,
     key: &catalog::Key,
@@ -110,7 +117,7 @@ pub(super) fn find_model(
         report.add_fault("model", Refusal::new(FailureKind::UpstreamUnavailable, why));
         return None;
     }
-    let Some(model) = catalog.visible(key, id).or_else(|| catalog.model(id)) else {
+    let Some(model) = find_meant_model(catalog, key, id) else {
         let ids = catalog
             .models()
             .iter()
@@ -126,16 +133,8 @@ pub(super) fn find_model(
         );
         return None;
     };
-    let why = why_hidden(catalog, key, &model).or_else(|| {
-        // The glob of a demo answers only keys whose models are listed.
-        let is_hidden_demo = catalog.visible(key, id).is_none();
-        is_hidden_demo.then(|| {
-            let (shown, id) = (shorten_text(id, 80), &model.id);
-            format!(
-                "\"{shown}\" is a name of the demo \"{id}\" only for keys whose models are listed, in `models`"
-            )
-        })
-    });
+    let why =
+        why_hidden(catalog, key, &model).or_else(|| why_demo_is_hidden(catalog, key, id, &model));
     match why {
         Some(why) => {
             report.add_fault("model", not_found(why));
@@ -162,6 +161,12 @@ pub(super) fn find_model(
             Some(model)
         }
     }
+}
+
+/// Returns the model that the id means for this key; otherwise whichever model has the id, to say
+/// why the key does not see it.
+fn find_meant_model(catalog: &Catalog, key: &catalog::Key, id: &str) -> Option<Arc<Model>> {
+    catalog.visible(key, id).or_else(|| catalog.model(id))
 }
 
 fn not_found(why: String) -> Refusal {
@@ -194,7 +199,7 @@ pub(super) fn why_hidden(catalog: &Catalog, key: &catalog::Key, model: &Model) -
             ));
         }
     }
-    if !model.served() {
+    if !model.has_enabled_account() {
         let mut accounts: Vec<&str> = model
             .targets
             .iter()
@@ -212,4 +217,23 @@ pub(super) fn why_hidden(catalog: &Catalog, key: &catalog::Key, model: &Model) -
         why.push("the list of its provider's models has not been fetched".to_owned());
     }
     Some(why.join("; "))
+}
+
+/// Returns the reason why the key does not see a demo by the id that was given, or `None` if it
+/// does. [`why_hidden`] asks by the model's own id, and found nothing. If the key still does not
+/// see the model by this id, only a demo's glob matches the id, and such a glob counts only for
+/// keys with a list of models.
+fn why_demo_is_hidden(
+    catalog: &Catalog,
+    key: &catalog::Key,
+    id: &str,
+    model: &Model,
+) -> Option<String> {
+    if catalog.visible(key, id).is_some() {
+        return None;
+    }
+    let (shown, demo) = (shorten_text(id, 80), &model.id);
+    Some(format!(
+        "\"{shown}\" is a name of the demo \"{demo}\" only for keys whose models are listed, in `models`"
+    ))
 }

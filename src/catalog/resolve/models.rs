@@ -260,7 +260,7 @@ impl WrittenEntry<'_, '_, '_, raw::Model> {
             message,
         );
         self.scribe.warn_if(
-            !model.served(),
+            !model.has_enabled_account(),
             "is not served, because all accounts of its targets are disabled",
         );
         Some(model)

@@ -42,26 +42,26 @@ pub fn read_value<T: for<'de> Deserialize<'de>>(
     kind: FileKind,
     faults: &mut Vec<Problem>,
 ) -> Option<T> {
-    let progress = FaultCollector {
+    let collector = FaultCollector {
         kind,
         faults: RefCell::new(Vec::new()),
         dead: RefCell::new(HashSet::new()),
     };
     let value = loop {
-        let before = progress.count();
+        let before = collector.count();
         match T::deserialize(NodeReader {
             node: root,
             path: &Path::Root,
-            progress: &progress,
+            collector: &collector,
         }) {
             Ok(value) => break Some(value),
-            Err(error) => progress.record(error, root, root.line, root.column, &Path::Root),
+            Err(error) => collector.record(error, root, root.line, root.column, &Path::Root),
         };
-        if progress.is_dead(root) || progress.is_full() || progress.count() == before {
+        if collector.is_dead(root) || collector.is_full() || collector.count() == before {
             break None;
         }
     };
-    faults.append(&mut progress.faults.into_inner());
+    faults.append(&mut collector.faults.into_inner());
     value
 }
 
@@ -81,8 +81,8 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Entries<T> {
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Entries<T>, A::Error> {
                 let mut entries: Vec<(String, Option<T>)> =
                     Vec::with_capacity(map.size_hint().unwrap_or(0));
-                // After an error, serde's map gives the same key again, until its value is read or
-                // passed over.
+                // After an error our `MapReader` gives the same key again, until its value is read
+                // or its node is dead. So the entry that is already there is replaced.
                 while let Some(name) = map.next_key::<String>()? {
                     let value = map.next_value().ok();
                     match entries.last_mut() {
@@ -176,14 +176,14 @@ impl FaultCollector {
                     instead.is_some() || quote_near_miss(&field, allowed.iter().copied()).is_some();
                 let message = match instead {
                     Some(instead) => format!("unknown field: {instead}"),
-                    None => format!("unknown field{}", suggest_field(&field, allowed)),
+                    None => format!("unknown field{}", suggest_word(&field, allowed)),
                 };
                 shown_at(&map.entry(&field, is_shown), message, column)
             }
             // There is no field without a map around it.
             (ReadError::UnknownField(field, allowed), Path::Root) => (
                 String::new(),
-                format!("unknown field{}", suggest_field(&field, allowed)),
+                format!("unknown field{}", suggest_word(&field, allowed)),
             ),
         };
         if self.dead.borrow_mut().insert(node_address(node)) {
@@ -239,6 +239,8 @@ impl de::Error for ReadError {
         Self::Fresh(format!("must be {expected}"))
     }
 
+    // Serde reports this for a whole number that does not fit its type. Nothing else reports it
+    // here.
     fn invalid_value(_: de::Unexpected<'_>, _: &dyn de::Expected) -> Self {
         Self::Fresh("is too large".to_owned())
     }
@@ -248,7 +250,7 @@ impl de::Error for ReadError {
     }
 
     fn unknown_variant(variant: &str, allowed: &'static [&'static str]) -> Self {
-        let hint = suggest_field(variant, allowed);
+        let hint = suggest_word(variant, allowed);
         match quote_near_miss(variant, allowed.iter().copied()) {
             Some(quoted) => Self::Fresh(format!("{quoted} is not known{hint}")),
             None => Self::Withheld(format!("is not known{hint}")),
@@ -256,7 +258,7 @@ impl de::Error for ReadError {
     }
 }
 
-fn suggest_field(wrong: &str, allowed: &[&str]) -> String {
+fn suggest_word(wrong: &str, allowed: &[&str]) -> String {
     let list = allowed.join(", ");
     match nearest_name(wrong, allowed.iter().copied()) {
         Some(near) => format!("; did you mean `{near}`? Allowed: {list}"),
@@ -269,12 +271,12 @@ fn suggest_field(wrong: &str, allowed: &[&str]) -> String {
 struct NodeReader<'a, 't> {
     node: &'a Node<'t>,
     path: &'a Path<'a>,
-    progress: &'a FaultCollector,
+    collector: &'a FaultCollector,
 }
 
 impl<'a, 't> NodeReader<'a, 't> {
     /// Returns the error that another kind of value was expected.
-    fn not<T>(&self, expected: impl fmt::Display) -> Result<T, ReadError> {
+    fn wrong_kind<T>(&self, expected: impl fmt::Display) -> Result<T, ReadError> {
         let found = match &self.node.value {
             _ if self.node.is_null() => {
                 return Err(ReadError::Fresh(
@@ -295,7 +297,7 @@ impl<'a, 't> NodeReader<'a, 't> {
         match &self.node.value {
             Value::Plain(text) | Value::Quoted(text) if reads_as_text(self.node) => Ok(text),
             Value::Plain(_) | Value::Quoted(_) | Value::List(_) | Value::Map(_) => {
-                self.not("text (in quotes, if it looks like something else)")
+                self.wrong_kind("text (in quotes, if it looks like something else)")
             }
         }
     }
@@ -305,7 +307,7 @@ impl<'a, 't> NodeReader<'a, 't> {
             reader: self,
             entries,
             left: entries,
-            are_names: false,
+            keys_are_names: false,
         }
     }
 }
@@ -356,7 +358,7 @@ macro_rules! whole_numbers {
                     Err(_) => Err(ReadError::Fresh("is too large".to_owned())),
                 },
                 Value::Plain(_) if !self.node.is_null() => Err(ReadError::Withheld("must be a whole number, 0 or more".to_owned())),
-                Value::Plain(_) | Value::Quoted(_) | Value::List(_) | Value::Map(_) => self.not("a whole number, 0 or more"),
+                Value::Plain(_) | Value::Quoted(_) | Value::List(_) | Value::Map(_) => self.wrong_kind("a whole number, 0 or more"),
             }
         }
     )*};
@@ -396,7 +398,7 @@ impl<'de> de::Deserializer<'de> for NodeReader<'_, '_> {
                 }
             },
             Value::Plain(_) | Value::Quoted(_) | Value::List(_) | Value::Map(_) => {
-                self.not("true or false")
+                self.wrong_kind("true or false")
             }
         }
     }
@@ -409,7 +411,7 @@ impl<'de> de::Deserializer<'de> for NodeReader<'_, '_> {
                 Err(ReadError::Withheld("must be a number".to_owned()))
             }
             Value::Plain(_) | Value::Quoted(_) | Value::List(_) | Value::Map(_) => {
-                self.not("a number")
+                self.wrong_kind("a number")
             }
         }
     }
@@ -425,10 +427,11 @@ impl<'de> de::Deserializer<'de> for NodeReader<'_, '_> {
     }
 
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
-        if self.progress.is_dead(self.node) {
+        if self.collector.is_dead(self.node) {
             visitor.visit_none()
         } else if self.node.is_null() {
-            self.not("")
+            // `wrong_kind` has a message of its own for a missing value.
+            self.wrong_kind("")
         } else {
             visitor.visit_some(self)
         }
@@ -436,7 +439,7 @@ impl<'de> de::Deserializer<'de> for NodeReader<'_, '_> {
 
     fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
         let Value::List(items) = &self.node.value else {
-            return self.not("a list");
+            return self.wrong_kind("a list");
         };
         visitor.visit_seq(ListReader {
             reader: self,
@@ -447,10 +450,12 @@ impl<'de> de::Deserializer<'de> for NodeReader<'_, '_> {
 
     fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
         let Value::Map(entries) = &self.node.value else {
-            return self.not("a map");
+            return self.wrong_kind("a map");
         };
+        // The keys of such a map are names that the operator chose. `FileKind::shows` decides
+        // whether a message may show them.
         visitor.visit_map(MapReader {
-            are_names: true,
+            keys_are_names: true,
             ..self.fields(entries)
         })
     }
@@ -462,7 +467,7 @@ impl<'de> de::Deserializer<'de> for NodeReader<'_, '_> {
         visitor: V,
     ) -> Result<V::Value, ReadError> {
         let Value::Map(entries) = &self.node.value else {
-            return self.not(format_args!("a map of {}", fields.join(", ")));
+            return self.wrong_kind(format_args!("a map of {}", fields.join(", ")));
         };
         visitor.visit_map(self.fields(entries))
     }
@@ -475,7 +480,7 @@ impl<'de> de::Deserializer<'de> for NodeReader<'_, '_> {
     ) -> Result<V::Value, ReadError> {
         match self.text() {
             Ok(text) => visitor.visit_enum(text.into_deserializer()),
-            Err(_) => self.not(format_args!("one of {}", variants.join(", "))),
+            Err(_) => self.wrong_kind(format_args!("one of {}", variants.join(", "))),
         }
     }
 

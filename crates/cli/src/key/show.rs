@@ -104,7 +104,7 @@ fn to_json(
 /// Lists the models that the key may ask for.
 fn visible_models<'f>(files: &'f Files, key: &Key) -> impl Iterator<Item = &'f Model> {
     let models = files.catalog().models().iter().map(|model| &**model);
-    models.filter(|model| key.permissions.allow(&model.id) && model.served())
+    models.filter(|model| key.permissions.allow(&model.id) && model.has_enabled_account())
 }
 
 /// Writes a hash in short, such as `sha256:04040404…`.

@@ -41,7 +41,7 @@ fn models_as_written_and_by_default() {
         (z.max_tokens, z.created, &*z.owned_by),
         (None, 1_767_225_600, "portcullis")
     );
-    assert!(fast.served() && !z.served());
+    assert!(fast.has_enabled_account() && !z.has_enabled_account());
     for name in ["fast", "gpt-4o", "small"] {
         assert!(Arc::ptr_eq(&catalog.model(name).unwrap(), fast), "{name}");
     }

@@ -7,8 +7,8 @@ use crate::conf::yaml::{Entry, Node, Path, Step};
 
 /// A map that is being read. The first of `left` is the entry whose key or value comes next.
 pub(super) struct MapReader<'a, 't> {
-    /// True if the map's keys are names, and no words of ours.
-    pub(super) are_names: bool,
+    /// True if the map's keys are names that the operator chose, and no words of ours.
+    pub(super) keys_are_names: bool,
     /// The reader of the map as a whole.
     pub(super) reader: NodeReader<'a, 't>,
     pub(super) entries: &'a [Entry<'t>],
@@ -17,8 +17,8 @@ pub(super) struct MapReader<'a, 't> {
 
 impl<'a> MapReader<'a, '_> {
     fn path(&self, key: &'a str) -> Path<'a> {
-        let is_shown =
-            !self.are_names || (self.reader.progress.kind.shows)(self.reader.path.section(), key);
+        let is_shown = !self.keys_are_names
+            || (self.reader.collector.kind.shows)(self.reader.path.section(), key);
         self.reader.path.entry(key, is_shown)
     }
 }
@@ -30,16 +30,16 @@ impl<'de> MapAccess<'de> for MapReader<'_, '_> {
         &mut self,
         seed: K,
     ) -> Result<Option<K::Value>, ReadError> {
-        let progress = self.reader.progress;
+        let collector = self.reader.collector;
         while let Some((entry, rest)) = self.left.split_first() {
-            if progress.is_dead(&entry.node) {
+            if collector.is_dead(&entry.node) {
                 self.left = rest;
                 continue;
             }
             let key: de::value::StrDeserializer<'_, ReadError> = (*entry.key).into_deserializer();
             let path = self.path(&entry.key);
             return seed.deserialize(key).map(Some).map_err(|error| {
-                progress.record(error, &entry.node, entry.line, entry.column, &path)
+                collector.record(error, &entry.node, entry.line, entry.column, &path)
             });
         }
         Ok(None)
@@ -49,13 +49,13 @@ impl<'de> MapAccess<'de> for MapReader<'_, '_> {
         let Some((entry, rest)) = self.left.split_first() else {
             return Err(ReadError::Recorded);
         };
-        let NodeReader { progress, .. } = self.reader;
+        let NodeReader { collector, .. } = self.reader;
         let path = self.path(&entry.key);
-        let before = progress.count();
+        let before = collector.count();
         match seed.deserialize(NodeReader {
             node: &entry.node,
             path: &path,
-            progress,
+            collector,
         }) {
             Ok(value) => {
                 self.left = rest;
@@ -63,9 +63,9 @@ impl<'de> MapAccess<'de> for MapReader<'_, '_> {
             }
             Err(error) => {
                 let error =
-                    progress.record(error, &entry.node, entry.line, entry.node.column, &path);
-                progress.give_up(&entry.node, before);
-                if progress.is_full() {
+                    collector.record(error, &entry.node, entry.line, entry.node.column, &path);
+                collector.give_up(&entry.node, before);
+                if collector.is_full() {
                     self.left = &[];
                 }
                 Err(error)
@@ -93,7 +93,9 @@ impl<'de> SeqAccess<'de> for ListReader<'_, '_> {
         &mut self,
         seed: T,
     ) -> Result<Option<T::Value>, ReadError> {
-        let NodeReader { path, progress, .. } = self.reader;
+        let NodeReader {
+            path, collector, ..
+        } = self.reader;
         let Some(node) = self.items.get(self.next_index) else {
             return Ok(None);
         };
@@ -102,10 +104,10 @@ impl<'de> SeqAccess<'de> for ListReader<'_, '_> {
         let item = seed.deserialize(NodeReader {
             node,
             path: &path,
-            progress,
+            collector,
         });
         item.map(Some)
-            .map_err(|error| progress.record(error, node, node.line, node.column, &path))
+            .map_err(|error| collector.record(error, node, node.line, node.column, &path))
     }
 
     fn size_hint(&self) -> Option<usize> {
