@@ -43,7 +43,7 @@ fuzz_target!(|input: &[u8]| {
         files: false,
         data_sources: false,
         cached: false,
-        urls: Urls::NoneSinceNear,
+        urls: Urls::NoneForNearServer,
     };
     // Whatever could be refused was seen at the first look.
     assert!(envelope.may_refer() || envelope.check_references(&nothing, body).is_ok());

@@ -281,7 +281,7 @@ fn media_urls_word(account: &Account) -> Option<String> {
     let [refuse, public, pass] = &MEDIA_URLS;
     text(match account.allowed_references.urls {
         Urls::Any => pass,
-        Urls::Public | Urls::NoneSinceNear => public,
+        Urls::Public | Urls::NoneForNearServer => public,
         Urls::None => refuse,
     })
 }

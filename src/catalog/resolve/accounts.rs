@@ -434,7 +434,7 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
         if let Some(message) = raw
             .base_url
             .as_ref()
-            .and_then(|_| known::other_path(known, base))
+            .and_then(|_| known::describe_wrong_path(known, base))
         {
             self.scribe.key("base_url").warn(&message);
         }
@@ -489,7 +489,7 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
         let urls = match self.raw.media_urls.unwrap_or(raw::MediaUrls::Public) {
             raw::MediaUrls::Pass => Urls::Any,
             raw::MediaUrls::Refuse => Urls::None,
-            raw::MediaUrls::Public if base::is_near(base) => Urls::NoneSinceNear,
+            raw::MediaUrls::Public if base::is_near(base) => Urls::NoneForNearServer,
             raw::MediaUrls::Public => Urls::Public,
         };
         // A demo account reads nothing but texts.

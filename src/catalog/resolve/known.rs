@@ -3,7 +3,7 @@
 
 use std::net::IpAddr;
 
-use crate::base::problem::unless_secret;
+use crate::base::problem::looks_secret;
 use crate::catalog::Base;
 use dialects::Protocol;
 use dialects::upstream::servers::HostPattern::{Between, Ends, Is, Port};
@@ -20,7 +20,7 @@ pub(super) fn find_server(protocol: &Protocol, base: &Base) -> Option<&'static K
 /// Writes the host as a base does. A part that the operator chose is left out if it may be a
 /// secret.
 pub(super) fn display_host(known: &KnownServer, base: &Base) -> String {
-    let is_plain = unless_secret(&base.host) == &*base.host
+    let is_plain = !looks_secret(&base.host)
         && base
             .host
             .split('.')
@@ -36,14 +36,15 @@ pub(super) fn display_host(known: &KnownServer, base: &Base) -> String {
     }
 }
 
-/// Returns a text with the probable fault of the path, and the address that is meant.
-pub(super) fn other_path(known: &KnownServer, base: &Base) -> Option<String> {
-    let meant = known.paths.first().copied().unwrap_or_default();
+/// Describes the probable fault of the path, and the address that is meant. Returns `None` if the
+/// server has this path.
+pub(super) fn describe_wrong_path(known: &KnownServer, base: &Base) -> Option<String> {
+    let meant_path = known.paths.first().copied().unwrap_or_default();
     if known.paths.contains(&&*base.path) {
         return None;
     }
     let scheme = if base.tls { "https" } else { "http" };
-    let meant = format!("{scheme}://{}{meant}", display_host(known, base));
+    let meant_url = format!("{scheme}://{}{meant_path}", display_host(known, base));
     let lacks = known.paths.iter().any(|path| path.starts_with(&*base.path));
     let message = if lacks {
         "lacks the path of this server's API"
@@ -51,7 +52,7 @@ pub(super) fn other_path(known: &KnownServer, base: &Base) -> Option<String> {
         "has another path than this server's API"
     };
     Some(format!(
-        "{message}: did you mean {meant}? Portcullis adds the rest of the path"
+        "{message}: did you mean {meant_url}? Portcullis adds the rest of the path"
     ))
 }
 
@@ -69,7 +70,7 @@ mod tests {
             let known = find_server(&openai::PROTOCOL, &base)
                 .unwrap_or_else(|| panic!("{} is not in the table", preset.name));
             assert_eq!(
-                (known.variable, other_path(known, &base)),
+                (known.variable, describe_wrong_path(known, &base)),
                 (preset.key, None),
                 "{}",
                 preset.name
@@ -160,7 +161,7 @@ mod tests {
         ] {
             let base = base::parse_base(url, true).unwrap();
             let told = find_server(protocol, &base)
-                .and_then(|known| other_path(known, &base))
+                .and_then(|known| describe_wrong_path(known, &base))
                 .unwrap_or_else(|| panic!("{url} is taken"));
             assert!(
                 told.contains(meant) && !told.contains("6f1b"),
@@ -182,7 +183,7 @@ mod tests {
         ] {
             let base = base::parse_base(url, false).unwrap();
             assert_eq!(
-                find_server(protocol, &base).and_then(|known| other_path(known, &base)),
+                find_server(protocol, &base).and_then(|known| describe_wrong_path(known, &base)),
                 None,
                 "{url}"
             );

@@ -11,7 +11,7 @@ use crate::neutral::answer::Tally;
 use crate::neutral::embedding::Embedding;
 use crate::neutral::purpose::Purpose;
 use crate::neutral::usage::Usage;
-use crate::neutral::vector::{VectorText, in_form};
+use crate::neutral::vector::{VectorText, convert_vector};
 use crate::neutral::vectors::{Inputs, Vectors};
 use crate::neutral::{Answer, AnswerFault, AnswerHeader, Refused, Request, Undo, Written};
 use crate::upstream::VectorForm;
@@ -132,7 +132,7 @@ fn convert_vectors<'t>(
     }
     let mut first = None;
     list.map(|vector| {
-        let (text, length) = in_form(vector, asked.base64)?;
+        let (text, length) = convert_vector(vector, asked.base64)?;
         let is_same = *first.get_or_insert(length) == length || asked.lengths_differ;
         is_same
             .then_some(text)

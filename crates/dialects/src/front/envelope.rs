@@ -272,8 +272,8 @@ impl Fault {
         Self::of_field(param, "invalid_value", message.to_owned())
     }
 
-    /// The fault of a list that must hold something.
-    pub(crate) fn empty_list(param: &'static str) -> Self {
+    /// The fault of a list of messages that holds none.
+    pub(crate) fn no_messages(param: &'static str) -> Self {
         let message = format!("`{param}` must hold at least one message");
         Self::of_field(param, "empty_array", message)
     }

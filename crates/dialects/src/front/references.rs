@@ -23,6 +23,7 @@ pub struct AllowedReferences {
     /// Azure's `data_sources`: searches and databases that the account may read.
     pub data_sources: bool,
     /// Objects that were stored at the account before, by their names: Gemini's `cached_content`.
+    /// An operator allows them together with `files`.
     pub cached: bool,
     /// URLs of the public internet.
     pub urls: Urls,
@@ -36,7 +37,7 @@ pub enum Urls {
     /// `https:`, and a host of the public internet.
     Public,
     /// No URL: the server stands in a network that is not public.
-    NoneSinceNear,
+    NoneForNearServer,
     /// No URL, because the operator forbids them.
     None,
 }
@@ -66,8 +67,9 @@ impl AllowedReferences {
     /// Judges a string of a body; `name` is the member that holds it. Returns why it may not go up,
     /// if it may not.
     pub fn judge(&self, name: &[u8], text: &[u8], span: &Span) -> Option<Judgement> {
-        // A picture of megabytes is not copied for an escape in it.
+        // Without the opening quote.
         let raw = json::span_bytes(text, span).get(1..).unwrap_or_default();
+        // A `data:` URL of megabytes is not decoded: it refers to nothing.
         if raw
             .get(..5)
             .is_some_and(|scheme| scheme.eq_ignore_ascii_case(b"data:"))
@@ -85,7 +87,7 @@ impl AllowedReferences {
         } else {
             Refers::from_text(name, text)
         };
-        let (is_allowed, why, word) = match (refers, self.urls) {
+        let (is_allowed, why, setting) = match (refers, self.urls) {
             (Refers::No, _) => return None,
             (Refers::Gs, _) => (
                 self.gs,
@@ -104,32 +106,38 @@ impl AllowedReferences {
             ),
             (_, Urls::Any) | (Refers::PublicUrl, Urls::Public) => return None,
             (Refers::Path, Urls::Public) if !is_surely_path(name, text) => return None,
-            (_, Urls::NoneSinceNear) => (
+            (_, Urls::NoneForNearServer) => (
                 false,
                 "The model's server would fetch the URL from within the gateway's own network",
-                PASS,
+                PASS_URLS,
             ),
-            (_, Urls::None) => (false, "URLs are not passed on to this model's server", PASS),
+            (_, Urls::None) => (
+                false,
+                "URLs are not passed on to this model's server",
+                PASS_URLS,
+            ),
             (Refers::PlainUrl, _) => (
                 false,
                 "The URL begins with http:, but only https: is passed on",
-                PASS,
+                PASS_URLS,
             ),
-            (Refers::PrivateUrl, _) => {
-                (false, "The URL's host is not on the public internet", PASS)
-            }
+            (Refers::PrivateUrl, _) => (
+                false,
+                "The URL's host is not on the public internet",
+                PASS_URLS,
+            ),
             (Refers::Other, _) => (
                 false,
                 "A URL of this scheme may name a file on the server itself",
-                PASS,
+                PASS_URLS,
             ),
             (Refers::Path, _) => (
                 false,
                 "A path in place of a URL may name a file on the server itself",
-                PASS,
+                PASS_URLS,
             ),
         };
-        (!is_allowed).then_some(Judgement { why, word })
+        (!is_allowed).then_some(Judgement { why, setting })
     }
 }
 
@@ -137,31 +145,31 @@ impl AllowedReferences {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Judgement {
     why: &'static str,
-    word: &'static str,
+    setting: &'static str,
 }
 
 impl Judgement {
     /// Azure's `data_sources`.
     pub(crate) const DATA_SOURCES: Self = Self {
         why: "The provider would read data sources with the account's own rights",
-        word: "caller_references: [data_sources]",
+        setting: "caller_references: [data_sources]",
     };
     /// An object that was stored at the account before, and that may be no file.
     pub(crate) const STORED: Self = Self {
         why: "The provider would use what is stored at the account",
-        word: FILES,
+        setting: FILES,
     };
     /// An object that was stored at the account before.
     pub(crate) const CACHED: Self = Self {
         why: "The provider would read cached content with the account's own rights",
-        word: FILES,
+        setting: FILES,
     };
 
     /// Returns the sentence for the caller.
     pub(crate) fn message(&self) -> String {
-        let Self { why, word } = self;
+        let Self { why, setting } = self;
         format!(
-            "{why}. Send the data itself, or ask the gateway's operator to allow it (`{word}`)."
+            "{why}. Send the data itself, or ask the gateway's operator to allow it (`{setting}`)."
         )
     }
 }
@@ -172,7 +180,7 @@ const GS: &str = "caller_references: [gs]";
 const S3: &str = "caller_references: [s3]";
 const FILES: &str = "caller_references: [files]";
 /// The setting that allows URLs.
-const PASS: &str = "media_urls: pass";
+const PASS_URLS: &str = "media_urls: pass";
 
 /// The kind of thing that a text refers to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -202,14 +210,17 @@ impl Refers {
         // A longer text is not copied, and is judged by its scheme alone. Where such a URL leads is
         // not known.
         let is_long = clean.len() > MAX_URL;
-        let head: Cow<'_, str> = match clean.contains(CUT) {
-            _ if is_long => clean
+        let head: Cow<'_, str> = if is_long {
+            // The scheme and `://`.
+            clean
                 .chars()
                 .filter(|c| !CUT.contains(c))
                 .take(MAX_SCHEME + 3)
-                .collect(),
-            true => Cow::Owned(clean.replace(CUT, "")),
-            false => Cow::Borrowed(clean),
+                .collect()
+        } else if clean.contains(CUT) {
+            Cow::Owned(clean.replace(CUT, ""))
+        } else {
+            Cow::Borrowed(clean)
         };
         let text = if is_long { clean } else { &*head };
         let Some((scheme, rest)) = head.split_once(':').filter(|(scheme, _)| is_scheme(scheme))
@@ -239,10 +250,11 @@ impl Refers {
         let mut other = false;
         for offset in memchr::memmem::find_iter(text.as_bytes(), b"://") {
             let before = text.get(..offset).unwrap_or_default();
-            let glued = before.trim_end_matches(|c: char| {
+            let before_scheme = before.trim_end_matches(|c: char| {
                 c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.')
             });
-            if !names_place && glued.contains(char::is_alphanumeric) {
+            // In a member that names no place, a URL behind other words is part of a sentence.
+            if !names_place && before_scheme.contains(char::is_alphanumeric) {
                 break;
             }
             if ends_with_any_case(before, "gs") {

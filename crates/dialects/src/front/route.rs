@@ -17,12 +17,15 @@ pub struct PathRequest {
     pub stream: bool,
 }
 
+/// A slash, and the five bytes that the last part of each of our paths has at least.
+const END_LENGTH: usize = 6;
+
 /// Routes a fixed path, which names no model unless it is one of Azure's.
 pub(super) fn route_fixed(path: &str, wanted: &'static str) -> Option<PathRequest> {
-    // Most paths belong to other doors, and end otherwise. The last part of each of our paths has
-    // at least five bytes, so surplus slashes make no difference.
+    // A quick test first: most paths belong to other doors, and end otherwise. At most the last
+    // part and the slash before it are compared, so surplus slashes make no difference.
     let end = wanted
-        .get(wanted.len().saturating_sub(6)..)
+        .get(wanted.len().saturating_sub(END_LENGTH)..)
         .unwrap_or(wanted);
     if !path.ends_with(end) && !path.ends_with('/') {
         return None;
@@ -60,7 +63,11 @@ fn servers_have(servers: Servers, wanted: &str) -> bool {
 /// Routes `/openai/deployments/{model}/…`.
 fn route_deployment(path: &str, wanted: &str) -> Option<PathRequest> {
     let path = path_under(path_under(skip_slashes(path)?, "openai")?, "deployments")?;
-    servers_have(Servers::DatedAzure, wanted).then_some(())?;
+    // Only Azure's paths with a dated API version name a deployment. Go on only if they have this
+    // endpoint.
+    if !servers_have(Servers::DatedAzure, wanted) {
+        return None;
+    }
     let model = path
         .trim_end_matches('/')
         .strip_suffix(wanted)?
@@ -77,8 +84,13 @@ fn route_deployment(path: &str, wanted: &str) -> Option<PathRequest> {
 /// may have that.
 pub(super) fn without_azure<'p>(path: &'p str, wanted: &str) -> Option<&'p str> {
     let path = skip_slashes(path)?;
-    let is_known = |_: &&str| wanted == "models" || servers_have(Servers::OpenAi, wanted);
-    Some(path_under(path, "openai").filter(is_known).unwrap_or(path))
+    if let Some(rest) = path_under(path, "openai") {
+        let may_have_azures_start = wanted == "models" || servers_have(Servers::OpenAi, wanted);
+        if may_have_azures_start {
+            return Some(rest);
+        }
+    }
+    Some(path)
 }
 
 /// Reads which models a path without its version asks for.

@@ -15,14 +15,14 @@ pub(crate) type VectorText<'v> = Cow<'v, [u8]>;
 const NO_LIST: &str = "a vector is no list of numbers";
 const NO_BASE64: &str = "a vector is no base64 of 32-bit floats";
 
-/// Returns a vector in the requested form, and its length in bytes of base64. A vector that has
-/// this form already stays as it is.
-pub(crate) fn in_form(
+/// Returns a vector in the requested form, and its length in bytes as 32-bit floats. A vector that
+/// has this form already stays as it is.
+pub(crate) fn convert_vector(
     vector: &[u8],
     base64: bool,
 ) -> Result<(VectorText<'_>, usize), &'static str> {
     if vector.first() != Some(&b'"') {
-        let length = 4 * each_number(vector, |_| {})?;
+        let length = size_of::<f32>() * each_number(vector, |_| {})?;
         let vector = if base64 {
             Cow::Owned(encode_vector(vector)?)
         } else {
@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     fn text(vector: &str, base64: bool) -> Result<String, &'static str> {
-        in_form(vector.as_bytes(), base64)
+        convert_vector(vector.as_bytes(), base64)
             .map(|(vector, _)| String::from_utf8(vector.into_owned()).unwrap())
     }
 
@@ -156,14 +156,18 @@ mod tests {
     fn a_vector_has_the_same_length_in_every_form() {
         for numbers in 1..9_usize {
             let list = serde_json::to_string(&vec![0.5_f32; numbers]).unwrap();
-            let (packed, length) = in_form(list.as_bytes(), true).unwrap();
+            let (packed, length) = convert_vector(list.as_bytes(), true).unwrap();
             assert_eq!(length, 4 * numbers);
             for base64 in [true, false] {
-                assert_eq!(in_form(&packed, base64).unwrap().1, length, "{numbers}");
+                assert_eq!(
+                    convert_vector(&packed, base64).unwrap().1,
+                    length,
+                    "{numbers}"
+                );
             }
         }
         assert_eq!(
-            in_form(br#""\u002f\/\/\/\/w==""#, true).map(|(_, length)| length),
+            convert_vector(br#""\u002f\/\/\/\/w==""#, true).map(|(_, length)| length),
             Ok(4),
             "escapes do not count"
         );

@@ -138,7 +138,7 @@ impl<'a> Reading<'a> {
             request.messages.insert(0, self.system);
         }
         request.thinking.effort = self.effort.or(request.thinking.effort);
-        request.tools = self.tools.shown(&self.shown);
+        request.tools = self.tools.take_shown(&self.shown);
         request.others.extend(self.tools.others);
         // Without tools there is nothing to choose.
         if request.tools.is_empty() {

@@ -139,8 +139,8 @@ pub(crate) fn refuse_callers(tool: Place<'_>) -> ReadFault {
     )
 }
 
-/// Notes the name of a tool. Refuses a name that is empty, or that another tool has.
-pub(crate) fn note_tool_name<'a>(
+/// Adds the name of a tool. Refuses a name that is empty, or that another tool has.
+pub(crate) fn add_unique_tool_name<'a>(
     names: &mut HashSet<Cow<'a, str>>,
     name: Cow<'a, str>,
     tool: Place<'_>,

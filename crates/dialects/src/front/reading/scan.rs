@@ -181,7 +181,7 @@ impl<'a> Scan<'a> {
             Ok(())
         })?;
         if count == 0 {
-            self.note(|| Fault::empty_list(field));
+            self.note(|| Fault::no_messages(field));
         }
         Ok(())
     }

@@ -118,8 +118,8 @@ pub(crate) struct NewCall<'c> {
 }
 
 impl NewCall<'_> {
-    /// Returns the call, whose arguments are still to come.
-    pub(crate) fn begun(&self) -> Call<'static> {
+    /// Returns the call without its arguments, which are still to come.
+    pub(crate) fn without_arguments(&self) -> Call<'static> {
         Call {
             id: self.id.to_owned().into(),
             name: self.name.to_owned().into(),

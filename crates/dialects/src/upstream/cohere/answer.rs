@@ -161,6 +161,7 @@ impl neutral::Reader for CohereReader {
                 emit(Event::Finish(0, finish));
                 emit(Event::End);
             }
+            // content-start, content-delta, tool-plan-delta
             _ => message.emit(emit),
         }
         Ok(())
@@ -174,7 +175,7 @@ fn emit_cited(top: &EventTop<'_>, emit: Emit<'_>) {
         .and_then(|delta| read_object(delta.get().as_bytes()));
     match delta.and_then(|delta| delta.message?.citations) {
         Some(citation) => cited::emit_all(Some(citation), emit),
-        None => cited::emit_unknown(emit),
+        None => cited::emit_unreadable(emit),
     }
 }
 

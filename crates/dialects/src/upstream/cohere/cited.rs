@@ -45,7 +45,7 @@ pub(super) fn emit_all(citations: Option<&RawValue>, emit: Emit<'_>) {
 }
 
 /// Emits a citation that cannot be read, so that the caller learns of its loss.
-pub(super) fn emit_unknown(emit: Emit<'_>) {
+pub(super) fn emit_unreadable(emit: Emit<'_>) {
     emit(Event::Citation(0, &Citation::default()));
 }
 
@@ -55,7 +55,7 @@ impl SpanCitation<'_> {
         // No format can cite for thinking or for a plan.
         let is_of_text = matches!(self.kind.as_str(), "" | "TEXT_CONTENT");
         if !is_of_text || sources.is_empty() {
-            return emit_unknown(emit);
+            return emit_unreadable(emit);
         }
         let range = count_to_index(self.start)
             .zip(count_to_index(self.end))

@@ -41,7 +41,8 @@ pub fn model_traits(model: &str) -> Traits {
         },
     };
     if model.draws_or_speaks {
-        // Models that draw answer in pictures, and think as they like.
+        // Of the models that draw or speak, those with levels think as they like. Older ones do not
+        // think.
         let thinking = if traits.thinking == Thinking::Effort {
             Thinking::Unknown
         } else {
@@ -132,6 +133,7 @@ impl Model {
             Effort::Low => (1_024, false),
             Effort::Medium => (8_192, false),
             Effort::High => (24_576, false),
+            // Only Pro has a larger budget than that for `High`.
             Effort::Xhigh | Effort::Max => (max_budget, max_budget == 24_576),
         }
     }

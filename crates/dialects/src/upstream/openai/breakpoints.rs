@@ -59,11 +59,11 @@ fn can_have_hint(role: Role, part: &Part<'_>) -> bool {
 /// Writes the member of a part that has a hint.
 pub(super) fn write_breakpoint(w: &mut Writer, hint: Option<&Cache<'_>>, losses: &mut LostFields) {
     let Some(hint) = hint else { return };
-    let is_longer = hint
+    let is_other_time = hint
         .ttl
         .as_deref()
         .is_some_and(|ttl| !SHORT_TIMES.contains(&ttl));
-    losses.add_if(is_longer, Field::CacheHint);
+    losses.add_if(is_other_time, Field::CacheHint);
     w.key("prompt_cache_breakpoint")
         .object(|w| w.texts([("mode", "explicit")]));
 }
@@ -74,10 +74,10 @@ pub(super) fn write_content(
     w: &mut Writer,
     message: &Message<'_>,
     traits: &Traits,
-    kind: &'static str,
+    part_type: &'static str,
     losses: &mut LostFields,
 ) {
-    let texts = || message.content.iter().filter(|part| !is_medium(part));
+    let texts = || message.content.iter().filter(|part| !is_media_part(part));
     let of_whole = message.cache.as_ref().filter(|_| traits.cache_breakpoints);
     let has_hint =
         of_whole.is_some() || texts().any(|part| hint_of(part, message.role, traits).is_some());
@@ -92,7 +92,7 @@ pub(super) fn write_content(
                 continue;
             };
             w.object(|w| {
-                w.texts([("type", kind)]);
+                w.texts([("type", part_type)]);
                 text.write(w.key("text"));
                 write_breakpoint(w, hint_of(part, message.role, traits).or(of_whole), losses);
             });
@@ -100,7 +100,7 @@ pub(super) fn write_content(
     });
 }
 
-pub(super) fn is_medium(part: &Part<'_>) -> bool {
+pub(super) fn is_media_part(part: &Part<'_>) -> bool {
     !matches!(part.kind, PartKind::Text(_))
 }
 

@@ -2,7 +2,7 @@
 //! lost, and named. The quirks of a server are applied afterwards, as they are to every chat
 //! completion.
 
-use super::breakpoints::{self, is_medium, write_texts};
+use super::breakpoints::{self, is_media_part, write_texts};
 use super::nesting::{LABELS, Nesting, UPLOADED_ELSEWHERE, file_name, limit_tokens, write_sound};
 use crate::neutral::answered::check_calls_answered;
 use crate::neutral::traits::{Thinking, Traits};
@@ -153,7 +153,7 @@ pub(crate) fn is_thinking_model(model: &str, traits: &Traits) -> bool {
 
 /// Returns why an assistant's message cannot be sent, if it shows a picture or a file.
 pub(super) fn assistant_media_refused(index: usize, message: &Message<'_>) -> Option<FieldRefused> {
-    let part_index = message.content.iter().position(is_medium)?;
+    let part_index = message.content.iter().position(is_media_part)?;
     let why = "Pictures and files are accepted in the user's messages only.";
     Some(FieldRefused::unsupported(
         Field::Part(index, part_index),
@@ -188,8 +188,10 @@ impl<'r, 'a> Messages<'_, 'r, 'a> {
             .add_if(message.reasoning.is_some(), Field::Reasoning);
         match message.role {
             Role::System | Role::Developer => {
-                self.losses
-                    .add_if(message.content.iter().any(is_medium), Field::SystemMedia);
+                self.losses.add_if(
+                    message.content.iter().any(is_media_part),
+                    Field::SystemMedia,
+                );
                 self.texts(&[("role", "system")], message);
             }
             Role::User => self.user(index, message),
@@ -202,7 +204,7 @@ impl<'r, 'a> Messages<'_, 'r, 'a> {
             Role::Tool | Role::Function => {
                 let id = message.tool_call_id.as_deref().unwrap_or_default();
                 self.texts(&[("role", "tool"), ("tool_call_id", id)], message);
-                if message.content.iter().any(is_medium) {
+                if message.content.iter().any(is_media_part) {
                     self.media.push((index, message));
                 }
             }
@@ -224,7 +226,7 @@ impl<'r, 'a> Messages<'_, 'r, 'a> {
         let names = self.names;
         self.w.object(|w| {
             w.key("role").text("assistant");
-            match message.content.iter().all(is_medium) && !message.calls.is_empty() {
+            match message.content.iter().all(is_media_part) && !message.calls.is_empty() {
                 true => w.key("content").null(),
                 false => write_texts(w.key("content"), &message.content),
             }
@@ -284,7 +286,7 @@ impl<'r, 'a> Messages<'_, 'r, 'a> {
                     let caption = format!("The media of the result of {id}:");
                     w.object(|w| w.texts([("type", "text"), ("text", &caption)]));
                     let parts = result.content.iter().enumerate();
-                    let shown = parts.filter(|(_, part)| is_medium(part));
+                    let shown = parts.filter(|(_, part)| is_media_part(part));
                     write_parts(w, index, shown, traits, refused, losses);
                 }
             });

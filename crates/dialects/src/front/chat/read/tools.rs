@@ -133,7 +133,7 @@ impl<'a> Tools<'a> {
     }
 
     fn add(&mut self, tool: Tool<'a>, place: Place<'_>) -> ReadResult<()> {
-        choice::note_tool_name(&mut self.names, tool.name.clone(), place)?;
+        choice::add_unique_tool_name(&mut self.names, tool.name.clone(), place)?;
         self.list.push(tool);
         Ok(())
     }

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 const NOTHING: AllowedReferences = AllowedReferences::NOTHING;
 const NEAR: AllowedReferences = AllowedReferences {
-    urls: Urls::NoneSinceNear,
+    urls: Urls::NoneForNearServer,
     ..NOTHING
 };
 

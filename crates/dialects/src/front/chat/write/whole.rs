@@ -39,7 +39,7 @@ impl WholeWriter {
     }
 
     /// Changes a choice that was opened before.
-    fn with(&mut self, choice: usize, change: impl FnOnce(&mut ChoiceText)) {
+    fn change_choice(&mut self, choice: usize, change: impl FnOnce(&mut ChoiceText)) {
         if let Some(choice) = self.choices.get_mut(choice) {
             change(choice);
         }
@@ -132,7 +132,7 @@ impl AnswerWriter for WholeWriter {
     }
 
     fn write_text(&mut self, choice: usize, kind: TextKind, text: &str) {
-        self.with(choice, |choice| match kind {
+        self.change_choice(choice, |choice| match kind {
             TextKind::Content => choice.content.push_str(text),
             TextKind::Reasoning => choice.reasoning.push_str(text),
             TextKind::Refusal => choice.refusal.push_str(text),
@@ -140,11 +140,11 @@ impl AnswerWriter for WholeWriter {
     }
 
     fn call(&mut self, choice: usize, _number: usize, call: &NewCall<'_>) {
-        self.with(choice, |choice| choice.calls.push(call.begun()));
+        self.change_choice(choice, |choice| choice.calls.push(call.without_arguments()));
     }
 
     fn arguments(&mut self, choice: usize, number: usize, text: &str) {
-        self.with(choice, |choice| {
+        self.change_choice(choice, |choice| {
             choice
                 .calls
                 .get_mut(number)
@@ -154,7 +154,7 @@ impl AnswerWriter for WholeWriter {
     }
 
     fn media(&mut self, choice: usize, number: usize, mime: &str, data: &str) {
-        self.with(choice, |choice| {
+        self.change_choice(choice, |choice| {
             let list = if is_picture(mime) {
                 &mut choice.images
             } else {
@@ -171,7 +171,7 @@ impl AnswerWriter for WholeWriter {
         if !words::can_cite(citation) {
             return false;
         }
-        self.with(choice, |choice| {
+        self.change_choice(choice, |choice| {
             if !choice.annotations.is_empty() {
                 choice.annotations.push(b',');
             }
@@ -181,7 +181,7 @@ impl AnswerWriter for WholeWriter {
     }
 
     fn finish(&mut self, choice: usize, reason: Finish) {
-        self.with(choice, |choice| choice.reason = Some(reason));
+        self.change_choice(choice, |choice| choice.reason = Some(reason));
     }
 
     fn end(&mut self, tally: &Tally, _trail: Option<&str>) {
@@ -189,6 +189,7 @@ impl AnswerWriter for WholeWriter {
         out.reserve(512 + self.choices.iter().map(ChoiceText::room).sum::<usize>());
         out.extend_from_slice(self.head.bytes());
         out.extend_from_slice(br#","choices":"#);
+        // An answer has at least one choice: `close` in `progress.rs` refuses an empty one.
         for (index, choice) in self.choices.iter().enumerate() {
             out.push(if index == 0 { b'[' } else { b',' });
             choice.write(index, out);

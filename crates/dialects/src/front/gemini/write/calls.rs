@@ -30,7 +30,7 @@ impl WaitingCalls {
         }
         if let Some(waiting_call) = self.open.get_mut(choice) {
             *waiting_call = Some(Waiting {
-                call: call.begun(),
+                call: call.without_arguments(),
                 arguments: Pieces::default(),
             });
         }

@@ -10,6 +10,7 @@ use crate::neutral::{Raw, Request, Tool, ToolChoice, ToolKind};
 /// The tools of a request.
 #[derive(Default)]
 pub(super) struct ToolList<'a> {
+    /// The tools, each with whether it is deferred.
     list: Vec<(Tool<'a>, bool)>,
     names: HashSet<Cow<'a, str>>,
     /// The fields that have no meaning here, by their paths without indexes.
@@ -19,10 +20,10 @@ pub(super) struct ToolList<'a> {
 impl<'a> ToolList<'a> {
     /// Reads `tools`.
     pub(super) fn read(&mut self, value: Value<'_, 'a>) -> ReadResult<()> {
-        value.array(|_, value| self.tool(value))
+        value.array(|_, value| self.read_tool(value))
     }
 
-    fn tool(&mut self, value: Value<'_, 'a>) -> ReadResult<()> {
+    fn read_tool(&mut self, value: Value<'_, 'a>) -> ReadResult<()> {
         let place = value.place;
         let mut kind = None;
         let mut name = None;
@@ -64,7 +65,7 @@ impl<'a> ToolList<'a> {
             return Err(choice::refuse_callers(place));
         }
         let name = place.require("name", name)?;
-        choice::note_tool_name(&mut self.names, name.clone(), place)?;
+        choice::add_unique_tool_name(&mut self.names, name.clone(), place)?;
         let tool = Tool {
             name,
             description,
@@ -75,10 +76,10 @@ impl<'a> ToolList<'a> {
         Ok(())
     }
 
-    /// Returns the tools that the model may see: a deferred one only if the conversation has shown
-    /// it.
-    pub(super) fn shown(&mut self, shown: &[Cow<'a, str>]) -> Vec<Tool<'a>> {
-        let shown: HashSet<&str> = shown.iter().map(|name| &**name).collect();
+    /// Takes the tools that the model may see out of the list: a deferred one only if the
+    /// conversation has shown it, so that its name is in `names`. The list is empty then.
+    pub(super) fn take_shown(&mut self, names: &[Cow<'a, str>]) -> Vec<Tool<'a>> {
+        let shown: HashSet<&str> = names.iter().map(|name| &**name).collect();
         let list = std::mem::take(&mut self.list).into_iter();
         list.filter(|(tool, is_deferred)| !is_deferred || shown.contains(&*tool.name))
             .map(|(tool, _)| tool)

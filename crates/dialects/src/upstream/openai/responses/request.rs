@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 
-use super::super::breakpoints::{self, is_medium, write_texts};
+use super::super::breakpoints::{self, is_media_part, write_texts};
 use super::super::compose::{assistant_media_refused, is_thinking_model};
 use super::super::nesting::{
     LABELS, Nesting, UPLOADED_ELSEWHERE, file_name, limit_tokens, write_sound,
@@ -193,8 +193,10 @@ impl Items<'_, '_> {
             .add_if(message.name.is_some() && !is_result, Field::ParticipantName);
         match message.role {
             Role::System | Role::Developer => {
-                self.losses
-                    .add_if(message.content.iter().any(is_medium), Field::SystemMedia);
+                self.losses.add_if(
+                    message.content.iter().any(is_media_part),
+                    Field::SystemMedia,
+                );
                 let role = if message.role == Role::System {
                     "system"
                 } else {
@@ -228,7 +230,7 @@ impl Items<'_, '_> {
 
     /// Writes an answer of the model: its thoughts, its text, its calls.
     fn write_answer(&mut self, message: &Message<'_>) {
-        let has_text = !message.content.iter().all(is_medium);
+        let has_text = !message.content.iter().all(is_media_part);
         self.losses
             .add_if(message.reasoning.is_some(), Field::Reasoning);
         // A thought alone would be refused: it belongs to the item after it.
@@ -301,7 +303,7 @@ impl Items<'_, '_> {
             first_members
                 .iter()
                 .for_each(|(name, value)| w.key(name).text(value));
-            if !message.content.iter().any(is_medium) {
+            if !message.content.iter().any(is_media_part) {
                 return breakpoints::write_content(
                     w.key(content_name),
                     message,
