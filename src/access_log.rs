@@ -338,7 +338,7 @@ fn text_line(settled: &Settled) -> Vec<u8> {
             tried.account,
             tried.outcome,
             tried.ms,
-            tried.times_text(":"),
+            tried.count_text(":"),
             detail.unwrap_or_default()
         )
     });

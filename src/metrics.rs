@@ -326,7 +326,7 @@ impl Metrics {
                         .observe(seconds);
                 }
             }
-            let (count, attempts) = (u64::from(tried.times), &exchanges.attempts);
+            let (count, attempts) = (u64::from(tried.count), &exchanges.attempts);
             let all_given_up = &exchanges.given_up;
             let given_up = || all_given_up.get_or_create(&target_labels(&tried_account()));
             if tried.outcome == "ok" && is_of_answer {

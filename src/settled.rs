@@ -46,6 +46,8 @@ pub struct Settled {
 impl Settled {
     /// Returns whose fault it is, if the exchange failed.
     pub fn blame(&self) -> Option<Blame> {
+        // The caller left because an upstream let it wait far longer than usual: then the upstream
+        // is probably at fault.
         let is_given_up = |tried: &Tried| tried.outcome == GIVEN_UP;
         if self.outcome == Outcome::ClientLeft && self.attempts.trail.iter().any(is_given_up) {
             return Some(Blame::GivenUp);
@@ -197,7 +199,7 @@ pub struct Tried {
     pub resent: u32,
     /// How many attempts of slices these were, if there was more than one: the beginning is the
     /// first one's, the times are the longest, and all else is the sum.
-    pub times: u32,
+    pub count: u32,
     /// The time from the request's head until the attempt began.
     pub at_ms: u64,
     /// The time that the attempt took.
@@ -212,12 +214,13 @@ pub struct Tried {
     pub prompt_tokens: Option<u64>,
     /// The tokens written that may be charged for an answer that the caller did not get.
     pub completion_tokens: Option<u64>,
-    /// The cost of these tokens, if the price is known.
+    /// The cost of these tokens. `None` if no tokens are unused; `Some(None)` if the price is not
+    /// known.
     pub cost: Option<Option<Usd>>,
     /// The message of the upstream or the network, without secrets and cut short.
     pub detail: Option<String>,
     /// True if the usage of the exchange comes from this attempt.
-    pub is_paid: bool,
+    pub gives_usage: bool,
     /// The attempt's span, if its account got the trace context.
     pub span: Option<SpanId>,
     /// The upstream's id of its answer, if the exchange is traced.
@@ -229,17 +232,17 @@ pub struct Tried {
 
 impl Tried {
     /// Returns how many attempts these were, behind this text, or nothing if it was one.
-    pub fn times_text(&self, before: &str) -> String {
-        if self.times == 1 {
+    pub fn count_text(&self, before: &str) -> String {
+        if self.count == 1 {
             String::new()
         } else {
-            format!("{before}{} times", self.times)
+            format!("{before}{} times", self.count)
         }
     }
 
     /// Adds another attempt that ended in the same way.
     fn add_same(&mut self, other: &Tried) {
-        self.times = self.times.saturating_add(other.times);
+        self.count = self.count.saturating_add(other.count);
         self.resent = self.resent.saturating_add(other.resent);
         (self.at_ms, self.ms) = (self.at_ms.min(other.at_ms), self.ms.max(other.ms));
         (self.connect_ms, self.first_ms) = (
@@ -248,7 +251,7 @@ impl Tried {
         );
         self.prompt_tokens = sum(self.prompt_tokens, other.prompt_tokens);
         self.completion_tokens = sum(self.completion_tokens, other.completion_tokens);
-        self.is_paid |= other.is_paid;
+        self.gives_usage |= other.gives_usage;
         self.cost = match (self.cost, other.cost) {
             (Some(one), Some(other)) => Some(one.zip(other).map(|(one, other)| one.plus(other))),
             (one, other) => one.or(other),
@@ -313,7 +316,7 @@ impl Attempts {
     pub fn count(&self) -> u32 {
         self.trail
             .iter()
-            .fold(0, |sum, tried| sum.saturating_add(tried.times))
+            .fold(0, |sum, tried| sum.saturating_add(tried.count))
     }
 }
 
@@ -410,7 +413,7 @@ mod tests {
             model: "m".into(),
             endpoint: None,
             outcome: "ok",
-            times: 1,
+            count: 1,
             at_ms: 4,
             ms: 7,
             status: Some(200),
@@ -448,7 +451,7 @@ mod tests {
         // Each is still known of its own.
         let each: Vec<_> = attempts
             .every_attempt()
-            .map(|tried| (tried.at_ms, tried.outcome, tried.times))
+            .map(|tried| (tried.at_ms, tried.outcome, tried.count))
             .collect();
         assert_eq!(
             each,
@@ -463,7 +466,7 @@ mod tests {
         );
         let shown = |tried: &Tried| {
             (
-                tried.times,
+                tried.count,
                 tried.at_ms,
                 tried.ms,
                 tried.connect_ms,
@@ -495,8 +498,8 @@ mod tests {
         );
         assert_eq!(
             (
-                &*attempts.trail[0].times_text(";"),
-                &*attempts.trail[2].times_text(";")
+                &*attempts.trail[0].count_text(";"),
+                &*attempts.trail[2].count_text(";")
             ),
             (";3 times", "")
         );
@@ -505,7 +508,7 @@ mod tests {
     #[test]
     fn attempts_of_slices_are_kept_for_traces() {
         let slice = |at_ms| Tried {
-            times: 1,
+            count: 1,
             at_ms,
             prompt_tokens: Some(1),
             ..Tried::default()
@@ -527,7 +530,7 @@ mod tests {
                 .sum();
             let each: Vec<_> = attempts
                 .every_attempt()
-                .map(|tried| (tried.times, tried.prompt_tokens))
+                .map(|tried| (tried.count, tried.prompt_tokens))
                 .collect();
             (attempts.count(), parts, each)
         };

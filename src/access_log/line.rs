@@ -248,7 +248,7 @@ impl Line {
         self.optional(br#","status":"#, tried.status.map(u64::from), Line::number);
         self.optional(
             br#","times":"#,
-            Some(tried.times.into()).filter(|times| *times > 1),
+            Some(tried.count.into()).filter(|count| *count > 1),
             Line::number,
         );
         if tried.resent > 0 {

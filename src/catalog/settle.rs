@@ -162,7 +162,7 @@ impl Settling {
     pub fn last_found(&self, path: &Path) -> Option<&Version> {
         let file = self.files.get(path)?;
         match &file.unsettled {
-            Some(fresh) => fresh.version.as_ref(),
+            Some(unsettled) => unsettled.version.as_ref(),
             None => file.whole.as_ref(),
         }
     }
@@ -200,9 +200,9 @@ impl Settling {
         self.files.values().all(|file| file.whole.is_some())
     }
 
-    /// Stops following files that are not wanted, except those that still have something to
-    /// consider and those that are there.
-    pub fn keep(&mut self, wanted: impl Fn(&Path) -> bool) {
+    /// Stops following files that are gone, unless they are wanted or still have something to
+    /// consider.
+    pub fn forget_gone_unless(&mut self, wanted: impl Fn(&Path) -> bool) {
         self.files.retain(|path, file| {
             wanted(path)
                 || file.undecided_since.is_some()
@@ -223,7 +223,7 @@ impl Settling {
     }
 
     /// Returns how long ago somebody asked, if that is less than [`MAX_WAIT`].
-    fn asked_for(&self, now: Instant) -> Option<Duration> {
+    fn time_since_asked(&self, now: Instant) -> Option<Duration> {
         self.asked_at
             .map(|asked_at| now.duration_since(asked_at))
             .filter(|long| *long < MAX_WAIT)
@@ -231,7 +231,7 @@ impl Settling {
 
     /// Takes what a look found at a file; `None` if a write cut across the look.
     pub fn observe(&mut self, path: &Path, version: Option<Version>, sign: Sign, now: Instant) {
-        let asked = self.asked_for(now).is_some();
+        let asked = self.time_since_asked(now).is_some();
         if let Some(file) = self.files.get_mut(path) {
             file.observe(version, sign, asked, now);
         }
@@ -241,7 +241,7 @@ impl Settling {
     pub fn ready(&self, now: Instant) -> Ready {
         let all_are_whole = self.files.values().all(|file| file.unsettled.is_none());
         let looked_twice = self
-            .asked_for(now)
+            .time_since_asked(now)
             .is_some_and(|long| long > 2 * SECOND_LOOK);
         match self
             .files
@@ -304,7 +304,7 @@ impl Settling {
     /// [`ENDLESS_AFTER`].
     pub fn closed_texts(&self, now: Instant) -> WholeTexts {
         let endless = self.files.iter().filter(|(_, file)| {
-            let since = file.unsettled.as_ref().map(|fresh| fresh.since);
+            let since = file.unsettled.as_ref().map(|unsettled| unsettled.since);
             since.is_some_and(|since| now.saturating_duration_since(since) >= ENDLESS_AFTER)
         });
         endless
@@ -325,8 +325,8 @@ impl Settling {
                 file.undecided_since = None;
                 file.is_live = true;
                 file.live_seen_at = Some(seen_at);
-                if let Some(fresh) = &mut file.unsettled {
-                    fresh.since = now;
+                if let Some(unsettled) = &mut file.unsettled {
+                    unsettled.since = now;
                 }
             }
         }
@@ -400,11 +400,14 @@ impl TrackedFile {
             }
             return;
         }
-        let since = self.unsettled.as_ref().map_or(now, |fresh| fresh.since);
+        let since = self
+            .unsettled
+            .as_ref()
+            .map_or(now, |unsettled| unsettled.since);
         let before = self
             .unsettled
             .as_ref()
-            .map_or(self.whole.as_ref(), |fresh| fresh.version.as_ref());
+            .map_or(self.whole.as_ref(), |unsettled| unsettled.version.as_ref());
         let id = |version: &Version| version.stat.map(|stat| stat.id);
         let is_other_file = before.is_some_and(|before| id(before) != id(&version));
         // A sign may be late, and may be about what was there before. A file that was written into
@@ -417,7 +420,7 @@ impl TrackedFile {
             Sign::Unknown
         };
         self.note_length(&version, now);
-        let fresh = UnsettledText {
+        let found = UnsettledText {
             since,
             is_other_file,
             was_renamed,
@@ -425,7 +428,7 @@ impl TrackedFile {
             ..UnsettledText::new(Some(version), now)
         };
         match self.unsettled.take() {
-            Some(mut same) if same.version == fresh.version => {
+            Some(mut same) if same.version == found.version => {
                 same.last_seen_at = now;
                 same.was_renamed = same.is_other_file && sign == Sign::Renamed;
                 same.sign = sign;
@@ -442,26 +445,26 @@ impl TrackedFile {
                     && (stood >= STILL_TIME
                         || (stood >= SECOND_LOOK && (same.was_renamed || late || asked)))
                 {
-                    self.take(same);
+                    self.accept_whole(same);
                 } else {
                     self.unsettled = Some(same);
                 }
             }
             Some(before) => {
-                let gave_way = before.is_proven_by(&fresh);
-                if before.is_closed_by(&fresh, self.longest_length) {
+                let gave_way = before.is_proven_by(&found);
+                if before.is_closed_by(&found, self.longest_length) {
                     self.closed = before
                         .version
                         .clone()
                         .map(|version| (version, before.last_seen_at));
                 }
-                self.unsettled = Some(fresh);
+                self.unsettled = Some(found);
                 if gave_way && let Some(next) = &mut self.unsettled {
                     next.since = now;
-                    self.take(before);
+                    self.accept_whole(before);
                 }
             }
-            None => self.unsettled = Some(fresh),
+            None => self.unsettled = Some(found),
         }
     }
 
@@ -478,17 +481,18 @@ impl TrackedFile {
         }
     }
 
-    fn take(&mut self, fresh: UnsettledText) {
-        self.whole = fresh.version;
-        self.whole_seen_at = fresh.last_seen_at;
+    /// Takes this text as the whole one, on which a decision is still to be made.
+    fn accept_whole(&mut self, text: UnsettledText) {
+        self.whole = text.version;
+        self.whole_seen_at = text.last_seen_at;
         self.is_live = false;
         self.closed = None;
-        self.undecided_since.get_or_insert(fresh.since);
+        self.undecided_since.get_or_insert(text.since);
     }
 
     /// Returns the time since which the file has a text that is not known to be whole.
     fn unsettled_since(&self) -> Option<Instant> {
-        self.unsettled.as_ref().map(|fresh| fresh.since)
+        self.unsettled.as_ref().map(|unsettled| unsettled.since)
     }
 
     /// Returns the time since which a change of the file waits.

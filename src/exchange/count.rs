@@ -342,7 +342,7 @@ impl RunningCount<'_> {
             account: self.candidate.account().id.clone(),
             model: self.candidate.upstream_model.clone(),
             outcome: CALLER_LEFT,
-            times: 1,
+            count: 1,
             resent: self.resent,
             at_ms: whole_millis(self.started_after),
             ms: whole_millis(self.began.elapsed()),

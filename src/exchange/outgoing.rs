@@ -98,7 +98,7 @@ impl<'a> Outgoing<'a> {
         self.upload.map_or(body, |upload| upload.length(body))
     }
 
-    /// Returns the body in slices of at most `longest` bytes. They are boxed: few bodies are so
+    /// Returns the body in slices of at most `max_length` bytes. They are boxed: few bodies are so
     /// large, and this would be most of the memory of each attempt.
     pub(super) fn slices(
         &self,
@@ -126,23 +126,25 @@ impl<'a> Outgoing<'a> {
     /// caller's is ever in it. The buffer has room for `room` more bytes, so that a small body can
     /// follow.
     pub(super) fn head(&self, ready_account: &ReadyAccount, room: usize) -> Vec<u8> {
-        let ((method, base), own) = (self.target(&ready_account.account), self.content_type());
-        let fixed = match own {
+        let (method, base) = self.target(&ready_account.account);
+        let form_type = self.content_type();
+        let account_part = match form_type {
             None => Cow::Borrowed(ready_account.head.as_slice()),
             Some(_) => ready_account::request_head(&ready_account.account, |name| {
                 name != header::CONTENT_TYPE
             })
             .into(),
         };
+        // The 72 bytes are for the method, the last two headers without the id, and the line ends.
         let mut head = Vec::with_capacity(
-            fixed.len() + base.len() + self.path.len() + self.request_id.len() + 72 + room,
+            account_part.len() + base.len() + self.path.len() + self.request_id.len() + 72 + room,
         );
         head.extend_from_slice(method.as_bytes());
         head.push(b' ');
         head.extend_from_slice(base.as_bytes());
         head.extend_from_slice(self.path.as_bytes());
-        head.extend_from_slice(&fixed);
-        for (name, value) in self.headers.iter().chain(&own) {
+        head.extend_from_slice(&account_part);
+        for (name, value) in self.headers.iter().chain(&form_type) {
             write_header(&mut head, name, value);
         }
         head.extend_from_slice(b"x-request-id: ");

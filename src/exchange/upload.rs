@@ -67,7 +67,7 @@ impl Upload {
         self.spooled.length()
     }
 
-    /// Returns the form with these texts, in slices of at most `longest` bytes.
+    /// Returns the form with these texts, in slices of at most `max_length` bytes.
     pub fn slices<'u>(
         &'u self,
         texts: &[Bytes],

@@ -276,7 +276,7 @@ impl Watch {
         let there: HashSet<&Path> = listed.iter().map(PathBuf::as_path).collect();
         let others: Vec<PathBuf> = {
             let (mut settling, now) = (reloads.settling.lock(), Instant::now());
-            settling.keep(|path| self.named.contains(path) || there.contains(path));
+            settling.forget_gone_unless(|path| self.named.contains(path) || there.contains(path));
             for path in &listed {
                 settling.follow_appeared(path, now);
             }

@@ -12,13 +12,13 @@ fn name() -> impl Strategy<Value = Name> {
 }
 
 prop_compose! {
-    fn some_attempt()(account in "[ab]", is_ok in any::<bool>(), times in 1..3_u32, tokens in prop::option::of(0..3_u64), first_ms in prop::option::of(0..90_u64)) -> Tried {
+    fn some_attempt()(account in "[ab]", is_ok in any::<bool>(), count in 1..3_u32, tokens in prop::option::of(0..3_u64), first_ms in prop::option::of(0..90_u64)) -> Tried {
         Tried {
             account: account.into(),
             model: "m".into(),
             endpoint: None,
             outcome: if is_ok { "ok" } else { "cut" },
-            times,
+            count,
             at_ms: 0,
             ms: 1,
             status: None,
@@ -208,7 +208,7 @@ impl Naive {
                         "attempts",
                         names,
                         &[("outcome", tried.outcome)],
-                        tried.times.into(),
+                        tried.count.into(),
                     );
                 }
             }
@@ -471,7 +471,7 @@ fn attempts_keep_their_accounts_whatever_labels_are_left_out() {
             settled.attempts.trail.push(Tried {
                 account,
                 outcome: "ok",
-                times: 1,
+                count: 1,
                 ..Tried::default()
             });
             metrics.settle(&settled);

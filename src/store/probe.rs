@@ -38,9 +38,10 @@ pub async fn probe_store(settings: &Store) -> Result<StoreFacts, String> {
         .address
         .tls
         .then(|| Trust::new(settings.ca.as_deref().map(str::as_bytes), &[]));
-    let seen = async {
+    let probing = async {
         let mut link = Link::open(settings, tls.as_ref()).await?;
         let mut batch = Pipeline::new();
+        // The braces are the hash tag of Redis Cluster.
         batch.add_command(call_once(
             PROBE,
             &format!("{{{}}}:doctor-{:016x}", settings.prefix, fastrand::u64(..)),
@@ -55,8 +56,8 @@ pub async fn probe_store(settings: &Store) -> Result<StoreFacts, String> {
         }
         Ok(read_facts(probed, info))
     };
-    let seen: Result<StoreFacts, String> = seen.await;
-    seen.map_err(|why| redacted_line(&settings.address, &why))
+    let facts: Result<StoreFacts, String> = probing.await;
+    facts.map_err(|why| redacted_line(&settings.address, &why))
 }
 
 fn read_facts(probed: &Value, info: &Value) -> StoreFacts {

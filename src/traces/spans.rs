@@ -122,7 +122,7 @@ pub(super) fn write_exchange(
     if let [only] = &*settled.attempts.trail
         && only.parts.is_empty()
     {
-        let one = AttemptSpan::new(settled, catalog, only, 0, only.is_paid);
+        let one = AttemptSpan::new(settled, catalog, only, 0, only.gives_usage);
         let own = only.span.unwrap_or_else(&mut *ids);
         all.long_message(field::SPANS, |span| {
             one.write(gen_ai, context, own, id, span)
@@ -136,7 +136,7 @@ pub(super) fn write_exchange(
     let paid = settled
         .attempts
         .every_attempt()
-        .position(|tried| tried.is_paid);
+        .position(|tried| tried.gives_usage);
     for (nth, (index, tried)) in begun.iter().enumerate() {
         let one = AttemptSpan::new(settled, catalog, tried, nth, paid == Some(*index));
         let own = tried.span.unwrap_or_else(&mut *ids);
@@ -287,7 +287,7 @@ struct AttemptSpan<'k> {
     /// The number of attempts that began before, unless they are of other slices.
     resends: usize,
     /// True if the usage of the exchange comes from this attempt.
-    is_paid: bool,
+    gives_usage: bool,
 }
 
 impl<'k> AttemptSpan<'k> {
@@ -296,7 +296,7 @@ impl<'k> AttemptSpan<'k> {
         catalog: Option<&'k Catalog>,
         tried: &'k Tried,
         nth: usize,
-        is_paid: bool,
+        gives_usage: bool,
     ) -> AttemptSpan<'k> {
         AttemptSpan {
             settled,
@@ -304,7 +304,7 @@ impl<'k> AttemptSpan<'k> {
             account: catalog.and_then(|catalog| catalog.account(&tried.account)),
             // Slices of a request are no retries.
             resends: if settled.attempts.is_sliced { 0 } else { nth },
-            is_paid,
+            gives_usage,
         }
     }
 }
@@ -366,7 +366,7 @@ impl AttemptSpan<'_> {
         attributes.number(own::CONNECT, tried.connect_ms);
         attributes.number(
             own::ATTEMPTS,
-            Some(tried.times.into()).filter(|times| *times > 1),
+            Some(tried.count.into()).filter(|count| *count > 1),
         );
         if is_error {
             attributes.text(http_::ERROR, tried.outcome);
@@ -416,11 +416,11 @@ impl AttemptSpan<'_> {
                 tried.first_ms.map(|first| first as f64 / 1e3),
             );
         }
-        if self.is_paid && tried.outcome == "ok" {
+        if self.gives_usage && tried.outcome == "ok" {
             attributes.texts(gen_ai::REASONS, self.settled.served.reasons.words());
         }
         let spending = &self.settled.spending;
-        if self.is_paid && spending.usage.source != Source::None {
+        if self.gives_usage && spending.usage.source != Source::None {
             write_usage(&spending.usage, attributes);
             attributes.double(gen_ai::COST, spending.cost.map(Usd::dollars));
         } else if let Some(cost) = tried.cost {

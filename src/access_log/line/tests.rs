@@ -18,7 +18,7 @@ fn attempt(cost: Option<Option<Usd>>) -> Tried {
         model: "m\u{1}".into(),
         endpoint: None,
         outcome: "failed",
-        times: 1,
+        count: 1,
         at_ms: 2,
         ms: 7,
         status: Some(500),
@@ -110,7 +110,7 @@ fn cost() -> impl Strategy<Value = Option<Usd>> {
 prop_compose! {
     fn some_attempt()(
         (account, model, detail) in (text(), text(), prop::option::of(text())),
-        (at_ms, ms, times, status) in (number(), number(), 1..4_u32, prop::option::of(any::<u16>())),
+        (at_ms, ms, count, status) in (number(), number(), 1..4_u32, prop::option::of(any::<u16>())),
         resent in 0..3_u32,
         numbers in prop::array::uniform4(prop::option::of(number())),
         cost in prop::option::of(cost()),
@@ -120,8 +120,8 @@ prop_compose! {
         let (account, model) = (account.into(), model.into());
         let outcome = "failed";
         Tried {
-            account, model, endpoint, outcome, times, resent, at_ms, ms, status, connect_ms, first_ms, prompt_tokens,
-            completion_tokens, cost, detail, is_paid: false, span: None, labels: None, parts: Vec::new(),
+            account, model, endpoint, outcome, count, resent, at_ms, ms, status, connect_ms, first_ms, prompt_tokens,
+            completion_tokens, cost, detail, gives_usage: false, span: None, labels: None, parts: Vec::new(),
         }
     }
 }
@@ -295,7 +295,7 @@ fn tried(w: &mut Writer, tried: &Tried) {
         w.optional("status", tried.status.map(u64::from), Writer::number);
         w.optional(
             "times",
-            Some(tried.times.into()).filter(|times| *times > 1),
+            Some(tried.count.into()).filter(|count| *count > 1),
             Writer::number,
         );
         w.optional(

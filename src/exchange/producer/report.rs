@@ -56,7 +56,7 @@ impl<'x> Producer<'x> {
         let ended = self.attempts.trail.iter().map(|tried| {
             let status = tried.status.filter(|status| *status != 200);
             let status = status.map_or_else(String::new, |status| format!("({status})"));
-            let (account, outcome, often) = (&tried.account, tried.outcome, tried.times_text(";"));
+            let (account, outcome, often) = (&tried.account, tried.outcome, tried.count_text(";"));
             format!("{account};{outcome}{status};{}ms{often}", tried.ms)
         });
         let attempts: Vec<String> = ended.chain(last).collect();
@@ -358,7 +358,7 @@ impl<'x> Producer<'x> {
                 .filter(|kind| *kind != Endpoint::Chat)
                 .map(Endpoint::name),
             outcome,
-            times: 1,
+            count: 1,
             resent,
             at_ms: whole_millis(self.request.meter.since_head(attempt.began.into_std())),
             ms: whole_millis(took),
@@ -369,7 +369,7 @@ impl<'x> Producer<'x> {
             completion_tokens: unused.map(|used| used.completion),
             cost: unused.map(|used| candidate.price.map(|price| price.cost(&used))),
             detail: None,
-            is_paid: used.is_some(),
+            gives_usage: used.is_some(),
             span,
             labels,
             parts: Vec::new(),

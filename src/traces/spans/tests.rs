@@ -62,7 +62,7 @@ fn tried(account: &str, outcome: &'static str, at_ms: u64) -> Tried {
         account: account.into(),
         model: "gpt-4o-mini".into(),
         outcome,
-        times: 1,
+        count: 1,
         at_ms,
         ms: 10,
         ..Tried::default()
@@ -106,7 +106,7 @@ fn settled() -> Settled {
     };
     (settled.spending.usage, settled.spending.cost) = (usage, Some(Usd(1_500)));
     let answered = Tried {
-        is_paid: true,
+        gives_usage: true,
         status: Some(200),
         span: Some([5; 8]),
         ..tried("main", "ok", 20)
@@ -279,7 +279,7 @@ fn usage_is_on_one_span_losers_have_theirs() {
     };
     let unbilled = tried("azure", "slower", 6);
     let slice = Tried {
-        is_paid: true,
+        gives_usage: true,
         ..tried("main", "ok", 30)
     };
     hedged.attempts.trail.extend([lost, unbilled, slice]);
@@ -385,10 +385,10 @@ fn slices_that_ended_alike_keep_their_spans() {
         (4, "status"),
         (6, "ok"),
     ] {
-        let is_paid = outcome == "ok";
+        let gives_usage = outcome == "ok";
         let span = Some([number; 8]);
         sliced.attempts.add(Tried {
-            is_paid,
+            gives_usage,
             span,
             ..tried("main", outcome, u64::from(number))
         });
